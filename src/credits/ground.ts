@@ -1,0 +1,331 @@
+/**
+ * The rows that a batch of operations works on: what the store read under its locks, the copies that change, and
+ * what is to be written. Buckets move and journal entries arise in one place, `enter`, which holds every account
+ * to its invariants. Pure.
+ */
+import { invariant } from "../errors.ts";
+import { type EpochMs, type MicroCredits, microOf } from "../units.ts";
+import type { GroundFault, Operation } from "./operations.ts";
+import type { Plan, Plans } from "./plan.ts";
+import type { AccountRow, HoldRow, JournalKind, JournalRow, KeyRow, UsageRow } from "./rows.ts";
+import { windowAt } from "./windows.ts";
+
+/** All that the operations of one batch can touch, read under the lock. The kernel works on copies of its own. */
+export interface Ground {
+  nowMs: EpochMs;
+  /** Every account that an operation names and that exists. */
+  accounts: ReadonlyMap<string, AccountRow>;
+  /** By `rowKey(account, id)`: open holds that an operation names, and all of those accounts' that are overdue. */
+  holds: ReadonlyMap<string, HoldRow>;
+  /** By `rowKey(account, op)`: entries whose `op` is one of `opsOf` an operation of the batch. */
+  journal: ReadonlyMap<string, JournalRow>;
+  /** By `rowKey(account, id)`: usage rows of the holds that operations name. */
+  usage: ReadonlyMap<string, UsageRow>;
+  /** By key id: the keys of hold operations, of the holds and of the usage rows above. */
+  keys: ReadonlyMap<string, KeyRow>;
+}
+
+/** Rows to write, as sets. Accounts, holds and usage rows replace what stands under their key; keys exist already. */
+export interface Changes {
+  accounts: AccountRow[];
+  holdsPut: HoldRow[];
+  holdsEnded: { account: string; id: string }[];
+  journal: JournalRow[];
+  usage: UsageRow[];
+  /** Only `requestsTatMs`, `tokensTatMs`, `holds` and `lastUsedMs` differ from what was read. */
+  keys: KeyRow[];
+}
+
+export function rowKey(account: string, id: string): string {
+  return `${account}\n${id}`;
+}
+
+/** Journal id under which an operation may already stand; null for those that are found by their hold or account. */
+export function opOf(operation: Operation): string | null {
+  switch (operation.kind) {
+    case "hold":
+      return operation.hold;
+    case "extend":
+      return `${operation.hold}/${operation.n}`;
+    case "topup":
+      return `payment:${operation.payment}`;
+    case "adjust":
+      return `adjust:${operation.op}`;
+    case "plan":
+      return `plan:${operation.op}`;
+    case "open":
+    case "settle":
+    case "expire":
+      return null;
+  }
+}
+
+function isChanged(key: KeyRow, read: KeyRow | undefined): boolean {
+  return (
+    key.holds !== read?.holds ||
+    key.lastUsedMs !== read.lastUsedMs ||
+    key.requestsTatMs !== read.requestsTatMs ||
+    key.tokensTatMs !== read.tokensTatMs
+  );
+}
+
+function isAmount(value: number): boolean {
+  return Number.isSafeInteger(value) && value >= 0;
+}
+
+/** What an account cannot be decided on with; null where it is sound. */
+export function problemOf(account: AccountRow, plans: Plans): string | null {
+  if (!plans.has(account.plan)) return `its plan "${account.plan}" is not in the configuration`;
+  const { base, baseCap, overage, overageCap, additional, heldBase, heldOverage, heldAdditional } = account;
+  if (!isAmount(base) || !isAmount(overage) || !isAmount(additional))
+    return "a bucket is negative or not whole";
+  if (!isAmount(baseCap) || !isAmount(overageCap)) return "a cap is negative or not whole";
+  if (
+    !isAmount(heldBase) ||
+    !isAmount(heldOverage) ||
+    !isAmount(heldAdditional) ||
+    !isAmount(account.holds)
+  ) {
+    return "what is held is negative or not whole";
+  }
+  if (!isAmount(additional + heldAdditional)) return "the additional credits are too many to count exactly";
+  if (base + heldBase > baseCap || overage + heldOverage > overageCap) return "a bucket is above its cap";
+  const { baseStartsMs, baseEndsMs, overageStartsMs, overageEndsMs } = account;
+  if (!Number.isSafeInteger(baseStartsMs) || !Number.isSafeInteger(overageStartsMs))
+    return "a window has no beginning";
+  if (!Number.isSafeInteger(baseEndsMs) || !Number.isSafeInteger(overageEndsMs)) return "a window has no end";
+  if (!Number.isSafeInteger(account.baseAnchorMs) || !Number.isSafeInteger(account.overageAnchorMs)) {
+    return "a window has no anchor";
+  }
+  if (baseStartsMs >= baseEndsMs || overageStartsMs >= overageEndsMs) return "a window ends before it begins";
+  return null;
+}
+
+/** Amounts in the three buckets, in the order in which they are spent. */
+export interface Split {
+  base: MicroCredits;
+  overage: MicroCredits;
+  additional: MicroCredits;
+}
+
+export interface FoundAccount {
+  kind: "found";
+  account: AccountRow;
+  plan: Plan;
+  /** The clock of this account: one that was set back never makes a window begin in the future. */
+  nowMs: EpochMs;
+}
+
+/** One batch while it is decided. Rows are copied before they are first changed. */
+export class Workings {
+  readonly #ground: Ground;
+  readonly #plans: Plans;
+  readonly #accounts = new Map<string, AccountRow>();
+  readonly #holds = new Map<string, HoldRow | null>();
+  readonly #journal = new Map<string, JournalRow>();
+  readonly #usage = new Map<string, UsageRow>();
+  readonly #keys = new Map<string, KeyRow>();
+
+  constructor(ground: Ground, plans: Plans) {
+    this.#ground = ground;
+    this.#plans = plans;
+  }
+
+  changes(): Changes {
+    const holdsPut: HoldRow[] = [];
+    const holdsEnded: { account: string; id: string }[] = [];
+    for (const [key, hold] of this.#holds) {
+      if (hold !== null) {
+        holdsPut.push(hold);
+        continue;
+      }
+      // A hold that was taken and ended within the batch was never written.
+      const written = this.#ground.holds.get(key);
+      if (written !== undefined) holdsEnded.push({ account: written.account, id: written.id });
+    }
+    return {
+      // An account changes only together with a journal entry.
+      accounts: [...this.#accounts.values()].filter(
+        (account) => account.seq !== this.#ground.accounts.get(account.id)?.seq,
+      ),
+      holdsPut,
+      holdsEnded,
+      journal: [...this.#journal.values()],
+      usage: [...this.#usage.values()],
+      keys: [...this.#keys.values()].filter((key) => isChanged(key, this.#ground.keys.get(key.id))),
+    };
+  }
+
+  /** A new account, with its two windows beginning now. Null where it exists already. */
+  open(id: string, plan: Plan): AccountRow | null {
+    if (this.#accounts.has(id) || this.#ground.accounts.has(id)) return null;
+    const nowMs = this.#ground.nowMs;
+    const base = windowAt(nowMs, plan.base.every, nowMs);
+    const overage = windowAt(nowMs, plan.overage.every, nowMs);
+    const account: AccountRow = {
+      id,
+      plan: plan.id,
+      seq: 0,
+      createdMs: nowMs,
+      base: 0,
+      baseCap: microOf(plan.base.credits),
+      baseAnchorMs: nowMs,
+      baseStartsMs: base.startsMs,
+      baseEndsMs: base.endsMs,
+      overage: 0,
+      overageCap: microOf(plan.overage.credits),
+      overageAnchorMs: nowMs,
+      overageStartsMs: overage.startsMs,
+      overageEndsMs: overage.endsMs,
+      additional: 0,
+      heldBase: 0,
+      heldOverage: 0,
+      heldAdditional: 0,
+      holds: 0,
+      requestsTatMs: 0,
+      tokensTatMs: 0,
+    };
+    this.#accounts.set(id, account);
+    this.enter(account, "open", "open", plan.id, {
+      base: account.baseCap,
+      overage: account.overageCap,
+      additional: 0,
+    });
+    return account;
+  }
+
+  planNamed(name: string): Plan | undefined {
+    return this.#plans.get(name);
+  }
+
+  planOf(id: string): string | undefined {
+    return (this.#accounts.get(id) ?? this.#ground.accounts.get(id))?.plan;
+  }
+
+  /** The account with its windows rolled to now, or why nothing can be decided on it. */
+  account(id: string): FoundAccount | GroundFault {
+    let account = this.#accounts.get(id);
+    if (account === undefined) {
+      const read = this.#ground.accounts.get(id);
+      if (read === undefined) return { kind: "no_account" };
+      const problem = problemOf(read, this.#plans);
+      if (problem !== null) return { kind: "balance_invalid", problem };
+      account = { ...read };
+      this.#accounts.set(id, account);
+    }
+    const plan = this.#plans.get(account.plan);
+    invariant(plan !== undefined, `the plan of account ${id} was checked`);
+    this.#roll(account, plan);
+    return { kind: "found", account, plan, nowMs: this.#nowOf(account) };
+  }
+
+  #nowOf(account: AccountRow): EpochMs {
+    return Math.max(this.#ground.nowMs, account.baseStartsMs, account.overageStartsMs);
+  }
+
+  /** Fills the buckets whose window has ended, in one step however many windows were missed. */
+  #roll(account: AccountRow, plan: Plan): void {
+    const nowMs = this.#nowOf(account);
+    const deltas: Split = { base: 0, overage: 0, additional: 0 };
+    const baseEnded = nowMs >= account.baseEndsMs;
+    const overageEnded = nowMs >= account.overageEndsMs;
+    if (!baseEnded && !overageEnded) return;
+    if (baseEnded) {
+      const window = windowAt(account.baseAnchorMs, plan.base.every, nowMs);
+      // The plan's period may have changed since: a window never begins before the last one has ended, so that
+      // its beginning alone tells it from every other.
+      account.baseStartsMs = Math.max(window.startsMs, account.baseEndsMs);
+      account.baseEndsMs = window.endsMs;
+      account.baseCap = microOf(plan.base.credits);
+      account.heldBase = 0;
+      deltas.base = account.baseCap - account.base;
+    }
+    if (overageEnded) {
+      const window = windowAt(account.overageAnchorMs, plan.overage.every, nowMs);
+      account.overageStartsMs = Math.max(window.startsMs, account.overageEndsMs);
+      account.overageEndsMs = window.endsMs;
+      account.overageCap = microOf(plan.overage.credits);
+      account.heldOverage = 0;
+      deltas.overage = account.overageCap - account.overage;
+    }
+    this.enter(account, "refresh", `refresh/${account.seq + 1}`, null, deltas);
+  }
+
+  /** Moves the buckets and writes the entry; everything else about the account is already as it will be. */
+  enter(account: AccountRow, kind: JournalKind, op: string, note: string | null, deltas: Split): void {
+    account.base += deltas.base;
+    account.overage += deltas.overage;
+    account.additional += deltas.additional;
+    account.seq += 1;
+    const problem = problemOf(account, this.#plans);
+    if (problem !== null)
+      throw new Error(`account ${account.id} would not be sound after ${kind} ${op}: ${problem}`);
+    this.#journal.set(rowKey(account.id, op), {
+      account: account.id,
+      seq: account.seq,
+      atMs: this.#nowOf(account),
+      kind,
+      op,
+      note,
+      baseDelta: deltas.base,
+      overageDelta: deltas.overage,
+      additionalDelta: deltas.additional,
+      baseAfter: account.base,
+      overageAfter: account.overage,
+      additionalAfter: account.additional,
+    });
+  }
+
+  entry(account: string, op: string): JournalRow | null {
+    const key = rowKey(account, op);
+    return this.#journal.get(key) ?? this.#ground.journal.get(key) ?? null;
+  }
+
+  /** A copy to change; `put` it or `end` it. */
+  hold(account: string, id: string): HoldRow | null {
+    const key = rowKey(account, id);
+    const changed = this.#holds.get(key);
+    const hold = changed === undefined ? this.#ground.holds.get(key) : changed;
+    return hold === undefined || hold === null ? null : { ...hold };
+  }
+
+  /** Open holds of the account whose time has run out. */
+  overdue(account: string, nowMs: EpochMs): HoldRow[] {
+    const overdue: HoldRow[] = [];
+    for (const read of this.#ground.holds.values()) {
+      if (read.account !== account || read.expiresMs > nowMs) continue;
+      const hold = this.hold(account, read.id);
+      if (hold !== null && hold.expiresMs <= nowMs) overdue.push(hold);
+    }
+    return overdue;
+  }
+
+  put(hold: HoldRow): void {
+    this.#holds.set(rowKey(hold.account, hold.id), hold);
+  }
+
+  end(hold: HoldRow, usage: UsageRow): void {
+    this.#holds.set(rowKey(hold.account, hold.id), null);
+    this.record(usage);
+  }
+
+  record(usage: UsageRow): void {
+    this.#usage.set(rowKey(usage.account, usage.id), usage);
+  }
+
+  usage(account: string, id: string): UsageRow | null {
+    const key = rowKey(account, id);
+    return this.#usage.get(key) ?? this.#ground.usage.get(key) ?? null;
+  }
+
+  /** The key's row to change in place; null where there is none. */
+  key(id: string): KeyRow | null {
+    const changed = this.#keys.get(id);
+    if (changed !== undefined) return changed;
+    const read = this.#ground.keys.get(id);
+    if (read === undefined) return null;
+    const copy = { ...read };
+    this.#keys.set(id, copy);
+    return copy;
+  }
+}

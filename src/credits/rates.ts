@@ -1,0 +1,119 @@
+/**
+ * Requests per minute, tokens per minute and running requests, of an account's plan and of a key.
+ *
+ * The two rates are GCRA: one timestamp each (the theoretical arrival time, TAT), a burst of a whole minute's
+ * worth, exact at any moment without counters or windows. A request counts its prompt when it is admitted and
+ * its completion when it has ended, so that nobody waits for tokens that were never made; what has been made
+ * beyond the minute's worth is waited for by the next request. Pure: it changes only the rows it is handed.
+ */
+import type { EpochMs } from "../units.ts";
+import type { HoldOutcome, RateState, Rates } from "./operations.ts";
+import type { Limits, Plan } from "./plan.ts";
+import type { AccountRow, KeyRow } from "./rows.ts";
+
+const minuteMs = 60_000;
+
+/** Whose limits, and the row that keeps their state. */
+export interface Scope {
+  scope: "account" | "key";
+  limits: Limits;
+  row: { requestsTatMs: EpochMs; tokensTatMs: EpochMs; holds: number };
+}
+
+export function scopesOf(account: AccountRow, plan: Plan, key: KeyRow | null): Scope[] {
+  const scopes: Scope[] = [{ scope: "account", limits: plan.limits, row: account }];
+  if (key !== null) {
+    const limits: Limits = {
+      ...(key.requestsPerMinute === null ? {} : { requestsPerMinute: key.requestsPerMinute }),
+      ...(key.tokensPerMinute === null ? {} : { tokensPerMinute: key.tokensPerMinute }),
+      ...(key.concurrent === null ? {} : { concurrent: key.concurrent }),
+    };
+    scopes.push({ scope: "key", limits, row: key });
+  }
+  return scopes;
+}
+
+type RateRefusal = Extract<HoldOutcome, { reason: "rate_limit_exceeded" | "concurrency_limit_exceeded" }>;
+
+/** Where the TAT stands after `amount` more; at least now. */
+function advanced(tatMs: EpochMs, limit: number, amount: number, nowMs: EpochMs): EpochMs {
+  return Math.max(tatMs, nowMs) + (amount * minuteMs) / limit;
+}
+
+function stateOf(tatMs: EpochMs, limit: number, nowMs: EpochMs): RateState {
+  const aheadMs = Math.max(0, tatMs - nowMs);
+  // A hair over, so that 59,999.999999 ms of a division count as the whole they stand for.
+  const remaining = Math.floor(((minuteMs - aheadMs) * limit) / minuteMs + 1e-6);
+  return { limit, remaining: Math.max(0, remaining), resetMs: Math.ceil(aheadMs) };
+}
+
+/** Whether the limits let a request with so many prompt tokens in. Changes nothing. */
+export function rateRefusalOf(
+  scopes: readonly Scope[],
+  promptTokens: number,
+  nowMs: EpochMs,
+): RateRefusal | null {
+  for (const { scope, limits, row } of scopes) {
+    const checks = [
+      { of: "requests", limit: limits.requestsPerMinute, tatMs: row.requestsTatMs, amount: 1 },
+      { of: "tokens", limit: limits.tokensPerMinute, tatMs: row.tokensTatMs, amount: promptTokens },
+    ] as const;
+    for (const { of, limit, tatMs, amount } of checks) {
+      if (limit === undefined) continue;
+      const overMs = advanced(tatMs, limit, amount, nowMs) - nowMs - minuteMs;
+      if (overMs <= 1e-3) continue;
+      const retryAfterMs = amount > limit ? null : Math.ceil(overMs);
+      const rates = ratesOf(scopes, nowMs);
+      return { kind: "refused", reason: "rate_limit_exceeded", of, scope, retryAfterMs, rates };
+    }
+  }
+  for (const { scope, limits, row } of scopes) {
+    if (limits.concurrent !== undefined && row.holds >= limits.concurrent) {
+      const rates = ratesOf(scopes, nowMs);
+      return {
+        kind: "refused",
+        reason: "concurrency_limit_exceeded",
+        scope,
+        limit: limits.concurrent,
+        rates,
+      };
+    }
+  }
+  return null;
+}
+
+/** Counts an admitted request and its prompt. */
+export function countRequest(scopes: readonly Scope[], promptTokens: number, nowMs: EpochMs): void {
+  for (const { limits, row } of scopes) {
+    if (limits.requestsPerMinute !== undefined) {
+      row.requestsTatMs = advanced(row.requestsTatMs, limits.requestsPerMinute, 1, nowMs);
+    }
+  }
+  countTokens(scopes, promptTokens, nowMs);
+}
+
+/** Counts tokens that were made, or takes back (negative) ones that were counted and never worked on. */
+export function countTokens(scopes: readonly Scope[], tokens: number, nowMs: EpochMs): void {
+  if (tokens === 0) return;
+  for (const { limits, row } of scopes) {
+    if (limits.tokensPerMinute !== undefined) {
+      row.tokensTatMs = advanced(row.tokensTatMs, limits.tokensPerMinute, tokens, nowMs);
+    }
+  }
+}
+
+/** The tightest state of each rate over all scopes; for `x-ratelimit-*`. */
+export function ratesOf(scopes: readonly Scope[], nowMs: EpochMs): Rates {
+  const rates: Rates = {};
+  for (const { limits, row } of scopes) {
+    if (limits.requestsPerMinute !== undefined) {
+      const state = stateOf(row.requestsTatMs, limits.requestsPerMinute, nowMs);
+      if (rates.requests === undefined || state.remaining < rates.requests.remaining) rates.requests = state;
+    }
+    if (limits.tokensPerMinute !== undefined) {
+      const state = stateOf(row.tokensTatMs, limits.tokensPerMinute, nowMs);
+      if (rates.tokens === undefined || state.remaining < rates.tokens.remaining) rates.tokens = state;
+    }
+  }
+  return rates;
+}

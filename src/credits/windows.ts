@@ -1,0 +1,87 @@
+/**
+ * The windows in which buckets refill: the grid `anchor + n * period`, in UTC.
+ *
+ * Guarantees that exactly one window contains any moment, however many were missed, and that month steps are
+ * taken from the anchor: a grid that begins on the 31st returns to the 31st after February. Pure.
+ */
+import { Temporal } from "temporal-polyfill";
+import { invariant } from "../errors.ts";
+import type { EpochMs } from "../units.ts";
+
+export interface Window {
+  startsMs: EpochMs;
+  endsMs: EpochMs;
+}
+
+interface Period {
+  /** Months are counted on the calendar, everything else is a fixed length. */
+  months: number;
+  fixedMs: number;
+}
+
+const dayMs = 86_400_000;
+const periodMsMax = 100 * 366 * dayMs;
+
+/** Parsed periods, by their text: plans name a handful of them. */
+const parsed = new Map<string, Period>();
+
+/**
+ * Parses an ISO 8601 duration such as `PT5H`, `P1D`, `P1M`. Throws a RangeError that says what is wrong where it
+ * is none, is not positive, is shorter than a second or longer than a hundred years.
+ */
+export function parsePeriod(text: string): Period {
+  const known = parsed.get(text);
+  if (known !== undefined) return known;
+
+  let duration: Temporal.Duration;
+  try {
+    duration = Temporal.Duration.from(text);
+  } catch (cause) {
+    throw new RangeError(`"${text}" is not an ISO 8601 period such as PT5H, P1D or P1M`, { cause });
+  }
+  const months = duration.years * 12 + duration.months;
+  const days = duration.weeks * 7 + duration.days;
+  const fixedMs =
+    days * dayMs +
+    duration.hours * 3_600_000 +
+    duration.minutes * 60_000 +
+    duration.seconds * 1000 +
+    duration.milliseconds;
+  if (duration.sign <= 0) throw new RangeError(`the period "${text}" is not longer than nothing`);
+  if (months === 0 && fixedMs < 1000) throw new RangeError(`the period "${text}" is shorter than a second`);
+  if (months * 31 * dayMs + fixedMs > periodMsMax) {
+    throw new RangeError(`the period "${text}" is longer than a hundred years`);
+  }
+  const period = { months, fixedMs };
+  parsed.set(text, period);
+  return period;
+}
+
+/** The moment `anchor + n * period`. A day of the month that does not exist becomes the last one that does. */
+function gridPoint(anchorMs: EpochMs, period: Period, n: number): EpochMs {
+  const fixedMs = anchorMs + period.fixedMs * n;
+  if (period.months === 0) return fixedMs;
+  return Temporal.Instant.fromEpochMilliseconds(anchorMs)
+    .toZonedDateTimeISO("UTC")
+    .add({ months: period.months * n })
+    .add({ milliseconds: period.fixedMs * n }).epochMilliseconds;
+}
+
+/** The window that contains `nowMs`; the first one, where the clock stands before the anchor. */
+export function windowAt(anchorMs: EpochMs, every: string, nowMs: EpochMs): Window {
+  const period = parsePeriod(every);
+  // No month is longer than 31 days, so the guess is never too far along; the loop below takes at most the few
+  // steps by which months are shorter.
+  const longestMs = period.months * 31 * dayMs + period.fixedMs;
+  let n = Math.max(0, Math.floor((nowMs - anchorMs) / longestMs));
+  let startsMs = gridPoint(anchorMs, period, n);
+  let endsMs = gridPoint(anchorMs, period, n + 1);
+  while (endsMs <= nowMs) {
+    const behind = Math.floor((nowMs - endsMs) / longestMs);
+    n += 1 + Math.max(0, behind);
+    startsMs = gridPoint(anchorMs, period, n);
+    endsMs = gridPoint(anchorMs, period, n + 1);
+  }
+  invariant(startsMs < endsMs, `a window of ${every} from ${anchorMs} has a length`);
+  return { startsMs, endsMs };
+}

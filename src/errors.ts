@@ -1,0 +1,106 @@
+/**
+ * The closed catalogue of refusals: every error that a client of the public API can be given has a row here,
+ * a row in docs/errors.md and a test. Imports nothing.
+ *
+ * A refusal carries two texts: `message` is for the caller, `detail` is for the operator's log only (an
+ * upstream's own words, a path, an exit code) and is never sent.
+ */
+
+export type ErrorType =
+  | "invalid_request_error"
+  | "authentication_error"
+  | "insufficient_quota"
+  | "permission_error"
+  | "not_found_error"
+  | "rate_limit_error"
+  | "server_error";
+
+export const catalogue = {
+  invalid_json: { status: 400, type: "invalid_request_error" },
+  missing_required_parameter: { status: 400, type: "invalid_request_error" },
+  invalid_type: { status: 400, type: "invalid_request_error" },
+  invalid_value: { status: 400, type: "invalid_request_error" },
+  unknown_parameter: { status: 400, type: "invalid_request_error" },
+  context_length_exceeded: { status: 400, type: "invalid_request_error" },
+  missing_api_key: { status: 401, type: "authentication_error" },
+  invalid_api_key: { status: 401, type: "authentication_error" },
+  insufficient_credits: { status: 402, type: "insufficient_quota" },
+  model_not_allowed: { status: 403, type: "permission_error" },
+  unknown_path: { status: 404, type: "not_found_error" },
+  model_not_found: { status: 404, type: "invalid_request_error" },
+  method_not_allowed: { status: 405, type: "invalid_request_error" },
+  request_too_large: { status: 413, type: "invalid_request_error" },
+  unsupported_media_type: { status: 415, type: "invalid_request_error" },
+  rate_limit_exceeded: { status: 429, type: "rate_limit_error" },
+  concurrency_limit_exceeded: { status: 429, type: "rate_limit_error" },
+  credits_reserved: { status: 429, type: "rate_limit_error" },
+  internal_error: { status: 500, type: "server_error" },
+  balance_unavailable: { status: 500, type: "server_error" },
+  upstream_error: { status: 502, type: "server_error" },
+  upstream_timeout: { status: 504, type: "server_error" },
+  overloaded: { status: 503, type: "server_error" },
+  model_unavailable: { status: 503, type: "server_error" },
+  shutting_down: { status: 503, type: "server_error" },
+} as const satisfies Record<string, { status: number; type: ErrorType }>;
+
+export type ErrorCode = keyof typeof catalogue;
+
+/** State of one per-minute limit; `resetMs` until it is whole again. */
+interface RefusalRate {
+  limit: number;
+  remaining: number;
+  resetMs: number;
+}
+
+export interface RefusalOptions {
+  /** The request field at fault, as a path from the body's root: `messages[0].name`. */
+  param?: string;
+  /** Sent as `retry-after`; whole seconds, 1 to 60 (official SDKs ignore more). */
+  retryAfterSeconds?: number;
+  /** The limits that were looked at; sent as `x-ratelimit-*`. */
+  rates?: { requests?: RefusalRate; tokens?: RefusalRate };
+  /** For the operator's log; never sent. */
+  detail?: string;
+  cause?: unknown;
+}
+
+/** What a caller is told instead of an answer. Thrown anywhere below the server, turned into a body in one place. */
+export class Refusal extends Error {
+  override readonly name = "Refusal";
+  readonly code: ErrorCode;
+  readonly param: string | null;
+  readonly retryAfterSeconds: number | undefined;
+  readonly rates: RefusalOptions["rates"] | undefined;
+  readonly detail: string | undefined;
+
+  constructor(code: ErrorCode, message: string, options: RefusalOptions = {}) {
+    super(message, options.cause === undefined ? undefined : { cause: options.cause });
+    this.code = code;
+    this.param = options.param ?? null;
+    this.retryAfterSeconds = options.retryAfterSeconds;
+    this.rates = options.rates;
+    this.detail = options.detail;
+  }
+
+  get status(): number {
+    return catalogue[this.code].status;
+  }
+
+  get type(): ErrorType {
+    return catalogue[this.code].type;
+  }
+}
+
+/** An operator's mistake (configuration, command line, model file, data folder): printed as it is, exit code 1, no stack. */
+export class OperatorError extends Error {
+  override readonly name = "OperatorError";
+
+  constructor(message: string, cause?: unknown) {
+    super(message, cause === undefined ? undefined : { cause });
+  }
+}
+
+/** A state that the code rules out. Not for bad input: a failed invariant is a defect and becomes a 500. */
+export function invariant(condition: unknown, message: string): asserts condition {
+  if (!condition) throw new Error(`invariant broken: ${message}`);
+}

@@ -1,0 +1,35 @@
+/** The models that this service offers: what they are called, which engine runs them, what they cost. */
+import type { Price } from "../credits/pricing.ts";
+import type { Engine } from "./engine.ts";
+
+export interface Model {
+  /** The name that clients use. */
+  id: string;
+  engine: Engine;
+  price: Price;
+  /** Seconds since the epoch; shown in the model list. */
+  created: number;
+  ownedBy: string;
+}
+
+export class Catalog {
+  readonly #models: ReadonlyMap<string, Model>;
+
+  constructor(models: readonly Model[]) {
+    this.#models = new Map(models.map((model) => [model.id, model]));
+  }
+
+  find(id: string): Model | undefined {
+    return this.#models.get(id);
+  }
+
+  /** In the order of the configuration. */
+  all(): Model[] {
+    return [...this.#models.values()];
+  }
+}
+
+/** Whether a list of patterns from a plan or a key (`*`, or ids) names the model. */
+export function allows(patterns: readonly string[], modelId: string): boolean {
+  return patterns.includes("*") || patterns.includes(modelId);
+}

@@ -1,0 +1,138 @@
+/**
+ * The port between the pipeline and whatever decodes tokens.
+ *
+ * An engine knows nothing of accounts' credits, HTTP or SSE. It is called in two steps: `prepare` counts the
+ * prompt (so that its length and price are known before anything is held), `generate` makes the tokens.
+ */
+
+export type Role = "system" | "developer" | "user" | "assistant";
+
+export interface Message {
+  role: Role;
+  content: string;
+}
+
+export interface Sampling {
+  /** 0 to 2; 0 is greedy. Absent: the engine's default. */
+  temperature?: number;
+  /** 0 to 1; 0 is greedy. */
+  topP?: number;
+  /** 0 is off. */
+  topK?: number;
+  /** Any integer; engines fold it to 32 bits. */
+  seed?: number;
+  /** Any number; engines clamp to their range. */
+  presencePenalty?: number;
+  frequencyPenalty?: number;
+  /** Up to four; none of them is ever sent. */
+  stop: readonly string[];
+  /** How many alternatives to report for each token (0 to 20); absent: no log-probabilities at all. */
+  topLogprobs?: number;
+}
+
+export interface Reasoning {
+  /** Unknown words mean the model's default effort. */
+  effort?: string;
+  /** Most tokens to think; 0 means no thinking. */
+  maxTokens?: number;
+}
+
+export interface Prompt {
+  /** Prefixes are reused, and queues are fair, per account. */
+  accountId: string;
+  messages: readonly Message[];
+  reasoning: Reasoning;
+}
+
+export interface TokenLogprob {
+  token: string;
+  logprob: number;
+  /** UTF-8 bytes of the token. */
+  bytes: number[];
+  topLogprobs: { token: string; logprob: number; bytes: number[] }[];
+}
+
+/** Whole tokens, never negative. Reasoning tokens are part of the completion tokens, cached ones of the prompt tokens. */
+export interface Usage {
+  promptTokens: number;
+  cachedTokens: number;
+  completionTokens: number;
+  reasoningTokens: number;
+  /** True where an upstream's own numbers were missing or absurd and we counted instead. */
+  estimated: boolean;
+}
+
+export type FinishReason = "stop" | "length";
+
+/**
+ * What a generation yields, in order: any number of `text` events, then one `end`.
+ * One `text` event for each token that has text by itself: a token that ends inside a UTF-8 character is joined
+ * to the one that completes it, text that may begin a stop sequence waits until that is decided. Thinking is
+ * never yielded, only counted in the usage.
+ */
+export type EngineEvent =
+  | { type: "text"; text: string; logprobs?: TokenLogprob[] }
+  | { type: "end"; finishReason: FinishReason };
+
+export interface GenerateOptions {
+  /** Most completion tokens, thinking included; at least 1. Reached: `finishReason: "length"`. */
+  maxTokens: number;
+  sampling: Sampling;
+}
+
+/**
+ * One running generation. Iterate it once. A reader that pauses holds up this generation only, within a bounded
+ * buffer. Throws an `EngineError` when the engine fails.
+ */
+export interface Generation extends AsyncIterable<EngineEvent> {
+  /** What has been made so far. After `stop` has resolved, or the `end` event, it is final. Never fewer tokens than were yielded. */
+  readonly usage: Usage;
+  /** True once the engine has begun on the prompt: from here on the prompt has been worked on and is paid for. */
+  readonly started: boolean;
+  /**
+   * Stops the decoder within one token, ends the iteration and frees what the generation held in the engine;
+   * resolves when that is done and `usage` is final. Idempotent, never rejects (a dead engine makes no tokens).
+   */
+  stop(): Promise<void>;
+}
+
+export interface PreparedPrompt {
+  /** Tokens of the prompt, as it would be charged. */
+  readonly promptTokens: number;
+  /**
+   * Queues the generation. Throws `EngineError` "overloaded" at once when the engine's queue is full, "unavailable"
+   * when it cannot run now; later failures come out of the iteration.
+   */
+  generate(options: GenerateOptions): Generation;
+}
+
+export type EngineState = "starting" | "ready" | "unavailable" | "closed";
+
+export interface Engine {
+  /** Tokens that prompt and completion may take together. */
+  readonly contextWindow: number;
+  readonly state: EngineState;
+  /** Counts the prompt. Throws `EngineError`; bounded in time by the engine itself. */
+  prepare(prompt: Prompt, signal: AbortSignal): Promise<PreparedPrompt>;
+  /** Ends every running generation (their iterations fail with "unavailable") and frees everything. Idempotent. */
+  close(): Promise<void>;
+}
+
+export type EngineFailure = "overloaded" | "unavailable" | "failed" | "timeout";
+
+/** Why an engine gave no answer. `message` is for the operator's log and never reaches a caller. */
+export class EngineError extends Error {
+  override readonly name = "EngineError";
+  readonly failure: EngineFailure;
+  readonly retryAfterSeconds: number | undefined;
+
+  constructor(
+    failure: EngineFailure,
+    message: string,
+    options: { retryAfterSeconds?: number; cause?: unknown } = {},
+  ) {
+    super(message, options.cause === undefined ? undefined : { cause: options.cause });
+    this.failure = failure;
+    this.retryAfterSeconds = options.retryAfterSeconds;
+  }
+}

@@ -1,0 +1,246 @@
+/**
+ * One request, top to bottom: model, prompt length, hold, engine, settlement. A streamed and an unstreamed answer
+ * go the same way.
+ *
+ * What a request costs, however it ends (docs/ledger.md):
+ *
+ * | ending                                          | recorded as        | charged                                 |
+ * |-------------------------------------------------|--------------------|-----------------------------------------|
+ * | refused before an engine saw it                 | refused, or no row | nothing                                 |
+ * | engine failed before the first token            | engine_failed      | nothing                                 |
+ * | client gone before the first token, still queued| client_gone        | nothing                                 |
+ * | client gone before the first token, at work     | client_gone        | the prompt                              |
+ * | client gone in mid-stream                       | client_gone        | the prompt and every token made         |
+ * | engine failed in mid-stream                     | engine_failed      | the prompt and every token made         |
+ * | the service stopped in mid-stream               | shutdown           | the prompt and every token made         |
+ * | stop, length, what the credits bought           | stop length credits| exact usage                             |
+ * | this process died                               | expired            | the last checkpoint, when the hold ends |
+ */
+import type { Caller } from "../access/caller.ts";
+import type { Ledger } from "../credits/ledger.ts";
+import type { Rates } from "../credits/operations.ts";
+import { completionTokensFor, costAtMost } from "../credits/pricing.ts";
+import type { Ending, TokenCounts } from "../credits/rows.ts";
+import { Refusal } from "../errors.ts";
+import type { MicroCredits } from "../units.ts";
+import { allows, type Catalog, type Model } from "./catalog.ts";
+import { EngineError, type FinishReason, type Generation, type TokenLogprob, type Usage } from "./engine.ts";
+import { startHeartbeat } from "./heartbeat.ts";
+import { refusalOfEngine, refusalOfHold } from "./refusals.ts";
+import type { ChatRequest } from "./request.ts";
+
+/** In this order: one `accepted`, any number of `text`, one `end`. */
+export type AnswerEvent =
+  /** All that can be refused beforehand has been passed and credits are held; the engine has the request. */
+  | { type: "accepted"; rates: Rates; promptTokens: number }
+  | { type: "text"; text: string; logprobs?: TokenLogprob[] }
+  /** The charge is on disk. */
+  | { type: "end"; finishReason: FinishReason; usage: Usage; cost: MicroCredits };
+
+/** What one request came to; for the log and the metrics. */
+export interface Receipt {
+  requestId: string;
+  accountId: string;
+  keyId: string;
+  model: string;
+  ending: Ending;
+  usage: Usage;
+  cost: MicroCredits;
+  shortfall: MicroCredits;
+}
+
+export interface GenerateDependencies {
+  catalog: Catalog;
+  ledger: Ledger;
+  /** How long a hold lives without a heartbeat; a third of it passes between two. */
+  holdTtlMs: number;
+  onSettled?(receipt: Receipt): void;
+  /** A charge that could not be recorded: the hold stays open and is charged by its last checkpoint. */
+  onUnsettled?(requestId: string, reason: unknown): void;
+}
+
+/**
+ * Throws a `Refusal`: before `accepted` where the reason can be known by then, after it where the engine fails
+ * later. When `signal` aborts it stops the engine and settles what was made; then it throws the signal's reason
+ * where that is a `Refusal` (the service stops), and otherwise returns without an `end` (the client went away).
+ */
+export async function* generate(
+  dependencies: GenerateDependencies,
+  caller: Caller,
+  request: ChatRequest,
+  requestId: string,
+  signal: AbortSignal,
+): AsyncGenerator<AnswerEvent, void, undefined> {
+  const { ledger } = dependencies;
+  const model = modelFor(dependencies.catalog, caller, request.model);
+
+  const prompt = { accountId: caller.accountId, messages: request.messages, reasoning: request.reasoning };
+  const prepared = await model.engine.prepare(prompt, signal).catch((error: unknown) => {
+    if (signal.aborted) return null;
+    throw refusalOf(error, model.id);
+  });
+  if (prepared === null || signal.aborted) return endOfAborted(signal);
+  const { promptTokens } = prepared;
+  const tokensLeft = model.engine.contextWindow - promptTokens;
+  if (tokensLeft < 1) throw contextLengthExceeded(model, promptTokens);
+  const wantTokens = Math.min(request.maxTokens ?? tokensLeft, tokensLeft);
+
+  const held = await ledger.apply({
+    kind: "hold",
+    account: caller.accountId,
+    hold: requestId,
+    key: caller.keyId,
+    model: model.id,
+    price: model.price,
+    promptTokens,
+    min: costAtMost(model.price, promptTokens, 1),
+    want: costAtMost(model.price, promptTokens, wantTokens),
+    ttlMs: dependencies.holdTtlMs,
+  });
+  if (held.kind !== "held") throw refusalOfHold(held, model.id);
+
+  // From here on a hold is open: everything below ends in the `finally`.
+  const maxTokens = Math.min(wantTokens, completionTokensFor(model.price, promptTokens, held.amount));
+  let generation: Generation | null = null;
+  let ending: Ending = "refused";
+  let finishReason: FinishReason | null = null;
+  let receipt: Receipt | null = null;
+  const heartbeat = startHeartbeat(
+    ledger,
+    caller.accountId,
+    requestId,
+    dependencies.holdTtlMs,
+    () => generation,
+  );
+  const stop = () => void generation?.stop();
+  try {
+    if (signal.aborted) return endOfAborted(signal);
+    generation = prepared.generate({ maxTokens, sampling: request.sampling });
+    // Until the engine says otherwise, whatever ends the iteration is the reader's going away.
+    ending = "client_gone";
+    signal.addEventListener("abort", stop, { once: true });
+    yield { type: "accepted", rates: held.rates, promptTokens };
+    for await (const event of generation) {
+      if (event.type === "text") yield event;
+      else finishReason = event.finishReason;
+    }
+    if (finishReason === null) {
+      if (heartbeat.failure !== null) {
+        ending = "engine_failed";
+        throw heartbeat.failure;
+      }
+      return endOfAborted(signal);
+    }
+    const boughtOut = finishReason === "length" && maxTokens < wantTokens;
+    ending = boughtOut ? "credits" : finishReason;
+  } catch (error) {
+    if (error instanceof EngineError && generation !== null) ending = "engine_failed";
+    throw refusalOf(error, model.id);
+  } finally {
+    signal.removeEventListener("abort", stop);
+    await generation?.stop();
+    await heartbeat.stop();
+    if (ending === "client_gone" && signal.reason instanceof Refusal) ending = "shutdown";
+    const usage = generation?.usage ?? nothingMade;
+    const used = chargedTokens(ending, generation?.started ?? false, usage, promptTokens);
+    receipt = await settle(dependencies, caller, {
+      requestId,
+      model: model.id,
+      ending,
+      usage: { ...usage, ...used },
+    });
+  }
+  if (receipt === null) throw notSettled();
+  yield { type: "end", finishReason, usage: generation.usage, cost: receipt.cost };
+}
+
+const nothingMade: Usage = {
+  promptTokens: 0,
+  cachedTokens: 0,
+  completionTokens: 0,
+  reasoningTokens: 0,
+  estimated: false,
+};
+
+/** The table above, for the cases in which what was made is not what is charged. */
+function chargedTokens(ending: Ending, started: boolean, usage: Usage, promptTokens: number): TokenCounts {
+  if (usage.completionTokens === 0) {
+    if (!started || ending === "engine_failed" || ending === "refused") return nothingMade;
+    return { ...nothingMade, promptTokens, cachedTokens: usage.cachedTokens };
+  }
+  return usage;
+}
+
+function modelFor(catalog: Catalog, caller: Caller, id: string): Model {
+  const model = catalog.find(id);
+  if (model === undefined) {
+    throw new Refusal(
+      "model_not_found",
+      `There is no model "${id}" here; GET /v1/models lists those there are.`,
+      {
+        param: "model",
+      },
+    );
+  }
+  if (!allows(caller.plan.models, id) || !allows(caller.models, id)) {
+    throw new Refusal(
+      "model_not_allowed",
+      `This key may not use "${id}"; GET /v1/models lists those it may.`,
+      {
+        param: "model",
+      },
+    );
+  }
+  return model;
+}
+
+function contextLengthExceeded(model: Model, promptTokens: number): Refusal {
+  const window = model.engine.contextWindow;
+  return new Refusal(
+    "context_length_exceeded",
+    `The messages are ${promptTokens} tokens; "${model.id}" takes ${window} for prompt and answer together. Send fewer or shorter messages.`,
+    { param: "messages" },
+  );
+}
+
+/** A client that has gone is told nothing; one whose request the service ended is told why. */
+function endOfAborted(signal: AbortSignal): void {
+  if (signal.reason instanceof Refusal) throw signal.reason;
+}
+
+function refusalOf(error: unknown, model: string): unknown {
+  return error instanceof EngineError ? refusalOfEngine(error, model) : error;
+}
+
+function notSettled(): Refusal {
+  return new Refusal("internal_error", "The answer is complete, but its charge could not be recorded.");
+}
+
+/** Null where the charge could not be recorded, which the operator is told. */
+async function settle(
+  dependencies: GenerateDependencies,
+  caller: Caller,
+  made: Pick<Receipt, "requestId" | "model" | "ending" | "usage">,
+): Promise<Receipt | null> {
+  const { accountId, keyId } = caller;
+  const { promptTokens, cachedTokens, completionTokens, reasoningTokens, estimated } = made.usage;
+  try {
+    const outcome = await dependencies.ledger.apply({
+      kind: "settle",
+      account: accountId,
+      hold: made.requestId,
+      used: { promptTokens, cachedTokens, completionTokens, reasoningTokens },
+      ending: made.ending,
+      estimated,
+    });
+    if (outcome.kind === "settled") {
+      const receipt = { ...made, accountId, keyId, cost: outcome.cost, shortfall: outcome.shortfall };
+      dependencies.onSettled?.(receipt);
+      return receipt;
+    }
+    dependencies.onUnsettled?.(made.requestId, outcome);
+  } catch (error) {
+    dependencies.onUnsettled?.(made.requestId, error);
+  }
+  return null;
+}

@@ -1,0 +1,40 @@
+/**
+ * What the service asks of its database. The ledger's operations go through `commit`; everything else here is
+ * reading, or writing rows that hold no credits (keys).
+ */
+import type { AccountSnapshot } from "../credits/balance.ts";
+import type { LedgerStore } from "../credits/ledger.ts";
+import type { AccountRow, HoldRow, JournalRow, KeyRow, UsageRow } from "../credits/rows.ts";
+import type { EpochMs } from "../units.ts";
+
+export interface UsageQuery {
+  account?: string;
+  fromMs?: EpochMs;
+  toMs?: EpochMs;
+  /** Rows after this one (its `account` and `seq`), in the order (account, seq). */
+  after?: { account: string; seq: number };
+  /** 1 to 1000. */
+  limit: number;
+}
+
+export interface Store extends LedgerStore {
+  /** By SHA-256, lower-case hex. Null where there is none. */
+  findKey(hash: string): Promise<KeyRow | null>;
+  /** Refused (false) where the account does not exist. */
+  addKey(key: KeyRow): Promise<boolean>;
+  /** Of one account, or all; in order of creation. */
+  keys(account?: string): Promise<KeyRow[]>;
+  /** Sets `revokedMs` once; the row as it is then, null where there is none. */
+  revokeKey(id: string, atMs: EpochMs): Promise<KeyRow | null>;
+
+  snapshot(account: string): Promise<AccountSnapshot | null>;
+  /** In order of id, after `after`. */
+  accounts(query: { after?: string; limit: number }): Promise<AccountRow[]>;
+  usage(query: UsageQuery): Promise<UsageRow[]>;
+  journal(account: string, query: { afterSeq?: number; limit: number }): Promise<JournalRow[]>;
+  /** Open holds whose `expiresMs` is not after `atMs`; soonest first. */
+  overdueHolds(atMs: EpochMs, limit: number): Promise<HoldRow[]>;
+
+  /** Resolves when the last write is on disk. Idempotent. */
+  close(): Promise<void>;
+}
