@@ -1,0 +1,248 @@
+/**
+ * Whether a file is a whole GGUF model, told from its header alone: quick for a file of any size, because tensors
+ * are never read. Guarantees that a file that passes begins as GGUF does and is long enough for every tensor that
+ * it announces. Says nothing about whether the weights are right (a checksum does) or whether an engine knows the
+ * architecture (the engine does).
+ *
+ * Format: https://github.com/ggml-org/ggml/blob/master/docs/gguf.md
+ */
+import { type FileHandle, open } from "node:fs/promises";
+import { OperatorError } from "../errors.ts";
+
+export interface GgufSummary {
+  /** `llama`, `qwen3`, ... */
+  architecture: string;
+  /** What the model was trained for, in tokens, where the file says so. */
+  contextLength: number | undefined;
+  sizeBytes: number;
+}
+
+/** Limits that no real file comes near; above them a damaged length is being read as a number. */
+const metadataEntriesMax = 100_000;
+const tensorsMax = 1_000_000;
+const dimensionsMax = 8;
+const arrayDepthMax = 4;
+
+/** By ggml's type number: how many weights a block holds and how many bytes it takes. */
+const blockSizes: Record<number, readonly [weights: number, bytes: number]> = {
+  0: [1, 4], // f32
+  1: [1, 2], // f16
+  2: [32, 18], // q4_0
+  3: [32, 20], // q4_1
+  6: [32, 22], // q5_0
+  7: [32, 24], // q5_1
+  8: [32, 34], // q8_0
+  9: [32, 36], // q8_1
+  10: [256, 84], // q2_k
+  11: [256, 110], // q3_k
+  12: [256, 144], // q4_k
+  13: [256, 176], // q5_k
+  14: [256, 210], // q6_k
+  15: [256, 292], // q8_k
+  16: [256, 66], // iq2_xxs
+  17: [256, 74], // iq2_xs
+  18: [256, 98], // iq3_xxs
+  19: [256, 50], // iq1_s
+  20: [32, 18], // iq4_nl
+  21: [256, 110], // iq3_s
+  22: [256, 82], // iq2_s
+  23: [256, 136], // iq4_xs
+  24: [1, 1], // i8
+  25: [1, 2], // i16
+  26: [1, 4], // i32
+  27: [1, 8], // i64
+  28: [1, 8], // f64
+  29: [256, 56], // iq1_m
+  30: [1, 2], // bf16
+  34: [256, 54], // tq1_0
+  35: [256, 66], // tq2_0
+  39: [32, 17], // mxfp4
+};
+
+/** Bytes of a metadata value by its type number; strings (8) and arrays (9) carry their own length. */
+const valueSizes: Record<number, number> = {
+  0: 1,
+  1: 1,
+  2: 2,
+  3: 2,
+  4: 4,
+  5: 4,
+  6: 4,
+  7: 1,
+  10: 8,
+  11: 8,
+  12: 8,
+};
+const stringType = 8;
+const arrayType = 9;
+
+/** Thrown inside while reading; the caller hears of it with the path. */
+class Damage extends Error {}
+
+/** Reads forward through a file in large pieces; skipping costs nothing. */
+class Reader {
+  readonly #file: FileHandle;
+  readonly #sizeBytes: number;
+  #buffer: Buffer = Buffer.alloc(0);
+  /** Where in the file the buffer begins. */
+  #start = 0;
+  position = 0;
+
+  constructor(file: FileHandle, sizeBytes: number) {
+    this.#file = file;
+    this.#sizeBytes = sizeBytes;
+  }
+
+  async take(bytes: number): Promise<Buffer> {
+    this.#within(bytes);
+    const offset = this.position - this.#start;
+    if (offset < 0 || offset + bytes > this.#buffer.length) {
+      const wanted = Math.min(Math.max(bytes, 256 * 1024), this.#sizeBytes - this.position);
+      const { buffer, bytesRead } = await this.#file.read(Buffer.alloc(wanted), 0, wanted, this.position);
+      if (bytesRead < bytes) throw new Damage("it ends in the middle of its header");
+      this.#buffer = buffer.subarray(0, bytesRead);
+      this.#start = this.position;
+    }
+    const from = this.position - this.#start;
+    this.position += bytes;
+    return this.#buffer.subarray(from, from + bytes);
+  }
+
+  skip(bytes: number): void {
+    this.#within(bytes);
+    this.position += bytes;
+  }
+
+  async u32(): Promise<number> {
+    return (await this.take(4)).readUInt32LE();
+  }
+
+  async u64(): Promise<number> {
+    const value = (await this.take(8)).readBigUInt64LE();
+    if (value > BigInt(Number.MAX_SAFE_INTEGER))
+      throw new Damage("its header holds a length that cannot be right");
+    return Number(value);
+  }
+
+  async string(): Promise<string> {
+    const bytes = await this.u64();
+    return (await this.take(bytes)).toString("utf8");
+  }
+
+  #within(bytes: number): void {
+    if (this.position + bytes > this.#sizeBytes) throw new Damage("it ends in the middle of its header");
+  }
+}
+
+async function skipValue(reader: Reader, type: number, depth = 0): Promise<void> {
+  if (type === stringType) return reader.skip(await reader.u64());
+  if (type !== arrayType) return reader.skip(sizeOfValue(type));
+  if (depth === arrayDepthMax) throw new Damage("its header nests arrays too deeply");
+  const itemType = await reader.u32();
+  const length = await reader.u64();
+  if (itemType !== stringType && itemType !== arrayType) return reader.skip(length * sizeOfValue(itemType));
+  for (let i = 0; i < length; i++) await skipValue(reader, itemType, depth + 1);
+}
+
+function sizeOfValue(type: number): number {
+  const size = valueSizes[type];
+  if (size === undefined) throw new Damage(`its header holds a value of unknown type ${type}`);
+  return size;
+}
+
+async function readMetadata(reader: Reader, entries: number): Promise<Map<string, string | number>> {
+  const known = new Map<string, string | number>();
+  for (let i = 0; i < entries; i++) {
+    const key = await reader.string();
+    const type = await reader.u32();
+    if (type === stringType && key === "general.architecture") known.set(key, await reader.string());
+    else if (type === 4) known.set(key, await reader.u32());
+    else await skipValue(reader, type);
+  }
+  return known;
+}
+
+/** Where the last tensor ends, counted from the beginning of the tensors. */
+async function readTensorsEnd(reader: Reader, tensors: number): Promise<number> {
+  let end = 0;
+  for (let i = 0; i < tensors; i++) {
+    reader.skip(await reader.u64());
+    const dimensions = await reader.u32();
+    if (dimensions > dimensionsMax) throw new Damage(`its header gives a tensor ${dimensions} dimensions`);
+    let weights = 1;
+    for (let d = 0; d < dimensions; d++) weights *= await reader.u64();
+    const type = await reader.u32();
+    const offset = await reader.u64();
+    // A type that is newer than this table: at least the tensor's beginning must be there.
+    const [blockWeights, blockBytes] = blockSizes[type] ?? [1, 0];
+    end = Math.max(end, offset + Math.ceil(weights / blockWeights) * blockBytes);
+  }
+  return end;
+}
+
+async function readSummary(file: FileHandle): Promise<GgufSummary> {
+  const sizeBytes = (await file.stat()).size;
+  if (sizeBytes === 0) throw new Damage("it is empty");
+  const reader = new Reader(file, sizeBytes);
+  const magic = await reader.take(Math.min(4, sizeBytes));
+  if (magic.toString("latin1") !== "GGUF") {
+    throw new Damage(
+      `it begins with ${JSON.stringify(magic.toString("latin1"))} where a GGUF file has "GGUF"`,
+    );
+  }
+  const version = await reader.u32();
+  if (version === 0x03000000 || version === 0x02000000)
+    throw new Damage("it is a GGUF file for big-endian machines");
+  if (version !== 2 && version !== 3)
+    throw new Damage(`it is GGUF version ${version}; versions 2 and 3 can be read`);
+  const tensors = await reader.u64();
+  const entries = await reader.u64();
+  if (tensors > tensorsMax || entries > metadataEntriesMax) {
+    throw new Damage(`its header announces ${tensors} tensors and ${entries} entries`);
+  }
+  const metadata = await readMetadata(reader, entries);
+  const tensorsEnd = await readTensorsEnd(reader, tensors);
+  const alignment = Number(metadata.get("general.alignment") ?? 32);
+  const wholeBytes = Math.ceil(reader.position / alignment) * alignment + tensorsEnd;
+  if (sizeBytes < wholeBytes) {
+    throw new Damage(`it is cut short: its tensors need ${wholeBytes} bytes and it has ${sizeBytes}`);
+  }
+  const architecture = metadata.get("general.architecture");
+  if (typeof architecture !== "string") throw new Damage("it does not say which architecture it is for");
+  const contextLength = metadata.get(`${architecture}.context_length`);
+  return {
+    architecture,
+    contextLength: typeof contextLength === "number" ? contextLength : undefined,
+    sizeBytes,
+  };
+}
+
+/**
+ * Reads the header and checks that all tensors are there. Throws an `OperatorError` that names the file and what is
+ * wrong with it.
+ */
+export async function checkGguf(path: string): Promise<GgufSummary> {
+  let file: FileHandle;
+  try {
+    file = await open(path, "r");
+  } catch (error) {
+    throw new OperatorError(`model file ${path} cannot be opened: ${reasonOf(error)}`, error);
+  }
+  try {
+    if (!(await file.stat()).isFile()) throw new Damage("it is not a file");
+    return await readSummary(file);
+  } catch (error) {
+    if (error instanceof Damage)
+      throw new OperatorError(`model file ${path} cannot be used: ${error.message}`);
+    throw new OperatorError(`model file ${path} cannot be read: ${reasonOf(error)}`, error);
+  } finally {
+    await file.close();
+  }
+}
+
+function reasonOf(error: unknown): string {
+  const code = error instanceof Error && "code" in error ? error.code : undefined;
+  if (code === "ENOENT") return "there is no such file";
+  if (code === "EACCES" || code === "EPERM") return "this user may not read it";
+  return error instanceof Error ? error.message : String(error);
+}

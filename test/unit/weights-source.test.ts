@@ -1,0 +1,123 @@
+/** What an operator may write as a source, and where pip says that packages come from. */
+import assert from "node:assert/strict";
+import { mkdir, mkdtemp, rm, writeFile } from "node:fs/promises";
+import { tmpdir } from "node:os";
+import { dirname, join } from "node:path";
+import { after, test } from "node:test";
+import { OperatorError } from "../../src/errors.ts";
+import { packageIndexUrlOf } from "../../src/weights/pip-configuration.ts";
+import { parseSource } from "../../src/weights/source.ts";
+
+const root = await mkdtemp(join(tmpdir(), "inkwell-source-"));
+after(() => rm(root, { recursive: true, force: true }));
+
+test("the default, a path, a file of the hub and an address are told apart", () => {
+  assert.deepEqual(parseSource("default"), { kind: "default" });
+  assert.deepEqual(parseSource("./models/a b.gguf"), { kind: "path", path: "./models/a b.gguf" });
+  assert.deepEqual(parseSource("C:\\models\\a.GGUF"), { kind: "path", path: "C:\\models\\a.GGUF" });
+  assert.deepEqual(parseSource("hf:Qwen/Qwen3-0.6B-GGUF/Qwen3-0.6B-Q8_0.gguf"), {
+    kind: "hub",
+    file: { repository: "Qwen/Qwen3-0.6B-GGUF", revision: "main", path: "Qwen3-0.6B-Q8_0.gguf" },
+    fileName: "Qwen--Qwen3-0.6B-GGUF--Qwen3-0.6B-Q8_0.gguf",
+  });
+  assert.deepEqual(parseSource("hf:a/b@v1.0/dir/c d.gguf"), {
+    kind: "hub",
+    file: { repository: "a/b", revision: "v1.0", path: "dir/c d.gguf" },
+    fileName: "a--b--v1.0--dir--c_d.gguf",
+  });
+  const address = parseSource("https://models.example/x/My%20Model.gguf?key=1");
+  assert.ok(address.kind === "url");
+  assert.match(address.fileName, /^My_Model-[0-9a-f]{8}\.gguf$/);
+});
+
+test("two addresses that end alike get two files, one with another query the same", () => {
+  const nameOf = (text: string): string => {
+    const source = parseSource(text);
+    return source.kind === "url" ? source.fileName : "";
+  };
+  assert.notEqual(nameOf("https://a.example/m.gguf"), nameOf("https://b.example/m.gguf"));
+  assert.equal(nameOf("https://a.example/m.gguf?t=1"), nameOf("https://a.example/m.gguf?t=2"));
+});
+
+const refused: [text: string, message: RegExp][] = [
+  ["", /not understood: write default/],
+  ["model.bin", /not understood: write default/],
+  ["defualt", /not understood: write default/],
+  ["hf:owner/file.gguf", /write hf:owner\/repository\/file\.gguf/],
+  ["hf:owner/repo/file.safetensors", /write hf:/],
+  ["hf:owner/repo/../../x.gguf", /write hf:/],
+  ["hf:owner/repo//x.gguf", /write hf:/],
+  ["hf:owner/repo/big-00001-of-00003.gguf", /one part of a split model.*path of the first/],
+  ["https://a.example/big-00002-of-00003.gguf", /one part of a split model/],
+  ["https://a.example/index.html", /does not end in \.gguf/],
+  ["https://", /not a complete address/],
+  ["ftp://a.example/m.gguf", /only https:\/\/ addresses/],
+];
+
+for (const [text, message] of refused) {
+  test(`the source "${text}" is refused with what would be right`, () => {
+    assert.throws(
+      () => parseSource(text),
+      (error) => error instanceof OperatorError && message.test(error.message),
+    );
+  });
+}
+
+async function indexWith(
+  files: Record<string, string>,
+  environment: Record<string, string>,
+  platform: NodeJS.Platform = "linux",
+): Promise<string> {
+  const home = await mkdtemp(join(root, "home-"));
+  for (const [path, text] of Object.entries(files)) {
+    await mkdir(dirname(join(home, path)), { recursive: true });
+    await writeFile(join(home, path), text);
+  }
+  const inHome = Object.fromEntries(
+    Object.entries(environment).map(([name, value]) => [name, value.replace("~", home)]),
+  );
+  return packageIndexUrlOf({ environment: { XDG_CONFIG_HOME: "", ...inHome }, home, platform });
+}
+
+const userFile = ".config/pip/pip.conf";
+
+test("the environment's index comes before every file", async () => {
+  const files = { [userFile]: "[global]\nindex-url = https://file.example/simple\n" };
+  assert.equal(
+    await indexWith(files, { PIP_INDEX_URL: "https://env.example/simple/" }),
+    "https://env.example/simple",
+  );
+  assert.equal(await indexWith(files, {}), "https://file.example/simple");
+});
+
+test("the command's own section comes before the global one, comments and other keys count for nothing", async () => {
+  const text =
+    "[global]\r\n# index-url = https://no.example\r\nextra-index-url = https://no.example\r\nindex_url: https://global.example/simple\r\n";
+  assert.equal(await indexWith({ [userFile]: text }, {}), "https://global.example/simple");
+  assert.equal(
+    await indexWith({ [userFile]: `${text}[download]\nindex-url=https://own.example/simple\n` }, {}),
+    "https://own.example/simple",
+  );
+});
+
+test("a file that is named, a virtual environment's and the older place are read, in pip's order", async () => {
+  const files = {
+    "named.conf": "[global]\nindex-url = https://named.example\n",
+    "venv/pip.conf": "[global]\nindex-url = https://venv.example\n",
+    ".pip/pip.conf": "[global]\nindex-url = https://old.example\n",
+  };
+  assert.equal(
+    await indexWith(files, { PIP_CONFIG_FILE: "~/named.conf", VIRTUAL_ENV: "~/venv" }),
+    "https://named.example",
+  );
+  assert.equal(await indexWith(files, { VIRTUAL_ENV: "~/venv" }), "https://venv.example");
+  assert.equal(await indexWith(files, {}), "https://old.example");
+  assert.equal(
+    await indexWith({ "Library/Application Support/pip/pip.conf": files["named.conf"] }, {}, "darwin"),
+    "https://named.example",
+  );
+});
+
+test("without any configuration it is the public index", async () => {
+  assert.equal(await indexWith({}, { PIP_CONFIG_FILE: "/dev/null" }), "https://pypi.org/simple");
+});
