@@ -289,8 +289,9 @@ export class Workings {
     return hold === undefined || hold === null ? null : { ...hold };
   }
 
-  /** Open holds of the account whose time has run out. */
-  overdue(account: string, nowMs: EpochMs): HoldRow[] {
+  /** Open holds of the account whose time has run out, by the clock that they were read by: whatever else is in the batch. */
+  overdue(account: string): HoldRow[] {
+    const { nowMs } = this.#ground;
     const overdue: HoldRow[] = [];
     for (const read of this.#ground.holds.values()) {
       if (read.account !== account || read.expiresMs > nowMs) continue;

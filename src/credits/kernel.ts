@@ -90,6 +90,8 @@ function open(workings: Workings, operation: OpenOperation): OpenOutcome | Groun
 
 function hold(workings: Workings, found: FoundAccount, operation: HoldOperation): HoldOutcome {
   const { account, plan, nowMs } = found;
+  const { min, want } = operation;
+  invariant(Number.isSafeInteger(min) && min >= 0 && want >= min, "a hold asks for a whole amount or more");
   const taken = workings.entry(account.id, operation.hold);
   if (taken !== null) {
     if (workings.hold(account.id, operation.hold) === null) return { kind: "refused", reason: "hold_ended" };
@@ -156,11 +158,14 @@ function extend(workings: Workings, found: FoundAccount, operation: ExtendOperat
   const { account, nowMs } = found;
   const row = workings.hold(account.id, operation.hold);
   if (row === null) return { kind: "ended" };
-  const { used } = operation;
+  const { used, more } = operation;
   assertTokens(used);
+  invariant(Number.isSafeInteger(more) && more >= 0, "an extension asks for a whole amount or nothing");
+  // What cannot be charged is never written down: the hold could not end any more.
+  costOf(priceOf(row), used);
   row.expiresMs = Math.max(row.expiresMs, nowMs + operation.ttlMs);
   // A checkpoint that arrives late never takes back a newer one.
-  if (used.completionTokens >= row.completionTokens) Object.assign(row, countsOf(used));
+  if (isFurther(used, row)) Object.assign(row, countsOf(used));
   workings.put(row);
 
   const op = `${operation.hold}/${operation.n}`;
@@ -168,7 +173,7 @@ function extend(workings: Workings, found: FoundAccount, operation: ExtendOperat
   if (before !== null) {
     return { kind: "extended", amount: 0 - before.baseDelta - before.overageDelta - before.additionalDelta };
   }
-  const split = splitOver(account, operation.more);
+  const split = splitOver(account, more);
   const amount = sumOf(split);
   // Nothing moved: no entry, and the same operation may be decided again.
   if (amount === 0) return { kind: "extended", amount };
@@ -184,6 +189,7 @@ function extend(workings: Workings, found: FoundAccount, operation: ExtendOperat
 function settle(workings: Workings, found: FoundAccount, operation: SettleOperation): SettleOutcome {
   const { account } = found;
   assertTokens(operation.used);
+  invariant(operation.ending !== "expired", "a settlement is no expiry");
   const row = workings.hold(account.id, operation.hold);
   if (row !== null) {
     const usage = end(workings, found, row, operation.used, operation.ending, operation.estimated);
@@ -206,7 +212,7 @@ function expire(workings: Workings, found: FoundAccount, id: string): ExpireOutc
 /** An expired hold counts no longer, whether or not anybody has swept it. */
 export function expireOverdue(workings: Workings, found: FoundAccount): void {
   if (found.account.holds === 0) return;
-  for (const overdue of workings.overdue(found.account.id, found.nowMs)) {
+  for (const overdue of workings.overdue(found.account.id)) {
     end(workings, found, overdue, overdue, "expired", false);
   }
 }
@@ -276,8 +282,11 @@ function settleLate(
   operation: SettleOperation,
 ): UsageRow {
   const { account, nowMs, plan } = found;
-  const used = operation.used.completionTokens >= expired.completionTokens ? operation.used : expired;
-  const cost = Math.max(expired.cost, costOf(priceOf(expired), used));
+  const known = costOf(priceOf(expired), operation.used);
+  // What the checkpoint charged stays charged, and then stays on the receipt.
+  const isMore = known >= expired.cost && operation.used.completionTokens >= expired.completionTokens;
+  const used = isMore ? operation.used : expired;
+  const cost = isMore ? known : expired.cost;
   const extra = splitOver(account, cost - expired.cost);
   const before = expired.promptTokens + expired.completionTokens;
   const scopes = scopesOf(account, plan, workings.key(expired.key));
@@ -412,6 +421,12 @@ function splitOver(available: Split, amount: MicroCredits): Split {
 
 function priceOf(row: RowPrice): Price {
   return { prompt: row.pricePrompt, completion: row.priceCompletion, cachedPrompt: row.priceCachedPrompt };
+}
+
+/** Whether the counts are those of a later moment of the same request. */
+function isFurther(used: TokenCounts, known: TokenCounts): boolean {
+  if (used.completionTokens !== known.completionTokens) return used.completionTokens > known.completionTokens;
+  return used.promptTokens >= known.promptTokens;
 }
 
 function countsOf(used: TokenCounts): TokenCounts {

@@ -72,7 +72,10 @@ export class Ledger {
       try {
         await this.#commit(batch);
       } catch (error) {
-        if (batch.length === 1) batch[0]?.reject(error);
+        // A store that stays away answers none of them; asking for each anew would take as many times as long.
+        if (batch.length === 1 || error instanceof StoreUnavailableError) {
+          for (const entry of batch) entry.reject(error);
+        }
         // One operation that cannot be decided must not take the others down with it.
         else for (const entry of batch) await this.#commit([entry]).catch(entry.reject);
       }

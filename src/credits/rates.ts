@@ -40,11 +40,20 @@ function advanced(tatMs: EpochMs, limit: number, amount: number, nowMs: EpochMs)
   return Math.max(tatMs, nowMs) + (amount * minuteMs) / limit;
 }
 
+/**
+ * How far over a limit still counts as within it. A timestamp of today is exact to 1/4096 ms, and a minute's worth
+ * of requests adds up as many roundings: without this the last of 42 requests a minute would be refused. Never as
+ * much as half a request.
+ */
+function slackMs(limit: number): number {
+  return Math.min(minuteMs / limit / 2, 1e-3 + limit / 2048);
+}
+
 function stateOf(tatMs: EpochMs, limit: number, nowMs: EpochMs): RateState {
   const aheadMs = Math.max(0, tatMs - nowMs);
-  // A hair over, so that 59,999.999999 ms of a division count as the whole they stand for.
-  const remaining = Math.floor(((minuteMs - aheadMs) * limit) / minuteMs + 1e-6);
-  return { limit, remaining: Math.max(0, remaining), resetMs: Math.ceil(aheadMs) };
+  const slack = slackMs(limit);
+  const remaining = Math.floor(((minuteMs - aheadMs + slack) * limit) / minuteMs);
+  return { limit, remaining: Math.max(0, remaining), resetMs: Math.max(0, Math.ceil(aheadMs - slack)) };
 }
 
 /** Whether the limits let a request with so many prompt tokens in. Changes nothing. */
@@ -60,8 +69,8 @@ export function rateRefusalOf(
     ] as const;
     for (const { of, limit, tatMs, amount } of checks) {
       if (limit === undefined) continue;
-      const overMs = advanced(tatMs, limit, amount, nowMs) - nowMs - minuteMs;
-      if (overMs <= 1e-3) continue;
+      const overMs = advanced(tatMs, limit, amount, nowMs) - nowMs - minuteMs - slackMs(limit);
+      if (overMs <= 0) continue;
       const retryAfterMs = amount > limit ? null : Math.ceil(overMs);
       const rates = ratesOf(scopes, nowMs);
       return { kind: "refused", reason: "rate_limit_exceeded", of, scope, retryAfterMs, rates };

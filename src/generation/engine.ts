@@ -62,6 +62,15 @@ export interface Usage {
   estimated: boolean;
 }
 
+/** The usage of a request that no engine has begun on. */
+export const nothingMade: Usage = {
+  promptTokens: 0,
+  cachedTokens: 0,
+  completionTokens: 0,
+  reasoningTokens: 0,
+  estimated: false,
+};
+
 export type FinishReason = "stop" | "length";
 
 /**

@@ -24,7 +24,14 @@ import type { Ending, TokenCounts } from "../credits/rows.ts";
 import { Refusal } from "../errors.ts";
 import type { MicroCredits } from "../units.ts";
 import { allows, type Catalog, type Model } from "./catalog.ts";
-import { EngineError, type FinishReason, type Generation, type TokenLogprob, type Usage } from "./engine.ts";
+import {
+  EngineError,
+  type FinishReason,
+  type Generation,
+  nothingMade,
+  type TokenLogprob,
+  type Usage,
+} from "./engine.ts";
 import { startHeartbeat } from "./heartbeat.ts";
 import { refusalOfEngine, refusalOfHold } from "./refusals.ts";
 import type { ChatRequest } from "./request.ts";
@@ -129,12 +136,14 @@ export async function* generate(
         ending = "engine_failed";
         throw heartbeat.failure;
       }
+      if (!signal.aborted) throw new EngineError("failed", "the generation ended without its end");
       return endOfAborted(signal);
     }
     const boughtOut = finishReason === "length" && maxTokens < wantTokens;
     ending = boughtOut ? "credits" : finishReason;
   } catch (error) {
-    if (error instanceof EngineError && generation !== null) ending = "engine_failed";
+    // Whatever else comes out of the iteration is a defect of the engine, and not for the caller to pay.
+    if (generation !== null && error !== signal.reason) ending = "engine_failed";
     throw refusalOf(error, model.id);
   } finally {
     signal.removeEventListener("abort", stop);
@@ -154,21 +163,12 @@ export async function* generate(
   yield { type: "end", finishReason, usage: generation.usage, cost: receipt.cost };
 }
 
-const nothingMade: Usage = {
-  promptTokens: 0,
-  cachedTokens: 0,
-  completionTokens: 0,
-  reasoningTokens: 0,
-  estimated: false,
-};
-
 /** The table above, for the cases in which what was made is not what is charged. */
 function chargedTokens(ending: Ending, started: boolean, usage: Usage, promptTokens: number): TokenCounts {
-  if (usage.completionTokens === 0) {
-    if (!started || ending === "engine_failed" || ending === "refused") return nothingMade;
-    return { ...nothingMade, promptTokens, cachedTokens: usage.cachedTokens };
-  }
-  return usage;
+  const isComplete = ending === "stop" || ending === "length" || ending === "credits";
+  if (isComplete || usage.completionTokens > 0) return usage;
+  if (!started || ending === "engine_failed" || ending === "refused") return nothingMade;
+  return { ...nothingMade, promptTokens, cachedTokens: Math.min(usage.cachedTokens, promptTokens) };
 }
 
 function modelFor(catalog: Catalog, caller: Caller, id: string): Model {

@@ -5,7 +5,7 @@
  */
 import type { Ledger } from "../credits/ledger.ts";
 import { Refusal } from "../errors.ts";
-import type { Generation } from "./engine.ts";
+import { type Generation, nothingMade } from "./engine.ts";
 
 export interface Heartbeat {
   /** Why the generation was stopped by its heartbeat; null where it was not. */
@@ -27,7 +27,9 @@ export function startHeartbeat(
 
   async function checkpoint(generation: Generation): Promise<void> {
     n += 1;
-    const { promptTokens, cachedTokens, completionTokens, reasoningTokens } = generation.usage;
+    // While it waits in the engine's queue a request costs nothing, whatever the engine already knows of its prompt.
+    const made = generation.started ? generation.usage : nothingMade;
+    const { promptTokens, cachedTokens, completionTokens, reasoningTokens } = made;
     const used = { promptTokens, cachedTokens, completionTokens, reasoningTokens };
     // A store that stays away is not yet a reason to stop: the hold lives on until its time has run out.
     const outcome = await ledger

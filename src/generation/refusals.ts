@@ -26,13 +26,14 @@ export function refusalOfHold(
       return new Refusal(
         "insufficient_credits",
         `The balance cannot pay this prompt and one token of "${model}". ${refresh}`,
+        { rates: outcome.rates },
       );
     }
     case "credits_reserved":
       return new Refusal(
         "credits_reserved",
         "The credits that are left are held by requests of this account that are still running. Try again when some have ended, or ask for fewer max_tokens in each.",
-        { retryAfterSeconds: wholeSeconds(outcome.retryAfterMs) },
+        { retryAfterSeconds: wholeSeconds(outcome.retryAfterMs), rates: outcome.rates },
       );
     case "rate_limit_exceeded": {
       const whose = outcome.scope === "key" ? "this key" : "this account's plan";
@@ -40,11 +41,15 @@ export function refusalOfHold(
       const limit = `The limit of ${whose} is ${state?.limit} ${outcome.of} per minute.`;
       if (outcome.retryAfterMs === null) {
         const message = `${limit} This prompt alone has more tokens than that; send a shorter one.`;
-        return new Refusal("rate_limit_exceeded", message, { retryAfterSeconds: retryAfterSecondsMax });
+        return new Refusal("rate_limit_exceeded", message, {
+          retryAfterSeconds: retryAfterSecondsMax,
+          rates: outcome.rates,
+        });
       }
       const seconds = Math.max(1, Math.ceil(outcome.retryAfterMs / 1000));
       return new Refusal("rate_limit_exceeded", `${limit} Try again in ${seconds} s.`, {
         retryAfterSeconds: wholeSeconds(outcome.retryAfterMs),
+        rates: outcome.rates,
       });
     }
     case "concurrency_limit_exceeded": {
@@ -52,7 +57,7 @@ export function refusalOfHold(
       return new Refusal(
         "concurrency_limit_exceeded",
         `The limit of ${whose} is ${outcome.limit} requests running at once. Try again when one has ended.`,
-        { retryAfterSeconds: 1 },
+        { retryAfterSeconds: 1, rates: outcome.rates },
       );
     }
     case "key_revoked":

@@ -7,19 +7,45 @@ import type { LedgerStore } from "../credits/ledger.ts";
 import type { AccountRow, HoldRow, JournalRow, KeyRow, UsageRow } from "../credits/rows.ts";
 import type { EpochMs } from "../units.ts";
 
+/** Most rows of one page of any list. */
+export const pageRowsMax = 1000;
+
+/** A key, and the plan that its account is on. */
+export interface FoundKey {
+  key: KeyRow;
+  plan: string;
+}
+
+export interface AccountsQuery {
+  /** Accounts after this id. */
+  after?: string;
+  /** 1 to `pageRowsMax`. */
+  limit: number;
+}
+
+export interface JournalQuery {
+  afterSeq?: number;
+  /** 1 to `pageRowsMax`. */
+  limit: number;
+}
+
 export interface UsageQuery {
   account?: string;
+  /** The request id that the client saw. */
+  id?: string;
+  /** From this moment on. */
   fromMs?: EpochMs;
+  /** Before this moment. */
   toMs?: EpochMs;
   /** Rows after this one (its `account` and `seq`), in the order (account, seq). */
   after?: { account: string; seq: number };
-  /** 1 to 1000. */
+  /** 1 to `pageRowsMax`. */
   limit: number;
 }
 
 export interface Store extends LedgerStore {
   /** By SHA-256, lower-case hex. Null where there is none. */
-  findKey(hash: string): Promise<KeyRow | null>;
+  findKey(hash: string): Promise<FoundKey | null>;
   /** Refused (false) where the account does not exist. */
   addKey(key: KeyRow): Promise<boolean>;
   /** Of one account, or all; in order of creation. */
@@ -29,9 +55,9 @@ export interface Store extends LedgerStore {
 
   snapshot(account: string): Promise<AccountSnapshot | null>;
   /** In order of id, after `after`. */
-  accounts(query: { after?: string; limit: number }): Promise<AccountRow[]>;
+  accounts(query: AccountsQuery): Promise<AccountRow[]>;
   usage(query: UsageQuery): Promise<UsageRow[]>;
-  journal(account: string, query: { afterSeq?: number; limit: number }): Promise<JournalRow[]>;
+  journal(account: string, query: JournalQuery): Promise<JournalRow[]>;
   /** Open holds whose `expiresMs` is not after `atMs`; soonest first. */
   overdueHolds(atMs: EpochMs, limit: number): Promise<HoldRow[]>;
 

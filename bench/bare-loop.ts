@@ -1,0 +1,36 @@
+/** The floor of `bench/engine.ts`: prompts decoded side by side by the library's own loop. Prints tokens per second. */
+import { getLlama, type Token } from "node-llama-cpp";
+
+const [argument = ""] = process.argv.slice(2);
+const settings: { model: string; threads: number; concurrent: number; tokens: number } = JSON.parse(argument);
+
+const llama = await getLlama({ gpu: false, build: "never", progressLogs: false });
+const model = await llama.loadModel({ modelPath: settings.model });
+const context = await model.createContext({
+  contextSize: 2048,
+  sequences: settings.concurrent,
+  threads: settings.threads,
+});
+const sequences = Array.from({ length: settings.concurrent }, () => context.getSequence());
+
+async function decode(n: number, most: number): Promise<number> {
+  const sequence = sequences[n];
+  if (sequence === undefined) throw new Error("there is a sequence for each prompt");
+  await sequence.clearHistory();
+  const prompt: Token[] = model.tokenize(
+    `List ${n}: count endless from one to one thousand in words, one number on each line, leaving nothing out.\n`,
+  );
+  let made = 0;
+  for await (const _ of sequence.evaluate(prompt, { temperature: 0, yieldEogToken: true })) {
+    made += 1;
+    if (made === most) break;
+  }
+  return made;
+}
+
+await Promise.all(sequences.map((_, n) => decode(n, 8)));
+const startedMs = performance.now();
+const made = await Promise.all(sequences.map((_, n) => decode(n, settings.tokens)));
+const seconds = (performance.now() - startedMs) / 1000;
+process.stdout.write(`${made.reduce((sum, each) => sum + each, 0) / seconds}\n`);
+process.exit(0);

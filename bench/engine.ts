@@ -1,0 +1,214 @@
+/**
+ * Tokens per second and time to first token through Inkwell's HTTP interface, against the bare decode loop of the
+ * library underneath (`sequence.evaluate`) on the same file, in the same run, in turns.
+ *
+ *   npm run bench -- engine [--model FILE] [--threads 1,2] [--concurrent 1,4,8] [--tokens 128] [--rounds 3]
+ *
+ * LLAMA_SERVER_URL names a llama-server that runs the same file, to be measured beside it. The bare loop runs twice:
+ * as the library comes, and with the thread pool of one (UV_THREADPOOL_SIZE=1) in which Inkwell runs it, which is the
+ * floor of the ratio.
+ */
+import { type ChildProcess, spawn } from "node:child_process";
+import { existsSync } from "node:fs";
+import { mkdtemp, rm, writeFile } from "node:fs/promises";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { parseArgs } from "node:util";
+import { Agent, request } from "undici";
+
+const root = join(import.meta.dirname, "..");
+const defaultModel = join(root, "data", "models", "SmolLM2-135M-Instruct.Q4_1.gguf");
+const miniature = join(root, "models", "miniature.gguf");
+
+interface Settings {
+  model: string;
+  threads: number;
+  concurrent: number;
+  tokens: number;
+}
+
+interface Measured {
+  tokensPerSecond: number;
+  /** Median over the requests; null where it was not measured. */
+  firstTokenMs: number | null;
+}
+
+/** Answers that do not end by themselves: a greedy small model goes on counting. */
+function promptFor(n: number): string {
+  return `List ${n}: count endless from one to one thousand in words, one number on each line, leaving nothing out.`;
+}
+
+export async function run(args: readonly string[]): Promise<void> {
+  const { values } = parseArgs({
+    args: [...args],
+    options: {
+      model: { type: "string", default: existsSync(defaultModel) ? defaultModel : miniature },
+      threads: { type: "string", default: "1,2" },
+      concurrent: { type: "string", default: "1,4,8" },
+      tokens: { type: "string", default: "128" },
+      rounds: { type: "string", default: "3" },
+    },
+  });
+  const numbers = (list: string) => list.split(",").map(Number);
+  const tokens = Number(values.tokens);
+  const llamaServer = process.env.LLAMA_SERVER_URL;
+  const rows: Record<string, string>[] = [];
+  for (const threads of numbers(values.threads)) {
+    await using service = await startService(values.model, threads);
+    for (const concurrent of numbers(values.concurrent)) {
+      const settings = { model: values.model, threads, concurrent, tokens };
+      const rounds = { bare: [], floor: [], inkwell: [], server: [] } as Record<string, Measured[]>;
+      // A first one uncounted, so that files are in memory and code is compiled.
+      await throughHttp(service.url, service.key, "bench", { ...settings, tokens: 16 });
+      for (let round = 0; round < Number(values.rounds); round += 1) {
+        rounds.bare?.push(await bareLoop(settings, undefined));
+        rounds.floor?.push(await bareLoop(settings, "1"));
+        rounds.inkwell?.push(await throughHttp(service.url, service.key, "bench", settings));
+        if (llamaServer !== undefined) {
+          rounds.server?.push(await throughHttp(llamaServer.replace(/\/+$/, ""), "none", "any", settings));
+        }
+      }
+      const median = (name: string) => medianOf((rounds[name] ?? []).map((each) => each.tokensPerSecond));
+      const firstTokens = (name: string) =>
+        medianOf((rounds[name] ?? []).map((each) => each.firstTokenMs ?? Number.NaN));
+      const row: Record<string, string> = {
+        threads: `${threads}`,
+        concurrent: `${concurrent}`,
+        "bare loop tok/s": median("bare").toFixed(1),
+        "bare, pool of 1 tok/s": median("floor").toFixed(1),
+        "Inkwell tok/s": median("inkwell").toFixed(1),
+        "ratio to floor": (median("inkwell") / median("floor")).toFixed(2),
+        "first token ms": firstTokens("inkwell").toFixed(0),
+      };
+      if (llamaServer !== undefined) {
+        row["llama-server tok/s"] = median("server").toFixed(1);
+        row["ratio to it"] = (median("inkwell") / median("server")).toFixed(2);
+        row["its first token ms"] = firstTokens("server").toFixed(0);
+      }
+      rows.push(row);
+    }
+  }
+  console.log(`${values.model}: ${tokens} tokens a request, median of ${values.rounds} rounds`);
+  console.table(rows);
+}
+
+function medianOf(values: readonly number[]): number {
+  const sorted = [...values].sort((a, b) => a - b);
+  return sorted[Math.floor(sorted.length / 2)] ?? Number.NaN;
+}
+
+/** The loop in a process of its own, which prints its tokens per second. */
+async function bareLoop(settings: Settings, poolSize: string | undefined): Promise<Measured> {
+  const env = { ...process.env };
+  delete env.UV_THREADPOOL_SIZE;
+  if (poolSize !== undefined) env.UV_THREADPOOL_SIZE = poolSize;
+  const child = spawn(process.execPath, [join(root, "bench", "bare-loop.ts"), JSON.stringify(settings)], {
+    env,
+    stdio: ["ignore", "pipe", "inherit"],
+  });
+  const output = await textOf(child);
+  const tokensPerSecond = Number(output.trim());
+  if (!(tokensPerSecond > 0)) throw new Error(`the bare loop printed ${JSON.stringify(output)}`);
+  return { tokensPerSecond, firstTokenMs: null };
+}
+
+async function textOf(child: ChildProcess): Promise<string> {
+  let text = "";
+  child.stdout?.setEncoding("utf8").on("data", (chunk: string) => {
+    text += chunk;
+  });
+  const code = await new Promise((resolve) => child.on("close", resolve));
+  if (code !== 0) throw new Error(`a benchmark process ended with ${code}`);
+  return text;
+}
+
+interface Service extends AsyncDisposable {
+  url: string;
+  key: string;
+}
+
+async function startService(model: string, threads: number): Promise<Service> {
+  const folder = await mkdtemp(join(tmpdir(), "inkwell-bench-"));
+  await writeFile(
+    join(folder, "inkwell.yaml"),
+    `listen: { port: 0 }
+operator: { port: 0 }
+log: { level: warn }
+plans: { bench: { base: { credits: 9000000, every: P1D }, overage: { credits: 0, every: P1D }, models: ["*"] } }
+models: { bench: { engine: llama, source: ${JSON.stringify(model)}, context_window: 2048, parallel: 8, threads: ${threads}, price: { prompt: 1, completion: 1 } } }
+`,
+  );
+  const child = spawn(process.execPath, [join(root, "src", "cli", "inkwell.ts"), "serve"], {
+    cwd: folder,
+    stdio: ["ignore", "pipe", "inherit"],
+  });
+  const closed = new Promise((resolve) => child.on("close", resolve));
+  let output = "";
+  const ready = new Promise<Service>((resolve, reject) => {
+    closed.then((code) => reject(new Error(`the service ended with ${code}`)));
+    child.stdout.setEncoding("utf8").on("data", (chunk: string) => {
+      output += chunk;
+      const url = /API +(http:\S+)\/v1/.exec(output)?.[1];
+      const key = /ink_\w{40}/.exec(output)?.[0];
+      if (url === undefined || key === undefined) return;
+      const stop = async () => {
+        child.kill("SIGTERM");
+        await closed;
+        await rm(folder, { recursive: true, force: true });
+      };
+      resolve({ url, key, [Symbol.asyncDispose]: stop });
+    });
+  });
+  return ready;
+}
+
+const agent = new Agent({ connections: 64 });
+
+async function throughHttp(url: string, key: string, model: string, settings: Settings): Promise<Measured> {
+  const { concurrent, tokens } = settings;
+  const startedMs = performance.now();
+  const answers = await Promise.all(
+    Array.from({ length: concurrent }, (_, n) => oneAnswer(url, key, model, promptFor(n), tokens)),
+  );
+  const seconds = (performance.now() - startedMs) / 1000;
+  const made = answers.reduce((sum, answer) => sum + answer.tokens, 0);
+  return {
+    tokensPerSecond: made / seconds,
+    firstTokenMs: medianOf(answers.map((answer) => answer.firstTokenMs)),
+  };
+}
+
+async function oneAnswer(
+  url: string,
+  key: string,
+  model: string,
+  content: string,
+  tokens: number,
+): Promise<{ tokens: number; firstTokenMs: number }> {
+  const startedMs = performance.now();
+  const { statusCode, body } = await request(`${url}/v1/chat/completions`, {
+    method: "POST",
+    dispatcher: agent,
+    headers: { authorization: `Bearer ${key}`, "content-type": "application/json" },
+    body: JSON.stringify({
+      model,
+      stream: true,
+      stream_options: { include_usage: true },
+      temperature: 0,
+      max_tokens: tokens,
+      messages: [{ role: "user", content }],
+    }),
+  });
+  if (statusCode !== 200) throw new Error(`${statusCode}: ${await body.text()}`);
+  let firstTokenMs = Number.NaN;
+  let tail = "";
+  for await (const chunk of body.setEncoding("utf8")) {
+    const text: string = chunk;
+    if (Number.isNaN(firstTokenMs) && /"content":"[^"]/.test(text))
+      firstTokenMs = performance.now() - startedMs;
+    tail = (tail + text).slice(-2000);
+  }
+  const completion = /"completion_tokens":(\d+)/.exec(tail)?.[1];
+  if (completion === undefined) throw new Error("the stream ended without its usage");
+  return { tokens: Number(completion), firstTokenMs };
+}

@@ -1,0 +1,140 @@
+/** `inkwell account`: who may use the service, and on which plan. */
+import { randomUUID } from "node:crypto";
+import { Command } from "commander";
+import type { AccountRow } from "../credits/rows.ts";
+import { OperatorError } from "../errors.ts";
+import type { Store } from "../store/store.ts";
+import { accountName } from "./arguments.ts";
+import { type Balance, balanceIn, balanceTable } from "./balance.ts";
+import type { Cli } from "./cli.ts";
+import { grouped, isoTime, shortTime, table } from "./format.ts";
+import { keyObject, keyTable } from "./key.ts";
+import { groundFault, noAccount, requirePlan } from "./refusals.ts";
+
+const pageSize = 100;
+
+export function accountCommand(cli: Cli): Command {
+  const account = new Command("account").description("who may use the service, and on which plan");
+
+  account
+    .command("create")
+    .description("open an account")
+    .argument("<name>", "lower-case letters, digits, dots, dashes, underscores", accountName)
+    .requiredOption("--plan <plan>", "a plan of the configuration")
+    .action((name: string, options: { plan: string }) => create(cli, name, options.plan));
+
+  account
+    .command("list")
+    .description("every account with its plan and credits")
+    .action(() => list(cli));
+
+  account
+    .command("show")
+    .description("one account: plan, balance, keys")
+    .argument("<name>")
+    .action((name: string) => show(cli, name));
+
+  account
+    .command("set")
+    .description("put an account on another plan; more counts at once, less from the next refresh")
+    .argument("<name>")
+    .requiredOption("--plan <plan>", "a plan of the configuration")
+    .action((name: string, options: { plan: string }) => setPlan(cli, name, options.plan));
+
+  return account;
+}
+
+async function create(cli: Cli, name: string, plan: string): Promise<void> {
+  const config = cli.config();
+  requirePlan(config, plan);
+  await cli.withStore(config, async ({ store, ledger }) => {
+    const outcome = await ledger.apply({ kind: "open", account: name, plan });
+    if (outcome.kind === "exists") {
+      throw new OperatorError(
+        `There is an account ${name} already, on plan ${outcome.plan}. "inkwell account set" changes its plan.`,
+      );
+    }
+    if (outcome.kind !== "opened") throw groundFault(name, outcome);
+    cli.print(await document(store, name), "");
+    cli.say(`Account ${name} is open, on plan ${plan}. A key for it: inkwell key create ${name}`);
+  });
+}
+
+async function list(cli: Cli): Promise<void> {
+  const config = cli.config();
+  await cli.withStore(config, async ({ store }) => {
+    const found: { row: AccountRow; balance: Balance }[] = [];
+    let after: string | undefined;
+    for (;;) {
+      const page = await store.accounts({ ...(after === undefined ? {} : { after }), limit: pageSize });
+      for (const row of page) found.push({ row, balance: await balanceIn(store, row.id, config.plans) });
+      after = page.at(-1)?.id;
+      if (page.length < pageSize) break;
+    }
+    const right = { align: "right" } as const;
+    cli.print(
+      found.map(({ row, balance }) => ({ ...accountObject(row), balance })),
+      table(
+        [
+          { head: "ACCOUNT" },
+          { head: "PLAN" },
+          { head: "BASE", ...right },
+          { head: "OVERAGE", ...right },
+          { head: "ADDITIONAL", ...right },
+          { head: "CREATED" },
+        ],
+        found.map(({ row, balance: { balances } }) => [
+          row.id,
+          row.plan,
+          grouped(balances.base.credits),
+          grouped(balances.overage.credits),
+          grouped(balances.additional.credits),
+          shortTime(row.createdMs),
+        ]),
+      ),
+    );
+    if (found.length === 0)
+      cli.say("There are no accounts yet. Open one: inkwell account create NAME --plan PLAN");
+  });
+}
+
+async function show(cli: Cli, name: string): Promise<void> {
+  const config = cli.config();
+  await cli.withStore(config, async ({ store }) => {
+    const snapshot = await store.snapshot(name);
+    if (snapshot === null) throw noAccount(name);
+    const balance = await balanceIn(store, name, config.plans);
+    const keys = await store.keys(name);
+    cli.print(
+      { ...accountObject(snapshot.account), balance, keys: keys.map(keyObject) },
+      [
+        `Account ${name}, plan ${snapshot.account.plan}, opened ${shortTime(snapshot.account.createdMs)}`,
+        "",
+        balanceTable(balance),
+        "",
+        keys.length === 0 ? `No keys. Make one: inkwell key create ${name}` : keyTable(keys, snapshot.nowMs),
+      ].join("\n"),
+    );
+  });
+}
+
+async function setPlan(cli: Cli, name: string, plan: string): Promise<void> {
+  const config = cli.config();
+  requirePlan(config, plan);
+  await cli.withStore(config, async ({ store, ledger }) => {
+    const outcome = await ledger.apply({ kind: "plan", account: name, op: `plan-${randomUUID()}`, plan });
+    if (outcome.kind !== "changed") throw groundFault(name, outcome);
+    cli.print(await document(store, name), "");
+    cli.say(`Account ${name} is on plan ${plan}.`);
+  });
+}
+
+async function document(store: Store, name: string) {
+  const snapshot = await store.snapshot(name);
+  if (snapshot === null) throw noAccount(name);
+  return accountObject(snapshot.account);
+}
+
+function accountObject(row: AccountRow) {
+  return { id: row.id, plan: row.plan, created_at: isoTime(row.createdMs) };
+}

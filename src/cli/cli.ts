@@ -1,0 +1,78 @@
+/**
+ * What every command is handed: the streams it writes to, the configuration, the store.
+ *
+ * Results go to stdout, everything that is said about them to stderr, so that the output of a command can be piped.
+ * With `--json` stdout has one JSON document and nothing else.
+ */
+import type { Environment } from "../config/document.ts";
+import { type Config, type LoadOptions, loadConfig } from "../config.ts";
+import type { OpenStore, RunningService, Streams } from "../main.ts";
+
+/** What the composition root offers to the commands. */
+export interface Services {
+  /** Of the package. */
+  version: string;
+  openStore(config: Config): Promise<OpenStore>;
+  serve(config: Config, io: Streams, signal: AbortSignal): Promise<RunningService>;
+  /** Fetches the model file of the configured model unless it is there; the path. */
+  pullModel(config: Config, modelId: string, io: Streams): Promise<string>;
+}
+
+export interface Host extends Streams {
+  cwd: string;
+  /** Absent: the environment of the process. */
+  env?: Environment;
+  services: Services;
+}
+
+export interface GlobalOptions {
+  json?: boolean;
+  config?: string;
+}
+
+export class Cli {
+  readonly host: Host;
+  readonly #options: () => GlobalOptions;
+  /** 0 unless a command that went through has something to report by it. */
+  exitCode = 0;
+
+  /** `options` is asked when a command runs: only then is the command line parsed. */
+  constructor(host: Host, options: () => GlobalOptions) {
+    this.host = host;
+    this.#options = options;
+  }
+
+  get json(): boolean {
+    return this.#options().json ?? false;
+  }
+
+  config(): Config {
+    const { config: file } = this.#options();
+    const { cwd, env } = this.host;
+    const options: LoadOptions = { cwd };
+    if (file !== undefined) options.file = file;
+    if (env !== undefined) options.env = env;
+    return loadConfig(options);
+  }
+
+  /** Opens the store for the length of `use`; with or without a service that runs on it. */
+  async withStore<T>(config: Config, use: (open: OpenStore) => Promise<T>): Promise<T> {
+    const open = await this.host.services.openStore(config);
+    try {
+      return await use(open);
+    } finally {
+      await open.store.close();
+    }
+  }
+
+  /** The result: the document with `--json`, else the text; nothing where the text is empty. */
+  print(document: unknown, text: string): void {
+    if (this.json) this.host.stdout.write(`${JSON.stringify(document, null, 2)}\n`);
+    else if (text !== "") this.host.stdout.write(`${text}\n`);
+  }
+
+  /** For people, beside the result. */
+  say(message: string): void {
+    this.host.stderr.write(`${message}\n`);
+  }
+}

@@ -1,0 +1,115 @@
+/** `inkwell credits`: additional credits, bought or corrected by hand. Safe to repeat: each id counts once. */
+import { Command } from "commander";
+import type { Config } from "../config.ts";
+import { OperatorError } from "../errors.ts";
+import type { Store } from "../store/store.ts";
+import { microOf } from "../units.ts";
+import { creditsToAdd, creditsToAdjust, note } from "./arguments.ts";
+import { balanceIn } from "./balance.ts";
+import type { Cli } from "./cli.ts";
+import { count, exactCredits } from "./format.ts";
+import { groundFault } from "./refusals.ts";
+
+export function creditsCommand(cli: Cli): Command {
+  const credits = new Command("credits").description("additional credits, bought or corrected by hand");
+
+  credits
+    .command("add")
+    .description("add credits that were paid for; once per payment id, ever")
+    .argument("<account>")
+    .argument("<credits>", "whole credits", creditsToAdd)
+    .requiredOption("--payment <id>", "your id of the payment", note)
+    .action((account: string, amount: number, options: { payment: string }) =>
+      add(cli, account, amount, options.payment),
+    );
+
+  credits
+    .command("adjust")
+    .description("correct the additional credits, up or down; once per id")
+    .argument("<account>")
+    .argument("<credits>", "whole credits; below zero takes away", creditsToAdjust)
+    .requiredOption("--reason <text>", "stands in the journal", note)
+    .requiredOption("--id <id>", "your id of this correction", note)
+    .action((account: string, amount: number, options: { reason: string; id: string }) =>
+      adjust(cli, account, amount, options),
+    );
+
+  return credits;
+}
+
+async function add(cli: Cli, account: string, credits: number, payment: string): Promise<void> {
+  const config = cli.config();
+  await cli.withStore(config, async ({ store, ledger }) => {
+    const outcome = await ledger.apply({ kind: "topup", account, payment, amount: microOf(credits) });
+    switch (outcome.kind) {
+      case "added":
+        await report(cli, config, store, account, outcome.again);
+        cli.say(
+          outcome.again
+            ? `Payment ${payment} was counted before; nothing has changed.`
+            : `${count(credits, "credit")} added to ${account}.`,
+        );
+        return;
+      case "differs":
+        throw new OperatorError(
+          `Payment ${payment} was counted before, with ${exactCredits(outcome.amount)} credits instead of ` +
+            `${exactCredits(microOf(credits))}. Nothing has changed; another payment needs another id.`,
+        );
+      case "too_much":
+        throw tooMuch(account);
+      default:
+        throw groundFault(account, outcome);
+    }
+  });
+}
+
+async function adjust(
+  cli: Cli,
+  account: string,
+  credits: number,
+  { reason, id }: { reason: string; id: string },
+): Promise<void> {
+  const config = cli.config();
+  await cli.withStore(config, async ({ store, ledger }) => {
+    const outcome = await ledger.apply({ kind: "adjust", account, op: id, amount: microOf(credits), reason });
+    switch (outcome.kind) {
+      case "adjusted":
+        await report(cli, config, store, account, outcome.again);
+        cli.say(
+          outcome.again
+            ? `Adjustment ${id} was made before; nothing has changed.`
+            : `The additional credits of ${account} are now ${exactCredits(outcome.additional)}.`,
+        );
+        return;
+      case "differs":
+        throw new OperatorError(
+          `Adjustment ${id} was made before, by ${exactCredits(outcome.amount)} credits instead of ` +
+            `${exactCredits(microOf(credits))}. Nothing has changed; another adjustment needs another id.`,
+        );
+      case "too_little":
+        throw new OperatorError(
+          `Account ${account} has ${exactCredits(outcome.additional)} additional credits; no more than that can be ` +
+            "taken away. Nothing has changed.",
+        );
+      case "too_much":
+        throw tooMuch(account);
+      default:
+        throw groundFault(account, outcome);
+    }
+  });
+}
+
+/** `again`: the id was known, so nothing was moved this time. */
+async function report(
+  cli: Cli,
+  config: Config,
+  store: Store,
+  account: string,
+  again: boolean,
+): Promise<void> {
+  if (cli.json) cli.print({ account, again, balance: await balanceIn(store, account, config.plans) }, "");
+}
+
+function tooMuch(account: string): OperatorError {
+  return new OperatorError(`Account ${account} cannot hold that many credits. Nothing has changed.`);
+}

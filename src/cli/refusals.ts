@@ -1,0 +1,31 @@
+/** What a command says when the store or the configuration has another answer than hoped for. Exit code 1. */
+import { nearest } from "../config/section.ts";
+import type { Config } from "../config.ts";
+import type { GroundFault } from "../credits/operations.ts";
+import { OperatorError } from "../errors.ts";
+
+export function noAccount(account: string): OperatorError {
+  return new OperatorError(
+    `There is no account ${account}. "inkwell account list" shows those there are; "inkwell account create" makes one.`,
+  );
+}
+
+export function groundFault(account: string, fault: GroundFault): OperatorError {
+  if (fault.kind === "no_account") return noAccount(account);
+  return new OperatorError(`The account ${account} cannot be changed before it is mended: ${fault.problem}.`);
+}
+
+export function requirePlan(config: Config, plan: string): void {
+  if (!config.plans.has(plan)) throw noSuch("plan", plan, [...config.plans.keys()]);
+}
+
+export function requireModel(config: Config, model: string): void {
+  const ids = config.models.map(({ id }) => id);
+  if (!ids.includes(model)) throw noSuch("model", model, ids);
+}
+
+export function noSuch(what: string, name: string, names: readonly string[]): OperatorError {
+  const near = nearest(name, names);
+  const help = near === undefined ? `There are: ${names.join(", ")}.` : `Did you mean ${near}?`;
+  return new OperatorError(`There is no ${what} ${JSON.stringify(name)}. ${help}`);
+}

@@ -1,0 +1,46 @@
+/**
+ * `inkwell serve`: the service in the foreground. The first SIGTERM or SIGINT stops it gracefully, a second one at
+ * once: what was running is then settled by its last checkpoint, at the next start.
+ */
+import { Command } from "commander";
+import type { Cli } from "./cli.ts";
+
+/** What shells report for a program that a signal ended: 128 and the number of the signal. */
+const signalExitCodes = { SIGINT: 130, SIGTERM: 143 } as const;
+type StopSignal = keyof typeof signalExitCodes;
+
+export function serveCommand(cli: Cli): Command {
+  return new Command("serve").description("run the service").action(() => serve(cli));
+}
+
+async function serve(cli: Cli): Promise<void> {
+  const config = cli.config();
+  const starting = new AbortController();
+  let stop: (() => Promise<void>) | undefined;
+  let asked: StopSignal | undefined;
+  const onSignal = (signal: StopSignal) => {
+    if (asked !== undefined) process.exit(signalExitCodes[signal]);
+    asked = signal;
+    if (stop === undefined) {
+      starting.abort(new Error(`stopped by ${signal} while starting`));
+      return;
+    }
+    cli.say("Stopping: running answers may finish. Once more to stop at once.");
+    // How it went is told by `stopped`.
+    stop().catch(() => {});
+  };
+  process.on("SIGINT", onSignal);
+  process.on("SIGTERM", onSignal);
+  try {
+    const service = await cli.host.services.serve(config, cli.host, starting.signal);
+    stop = () => service.stop();
+    await service.stopped;
+  } catch (error) {
+    if (asked === undefined || !starting.signal.aborted) throw error;
+    cli.say("Stopped before the service was up.");
+    cli.exitCode = signalExitCodes[asked];
+  } finally {
+    process.off("SIGINT", onSignal);
+    process.off("SIGTERM", onSignal);
+  }
+}

@@ -1,0 +1,332 @@
+/**
+ * The configuration: `inkwell.yaml` under the environment, over defaults that run without a file. The only reader of
+ * the process's environment, which everything else is handed from here.
+ *
+ * Guarantees that a `Config` is complete and checked: every value in its range, every path absolute, every model
+ * priced. Whatever is wrong is told at once, in one `OperatorError`. Opens nothing and fetches nothing.
+ *
+ * Every value can be set from the environment: by the name given in inkwell.example.yaml, or else by `INKWELL_` and
+ * the path of the value in capitals, `__` between its parts and `_` for whatever is no letter or digit:
+ * `INKWELL_LIMITS__QUEUE`, `INKWELL_MODELS__SMOLLM2_135M_INSTRUCT__PRICE__PROMPT`. A part that matches no plan or
+ * model of the file makes a new one, in lower case with dashes.
+ *
+ * Paths in the file, and the default ones, start from the folder of the file; paths in variables from the working
+ * directory.
+ */
+import { randomBytes } from "node:crypto";
+import { existsSync, readFileSync } from "node:fs";
+import { link, mkdir, readFile, rm, writeFile } from "node:fs/promises";
+import { homedir } from "node:os";
+import path from "node:path";
+import { type Environment, type Found, Problems, parseYaml } from "./config/document.ts";
+import * as kind from "./config/kinds.ts";
+import { type ModelConfig, readModels } from "./config/model.ts";
+import { readPlans } from "./config/plan.ts";
+import { type ReadContext, refuseUnknownVariables, Section } from "./config/section.ts";
+import type { Plans } from "./credits/plan.ts";
+import { OperatorError } from "./errors.ts";
+
+export interface Listener {
+  host: string;
+  /** 0: any free port. */
+  port: number;
+}
+
+/** Every limit of the service that is not a plan's or a key's. */
+export interface ServiceLimits {
+  bodyBytesMax: number;
+  messagesMax: number;
+  /** Requests that may wait for one model. */
+  queueMax: number;
+  drainMs: number;
+  streamIdleMs: number;
+}
+
+/** What fetching models needs to know of the machine and its network. */
+export interface SourcesConfig {
+  /** Without a slash at the end. */
+  hubUrl: string;
+  hubToken: string | null;
+  /** Settings of pip and of proxies, under the names that they have (`PIP_INDEX_URL`, `HTTPS_PROXY`), and no others. */
+  env: Environment;
+  home: string;
+}
+
+export interface Config {
+  /** The file that was read; null: defaults and environment only. */
+  file: string | null;
+  listen: Listener;
+  /** Token null: kept in a file of the data folder, see `operatorToken`. */
+  operator: Listener & { token: string | null };
+  dataDir: string;
+  modelsDir: string;
+  database: { kind: "sqlite"; path: string };
+  /** At least one, in the order of the configuration. */
+  plans: Plans;
+  /** At least one, in the order of the configuration. */
+  models: readonly ModelConfig[];
+  limits: ServiceLimits;
+  /** Origins whose pages may call the public API; none: no browser may. */
+  cors: { origins: readonly string[] };
+  log: { level: LogLevel };
+  sources: SourcesConfig;
+  /** What child processes get to see: everything but Inkwell's own settings and the hub's token. */
+  childEnvironment: Environment;
+  /** For `inkwell chat`. */
+  client: { apiKey: string | null };
+}
+
+export type LogLevel = "trace" | "debug" | "info" | "warn" | "error" | "silent";
+
+export interface LoadOptions {
+  /** Where `inkwell.yaml` is looked for. */
+  cwd?: string;
+  /** A file to read instead; must exist. */
+  file?: string;
+  env?: Environment;
+}
+
+const fileName = "inkwell.yaml";
+const fileBytesMax = 1024 * 1024;
+
+/** What a service without a file offers; a file that has `plans` or `models` has its own instead. */
+const defaults = `
+plans:
+  starter:
+    base: { credits: 1000, every: P1D }
+    overage: { credits: 200, every: P1M }
+    limits: { requests_per_minute: 600, tokens_per_minute: 100000, concurrent: 16 }
+    models: ["*"]
+models:
+  smollm2-135m-instruct:
+    engine: llama
+    source: default
+    price: { prompt: 10, completion: 30 }
+`;
+
+export function loadConfig({ cwd = process.cwd(), file, env = process.env }: LoadOptions = {}): Config {
+  const problems = new Problems();
+  const found = findFile(cwd, file, env);
+  const text = found === null ? "" : readText(found);
+  const shownName = found === null ? "the defaults" : shortest(cwd, found);
+  const root = parseYaml(text, shownName, env, problems);
+  const entries = new Map<string, Found>([
+    ...parseYaml(defaults, "the defaults", {}, problems).value,
+    ...root.value,
+  ]);
+  // A file that is no YAML says nothing about what its keys would have been.
+  if (problems.count > 0 && root.value.size === 0) throw refusal(problems);
+
+  const context: ReadContext = {
+    env,
+    problems,
+    folders: { variables: cwd, file: found === null ? cwd : path.dirname(found) },
+    taken: new Set(),
+    known: new Set(),
+  };
+  const section = new Section(entries, { path: "", where: shownName, prefix: "INKWELL_" }, context);
+  const config = readConfig(section, env);
+  section.refuseUnknown();
+  refuseUnknownVariables(context);
+  if (problems.count > 0) throw refusal(problems);
+  return { ...config, file: found };
+}
+
+/**
+ * The token of the operator listener: the configured one, or the one in `operator-token` in the data folder, which is
+ * made on first use and readable by its owner only. `file` is null where the token was configured.
+ */
+export async function operatorToken(config: Config): Promise<{ token: string; file: string | null }> {
+  if (config.operator.token !== null) return { token: config.operator.token, file: null };
+  const file = path.join(config.dataDir, "operator-token");
+  try {
+    await mkdir(config.dataDir, { recursive: true });
+    // A second name for a finished file: of two that start at once, one gives it, and both read the same token.
+    const draft = `${file}.${randomBytes(6).toString("hex")}`;
+    if (!existsSync(file)) {
+      try {
+        await writeFile(draft, `${randomBytes(32).toString("base64url")}\n`, { flag: "wx", mode: 0o600 });
+        await link(draft, file);
+      } catch (error) {
+        if (!hasCode(error, "EEXIST")) throw error;
+      } finally {
+        await rm(draft, { force: true });
+      }
+    }
+    const token = kind.operatorToken.read((await readFile(file, "utf8")).trim(), true);
+    if (token !== undefined) return { token, file };
+  } catch (error) {
+    throw new OperatorError(
+      `The operator token in ${file} cannot be read or made: ${messageOf(error)}`,
+      error,
+    );
+  }
+  throw new OperatorError(
+    `The operator token in ${file} must be ${kind.operatorToken.expects}. Delete the file: the next start makes a new one.`,
+  );
+}
+
+function readConfig(root: Section, env: Environment): Omit<Config, "file"> {
+  const listen = root.section("listen", (section) => ({
+    host: section.value("host", kind.host, { or: "127.0.0.1", env: "INKWELL_HOST" }),
+    port: section.value("port", kind.port, { or: 8080, env: "INKWELL_PORT" }),
+  }));
+  const operator = root.section("operator", (section) => readOperator(section, listen));
+
+  const dataDir = root.resolve(root.placed("data", kind.filePath, { or: "./data" }));
+  const modelsDir = root.placed("models_dir", kind.filePath, {
+    or: path.join(dataDir, "models"),
+    env: "INKWELL_MODELS",
+  });
+  const database = readDatabase(root, dataDir);
+
+  const models = readModels(root);
+  const plans = readPlans(
+    root,
+    models.map((model) => model.id),
+  );
+
+  return {
+    listen,
+    operator,
+    dataDir,
+    modelsDir: root.resolve(modelsDir),
+    database,
+    plans: new Map(plans.map((plan) => [plan.id, plan])),
+    models: models.map(({ config }) => config).filter((config) => config !== null),
+    limits: root.section("limits", readLimits),
+    cors: root.section("cors", readCors),
+    log: root.section("log", (section) => ({
+      level: section.value("level", kind.oneOf("info", "trace", "debug", "warn", "error", "silent"), {
+        or: "info",
+      }),
+    })),
+    sources: readSources(root, env),
+    childEnvironment: Object.fromEntries(
+      Object.entries(env).filter(([name]) => !/^(INKWELL_|HF_TOKEN$)/.test(name)),
+    ),
+    client: { apiKey: env.INKWELL_API_KEY || null },
+  };
+}
+
+function readOperator(section: Section, listen: Listener): Config["operator"] {
+  const host = section.placed("host", kind.host, { or: "127.0.0.1", env: "INKWELL_OPERATOR_HOST" });
+  const port = section.placed("port", kind.port, { or: 8081, env: "INKWELL_OPERATOR_PORT" });
+  const token = section.optional("token", kind.operatorToken, { env: "INKWELL_OPERATOR_TOKEN" });
+  if (token === null && !kind.isLoopback(host.value)) {
+    section.problem(
+      host.where,
+      `operator.host: ${host.value} can be reached from other machines, so operator.token must be set ` +
+        "(INKWELL_OPERATOR_TOKEN); or keep to 127.0.0.1",
+    );
+  }
+  if (port.value !== 0 && port.value === listen.port && host.value === listen.host) {
+    section.problem(port.where, `operator.port: ${port.value} is also the port of listen; choose another`);
+  }
+  return { host: host.value, port: port.value, token };
+}
+
+function readDatabase(root: Section, dataDir: string): Config["database"] {
+  const database = root.placed(
+    "database",
+    kind.text(
+      "sqlite:PATH, such as sqlite:./data/inkwell.db",
+      (value) => /^sqlite:./.test(value) || /^postgres(ql)?:\/\/./.test(value),
+      // A database address may hold a password.
+      { standIn: "sqlite:inkwell.db", secret: true },
+    ),
+    { or: `sqlite:${path.join(dataDir, "inkwell.db")}` },
+  );
+  if (!database.value.startsWith("sqlite:")) {
+    root.problem(
+      database.where,
+      "database: PostgreSQL is not supported by this version yet, expected sqlite:PATH, such as sqlite:./data/inkwell.db",
+    );
+  }
+  return {
+    kind: "sqlite",
+    path: root.resolve({ ...database, value: database.value.slice("sqlite:".length) }),
+  };
+}
+
+function readLimits(section: Section): ServiceLimits {
+  return {
+    bodyBytesMax: section.value("body_bytes", kind.whole(1024, 268_435_456), { or: 4_194_304 }),
+    messagesMax: section.value("messages", kind.whole(1, 1_000_000), { or: 2048 }),
+    queueMax: section.value("queue", kind.whole(1, 100_000), { or: 256 }),
+    drainMs: section.value("drain_seconds", kind.whole(0, 3600), { or: 30 }) * 1000,
+    streamIdleMs: section.value("stream_idle_seconds", kind.whole(1, 3600), { or: 120 }) * 1000,
+  };
+}
+
+function readCors(section: Section): Config["cors"] {
+  const origins = section.list("origins", kind.origin, {
+    or: [],
+    expects: 'a list of origins: ["https://app.example"]',
+  });
+  return { origins: origins.value.map((each) => each.value) };
+}
+
+function readSources(root: Section, env: Environment): SourcesConfig {
+  const hubUrl = env.HF_ENDPOINT || "https://huggingface.co";
+  if (kind.httpUrl.read(hubUrl, true) === undefined) {
+    root.problem("HF_ENDPOINT", `found ${JSON.stringify(hubUrl)}, expected ${kind.httpUrl.expects}`);
+  }
+  const network =
+    /^(PIP_.*|XDG_CONFIG_(HOME|DIRS)|APPDATA|PROGRAMDATA|VIRTUAL_ENV|(HTTPS?|ALL|NO)_PROXY|SSL_CERT_(FILE|DIR))$/i;
+  return {
+    hubUrl: hubUrl.replace(/\/+$/, ""),
+    hubToken: env.HF_TOKEN || null,
+    env: Object.fromEntries(Object.entries(env).filter(([name]) => network.test(name))),
+    home: env.HOME || homedir(),
+  };
+}
+
+function findFile(cwd: string, named: string | undefined, env: Environment): string | null {
+  const chosen = named ?? (env.INKWELL_CONFIG || undefined);
+  if (chosen !== undefined) {
+    const file = path.resolve(cwd, chosen);
+    if (existsSync(file)) return file;
+    const by = named === undefined ? "INKWELL_CONFIG" : "--config";
+    throw new OperatorError(`${by} names ${file}, but there is no such file.`);
+  }
+  const file = path.join(cwd, fileName);
+  if (existsSync(file)) return file;
+  const other = path.join(cwd, "inkwell.yml");
+  if (existsSync(other))
+    throw new OperatorError(`Found ${other}, but the file must be called ${fileName}; rename it.`);
+  return null;
+}
+
+function readText(file: string): string {
+  try {
+    const bytes = readFileSync(file);
+    if (bytes.length > fileBytesMax)
+      throw new Error(`it has ${bytes.length} bytes, the most is ${fileBytesMax}`);
+    return new TextDecoder("utf-8", { fatal: true }).decode(bytes);
+  } catch (error) {
+    throw new OperatorError(`The configuration ${file} cannot be read: ${messageOf(error)}`, error);
+  }
+}
+
+function shortest(cwd: string, file: string): string {
+  const relative = path.relative(cwd, file);
+  return relative.startsWith("..") || path.isAbsolute(relative) ? file : relative;
+}
+
+function refusal(problems: Problems): OperatorError {
+  const lines = problems.lines();
+  const head =
+    lines.length === 1
+      ? "The configuration is wrong:"
+      : `The configuration is wrong in ${lines.length} places:`;
+  return new OperatorError([head, ...lines.map((each) => `  ${each}`)].join("\n"));
+}
+
+function hasCode(error: unknown, code: string): boolean {
+  return error instanceof Error && "code" in error && error.code === code;
+}
+
+function messageOf(error: unknown): string {
+  return error instanceof Error ? error.message : String(error);
+}

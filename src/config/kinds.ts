@@ -1,0 +1,143 @@
+/**
+ * The kinds of value that a configuration holds: how each is read and how an operator is told what would be right.
+ *
+ * A kind reads a scalar and answers with the value or `undefined`; it never throws and never changes what it was
+ * given beyond reading a number out of text that came from the environment.
+ */
+import { isIP } from "node:net";
+import { Temporal } from "temporal-polyfill";
+import { creditsMax } from "../units.ts";
+
+export interface Kind<T> {
+  /** Completes "expected ...". */
+  expects: string;
+  /** Taken in place of a wrong value, so that checking goes on; such a configuration is never given out. */
+  standIn: T;
+  /** True for secrets: a wrong one is not repeated in the message. */
+  secret?: boolean;
+  read(value: unknown, isText: boolean): T | undefined;
+}
+
+export function whole(
+  min: number,
+  max: number,
+  expects = `a whole number from ${min} to ${max}`,
+): Kind<number> {
+  return {
+    expects,
+    standIn: min,
+    read(value, isText) {
+      const number =
+        isText && typeof value === "string" && /^-?\d{1,16}$/.test(value.trim()) ? Number(value) : value;
+      return typeof number === "number" && Number.isSafeInteger(number) && number >= min && number <= max
+        ? number
+        : undefined;
+    },
+  };
+}
+
+export function text(
+  expects: string,
+  accepts: (value: string) => boolean,
+  options: { standIn?: string; secret?: boolean } = {},
+): Kind<string> {
+  return {
+    expects,
+    standIn: options.standIn ?? "",
+    secret: options.secret ?? false,
+    read: (value) => (typeof value === "string" && accepts(value) ? value : undefined),
+  };
+}
+
+export function oneOf<const T extends string>(first: T, ...others: T[]): Kind<T> {
+  const all = [first, ...others];
+  return {
+    expects: all.length === 1 ? first : `${all.slice(0, -1).join(", ")} or ${all.at(-1)}`,
+    standIn: first,
+    read: (value) => all.find((candidate) => candidate === value),
+  };
+}
+
+export const port = whole(0, 65_535, "a port from 0 to 65535 (0: any free one)");
+
+export const host = text("an IP address or a host name, without a port", isHost, { standIn: "127.0.0.1" });
+
+export const credits = whole(0, creditsMax, `whole credits from 0 to ${creditsMax}`);
+
+/** A thousand credits for every token, with the largest windows there are, still adds up to a safe integer. */
+const priceMax = 1_000_000_000;
+export const price = whole(
+  0,
+  priceMax,
+  `whole credits per million tokens, from 0 to ${priceMax} (whole, so that no cost is ever rounded)`,
+);
+
+export const period: Kind<string> = {
+  expects:
+    "an ISO 8601 period of at most 10 years: whole years and months (P1M, P1Y), or whole weeks, days, hours " +
+    "and minutes (P1W, P1D, PT5H), not both",
+  standIn: "P1D",
+  read: (value) => (typeof value === "string" && isPeriod(value) ? value : undefined),
+};
+
+export const filePath = text("a path", (value) => value.trim() !== "" && !value.includes("\0"), {
+  standIn: ".",
+});
+
+export const httpUrl = text("an address that begins with http:// or https://", isHttpUrl, {
+  standIn: "http://localhost",
+});
+
+export const origin = text(
+  'an origin such as https://app.example (no path, no slash at the end), or "*"',
+  (value) => value === "*" || (isHttpUrl(value) && new URL(value).origin === value),
+  { standIn: "*" },
+);
+
+export const operatorToken = text(
+  "at least 16 characters without spaces",
+  (value) => /^[\x21-\x7e]{16,512}$/.test(value),
+  { secret: true, standIn: "x".repeat(16) },
+);
+
+export const upstreamKey = text(
+  "the key as one word, without spaces",
+  (value) => /^[\x21-\x7e]{1,4096}$/.test(value),
+  { secret: true },
+);
+
+/** Names of plans and accounts: they stand in addresses, file names and shells, so they are plain. */
+export const namePattern = /^[a-z0-9][a-z0-9._-]{0,63}$/;
+export const nameRule =
+  "1 to 64 characters: lower-case letters, digits, dots, dashes and underscores, the first a letter or a digit";
+
+/** Names of models: clients send them; vendors' names have slashes and colons. */
+export const modelIdPattern = /^[A-Za-z0-9][A-Za-z0-9._:/@+-]{0,127}$/;
+export const modelIdRule = "1 to 128 letters, digits, and . _ : / @ + -, the first a letter or a digit";
+
+export function isLoopback(address: string): boolean {
+  return address === "localhost" || address === "::1" || (isIP(address) === 4 && address.startsWith("127."));
+}
+
+function isHost(value: string): boolean {
+  // Four numbers and dots are meant as an address: a wrong one is not to be looked up as a name.
+  const isName = /^[A-Za-z0-9]([A-Za-z0-9.-]{0,251}[A-Za-z0-9])?$/.test(value) && !/^[\d.]+$/.test(value);
+  return isIP(value) !== 0 || isName;
+}
+
+function isHttpUrl(value: string): boolean {
+  return /^https?:\/\//.test(value) && URL.canParse(value);
+}
+
+/**
+ * Months are counted from an anchor and days are fixed, so a period is one or the other. Temporal would also take
+ * fractions (`PT1.5H`) and lower case; the file is to say exactly what the window is.
+ */
+function isPeriod(value: string): boolean {
+  const calendar = /^P(?=\d)(?:\d{1,6}Y)?(?:\d{1,6}M)?$/;
+  const fixed = /^P(?=\d|T\d)(?:\d{1,6}W)?(?:\d{1,6}D)?(?:T(?=\d)(?:\d{1,6}H)?(?:\d{1,6}M)?)?$/;
+  if (!calendar.test(value) && !fixed.test(value)) return false;
+  const duration = Temporal.Duration.from(value);
+  const years = duration.total({ unit: "years", relativeTo: "2000-01-01" });
+  return duration.sign === 1 && years <= 10;
+}

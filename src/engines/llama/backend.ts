@@ -1,0 +1,318 @@
+/**
+ * The few verbs of llama.cpp that the decode loop works with, and the loading of a model into them.
+ *
+ * Why not the library's sequences: `sequence.evaluate` lets each sequence queue by itself, and at 4 to 8 sequences
+ * the last one regularly misses the batch (118 to 138 decodes measured where 100 do), samples with a full sort of the
+ * vocabulary by default, and gives log-probabilities only after sampling. So this file reaches through
+ * node-llama-cpp (pinned to one exact version) to the native context under it, checks that what it needs is there,
+ * and is the only file that knows.
+ */
+import { getLlama, type LlamaContext, LlamaLogLevel, type LlamaModel } from "node-llama-cpp";
+import { OperatorError } from "../../errors.ts";
+import type { LoadOptions } from "./protocol.ts";
+import { Vocabulary } from "./vocabulary.ts";
+
+/** Tokens to put into one sequence at a position. */
+export interface BatchEntry {
+  sequence: number;
+  position: number;
+  tokens: Uint32Array;
+  /** Whether the next token is to be sampled after the last of these. */
+  sample: boolean;
+}
+
+export interface SamplerConfig {
+  /** 0 is greedy. */
+  temperature: number;
+  topP?: number;
+  topK?: number;
+  /** 32 bits; never 0xffffffff, which means "random" to llama.cpp. */
+  seed: number;
+  repeatPenaltyTokens?: Uint32Array;
+  repeatPenaltyMaxTokens?: number;
+  repeatPenaltyPresencePenalty?: number;
+  repeatPenaltyFrequencyPenalty?: number;
+}
+
+export interface Sampler {
+  applyConfig(config: SamplerConfig): void;
+  dispose(): void;
+}
+
+export interface Candidates {
+  logprob: number;
+  top: { token: number; logprob: number }[];
+}
+
+export interface Backend {
+  /** Tokens of a prompt that are evaluated in one `decode`; beside them each sequence has room for `tokensPerSequenceMax`. */
+  readonly chunkTokens: number;
+  readonly tokensPerSequenceMax: number;
+  /** Evaluates all entries in one pass. Per entry: where its logits lie, -1 without `sample`. */
+  decode(entries: readonly BatchEntry[]): Promise<number[]>;
+  newSampler(config: SamplerConfig): Sampler;
+  sample(logits: number, sampler: Sampler): Promise<number>;
+  /** The model's own log-probabilities (before penalties, temperature, top_k and top_p): of `token` and of the likeliest. */
+  candidates(logits: number, token: number, count: number): Promise<Candidates>;
+  /** Keeps the first `length` tokens of a sequence. False where the model's memory cannot be cut there: it is then empty. */
+  truncate(sequence: number, length: number): boolean;
+}
+
+interface NativeContext {
+  initBatch(size: number): void;
+  addToBatch(sequence: number, position: number, tokens: Uint32Array, logits: Uint32Array): Uint32Array;
+  decodeBatch(): Promise<void>;
+  sampleToken(
+    logits: number,
+    sampler: Sampler,
+    probabilities?: boolean,
+    confidence?: boolean,
+  ): Promise<unknown>;
+  disposeSequence(sequence: number): void;
+  removeTokenCellsFromSequence(sequence: number, from: number, to: number): boolean;
+  getSequenceKvCacheMinPosition(sequence: number): number;
+}
+
+type NativeSamplerClass = new (model: unknown) => Sampler;
+
+function isNativeContext(value: unknown): value is NativeContext {
+  return [
+    "initBatch",
+    "addToBatch",
+    "decodeBatch",
+    "sampleToken",
+    "disposeSequence",
+    "removeTokenCellsFromSequence",
+    "getSequenceKvCacheMinPosition",
+  ].every((name) => isFunction(property(value, name)));
+}
+
+function isSamplerClass(value: unknown): value is NativeSamplerClass {
+  return isFunction(value) && isFunction(property(property(value, "prototype"), "applyConfig"));
+}
+
+function isFunction(value: unknown): boolean {
+  return typeof value === "function";
+}
+
+function property(value: unknown, name: string): unknown {
+  return (typeof value === "object" && value !== null) || typeof value === "function"
+    ? Reflect.get(value, name)
+    : undefined;
+}
+
+/**
+ * Prompts are evaluated in chunks of this many tokens, so that a long one never holds up the others' next token for long.
+ * On a CPU chunks of 64 cost no more per token than chunks of 512 (5.6 ms of CPU time each, chunks of 32 cost 7.6); a GPU
+ * wants more at once.
+ */
+const chunkTokens = { cpu: 64, gpu: 512 };
+/** Room in a batch for each sequence's own next tokens: one, or a closing tag that is put in by force. */
+const tokensPerSequenceMax = 16;
+/** More than any request asks for, so that the token that was drawn is nearly always among them. */
+const likeliestMax = 256;
+/** For what is too unlikely for a number, as OpenAI has it: minus infinity is no JSON. */
+const logprobMin = -9999;
+const noTokens = new Uint32Array(0);
+
+class NativeBackend implements Backend {
+  readonly chunkTokens: number;
+  readonly tokensPerSequenceMax = tokensPerSequenceMax;
+  readonly #context: NativeContext;
+  readonly #Sampler: NativeSamplerClass;
+  readonly #model: unknown;
+  readonly #all: Sampler;
+  readonly #likeliest: Sampler;
+  /** The two samplers above have one buffer each: their readings wait for one another. */
+  #reading: Promise<unknown> = Promise.resolve();
+
+  constructor(context: NativeContext, samplerClass: NativeSamplerClass, model: unknown, chunk: number) {
+    this.chunkTokens = chunk;
+    this.#context = context;
+    this.#Sampler = samplerClass;
+    this.#model = model;
+    this.#all = this.newSampler({ temperature: 0, seed: 0 });
+    this.#likeliest = this.newSampler({ temperature: 1, topK: likeliestMax, seed: 0 });
+  }
+
+  async decode(entries: readonly BatchEntry[]): Promise<number[]> {
+    let size = 0;
+    for (const entry of entries) size += entry.tokens.length;
+    this.#context.initBatch(size);
+    const logits = entries.map(({ sequence, position, tokens, sample }) => {
+      const wanted = sample ? Uint32Array.of(tokens.length - 1) : noTokens;
+      return this.#context.addToBatch(sequence, position, tokens, wanted)[0] ?? -1;
+    });
+    await this.#context.decodeBatch();
+    return logits;
+  }
+
+  newSampler(config: SamplerConfig): Sampler {
+    const sampler = new this.#Sampler(this.#model);
+    sampler.applyConfig(config);
+    return sampler;
+  }
+
+  async sample(logits: number, sampler: Sampler): Promise<number> {
+    const token = await this.#context.sampleToken(logits, sampler);
+    if (typeof token !== "number" || token < 0) throw new Error("no token could be sampled");
+    return token;
+  }
+
+  candidates(logits: number, token: number, count: number): Promise<Candidates> {
+    const found = this.#reading.then(() => this.#read(logits, token, count));
+    this.#reading = found.catch(() => {});
+    return found;
+  }
+
+  /**
+   * The library gives probabilities after sampling, and all of them cost 10 ms of this thread. So one sampler tells
+   * how likely the likeliest token is among all (greedy leaves the logits alone), another how the first few hundred
+   * compare with it.
+   */
+  async #read(logits: number, token: number, count: number): Promise<Candidates> {
+    const [best, likeliest] = await Promise.all([
+      this.#context.sampleToken(logits, this.#all, false, true),
+      this.#context.sampleToken(logits, this.#likeliest, true, false),
+    ]);
+    const confidence: unknown = Array.isArray(best) ? best[2] : undefined;
+    if (typeof confidence !== "number") throw new Error("no log-probabilities came back");
+    let ratios = ratiosIn(likeliest);
+    if (!ratios.some(([id]) => id === token)) {
+      ratios = ratiosIn(await this.#context.sampleToken(logits, this.#all, true, false));
+    }
+    const highest = Math.log(confidence) - Math.log(ratios[0]?.[1] ?? 1);
+    const logprobOf = (ratio: number): number => Math.max(logprobMin, highest + Math.log(ratio));
+    return {
+      logprob: logprobOf(ratios.find(([id]) => id === token)?.[1] ?? 0),
+      top: ratios.slice(0, count).map(([id, ratio]) => ({ token: id, logprob: logprobOf(ratio) })),
+    };
+  }
+
+  truncate(sequence: number, length: number): boolean {
+    // Where a sliding window has dropped the beginning, what is left of it does not carry a shorter text.
+    const whole = length > 0 && this.#context.getSequenceKvCacheMinPosition(sequence) === 0;
+    if (whole && this.#context.removeTokenCellsFromSequence(sequence, length, -1)) return true;
+    this.#context.disposeSequence(sequence);
+    return length === 0;
+  }
+}
+
+/** Token and probability, the likeliest first. */
+function ratiosIn(sampled: unknown): [token: number, ratio: number][] {
+  const pairs: unknown = Array.isArray(sampled) ? sampled[1] : undefined;
+  if (!Array.isArray(pairs)) throw new Error("no log-probabilities came back");
+  const ratios: [number, number][] = [];
+  for (let index = 1; index < pairs.length; index += 2)
+    ratios.push([Number(pairs[index - 1]), Number(pairs[index])]);
+  return ratios.sort((left, right) => right[1] - left[1]);
+}
+
+export interface LoadedBackend {
+  backend: Backend;
+  vocabulary: Vocabulary;
+  tokenize: (text: string) => Uint32Array;
+  isEndOfTurn: (token: number) => boolean;
+  /** Null where the model names none, or wants none in front. */
+  bos: number | null;
+  bosText: string;
+  eosText: string;
+  /** The chat template of the model's file. */
+  template: string | null;
+  contextWindow: number;
+  description: string;
+}
+
+export type Log = (level: "info" | "warn" | "error", message: string) => void;
+
+/** Throws an `OperatorError` that says what is wrong with the file, the memory or the installation. */
+export async function loadBackend(options: LoadOptions, log: Log): Promise<LoadedBackend> {
+  const complaints: string[] = [];
+  const llama = await getLlama({
+    gpu: options.gpu,
+    build: "never",
+    skipDownload: true,
+    progressLogs: false,
+    maxThreads: options.threads,
+    logLevel: LlamaLogLevel.warn,
+    logger: (level, message) => {
+      const failed = level === LlamaLogLevel.error || level === LlamaLogLevel.fatal;
+      if (failed && complaints.length < 20) complaints.push(message.trim());
+      log(failed ? "error" : "warn", message.trim());
+    },
+  });
+  let model: LlamaModel;
+  let context: LlamaContext;
+  try {
+    model = await llama.loadModel({ modelPath: options.modelPath });
+  } catch (cause) {
+    throw new OperatorError(diagnosis(await reason(cause, complaints)), cause);
+  }
+  const gpu = llama.gpu !== false && model.gpuLayers > 0;
+  const chunk = gpu ? chunkTokens.gpu : chunkTokens.cpu;
+  const contextWindow = Math.min(options.contextWindow, model.trainContextSize);
+  try {
+    context = await model.createContext({
+      sequences: options.parallel,
+      contextSize: contextWindow,
+      batchSize: chunk + options.parallel * tokensPerSequenceMax,
+      threads: options.threads,
+    });
+  } catch (cause) {
+    throw new OperatorError(
+      `there is not enough memory for ${options.parallel} sequences of ${contextWindow} tokens (${await reason(cause, complaints)}); make the context window smaller or decode fewer sequences together`,
+      cause,
+    );
+  }
+  const native = property(context, "_ctx");
+  const samplerClass = property(property(llama, "_bindings"), "AddonSampler");
+  if (!isNativeContext(native) || !isSamplerClass(samplerClass)) {
+    throw new OperatorError(
+      "the installed version of node-llama-cpp is not the one this program was made for: run npm ci",
+    );
+  }
+  const { metadata } = model.fileInfo;
+  const { ggml } = metadata.tokenizer;
+  const everyToken = [...model.iterateAllTokens()];
+  const endOfTurn = new Set<number>(everyToken.filter((token) => model.isEogToken(token)));
+  return {
+    backend: new NativeBackend(native, samplerClass, property(model, "_model"), chunk),
+    vocabulary: new Vocabulary({
+      kind: ggml.model,
+      tokens: ggml.tokens,
+      types: ggml.token_type,
+      addSpacePrefix: ggml.add_space_prefix !== false,
+      spell: (token) => {
+        const known = everyToken[token];
+        return known === undefined ? "" : model.detokenize([known]);
+      },
+    }),
+    tokenize: (text) => Uint32Array.from(model.tokenize(text, false)),
+    isEndOfTurn: (token) => endOfTurn.has(token),
+    bos: model.tokens.shouldPrependBosToken ? model.tokens.bos : null,
+    bosText: model.tokens.bosString ?? "",
+    eosText: model.tokens.eosString ?? "",
+    template: metadata.tokenizer.chat_template ?? null,
+    contextWindow,
+    description: `${metadata.general?.name ?? model.filename ?? "unnamed"} (${model.typeDescription}, ${model.gpuLayers} layers on the GPU, ${options.threads} threads)`,
+  };
+}
+
+/** llama.cpp's own words come over a queue and may arrive after the failure. */
+async function reason(cause: unknown, complaints: readonly string[]): Promise<string> {
+  await new Promise((resolve) => setTimeout(resolve, 50));
+  const words = complaints.find((line) => line.includes("error loading") && !line.includes("failed to load"));
+  return (
+    words?.replace(/^.*error loading model: /, "") ??
+    complaints[0] ??
+    (cause instanceof Error ? cause.message : String(cause))
+  );
+}
+
+function diagnosis(words: string): string {
+  if (words.includes("unknown model architecture"))
+    return `${words}; use a model that this version of llama.cpp knows`;
+  if (words.includes("unable to allocate") || words.includes("out of memory"))
+    return `${words}; use a smaller model`;
+  return `it is damaged or cut short (${words}); fetch the file again`;
+}

@@ -1,0 +1,90 @@
+/**
+ * The engine's child process: loads the model, prepares prompts, decodes. Started by supervisor.ts only.
+ *
+ * Guarantees: it ends when its parent does, however that ends (the IPC channel closes); it outlives a Ctrl-C on the
+ * terminal that it shares with its parent, which decides when running answers are cut off. Keeps nothing on disk.
+ */
+import { loadBackend } from "./backend.ts";
+import { Decoder } from "./decoder.ts";
+import { PromptPlanner } from "./planner.ts";
+import { type FromChild, isToChild, type LoadOptions, type ToChild } from "./protocol.ts";
+
+function send(message: FromChild): void {
+  // A parent that is gone needs no answer: `disconnect` ends this process.
+  process.send?.(message, undefined, undefined, () => {});
+}
+
+/** At once, and without the native library's clean-up, which could wait for a decode that is under way. */
+function endNow(): void {
+  process.kill(process.pid, "SIGKILL");
+}
+
+class Child {
+  #ready: { planner: PromptPlanner; decoder: Decoder } | undefined;
+
+  handle(message: ToChild): void {
+    switch (message.type) {
+      case "load":
+        this.#load(message.options).catch((cause: unknown) => {
+          send({ type: "refused", message: cause instanceof Error ? cause.message : String(cause) });
+        });
+        return;
+      case "prepare":
+        this.#prepare(message);
+        return;
+      case "start":
+        this.#ready?.decoder.start(message.job);
+        return;
+      case "grant":
+        this.#ready?.decoder.grant(message.id, message.events);
+        return;
+      case "stop":
+        this.#ready?.decoder.stop(message.id);
+        return;
+    }
+  }
+
+  async #load(options: LoadOptions): Promise<void> {
+    const loaded = await loadBackend(options, (level, message) => send({ type: "log", level, message }));
+    const planner = new PromptPlanner({
+      ...loaded,
+      thinkTags: options.thinkTags,
+      warn: (message) => send({ type: "log", level: "warn", message }),
+    });
+    const { thinkTags, closingTokens } = planner;
+    const decoder = new Decoder({
+      ...loaded,
+      thinkTags,
+      closingTokens,
+      parallel: options.parallel,
+      report: (jobs) => send({ type: "progress", jobs }),
+    });
+    this.#ready = { planner, decoder };
+    // A defect in the loop must not leave requests waiting: the process ends and is started again.
+    decoder.run().catch((cause: unknown) => {
+      process.stderr.write(`${cause instanceof Error ? cause.stack : String(cause)}\n`, endNow);
+    });
+    send({
+      type: "loaded",
+      model: { contextWindow: loaded.contextWindow, description: loaded.description, thinkTags },
+    });
+  }
+
+  #prepare({ id, messages, reasoning }: Extract<ToChild, { type: "prepare" }>): void {
+    try {
+      if (this.#ready === undefined) throw new Error("no model is loaded");
+      send({ type: "prepared", id, ...this.#ready.planner.plan(messages, reasoning) });
+    } catch (cause) {
+      send({ type: "prepareFailed", id, message: cause instanceof Error ? cause.message : String(cause) });
+    }
+  }
+}
+
+const child = new Child();
+process.on("message", (message: unknown) => {
+  if (isToChild(message)) child.handle(message);
+});
+process.on("disconnect", endNow);
+process.on("SIGINT", () => {});
+process.on("SIGTERM", () => {});
+send({ type: "up" });

@@ -1,0 +1,318 @@
+/**
+ * The decode loop: continuous batching of all running jobs over the model's sequences.
+ *
+ * Each step evaluates one batch: the next token of every sequence that generates, and one chunk of one prompt,
+ * prompts taking turns. Then one token is sampled for each, and one report says what all of them made.
+ *
+ * Guarantees: a job whose reader has not granted room for more events rests, and no other with it; a stop takes
+ * effect before the next step; a job that fails takes no other along, unless the batch itself failed.
+ * Does not queue by account and knows no limit on waiting jobs: the supervisor starts no more than there are sequences.
+ */
+import type { TokenLogprob } from "../../generation/engine.ts";
+import type { Backend, BatchEntry, Sampler } from "./backend.ts";
+import { CompletionText } from "./completion.ts";
+import type { Ending, JobProgress, JobSpec, TextEvent, ThinkTags } from "./protocol.ts";
+import { isRepeatable, samplerConfig } from "./sampling.ts";
+import { chooseSequence, newSequence, type Sequence } from "./sequences.ts";
+import type { Vocabulary } from "./vocabulary.ts";
+
+export interface DecoderOptions {
+  backend: Backend;
+  vocabulary: Vocabulary;
+  isEndOfTurn: (token: number) => boolean;
+  thinkTags: ThinkTags | null;
+  /** What closes the thinking by force; evaluated, but neither the model's nor counted. */
+  closingTokens: Uint32Array;
+  contextWindow: number;
+  parallel: number;
+  report: (jobs: JobProgress[]) => void;
+}
+
+interface Job {
+  readonly spec: JobSpec;
+  readonly sequence: Sequence;
+  readonly sampler: Sampler;
+  readonly text: CompletionText;
+  readonly completionTokensMax: number;
+  cachedTokens: number;
+  completionTokens: number;
+  /** To be evaluated before the next token can be sampled; empty while the prompt is being evaluated. */
+  next: Uint32Array;
+  /** Events that the reader still has room for. */
+  room: number;
+}
+
+export class Decoder {
+  readonly #options: DecoderOptions;
+  readonly #sequences: readonly Sequence[];
+  readonly #tagTokens: ReadonlySet<number>;
+  readonly #jobs = new Map<number, Job>();
+  readonly #waiting = new Map<number, JobSpec>();
+  readonly #stopping = new Set<number>();
+  #uses = 0;
+  /** The job whose prompt had its turn in the last step. */
+  #lastPrompt = -1;
+  #wake: (() => void) | undefined;
+
+  constructor(options: DecoderOptions) {
+    this.#options = options;
+    this.#sequences = Array.from({ length: options.parallel }, (_, index) => newSequence(index));
+    const tagTokens = (options.thinkTags ?? []).map((tag) => options.vocabulary.markers.get(tag));
+    this.#tagTokens = new Set(tagTokens.filter((token) => token !== undefined));
+  }
+
+  start(spec: JobSpec): void {
+    this.#waiting.set(spec.id, spec);
+    this.#wake?.();
+  }
+
+  grant(id: number, events: number): void {
+    const job = this.#jobs.get(id);
+    if (job !== undefined) job.room += events;
+    this.#wake?.();
+  }
+
+  /** The job's last report, with the ending `stopped`, says that it is done; none comes if it has ended already. */
+  stop(id: number): void {
+    this.#stopping.add(id);
+    this.#wake?.();
+  }
+
+  async run(): Promise<never> {
+    for (;;) {
+      const begun = [...this.#stopJobs(), ...this.#admit()];
+      if (begun.length > 0) this.#options.report(begun);
+      const batch = this.#compose();
+      if (batch.length === 0) {
+        await new Promise<void>((resolve) => {
+          this.#wake = resolve;
+        });
+        this.#wake = undefined;
+        continue;
+      }
+      const made = await this.#step(batch);
+      if (made.length > 0) this.#options.report(made);
+    }
+  }
+
+  #stopJobs(): JobProgress[] {
+    const ended: JobProgress[] = [];
+    for (const id of this.#stopping) {
+      const job = this.#jobs.get(id);
+      if (job !== undefined) ended.push(this.#end(job, [], { type: "stopped" }));
+      else if (this.#waiting.delete(id)) {
+        ended.push({
+          id,
+          events: [],
+          cachedTokens: 0,
+          completionTokens: 0,
+          reasoningTokens: 0,
+          ending: { type: "stopped" },
+        });
+      }
+    }
+    this.#stopping.clear();
+    return ended;
+  }
+
+  #admit(): JobProgress[] {
+    const begun: JobProgress[] = [];
+    for (const spec of this.#waiting.values()) {
+      const { backend } = this.#options;
+      const wanted = {
+        accountId: spec.accountId,
+        tokens: spec.prompt.tokens,
+        repeatable: isRepeatable(spec.sampling),
+      };
+      const choice = chooseSequence(this.#sequences, wanted, backend.chunkTokens);
+      if (choice === null) break;
+      this.#waiting.delete(spec.id);
+      const job = this.#newJob(spec, choice.sequence, choice.keep);
+      this.#jobs.set(spec.id, job);
+      begun.push(progressOf(job, []));
+    }
+    return begun;
+  }
+
+  #newJob(spec: JobSpec, sequence: Sequence, keep: number): Job {
+    const { backend, contextWindow, thinkTags, vocabulary } = this.#options;
+    const kept = sequence.tokens.length === keep || backend.truncate(sequence.index, keep) ? keep : 0;
+    sequence.tokens.length = kept;
+    sequence.repeatable = Math.min(sequence.repeatable, kept);
+    sequence.accountId = spec.accountId;
+    sequence.busy = true;
+    sequence.lastUse = ++this.#uses;
+    return {
+      spec,
+      sequence,
+      sampler: backend.newSampler(samplerConfig(spec.sampling, contextWindow)),
+      text: new CompletionText({
+        stop: spec.sampling.stop,
+        thinkTags,
+        thinking: spec.prompt.thinking,
+        dropFirstSpace: vocabulary.dropFirstSpace,
+      }),
+      completionTokensMax: Math.min(spec.maxTokens, contextWindow - spec.prompt.tokens.length),
+      cachedTokens: kept,
+      completionTokens: 0,
+      next: new Uint32Array(0),
+      room: spec.window,
+    };
+  }
+
+  #compose(): { job: Job; entry: BatchEntry }[] {
+    const batch: { job: Job; entry: BatchEntry }[] = [];
+    const prompts: Job[] = [];
+    for (const job of this.#jobs.values()) {
+      const { sequence, next } = job;
+      if (next.length === 0) prompts.push(job);
+      else if (job.room > 0) {
+        const entry = {
+          sequence: sequence.index,
+          position: sequence.tokens.length,
+          tokens: next,
+          sample: true,
+        };
+        batch.push({ job, entry });
+      }
+    }
+    // Job numbers grow, so the one after the last is the next in turn.
+    const prompt = prompts.find((job) => job.spec.id > this.#lastPrompt) ?? prompts[0];
+    if (prompt !== undefined) {
+      this.#lastPrompt = prompt.spec.id;
+      batch.push({ job: prompt, entry: this.#chunkOf(prompt) });
+    }
+    return batch;
+  }
+
+  /** Chunks lie on a grid that begins with the prompt, so that the same prompt is always cut alike. */
+  #chunkOf({ spec, sequence }: Job): BatchEntry {
+    const { chunkTokens } = this.#options.backend;
+    const { tokens } = spec.prompt;
+    const position = sequence.tokens.length;
+    const end = Math.min((Math.floor(position / chunkTokens) + 1) * chunkTokens, tokens.length);
+    return {
+      sequence: sequence.index,
+      position,
+      tokens: tokens.subarray(position, end),
+      sample: end === tokens.length,
+    };
+  }
+
+  async #step(batch: readonly { job: Job; entry: BatchEntry }[]): Promise<JobProgress[]> {
+    const { backend } = this.#options;
+    let logits: number[];
+    try {
+      logits = await backend.decode(batch.map(({ entry }) => entry));
+    } catch (cause) {
+      return batch.map(({ job }) => {
+        const ended = this.#end(job, [], { type: "failed", message: `decoding failed: ${messageOf(cause)}` });
+        backend.truncate(job.sequence.index, 0);
+        job.sequence.tokens.length = 0;
+        job.sequence.repeatable = 0;
+        return ended;
+      });
+    }
+    const sampling: [job: Job, logits: number][] = [];
+    for (const [index, { job, entry }] of batch.entries()) {
+      this.#evaluated(job, entry, batch.length === 1);
+      if (entry.sample) sampling.push([job, logits[index] ?? -1]);
+    }
+    // llama.cpp puts its outputs in order when the first is asked for, without a lock: the others come after.
+    const [first, ...others] = sampling;
+    if (first === undefined) return [];
+    const made = [await this.#sample(...first)];
+    made.push(...(await Promise.all(others.map((other) => this.#sample(...other)))));
+    return made;
+  }
+
+  #evaluated({ sequence, next }: Job, entry: BatchEntry, alone: boolean): void {
+    const { chunkTokens } = this.#options.backend;
+    const wholeChunk = next.length === 0 && entry.tokens.length === chunkTokens;
+    if (alone && wholeChunk && sequence.repeatable === entry.position) sequence.repeatable += chunkTokens;
+    for (const token of entry.tokens) sequence.tokens.push(token);
+  }
+
+  async #sample(job: Job, logits: number): Promise<JobProgress> {
+    const { backend, isEndOfTurn } = this.#options;
+    try {
+      const token = await backend.sample(logits, job.sampler);
+      if (isEndOfTurn(token)) return this.#end(job, job.text.end(), { type: "stop" });
+      const count = job.spec.sampling.topLogprobs;
+      const logprob =
+        count === undefined || job.text.thinking ? undefined : await this.#logprob(logits, token, count);
+      return this.#accept(job, token, logprob);
+    } catch (cause) {
+      return this.#end(job, [], { type: "failed", message: `sampling failed: ${messageOf(cause)}` });
+    }
+  }
+
+  #accept(job: Job, token: number, logprob: TokenLogprob | undefined): JobProgress {
+    const { closingTokens, contextWindow } = this.#options;
+    const { text, sequence } = job;
+    const { thinkingTokensMax } = job.spec.prompt;
+    job.completionTokens += 1;
+    const events = text.push(this.#bytesOf(token), logprob);
+    if (text.stopped) return this.#end(job, events, { type: "stop" });
+    if (job.completionTokens >= job.completionTokensMax) {
+      return this.#end(job, [...events, ...text.end()], { type: text.stopped ? "stop" : "length" });
+    }
+    if (text.thinking && thinkingTokensMax !== undefined && text.reasoningTokens >= thinkingTokensMax) {
+      text.closeThinking();
+      job.next = Uint32Array.of(token, ...closingTokens);
+    } else {
+      job.next = Uint32Array.of(token);
+    }
+    // Only closing tags, which nobody counted in, can go beyond what was left of the window.
+    if (sequence.tokens.length + job.next.length > contextWindow) {
+      return this.#end(job, [...events, ...text.end()], { type: "length" });
+    }
+    job.room -= events.length;
+    return progressOf(job, events);
+  }
+
+  #end(job: Job, events: TextEvent[], ending: Ending): JobProgress {
+    this.#jobs.delete(job.spec.id);
+    job.sequence.busy = false;
+    job.sequence.lastUse = ++this.#uses;
+    job.sampler.dispose();
+    return { ...progressOf(job, events), ending };
+  }
+
+  async #logprob(logits: number, token: number, count: number): Promise<TokenLogprob> {
+    const { logprob, top } = await this.#options.backend.candidates(logits, token, count);
+    return {
+      ...this.#spelled(token),
+      logprob,
+      topLogprobs: top.map((candidate) => ({
+        ...this.#spelled(candidate.token),
+        logprob: candidate.logprob,
+      })),
+    };
+  }
+
+  #spelled(token: number): { token: string; bytes: number[] } {
+    const bytes = Buffer.from(this.#options.vocabulary.nameBytesOf(token));
+    return { token: bytes.toString("utf8"), bytes: [...bytes] };
+  }
+
+  /** A tag may be a control token, which has no text otherwise. */
+  #bytesOf(token: number): Uint8Array {
+    const { vocabulary } = this.#options;
+    return this.#tagTokens.has(token) ? vocabulary.nameBytesOf(token) : vocabulary.bytesOf(token);
+  }
+}
+
+function progressOf(job: Job, events: TextEvent[]): JobProgress {
+  return {
+    id: job.spec.id,
+    events,
+    cachedTokens: job.cachedTokens,
+    completionTokens: job.completionTokens,
+    reasoningTokens: job.text.reasoningTokens,
+  };
+}
+
+function messageOf(cause: unknown): string {
+  return cause instanceof Error ? cause.message : String(cause);
+}

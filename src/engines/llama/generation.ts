@@ -1,0 +1,119 @@
+/**
+ * One generation as the service sees it: buffers what the child sends, and grants it room as the reader reads.
+ *
+ * Guarantees: at most a window of events is buffered; `usage` never says less than what was read; after `stop`
+ * nothing more is yielded. Knows nothing of processes: the supervisor feeds it and is told of its stop.
+ */
+import type { EngineError, EngineEvent, Generation, Usage } from "../../generation/engine.ts";
+import type { Ending, JobProgress, JobSpec } from "./protocol.ts";
+
+/** Events that a generation may be ahead of its reader. */
+const windowEvents = 32;
+
+export interface GenerationOwner {
+  grant(id: number, events: number): void;
+  /** Brings the generation's `finish` about. */
+  cancel(generation: LlamaGeneration): void;
+}
+
+export class LlamaGeneration implements Generation {
+  readonly job: JobSpec;
+  readonly #owner: GenerationOwner;
+  readonly #events: EngineEvent[] = [];
+  readonly #finished = Promise.withResolvers<void>();
+  #usage: Usage;
+  #started = false;
+  #done = false;
+  #stopped = false;
+  #failure: EngineError | undefined;
+  #readSinceGrant = 0;
+  #wake: (() => void) | undefined;
+
+  constructor(job: Omit<JobSpec, "window">, owner: GenerationOwner) {
+    this.job = { ...job, window: windowEvents };
+    this.#owner = owner;
+    this.#usage = {
+      promptTokens: job.prompt.tokens.length,
+      cachedTokens: 0,
+      completionTokens: 0,
+      reasoningTokens: 0,
+      estimated: false,
+    };
+  }
+
+  get usage(): Usage {
+    return { ...this.#usage };
+  }
+
+  get started(): boolean {
+    return this.#started;
+  }
+
+  /** True once it has been asked to stop. */
+  get stopping(): boolean {
+    return this.#stopped;
+  }
+
+  async *[Symbol.asyncIterator](): AsyncGenerator<EngineEvent, void, undefined> {
+    try {
+      while (!this.#stopped) {
+        const event = this.#events.shift();
+        if (event !== undefined) {
+          if (event.type === "text") this.#read();
+          yield event;
+          if (event.type === "end") return;
+        } else if (this.#failure !== undefined) {
+          throw this.#failure;
+        } else {
+          await new Promise<void>((resolve) => {
+            this.#wake = resolve;
+          });
+        }
+      }
+    } finally {
+      await this.stop();
+    }
+  }
+
+  stop(): Promise<void> {
+    if (!this.#done && !this.#stopped) {
+      this.#stopped = true;
+      this.#owner.cancel(this);
+      this.#wake?.();
+    }
+    return this.#finished.promise;
+  }
+
+  /** From the supervisor: what the child made. */
+  receive(progress: JobProgress): void {
+    const { cachedTokens, completionTokens, reasoningTokens, ending } = progress;
+    if (ending?.type !== "stopped" || completionTokens > 0) this.#started = true;
+    this.#usage = { ...this.#usage, cachedTokens, completionTokens, reasoningTokens };
+    for (const event of progress.events) this.#events.push(event);
+    if (ending !== undefined) this.#end(ending);
+    this.#wake?.();
+  }
+
+  /** From the supervisor: there will be no more. Without a failure only after a stop. */
+  finish(failure?: EngineError): void {
+    if (this.#done) return;
+    this.#done = true;
+    this.#failure = failure;
+    this.#finished.resolve();
+    this.#wake?.();
+  }
+
+  #end(ending: Ending): void {
+    // Failures come through `finish`: what they are called is not this class's business.
+    if (ending.type === "stop" || ending.type === "length")
+      this.#events.push({ type: "end", finishReason: ending.type });
+    if (ending.type !== "failed") this.finish();
+  }
+
+  #read(): void {
+    this.#readSinceGrant += 1;
+    if (this.#done || this.#readSinceGrant < windowEvents / 2) return;
+    this.#owner.grant(this.job.id, this.#readSinceGrant);
+    this.#readSinceGrant = 0;
+  }
+}

@@ -1,0 +1,150 @@
+/**
+ * Asks the child for the tokens of prompts, one at a time, accounts taking turns.
+ *
+ * One at a time because the child prepares on the thread that drives the decoder: between two prompts the running
+ * generations get their step; after a long one they get as much time as it took. Guarantees: every call ends (answered, aborted, timed out or failed); a prompt that was under
+ * way when the child ended is tried once more with the next child.
+ */
+import { EngineError, type Prompt } from "../../generation/engine.ts";
+import type { FromChild, PromptPlan, ToChild } from "./protocol.ts";
+import { FairQueue } from "./queue.ts";
+
+export interface Prepared {
+  promptTokens: number;
+  prompt: PromptPlan | null;
+}
+
+export interface PreparationsOptions {
+  /** How long a prompt may wait for its turn and its answer. */
+  waitMs: number;
+  send: (message: ToChild) => void;
+  /** The child has said nothing since it was asked. */
+  killHung: () => void;
+}
+
+interface Pending {
+  readonly id: number;
+  readonly prompt: Prompt;
+  readonly settle: (outcome: Prepared | EngineError) => void;
+  tries: number;
+}
+
+type Answer = Extract<FromChild, { type: "prepared" | "prepareFailed" }>;
+
+/** Prompts that may wait; they are the callers' bodies, so this bounds memory too. */
+const waitingMax = 256;
+const triesMax = 2;
+/** A prompt that took longer than this is followed by as long a rest: prompts take half of the child's time at most. */
+const quickMs = 20;
+const retryAfterSeconds = 5;
+
+export class Preparations {
+  readonly #options: PreparationsOptions;
+  readonly #waiting = new FairQueue<Pending>(waitingMax);
+  #asked: Pending | undefined;
+  #askedMs = 0;
+  #heardMs = 0;
+  #running = false;
+  #resting = false;
+  #lastId = 0;
+
+  constructor(options: PreparationsOptions) {
+    this.#options = options;
+  }
+
+  async prepare(prompt: Prompt, signal: AbortSignal): Promise<Prepared> {
+    signal.throwIfAborted();
+    const { promise, resolve, reject } = Promise.withResolvers<Prepared>();
+    const pending: Pending = {
+      id: ++this.#lastId,
+      prompt,
+      tries: 0,
+      settle: (outcome) => (outcome instanceof EngineError ? reject(outcome) : resolve(outcome)),
+    };
+    if (!this.#waiting.push(prompt.accountId, pending)) {
+      throw new EngineError("overloaded", "too many prompts are waiting to be tokenized", {
+        retryAfterSeconds,
+      });
+    }
+    const abort = (): void => {
+      this.#waiting.remove(prompt.accountId, pending);
+      reject(signal.reason);
+    };
+    signal.addEventListener("abort", abort, { once: true });
+    const timer = setTimeout(() => this.#late(pending), this.#options.waitMs);
+    this.#next();
+    try {
+      return await promise;
+    } finally {
+      clearTimeout(timer);
+      signal.removeEventListener("abort", abort);
+    }
+  }
+
+  receive(answer: Answer): void {
+    this.heard();
+    const pending = this.#asked;
+    if (pending?.id !== answer.id) return;
+    this.#asked = undefined;
+    pending.settle(answer.type === "prepared" ? answer : new EngineError("failed", answer.message));
+    const tookMs = performance.now() - this.#askedMs;
+    if (tookMs < quickMs) this.#next();
+    else {
+      this.#resting = true;
+      setTimeout(() => {
+        this.#resting = false;
+        this.#next();
+      }, tookMs).unref();
+    }
+  }
+
+  /** Anything from the child is a sign of life. */
+  heard(): void {
+    this.#heardMs = performance.now();
+  }
+
+  /** The child is there (again). */
+  resume(): void {
+    this.#running = true;
+    this.#next();
+  }
+
+  /** The child has ended. */
+  suspend(): void {
+    this.#running = false;
+    const pending = this.#asked;
+    this.#asked = undefined;
+    if (pending === undefined) return;
+    if (pending.tries < triesMax) this.#waiting.putBack(pending.prompt.accountId, pending);
+    else pending.settle(new EngineError("failed", "the engine's process ended twice over this prompt"));
+  }
+
+  failAll(failure: EngineError): void {
+    for (const pending of this.#waiting.takeAll()) pending.settle(failure);
+    this.#asked?.settle(failure);
+    this.#asked = undefined;
+  }
+
+  #next(): void {
+    if (!this.#running || this.#resting || this.#asked !== undefined) return;
+    const pending = this.#waiting.shift();
+    if (pending === undefined) return;
+    this.#asked = pending;
+    this.#askedMs = performance.now();
+    pending.tries += 1;
+    const { messages, reasoning } = pending.prompt;
+    this.#options.send({ type: "prepare", id: pending.id, messages, reasoning });
+  }
+
+  #late(pending: Pending): void {
+    this.#waiting.remove(pending.prompt.accountId, pending);
+    if (!this.#running) {
+      pending.settle(
+        new EngineError("unavailable", "the engine's process is not running", { retryAfterSeconds }),
+      );
+      return;
+    }
+    pending.settle(new EngineError("timeout", "the prompt was not tokenized in time"));
+    if (this.#asked === pending && this.#heardMs < this.#askedMs) this.#options.killHung();
+  }
+}

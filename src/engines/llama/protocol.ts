@@ -1,0 +1,123 @@
+/**
+ * What the service and the engine's child process say to each other over the IPC channel (structured clone).
+ *
+ * Both ends are this source tree, so a message is recognised by its `type` and not checked further. The child
+ * sends at most one `progress` message for each decode step, with what all sequences made in it.
+ */
+import type { Message, Reasoning, Sampling, TokenLogprob } from "../../generation/engine.ts";
+
+export type Gpu = "auto" | "cuda" | "vulkan" | "metal" | false;
+
+/** The strings that open and close a model's thinking. */
+export type ThinkTags = readonly [open: string, close: string];
+
+export interface LoadOptions {
+  modelPath: string;
+  /** Most tokens of one sequence; lowered to what the model was trained for. */
+  contextWindow: number;
+  /** Sequences decoded together. */
+  parallel: number;
+  threads: number;
+  gpu: Gpu;
+  /** Absent: found in the model's chat template. Null: the model does not think. */
+  thinkTags?: ThinkTags | null | undefined;
+}
+
+export interface LoadedModel {
+  contextWindow: number;
+  /** What the model calls itself, its size and its quantisation; for the log. */
+  description: string;
+  /** Null where the model does not think. */
+  thinkTags: ThinkTags | null;
+}
+
+/** What `prepare` found out and `start` needs again. */
+export interface PromptPlan {
+  tokens: Uint32Array;
+  /** True where the prompt itself opens the thinking. */
+  thinking: boolean;
+  /** Most tokens to think; absent: no limit but the completion's own. */
+  thinkingTokensMax?: number | undefined;
+}
+
+export interface JobSpec {
+  id: number;
+  accountId: string;
+  prompt: PromptPlan;
+  maxTokens: number;
+  sampling: Sampling;
+  /** Text events that may be sent before the first `grant`. */
+  window: number;
+}
+
+export type ToChild =
+  | { type: "load"; options: LoadOptions }
+  | { type: "prepare"; id: number; messages: readonly Message[]; reasoning: Reasoning }
+  | { type: "start"; job: JobSpec }
+  | { type: "grant"; id: number; events: number }
+  | { type: "stop"; id: number };
+
+export interface TextEvent {
+  type: "text";
+  text: string;
+  logprobs?: TokenLogprob[];
+}
+
+export type Ending =
+  /** The model ended its turn, or a stop sequence did. */
+  | { type: "stop" }
+  | { type: "length" }
+  /** As asked for by a `stop` message. */
+  | { type: "stopped" }
+  | { type: "failed"; message: string };
+
+/** What one job made in one decode step; the counts are totals. The first one says that the job has begun. */
+export interface JobProgress {
+  id: number;
+  events: TextEvent[];
+  cachedTokens: number;
+  completionTokens: number;
+  reasoningTokens: number;
+  ending?: Ending;
+}
+
+export type FromChild =
+  /** The child's code runs and waits for `load`. */
+  | { type: "up" }
+  | { type: "loaded"; model: LoadedModel }
+  /** The model cannot be used; `message` is for the operator. The child ends. */
+  | { type: "refused"; message: string }
+  /** `prompt` is null where the prompt cannot fit the window; `promptTokens` is then the least it can have. */
+  | { type: "prepared"; id: number; promptTokens: number; prompt: PromptPlan | null }
+  | { type: "prepareFailed"; id: number; message: string }
+  | { type: "progress"; jobs: JobProgress[] }
+  | { type: "log"; level: "info" | "warn" | "error"; message: string };
+
+const toChildTypes: ReadonlySet<unknown> = new Set<ToChild["type"]>([
+  "load",
+  "prepare",
+  "start",
+  "grant",
+  "stop",
+]);
+const fromChildTypes: ReadonlySet<unknown> = new Set<FromChild["type"]>([
+  "up",
+  "loaded",
+  "refused",
+  "prepared",
+  "prepareFailed",
+  "progress",
+  "log",
+]);
+
+export function isToChild(message: unknown): message is ToChild {
+  return (
+    typeof message === "object" && message !== null && "type" in message && toChildTypes.has(message.type)
+  );
+}
+
+export function isFromChild(message: unknown): message is FromChild {
+  return (
+    typeof message === "object" && message !== null && "type" in message && fromChildTypes.has(message.type)
+  );
+}

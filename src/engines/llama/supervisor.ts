@@ -1,0 +1,332 @@
+/**
+ * The embedded engine: llama.cpp in a child process, kept alive.
+ *
+ * Guarantees:
+ * - accounts take turns for the `parallel` sequences; the waiting room is bounded (queue.ts);
+ * - when the child ends (killed, crashed, out of memory) the generations that it had begun fail as "failed", with the
+ *   usage received so far; those that wait go on waiting, and the child is started again with back-off. After
+ *   `restartWaitMs` without a child, waiting and new ones fail as "unavailable";
+ * - no child outlives its parent, and no request is ever left without an end.
+ * What is decoded and how is the child's business (decoder.ts).
+ */
+import { availableParallelism } from "node:os";
+import { invariant, OperatorError } from "../../errors.ts";
+import {
+  type Engine,
+  EngineError,
+  type EngineState,
+  type GenerateOptions,
+  type PreparedPrompt,
+  type Prompt,
+} from "../../generation/engine.ts";
+import { type EngineLog, EngineProcess } from "./engine-process.ts";
+import { LlamaGeneration } from "./generation.ts";
+import { checkModelFile } from "./model-file.ts";
+import { Preparations } from "./preparations.ts";
+import type {
+  FromChild,
+  Gpu,
+  JobProgress,
+  LoadedModel,
+  LoadOptions,
+  PromptPlan,
+  ThinkTags,
+} from "./protocol.ts";
+import { FairQueue } from "./queue.ts";
+
+export interface LlamaOptions {
+  modelPath: string;
+  /** Most tokens of prompt and completion together; lowered to what the model was trained for. */
+  contextWindow: number;
+  /** Generations decoded together; each has a whole context window of memory. */
+  parallel: number;
+  /** Generations that may wait; as many again from accounts that have none waiting. */
+  queueMax: number;
+  /** Default: one less than there are cores, so that the service keeps one. More than there are makes decoding crawl. */
+  threads?: number;
+  /** Default "auto". */
+  gpu?: Gpu;
+  /** `tags` null: the model does not think. Absent: found in its chat template. */
+  reasoning?: { tags: ThinkTags | null };
+  /** How long requests wait for a child that is being started again. Default 15 s. */
+  restartWaitMs?: number;
+  /** What the child process gets to see; usually that of this process. */
+  environment: Readonly<Record<string, string | undefined>>;
+  log: EngineLog;
+}
+
+/** How long requests wait for a child that is being started again, unless an option says otherwise. */
+const defaultRestartWaitMs = 15_000;
+const restartDelayMinMs = 100;
+const restartDelayMaxMs = 30_000;
+/** A child that lived this long has earned a quick restart. */
+const healthyAfterMs = 60_000;
+/** A stop takes effect after the step that is under way; one that lasts longer than this is taken for a hung device. */
+const stopMaxMs = 60_000;
+const retryAfterSeconds = 5;
+
+/** Resolves when the model is loaded. Rejects with an `OperatorError` where the file or the machine does not allow it. */
+export async function startLlamaEngine(options: LlamaOptions): Promise<LlamaEngine> {
+  await checkModelFile(options.modelPath);
+  const engine = new LlamaEngine(options);
+  await engine.open();
+  return engine;
+}
+
+export class LlamaEngine implements Engine {
+  readonly #options: LlamaOptions;
+  readonly #log: EngineLog;
+  readonly #queue: FairQueue<LlamaGeneration>;
+  readonly #restartWaitMs: number;
+  readonly #running = new Map<number, LlamaGeneration>();
+  readonly #preparations: Preparations;
+  #state: EngineState = "starting";
+  #process: EngineProcess | undefined;
+  #model: LoadedModel | undefined;
+  #lastId = 0;
+  #progressMs = 0;
+  #restartDelayMs = restartDelayMinMs;
+  #restartTimer: NodeJS.Timeout | undefined;
+  #unavailableTimer: NodeJS.Timeout | undefined;
+
+  /** Use `startLlamaEngine`. */
+  constructor(options: LlamaOptions) {
+    this.#options = options;
+    this.#log = options.log;
+    this.#queue = new FairQueue(options.queueMax);
+    this.#restartWaitMs = options.restartWaitMs ?? defaultRestartWaitMs;
+    this.#preparations = new Preparations({
+      waitMs: this.#restartWaitMs,
+      send: (message) => this.#process?.send(message),
+      killHung: () => this.#killHung(),
+    });
+  }
+
+  get contextWindow(): number {
+    return this.#loaded.contextWindow;
+  }
+
+  get state(): EngineState {
+    return this.#state;
+  }
+
+  /** Of the child process, while there is one. */
+  get pid(): number | undefined {
+    return this.#process?.pid;
+  }
+
+  get #loaded(): LoadedModel {
+    invariant(this.#model !== undefined, "an engine is handed out after its model has been loaded");
+    return this.#model;
+  }
+
+  async open(): Promise<void> {
+    const { contextWindow, modelPath } = this.#options;
+    const model = await this.#launch();
+    if (model.contextWindow < contextWindow) {
+      this.#log.warn(
+        { contextWindow: model.contextWindow },
+        `the context window is lowered from ${contextWindow} to the ${model.contextWindow} tokens that the model was trained for`,
+      );
+    }
+    this.#log.info({ modelPath, engine: this.pid }, `model loaded: ${model.description}`);
+  }
+
+  async prepare(prompt: Prompt, signal: AbortSignal): Promise<PreparedPrompt> {
+    if (this.#state === "closed" || this.#state === "unavailable") throw this.#unavailable();
+    const { promptTokens, prompt: plan } = await this.#preparations.prepare(prompt, signal);
+    return {
+      promptTokens,
+      generate: (options) => this.#generate(prompt.accountId, plan, promptTokens, options),
+    };
+  }
+
+  async close(): Promise<void> {
+    if (this.#state !== "closed") {
+      this.#state = "closed";
+      clearTimeout(this.#restartTimer);
+      clearTimeout(this.#unavailableTimer);
+      const closing = new EngineError("unavailable", "the engine has been closed");
+      this.#preparations.failAll(closing);
+      for (const generation of [...this.#running.values(), ...this.#queue.takeAll()])
+        generation.finish(closing);
+      this.#running.clear();
+    }
+    await this.#process?.kill();
+  }
+
+  #generate(
+    accountId: string,
+    prompt: PromptPlan | null,
+    promptTokens: number,
+    { maxTokens, sampling }: GenerateOptions,
+  ): LlamaGeneration {
+    if (this.#state === "closed" || this.#state === "unavailable") throw this.#unavailable();
+    invariant(
+      prompt !== null,
+      `a prompt of ${promptTokens} tokens or more does not fit the window and is refused beforehand`,
+    );
+    const job = { id: ++this.#lastId, accountId, prompt, maxTokens, sampling };
+    const generation = new LlamaGeneration(job, {
+      grant: (id, events) => this.#process?.send({ type: "grant", id, events }),
+      cancel: (cancelled) => this.#cancel(cancelled),
+    });
+    if (!this.#queue.push(accountId, generation)) {
+      throw new EngineError("overloaded", `${this.#queue.size} generations are waiting already`, {
+        retryAfterSeconds,
+      });
+    }
+    this.#pump();
+    return generation;
+  }
+
+  #pump(): void {
+    while (this.#state === "ready" && this.#running.size < this.#options.parallel) {
+      const next = this.#queue.shift();
+      if (next === undefined) return;
+      this.#running.set(next.job.id, next);
+      this.#process?.send({ type: "start", job: next.job });
+    }
+  }
+
+  #cancel(generation: LlamaGeneration): void {
+    const { id, accountId } = generation.job;
+    if (this.#running.has(id)) {
+      this.#process?.send({ type: "stop", id });
+      const askedMs = performance.now();
+      const late = (): void => {
+        if (this.#running.has(id) && this.#progressMs < askedMs) this.#killHung();
+      };
+      setTimeout(late, stopMaxMs).unref();
+    } else if (this.#queue.remove(accountId, generation)) generation.finish();
+  }
+
+  #killHung(): void {
+    this.#log.error({ engine: this.pid }, "the engine's process has not answered for too long and is killed");
+    void this.#process?.kill();
+  }
+
+  /** Starts a child and has it load the model. */
+  #launch(): Promise<LoadedModel> {
+    const { modelPath, contextWindow, parallel, threads, gpu, reasoning } = this.#options;
+    const load: LoadOptions = {
+      modelPath,
+      contextWindow,
+      parallel,
+      threads: threads ?? Math.max(1, availableParallelism() - 1),
+      gpu: gpu ?? "auto",
+      thinkTags: reasoning?.tags,
+    };
+    const { promise, resolve, reject } = Promise.withResolvers<LoadedModel>();
+    const launchedMs = performance.now();
+    let loaded = false;
+    const child = new EngineProcess({
+      environment: this.#options.environment,
+      log: this.#log,
+      onMessage: (message) => {
+        if (message.type === "up") child.send({ type: "load", options: load });
+        else if (message.type === "loaded") {
+          loaded = true;
+          this.#becomeReady(message.model);
+          resolve(message.model);
+        } else if (message.type === "refused") {
+          reject(new OperatorError(`The model file ${modelPath} cannot be used: ${message.message}.`));
+          void child.kill();
+        } else this.#receive(message);
+      },
+      onEnd: (reason) => {
+        if (this.#process === child) this.#process = undefined;
+        if (loaded) this.#lost(reason, performance.now() - launchedMs);
+        else {
+          const why = `the process that loads it ended (${reason}); the machine may have too little memory for it`;
+          reject(new OperatorError(`The model file ${modelPath} cannot be used: ${why}.`));
+        }
+      },
+    });
+    this.#process = child;
+    return promise;
+  }
+
+  #becomeReady(model: LoadedModel): void {
+    if (this.#state === "closed") return;
+    clearTimeout(this.#unavailableTimer);
+    this.#model = model;
+    this.#state = "ready";
+    this.#preparations.resume();
+    this.#pump();
+  }
+
+  #receive(message: FromChild): void {
+    switch (message.type) {
+      case "prepared":
+      case "prepareFailed":
+        this.#preparations.receive(message);
+        return;
+      case "progress":
+        this.#preparations.heard();
+        this.#progressMs = performance.now();
+        for (const job of message.jobs) this.#progress(job);
+        this.#pump();
+        return;
+      case "log":
+        this.#log[message.level]({ engine: this.pid }, message.message);
+        return;
+    }
+  }
+
+  #progress(progress: JobProgress): void {
+    const generation = this.#running.get(progress.id);
+    if (generation === undefined) return;
+    if (progress.ending !== undefined) this.#running.delete(progress.id);
+    generation.receive(progress);
+    if (progress.ending?.type === "failed")
+      generation.finish(new EngineError("failed", progress.ending.message));
+  }
+
+  #lost(reason: string, livedMs: number): void {
+    if (this.#state === "closed") return;
+    this.#state = "starting";
+    this.#log.error(
+      { reason, running: this.#running.size, waiting: this.#queue.size },
+      "the engine's process has ended",
+    );
+    this.#preparations.suspend();
+    const failure = new EngineError("failed", `the engine's process ended (${reason})`);
+    // Youngest first, so that those put back keep their order.
+    for (const generation of [...this.#running.values()].reverse()) {
+      if (generation.started) generation.finish(failure);
+      else if (generation.stopping) generation.finish();
+      else this.#queue.putBack(generation.job.accountId, generation);
+    }
+    this.#running.clear();
+    this.#unavailableTimer = setTimeout(() => this.#giveUpWaiting(), this.#restartWaitMs);
+    if (livedMs >= healthyAfterMs) this.#restartDelayMs = restartDelayMinMs;
+    this.#restartLater();
+  }
+
+  #restartLater(): void {
+    this.#restartTimer = setTimeout(() => {
+      this.#launch().then(
+        () => this.#log.info({ engine: this.pid }, "the engine's process has been started again"),
+        (error: unknown) => {
+          this.#log.error({ error: String(error) }, "the engine's process could not be started again");
+          if (this.#state !== "closed") this.#restartLater();
+        },
+      );
+    }, this.#restartDelayMs);
+    this.#restartDelayMs = Math.min(2 * this.#restartDelayMs, restartDelayMaxMs);
+  }
+
+  #giveUpWaiting(): void {
+    this.#state = "unavailable";
+    const failure = this.#unavailable();
+    this.#preparations.failAll(failure);
+    for (const generation of this.#queue.takeAll()) generation.finish(failure);
+  }
+
+  #unavailable(): EngineError {
+    const why =
+      this.#state === "closed" ? "the engine has been closed" : "the engine's process is not running";
+    return new EngineError("unavailable", why, { retryAfterSeconds });
+  }
+}

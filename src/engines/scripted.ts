@@ -1,0 +1,323 @@
+/**
+ * An engine that says what it is told to say: for tests and for measuring everything around an engine. The same
+ * script gives the same events, always.
+ *
+ * Keeps the engine port to the letter: events, counts, stop sequences, limits, failures. A prompt has one token for
+ * each message and one for each run of characters between white space. Makes a token only when the reader asks for
+ * the next event. Does not sample: temperature, seed and penalties are taken and ignored.
+ */
+import { setImmediate as nextTurn } from "node:timers/promises";
+import {
+  type Engine,
+  EngineError,
+  type EngineEvent,
+  type EngineFailure,
+  type EngineState,
+  type GenerateOptions,
+  type Generation,
+  type PreparedPrompt,
+  type Prompt,
+  type TokenLogprob,
+  type Usage,
+} from "../generation/engine.ts";
+
+/** Text, or bytes for a token that begins or ends inside a character. */
+export type ScriptToken = string | Uint8Array;
+
+export interface Script {
+  /** The answer, up to its end-of-turn. Asynchronous: the generation waits for each token as long as it takes. */
+  tokens: Iterable<ScriptToken> | AsyncIterable<ScriptToken>;
+  /** How many tokens of thinking come first; counted, never yielded. */
+  reasoningTokens?: number;
+  /** How many of the prompt's tokens are reported as cached. */
+  cachedTokens?: number;
+  /** Before each token; 0 still lets the event loop turn once. */
+  tokenDelayMs?: number;
+  /** Fails instead of making the token after so many. */
+  failure?: { afterTokens: number; kind: EngineFailure };
+  /** `prepare` or `generate` fails at once. */
+  refusal?: { at: "prepare" | "generate"; kind: EngineFailure };
+}
+
+export interface ScriptedOptions {
+  contextWindow?: number;
+  /** Generations at work together; more wait in line. */
+  parallel?: number;
+  /** Generations that may wait; one more is "overloaded". */
+  queue?: number;
+}
+
+export class ScriptedEngine implements Engine {
+  readonly contextWindow: number;
+  state: EngineState = "ready";
+  /** What the next generations say. */
+  script: (prompt: Prompt) => Script;
+
+  /** What was asked for, in order. */
+  readonly prompts: Prompt[] = [];
+  readonly options: GenerateOptions[] = [];
+  tokensMade = 0;
+  /** Generations that are at work, and the most there ever were. */
+  working = 0;
+  workingMost = 0;
+  /** Generations that have been handed out and have not ended. */
+  open = 0;
+
+  readonly #parallel: number;
+  readonly #queue: number;
+  readonly #waiting: (() => void)[] = [];
+  readonly #generations = new Set<ScriptedGeneration>();
+
+  constructor(script: Script | ((prompt: Prompt) => Script), options: ScriptedOptions = {}) {
+    this.script = typeof script === "function" ? script : () => script;
+    this.contextWindow = options.contextWindow ?? 8192;
+    this.#parallel = options.parallel ?? Number.POSITIVE_INFINITY;
+    this.#queue = options.queue ?? Number.POSITIVE_INFINITY;
+  }
+
+  async prepare(prompt: Prompt, signal: AbortSignal): Promise<PreparedPrompt> {
+    signal.throwIfAborted();
+    if (this.state !== "ready") throw new EngineError("unavailable", `the scripted engine is ${this.state}`);
+    const script = this.script(prompt);
+    this.prompts.push(prompt);
+    failAt("prepare", script);
+    const promptTokens = countTokens(prompt);
+    return {
+      promptTokens,
+      generate: (options) => {
+        failAt("generate", script);
+        if (this.open - this.working >= this.#queue && this.working >= this.#parallel) {
+          throw new EngineError("overloaded", "the scripted queue is full");
+        }
+        this.options.push(options);
+        const generation = new ScriptedGeneration(this, script, promptTokens, options);
+        this.#generations.add(generation);
+        this.open += 1;
+        return generation;
+      },
+    };
+  }
+
+  async close(): Promise<void> {
+    this.state = "closed";
+    for (const generation of this.#generations) generation.breakOff();
+  }
+
+  /** A place in line; `granted` resolves when there is room to work. */
+  enter(): Place {
+    const { promise: granted, resolve } = Promise.withResolvers<void>();
+    const begin = () => {
+      this.working += 1;
+      this.workingMost = Math.max(this.workingMost, this.working);
+      resolve();
+    };
+    if (this.working < this.#parallel) begin();
+    else this.#waiting.push(begin);
+    return {
+      granted,
+      leave: () => {
+        const at = this.#waiting.indexOf(begin);
+        if (at !== -1) {
+          this.#waiting.splice(at, 1);
+          return;
+        }
+        this.working -= 1;
+        this.#waiting.shift()?.();
+      },
+    };
+  }
+
+  forget(generation: ScriptedGeneration): void {
+    if (this.#generations.delete(generation)) this.open -= 1;
+  }
+}
+
+type Reading = IteratorResult<ScriptToken, unknown> | "stopped";
+
+interface Place {
+  granted: Promise<void>;
+  leave(): void;
+}
+
+class ScriptedGeneration implements Generation {
+  readonly usage: Usage;
+  started = false;
+  readonly #engine: ScriptedEngine;
+  readonly #script: Script;
+  readonly #options: GenerateOptions;
+  readonly #stopped = Promise.withResolvers<"stopped">();
+  #wanted = true;
+  #broken = false;
+
+  constructor(engine: ScriptedEngine, script: Script, promptTokens: number, options: GenerateOptions) {
+    this.#engine = engine;
+    this.#script = script;
+    this.#options = options;
+    const cachedTokens = Math.min(script.cachedTokens ?? 0, promptTokens);
+    this.usage = { promptTokens, cachedTokens, completionTokens: 0, reasoningTokens: 0, estimated: false };
+  }
+
+  async stop(): Promise<void> {
+    this.#wanted = false;
+    this.#stopped.resolve("stopped");
+    this.#engine.forget(this);
+  }
+
+  /** The engine closes under it. */
+  breakOff(): void {
+    this.#broken = true;
+    this.#stopped.resolve("stopped");
+  }
+
+  async *[Symbol.asyncIterator](): AsyncGenerator<EngineEvent, void, undefined> {
+    const place = this.#engine.enter();
+    try {
+      await Promise.race([place.granted, this.#stopped.promise]);
+      if (this.#over()) return;
+      this.started = true;
+      yield* this.#events();
+    } finally {
+      place.leave();
+      this.#engine.forget(this);
+    }
+  }
+
+  async *#events(): AsyncGenerator<EngineEvent, void, undefined> {
+    const { maxTokens, sampling } = this.#options;
+    const text = new TextGate(sampling.stop);
+    for await (const token of this.#tokens()) {
+      const { released, stopped } = text.add(token);
+      if (released !== "") yield this.#textEvent(released);
+      if (stopped) return yield { type: "end", finishReason: "stop" };
+      if (this.#over()) return;
+      if (this.usage.completionTokens >= maxTokens) {
+        const rest = text.rest();
+        if (rest !== "") yield this.#textEvent(rest);
+        return yield { type: "end", finishReason: "length" };
+      }
+    }
+    if (this.#over()) return;
+    const rest = text.rest();
+    if (rest !== "") yield this.#textEvent(rest);
+    yield { type: "end", finishReason: this.usage.completionTokens >= maxTokens ? "length" : "stop" };
+  }
+
+  /** Makes one token after the other and counts it, thinking first. */
+  async *#tokens(): AsyncGenerator<ScriptToken, void, undefined> {
+    const { tokens, failure, reasoningTokens = 0 } = this.#script;
+    const next = this.#reader(tokens);
+    for (let thought = 0; thought < reasoningTokens; thought += 1) {
+      if (!(await this.#turn())) return;
+      this.usage.reasoningTokens += 1;
+      this.#count();
+      if (this.usage.completionTokens >= this.#options.maxTokens) return;
+    }
+    for (let made = 0; ; made += 1) {
+      if (!(await this.#turn())) return;
+      if (failure !== undefined && made >= failure.afterTokens) {
+        throw new EngineError(failure.kind, `the script fails after ${made} tokens`);
+      }
+      const result = await next();
+      if (result === "stopped" || result.done === true || this.#over()) return;
+      this.#count();
+      yield result.value;
+    }
+  }
+
+  /** Asks for the script's next token; one that may be long in coming loses against `stop`. */
+  #reader(tokens: Script["tokens"]): () => Reading | Promise<Reading> {
+    if (Symbol.iterator in tokens) {
+      const source = tokens[Symbol.iterator]();
+      return () => source.next();
+    }
+    const source = tokens[Symbol.asyncIterator]();
+    return () => Promise.race([source.next(), this.#stopped.promise]);
+  }
+
+  #count(): void {
+    this.usage.completionTokens += 1;
+    this.#engine.tokensMade += 1;
+  }
+
+  /** Takes the time of one token; false when no more are wanted. */
+  async #turn(): Promise<boolean> {
+    const { tokenDelayMs = 0 } = this.#script;
+    if (tokenDelayMs === 0) await nextTurn();
+    else {
+      const delay = Promise.withResolvers<void>();
+      const timer = setTimeout(delay.resolve, tokenDelayMs);
+      await Promise.race([delay.promise, this.#stopped.promise]);
+      clearTimeout(timer);
+    }
+    return !this.#over();
+  }
+
+  #over(): boolean {
+    if (this.#broken) throw new EngineError("unavailable", "the scripted engine was closed");
+    return !this.#wanted;
+  }
+
+  #textEvent(text: string): EngineEvent {
+    const { topLogprobs } = this.#options.sampling;
+    if (topLogprobs === undefined) return { type: "text", text };
+    return { type: "text", text, logprobs: [logprobOf(text, topLogprobs)] };
+  }
+}
+
+/** Holds back what may be half a character or the beginning of a stop sequence. */
+class TextGate {
+  readonly #stops: readonly string[];
+  readonly #decoder = new TextDecoder();
+  #pending = "";
+
+  constructor(stops: readonly string[]) {
+    this.#stops = stops;
+  }
+
+  add(token: ScriptToken): { released: string; stopped: boolean } {
+    const bytes = typeof token === "string" ? Buffer.from(token) : token;
+    this.#pending += this.#decoder.decode(bytes, { stream: true });
+    const at = this.#firstStop();
+    if (at !== -1) return { released: this.#pending.slice(0, at), stopped: true };
+    const keep = this.#possibleStop();
+    const released = this.#pending.slice(0, this.#pending.length - keep);
+    this.#pending = this.#pending.slice(this.#pending.length - keep);
+    return { released, stopped: false };
+  }
+
+  /** What was held back in vain. */
+  rest(): string {
+    return this.#pending + this.#decoder.decode();
+  }
+
+  #firstStop(): number {
+    const found = this.#stops.map((stop) => this.#pending.indexOf(stop)).filter((at) => at !== -1);
+    return found.length === 0 ? -1 : Math.min(...found);
+  }
+
+  /** Length of the longest end of the text that begins a stop sequence. */
+  #possibleStop(): number {
+    let longest = 0;
+    for (const stop of this.#stops) {
+      for (let length = Math.min(stop.length - 1, this.#pending.length); length > longest; length -= 1) {
+        if (this.#pending.endsWith(stop.slice(0, length))) longest = length;
+      }
+    }
+    return longest;
+  }
+}
+
+function failAt(step: "prepare" | "generate", { refusal }: Script): void {
+  if (refusal?.at === step) throw new EngineError(refusal.kind, `the script fails at ${step}`);
+}
+
+export function countTokens({ messages }: Pick<Prompt, "messages">): number {
+  return messages.reduce((sum, { content }) => sum + 1 + (content.match(/\S+/g)?.length ?? 0), 0);
+}
+
+/** Every token is certain, and every alternative as unlikely as the one before it. */
+function logprobOf(token: string, alternatives: number): TokenLogprob {
+  const bytes = [...Buffer.from(token)];
+  const topLogprobs = Array.from({ length: alternatives }, (_, rank) => ({ token, logprob: -rank, bytes }));
+  return { token, logprob: 0, bytes, topLogprobs };
+}

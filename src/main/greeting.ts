@@ -1,0 +1,43 @@
+/** What `inkwell serve` says when it is up: where it listens, the first key, and lines to paste. */
+
+export interface Greeting {
+  /** `http://127.0.0.1:8080` */
+  publicUrl: string;
+  operatorUrl: string;
+  /** The file that the operator token lies in; null where it was configured. */
+  tokenFile: string | null;
+  models: readonly string[];
+  /** The first account and its key, on the first start only. */
+  first: { account: string; plan: string; key: string } | null;
+}
+
+export function greetingText({ publicUrl, operatorUrl, tokenFile, models, first }: Greeting): string {
+  const token = tokenFile === null ? "" : `   (token: ${tokenFile})`;
+  const lines = [
+    "",
+    `  API        ${publicUrl}/v1`,
+    `  Operator   ${operatorUrl}${token}`,
+    `  Models     ${models.join(", ")}`,
+    "",
+  ];
+  if (first !== null) {
+    lines.push(
+      `  Account "${first.account}" is new, on plan "${first.plan}". This is its key; it is shown only once:`,
+      "",
+      `    ${first.key}`,
+      "",
+      "  Ask it something:",
+      "",
+      `    curl -N ${publicUrl}/v1/chat/completions \\`,
+      `      -H "Authorization: Bearer ${first.key}" -H "Content-Type: application/json" \\`,
+      `      -d '{"model":"${models[0] ?? ""}","stream":true,"messages":[{"role":"user","content":"What is an inkwell?"}]}'`,
+      "",
+      "  See what it cost:",
+      "",
+      `    curl ${publicUrl}/v1/balance -H "Authorization: Bearer ${first.key}"`,
+      "",
+    );
+  }
+  lines.push("  In another terminal: npm run -s inkwell -- chat", "  Ctrl-C stops the service.", "");
+  return lines.join("\n");
+}

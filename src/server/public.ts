@@ -1,0 +1,211 @@
+/**
+ * The public listener: three endpoints, and the same order of refusal on each of them.
+ *
+ *   path and method -> key -> body size and media type -> JSON -> schema -> model -> prompt length
+ *   -> rates and concurrency -> credits -> capacity
+ *
+ * The first three are here, in `onRequest`, before a byte of the body is read; JSON and schema in wire/request.ts;
+ * the rest in the pipeline. Holds no state but the requests that are running; knows neither store nor engine.
+ */
+import { randomUUID } from "node:crypto";
+import type { IncomingMessage, ServerResponse } from "node:http";
+import type { AddressInfo } from "node:net";
+import { type FastifyInstance, type FastifyReply, type FastifyRequest, fastify } from "fastify";
+import type { Logger } from "pino";
+import type { Caller } from "../access/caller.ts";
+import type { BalanceView } from "../credits/balance.ts";
+import { invariant, Refusal } from "../errors.ts";
+import { allows, type Catalog } from "../generation/catalog.ts";
+import { balanceObject, modelList } from "../wire/response.ts";
+import { chatHandler, type Generate } from "./chat.ts";
+import { Cors } from "./cors.ts";
+import {
+  balancePath,
+  chatPath,
+  endpointOf,
+  methodNotAllowed,
+  methodsOf,
+  modelsPath,
+  unknownPath,
+} from "./paths.ts";
+import { logRefusal, notJson, refusalOf, refuse, refuseUnparsable, tooLarge } from "./refusing.ts";
+import { RunningRequests, shuttingDown } from "./running.ts";
+import { callerOf, type OnFinished, Visit, visitDecorator, visitOf } from "./visit.ts";
+
+export interface PublicDependencies {
+  catalog: Catalog;
+  /** The value of the `authorization` header. Throws `missing_api_key` or `invalid_api_key`. */
+  authenticate(header: string | undefined): Promise<Caller>;
+  generate: Generate;
+  /** Throws `balance_unavailable`. */
+  readBalance(accountId: string): Promise<BalanceView>;
+  logger: Logger;
+  /** One report for each request that could be parsed. */
+  onFinished?: OnFinished;
+}
+
+export interface PublicOptions {
+  limits: {
+    bodyBytesMax: number;
+    messagesMax: number;
+    /** A client that takes nothing of a stream for so long is dropped. */
+    streamIdleMs: number;
+    /** A stream is never silent for longer. */
+    keepAliveMs: number;
+  };
+  /** Origins of browser pages that may call; `*` for any; none by default. */
+  corsOrigins: readonly string[];
+}
+
+/** Most time a client may take to send one whole request; a body of the largest size at 14 kB/s. */
+const requestTimeoutMs = 300_000;
+
+export interface PublicServer {
+  /** Port 0: a free one. Answers with the base address, `http://127.0.0.1:8080`. */
+  listen(address: { host: string; port: number }): Promise<string>;
+  /** Requests that are being answered. */
+  readonly running: number;
+  readonly draining: boolean;
+  /** From now on new requests are refused with 503; resolves when the running ones have ended. */
+  drain(): Promise<void>;
+  /** Ends the running requests as they stand; each client is told that the service stops. */
+  stop(): void;
+  /** Drains, then closes the listener and every connection. Idempotent. */
+  close(): Promise<void>;
+}
+
+export function createPublicServer(dependencies: PublicDependencies, options: PublicOptions): PublicServer {
+  const { limits } = options;
+  const running = new RunningRequests();
+  const app = createApp(dependencies, options, running);
+
+  let closing: Promise<void> | null = null;
+
+  app.route({
+    method: "POST",
+    url: chatPath,
+    bodyLimit: limits.bodyBytesMax,
+    handler: chatHandler(dependencies.generate, running, dependencies.logger, limits),
+  });
+  app.get(balancePath, async (request, reply) => {
+    sendJson(request, reply, balanceObject(await dependencies.readBalance(callerOf(request).accountId)));
+  });
+  app.get(modelsPath, async (request, reply) => {
+    const caller = callerOf(request);
+    const usable = dependencies.catalog
+      .all()
+      .filter(({ id }) => allows(caller.models, id) && allows(caller.plan.models, id));
+    sendJson(request, reply, modelList(usable));
+  });
+
+  return {
+    async listen(address) {
+      await app.listen(address);
+      const bound = app.server.address();
+      invariant(bound !== null && typeof bound !== "string", "a listener on a port has an address");
+      return `http://${hostOf(bound)}:${bound.port}`;
+    },
+    get running() {
+      return running.count;
+    },
+    get draining() {
+      return running.draining;
+    },
+    drain: () => running.drain(),
+    stop: () => running.stop(),
+    close() {
+      closing ??= running.drain().then(() => app.close());
+      return closing;
+    },
+  };
+
+  function sendJson(request: FastifyRequest, reply: FastifyReply, body: object): void {
+    if (running.draining) throw shuttingDown();
+    visitOf(request).finish(200, null);
+    reply.type("application/json; charset=utf-8").send(JSON.stringify(body));
+  }
+}
+
+function createApp(
+  dependencies: PublicDependencies,
+  { limits, corsOrigins }: PublicOptions,
+  running: RunningRequests,
+): FastifyInstance {
+  const { authenticate, logger, onFinished } = dependencies;
+  const cors = new Cors(corsOrigins);
+
+  const app = fastify({
+    logger: false,
+    genReqId: () => randomUUID(),
+    // The router decodes escapes and knows few methods; what it is given has been decided already.
+    rewriteUrl: (request) => endpointOf(request.url ?? "") ?? "/",
+    requestTimeout: requestTimeoutMs,
+    return503OnClosing: false,
+    // By then no answer is under way; connections that are open but silent would keep the process for minutes.
+    forceCloseConnections: true,
+    http: { requireHostHeader: false },
+    clientErrorHandler: (error, socket) => refuseUnparsable(error, socket, running.busy(socket)),
+  });
+  // A client that asks first is told to go on only when its body is wanted.
+  const answer = (request: IncomingMessage, response: ServerResponse) => {
+    app.server.emit("request", request, response);
+  };
+  app.server.on("checkContinue", answer);
+  app.server.on("checkExpectation", answer);
+
+  app.decorateRequest(visitDecorator);
+  app.removeAllContentTypeParsers();
+  app.addContentTypeParser(
+    "*",
+    { parseAs: "buffer", bodyLimit: limits.bodyBytesMax },
+    (_request, body, done) => {
+      done(null, body);
+    },
+  );
+
+  app.addHook("onRequest", async (request, reply) => {
+    const { method, headers } = request;
+    const endpoint = endpointOf(request.originalUrl);
+    const visit = new Visit(request, endpoint, onFinished);
+    request.setDecorator(visitDecorator, visit);
+    reply.header("x-request-id", request.id);
+    reply.headers(cors.headers(headers));
+    if (running.draining) reply.header("connection", "close");
+    if (endpoint === null) throw unknownPath(request.originalUrl);
+    if (request.is404) {
+      const allowed = methodsOf(endpoint);
+      if (cors.isPreflight(method, headers)) {
+        visit.finish(204, null);
+        return reply.code(204).headers(cors.preflightHeaders(headers, allowed)).send();
+      }
+      reply.header("allow", cors.enabled ? `${allowed}, OPTIONS` : allowed);
+      throw methodNotAllowed(endpoint, method);
+    }
+    visit.caller = await authenticate(headers.authorization);
+    if (endpoint !== chatPath) return;
+    checkBody(request, limits.bodyBytesMax);
+    if (visit.holdsBody) reply.raw.writeContinue();
+    visit.holdsBody = false;
+  });
+  app.setErrorHandler((error, request, reply) => {
+    const refusal = refusalOf(error, limits.bodyBytesMax);
+    logRefusal(logger, refusal, request.id);
+    refuse(request, reply, refusal, limits.bodyBytesMax);
+  });
+  return app;
+}
+
+/** What the headers say about a body, before it is read. */
+function checkBody({ headers }: FastifyRequest, bodyBytesMax: number): void {
+  if (Number(headers["content-length"] ?? 0) > bodyBytesMax) throw tooLarge(bodyBytesMax);
+  const type = headers["content-type"]?.split(";", 1)[0]?.trim().toLowerCase();
+  if (type !== "application/json") throw notJson();
+  const encoding = headers["content-encoding"]?.trim().toLowerCase();
+  if (encoding !== undefined && encoding !== "" && encoding !== "identity") {
+    throw new Refusal("unsupported_media_type", "Send the body as it is, without content-encoding.");
+  }
+}
+
+function hostOf({ address, family }: AddressInfo): string {
+  return family === "IPv6" ? `[${address}]` : address;
+}

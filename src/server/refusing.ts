@@ -1,0 +1,151 @@
+/**
+ * How a refusal leaves the server: any error becomes one answer with the body of wire/error-body.ts. What only the
+ * operator may know goes to the log here, and nowhere else.
+ */
+import type { IncomingMessage, ServerResponse } from "node:http";
+import type { Socket } from "node:net";
+import type { FastifyReply, FastifyRequest } from "fastify";
+import type { Logger } from "pino";
+import { Refusal } from "../errors.ts";
+import { errorBody, errorHeaders, unparsableBody } from "../wire/error-body.ts";
+import { rateHeaders } from "../wire/rate-headers.ts";
+import { chatPath } from "./paths.ts";
+import { visitOf } from "./visit.ts";
+
+const jsonType = "application/json; charset=utf-8";
+
+/** After a refusal, an upload is read and thrown away for so long and so far, so that its sender gets to read why. */
+const lingerMs = 5_000;
+const lingerBytesMax = 64 * 1024 * 1024;
+
+/** What a caller is told for `error`: itself where it is a refusal, else that something here is broken. */
+export function refusalOf(error: unknown, bodyBytesMax: number): Refusal {
+  if (error instanceof Refusal) return error;
+  const code = error instanceof Error && "code" in error ? error.code : undefined;
+  if (code === "FST_ERR_CTP_BODY_TOO_LARGE") return tooLarge(bodyBytesMax);
+  if (code === "FST_ERR_CTP_INVALID_MEDIA_TYPE") return notJson();
+  if (code === "FST_ERR_CTP_INVALID_CONTENT_LENGTH" || code === "ECONNRESET") {
+    return new Refusal("invalid_json", "The body ended before its content-length was reached.", {
+      cause: error,
+    });
+  }
+  return new Refusal(
+    "internal_error",
+    "Something went wrong here, not in the request. Nothing more is known to tell.",
+    {
+      cause: error,
+    },
+  );
+}
+
+export function tooLarge(bodyBytesMax: number): Refusal {
+  return new Refusal(
+    "request_too_large",
+    `The body is larger than ${bodyBytesMax} bytes; send a shorter conversation.`,
+  );
+}
+
+export function notJson(): Refusal {
+  return new Refusal(
+    "unsupported_media_type",
+    "Send the body as JSON, with the header content-type: application/json.",
+  );
+}
+
+export function logRefusal(logger: Logger, refusal: Refusal, requestId: string): void {
+  if (refusal.status < 500) return;
+  const { code, detail, cause } = refusal;
+  const fields = { requestId, code, detail, err: cause };
+  if (refusal.status === 503) logger.warn(fields, "a request was refused");
+  else logger.error(fields, "a request failed");
+}
+
+export function refuse(
+  request: FastifyRequest,
+  reply: FastifyReply,
+  refusal: Refusal,
+  bodyBytesMax: number,
+): void {
+  const visit = visitOf(request);
+  visit.finish(refusal.status, refusal.code);
+  if (visit.path === chatPath) reply.header("openai-processing-ms", Math.ceil(visit.elapsedMs()));
+  if (refusal.rates !== undefined) reply.headers(rateHeaders(refusal.rates));
+  reply.headers(errorHeaders(refusal));
+  const body = errorBody(refusal);
+  if (!visit.holdsBody && uploading(request.raw, bodyBytesMax)) {
+    reply.hijack();
+    reply.raw.setHeaders(headersOf(reply));
+    answerAnUpload(request.raw, reply.raw, refusal.status, body);
+    return;
+  }
+  reply.code(refusal.status).type(jsonType).send(body);
+}
+
+/** What the hooks have set so far, for an answer that is written past Fastify. */
+export function headersOf(reply: FastifyReply): Map<string, string | number | readonly string[]> {
+  const headers = new Map<string, string | number | readonly string[]>();
+  for (const [name, value] of Object.entries(reply.getHeaders())) {
+    if (value !== undefined) headers.set(name, value);
+  }
+  return headers;
+}
+
+/** Whether more is still to come than Node should read for nothing to keep the connection. */
+function uploading(request: IncomingMessage, bodyBytesMax: number): boolean {
+  if (request.complete) return false;
+  if (request.headers["transfer-encoding"] !== undefined) return true;
+  return Number(request.headers["content-length"] ?? 0) > bodyBytesMax;
+}
+
+/**
+ * Sends the whole answer at once but closes only when the client has stopped sending: a connection closed over
+ * unread data is reset, and takes the answer down with it.
+ */
+function answerAnUpload(
+  request: IncomingMessage,
+  response: ServerResponse,
+  status: number,
+  body: string,
+): void {
+  const length = Buffer.byteLength(body);
+  response.writeHead(status, {
+    "content-type": jsonType,
+    "content-length": length,
+    connection: "close",
+  });
+  response.write(body);
+  let left = lingerBytesMax;
+  const close = () => {
+    clearTimeout(timer);
+    request.off("data", count);
+    response.end();
+  };
+  const count = (chunk: Buffer) => {
+    left -= chunk.length;
+    if (left < 0) close();
+  };
+  const timer = setTimeout(close, lingerMs);
+  request.on("data", count);
+  request.once("end", close);
+  request.once("close", close);
+  request.resume();
+}
+
+/** For bytes that Node could not read as HTTP. */
+export function refuseUnparsable(error: Error & { code?: string }, socket: Socket, busy: boolean): void {
+  // In the middle of an answer there is no place for another one.
+  if (error.code === "ECONNRESET" || !socket.writable || busy) {
+    socket.destroy();
+    return;
+  }
+  const [status, message] =
+    error.code === "HPE_HEADER_OVERFLOW"
+      ? ["431 Request Header Fields Too Large", "The headers are larger than this service accepts."]
+      : error.code === "ERR_HTTP_REQUEST_TIMEOUT"
+        ? ["408 Request Timeout", "The request was not sent in time."]
+        : ["400 Bad Request", "These bytes are not a valid HTTP request."];
+  const body = unparsableBody(message);
+  socket.end(
+    `HTTP/1.1 ${status}\r\ncontent-type: ${jsonType}\r\ncontent-length: ${Buffer.byteLength(body)}\r\nconnection: close\r\n\r\n${body}`,
+  );
+}

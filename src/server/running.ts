@@ -1,0 +1,124 @@
+/**
+ * The chat requests that are being answered: who must be told when a client goes away, and when the service stops.
+ *
+ * A client is gone when its socket has ended or closed, whether or not a byte has been sent: one listener pair per
+ * connection, however many requests it carries. Reasons of the signals: a `Refusal` where the service ended the
+ * request, a plain error where the client did.
+ */
+import type { IncomingMessage, ServerResponse } from "node:http";
+import type { Socket } from "node:net";
+import { Refusal } from "../errors.ts";
+
+export interface RunningRequest {
+  readonly signal: AbortSignal;
+  /** Nobody reads any more. */
+  readonly gone: boolean;
+  /** To be called when the last byte has been handed over; the request runs on until it is flushed or lost. */
+  leave(): void;
+}
+
+export class RunningRequests {
+  readonly #running = new Set<Running>();
+  readonly #bySocket = new WeakMap<Socket, Set<Running>>();
+  #draining = false;
+  #whenIdle: PromiseWithResolvers<void> | null = null;
+
+  get count(): number {
+    return this.#running.size;
+  }
+
+  get draining(): boolean {
+    return this.#draining;
+  }
+
+  /** While draining, the signal is aborted from the start. */
+  enter(request: IncomingMessage, response: ServerResponse): RunningRequest {
+    const { socket } = request;
+    const sameSocket = this.#watch(socket);
+    const running = new Running(response, () => {
+      sameSocket.delete(running);
+      this.#running.delete(running);
+      if (this.#running.size === 0) this.#whenIdle?.resolve();
+    });
+    this.#running.add(running);
+    sameSocket.add(running);
+    if (socket.destroyed) running.clientGone();
+    else if (this.#draining) running.end(shuttingDown());
+    return running;
+  }
+
+  /** Whether a request that came over this connection is being answered. */
+  busy(socket: Socket): boolean {
+    return (this.#bySocket.get(socket)?.size ?? 0) > 0;
+  }
+
+  /** From now on new requests are refused; resolves when the running ones have ended. */
+  drain(): Promise<void> {
+    this.#draining = true;
+    this.#whenIdle ??= Promise.withResolvers();
+    if (this.#running.size === 0) this.#whenIdle.resolve();
+    return this.#whenIdle.promise;
+  }
+
+  /** Ends every running request as it stands; its client is told why. */
+  stop(): void {
+    const reason = shuttingDown();
+    for (const running of this.#running) running.end(reason);
+  }
+
+  #watch(socket: Socket): Set<Running> {
+    const known = this.#bySocket.get(socket);
+    if (known !== undefined) return known;
+    const requests = new Set<Running>();
+    this.#bySocket.set(socket, requests);
+    const gone = () => {
+      for (const running of requests) running.clientGone();
+    };
+    socket.once("end", gone);
+    socket.once("close", gone);
+    return requests;
+  }
+}
+
+class Running implements RunningRequest {
+  readonly #controller = new AbortController();
+  readonly #response: ServerResponse;
+  readonly #over: () => void;
+  #left = false;
+  #gone = false;
+
+  constructor(response: ServerResponse, over: () => void) {
+    this.#response = response;
+    this.#over = over;
+  }
+
+  get signal(): AbortSignal {
+    return this.#controller.signal;
+  }
+
+  get gone(): boolean {
+    return this.#gone;
+  }
+
+  leave(): void {
+    this.#left = true;
+    if (this.#gone || this.#response.writableFinished) this.#over();
+    else this.#response.once("close", this.#over);
+  }
+
+  clientGone(): void {
+    this.#gone = true;
+    this.#controller.abort(new Error("the client closed the connection"));
+    if (this.#left) this.#over();
+  }
+
+  end(reason: Refusal): void {
+    this.#controller.abort(reason);
+  }
+}
+
+export function shuttingDown(): Refusal {
+  return new Refusal("shutting_down", "This service is being stopped. Send the request again in a moment.", {
+    retryAfterSeconds: 2,
+  });
+}

@@ -1,0 +1,80 @@
+/** What the server knows of one request while it answers it, and the one report it makes of it at the end. */
+import type { FastifyRequest } from "fastify";
+import type { Caller } from "../access/caller.ts";
+import { type ErrorCode, invariant } from "../errors.ts";
+
+export interface FinishedRequest {
+  requestId: string;
+  method: string;
+  /** One of the endpoints, null for any other path. */
+  path: string | null;
+  /** Null where the client left before an answer could be sent. */
+  status: number | null;
+  code: ErrorCode | null;
+  durationMs: number;
+  /** Until the first token was sent; null where none was, or the answer was not streamed. */
+  firstTokenMs: number | null;
+  accountId: string | null;
+  keyId: string | null;
+}
+
+export type OnFinished = (finished: FinishedRequest) => void;
+
+const decorator = "visit";
+
+export { decorator as visitDecorator };
+
+export class Visit {
+  readonly requestId: string;
+  readonly method: string;
+  readonly path: string | null;
+  readonly startedAt = performance.now();
+  /** The client holds its body back until it is told to go on (`expect: 100-continue`). */
+  holdsBody: boolean;
+  caller: Caller | null = null;
+  firstTokenMs: number | null = null;
+  readonly #onFinished: OnFinished | undefined;
+  #finished = false;
+
+  constructor(request: FastifyRequest, path: string | null, onFinished: OnFinished | undefined) {
+    this.requestId = request.id;
+    this.method = request.method;
+    this.path = path;
+    this.holdsBody = request.headers.expect?.toLowerCase() === "100-continue";
+    this.#onFinished = onFinished;
+  }
+
+  elapsedMs(): number {
+    return performance.now() - this.startedAt;
+  }
+
+  /** The first call counts: an answer that has been sent stays the answer. */
+  finish(status: number | null, code: ErrorCode | null): void {
+    if (this.#finished || this.#onFinished === undefined) return;
+    this.#finished = true;
+    const { requestId, method, path, caller, firstTokenMs } = this;
+    this.#onFinished({
+      requestId,
+      method,
+      path,
+      status,
+      code,
+      durationMs: this.elapsedMs(),
+      firstTokenMs,
+      accountId: caller?.accountId ?? null,
+      keyId: caller?.keyId ?? null,
+    });
+  }
+}
+
+export function visitOf(request: FastifyRequest): Visit {
+  const visit: unknown = request.getDecorator(decorator);
+  invariant(visit instanceof Visit, "every request has been received");
+  return visit;
+}
+
+export function callerOf(request: FastifyRequest): Caller {
+  const { caller } = visitOf(request);
+  invariant(caller !== null, "the key has been checked before the endpoint is reached");
+  return caller;
+}

@@ -1,0 +1,43 @@
+/** What the two threads of the SQLite store say to each other: sqlite.ts asks, sqlite-worker.ts answers. */
+import type { Operation, Outcome } from "../credits/operations.ts";
+import type { Plans } from "../credits/plan.ts";
+import type { AccountRow, HoldRow, JournalRow, KeyRow, UsageRow } from "../credits/rows.ts";
+import type { EpochMs } from "../units.ts";
+import type { SqliteFile } from "./sqlite-file.ts";
+import type { AccountsQuery, JournalQuery, UsageQuery } from "./store.ts";
+
+/** What the thread can be asked, and what it answers. */
+export interface Calls {
+  commit(operations: readonly Operation[]): Outcome[];
+  addKey(key: KeyRow): boolean;
+  keys(account: string | undefined): KeyRow[];
+  revokeKey(id: string, atMs: EpochMs): KeyRow | null;
+  accounts(query: AccountsQuery): AccountRow[];
+  usage(query: UsageQuery): UsageRow[];
+  journal(account: string, query: JournalQuery): JournalRow[];
+  overdueHolds(atMs: EpochMs, limit: number): HoldRow[];
+  /** Closes the file; the thread ends. */
+  close(): void;
+}
+
+export type Call<M extends keyof Calls = keyof Calls> = {
+  [P in M]: { id: number; method: P; args: Parameters<Calls[P]> };
+}[M];
+
+export type Answer =
+  | { id: number; value: unknown }
+  | { id: number; error: { kind: "operator" | "unavailable" | "defect"; message: string; stack: string } };
+
+/** `id` of the first answer, which comes unasked when the file is open. */
+export const openedId = 0;
+
+export interface SqliteThreadData {
+  file: SqliteFile;
+  plans: Plans;
+  /** For tests: read instead of the machine's clock. Shared memory. */
+  clock: BigInt64Array | null;
+}
+
+export function clockOf(clock: BigInt64Array | null): () => EpochMs {
+  return clock === null ? Date.now : () => Number(Atomics.load(clock, 0));
+}

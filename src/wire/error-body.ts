@@ -1,0 +1,34 @@
+/**
+ * What a refusal looks like on the wire: the one place that builds error bodies and the headers that go with them.
+ * A refusal's `detail` and cause stay behind.
+ */
+import type { Refusal } from "../errors.ts";
+
+/** Official SDKs ignore a longer wait and hammer instead. */
+const retryAfterSecondsMax = 60;
+
+/** A message may repeat what the caller sent, which may be long. */
+const messageCharactersMax = 1_000;
+
+export function errorBody(refusal: Refusal): string {
+  const { message, type, param, code } = refusal;
+  return JSON.stringify({ error: { message: cut(message), type, param, code } });
+}
+
+/** For bytes that were no HTTP request, so that no row of the catalogue applies: `code` is null. */
+export function unparsableBody(message: string): string {
+  return JSON.stringify({ error: { message, type: "invalid_request_error", param: null, code: null } });
+}
+
+export function errorHeaders(refusal: Refusal): Record<string, string> {
+  if (refusal.status === 401) return { "www-authenticate": "Bearer" };
+  if (refusal.status === 402) return { "x-should-retry": "false" };
+  if (refusal.status !== 429 && refusal.status !== 503) return {};
+  const seconds = Math.ceil(refusal.retryAfterSeconds ?? 1);
+  return { "retry-after": String(Math.min(Math.max(seconds, 1), retryAfterSecondsMax)) };
+}
+
+function cut(message: string): string {
+  if (message.length <= messageCharactersMax) return message;
+  return `${message.slice(0, messageCharactersMax).toWellFormed()}...`;
+}

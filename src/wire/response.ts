@@ -1,0 +1,132 @@
+/** The JSON objects of every good answer that is not streamed: completion, balance, list of models. */
+import type { BalanceView, BucketView } from "../credits/balance.ts";
+import type { Model } from "../generation/catalog.ts";
+import type { FinishReason, TokenLogprob, Usage } from "../generation/engine.ts";
+import { creditsIn, type MicroCredits } from "../units.ts";
+
+/** The same on a completion and on every chunk of a stream. */
+export interface AnswerHead {
+  /** `chatcmpl-` and the request id. */
+  id: string;
+  /** Seconds since the epoch. */
+  created: number;
+  model: string;
+}
+
+export interface Answer {
+  text: string;
+  /** Absent unless asked for. */
+  logprobs?: readonly TokenLogprob[];
+  finishReason: FinishReason;
+  usage: Usage;
+}
+
+export function completionObject(head: AnswerHead, answer: Answer) {
+  const { text, logprobs, finishReason, usage } = answer;
+  return {
+    id: head.id,
+    object: "chat.completion",
+    created: head.created,
+    model: head.model,
+    choices: [
+      {
+        index: 0,
+        // Role and content only, so that a client may send the message back as it is.
+        message: { role: "assistant", content: text },
+        ...(logprobs === undefined ? {} : { logprobs: logprobsObject(logprobs) }),
+        finish_reason: finishReason,
+      },
+    ],
+    usage: usageObject(usage),
+  };
+}
+
+export function usageObject(usage: Usage) {
+  return {
+    prompt_tokens: usage.promptTokens,
+    completion_tokens: usage.completionTokens,
+    total_tokens: usage.promptTokens + usage.completionTokens,
+    prompt_tokens_details: { cached_tokens: usage.cachedTokens },
+    completion_tokens_details: { reasoning_tokens: usage.reasoningTokens },
+  };
+}
+
+export function logprobsObject(tokens: readonly TokenLogprob[]) {
+  return {
+    content: tokens.map(({ token, logprob, bytes, topLogprobs }) => ({
+      token,
+      logprob,
+      bytes,
+      top_logprobs: topLogprobs,
+    })),
+    refusal: null,
+  };
+}
+
+export function modelList(models: readonly Model[]) {
+  return {
+    object: "list",
+    data: models.map(({ id, created, ownedBy, engine, price }) => ({
+      id,
+      object: "model",
+      created,
+      owned_by: ownedBy,
+      context_window: engine.contextWindow,
+      max_output_tokens: engine.contextWindow,
+      // Credits per million tokens.
+      pricing: {
+        prompt: price.prompt,
+        completion: price.completion,
+        cached_prompt: price.cachedPrompt ?? price.prompt,
+      },
+    })),
+  };
+}
+
+export function balanceObject(view: BalanceView) {
+  const { base, overage, additionalMicro } = view;
+  const credits = {
+    base: creditsIn(base.micro),
+    overage: creditsIn(overage.micro),
+    additional: creditsIn(additionalMicro),
+  };
+  const caps = { base: creditsIn(base.capMicro), overage: creditsIn(overage.capMicro) };
+  // The sum of the three that are shown, so that nobody who adds them up is contradicted.
+  const total = credits.base + credits.overage + credits.additional;
+  return {
+    object: "balance",
+    available: total > 0,
+    plan: view.plan,
+    balances: {
+      base: { credits: credits.base, percent: percentOf(base.micro, base.capMicro) },
+      overage: { credits: credits.overage, percent: percentOf(overage.micro, overage.capMicro) },
+      additional: { credits: credits.additional },
+      total: {
+        credits: total,
+        percent: percentOf(base.micro + overage.micro, base.capMicro + overage.capMicro),
+      },
+    },
+    caps: {
+      base: { credits: caps.base },
+      overage: { credits: caps.overage },
+      total: { credits: caps.base + caps.overage },
+    },
+    baseWindow: windowObject(base),
+    overageWindow: windowObject(overage),
+  };
+}
+
+function windowObject(bucket: BucketView) {
+  return {
+    startedAt: new Date(bucket.startsMs).toISOString(),
+    refreshesAt: new Date(bucket.endsMs).toISOString(),
+  };
+}
+
+/** 0 to 100, at most two decimals, rounded down; 0 where the cap is 0. */
+function percentOf(micro: MicroCredits, capMicro: MicroCredits): number {
+  if (capMicro <= 0) return 0;
+  // A share of 10,000 times micro-credits is beyond 53 bits.
+  const share = Number((BigInt(micro) * 10_000n) / BigInt(capMicro));
+  return Math.min(share, 10_000) / 100;
+}

@@ -1,0 +1,70 @@
+/** What a crash may cost, and several processes on one database: on every store. */
+import assert from "node:assert/strict";
+import { afterEach, beforeEach, describe, test } from "node:test";
+import { assertSound, backends, type Database } from "../fixtures/backends.ts";
+import { credits, keyOf } from "../fixtures/ledger-rows.ts";
+import { childPlans, paidEach, spentEach, startStoreChild } from "../fixtures/store-child.ts";
+
+const crashes = 3;
+
+for (const backend of backends) {
+  describe(`durability on ${backend.name}`, () => {
+    let database: Database;
+    beforeEach(async () => {
+      database = backend.create(childPlans);
+      // The children go by the machine's clock: so that no window ends between now and then.
+      database.clock.set(Date.now());
+      const store = await database.open();
+      await store.commit([{ kind: "open", account: "ada", plan: "starter" }]);
+      await store.addKey(keyOf("key", "ada", { hash: "0".repeat(64) }));
+      await store.close();
+    });
+    afterEach(() => database.remove());
+
+    function idsOf(kind: "topup" | "settle"): Set<string> {
+      const rows = database.sql(`select op from journal where kind = '${kind}'`);
+      return new Set(rows.map(({ op }) => String(op).replace(/^payment:|\/end$/g, "")));
+    }
+
+    test("after kill -9 everything that was acknowledged is there, once (maximhq/bifrost#3548)", async () => {
+      const acknowledged: string[] = [];
+      for (let crash = 1; crash <= crashes; crash += 1) {
+        const child = startStoreChild(database.locator, `run${crash}`, 1_000_000);
+        await child.printed(40 * crash);
+        child.kill();
+        await child.ended;
+        acknowledged.push(...child.acknowledged);
+        // Opened as by the next start, before anything else looks at the file.
+        await (await database.open()).close();
+        assertSound(database);
+        const paid = idsOf("topup");
+        const spent = idsOf("settle");
+        for (const line of acknowledged) {
+          const [kind, id = ""] = line.split(" ");
+          assert.ok((kind === "payment" ? paid : spent).has(id), `${line} was acknowledged and is gone`);
+        }
+        // What was written and not yet acknowledged when it was killed: at most one of each caller's.
+        assert.ok(paid.size + spent.size <= acknowledged.length + 4 * crash);
+      }
+    });
+
+    test("several processes on one database together neither lose nor double anything", async () => {
+      const rounds = 25;
+      const names = ["one", "two", "three"];
+      const children = names.map((name) => startStoreChild(database.locator, name, rounds));
+      for (const child of children) {
+        assert.deepEqual(await child.ended, { code: 0, stderr: "" });
+        assert.equal(child.acknowledged.length, 2 * 4 * rounds);
+      }
+      assertSound(database);
+      const done = names.length * 4 * rounds;
+      assert.equal(idsOf("topup").size, done);
+      assert.equal(idsOf("settle").size, done);
+      const [account] = database.sql("select base, additional, seq, holds from account");
+      assert.deepEqual(
+        { ...account },
+        { base: credits(100) - done * spentEach, additional: done * paidEach, seq: 1 + 3 * done, holds: 0 },
+      );
+    });
+  });
+}

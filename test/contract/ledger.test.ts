@@ -1,0 +1,227 @@
+/** The ledger, its batcher and a store together: on every store. */
+import assert from "node:assert/strict";
+import { after, describe, test } from "node:test";
+import fc from "fast-check";
+import { Ledger } from "../../src/credits/ledger.ts";
+import type { Operation, Outcome } from "../../src/credits/operations.ts";
+import type { Store } from "../../src/store/store.ts";
+import { assertSound, backends, type Database } from "../fixtures/backends.ts";
+import {
+  credits,
+  day,
+  hold,
+  hour,
+  keyOf,
+  minute,
+  planOf,
+  plansOf,
+  second,
+  settle,
+} from "../fixtures/ledger-rows.ts";
+import { MemoryStore } from "../fixtures/memory-store.ts";
+
+const plans = plansOf(
+  planOf("starter", 1, 0),
+  planOf("small", 20, 10, { limits: { requestsPerMinute: 12, tokensPerMinute: 600, concurrent: 6 } }),
+  planOf("large", 60, 5, { base: { credits: 60, every: "PT5H" } }),
+);
+
+function hashOf(n: number): string {
+  return n.toString(16).padStart(64, "0");
+}
+
+async function prepare(store: Store, plan: string): Promise<void> {
+  await store.commit([{ kind: "open", account: "ada", plan }]);
+  await store.addKey(keyOf("key", "ada", { hash: hashOf(1) }));
+}
+
+/** 200 requests at once, each holding a fiftieth of what the account has. */
+const requests = 200;
+const paid = 50;
+const each = credits(1) / paid;
+
+function idsOf(outcomes: readonly Outcome[], kind: Outcome["kind"]): string[] {
+  return outcomes.flatMap((outcome, n) => (outcome.kind === kind ? [`h${n}`] : []));
+}
+
+for (const backend of backends) {
+  describe(`the ledger on ${backend.name}`, () => {
+    const databases: Database[] = [];
+    after(async () => {
+      for (const used of databases) await used.remove();
+    });
+    function create(): Database {
+      const database = backend.create(plans);
+      databases.push(database);
+      return database;
+    }
+
+    for (const nodes of [1, 2]) {
+      const where = nodes === 1 ? "one node" : "two nodes";
+      test(`200 requests at once on ${where}, on an account that can pay for 50: 50 run, nothing is below zero (QuantumNous/new-api#6609, songquanpeng/one-api#2440, maximhq/bifrost#3547)`, async () => {
+        const database = create();
+        const stores = await Promise.all(Array.from({ length: nodes }, () => database.open()));
+        const [store] = stores;
+        assert.ok(store !== undefined);
+        await prepare(store, "starter");
+        const ledgers = stores.map((each) => new Ledger(each));
+        const apply = async (operation: Operation, n: number): Promise<Outcome> => {
+          const ledger = ledgers[n % nodes];
+          assert.ok(ledger !== undefined);
+          return await ledger.apply(operation);
+        };
+
+        const outcomes = await Promise.all(
+          Array.from({ length: requests }, (_, n) => apply(hold(`h${n}`, each), n)),
+        );
+        const held = idsOf(outcomes, "held");
+        assert.equal(held.length, paid);
+        for (const outcome of outcomes.filter(({ kind }) => kind !== "held")) {
+          assert.deepEqual(outcome, {
+            kind: "refused",
+            reason: "credits_reserved",
+            retryAfterMs: 1000,
+            rates: {},
+          });
+        }
+        assert.equal((await store.snapshot("ada"))?.account.base, 0);
+        assertSound(database);
+
+        const settled = await Promise.all(held.map((id, n) => apply(settle(id, each), n)));
+        assert.deepEqual(
+          settled,
+          held.map(() => ({ kind: "settled", cost: each, shortfall: 0 })),
+        );
+        const refused = await apply(hold("late", each), 0);
+        assert.equal(refused.kind === "refused" && refused.reason, "insufficient_credits");
+        await Promise.all(stores.map((each) => each.close()));
+        assertSound(database);
+        const [sum] = database.sql("select sum(cost) as cost, count(*) as receipts from usage");
+        assert.deepEqual({ ...sum }, { cost: credits(1), receipts: paid });
+      });
+    }
+
+    test("whatever is asked in whatever order, this store and the one in memory tell the same story", async () => {
+      const property = fc.asyncProperty(fc.array(stepArb, { minLength: 5, maxLength: 25 }), async (steps) => {
+        const database = backend.create(plans);
+        try {
+          const store = await database.open();
+          const memory = new MemoryStore(plans, database.clock.get);
+          for (const [n, account] of accounts.entries()) {
+            const key = keyOf(`key-of-${account}`, account, { hash: hashOf(n), tokensPerMinute: 70 });
+            for (const each of [store, memory]) {
+              await each.commit([{ kind: "open", account, plan: "small" }]);
+              await each.addKey(key);
+            }
+          }
+          const told: Operation[] = [];
+          for (const { waitMs, drafts } of steps) {
+            database.clock.advance(waitMs);
+            const batch = drafts.map((draft, n) => operationOf(draft, told, told.length + n));
+            told.push(...batch);
+            assert.deepEqual(await store.commit(batch), await memory.commit(batch));
+          }
+          for (const account of accounts) {
+            assert.deepEqual(await store.snapshot(account), await memory.snapshot(account));
+            assert.deepEqual(await store.journal(account, page), await memory.journal(account, page));
+          }
+          assert.deepEqual(await store.usage(page), await memory.usage(page));
+          assert.deepEqual(await store.keys(), await memory.keys());
+          const openIn = async (each: Store) =>
+            Object.groupBy(await each.overdueHolds(Number.MAX_SAFE_INTEGER, 1000), (row) => row.account);
+          assert.deepEqual(await openIn(store), await openIn(memory));
+          assertSound(database);
+        } finally {
+          await database.remove();
+        }
+      });
+      // Shrinking a failure may take its time, but not for ever.
+      await fc.assert(property, { numRuns: 25, interruptAfterTimeLimit: 120_000 });
+    });
+  });
+}
+
+const page = { limit: 1000 };
+const accounts = ["ada", "bob"];
+
+const whenArb = fc.nat({ max: 1000 });
+const tokensArb = fc.nat({ max: 30 }).map((n) => ({
+  promptTokens: 5,
+  cachedTokens: n % 6,
+  completionTokens: n,
+  reasoningTokens: n >> 1,
+}));
+const amountArb = fc.oneof(fc.nat({ max: credits(9) }), fc.nat({ max: 3 }));
+const draftArb = fc.record({
+  kind: fc.constantFrom(
+    ...([
+      "hold",
+      "hold",
+      "hold",
+      "settle",
+      "settle",
+      "extend",
+      "expire",
+      "topup",
+      "adjust",
+      "plan",
+      "again",
+    ] as const),
+  ),
+  account: fc.constantFrom(...accounts),
+  which: whenArb,
+  amount: amountArb,
+  used: tokensArb,
+});
+type Draft = typeof draftArb extends fc.Arbitrary<infer T> ? T : never;
+
+/**
+ * Holds run out in the order in which they were taken, here, and an extension does not change that: which of
+ * several overdue ones is ended first is a store's own choice, and would tell two of them apart.
+ */
+const stepArb = fc.record({
+  waitMs: fc.oneof(
+    { weight: 4, arbitrary: fc.nat({ max: 20 * second }) },
+    { weight: 1, arbitrary: fc.constantFrom(minute, 6 * hour, 33 * day) },
+  ),
+  drafts: fc.array(draftArb, { minLength: 1, maxLength: 8 }),
+});
+
+function operationOf(draft: Draft, told: readonly Operation[], serial: number): Operation {
+  const { kind, account, which, amount, used } = draft;
+  const holds = told.filter((operation) => operation.kind === "hold");
+  const earlier = holds[holds.length - 1 - (which % 6)];
+  const target = { account: earlier?.account ?? account, hold: earlier?.hold ?? "none" };
+  switch (kind) {
+    case "hold": {
+      const price = { prompt: 20_000, completion: 100_000, cachedPrompt: 3 };
+      return hold(`h${String(serial).padStart(4, "0")}`, amount, {
+        account,
+        key: `key-of-${account}`,
+        price,
+        promptTokens: 5,
+        want: amount * 2,
+      });
+    }
+    case "settle":
+      return { kind, ...target, used, ending: "stop", estimated: which % 2 === 0 };
+    case "extend":
+      return { kind, ...target, n: 1 + (which % 3), more: amount, used, ttlMs: 0 - 99 * day };
+    case "expire":
+      return { kind, ...target };
+    case "topup":
+      return { kind, account, payment: `p${which % 9}`, amount: amount + 1 };
+    case "adjust":
+      return {
+        kind,
+        account,
+        op: `a${which % 9}`,
+        amount: which % 2 === 0 ? amount : 0 - amount,
+        reason: "why",
+      };
+    case "plan":
+      return { kind, account, op: `c${which % 9}`, plan: which % 2 === 0 ? "large" : "small" };
+    case "again":
+      return told[which % told.length] ?? { kind: "open", account, plan: "small" };
+  }
+}

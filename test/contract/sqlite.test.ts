@@ -1,0 +1,292 @@
+/** What only SQLite is asked for: files that will not do, and rows that the database itself refuses. */
+import assert from "node:assert/strict";
+import {
+  appendFileSync,
+  mkdirSync,
+  mkdtempSync,
+  readFileSync,
+  rmSync,
+  statSync,
+  truncateSync,
+  writeFileSync,
+} from "node:fs";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { DatabaseSync } from "node:sqlite";
+import { after, beforeEach, describe, test } from "node:test";
+import { OperatorError } from "../../src/errors.ts";
+import { openSqliteStore } from "../../src/store/sqlite.ts";
+import { brokenInvariants, invariants } from "../fixtures/invariants.ts";
+import { credits, hold, keyOf, minute, planOf, plansOf, settle } from "../fixtures/ledger-rows.ts";
+
+const plans = plansOf(planOf("starter", 100, 10));
+const folder = mkdtempSync(join(tmpdir(), "inkwell-sqlite-"));
+after(() => rmSync(folder, { recursive: true }));
+
+/** Long enough for what is locked for a moment, short for what is locked for good. */
+const busyMs = 500;
+
+let count = 0;
+let path = "";
+beforeEach(() => {
+  count += 1;
+  path = join(folder, `${count}.db`);
+});
+
+async function refused(at: string, says: RegExp): Promise<void> {
+  await assert.rejects(openSqliteStore({ path: at, plans, busyMs }), (error) => {
+    assert.ok(error instanceof OperatorError, String(error));
+    assert.match(error.message, says);
+    assert.ok(error.message.includes(at), "the message names the file");
+    return true;
+  });
+}
+
+async function make(at: string): Promise<void> {
+  const store = await openSqliteStore({ path: at, plans });
+  await store.commit([{ kind: "open", account: "ada", plan: "starter" }]);
+  await store.addKey(keyOf("key", "ada", { hash: "0".repeat(64) }));
+  await store.commit([
+    { kind: "topup", account: "ada", payment: "p1", amount: credits(5) },
+    hold("running", credits(1), { ttlMs: minute }),
+    hold("done", credits(1)),
+    settle("done", 100),
+  ]);
+  await store.close();
+}
+
+function write(at: string, ...statements: string[]): void {
+  const db = new DatabaseSync(at);
+  try {
+    for (const statement of statements) db.exec(statement);
+  } finally {
+    db.close();
+  }
+}
+
+describe("opening an SQLite file", () => {
+  test("a new file is made, with its folder, for the owner only", async () => {
+    const deep = join(folder, "a", "b", "inkwell.db");
+    await make(deep);
+    assert.equal(statSync(deep).mode & 0o777, 0o600);
+  });
+
+  test("closing leaves one file, with nothing in a log beside it", async () => {
+    await make(path);
+    assert.equal(statSync(`${path}-wal`, { throwIfNoEntry: false }), undefined);
+  });
+
+  test("a file that is no SQLite database is refused and left as it is", async () => {
+    writeFileSync(path, "this is a diary, not a database\n".repeat(100));
+    const before = readFileSync(path);
+    await refused(path, /not an SQLite database/);
+    assert.deepEqual(readFileSync(path), before);
+  });
+
+  test("another program's SQLite database is refused and left as it is", async () => {
+    write(path, "create table recipe (name text)");
+    const before = readFileSync(path);
+    await refused(path, /not one of Inkwell's/);
+    assert.deepEqual(readFileSync(path), before);
+  });
+
+  test("a damaged database is refused", async () => {
+    await make(path);
+    // The header stays; the schema behind it is gone.
+    const bytes = readFileSync(path);
+    bytes.fill(0xff, 100, 4096);
+    writeFileSync(path, bytes);
+    await refused(path, /damaged/);
+  });
+
+  test("a database that was cut off is refused", async () => {
+    await make(path);
+    truncateSync(path, 6000);
+    await refused(path, /damaged/);
+  });
+
+  test("a folder in the file's place, and a file in the folder's place, are refused", async () => {
+    await refused(folder, /is a folder/);
+    writeFileSync(path, "");
+    await refused(join(path, "inkwell.db"), /cannot be written/);
+  });
+
+  test("a folder that cannot be written is refused", { skip: process.getuid?.() === 0 }, async () => {
+    const closed = join(folder, "closed");
+    mkdirSync(closed, { mode: 0o500 });
+    await refused(join(closed, "inkwell.db"), /cannot be written/);
+  });
+
+  test("a database of a newer version is refused", async () => {
+    await make(path);
+    write(path, "insert into migration values (9999, '9999-later.sql', 'x', 0)");
+    await refused(path, /newer version of Inkwell/);
+  });
+
+  test("a database whose migrations were other ones is refused", async () => {
+    await make(path);
+    write(path, "update migration set checksum = 'other'");
+    await refused(path, /another build of Inkwell/);
+  });
+
+  test("a database that another process has locked for good is refused", async () => {
+    await make(path);
+    const other = new DatabaseSync(path);
+    other.exec("pragma locking_mode = exclusive; begin exclusive");
+    try {
+      await refused(path, /locked by another process/);
+    } finally {
+      other.close();
+    }
+  });
+
+  test("many that open a new file at once all find it made", async () => {
+    const stores = await Promise.all(Array.from({ length: 5 }, () => openSqliteStore({ path, plans })));
+    for (const store of stores) await store.close();
+    await make(path);
+  });
+
+  test("a commit waits for another writer, and is told apart from a defect when that takes too long", async () => {
+    await make(path);
+    const store = await openSqliteStore({ path, plans, busyMs });
+    const other = new DatabaseSync(path);
+    other.exec("begin immediate");
+    const waiting = store.commit([{ kind: "topup", account: "ada", payment: "p2", amount: 1 }]);
+    await assert.rejects(waiting, { name: "StoreUnavailableError", message: /locked/ });
+    other.exec("commit");
+    const [outcome] = await store.commit([{ kind: "topup", account: "ada", payment: "p2", amount: 1 }]);
+    assert.deepEqual(outcome, { kind: "added", additional: credits(5) + 1, again: false });
+    other.close();
+    await store.close();
+  });
+
+  test("bytes after the end of the file do no harm", async () => {
+    await make(path);
+    appendFileSync(path, "x");
+    await (await openSqliteStore({ path, plans })).close();
+  });
+});
+
+const badWrites: readonly [name: string, sql: string, says: RegExp][] = [
+  ["a bucket below zero", "update account set base = -1", /base_within_cap/],
+  ["base above its cap", "update account set base = base_cap + 1", /base_within_cap/],
+  ["base and what is held of it above the cap", "update account set held_base = base_cap", /base_within_cap/],
+  ["overage above its cap", "update account set overage = overage_cap + 1", /overage_within_cap/],
+  ["additional credits below zero", "update account set additional = -1", /additional_exact/],
+  [
+    "additional credits that no number can hold",
+    "update account set additional = 9007199254740992",
+    /additional_exact/,
+  ],
+  ["a fraction of a micro-credit", "update account set base = 0.5", /REAL value in INTEGER/],
+  ["text for an amount", "update account set base = 'many'", /TEXT value in INTEGER/],
+  ["no amount", "update account set base = null", /NOT NULL/],
+  ["a window that ends before it begins", "update account set base_ends_ms = base_starts_ms", /base_window/],
+  ["fewer than no holds", "update account set holds = -1", /holds/],
+  ["a hold of less than nothing", "update hold set base = -1", /CHECK/],
+  ["more cached tokens than prompt tokens", "update hold set cached_tokens = prompt_tokens + 1", /CHECK/],
+  ["a hold of no account", "update hold set account = 'nobody'", /FOREIGN KEY/],
+  ["a change of the journal", "update journal set base_delta = 0", /never changed/],
+  ["a deletion from the journal", "delete from journal", /never deleted/],
+  ["a journal entry written over", "insert or replace into journal select * from journal", /never deleted/],
+  [
+    "an operation twice",
+    "insert into journal select account, seq + 100, at_ms, kind, op, note, 0, 0, 0, 0, 0, 0 from journal",
+    /UNIQUE.*op/,
+  ],
+  [
+    "a journal number twice",
+    "insert into journal select account, seq, at_ms, kind, op || 'x', note, 0, 0, 0, 0, 0, 0 from journal",
+    /UNIQUE.*seq/,
+  ],
+  [
+    "a kind of entry that there is not",
+    "insert into journal values ('ada', 99, 0, 'gift', 'x', null, 0, 0, 0, 0, 0, 0)",
+    /CHECK.*kind/,
+  ],
+  [
+    "a balance below zero after an entry",
+    "insert into journal values ('ada', 99, 0, 'settle', 'x', null, 0, 0, 0, -1, 0, 0)",
+    /CHECK.*base_after/,
+  ],
+  ["a change of a receipt", "update usage set shortfall = 0", /receipt changes only/],
+  ["a deletion of a receipt", "delete from usage", /never deleted/],
+  [
+    "a receipt that does not add up",
+    "insert into usage select account, 'x', 99, at_ms, key, model, ending, estimated, prompt_tokens, cached_tokens, completion_tokens, reasoning_tokens, price_prompt, price_completion, price_cached_prompt, cost, base + 1, overage, additional, shortfall from usage",
+    /cost_is_paid/,
+  ],
+  [
+    "a receipt whose cost is not its tokens'",
+    "insert into usage select account, 'x', 99, at_ms, key, model, ending, estimated, prompt_tokens, cached_tokens, completion_tokens + 1, reasoning_tokens, price_prompt, price_completion, price_cached_prompt, cost, base, overage, additional, shortfall from usage",
+    /cost_is_priced/,
+  ],
+  ["a key that allows what is no list", `update api_key set models = '"small"'`, /models/],
+  ["a limit of nothing", "update api_key set concurrent = 0", /concurrent/],
+  ["the deletion of an account that has a history", "delete from account", /FOREIGN KEY/],
+];
+
+describe("the database refuses", () => {
+  let sound = "";
+  for (const [name, sql, says] of badWrites) {
+    test(name, async () => {
+      if (sound === "") {
+        await make(path);
+        sound = path;
+      }
+      const db = new DatabaseSync(sound);
+      try {
+        // As the store opens it.
+        db.exec("pragma recursive_triggers = on");
+        assert.throws(() => db.exec(sql), says);
+      } finally {
+        db.close();
+      }
+    });
+  }
+});
+
+/** Each breaks, by hand and past every check, the invariant of that name. */
+const corruptions: Record<string, string> = {
+  "the journal is the balance": "update account set additional = additional + 1",
+  "the journal is numbered without gaps": "update journal set seq = seq + 1 where kind = 'settle'",
+  "each journal entry follows from the one before":
+    "update journal set additional_after = 7 where kind = 'topup'",
+  "every operation stands once": "update journal set op = 'open' where kind = 'topup'",
+  "every hold is open or has one receipt": "delete from hold",
+  "every open hold and every receipt was taken as a hold":
+    "update journal set kind = 'extend' where op = 'running'",
+  "every receipt has the journal entry that ended it": "update journal set op = 'x' where kind = 'settle'",
+  "what accounts hold is what their open holds hold": "update hold set base = base + 1",
+  "what keys count as running are their open holds": "update api_key set holds = 0",
+  "what was bought is left, spent or held": "update journal set additional_delta = 6 where kind = 'topup'",
+  "every cost is tokens times prices, and is paid or recorded as shortfall": "update usage set shortfall = 1",
+  "no bucket is below zero or above its cap": "update account set overage = overage_cap + 1",
+};
+
+describe("the invariants name", () => {
+  for (const invariant of Object.keys(invariants)) {
+    test(invariant, async () => {
+      await make(path);
+      const read = (sql: string) => {
+        const db = new DatabaseSync(path);
+        try {
+          return db.prepare(sql).all();
+        } finally {
+          db.close();
+        }
+      };
+      assert.deepEqual(brokenInvariants(read), []);
+      write(
+        path,
+        "pragma foreign_keys = off; pragma ignore_check_constraints = on",
+        "drop trigger journal_is_never_changed; drop trigger usage_is_final; pragma writable_schema = on",
+        // Without its unique indexes, as a database that lost them to a faulty disk.
+        "create table copy as select * from journal; drop trigger journal_is_never_deleted; drop table journal; alter table copy rename to journal",
+        corruptions[invariant] ?? "",
+      );
+      const broken = brokenInvariants(read).find((each) => each.invariant === invariant);
+      assert.ok(broken !== undefined && broken.rows.length > 0, "the invariant is found broken");
+    });
+  }
+});

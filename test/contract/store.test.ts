@@ -1,0 +1,456 @@
+/** What every store must do, method by method. */
+import assert from "node:assert/strict";
+import { after, afterEach, beforeEach, describe, test } from "node:test";
+import type { Operation } from "../../src/credits/operations.ts";
+import type { Store } from "../../src/store/store.ts";
+import { assertSound, backends, type Database } from "../fixtures/backends.ts";
+import {
+  credits,
+  day,
+  hold,
+  keyOf,
+  minute,
+  planOf,
+  plansOf,
+  settle,
+  start,
+} from "../fixtures/ledger-rows.ts";
+
+const plans = plansOf(planOf("starter", 100, 10), planOf("bought", 0, 0));
+
+/** A hash as a key has one: 64 hexadecimal digits. */
+function hashOf(n: number): string {
+  return n.toString(16).padStart(64, "0");
+}
+
+for (const backend of backends) {
+  describe(`the store on ${backend.name}`, () => {
+    const databases: Database[] = [];
+    after(async () => {
+      for (const used of databases) await used.remove();
+    });
+    let database: Database;
+    let store: Store;
+    beforeEach(async () => {
+      database = backend.create(plans);
+      databases.push(database);
+      store = await database.open();
+      await store.commit([{ kind: "open", account: "ada", plan: "starter" }]);
+      await store.addKey(keyOf("key", "ada", { hash: hashOf(1) }));
+    });
+    afterEach(async () => {
+      await store.close();
+      assertSound(database);
+    });
+
+    test("a commit answers each operation in its place and writes account, hold, journal and receipt", async () => {
+      assert.deepEqual(
+        await store.commit([
+          hold("h1", credits(3)),
+          { kind: "topup", account: "ada", payment: "p1", amount: credits(5) },
+          { kind: "topup", account: "nobody", payment: "p1", amount: 1 },
+          hold("h2", credits(2), { price: { prompt: 7, completion: 9, cachedPrompt: 2 }, promptTokens: 4 }),
+        ]),
+        [
+          { kind: "held", amount: credits(3), rates: {} },
+          { kind: "added", additional: credits(5), again: false },
+          { kind: "no_account" },
+          { kind: "held", amount: credits(2), rates: {} },
+        ],
+      );
+      database.clock.advance(250);
+      const used = { promptTokens: 4, cachedTokens: 3, completionTokens: 5, reasoningTokens: 2 };
+      assert.deepEqual(await store.commit([settle("h2", 0, { used, ending: "length", estimated: true })]), [
+        { kind: "settled", cost: 58, shortfall: 0 },
+      ]);
+
+      const snapshot = await store.snapshot("ada");
+      assert.deepEqual(snapshot, {
+        account: {
+          id: "ada",
+          plan: "starter",
+          seq: 5,
+          createdMs: start,
+          base: credits(97) - 58,
+          baseCap: credits(100),
+          baseAnchorMs: start,
+          baseStartsMs: start,
+          baseEndsMs: start + day,
+          overage: credits(10),
+          overageCap: credits(10),
+          overageAnchorMs: start,
+          overageStartsMs: start,
+          overageEndsMs: start + 31 * day,
+          additional: credits(5),
+          heldBase: credits(3),
+          heldOverage: 0,
+          heldAdditional: 0,
+          holds: 1,
+          requestsTatMs: 0,
+          tokensTatMs: 0,
+        },
+        overdue: [],
+        nowMs: start + 250,
+      });
+      assert.deepEqual(await store.usage({ limit: 10 }), [
+        {
+          account: "ada",
+          id: "h2",
+          seq: 5,
+          atMs: start + 250,
+          key: "key",
+          model: "model",
+          ending: "length",
+          estimated: true,
+          ...used,
+          pricePrompt: 7,
+          priceCompletion: 9,
+          priceCachedPrompt: 2,
+          cost: 58,
+          base: 58,
+          overage: 0,
+          additional: 0,
+          shortfall: 0,
+        },
+      ]);
+      const journal = await store.journal("ada", { limit: 10 });
+      assert.deepEqual(
+        journal.map(({ seq, kind, op }) => [seq, kind, op]),
+        [
+          [1, "open", "open"],
+          [2, "hold", "h1"],
+          [3, "topup", "payment:p1"],
+          [4, "hold", "h2"],
+          [5, "settle", "h2/end"],
+        ],
+      );
+      assert.deepEqual(journal[4], {
+        account: "ada",
+        seq: 5,
+        atMs: start + 250,
+        kind: "settle",
+        op: "h2/end",
+        note: "length",
+        baseDelta: credits(2) - 58,
+        overageDelta: 0,
+        additionalDelta: 0,
+        baseAfter: credits(97) - 58,
+        overageAfter: credits(10),
+        additionalAfter: credits(5),
+      });
+    });
+
+    test("the same operations again get the same answers and change nothing", async () => {
+      const operations: Operation[] = [
+        { kind: "open", account: "bob", plan: "bought" },
+        { kind: "topup", account: "ada", payment: "p1", amount: credits(5) },
+        hold("h1", credits(3)),
+        settle("h1", 100),
+      ];
+      const [, , held, settled] = await store.commit(operations);
+      assert.equal(held?.kind, "held");
+      const before = [await store.snapshot("ada"), await store.journal("ada", { limit: 100 })];
+      assert.deepEqual(await store.commit(operations), [
+        { kind: "exists", plan: "bought" },
+        { kind: "added", additional: credits(5), again: true },
+        { kind: "refused", reason: "hold_ended" },
+        settled,
+      ]);
+      assert.deepEqual([await store.snapshot("ada"), await store.journal("ada", { limit: 100 })], before);
+    });
+
+    test("an operation sent twice in one batch is done once (aws-samples/sample-agentic-ai-acceleration-kr#79)", async () => {
+      const topup = { kind: "topup", account: "ada", payment: "p1", amount: credits(5) } as const;
+      const outcomes = await store.commit([topup, topup, hold("h1", credits(3)), hold("h1", credits(3))]);
+      assert.deepEqual(outcomes.slice(0, 2), [
+        { kind: "added", additional: credits(5), again: false },
+        { kind: "added", additional: credits(5), again: true },
+      ]);
+      assert.equal((await store.snapshot("ada"))?.account.base, credits(97));
+    });
+
+    test("a payment id with another amount is refused, also after a restart (getlago/lago-api#3618)", async () => {
+      await store.commit([{ kind: "topup", account: "ada", payment: "p1", amount: credits(5) }]);
+      await store.close();
+      store = await database.open();
+      assert.deepEqual(
+        await store.commit([{ kind: "topup", account: "ada", payment: "p1", amount: credits(6) }]),
+        [{ kind: "differs", amount: credits(5) }],
+      );
+    });
+
+    test("a batch of which one operation is a defect leaves nothing behind, and the store works on", async () => {
+      const before = await store.snapshot("ada");
+      const broken = settle("h1", 0, {
+        used: { promptTokens: 0, cachedTokens: 0, completionTokens: 0.5, reasoningTokens: 0 },
+      });
+      const topup = { kind: "topup", account: "ada", payment: "p1", amount: credits(5) } as const;
+      await assert.rejects(store.commit([topup, hold("h1", credits(3)), broken]), /whole/);
+      assert.deepEqual(await store.snapshot("ada"), before);
+      assert.deepEqual(await store.journal("ada", { afterSeq: 1, limit: 10 }), []);
+      assert.deepEqual(await store.commit([topup]), [
+        { kind: "added", additional: credits(5), again: false },
+      ]);
+    });
+
+    test("a write that the database refuses rolls the whole batch back", async () => {
+      // The kernel cannot be brought to write a bad row: the database is told to refuse a good one.
+      database.sql(
+        "create trigger refuse before insert on usage begin select raise(abort, 'not today'); end",
+      );
+      const before = await store.snapshot("ada");
+      await assert.rejects(store.commit([hold("h1", credits(3)), settle("h1", 10)]), /not today/);
+      assert.deepEqual(await store.snapshot("ada"), before);
+      database.sql("drop trigger refuse");
+      const [, settled] = await store.commit([hold("h1", credits(3)), settle("h1", 10)]);
+      assert.deepEqual(settled, { kind: "settled", cost: 10, shortfall: 0 });
+    });
+
+    test("batches are decided in the order in which they were sent", async () => {
+      const sent = Array.from({ length: 50 }, (_, n) =>
+        store.commit([{ kind: "topup", account: "ada", payment: `p${n}`, amount: 1 }]),
+      );
+      const outcomes = (await Promise.all(sent)).flat();
+      assert.deepEqual(
+        outcomes.map((outcome) => (outcome.kind === "added" ? outcome.additional : outcome)),
+        Array.from({ length: 50 }, (_, n) => n + 1),
+      );
+    });
+
+    test("a checkpoint and more credits for a running hold are kept", async () => {
+      const used = { promptTokens: 1, cachedTokens: 1, completionTokens: 9, reasoningTokens: 3 };
+      await store.commit([hold("h1", credits(3))]);
+      database.clock.advance(minute / 2);
+      assert.deepEqual(
+        await store.commit([
+          { kind: "extend", account: "ada", hold: "h1", n: 1, more: credits(2), used, ttlMs: minute },
+        ]),
+        [{ kind: "extended", amount: credits(2) }],
+      );
+      assert.deepEqual(await store.overdueHolds(start + minute, 10), []);
+      const [row, ...others] = await store.overdueHolds(start + 2 * minute, 10);
+      assert.deepEqual(others, []);
+      assert.deepEqual(row, {
+        account: "ada",
+        id: "h1",
+        key: "key",
+        model: "model",
+        createdMs: start,
+        expiresMs: start + 1.5 * minute,
+        base: credits(5),
+        overage: 0,
+        additional: 0,
+        baseStartsMs: start,
+        overageStartsMs: start,
+        basePast: 0,
+        overagePast: 0,
+        meteredTokens: 1,
+        ...used,
+        pricePrompt: 1,
+        priceCompletion: 1,
+        priceCachedPrompt: 1,
+      });
+    });
+
+    test("an overdue hold is in the snapshot, and the next hold of the account frees it (tigerbeetle#2118)", async () => {
+      await store.commit([{ kind: "open", account: "bob", plan: "starter" }]);
+      await store.addKey(keyOf("bobs", "bob", { hash: hashOf(2) }));
+      await store.commit([
+        hold("h1", credits(110), { ttlMs: minute }),
+        hold("b1", credits(1), { account: "bob", key: "bobs", ttlMs: minute }),
+      ]);
+      database.clock.advance(minute);
+      assert.deepEqual(
+        (await store.snapshot("ada"))?.overdue.map((row) => row.id),
+        ["h1"],
+      );
+      const [outcome] = await store.commit([hold("h2", credits(110))]);
+      assert.equal(outcome?.kind, "held");
+      assert.deepEqual((await store.snapshot("ada"))?.overdue, []);
+      assert.deepEqual(
+        (await store.overdueHolds(database.clock.get(), 10)).map((row) => row.id),
+        ["b1"],
+      );
+    });
+
+    test("a settlement that comes after its hold has expired changes the receipt", async () => {
+      await store.commit([hold("h1", credits(3), { ttlMs: minute })]);
+      database.clock.advance(minute);
+      assert.deepEqual(await store.commit([{ kind: "expire", account: "ada", hold: "h1" }]), [
+        { kind: "expired" },
+      ]);
+      assert.deepEqual(await store.commit([settle("h1", 700)]), [
+        { kind: "settled", cost: 700, shortfall: 0 },
+      ]);
+      const [receipt, ...others] = await store.usage({ id: "h1", limit: 10 });
+      assert.deepEqual(others, []);
+      assert.deepEqual([receipt?.ending, receipt?.cost, receipt?.completionTokens], ["stop", 700, 700]);
+    });
+
+    test("overdue holds come soonest first, and no more than asked for", async () => {
+      await store.commit([5, 3, 4, 1, 2].map((n) => hold(`h${n}`, credits(1), { ttlMs: n * minute })));
+      const ids = async (atMs: number, limit: number) =>
+        (await store.overdueHolds(atMs, limit)).map((row) => row.id);
+      assert.deepEqual(await ids(start + 4 * minute, 10), ["h1", "h2", "h3", "h4"]);
+      assert.deepEqual(await ids(start + 4 * minute, 2), ["h1", "h2"]);
+      assert.deepEqual(await ids(start + minute - 1, 10), []);
+    });
+
+    test("a key is found by its hash, with the plan of its account", async () => {
+      const key = keyOf("full", "ada", {
+        hash: hashOf(2),
+        name: "laptop",
+        models: ["small", 'qu"ote', "größer"],
+        requestsPerMinute: 3,
+        tokensPerMinute: 4,
+        concurrent: 5,
+        expiresMs: start + day,
+      });
+      assert.equal(await store.addKey(key), true);
+      assert.deepEqual(await store.findKey(hashOf(2)), { key, plan: "starter" });
+      assert.equal(await store.findKey(hashOf(3)), null);
+      await store.commit([{ kind: "plan", account: "ada", op: "1", plan: "bought" }]);
+      assert.equal((await store.findKey(hashOf(2)))?.plan, "bought");
+    });
+
+    test("what a hold counts on its key is found with the key", async () => {
+      await store.addKey(
+        keyOf("limited", "ada", { hash: hashOf(2), requestsPerMinute: 7, tokensPerMinute: 11 }),
+      );
+      database.clock.advance(5);
+      await store.commit([hold("h1", credits(1), { key: "limited", promptTokens: 3 })]);
+      const found = await store.findKey(hashOf(2));
+      // Sevenths and elevenths of a minute: no rate limit may lose the fraction.
+      assert.deepEqual(found?.key, {
+        ...keyOf("limited", "ada", { hash: hashOf(2), requestsPerMinute: 7, tokensPerMinute: 11 }),
+        lastUsedMs: start + 5,
+        requestsTatMs: start + 5 + minute / 7,
+        tokensTatMs: start + 5 + (3 * minute) / 11,
+        holds: 1,
+      });
+    });
+
+    test("a key for an account that does not exist is not made", async () => {
+      assert.equal(await store.addKey(keyOf("key2", "nobody", { hash: hashOf(2) })), false);
+      assert.equal(await store.findKey(hashOf(2)), null);
+    });
+
+    test("no two keys have the same hash or the same id", async () => {
+      await assert.rejects(store.addKey(keyOf("key2", "ada", { hash: hashOf(1) })), /UNIQUE/i);
+      await assert.rejects(store.addKey(keyOf("key", "ada", { hash: hashOf(2) })), /UNIQUE/i);
+    });
+
+    test("a key is revoked once, and the next hold with it is refused", async () => {
+      assert.equal((await store.revokeKey("key", start + 5))?.revokedMs, start + 5);
+      assert.equal((await store.revokeKey("key", start + 9))?.revokedMs, start + 5);
+      assert.equal((await store.findKey(hashOf(1)))?.key.revokedMs, start + 5);
+      assert.equal(await store.revokeKey("nothing", start), null);
+      assert.deepEqual(await store.commit([hold("h1", credits(1))]), [
+        { kind: "refused", reason: "key_revoked" },
+      ]);
+    });
+
+    test("keys are listed in order of creation, of one account or of all", async () => {
+      await store.commit([{ kind: "open", account: "bob", plan: "starter" }]);
+      await store.addKey(keyOf("b", "bob", { hash: hashOf(2), createdMs: start + 1 }));
+      await store.addKey(keyOf("a", "ada", { hash: hashOf(3), createdMs: start + 2 }));
+      const ids = async (account?: string) => (await store.keys(account)).map((key) => key.id);
+      assert.deepEqual(await ids(), ["key", "b", "a"]);
+      assert.deepEqual(await ids("ada"), ["key", "a"]);
+      assert.deepEqual(await ids("nobody"), []);
+    });
+
+    test("accounts come by the page, in order of id", async () => {
+      await store.commit(
+        ["cy", "bob", "dan"].map((account) => ({ kind: "open", account, plan: "bought" }) as const),
+      );
+      const ids = async (query: { after?: string; limit: number }) =>
+        (await store.accounts(query)).map((account) => account.id);
+      assert.deepEqual(await ids({ limit: 2 }), ["ada", "bob"]);
+      assert.deepEqual(await ids({ after: "bob", limit: 2 }), ["cy", "dan"]);
+      assert.deepEqual(await ids({ after: "dan", limit: 2 }), []);
+      assert.equal(await store.snapshot("nobody"), null);
+    });
+
+    test("usage comes by the page, by account, by request and by time", async () => {
+      await store.commit([{ kind: "open", account: "bob", plan: "starter" }]);
+      await store.addKey(keyOf("bobs", "bob", { hash: hashOf(2) }));
+      for (const [account, key, id] of [
+        ["bob", "bobs", "h1"],
+        ["ada", "key", "h2"],
+        ["bob", "bobs", "h3"],
+        ["ada", "key", "h4"],
+      ] as const) {
+        await store.commit([hold(id, 10, { account, key }), settle(id, 1, { account })]);
+        database.clock.advance(1000);
+      }
+      const ids = async (query: Omit<Parameters<Store["usage"]>[0], "limit">, limit = 10) =>
+        (await store.usage({ ...query, limit })).map((row) => row.id);
+      assert.deepEqual(await ids({}), ["h2", "h4", "h1", "h3"]);
+      assert.deepEqual(await ids({ account: "bob" }), ["h1", "h3"]);
+      assert.deepEqual(await ids({ id: "h3" }), ["h3"]);
+      assert.deepEqual(await ids({ fromMs: start + 1000, toMs: start + 3000 }), ["h2", "h3"]);
+      const page = await store.usage({ limit: 3 });
+      const last = page.at(-1);
+      assert.ok(last !== undefined);
+      assert.deepEqual(await ids({ after: { account: last.account, seq: last.seq } }), ["h3"]);
+    });
+
+    test("the journal comes by the page, in order", async () => {
+      for (const n of [1, 2, 3]) {
+        await store.commit([{ kind: "topup", account: "ada", payment: `p${n}`, amount: n }]);
+      }
+      const seqs = async (query: { afterSeq?: number; limit: number }) =>
+        (await store.journal("ada", query)).map((row) => row.seq);
+      assert.deepEqual(await seqs({ limit: 2 }), [1, 2]);
+      assert.deepEqual(await seqs({ afterSeq: 2, limit: 2 }), [3, 4]);
+      assert.deepEqual(await seqs({ afterSeq: 4, limit: 2 }), []);
+    });
+
+    test("text of any kind comes back as it was", async () => {
+      const odd = `'";-- \\ \n\t ${String.fromCodePoint(0x1f58b)} größer`;
+      await store.commit([{ kind: "adjust", account: "ada", op: odd, amount: 5, reason: odd }]);
+      const [, entry] = await store.journal("ada", { limit: 10 });
+      assert.deepEqual([entry?.op, entry?.note], [`adjust:${odd}`, odd]);
+      assert.deepEqual(
+        await store.commit([{ kind: "adjust", account: "ada", op: odd, amount: 5, reason: odd }]),
+        [{ kind: "adjusted", additional: 5, again: true }],
+      );
+    });
+
+    test("the largest amounts are exact", async () => {
+      const most = Number.MAX_SAFE_INTEGER;
+      assert.deepEqual(await store.commit([{ kind: "topup", account: "ada", payment: "p1", amount: most }]), [
+        { kind: "added", additional: most, again: false },
+      ]);
+      assert.deepEqual(await store.commit([{ kind: "topup", account: "ada", payment: "p2", amount: 1 }]), [
+        { kind: "too_much" },
+      ]);
+      assert.equal((await store.snapshot("ada"))?.account.additional, most);
+    });
+
+    test("a page longer than allowed is a defect", async () => {
+      await assert.rejects(store.usage({ limit: 1001 }), /1 to 1000/);
+      await assert.rejects(store.journal("ada", { limit: 0 }), /1 to 1000/);
+      await assert.rejects(store.accounts({ limit: 1.5 }), /1 to 1000/);
+    });
+
+    test("closing waits for what was asked before; closing again is no error; asking after it is", async () => {
+      const answer = store.commit([{ kind: "topup", account: "ada", payment: "p1", amount: 7 }]);
+      await Promise.all([store.close(), store.close()]);
+      await store.close();
+      assert.deepEqual(await answer, [{ kind: "added", additional: 7, again: false }]);
+      await assert.rejects(store.commit([]), /closed/);
+      await assert.rejects(store.findKey(hashOf(1)), /closed|open/);
+    });
+
+    test("what was written is there after the store is opened again", async () => {
+      await store.commit([hold("h1", credits(3)), hold("h2", credits(4)), settle("h2", 70)]);
+      const before = await store.snapshot("ada");
+      await store.close();
+      store = await database.open();
+      assert.deepEqual(await store.snapshot("ada"), before);
+      assert.deepEqual(await store.commit([settle("h1", 5)]), [{ kind: "settled", cost: 5, shortfall: 0 }]);
+    });
+  });
+}

@@ -1,0 +1,458 @@
+/** What a chat request may say: one row for each rule, and the answer it gets. */
+import assert from "node:assert/strict";
+import { after, before, test } from "node:test";
+import { catalogue, type ErrorCode } from "../../src/errors.ts";
+import { errorOf, hello, jsonOf, startService, type TestService } from "../fixtures/service.ts";
+
+let service: TestService;
+before(async () => {
+  service = await startService({ messagesMax: 3, otherModels: ["large"], plan: { models: ["small"] } });
+});
+after(() => service[Symbol.asyncDispose]());
+
+/** A whole body: an object is sent over `model` and `messages`, a string as it is. */
+type Body = object | string;
+
+function user(message: object): object {
+  return { messages: [{ role: "user", content: "x", ...message }] };
+}
+
+function post(body: Body): Promise<Response> {
+  return typeof body === "string"
+    ? service.request("POST", "/v1/chat/completions", { body })
+    : service.chat(body);
+}
+
+const refused: [rule: string, body: Body, code: ErrorCode, param?: string | undefined, message?: RegExp][] = [
+  ["an empty body is no JSON", "", "invalid_json"],
+  [
+    "half a body is no JSON",
+    '{"model":',
+    "invalid_json",
+    undefined,
+    /not valid JSON: .*position|end of JSON/,
+  ],
+  ["JSON with a comment is no JSON", "{/**/}", "invalid_json"],
+  ["NaN is no JSON", '{"temperature":NaN}', "invalid_json"],
+  [
+    "a body must be an object, not null",
+    "null",
+    "invalid_type",
+    undefined,
+    /The body must be a JSON object, not null/,
+  ],
+  ["a body must be an object, not an array", "[]", "invalid_type"],
+  ["a body must be an object, not a string", '"hello"', "invalid_type"],
+  ["a body must be an object, not a number", "1", "invalid_type"],
+
+  [
+    "model must be there",
+    '{"messages":[{"role":"user","content":"x"}]}',
+    "missing_required_parameter",
+    "model",
+  ],
+  ["model null is not a string, since model is required", { model: null }, "invalid_type", "model"],
+  ["model must be a string", { model: 1 }, "invalid_type", "model"],
+  ["a model that is not offered is not found", { model: "gpt-4o" }, "model_not_found", "model", /"gpt-4o"/],
+  ["a model named nothing is not found", { model: "" }, "model_not_found", "model"],
+  [
+    "a model named like a property of every object is not found",
+    { model: "__proto__" },
+    "model_not_found",
+    "model",
+  ],
+  ["a model outside the plan is not allowed", { model: "large" }, "model_not_allowed", "model"],
+
+  ["messages must be there", '{"model":"small"}', "missing_required_parameter", "messages"],
+  ["messages must be an array", { messages: "hello" }, "invalid_type", "messages"],
+  [
+    "messages null is not an array, since messages are required",
+    { messages: null },
+    "invalid_type",
+    "messages",
+  ],
+  ["messages must have at least one item", { messages: [] }, "invalid_value", "messages"],
+  [
+    "messages have a most",
+    { messages: Array(4).fill(hello[0]) },
+    "invalid_value",
+    "messages",
+    /4 items; at most 3/,
+  ],
+  ["a message must be an object", { messages: ["hello"] }, "invalid_type", "messages[0]"],
+  ["a message must not be null", { messages: [hello[0], null] }, "invalid_type", "messages[1]"],
+  [
+    "a role must be there",
+    { messages: [{ content: "x" }] },
+    "missing_required_parameter",
+    "messages[0].role",
+  ],
+  ["a role is one of four", user({ role: "robot" }), "invalid_value", "messages[0].role"],
+  ["there is no tool role", user({ role: "tool" }), "invalid_value", "messages[0].role"],
+  ["there is no function role", user({ role: "function" }), "invalid_value", "messages[0].role"],
+  ["a role is written in lower case", user({ role: "User" }), "invalid_value", "messages[0].role"],
+  ["a role must be a string", user({ role: 1 }), "invalid_type", "messages[0].role"],
+  [
+    "content must be there",
+    { messages: [{ role: "user" }] },
+    "missing_required_parameter",
+    "messages[0].content",
+  ],
+  ["content null is not a string", user({ content: null }), "invalid_type", "messages[0].content"],
+  ["content must not be a number", user({ content: 5 }), "invalid_type", "messages[0].content"],
+  [
+    "content must not be an array of text parts, and the way out is said",
+    user({ content: [{ type: "text", text: "x" }] }),
+    "invalid_type",
+    "messages[0].content",
+    /Send content as one string/,
+  ],
+  [
+    "content must not be an image",
+    user({ content: [{ type: "image_url", image_url: { url: "data:," } }] }),
+    "invalid_type",
+    "messages[0].content",
+  ],
+  [
+    "the fault is named by its index",
+    { messages: [hello[0], { role: "user", content: 1 }] },
+    "invalid_type",
+    "messages[1].content",
+  ],
+  [
+    "name is not a field of a message, and the way out is said",
+    user({ name: "ada" }),
+    "unknown_parameter",
+    "messages[0].name",
+    /Remove name/,
+  ],
+  [
+    "an unknown field of a message is refused",
+    user({ weight: 1 }),
+    "unknown_parameter",
+    "messages[0].weight",
+  ],
+  [
+    "an unknown field of a message is refused even with null",
+    user({ weight: null }),
+    "unknown_parameter",
+    "messages[0].weight",
+  ],
+  [
+    "tool calls sent back are refused",
+    user({ tool_calls: [{}] }),
+    "unknown_parameter",
+    "messages[0].tool_calls",
+  ],
+  ["a refusal sent back is refused", user({ refusal: "no" }), "unknown_parameter", "messages[0].refusal"],
+  [
+    "an empty value is still a value",
+    user({ annotations: [] }),
+    "unknown_parameter",
+    "messages[0].annotations",
+  ],
+  [
+    "constructor is a field like any other",
+    user({ constructor: 1 }),
+    "unknown_parameter",
+    "messages[0].constructor",
+  ],
+  [
+    "__proto__ is a field like any other",
+    '{"model":"small","messages":[{"role":"user","content":"x","__proto__":{}}]}',
+    "unknown_parameter",
+    "messages[0].__proto__",
+  ],
+  [
+    "a message does not inherit what it lacks",
+    '{"model":"small","messages":[{"__proto__":{"role":"user","content":"x"}}]}',
+    "missing_required_parameter",
+    "messages[0].role",
+  ],
+  [
+    "the name of an unknown field is cut where it is long",
+    user({ ["k".repeat(500)]: 1 }),
+    "unknown_parameter",
+    `messages[0].${"k".repeat(64)}...`,
+  ],
+
+  [
+    "temperature in quotes is no number",
+    { temperature: "0.5" },
+    "invalid_type",
+    "temperature",
+    /from 0 to 2, not the string "0.5"/,
+  ],
+  ["temperature is at most 2", { temperature: 2.01 }, "invalid_value", "temperature"],
+  ["temperature is at least 0", { temperature: -0.01 }, "invalid_value", "temperature"],
+  [
+    "a temperature beyond all numbers is over 2",
+    '{"model":"small","messages":[{"role":"user","content":"x"}],"temperature":1e400}',
+    "invalid_value",
+    "temperature",
+  ],
+  ["true is no number", { temperature: true }, "invalid_type", "temperature"],
+  ["top_p is at most 1", { top_p: 1.1 }, "invalid_value", "top_p"],
+  ["top_p is at least 0", { top_p: -1 }, "invalid_value", "top_p"],
+  ["top_k is at least 0", { top_k: -1 }, "invalid_value", "top_k"],
+  ["top_k is whole", { top_k: 1.5 }, "invalid_type", "top_k"],
+  ["max_tokens is at least 1", { max_tokens: 0 }, "invalid_value", "max_tokens"],
+  ["max_tokens is whole", { max_tokens: 1.5 }, "invalid_type", "max_tokens"],
+  ["max_tokens in quotes is no number", { max_tokens: "5" }, "invalid_type", "max_tokens"],
+  [
+    "max_completion_tokens is at least 1",
+    { max_completion_tokens: -1 },
+    "invalid_value",
+    "max_completion_tokens",
+  ],
+  [
+    "one bad limit is not hidden by a good one",
+    { max_tokens: 5, max_completion_tokens: 0 },
+    "invalid_value",
+    "max_completion_tokens",
+  ],
+  ["stream is true or false", { stream: "true" }, "invalid_type", "stream"],
+  ["stream_options is an object", { stream_options: [] }, "invalid_type", "stream_options"],
+  [
+    "stream_options has two keys",
+    { stream_options: { include_all: true } },
+    "unknown_parameter",
+    "stream_options.include_all",
+  ],
+  [
+    "stream_options is checked without stream as well",
+    { stream: false, stream_options: { x: null } },
+    "unknown_parameter",
+    "stream_options.x",
+  ],
+  [
+    "include_usage is true or false",
+    { stream_options: { include_usage: 1 } },
+    "invalid_type",
+    "stream_options.include_usage",
+  ],
+  [
+    "include_obfuscation is true or false",
+    { stream_options: { include_obfuscation: "yes" } },
+    "invalid_type",
+    "stream_options.include_obfuscation",
+  ],
+  ["reasoning is an object", { reasoning: "high" }, "invalid_type", "reasoning"],
+  ["reasoning has two keys", { reasoning: { budget: 1 } }, "unknown_parameter", "reasoning.budget"],
+  ["reasoning.effort is a string", { reasoning: { effort: 3 } }, "invalid_type", "reasoning.effort"],
+  [
+    "reasoning.max_tokens is whole",
+    { reasoning: { max_tokens: 0.5 } },
+    "invalid_type",
+    "reasoning.max_tokens",
+  ],
+  [
+    "reasoning.max_tokens is at least 0",
+    { reasoning: { max_tokens: -1 } },
+    "invalid_value",
+    "reasoning.max_tokens",
+  ],
+  ["reasoning_effort is a string", { reasoning_effort: 1 }, "invalid_type", "reasoning_effort"],
+  ["n is not 2", { n: 2 }, "invalid_value", "n", /n must be 1/],
+  ["n is not 0", { n: 0 }, "invalid_value", "n"],
+  ["n in quotes is no number", { n: "1" }, "invalid_type", "n"],
+  ["n is whole", { n: 1.5 }, "invalid_type", "n"],
+  ["stop is not empty", { stop: "" }, "invalid_value", "stop"],
+  ["stop has at least one sequence", { stop: [] }, "invalid_value", "stop"],
+  ["stop has at most four sequences", { stop: ["a", "b", "c", "d", "e"] }, "invalid_value", "stop", /1 to 4/],
+  ["no stop sequence is empty", { stop: ["a", ""] }, "invalid_value", "stop[1]"],
+  ["every stop sequence is a string", { stop: ["a", null] }, "invalid_type", "stop[1]"],
+  ["stop is no number", { stop: 5 }, "invalid_type", "stop"],
+  ["seed is whole", { seed: 0.5 }, "invalid_type", "seed"],
+  ["seed in quotes is no number", { seed: "1" }, "invalid_type", "seed"],
+  ["presence_penalty is a number", { presence_penalty: "1" }, "invalid_type", "presence_penalty"],
+  ["frequency_penalty is a number", { frequency_penalty: [] }, "invalid_type", "frequency_penalty"],
+  ["logprobs is true or false", { logprobs: 5 }, "invalid_type", "logprobs"],
+  ["top_logprobs is at most 20", { logprobs: true, top_logprobs: 21 }, "invalid_value", "top_logprobs"],
+  ["top_logprobs is at least 0", { top_logprobs: -1 }, "invalid_value", "top_logprobs"],
+  ["top_logprobs is whole", { top_logprobs: 0.5 }, "invalid_type", "top_logprobs"],
+  ["user is a string", { user: 7 }, "invalid_type", "user"],
+];
+
+for (const [rule, body, code, param, message] of refused) {
+  for (const stream of typeof body === "string" || "stream" in body ? [false] : [false, true]) {
+    test(stream ? `${rule}, streamed as well` : rule, async () => {
+      const sent = typeof body === "string" ? body : stream ? { ...body, stream } : body;
+      const response = await post(sent);
+      const error = await errorOf(response);
+      assert.equal(error.code, code, error.message);
+      assert.equal(response.status, catalogue[code].status);
+      assert.equal(response.headers.get("content-type"), "application/json; charset=utf-8");
+      assert.equal(error.type, catalogue[code].type);
+      assert.equal(error.param, param ?? null);
+      if (message !== undefined) assert.match(error.message, message);
+      assert.match(response.headers.get("x-request-id") ?? "", /^[0-9a-f-]{36}$/);
+      assert.match(response.headers.get("openai-processing-ms") ?? "", /^\d+$/);
+    });
+  }
+}
+
+/** A number that JSON has and a 64-bit float has not. */
+function huge(field: string): string {
+  return `{"model":"small","messages":[{"role":"user","content":"x"}],"${field}":1e400}`;
+}
+
+const greeting = '"messages":[{"role":"user","content":"x"}]';
+
+const accepted: [rule: string, body: Body][] = [
+  [
+    "a message of each role in any order is accepted",
+    {
+      messages: [
+        { role: "assistant", content: "a" },
+        { role: "developer", content: "b" },
+        { role: "system", content: "c" },
+      ],
+    },
+  ],
+  ["empty content is accepted", user({ content: "" })],
+  [
+    "null is absent for every optional parameter",
+    {
+      ...Object.fromEntries(
+        [
+          "temperature",
+          "top_p",
+          "top_k",
+          "max_tokens",
+          "max_completion_tokens",
+          "stream",
+          "stream_options",
+          "reasoning",
+          "reasoning_effort",
+          "n",
+          "stop",
+          "seed",
+          "presence_penalty",
+          "frequency_penalty",
+          "logprobs",
+          "top_logprobs",
+          "user",
+        ].map((name) => [name, null]),
+      ),
+    },
+  ],
+  [
+    "null is absent inside stream_options and reasoning",
+    {
+      stream_options: { include_usage: null, include_obfuscation: null },
+      reasoning: { effort: null, max_tokens: null },
+    },
+  ],
+  [
+    "what SDK helpers send back as null is absent",
+    user({
+      refusal: null,
+      parsed: null,
+      tool_calls: null,
+      function_call: null,
+      audio: null,
+      annotations: null,
+      name: null,
+      reasoning_content: null,
+    }),
+  ],
+  ["n 1 is accepted", { n: 1 }],
+  [
+    "the ends of every range are accepted",
+    { temperature: 2, top_p: 1, top_k: 0, max_tokens: 1, top_logprobs: 20, logprobs: true },
+  ],
+  [
+    "the other ends of every range are accepted",
+    { temperature: 0, top_p: 0, top_logprobs: 0, reasoning: { max_tokens: 0 } },
+  ],
+  ["a whole number may be written with a point", `{"model":"small",${greeting},"max_tokens":5.0,"n":1.0}`],
+  [
+    "stream_options without stream are ignored",
+    { stream_options: { include_usage: true, include_obfuscation: true } },
+  ],
+  ["max_tokens beyond the window is clamped", { max_tokens: 1_000_000_000 }],
+  ["max_tokens beyond all numbers is clamped", huge("max_tokens")],
+  ["top_k beyond all numbers is accepted", huge("top_k")],
+  ["a seed beyond all numbers is accepted", huge("seed")],
+  ["a negative seed is accepted", { seed: -(2 ** 60) }],
+  ["penalties of any size are accepted", { presence_penalty: -1e300, frequency_penalty: 1e300 }],
+  ["penalties beyond all numbers are accepted", huge("presence_penalty")],
+  [
+    "a thinking budget beyond all numbers is accepted",
+    `{"model":"small",${greeting},"reasoning":{"max_tokens":1e999}}`,
+  ],
+  ["an unknown effort is accepted", { reasoning: { effort: "herculean" }, reasoning_effort: "" }],
+  ["top_logprobs without logprobs is accepted", { top_logprobs: 5 }],
+  [
+    "parameters that are not offered are ignored",
+    {
+      tools: [{}],
+      tool_choice: "auto",
+      functions: [],
+      parallel_tool_calls: true,
+      response_format: { type: "json_object" },
+      logit_bias: { 5: 1 },
+      prediction: {},
+      modalities: ["audio"],
+      audio: {},
+      web_search_options: {},
+      store: true,
+      metadata: {},
+      service_tier: "flex",
+    },
+  ],
+  [
+    "parameters that nobody knows are ignored, whatever they hold",
+    { frobnicate: [[[]]], "": 1, "\u0000": null },
+  ],
+  [
+    "__proto__ and constructor at the top are ignored",
+    `{"model":"small",${greeting},"__proto__":{"n":5},"constructor":1}`,
+  ],
+  [
+    "of a key that is there twice the last counts",
+    `{"model":"nope","model":"small",${greeting},"n":7,"n":1}`,
+  ],
+  ["a byte order mark at the start is skipped", `\ufeff{"model":"small",${greeting}}`],
+  ["white space around the body is accepted", `\r\n\t {"model":"small",${greeting}} \n`],
+  [
+    "a parameter nested very deeply is ignored",
+    `{"model":"small",${greeting},"x":${"[".repeat(100_000)}${"]".repeat(100_000)}}`,
+  ],
+];
+
+for (const [rule, body] of accepted) {
+  test(rule, async () => {
+    const response = await post(body);
+    assert.equal(response.status, 200, await response.clone().text());
+    assert.equal((await jsonOf<{ object: string }>(response)).object, "chat.completion");
+  });
+}
+
+test("a body that is not UTF-8 is refused", async () => {
+  const body = Buffer.from(`{"model":"small",${greeting}}`.replace("x", "\u00e9"), "latin1");
+  const response = await service.request("POST", "/v1/chat/completions", { body: new Uint8Array(body) });
+  const error = await errorOf(response);
+  assert.equal(response.status, 400);
+  assert.equal(error.code, "invalid_json");
+  assert.match(error.message, /UTF-8/);
+});
+
+test("a message that is nested very deeply is refused in one sentence", async () => {
+  const deep = `${"[".repeat(100_000)}${"]".repeat(100_000)}`;
+  const response = await post(`{"model":"small","messages":[{"role":"user","content":${deep}}]}`);
+  assert.equal((await errorOf(response)).code, "invalid_type");
+});
+
+async function journalLength(): Promise<number | undefined> {
+  return (await service.store.snapshot(service.account))?.account.seq;
+}
+
+test("nothing is generated, held or charged for any request that is refused", async () => {
+  const made = service.engine.tokensMade;
+  const seq = await journalLength();
+  for (const [, body] of refused) await (await post(body)).arrayBuffer();
+  assert.equal(service.engine.tokensMade, made);
+  assert.equal(await journalLength(), seq);
+});

@@ -1,0 +1,378 @@
+/**
+ * `inkwell chat` against a stand-in for the service, so that every way an answer can go is met; and against the
+ * service itself, so that the two understand each other.
+ */
+import assert from "node:assert/strict";
+import { mkdtempSync, rmSync } from "node:fs";
+import { createServer, type IncomingMessage, type ServerResponse } from "node:http";
+import { tmpdir } from "node:os";
+import path from "node:path";
+import { after, before, describe, test } from "node:test";
+import { exactCredits } from "../../src/cli/format.ts";
+import type { Store } from "../../src/store/store.ts";
+import { openPipe, openTerminal, type Ran, runCli, signal } from "../fixtures/cli-host.ts";
+import { babble, startService, type TestService } from "../fixtures/service.ts";
+
+const cwd = mkdtempSync(path.join(tmpdir(), "inkwell-chat-"));
+const key = "ink_of_this_test";
+const requests: { path: string; authorization: string | undefined; body: string }[] = [];
+let url = "";
+/** Resolves when a client has left an answer before its end. */
+let gone = Promise.withResolvers<void>();
+
+/** What the last message asks for is what the service does. */
+function answer(wish: string, response: ServerResponse): void {
+  const chunk = (fields: object) => response.write(`data: ${JSON.stringify(fields)}\r\n\r\n`);
+  if (wish === "refuse") {
+    const error = {
+      message: "Your balance is\nempty.",
+      type: "insufficient_quota",
+      param: null,
+      code: "insufficient_credits",
+    };
+    response.writeHead(402, { "content-type": "application/json" }).end(JSON.stringify({ error }));
+    return;
+  }
+  if (wish === "teapot") {
+    response.writeHead(418).end("<html>");
+    return;
+  }
+  response.writeHead(200, { "content-type": "text/event-stream" });
+  chunk({ choices: [{ delta: { role: "assistant", content: "" }, finish_reason: null }], usage: null });
+  chunk({ choices: [{ delta: { content: "Good \u001b[2J" }, finish_reason: null }], usage: null });
+  if (wish === "fail") {
+    chunk({
+      error: { message: "The engine failed.", type: "server_error", param: null, code: "upstream_error" },
+    });
+    response.end();
+    return;
+  }
+  if (wish === "break off") {
+    response.end();
+    return;
+  }
+  if (wish === "wait") {
+    response.on("close", () => gone.resolve());
+    return;
+  }
+  response.write(": keep-alive\n\n");
+  chunk({ choices: [{ delta: { content: "morning" }, finish_reason: null }], usage: null });
+  chunk({ choices: [{ delta: {}, finish_reason: wish === "long" ? "length" : "stop" }], usage: null });
+  const usage = { prompt_tokens: 100, completion_tokens: 7, prompt_tokens_details: { cached_tokens: 60 } };
+  chunk({ choices: [], usage });
+  response.end("data: [DONE]\n\n");
+}
+
+async function handle(request: IncomingMessage, response: ServerResponse): Promise<void> {
+  let body = "";
+  for await (const chunk of request) body += String(chunk);
+  requests.push({ path: request.url ?? "", authorization: request.headers.authorization, body });
+  const json = (document: object) =>
+    response.setHeader("content-type", "application/json").end(JSON.stringify(document));
+  if (request.url === "/v1/models") {
+    json({
+      data: [{ id: "small", pricing: { prompt: 10, completion: 30, cached_prompt: 1 } }, { id: "unpriced" }],
+    });
+  } else if (request.url === "/v1/balance") {
+    json({ balances: { total: { credits: 1234 } } });
+  } else {
+    const messages: unknown = JSON.parse(body).messages;
+    const last: unknown = Array.isArray(messages) ? messages.at(-1)?.content : undefined;
+    answer(String(last), response);
+  }
+}
+
+const server = createServer((request, response) => void handle(request, response));
+before(async () => {
+  await new Promise<void>((resolve) => server.listen(0, "127.0.0.1", resolve));
+  const address = server.address();
+  assert.ok(address !== null && typeof address === "object");
+  url = `http://127.0.0.1:${address.port}`;
+});
+after(() => {
+  server.close();
+  server.closeAllConnections();
+  rmSync(cwd, { recursive: true });
+});
+
+async function chat(stdin: string, ...argv: string[]): Promise<Ran> {
+  requests.length = 0;
+  return await runCli(["chat", "--url", url, "--key", key, ...argv], { cwd, stdin });
+}
+
+const lastMessages = (): unknown =>
+  JSON.parse(requests.findLast(({ path: each }) => each === "/v1/chat/completions")?.body ?? "{}").messages;
+
+describe("inkwell chat, piped", { timeout: 20_000 }, () => {
+  test("writes the answer to stdout and what it cost to stderr", async () => {
+    const ran = await chat("hello\n");
+    assert.equal(ran.stdout, "Good [2Jmorning\n");
+    // 40 at 10, 60 cached at 1, 7 at 30: 670 micro-credits.
+    assert.equal(ran.stderr, "100 prompt + 7 completion tokens · 0.00067 credits · 1,234 left\n");
+    assert.equal(ran.code, 0);
+  });
+
+  test("is a client like any other: its key, streaming, and the first model on the list", async () => {
+    await chat("hello\n");
+    assert.ok(requests.every(({ authorization }) => authorization === `Bearer ${key}`));
+    const body: unknown = JSON.parse(
+      requests.find(({ path: each }) => each === "/v1/chat/completions")?.body ?? "",
+    );
+    assert.deepEqual(body, {
+      model: "small",
+      messages: [{ role: "user", content: "hello" }],
+      stream: true,
+      stream_options: { include_usage: true },
+    });
+  });
+
+  test("takes each line as a turn and remembers the ones before", async () => {
+    const ran = await chat("one\n\ntwo\n/exit\nnever\n");
+    assert.equal(ran.stdout, "Good [2Jmorning\nGood [2Jmorning\n");
+    assert.deepEqual(lastMessages(), [
+      { role: "user", content: "one" },
+      { role: "assistant", content: "Good \u001b[2Jmorning" },
+      { role: "user", content: "two" },
+    ]);
+  });
+
+  test("forgets on /clear", async () => {
+    await chat("one\n/clear\ntwo\n");
+    assert.deepEqual(lastMessages(), [{ role: "user", content: "two" }]);
+  });
+
+  test("tells a refusal in one line, forgets the turn, and goes on", async () => {
+    const ran = await chat("refuse\nhello\n");
+    assert.match(ran.stderr, /^Your balance is empty\. \(insufficient_credits\)\n/);
+    assert.equal(ran.stdout, "Good [2Jmorning\n");
+    assert.deepEqual(lastMessages(), [{ role: "user", content: "hello" }]);
+    assert.equal(ran.code, 1);
+  });
+
+  test("tells an error in the middle of a stream", async () => {
+    const ran = await chat("fail\n");
+    assert.equal(ran.stdout, "Good [2J\n");
+    assert.equal(ran.stderr, "The engine failed. (upstream_error)\n");
+    assert.equal(ran.code, 1);
+  });
+
+  test("does not take a bare end for success", async () => {
+    const ran = await chat("break off\n");
+    assert.equal(ran.stderr, "The answer broke off before its end.\n");
+    assert.equal(ran.code, 1);
+  });
+
+  test("says so when what answers is no such service", async () => {
+    assert.match((await chat("teapot\n")).stderr, /no JSON; is the address right\?/);
+  });
+
+  test("says so when an answer was cut off", async () => {
+    assert.match((await chat("long\n")).stderr, /cut off at the limit/);
+  });
+
+  test("leaves out the cost where the service tells no price", async () => {
+    assert.equal(
+      (await chat("hello\n", "unpriced")).stderr,
+      "100 prompt + 7 completion tokens · 1,234 left\n",
+    );
+  });
+
+  test("has one document on stdout with --json", async () => {
+    const ran = await chat("hello\nrefuse\n", "--json");
+    const usage = { prompt_tokens: 100, cached_tokens: 60, completion_tokens: 7 };
+    assert.deepEqual(JSON.parse(ran.stdout), {
+      model: "small",
+      turns: [
+        {
+          user: "hello",
+          assistant: "Good \u001b[2Jmorning",
+          finish_reason: "stop",
+          usage,
+          credits: "0.00067",
+          error: null,
+        },
+        {
+          user: "refuse",
+          assistant: "",
+          finish_reason: null,
+          usage: null,
+          credits: null,
+          error: "Your balance is empty. (insufficient_credits)",
+        },
+      ],
+    });
+  });
+
+  for (const name of ["SIGINT", "SIGTERM"] as const) {
+    test(`ends at ${name}, also the lines that are still to come`, async () => {
+      gone = Promise.withResolvers();
+      requests.length = 0;
+      const session = openPipe(["chat", "--url", url, "--key", key], { cwd, stdin: "wait\nhello\n" });
+      await session.shows("Good");
+      signal(name);
+      await session.shows("Stopped.");
+      await gone.promise;
+      await session.ended;
+      assert.deepEqual(lastMessages(), [{ role: "user", content: "wait" }]);
+    });
+  }
+
+  test("takes its key from INKWELL_API_KEY", async () => {
+    requests.length = 0;
+    await runCli(["chat", "--url", `${url}/v1/`], {
+      cwd,
+      stdin: "hello\n",
+      env: { INKWELL_API_KEY: "from-env" },
+    });
+    assert.equal(requests[0]?.authorization, "Bearer from-env");
+  });
+
+  test("will not talk to another address without a key for it", async () => {
+    const ran = await runCli(["chat", "--url", url], { cwd, stdin: "" });
+    assert.equal(ran.code, 1);
+    assert.match(ran.stderr, /needs a key of its own: --key, or INKWELL_API_KEY/);
+  });
+
+  test("knows the models there are", async () => {
+    const ran = await chat("hello\n", "smal");
+    assert.equal(ran.code, 1);
+    assert.equal(ran.stderr, 'There is no model "smal". Did you mean small?\n');
+  });
+
+  test("says where nobody answers", async () => {
+    const closed = createServer();
+    await new Promise<void>((resolve) => closed.listen(0, "127.0.0.1", resolve));
+    const address = closed.address();
+    assert.ok(address !== null && typeof address === "object");
+    await new Promise((resolve) => closed.close(resolve));
+    const env = { INKWELL_PORT: String(address.port) };
+    const ran = await runCli(["chat", "--key", key], { cwd, stdin: "hello\n", env });
+    assert.equal(ran.code, 1);
+    assert.match(
+      ran.stderr,
+      /^No service answers at http:\/\/127\.0\.0\.1:\d+ \(.*ECONNREFUSED.*\); "npm start" starts one\.\n$/,
+    );
+  });
+});
+
+describe("inkwell chat, at a terminal", { timeout: 20_000 }, () => {
+  const open = () => openTerminal(["chat", "--url", url, "--key", key], { cwd });
+
+  test("prompts, streams, tells the cost, and leaves by Ctrl-D", async () => {
+    const session = open();
+    await session.shows("Talking to small");
+    await session.shows("> ");
+    session.type("hello\r");
+    await session.shows("morning\n");
+    await session.shows("0.00067 credits");
+    await session.shows("> ");
+    session.type("\u0004");
+    assert.equal(await session.ended, 0);
+  });
+
+  test("stops the answer and not the program by Ctrl-C", async () => {
+    gone = Promise.withResolvers();
+    const session = open();
+    await session.shows("> ");
+    session.type("wait\r");
+    await session.shows("Good");
+    session.type("\u0003");
+    await session.shows("Stopped. The prompt and the tokens made until now are charged.");
+    await gone.promise;
+    await session.shows("> ");
+    session.type("hello\r");
+    await session.shows("morning\n");
+    await session.shows("> ");
+    assert.deepEqual(lastMessages(), [
+      { role: "user", content: "wait" },
+      { role: "assistant", content: "Good \u001b[2J" },
+      { role: "user", content: "hello" },
+    ]);
+    session.type("/exit\r");
+    assert.equal(await session.ended, 0);
+  });
+
+  test("leaves at the second Ctrl-C in a row, and only then", async () => {
+    const session = open();
+    await session.shows("> ");
+    session.type("\u0003");
+    await session.shows("Ctrl-C again, or Ctrl-D, leaves.");
+    await session.shows("> ");
+    session.type("/clear\r");
+    await session.shows("a new conversation");
+    await session.shows("> ");
+    session.type("\u0003");
+    await session.shows("Ctrl-C again");
+    session.type("\u0003");
+    assert.equal(await session.ended, 0);
+  });
+
+  test("goes on after a refusal, and that is no failure", async () => {
+    const session = open();
+    await session.shows("> ");
+    session.type("refuse\r");
+    await session.shows("Your balance is empty.");
+    await session.shows("> ");
+    session.type("\u0004");
+    assert.equal(await session.ended, 0);
+  });
+});
+
+/** The service goes on with its store when the command has closed it. */
+function keptOpen(store: Store): Store {
+  return new Proxy(store, {
+    get(target, name) {
+      if (name === "close") return async () => {};
+      const value: unknown = Reflect.get(target, name);
+      return typeof value === "function" ? value.bind(target) : value;
+    },
+  });
+}
+
+describe("inkwell chat and the service", { timeout: 20_000 }, () => {
+  /** The command finds the service by its port, and makes its key in the service's own store. */
+  const beside = ({ port, store, ledger }: TestService) => ({
+    cwd,
+    env: { INKWELL_PORT: String(port) },
+    services: {
+      openStore: async () => ({ store: keptOpen(store), ledger }),
+    },
+  });
+
+  test("agree on tokens and cost, with a key that is revoked afterwards", async () => {
+    await using service = await startService();
+    const ran = await runCli(["chat", "--account", "test"], {
+      ...beside(service),
+      stdin: "Good morning to you\n",
+    });
+    assert.equal(ran.code, 0, ran.stderr);
+    assert.equal(ran.stdout, "Hello world\n");
+    const [receipt] = await service.store.usage({ account: "test", limit: 1 });
+    assert.ok(receipt !== undefined);
+    const { promptTokens, completionTokens, cost } = receipt;
+    const left = Math.floor(1200 - cost / 1_000_000).toLocaleString("en-US");
+    assert.equal(
+      ran.stderr,
+      `${promptTokens} prompt + ${completionTokens} completion tokens · ${exactCredits(cost)} credits · ${left} left\n`,
+    );
+    const own = (await service.store.keys("test")).find(({ name }) => name === "chat");
+    assert.equal(own?.id, receipt.key);
+    assert.ok(own.revokedMs !== null);
+  });
+
+  test("end an answer that Ctrl-C stops: the decoder stops, and what was made is charged", async () => {
+    await using service = await startService({ script: babble("word ") });
+    const session = openTerminal(["chat", "--account", "test"], beside(service));
+    await session.shows("> ");
+    session.type("on and on\r");
+    await session.shows("word word");
+    session.type("\u0003");
+    await session.shows("Stopped.");
+    session.type("\u0004");
+    assert.equal(await session.ended, 0);
+    await service.server.close();
+    const [receipt] = await service.store.usage({ account: "test", limit: 1 });
+    assert.equal(receipt?.ending, "client_gone");
+    assert.ok(receipt.completionTokens >= 2);
+  });
+});

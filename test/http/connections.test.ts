@@ -1,0 +1,276 @@
+/** Clients that go away, read slowly or not at all; silence; and a service that stops. */
+import assert from "node:assert/strict";
+import { once } from "node:events";
+import { connect, type Socket } from "node:net";
+import { describe, test } from "node:test";
+import { readEvents } from "../fixtures/events.ts";
+import { readAll } from "../fixtures/raw-http.ts";
+import { babble, errorOf, hello, say, startService, type TestService } from "../fixtures/service.ts";
+
+/** Resolves when `condition` holds; fails when it does not within ten seconds. */
+async function until(condition: () => boolean, what: string): Promise<void> {
+  const deadline = performance.now() + 10_000;
+  while (!condition()) {
+    assert.ok(performance.now() < deadline, `in ten seconds: ${what}`);
+    await new Promise((resolve) => setTimeout(resolve, 2));
+  }
+}
+
+/** A chat request over a socket of its own, of which nothing is read until somebody does. */
+function open(service: TestService, body: object): Socket {
+  const text = JSON.stringify({ model: "small", messages: hello, ...body });
+  const socket = connect({ port: service.port, host: "127.0.0.1" });
+  socket.on("error", () => {});
+  socket.write(
+    `POST /v1/chat/completions HTTP/1.1\r\nhost: x\r\nauthorization: Bearer ${service.key}\r\ncontent-type: application/json\r\ncontent-length: ${Buffer.byteLength(text)}\r\n\r\n${text}`,
+  );
+  return socket;
+}
+
+/** Tokens that come when they are told to. */
+function tokensByHand(): { tokens: AsyncIterable<string>; give(token: string): void } {
+  const given: string[] = [];
+  let wake = Promise.withResolvers<void>();
+  return {
+    give(token) {
+      given.push(token);
+      wake.resolve();
+    },
+    tokens: {
+      async *[Symbol.asyncIterator]() {
+        for (;;) {
+          const token = given.shift();
+          if (token !== undefined) yield token;
+          else {
+            await wake.promise;
+            wake = Promise.withResolvers();
+          }
+        }
+      },
+    },
+  };
+}
+
+describe("a client that goes away", () => {
+  for (const stream of [true, false]) {
+    test(`before the first token is noticed at once, ${stream ? "streamed" : "in one piece"} (BerriAI/litellm#31499)`, async () => {
+      await using service = await startService({ script: { tokens: tokensByHand().tokens } });
+      const socket = open(service, { stream });
+      await until(() => service.engine.working === 1, "the engine is at work");
+      const leftAt = performance.now();
+      socket.destroy();
+      await until(() => service.engine.open === 0, "the engine is stopped");
+      assert.ok(performance.now() - leftAt < 5_000);
+      await until(() => service.settled.length === 1, "the request is settled");
+      assert.equal(service.settled[0]?.ending, "client_gone");
+      assert.equal(service.settled[0]?.usage.promptTokens, 3, "the engine was at work on the prompt");
+      await until(() => service.finished.length === 1, "the request is reported");
+      assert.equal(service.finished[0]?.status, null);
+    });
+
+    test(`in the middle stops the engine, ${stream ? "streamed" : "in one piece"} (BerriAI/litellm#30244)`, async () => {
+      await using service = await startService({ script: babble("word ", { tokenDelayMs: 1 }) });
+      const socket = open(service, { stream });
+      await until(() => service.engine.tokensMade > 5, "tokens are made");
+      socket.destroy();
+      await until(() => service.settled.length === 1, "the request is settled");
+      const made = service.engine.tokensMade;
+      assert.equal(service.settled[0]?.ending, "client_gone");
+      assert.equal(service.settled[0]?.usage.completionTokens, made, "every token that was made is paid");
+      await new Promise((resolve) => setTimeout(resolve, 20));
+      assert.equal(service.engine.tokensMade, made, "no token is made for nobody");
+    });
+  }
+
+  test("with half a connection is gone as well", async () => {
+    await using service = await startService({ script: babble("word ", { tokenDelayMs: 1 }) });
+    const socket = open(service, { stream: true });
+    await until(() => service.engine.tokensMade > 5, "tokens are made");
+    socket.end();
+    await until(() => service.settled.length === 1, "the request is settled");
+    assert.equal(service.settled[0]?.ending, "client_gone");
+    socket.destroy();
+  });
+
+  test("takes every request with it that it had sent ahead", async () => {
+    await using service = await startService({ script: { tokens: tokensByHand().tokens } });
+    const text = JSON.stringify({ model: "small", messages: hello, stream: true });
+    const one = `POST /v1/chat/completions HTTP/1.1\r\nhost: x\r\nauthorization: Bearer ${service.key}\r\ncontent-type: application/json\r\ncontent-length: ${text.length}\r\n\r\n${text}`;
+    const socket = connect({ port: service.port, host: "127.0.0.1" });
+    socket.on("error", () => {});
+    socket.write(one + one + one);
+    await until(() => service.engine.working === 3, "the engine is at work on three");
+    socket.destroy();
+    await until(() => service.settled.length === 3, "all three are settled");
+    assert.equal(service.engine.open, 0);
+  });
+
+  test("while it waits in the engine's queue pays nothing", async () => {
+    await using service = await startService({
+      script: { tokens: tokensByHand().tokens },
+      engine: { parallel: 1, queue: 1 },
+    });
+    const first = open(service, { stream: true });
+    await until(() => service.engine.working === 1, "the engine is at work");
+    const second = open(service, { stream: true });
+    await until(() => service.engine.open === 2, "another one waits");
+    const third = await service.chat();
+    assert.equal((await errorOf(third)).code, "overloaded");
+    second.destroy();
+    await until(() => service.engine.open === 1, "the one that waits is gone");
+    await until(() => service.settled.some((receipt) => receipt.ending === "client_gone"), "it is settled");
+    assert.equal(service.settled.find((receipt) => receipt.ending === "client_gone")?.cost, 0);
+    first.destroy();
+  });
+});
+
+describe("a client that reads slowly", () => {
+  test("holds up its own generation only, within bounded memory", async () => {
+    const word = "x".repeat(1000);
+    await using service = await startService({
+      script: babble(word),
+      engine: { contextWindow: 1_000_000 },
+      price: { prompt: 0, completion: 0 },
+    });
+    const slow = open(service, { stream: true });
+    slow.pause();
+    let before = -1;
+    await until(() => {
+      const stalled = service.engine.tokensMade === before;
+      before = service.engine.tokensMade;
+      return stalled && before > 0;
+    }, "the generation stands still");
+    // What the kernel keeps for both ends of a connection on one machine, and some: far below what is asked for.
+    assert.ok(service.engine.tokensMade < 50_000, `${service.engine.tokensMade} kB were made ahead`);
+    const other = await service.chat({ stream: true, max_tokens: 100 });
+    assert.equal(readEvents(await other.text()).texts.length, 100, "another client is served meanwhile");
+    slow.resume();
+    const made = service.engine.tokensMade;
+    await until(() => service.engine.tokensMade > made + 2_000, "it goes on when the client reads on");
+    slow.destroy();
+  });
+
+  test("and takes nothing at all is dropped after the idle time", async () => {
+    const word = "x".repeat(1000);
+    await using service = await startService({
+      script: babble(word),
+      engine: { contextWindow: 1_000_000 },
+      price: { prompt: 0, completion: 0 },
+      streamIdleMs: 100,
+    });
+    const stuck = open(service, { stream: true });
+    stuck.pause();
+    await until(() => service.settled.length === 1, "the generation is stopped");
+    assert.equal(service.settled[0]?.ending, "client_gone");
+    stuck.destroy();
+  });
+
+  test("of an answer that has ended is dropped as well", async () => {
+    const long = "x".repeat(20_000_000);
+    await using service = await startService({ script: say(long), streamIdleMs: 100 });
+    const stuck = open(service, { stream: false });
+    stuck.pause();
+    await until(() => service.server.running === 1, "the request runs");
+    await until(() => service.server.running === 0, "the request is given up");
+    stuck.resume();
+    assert.ok((await readAll(stuck)).length < long.length, "the rest was never sent");
+    assert.equal(service.settled[0]?.ending, "stop");
+  });
+});
+
+describe("silence", () => {
+  test("is broken by comments, from the acceptance on", async () => {
+    const hand = tokensByHand();
+    await using service = await startService({ script: { tokens: hand.tokens }, keepAliveMs: 20 });
+    const response = await service.chat({ stream: true, max_tokens: 2 });
+    assert.equal(response.status, 200, "the headers come before the first token");
+    hand.give("one");
+    await until(() => service.engine.tokensMade === 1, "the first token is made");
+    await new Promise((resolve) => setTimeout(resolve, 60));
+    hand.give("two");
+    const { comments, texts, done } = readEvents(await response.text());
+    assert.deepEqual(texts, ["one", "two"]);
+    assert.ok(done);
+    assert.ok(comments.length >= 2);
+    assert.ok(comments.every((comment) => comment === ": keep-alive"));
+  });
+
+  test("that was broken once makes a failure an event", async () => {
+    const hand = tokensByHand();
+    await using service = await startService({
+      script: { tokens: hand.tokens, failure: { afterTokens: 1, kind: "failed" } },
+      keepAliveMs: 20,
+    });
+    const response = await service.chat({ stream: true, max_tokens: 5 });
+    assert.equal(response.status, 200);
+    hand.give("");
+    const { error, done, texts } = readEvents(await response.text());
+    assert.equal(error?.code, "upstream_error");
+    assert.deepEqual({ done, texts }, { done: false, texts: [] });
+  });
+
+  test("is not broken while tokens come", async () => {
+    await using service = await startService({ script: babble("a", { tokenDelayMs: 5 }), keepAliveMs: 200 });
+    const response = await service.chat({ stream: true, max_tokens: 60 });
+    assert.deepEqual(readEvents(await response.text()).comments, []);
+  });
+});
+
+describe("a service that stops", () => {
+  test("finishes what runs, refuses what comes, and closes every connection", async () => {
+    const hand = tokensByHand();
+    const service = await startService({ script: { tokens: hand.tokens } });
+    const streamed = service.chat({ stream: true, max_tokens: 2 });
+    const whole = service.chat({ max_tokens: 2 });
+    await until(() => service.engine.working === 2, "two are running");
+    const drained = service.server.drain();
+    const refused = await service.chat();
+    assert.equal(refused.status, 503);
+    assert.equal(refused.headers.get("connection"), "close");
+    assert.equal((await errorOf(refused)).code, "shutting_down");
+    assert.equal(service.server.running, 2);
+    for (const token of ["a", "b", "c", "d"]) hand.give(token);
+    assert.ok(readEvents(await (await streamed).text()).done);
+    assert.equal((await whole).status, 200);
+    await drained;
+    await service[Symbol.asyncDispose]();
+    await assert.rejects(service.chat(), "the listener is closed");
+  });
+
+  test("ends what does not finish in time, and says so", async () => {
+    const hand = tokensByHand();
+    const service = await startService({ script: { tokens: hand.tokens } });
+    const streamed = service.chat({ stream: true });
+    await until(() => service.engine.working === 1, "one is running");
+    hand.give("word");
+    const response = await streamed;
+    const waiting = service.chat({ stream: true });
+    const whole = service.chat();
+    await until(() => service.engine.working === 3, "three are running");
+    const closed = service.server.close();
+    service.server.stop();
+    const { texts, error, done } = readEvents(await response.text());
+    assert.deepEqual(
+      { texts, code: error?.code, done },
+      { texts: ["word"], code: "shutting_down", done: false },
+    );
+    for (const answer of [await waiting, await whole]) {
+      assert.equal(answer.status, 503);
+      assert.equal((await errorOf(answer)).code, "shutting_down");
+    }
+    await closed;
+    assert.ok(service.settled.every((receipt) => receipt.ending === "shutdown"));
+    await service[Symbol.asyncDispose]();
+  });
+
+  test("does not wait for connections that carry nothing", async () => {
+    const service = await startService();
+    const idle = connect({ port: service.port, host: "127.0.0.1" });
+    await once(idle, "connect");
+    await (await service.chat()).text();
+    const closed = once(idle, "close");
+    idle.resume();
+    await service[Symbol.asyncDispose]();
+    await closed;
+  });
+});

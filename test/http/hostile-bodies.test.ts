@@ -1,0 +1,188 @@
+/** Bodies that nobody would write: none of them may crash the service or be its fault. */
+import assert from "node:assert/strict";
+import { after, before, test } from "node:test";
+import fc from "fast-check";
+import { Refusal } from "../../src/errors.ts";
+import { parseRequest } from "../../src/wire/request.ts";
+import { startService, type TestService } from "../fixtures/service.ts";
+
+let service: TestService;
+before(async () => {
+  service = await startService();
+});
+after(() => service[Symbol.asyncDispose]());
+
+/** Over HTTP: whatever comes back is an answer or a refusal of the client's making. */
+async function survives(body: Uint8Array<ArrayBuffer>): Promise<void> {
+  const response = await service.request("POST", "/v1/chat/completions", { body });
+  const text = await response.text();
+  assert.ok(response.status < 500, `${response.status} ${text}`);
+  if (response.status !== 200) assert.equal(typeof JSON.parse(text).error.message, "string");
+}
+
+/** In this process, where there is time for many more. */
+function isParsedOrRefused(body: Uint8Array): void {
+  try {
+    parseRequest(body, { messagesMax: 100 });
+  } catch (error) {
+    if (!(error instanceof Refusal)) throw error;
+    assert.ok(error.status === 400);
+    assert.ok(error.message.isWellFormed() && error.message.length < 500, error.message);
+    assert.ok((error.param ?? "").isWellFormed());
+  }
+}
+
+const bytesOf = (text: string) => new TextEncoder().encode(text);
+
+/** Any string, lone surrogates and all, as JSON writes it. */
+const string = fc.string({
+  unit: fc.oneof(
+    fc.constantFrom("\ud800", "\udc00", "\u0000", "\u2028", "__proto__"),
+    fc.string({ unit: "binary", maxLength: 3 }),
+  ),
+  maxLength: 6,
+});
+
+const number = fc.oneof(
+  fc.double(),
+  fc.constantFrom("1e400", "-1e400", "1e-400", "123456789012345678901234567890", "-0", "1.0"),
+);
+
+const names = fc.constantFrom(
+  ...[
+    "model",
+    "messages",
+    "role",
+    "content",
+    "name",
+    "temperature",
+    "top_p",
+    "top_k",
+    "max_tokens",
+    "max_completion_tokens",
+  ],
+  ...[
+    "stream",
+    "stream_options",
+    "include_usage",
+    "include_obfuscation",
+    "reasoning",
+    "reasoning_effort",
+    "effort",
+    "n",
+    "stop",
+  ],
+  ...[
+    "seed",
+    "presence_penalty",
+    "frequency_penalty",
+    "logprobs",
+    "top_logprobs",
+    "user",
+    "tools",
+    "__proto__",
+    "constructor",
+  ],
+  ...["toString", "hasOwnProperty", "length", "prototype", "", "0"],
+);
+
+/** JSON text with all that JSON allows and objects do not: huge numbers, double keys, any key. */
+const { json } = fc.letrec<{ json: string; leaf: string; list: string; record: string }>((tie) => ({
+  json: fc.oneof({ maxDepth: 5, withCrossShrink: true }, tie("leaf"), tie("list"), tie("record")),
+  leaf: fc.oneof(
+    string.map((text) => JSON.stringify(text)),
+    number.map((value) => (typeof value === "number" ? (JSON.stringify(value) ?? "0") : value)),
+    fc.constantFrom("null", "true", "false", '"small"', '"user"', "1"),
+  ),
+  list: fc.array(tie("json"), { maxLength: 4 }).map((items) => `[${items.join(",")}]`),
+  record: fc
+    .array(fc.tuple(fc.oneof(names, string), tie("json")), { maxLength: 6 })
+    .map((entries) => `{${entries.map(([key, value]) => `${JSON.stringify(key)}:${value}`).join(",")}}`),
+}));
+
+/** A good request with one field made strange, so that the strangeness gets past the first check. */
+const almostGood = fc
+  .tuple(names, json, fc.oneof(names, string), json)
+  .map(([field, value, inner, innerValue]) => {
+    const message = `{"role":"user","content":"x",${JSON.stringify(inner)}:${innerValue}}`;
+    return `{"model":"small","messages":[{"role":"user","content":"x"},${message}],${JSON.stringify(field)}:${value}}`;
+  });
+
+test("random bytes", async () => {
+  await fc.assert(fc.property(fc.uint8Array({ maxLength: 200 }), isParsedOrRefused), { numRuns: 2000 });
+  await fc.assert(
+    fc.asyncProperty(fc.uint8Array({ maxLength: 200 }), (bytes) => survives(Uint8Array.from(bytes))),
+    { numRuns: 50 },
+  );
+});
+
+test("random JSON", async () => {
+  await fc.assert(fc.property(json.map(bytesOf), isParsedOrRefused), { numRuns: 3000 });
+  await fc.assert(fc.asyncProperty(json.map(bytesOf), survives), { numRuns: 100 });
+});
+
+test("requests that are good but for one field", async () => {
+  await fc.assert(fc.property(almostGood.map(bytesOf), isParsedOrRefused), { numRuns: 5000 });
+  await fc.assert(fc.asyncProperty(almostGood.map(bytesOf), survives), { numRuns: 200 });
+});
+
+test("good requests cut anywhere", async () => {
+  const good = bytesOf('\ufeff{"model":"small","messages":[{"role":"user","content":"\u00e9\u20ac"}],"n":1}');
+  for (let length = 0; length < good.length; length += 1) isParsedOrRefused(good.subarray(0, length));
+  await survives(good);
+});
+
+const deep = (open: string, close: string, depth: number) => `${open.repeat(depth)}${close.repeat(depth)}`;
+const depth = 500_000;
+
+const monsters: [rule: string, body: string][] = [
+  ["brackets without end", "[".repeat(4 * depth)],
+  ["arrays half a million deep", deep("[", "]", depth)],
+  ["objects half a million deep", `${'{"a":'.repeat(depth)}1${"}".repeat(depth)}`],
+  [
+    "content half a million deep",
+    `{"model":"small","messages":[{"role":"user","content":${deep("[", "]", depth)}}]}`,
+  ],
+  ["messages half a million deep", `{"model":"small","messages":${deep("[", "]", depth)}}`],
+  [
+    "a stop half a million deep",
+    `{"model":"small","messages":[{"role":"user","content":"x"}],"stop":${deep("[", "]", depth)}}`,
+  ],
+  [
+    "an unknown field half a million deep",
+    `{"model":"small","messages":[{"role":"user","content":"x","y":${deep("[", "]", depth)}}]}`,
+  ],
+  [
+    "a number of a million digits",
+    `{"model":"small","messages":[{"role":"user","content":"x"}],"seed":${"9".repeat(1_000_000)}}`,
+  ],
+  [
+    "a key of a million characters",
+    `{"model":"small","messages":[{"role":"user","content":"x","${"k".repeat(1_000_000)}":1}]}`,
+  ],
+  [
+    "a model of a million characters",
+    `{"model":"${"m".repeat(1_000_000)}","messages":[{"role":"user","content":"x"}]}`,
+  ],
+  [
+    "a role of a million characters",
+    `{"model":"small","messages":[{"role":"${"r".repeat(1_000_000)}","content":"x"}]}`,
+  ],
+  [
+    "a hundred thousand messages",
+    `{"model":"small","messages":[${'{"role":"user","content":""},'.repeat(99_999)}{"role":"user","content":""}]}`,
+  ],
+  ["a hundred thousand keys", `{${Array.from({ length: 100_000 }, (_, n) => `"k${n}":0`).join(",")}}`],
+];
+for (const [rule, body] of monsters) {
+  test(rule, async () => {
+    const response = await service.request("POST", "/v1/chat/completions", { body });
+    const text = await response.text();
+    assert.ok(response.status >= 200 && response.status < 500, `${response.status}`);
+    assert.ok(text.length < 2_000, `an answer of ${text.length} characters`);
+  });
+}
+
+test("and the service is as well as before", async () => {
+  assert.equal((await service.chat()).status, 200);
+});

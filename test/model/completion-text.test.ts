@@ -1,0 +1,209 @@
+/** Tokens' bytes to text events: characters, stop sequences, thinking. No model. */
+import assert from "node:assert/strict";
+import { test } from "node:test";
+import fc from "fast-check";
+import { CompletionText } from "../../src/engines/llama/completion.ts";
+import type { ThinkTags } from "../../src/engines/llama/protocol.ts";
+import type { TokenLogprob } from "../../src/generation/engine.ts";
+
+const tags: ThinkTags = ["<think>", "</think>"];
+
+interface Setting {
+  stop?: string[];
+  thinkTags?: ThinkTags | null;
+  thinking?: boolean;
+  dropFirstSpace?: boolean;
+}
+
+function completion({ stop = [], thinkTags = null, thinking = false, dropFirstSpace = false }: Setting = {}) {
+  return new CompletionText({ stop, thinkTags, thinking, dropFirstSpace });
+}
+
+/** The events that each token gives, then those at the end. Tokens as text, or as bytes. */
+function run(tokens: (string | number[])[], setting: Setting = {}) {
+  const text = completion(setting);
+  const steps: string[][] = [];
+  for (const token of tokens) {
+    steps.push(
+      text
+        .push(typeof token === "string" ? Buffer.from(token) : Uint8Array.from(token))
+        .map((event) => event.text),
+    );
+    if (text.stopped) break;
+  }
+  const end = text.end().map((event) => event.text);
+  return {
+    steps,
+    end,
+    all: [...steps.flat(), ...end],
+    stopped: text.stopped,
+    reasoning: text.reasoningTokens,
+  };
+}
+
+/** The text's bytes cut into tokens at arbitrary places. */
+const cutText = (text: fc.Arbitrary<string>) =>
+  fc.tuple(text, fc.array(fc.integer({ min: 1, max: 5 }), { minLength: 1 })).map(([whole, sizes]) => {
+    const bytes = [...Buffer.from(whole)];
+    const tokens: number[][] = [];
+    for (let index = 0; bytes.length > 0; index++) tokens.push(bytes.splice(0, sizes[index % sizes.length]));
+    return { whole, tokens };
+  });
+
+test("one event for each token that has text by itself", () => {
+  assert.deepEqual(run(["One", " two", "", " three"]).steps, [["One"], [" two"], [], [" three"]]);
+});
+
+test("a token that ends inside a character is joined to the one that completes it", () => {
+  const wave = [...Buffer.from("🌊")];
+  assert.deepEqual(run([[0x20, ...wave.slice(0, 2)], wave.slice(2, 3), wave.slice(3), "!"]).steps, [
+    [],
+    [],
+    [" 🌊"],
+    ["!"],
+  ]);
+});
+
+test("a token that completes one character and begins the next does not wait for the next", () => {
+  const [a, b, c, d] = [...Buffer.from("éü")];
+  assert.ok(a !== undefined && b !== undefined && c !== undefined && d !== undefined);
+  assert.deepEqual(run([[a], [b, c], [d]]).steps, [[], ["é"], ["ü"]]);
+});
+
+test("bytes that never become a character become U+FFFD, in the text and at its end", () => {
+  assert.deepEqual(run([[0xff], "a"]).all, ["\ufffd", "a"]);
+  assert.deepEqual(run(["a", [0xf0, 0x9f]]).end, ["\ufffd"]);
+});
+
+test("however the bytes of a text are cut into tokens, the events are the text", () => {
+  fc.assert(
+    fc.property(cutText(fc.string({ unit: "binary" })), ({ whole, tokens }) => {
+      assert.equal(run(tokens).all.join(""), whole);
+    }),
+  );
+});
+
+test("a log-probability goes with the text of its token, also when tokens are joined", () => {
+  const text = completion();
+  const logprob = (token: string): TokenLogprob => ({ token, logprob: -1, bytes: [], topLogprobs: [] });
+  const [first, second] = [...Buffer.from("é")];
+  assert.ok(first !== undefined && second !== undefined);
+  assert.deepEqual(text.push(Uint8Array.of(first), logprob("1")), []);
+  assert.deepEqual(text.push(Uint8Array.of(second), logprob("2")), [
+    { type: "text", text: "é", logprobs: [logprob("1"), logprob("2")] },
+  ]);
+});
+
+test("a stop sequence across token borders is never sent, nor what comes after it", () => {
+  const { steps, all, stopped } = run(["One", " tw", "o th", "ree"], { stop: ["two"] });
+  assert.deepEqual(steps, [["One"], [], [" "]]);
+  assert.deepEqual(all, ["One", " "]);
+  assert.equal(stopped, true);
+});
+
+test("text that may begin a stop sequence waits, then goes on as one event for each token", () => {
+  assert.deepEqual(run(["a", "b", "c", "x", "d"], { stop: ["abcd"] }).steps, [
+    [],
+    [],
+    [],
+    ["a", "b", "c", "x"],
+    ["d"],
+  ]);
+});
+
+test("what waited for a stop sequence is sent at the end of the text", () => {
+  assert.deepEqual(run(["on", "e"], { stop: ["one more"] }).end, ["on", "e"]);
+});
+
+test("of several stop sequences the one that is complete first ends the text", () => {
+  assert.deepEqual(run(["abc", "def"], { stop: ["cdef", "bc"] }).all, ["a"]);
+  assert.deepEqual(run(["abc"], { stop: ["c", "bc", "abc"] }).all, []);
+});
+
+test("stop sequences: the events are the text before the first one, however it is cut", () => {
+  const alphabet = fc.string({ unit: fc.constantFrom("a", "b", "é"), maxLength: 40 });
+  const stops = fc.array(fc.string({ unit: fc.constantFrom("a", "b", "é"), minLength: 1, maxLength: 4 }), {
+    maxLength: 4,
+  });
+  fc.assert(
+    fc.property(cutText(alphabet), stops, ({ whole, tokens }, stop) => {
+      const found = run(tokens, { stop });
+      const occurs = stop.some((needle) => whole.includes(needle));
+      assert.equal(found.stopped, occurs);
+      const sent = found.all.join("");
+      assert.ok(whole.startsWith(sent));
+      assert.ok(!stop.some((needle) => sent.includes(needle)));
+      if (occurs) assert.ok(stop.some((needle) => whole.startsWith(needle, sent.length)));
+      else assert.equal(sent, whole);
+    }),
+  );
+});
+
+test("thinking is not sent, and its tokens, tags and the blank after them are counted", () => {
+  const { all, reasoning } = run(["<think>", "Hm", ".", "</think>", "\n\n", "Yes", "."], { thinkTags: tags });
+  assert.deepEqual(all, ["Yes", "."]);
+  assert.equal(reasoning, 5);
+});
+
+test("thinking that the prompt has opened begins with the first token", () => {
+  const { all, reasoning } = run(["Hm", "</think>", "Yes"], { thinkTags: tags, thinking: true });
+  assert.deepEqual(all, ["Yes"]);
+  assert.equal(reasoning, 2);
+});
+
+test("tags across token borders are found, and what only looks like one is text", () => {
+  assert.deepEqual(run(["Hi", " <th", "ink", ">hm</", "think", "> yes"], { thinkTags: tags }).all, [
+    "Hi",
+    " ",
+    "yes",
+  ]);
+  assert.deepEqual(run(["a <", "thin", "g>"], { thinkTags: tags }).all, ["a <", "thin", "g>"]);
+});
+
+test("an answer cut off while the model thinks has no text, and all its tokens are reasoning", () => {
+  const { all, reasoning } = run(["<think>", "Hm", " </thi", [0xf0]], { thinkTags: tags });
+  assert.deepEqual(all, []);
+  assert.equal(reasoning, 4);
+});
+
+test("stop sequences are looked for in what is sent, not in the thinking", () => {
+  const { all, stopped } = run(["<think>", "stop", "</think>", "go ", "stop"], {
+    thinkTags: tags,
+    stop: ["stop"],
+  });
+  assert.deepEqual(all, ["go "]);
+  assert.equal(stopped, true);
+});
+
+test("thinking closed by force goes on as an answer", () => {
+  const text = completion({ thinkTags: tags, thinking: true });
+  for (const token of ["Hm", " </thi"]) text.push(Buffer.from(token));
+  assert.equal(text.reasoningTokens, 2);
+  text.closeThinking();
+  assert.equal(text.thinking, false);
+  assert.deepEqual(
+    ["\n", "Yes"].flatMap((token) => text.push(Buffer.from(token))),
+    [{ type: "text", text: "Yes" }],
+  );
+  assert.equal(text.reasoningTokens, 3);
+});
+
+test("thinking: what is sent and what is counted do not depend on how the text is cut", () => {
+  const part = fc.string({ unit: fc.constantFrom("a", "<", "é", "think>"), maxLength: 6 });
+  const text = fc
+    .tuple(part, part, part)
+    .map(([before, inside, after]) => `${before}<think>${inside}</think>x${after}`);
+  fc.assert(
+    fc.property(cutText(text), ({ whole, tokens }) => {
+      const uncut = run([whole], { thinkTags: tags }).all.join("");
+      const cut = run(tokens, { thinkTags: tags });
+      assert.equal(cut.all.join(""), uncut);
+      assert.ok(cut.reasoning <= tokens.length);
+    }),
+  );
+});
+
+test("the space that a tokenizer puts before the first word is no part of the text", () => {
+  assert.deepEqual(run([" Hello", " world"], { dropFirstSpace: true }).all, ["Hello", " world"]);
+  assert.deepEqual(run([" ", "Hello"], { dropFirstSpace: true }).steps, [[], ["Hello"]]);
+});

@@ -1,0 +1,78 @@
+/**
+ * The engine against node-llama-cpp's own loop and detokenizer, on the same file: the miniature, or the model that
+ * INKWELL_TEST_MODEL names.
+ */
+import assert from "node:assert/strict";
+import { after, before, test } from "node:test";
+import { getLlama, LlamaLogLevel, type LlamaModel, type Token } from "node-llama-cpp";
+import { type LoadedBackend, loadBackend } from "../../src/engines/llama/backend.ts";
+import { PromptPlanner } from "../../src/engines/llama/planner.ts";
+import type { Message } from "../../src/generation/engine.ts";
+import { ask, miniaturePath, startMiniature } from "../fixtures/llama-engine.ts";
+
+const modelPath = process.env.INKWELL_TEST_MODEL ?? miniaturePath;
+const contextWindow = 1024;
+const messages: Message[] = [{ role: "user", content: "What does the sea say?\n\n  Two words, é 🌊." }];
+
+let model: LlamaModel;
+let loaded: LoadedBackend;
+
+before(async () => {
+  const llama = await getLlama({
+    gpu: false,
+    build: "never",
+    progressLogs: false,
+    maxThreads: 1,
+    logLevel: LlamaLogLevel.error,
+  });
+  model = await llama.loadModel({ modelPath });
+  loaded = await loadBackend({ modelPath, contextWindow, parallel: 1, threads: 1, gpu: false }, () => {});
+});
+
+after(() => model.llama.dispose());
+
+function plan(conversation: Message[]): Uint32Array {
+  const planner = new PromptPlanner({ ...loaded, warn: () => {} });
+  const { prompt } = planner.plan(conversation, {});
+  assert.ok(prompt !== null);
+  return prompt.tokens;
+}
+
+/** The library's type for tokens; every number of the vocabulary is one. */
+function tokensOf(numbers: Iterable<number>): Token[] {
+  const all = [...model.iterateAllTokens()];
+  return [...numbers].flatMap((number) => all[number] ?? []);
+}
+
+test("every token's bytes are what llama.cpp writes for it, as far as it can write them", () => {
+  for (const token of model.iterateAllTokens()) {
+    const text = Buffer.from(loaded.vocabulary.bytesOf(token)).toString();
+    // A token that is part of a character is replaced in a string, here and there.
+    if (text.includes("\ufffd")) continue;
+    const written = model.detokenize([token]);
+    assert.equal(loaded.vocabulary.dropFirstSpace ? text.replace(/^ /, "") : text, written, `token ${token}`);
+  }
+});
+
+test("a prompt has the tokens that the whole rendered text has", () => {
+  const tokens = tokensOf(plan(messages));
+  const rendered = model.detokenize(tokens, true);
+  assert.deepEqual([...model.tokenize(rendered, true)], tokens);
+  assert.ok(rendered.includes(messages[0]?.content ?? ""));
+});
+
+test("greedy, the engine writes what the library's own loop writes, for the same tokens", async () => {
+  const prompt = tokensOf(plan(messages));
+  const context = await model.createContext({ contextSize: contextWindow, threads: 1 });
+  const expected: Token[] = [];
+  for await (const token of context.getSequence().evaluate(prompt, { temperature: 0 })) {
+    expected.push(token);
+    if (expected.length === 40) break;
+  }
+  const engine = await startMiniature({ modelPath, contextWindow });
+  const answer = await ask(engine, messages, { maxTokens: 40, sampling: { temperature: 0 } });
+  await engine.close();
+  assert.equal(answer.usage.promptTokens, prompt.length);
+  assert.equal(answer.usage.completionTokens, expected.length);
+  assert.equal(answer.text, model.detokenize(expected));
+});

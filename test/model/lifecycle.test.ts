@@ -1,0 +1,160 @@
+/** The engine's child process is killed, orphaned, interrupted: what becomes of requests, with the real child. */
+import assert from "node:assert/strict";
+import { fork } from "node:child_process";
+import { once } from "node:events";
+import { copyFile, mkdtemp, rm } from "node:fs/promises";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { createInterface } from "node:readline";
+import { test } from "node:test";
+import { setTimeout as pause } from "node:timers/promises";
+import {
+  type Engine,
+  EngineError,
+  type EngineFailure,
+  type EngineState,
+  type Generation,
+} from "../../src/generation/engine.ts";
+import {
+  ask,
+  begin,
+  collect,
+  miniaturePath,
+  prepare,
+  RecordedLog,
+  startMiniature,
+} from "../fixtures/llama-engine.ts";
+
+const endless = "Something endless, please.";
+
+function failsWith(failure: EngineFailure): (error: unknown) => boolean {
+  return (error) => error instanceof EngineError && error.failure === failure;
+}
+
+function isAlive(pid: number): boolean {
+  try {
+    process.kill(pid, 0);
+    return true;
+  } catch {
+    return false;
+  }
+}
+
+/** Polls, because nobody tells when a process that is not one's child has ended. */
+async function gone(pid: number): Promise<void> {
+  for (let tries = 0; tries < 200 && isAlive(pid); tries++) await pause(25);
+  assert.ok(!isAlive(pid), `process ${pid} is still there`);
+}
+
+/** Reads a few events, so that the generation has begun for sure. */
+async function readSome(generation: Generation): Promise<AsyncIterator<unknown>> {
+  const events = generation[Symbol.asyncIterator]();
+  for (let count = 0; count < 3; count++) await events.next();
+  return events;
+}
+
+async function reaches(engine: Engine, state: EngineState): Promise<void> {
+  for (let tries = 0; tries < 1000 && engine.state !== state; tries++) await pause(10);
+  assert.equal(engine.state, state);
+}
+
+function childOf(engine: { pid: number | undefined }): number {
+  assert.ok(engine.pid !== undefined);
+  return engine.pid;
+}
+
+test("the child is killed in mid-generation: what ran fails with its usage, what waited and what comes next is answered", async () => {
+  const log = new RecordedLog();
+  const engine = await startMiniature({ parallel: 1, log });
+  const running = await begin(engine, endless, { maxTokens: 900 });
+  const events = await readSome(running);
+  const waiting = ask(engine, "Hi", { maxTokens: 3 });
+  const killed = childOf(engine);
+  process.kill(killed, "SIGKILL");
+  await assert.rejects(async () => {
+    for (let next = await events.next(); !next.done; ) next = await events.next();
+  }, failsWith("failed"));
+  assert.ok(running.started);
+  assert.ok(running.usage.completionTokens >= 3);
+  await running.stop();
+  assert.equal((await waiting).usage.completionTokens, 3);
+  assert.equal(engine.state, "ready");
+  assert.notEqual(engine.pid, killed);
+  assert.equal((await ask(engine, "Hi", { maxTokens: 2 })).usage.completionTokens, 2);
+  assert.ok(log.lines.some((line) => line.startsWith("error") && line.includes("SIGKILL")));
+  await engine.close();
+});
+
+test("a request that comes while the child is started again is answered afterwards, again and again", async () => {
+  const engine = await startMiniature({ parallel: 2 });
+  for (let round = 0; round < 3; round++) {
+    process.kill(childOf(engine), "SIGKILL");
+    await reaches(engine, "starting");
+    assert.equal((await ask(engine, "Hi", { maxTokens: 2 })).usage.completionTokens, 2);
+  }
+  await engine.close();
+});
+
+test("a generation stopped while its child is dead ends at once", async () => {
+  const engine = await startMiniature({ parallel: 1 });
+  const running = await begin(engine, endless, { maxTokens: 900 });
+  await readSome(running);
+  process.kill(childOf(engine), "SIGKILL");
+  await running.stop();
+  await engine.close();
+});
+
+test("a child that cannot be started again: requests wait for a bounded time, then fail as unavailable", async () => {
+  const folder = await mkdtemp(join(tmpdir(), "inkwell-lifecycle-"));
+  const modelPath = join(folder, "model.gguf");
+  await copyFile(miniaturePath, modelPath);
+  const engine = await startMiniature({ modelPath, parallel: 1, restartWaitMs: 300 });
+  const running = await begin(engine, endless, { maxTokens: 900 });
+  await readSome(running);
+  const waiting = await begin(engine, "Hi");
+  await rm(modelPath);
+  process.kill(childOf(engine), "SIGKILL");
+  await assert.rejects(collect(waiting), failsWith("unavailable"));
+  assert.equal(engine.state, "unavailable");
+  await assert.rejects(prepare(engine, "Hi"), failsWith("unavailable"));
+  await copyFile(miniaturePath, modelPath);
+  await reaches(engine, "ready");
+  assert.equal((await ask(engine, "Hi", { maxTokens: 2 })).usage.completionTokens, 2);
+  await engine.close();
+  await rm(folder, { recursive: true });
+});
+
+test("closed while its child is being started again, an engine leaves no process behind", async () => {
+  const engine = await startMiniature({ parallel: 1 });
+  process.kill(childOf(engine), "SIGKILL");
+  await reaches(engine, "starting");
+  for (let tries = 0; tries < 400 && engine.pid === undefined; tries++) await pause(5);
+  const restarted = childOf(engine);
+  await engine.close();
+  await gone(restarted);
+  assert.equal(engine.state, "closed");
+});
+
+test("Ctrl-C and a stop of the whole group reach the child too: it goes on until its parent decides", async () => {
+  const engine = await startMiniature({ parallel: 1 });
+  const pid = childOf(engine);
+  const answer = ask(engine, endless, { maxTokens: 200 });
+  process.kill(pid, "SIGINT");
+  process.kill(pid, "SIGTERM");
+  assert.equal((await answer).usage.completionTokens, 200);
+  assert.equal(engine.pid, pid);
+  await engine.close();
+  await gone(pid);
+});
+
+test("the service is killed in mid-generation: the child does not outlive it", async () => {
+  const host = fork(new URL("../fixtures/llama-host.ts", import.meta.url), [], {
+    stdio: ["ignore", "pipe", "inherit", "ipc"],
+  });
+  assert.ok(host.stdout !== null);
+  const [line] = await once(createInterface({ input: host.stdout }), "line");
+  const child = Number(line);
+  assert.ok(isAlive(child));
+  host.kill("SIGKILL");
+  await gone(child);
+});

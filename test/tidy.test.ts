@@ -1,0 +1,166 @@
+/** The rules of the house that a machine can keep. Each names what to do when it is broken. */
+import assert from "node:assert/strict";
+import { existsSync, readdirSync, readFileSync, statSync } from "node:fs";
+import { dirname, join, normalize, relative } from "node:path";
+import { test } from "node:test";
+import { catalogue } from "../src/errors.ts";
+
+const root = join(import.meta.dirname, "..");
+
+/** Rooms of src/, each of which may import only from those before it and from itself. */
+const rooms = [
+  "errors",
+  "units",
+  "credits",
+  "store",
+  "access",
+  "generation",
+  "wire",
+  "weights",
+  "engines",
+  "server",
+  "config",
+  "main",
+  "cli",
+];
+
+/** Only the composition root (and tests, benches) may name these. */
+const adapters = [/^src\/store\/sqlite/, /^src\/engines\/llama\/supervisor/, /^src\/engines\/scripted/];
+
+function filesBelow(folder: string, ending: string): string[] {
+  if (!existsSync(join(root, folder))) return [];
+  return readdirSync(join(root, folder), { recursive: true, encoding: "utf8" })
+    .map((name) => join(folder, name))
+    .filter((name) => name.endsWith(ending) && statSync(join(root, name)).isFile())
+    .sort();
+}
+
+function textOf(file: string): string {
+  return readFileSync(join(root, file), "utf8");
+}
+
+function roomOf(file: string): string {
+  return (file.split("/")[1] ?? "").replace(/\.ts$/, "");
+}
+
+function importsOf(file: string): string[] {
+  const found = textOf(file).matchAll(/(?:from|import)\s*\(?\s*"(\.[^"]+)"/g);
+  return [...found].map((match) => normalize(join(dirname(file), match[1] ?? "")));
+}
+
+const sources = filesBelow("src", ".ts");
+const documents = [
+  ...["README.md", "ARCHITECTURE.md", "CONTRIBUTING.md", "CHANGELOG.md"],
+  ...filesBelow("docs", ".md"),
+];
+
+test("every file in src is in a room", () => {
+  for (const file of sources)
+    assert.ok(rooms.includes(roomOf(file)), `${file}: name its room in test/tidy.test.ts`);
+});
+
+test("imports run one way", () => {
+  for (const file of sources) {
+    for (const imported of importsOf(file)) {
+      if (!imported.startsWith("src/")) assert.fail(`${file} imports ${imported}, which is outside src`);
+      const [from, to] = [rooms.indexOf(roomOf(file)), rooms.indexOf(roomOf(imported))];
+      assert.ok(to <= from, `${file} imports ${imported}, but ${rooms[to]} comes after ${rooms[from]}`);
+    }
+  }
+});
+
+test("no imports in a circle", () => {
+  const done = new Set<string>();
+  const visit = (file: string, path: string[]): void => {
+    assert.ok(!path.includes(file), `a circle: ${[...path.slice(path.indexOf(file)), file].join(" -> ")}`);
+    if (done.has(file)) return;
+    for (const imported of importsOf(file)) visit(imported, [...path, file]);
+    done.add(file);
+  };
+  for (const file of sources) visit(file, []);
+});
+
+test("every import names a file that exists", () => {
+  for (const file of sources) {
+    for (const imported of importsOf(file))
+      assert.ok(existsSync(join(root, imported)), `${file}: ${imported}`);
+  }
+});
+
+test("only the composition root names concrete adapters", () => {
+  for (const file of sources) {
+    if (file === "src/main.ts") continue;
+    for (const imported of importsOf(file)) {
+      const named = adapters.some((adapter) => adapter.test(imported)) && dirname(imported) !== dirname(file);
+      assert.ok(!named, `${file} imports ${imported}: take it as a parameter, main.ts chooses it`);
+    }
+  }
+});
+
+test("the environment is read in config alone", () => {
+  for (const file of sources) {
+    if (roomOf(file) === "config") continue;
+    assert.ok(!/process\.env\b/.test(textOf(file)), `${file} reads process.env: let config.ts do it`);
+  }
+});
+
+test("no file is too long to hold in the head", () => {
+  for (const file of [...sources, ...filesBelow("bench", ".ts")]) {
+    const lines = textOf(file).split("\n").length;
+    assert.ok(lines <= 500, `${file} has ${lines} lines: it is two files`);
+  }
+});
+
+test("every file says at its head what it is for", () => {
+  for (const file of sources) {
+    const head = textOf(file).replace(/^#!.*\n/, "");
+    assert.match(head, /^(?:\/\*\*|\/\/) /, `${file} begins with a comment that says what it is for`);
+  }
+});
+
+test("no barrels, no second versions, no drawers", () => {
+  for (const file of sources) {
+    assert.doesNotMatch(file, /(^|\/)(index|utils?|helpers?|misc|common)\.ts$/, file);
+    assert.doesNotMatch(file, /[-_.]?v[2-9]\.ts$/i, file);
+    assert.match(file, /^src\/[a-z0-9/.-]+$/, `${file} is a kebab-case name`);
+  }
+});
+
+test("docs/errors.md has one row for each code of the catalogue, as the catalogue has it", () => {
+  const rows = new Map<string, { status: string; type: string }>();
+  for (const line of textOf("docs/errors.md").split("\n")) {
+    const cells = line.split("|").map((cell) => cell.trim().replaceAll("`", ""));
+    const [, status = "", type = "", code = ""] = cells;
+    if (/^\d{3}$/.test(status)) {
+      assert.ok(!rows.has(code), `docs/errors.md has two rows for ${code}`);
+      rows.set(code, { status, type });
+    }
+  }
+  const expected = Object.entries(catalogue).map(([code, { status, type }]) => [
+    code,
+    { status: `${status}`, type },
+  ]);
+  assert.deepEqual(Object.fromEntries(rows), Object.fromEntries(expected));
+});
+
+test("every path that a document names exists", () => {
+  for (const document of documents) {
+    const named = textOf(document).matchAll(
+      /`((?:src|test|bench|docs|tools|models|deploy)\/[\w./*-]+)`|\]\((?!https?:|#)([^)#]+)/g,
+    );
+    for (const [, inCode, linked] of named) {
+      const path = inCode ?? relative(root, join(root, dirname(document), linked ?? ""));
+      if (path.includes("*")) continue;
+      assert.ok(existsSync(join(root, path)), `${document} names ${path}, which does not exist`);
+    }
+  }
+});
+
+test("every script that a document names is one of package.json's", () => {
+  const { scripts } = JSON.parse(textOf("package.json")) as { scripts: Record<string, string> };
+  for (const document of documents) {
+    for (const [, name = ""] of textOf(document).matchAll(/npm run (?:-s )?([a-z:]+)/g)) {
+      assert.ok(name in scripts, `${document} names the script ${name}`);
+    }
+  }
+});

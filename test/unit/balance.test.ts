@@ -1,0 +1,145 @@
+/** What an account is shown to have: projected to the moment it is read at, and nothing written for it. */
+import assert from "node:assert/strict";
+import { test } from "node:test";
+import { type BalanceView, balanceOf } from "../../src/credits/balance.ts";
+import { Refusal } from "../../src/errors.ts";
+import {
+  type Bench,
+  bench,
+  credits,
+  day,
+  extend,
+  hold,
+  minute,
+  planOf,
+  plansOf,
+  settle,
+  start,
+  tokens,
+} from "../fixtures/ledger-rows.ts";
+
+const small = planOf("small", 10, 5);
+
+async function viewOf({ store }: Bench): Promise<BalanceView> {
+  const before = store.account("ada");
+  const view = balanceOf(await store.snapshot("ada"), store.plans);
+  assert.equal(store.account("ada"), before, "reading writes nothing");
+  return view;
+}
+
+async function remaining(made: Bench): Promise<[base: number, overage: number, additional: number]> {
+  const view = await viewOf(made);
+  return [view.base.micro, view.overage.micro, view.additionalMicro];
+}
+
+test("a new account has its caps, and windows that begin with it", async () => {
+  assert.deepEqual(await viewOf(await bench(small)), {
+    plan: "small",
+    base: { micro: credits(10), capMicro: credits(10), startsMs: start, endsMs: start + day },
+    overage: {
+      micro: credits(5),
+      capMicro: credits(5),
+      startsMs: start,
+      endsMs: Date.UTC(2026, 1, 15, 12),
+    },
+    additionalMicro: 0,
+  });
+});
+
+test("credits that running requests hold are still the account's", async () => {
+  const made = await bench(small);
+  await made.apply({ kind: "topup", account: "ada", payment: "p", amount: credits(2) });
+  await made.apply(hold("h", credits(16)));
+  assert.deepEqual(await remaining(made), [credits(10), credits(5), credits(2)]);
+  await made.apply(settle("h", credits(16)));
+  assert.deepEqual(await remaining(made), [0, 0, credits(1)]);
+});
+
+test("a window that ended since the last write is rolled for the reader", async () => {
+  const made = await bench(small);
+  await made.apply(hold("h", credits(12)));
+  await made.apply(settle("h", credits(12)));
+  made.clock.nowMs = start + 3 * day + 5;
+  const view = await viewOf(made);
+  assert.equal(view.base.micro, credits(10));
+  assert.equal(view.base.startsMs, start + 3 * day);
+  assert.equal(view.base.endsMs, start + 4 * day);
+  assert.equal(view.overage.micro, credits(3));
+});
+
+test("the window begins at the very moment the last one ends", async () => {
+  const made = await bench(small);
+  made.clock.nowMs = start + day - 1;
+  assert.equal((await viewOf(made)).base.endsMs, start + day);
+  made.clock.nowMs = start + day;
+  assert.equal((await viewOf(made)).base.startsMs, start + day);
+});
+
+test("a hold out of a window that has ended is not shown as remaining above the cap", async () => {
+  const made = await bench(small);
+  await made.apply(hold("h", credits(10), { ttlMs: 9 * day }));
+  made.clock.nowMs += day;
+  assert.deepEqual(await remaining(made), [credits(10), credits(5), 0]);
+});
+
+test("a hold whose time has run out is shown as what its checkpoint charges", async () => {
+  const made = await bench(small);
+  await made.apply(hold("h", credits(14)));
+  await made.apply(extend("h", 1, 0, { used: tokens(0, credits(11)) }));
+  assert.deepEqual(await remaining(made), [credits(10), credits(5), 0]);
+  made.clock.nowMs += minute;
+  assert.deepEqual(await remaining(made), [0, credits(4), 0]);
+  await made.apply({ kind: "expire", account: "ada", hold: "h" });
+  assert.deepEqual(await remaining(made), [0, credits(4), 0], "and that is what it comes to");
+});
+
+test("a clock that was set back is shown no window that begins in its future", async () => {
+  const made = await bench(small);
+  made.clock.nowMs = start + day;
+  await made.apply(settle("none", 0));
+  made.clock.nowMs -= 5000;
+  const view = await viewOf(made);
+  assert.equal(view.base.startsMs, start + day);
+  assert.equal(view.base.micro, credits(10));
+});
+
+test("a plan that was lowered is shown with its old cap until the refresh", async () => {
+  const made = await bench(planOf("large", 30, 5), small);
+  await made.apply({ kind: "plan", account: "ada", op: "c", plan: "small" });
+  const view = await viewOf(made);
+  assert.equal(view.plan, "small");
+  assert.equal(view.base.capMicro, credits(30));
+  made.clock.nowMs += day;
+  assert.equal((await viewOf(made)).base.capMicro, credits(10));
+});
+
+test("a plan without a bucket is shown as nothing of nothing", async () => {
+  const made = await bench(planOf("bought", 0, 0));
+  const view = await viewOf(made);
+  assert.deepEqual([view.base.micro, view.base.capMicro], [0, 0]);
+  assert.ok(view.base.startsMs < view.base.endsMs);
+});
+
+test("data that are missing or contradict themselves are a balance_unavailable that tells only the operator why", async () => {
+  const made = await bench(small);
+  const isUnavailable = (detail: RegExp) => (error: unknown) => {
+    assert.ok(error instanceof Refusal);
+    assert.equal(error.code, "balance_unavailable");
+    assert.equal(error.status, 500);
+    assert.match(error.detail ?? "", detail);
+    assert.doesNotMatch(error.message, /ada|bucket|plan/);
+    return true;
+  };
+  assert.throws(() => balanceOf(null, made.store.plans), isUnavailable(/no row/));
+  const snapshot = await made.store.snapshot("ada");
+  assert.throws(
+    () => balanceOf(snapshot, plansOf()),
+    isUnavailable(/ada.*"small" is not in the configuration/),
+  );
+  for (const change of [{ base: -1 }, { base: credits(11) }, { heldBase: 0.5 }, { baseEndsMs: Number.NaN }]) {
+    const damaged = await bench(small);
+    damaged.store.damage("ada", change);
+    const read = await damaged.store.snapshot("ada");
+    assert.throws(() => balanceOf(read, damaged.store.plans), isUnavailable(/account ada: /));
+  }
+});

@@ -1,0 +1,186 @@
+/** Keys: their format, and what an Authorization header is answered with. */
+import assert from "node:assert/strict";
+import { test } from "node:test";
+import fc from "fast-check";
+import { authenticate, hashKey, mintKey, parseKey } from "../../src/access/keys.ts";
+import type { KeyRow } from "../../src/credits/rows.ts";
+import { type ErrorCode, Refusal } from "../../src/errors.ts";
+import { day, keyOf, planOf, plansOf, start } from "../fixtures/ledger-rows.ts";
+
+const plan = planOf("starter", 100, 10);
+const plans = plansOf(plan);
+const key = mintKey();
+
+/** A store that knows one key. */
+function storeOf(change: Partial<KeyRow> = {}, planName = "starter") {
+  const row = keyOf("key_1", "ada", { hash: hashKey(key), ...change });
+  return {
+    lookups: 0,
+    async findKey(hash: string) {
+      this.lookups += 1;
+      return hash === hashKey(key) ? { key: row, plan: planName } : null;
+    },
+  };
+}
+
+async function refusal(header: string | undefined, store = storeOf()): Promise<Refusal> {
+  try {
+    await authenticate(store, plans)(header, start);
+  } catch (error) {
+    assert.ok(error instanceof Refusal);
+    assertNoKey(error, header);
+    return error;
+  }
+  throw new assert.AssertionError({ message: `the header ${header} was accepted` });
+}
+
+/** Neither the caller nor the log gets to see any part of a key that is long enough to matter. */
+function assertNoKey(error: Refusal, header: string | undefined): void {
+  const said = `${error.message} ${error.detail} ${error.stack}`;
+  for (const word of (header ?? "").split(/\s+/).filter((word) => word.length > 12)) {
+    assert.ok(
+      !said.includes(word.slice(0, 8)) && !said.includes(word.slice(-8)),
+      "the message holds the key",
+    );
+  }
+}
+
+async function refused(header: string | undefined, code: ErrorCode, says: RegExp, store = storeOf()) {
+  const error = await refusal(header, store);
+  assert.equal(error.code, code);
+  assert.match(error.message, says);
+}
+
+test("a key is ink_ and 40 base62 characters, the last six a CRC32 of the 34 before them", () => {
+  assert.match(key, /^ink_[0-9A-Za-z]{40}$/);
+  assert.equal(parseKey(key), "ok");
+  // Written out once, so that keys stay keys: the CRC32 of 34 zeros is 0x277f8325, in base62 0iqUEf.
+  assert.equal(parseKey(`ink_${"0".repeat(34)}0iqUEf`), "ok");
+});
+
+test("every character of the alphabet is as likely as any other", () => {
+  const counts = new Map<string, number>();
+  const keys = 4000;
+  for (let n = 0; n < keys; n += 1) {
+    for (const character of mintKey().slice(4, 38)) counts.set(character, (counts.get(character) ?? 0) + 1);
+  }
+  assert.equal(counts.size, 62);
+  const expected = (keys * 34) / 62;
+  let chiSquared = 0;
+  for (const count of counts.values()) chiSquared += (count - expected) ** 2 / expected;
+  // 61 degrees of freedom: above 140 once in ten million runs; a byte modulo 62 gives about 640.
+  assert.ok(chiSquared < 140, `chi squared is ${chiSquared}`);
+});
+
+test("no two keys are the same", () => {
+  const keys = new Set(Array.from({ length: 1000 }, mintKey));
+  assert.equal(keys.size, 1000);
+});
+
+test("one wrong, missing, doubled or swapped character makes a key mistyped", () => {
+  const other = (character: string) => (character === "a" ? "b" : "a");
+  for (let at = 4; at < key.length; at += 1) {
+    const before = key.slice(0, at);
+    const here = key.charAt(at);
+    const next = key.charAt(at + 1);
+    assert.equal(parseKey(before + other(here) + key.slice(at + 1)), "mistyped");
+    assert.equal(parseKey(before + key.slice(at + 1)), "mistyped");
+    assert.equal(parseKey(before + here + key.slice(at)), "mistyped");
+    if (next !== "" && next !== here) {
+      assert.equal(parseKey(before + next + here + key.slice(at + 2)), "mistyped");
+    }
+  }
+});
+
+test("a key of another service is told apart from a mistyped one", () => {
+  for (const text of ["sk-proj-abcdef", "", "ink", "INK_", key.slice(4)])
+    assert.equal(parseKey(text), "foreign");
+  for (const text of ["ink_", `${key}x`, key.toLowerCase()]) assert.equal(parseKey(text), "mistyped");
+});
+
+test("no text makes parsing or the header check throw anything but a refusal", async () => {
+  const headers = fc.oneof(
+    fc.string({ unit: "binary" }),
+    fc.string().map((text) => `Bearer ${text}`),
+    fc.string().map((text) => `Bearer ink_${text}`),
+    fc.constantFrom("bearer", "Bearer  ", "Bearer\tink_", "Basic ink_x", "Bearer a b"),
+  );
+  await fc.assert(
+    fc.asyncProperty(headers, async (header) => {
+      const error = await refusal(header);
+      assert.ok(error.code === "missing_api_key" || error.code === "invalid_api_key");
+    }),
+    { numRuns: 500 },
+  );
+});
+
+test("the hash is SHA-256 in lower-case hex", () => {
+  assert.equal(hashKey("abc"), "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad");
+});
+
+test("a valid key stands for its account, with plan and models", async () => {
+  const check = authenticate(storeOf({ models: ["small"] }), plans);
+  const caller = { accountId: "ada", keyId: "key_1", plan, models: ["small"] };
+  assert.deepEqual(await check(`Bearer ${key}`, start), caller);
+  assert.deepEqual(await check(`  bearer   ${key} `, start), caller);
+});
+
+test("no header, an empty one and a bare Bearer are a missing key, and the message shows the header to send", async () => {
+  for (const header of [undefined, "", "  ", "Bearer", "Bearer "]) {
+    await refused(header, "missing_api_key", /Authorization: Bearer ink_/);
+  }
+});
+
+test("another scheme or more words than two are told what the header looks like", async () => {
+  await refused(`Basic ${key}`, "invalid_api_key", /not of the form: Bearer ink_/);
+  await refused(`Bearer ${key} ${key}`, "invalid_api_key", /not of the form: Bearer ink_/);
+  await refused(key, "invalid_api_key", /not of the form: Bearer ink_/);
+});
+
+test("a mistyped key and one of another service are told so without a look into the store", async () => {
+  const store = storeOf();
+  await refused(`Bearer ${key.slice(0, -1)}`, "invalid_api_key", /mistyped or incomplete/, store);
+  await refused(`Bearer sk-${key.slice(4)}`, "invalid_api_key", /not an API key of this service/, store);
+  assert.equal(store.lookups, 0);
+});
+
+test("an unknown key is told so", async () => {
+  await refused(`Bearer ${mintKey()}`, "invalid_api_key", /not known here/);
+});
+
+test("a store that answers with another key's row lets nobody in", async () => {
+  const store = {
+    findKey: async () => ({ key: keyOf("k", "ada", { hash: hashKey("other") }), plan: "starter" }),
+  };
+  await assert.rejects(authenticate(store, plans)(`Bearer ${key}`, start), { code: "invalid_api_key" });
+});
+
+test("a revoked key is told so", async () => {
+  await refused(`Bearer ${key}`, "invalid_api_key", /revoked/, storeOf({ revokedMs: start - 1 }));
+});
+
+test("a key expires at its moment, not before, and is told when that was", async () => {
+  const store = storeOf({ expiresMs: start + day });
+  const check = authenticate(store, plans);
+  assert.equal((await check(`Bearer ${key}`, start + day - 1)).keyId, "key_1");
+  await assert.rejects(check(`Bearer ${key}`, start + day), {
+    code: "invalid_api_key",
+    message: /expired at 2026-01-16T12:00:00\.000Z/,
+  });
+});
+
+test("a key revoked between two requests is refused at the second", async () => {
+  const store = storeOf();
+  const check = authenticate(store, plans);
+  await check(`Bearer ${key}`, start);
+  const revoked = storeOf({ revokedMs: start });
+  store.findKey = (hash) => revoked.findKey(hash);
+  await assert.rejects(check(`Bearer ${key}`, start), { code: "invalid_api_key" });
+});
+
+test("an account whose plan is not in the configuration: balance_unavailable, and only the log says why", async () => {
+  const error = await refusal(`Bearer ${key}`, storeOf({}, "gone"));
+  assert.equal(error.code, "balance_unavailable");
+  assert.match(String(error.detail), /ada.*"gone"/);
+  assert.doesNotMatch(error.message, /gone/);
+});

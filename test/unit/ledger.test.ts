@@ -1,0 +1,246 @@
+/** The batcher: what shares a commit, in which order it is answered, and what it makes of a store that fails. */
+import assert from "node:assert/strict";
+import { mock, test } from "node:test";
+import { Ledger, type LedgerStore, StoreUnavailableError } from "../../src/credits/ledger.ts";
+import type { Operation, Outcome, TopupOperation } from "../../src/credits/operations.ts";
+import { audit } from "../fixtures/ledger-audit.ts";
+import { bench, credits, hold, planOf, settle } from "../fixtures/ledger-rows.ts";
+
+function topup(payment: string, account = "ada"): TopupOperation {
+  return { kind: "topup", account, payment, amount: 1 };
+}
+
+const unavailable = () => new StoreUnavailableError("the disk is full");
+
+/** A store that answers each top-up with the number of its payment, in commits that the test lets through. */
+class FakeStore implements LedgerStore {
+  readonly batches: string[][] = [];
+  /** What the coming commits reject with; null: they succeed. */
+  readonly failures: (unknown | null)[] = [];
+  /** While set, commits wait for it. */
+  gate: Promise<void> | null = null;
+  running = 0;
+
+  async commit(operations: readonly Operation[]): Promise<Outcome[]> {
+    this.running += 1;
+    assert.equal(this.running, 1, "one commit at a time");
+    this.batches.push(operations.map((operation) => ("payment" in operation ? operation.payment : "")));
+    await this.gate;
+    this.running -= 1;
+    const failure = this.failures.shift() ?? null;
+    if (failure !== null) throw failure;
+    return operations.map((operation) => {
+      const additional = "payment" in operation ? Number(operation.payment) : 0;
+      return { kind: "added", additional, again: false };
+    });
+  }
+}
+
+const noPauses = { retriesMs: [0, 0] };
+
+function numbers(count: number): number[] {
+  return Array.from({ length: count }, (_, n) => n);
+}
+
+test("an operation is answered with its own outcome", async () => {
+  const ledger = new Ledger(new FakeStore());
+  assert.deepEqual(await ledger.apply(topup("7")), { kind: "added", additional: 7, again: false });
+});
+
+test("operations asked for in the same turn share one commit, answered each by its own", async () => {
+  const store = new FakeStore();
+  const ledger = new Ledger(store);
+  const outcomes = await Promise.all(numbers(50).map((n) => ledger.apply(topup(`${n}`))));
+  assert.equal(store.batches.length, 1);
+  assert.deepEqual(
+    outcomes.map((outcome) => outcome.kind === "added" && outcome.additional),
+    numbers(50),
+  );
+});
+
+test("what arrives while a commit is under way shares the next", async () => {
+  const store = new FakeStore();
+  const ledger = new Ledger(store);
+  const gate = Promise.withResolvers<void>();
+  store.gate = gate.promise;
+  const first = ledger.apply(topup("0"));
+  await new Promise(setImmediate);
+  const rest = [1, 2, 3].map((n) => ledger.apply(topup(`${n}`)));
+  gate.resolve();
+  await Promise.all([first, ...rest]);
+  assert.deepEqual(store.batches, [["0"], ["1", "2", "3"]]);
+});
+
+test("no commit has more operations than the batch may have, and all keep their order", async () => {
+  const store = new FakeStore();
+  const ledger = new Ledger(store, { batchMax: 4 });
+  await Promise.all(numbers(10).map((n) => ledger.apply(topup(`${n}`))));
+  assert.deepEqual(store.batches, [
+    ["0", "1", "2", "3"],
+    ["4", "5", "6", "7"],
+    ["8", "9"],
+  ]);
+});
+
+test("the ledger works on after it has been idle", async () => {
+  const store = new FakeStore();
+  const ledger = new Ledger(store);
+  for (const n of [1, 2, 3]) {
+    await ledger.apply(topup(`${n}`));
+    await ledger.settled();
+  }
+  assert.deepEqual(store.batches, [["1"], ["2"], ["3"]]);
+});
+
+test("an operation asked for from the answer to another is not forgotten", async () => {
+  const store = new FakeStore();
+  const ledger = new Ledger(store);
+  await ledger.apply(topup("1")).then(() => ledger.apply(topup("2")));
+  assert.deepEqual(store.batches, [["1"], ["2"]]);
+});
+
+test("settled waits for everything that was asked for", async () => {
+  const ledger = new Ledger(new FakeStore(), { batchMax: 1 });
+  let answered = 0;
+  for (const n of numbers(5)) void ledger.apply(topup(`${n}`)).then(() => (answered += 1));
+  await ledger.settled();
+  assert.equal(answered, 5);
+  await ledger.settled();
+});
+
+test("a store that is away for a moment is asked the same again", async () => {
+  const store = new FakeStore();
+  store.failures.push(unavailable(), unavailable());
+  const ledger = new Ledger(store, noPauses);
+  const outcomes = await Promise.all([ledger.apply(topup("1")), ledger.apply(topup("2"))]);
+  assert.equal(outcomes.length, 2);
+  assert.deepEqual(store.batches, [
+    ["1", "2"],
+    ["1", "2"],
+    ["1", "2"],
+  ]);
+});
+
+test("pauses between attempts are those it was given", async (t) => {
+  t.mock.timers.enable({ apis: ["setTimeout"] });
+  const store = new FakeStore();
+  store.failures.push(unavailable(), unavailable());
+  const ledger = new Ledger(store, { retriesMs: [10, 50] });
+  const answer = ledger.apply(topup("1"));
+  await new Promise(setImmediate);
+  assert.equal(store.batches.length, 1);
+  t.mock.timers.tick(9);
+  await new Promise(setImmediate);
+  assert.equal(store.batches.length, 1);
+  t.mock.timers.tick(1);
+  await new Promise(setImmediate);
+  assert.equal(store.batches.length, 2);
+  t.mock.timers.tick(50);
+  assert.equal((await answer).kind, "added");
+});
+
+test("a store that stays away is told to every caller of the batch, after one round of attempts for all", async () => {
+  const store = new FakeStore();
+  store.failures.push(unavailable(), unavailable(), unavailable());
+  const ledger = new Ledger(store, noPauses);
+  const answers = await Promise.allSettled(numbers(20).map((n) => ledger.apply(topup(`${n}`))));
+  assert.ok(answers.every((answer) => answer.status === "rejected"));
+  for (const answer of answers) {
+    assert.ok(answer.status === "rejected" && answer.reason instanceof StoreUnavailableError);
+  }
+  assert.equal(store.batches.length, 3);
+  assert.equal((await ledger.apply(topup("1"))).kind, "added", "and it works again when the store does");
+});
+
+test("one operation that cannot be decided takes none of the others down with it", async () => {
+  const made = await bench(planOf("small", 10, 5));
+  const ledger = new Ledger(made.store, noPauses);
+  const bad = { ...topup("bad"), amount: 0.5 };
+  const [first, second, third] = await Promise.allSettled([
+    ledger.apply(topup("1")),
+    ledger.apply(bad),
+    ledger.apply(topup("2")),
+  ]);
+  assert.equal(first.status, "fulfilled");
+  assert.equal(second.status, "rejected");
+  assert.equal(third.status, "fulfilled");
+  assert.equal(made.buckets()[2], 2);
+  await audit(made.store);
+});
+
+test("a defect is not tried again", async () => {
+  const store = new FakeStore();
+  store.failures.push(new TypeError("undefined is no function"));
+  await assert.rejects(new Ledger(store, noPauses).apply(topup("1")), TypeError);
+  assert.equal(store.batches.length, 1);
+});
+
+test("a store that answers fewer operations than it was sent is a defect for those without an answer", async () => {
+  const ledger = new Ledger({ commit: async () => [{ kind: "added", additional: 1, again: false }] });
+  const [first, second] = await Promise.allSettled([ledger.apply(topup("1")), ledger.apply(topup("2"))]);
+  assert.equal(first.status, "fulfilled");
+  assert.match(String(second.status === "rejected" && second.reason), /fewer operations/);
+});
+
+test("a store that throws instead of rejecting is heard as well", async () => {
+  const ledger = new Ledger({
+    commit() {
+      throw new TypeError("no promise at all");
+    },
+  });
+  await assert.rejects(ledger.apply(topup("1")), TypeError);
+  await assert.rejects(ledger.apply(topup("1")), TypeError);
+});
+
+test("a lost acknowledgement charges nobody twice (sample-agentic-ai-acceleration-kr#79)", async () => {
+  const made = await bench(planOf("small", 10, 5));
+  const ledger = new Ledger(made.store, noPauses);
+  const lose = mock.fn(() => {
+    if (lose.mock.callCount() < 2) throw unavailable();
+  });
+  for (const operation of [hold("h", credits(4)), topup("p"), settle("h", credits(3))]) {
+    lose.mock.resetCalls();
+    made.store.hooks = { after: lose };
+    const outcome = await ledger.apply(operation);
+    assert.ok(outcome.kind === "held" || outcome.kind === "added" || outcome.kind === "settled");
+  }
+  assert.deepEqual(made.buckets(), [credits(7), credits(5), 1]);
+  await audit(made.store);
+});
+
+test("two hundred at once on an account that can pay for fifty: fifty are let in, and none over the balance (new-api#6609)", async () => {
+  const made = await bench(planOf("small", 10, 5));
+  // Every other commit is cut before or after it is written.
+  let commits = 0;
+  made.store.hooks = {
+    before: () => {
+      commits += 1;
+      if (commits % 4 === 1) throw unavailable();
+    },
+    after: () => {
+      if (commits % 4 === 2) throw unavailable();
+    },
+  };
+  const ledger = new Ledger(made.store, { batchMax: 16, retriesMs: [0, 0, 0, 0] });
+  const cost = credits(0.3);
+  let running = 0;
+  let most = 0;
+  let settled = 0;
+  await Promise.all(
+    numbers(200).map(async (n) => {
+      const held = await ledger.apply(hold(`h${n}`, cost));
+      if (held.kind !== "held") return;
+      running += 1;
+      most = Math.max(most, running);
+      await new Promise(setImmediate);
+      running -= 1;
+      const outcome = await ledger.apply(settle(`h${n}`, cost));
+      assert.deepEqual(outcome, { kind: "settled", cost, shortfall: 0 });
+      settled += 1;
+    }),
+  );
+  assert.equal(settled, 50);
+  assert.ok(most <= 50);
+  assert.deepEqual(made.buckets(), [0, 0, 0]);
+  await audit(made.store);
+});

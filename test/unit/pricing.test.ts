@@ -1,0 +1,92 @@
+/** What tokens cost: whole micro-credits, never rounded, never negative. */
+import assert from "node:assert/strict";
+import { test } from "node:test";
+import fc from "fast-check";
+import { completionTokensFor, costAtMost, costOf } from "../../src/credits/pricing.ts";
+
+const made = (promptTokens: number, cachedTokens: number, completionTokens: number) => ({
+  promptTokens,
+  cachedTokens,
+  completionTokens,
+});
+
+test("a price in credits per million tokens is that many micro-credits a token", () => {
+  assert.equal(costOf({ prompt: 10, completion: 30 }, made(100, 0, 7)), 100 * 10 + 7 * 30);
+});
+
+test("one token at one credit per million is charged, not rounded to nothing", () => {
+  assert.equal(costOf({ prompt: 1, completion: 1 }, made(1, 0, 0)), 1);
+});
+
+test("cached prompt tokens have their own price where there is one", () => {
+  assert.equal(costOf({ prompt: 10, completion: 30, cachedPrompt: 1 }, made(100, 60, 0)), 40 * 10 + 60);
+  assert.equal(costOf({ prompt: 10, completion: 30, cachedPrompt: 0 }, made(100, 100, 0)), 0);
+});
+
+test("cached prompt tokens without a price of their own cost what the others cost", () => {
+  assert.equal(costOf({ prompt: 10, completion: 30 }, made(100, 60, 0)), 1000);
+});
+
+test("a hold foresees the dearer of the two prompt prices (litellm#40002)", () => {
+  assert.equal(costAtMost({ prompt: 10, completion: 30, cachedPrompt: 1 }, 100, 2), 1060);
+  assert.equal(costAtMost({ prompt: 10, completion: 30, cachedPrompt: 12 }, 100, 2), 1260);
+});
+
+test("an amount buys whole completion tokens after the prompt", () => {
+  const price = { prompt: 10, completion: 30 };
+  assert.equal(completionTokensFor(price, 100, 1000), 0);
+  assert.equal(completionTokensFor(price, 100, 1029), 0);
+  assert.equal(completionTokensFor(price, 100, 1030), 1);
+  assert.equal(completionTokensFor(price, 100, 1089), 2);
+});
+
+test("an amount that does not pay the prompt buys nothing", () => {
+  assert.equal(completionTokensFor({ prompt: 10, completion: 30 }, 100, 999), 0);
+  assert.equal(completionTokensFor({ prompt: 10, completion: 0 }, 100, 999), 0);
+});
+
+test("free completion tokens are bought without end once the prompt is paid", () => {
+  assert.equal(completionTokensFor({ prompt: 10, completion: 0 }, 100, 1000), Number.POSITIVE_INFINITY);
+});
+
+test("a cost that is not a whole amount is a defect, not a charge (octopus#243)", () => {
+  const price = { prompt: 10, completion: 30 };
+  assert.throws(() => costOf(price, made(-1, 0, 0)), /invariant/);
+  assert.throws(() => costOf(price, made(0.5, 0, 0.01)), /invariant/);
+  assert.throws(() => costOf(price, made(Number.MAX_SAFE_INTEGER, 0, 0)), /invariant/);
+  assert.throws(() => costOf(price, made(Number.NaN, 0, 0)), /invariant/);
+});
+
+const priceArb = fc.record(
+  { prompt: fc.nat({ max: 1e9 }), completion: fc.nat({ max: 1e9 }), cachedPrompt: fc.nat({ max: 1e9 }) },
+  { requiredKeys: ["prompt", "completion"] },
+);
+const countArb = fc.nat({ max: 2_000_000 });
+
+test("property: a cost is exact, and within what was foreseen for it", () => {
+  fc.assert(
+    fc.property(priceArb, countArb, countArb, countArb, (price, promptTokens, cached, completionTokens) => {
+      const cachedTokens = Math.min(cached, promptTokens);
+      const cost = costOf(price, made(promptTokens, cachedTokens, completionTokens));
+      const exact =
+        BigInt(promptTokens - cachedTokens) * BigInt(price.prompt) +
+        BigInt(cachedTokens) * BigInt(price.cachedPrompt ?? price.prompt) +
+        BigInt(completionTokens) * BigInt(price.completion);
+      assert.equal(BigInt(cost), exact);
+      assert.ok(cost <= costAtMost(price, promptTokens, completionTokens));
+    }),
+  );
+});
+
+test("property: what an amount buys can be paid from it, and one token more cannot", () => {
+  fc.assert(
+    fc.property(priceArb, countArb, fc.nat({ max: 9e15 }), (price, promptTokens, amount) => {
+      fc.pre(price.completion > 0 && costAtMost(price, promptTokens, 0) <= amount);
+      const bought = completionTokensFor(price, promptTokens, amount);
+      const costs = (count: number) =>
+        BigInt(costAtMost(price, promptTokens, 0)) + BigInt(count) * BigInt(price.completion);
+      assert.ok(costs(bought) <= BigInt(amount));
+      assert.ok(costs(bought + 1) > BigInt(amount));
+    }),
+  );
+});

@@ -1,0 +1,238 @@
+/** Requests and tokens per minute and running requests: who is let in, when the others may come again. */
+import assert from "node:assert/strict";
+import { test } from "node:test";
+import fc from "fast-check";
+import type { Limits } from "../../src/credits/plan.ts";
+import { countRequest, countTokens, rateRefusalOf, ratesOf, type Scope } from "../../src/credits/rates.ts";
+
+const now = Date.UTC(2026, 0, 15, 12);
+
+function scope(limits: Limits, whose: "account" | "key" = "account"): Scope {
+  return { scope: whose, limits, row: { requestsTatMs: 0, tokensTatMs: 0, holds: 0 } };
+}
+
+/** Lets a request in if the limits do. */
+function admit(scopes: readonly Scope[], promptTokens: number, nowMs: number): boolean {
+  if (rateRefusalOf(scopes, promptTokens, nowMs) !== null) return false;
+  countRequest(scopes, promptTokens, nowMs);
+  return true;
+}
+
+test("without limits everything is let in and nothing is counted", () => {
+  const scopes = [scope({})];
+  for (let n = 0; n < 1000; n += 1) assert.ok(admit(scopes, 1_000_000, now));
+  assert.deepEqual(scopes[0]?.row, { requestsTatMs: 0, tokensTatMs: 0, holds: 0 });
+  assert.deepEqual(ratesOf(scopes, now), {});
+});
+
+test("a whole minute's worth of requests may come at once, and then one for each share of a minute", () => {
+  const scopes = [scope({ requestsPerMinute: 6 })];
+  for (let n = 0; n < 6; n += 1) assert.ok(admit(scopes, 1, now));
+  assert.ok(!admit(scopes, 1, now));
+  assert.ok(!admit(scopes, 1, now + 9_999));
+  assert.ok(admit(scopes, 1, now + 10_000));
+  assert.ok(!admit(scopes, 1, now + 10_000));
+});
+
+test("a minute's worth is whole where its shares are no whole milliseconds", () => {
+  for (const limit of [7, 42, 70, 97, 999, 12_345]) {
+    const scopes = [scope({ requestsPerMinute: limit })];
+    let admitted = 0;
+    while (admit(scopes, 1, now)) admitted += 1;
+    assert.equal(admitted, limit);
+  }
+});
+
+test("a refusal says which limit, whose, and after how long the same request would be let in", () => {
+  const scopes = [scope({ requestsPerMinute: 6 })];
+  for (let n = 0; n < 6; n += 1) admit(scopes, 1, now);
+  assert.deepEqual(rateRefusalOf(scopes, 1, now), {
+    kind: "refused",
+    reason: "rate_limit_exceeded",
+    of: "requests",
+    scope: "account",
+    retryAfterMs: 10_000,
+    rates: { requests: { limit: 6, remaining: 0, resetMs: 60_000 } },
+  });
+});
+
+test("a refused request does not count: retrying does not keep anybody out (litellm#39726)", () => {
+  const scopes = [scope({ requestsPerMinute: 6, tokensPerMinute: 60 })];
+  for (let n = 0; n < 6; n += 1) admit(scopes, 1, now);
+  for (let n = 0; n < 1000; n += 1) assert.ok(!admit(scopes, 1, now + n));
+  assert.ok(admit(scopes, 1, now + 10_000));
+});
+
+test("prompt tokens count when a request is let in", () => {
+  const scopes = [scope({ tokensPerMinute: 100 })];
+  assert.ok(admit(scopes, 60, now));
+  assert.ok(!admit(scopes, 41, now));
+  assert.ok(admit(scopes, 40, now));
+  assert.ok(admit(scopes, 0, now), "a request without tokens waits for none");
+});
+
+test("completion tokens beyond the minute's worth are waited for by the next request", () => {
+  const scopes = [scope({ tokensPerMinute: 100 })];
+  assert.ok(admit(scopes, 10, now));
+  countTokens(scopes, 190, now);
+  const refusal = rateRefusalOf(scopes, 1, now);
+  assert.equal(refusal?.reason === "rate_limit_exceeded" && refusal.retryAfterMs, 60_600);
+  assert.ok(admit(scopes, 1, now + 60_600));
+});
+
+test("tokens that were counted and never worked on are given back", () => {
+  const scopes = [scope({ tokensPerMinute: 100 })];
+  assert.ok(admit(scopes, 100, now));
+  countTokens(scopes, -100, now);
+  assert.ok(admit(scopes, 100, now));
+});
+
+test("tokens given back late never make more than a minute's worth of room", () => {
+  const scopes = [scope({ tokensPerMinute: 100 })];
+  assert.ok(admit(scopes, 100, now));
+  countTokens(scopes, -100, now + 600_000);
+  assert.ok(admit(scopes, 100, now + 600_000));
+  assert.ok(!admit(scopes, 1, now + 600_000));
+});
+
+test("a prompt of more tokens than a minute has is told that waiting does not help", () => {
+  const scopes = [scope({ tokensPerMinute: 100 })];
+  const refusal = rateRefusalOf(scopes, 101, now);
+  assert.ok(refusal?.reason === "rate_limit_exceeded");
+  assert.equal(refusal.of, "tokens");
+  assert.equal(refusal.retryAfterMs, null);
+});
+
+test("a limit of one request a minute lets one in, and the next after a minute", () => {
+  const scopes = [scope({ requestsPerMinute: 1 })];
+  assert.ok(admit(scopes, 1, now));
+  assert.ok(!admit(scopes, 1, now + 59_999));
+  assert.ok(admit(scopes, 1, now + 60_000));
+});
+
+test("a key's own limits hold beside the account's, and the tighter is shown", () => {
+  const account = scope({ requestsPerMinute: 60, tokensPerMinute: 100 });
+  const key = scope({ requestsPerMinute: 2 }, "key");
+  const scopes = [account, key];
+  assert.ok(admit(scopes, 30, now));
+  assert.ok(admit(scopes, 30, now));
+  const refusal = rateRefusalOf(scopes, 1, now);
+  assert.equal(refusal?.scope, "key");
+  assert.deepEqual(refusal?.rates, {
+    requests: { limit: 2, remaining: 0, resetMs: 60_000 },
+    tokens: { limit: 100, remaining: 40, resetMs: 36_000 },
+  });
+  // Another key of the account is kept apart from it, but not from the account.
+  assert.ok(admit([account, scope({ requestsPerMinute: 2 }, "key")], 1, now));
+});
+
+test("what is refused by one scope is counted by none", () => {
+  const account = scope({ requestsPerMinute: 60 });
+  const scopes = [account, scope({ requestsPerMinute: 1 }, "key")];
+  assert.ok(admit(scopes, 1, now));
+  const before = { ...account.row };
+  assert.ok(!admit(scopes, 1, now));
+  assert.deepEqual(account.row, before);
+});
+
+test("as many requests run at once as the limit says, of the account and of the key", () => {
+  const account = scope({ concurrent: 2 });
+  const key = scope({ concurrent: 1 }, "key");
+  assert.equal(rateRefusalOf([account, key], 1, now), null);
+  key.row.holds = 1;
+  account.row.holds = 1;
+  assert.deepEqual(rateRefusalOf([account, key], 1, now), {
+    kind: "refused",
+    reason: "concurrency_limit_exceeded",
+    scope: "key",
+    limit: 1,
+    rates: {},
+  });
+  account.row.holds = 2;
+  assert.equal(rateRefusalOf([account, key], 1, now)?.scope, "account");
+});
+
+test("a clock that goes back neither lets anybody in early nor shuts anybody out for good", () => {
+  const scopes = [scope({ requestsPerMinute: 6 })];
+  for (let n = 0; n < 6; n += 1) assert.ok(admit(scopes, 1, now));
+  assert.ok(!admit(scopes, 1, now - 5000));
+  assert.ok(!admit(scopes, 1, now + 9_999));
+  assert.ok(admit(scopes, 1, now + 10_000));
+});
+
+test("what remains and when it is whole again are told after each request", () => {
+  const scopes = [scope({ requestsPerMinute: 3, tokensPerMinute: 1000 })];
+  admit(scopes, 250, now);
+  assert.deepEqual(ratesOf(scopes, now), {
+    requests: { limit: 3, remaining: 2, resetMs: 20_000 },
+    tokens: { limit: 1000, remaining: 750, resetMs: 15_000 },
+  });
+  assert.deepEqual(ratesOf(scopes, now + 60_000), {
+    requests: { limit: 3, remaining: 3, resetMs: 0 },
+    tokens: { limit: 1000, remaining: 1000, resetMs: 0 },
+  });
+});
+
+const limitArb = fc.oneof(fc.integer({ min: 1, max: 100 }), fc.constantFrom(7, 11, 13, 997, 100_000));
+/** Also backwards by seconds, as clocks go. */
+const waitsArb = fc.array(
+  fc.oneof(fc.nat({ max: 100 }), fc.nat({ max: 20_000 }), fc.integer({ min: -3000, max: 0 })),
+  {
+    maxLength: 150,
+    size: "max",
+  },
+);
+
+test("property: no interval admits more than its minutes' worth of requests and one burst", () => {
+  fc.assert(
+    fc.property(limitArb, waitsArb, (limit, waits) => {
+      const scopes = [scope({ requestsPerMinute: limit })];
+      const admitted: number[] = [];
+      let nowMs = now;
+      for (const waitMs of waits) {
+        nowMs += waitMs;
+        if (admit(scopes, 1, nowMs)) admitted.push(nowMs);
+      }
+      for (const [from, first] of admitted.entries()) {
+        for (const [more, last] of admitted.slice(from).entries()) {
+          const minutes = Math.max(0, last - first) / 60_000;
+          // Rounding is allowed for with less than half a request.
+          assert.ok(more + 1 <= limit * (minutes + 1) + 0.5, `${more + 1} in ${minutes} minutes of ${limit}`);
+        }
+      }
+    }),
+  );
+});
+
+test("property: the time to wait is exact: a millisecond sooner is too soon, then it is let in", () => {
+  const amountArb = fc.integer({ min: 1, max: 50 });
+  fc.assert(
+    fc.property(limitArb, fc.array(amountArb, { maxLength: 20 }), amountArb, (limit, made, wanted) => {
+      fc.pre(wanted <= limit);
+      const scopes = [scope({ tokensPerMinute: limit })];
+      for (const tokens of made) countTokens(scopes, tokens, now);
+      const refusal = rateRefusalOf(scopes, wanted, now);
+      if (refusal === null) return;
+      assert.ok(refusal.reason === "rate_limit_exceeded" && refusal.retryAfterMs !== null);
+      assert.equal(rateRefusalOf(scopes, wanted, now + refusal.retryAfterMs), null);
+      assert.notEqual(rateRefusalOf(scopes, wanted, now + refusal.retryAfterMs - 1), null);
+    }),
+  );
+});
+
+test("property: as many requests are let in at once as remain", () => {
+  fc.assert(
+    fc.property(fc.integer({ min: 1, max: 60 }), waitsArb, (limit, waits) => {
+      const scopes = [scope({ requestsPerMinute: limit })];
+      let nowMs = now;
+      for (const waitMs of waits) {
+        nowMs += Math.max(0, waitMs);
+        admit(scopes, 1, nowMs);
+      }
+      const { remaining } = ratesOf(scopes, nowMs).requests ?? { remaining: -1 };
+      let more = 0;
+      while (admit(scopes, 1, nowMs)) more += 1;
+      assert.equal(more, remaining);
+    }),
+  );
+});

@@ -1,0 +1,179 @@
+/** The window grid: leap days, month ends, missed windows, and that consecutive windows tile time. */
+import assert from "node:assert/strict";
+import { test } from "node:test";
+import fc from "fast-check";
+import { parsePeriod, windowAt } from "../../src/credits/windows.ts";
+import { point } from "../fixtures/naive-ledger.ts";
+
+const at = (iso: string) => Date.parse(iso);
+
+/** The window as two ISO strings, without the zero time of day. */
+function windowOf(anchor: string, every: string, now: string): [starts: string, ends: string] {
+  const { startsMs, endsMs } = windowAt(at(anchor), every, at(now));
+  return [isoOf(startsMs), isoOf(endsMs)];
+}
+
+function isoOf(ms: number): string {
+  return new Date(ms).toISOString().replace("T00:00:00.000Z", "").replace(":00.000Z", "Z");
+}
+
+/** The first `count` points of a grid. */
+function gridOf(anchor: string, every: string, count: number): string[] {
+  const points: string[] = [];
+  let now = at(anchor);
+  for (let n = 0; n < count; n += 1) {
+    const { startsMs, endsMs } = windowAt(at(anchor), every, now);
+    points.push(isoOf(startsMs));
+    now = endsMs;
+  }
+  return points;
+}
+
+test("a window begins with its anchor and ends before the next one begins", () => {
+  assert.deepEqual(windowOf("2026-01-15", "P1D", "2026-01-15"), ["2026-01-15", "2026-01-16"]);
+  assert.deepEqual(windowOf("2026-01-15", "P1D", "2026-01-15T23:59:59.999Z"), ["2026-01-15", "2026-01-16"]);
+  assert.deepEqual(windowOf("2026-01-15", "P1D", "2026-01-16"), ["2026-01-16", "2026-01-17"]);
+});
+
+test("a grid of months that begins on the 31st returns to the 31st after February (lago-api#1567)", () => {
+  assert.deepEqual(gridOf("2026-01-31", "P1M", 6), [
+    "2026-01-31",
+    "2026-02-28",
+    "2026-03-31",
+    "2026-04-30",
+    "2026-05-31",
+    "2026-06-30",
+  ]);
+});
+
+test("a grid of months that begins on the 29th or 30th of January has both a February and a March (openmeter#2166, lago-api#1840)", () => {
+  assert.deepEqual(gridOf("2026-01-29", "P1M", 4), ["2026-01-29", "2026-02-28", "2026-03-29", "2026-04-29"]);
+  assert.deepEqual(gridOf("2026-01-30", "P1M", 4), ["2026-01-30", "2026-02-28", "2026-03-30", "2026-04-30"]);
+  assert.deepEqual(gridOf("2028-01-30", "P1M", 3), ["2028-01-30", "2028-02-29", "2028-03-30"]);
+  assert.deepEqual(gridOf("2028-01-29", "P1M", 3), ["2028-01-29", "2028-02-29", "2028-03-29"]);
+});
+
+test("a grid of months crosses the year (autumn#2115)", () => {
+  assert.deepEqual(gridOf("2026-11-30", "P1M", 5), [
+    "2026-11-30",
+    "2026-12-30",
+    "2027-01-30",
+    "2027-02-28",
+    "2027-03-30",
+  ]);
+});
+
+test("a grid of years that begins on a leap day returns to it every fourth year", () => {
+  assert.deepEqual(gridOf("2024-02-29", "P1Y", 6), [
+    "2024-02-29",
+    "2025-02-28",
+    "2026-02-28",
+    "2027-02-28",
+    "2028-02-29",
+    "2029-02-28",
+  ]);
+});
+
+test("the year 2100 has no leap day and the year 2000 had one", () => {
+  assert.deepEqual(windowOf("2096-02-29", "P1Y", "2100-03-01"), ["2100-02-28", "2101-02-28"]);
+  assert.deepEqual(windowOf("1999-12-31", "P2M", "2000-03-01"), ["2000-02-29", "2000-04-30"]);
+});
+
+test("a grid of days counts the leap day like any other", () => {
+  assert.deepEqual(windowOf("2028-02-27", "P1D", "2028-02-29T12:00:00Z"), ["2028-02-29", "2028-03-01"]);
+  assert.deepEqual(windowOf("2028-02-22", "P1W", "2028-03-01"), ["2028-02-29", "2028-03-07"]);
+});
+
+test("five hours go on through midnight, from the anchor and not from the day", () => {
+  assert.deepEqual(windowOf("2026-01-15", "PT5H", "2026-01-16T00:30:00Z"), [
+    "2026-01-15T20:00Z",
+    "2026-01-16T01:00Z",
+  ]);
+});
+
+test("the time of day of the anchor stays, whatever the server's time zone (litellm#34896)", () => {
+  assert.deepEqual(windowOf("2026-03-08T22:15:00Z", "P1M", "2026-11-08T22:14:59Z"), [
+    "2026-10-08T22:15Z",
+    "2026-11-08T22:15Z",
+  ]);
+});
+
+test("a period of months and days takes both steps from the anchor", () => {
+  assert.deepEqual(gridOf("2026-01-31", "P1M15D", 5), [
+    "2026-01-31",
+    "2026-03-15",
+    "2026-04-30",
+    "2026-06-14",
+    "2026-07-30",
+  ]);
+});
+
+test("however many windows were missed, the one that contains now is found at once", () => {
+  assert.deepEqual(windowOf("2026-01-31", "P1M", "2031-02-28"), ["2031-02-28", "2031-03-31"]);
+  assert.deepEqual(windowOf("2026-01-15", "PT1S", "2076-01-15T00:00:00.500Z"), [
+    "2076-01-15",
+    "2076-01-15T00:00:01.000Z",
+  ]);
+});
+
+test("a clock that stands before the anchor is in the first window", () => {
+  assert.deepEqual(windowOf("2026-01-15", "P1D", "2026-01-14T23:59:50Z"), ["2026-01-15", "2026-01-16"]);
+  assert.deepEqual(windowOf("2026-01-31", "P1M", "2020-01-01"), ["2026-01-31", "2026-02-28"]);
+});
+
+test("what is no period is refused with the text that was given", () => {
+  for (const [text, says] of [
+    ["", /"" is not an ISO 8601 period/],
+    ["daily", /"daily" is not an ISO 8601 period/],
+    ["1D", /"1D" is not/],
+    ["P", /"P" is not/],
+    ["P1D1M", /"P1D1M" is not/],
+    ["P0D", /"P0D" is not longer than nothing/],
+    ["PT0S", /"PT0S" is not longer than nothing/],
+    ["-P1D", /"-P1D" is not longer than nothing/],
+    ["PT0.5S", /"PT0.5S" is shorter than a second/],
+    ["P101Y", /"P101Y" is longer than a hundred years/],
+    ["P40000D", /"P40000D" is longer than a hundred years/],
+  ] as const) {
+    assert.throws(() => parsePeriod(text), { name: "RangeError", message: says }, text);
+  }
+});
+
+test("the same text is the same period the second time", () => {
+  assert.equal(parsePeriod("P1M15D"), parsePeriod("P1M15D"));
+});
+
+const periodArb = fc.constantFrom("PT5H", "P1D", "P1W", "P1M", "P1Y", "P1M15D");
+const anchorArb = fc.oneof(
+  fc.integer({ min: at("1999-01-01"), max: at("2101-01-01") }),
+  fc.constantFrom("2024-02-29", "2026-01-29", "2026-01-30", "2026-01-31", "2027-12-31", "2096-02-29").map(at),
+);
+const threeYears = 1096 * 86_400_000;
+
+test("property: exactly one window contains any moment, and it begins at a point of the grid", () => {
+  fc.assert(
+    fc.property(anchorArb, periodArb, fc.nat({ max: threeYears }), (anchorMs, every, laterMs) => {
+      const nowMs = anchorMs + laterMs;
+      const { startsMs, endsMs } = windowAt(anchorMs, every, nowMs);
+      assert.ok(startsMs <= nowMs && nowMs < endsMs);
+      // The same window on the grid of `Date`, walked to from the anchor.
+      let n = 0;
+      while (point(anchorMs, every, n + 1) <= nowMs) n += 1;
+      assert.deepEqual([startsMs, endsMs], [point(anchorMs, every, n), point(anchorMs, every, n + 1)]);
+    }),
+    { numRuns: 500 },
+  );
+});
+
+test("property: consecutive windows tile time without gap or overlap", () => {
+  fc.assert(
+    fc.property(anchorArb, periodArb, fc.nat({ max: 4 * threeYears }), (anchorMs, every, laterMs) => {
+      const window = windowAt(anchorMs, every, anchorMs + laterMs);
+      const next = windowAt(anchorMs, every, window.endsMs);
+      assert.equal(next.startsMs, window.endsMs);
+      assert.deepEqual(windowAt(anchorMs, every, window.endsMs - 1), window);
+      assert.deepEqual(windowAt(anchorMs, every, window.startsMs), window);
+    }),
+    { numRuns: 500 },
+  );
+});
