@@ -17,7 +17,11 @@ export interface FirstAccount {
  * Opens the account `default` on the first plan of the configuration, with one key, where the store has no accounts;
  * null where it has. A start that was cut off between the two is taken up where it stopped.
  */
-export async function openFirstAccount(store: Store, ledger: Ledger, plans: Plans): Promise<FirstAccount | null> {
+export async function openFirstAccount(
+  store: Store,
+  ledger: Ledger,
+  plans: Plans,
+): Promise<FirstAccount | null> {
   const [only, ...others] = await store.accounts({ limit: 2 });
   if (others.length > 0 || (only !== undefined && only.id !== name)) return null;
   if ((await store.keys()).length > 0) return null;

@@ -2,7 +2,7 @@
 import { randomUUID } from "node:crypto";
 import { Command } from "commander";
 import type { AccountRow } from "../credits/rows.ts";
-import { OperatorError } from "../errors.ts";
+import { invariant, OperatorError } from "../errors.ts";
 import type { Store } from "../store/store.ts";
 import { accountName } from "./arguments.ts";
 import { type Balance, balanceIn, balanceTable } from "./balance.ts";
@@ -123,6 +123,8 @@ async function setPlan(cli: Cli, name: string, plan: string): Promise<void> {
   requirePlan(config, plan);
   await cli.withStore(config, async ({ store, ledger }) => {
     const outcome = await ledger.apply({ kind: "plan", account: name, op: `plan-${randomUUID()}`, plan });
+    // The operation is new: it cannot have been done before, with another plan.
+    invariant(outcome.kind !== "differs", "a new operation finds nothing that was done before");
     if (outcome.kind !== "changed") throw groundFault(name, outcome);
     cli.print(await document(store, name), "");
     cli.say(`Account ${name} is on plan ${plan}.`);

@@ -64,8 +64,8 @@ export const host = text("an IP address or a host name, without a port", isHost,
 
 export const credits = whole(0, creditsMax, `whole credits from 0 to ${creditsMax}`);
 
-/** A thousand credits for every token, with the largest windows there are, still adds up to a safe integer. */
-const priceMax = 1_000_000_000;
+/** A hundred credits for every token, with the largest windows there are, still adds up to a safe integer. */
+const priceMax = 100_000_000;
 export const price = whole(
   0,
   priceMax,

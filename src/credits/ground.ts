@@ -202,15 +202,19 @@ export class Workings {
     return (this.#accounts.get(id) ?? this.#ground.accounts.get(id))?.plan;
   }
 
-  /** The account with its windows rolled to now, or why nothing can be decided on it. */
-  account(id: string): FoundAccount | GroundFault {
+  /**
+   * The account with its windows rolled to now, or why nothing can be decided on it. One whose plan has gone from
+   * the configuration is taken as being on `successor`, where that is given: so it can be moved to another plan.
+   */
+  account(id: string, successor?: string): FoundAccount | GroundFault {
     let account = this.#accounts.get(id);
     if (account === undefined) {
       const read = this.#ground.accounts.get(id);
       if (read === undefined) return { kind: "no_account" };
-      const problem = problemOf(read, this.#plans);
-      if (problem !== null) return { kind: "balance_invalid", problem };
       account = { ...read };
+      if (successor !== undefined && !this.#plans.has(account.plan)) account.plan = successor;
+      const problem = problemOf(account, this.#plans);
+      if (problem !== null) return { kind: "balance_invalid", problem };
       this.#accounts.set(id, account);
     }
     const plan = this.#plans.get(account.plan);

@@ -57,6 +57,7 @@ export function decide(
 
 function decideOne(workings: Workings, operation: Operation): Outcome {
   if (operation.kind === "open") return open(workings, operation);
+  if (operation.kind === "plan") return changePlan(workings, operation);
   const found = workings.account(operation.account);
   if (found.kind !== "found") return found;
   switch (operation.kind) {
@@ -72,8 +73,6 @@ function decideOne(workings: Workings, operation: Operation): Outcome {
       return topup(workings, found, operation);
     case "adjust":
       return adjust(workings, found, operation);
-    case "plan":
-      return changePlan(workings, found, operation);
   }
 }
 
@@ -342,19 +341,26 @@ function adjust(workings: Workings, found: FoundAccount, operation: AdjustOperat
   return { kind: "adjusted", additional: account.additional, again: false };
 }
 
-/** An upgrade raises cap and remaining by the difference at once; a downgrade takes effect at the next refresh. */
-function changePlan(
-  workings: Workings,
-  found: FoundAccount,
-  operation: PlanOperation,
-): PlanOutcome | GroundFault {
-  const { account } = found;
+/**
+ * An upgrade raises cap and remaining by the difference at once; a downgrade takes effect at the next refresh. Also
+ * the way on for an account whose plan has gone from the configuration.
+ */
+function changePlan(workings: Workings, operation: PlanOperation): PlanOutcome | GroundFault {
+  if (workings.planOf(operation.account) === undefined) return { kind: "no_account" };
   const plan = workings.planNamed(operation.plan);
   if (plan === undefined) {
     return { kind: "balance_invalid", problem: `the plan "${operation.plan}" is not in the configuration` };
   }
   const op = `plan:${operation.op}`;
-  if (workings.entry(account.id, op) !== null) return { kind: "changed", again: true };
+  const before = workings.entry(operation.account, op);
+  if (before !== null) {
+    return before.note === plan.id
+      ? { kind: "changed", again: true }
+      : { kind: "differs", plan: before.note ?? "" };
+  }
+  const found = workings.account(operation.account, plan.id);
+  if (found.kind !== "found") return found;
+  const { account } = found;
   const raise: Split = {
     base: Math.max(0, microOf(plan.base.credits) - account.baseCap),
     overage: Math.max(0, microOf(plan.overage.credits) - account.overageCap),

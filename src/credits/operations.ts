@@ -22,7 +22,7 @@ export interface HoldOperation {
   key: string;
   model: string;
   price: Price;
-  /** Counted against tokens per minute, and the checkpoint until the first one is written. */
+  /** Counted against tokens per minute. Until the first checkpoint is written, an expiry charges nothing. */
   promptTokens: number;
   min: MicroCredits;
   want: MicroCredits;
@@ -164,7 +164,10 @@ export type AdjustOutcome =
 
 export type OpenOutcome = { kind: "opened" } | { kind: "exists"; plan: string };
 
-export type PlanOutcome = { kind: "changed"; again: boolean };
+export type PlanOutcome =
+  | { kind: "changed"; again: boolean }
+  /** The operation was done before, with this other plan. */
+  | { kind: "differs"; plan: string };
 
 /** Any operation on an account may be answered so. */
 export type GroundFault =

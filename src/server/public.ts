@@ -7,7 +7,6 @@
  * The first three are here, in `onRequest`, before a byte of the body is read; JSON and schema in wire/request.ts;
  * the rest in the pipeline. Holds no state but the requests that are running; knows neither store nor engine.
  */
-import { randomUUID } from "node:crypto";
 import type { IncomingMessage, ServerResponse } from "node:http";
 import type { AddressInfo } from "node:net";
 import { type FastifyInstance, type FastifyReply, type FastifyRequest, fastify } from "fastify";
@@ -29,6 +28,7 @@ import {
   unknownPath,
 } from "./paths.ts";
 import { logRefusal, notJson, refusalOf, refuse, refuseUnparsable, tooLarge } from "./refusing.ts";
+import { newRequestId } from "./request-id.ts";
 import { RunningRequests, shuttingDown } from "./running.ts";
 import { callerOf, type OnFinished, Visit, visitDecorator, visitOf } from "./visit.ts";
 
@@ -136,7 +136,7 @@ function createApp(
 
   const app = fastify({
     logger: false,
-    genReqId: () => randomUUID(),
+    genReqId: newRequestId,
     // The router decodes escapes and knows few methods; what it is given has been decided already.
     rewriteUrl: (request) => endpointOf(request.url ?? "") ?? "/",
     requestTimeout: requestTimeoutMs,

@@ -62,13 +62,13 @@ export class SqliteLedger {
     this.#usage = db.prepare("select * from usage where id = ? and account = ?");
     this.#key = db.prepare("select * from api_key where account = ? and id = ?");
     this.#insertAccount = db.prepare(insertInto("account", accountColumns));
-    this.#updateAccount = db.prepare(`${update("account", accountColumns)} where id = ?`);
+    this.#updateAccount = db.prepare(update("account", accountColumns, ["id"]));
     this.#insertHold = db.prepare(insertInto("hold", holdColumns));
-    this.#updateHold = db.prepare(`${update("hold", holdColumns)} where account = ? and id = ?`);
+    this.#updateHold = db.prepare(update("hold", holdColumns, ["account", "id"]));
     this.#deleteHold = db.prepare("delete from hold where account = ? and id = ?");
     this.#insertEntry = db.prepare(insertInto("journal", journalColumns));
     this.#insertUsage = db.prepare(insertInto("usage", usageColumns));
-    this.#updateUsage = db.prepare(`${update("usage", usageColumns)} where account = ? and id = ?`);
+    this.#updateUsage = db.prepare(update("usage", usageColumns, ["account", "id"]));
     this.#updateKey = db.prepare(
       "update api_key set requests_tat_ms = ?, tokens_tat_ms = ?, holds = ?, last_used_ms = ? where account = ? and id = ?",
     );
@@ -148,17 +148,17 @@ export class SqliteLedger {
   #write(ground: Ground, changes: Changes): void {
     for (const row of changes.accounts) {
       if (!ground.accounts.has(row.id)) this.#insertAccount.run(...accountValues(row));
-      else one(this.#updateAccount.run(...accountValues(row), row.id), "account");
+      else one(this.#updateAccount.run(...accountValues(row)), "account");
     }
     for (const row of changes.holdsPut) {
       if (!ground.holds.has(rowKey(row.account, row.id))) this.#insertHold.run(...holdValues(row));
-      else one(this.#updateHold.run(...holdValues(row), row.account, row.id), "hold");
+      else one(this.#updateHold.run(...holdValues(row)), "hold");
     }
     for (const { account, id } of changes.holdsEnded) one(this.#deleteHold.run(account, id), "hold");
     for (const row of changes.journal) this.#insertEntry.run(...journalValues(row));
     for (const row of changes.usage) {
       if (!ground.usage.has(rowKey(row.account, row.id))) this.#insertUsage.run(...usageValues(row));
-      else one(this.#updateUsage.run(...usageValues(row), row.account, row.id), "usage");
+      else one(this.#updateUsage.run(...usageValues(row)), "usage");
     }
     for (const row of changes.keys) {
       const { requestsTatMs, tokensTatMs, holds, lastUsedMs, account, id } = row;
@@ -167,12 +167,19 @@ export class SqliteLedger {
   }
 }
 
-export function insertInto(table: string, columns: readonly string[]): string {
+function insertInto(table: string, columns: readonly string[]): string {
   return `insert into ${table} (${columns.join(", ")}) values (${columns.map(() => "?").join(", ")})`;
 }
 
-function update(table: string, columns: readonly string[]): string {
-  return `update ${table} set ${columns.map((column) => `${column} = ?`).join(", ")}`;
+/**
+ * Takes the same values as `insertInto`. The key is not set, not even to itself: SQLite would look through all rows
+ * that refer to it, which for an account is its whole journal.
+ */
+function update(table: string, columns: readonly string[], key: readonly string[]): string {
+  const marked = columns.map((column, index) => ({ column, equals: `${column} = ?${index + 1}` }));
+  const set = marked.filter(({ column }) => !key.includes(column)).map(({ equals }) => equals);
+  const where = marked.filter(({ column }) => key.includes(column)).map(({ equals }) => equals);
+  return `update ${table} set ${set.join(", ")} where ${where.join(" and ")}`;
 }
 
 function one(result: { changes: number | bigint }, table: string): void {

@@ -940,6 +940,7 @@ example(
     await made.apply(planTo("large", "c1"));
     await made.apply(planTo("small", "c2"));
     assert.deepEqual(await made.apply(planTo("large", "c1")), { kind: "changed", again: true });
+    assert.deepEqual(await made.apply(planTo("small", "c1")), { kind: "differs", plan: "large" });
     assert.equal(made.store.account("ada").plan, "small");
   },
   large,
@@ -1007,7 +1008,6 @@ test("an account whose row contradicts itself is decided on by no operation, and
     { baseEndsMs: start },
     { overageAnchorMs: 0.5 },
     { holds: -1 },
-    { plan: "gone" },
   ];
   for (const change of contradictions) {
     const { store } = await bench(small);
@@ -1019,6 +1019,17 @@ test("an account whose row contradicts itself is decided on by no operation, and
     for (const outcome of outcomes) assert.equal(outcome.kind, "balance_invalid", JSON.stringify(change));
     assert.equal(store.account("ada"), damaged);
   }
+});
+
+test("an account whose plan has gone is decided on again once it is moved to another", async () => {
+  const { store } = await bench(small);
+  store.damage("ada", { plan: "gone" });
+  const outcomes = await store.commit([topup("p", 1), planTo("small", "c"), topup("p", 1)]);
+  assert.deepEqual(
+    outcomes.map(({ kind }) => kind),
+    ["balance_invalid", "changed", "added"],
+  );
+  assert.equal(store.account("ada").plan, "small");
 });
 
 test("an account that cannot be decided on stands in no other account's way", async () => {
