@@ -3,7 +3,7 @@
  * an order in which nothing is half done when one of them fails, and stops them in the opposite one.
  */
 import { readFileSync } from "node:fs";
-import { mkdir } from "node:fs/promises";
+import { access, constants, mkdir } from "node:fs/promises";
 import { relative } from "node:path";
 import type { Readable, Writable } from "node:stream";
 import type { FastifyInstance } from "fastify";
@@ -18,11 +18,12 @@ import { startLlamaEngine } from "./engines/llama/supervisor.ts";
 import { OperatorError } from "./errors.ts";
 import { Catalog, type Model } from "./generation/catalog.ts";
 import { EngineSlot } from "./generation/engine-slot.ts";
-import { generate } from "./generation/generate.ts";
+import { generate, type Receipt } from "./generation/generate.ts";
 import { greetingText } from "./main/greeting.ts";
-import { listening } from "./main/listening.ts";
+import { listening, requirePort } from "./main/listening.ts";
 import { createLogger } from "./main/logging.ts";
 import { miniatureNotice, miniaturePath, notObtained, obtainModel } from "./main/model-files.ts";
+import { RequestLog } from "./main/request-log.ts";
 import { createOperatorServer } from "./server/operator.ts";
 import { createPublicServer, type PublicServer } from "./server/public.ts";
 import { openSqliteStore } from "./store/sqlite.ts";
@@ -47,13 +48,24 @@ export interface RunningService {
   readonly stopped: Promise<void>;
 }
 
-/** A stream that is silent for longer gets a comment line, so that nothing on the way takes it for dead. */
-const keepAliveMs = 15_000;
-/** Without a heartbeat for so long, a hold is ended by its last checkpoint. */
-const holdTtlMs = 30_000;
-const sweepEveryMs = 10_000;
-/** What ended with the drain time has this long to be settled and told. */
-const settleMs = 10_000;
+/** The times that no operator needs to choose; tests do, so as not to wait for them. */
+export interface ServiceTimes {
+  /** A stream that is silent for longer gets a comment line, so that nothing on the way takes it for dead. */
+  keepAliveMs: number;
+  /** Without a heartbeat for so long, a hold is ended by its last checkpoint. */
+  holdTtlMs: number;
+  /** Between two looks for such holds. */
+  sweepEveryMs: number;
+  /** What ended with the drain time has this long to be settled and told. */
+  settleMs: number;
+}
+
+export const serviceTimes: ServiceTimes = {
+  keepAliveMs: 15_000,
+  holdTtlMs: 30_000,
+  sweepEveryMs: 10_000,
+  settleMs: 10_000,
+};
 
 /** Of the package: its manifest lies one folder up, from src as from dist. */
 export const version = versionIn(readFileSync(new URL("../package.json", import.meta.url), "utf8"));
@@ -77,7 +89,12 @@ export async function pullModel(config: Config, modelId: string, { stderr }: Str
  * Resolves when the service answers. Throws an `OperatorError` where it cannot, and the signal's reason when that
  * aborts the start; either way with nothing left running.
  */
-export async function serve(config: Config, io: Streams, signal: AbortSignal): Promise<RunningService> {
+export async function serve(
+  config: Config,
+  io: Streams,
+  signal: AbortSignal,
+  times = serviceTimes,
+): Promise<RunningService> {
   const logger = createLogger(config.log.level, io.stderr);
   const say = (text: string) => io.stdout.write(`${text}\n`);
   // In the order in which they are to be undone, last first.
@@ -87,6 +104,9 @@ export async function serve(config: Config, io: Streams, signal: AbortSignal): P
   };
   try {
     say(`Inkwell ${version}`);
+    // Asked before anything is made: the commonest slip leaves no trace.
+    await requirePort("listen", config.listen);
+    await requirePort("operator", config.operator);
     await makeDataFolder(config.dataDir);
     const token = await operatorToken(config);
     const { store, ledger } = await openStore(config);
@@ -100,7 +120,7 @@ export async function serve(config: Config, io: Streams, signal: AbortSignal): P
       await Promise.all(offered.map(({ slot }) => slot.close()));
     });
     const catalog = new Catalog(offered.map(({ model, slot }) => catalogued(model, slot)));
-    const server = publicServer(config, logger, catalog, store, ledger);
+    const server = publicServer(config, times, logger, catalog, store, ledger);
     undo.push(() => server.close());
     const publicUrl = await listening("listen", config.listen, () => server.listen(config.listen));
 
@@ -113,14 +133,18 @@ export async function serve(config: Config, io: Streams, signal: AbortSignal): P
     const operatorUrl = await listening("operator", config.operator, () => operatorListen(operator, config));
 
     const sweeper = startSweeper(store, ledger, {
-      everyMs: sweepEveryMs,
+      everyMs: times.sweepEveryMs,
       onExpired: (count) => logger.warn({ count }, "holds expired and were charged by their last checkpoint"),
       onError: (error) => logger.error({ err: error }, "expired holds could not be ended; trying again"),
     });
     undo.push(() => sweeper.stop());
 
-    for (const { model, slot } of offered) await startModel(config, model, slot, io, logger, signal);
-    signal.throwIfAborted();
+    const models = [];
+    for (const { model, slot } of offered) {
+      const { onMiniature } = await startModel(config, model, slot, io, logger, signal);
+      models.push({ id: model.id, onMiniature });
+      signal.throwIfAborted();
+    }
 
     const first: FirstAccount | null = await openFirstAccount(store, ledger, config.plans);
     say(
@@ -128,11 +152,11 @@ export async function serve(config: Config, io: Streams, signal: AbortSignal): P
         publicUrl,
         operatorUrl,
         tokenFile: token.file === null ? null : relative(process.cwd(), token.file),
-        models: config.models.map(({ id }) => id),
+        models,
         first,
       }),
     );
-    return runningService(config, logger, server, undoAll);
+    return runningService(config, times, logger, server, undoAll);
   } catch (error) {
     await undoAll();
     throw error;
@@ -148,10 +172,11 @@ function versionIn(manifest: string): string {
 async function makeDataFolder(folder: string): Promise<void> {
   try {
     await mkdir(folder, { recursive: true });
+    await access(folder, constants.W_OK | constants.X_OK);
   } catch (error) {
     const reason = error instanceof Error ? error.message : String(error);
     throw new OperatorError(
-      `The data folder ${folder} cannot be made: ${reason}. Make it writable for this user, or name another one (data in inkwell.yaml, or INKWELL_DATA).`,
+      `The data folder ${folder} cannot be written (${reason}). Make it writable for this user, or name another one (data in inkwell.yaml, or INKWELL_DATA).`,
       error,
     );
   }
@@ -164,6 +189,7 @@ function catalogued(model: ModelConfig, slot: EngineSlot): Model {
 
 function publicServer(
   config: Config,
+  { holdTtlMs, keepAliveMs }: ServiceTimes,
   logger: Logger,
   catalog: Catalog,
   store: Store,
@@ -171,14 +197,15 @@ function publicServer(
 ): PublicServer {
   const { plans, limits } = config;
   const known = authenticate(store, plans);
+  const requestLog = new RequestLog(logger);
   const pipeline = {
     catalog,
     ledger,
     holdTtlMs,
-    onSettled: (receipt: object) => logger.info(receipt, "settled"),
+    onSettled: (receipt: Receipt) => requestLog.settled(receipt),
     onUnsettled: (requestId: string, reason: unknown) =>
       logger.error(
-        { requestId, reason },
+        { requestId, err: reason },
         "a charge could not be recorded; its last checkpoint will be charged",
       ),
   };
@@ -190,7 +217,7 @@ function publicServer(
       generate: (caller, request, requestId, signal) =>
         generate(pipeline, caller, request, requestId, signal),
       readBalance: async (accountId) => balanceOf(await store.snapshot(accountId), plans),
-      onFinished: (finished) => logger.info(finished, "answered"),
+      onFinished: (finished) => requestLog.finished(finished),
     },
     {
       limits: {
@@ -219,7 +246,7 @@ async function startModel(
   io: Streams,
   logger: Logger,
   signal: AbortSignal,
-): Promise<void> {
+): Promise<{ onMiniature: boolean }> {
   const obtained = await obtainModel(config, model, io.stderr, signal);
   if (!obtained.found) io.stderr.write(`${notObtained(model, obtained)}\n${miniatureNotice(model)}\n`);
   const engine = await startLlamaEngine({
@@ -234,10 +261,12 @@ async function startModel(
     log: logger.child({ model: model.id }),
   });
   await slot.fill(engine);
+  return { onMiniature: !obtained.found };
 }
 
 function runningService(
   config: Config,
+  { settleMs }: ServiceTimes,
   logger: Logger,
   server: PublicServer,
   undoAll: () => Promise<void>,

@@ -30,3 +30,18 @@ export function microOf(credits: Credits): MicroCredits {
 export function creditsIn(micro: MicroCredits): Credits {
   return Math.floor(micro / microPerCredit);
 }
+
+export const momentRule = "ISO 8601 with its zone: 2027-01-31, or 2027-01-31T18:00:00Z";
+
+/** A date (its beginning, in UTC) or a moment with its zone; null where the text is neither. */
+export function momentOf(text: string): EpochMs | null {
+  const parts = /^(\d{4}-\d\d-\d\d)(T\d\d:\d\d(:\d\d(\.\d{1,3})?)?(Z|[+-]\d\d:\d\d))?$/.exec(text);
+  const ms = parts === null ? Number.NaN : Date.parse(text);
+  // The parser carries 31 February over into March.
+  const isDay = parts?.[1] !== undefined && isoDay(Date.parse(parts[1])) === parts[1];
+  return Number.isNaN(ms) || !isDay ? null : ms;
+}
+
+function isoDay(ms: EpochMs): string | undefined {
+  return Number.isNaN(ms) ? undefined : new Date(ms).toISOString().slice(0, 10);
+}

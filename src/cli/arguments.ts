@@ -1,7 +1,7 @@
 /** Reads the arguments and options of commands. What cannot be read is wrong usage: exit code 2. */
 import { InvalidArgumentError } from "commander";
-import { namePattern, nameRule } from "../config/kinds.ts";
-import { creditsMax } from "../units.ts";
+import { labelPattern, labelRule, namePattern, nameRule, notePattern, noteRule } from "../access/names.ts";
+import { creditsMax, type EpochMs, momentOf, momentRule } from "../units.ts";
 
 export function accountName(text: string): string {
   if (namePattern.test(text)) return text;
@@ -28,15 +28,15 @@ export function limit(text: string): number {
   return wholeNumber(text, 1, 1_000_000_000, "A limit is a whole number");
 }
 
-/** Payment ids, operation ids and reasons: they stand in the journal for ever. */
+/** Payment ids, operation ids and reasons. */
 export function note(text: string): string {
-  if (isPlainText(text, 200)) return text;
-  throw new InvalidArgumentError("It is a text of 1 to 200 characters on one line.");
+  if (notePattern.test(text)) return text;
+  throw new InvalidArgumentError(`It is ${noteRule}.`);
 }
 
 export function label(text: string): string {
-  if (isPlainText(text, 64)) return text;
-  throw new InvalidArgumentError("A name is a text of 1 to 64 characters on one line.");
+  if (labelPattern.test(text)) return text;
+  throw new InvalidArgumentError(`A name is ${labelRule}.`);
 }
 
 export function modelIds(text: string): string[] {
@@ -45,26 +45,14 @@ export function modelIds(text: string): string[] {
   throw new InvalidArgumentError("It is a list of model ids with commas between them.");
 }
 
-/** A date (its beginning, in UTC) or a moment with its zone; milliseconds since the epoch. */
-export function moment(text: string): number {
-  const parts = /^(\d{4}-\d\d-\d\d)(T\d\d:\d\d(:\d\d(\.\d{1,3})?)?(Z|[+-]\d\d:\d\d))?$/.exec(text);
-  const ms = parts === null ? Number.NaN : Date.parse(text);
-  // The parser carries 31 February over into March.
-  const isDay = parts?.[1] !== undefined && isoDay(Date.parse(parts[1])) === parts[1];
-  if (!Number.isNaN(ms) && isDay) return ms;
-  throw new InvalidArgumentError("A time is ISO 8601 with its zone: 2027-01-31, or 2027-01-31T18:00:00Z.");
-}
-
-function isoDay(ms: number): string | undefined {
-  return Number.isNaN(ms) ? undefined : new Date(ms).toISOString().slice(0, 10);
+export function moment(text: string): EpochMs {
+  const ms = momentOf(text);
+  if (ms !== null) return ms;
+  throw new InvalidArgumentError(`A time is ${momentRule}.`);
 }
 
 function wholeNumber(text: string, min: number, max: number, what: string): number {
   const number = /^[+-]?\d{1,15}$/.test(text) ? Number(text) : Number.NaN;
   if (number >= min && number <= max) return number;
   throw new InvalidArgumentError(`${what} from ${min} to ${max}.`);
-}
-
-function isPlainText(text: string, charactersMax: number): boolean {
-  return text.trim() !== "" && text.length <= charactersMax && !/\p{Cc}/u.test(text);
 }

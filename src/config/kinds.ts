@@ -106,11 +106,6 @@ export const upstreamKey = text(
   { secret: true },
 );
 
-/** Names of plans and accounts: they stand in addresses, file names and shells, so they are plain. */
-export const namePattern = /^[a-z0-9][a-z0-9._-]{0,63}$/;
-export const nameRule =
-  "1 to 64 characters: lower-case letters, digits, dots, dashes and underscores, the first a letter or a digit";
-
 /** Names of models: clients send them; vendors' names have slashes and colons. */
 export const modelIdPattern = /^[A-Za-z0-9][A-Za-z0-9._:/@+-]{0,127}$/;
 export const modelIdRule = "1 to 128 letters, digits, and . _ : / @ + -, the first a letter or a digit";

@@ -1,11 +1,12 @@
 /** The `plans` section: what accounts are granted. At least one plan, each naming only models that exist. */
+import { namePattern, nameRule } from "../access/names.ts";
 import type { BucketPlan, Limits, Plan } from "../credits/plan.ts";
 import * as kind from "./kinds.ts";
 import { nearest, type Section } from "./section.ts";
 
 /** In the order of the configuration. */
 export function readPlans(root: Section, modelIds: readonly string[]): Plan[] {
-  const rule = { pattern: kind.namePattern, says: kind.nameRule };
+  const rule = { pattern: namePattern, says: nameRule };
   const plans = root.entries("plans", rule, (id, section) => readPlan(id, section, modelIds));
   if (plans.length === 0) root.problem(root.where, "plans is empty; there must be at least one plan");
   return plans;

@@ -7,7 +7,7 @@ import { invariant } from "../errors.ts";
 import { type EpochMs, type MicroCredits, microOf } from "../units.ts";
 import type { GroundFault, Operation } from "./operations.ts";
 import type { Plan, Plans } from "./plan.ts";
-import type { AccountRow, HoldRow, JournalKind, JournalRow, KeyRow, UsageRow } from "./rows.ts";
+import type { AccountRow, HoldRow, JournalKind, JournalRow, KeyRow, Split, UsageRow } from "./rows.ts";
 import { windowAt } from "./windows.ts";
 
 /** All that the operations of one batch can touch, read under the lock. The kernel works on copies of its own. */
@@ -99,13 +99,6 @@ export function problemOf(account: AccountRow, plans: Plans): string | null {
   }
   if (baseStartsMs >= baseEndsMs || overageStartsMs >= overageEndsMs) return "a window ends before it begins";
   return null;
-}
-
-/** Amounts in the three buckets, in the order in which they are spent. */
-export interface Split {
-  base: MicroCredits;
-  overage: MicroCredits;
-  additional: MicroCredits;
 }
 
 export interface FoundAccount {

@@ -15,7 +15,7 @@
  */
 import { invariant } from "../errors.ts";
 import { type EpochMs, type MicroCredits, microOf } from "../units.ts";
-import { type Changes, type FoundAccount, type Ground, type Split, Workings } from "./ground.ts";
+import { type Changes, type FoundAccount, type Ground, Workings } from "./ground.ts";
 import type {
   AdjustOperation,
   AdjustOutcome,
@@ -40,7 +40,7 @@ import type {
 import type { Plans } from "./plan.ts";
 import { costOf, type Price } from "./pricing.ts";
 import { countRequest, countTokens, rateRefusalOf, ratesOf, scopesOf } from "./rates.ts";
-import type { AccountRow, Ending, HoldRow, RowPrice, TokenCounts, UsageRow } from "./rows.ts";
+import type { AccountRow, Ending, HoldRow, RowPrice, Split, TokenCounts, UsageRow } from "./rows.ts";
 
 /** Running requests rarely use all that they hold: about the time in which some of them end and give back. */
 const reservedRetryMs = 1000;
@@ -191,13 +191,15 @@ function settle(workings: Workings, found: FoundAccount, operation: SettleOperat
   invariant(operation.ending !== "expired", "a settlement is no expiry");
   const row = workings.hold(account.id, operation.hold);
   if (row !== null) {
-    const usage = end(workings, found, row, operation.used, operation.ending, operation.estimated);
-    return { kind: "settled", cost: usage.cost, shortfall: usage.shortfall };
+    return settled(end(workings, found, row, operation.used, operation.ending, operation.estimated));
   }
   const ended = workings.usage(account.id, operation.hold);
   if (ended === null) return { kind: "unknown_hold" };
-  const usage = ended.ending === "expired" ? settleLate(workings, found, ended, operation) : ended;
-  return { kind: "settled", cost: usage.cost, shortfall: usage.shortfall };
+  return settled(ended.ending === "expired" ? settleLate(workings, found, ended, operation) : ended);
+}
+
+function settled({ cost, base, overage, additional, shortfall }: UsageRow): SettleOutcome {
+  return { kind: "settled", cost, paid: { base, overage, additional }, shortfall };
 }
 
 function expire(workings: Workings, found: FoundAccount, id: string): ExpireOutcome {

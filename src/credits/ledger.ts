@@ -26,6 +26,14 @@ export interface LedgerOptions {
   batchMax?: number;
   /** Pauses before an operation is sent again; when they are used up it is rejected. */
   retriesMs?: readonly number[];
+  /** Called after each commit that went through; it must not throw. */
+  onCommit?(commit: Committed): void;
+}
+
+export interface Committed {
+  operations: number;
+  /** From handing the batch to the store until it was on disk, the pauses of further attempts included. */
+  durationMs: number;
 }
 
 interface Entry {
@@ -41,6 +49,7 @@ export class Ledger {
   readonly #store: LedgerStore;
   readonly #batchMax: number;
   readonly #retriesMs: readonly number[];
+  readonly #onCommit: LedgerOptions["onCommit"];
   #waiting: Entry[] = [];
   #pump: Promise<void> | null = null;
 
@@ -48,6 +57,7 @@ export class Ledger {
     this.#store = store;
     this.#batchMax = options.batchMax ?? defaultBatchMax;
     this.#retriesMs = options.retriesMs ?? defaultRetriesMs;
+    this.#onCommit = options.onCommit;
   }
 
   /** The outcome, once it is on disk. Rejects where it could not be decided: a defect, or the store stayed away. */
@@ -85,6 +95,7 @@ export class Ledger {
 
   async #commit(batch: readonly Entry[]): Promise<void> {
     const operations = batch.map((entry) => entry.operation);
+    const beganMs = performance.now();
     let outcomes: Outcome[] | null = null;
     for (let attempt = 0; outcomes === null; attempt += 1) {
       try {
@@ -95,6 +106,7 @@ export class Ledger {
         await new Promise((resolve) => setTimeout(resolve, pauseMs));
       }
     }
+    this.#onCommit?.({ operations: batch.length, durationMs: performance.now() - beganMs });
     for (const [index, entry] of batch.entries()) {
       const outcome = outcomes[index];
       if (outcome === undefined)

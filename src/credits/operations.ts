@@ -4,7 +4,7 @@
  */
 import type { EpochMs, MicroCredits } from "../units.ts";
 import type { Price } from "./pricing.ts";
-import type { Ending, TokenCounts } from "./rows.ts";
+import type { Ending, Split, TokenCounts } from "./rows.ts";
 
 export interface OpenOperation {
   kind: "open";
@@ -144,7 +144,8 @@ export type ExtendOutcome =
   | { kind: "ended" };
 
 export type SettleOutcome =
-  | { kind: "settled"; cost: MicroCredits; shortfall: MicroCredits }
+  /** cost = what each bucket paid + shortfall. */
+  | { kind: "settled"; cost: MicroCredits; paid: Split; shortfall: MicroCredits }
   /** No such hold was ever taken; nothing was charged. */
   | { kind: "unknown_hold" };
 

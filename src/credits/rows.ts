@@ -39,6 +39,13 @@ export interface AccountRow {
   tokensTatMs: EpochMs;
 }
 
+/** Amounts in the three buckets, in the order in which they are spent. */
+export interface Split {
+  base: MicroCredits;
+  overage: MicroCredits;
+  additional: MicroCredits;
+}
+
 /** What has been made for a request so far; the checkpoint of a hold and the receipt of a usage row. */
 export interface TokenCounts {
   promptTokens: number;

@@ -12,6 +12,7 @@ import {
   EngineError,
   type EngineEvent,
   type EngineFailure,
+  type EngineLoad,
   type EngineState,
   type GenerateOptions,
   type Generation,
@@ -98,6 +99,10 @@ export class ScriptedEngine implements Engine {
     };
   }
 
+  load(): EngineLoad {
+    return { running: this.working, waiting: this.open - this.working, parallel: this.#parallel };
+  }
+
   async close(): Promise<void> {
     this.state = "closed";
     for (const generation of this.#generations) generation.breakOff();
@@ -148,13 +153,26 @@ class ScriptedGeneration implements Generation {
   readonly #stopped = Promise.withResolvers<"stopped">();
   #wanted = true;
   #broken = false;
+  #paidTokens: number;
+  #maxTokens: number;
+  /** Resolves at the next `pay`. */
+  #paying = Promise.withResolvers<void>();
 
   constructor(engine: ScriptedEngine, script: Script, promptTokens: number, options: GenerateOptions) {
     this.#engine = engine;
     this.#script = script;
     this.#options = options;
+    this.#paidTokens = options.paidTokens;
+    this.#maxTokens = options.maxTokens;
     const cachedTokens = Math.min(script.cachedTokens ?? 0, promptTokens);
     this.usage = { promptTokens, cachedTokens, completionTokens: 0, reasoningTokens: 0, estimated: false };
+  }
+
+  pay(paidTokens: number, isLast: boolean): void {
+    this.#paidTokens = Math.max(this.#paidTokens, paidTokens);
+    if (isLast) this.#maxTokens = Math.min(this.#maxTokens, this.#paidTokens);
+    this.#paying.resolve();
+    this.#paying = Promise.withResolvers<void>();
   }
 
   async stop(): Promise<void> {
@@ -183,14 +201,13 @@ class ScriptedGeneration implements Generation {
   }
 
   async *#events(): AsyncGenerator<EngineEvent, void, undefined> {
-    const { maxTokens, sampling } = this.#options;
-    const text = new TextGate(sampling.stop);
+    const text = new TextGate(this.#options.sampling.stop);
     for await (const token of this.#tokens()) {
       const { released, stopped } = text.add(token);
       if (released !== "") yield this.#textEvent(released);
       if (stopped) return yield { type: "end", finishReason: "stop" };
       if (this.#over()) return;
-      if (this.usage.completionTokens >= maxTokens) {
+      if (await this.#full()) {
         const rest = text.rest();
         if (rest !== "") yield this.#textEvent(rest);
         return yield { type: "end", finishReason: "length" };
@@ -199,7 +216,7 @@ class ScriptedGeneration implements Generation {
     if (this.#over()) return;
     const rest = text.rest();
     if (rest !== "") yield this.#textEvent(rest);
-    yield { type: "end", finishReason: this.usage.completionTokens >= maxTokens ? "length" : "stop" };
+    yield { type: "end", finishReason: this.usage.completionTokens >= this.#maxTokens ? "length" : "stop" };
   }
 
   /** Makes one token after the other and counts it, thinking first. */
@@ -210,7 +227,7 @@ class ScriptedGeneration implements Generation {
       if (!(await this.#turn())) return;
       this.usage.reasoningTokens += 1;
       this.#count();
-      if (this.usage.completionTokens >= this.#options.maxTokens) return;
+      if (await this.#full()) return;
     }
     for (let made = 0; ; made += 1) {
       if (!(await this.#turn())) return;
@@ -237,6 +254,17 @@ class ScriptedGeneration implements Generation {
   #count(): void {
     this.usage.completionTokens += 1;
     this.#engine.tokensMade += 1;
+    this.#options.onTokens(this.usage.completionTokens);
+  }
+
+  /** Whether no more tokens may be made; waits where they are only not paid for yet. */
+  async #full(): Promise<boolean> {
+    const { usage } = this;
+    while (usage.completionTokens >= this.#paidTokens && usage.completionTokens < this.#maxTokens) {
+      await Promise.race([this.#paying.promise, this.#stopped.promise]);
+      if (!this.#wanted || this.#broken) return false;
+    }
+    return usage.completionTokens >= this.#maxTokens;
   }
 
   /** Takes the time of one token; false when no more are wanted. */

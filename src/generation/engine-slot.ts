@@ -2,7 +2,14 @@
  * The place of an engine that is not there yet: its model file is being fetched or loaded while the service already
  * listens. Refuses with "unavailable" until it is filled, then stands aside.
  */
-import { type Engine, EngineError, type EngineState, type PreparedPrompt, type Prompt } from "./engine.ts";
+import {
+  type Engine,
+  EngineError,
+  type EngineLoad,
+  type EngineState,
+  type PreparedPrompt,
+  type Prompt,
+} from "./engine.ts";
 
 /** A model file that is being fetched takes minutes, one that is being loaded seconds. */
 const retryAfterSeconds = 5;
@@ -39,6 +46,10 @@ export class EngineSlot implements Engine {
   async prepare(prompt: Prompt, signal: AbortSignal): Promise<PreparedPrompt> {
     if (this.#engine !== null) return this.#engine.prepare(prompt, signal);
     throw new EngineError("unavailable", `the engine is ${this.#state}`, { retryAfterSeconds });
+  }
+
+  load(): EngineLoad | null {
+    return this.#engine?.load?.() ?? null;
   }
 
   async close(): Promise<void> {

@@ -86,7 +86,11 @@ export type EngineEvent =
 export interface GenerateOptions {
   /** Most completion tokens, thinking included; at least 1. Reached: `finishReason: "length"`. */
   maxTokens: number;
+  /** Completion tokens that are paid for, 1 to `maxTokens`: the decoder makes no more and waits there for `pay`. */
+  paidTokens: number;
   sampling: Sampling;
+  /** Called as tokens are made, hidden ones too, with how many there are. Must be cheap and must not throw. */
+  onTokens(completionTokens: number): void;
 }
 
 /**
@@ -96,6 +100,11 @@ export interface GenerateOptions {
 export interface Generation extends AsyncIterable<EngineEvent> {
   /** What has been made so far. After `stop` has resolved, or the `end` event, it is final. Never fewer tokens than were yielded. */
   readonly usage: Usage;
+  /**
+   * More is paid for: `paidTokens` completion tokens in all. `isLast`: and no more will be, so that the generation
+   * ends there with "length". Without effect on one that has ended.
+   */
+  pay(paidTokens: number, isLast: boolean): void;
   /** True once the engine has begun on the prompt: from here on the prompt has been worked on and is paid for. */
   readonly started: boolean;
   /**
@@ -115,6 +124,15 @@ export interface PreparedPrompt {
   generate(options: GenerateOptions): Generation;
 }
 
+/** Generations in the engine at this moment. */
+export interface EngineLoad {
+  /** Being decoded together. */
+  running: number;
+  /** Queued for one of the `parallel` places. */
+  waiting: number;
+  parallel: number;
+}
+
 export type EngineState = "starting" | "ready" | "unavailable" | "closed";
 
 export interface Engine {
@@ -123,6 +141,8 @@ export interface Engine {
   readonly state: EngineState;
   /** Counts the prompt. Throws `EngineError`; bounded in time by the engine itself. */
   prepare(prompt: Prompt, signal: AbortSignal): Promise<PreparedPrompt>;
+  /** Absent, or null: not known (yet). */
+  load?(): EngineLoad | null;
   /** Ends every running generation (their iterations fail with "unavailable") and frees everything. Idempotent. */
   close(): Promise<void>;
 }

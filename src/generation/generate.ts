@@ -19,8 +19,8 @@
 import type { Caller } from "../access/caller.ts";
 import type { Ledger } from "../credits/ledger.ts";
 import type { Rates } from "../credits/operations.ts";
-import { completionTokensFor, costAtMost } from "../credits/pricing.ts";
-import type { Ending, TokenCounts } from "../credits/rows.ts";
+import { costAtMost } from "../credits/pricing.ts";
+import type { Ending, Split, TokenCounts } from "../credits/rows.ts";
 import { Refusal } from "../errors.ts";
 import type { MicroCredits } from "../units.ts";
 import { allows, type Catalog, type Model } from "./catalog.ts";
@@ -32,7 +32,7 @@ import {
   type TokenLogprob,
   type Usage,
 } from "./engine.ts";
-import { startHeartbeat } from "./heartbeat.ts";
+import { Funding, firstSlice } from "./funding.ts";
 import { refusalOfEngine, refusalOfHold } from "./refusals.ts";
 import type { ChatRequest } from "./request.ts";
 
@@ -53,13 +53,15 @@ export interface Receipt {
   ending: Ending;
   usage: Usage;
   cost: MicroCredits;
+  /** What each bucket paid of the cost; the rest is the shortfall. */
+  paid: Split;
   shortfall: MicroCredits;
 }
 
 export interface GenerateDependencies {
   catalog: Catalog;
   ledger: Ledger;
-  /** How long a hold lives without a heartbeat; a third of it passes between two. */
+  /** How long a hold lives without an extension; one is written at least in every third of it. */
   holdTtlMs: number;
   onSettled?(receipt: Receipt): void;
   /** A charge that could not be recorded: the hold stays open and is charged by its last checkpoint. */
@@ -92,37 +94,42 @@ export async function* generate(
   if (tokensLeft < 1) throw contextLengthExceeded(model, promptTokens);
   const wantTokens = Math.min(request.maxTokens ?? tokensLeft, tokensLeft);
 
+  const { price } = model;
   const held = await ledger.apply({
     kind: "hold",
     account: caller.accountId,
     hold: requestId,
     key: caller.keyId,
     model: model.id,
-    price: model.price,
+    price,
     promptTokens,
-    min: costAtMost(model.price, promptTokens, 1),
-    want: costAtMost(model.price, promptTokens, wantTokens),
+    min: costAtMost(price, promptTokens, 1),
+    want: firstSlice(price, promptTokens, wantTokens),
     ttlMs: dependencies.holdTtlMs,
   });
   if (held.kind !== "held") throw refusalOfHold(held, model.id);
 
   // From here on a hold is open: everything below ends in the `finally`.
-  const maxTokens = Math.min(wantTokens, completionTokensFor(model.price, promptTokens, held.amount));
   let generation: Generation | null = null;
   let ending: Ending = "refused";
   let finishReason: FinishReason | null = null;
   let receipt: Receipt | null = null;
-  const heartbeat = startHeartbeat(
-    ledger,
-    caller.accountId,
-    requestId,
-    dependencies.holdTtlMs,
-    () => generation,
-  );
+  const { accountId } = caller;
+  const { holdTtlMs } = dependencies;
+  const funded = { accountId, requestId, price, promptTokens, wantTokens, holdTtlMs };
+  const funding = new Funding(ledger, funded, held.amount);
   const stop = () => void generation?.stop();
   try {
     if (signal.aborted) return endOfAborted(signal);
-    generation = prepared.generate({ maxTokens, sampling: request.sampling });
+    const { maxTokens, paidTokens } = funding;
+    const { sampling } = request;
+    generation = prepared.generate({
+      maxTokens,
+      paidTokens,
+      sampling,
+      onTokens: (made) => funding.made(made),
+    });
+    funding.watch(generation);
     // Until the engine says otherwise, whatever ends the iteration is the reader's going away.
     ending = "client_gone";
     signal.addEventListener("abort", stop, { once: true });
@@ -132,14 +139,14 @@ export async function* generate(
       else finishReason = event.finishReason;
     }
     if (finishReason === null) {
-      if (heartbeat.failure !== null) {
+      if (funding.failure !== null) {
         ending = "engine_failed";
-        throw heartbeat.failure;
+        throw funding.failure;
       }
       if (!signal.aborted) throw new EngineError("failed", "the generation ended without its end");
       return endOfAborted(signal);
     }
-    const boughtOut = finishReason === "length" && maxTokens < wantTokens;
+    const boughtOut = finishReason === "length" && funding.maxTokens < wantTokens;
     ending = boughtOut ? "credits" : finishReason;
   } catch (error) {
     // Whatever else comes out of the iteration is a defect of the engine, and not for the caller to pay.
@@ -148,7 +155,7 @@ export async function* generate(
   } finally {
     signal.removeEventListener("abort", stop);
     await generation?.stop();
-    await heartbeat.stop();
+    await funding.stop();
     if (ending === "client_gone" && signal.reason instanceof Refusal) ending = "shutdown";
     const usage = generation?.usage ?? nothingMade;
     const used = chargedTokens(ending, generation?.started ?? false, usage, promptTokens);
@@ -234,7 +241,8 @@ async function settle(
       estimated,
     });
     if (outcome.kind === "settled") {
-      const receipt = { ...made, accountId, keyId, cost: outcome.cost, shortfall: outcome.shortfall };
+      const { cost, paid, shortfall } = outcome;
+      const receipt = { ...made, accountId, keyId, cost, paid, shortfall };
       dependencies.onSettled?.(receipt);
       return receipt;
     }

@@ -6,7 +6,7 @@ export interface Greeting {
   operatorUrl: string;
   /** The file that the operator token lies in; null where it was configured. */
   tokenFile: string | null;
-  models: readonly string[];
+  models: readonly { id: string; onMiniature: boolean }[];
   /** The first account and its key, on the first start only. */
   first: { account: string; plan: string; key: string } | null;
 }
@@ -17,7 +17,7 @@ export function greetingText({ publicUrl, operatorUrl, tokenFile, models, first 
     "",
     `  API        ${publicUrl}/v1`,
     `  Operator   ${operatorUrl}${token}`,
-    `  Models     ${models.join(", ")}`,
+    `  Models     ${models.map(({ id, onMiniature }) => (onMiniature ? `${id} (the miniature stands in)` : id)).join(", ")}`,
     "",
   ];
   if (first !== null) {
@@ -30,7 +30,7 @@ export function greetingText({ publicUrl, operatorUrl, tokenFile, models, first 
       "",
       `    curl -N ${publicUrl}/v1/chat/completions \\`,
       `      -H "Authorization: Bearer ${first.key}" -H "Content-Type: application/json" \\`,
-      `      -d '{"model":"${models[0] ?? ""}","stream":true,"messages":[{"role":"user","content":"What is an inkwell?"}]}'`,
+      `      -d '{"model":"${models[0]?.id ?? ""}","stream":true,"messages":[{"role":"user","content":"What is an inkwell?"}]}'`,
       "",
       "  See what it cost:",
       "",

@@ -1,11 +1,30 @@
 /** Binding a port, and the one message an operator gets where that cannot be done. */
+import { once } from "node:events";
+import { createServer } from "node:net";
 import { OperatorError } from "../errors.ts";
 
-export async function listening(
-  name: "listen" | "operator",
-  { host, port }: { host: string; port: number },
-  bind: () => Promise<string>,
-): Promise<string> {
+type ListenerName = "listen" | "operator";
+
+interface Address {
+  host: string;
+  port: number;
+}
+
+/** Whether the port can be had at this moment; it is not kept. Any free one always can. */
+export async function requirePort(name: ListenerName, address: Address): Promise<void> {
+  if (address.port === 0) return;
+  await listening(name, address, async () => {
+    const server = createServer().listen(address);
+    await once(server, "listening");
+    await once(server.close(), "close");
+  });
+}
+
+export async function listening<T>(
+  name: ListenerName,
+  { host, port }: Address,
+  bind: () => Promise<T>,
+): Promise<T> {
   try {
     return await bind();
   } catch (error) {

@@ -15,9 +15,52 @@ export function createLogger(level: LogLevel, stderr: Writable & { isTTY?: boole
     pretty({
       destination: stderr,
       colorize: true,
-      singleLine: true,
+      hideObject: true,
+      messageFormat: terminalText,
       translateTime: "SYS:HH:MM:ss",
       sync: true,
     }),
   );
+}
+
+type Fields = Record<string, unknown>;
+
+/** What stands after time and level; the same fields as in JSON, as short as a person needs them. */
+export function terminalText(line: Fields): string {
+  const { level: _level, time: _time, msg, err, ...fields } = line;
+  const isRequest = "method" in fields && "durationMs" in fields;
+  const parts = isRequest ? requestParts(fields) : Object.entries(fields).map(field);
+  return [[String(msg), ...parts].join("  "), ...errorLines(err)].join("\n");
+}
+
+function requestParts(fields: Fields): string[] {
+  const { method: _method, path: _path, status: _status, keyId: _keyId, requestId, ...rest } = fields;
+  const { account, model, code, ending, promptTokens, cachedTokens, completionTokens, ...others } = rest;
+  const { reasoningTokens, credits, durationMs, firstTokenMs, ...more } = others;
+  const parts: string[] = [];
+  if (account !== undefined) parts.push(String(account));
+  if (model !== undefined) parts.push(String(model));
+  if (promptTokens !== undefined) {
+    const cached = cachedTokens === 0 ? "" : ` (${cachedTokens} cached)`;
+    const reasoning = reasoningTokens === undefined ? "" : ` (${reasoningTokens} reasoning)`;
+    parts.push(`${promptTokens}${cached} + ${completionTokens}${reasoning} tokens`, `${credits} credits`);
+  }
+  if (code !== undefined) parts.push(String(code));
+  else if (ending !== undefined) parts.push(String(ending));
+  const first = firstTokenMs === undefined ? "" : ` (first token after ${firstTokenMs})`;
+  parts.push(`${durationMs} ms${first}`, ...Object.entries(more).map(field));
+  // By which the caller, who has it in a header, and the other lines of the log can be matched.
+  parts.push(`${requestId}`);
+  return parts;
+}
+
+function field([name, value]: [string, unknown]): string {
+  return `${name}=${typeof value === "string" ? value : JSON.stringify(value)}`;
+}
+
+/** Only defects are logged with their error. */
+function errorLines(err: unknown): string[] {
+  if (err === undefined) return [];
+  const stack = typeof err === "object" && err !== null && "stack" in err ? err.stack : JSON.stringify(err);
+  return String(stack).split("\n");
 }

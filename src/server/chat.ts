@@ -97,6 +97,7 @@ async function sendStream(
       if (run.gone) continue;
       if (event.type === "accepted") {
         rates = event.rates;
+        visit.model = head.model;
         stream.open();
         continue;
       }
@@ -137,8 +138,10 @@ async function sendWhole(
   const logprobs: TokenLogprob[] = [];
   let whole: Answer | null = null;
   for await (const event of events) {
-    if (event.type === "accepted") rates = event.rates;
-    else if (event.type === "text") {
+    if (event.type === "accepted") {
+      rates = event.rates;
+      visit.model = head.model;
+    } else if (event.type === "text") {
       text += event.text;
       if (event.logprobs !== undefined) logprobs.push(...event.logprobs);
     } else {

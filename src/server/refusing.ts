@@ -55,7 +55,8 @@ export function notJson(): Refusal {
 export function logRefusal(logger: Logger, refusal: Refusal, requestId: string): void {
   if (refusal.status < 500) return;
   const { code, detail, cause } = refusal;
-  const fields = { requestId, code, detail, err: cause };
+  // What has an explanation needs no stack; what has none is a defect.
+  const fields = { requestId, code, ...(detail === undefined ? { err: cause } : { detail }) };
   if (refusal.status === 503) logger.warn(fields, "a request was refused");
   else logger.error(fields, "a request failed");
 }

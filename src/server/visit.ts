@@ -16,6 +16,8 @@ export interface FinishedRequest {
   firstTokenMs: number | null;
   accountId: string | null;
   keyId: string | null;
+  /** That took the request; null where none did. */
+  model: string | null;
 }
 
 export type OnFinished = (finished: FinishedRequest) => void;
@@ -33,6 +35,7 @@ export class Visit {
   holdsBody: boolean;
   caller: Caller | null = null;
   firstTokenMs: number | null = null;
+  model: string | null = null;
   readonly #onFinished: OnFinished | undefined;
   #finished = false;
 
@@ -52,7 +55,7 @@ export class Visit {
   finish(status: number | null, code: ErrorCode | null): void {
     if (this.#finished || this.#onFinished === undefined) return;
     this.#finished = true;
-    const { requestId, method, path, caller, firstTokenMs } = this;
+    const { requestId, method, path, caller, firstTokenMs, model } = this;
     this.#onFinished({
       requestId,
       method,
@@ -63,6 +66,7 @@ export class Visit {
       firstTokenMs,
       accountId: caller?.accountId ?? null,
       keyId: caller?.keyId ?? null,
+      model,
     });
   }
 }

@@ -8,6 +8,7 @@ import type { FoundKey } from "./store.ts";
 export class SqliteKeys {
   readonly #insert: StatementSync;
   readonly #revoke: StatementSync;
+  readonly #byId: StatementSync;
   readonly #all: StatementSync;
   readonly #ofAccount: StatementSync;
 
@@ -19,6 +20,7 @@ export class SqliteKeys {
     this.#revoke = db.prepare(
       "update api_key set revoked_ms = coalesce(revoked_ms, ?) where id = ? returning *",
     );
+    this.#byId = db.prepare("select * from api_key where id = ?");
     this.#all = db.prepare("select * from api_key order by created_ms, id");
     this.#ofAccount = db.prepare("select * from api_key where account = ? order by created_ms, id");
   }
@@ -29,6 +31,11 @@ export class SqliteKeys {
 
   revoke(id: string, atMs: EpochMs): KeyRow | null {
     const [row] = this.#revoke.all(atMs, id);
+    return row === undefined ? null : keyOf(row);
+  }
+
+  byId(id: string): KeyRow | null {
+    const row = this.#byId.get(id);
     return row === undefined ? null : keyOf(row);
   }
 

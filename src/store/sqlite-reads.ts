@@ -5,7 +5,14 @@ import type { AccountRow, HoldRow, JournalRow, UsageRow } from "../credits/rows.
 import { invariant } from "../errors.ts";
 import type { EpochMs } from "../units.ts";
 import { accountOf, holdOf, journalOf, usageOf } from "./sqlite-rows.ts";
-import { type AccountsQuery, type JournalQuery, pageRowsMax, type UsageQuery } from "./store.ts";
+import {
+  type AccountsQuery,
+  type HoldsQuery,
+  type HoldTotals,
+  type JournalQuery,
+  pageRowsMax,
+  type UsageQuery,
+} from "./store.ts";
 
 export class SqliteSnapshots {
   readonly #db: DatabaseSync;
@@ -40,6 +47,7 @@ export class SqliteLists {
   readonly #accounts: StatementSync;
   readonly #journal: StatementSync;
   readonly #overdue: StatementSync;
+  readonly #holdTotals: StatementSync;
 
   constructor(db: DatabaseSync) {
     this.#db = db;
@@ -47,6 +55,10 @@ export class SqliteLists {
     this.#journal = db.prepare("select * from journal where account = ? and seq > ? order by seq limit ?");
     this.#overdue = db.prepare(
       "select * from hold where expires_ms <= ? order by expires_ms, account, id limit ?",
+    );
+    // total() is a float where sum() would refuse an integer beyond 53 bits.
+    this.#holdTotals = db.prepare(
+      "select count(*) as holds, total(base + overage + additional + base_past + overage_past) as micro from hold",
     );
   }
 
@@ -62,25 +74,51 @@ export class SqliteLists {
 
   usage(query: UsageQuery): UsageRow[] {
     assertLimit(query.limit);
-    const conditions: string[] = [];
-    const values: SQLInputValue[] = [];
-    const where = (condition: string, ...operands: SQLInputValue[]) => {
-      conditions.push(condition);
-      values.push(...operands);
-    };
-    if (query.account !== undefined) where("account = ?", query.account);
-    if (query.id !== undefined) where("id = ?", query.id);
-    if (query.fromMs !== undefined) where("at_ms >= ?", query.fromMs);
-    if (query.toMs !== undefined) where("at_ms < ?", query.toMs);
-    if (query.after !== undefined) where("(account, seq) > (?, ?)", query.after.account, query.after.seq);
-    const filter = conditions.length === 0 ? "" : ` where ${conditions.join(" and ")}`;
-    const rows = this.#db.prepare(`select * from usage${filter} order by account, seq limit ?`);
-    return rows.all(...values, query.limit).map(usageOf);
+    const filter = new Filter();
+    if (query.account !== undefined) filter.where("account = ?", query.account);
+    if (query.id !== undefined) filter.where("id = ?", query.id);
+    if (query.key !== undefined) filter.where("key = ?", query.key);
+    if (query.model !== undefined) filter.where("model = ?", query.model);
+    if (query.fromMs !== undefined) filter.where("at_ms >= ?", query.fromMs);
+    if (query.toMs !== undefined) filter.where("at_ms < ?", query.toMs);
+    const { after } = query;
+    if (after !== undefined) filter.where("(account, seq) > (?, ?)", after.account, after.seq);
+    const rows = this.#db.prepare(`select * from usage${filter.sql} order by account, seq limit ?`);
+    return rows.all(...filter.values, query.limit).map(usageOf);
+  }
+
+  holds({ account, after, limit }: HoldsQuery): HoldRow[] {
+    assertLimit(limit);
+    const filter = new Filter();
+    if (account !== undefined) filter.where("account = ?", account);
+    if (after !== undefined) filter.where("(account, id) > (?, ?)", after.account, after.id);
+    const rows = this.#db.prepare(`select * from hold${filter.sql} order by account, id limit ?`);
+    return rows.all(...filter.values, limit).map(holdOf);
+  }
+
+  holdTotals(): HoldTotals {
+    const row = this.#holdTotals.get();
+    return { holds: Number(row?.holds), micro: Number(row?.micro) };
   }
 
   overdueHolds(atMs: EpochMs, limit: number): HoldRow[] {
     assertLimit(limit);
     return this.#overdue.all(atMs, limit).map(holdOf);
+  }
+}
+
+/** The conditions of one query, joined by "and". */
+class Filter {
+  readonly values: SQLInputValue[] = [];
+  readonly #conditions: string[] = [];
+
+  where(condition: string, ...operands: SQLInputValue[]): void {
+    this.#conditions.push(condition);
+    this.values.push(...operands);
+  }
+
+  get sql(): string {
+    return this.#conditions.length === 0 ? "" : ` where ${this.#conditions.join(" and ")}`;
   }
 }
 

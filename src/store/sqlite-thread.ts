@@ -4,17 +4,20 @@ import type { Plans } from "../credits/plan.ts";
 import type { AccountRow, HoldRow, JournalRow, KeyRow, UsageRow } from "../credits/rows.ts";
 import type { EpochMs } from "../units.ts";
 import type { SqliteFile } from "./sqlite-file.ts";
-import type { AccountsQuery, JournalQuery, UsageQuery } from "./store.ts";
+import type { AccountsQuery, HoldsQuery, HoldTotals, JournalQuery, UsageQuery } from "./store.ts";
 
 /** What the thread can be asked, and what it answers. */
 export interface Calls {
   commit(operations: readonly Operation[]): Outcome[];
   addKey(key: KeyRow): boolean;
+  keyById(id: string): KeyRow | null;
   keys(account: string | undefined): KeyRow[];
   revokeKey(id: string, atMs: EpochMs): KeyRow | null;
   accounts(query: AccountsQuery): AccountRow[];
   usage(query: UsageQuery): UsageRow[];
   journal(account: string, query: JournalQuery): JournalRow[];
+  holds(query: HoldsQuery): HoldRow[];
+  holdTotals(): HoldTotals;
   overdueHolds(atMs: EpochMs, limit: number): HoldRow[];
   /** Closes the file; the thread ends. */
   close(): void;

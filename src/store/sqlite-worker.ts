@@ -41,11 +41,14 @@ function serve(port: NonNullable<typeof parentPort>, { file, plans, clock }: Sql
   const handlers: { [M in keyof Calls]: (...args: Parameters<Calls[M]>) => ReturnType<Calls[M]> } = {
     commit: (operations) => ledger.commit(operations),
     addKey: (key) => keys.add(key),
+    keyById: (id) => keys.byId(id),
     keys: (account) => keys.list(account),
     revokeKey: (id, atMs) => keys.revoke(id, atMs),
     accounts: (query) => lists.accounts(query),
     usage: (query) => lists.usage(query),
     journal: (account, query) => lists.journal(account, query),
+    holds: (query) => lists.holds(query),
+    holdTotals: () => lists.holdTotals(),
     overdueHolds: (atMs, limit) => lists.overdueHolds(atMs, limit),
     close: () => db.close(),
   };

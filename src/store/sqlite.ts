@@ -27,7 +27,15 @@ import { openToRead, storeError } from "./sqlite-file.ts";
 import { SqliteKeyring } from "./sqlite-keys.ts";
 import { SqliteSnapshots } from "./sqlite-reads.ts";
 import { type Answer, type Calls, clockOf, openedId, type SqliteThreadData } from "./sqlite-thread.ts";
-import type { AccountsQuery, FoundKey, JournalQuery, Store, UsageQuery } from "./store.ts";
+import type {
+  AccountsQuery,
+  FoundKey,
+  HoldsQuery,
+  HoldTotals,
+  JournalQuery,
+  Store,
+  UsageQuery,
+} from "./store.ts";
 
 const defaultBusyMs = 5000;
 
@@ -80,6 +88,10 @@ class SqliteStore implements Store {
     return this.#thread.call("addKey", key);
   }
 
+  keyById(id: string): Promise<KeyRow | null> {
+    return this.#thread.call("keyById", id);
+  }
+
   keys(account?: string): Promise<KeyRow[]> {
     return this.#thread.call("keys", account);
   }
@@ -102,6 +114,14 @@ class SqliteStore implements Store {
 
   journal(account: string, query: JournalQuery): Promise<JournalRow[]> {
     return this.#thread.call("journal", account, query);
+  }
+
+  holds(query: HoldsQuery): Promise<HoldRow[]> {
+    return this.#thread.call("holds", query);
+  }
+
+  holdTotals(): Promise<HoldTotals> {
+    return this.#thread.call("holdTotals");
   }
 
   overdueHolds(atMs: EpochMs, limit: number): Promise<HoldRow[]> {

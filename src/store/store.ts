@@ -5,7 +5,7 @@
 import type { AccountSnapshot } from "../credits/balance.ts";
 import type { LedgerStore } from "../credits/ledger.ts";
 import type { AccountRow, HoldRow, JournalRow, KeyRow, UsageRow } from "../credits/rows.ts";
-import type { EpochMs } from "../units.ts";
+import type { EpochMs, MicroCredits } from "../units.ts";
 
 /** Most rows of one page of any list. */
 export const pageRowsMax = 1000;
@@ -33,6 +33,9 @@ export interface UsageQuery {
   account?: string;
   /** The request id that the client saw. */
   id?: string;
+  /** Id of the key. */
+  key?: string;
+  model?: string;
   /** From this moment on. */
   fromMs?: EpochMs;
   /** Before this moment. */
@@ -43,11 +46,28 @@ export interface UsageQuery {
   limit: number;
 }
 
+export interface HoldsQuery {
+  account?: string;
+  /** Holds after this one, in the order (account, id). */
+  after?: { account: string; id: string };
+  /** 1 to `pageRowsMax`. */
+  limit: number;
+}
+
+/** Over all accounts. */
+export interface HoldTotals {
+  holds: number;
+  /** What they hold, parts from windows that have ended included. */
+  micro: MicroCredits;
+}
+
 export interface Store extends LedgerStore {
   /** By SHA-256, lower-case hex. Null where there is none. */
   findKey(hash: string): Promise<FoundKey | null>;
   /** Refused (false) where the account does not exist. */
   addKey(key: KeyRow): Promise<boolean>;
+  /** Null where there is none. */
+  keyById(id: string): Promise<KeyRow | null>;
   /** Of one account, or all; in order of creation. */
   keys(account?: string): Promise<KeyRow[]>;
   /** Sets `revokedMs` once; the row as it is then, null where there is none. */
@@ -58,6 +78,9 @@ export interface Store extends LedgerStore {
   accounts(query: AccountsQuery): Promise<AccountRow[]>;
   usage(query: UsageQuery): Promise<UsageRow[]>;
   journal(account: string, query: JournalQuery): Promise<JournalRow[]>;
+  /** Open holds, also those that nobody has expired yet. */
+  holds(query: HoldsQuery): Promise<HoldRow[]>;
+  holdTotals(): Promise<HoldTotals>;
   /** Open holds whose `expiresMs` is not after `atMs`; soonest first. */
   overdueHolds(atMs: EpochMs, limit: number): Promise<HoldRow[]>;
 

@@ -2,7 +2,17 @@
  * What a refusal looks like on the wire: the one place that builds error bodies and the headers that go with them.
  * A refusal's `detail` and cause stay behind.
  */
-import type { Refusal } from "../errors.ts";
+import type { ErrorType } from "../errors.ts";
+
+/** Whatever is told to a caller: a `Refusal`, or the operator API's own kind of it. */
+export interface Told {
+  status: number;
+  type: ErrorType;
+  code: string;
+  message: string;
+  param: string | null;
+  retryAfterSeconds?: number | undefined;
+}
 
 /** Official SDKs ignore a longer wait and hammer instead. */
 const retryAfterSecondsMax = 60;
@@ -10,7 +20,7 @@ const retryAfterSecondsMax = 60;
 /** A message may repeat what the caller sent, which may be long. */
 const messageCharactersMax = 1_000;
 
-export function errorBody(refusal: Refusal): string {
+export function errorBody(refusal: Told): string {
   const { message, type, param, code } = refusal;
   return JSON.stringify({ error: { message: cut(message), type, param, code } });
 }
@@ -20,7 +30,7 @@ export function unparsableBody(message: string): string {
   return JSON.stringify({ error: { message, type: "invalid_request_error", param: null, code: null } });
 }
 
-export function errorHeaders(refusal: Refusal): Record<string, string> {
+export function errorHeaders(refusal: Told): Record<string, string> {
   if (refusal.status === 401) return { "www-authenticate": "Bearer" };
   if (refusal.status === 402) return { "x-should-retry": "false" };
   if (refusal.status !== 429 && refusal.status !== 503) return {};

@@ -66,10 +66,10 @@ function explainObject(
 
 function unknownKey(schema: TSchema, path: string, key: string): Refusal {
   const shown = cut(key);
-  const name = `${path}.${shown}`;
+  const name = path === "" ? shown : `${path}.${shown}`;
   return new Refusal(
     "unknown_parameter",
-    `${name} is not accepted: ${path} must be ${rightFor(schema)}. Remove ${shown}.`,
+    `${name} is not accepted: ${path === "" ? "the whole" : path} must be ${rightFor(schema)}. Remove ${shown}.`,
     { param: name },
   );
 }

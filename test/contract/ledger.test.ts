@@ -17,6 +17,7 @@ import {
   plansOf,
   second,
   settle,
+  settledBy,
 } from "../fixtures/ledger-rows.ts";
 import { MemoryStore } from "../fixtures/memory-store.ts";
 
@@ -90,7 +91,7 @@ for (const backend of backends) {
         const settled = await Promise.all(held.map((id, n) => apply(settle(id, each), n)));
         assert.deepEqual(
           settled,
-          held.map(() => ({ kind: "settled", cost: each, shortfall: 0 })),
+          held.map(() => settledBy({ base: each })),
         );
         const refused = await apply(hold("late", each), 0);
         assert.equal(refused.kind === "refused" && refused.reason, "insufficient_credits");

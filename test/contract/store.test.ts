@@ -13,6 +13,7 @@ import {
   planOf,
   plansOf,
   settle,
+  settledBy,
   start,
 } from "../fixtures/ledger-rows.ts";
 
@@ -61,7 +62,7 @@ for (const backend of backends) {
       database.clock.advance(250);
       const used = { promptTokens: 4, cachedTokens: 3, completionTokens: 5, reasoningTokens: 2 };
       assert.deepEqual(await store.commit([settle("h2", 0, { used, ending: "length", estimated: true })]), [
-        { kind: "settled", cost: 58, shortfall: 0 },
+        settledBy({ base: 58 }),
       ]);
 
       const snapshot = await store.snapshot("ada");
@@ -203,7 +204,7 @@ for (const backend of backends) {
       assert.deepEqual(await store.snapshot("ada"), before);
       database.sql("drop trigger refuse");
       const [, settled] = await store.commit([hold("h1", credits(3)), settle("h1", 10)]);
-      assert.deepEqual(settled, { kind: "settled", cost: 10, shortfall: 0 });
+      assert.deepEqual(settled, settledBy({ base: 10 }));
     });
 
     test("batches are decided in the order in which they were sent", async () => {
@@ -279,9 +280,7 @@ for (const backend of backends) {
       assert.deepEqual(await store.commit([{ kind: "expire", account: "ada", hold: "h1" }]), [
         { kind: "expired" },
       ]);
-      assert.deepEqual(await store.commit([settle("h1", 700)]), [
-        { kind: "settled", cost: 700, shortfall: 0 },
-      ]);
+      assert.deepEqual(await store.commit([settle("h1", 700)]), [settledBy({ base: 700 })]);
       const [receipt, ...others] = await store.usage({ id: "h1", limit: 10 });
       assert.deepEqual(others, []);
       assert.deepEqual([receipt?.ending, receipt?.cost, receipt?.completionTokens], ["stop", 700, 700]);
@@ -309,6 +308,8 @@ for (const backend of backends) {
       assert.equal(await store.addKey(key), true);
       assert.deepEqual(await store.findKey(hashOf(2)), { key, plan: "starter" });
       assert.equal(await store.findKey(hashOf(3)), null);
+      assert.deepEqual(await store.keyById("full"), key);
+      assert.equal(await store.keyById("none"), null);
       await store.commit([{ kind: "plan", account: "ada", op: "1", plan: "bought" }]);
       assert.equal((await store.findKey(hashOf(2)))?.plan, "bought");
     });
@@ -372,7 +373,7 @@ for (const backend of backends) {
       assert.equal(await store.snapshot("nobody"), null);
     });
 
-    test("usage comes by the page, by account, by request and by time", async () => {
+    test("usage comes by the page, by account, by request, by key, by model and by time", async () => {
       await store.commit([{ kind: "open", account: "bob", plan: "starter" }]);
       await store.addKey(keyOf("bobs", "bob", { hash: hashOf(2) }));
       for (const [account, key, id] of [
@@ -381,7 +382,8 @@ for (const backend of backends) {
         ["bob", "bobs", "h3"],
         ["ada", "key", "h4"],
       ] as const) {
-        await store.commit([hold(id, 10, { account, key }), settle(id, 1, { account })]);
+        const model = id === "h4" ? "other" : "model";
+        await store.commit([hold(id, 10, { account, key, model }), settle(id, 1, { account })]);
         database.clock.advance(1000);
       }
       const ids = async (query: Omit<Parameters<Store["usage"]>[0], "limit">, limit = 10) =>
@@ -389,11 +391,46 @@ for (const backend of backends) {
       assert.deepEqual(await ids({}), ["h2", "h4", "h1", "h3"]);
       assert.deepEqual(await ids({ account: "bob" }), ["h1", "h3"]);
       assert.deepEqual(await ids({ id: "h3" }), ["h3"]);
+      assert.deepEqual(await ids({ key: "bobs" }), ["h1", "h3"]);
+      assert.deepEqual(await ids({ model: "other" }), ["h4"]);
+      assert.deepEqual(await ids({ key: "bobs", model: "other" }), []);
       assert.deepEqual(await ids({ fromMs: start + 1000, toMs: start + 3000 }), ["h2", "h3"]);
       const page = await store.usage({ limit: 3 });
       const last = page.at(-1);
       assert.ok(last !== undefined);
       assert.deepEqual(await ids({ after: { account: last.account, seq: last.seq } }), ["h3"]);
+    });
+
+    test("open holds come by the page, all or of one account, and are added up", async () => {
+      await store.commit([{ kind: "open", account: "bob", plan: "starter" }]);
+      await store.addKey(keyOf("bobs", "bob", { hash: hashOf(2) }));
+      assert.deepEqual(await store.holdTotals(), { holds: 0, micro: 0 });
+      await store.commit([
+        hold("h2", credits(108)),
+        hold("h1", credits(3), { account: "bob", key: "bobs" }),
+        hold("h3", credits(1)),
+        hold("h4", credits(1)),
+        settle("h4", 0),
+      ]);
+      const ids = async (query: Parameters<Store["holds"]>[0]) =>
+        (await store.holds(query)).map((row) => row.id);
+      assert.deepEqual(await ids({ limit: 10 }), ["h2", "h3", "h1"]);
+      assert.deepEqual(await ids({ limit: 2 }), ["h2", "h3"]);
+      assert.deepEqual(await ids({ after: { account: "ada", id: "h2" }, limit: 10 }), ["h3", "h1"]);
+      assert.deepEqual(await ids({ account: "ada", after: { account: "ada", id: "h2" }, limit: 10 }), ["h3"]);
+      assert.deepEqual(await ids({ account: "bob", limit: 10 }), ["h1"]);
+      // A day later part of what they hold is of a base window that has ended; it is held all the same.
+      database.clock.advance(minute - 1);
+      const used = { promptTokens: 1, cachedTokens: 0, completionTokens: 0, reasoningTokens: 0 };
+      await store.commit([
+        { kind: "extend", account: "ada", hold: "h2", n: 1, more: 0, used, ttlMs: 2 * day },
+        { kind: "extend", account: "ada", hold: "h3", n: 1, more: 0, used, ttlMs: 2 * day },
+      ]);
+      database.clock.advance(day);
+      await store.commit([
+        { kind: "extend", account: "ada", hold: "h2", n: 2, more: credits(1), used, ttlMs: 2 * day },
+      ]);
+      assert.deepEqual(await store.holdTotals(), { holds: 3, micro: credits(113) });
     });
 
     test("the journal comes by the page, in order", async () => {
@@ -433,6 +470,7 @@ for (const backend of backends) {
       await assert.rejects(store.usage({ limit: 1001 }), /1 to 1000/);
       await assert.rejects(store.journal("ada", { limit: 0 }), /1 to 1000/);
       await assert.rejects(store.accounts({ limit: 1.5 }), /1 to 1000/);
+      await assert.rejects(store.holds({ limit: 0 }), /1 to 1000/);
     });
 
     test("closing waits for what was asked before; closing again is no error; asking after it is", async () => {
@@ -450,7 +488,7 @@ for (const backend of backends) {
       await store.close();
       store = await database.open();
       assert.deepEqual(await store.snapshot("ada"), before);
-      assert.deepEqual(await store.commit([settle("h1", 5)]), [{ kind: "settled", cost: 5, shortfall: 0 }]);
+      assert.deepEqual(await store.commit([settle("h1", 5)]), [settledBy({ base: 5 })]);
     });
   });
 }

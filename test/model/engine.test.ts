@@ -3,7 +3,15 @@ import assert from "node:assert/strict";
 import { after, before, test } from "node:test";
 import type { LlamaEngine } from "../../src/engines/llama/supervisor.ts";
 import { EngineError, type EngineFailure } from "../../src/generation/engine.ts";
-import { type Answer, ask, begin, collect, prepare, startMiniature } from "../fixtures/llama-engine.ts";
+import {
+  type Answer,
+  ask,
+  asked,
+  begin,
+  collect,
+  prepare,
+  startMiniature,
+} from "../fixtures/llama-engine.ts";
 
 /** The miniature goes on for ever when it is asked for something endless. */
 const endless = "Something endless, please.";
@@ -315,13 +323,13 @@ test("accounts take turns, the queue is bounded, and a queued generation that is
     prepare(single, endless, { account: "boris" }),
   ]);
   const generate = (name: string, prompt: typeof anna) => {
-    const generation = prompt.generate({ maxTokens: 40, sampling: { stop: [] } });
+    const generation = prompt.generate(asked(40));
     const done: Promise<Answer> = collect(generation).finally(() => order.push(name));
     return { generation, done };
   };
   const first = generate("anna 1", anna);
   const waiting = [generate("anna 2", anna), generate("anna 3", anna)];
-  const last = anna.generate({ maxTokens: 40, sampling: { stop: [] } });
+  const last = anna.generate(asked(40));
   assert.throws(() => generate("anna 5", anna), failsWith("overloaded"));
   const other = generate("boris 1", boris);
   await last.stop();
@@ -330,6 +338,44 @@ test("accounts take turns, the queue is bounded, and a queued generation that is
   await Promise.all([first.done, ...waiting.map(({ done }) => done), other.done]);
   assert.deepEqual(order, ["anna 1", "anna 2", "boris 1", "anna 3"]);
   await single.close();
+});
+
+test("a generation rests where its pay ends, goes on when more is paid, and ends where no more will be", async () => {
+  const prompt = await prepare(engine, endless);
+  const made: number[] = [];
+  const resting = Promise.withResolvers<void>();
+  const generation = prompt.generate({
+    ...asked(900),
+    paidTokens: 5,
+    onTokens: (tokens) => {
+      made.push(tokens);
+      if (tokens === 5) resting.resolve();
+    },
+  });
+  const answer = collect(generation);
+  await resting.promise;
+  // Another one, which shares its batches, is not held up; by its end the first would have gone on if it could.
+  assert.equal((await ask(engine, endless, { maxTokens: 40 })).usage.completionTokens, 40);
+  assert.equal(generation.usage.completionTokens, 5);
+  generation.pay(9, false);
+  generation.pay(12, true);
+  const { usage, finishReason } = await answer;
+  assert.deepEqual([usage.completionTokens, finishReason], [12, "length"]);
+  assert.deepEqual([...new Set(made)], [0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12]);
+});
+
+test("a generation that rests ends at once when no more will be paid", async () => {
+  const prompt = await prepare(engine, endless);
+  const resting = Promise.withResolvers<void>();
+  const onTokens = (tokens: number) => {
+    if (tokens === 5) resting.resolve();
+  };
+  const generation = prompt.generate({ ...asked(900), paidTokens: 5, onTokens });
+  const answer = collect(generation);
+  await resting.promise;
+  generation.pay(5, true);
+  const { usage, finishReason } = await answer;
+  assert.deepEqual([usage.completionTokens, finishReason], [5, "length"]);
 });
 
 test("prepare ends with its signal", async () => {
@@ -345,12 +391,12 @@ test("prepare ends with its signal", async () => {
 test("close ends what runs and what waits as unavailable, and nothing can be begun afterwards", async () => {
   const single = await startMiniature({ parallel: 1 });
   const prompt = await prepare(single, endless);
-  const generations = [1, 2].map(() => prompt.generate({ maxTokens: 900, sampling: { stop: [] } }));
+  const generations = [1, 2].map(() => prompt.generate(asked(900)));
   const ends = generations.map((generation) => assert.rejects(collect(generation), failsWith("unavailable")));
   await single.close();
   await Promise.all(ends);
   assert.equal(single.state, "closed");
-  assert.throws(() => prompt.generate({ maxTokens: 1, sampling: { stop: [] } }), failsWith("unavailable"));
+  assert.throws(() => prompt.generate(asked(1)), failsWith("unavailable"));
   await assert.rejects(prepare(single, "Hi"), failsWith("unavailable"));
   await single.close();
 });

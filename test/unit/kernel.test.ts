@@ -18,6 +18,7 @@ import {
   planOf,
   plansOf,
   settle,
+  settledBy,
   start,
   tokens,
 } from "../fixtures/ledger-rows.ts";
@@ -201,7 +202,7 @@ example(
   async (made) => {
     const free = { price: { prompt: 0, completion: 0 } };
     assert.deepEqual(await made.apply(hold("h", 0, free)), { kind: "held", amount: 0, rates: {} });
-    assert.deepEqual(await made.apply(settle("h", 100)), { kind: "settled", cost: 0, shortfall: 0 });
+    assert.deepEqual(await made.apply(settle("h", 100)), settledBy({}));
   },
 );
 
@@ -406,7 +407,7 @@ example(
 example("a settlement charges what was used and gives the rest back", small, async (made) => {
   await made.apply(hold("h", credits(12)));
   const outcome = await made.apply(settle("h", credits(11)));
-  assert.deepEqual(outcome, { kind: "settled", cost: credits(11), shortfall: 0 });
+  assert.deepEqual(outcome, settledBy({ base: credits(10), overage: credits(1) }));
   assert.deepEqual(made.buckets(), [0, credits(4), 0]);
 });
 
@@ -469,7 +470,7 @@ example(
   async (made) => {
     await made.apply(hold("h", credits(1)));
     const outcome = await made.apply(settle("h", credits(20)));
-    assert.deepEqual(outcome, { kind: "settled", cost: credits(20), shortfall: credits(5) });
+    assert.deepEqual(outcome, settledBy({ base: credits(10), overage: credits(5) }, credits(5)));
     assert.deepEqual(made.buckets(), [0, 0, 0]);
     const { base, overage, additional, shortfall } = made.store.receipt("ada", "h") ?? {};
     assert.deepEqual([base, overage, additional, shortfall], [credits(10), credits(5), 0, credits(5)]);
@@ -480,19 +481,18 @@ example("what costs more than its hold takes nothing of what other requests hold
   await made.apply(hold("h1", credits(1)));
   await made.apply(hold("h2", credits(12)));
   const outcome = await made.apply(settle("h1", credits(5)));
-  assert.deepEqual(outcome, { kind: "settled", cost: credits(5), shortfall: credits(2) });
-  assert.deepEqual(await made.apply(settle("h2", credits(12))), {
-    kind: "settled",
-    cost: credits(12),
-    shortfall: 0,
-  });
+  assert.deepEqual(outcome, settledBy({ base: credits(1), overage: credits(2) }, credits(2)));
+  assert.deepEqual(
+    await made.apply(settle("h2", credits(12))),
+    settledBy({ base: credits(9), overage: credits(3) }),
+  );
 });
 
 example("prices are those of the moment of the hold", small, async (made) => {
   await made.apply(hold("h", 1000, { price: { prompt: 2, completion: 3 } }));
   made.store.plans = plansOf(planOf("small", 10, 5, { models: [] }));
   const outcome = await made.apply(settle("h", 0, { used: tokens(5, 10) }));
-  assert.deepEqual(outcome, { kind: "settled", cost: 40, shortfall: 0 });
+  assert.deepEqual(outcome, settledBy({ base: 40 }));
 });
 
 example("counts that are absurd are a defect and end nothing (octopus#243)", small, async (made) => {
@@ -662,7 +662,7 @@ example("a settlement after the expiry charges what the checkpoint had not, once
   await made.apply(expire("h"));
   assert.deepEqual(made.buckets(), [credits(9), credits(5), 0]);
   const late = await made.apply(settle("h", credits(4), { ending: "length" }));
-  assert.deepEqual(late, { kind: "settled", cost: credits(4), shortfall: 0 });
+  assert.deepEqual(late, settledBy({ base: credits(4) }));
   assert.deepEqual(await made.apply(settle("h", credits(4))), late);
   assert.deepEqual(await made.apply(settle("h", credits(9))), late);
   assert.deepEqual(made.buckets(), [credits(6), credits(5), 0]);
@@ -675,7 +675,7 @@ example("a late settlement of what is no longer there is a shortfall", small, as
   await made.apply(expire("h"));
   await made.apply(hold("all", credits(15)));
   const late = await made.apply(settle("h", credits(4)));
-  assert.deepEqual(late, { kind: "settled", cost: credits(4), shortfall: credits(4) });
+  assert.deepEqual(late, settledBy({}, credits(4)));
 });
 
 example(
@@ -687,7 +687,7 @@ example(
     made.clock.nowMs += minute;
     await made.apply(expire("h"));
     const late = await made.apply(settle("h", 0, { used: tokens(0, 0), ending: "engine_failed" }));
-    assert.deepEqual(late, { kind: "settled", cost: 10, shortfall: 0 });
+    assert.deepEqual(late, settledBy({ base: 10 }));
     const receipt = made.store.receipt("ada", "h");
     assert.equal(receipt?.promptTokens, 10);
     assert.equal(receipt?.ending, "engine_failed");
@@ -703,7 +703,7 @@ example(
     made.clock.nowMs += minute;
     await made.apply(expire("h"));
     const late = await made.apply(settle("h", 0, { used: tokens(10, 6, 9) }));
-    assert.deepEqual(late, { kind: "settled", cost: 105, shortfall: 0 });
+    assert.deepEqual(late, settledBy({ base: 105 }));
   },
 );
 
@@ -773,11 +773,7 @@ example("a hold that lives through many windows gives back only to the last", sm
     await made.apply(extend("h", n, credits(2), { ttlMs: 90 * day }));
   }
   assert.deepEqual(made.buckets(), [credits(8), credits(5), 0]);
-  assert.deepEqual(await made.apply(settle("h", credits(81))), {
-    kind: "settled",
-    cost: credits(81),
-    shortfall: 0,
-  });
+  assert.deepEqual(await made.apply(settle("h", credits(81))), settledBy({ base: credits(81) }));
   assert.deepEqual(made.buckets(), [credits(9), credits(5), 0]);
 });
 

@@ -235,7 +235,7 @@ test("two hundred at once on an account that can pay for fifty: fifty are let in
       await new Promise(setImmediate);
       running -= 1;
       const outcome = await ledger.apply(settle(`h${n}`, cost));
-      assert.deepEqual(outcome, { kind: "settled", cost, shortfall: 0 });
+      assert.partialDeepStrictEqual(outcome, { kind: "settled", cost, shortfall: 0 });
       settled += 1;
     }),
   );

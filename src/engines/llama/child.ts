@@ -38,6 +38,9 @@ class Child {
       case "grant":
         this.#ready?.decoder.grant(message.id, message.events);
         return;
+      case "pay":
+        this.#ready?.decoder.pay(message.id, message.paidTokens, message.isLast);
+        return;
       case "stop":
         this.#ready?.decoder.stop(message.id);
         return;

@@ -4,7 +4,8 @@
  * Each step evaluates one batch: the next token of every sequence that generates, and one chunk of one prompt,
  * prompts taking turns. Then one token is sampled for each, and one report says what all of them made.
  *
- * Guarantees: a job whose reader has not granted room for more events rests, and no other with it; a stop takes
+ * Guarantees: a job whose reader has not granted room for more events, or that has made what is paid for, rests, and
+ * no other with it; a stop takes
  * effect before the next step; a job that fails takes no other along, unless the batch itself failed.
  * Does not queue by account and knows no limit on waiting jobs: the supervisor starts no more than there are sequences.
  */
@@ -33,7 +34,8 @@ interface Job {
   readonly sequence: Sequence;
   readonly sampler: Sampler;
   readonly text: CompletionText;
-  readonly completionTokensMax: number;
+  completionTokensMax: number;
+  paidTokens: number;
   cachedTokens: number;
   completionTokens: number;
   /** To be evaluated before the next token can be sampled; empty while the prompt is being evaluated. */
@@ -72,6 +74,19 @@ export class Decoder {
     this.#wake?.();
   }
 
+  pay(id: number, paidTokens: number, isLast: boolean): void {
+    const job = this.#jobs.get(id);
+    const waiting = this.#waiting.get(id);
+    if (job !== undefined) {
+      job.paidTokens = paidTokens;
+      if (isLast) job.completionTokensMax = Math.min(job.completionTokensMax, paidTokens);
+    } else if (waiting !== undefined) {
+      const maxTokens = isLast ? Math.min(waiting.maxTokens, paidTokens) : waiting.maxTokens;
+      this.#waiting.set(id, { ...waiting, paidTokens, maxTokens });
+    }
+    this.#wake?.();
+  }
+
   /** The job's last report, with the ending `stopped`, says that it is done; none comes if it has ended already. */
   stop(id: number): void {
     this.#stopping.add(id);
@@ -80,7 +95,7 @@ export class Decoder {
 
   async run(): Promise<never> {
     for (;;) {
-      const begun = [...this.#stopJobs(), ...this.#admit()];
+      const begun = [...this.#stopJobs(), ...this.#endPaidOut(), ...this.#admit()];
       if (begun.length > 0) this.#options.report(begun);
       const batch = this.#compose();
       if (batch.length === 0) {
@@ -112,6 +127,16 @@ export class Decoder {
       }
     }
     this.#stopping.clear();
+    return ended;
+  }
+
+  /** Jobs that rested for want of pay and have learned that no more will come. */
+  #endPaidOut(): JobProgress[] {
+    const ended: JobProgress[] = [];
+    for (const job of this.#jobs.values()) {
+      if (job.completionTokens < job.completionTokensMax || job.completionTokens === 0) continue;
+      ended.push(this.#end(job, job.text.end(), { type: job.text.stopped ? "stop" : "length" }));
+    }
     return ended;
   }
 
@@ -153,6 +178,7 @@ export class Decoder {
         dropFirstSpace: vocabulary.dropFirstSpace,
       }),
       completionTokensMax: Math.min(spec.maxTokens, contextWindow - spec.prompt.tokens.length),
+      paidTokens: spec.paidTokens,
       cachedTokens: kept,
       completionTokens: 0,
       next: new Uint32Array(0),
@@ -166,7 +192,7 @@ export class Decoder {
     for (const job of this.#jobs.values()) {
       const { sequence, next } = job;
       if (next.length === 0) prompts.push(job);
-      else if (job.room > 0) {
+      else if (job.room > 0 && job.completionTokens < job.paidTokens) {
         const entry = {
           sequence: sequence.index,
           position: sequence.tokens.length,

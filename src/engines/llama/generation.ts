@@ -12,13 +12,15 @@ const windowEvents = 32;
 
 export interface GenerationOwner {
   grant(id: number, events: number): void;
+  pay(id: number, paidTokens: number, isLast: boolean): void;
   /** Brings the generation's `finish` about. */
   cancel(generation: LlamaGeneration): void;
 }
 
 export class LlamaGeneration implements Generation {
-  readonly job: JobSpec;
   readonly #owner: GenerationOwner;
+  readonly #onTokens: (completionTokens: number) => void;
+  #job: JobSpec;
   readonly #events: EngineEvent[] = [];
   readonly #finished = Promise.withResolvers<void>();
   #usage: Usage;
@@ -29,9 +31,14 @@ export class LlamaGeneration implements Generation {
   #readSinceGrant = 0;
   #wake: (() => void) | undefined;
 
-  constructor(job: Omit<JobSpec, "window">, owner: GenerationOwner) {
-    this.job = { ...job, window: windowEvents };
+  constructor(
+    job: Omit<JobSpec, "window">,
+    owner: GenerationOwner,
+    onTokens: (completionTokens: number) => void,
+  ) {
+    this.#job = { ...job, window: windowEvents };
     this.#owner = owner;
+    this.#onTokens = onTokens;
     this.#usage = {
       promptTokens: job.prompt.tokens.length,
       cachedTokens: 0,
@@ -39,6 +46,11 @@ export class LlamaGeneration implements Generation {
       reasoningTokens: 0,
       estimated: false,
     };
+  }
+
+  /** What the child is to do, or does. */
+  get job(): JobSpec {
+    return this.#job;
   }
 
   get usage(): Usage {
@@ -75,6 +87,13 @@ export class LlamaGeneration implements Generation {
     }
   }
 
+  pay(paidTokens: number, isLast: boolean): void {
+    if (this.#done || this.#stopped) return;
+    const maxTokens = isLast ? Math.min(this.#job.maxTokens, paidTokens) : this.#job.maxTokens;
+    this.#job = { ...this.#job, paidTokens, maxTokens };
+    this.#owner.pay(this.#job.id, paidTokens, isLast);
+  }
+
   stop(): Promise<void> {
     if (!this.#done && !this.#stopped) {
       this.#stopped = true;
@@ -89,6 +108,7 @@ export class LlamaGeneration implements Generation {
     const { cachedTokens, completionTokens, reasoningTokens, ending } = progress;
     if (ending?.type !== "stopped" || completionTokens > 0) this.#started = true;
     this.#usage = { ...this.#usage, cachedTokens, completionTokens, reasoningTokens };
+    this.#onTokens(completionTokens);
     for (const event of progress.events) this.#events.push(event);
     if (ending !== undefined) this.#end(ending);
     this.#wake?.();
@@ -113,7 +133,7 @@ export class LlamaGeneration implements Generation {
   #read(): void {
     this.#readSinceGrant += 1;
     if (this.#done || this.#readSinceGrant < windowEvents / 2) return;
-    this.#owner.grant(this.job.id, this.#readSinceGrant);
+    this.#owner.grant(this.#job.id, this.#readSinceGrant);
     this.#readSinceGrant = 0;
   }
 }

@@ -45,6 +45,8 @@ export interface JobSpec {
   accountId: string;
   prompt: PromptPlan;
   maxTokens: number;
+  /** Completion tokens that are paid for; the job rests when it has made them, until a `pay`. */
+  paidTokens: number;
   sampling: Sampling;
   /** Text events that may be sent before the first `grant`. */
   window: number;
@@ -55,6 +57,8 @@ export type ToChild =
   | { type: "prepare"; id: number; messages: readonly Message[]; reasoning: Reasoning }
   | { type: "start"; job: JobSpec }
   | { type: "grant"; id: number; events: number }
+  /** `isLast`: the job ends there, as at `maxTokens`. */
+  | { type: "pay"; id: number; paidTokens: number; isLast: boolean }
   | { type: "stop"; id: number };
 
 export interface TextEvent {
@@ -98,6 +102,7 @@ const toChildTypes: ReadonlySet<unknown> = new Set<ToChild["type"]>([
   "prepare",
   "start",
   "grant",
+  "pay",
   "stop",
 ]);
 const fromChildTypes: ReadonlySet<unknown> = new Set<FromChild["type"]>([

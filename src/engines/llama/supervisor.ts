@@ -14,6 +14,7 @@ import { invariant, OperatorError } from "../../errors.ts";
 import {
   type Engine,
   EngineError,
+  type EngineLoad,
   type EngineState,
   type GenerateOptions,
   type PreparedPrompt,
@@ -110,6 +111,10 @@ export class LlamaEngine implements Engine {
     return this.#state;
   }
 
+  load(): EngineLoad {
+    return { running: this.#running.size, waiting: this.#queue.size, parallel: this.#options.parallel };
+  }
+
   /** Of the child process, while there is one. */
   get pid(): number | undefined {
     return this.#process?.pid;
@@ -159,18 +164,23 @@ export class LlamaEngine implements Engine {
     accountId: string,
     prompt: PromptPlan | null,
     promptTokens: number,
-    { maxTokens, sampling }: GenerateOptions,
+    { maxTokens, paidTokens, sampling, onTokens }: GenerateOptions,
   ): LlamaGeneration {
     if (this.#state === "closed" || this.#state === "unavailable") throw this.#unavailable();
     invariant(
       prompt !== null,
       `a prompt of ${promptTokens} tokens or more does not fit the window and is refused beforehand`,
     );
-    const job = { id: ++this.#lastId, accountId, prompt, maxTokens, sampling };
-    const generation = new LlamaGeneration(job, {
-      grant: (id, events) => this.#process?.send({ type: "grant", id, events }),
-      cancel: (cancelled) => this.#cancel(cancelled),
-    });
+    const job = { id: ++this.#lastId, accountId, prompt, maxTokens, paidTokens, sampling };
+    const owner = {
+      grant: (id: number, events: number) => this.#process?.send({ type: "grant", id, events }),
+      pay: (id: number, paid: number, isLast: boolean) => {
+        // One that waits still is handed over with what it has been paid by then.
+        if (this.#running.has(id)) this.#process?.send({ type: "pay", id, paidTokens: paid, isLast });
+      },
+      cancel: (cancelled: LlamaGeneration) => this.#cancel(cancelled),
+    };
+    const generation = new LlamaGeneration(job, owner, onTokens);
     if (!this.#queue.push(accountId, generation)) {
       throw new EngineError("overloaded", `${this.#queue.size} generations are waiting already`, {
         retryAfterSeconds,

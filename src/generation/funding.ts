@@ -1,0 +1,161 @@
+/**
+ * Pays for a running generation slice by slice, keeps its hold alive, and writes down what it has used so far.
+ *
+ * A long answer is not held for at its worst: each slice pays for some hundred tokens, and the next is asked for
+ * while half of the last is still to be made, beside the generation, so that the decoder does not wait for a disk.
+ * What cannot be paid for any more ends the answer there. Each of these is also a checkpoint: the death of this
+ * process costs at most what was made since the last one.
+ */
+import type { Ledger } from "../credits/ledger.ts";
+import { completionTokensFor, costAtMost, type Price } from "../credits/pricing.ts";
+import { Refusal } from "../errors.ts";
+import type { MicroCredits } from "../units.ts";
+import { type Generation, nothingMade } from "./engine.ts";
+
+/** Completion tokens that one slice pays for. */
+const sliceTokens = 256;
+
+/** After a store that failed. */
+const retryMs = 500;
+
+export interface Funded {
+  accountId: string;
+  requestId: string;
+  price: Price;
+  promptTokens: number;
+  /** Completion tokens that the request asked for, at most. */
+  wantTokens: number;
+  /** How long the hold lives without an extension; one is written in a third of it. */
+  holdTtlMs: number;
+}
+
+/** What the first slice of a request costs, which the hold asks for. */
+export function firstSlice(price: Price, promptTokens: number, wantTokens: number): MicroCredits {
+  return costAtMost(price, promptTokens, Math.min(wantTokens, sliceTokens));
+}
+
+export class Funding {
+  readonly #ledger: Ledger;
+  readonly #request: Funded;
+  readonly #timer: NodeJS.Timeout;
+  #heldMicro: MicroCredits;
+  #paidTokens: number;
+  #isLast: boolean;
+  #generation: Generation | null = null;
+  #failure: Refusal | null = null;
+  #underWay: Promise<void> | null = null;
+  #n = 0;
+  #aliveUntilMs: number;
+  #stopped = false;
+
+  /** The hold has been taken, for `heldMicro`. */
+  constructor(ledger: Ledger, request: Funded, heldMicro: MicroCredits) {
+    this.#ledger = ledger;
+    this.#request = request;
+    this.#heldMicro = heldMicro;
+    this.#paidTokens = this.#paidBy(heldMicro);
+    const { price, promptTokens, wantTokens, holdTtlMs } = request;
+    // Less than the slice: there was no more.
+    this.#isLast = heldMicro < firstSlice(price, promptTokens, wantTokens) || this.#paidTokens === wantTokens;
+    this.#aliveUntilMs = performance.now() + holdTtlMs;
+    this.#timer = setInterval(() => this.#extend(), holdTtlMs / 3);
+  }
+
+  /** Completion tokens that are paid for. */
+  get paidTokens(): number {
+    return this.#paidTokens;
+  }
+
+  /** Most that the answer can have, as far as is known by now. */
+  get maxTokens(): number {
+    return this.#isLast ? this.#paidTokens : this.#request.wantTokens;
+  }
+
+  /** Why the generation was stopped for want of a hold; null where it was not. */
+  get failure(): Refusal | null {
+    return this.#failure;
+  }
+
+  /** From here on `generation` is told what is paid for. */
+  watch(generation: Generation): void {
+    this.#generation = generation;
+  }
+
+  /** To be called as tokens are made: asks for the next slice in time. */
+  made(completionTokens: number): void {
+    if (this.#isLast || completionTokens + sliceTokens / 2 < this.#paidTokens) return;
+    this.#extend();
+  }
+
+  /** Resolves when no extension is under way and none will follow. Never rejects. */
+  async stop(): Promise<void> {
+    this.#stopped = true;
+    clearInterval(this.#timer);
+    if (this.#underWay !== null) await this.#underWay;
+  }
+
+  /** One at a time; beside the generation. */
+  #extend(): void {
+    const generation = this.#generation;
+    if (this.#underWay !== null || this.#stopped || generation === null || this.#failure !== null) return;
+    this.#underWay = this.#extendOnce(generation).finally(() => {
+      this.#underWay = null;
+      // Meanwhile it may have come near the end of this slice too.
+      this.made(generation.usage.completionTokens);
+    });
+  }
+
+  async #extendOnce(generation: Generation): Promise<void> {
+    const { accountId, requestId, price, promptTokens, wantTokens, holdTtlMs } = this.#request;
+    // While it waits in the engine's queue a request costs nothing, whatever the engine already knows of its prompt.
+    const made = generation.started ? generation.usage : nothingMade;
+    const askedMs = performance.now();
+    const isNear = made.completionTokens + sliceTokens / 2 >= this.#paidTokens;
+    const nextTokens = Math.min(wantTokens, this.#paidTokens + sliceTokens);
+    const moreMicro =
+      this.#isLast || !isNear ? 0 : costAtMost(price, promptTokens, nextTokens) - this.#heldMicro;
+    this.#n += 1;
+    try {
+      const outcome = await this.#ledger.apply({
+        kind: "extend",
+        account: accountId,
+        hold: requestId,
+        n: this.#n,
+        more: Math.max(0, moreMicro),
+        used: countsOf(made),
+        ttlMs: holdTtlMs,
+      });
+      if (outcome.kind !== "extended") return await this.#lose(generation, outcome.kind);
+      this.#aliveUntilMs = askedMs + holdTtlMs;
+      if (moreMicro <= 0) return;
+      this.#heldMicro += outcome.amount;
+      this.#paidTokens = this.#paidBy(this.#heldMicro);
+      this.#isLast = outcome.amount < moreMicro || this.#paidTokens >= wantTokens;
+      generation.pay(this.#paidTokens, this.#isLast);
+    } catch (error) {
+      // A store that stays away is a reason to stop only when the hold may have run out meanwhile.
+      if (performance.now() > this.#aliveUntilMs) return await this.#lose(generation, String(error));
+      await new Promise((resolve) => setTimeout(resolve, retryMs));
+    }
+  }
+
+  /** No engine works without an open hold. */
+  async #lose(generation: Generation, detail: string): Promise<void> {
+    const { accountId, requestId } = this.#request;
+    this.#failure = new Refusal(
+      "internal_error",
+      "What this request used could not be recorded in time, so it was stopped.",
+      { detail: `hold ${requestId} of account ${accountId}: ${detail}` },
+    );
+    await generation.stop();
+  }
+
+  #paidBy(heldMicro: MicroCredits): number {
+    const { price, promptTokens, wantTokens } = this.#request;
+    return Math.min(wantTokens, completionTokensFor(price, promptTokens, heldMicro));
+  }
+}
+
+function countsOf({ promptTokens, cachedTokens, completionTokens, reasoningTokens }: Generation["usage"]) {
+  return { promptTokens, cachedTokens, completionTokens, reasoningTokens };
+}

@@ -1,0 +1,55 @@
+/**
+ * One line of the log for each request: what was asked for, how it was answered, whom it was charged to and how much.
+ * Brings together what the server knows of a request and what the ledger wrote down about it.
+ */
+import type { Logger } from "pino";
+import type { Receipt } from "../generation/generate.ts";
+import type { FinishedRequest } from "../server/visit.ts";
+import { microPerCredit } from "../units.ts";
+
+export class RequestLog {
+  readonly #logger: Logger;
+  /** Of requests that are about to finish: every request that is settled finishes in the same breath. */
+  readonly #receipts = new Map<string, Receipt>();
+
+  constructor(logger: Logger) {
+    this.#logger = logger;
+  }
+
+  settled(receipt: Receipt): void {
+    this.#receipts.set(receipt.requestId, receipt);
+  }
+
+  finished({ requestId, method, path, status, code, accountId, keyId, ...times }: FinishedRequest): void {
+    const receipt = this.#receipts.get(requestId);
+    this.#receipts.delete(requestId);
+    const fields = {
+      requestId,
+      method,
+      path,
+      status,
+      ...(code === null ? {} : { code }),
+      ...(accountId === null ? {} : { account: accountId, keyId }),
+      ...(receipt === undefined ? {} : charged(receipt)),
+      durationMs: Math.round(times.durationMs),
+      ...(times.firstTokenMs === null ? {} : { firstTokenMs: Math.round(times.firstTokenMs) }),
+    };
+    const message = `${method} ${path ?? "(unknown path)"} ${status ?? "client gone"}`;
+    if (status !== null && status >= 500) this.#logger.warn(fields, message);
+    else this.#logger.info(fields, message);
+  }
+}
+
+function charged({ model, ending, usage, cost, shortfall }: Receipt): object {
+  const { promptTokens, cachedTokens, completionTokens, reasoningTokens } = usage;
+  return {
+    model,
+    ending,
+    promptTokens,
+    cachedTokens,
+    completionTokens,
+    ...(reasoningTokens === 0 ? {} : { reasoningTokens }),
+    credits: cost / microPerCredit,
+    ...(shortfall === 0 ? {} : { shortfall: shortfall / microPerCredit }),
+  };
+}

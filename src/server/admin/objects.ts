@@ -1,0 +1,130 @@
+/**
+ * The ledger's rows as operators are shown them, by the operator API and by the command line alike. Every field of
+ * a row is there except the hash of a key.
+ */
+import type { Static } from "typebox";
+import type {
+  AccountRow,
+  HoldRow,
+  JournalRow,
+  KeyRow,
+  RowPrice,
+  TokenCounts,
+  UsageRow,
+} from "../../credits/rows.ts";
+import type { Model } from "../../generation/catalog.ts";
+import type { EpochMs } from "../../units.ts";
+import type * as schema from "./schemas.ts";
+
+export function accountObject(row: AccountRow): Static<typeof schema.account> {
+  return { id: row.id, plan: row.plan, created_at: isoTime(row.createdMs) };
+}
+
+/** Everything about a key except the key. */
+export function keyObject(row: KeyRow): Static<typeof schema.key> {
+  return {
+    id: row.id,
+    account: row.account,
+    name: row.name,
+    last_four: row.lastFour,
+    models: [...row.models],
+    limits: {
+      requests_per_minute: row.requestsPerMinute,
+      tokens_per_minute: row.tokensPerMinute,
+      concurrent: row.concurrent,
+    },
+    created_at: isoTime(row.createdMs),
+    expires_at: isoTimeOrNull(row.expiresMs),
+    revoked_at: isoTimeOrNull(row.revokedMs),
+    last_used_at: isoTimeOrNull(row.lastUsedMs),
+  };
+}
+
+export function journalObject(row: JournalRow): Static<typeof schema.journalEntry> {
+  return {
+    seq: row.seq,
+    at: isoTime(row.atMs),
+    kind: row.kind,
+    operation: row.op,
+    note: row.note,
+    base_delta_micro: row.baseDelta,
+    overage_delta_micro: row.overageDelta,
+    additional_delta_micro: row.additionalDelta,
+    base_after_micro: row.baseAfter,
+    overage_after_micro: row.overageAfter,
+    additional_after_micro: row.additionalAfter,
+  };
+}
+
+export function usageObject(row: UsageRow): Static<typeof schema.usageRecord> {
+  return {
+    request_id: row.id,
+    account: row.account,
+    key: row.key,
+    model: row.model,
+    finished_at: isoTime(row.atMs),
+    ending: row.ending,
+    estimated: row.estimated,
+    ...tokenFields(row),
+    ...priceFields(row),
+    cost_micro: row.cost,
+    base_micro: row.base,
+    overage_micro: row.overage,
+    additional_micro: row.additional,
+    shortfall_micro: row.shortfall,
+    journal_seq: row.seq,
+  };
+}
+
+export function holdObject(row: HoldRow): Static<typeof schema.holdRecord> {
+  return {
+    request_id: row.id,
+    account: row.account,
+    key: row.key,
+    model: row.model,
+    created_at: isoTime(row.createdMs),
+    expires_at: isoTime(row.expiresMs),
+    held_micro: row.base + row.basePast + row.overage + row.overagePast + row.additional,
+    ...tokenFields(row),
+    ...priceFields(row),
+  };
+}
+
+export function modelObject({ id, engine, price }: Model): Static<typeof schema.modelRecord> {
+  return {
+    id,
+    state: engine.state,
+    context_window: engine.contextWindow,
+    pricing: {
+      prompt: price.prompt,
+      completion: price.completion,
+      cached_prompt: price.cachedPrompt ?? price.prompt,
+    },
+    load: engine.load?.() ?? null,
+  };
+}
+
+function tokenFields(row: TokenCounts) {
+  return {
+    prompt_tokens: row.promptTokens,
+    cached_tokens: row.cachedTokens,
+    completion_tokens: row.completionTokens,
+    reasoning_tokens: row.reasoningTokens,
+  };
+}
+
+function priceFields(row: RowPrice) {
+  return {
+    price_prompt: row.pricePrompt,
+    price_cached_prompt: row.priceCachedPrompt,
+    price_completion: row.priceCompletion,
+  };
+}
+
+function isoTime(ms: EpochMs): string {
+  return new Date(ms).toISOString();
+}
+
+function isoTimeOrNull(ms: EpochMs | null): string | null {
+  return ms === null ? null : isoTime(ms);
+}

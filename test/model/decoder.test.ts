@@ -1,0 +1,230 @@
+/** The decode loop step by step, over a backend that does as it is told. No model. */
+import assert from "node:assert/strict";
+import { test } from "node:test";
+import type { Backend, BatchEntry, Sampler } from "../../src/engines/llama/backend.ts";
+import { Decoder } from "../../src/engines/llama/decoder.ts";
+import type { JobProgress, JobSpec } from "../../src/engines/llama/protocol.ts";
+import { Vocabulary } from "../../src/engines/llama/vocabulary.ts";
+
+const endOfTurn = 256;
+const closeTag = 258;
+const vocabulary = new Vocabulary({
+  kind: "llama",
+  tokens: [
+    ...Array.from({ length: 256 }, (_, byte) => `<0x${byte.toString(16).padStart(2, "0")}>`),
+    "<|end|>",
+    "<think>",
+    "</think>",
+  ],
+  types: [...Array.from({ length: 256 }, () => 6), 3, 4, 4],
+  addSpacePrefix: false,
+  spell: () => "",
+});
+
+/** Says the script of each sequence's prompt (its last token chooses), token by token; records what it was asked to do. */
+class ScriptedBackend implements Backend {
+  readonly chunkTokens = 4;
+  readonly tokensPerSequenceMax = 16;
+  readonly steps: { sequence: number; position: number; tokens: number[] }[][] = [];
+  readonly truncated: [sequence: number, length: number][] = [];
+  #scripts = new Map<number, number[]>();
+  #logits: number[] = [];
+  /** Throws in this step. */
+  failingStep = -1;
+  /** Sampling fails for this sequence. */
+  failingSequence = -1;
+  /** Called after each step, before its tokens are sampled. */
+  afterStep: (step: number) => void = () => {};
+
+  script(sequence: number, text: string): void {
+    this.#scripts.set(sequence, [...Buffer.from(text), endOfTurn]);
+  }
+
+  async decode(entries: readonly BatchEntry[]): Promise<number[]> {
+    this.steps.push(
+      entries.map(({ sequence, position, tokens }) => ({ sequence, position, tokens: [...tokens] })),
+    );
+    await Promise.resolve();
+    if (this.steps.length - 1 === this.failingStep) throw new Error("no slot");
+    this.afterStep(this.steps.length - 1);
+    this.#logits = entries.map(({ sequence }) => sequence);
+    return entries.map(({ sample }, index) => (sample ? index : -1));
+  }
+
+  newSampler(): Sampler {
+    return { applyConfig: () => {}, dispose: () => {} };
+  }
+
+  async sample(logits: number): Promise<number> {
+    const sequence = this.#logits[logits] ?? -1;
+    if (sequence === this.failingSequence) throw new Error("no token");
+    return this.#scripts.get(sequence)?.shift() ?? endOfTurn;
+  }
+
+  async candidates(): Promise<never> {
+    throw new Error("not scripted");
+  }
+
+  truncate(sequence: number, length: number): boolean {
+    this.truncated.push([sequence, length]);
+    return true;
+  }
+}
+
+function job(id: number, prompt: string, fields: Partial<JobSpec> = {}): JobSpec {
+  return {
+    id,
+    accountId: `account-${id}`,
+    prompt: { tokens: Uint32Array.from(Buffer.from(prompt)), thinking: false },
+    maxTokens: 100,
+    paidTokens: 100,
+    sampling: { stop: [], temperature: 0 },
+    window: 1000,
+    ...fields,
+  };
+}
+
+/** A decoder with its jobs' reports; `ended` resolves when so many have ended. */
+function start(backend: ScriptedBackend, jobs: JobSpec[], endings = jobs.length) {
+  const ended = Promise.withResolvers<void>();
+  const reports: JobProgress[] = [];
+  let left = endings;
+  const decoder = new Decoder({
+    backend,
+    vocabulary,
+    isEndOfTurn: (token) => token === endOfTurn,
+    thinkTags: ["<think>", "</think>"],
+    closingTokens: Uint32Array.of(closeTag),
+    contextWindow: 64,
+    parallel: 2,
+    report: (progress) => {
+      reports.push(...progress);
+      left -= progress.filter(({ ending }) => ending !== undefined).length;
+      if (left <= 0) ended.resolve();
+    },
+  });
+  for (const spec of jobs) decoder.start(spec);
+  decoder.run().catch(ended.reject);
+  const last = (id: number) => reports.findLast((report) => report.id === id);
+  const text = (id: number) =>
+    reports
+      .filter((report) => report.id === id)
+      .flatMap(({ events }) => events.map((event) => event.text))
+      .join("");
+  return { decoder, ended: ended.promise, last, text, reports };
+}
+
+test("prompts are evaluated a chunk a step, in turns, beside the tokens of those that generate", async () => {
+  const backend = new ScriptedBackend();
+  backend.script(0, "xy");
+  backend.script(1, "z");
+  const { ended, text } = start(backend, [job(1, "abcdef"), job(2, "ghijklmno")]);
+  await ended;
+  assert.equal(text(1), "xy");
+  assert.equal(text(2), "z");
+  const shape = backend.steps.map((step) =>
+    step.map(({ sequence, tokens }) => `${sequence}:${tokens.length}`).join(" "),
+  );
+  assert.deepEqual(shape, ["0:4", "1:4", "0:2", "0:1 1:4", "0:1 1:1", "1:1"]);
+});
+
+test("the first report says that the job has begun, before anything is evaluated", async () => {
+  const backend = new ScriptedBackend();
+  const running = start(backend, [job(1, "abc")]);
+  backend.afterStep = (step) => {
+    if (step === 0) assert.equal(running.reports.length, 1);
+  };
+  await running.ended;
+  assert.equal(running.reports[0]?.ending, undefined);
+  assert.equal(running.reports[0]?.completionTokens, 0);
+});
+
+test("thinking closed by force: the closing tag is evaluated after the last thought, and not counted", async () => {
+  const backend = new ScriptedBackend();
+  backend.script(0, "hmmYes");
+  const prompt = { tokens: Uint32Array.from(Buffer.from("abc")), thinking: true, thinkingTokensMax: 3 };
+  const { ended, last, text } = start(backend, [job(1, "", { prompt })]);
+  await ended;
+  const evaluated = backend.steps.flat().map(({ tokens }) => tokens);
+  const m = "m".charCodeAt(0);
+  assert.deepEqual(evaluated[3], [m, closeTag]);
+  assert.equal(text(1), "Yes");
+  assert.equal(last(1)?.completionTokens, 6);
+  assert.equal(last(1)?.reasoningTokens, 3);
+});
+
+test("a job without room for events rests until it is granted some", async () => {
+  const backend = new ScriptedBackend();
+  backend.script(0, "abcdef");
+  backend.script(1, "ghijklmnop");
+  const { decoder, ended, text } = start(backend, [job(1, "1", { window: 2 }), job(2, "2")], 1);
+  await ended;
+  assert.equal(text(1), "ab");
+  assert.equal(text(2), "ghijklmnop");
+  const rest = Promise.withResolvers<void>();
+  const steps = backend.steps.length;
+  backend.afterStep = (step) => {
+    if (step === steps + 3) rest.resolve();
+  };
+  decoder.grant(1, 10);
+  await rest.promise;
+  await new Promise(setImmediate);
+  assert.equal(text(1), "abcdef");
+});
+
+test("a stop takes effect before the next step, also in the middle of a prompt", async () => {
+  const backend = new ScriptedBackend();
+  const running = start(backend, [job(1, "abcdefghijklmnop")]);
+  backend.afterStep = (step) => {
+    if (step === 1) running.decoder.stop(1);
+  };
+  await running.ended;
+  assert.equal(backend.steps.length, 2);
+  assert.deepEqual(running.last(1)?.ending, { type: "stopped" });
+  assert.equal(running.last(1)?.completionTokens, 0);
+});
+
+test("a job that is stopped before it has a sequence ends without having begun", async () => {
+  const backend = new ScriptedBackend();
+  backend.script(0, "aaaa");
+  backend.script(1, "bbbb");
+  const { decoder, ended, reports } = start(backend, [job(1, "1"), job(2, "2"), job(3, "3")]);
+  decoder.stop(3);
+  await ended;
+  assert.equal(reports.filter(({ id }) => id === 3).length, 1);
+  assert.deepEqual(reports.find(({ id }) => id === 3)?.ending, { type: "stopped" });
+});
+
+test("a job that cannot be sampled takes no other along", async () => {
+  const backend = new ScriptedBackend();
+  backend.script(0, "abc");
+  backend.failingSequence = 1;
+  const { ended, last, text } = start(backend, [job(1, "1"), job(2, "2")]);
+  await ended;
+  assert.equal(last(2)?.ending?.type, "failed");
+  assert.equal(text(1), "abc");
+  assert.deepEqual(last(1)?.ending, { type: "stop" });
+});
+
+test("a batch that fails ends its jobs, and what their sequences held is not built upon", async () => {
+  const backend = new ScriptedBackend();
+  backend.script(0, "abc");
+  backend.failingStep = 2;
+  const { decoder, ended, last, reports } = start(backend, [job(1, "1")]);
+  await ended;
+  assert.equal(last(1)?.ending?.type, "failed");
+  assert.deepEqual(backend.truncated, [[0, 0]]);
+  decoder.start(job(2, "1a", { accountId: "account-1" }));
+  while (!reports.some(({ id, ending }) => id === 2 && ending !== undefined)) await new Promise(setImmediate);
+  assert.equal(last(2)?.cachedTokens, 0);
+});
+
+test("the window holds what a forced tag adds", async () => {
+  const backend = new ScriptedBackend();
+  backend.script(0, "h".repeat(100));
+  const prompt = { tokens: new Uint32Array(60).fill(97), thinking: true, thinkingTokensMax: 3 };
+  const { ended, last } = start(backend, [job(1, "", { prompt })]);
+  await ended;
+  assert.deepEqual(last(1)?.ending, { type: "length" });
+  for (const { position, tokens } of backend.steps.flat()) assert.ok(position + tokens.length <= 64);
+});

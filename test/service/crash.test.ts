@@ -1,0 +1,122 @@
+/** Sudden ends: of the service in mid-stream, of the engine's process in mid-generation. The ledger stays exact. */
+import assert from "node:assert/strict";
+import { test } from "node:test";
+import { ask, openStream } from "../fixtures/http-stream.ts";
+import {
+  assertSoundLedger,
+  newFolder,
+  processEnded,
+  query,
+  quickEntry,
+  startProgram,
+  until,
+} from "../fixtures/program.ts";
+
+async function usedMicro(url: string, key: string): Promise<number> {
+  const response = await fetch(`${url}/v1/balance`, { headers: { authorization: `Bearer ${key}` } });
+  assert.equal(response.status, 200);
+  const { balances }: BalanceBody = JSON.parse(await response.text());
+  return 1_000_000 * balances.base.credits;
+}
+
+interface BalanceBody {
+  balances: { base: { credits: number } };
+}
+
+test("the service is killed in mid-stream: the next start is clean, keeps every charge, and charges the last checkpoint", async () => {
+  await using folder = await newFolder();
+  let url: string;
+  let key: string;
+  let settled: Record<string, unknown>;
+  let read: number;
+  let id: string;
+  {
+    await using service = startProgram(folder.path, { entry: quickEntry });
+    const up = await service.up();
+    assert.ok(up.key !== null);
+    ({ url } = up);
+    key = up.key;
+    const answer = await ask({ url, key });
+    assert.equal(answer.status, 200);
+    await answer.text();
+    settled = query(folder.path, "select * from usage")[0] ?? assert.fail("the answer was charged");
+
+    // Unread beyond its first text the stream rests when its buffers are full, and runs for as long as the test needs.
+    const stream = await openStream({
+      url,
+      key,
+      content: "An endless story.",
+      logprobs: true,
+      top_logprobs: 20,
+    });
+    id = stream.requestId;
+    await until("a checkpoint has been written", () => {
+      const [hold] = query(folder.path, "select completion_tokens as made from hold");
+      assert.ok(hold !== undefined, "the stream is still running");
+      return Number(hold.made) > 0;
+    });
+    read = stream.texts;
+    const engine = service.enginePid();
+    service.process.kill("SIGKILL");
+    assert.deepEqual(await service.ended, { code: null, signal: "SIGKILL" });
+    await processEnded(engine);
+    stream.abort();
+  }
+  assertSoundLedger(folder.path, { holds: 1 });
+  const [checkpoint] = query(folder.path, "select * from hold");
+  assert.ok(checkpoint !== undefined && Number(checkpoint.completion_tokens) >= read);
+
+  await using service = startProgram(folder.path, { entry: quickEntry });
+  const up = await service.up();
+  assert.equal(up.key, null);
+  const meanwhile = await ask({ url: up.url, key, max_tokens: 1 });
+  assert.equal(meanwhile.status, 200, "the open hold stands in nobody's way");
+  await until("the hold has expired", () => query(folder.path, "select id from hold").length === 0);
+
+  const [expired] = query(folder.path, "select * from usage where id = ?", id);
+  assert.equal(expired?.ending, "expired");
+  for (const name of ["prompt_tokens", "cached_tokens", "completion_tokens", "reasoning_tokens"])
+    assert.equal(expired[name], checkpoint[name], `${name} as at the last checkpoint`);
+  assert.deepEqual(query(folder.path, "select * from usage where id = ?", String(settled.id))[0], settled);
+  const [total] = query(folder.path, "select sum(cost) as cost from usage");
+  const left = await usedMicro(up.url, key);
+  const exact = 1_000_000_000 - Number(total?.cost);
+  assert.equal(left, Math.floor(exact / 1_000_000) * 1_000_000, "whole credits of what is left");
+  await service.stop();
+  assertSoundLedger(folder.path);
+});
+
+test("the engine's process is killed in mid-generation: those requests end as the table says, the next is answered", async () => {
+  await using folder = await newFolder();
+  await using service = startProgram(folder.path);
+  const { url, key } = await service.up();
+  assert.ok(key !== null);
+  const content = "An endless story.";
+  const stream = await openStream({ url, key, content, logprobs: true, top_logprobs: 20 });
+  const whole = ask({ url, key, content: "Another endless story.", logprobs: true, top_logprobs: 20 });
+  await until("both are running", () => query(folder.path, "select count(*) as n from hold")[0]?.n === 2);
+  const engine = service.enginePid();
+  process.kill(engine, "SIGKILL");
+
+  const last = (await stream.rest()).at(-1);
+  assert.ok(last !== undefined && last !== "[DONE]", "no [DONE] after half an answer");
+  assert.equal(last.error?.code, "upstream_error");
+  const [broken] = query(folder.path, "select * from usage where id = ?", stream.requestId);
+  assert.equal(broken?.ending, "engine_failed");
+  assert.ok(Number(broken.completion_tokens) >= stream.texts, "every token that was read is charged");
+  assert.equal(broken.cost, 10 * Number(broken.prompt_tokens) + 30 * Number(broken.completion_tokens));
+  // It either had begun, and failed with the process, or waits for the next one and never ends by itself.
+  const outcome = await Promise.race([whole.then(({ status }) => status), answered()]);
+
+  async function answered(): Promise<string> {
+    const next = await ask({ url, key: key ?? "", max_tokens: 3 });
+    assert.equal(next.status, 200, await next.text());
+    return "the next was answered";
+  }
+  assert.ok(outcome === 502 || outcome === "the next was answered", `${outcome}`);
+  assert.equal(await answered(), "the next was answered");
+  assert.notEqual(service.enginePid(), engine, "by another process");
+  service.process.kill("SIGTERM");
+  service.process.kill("SIGTERM");
+  await service.ended;
+});

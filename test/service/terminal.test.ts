@@ -1,0 +1,106 @@
+/** `inkwell serve` and `inkwell chat` in a pseudo terminal, which util-linux's `script` makes. */
+import assert from "node:assert/strict";
+import { spawn, spawnSync } from "node:child_process";
+import { test } from "node:test";
+import { stripVTControlCharacters } from "node:util";
+import { entry, environment, newFolder, query, startProgram } from "../fixtures/program.ts";
+
+const skip =
+  process.platform === "linux" && spawnSync("script", ["--version"]).stdout?.includes("util-linux")
+    ? false
+    : "there is no util-linux script here";
+
+interface Terminal {
+  readonly ended: Promise<number | null>;
+  type(keys: string): void;
+  /** Resolves once the screen has shown it, after what was awaited last. */
+  shows(text: string | RegExp): Promise<string>;
+}
+
+function openTerminal(folder: string, args: readonly string[], env: Record<string, string>): Terminal {
+  const command = [process.execPath, entry, ...args].map((word) => `'${word}'`).join(" ");
+  const child = spawn("script", ["-qefc", command, "/dev/null"], {
+    cwd: folder,
+    env: { ...environment(folder), TERM: "xterm", ...env },
+    stdio: ["pipe", "pipe", "inherit"],
+  });
+  let screen = "";
+  let seen = 0;
+  const listeners = new Set<() => void>();
+  child.stdout.setEncoding("utf8").on("data", (text: string) => {
+    screen += stripVTControlCharacters(text);
+    for (const listener of listeners) listener();
+  });
+  const ended = new Promise<number | null>((resolve) => child.on("close", resolve));
+  return {
+    ended,
+    type: (keys) => child.stdin.write(keys),
+    shows: (text) =>
+      new Promise((resolve, reject) => {
+        const look = () => {
+          const shown = screen.slice(seen);
+          const found = typeof text === "string" ? text : text.exec(shown)?.[0];
+          if (found === undefined || !shown.includes(found)) return;
+          seen += shown.indexOf(found) + found.length;
+          listeners.delete(look);
+          resolve(found);
+        };
+        listeners.add(look);
+        look();
+        void ended.then(() => reject(new Error(`it ended without ${text}:\n${screen}`)));
+      }),
+  };
+}
+
+test("inkwell chat: streams, shows what a turn cost, Ctrl-C stops the answer and not the program", {
+  skip,
+}, async () => {
+  await using folder = await newFolder();
+  await using service = startProgram(folder.path);
+  const { url } = await service.up();
+  const chat = openTerminal(folder.path, ["chat"], { INKWELL_PORT: new URL(url).port });
+  await chat.shows("Talking to smollm2-135m-instruct");
+  chat.type("What is an inkwell?\r");
+  await chat.shows(/\d+ prompt .*credits?/);
+  chat.type("Tell me an endless story.\r");
+  await chat.shows(/story\.\r?\n\w/);
+  chat.type("\u0003");
+  await chat.shows(/stopped|credits/i);
+  chat.type("And what is ink?\r");
+  await chat.shows(/credits/);
+  chat.type("\u0004");
+  assert.equal(await chat.ended, 0);
+  const endings = query(folder.path, "select ending from usage order by at_ms").map((row) => row.ending);
+  assert.equal(endings.length, 3);
+  assert.equal(endings[1], "client_gone");
+});
+
+test("inkwell serve on a terminal: one readable line for each request, Ctrl-C stops it", {
+  skip,
+}, async () => {
+  await using folder = await newFolder();
+  const serve = openTerminal(folder.path, ["serve"], {});
+  const url = (await serve.shows(/http:\S+(?=\/v1\b)/)) ?? "";
+  const key = await serve.shows(/ink_\w{40}/);
+  await serve.shows("Ctrl-C stops the service.");
+  const answer = await fetch(`${url}/v1/balance`, { headers: { authorization: `Bearer ${key}` } });
+  assert.equal(answer.status, 200);
+  await serve.shows(/INFO: GET \/v1\/balance 200 {2}default {2}\d+ ms {2}[0-9a-f-]{36}\r?\n/);
+  await fetch(`${url}/v1/balance`, { headers: { authorization: "Bearer ink_wrong" } });
+  await serve.shows(/INFO: GET \/v1\/balance 401 {2}invalid_api_key {2}\d+ ms/);
+  await fetch(`${url}/v1/chat/completions`, {
+    method: "POST",
+    headers: { authorization: `Bearer ${key}`, "content-type": "application/json" },
+    body: JSON.stringify({
+      model: "smollm2-135m-instruct",
+      messages: [{ role: "user", content: "What is ink?" }],
+      max_tokens: 2,
+    }),
+  });
+  await serve.shows(
+    /INFO: POST \/v1\/chat\/completions 200 {2}default {2}smollm2-135m-instruct {2}\d+ \+ 2 tokens {2}[\d.]+ credits {2}length {2}\d+ ms/,
+  );
+  serve.type("\u0003");
+  await serve.shows("Stopping: running answers may finish.");
+  assert.equal(await serve.ended, 0);
+});

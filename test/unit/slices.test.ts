@@ -1,0 +1,177 @@
+/** Paying slice by slice: a long answer holds no more than it is about to need, and is never kept waiting for want of it. */
+import assert from "node:assert/strict";
+import { test as testOf } from "node:test";
+import { Ledger, StoreUnavailableError } from "../../src/credits/ledger.ts";
+import { Catalog } from "../../src/generation/catalog.ts";
+import { type AnswerEvent, generate, type Receipt } from "../../src/generation/generate.ts";
+import { audit } from "../fixtures/ledger-audit.ts";
+import { type Bench, bench, planOf } from "../fixtures/ledger-rows.ts";
+import { PuppetEngine, type PuppetGeneration } from "../fixtures/puppet-engine.ts";
+
+const price = { prompt: 10, completion: 30 };
+/** The puppet's prompt has ten tokens. */
+const promptCost = 100;
+const sliceTokens = 256;
+const broke = planOf("broke", 0, 0);
+
+function test(name: string, run: () => Promise<void>): void {
+  testOf(name, { timeout: 20_000 }, run);
+}
+
+interface Setup extends Bench {
+  engine: PuppetEngine;
+  receipts: Receipt[];
+  begin(requestId: string): Promise<{ generation: PuppetGeneration; rest: Promise<AnswerEvent[]> }>;
+}
+
+/** An account with `micro` bought micro-credits and nothing else. */
+async function setup(micro: number): Promise<Setup> {
+  const made = await bench(broke);
+  await made.apply({ kind: "topup", account: "ada", payment: "p", amount: micro });
+  const engine = new PuppetEngine();
+  engine.contextWindow = 5000;
+  const receipts: Receipt[] = [];
+  const dependencies = {
+    catalog: new Catalog([{ id: "model", engine, price, created: 0, ownedBy: "us" }]),
+    ledger: new Ledger(made.store, { retriesMs: [] }),
+    holdTtlMs: 60_000,
+    onSettled: (receipt: Receipt) => receipts.push(receipt),
+  };
+  const caller = { accountId: "ada", keyId: "key", plan: broke, models: ["*"] };
+  const request = { model: "model", messages: [], sampling: { stop: [] }, reasoning: {} };
+  return {
+    ...made,
+    engine,
+    receipts,
+    async begin(requestId) {
+      const events = generate(dependencies, caller, request, requestId, new AbortController().signal);
+      await events.next();
+      const generation = engine.last;
+      generation.begin();
+      return { generation, rest: collect(events) };
+    },
+  };
+}
+
+async function collect(events: AsyncIterable<AnswerEvent>): Promise<AnswerEvent[]> {
+  const all: AnswerEvent[] = [];
+  for await (const event of events) all.push(event);
+  return all;
+}
+
+/** Long enough for what was asked of the store to be answered. */
+async function settleDown(): Promise<void> {
+  for (let n = 0; n < 20; n += 1) await new Promise(setImmediate);
+}
+
+function think(generation: PuppetGeneration, tokens: number): void {
+  for (let n = 0; n < tokens; n += 1) generation.token();
+}
+
+function heldBy({ store }: Setup): number {
+  return store.openHolds("ada").reduce((sum, hold) => sum + hold.additional, 0);
+}
+
+test("a request holds its prompt and one slice, however long an answer it may ask for", async () => {
+  const made = await setup(1_000_000);
+  const { generation, rest } = await made.begin("r1");
+  assert.equal(heldBy(made), promptCost + sliceTokens * 30);
+  assert.equal(generation.options.maxTokens, 4990);
+  assert.equal(generation.options.paidTokens, sliceTokens);
+  generation.end("stop");
+  await rest;
+  assert.equal(heldBy(made), 0);
+});
+
+test("worst cases of many requests do not lock a balance that pays for all of them (litellm#38647)", async () => {
+  // Ten windows of 5,000 tokens would cost 1,498,000.
+  const made = await setup(100_000);
+  const requests = [];
+  for (let n = 0; n < 10; n += 1) requests.push(await made.begin(`r${n}`));
+  for (const { generation, rest } of requests) {
+    generation.token("x");
+    generation.end("stop");
+    await rest;
+  }
+  assert.equal(made.receipts.length, 10);
+  await audit(made.store);
+});
+
+test("the next slice is asked for when half of the last is left, and the decoder is told", async () => {
+  const made = await setup(1_000_000);
+  const { generation, rest } = await made.begin("r1");
+  think(generation, sliceTokens / 2 - 1);
+  await settleDown();
+  assert.deepEqual(generation.paid, []);
+  think(generation, 1);
+  await settleDown();
+  assert.deepEqual(generation.paid, [{ paidTokens: 2 * sliceTokens, isLast: false }]);
+  assert.equal(heldBy(made), promptCost + 2 * sliceTokens * 30);
+  const checkpoint = made.store.openHolds("ada")[0]?.completionTokens;
+  assert.equal(checkpoint, sliceTokens / 2, "each slice is a checkpoint");
+  think(generation, 3 * sliceTokens);
+  generation.end("stop");
+  await rest;
+  assert.equal(made.receipts[0]?.cost, promptCost + 3.5 * sliceTokens * 30);
+  await audit(made.store);
+});
+
+test("the last slice is what is left, the answer ends there with length, and the balance is spent to the token", async () => {
+  const made = await setup(promptCost + 300 * 30 + 29);
+  const { generation, rest } = await made.begin("r1");
+  think(generation, 200);
+  await settleDown();
+  assert.deepEqual(generation.paid, [{ paidTokens: 300, isLast: true }]);
+  think(generation, 100);
+  generation.end("length");
+  const last = (await rest).at(-1);
+  assert.equal(last?.type === "end" && last.finishReason, "length");
+  assert.equal(made.receipts[0]?.ending, "credits");
+  assert.deepEqual(made.buckets(), [0, 0, 29]);
+  await audit(made.store);
+});
+
+test("a slice that is not granted at all ends the answer where the last one does", async () => {
+  const made = await setup(promptCost + sliceTokens * 30);
+  const { generation, rest } = await made.begin("r1");
+  think(generation, 200);
+  await settleDown();
+  assert.deepEqual(generation.paid, [{ paidTokens: sliceTokens, isLast: true }]);
+  think(generation, 56);
+  generation.end("length");
+  await rest;
+  assert.equal(made.receipts[0]?.ending, "credits");
+  assert.deepEqual(made.buckets(), [0, 0, 0]);
+});
+
+test("a balance of less than a slice is known to be the end before the first token", async () => {
+  const made = await setup(promptCost + 7 * 30);
+  const { generation, rest } = await made.begin("r1");
+  assert.equal(generation.options.maxTokens, 7);
+  think(generation, 7);
+  generation.end("length");
+  await rest;
+  assert.equal(made.receipts[0]?.ending, "credits");
+  assert.deepEqual(generation.paid, []);
+});
+
+test("a store that fails an extension is asked again, and the answer goes on", async () => {
+  const made = await setup(1_000_000);
+  const { generation, rest } = await made.begin("r1");
+  let failures = 0;
+  made.store.hooks = {
+    before: () => {
+      failures += 1;
+      made.store.hooks = {};
+      return Promise.reject(new StoreUnavailableError("busy"));
+    },
+  };
+  think(generation, 200);
+  while (generation.paid.length === 0) await new Promise((resolve) => setTimeout(resolve, 10));
+  assert.equal(failures, 1);
+  assert.deepEqual(generation.paid, [{ paidTokens: 2 * sliceTokens, isLast: false }]);
+  generation.end("stop");
+  await rest;
+  assert.equal(made.receipts[0]?.cost, promptCost + 200 * 30);
+  await audit(made.store);
+});
