@@ -5,8 +5,10 @@ import type { Store } from "../store/store.ts";
 import type { EpochMs } from "../units.ts";
 import { hashKey, mintKey } from "./keys.ts";
 
-/** Absent: no name, every model of the plan, no end, no limits beside the plan's. */
+/** Absent: an id at random, no name, every model of the plan, no end, no limits beside the plan's. */
 export interface KeyOptions {
+  /** Must be new. */
+  id?: string;
   name?: string;
   models?: readonly string[];
   expiresMs?: EpochMs;
@@ -24,7 +26,7 @@ export async function issueKey(
 ): Promise<{ key: string; row: KeyRow } | null> {
   const key = mintKey();
   const row: KeyRow = {
-    id: `key_${randomBytes(8).toString("hex")}`,
+    id: options.id ?? `key_${randomBytes(8).toString("hex")}`,
     account,
     hash: hashKey(key),
     name: options.name ?? null,

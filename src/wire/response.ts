@@ -94,7 +94,7 @@ export function balanceObject(view: BalanceView) {
   // The sum of the three that are shown, so that nobody who adds them up is contradicted.
   const total = credits.base + credits.overage + credits.additional;
   return {
-    object: "balance",
+    object: "balance" as const,
     available: total > 0,
     plan: view.plan,
     balances: {

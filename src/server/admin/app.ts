@@ -9,7 +9,11 @@ import type { FastifyInstance, FastifySchemaCompiler, FastifyTypeProvider } from
 import { fastify } from "fastify";
 import Type, { type Static, type TSchema } from "typebox";
 import { Compile } from "typebox/compile";
+import type { Ledger } from "../../credits/ledger.ts";
+import type { Plans } from "../../credits/plan.ts";
 import { invariant } from "../../errors.ts";
+import type { Catalog } from "../../generation/catalog.ts";
+import type { Store } from "../../store/store.ts";
 import { explain, isRecord } from "../../wire/explain.ts";
 import { newRequestId } from "../request-id.ts";
 import type { OperatorCode } from "./refusals.ts";
@@ -31,6 +35,14 @@ declare module "fastify" {
 interface TypeBoxProvider extends FastifyTypeProvider {
   validator: this["schema"] extends TSchema ? Static<this["schema"]> : unknown;
   serializer: this["schema"] extends TSchema ? Static<this["schema"]> : unknown;
+}
+
+/** What the routes work with. */
+export interface AdminDependencies {
+  store: Store;
+  ledger: Ledger;
+  plans: Plans;
+  catalog: Catalog;
 }
 
 export type AdminApp = ReturnType<typeof createApp>;

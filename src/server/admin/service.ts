@@ -1,0 +1,50 @@
+/** `/admin/models` and `/admin/holds`: what the service offers, and what is running on it. */
+import Type from "typebox";
+import type { AdminApp, AdminDependencies } from "./app.ts";
+import { holdObject, modelObject } from "./objects.ts";
+import { pageOf, placeCursor, placeIn } from "./paging.ts";
+import * as schema from "./schemas.ts";
+
+export function serviceRoutes(app: AdminApp, { store, catalog }: AdminDependencies): void {
+  app.get(
+    "/admin/models",
+    {
+      schema: {
+        summary: "The models, their state, price and load",
+        operationId: "listModels",
+        tags: ["service"],
+        response: { 200: schema.pageOf(schema.modelRecord) },
+      },
+    },
+    async () => ({ data: catalog.all().map(modelObject), next: null }),
+  );
+
+  app.get(
+    "/admin/holds",
+    {
+      schema: {
+        summary: "Running requests and what they hold, in the order of account and request id",
+        description:
+          "A hold whose `expires_at` has passed is of a process that died; it is charged by its last checkpoint within seconds.",
+        operationId: "listHolds",
+        tags: ["service"],
+        querystring: schema.closed({ ...schema.pageQuery, account: Type.Optional(schema.accountName) }),
+        response: { 200: schema.pageOf(schema.holdRecord) },
+      },
+    },
+    async ({ query: { limit, after, account } }) => {
+      const place = placeIn(after);
+      return pageOf(
+        limit,
+        (rows) =>
+          store.holds({
+            ...(account === undefined ? {} : { account }),
+            ...(place === undefined ? {} : { after: { account: place.account, id: place.rest } }),
+            limit: rows,
+          }),
+        holdObject,
+        (row) => placeCursor(row.account, row.id),
+      );
+    },
+  );
+}

@@ -1,0 +1,77 @@
+/** `/admin/usage`: the receipts of finished requests, by the page as JSON or all of them as CSV. */
+import { Readable } from "node:stream";
+import Type, { type Static } from "typebox";
+import type { Store, UsageQuery } from "../../store/store.ts";
+import { usagePages } from "../../store/usage-pages.ts";
+import type { AdminApp, AdminDependencies } from "./app.ts";
+import { momentNamed } from "./keys.ts";
+import { usageObject } from "./objects.ts";
+import { pageOf, placeCursor, placeIn, seqIn } from "./paging.ts";
+import { invalidValue } from "./refusals.ts";
+import * as schema from "./schemas.ts";
+import { usageCsv } from "./usage-csv.ts";
+
+const filters = schema.closed({
+  ...schema.pageQuery,
+  account: Type.Optional(schema.accountName),
+  from: Type.Optional(schema.moment),
+  to: Type.Optional(schema.moment),
+  model: Type.Optional(Type.String({ minLength: 1, description: "the id of a model" })),
+  key: Type.Optional(Type.String({ minLength: 1, description: "the id of a key" })),
+  request_id: Type.Optional(Type.String({ minLength: 1, description: "the x-request-id of an answer" })),
+  format: Type.Optional(Type.Enum(["json", "csv"], { description: '"json" or "csv"' })),
+});
+
+const page = schema.pageOf(schema.usageRecord);
+
+export function usageRoutes(app: AdminApp, { store }: AdminDependencies): void {
+  app.get(
+    "/admin/usage",
+    {
+      schema: {
+        summary: "One receipt for each finished request, in the order of account and journal",
+        description:
+          "`from` counts, `to` does not. With `format=csv` or `accept: text/csv` all receipts come as one CSV, whatever their number; it takes no `limit`.",
+        operationId: "listUsage",
+        tags: ["usage"],
+        querystring: filters,
+        response: { 200: Type.Unsafe<Static<typeof page> | Readable>(page) },
+        csv: true,
+      },
+    },
+    async ({ query, headers }, reply) => {
+      const wanted = queryOf(query);
+      if (query.format === "csv" || (query.format === undefined && acceptsCsv(headers.accept))) {
+        if (query.limit !== undefined) throw invalidValue("limit", "limit is for JSON: a CSV has every row.");
+        reply.header("content-type", "text/csv; charset=utf-8; header=present");
+        return Readable.from(usageCsv(usagePages(store, wanted)));
+      }
+      return pageOf(
+        query.limit,
+        (rows) => store.usage({ ...wanted, limit: rows }),
+        usageObject,
+        ({ account, seq }) => placeCursor(account, seq),
+      );
+    },
+  );
+}
+
+function acceptsCsv(accept: string | undefined): boolean {
+  return (accept ?? "")
+    .split(",")
+    .some((range) => range.split(";", 1)[0]?.trim().toLowerCase() === "text/csv");
+}
+
+function queryOf(query: Static<typeof filters>): Omit<UsageQuery, "limit"> {
+  const { account, model, key } = query;
+  const place = placeIn(query.after);
+  return {
+    ...(account === undefined ? {} : { account }),
+    ...(model === undefined ? {} : { model }),
+    ...(key === undefined ? {} : { key }),
+    ...(query.request_id === undefined ? {} : { id: query.request_id }),
+    ...(query.from === undefined ? {} : { fromMs: momentNamed("from", query.from) }),
+    ...(query.to === undefined ? {} : { toMs: momentNamed("to", query.to) }),
+    ...(place === undefined ? {} : { after: { account: place.account, seq: seqIn(place.rest) } }),
+  };
+}
