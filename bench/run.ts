@@ -1,6 +1,8 @@
 /** `npm run bench -- NAME [options]`: runs one benchmark. Each prints one table with a ratio to a floor of the same run. */
 const benchmarks: Record<string, () => Promise<{ run(args: readonly string[]): Promise<void> }>> = {
   engine: () => import("./engine.ts"),
+  gateway: () => import("./gateway.ts"),
+  ledger: () => import("./ledger.ts"),
 };
 
 const [name = "", ...args] = process.argv.slice(2);

@@ -13,7 +13,7 @@ import { authenticate } from "./access/keys.ts";
 import type { ModelConfig } from "./config/model.ts";
 import { type Config, operatorToken } from "./config.ts";
 import { balanceOf } from "./credits/balance.ts";
-import { Ledger } from "./credits/ledger.ts";
+import { Ledger, type LedgerOptions } from "./credits/ledger.ts";
 import { startLlamaEngine } from "./engines/llama/supervisor.ts";
 import { OperatorError } from "./errors.ts";
 import { Catalog, type Model } from "./generation/catalog.ts";
@@ -24,9 +24,11 @@ import { listening, requirePort } from "./main/listening.ts";
 import { createLogger } from "./main/logging.ts";
 import { miniatureNotice, miniaturePath, notObtained, obtainModel } from "./main/model-files.ts";
 import { RequestLog } from "./main/request-log.ts";
+import { Metrics } from "./server/metrics.ts";
 import { createOperatorServer } from "./server/operator.ts";
 import { createPublicServer, type PublicServer } from "./server/public.ts";
 import { openSqliteStore } from "./store/sqlite.ts";
+import { type Backup, backUpSqlite } from "./store/sqlite-backup.ts";
 import type { Store } from "./store/store.ts";
 import { startSweeper } from "./store/sweeper.ts";
 
@@ -67,13 +69,21 @@ export const serviceTimes: ServiceTimes = {
   settleMs: 10_000,
 };
 
+/** How long a backup waits for a database that another process is just recovering after a crash. */
+const backupBusyMs = 5000;
+
 /** Of the package: its manifest lies one folder up, from src as from dist. */
 export const version = versionIn(readFileSync(new URL("../package.json", import.meta.url), "utf8"));
 
 /** Opens the ledger, and makes its folder where there is none. */
-export async function openStore(config: Config): Promise<OpenStore> {
+export async function openStore(config: Config, options: LedgerOptions = {}): Promise<OpenStore> {
   const store = await openSqliteStore({ path: config.database.path, plans: config.plans });
-  return { store, ledger: new Ledger(store) };
+  return { store, ledger: new Ledger(store, options) };
+}
+
+/** Copies the ledger as it is now into a new file, also beside a running service. */
+export async function backup(config: Config, file: string): Promise<Backup> {
+  return backUpSqlite({ path: config.database.path, busyMs: backupBusyMs }, file);
 }
 
 /** Fetches the file of a model unless it is there already; its path. */
@@ -109,7 +119,8 @@ export async function serve(
     await requirePort("operator", config.operator);
     await makeDataFolder(config.dataDir);
     const token = await operatorToken(config);
-    const { store, ledger } = await openStore(config);
+    const metrics = new Metrics();
+    const { store, ledger } = await openStore(config, { onCommit: (commit) => metrics.committed(commit) });
     undo.push(async () => {
       await ledger.settled();
       await store.close();
@@ -120,21 +131,36 @@ export async function serve(
       await Promise.all(offered.map(({ slot }) => slot.close()));
     });
     const catalog = new Catalog(offered.map(({ model, slot }) => catalogued(model, slot)));
-    const server = publicServer(config, times, logger, catalog, store, ledger);
+    const server = publicServer(config, times, { logger, metrics, catalog, store, ledger });
     undo.push(() => server.close());
     const publicUrl = await listening("listen", config.listen, () => server.listen(config.listen));
 
     const operator = createOperatorServer({
-      pingStore: async () => void (await store.accounts({ limit: 1 })),
-      engineStates: () => new Map(offered.map(({ model, slot }) => [model.id, slot.state])),
+      version,
+      token: token.token,
+      store,
+      ledger,
+      plans: config.plans,
+      catalog,
+      metrics,
+      logger,
       draining: () => server.draining,
+    });
+    metrics.observe({
+      version,
+      catalog,
+      running: () => server.running,
+      holdTotals: () => store.holdTotals(),
     });
     undo.push(() => operator.close());
     const operatorUrl = await listening("operator", config.operator, () => operatorListen(operator, config));
 
     const sweeper = startSweeper(store, ledger, {
       everyMs: times.sweepEveryMs,
-      onExpired: (count) => logger.warn({ count }, "holds expired and were charged by their last checkpoint"),
+      onExpired: (count) => {
+        metrics.expired(count);
+        logger.warn({ count }, "holds expired and were charged by their last checkpoint");
+      },
       onError: (error) => logger.error({ err: error }, "expired holds could not be ended; trying again"),
     });
     undo.push(() => sweeper.stop());
@@ -187,13 +213,17 @@ function catalogued(model: ModelConfig, slot: EngineSlot): Model {
   return { id: model.id, engine: slot, price: model.price, created, ownedBy: "inkwell" };
 }
 
+/** What the public server is built on. */
+interface Parts extends OpenStore {
+  logger: Logger;
+  metrics: Metrics;
+  catalog: Catalog;
+}
+
 function publicServer(
   config: Config,
   { holdTtlMs, keepAliveMs }: ServiceTimes,
-  logger: Logger,
-  catalog: Catalog,
-  store: Store,
-  ledger: Ledger,
+  { logger, metrics, catalog, store, ledger }: Parts,
 ): PublicServer {
   const { plans, limits } = config;
   const known = authenticate(store, plans);
@@ -202,12 +232,17 @@ function publicServer(
     catalog,
     ledger,
     holdTtlMs,
-    onSettled: (receipt: Receipt) => requestLog.settled(receipt),
-    onUnsettled: (requestId: string, reason: unknown) =>
+    onSettled: (receipt: Receipt) => {
+      metrics.settled(receipt);
+      requestLog.settled(receipt);
+    },
+    onUnsettled: (requestId: string, reason: unknown) => {
+      metrics.unsettled();
       logger.error(
         { requestId, err: reason },
         "a charge could not be recorded; its last checkpoint will be charged",
-      ),
+      );
+    },
   };
   return createPublicServer(
     {
@@ -217,7 +252,10 @@ function publicServer(
       generate: (caller, request, requestId, signal) =>
         generate(pipeline, caller, request, requestId, signal),
       readBalance: async (accountId) => balanceOf(await store.snapshot(accountId), plans),
-      onFinished: (finished) => requestLog.finished(finished),
+      onFinished: (finished) => {
+        metrics.finished(finished);
+        requestLog.finished(finished);
+      },
     },
     {
       limits: {

@@ -97,7 +97,7 @@ function keyIn(header: string | undefined): string {
         `This API key is mistyped or incomplete: its check characters do not fit. A key is ${prefix} and ${keyLength - prefix.length} letters and digits; copy it again, whole.`,
       );
     case "foreign":
-      throw invalid(`This is not an API key of this service: those begin with ${prefix}`);
+      throw invalid(`This is not an API key of this service, whose keys begin with "${prefix}".`);
   }
 }
 

@@ -3,12 +3,13 @@ import { randomUUID } from "node:crypto";
 import { Command } from "commander";
 import type { AccountRow } from "../credits/rows.ts";
 import { invariant, OperatorError } from "../errors.ts";
+import { accountObject, keyObject } from "../server/admin/objects.ts";
 import type { Store } from "../store/store.ts";
 import { accountName } from "./arguments.ts";
 import { type Balance, balanceIn, balanceTable } from "./balance.ts";
 import type { Cli } from "./cli.ts";
-import { grouped, isoTime, shortTime, table } from "./format.ts";
-import { keyObject, keyTable } from "./key.ts";
+import { grouped, shortTime, table } from "./format.ts";
+import { keyTable } from "./key.ts";
 import { groundFault, noAccount, requirePlan } from "./refusals.ts";
 
 const pageSize = 100;
@@ -135,8 +136,4 @@ async function document(store: Store, name: string) {
   const snapshot = await store.snapshot(name);
   if (snapshot === null) throw noAccount(name);
   return accountObject(snapshot.account);
-}
-
-function accountObject(row: AccountRow) {
-  return { id: row.id, plan: row.plan, created_at: isoTime(row.createdMs) };
 }

@@ -14,6 +14,8 @@ export interface Services {
   version: string;
   openStore(config: Config): Promise<OpenStore>;
   serve(config: Config, io: Streams, signal: AbortSignal): Promise<RunningService>;
+  /** Copies the ledger into a file that is not there yet. */
+  backup(config: Config, file: string): Promise<{ bytes: number }>;
   /** Fetches the model file of the configured model unless it is there; the path. */
   pullModel(config: Config, modelId: string, io: Streams): Promise<string>;
 }

@@ -5,12 +5,14 @@ import { microPerCredit } from "../units.ts";
 export interface Column {
   head: string;
   align?: "left" | "right";
+  /** At least so many characters. */
+  width?: number;
 }
 
 /** Columns wide enough for their longest value, two spaces apart. */
 export function table(columns: readonly Column[], rows: readonly (readonly string[])[]): string {
-  const widths = columns.map(({ head }, i) =>
-    Math.max(head.length, ...rows.map((row) => row[i]?.length ?? 0)),
+  const widths = columns.map(({ head, width = 0 }, i) =>
+    Math.max(head.length, width, ...rows.map((row) => row[i]?.length ?? 0)),
   );
   const line = (cells: readonly string[]) =>
     columns
@@ -41,10 +43,6 @@ export function grouped(whole: number): string {
 
 export function isoTime(ms: EpochMs): string {
   return new Date(ms).toISOString();
-}
-
-export function isoTimeOrNull(ms: EpochMs | null): string | null {
-  return ms === null ? null : isoTime(ms);
 }
 
 /** To the minute, for tables. */

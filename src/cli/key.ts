@@ -3,10 +3,11 @@ import { Command } from "commander";
 import { issueKey, type KeyOptions } from "../access/issue-key.ts";
 import type { KeyRow } from "../credits/rows.ts";
 import { OperatorError } from "../errors.ts";
+import { keyObject } from "../server/admin/objects.ts";
 import type { EpochMs } from "../units.ts";
 import { label, limit, modelIds, moment } from "./arguments.ts";
 import type { Cli } from "./cli.ts";
-import { isoTime, isoTimeOrNull, shortTime, table } from "./format.ts";
+import { isoTime, shortTime, table } from "./format.ts";
 import { noAccount, requireModel } from "./refusals.ts";
 
 interface CommandOptions extends Pick<KeyOptions, "name" | "models" | "concurrent"> {
@@ -106,26 +107,6 @@ async function revoke(cli: Cli, id: string): Promise<void> {
         : `Key ${id} of ${row.account} is revoked; it is refused from now on.`,
     );
   });
-}
-
-/** Everything about a key except the key. */
-export function keyObject(row: KeyRow) {
-  return {
-    id: row.id,
-    account: row.account,
-    name: row.name,
-    last_four: row.lastFour,
-    models: row.models,
-    limits: {
-      requests_per_minute: row.requestsPerMinute,
-      tokens_per_minute: row.tokensPerMinute,
-      concurrent: row.concurrent,
-    },
-    created_at: isoTime(row.createdMs),
-    expires_at: isoTimeOrNull(row.expiresMs),
-    revoked_at: isoTimeOrNull(row.revokedMs),
-    last_used_at: isoTimeOrNull(row.lastUsedMs),
-  };
 }
 
 export function keyTable(rows: readonly KeyRow[], nowMs: EpochMs): string {

@@ -5,6 +5,8 @@
 import { Command, CommanderError } from "commander";
 import { OperatorError, Refusal } from "../errors.ts";
 import { accountCommand } from "./account.ts";
+import { auditCommand } from "./audit.ts";
+import { backupCommand } from "./backup.ts";
 import { balanceCommand } from "./balance.ts";
 import { chatCommand } from "./chat.ts";
 import { Cli, type GlobalOptions, type Host } from "./cli.ts";
@@ -13,6 +15,7 @@ import { creditsCommand } from "./credits.ts";
 import { keyCommand } from "./key.ts";
 import { modelsCommand } from "./models.ts";
 import { serveCommand } from "./serve.ts";
+import { usageCommand } from "./usage.ts";
 
 /** `argv` without the program itself. */
 export async function run(argv: readonly string[], host: Host): Promise<number> {
@@ -30,6 +33,9 @@ export async function run(argv: readonly string[], host: Host): Promise<number> 
     keyCommand,
     creditsCommand,
     balanceCommand,
+    usageCommand,
+    auditCommand,
+    backupCommand,
     modelsCommand,
     configCommand,
   ];

@@ -4,7 +4,7 @@
  * to its invariants. Pure.
  */
 import { invariant } from "../errors.ts";
-import { type EpochMs, type MicroCredits, microOf } from "../units.ts";
+import { type EpochMs, microOf } from "../units.ts";
 import type { GroundFault, Operation } from "./operations.ts";
 import type { Plan, Plans } from "./plan.ts";
 import type { AccountRow, HoldRow, JournalKind, JournalRow, KeyRow, Split, UsageRow } from "./rows.ts";

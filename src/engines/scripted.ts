@@ -100,7 +100,7 @@ export class ScriptedEngine implements Engine {
   }
 
   load(): EngineLoad {
-    return { running: this.working, waiting: this.open - this.working, parallel: this.#parallel };
+    return { running: this.working, waiting: this.open - this.working };
   }
 
   async close(): Promise<void> {

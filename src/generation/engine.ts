@@ -128,9 +128,8 @@ export interface PreparedPrompt {
 export interface EngineLoad {
   /** Being decoded together. */
   running: number;
-  /** Queued for one of the `parallel` places. */
+  /** In line for a place among them. */
   waiting: number;
-  parallel: number;
 }
 
 export type EngineState = "starting" | "ready" | "unavailable" | "closed";

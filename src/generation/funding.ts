@@ -13,7 +13,7 @@ import type { MicroCredits } from "../units.ts";
 import { type Generation, nothingMade } from "./engine.ts";
 
 /** Completion tokens that one slice pays for. */
-const sliceTokens = 256;
+export const sliceTokens = 256;
 
 /** After a store that failed. */
 const retryMs = 500;

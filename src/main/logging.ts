@@ -3,6 +3,7 @@
  * people or models wrote: only ids, counts, times and reasons are handed to it.
  */
 import type { Writable } from "node:stream";
+import { stripVTControlCharacters } from "node:util";
 import { type Logger, pino } from "pino";
 import pretty from "pino-pretty";
 import type { LogLevel } from "../config.ts";
@@ -30,7 +31,8 @@ export function terminalText(line: Fields): string {
   const { level: _level, time: _time, msg, err, ...fields } = line;
   const isRequest = "method" in fields && "durationMs" in fields;
   const parts = isRequest ? requestParts(fields) : Object.entries(fields).map(field);
-  return [[String(msg), ...parts].join("  "), ...errorLines(err)].join("\n");
+  // A native library's line or an upstream's error must not paint on the terminal.
+  return stripVTControlCharacters([[String(msg), ...parts].join("  "), ...errorLines(err)].join("\n"));
 }
 
 function requestParts(fields: Fields): string[] {
@@ -45,12 +47,12 @@ function requestParts(fields: Fields): string[] {
     const reasoning = reasoningTokens === undefined ? "" : ` (${reasoningTokens} reasoning)`;
     parts.push(`${promptTokens}${cached} + ${completionTokens}${reasoning} tokens`, `${credits} credits`);
   }
+  if (ending !== undefined) parts.push(String(ending));
   if (code !== undefined) parts.push(String(code));
-  else if (ending !== undefined) parts.push(String(ending));
-  const first = firstTokenMs === undefined ? "" : ` (first token after ${firstTokenMs})`;
+  const first = firstTokenMs === undefined ? "" : `, first token ${firstTokenMs} ms`;
   parts.push(`${durationMs} ms${first}`, ...Object.entries(more).map(field));
-  // By which the caller, who has it in a header, and the other lines of the log can be matched.
-  parts.push(`${requestId}`);
+  // Long, and of use only where somebody may ask about it: callers have it in a header.
+  if (code !== undefined) parts.push(`${requestId}`);
   return parts;
 }
 

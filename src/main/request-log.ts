@@ -20,7 +20,9 @@ export class RequestLog {
     this.#receipts.set(receipt.requestId, receipt);
   }
 
-  finished({ requestId, method, path, status, code, accountId, keyId, ...times }: FinishedRequest): void {
+  finished(finished: FinishedRequest): void {
+    const { requestId, method, path, status, code, model, accountId, keyId, durationMs, firstTokenMs } =
+      finished;
     const receipt = this.#receipts.get(requestId);
     this.#receipts.delete(requestId);
     const fields = {
@@ -30,20 +32,22 @@ export class RequestLog {
       status,
       ...(code === null ? {} : { code }),
       ...(accountId === null ? {} : { account: accountId, keyId }),
+      ...(model === null ? {} : { model }),
       ...(receipt === undefined ? {} : charged(receipt)),
-      durationMs: Math.round(times.durationMs),
-      ...(times.firstTokenMs === null ? {} : { firstTokenMs: Math.round(times.firstTokenMs) }),
+      durationMs: Math.round(durationMs),
+      ...(firstTokenMs === null ? {} : { firstTokenMs: Math.round(firstTokenMs) }),
     };
     const message = `${method} ${path ?? "(unknown path)"} ${status ?? "client gone"}`;
-    if (status !== null && status >= 500) this.#logger.warn(fields, message);
+    // A stream that broke off had its 200 already.
+    const failed = (status !== null && status >= 500) || (status === 200 && code !== null);
+    if (failed) this.#logger.warn(fields, message);
     else this.#logger.info(fields, message);
   }
 }
 
-function charged({ model, ending, usage, cost, shortfall }: Receipt): object {
+function charged({ ending, usage, cost, shortfall }: Receipt): object {
   const { promptTokens, cachedTokens, completionTokens, reasoningTokens } = usage;
   return {
-    model,
     ending,
     promptTokens,
     cachedTokens,

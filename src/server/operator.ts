@@ -1,51 +1,173 @@
 /**
  * The operator's listener, apart from the public one and bound to loopback unless configured otherwise: whether the
- * service is alive and whether it can answer. Neither calls a model.
+ * service is alive and whether it can answer, its metrics, and the operator API below `/admin`.
+ *
+ * Without the operator's token there are `/healthz`, `/readyz` and `/metrics`, which name no account, and nothing
+ * else. A page in the operator's browser can do no harm here: it does not know the token, is told of no permission
+ * to read answers, and a body must be JSON, which browsers of their own accord do not send to another origin.
  */
-import { type FastifyInstance, fastify } from "fastify";
+import { hash, timingSafeEqual } from "node:crypto";
+import type { FastifyInstance, FastifyRequest } from "fastify";
+import type { Logger } from "pino";
+import { StoreUnavailableError } from "../credits/ledger.ts";
 import { Refusal } from "../errors.ts";
 import type { EngineState } from "../generation/engine.ts";
-import { errorBody } from "../wire/error-body.ts";
+import { errorBody, errorHeaders, type Told } from "../wire/error-body.ts";
+import { type AdminDependencies, adminBodyBytesMax, createApp } from "./admin/app.ts";
+import { OperatorRefusal, unknownPath } from "./admin/refusals.ts";
+import { adminRoutes } from "./admin/routes.ts";
+import type { Metrics } from "./metrics.ts";
 
-export interface OperatorDependencies {
-  /** Resolves when the store has answered; rejects where it cannot. */
-  pingStore(): Promise<void>;
-  /** By model id. */
-  engineStates(): ReadonlyMap<string, EngineState>;
+export interface OperatorDependencies extends AdminDependencies {
+  /** Of the service; in the OpenAPI document. */
+  version: string;
+  /** What `Authorization: Bearer` must be followed by. */
+  token: string;
+  metrics: Metrics;
+  logger: Logger;
   draining(): boolean;
 }
 
 export interface Readiness {
   ready: boolean;
-  /** Draining means that the service is being stopped. */
   store: "ok" | "unreachable";
+  /** The service is being stopped. */
   draining: boolean;
   models: Record<string, EngineState>;
 }
 
+const openPaths: ReadonlySet<string | null> = new Set(["/healthz", "/readyz", "/metrics"]);
+
 export function createOperatorServer(dependencies: OperatorDependencies): FastifyInstance {
-  const app = fastify({ logger: false, forceCloseConnections: true });
+  const { token, metrics, logger, version } = dependencies;
+  const isToken = tokenCheck(token);
+  const app = createApp();
+
+  // By the route that was found, never by how its address was spelled. What is no route needs the token too.
+  app.addHook("onRequest", async (request, reply) => {
+    reply.header("x-request-id", request.id);
+    if (!openPaths.has(request.routeOptions.url ?? null)) requireToken(request, isToken);
+  });
+  app.addHook("onResponse", async (request, reply) => {
+    const route = request.routeOptions.url ?? null;
+    if (openPaths.has(route)) return;
+    logger.info(
+      {
+        requestId: request.id,
+        method: request.method,
+        path: route,
+        // What is refused may name anything, a key by mistake among it.
+        ...(reply.statusCode < 400 ? namedIn(request.params) : {}),
+        status: reply.statusCode,
+        durationMs: Math.round(reply.elapsedTime),
+      },
+      `${request.method} ${route ?? "(unknown path)"} ${reply.statusCode}`,
+    );
+  });
+  app.setErrorHandler((error, request, reply) => {
+    const told = toldFor(error);
+    if (told.status >= 500)
+      logger.error({ requestId: request.id, code: told.code, err: error }, "operator request failed");
+    reply.code(told.status).headers(errorHeaders(told)).type("application/json; charset=utf-8");
+    return reply.send(errorBody(told));
+  });
 
   app.get("/healthz", async () => ({ status: "ok" }));
-
   app.get("/readyz", async (_request, reply) => {
-    const store = await dependencies.pingStore().then(
-      () => "ok" as const,
-      () => "unreachable" as const,
-    );
-    const models = dependencies.engineStates();
-    const draining = dependencies.draining();
-    const ready = store === "ok" && !draining && [...models.values()].includes("ready");
-    const readiness: Readiness = { ready, store, draining, models: Object.fromEntries(models) };
-    return reply.code(ready ? 200 : 503).send(readiness);
+    const readiness = await readinessOf(dependencies);
+    return reply.code(readiness.ready ? 200 : 503).send(readiness);
   });
+  app.get("/metrics", async (_request, reply) => reply.type(metrics.contentType).send(await metrics.text()));
+  const openApi = adminRoutes(app, dependencies, version);
 
-  app.setNotFoundHandler((_request, reply) => {
-    const refusal = new Refusal(
-      "unknown_path",
-      "The operator listener has GET /healthz and GET /readyz. The public API is on the other port.",
+  app.setNotFoundHandler(async (request, reply) => {
+    const path = request.url.split("?", 1)[0] ?? "";
+    const methods = openApi.methodsOf(path);
+    if (methods.length === 0) throw unknownPath();
+    reply.header("allow", methods.join(", "));
+    throw new Refusal(
+      "method_not_allowed",
+      `${path.slice(0, 100)} does not take ${request.method}, only ${methods.join(", ")}.`,
     );
-    return reply.code(refusal.status).type("application/json; charset=utf-8").send(errorBody(refusal));
   });
   return app;
+}
+
+async function readinessOf({ store, catalog, draining }: OperatorDependencies): Promise<Readiness> {
+  const answered = await store.accounts({ limit: 1 }).then(
+    () => "ok" as const,
+    () => "unreachable" as const,
+  );
+  const models = Object.fromEntries(catalog.all().map(({ id, engine }) => [id, engine.state]));
+  const ready = answered === "ok" && !draining() && Object.values(models).includes("ready");
+  return { ready, store: answered, draining: draining(), models };
+}
+
+/** Compares digests, so that neither length nor content of the token shows in the time that it takes. */
+function tokenCheck(token: string): (given: string) => boolean {
+  const digest = (text: string) => hash("sha256", text, "buffer");
+  const right = digest(token);
+  return (given) => timingSafeEqual(digest(given), right);
+}
+
+function requireToken({ headers }: FastifyRequest, isToken: (given: string) => boolean): void {
+  const { authorization } = headers;
+  const [, given] = /^bearer +(\S+) *$/i.exec(authorization ?? "") ?? [];
+  if (given === undefined) {
+    throw new OperatorRefusal(
+      "missing_operator_token",
+      "This needs the operator token, in a header: Authorization: Bearer ... It is INKWELL_OPERATOR_TOKEN, or in the file operator-token of the data folder.",
+    );
+  }
+  if (!isToken(given)) {
+    throw new OperatorRefusal("invalid_operator_token", "This is not the operator token of this service.");
+  }
+}
+
+/** Which account or key an operator's request was about; for the log. */
+function namedIn(params: unknown): object {
+  if (typeof params !== "object" || params === null) return {};
+  return {
+    ...("account" in params ? { account: params.account } : {}),
+    ...("key" in params ? { keyId: params.key } : {}),
+  };
+}
+
+function toldFor(error: unknown): Told {
+  if (error instanceof OperatorRefusal) return error;
+  if (error instanceof Refusal) {
+    // Here the one who asks is the one whom the detail is for.
+    if (error.detail === undefined) return error;
+    return { ...shapeOf(error), message: `${error.message} (${error.detail})` };
+  }
+  if (error instanceof StoreUnavailableError) {
+    return new OperatorRefusal(
+      "store_unavailable",
+      "The database cannot be reached or written just now. Sending the same request again is safe.",
+    );
+  }
+  return refusalOfFastify(error);
+}
+
+function shapeOf({ status, type, code, message, param, retryAfterSeconds }: Refusal): Told {
+  return { status, type, code, message, param, retryAfterSeconds };
+}
+
+function refusalOfFastify(error: unknown): Refusal {
+  const code = error instanceof Error && "code" in error ? error.code : undefined;
+  const status = error instanceof Error && "statusCode" in error ? error.statusCode : undefined;
+  if (code === "FST_ERR_CTP_INVALID_MEDIA_TYPE") {
+    return new Refusal(
+      "unsupported_media_type",
+      "Send the body as JSON, with the header content-type: application/json.",
+    );
+  }
+  if (code === "FST_ERR_CTP_BODY_TOO_LARGE") {
+    return new Refusal("request_too_large", `The body is larger than ${adminBodyBytesMax} bytes.`);
+  }
+  if (status === 400)
+    return new Refusal("invalid_json", "The body ended before its content-length was reached.");
+  return new Refusal("internal_error", "Something went wrong here, not in the request; the log says more.", {
+    cause: error,
+  });
 }

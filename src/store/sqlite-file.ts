@@ -89,6 +89,25 @@ export function openToRead(file: SqliteFile): DatabaseSync {
   return explained(file, () => new DatabaseSync(file.path, { readOnly: true, timeout: file.busyMs }));
 }
 
+/** A connection that only reads, on a file as it was left: not made where it is missing, of whatever version. */
+export function openToBackUp(file: SqliteFile): DatabaseSync {
+  const { path } = file;
+  const found = statSync(path, { throwIfNoEntry: false });
+  if (found === undefined || !found.isFile() || found.size === 0) {
+    throw new OperatorError(
+      `There is no database ${path} to copy. Name the right one: database: sqlite:PATH`,
+    );
+  }
+  const db = openToRead(file);
+  try {
+    explained(file, () => recognise(db, path));
+    return db;
+  } catch (error) {
+    db.close();
+    throw error;
+  }
+}
+
 function makeFile(path: string): void {
   try {
     mkdirSync(dirname(path), { recursive: true });

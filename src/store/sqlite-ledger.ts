@@ -15,7 +15,6 @@ import { invariant } from "../errors.ts";
 import type { EpochMs } from "../units.ts";
 import {
   accountColumns,
-  accountOf,
   accountValues,
   holdColumns,
   holdOf,
@@ -24,6 +23,7 @@ import {
   journalOf,
   journalValues,
   keyOf,
+  readAccount,
   usageColumns,
   usageOf,
   usageValues,
@@ -115,8 +115,8 @@ export class SqliteLedger {
     };
 
     for (const id of new Set(operations.map((operation) => operation.account))) {
-      const row = this.#account.get(id);
-      if (row !== undefined) accounts.set(id, accountOf(row));
+      const row = readAccount(this.#account, id);
+      if (row !== undefined) accounts.set(id, row);
     }
     // First of all holds, and soonest first: that is the order in which the kernel ends them.
     for (const { account, id } of this.#overdue.all(nowMs)) {

@@ -4,7 +4,7 @@ import type { AccountSnapshot } from "../credits/balance.ts";
 import type { AccountRow, HoldRow, JournalRow, UsageRow } from "../credits/rows.ts";
 import { invariant } from "../errors.ts";
 import type { EpochMs } from "../units.ts";
-import { accountOf, holdOf, journalOf, usageOf } from "./sqlite-rows.ts";
+import { accountOf, holdOf, journalOf, readAccount, usageOf } from "./sqlite-rows.ts";
 import {
   type AccountsQuery,
   type HoldsQuery,
@@ -32,10 +32,10 @@ export class SqliteSnapshots {
   of(account: string): AccountSnapshot | null {
     this.#db.exec("begin");
     try {
-      const row = this.#account.get(account);
+      const row = readAccount(this.#account, account);
       if (row === undefined) return null;
       const nowMs = this.#now();
-      return { account: accountOf(row), overdue: this.#overdue.all(nowMs, account).map(holdOf), nowMs };
+      return { account: row, overdue: this.#overdue.all(nowMs, account).map(holdOf), nowMs };
     } finally {
       this.#db.exec("commit");
     }

@@ -3,7 +3,7 @@
  * two directions. A value of another type than the schema says is a defect and throws; integers beyond 2^53 are
  * refused by the driver.
  */
-import type { SQLInputValue, SQLOutputValue } from "node:sqlite";
+import type { SQLInputValue, SQLOutputValue, StatementSync } from "node:sqlite";
 import type {
   AccountRow,
   Ending,
@@ -127,6 +127,31 @@ export function accountOf(row: Row): AccountRow {
     requestsTatMs: numeric(row.requests_tat_ms),
     tokensTatMs: numeric(row.tokens_tat_ms),
   };
+}
+
+/**
+ * The row that the statement finds for the id, whatever a hand has written into it: an amount that is too large to be
+ * exact is not an error of the driver but a number that no check of the ledger lets pass.
+ */
+export function readAccount(statement: StatementSync, id: string): AccountRow | undefined {
+  try {
+    const row = statement.get(id);
+    return row === undefined ? undefined : accountOf(row);
+  } catch (error) {
+    if (!(error instanceof RangeError)) throw error;
+  }
+  statement.setReadBigInts(true);
+  try {
+    const row = statement.get(id);
+    const cells = Object.entries(row ?? {});
+    return accountOf(
+      Object.fromEntries(
+        cells.map(([column, cell]) => [column, typeof cell === "bigint" ? Number(cell) : cell]),
+      ),
+    );
+  } finally {
+    statement.setReadBigInts(false);
+  }
 }
 
 export function accountValues(row: AccountRow): SQLInputValue[] {

@@ -23,7 +23,9 @@ import type { Plans } from "../credits/plan.ts";
 import type { AccountRow, HoldRow, JournalRow, KeyRow, UsageRow } from "../credits/rows.ts";
 import { OperatorError } from "../errors.ts";
 import type { EpochMs } from "../units.ts";
-import { openToRead, storeError } from "./sqlite-file.ts";
+import type { AuditReport } from "./audit.ts";
+import { auditInThread } from "./sqlite-audit.ts";
+import { openToRead, type SqliteFile, storeError } from "./sqlite-file.ts";
 import { SqliteKeyring } from "./sqlite-keys.ts";
 import { SqliteSnapshots } from "./sqlite-reads.ts";
 import { type Answer, type Calls, clockOf, openedId, type SqliteThreadData } from "./sqlite-thread.ts";
@@ -56,7 +58,7 @@ export async function openSqliteStore(options: SqliteStoreOptions): Promise<Stor
   const thread = new Thread({ file, plans, clock });
   await thread.opened;
   try {
-    return new SqliteStore(thread, openToRead(file), clockOf(clock));
+    return new SqliteStore(file, thread, openToRead(file), clockOf(clock));
   } catch (error) {
     await thread.close();
     throw error;
@@ -64,12 +66,17 @@ export async function openSqliteStore(options: SqliteStoreOptions): Promise<Stor
 }
 
 class SqliteStore implements Store {
+  readonly #file: SqliteFile;
+  readonly #now: () => EpochMs;
   readonly #thread: Thread;
   readonly #db: DatabaseSync;
   readonly #keyring: SqliteKeyring;
   readonly #snapshots: SqliteSnapshots;
+  readonly #audits = new Set<Worker>();
 
-  constructor(thread: Thread, db: DatabaseSync, now: () => EpochMs) {
+  constructor(file: SqliteFile, thread: Thread, db: DatabaseSync, now: () => EpochMs) {
+    this.#file = file;
+    this.#now = now;
     this.#thread = thread;
     this.#db = db;
     this.#keyring = new SqliteKeyring(db);
@@ -128,7 +135,16 @@ class SqliteStore implements Store {
     return this.#thread.call("overdueHolds", atMs, limit);
   }
 
+  async audit(): Promise<AuditReport> {
+    if (!this.#db.isOpen) throw storeClosed();
+    return await auditInThread({ file: this.#file, nowMs: this.#now() }, (thread) => {
+      this.#audits.add(thread);
+      thread.once("exit", () => this.#audits.delete(thread));
+    });
+  }
+
   async close(): Promise<void> {
+    await Promise.all([...this.#audits].map((thread) => thread.terminate()));
     // The connection that writes is closed last, so that it empties the log into the file.
     if (this.#db.isOpen) this.#db.close();
     await this.#thread.close();

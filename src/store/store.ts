@@ -6,6 +6,7 @@ import type { AccountSnapshot } from "../credits/balance.ts";
 import type { LedgerStore } from "../credits/ledger.ts";
 import type { AccountRow, HoldRow, JournalRow, KeyRow, UsageRow } from "../credits/rows.ts";
 import type { EpochMs, MicroCredits } from "../units.ts";
+import type { AuditReport } from "./audit.ts";
 
 /** Most rows of one page of any list. */
 export const pageRowsMax = 1000;
@@ -83,6 +84,9 @@ export interface Store extends LedgerStore {
   holdTotals(): Promise<HoldTotals>;
   /** Open holds whose `expiresMs` is not after `atMs`; soonest first. */
   overdueHolds(atMs: EpochMs, limit: number): Promise<HoldRow[]>;
+
+  /** What always holds, checked over all rows as they are at one moment; commits do not wait for it. */
+  audit(): Promise<AuditReport>;
 
   /** Resolves when the last write is on disk. Idempotent. */
   close(): Promise<void>;

@@ -180,15 +180,24 @@ async function readTensorsEnd(reader: Reader, tensors: number): Promise<number> 
   return end;
 }
 
+/** What a file is that is not GGUF, where it is one of those that come about when a download goes wrong. */
+async function whatElse(file: FileHandle, magic: string): Promise<string> {
+  const { buffer, bytesRead } = await file.read(Buffer.alloc(64), 0, 64, 0);
+  const start = buffer.toString("latin1", 0, bytesRead);
+  if (start.startsWith("version https://git-lfs"))
+    return "it is a Git LFS pointer and not the model itself; get that with git lfs pull";
+  if (/^\s*<(!doctype|html)/i.test(start))
+    return "it is a web page and not a model; the download went wrong, fetch it again";
+  return `it begins with ${JSON.stringify(magic)} where a GGUF file has "GGUF"`;
+}
+
 async function readSummary(file: FileHandle): Promise<GgufSummary> {
   const sizeBytes = (await file.stat()).size;
   if (sizeBytes === 0) throw new Damage("it is empty");
   const reader = new Reader(file, sizeBytes);
   const magic = await reader.take(Math.min(4, sizeBytes));
   if (magic.toString("latin1") !== "GGUF") {
-    throw new Damage(
-      `it begins with ${JSON.stringify(magic.toString("latin1"))} where a GGUF file has "GGUF"`,
-    );
+    throw new Damage(await whatElse(file, magic.toString("latin1")));
   }
   const version = await reader.u32();
   if (version === 0x03000000 || version === 0x02000000)
@@ -200,6 +209,7 @@ async function readSummary(file: FileHandle): Promise<GgufSummary> {
   if (tensors > tensorsMax || entries > metadataEntriesMax) {
     throw new Damage(`its header announces ${tensors} tensors and ${entries} entries`);
   }
+  if (tensors === 0) throw new Damage("it holds a vocabulary only, no weights");
   const metadata = await readMetadata(reader, entries);
   const tensorsEnd = await readTensorsEnd(reader, tensors);
   const alignment = Number(metadata.get("general.alignment") ?? 32);

@@ -69,7 +69,7 @@ function unknownKey(schema: TSchema, path: string, key: string): Refusal {
   const name = path === "" ? shown : `${path}.${shown}`;
   return new Refusal(
     "unknown_parameter",
-    `${name} is not accepted: ${path === "" ? "the whole" : path} must be ${rightFor(schema)}. Remove ${shown}.`,
+    `${name} is not accepted: ${path === "" ? "this" : path} must be ${rightFor(schema)}. Remove ${shown}.`,
     { param: name },
   );
 }

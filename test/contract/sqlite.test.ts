@@ -16,7 +16,6 @@ import { DatabaseSync } from "node:sqlite";
 import { after, beforeEach, describe, test } from "node:test";
 import { OperatorError } from "../../src/errors.ts";
 import { openSqliteStore } from "../../src/store/sqlite.ts";
-import { brokenInvariants, invariants } from "../fixtures/invariants.ts";
 import { credits, hold, keyOf, minute, planOf, plansOf, settle } from "../fixtures/ledger-rows.ts";
 
 const plans = plansOf(planOf("starter", 100, 10));
@@ -242,51 +241,6 @@ describe("the database refuses", () => {
       } finally {
         db.close();
       }
-    });
-  }
-});
-
-/** Each breaks, by hand and past every check, the invariant of that name. */
-const corruptions: Record<string, string> = {
-  "the journal is the balance": "update account set additional = additional + 1",
-  "the journal is numbered without gaps": "update journal set seq = seq + 1 where kind = 'settle'",
-  "each journal entry follows from the one before":
-    "update journal set additional_after = 7 where kind = 'topup'",
-  "every operation stands once": "update journal set op = 'open' where kind = 'topup'",
-  "every hold is open or has one receipt": "delete from hold",
-  "every open hold and every receipt was taken as a hold":
-    "update journal set kind = 'extend' where op = 'running'",
-  "every receipt has the journal entry that ended it": "update journal set op = 'x' where kind = 'settle'",
-  "what accounts hold is what their open holds hold": "update hold set base = base + 1",
-  "what keys count as running are their open holds": "update api_key set holds = 0",
-  "what was bought is left, spent or held": "update journal set additional_delta = 6 where kind = 'topup'",
-  "every cost is tokens times prices, and is paid or recorded as shortfall": "update usage set shortfall = 1",
-  "no bucket is below zero or above its cap": "update account set overage = overage_cap + 1",
-};
-
-describe("the invariants name", () => {
-  for (const invariant of Object.keys(invariants)) {
-    test(invariant, async () => {
-      await make(path);
-      const read = (sql: string) => {
-        const db = new DatabaseSync(path);
-        try {
-          return db.prepare(sql).all();
-        } finally {
-          db.close();
-        }
-      };
-      assert.deepEqual(brokenInvariants(read), []);
-      write(
-        path,
-        "pragma foreign_keys = off; pragma ignore_check_constraints = on",
-        "drop trigger journal_is_never_changed; drop trigger usage_is_final; pragma writable_schema = on",
-        // Without its unique indexes, as a database that lost them to a faulty disk.
-        "create table copy as select * from journal; drop trigger journal_is_never_deleted; drop table journal; alter table copy rename to journal",
-        corruptions[invariant] ?? "",
-      );
-      const broken = brokenInvariants(read).find((each) => each.invariant === invariant);
-      assert.ok(broken !== undefined && broken.rows.length > 0, "the invariant is found broken");
     });
   }
 });

@@ -31,9 +31,9 @@ before(async () => {
 
 after(() => model.llama.dispose());
 
-function plan(conversation: Message[]): Uint32Array {
+async function plan(conversation: Message[]): Promise<Uint32Array> {
   const planner = new PromptPlanner({ ...loaded, warn: () => {} });
-  const { prompt } = planner.plan(conversation, {});
+  const { prompt } = await planner.plan(conversation, {});
   assert.ok(prompt !== null);
   return prompt.tokens;
 }
@@ -54,15 +54,15 @@ test("every token's bytes are what llama.cpp writes for it, as far as it can wri
   }
 });
 
-test("a prompt has the tokens that the whole rendered text has", () => {
-  const tokens = tokensOf(plan(messages));
+test("a prompt has the tokens that the whole rendered text has", async () => {
+  const tokens = tokensOf(await plan(messages));
   const rendered = model.detokenize(tokens, true);
   assert.deepEqual([...model.tokenize(rendered, true)], tokens);
   assert.ok(rendered.includes(messages[0]?.content ?? ""));
 });
 
 test("greedy, the engine writes what the library's own loop writes, for the same tokens", async () => {
-  const prompt = tokensOf(plan(messages));
+  const prompt = tokensOf(await plan(messages));
   const context = await model.createContext({ contextSize: contextWindow, threads: 1 });
   const expected: Token[] = [];
   for await (const token of context.getSequence().evaluate(prompt, { temperature: 0 })) {

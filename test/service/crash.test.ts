@@ -19,6 +19,9 @@ async function usedMicro(url: string, key: string): Promise<number> {
   return 1_000_000 * balances.base.credits;
 }
 
+/** Unread, it fills its connection and rests: it runs for as long as a test needs. */
+const endless = { content: "An endless story, please.", logprobs: true, top_logprobs: 20 };
+
 interface BalanceBody {
   balances: { base: { credits: number } };
 }
@@ -41,7 +44,6 @@ test("the service is killed in mid-stream: the next start is clean, keeps every 
     await answer.text();
     settled = query(folder.path, "select * from usage")[0] ?? assert.fail("the answer was charged");
 
-    // Unread beyond its first text the stream rests when its buffers are full, and runs for as long as the test needs.
     const stream = await openStream({
       url,
       key,
@@ -91,9 +93,8 @@ test("the engine's process is killed in mid-generation: those requests end as th
   await using service = startProgram(folder.path);
   const { url, key } = await service.up();
   assert.ok(key !== null);
-  const content = "An endless story.";
-  const stream = await openStream({ url, key, content, logprobs: true, top_logprobs: 20 });
-  const whole = ask({ url, key, content: "Another endless story.", logprobs: true, top_logprobs: 20 });
+  const stream = await openStream({ url, key, ...endless });
+  const whole = ask({ url, key, ...endless });
   await until("both are running", () => query(folder.path, "select count(*) as n from hold")[0]?.n === 2);
   const engine = service.enginePid();
   process.kill(engine, "SIGKILL");

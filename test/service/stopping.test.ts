@@ -3,6 +3,7 @@
  * refused, a second signal stops at once, and nothing is left running.
  *
  * To have an answer that is certainly still running, the engine's process is halted (SIGSTOP) and let go on (SIGCONT).
+ * With the most log-probabilities an unread answer fills its connection and rests, so that it cannot be over before that.
  */
 import assert from "node:assert/strict";
 import { request as httpRequest } from "node:http";
@@ -19,6 +20,8 @@ import {
   startProgram,
   until,
 } from "../fixtures/program.ts";
+
+const endless = { content: "An endless story, please.", logprobs: true, top_logprobs: 20 };
 
 const skip = process.platform === "win32" ? "Windows has no signals" : false;
 
@@ -53,11 +56,10 @@ for (const signal of ["SIGTERM", "SIGINT"] as const) {
     await using service = startProgram(folder.path);
     const { url, operatorUrl, key } = await service.up();
     assert.ok(key !== null);
-    const request = { url, key, content: "An endless story, please.", max_tokens: 400 };
-    const stream = await openStream({ ...request, stream_options: { include_usage: true } });
+    const limits = { max_tokens: 3000, stream_options: { include_usage: true } };
+    const stream = await openStream({ url, key, ...endless, ...limits });
     const engine = service.enginePid();
     process.kill(engine, "SIGSTOP");
-    // Unless the answer was complete before the engine was halted it is now certain to be running.
     service.process.kill(signal);
     await service.shows("Stopping: running answers may finish.");
 
@@ -77,7 +79,7 @@ for (const signal of ["SIGTERM", "SIGINT"] as const) {
     );
     assert.deepEqual(await service.ended, { code: 0, signal: null });
     const { ending, completion } = receipt(folder.path, stream);
-    assert.deepEqual({ ending, completion }, { ending: "length", completion: 400 });
+    assert.deepEqual({ ending, completion }, { ending: "length", completion: 3000 });
     assertSoundLedger(folder.path);
     await assertGone(service, engine, url);
   });
@@ -90,8 +92,8 @@ test("the drain time is over: the stream is told in the stream, and settled as i
   await using service = startProgram(folder.path, { env: { INKWELL_LIMITS__DRAIN_SECONDS: "0" } });
   const { url, key } = await service.up();
   assert.ok(key !== null);
-  const stream = await openStream({ url, key, content: "An endless story, please." });
-  const whole = ask({ url, key, content: "Another endless story, please." });
+  const stream = await openStream({ url, key, ...endless });
+  const whole = ask({ url, key, ...endless });
   await until("both are running", () => query(folder.path, "select count(*) as n from hold")[0]?.n === 2);
   const engine = service.enginePid();
   service.process.kill("SIGTERM");
@@ -129,7 +131,7 @@ for (const [second, code] of [
       await using service = startProgram(folder.path);
       const { url, key } = await service.up();
       assert.ok(key !== null);
-      await openStream({ url, key, content: "An endless story, please." });
+      await openStream({ url, key, ...endless });
       engine = service.enginePid();
       process.kill(engine, "SIGSTOP");
       service.process.kill("SIGTERM");

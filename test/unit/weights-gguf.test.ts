@@ -63,9 +63,18 @@ test("a missing file, a folder and other kinds of file are told apart", async ()
   await assertRefused(join(folder, "none.gguf"), /there is no such file/);
   await assertRefused(folder, /not a file|directory/);
   await assertRefused(
-    await fileOf(Buffer.from("<!doctype html>")),
-    /begins with "<!do" where a GGUF file has "GGUF"/,
+    await fileOf(Buffer.from("PK\u0003\u0004")),
+    /begins with "PK\\u0003\\u0004" where a GGUF file has "GGUF"/,
   );
+  await assertRefused(
+    await fileOf(Buffer.from("<!DOCTYPE html><html><body>Not found")),
+    /web page.*fetch it again/,
+  );
+  await assertRefused(
+    await fileOf(Buffer.from("version https://git-lfs.github.com/spec/v1\noid sha256:00")),
+    /Git LFS pointer.*git lfs pull/,
+  );
+  await assertRefused(await fileOf(changed(8, Buffer.alloc(8))), /a vocabulary only, no weights/);
   await assertRefused(await fileOf(Buffer.alloc(0)), /it is empty/);
   await assertRefused(await fileOf(changed(4, Buffer.from([1]))), /GGUF version 1/);
   await assertRefused(await fileOf(changed(4, Buffer.from([0, 0, 0, 3]))), /big-endian/);

@@ -10,6 +10,7 @@
 import { getLlama, type LlamaContext, LlamaLogLevel, type LlamaModel } from "node-llama-cpp";
 import { OperatorError } from "../../errors.ts";
 import type { LoadOptions } from "./protocol.ts";
+import { ThreadGovernor } from "./thread-governor.ts";
 import { Vocabulary } from "./vocabulary.ts";
 
 /** Tokens to put into one sequence at a position. */
@@ -48,8 +49,11 @@ export interface Backend {
   /** Tokens of a prompt that are evaluated in one `decode`; beside them each sequence has room for `tokensPerSequenceMax`. */
   readonly chunkTokens: number;
   readonly tokensPerSequenceMax: number;
-  /** Evaluates all entries in one pass. Per entry: where its logits lie, -1 without `sample`. */
-  decode(entries: readonly BatchEntry[]): Promise<number[]>;
+  /**
+   * Evaluates all entries in one pass. Per entry: where its logits lie, -1 without `sample`. `repeatable`: the numbers
+   * must come out as they would at any other time, to the last bit.
+   */
+  decode(entries: readonly BatchEntry[], repeatable: boolean): Promise<number[]>;
   newSampler(config: SamplerConfig): Sampler;
   sample(logits: number, sampler: Sampler): Promise<number>;
   /** The model's own log-probabilities (before penalties, temperature, top_k and top_p): of `token` and of the likeliest. */
@@ -62,6 +66,7 @@ interface NativeContext {
   initBatch(size: number): void;
   addToBatch(sequence: number, position: number, tokens: Uint32Array, logits: Uint32Array): Uint32Array;
   decodeBatch(): Promise<void>;
+  setThreads(threads: number): void;
   sampleToken(
     logits: number,
     sampler: Sampler,
@@ -80,6 +85,7 @@ function isNativeContext(value: unknown): value is NativeContext {
     "initBatch",
     "addToBatch",
     "decodeBatch",
+    "setThreads",
     "sampleToken",
     "disposeSequence",
     "removeTokenCellsFromSequence",
@@ -121,13 +127,22 @@ class NativeBackend implements Backend {
   readonly #context: NativeContext;
   readonly #Sampler: NativeSamplerClass;
   readonly #model: unknown;
+  /** Null: every decode gets the threads that the context was made with. */
+  readonly #governor: ThreadGovernor | null;
   readonly #all: Sampler;
   readonly #likeliest: Sampler;
   /** The two samplers above have one buffer each: their readings wait for one another. */
   #reading: Promise<unknown> = Promise.resolve();
 
-  constructor(context: NativeContext, samplerClass: NativeSamplerClass, model: unknown, chunk: number) {
+  constructor(
+    context: NativeContext,
+    samplerClass: NativeSamplerClass,
+    model: unknown,
+    chunk: number,
+    governor: ThreadGovernor | null,
+  ) {
     this.chunkTokens = chunk;
+    this.#governor = governor;
     this.#context = context;
     this.#Sampler = samplerClass;
     this.#model = model;
@@ -135,7 +150,7 @@ class NativeBackend implements Backend {
     this.#likeliest = this.newSampler({ temperature: 1, topK: likeliestMax, seed: 0 });
   }
 
-  async decode(entries: readonly BatchEntry[]): Promise<number[]> {
+  async decode(entries: readonly BatchEntry[], repeatable: boolean): Promise<number[]> {
     let size = 0;
     for (const entry of entries) size += entry.tokens.length;
     this.#context.initBatch(size);
@@ -143,8 +158,21 @@ class NativeBackend implements Backend {
       const wanted = sample ? Uint32Array.of(tokens.length - 1) : noTokens;
       return this.#context.addToBatch(sequence, position, tokens, wanted)[0] ?? -1;
     });
-    await this.#context.decodeBatch();
+    await this.#evaluate(size, repeatable);
     return logits;
+  }
+
+  async #evaluate(tokens: number, repeatable: boolean): Promise<void> {
+    const governor = this.#governor;
+    if (governor === null) return this.#context.decodeBatch();
+    const startedMs = performance.now();
+    // Attention for a single token adds up in as many parts as there are threads; for several it does not.
+    const threads = repeatable && tokens === 1 ? governor.calm : governor.choose(tokens, startedMs);
+    // Notes a number, nothing else: llama.cpp makes its helper threads anew for each decode.
+    this.#context.setThreads(threads);
+    await this.#context.decodeBatch();
+    const nowMs = performance.now();
+    governor.record(tokens, threads, nowMs - startedMs, nowMs);
   }
 
   newSampler(config: SamplerConfig): Sampler {
@@ -228,12 +256,13 @@ export type Log = (level: "info" | "warn" | "error", message: string) => void;
 /** Throws an `OperatorError` that says what is wrong with the file, the memory or the installation. */
 export async function loadBackend(options: LoadOptions, log: Log): Promise<LoadedBackend> {
   const complaints: string[] = [];
+  const threadsMax = options.threadsMax ?? options.threads;
   const llama = await getLlama({
     gpu: options.gpu,
     build: "never",
     skipDownload: true,
     progressLogs: false,
-    maxThreads: options.threads,
+    maxThreads: threadsMax,
     logLevel: LlamaLogLevel.warn,
     logger: (level, message) => {
       const failed = level === LlamaLogLevel.error || level === LlamaLogLevel.fatal;
@@ -249,6 +278,8 @@ export async function loadBackend(options: LoadOptions, log: Log): Promise<Loade
     throw new OperatorError(diagnosis(await reason(cause, complaints)), cause);
   }
   const gpu = llama.gpu !== false && model.gpuLayers > 0;
+  const governor =
+    gpu || threadsMax === options.threads ? null : new ThreadGovernor(options.threads, threadsMax);
   const chunk = gpu ? chunkTokens.gpu : chunkTokens.cpu;
   const contextWindow = Math.min(options.contextWindow, model.trainContextSize);
   try {
@@ -276,7 +307,7 @@ export async function loadBackend(options: LoadOptions, log: Log): Promise<Loade
   const everyToken = [...model.iterateAllTokens()];
   const endOfTurn = new Set<number>(everyToken.filter((token) => model.isEogToken(token)));
   return {
-    backend: new NativeBackend(native, samplerClass, property(model, "_model"), chunk),
+    backend: new NativeBackend(native, samplerClass, property(model, "_model"), chunk, governor),
     vocabulary: new Vocabulary({
       kind: ggml.model,
       tokens: ggml.tokens,
@@ -294,7 +325,7 @@ export async function loadBackend(options: LoadOptions, log: Log): Promise<Loade
     eosText: model.tokens.eosString ?? "",
     template: metadata.tokenizer.chat_template ?? null,
     contextWindow,
-    description: `${metadata.general?.name ?? model.filename ?? "unnamed"} (${model.typeDescription}, ${model.gpuLayers} layers on the GPU, ${options.threads} threads)`,
+    description: `${metadata.general?.name ?? model.filename ?? "unnamed"} (${model.typeDescription}, ${model.gpuLayers} layers on the GPU, ${governor === null ? options.threads : `${options.threads} or ${threadsMax}`} threads)`,
   };
 }
 

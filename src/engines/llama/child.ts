@@ -30,7 +30,7 @@ class Child {
         });
         return;
       case "prepare":
-        this.#prepare(message);
+        void this.#prepare(message);
         return;
       case "start":
         this.#ready?.decoder.start(message.job);
@@ -73,10 +73,10 @@ class Child {
     });
   }
 
-  #prepare({ id, messages, reasoning }: Extract<ToChild, { type: "prepare" }>): void {
+  async #prepare({ id, messages, reasoning }: Extract<ToChild, { type: "prepare" }>): Promise<void> {
     try {
       if (this.#ready === undefined) throw new Error("no model is loaded");
-      send({ type: "prepared", id, ...this.#ready.planner.plan(messages, reasoning) });
+      send({ type: "prepared", id, ...(await this.#ready.planner.plan(messages, reasoning)) });
     } catch (cause) {
       send({ type: "prepareFailed", id, message: cause instanceof Error ? cause.message : String(cause) });
     }

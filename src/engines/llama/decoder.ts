@@ -229,7 +229,12 @@ export class Decoder {
     const { backend } = this.#options;
     let logits: number[];
     try {
-      logits = await backend.decode(batch.map(({ entry }) => entry));
+      const [first, ...others] = batch;
+      const repeatable = first !== undefined && others.length === 0 && isRepeatable(first.job.spec.sampling);
+      logits = await backend.decode(
+        batch.map(({ entry }) => entry),
+        repeatable,
+      );
     } catch (cause) {
       return batch.map(({ job }) => {
         const ended = this.#end(job, [], { type: "failed", message: `decoding failed: ${messageOf(cause)}` });

@@ -62,7 +62,7 @@ export class PromptPlanner {
     this.closingTokens = tags ? this.#builder.markers(tags[1]) : new Uint32Array(0);
   }
 
-  plan(messages: readonly Message[], reasoning: Reasoning): Plan {
+  async plan(messages: readonly Message[], reasoning: Reasoning): Promise<Plan> {
     const least = this.#leastTokens(messages);
     if (least >= this.#options.contextWindow) return { promptTokens: least, prompt: null };
     const thinkingTokensMax =
@@ -77,7 +77,7 @@ export class PromptPlanner {
         parts.push({ from: "template", text: `${open}\n\n${close}\n\n` });
       thinking = false;
     }
-    const tokens = this.#builder.build(parts);
+    const tokens = await this.#builder.build(parts, this.#options.contextWindow);
     if (tokens.length >= this.#options.contextWindow) return { promptTokens: tokens.length, prompt: null };
     return { promptTokens: tokens.length, prompt: { tokens, thinking, thinkingTokensMax } };
   }

@@ -5,7 +5,9 @@
  * a message's text, and text that spells another token of the template's is broken up. Between two such tokens
  * template and message are tokenized together, as the model was trained.
  */
+import { setImmediate } from "node:timers/promises";
 import type { Part } from "./template.ts";
+import { pieceLengthMax, piecesOf } from "./text-cuts.ts";
 import type { Vocabulary } from "./vocabulary.ts";
 
 export interface PromptTokenizer {
@@ -34,30 +36,25 @@ export class PromptBuilder {
     );
   }
 
-  build(parts: readonly Part[]): Uint32Array {
+  /**
+   * Others' tokens are decoded between the pieces of a long text. Ends early where there are `tokensMax` tokens or
+   * more: such a prompt is refused, whatever follows.
+   */
+  async build(parts: readonly Part[], tokensMax: number): Promise<Uint32Array> {
+    const { bos, tokenize } = this.#tokenizer;
     const runs: Uint32Array[] = [];
-    let text = "";
-    const flush = (): void => {
-      if (text !== "") runs.push(...this.#plain(text));
-      text = "";
-    };
-    for (const part of parts) {
-      if (part.from === "content") {
-        text += part.text;
-        continue;
-      }
-      let last = 0;
-      for (const match of this.#markers === null ? [] : part.text.matchAll(this.#markers)) {
-        text += part.text.slice(last, match.index);
-        last = match.index + match[0].length;
-        flush();
-        const token = this.#tokenizer.vocabulary.markers.get(match[0]);
-        if (token !== undefined) runs.push(Uint32Array.of(token));
-      }
-      text += part.text.slice(last);
+    let length = 0;
+    let unbroken = 0;
+    for (const piece of this.#pieces(parts)) {
+      const run = typeof piece === "string" ? tokenize(piece) : Uint32Array.of(piece);
+      runs.push(run);
+      length += run.length;
+      if (length >= tokensMax) break;
+      unbroken += typeof piece === "string" ? piece.length : 1;
+      if (unbroken < pieceLengthMax) continue;
+      unbroken = 0;
+      await setImmediate();
     }
-    flush();
-    const { bos } = this.#tokenizer;
     if (bos !== null && runs[0]?.[0] !== bos) runs.unshift(Uint32Array.of(bos));
     return concat(runs);
   }
@@ -68,18 +65,42 @@ export class PromptBuilder {
     return token === undefined ? this.#tokenizer.tokenize(text) : Uint32Array.of(token);
   }
 
+  /** Tokens of the template's markers, and the texts between them. */
+  *#pieces(parts: readonly Part[]): Generator<string | number, void, undefined> {
+    let text = "";
+    for (const part of parts) {
+      if (part.from === "content") {
+        text += part.text;
+        continue;
+      }
+      let last = 0;
+      for (const match of this.#markers === null ? [] : part.text.matchAll(this.#markers)) {
+        text += part.text.slice(last, match.index);
+        last = match.index + match[0].length;
+        yield* this.#plain(text);
+        text = "";
+        const token = this.#tokenizer.vocabulary.markers.get(match[0]);
+        if (token !== undefined) yield token;
+      }
+      text += part.text.slice(last);
+    }
+    yield* this.#plain(text);
+  }
+
   /** Breaks a marker after its first character, so that it is spelled and not meant. */
-  #plain(text: string): Uint32Array[] {
-    if (this.#forgeable === null) return [this.#tokenizer.tokenize(text)];
-    const runs: Uint32Array[] = [];
+  *#plain(text: string): Generator<string, void, undefined> {
     let last = 0;
-    for (const match of text.matchAll(this.#forgeable)) {
+    for (const match of this.#forgeable === null ? [] : text.matchAll(this.#forgeable)) {
       const cut = match.index + (String.fromCodePoint(match[0].codePointAt(0) ?? 0).length || 1);
-      runs.push(this.#tokenizer.tokenize(text.slice(last, cut)));
+      yield* this.#short(text.slice(last, cut));
       last = cut;
     }
-    runs.push(this.#tokenizer.tokenize(text.slice(last)));
-    return runs;
+    yield* this.#short(text.slice(last));
+  }
+
+  *#short(text: string): Generator<string, void, undefined> {
+    if (this.#tokenizer.vocabulary.splitsWords) yield* piecesOf(text);
+    else if (text !== "") yield text;
   }
 }
 

@@ -18,6 +18,8 @@ export interface LoadOptions {
   /** Sequences decoded together. */
   parallel: number;
   threads: number;
+  /** Absent: always `threads`. More: each decode may get as many where that is quicker (thread-governor.ts); not on a GPU. */
+  threadsMax?: number | undefined;
   gpu: Gpu;
   /** Absent: found in the model's chat template. Null: the model does not think. */
   thinkTags?: ThinkTags | null | undefined;

@@ -20,9 +20,9 @@ import {
   type PreparedPrompt,
   type Prompt,
 } from "../../generation/engine.ts";
+import { checkGguf } from "../../weights/gguf.ts";
 import { type EngineLog, EngineProcess } from "./engine-process.ts";
 import { LlamaGeneration } from "./generation.ts";
-import { checkModelFile } from "./model-file.ts";
 import { Preparations } from "./preparations.ts";
 import type {
   FromChild,
@@ -43,7 +43,7 @@ export interface LlamaOptions {
   parallel: number;
   /** Generations that may wait; as many again from accounts that have none waiting. */
   queueMax: number;
-  /** Default: one less than there are cores, so that the service keeps one. More than there are makes decoding crawl. */
+  /** Absent: all cores while they are free, one less while something else wants one. More than there are is lowered to that. */
   threads?: number;
   /** Default "auto". */
   gpu?: Gpu;
@@ -68,7 +68,7 @@ const retryAfterSeconds = 5;
 
 /** Resolves when the model is loaded. Rejects with an `OperatorError` where the file or the machine does not allow it. */
 export async function startLlamaEngine(options: LlamaOptions): Promise<LlamaEngine> {
-  await checkModelFile(options.modelPath);
+  await checkGguf(options.modelPath);
   const engine = new LlamaEngine(options);
   await engine.open();
   return engine;
@@ -112,7 +112,7 @@ export class LlamaEngine implements Engine {
   }
 
   load(): EngineLoad {
-    return { running: this.#running.size, waiting: this.#queue.size, parallel: this.#options.parallel };
+    return { running: this.#running.size, waiting: this.#queue.size };
   }
 
   /** Of the child process, while there is one. */
@@ -218,12 +218,12 @@ export class LlamaEngine implements Engine {
 
   /** Starts a child and has it load the model. */
   #launch(): Promise<LoadedModel> {
-    const { modelPath, contextWindow, parallel, threads, gpu, reasoning } = this.#options;
+    const { modelPath, contextWindow, parallel, gpu, reasoning } = this.#options;
     const load: LoadOptions = {
       modelPath,
       contextWindow,
       parallel,
-      threads: threads ?? Math.max(1, availableParallelism() - 1),
+      ...this.#threads(),
       gpu: gpu ?? "auto",
       thinkTags: reasoning?.tags,
     };
@@ -255,6 +255,16 @@ export class LlamaEngine implements Engine {
     });
     this.#process = child;
     return promise;
+  }
+
+  /** Threads beyond the cores wait for one another in turns of the scheduler: a token then takes seconds, or minutes. */
+  #threads(): Pick<LoadOptions, "threads" | "threadsMax"> {
+    const cores = availableParallelism();
+    const { threads } = this.#options;
+    if (threads === undefined) return { threads: Math.max(1, cores - 1), threadsMax: cores };
+    if (threads > cores)
+      this.#log.warn({ cores }, `threads is lowered from ${threads} to the ${cores} cores there are`);
+    return { threads: Math.min(threads, cores) };
   }
 
   #becomeReady(model: LoadedModel): void {

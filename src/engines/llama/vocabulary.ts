@@ -23,6 +23,9 @@ const controlType = 3;
 const userDefinedType = 4;
 const byteType = 6;
 
+/** SentencePiece and others, which look for tokens in the whole text. */
+const kindsWithoutWords: ReadonlySet<string> = new Set(["llama", "t5", "bert", "rwkv", "plamo2"]);
+
 const noBytes = new Uint8Array(0);
 const encoder = new TextEncoder();
 
@@ -35,6 +38,8 @@ export class Vocabulary {
   readonly bytesPerTokenMax: number;
   /** True where every text is made of tokens without loss, so that bytes bound the count of tokens from below. */
   readonly lossless: boolean;
+  /** True where llama.cpp splits text into words by regular expressions before it looks for tokens. */
+  readonly splitsWords: boolean;
   /** True where text begins with a space that the tokenizer has put there. */
   readonly dropFirstSpace: boolean;
 
@@ -56,6 +61,7 @@ export class Vocabulary {
     this.markers = markers;
     this.bytesPerTokenMax = bytesMax;
     this.lossless = hasBytes && (source.kind === "gpt2" || source.kind === "llama");
+    this.splitsWords = !kindsWithoutWords.has(source.kind);
     this.dropFirstSpace = source.kind === "llama" && source.addSpacePrefix;
   }
 

@@ -11,10 +11,12 @@ import Type, { type Static, type TSchema } from "typebox";
 import { Compile } from "typebox/compile";
 import type { Ledger } from "../../credits/ledger.ts";
 import type { Plans } from "../../credits/plan.ts";
-import { invariant } from "../../errors.ts";
+import { invariant, Refusal } from "../../errors.ts";
 import type { Catalog } from "../../generation/catalog.ts";
 import type { Store } from "../../store/store.ts";
 import { explain, isRecord } from "../../wire/explain.ts";
+import type { Metrics } from "../metrics.ts";
+import { refuseUnparsable } from "../refusing.ts";
 import { newRequestId } from "../request-id.ts";
 import type { OperatorCode } from "./refusals.ts";
 
@@ -43,6 +45,7 @@ export interface AdminDependencies {
   ledger: Ledger;
   plans: Plans;
   catalog: Catalog;
+  metrics: Pick<Metrics, "audited">;
 }
 
 export type AdminApp = ReturnType<typeof createApp>;
@@ -50,19 +53,47 @@ export type AdminApp = ReturnType<typeof createApp>;
 /** No request of an operator needs more. */
 export const adminBodyBytesMax = 64 * 1024;
 
+/** As much as Node takes of a head: no part of an address is longer. */
+const addressBytesMax = 16 * 1024;
+
+/** Most time that a client may take to send one whole request. */
+const requestTimeoutMs = 30_000;
+
 export function createApp() {
   const app: FastifyInstance = fastify({
     logger: false,
     forceCloseConnections: true,
     genReqId: newRequestId,
     bodyLimit: adminBodyBytesMax,
-    routerOptions: { maxParamLength: 256 },
+    requestTimeout: requestTimeoutMs,
+    clientErrorHandler: (error, socket) => refuseUnparsable(error, socket, false),
+    routerOptions: { maxParamLength: addressBytesMax },
+    // Of what cannot be decoded the router would make an answer of its own.
+    rewriteUrl: ({ url = "/" }) => (isDecodable(url) ? url : "/"),
   });
   // A page of another origin can send text without asking first; JSON it cannot.
-  app.removeContentTypeParser("text/plain");
+  app.removeAllContentTypeParsers();
+  app.addContentTypeParser("application/json", { parseAs: "string" }, (_request, body, done) => {
+    // Clients that announce JSON whatever they send mean nothing by an empty body.
+    if (body === "") return done(null, undefined);
+    try {
+      done(null, JSON.parse(String(body)));
+    } catch {
+      done(new Refusal("invalid_json", "The body is not JSON, or not whole."));
+    }
+  });
   app.setValidatorCompiler(validatorOf);
   app.setSerializerCompiler(() => (body) => JSON.stringify(body));
   return app.withTypeProvider<TypeBoxProvider>();
+}
+
+function isDecodable(url: string): boolean {
+  try {
+    decodeURIComponent(url);
+    return true;
+  } catch {
+    return false;
+  }
 }
 
 const validatorOf: FastifySchemaCompiler<unknown> = ({ schema, httpPart }) => {

@@ -13,6 +13,7 @@ import type {
   UsageRow,
 } from "../../credits/rows.ts";
 import type { Model } from "../../generation/catalog.ts";
+import type { AuditReport } from "../../store/audit.ts";
 import type { EpochMs } from "../../units.ts";
 import type * as schema from "./schemas.ts";
 
@@ -87,6 +88,19 @@ export function holdObject(row: HoldRow): Static<typeof schema.holdRecord> {
     held_micro: row.base + row.basePast + row.overage + row.overagePast + row.additional,
     ...tokenFields(row),
     ...priceFields(row),
+  };
+}
+
+export function auditObject({
+  checkedMs,
+  journalRows,
+  broken,
+}: AuditReport): Static<typeof schema.auditReport> {
+  return {
+    sound: broken.length === 0,
+    checked_at: isoTime(checkedMs),
+    journal_rows: journalRows,
+    broken,
   };
 }
 

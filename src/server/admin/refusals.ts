@@ -73,3 +73,10 @@ export function keyNotFound(id: string): OperatorRefusal {
 export function invalidValue(param: string, message: string): Refusal {
   return new Refusal("invalid_value", message, { param });
 }
+
+export function unknownPath(): Refusal {
+  return new Refusal(
+    "unknown_path",
+    "There is nothing at this path. There are /healthz, /readyz, /metrics and what GET /admin/openapi.json describes. The public API is on the other port.",
+  );
+}

@@ -199,10 +199,23 @@ export const holdRecord = closed({
   ...prices,
 });
 
+export const auditReport = closed({
+  sound: Type.Boolean(),
+  checked_at: time,
+  journal_rows: count,
+  broken: Type.Array(
+    closed({
+      invariant: Type.String({ description: "what should hold and does not" }),
+      rows: Type.Array(Type.Record(Type.String(), Type.Union([Type.String(), Type.Number(), Type.Null()]))),
+    }),
+    { description: "the invariants that do not hold, each with its first rows at fault" },
+  ),
+});
+
 export const modelRecord = closed({
   id: text,
   state: text,
   context_window: count,
   pricing,
-  load: orNull(closed({ running: count, waiting: count, parallel: count })),
+  load: orNull(closed({ running: count, waiting: count })),
 });

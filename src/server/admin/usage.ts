@@ -1,7 +1,7 @@
 /** `/admin/usage`: the receipts of finished requests, by the page as JSON or all of them as CSV. */
 import { Readable } from "node:stream";
 import Type, { type Static } from "typebox";
-import type { Store, UsageQuery } from "../../store/store.ts";
+import type { UsageQuery } from "../../store/store.ts";
 import { usagePages } from "../../store/usage-pages.ts";
 import type { AdminApp, AdminDependencies } from "./app.ts";
 import { momentNamed } from "./keys.ts";

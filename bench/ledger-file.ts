@@ -1,0 +1,78 @@
+/**
+ * Ledger files to measure on: accounts with a key each, and as much history as wanted, written in one go. What they
+ * hold is sound: `inkwell audit` finds nothing.
+ */
+import type { Plan, Plans } from "../src/credits/plan.ts";
+import { openToWrite } from "../src/store/sqlite-file.ts";
+
+/** So rich that nothing a benchmark takes is refused. */
+const plan: Plan = {
+  id: "bench",
+  base: { credits: 9_000_000, every: "P1D" },
+  overage: { credits: 0, every: "P1D" },
+  limits: {},
+  models: ["*"],
+};
+
+export const plans: Plans = new Map([[plan.id, plan]]);
+export const price = { prompt: 1, completion: 1 };
+/** What every request in these files uses, and so what it costs in micro-credits. */
+export const used = { promptTokens: 10, cachedTokens: 0, completionTokens: 1, reasoningTokens: 0 };
+
+export function accountId(n: number): string {
+  return `account-${String(n).padStart(5, "0")}`;
+}
+
+export function keyId(n: number): string {
+  return `key_${String(n).padStart(16, "0")}`;
+}
+
+/**
+ * The account whose turn it is, in an order that takes each once before any comes again and neighbours never one
+ * after the other: in the order of their rows, the accounts of one commit would share their pages.
+ */
+export function nextAccount(turn: number, accounts: number): number {
+  return (turn * 7919) % accounts;
+}
+
+/** `journalRows` are holds and settlements, spread evenly over the accounts; each account has its `open` besides. */
+export function makeLedgerFile(path: string, accounts: number, journalRows: number): void {
+  const nowMs = Date.now();
+  const startsMs = nowMs - 3_600_000;
+  const endsMs = startsMs + 86_400_000;
+  const cap = plan.base.credits * 1_000_000;
+  const held = used.promptTokens + 100;
+  const cost = used.promptTokens + used.completionTokens;
+  // Whole rounds over the accounts, so that all have the same history.
+  const rounds = Math.ceil(journalRows / 2 / accounts);
+  const db = openToWrite({ path, busyMs: 5000 }, nowMs);
+  db.exec(`
+    pragma synchronous = off;
+    begin;
+    create temp table a as with recursive n(n) as (select 0 union all select n + 1 from n where n < ${accounts - 1})
+      select n, printf('account-%05d', n) as id, printf('key_%016d', n) as key from n;
+    create temp table r as with recursive n(n) as (select 0 union all select n + 1 from n where n < ${rounds - 1})
+      select n from n where n < ${rounds};
+    insert into account select id, 'bench', 1 + 2 * ${rounds}, ${startsMs},
+      ${cap} - ${cost} * ${rounds}, ${cap}, ${startsMs}, ${startsMs}, ${endsMs},
+      0, 0, ${startsMs}, ${startsMs}, ${endsMs}, 0, 0, 0, 0, 0, 0, 0 from a;
+    insert into api_key (account, id, hash, last_four, models, created_ms, requests_tat_ms, tokens_tat_ms, holds)
+      select id, key, printf('%064d', n), 'abcd', '["*"]', ${startsMs}, 0, 0, 0 from a;
+    insert into journal select id, 1, ${startsMs}, 'open', 'open', 'bench', ${cap}, 0, 0, ${cap}, 0, 0 from a;
+    create temp view past as select a.id, a.key, r.n,
+      ${startsMs} + (r.n * ${accounts} + a.n) / 200 as at_ms,
+      printf('%08x-%04x-7%03x-8000-%012x', ${startsMs} / 65536, ${startsMs} % 65536, r.n % 4096, r.n * ${accounts} + a.n) as op,
+      ${cap} - ${cost} * r.n as base from r cross join a;
+    insert into journal select id, 2 + 2 * n + part, at_ms, kind, op || suffix, note,
+      delta, 0, 0, base - ${held} + part * ${held - cost}, 0, 0
+    from past cross join (
+      select 0 as part, 'hold' as kind, '' as suffix, null as note, ${-held} as delta
+      union all select 1, 'settle', '/end', 'stop', ${held - cost}
+    );
+    insert into usage select id, op, 3 + 2 * n, at_ms, key, 'bench', 'stop', 0,
+      ${used.promptTokens}, 0, ${used.completionTokens}, 0, 1, 1, 1, ${cost}, ${cost}, 0, 0, 0 from past;
+    commit;
+    pragma wal_checkpoint(truncate);
+  `);
+  db.close();
+}

@@ -1,0 +1,196 @@
+/**
+ * Pairs of hold and settlement per second through the ledger (batcher, kernel, SQLite in its thread, every commit
+ * synced to disk), against a raw loop of the same writes in batches of the same sizes, in the same run, in turns.
+ *
+ *   npm run bench -- ledger [--callers 1,32,512] [--accounts 1,10000] [--rows 0,1000000] [--seconds 1] [--rounds 3]
+ *
+ * A caller takes a hold and, when that is on disk, settles it; then again. `rows` are the journal entries that are
+ * there before. A latency is that of a pair, so of two commits.
+ */
+import { copyFileSync, mkdtempSync, rmSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { parseArgs } from "node:util";
+import { Ledger } from "../src/credits/ledger.ts";
+import type { Operation } from "../src/credits/operations.ts";
+import { newRequestId } from "../src/server/request-id.ts";
+import { openSqliteStore } from "../src/store/sqlite.ts";
+import { openToWrite } from "../src/store/sqlite-file.ts";
+import { accountId, keyId, makeLedgerFile, nextAccount, plans, price, used } from "./ledger-file.ts";
+import { type Batch, rawLoop } from "./raw-ledger.ts";
+
+interface Measured {
+  pairsPerSecond: number;
+  /** Of processor time, all threads together. */
+  cpuMicrosPerPair: number;
+  p50Ms: number;
+  p99Ms: number;
+  operationsPerCommit: number;
+}
+
+export async function run(args: readonly string[]): Promise<void> {
+  const { values } = parseArgs({
+    args: [...args],
+    options: {
+      callers: { type: "string", default: "1,32,512" },
+      accounts: { type: "string", default: "1,10000" },
+      rows: { type: "string", default: "0,1000000" },
+      seconds: { type: "string", default: "1" },
+      rounds: { type: "string", default: "3" },
+    },
+  });
+  const numbers = (list: string) => list.split(",").map(Number);
+  const ms = Number(values.seconds) * 1000;
+  const folder = mkdtempSync(join(tmpdir(), "inkwell-bench-"));
+  const table: Record<string, string>[] = [];
+  try {
+    for (const rows of numbers(values.rows)) {
+      for (const accounts of numbers(values.accounts)) {
+        const path = join(folder, `${rows}-${accounts}.db`);
+        makeLedgerFile(path, accounts, rows);
+        const floorPath = `${path}.floor`;
+        copyFileSync(path, floorPath);
+        for (const callers of numbers(values.callers)) {
+          const ledger: Measured[] = [];
+          const floor: Measured[] = [];
+          for (let round = 0; round < Number(values.rounds); round += 1) {
+            const batches: Batch[] = [];
+            ledger.push(await throughLedger(path, accounts, callers, ms, batches));
+            floor.push(throughRawLoop(floorPath, accounts, batches, ms));
+          }
+          table.push(lineOf({ rows, accounts, callers }, ledger, floor));
+        }
+        rmSync(path);
+        rmSync(floorPath);
+      }
+    }
+  } finally {
+    rmSync(folder, { recursive: true });
+  }
+  console.log(`Pairs of hold and settlement, median of ${values.rounds} rounds of ${values.seconds} s`);
+  console.table(table);
+}
+
+/** Fills `batches` with what the commits were made of. */
+async function throughLedger(
+  path: string,
+  accounts: number,
+  callers: number,
+  ms: number,
+  batches: Batch[],
+): Promise<Measured> {
+  const store = await openSqliteStore({ path, plans });
+  const counted = {
+    commit(operations: readonly Operation[]) {
+      const holds = operations.filter(({ kind }) => kind === "hold").length;
+      batches.push({ holds, settlements: operations.length - holds });
+      return store.commit(operations);
+    },
+  };
+  const ledger = new Ledger(counted);
+  let turn = 0;
+  const pair = async () => {
+    const n = nextAccount(turn++, accounts);
+    const account = accountId(n);
+    const id = newRequestId();
+    const held = await ledger.apply({
+      kind: "hold",
+      account,
+      hold: id,
+      key: keyId(n),
+      model: "bench",
+      price,
+      promptTokens: used.promptTokens,
+      min: used.promptTokens + 1,
+      want: used.promptTokens + used.completionTokens,
+      ttlMs: 30_000,
+    });
+    if (held.kind !== "held") throw new Error(`a hold was answered with ${JSON.stringify(held)}`);
+    const settled = await ledger.apply({
+      kind: "settle",
+      account,
+      hold: id,
+      used,
+      ending: "stop",
+      estimated: false,
+    });
+    if (settled.kind !== "settled") throw new Error(`a settlement was answered with ${settled.kind}`);
+  };
+  const callFor = async (ms: number, latenciesMs: number[]) => {
+    const untilMs = performance.now() + ms;
+    const caller = async () => {
+      for (let beganMs = performance.now(); beganMs < untilMs; ) {
+        await pair();
+        const endedMs = performance.now();
+        latenciesMs.push(endedMs - beganMs);
+        beganMs = endedMs;
+      }
+    };
+    await Promise.all(Array.from({ length: callers }, caller));
+  };
+
+  await callFor(ms / 4, []);
+  batches.length = 0;
+  const latenciesMs: number[] = [];
+  const cpu = process.cpuUsage();
+  const beganMs = performance.now();
+  await callFor(ms, latenciesMs);
+  const tookMs = performance.now() - beganMs;
+  const { user, system } = process.cpuUsage(cpu);
+  await ledger.settled();
+  await store.close();
+  latenciesMs.sort((a, b) => a - b);
+  const operations = batches.reduce((sum, { holds, settlements }) => sum + holds + settlements, 0);
+  return {
+    pairsPerSecond: (latenciesMs.length / tookMs) * 1000,
+    cpuMicrosPerPair: (user + system) / latenciesMs.length,
+    p50Ms: latenciesMs[Math.floor(latenciesMs.length * 0.5)] ?? Number.NaN,
+    p99Ms: latenciesMs[Math.floor(latenciesMs.length * 0.99)] ?? Number.NaN,
+    operationsPerCommit: operations / batches.length,
+  };
+}
+
+function throughRawLoop(path: string, accounts: number, batches: readonly Batch[], ms: number): Measured {
+  const db = openToWrite({ path, busyMs: 5000 }, Date.now());
+  rawLoop(db, accounts, batches, ms / 4);
+  const cpu = process.cpuUsage();
+  const { pairs, ms: tookMs } = rawLoop(db, accounts, batches, ms);
+  const { user, system } = process.cpuUsage(cpu);
+  db.close();
+  return {
+    pairsPerSecond: (pairs / tookMs) * 1000,
+    cpuMicrosPerPair: (user + system) / pairs,
+    p50Ms: Number.NaN,
+    p99Ms: Number.NaN,
+    operationsPerCommit: Number.NaN,
+  };
+}
+
+function lineOf(
+  setting: { rows: number; accounts: number; callers: number },
+  ledger: readonly Measured[],
+  floor: readonly Measured[],
+): Record<string, string> {
+  const median = (of: keyof Measured, from = ledger) => medianOf(from.map((each) => each[of]));
+  const speeds = ledger.map(({ pairsPerSecond }) => pairsPerSecond);
+  const spread = (Math.max(...speeds) - Math.min(...speeds)) / median("pairsPerSecond");
+  return {
+    "journal rows": `${setting.rows}`,
+    accounts: `${setting.accounts}`,
+    callers: `${setting.callers}`,
+    "pairs/s": median("pairsPerSecond").toFixed(0),
+    "raw pairs/s": median("pairsPerSecond", floor).toFixed(0),
+    ratio: (median("pairsPerSecond") / median("pairsPerSecond", floor)).toFixed(2),
+    "p50 ms": median("p50Ms").toFixed(2),
+    "p99 ms": median("p99Ms").toFixed(2),
+    "ops/commit": median("operationsPerCommit").toFixed(0),
+    "CPU µs/pair": median("cpuMicrosPerPair").toFixed(0),
+    "raw CPU µs/pair": median("cpuMicrosPerPair", floor).toFixed(0),
+    spread: `${(spread * 100).toFixed(0)} %`,
+  };
+}
+
+function medianOf(values: readonly number[]): number {
+  const sorted = [...values].sort((a, b) => a - b);
+  return sorted[Math.floor(sorted.length / 2)] ?? Number.NaN;
+}

@@ -1,0 +1,105 @@
+/**
+ * The floor of `bench/ledger.ts`: the writes of holds and settlements, and nothing else, in one thread of prepared
+ * statements on the same kind of file with the same settings. Reads nothing, decides nothing, checks nothing, keeps
+ * its amounts in memory; a row that several operations of a batch change is written once, as the ledger writes it.
+ */
+import type { DatabaseSync } from "node:sqlite";
+import { newRequestId } from "../src/server/request-id.ts";
+import { accountId, keyId, nextAccount, used } from "./ledger-file.ts";
+
+/** Operations of one commit of the ledger. */
+export interface Batch {
+  holds: number;
+  settlements: number;
+}
+
+export interface RawResult {
+  pairs: number;
+  ms: number;
+}
+
+const held = used.promptTokens + used.completionTokens;
+const openedMs = 30_000;
+
+/** Writes batches of these sizes, over and over, until `ms` have passed. */
+export function rawLoop(db: DatabaseSync, accounts: number, batches: readonly Batch[], ms: number): RawResult {
+  const updateAccount = db.prepare(
+    "update account set seq = ?, base = ?, held_base = ?, holds = ?, requests_tat_ms = 0, tokens_tat_ms = 0 where id = ?",
+  );
+  const insertHold = db.prepare(
+    "insert into hold values (?, ?, ?, 'bench', ?, ?, ?, 0, 0, ?, ?, 0, 0, ?, 0, 0, 0, 0, 1, 1, 1)",
+  );
+  const deleteHold = db.prepare("delete from hold where account = ? and id = ?");
+  const insertEntry = db.prepare("insert into journal values (?, ?, ?, ?, ?, ?, ?, 0, 0, ?, 0, 0)");
+  const insertUsage = db.prepare(
+    "insert into usage values (?, ?, ?, ?, ?, 'bench', 'stop', 0, ?, 0, ?, 0, 1, 1, 1, ?, ?, 0, 0, 0)",
+  );
+  const updateKey = db.prepare(
+    "update api_key set requests_tat_ms = 0, tokens_tat_ms = 0, holds = ?, last_used_ms = ? where account = ? and id = ?",
+  );
+  const states = Array.from({ length: accounts }, (_, n) => {
+    const row = db.prepare("select seq, base, base_starts_ms from account where id = ?").get(accountId(n));
+    const id = accountId(n);
+    return { id, key: keyId(n), seq: Number(row?.seq), base: Number(row?.base), startsMs: Number(row?.base_starts_ms), holds: 0 };
+  });
+  const open: { account: (typeof states)[number]; id: string }[] = [];
+  const changed = new Set<(typeof states)[number]>();
+  let turn = 0;
+  let pairs = 0;
+  let nowMs = Date.now();
+
+  const hold = () => {
+    const account = states[nextAccount(turn++, accounts)];
+    if (account === undefined) throw new Error("there is at least one account");
+    const id = newRequestId();
+    account.seq += 1;
+    account.base -= held;
+    account.holds += 1;
+    insertHold.run(account.id, id, account.key, nowMs, nowMs + openedMs, held, account.startsMs, 0, used.promptTokens);
+    insertEntry.run(account.id, account.seq, nowMs, "hold", id, account.key, -held, account.base);
+    changed.add(account);
+    open.push({ account, id });
+  };
+  const settle = (at: number) => {
+    const ended = open[at];
+    if (ended === undefined) throw new Error("no more is settled than was held");
+    const { account, id } = ended;
+    account.seq += 1;
+    account.holds -= 1;
+    deleteHold.run(account.id, id);
+    insertEntry.run(account.id, account.seq, nowMs, "settle", `${id}/end`, "stop", 0, account.base);
+    insertUsage.run(
+      account.id, id, account.seq, nowMs, account.key, used.promptTokens, used.completionTokens, held, held,
+    );
+    changed.add(account);
+    pairs += 1;
+  };
+
+  const beganMs = performance.now();
+  while (performance.now() - beganMs < ms) {
+    for (const batch of batches) {
+      nowMs = Date.now();
+      const settlements = Math.min(batch.settlements, open.length);
+      db.exec("begin immediate");
+      for (let n = 0; n < settlements; n += 1) settle(n);
+      open.splice(0, settlements);
+      for (let n = 0; n < batch.holds; n += 1) hold();
+      for (const { id, key, seq, base, holds } of changed) {
+        updateAccount.run(seq, base, holds * held, holds, id);
+        updateKey.run(holds, nowMs, id, key);
+      }
+      db.exec("commit");
+      changed.clear();
+    }
+  }
+  const tookMs = performance.now() - beganMs;
+  db.exec("begin");
+  nowMs = Date.now();
+  for (let n = 0; n < open.length; n += 1) settle(n);
+  for (const { id, key, seq, base, holds } of changed) {
+    updateAccount.run(seq, base, holds * held, holds, id);
+    updateKey.run(holds, nowMs, id, key);
+  }
+  db.exec("commit");
+  return { pairs: pairs - open.length, ms: tookMs };
+}

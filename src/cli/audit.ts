@@ -1,0 +1,48 @@
+/** `inkwell audit`: whether everything that always holds in the ledger does. Exit code 1 where something does not. */
+import { Command } from "commander";
+import type { AuditReport, Broken } from "../store/audit.ts";
+import { faultyRowsMax } from "../store/audit.ts";
+import type { Cli } from "./cli.ts";
+import { count, isoTime, table } from "./format.ts";
+
+export function auditCommand(cli: Cli): Command {
+  return new Command("audit")
+    .description(
+      "check the ledger, also beside a running service; exit 1 and the rows at fault where it is wrong",
+    )
+    .action(() => audit(cli));
+}
+
+async function audit(cli: Cli): Promise<void> {
+  const report = await cli.withStore(cli.config(), ({ store }) => store.audit());
+  cli.print(
+    {
+      checked_at: isoTime(report.checkedMs),
+      journal_entries: report.journalRows,
+      sound: report.broken.length === 0,
+      broken: report.broken,
+    },
+    report.broken.map(brokenText).join("\n\n"),
+  );
+  cli.say(verdict(report));
+  if (report.broken.length > 0) cli.exitCode = 1;
+}
+
+function verdict({ broken, journalRows }: AuditReport): string {
+  const checked = count(journalRows, "journal entry", "journal entries");
+  if (broken.length === 0) return `The ledger is sound: ${checked} checked.`;
+  return (
+    `The ledger is not sound: ${count(broken.length, "rule is", "rules are")} broken, ${checked} checked. ` +
+    "What to do: docs/operating.md, under Incidents."
+  );
+}
+
+function brokenText({ invariant, rows }: Broken): string {
+  const columns = Object.keys(rows[0] ?? {});
+  const cells = rows.map((row) => columns.map((column) => String(row[column] ?? "-")));
+  const shown = rows.length === faultyRowsMax ? ` (the first ${faultyRowsMax} rows)` : "";
+  return `Broken: ${invariant}${shown}\n${table(
+    columns.map((head) => ({ head })),
+    cells,
+  )}`;
+}

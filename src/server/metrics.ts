@@ -1,0 +1,237 @@
+/**
+ * What the service counts of itself, in the text format of Prometheus. Names begin with `inkwell_`, units are in the
+ * names; beside them are the standard ones of the process and of Node (`process_*`, `nodejs_*`).
+ *
+ * No label has values without bound: no account, no key, no request, and no model that is not in the catalog.
+ */
+import { Counter, collectDefaultMetrics, Gauge, Histogram, Registry } from "prom-client";
+import type { Committed } from "../credits/ledger.ts";
+import type { Catalog } from "../generation/catalog.ts";
+import type { Receipt } from "../generation/generate.ts";
+import type { HoldTotals } from "../store/store.ts";
+import { microPerCredit } from "../units.ts";
+import type { FinishedRequest } from "./visit.ts";
+
+export interface MetricsSources {
+  version: string;
+  /** Requests that are being answered. */
+  running(): number;
+  catalog: Catalog;
+  /** Rejects where the store does not answer. */
+  holdTotals(): Promise<HoldTotals>;
+}
+
+const buckets = {
+  requestSeconds: [0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 120, 300, 600],
+  firstTokenSeconds: [0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2, 4, 8, 15, 30, 60],
+  commitSeconds: [0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5],
+  commitOperations: [1, 2, 4, 8, 16, 32, 64, 128, 256, 512],
+};
+
+export class Metrics {
+  readonly #registry = new Registry();
+  readonly #requests: Counter<"endpoint" | "status" | "code">;
+  readonly #requestSeconds: Histogram<"endpoint" | "model">;
+  readonly #firstTokenSeconds: Histogram<"model">;
+  readonly #tokens: Counter<"model" | "kind">;
+  readonly #charged: Counter<"bucket" | "ending">;
+  readonly #settlements: Counter<"model" | "ending">;
+  readonly #shortfall: Counter;
+  readonly #estimated: Counter<"model">;
+  readonly #unsettled: Counter;
+  readonly #expired: Counter;
+  readonly #commitSeconds: Histogram;
+  readonly #commitOperations: Histogram;
+  readonly #auditProblems: Gauge;
+  readonly #auditSeconds: Gauge;
+  readonly #build: Gauge<"version">;
+  readonly #running: Gauge;
+  readonly #holds: Gauge;
+  readonly #held: Gauge;
+  readonly #ready: Gauge<"model">;
+  readonly #engineRunning: Gauge<"model">;
+  readonly #engineWaiting: Gauge<"model">;
+  #sources: MetricsSources | null = null;
+
+  constructor() {
+    const registers = [this.#registry];
+    collectDefaultMetrics({ register: this.#registry });
+    this.#requests = new Counter({
+      name: "inkwell_requests_total",
+      help: "Requests of the public API. status is none where the client left first, code empty where nothing was refused.",
+      labelNames: ["endpoint", "status", "code"],
+      registers,
+    });
+    this.#requestSeconds = new Histogram({
+      name: "inkwell_request_duration_seconds",
+      help: "From the head of a request to the end of its answer. model is empty where none took it.",
+      labelNames: ["endpoint", "model"],
+      buckets: buckets.requestSeconds,
+      registers,
+    });
+    this.#firstTokenSeconds = new Histogram({
+      name: "inkwell_time_to_first_token_seconds",
+      help: "From the head of a request to the first token of its stream.",
+      labelNames: ["model"],
+      buckets: buckets.firstTokenSeconds,
+      registers,
+    });
+    this.#tokens = new Counter({
+      name: "inkwell_tokens_total",
+      help: "Tokens of finished requests. The kinds do not overlap: their sum is all tokens.",
+      labelNames: ["model", "kind"],
+      registers,
+    });
+    this.#charged = new Counter({
+      name: "inkwell_charged_credits_total",
+      help: "Credits taken for finished requests, by the bucket that paid and by how the request ended.",
+      labelNames: ["bucket", "ending"],
+      registers,
+    });
+    this.#settlements = new Counter({
+      name: "inkwell_settled_requests_total",
+      help: "Requests that were settled, by how they ended.",
+      labelNames: ["model", "ending"],
+      registers,
+    });
+    this.#shortfall = new Counter({
+      name: "inkwell_shortfall_credits_total",
+      help: "Credits that requests cost and nobody could pay.",
+      registers,
+    });
+    this.#estimated = new Counter({
+      name: "inkwell_estimated_usages_total",
+      help: "Requests whose tokens were counted here, because the engine's own numbers were missing or absurd.",
+      labelNames: ["model"],
+      registers,
+    });
+    this.#unsettled = new Counter({
+      name: "inkwell_unsettled_requests_total",
+      help: "Requests whose charge could not be recorded; their last checkpoint is charged when the hold expires.",
+      registers,
+    });
+    this.#expired = new Counter({
+      name: "inkwell_expired_holds_total",
+      help: "Holds that were ended by their last checkpoint: their process died or could not reach the store.",
+      registers,
+    });
+    this.#commitSeconds = new Histogram({
+      name: "inkwell_ledger_commit_duration_seconds",
+      help: "From handing a batch to the store until it was on disk.",
+      buckets: buckets.commitSeconds,
+      registers,
+    });
+    this.#commitOperations = new Histogram({
+      name: "inkwell_ledger_commit_operations",
+      help: "Operations in one commit.",
+      buckets: buckets.commitOperations,
+      registers,
+    });
+    this.#auditProblems = new Gauge({
+      name: "inkwell_audit_problems",
+      help: "What the last audit of this process found wrong; NaN before the first.",
+      registers,
+    });
+    this.#auditSeconds = new Gauge({
+      name: "inkwell_audit_timestamp_seconds",
+      help: "When this process last audited the ledger; NaN before the first time.",
+      registers,
+    });
+    this.#build = new Gauge({
+      name: "inkwell_build_info",
+      help: "Always 1; the label is the version.",
+      labelNames: ["version"],
+      registers,
+    });
+    this.#running = new Gauge({
+      name: "inkwell_running_requests",
+      help: "Chat requests that are being answered.",
+      registers,
+    });
+    this.#holds = new Gauge({ name: "inkwell_open_holds", help: "Open holds.", registers });
+    this.#held = new Gauge({ name: "inkwell_held_credits", help: "Credits in open holds.", registers });
+    const gaugePerModel = (name: string, help: string) =>
+      new Gauge<"model">({ name, help, labelNames: ["model"], registers });
+    this.#ready = gaugePerModel("inkwell_model_ready", "1 where the model answers, else 0.");
+    this.#engineRunning = gaugePerModel(
+      "inkwell_engine_running_requests",
+      "Requests that the engine decodes together at this moment: the size of its batch.",
+    );
+    this.#engineWaiting = gaugePerModel("inkwell_engine_waiting_requests", "Requests in the engine's queue.");
+    this.#auditProblems.set(Number.NaN);
+    this.#auditSeconds.set(Number.NaN);
+  }
+
+  /** What `text` reads anew each time; to be called once, when there is a service to be looked at. */
+  observe(sources: MetricsSources): void {
+    this.#build.labels(sources.version).set(1);
+    this.#sources = sources;
+  }
+
+  finished({ path, status, code, durationMs, firstTokenMs, model }: FinishedRequest): void {
+    const endpoint = path ?? "other";
+    this.#requests.labels({ endpoint, status: String(status ?? "none"), code: code ?? "" }).inc();
+    this.#requestSeconds.labels({ endpoint, model: model ?? "" }).observe(durationMs / 1000);
+    if (firstTokenMs !== null && model !== null) {
+      this.#firstTokenSeconds.labels({ model }).observe(firstTokenMs / 1000);
+    }
+  }
+
+  settled({ model, ending, usage, paid, shortfall }: Receipt): void {
+    this.#settlements.labels({ model, ending }).inc();
+    for (const [kind, count] of [
+      ["prompt", usage.promptTokens - usage.cachedTokens],
+      ["cached_prompt", usage.cachedTokens],
+      ["completion", usage.completionTokens - usage.reasoningTokens],
+      ["reasoning", usage.reasoningTokens],
+    ] as const) {
+      this.#tokens.labels({ model, kind }).inc(count);
+    }
+    for (const bucket of ["base", "overage", "additional"] as const) {
+      this.#charged.labels({ bucket, ending }).inc(paid[bucket] / microPerCredit);
+    }
+    this.#shortfall.inc(shortfall / microPerCredit);
+    if (usage.estimated) this.#estimated.labels({ model }).inc();
+  }
+
+  unsettled(): void {
+    this.#unsettled.inc();
+  }
+
+  expired(holds: number): void {
+    this.#expired.inc(holds);
+  }
+
+  committed({ operations, durationMs }: Committed): void {
+    this.#commitSeconds.observe(durationMs / 1000);
+    this.#commitOperations.observe(operations);
+  }
+
+  audited(problems: number, atMs: number): void {
+    this.#auditProblems.set(problems);
+    this.#auditSeconds.set(atMs / 1000);
+  }
+
+  get contentType(): string {
+    return this.#registry.contentType;
+  }
+
+  async text(): Promise<string> {
+    if (this.#sources !== null) await this.#look(this.#sources);
+    return await this.#registry.metrics();
+  }
+
+  async #look({ running, catalog, holdTotals }: MetricsSources): Promise<void> {
+    this.#running.set(running());
+    // Without its store the service is not ready, which /readyz tells; the other numbers are still wanted.
+    const totals = await holdTotals().catch(() => ({ holds: Number.NaN, micro: Number.NaN }));
+    this.#holds.set(totals.holds);
+    this.#held.set(totals.micro / microPerCredit);
+    for (const { id: model, engine } of catalog.all()) {
+      const load = engine.load?.() ?? { running: 0, waiting: 0 };
+      this.#ready.labels({ model }).set(engine.state === "ready" ? 1 : 0);
+      this.#engineRunning.labels({ model }).set(load.running);
+      this.#engineWaiting.labels({ model }).set(load.waiting);
+    }
+  }
+}

@@ -1,0 +1,261 @@
+/** The audit: a sound ledger passes, and each invariant that is broken by hand is named, with the rows at fault. */
+import assert from "node:assert/strict";
+import { closeSync, copyFileSync, mkdtempSync, openSync, rmSync, writeSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { DatabaseSync } from "node:sqlite";
+import { after, before, describe, test } from "node:test";
+import { Ledger } from "../../src/credits/ledger.ts";
+import { type Broken, invariants } from "../../src/store/audit.ts";
+import { openSqliteStore } from "../../src/store/sqlite.ts";
+import {
+  credits,
+  day,
+  extend,
+  hold,
+  keyOf,
+  minute,
+  planOf,
+  plansOf,
+  settle,
+} from "../fixtures/ledger-rows.ts";
+import { MemoryStore } from "../fixtures/memory-store.ts";
+
+const plans = plansOf(planOf("starter", 100, 10));
+const folder = mkdtempSync(join(tmpdir(), "inkwell-audit-"));
+after(() => rmSync(folder, { recursive: true }));
+const sound = join(folder, "sound.db");
+
+before(async () => {
+  const store = await openSqliteStore({ path: sound, plans });
+  await store.commit([{ kind: "open", account: "ada", plan: "starter" }]);
+  await store.addKey(keyOf("key", "ada", { hash: "0".repeat(64) }));
+  await store.commit([
+    { kind: "topup", account: "ada", payment: "p1", amount: credits(5) },
+    hold("running", credits(1), { ttlMs: minute }),
+    extend("running", 1, credits(2)),
+    hold("done", credits(109)),
+    settle("done", 100),
+    hold("bought", credits(110)),
+    extend("bought", 1, credits(1)),
+    settle("bought", credits(111)),
+  ]);
+  assert.deepEqual((await store.audit()).broken, []);
+  await store.close();
+});
+
+/** As no program of ours would: past every check, trigger and unique index. */
+function corrupt(...statements: string[]): string {
+  const path = join(folder, `${Math.random()}.db`);
+  copyFileSync(sound, path);
+  const db = new DatabaseSync(path);
+  try {
+    db.exec("pragma foreign_keys = off; pragma ignore_check_constraints = on");
+    for (const name of [
+      "journal_is_never_changed",
+      "journal_is_never_deleted",
+      "usage_is_final",
+      "usage_is_never_deleted",
+    ]) {
+      db.exec(`drop trigger ${name}`);
+    }
+    for (const statement of statements) db.exec(statement);
+  } finally {
+    db.close();
+  }
+  return path;
+}
+
+async function brokenIn(path: string): Promise<Broken[]> {
+  const store = await openSqliteStore({ path, plans });
+  try {
+    return (await store.audit()).broken;
+  } finally {
+    await store.close();
+  }
+}
+
+/** A journal without its unique indexes, as in a database that lost them to a faulty disk. */
+const withoutIndexes =
+  "create table copy as select * from journal; drop table journal; alter table copy rename to journal";
+
+/** What breaks the invariant of that name, and something that the rows at fault must say. */
+const corruptions: Record<string, [row: object, ...statements: string[]]> = {
+  "the journal is the balance": [
+    { account: "ada", additional: 999_901, journal_additional: 999_900 },
+    "update account set additional = additional + 1",
+  ],
+  "the journal is numbered without gaps": [
+    { account: "ada", last: 10, entries: 9 },
+    "update journal set seq = 10 where seq = 9",
+  ],
+  "each journal entry follows from the one before": [
+    { account: "ada", op: "payment:p1", additional_after: 7 },
+    "update journal set additional_after = 7 where kind = 'topup'",
+  ],
+  "each kind of journal entry moves only what it may": [
+    { kind: "topup", base_delta: 1 },
+    "update journal set base_delta = 1 where kind = 'topup'",
+  ],
+  "every operation stands once": [
+    { account: "ada", op: "open", times: 2 },
+    withoutIndexes,
+    "update journal set op = 'open' where kind = 'topup'",
+  ],
+  "every hold is open or has ended, and not both": [
+    { hold: "running", open: null, ended: null },
+    "delete from hold",
+  ],
+  "every open hold and every receipt was taken as a hold": [
+    { account: "ada", hold: "running" },
+    "update journal set kind = 'extend' where op = 'running'",
+  ],
+  "every receipt has the journal entry that ended it": [
+    { hold: "done", op: "x" },
+    "update journal set op = 'x' where op = 'done/end'",
+  ],
+  "every receipt is what its journal entries took": [
+    { hold: "done", base: 99, base_taken: 100, overage: 1, overage_taken: 0 },
+    "update usage set base = base - 1, overage = overage + 1 where id = 'done'",
+  ],
+  "every open hold holds what its journal entries took": [
+    { hold: "running", base: credits(3) + 1, base_taken: credits(3) },
+    "update hold set base = base + 1",
+    "update account set held_base = held_base + 1",
+  ],
+  "what accounts hold is what their open holds hold": [
+    { account: "ada", held_base: credits(3), base: credits(3) + 1 },
+    "update hold set base = base + 1",
+  ],
+  "what keys count as running are their open holds": [
+    { key: "key", holds: 0, open: 1 },
+    "update api_key set holds = 0",
+  ],
+  "what was bought is left, spent or held": [
+    { account: "ada", bought: credits(6), remaining: 999_900, spent: 4_000_100 },
+    "update journal set additional_delta = 6000000 where kind = 'topup'",
+  ],
+  "every cost is tokens times prices, and is paid or recorded as shortfall": [
+    { hold: "done", shortfall: 1 },
+    "update usage set shortfall = 1 where id = 'done'",
+  ],
+  "no bucket is below zero or above its cap": [
+    { account: "ada", overage: credits(10) + 1 },
+    "update account set overage = overage_cap + 1",
+  ],
+  "every window has a length": [{ account: "ada" }, "update account set base_ends_ms = base_starts_ms"],
+  "everything belongs to an account that there is": [
+    { what: "hold", account: "nobody", id: "running" },
+    "update hold set account = 'nobody'",
+  ],
+};
+
+describe("the audit names", () => {
+  for (const invariant of Object.keys(invariants)) {
+    test(invariant, async () => {
+      const [row = {}, ...statements] = corruptions[invariant] ?? [];
+      const broken = (await brokenIn(corrupt(...statements))).find((each) => each.invariant === invariant);
+      assert.ok(broken !== undefined, "the invariant is found broken");
+      const [first = {}] = broken.rows;
+      assert.deepEqual({ ...first, ...row }, { ...first }, "the row at fault is shown");
+    });
+  }
+
+  test("what adds up to more than 63 bits, and amounts beyond 2^53", async () => {
+    const path = corrupt(
+      "update journal set base_delta = 9223372036854775807 where kind in ('open', 'topup')",
+    );
+    const broken = await brokenIn(path);
+    const named = broken.map((each) => each.invariant);
+    assert.ok(named.includes("the journal is the balance"));
+    const moved = broken.find(
+      (each) => each.invariant === "each kind of journal entry moves only what it may",
+    );
+    assert.equal(moved?.rows[0]?.base_delta, "9223372036854775807");
+  });
+
+  test("a file whose indexes do not agree with its tables", async () => {
+    const path = corrupt();
+    const db = new DatabaseSync(path, { readOnly: true });
+    const page = db
+      .prepare("select rootpage from sqlite_schema where name = 'hold_by_expiry'")
+      .get()?.rootpage;
+    const size = db.prepare("pragma page_size").get()?.page_size;
+    db.close();
+    // The last byte of the only entry of the index: of the hold's id.
+    const file = openSync(path, "r+");
+    writeSync(file, "?", Number(page) * Number(size) - 1);
+    closeSync(file);
+    const named = (await brokenIn(path)).map(
+      ({ invariant, rows }) => `${invariant}: ${JSON.stringify(rows)}`,
+    );
+    assert.match(named.join(), /the file is whole.*missing from index hold_by_expiry/);
+  });
+});
+
+test("an account that overspent by hand is named among sound ones, at most twenty rows of them", async () => {
+  const store = new MemoryStore(plans, () => 0);
+  for (let n = 0; n < 30; n += 1) {
+    await store.commit([{ kind: "open", account: `account-${n}`, plan: "starter" }]);
+  }
+  assert.deepEqual((await store.audit()).broken, []);
+  for (let n = 0; n < 25; n += 1) store.damage(`account-${n}`, { base: 0 - n - 1 });
+  const { broken } = await store.audit();
+  assert.deepEqual(
+    broken.map(({ invariant, rows }) => [invariant, rows.length]),
+    [
+      ["the journal is the balance", 20],
+      ["no bucket is below zero or above its cap", 20],
+    ],
+  );
+});
+
+test("what a window took with it is no fault, and neither is a settlement that came late", async () => {
+  let nowMs = Date.UTC(2026, 0, 15);
+  const store = new MemoryStore(plans, () => nowMs);
+  await store.commit([{ kind: "open", account: "ada", plan: "starter" }]);
+  await store.addKey(keyOf("key", "ada"));
+  await store.commit([hold("over", credits(105), { ttlMs: 3 * day }), hold("late", credits(2))]);
+  nowMs += 2 * day;
+  await store.commit([
+    extend("over", 1, credits(1)),
+    { kind: "expire", account: "ada", hold: "late" },
+    settle("late", 10),
+    settle("over", 100),
+  ]);
+  const rows = await store.usage({ limit: 10 });
+  assert.deepEqual(rows.map(({ id, cost }) => [id, cost]).sort(), [
+    ["late", 10],
+    ["over", 100],
+  ]);
+  assert.deepEqual((await store.audit()).broken, []);
+});
+
+test("commits go on while the audit runs, and it takes none of them for a fault", async () => {
+  const path = join(folder, "busy.db");
+  const store = await openSqliteStore({ path, plans });
+  const ledger = new Ledger(store);
+  await ledger.apply({ kind: "open", account: "ada", plan: "starter" });
+  await store.addKey(keyOf("key", "ada", { hash: "0".repeat(64) }));
+  let auditing = true;
+  let during = 0;
+  const busy = (async () => {
+    for (let n = 0; auditing; n += 1) {
+      await ledger.apply({ kind: "topup", account: "ada", payment: `p${n}`, amount: 1 });
+      during += 1;
+    }
+  })();
+  for (let n = 0; n < 3; n += 1) assert.deepEqual((await store.audit()).broken, []);
+  auditing = false;
+  await busy;
+  assert.ok(during > 10, `${during} commits went through`);
+  assert.equal((await store.audit()).journalRows, during + 1);
+  await store.close();
+});
+
+test("closing a store ends its audits", async () => {
+  const store = await openSqliteStore({ path: sound, plans });
+  const audit = store.audit();
+  await Promise.all([assert.rejects(audit, /ended before it was through/), store.close()]);
+  await assert.rejects(store.audit(), /closed/);
+});

@@ -1,0 +1,57 @@
+/**
+ * 100,000 random operations, half of them on each store, compared with the naive ledger and audited. A failure prints
+ * the shrunk steps and a seed; `npm run torture -- --seed SEED --store NAME` finds them again.
+ */
+import assert from "node:assert/strict";
+import { test } from "node:test";
+import { torture } from "../fixtures/torture.ts";
+import { subjects } from "../fixtures/torture-subjects.ts";
+
+const operationsMin = 50_000;
+
+for (const [name, subject] of Object.entries(subjects)) {
+  test(`whatever is asked, and whatever fails: ${name} and the naive ledger tell the same story`, async (t) => {
+    const seed = Date.now() & 0x3fff_ffff;
+    t.diagnostic(`seed ${seed}`);
+    const { operations, faults, outcomes } = await torture({ subject, operationsMin, seed });
+    assert.ok(operations >= operationsMin);
+    for (const [fault, times] of Object.entries(faults)) {
+      if (fault !== "none") assert.ok(times > 20, `the fault "${fault}" hit ${times} commits`);
+    }
+    for (const outcome of everyOutcome) assert.ok(outcomes.has(outcome), `no run came to "${outcome}"`);
+  });
+}
+
+/** Outcomes that the runs must have come to, so that a generator gone blunt is noticed. */
+const everyOutcome = [
+  "hold held",
+  "hold refused insufficient_credits",
+  "hold refused credits_reserved",
+  "hold refused rate_limit_exceeded",
+  "hold refused concurrency_limit_exceeded",
+  "hold refused key_unknown",
+  "hold refused key_revoked",
+  "hold refused key_expired",
+  "hold refused hold_ended",
+  "extend extended",
+  "extend ended",
+  "settle settled",
+  "settle unknown_hold",
+  "expire expired",
+  "expire alive",
+  "expire ended",
+  "topup added",
+  "topup differs",
+  "topup too_much",
+  "adjust adjusted",
+  "adjust differs",
+  "adjust too_little",
+  "adjust too_much",
+  "plan changed",
+  "plan balance_invalid",
+  "open opened",
+  "open exists",
+  "hold no_account",
+  "hold balance_invalid",
+  "settle balance_invalid",
+];

@@ -1,0 +1,81 @@
+/**
+ * A balance that a hand in the database has made invalid: one answer on every path, nothing moves until it is mended,
+ * and everybody else is served on.
+ */
+import assert from "node:assert/strict";
+import { DatabaseSync } from "node:sqlite";
+import { test } from "node:test";
+import { errorOf, startService, type TestService } from "../fixtures/service.ts";
+
+/** Past every check, as no program of ours would; the statement that mends it again. */
+const damages: [what: string, damage: string, mend: string][] = [
+  ["a bucket below zero", "base = -1", "base = base_cap"],
+  ["a bucket above its cap", "overage = overage_cap + 1", "overage = overage_cap"],
+  ["a cap below zero", "base_cap = -1", "base_cap = base"],
+  ["purchased credits below zero", "additional = -1000000", "additional = 0"],
+  ["more than can be counted exactly", "additional = 9007199254740993", "additional = 0"],
+  ["held credits below zero", "held_base = -1", "held_base = 0"],
+  ["held credits beyond the cap", "held_overage = 1", "held_overage = 0"],
+  ["fewer than no holds", "holds = -1", "holds = 0"],
+  [
+    "a window that ends before it begins",
+    "base_ends_ms = base_starts_ms - 1",
+    "base_ends_ms = base_starts_ms + 86400000",
+  ],
+  ["a plan that there is not", "plan = 'abolished'", "plan = 'test'"],
+];
+
+function write(service: TestService, set: string): void {
+  const db = new DatabaseSync(service.databaseFile, { timeout: 5000 });
+  try {
+    db.exec("pragma ignore_check_constraints = on");
+    assert.equal(db.prepare(`update account set ${set} where id = 'test'`).run().changes, 1);
+  } finally {
+    db.close();
+  }
+}
+
+async function assertUnavailable(response: Response): Promise<void> {
+  assert.equal(response.status, 500);
+  const { type, code, message } = await errorOf(response);
+  assert.deepEqual([type, code], ["server_error", "balance_unavailable"]);
+  assert.doesNotMatch(message, /negative|cap|window|plan|whole/, "why is for the operator alone");
+}
+
+for (const [what, damage, mend] of damages) {
+  test(`${what}: 500 balance_unavailable on the balance and on the chat path, until it is mended`, async () => {
+    await using service = await startService();
+    await service.ledger.apply({ kind: "open", account: "other", plan: "test" });
+    const other = await service.addKey({ account: "other", id: "other-key" });
+    const before = (await service.store.journal("test", { limit: 10 })).length;
+    write(service, damage);
+
+    await assertUnavailable(await service.request("GET", "/v1/balance"));
+    await assertUnavailable(await service.chat());
+    await assertUnavailable(await service.chat({ stream: true }));
+    // Asked for at the same moment as another's, whose commit it must not take down.
+    const headers = { authorization: `Bearer ${other}` };
+    const [damaged, sound] = await Promise.all([service.chat(), service.chat({}, { headers })]);
+    await assertUnavailable(damaged);
+    assert.equal(sound.status, 200);
+    assert.equal(service.engine.open, 0, "no engine was asked");
+    assert.equal((await service.store.journal("test", { limit: 10 })).length, before, "nothing has moved");
+    const outcome = await service.ledger.apply({ kind: "topup", account: "test", payment: "p", amount: 1 });
+    assert.equal(outcome.kind, "balance_invalid");
+
+    write(service, mend);
+    assert.equal((await service.request("GET", "/v1/balance")).status, 200);
+    assert.equal((await service.chat()).status, 200);
+  });
+}
+
+test("an account that is gone: the key is known no more, and nothing is served", async () => {
+  await using service = await startService();
+  const db = new DatabaseSync(service.databaseFile, { timeout: 5000 });
+  db.exec("pragma foreign_keys = off; create table kept as select * from account; delete from account");
+  const response = await service.chat();
+  assert.equal(response.status, 401);
+  assert.equal((await errorOf(response)).code, "invalid_api_key");
+  db.exec("insert into account select * from kept; drop table kept");
+  db.close();
+});

@@ -1,0 +1,202 @@
+/** Accounts and keys by the operator API: made once however often they are asked for, listed, changed, revoked. */
+import assert from "node:assert/strict";
+import { test } from "node:test";
+import { hashKey, parseKey } from "../../src/access/keys.ts";
+import { planOf } from "../fixtures/ledger-rows.ts";
+import { fieldsOf, refused, startOperator, type TestOperator } from "../fixtures/operator.ts";
+import { startService, type TestService } from "../fixtures/service.ts";
+
+function operatorTest(
+  name: string,
+  run: (operator: TestOperator, service: TestService) => Promise<void>,
+): void {
+  test(name, async () => {
+    await using service = await startService({
+      otherPlans: [planOf("big", 5000, 200)],
+      otherModels: ["other"],
+    });
+    await using operator = await startOperator(service);
+    await run(operator, service);
+  });
+}
+
+const keys = "/admin/accounts/test/keys";
+
+operatorTest(
+  "an account is opened once; sent again the answer is the same account",
+  async (operator, service) => {
+    const first = await operator.post("/admin/accounts", { id: "ada", plan: "big" });
+    assert.equal(first.status, 201);
+    assert.deepEqual(Object.keys(first.body), ["id", "plan", "created_at"]);
+    const again = await operator.post("/admin/accounts", { id: "ada", plan: "big" });
+    assert.deepEqual([again.status, again.body], [200, first.body]);
+    assert.deepEqual((await operator.get("/admin/accounts/ada")).body, first.body);
+    assert.equal((await service.store.journal("ada", { limit: 10 })).length, 1);
+  },
+);
+
+operatorTest("an account that was opened on another plan is not opened again", async (operator) => {
+  await operator.post("/admin/accounts", { id: "ada", plan: "big" });
+  const answer = await operator.post("/admin/accounts", { id: "ada", plan: "test" });
+  assert.match(refused(answer, 409, "account_exists"), /opened on the plan big/);
+});
+
+operatorTest("what opened an account may come again after its plan was changed", async (operator) => {
+  await operator.post("/admin/accounts", { id: "ada", plan: "test" });
+  await operator.patch("/admin/accounts/ada", { operation_id: "up", plan: "big" });
+  const again = await operator.post("/admin/accounts", { id: "ada", plan: "test" });
+  assert.deepEqual([again.status, again.body.plan], [200, "big"]);
+});
+
+operatorTest("an account has a plain name and a plan that exists", async (operator) => {
+  for (const id of ["", "Ada", "a b", "../a", "a".repeat(65), "a\n"]) {
+    refused(await operator.post("/admin/accounts", { id, plan: "test" }), 400, "invalid_value");
+  }
+  refused(await operator.post("/admin/accounts", { plan: "test" }), 400, "missing_required_parameter");
+  const answer = await operator.post("/admin/accounts", { id: "ada", plan: "bigg" });
+  assert.match(refused(answer, 400, "invalid_value"), /no plan "bigg" .* test, big\./);
+  refused(await operator.get("/admin/accounts/ada"), 404, "account_not_found");
+});
+
+operatorTest("accounts come by the page, in the order of their ids", async (operator) => {
+  for (const id of ["c", "a", "b", "d"]) await operator.post("/admin/accounts", { id, plan: "test" });
+  for (const limit of [1, 2, 3, 5, 500]) {
+    const ids = (await operator.all("/admin/accounts", limit)).map(({ id }) => id);
+    assert.deepEqual(ids, ["a", "b", "c", "d", "test"], `pages of ${limit}`);
+  }
+});
+
+operatorTest("a plan is changed once for each operation id", async (operator, service) => {
+  const change = (operation_id: string, plan: string) =>
+    operator.patch("/admin/accounts/test", { operation_id, plan });
+  const first = await change("up", "big");
+  assert.deepEqual([first.status, first.body.plan], [200, "big"]);
+  assert.equal((await service.balance()).base.micro, 5000e6);
+  assert.equal((await change("down", "test")).body.plan, "test");
+  // The first one, sent again late, does not undo the second.
+  assert.equal((await change("up", "big")).body.plan, "test");
+  assert.match(
+    refused(await change("up", "test"), 409, "operation_differs"),
+    /on the plan big before, not on test/,
+  );
+  refused(await change("on", "none"), 400, "invalid_value");
+  refused(await operator.patch("/admin/accounts/test", { plan: "big" }), 400, "missing_required_parameter");
+  refused(
+    await operator.patch("/admin/accounts/nobody", { operation_id: "x", plan: "big" }),
+    404,
+    "account_not_found",
+  );
+});
+
+operatorTest(
+  "a key is shown by the answer that makes it, works, and is never shown again",
+  async (operator, service) => {
+    const made = await operator.post(keys, {
+      operation_id: "k1",
+      name: "laptop",
+      models: ["small"],
+      concurrent: 2,
+    });
+    assert.equal(made.status, 201);
+    const { key, ...shown } = made.body;
+    assert.ok(typeof key === "string");
+    assert.equal(parseKey(key), "ok");
+    assert.equal((await service.client({ key }).models.list()).data.length, 1);
+    assert.deepEqual(shown.limits, { requests_per_minute: null, tokens_per_minute: null, concurrent: 2 });
+
+    const again = await operator.post(keys, {
+      operation_id: "k1",
+      name: "laptop",
+      models: ["small"],
+      concurrent: 2,
+    });
+    assert.equal(again.status, 200);
+    assert.deepEqual(again.body, { ...shown, key: null });
+    for (const path of [keys, `/admin/keys/${shown.id}`]) {
+      const { text } = await operator.get(path);
+      assert.ok(!text.includes(key.slice(4, -4)) && !text.includes(hashKey(key)), "neither key nor hash");
+    }
+    assert.equal((await service.store.keys("test")).length, 2);
+  },
+);
+
+operatorTest(
+  "the same operation for another key is refused, in another account it is another",
+  async (operator) => {
+    await operator.post("/admin/accounts", { id: "ada", plan: "test" });
+    await operator.post(keys, { operation_id: "k1", expires_at: "2100-01-31" });
+    for (const other of [{}, { expires_at: "2100-02-01" }, { expires_at: "2100-01-31", name: "x" }]) {
+      refused(await operator.post(keys, { operation_id: "k1", ...other }), 409, "operation_differs");
+    }
+    const same = await operator.post(keys, { operation_id: "k1", expires_at: "2100-01-31T00:00:00Z" });
+    assert.equal(same.status, 200);
+    assert.equal((await operator.post("/admin/accounts/ada/keys", { operation_id: "k1" })).status, 201);
+  },
+);
+
+operatorTest(
+  "twenty at once with one operation id make one key, and one of them is shown it",
+  async (operator, service) => {
+    const answers = await Promise.all(
+      Array.from({ length: 20 }, () => operator.post(keys, { operation_id: "k1" })),
+    );
+    assert.deepEqual(answers.map(({ status }) => status).sort(), [
+      ...Array.from({ length: 19 }, () => 200),
+      201,
+    ]);
+    assert.equal(answers.filter(({ body }) => body.key !== null).length, 1);
+    assert.equal((await service.store.keys("test")).length, 2);
+  },
+);
+
+operatorTest("a key is refused where it could not work", async (operator) => {
+  const post = (body: object) => operator.post(keys, { operation_id: "k", ...body });
+  assert.match(
+    refused(await post({ models: ["small", "huge"] }), 400, "invalid_value"),
+    /no model "huge" .* small, other\./,
+  );
+  refused(await post({ models: [] }), 400, "invalid_value");
+  refused(await post({ expires_at: "2020-01-01" }), 400, "invalid_value");
+  refused(await post({ expires_at: "2100-02-31" }), 400, "invalid_value");
+  refused(await post({ expires_at: "tomorrow" }), 400, "invalid_value");
+  refused(await post({ requests_per_minute: 0 }), 400, "invalid_value");
+  refused(await post({ name: "two\nlines" }), 400, "invalid_value");
+  refused(await operator.post(keys, {}), 400, "missing_required_parameter");
+  refused(
+    await operator.post("/admin/accounts/nobody/keys", { operation_id: "k" }),
+    404,
+    "account_not_found",
+  );
+  assert.equal((await operator.all(keys, 10)).length, 1);
+});
+
+operatorTest("keys come by the page, in the order in which they were made", async (operator) => {
+  const made = ["key1"];
+  for (const n of [1, 2, 3]) {
+    made.push(String((await operator.post(keys, { operation_id: `k${n}` })).body.id));
+  }
+  for (const limit of [1, 2, 4]) {
+    const rows = await operator.all(keys, limit);
+    assert.deepEqual(new Set(rows.map(({ id }) => id)), new Set(made));
+    const times = rows.map(({ created_at }) => String(created_at));
+    assert.deepEqual(times, times.toSorted());
+  }
+  refused(await operator.get(`${keys}?after=nothing`), 400, "invalid_value");
+  refused(await operator.get("/admin/accounts/nobody/keys"), 404, "account_not_found");
+});
+
+operatorTest("a key is revoked at once and once", async (operator, service) => {
+  const { body } = await operator.post(keys, { operation_id: "k1" });
+  const headers = { authorization: `Bearer ${body.key}` };
+  assert.equal((await service.request("GET", "/v1/models", { headers })).status, 200);
+  const revoked = await operator.delete(`/admin/keys/${body.id}`);
+  assert.equal(revoked.status, 200);
+  assert.ok(typeof revoked.body.revoked_at === "string");
+  assert.equal((await service.request("GET", "/v1/models", { headers })).status, 401);
+  const again = await operator.ask("DELETE", `/admin/keys/${body.id}`, {
+    headers: { "content-type": "application/json" },
+  });
+  assert.deepEqual([again.status, fieldsOf(again.body)], [200, revoked.body]);
+  refused(await operator.delete("/admin/keys/key_none"), 404, "key_not_found");
+  refused(await operator.get("/admin/keys/key_none"), 404, "key_not_found");
+});

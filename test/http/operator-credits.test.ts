@@ -1,0 +1,146 @@
+/** Credits by the operator API: each payment and each correction counts once, and the journal tells of all of it. */
+import assert from "node:assert/strict";
+import { test } from "node:test";
+import { fieldsOf, refused, startOperator, type TestOperator } from "../fixtures/operator.ts";
+import { jsonOf, startService, type TestService } from "../fixtures/service.ts";
+
+function operatorTest(
+  name: string,
+  run: (operator: TestOperator, service: TestService) => Promise<void>,
+): void {
+  test(name, async () => {
+    await using service = await startService();
+    await using operator = await startOperator(service);
+    await run(operator, service);
+  });
+}
+
+const topups = "/admin/accounts/test/topups";
+const adjustments = "/admin/accounts/test/adjustments";
+
+function additionalIn(balance: unknown): unknown {
+  return fieldsOf(fieldsOf(fieldsOf(balance).balances).additional).credits;
+}
+
+operatorTest(
+  "a payment is counted once, however often and however much at once it is sent",
+  async (operator) => {
+    const first = await operator.post(topups, { payment_id: "pay/1 ü", credits: 500 });
+    assert.equal(first.status, 200);
+    const { balance, ...rest } = first.body;
+    assert.deepEqual(rest, { account: "test", payment_id: "pay/1 ü", credits: 500, again: false });
+    assert.equal(additionalIn(balance), 500);
+    const again = await Promise.all(
+      Array.from({ length: 10 }, () => operator.post(topups, { payment_id: "pay/1 ü", credits: 500 })),
+    );
+    for (const { status, body } of again) {
+      assert.deepEqual([status, body.again, additionalIn(body.balance)], [200, true, 500]);
+    }
+    const other = await operator.post(topups, { payment_id: "pay/2", credits: 1 });
+    assert.equal(additionalIn(other.body.balance), 501);
+  },
+);
+
+operatorTest(
+  "a payment that comes again with another amount is refused and changes nothing",
+  async (operator) => {
+    await operator.post(topups, { payment_id: "p", credits: 500 });
+    const answer = await operator.post(topups, { payment_id: "p", credits: 50 });
+    assert.match(
+      refused(answer, 409, "payment_differs"),
+      /with 500 credits instead of 50\. Nothing has changed/,
+    );
+    assert.equal(additionalIn((await operator.get("/admin/accounts/test/balance")).body), 500);
+  },
+);
+
+operatorTest("credits are whole, more than none, and of an account that exists", async (operator) => {
+  for (const credits of [0, -1, 9_000_001]) {
+    refused(await operator.post(topups, { payment_id: "p", credits }), 400, "invalid_value");
+  }
+  for (const payment_id of ["", "  ", "two\nlines", "x".repeat(201)]) {
+    refused(await operator.post(topups, { payment_id, credits: 1 }), 400, "invalid_value");
+  }
+  refused(await operator.post(topups, { credits: 1 }), 400, "missing_required_parameter");
+  const nobody = await operator.post("/admin/accounts/nobody/topups", { payment_id: "p", credits: 1 });
+  refused(nobody, 404, "account_not_found");
+});
+
+operatorTest("an account cannot hold more credits than can be counted exactly", async (operator, service) => {
+  await service.ledger.apply({
+    kind: "topup",
+    account: "test",
+    payment: "all",
+    amount: Number.MAX_SAFE_INTEGER - 5,
+  });
+  refused(await operator.post(topups, { payment_id: "p", credits: 1 }), 409, "too_many_credits");
+  const body = { operation_id: "o", credits: 1, reason: "r" };
+  refused(await operator.post(adjustments, body), 409, "too_many_credits");
+});
+
+operatorTest("an adjustment goes up or down, once, and never below nothing", async (operator) => {
+  const adjust = (operation_id: string, credits: number) =>
+    operator.post(adjustments, { operation_id, credits, reason: "goodwill" });
+  const up = await adjust("a", 30);
+  const { balance, ...rest } = up.body;
+  assert.deepEqual(rest, { account: "test", operation_id: "a", credits: 30, again: false });
+  assert.equal(additionalIn(balance), 30);
+  const down = await adjust("b", -20);
+  assert.equal(additionalIn(down.body.balance), 10);
+  const again = await adjust("a", 30);
+  assert.deepEqual([again.body.again, additionalIn(again.body.balance)], [true, 10]);
+  assert.match(refused(await adjust("a", -30), 409, "operation_differs"), /with 30 credits instead of -30/);
+  assert.match(refused(await adjust("c", -11), 409, "too_few_credits"), /has 10 additional credits/);
+  refused(await adjust("d", 0), 400, "invalid_value");
+  refused(
+    await operator.post(adjustments, { operation_id: "e", credits: 1 }),
+    400,
+    "missing_required_parameter",
+  );
+});
+
+operatorTest("the balance is the one that the account's own clients are shown", async (operator, service) => {
+  await (await service.chat()).text();
+  const shown = await operator.get("/admin/accounts/test/balance");
+  assert.deepEqual(shown.body, await jsonOf(await service.request("GET", "/v1/balance")));
+  refused(await operator.get("/admin/accounts/nobody/balance"), 404, "account_not_found");
+});
+
+test("an operator is told what is wrong with a balance that cannot be read", async () => {
+  await using service = await startService();
+  await using operator = await startOperator(service);
+  const { snapshot } = service.store;
+  service.store.snapshot = async (account) => {
+    const found = await snapshot.call(service.store, account);
+    return found === null ? null : { ...found, account: { ...found.account, base: -5 } };
+  };
+  const answer = await operator.get("/admin/accounts/test/balance");
+  assert.match(refused(answer, 500, "balance_unavailable"), /account test: a bucket is negative/);
+  service.store.snapshot = snapshot;
+});
+
+operatorTest(
+  "the journal comes by the page, oldest first, and adds up to the balance",
+  async (operator, service) => {
+    await operator.post(topups, { payment_id: "p", credits: 500 });
+    await operator.post(adjustments, { operation_id: "a", credits: -20, reason: "a typing error" });
+    await (await service.chat()).text();
+    for (const limit of [1, 2, 5, 100]) {
+      const rows = await operator.all("/admin/accounts/test/journal", limit);
+      assert.deepEqual(
+        rows.map(({ seq, kind, note }) => [seq, kind, note]),
+        [
+          [1, "open", "test"],
+          [2, "topup", "p"],
+          [3, "adjust", "a typing error"],
+          [4, "hold", "key1"],
+          [5, "settle", "stop"],
+        ],
+      );
+      const sum = rows.reduce((total, row) => total + Number(row.base_delta_micro), 0);
+      assert.equal(sum, (await service.balance()).base.micro);
+    }
+    refused(await operator.get("/admin/accounts/test/journal?after=x"), 400, "invalid_value");
+    refused(await operator.get("/admin/accounts/nobody/journal"), 404, "account_not_found");
+  },
+);

@@ -1,0 +1,244 @@
+/** What the service tells of itself: metrics that add up to what was done, and a log without keys or anybody's words. */
+import assert from "node:assert/strict";
+import { test } from "node:test";
+import { startOperator, type TestOperator } from "../fixtures/operator.ts";
+import { babble, type ServiceOptions, say, startService, type TestService } from "../fixtures/service.ts";
+
+function operatorTest(
+  name: string,
+  run: (operator: TestOperator, service: TestService) => Promise<void>,
+  options: ServiceOptions = {},
+): void {
+  test(name, async () => {
+    await using service = await startService(options);
+    await using operator = await startOperator(service);
+    await run(operator, service);
+  });
+}
+
+/** Samples by name and labels, as they are written. */
+async function samples(operator: TestOperator): Promise<Map<string, number>> {
+  const { text } = await operator.get("/metrics");
+  const lines = text.split("\n").filter((line) => line !== "" && !line.startsWith("#"));
+  return new Map(
+    lines.map((line) => {
+      const space = line.lastIndexOf(" ");
+      return [line.slice(0, space), Number(line.slice(space + 1))];
+    }),
+  );
+}
+
+async function gone(service: TestService): Promise<void> {
+  const going = new AbortController();
+  const answer = await service.chat({ stream: true }, { signal: going.signal });
+  const reader = answer.body?.getReader();
+  await reader?.read();
+  const before = service.finished.length;
+  going.abort();
+  while (service.finished.length === before) await new Promise(setImmediate);
+}
+
+operatorTest("requests are counted by endpoint, status and code", async (operator, service) => {
+  await (await service.chat()).text();
+  await (await service.chat({ stream: true })).text();
+  await (await service.chat({ model: "none" })).text();
+  await (await service.chat({ temperature: 9 })).text();
+  await (await service.request("GET", "/v1/balance")).text();
+  await (await service.request("GET", "/somewhere/else")).text();
+  await (await service.request("GET", "/v1/models", { headers: { authorization: undefined } })).text();
+  const found = await samples(operator);
+  const requests = (endpoint: string, status: string, code = "") =>
+    found.get(`inkwell_requests_total{endpoint="${endpoint}",status="${status}",code="${code}"}`);
+  assert.equal(requests("/v1/chat/completions", "200"), 2);
+  assert.equal(requests("/v1/chat/completions", "404", "model_not_found"), 1);
+  assert.equal(requests("/v1/chat/completions", "400", "invalid_value"), 1);
+  assert.equal(requests("/v1/balance", "200"), 1);
+  assert.equal(requests("/v1/models", "401", "missing_api_key"), 1);
+  assert.equal(requests("other", "404", "unknown_path"), 1);
+  const chats = 'endpoint="/v1/chat/completions",model="small"';
+  assert.equal(found.get(`inkwell_request_duration_seconds_count{${chats}}`), 2);
+  assert.equal(found.get('inkwell_time_to_first_token_seconds_count{model="small"}'), 1);
+});
+
+operatorTest(
+  "tokens and credits add up to the receipts",
+  async (operator, service) => {
+    for (let n = 0; n < 3; n += 1) await (await service.chat({ max_tokens: 20 + n })).text();
+    await gone(service);
+    const found = await samples(operator);
+    const rows = await service.store.usage({ limit: 10 });
+    const sum = (of: (row: (typeof rows)[number]) => number) =>
+      rows.reduce((total, row) => total + of(row), 0);
+    const tokens = (kind: string) => found.get(`inkwell_tokens_total{model="small",kind="${kind}"}`);
+    assert.equal(
+      tokens("prompt"),
+      sum((row) => row.promptTokens - row.cachedTokens),
+    );
+    assert.equal(
+      tokens("cached_prompt"),
+      sum((row) => row.cachedTokens),
+    );
+    assert.equal(
+      tokens("completion"),
+      sum((row) => row.completionTokens - row.reasoningTokens),
+    );
+    assert.equal(
+      tokens("reasoning"),
+      sum((row) => row.reasoningTokens),
+    );
+    assert.ok(sum((row) => row.cachedTokens) > 0 && sum((row) => row.reasoningTokens) > 0);
+    for (const ending of ["length", "client_gone"]) {
+      const of = rows.filter((row) => row.ending === ending);
+      assert.equal(found.get(`inkwell_settled_requests_total{model="small",ending="${ending}"}`), of.length);
+      for (const bucket of ["base", "overage", "additional"] as const) {
+        const paid = of.reduce((total, row) => total + row[bucket], 0) / 1e6;
+        const counted =
+          found.get(`inkwell_charged_credits_total{bucket="${bucket}",ending="${ending}"}`) ?? 0;
+        assert.ok(
+          Math.abs(counted - paid) < 1e-9,
+          `${bucket} paid ${paid} for ${ending}, counted ${counted}`,
+        );
+      }
+    }
+    assert.ok(
+      rows.some((row) => row.overage > 0),
+      "more than one bucket pays",
+    );
+  },
+  {
+    plan: { base: { credits: 1, every: "P1D" }, overage: { credits: 200, every: "P1M" } },
+    price: { prompt: 10_000, completion: 30_000 },
+    script: babble("word ", { reasoningTokens: 2, cachedTokens: 1 }),
+  },
+);
+
+operatorTest(
+  "what is running and held is told as it is at that moment",
+  async (operator, service) => {
+    const before = await samples(operator);
+    assert.equal(before.get("inkwell_open_holds"), 0);
+    const going = new AbortController();
+    const answer = await service.chat({ stream: true, max_tokens: 1000 }, { signal: going.signal });
+    const reader = answer.body?.getReader();
+    await reader?.read();
+    const found = await samples(operator);
+    const [hold] = await service.store.holds({ limit: 1 });
+    assert.ok(hold !== undefined);
+    assert.equal(found.get("inkwell_open_holds"), 1);
+    assert.equal(found.get("inkwell_held_credits"), (hold.base + hold.overage + hold.additional) / 1e6);
+    assert.equal(found.get("inkwell_running_requests"), 1);
+    assert.equal(found.get('inkwell_engine_running_requests{model="small"}'), 1);
+    assert.equal(found.get('inkwell_engine_waiting_requests{model="small"}'), 0);
+    assert.equal(found.get('inkwell_model_ready{model="small"}'), 1);
+    going.abort();
+    await reader?.cancel().catch(() => {});
+    while (service.finished.length === 0) await new Promise(setImmediate);
+    assert.equal((await samples(operator)).get("inkwell_open_holds"), 0);
+  },
+  { script: babble("word ", { tokenDelayMs: 1 }) },
+);
+
+operatorTest(
+  "commits, process and build are measured; nothing is named after an account or a key",
+  async (operator, service) => {
+    await (await service.chat()).text();
+    const found = await samples(operator);
+    const commits = found.get("inkwell_ledger_commit_duration_seconds_count") ?? 0;
+    assert.ok(commits >= 3, "the account, the hold, the settlement");
+    assert.equal(found.get('inkwell_ledger_commit_operations_bucket{le="+Inf"}'), commits);
+    assert.equal(found.get('inkwell_build_info{version="0.0.0"}'), 1);
+    assert.ok(found.has("process_cpu_seconds_total") && found.has("nodejs_eventloop_lag_seconds"));
+    const { text } = await operator.get("/metrics");
+    assert.doesNotMatch(text, new RegExp(`"(${service.account}|key1)"`));
+    for (const [, name = "", kind] of text.matchAll(/^# TYPE (inkwell_\w+) (\w+)$/gm)) {
+      assert.equal(name.endsWith("_total"), kind === "counter", `${name} is a ${kind}`);
+    }
+  },
+);
+
+operatorTest("without the store the other metrics are still told", async (operator, service) => {
+  const { holdTotals } = service.store;
+  service.store.holdTotals = () => Promise.reject(new Error("no such disk"));
+  const found = await samples(operator);
+  assert.ok(Number.isNaN(found.get("inkwell_open_holds")));
+  assert.equal(found.get("inkwell_running_requests"), 0);
+  service.store.holdTotals = holdTotals;
+});
+
+const asked = "a question that nobody else may read";
+const answered = "an answer that nobody else may read";
+
+test("the log of a whole run has a line for each request, and in it neither a key nor anybody's words", async () => {
+  await using service = await startService({ script: say(...answered.split(/(?= )/)) });
+  await using operator = await startOperator(service);
+  service.log.length = 0;
+  const messages = [{ role: "user", content: asked }];
+  const headers = { authorization: "Bearer ink_thisisnokeyatallbutsomebodysentit12345678" };
+
+  // All that clients do.
+  await (await service.chat({ messages })).text();
+  await (await service.chat({ messages, stream: true })).text();
+  await (await service.chat({ messages, model: asked })).text();
+  await (await service.chat({ messages, temperature: asked })).text();
+  await (await service.chat({ messages: [{ role: "user", content: asked, [asked]: 1 }] })).text();
+  await (await service.request("POST", "/v1/chat/completions", { body: `{"${asked}` })).text();
+  await (await service.chat({ messages }, { headers })).text();
+  await (await service.request("GET", `/v1/${encodeURIComponent(asked)}`)).text();
+  await (await service.request("GET", `/v1/models?key=${service.key}`)).text();
+  service.engine.script = () => ({ ...say(answered), failure: { afterTokens: 1, kind: "failed" } });
+  await (await service.chat({ messages, stream: true })).text();
+  await (await service.chat({ messages })).text();
+  const clients = 11;
+
+  // All that operators do, their slips included.
+  const made = await operator.post("/admin/accounts/test/keys", { operation_id: "k", name: asked });
+  const { key, id } = made.body;
+  await operator.post("/admin/accounts/test/topups", { payment_id: "p", credits: 5 });
+  await operator.post("/admin/accounts", { id: asked, plan: "test" });
+  await operator.get(`/admin/keys/${key}`);
+  await operator.delete(`/admin/keys/${service.key}`);
+  await operator.get(`/admin/usage?key=${service.key}`);
+  await operator.ask("GET", "/admin/accounts", { headers });
+  await operator.ask("GET", `/${key}`);
+  await operator.delete(`/admin/keys/${id}`);
+  const operators = 9;
+
+  const log = JSON.stringify(service.log);
+  assert.doesNotMatch(log, /nobody else may read/);
+  assert.doesNotMatch(log, /ink_/);
+  for (const secret of [key, service.key]) assert.ok(!log.includes(String(secret).slice(4, 20)));
+  const lines = service.log.filter((line) => "durationMs" in line);
+  assert.equal(
+    lines.filter(({ path }) => !String(path).startsWith("/admin")).length,
+    clients + 1,
+    "and one with no path",
+  );
+  assert.equal(lines.length, clients + operators);
+  assert.equal(new Set(lines.map(({ requestId }) => requestId)).size, lines.length);
+});
+
+test("the line of a request has what it cost, whom, and how it ended", async () => {
+  await using service = await startService();
+  const answer = await service.chat({ stream: true });
+  await answer.text();
+  const id = answer.headers.get("x-request-id") ?? "";
+  const receipt = await service.receipt(id);
+  assert.ok(receipt !== undefined);
+  const line = service.log.find(({ requestId }) => requestId === id);
+  assert.ok(line !== undefined);
+  const { account, keyId, model, status, ending, promptTokens, completionTokens, credits } = line;
+  assert.deepEqual(
+    { account, keyId, model, status, ending, promptTokens, completionTokens, credits },
+    {
+      account: "test",
+      keyId: "key1",
+      model: "small",
+      status: 200,
+      ending: "stop",
+      promptTokens: receipt.promptTokens,
+      completionTokens: receipt.completionTokens,
+      credits: receipt.cost / 1e6,
+    },
+  );
+  assert.ok(Number(line.firstTokenMs) <= Number(line.durationMs));
+});

@@ -1,0 +1,224 @@
+/** What the operator API tells of requests: receipts with every filter, as JSON and CSV; models, holds, the audit. */
+import assert from "node:assert/strict";
+import { test } from "node:test";
+import {
+  type Fields,
+  fieldsOf,
+  listOf,
+  refused,
+  startOperator,
+  type TestOperator,
+} from "../fixtures/operator.ts";
+import { babble, type ServiceOptions, startService, type TestService } from "../fixtures/service.ts";
+
+function operatorTest(
+  name: string,
+  run: (operator: TestOperator, service: TestService) => Promise<void>,
+  options: ServiceOptions = {},
+): void {
+  test(name, async () => {
+    await using service = await startService({ otherModels: ["other"], ...options });
+    await using operator = await startOperator(service);
+    await run(operator, service);
+  });
+}
+
+async function idOf(answer: Response): Promise<string> {
+  await answer.text();
+  assert.equal(answer.status, 200);
+  return answer.headers.get("x-request-id") ?? "";
+}
+
+/** Two requests of account `test`, by two keys on two models, then two of `ada`; their ids in that order. */
+async function fourRequests(operator: TestOperator, service: TestService): Promise<string[]> {
+  await operator.post("/admin/accounts", { id: "ada", plan: "test" });
+  const second = await service.addKey();
+  const adas = String((await operator.post("/admin/accounts/ada/keys", { operation_id: "k" })).body.key);
+  const by = (key: string) => ({ headers: { authorization: `Bearer ${key}` } });
+  return [
+    await idOf(await service.chat()),
+    await idOf(await service.chat({ model: "other" }, by(second))),
+    await idOf(await service.chat({ stream: true }, by(adas))),
+    await idOf(await service.chat({ max_tokens: 1 }, by(adas))),
+  ];
+}
+
+operatorTest(
+  "a receipt is found by the id that the client saw, and its cost can be recomputed",
+  async (operator, service) => {
+    const id = await idOf(await service.chat({ messages: [{ role: "user", content: "one two three" }] }));
+    const { body } = await operator.get(`/admin/usage?request_id=${id}`);
+    const [receipt, ...others] = listOf(body.data);
+    assert.deepEqual(others, []);
+    assert.ok(receipt !== undefined);
+    const { request_id, account, key, model, ending, estimated } = receipt;
+    assert.deepEqual(
+      { request_id, account, key, model, ending, estimated },
+      { request_id: id, account: "test", key: "key1", model: "small", ending: "stop", estimated: false },
+    );
+    const number = (name: string) => Number(receipt[name]);
+    assert.equal(
+      (number("prompt_tokens") - number("cached_tokens")) * number("price_prompt") +
+        number("cached_tokens") * number("price_cached_prompt") +
+        number("completion_tokens") * number("price_completion"),
+      number("cost_micro"),
+    );
+    assert.ok(number("cost_micro") > 0);
+    assert.equal(number("base_micro"), number("cost_micro"));
+  },
+);
+
+operatorTest("receipts come by account, key, model and time, by the page", async (operator, service) => {
+  const [first, second, third, fourth] = await fourRequests(operator, service);
+  const ids = async (query: string) =>
+    (await operator.all(`/admin/usage?${query}`, 500)).map(({ request_id }) => request_id);
+  for (const limit of [1, 2, 3, 4, 5]) {
+    const rows = await operator.all("/admin/usage", limit);
+    assert.deepEqual(
+      rows.map(({ request_id }) => request_id),
+      [third, fourth, first, second],
+      `pages of ${limit}`,
+    );
+  }
+  assert.deepEqual(await ids("account=test"), [first, second]);
+  assert.deepEqual(await ids("account=nobody"), []);
+  assert.deepEqual(await ids("key=key2"), [second]);
+  assert.deepEqual(await ids("model=small"), [third, fourth, first]);
+  assert.deepEqual(await ids("model=small&account=ada"), [third, fourth]);
+  assert.deepEqual(await ids("from=2100-01-01"), []);
+  assert.deepEqual(await ids("to=2000-01-01T00:00:00Z"), []);
+  const at = String(
+    listOf((await operator.get(`/admin/usage?request_id=${second}`)).body.data)[0]?.finished_at,
+  );
+  const later = new Date(Date.parse(at) + 1).toISOString();
+  assert.ok((await ids(`from=${at}`)).includes(second), "from counts");
+  assert.ok(!(await ids(`to=${at}`)).includes(second), "to does not");
+  assert.ok((await ids(`to=${later}`)).includes(second));
+});
+
+operatorTest("a filter that cannot be read is refused by its name", async (operator) => {
+  for (const [query, code] of [
+    ["from=yesterday", "invalid_value"],
+    ["to=2027-02-31", "invalid_value"],
+    ["after=x", "invalid_value"],
+    ["after=test:x", "invalid_value"],
+    ["account=A", "invalid_value"],
+    ["format=xml", "invalid_value"],
+    ["request=x", "unknown_parameter"],
+  ] as const) {
+    const message = refused(await operator.get(`/admin/usage?${query}`), 400, code);
+    assert.ok(message.startsWith(query.split("=")[0] ?? ""), message);
+  }
+});
+
+operatorTest("as CSV all receipts come at once, with the fields of the JSON", async (operator, service) => {
+  await fourRequests(operator, service);
+  const rows = await operator.all("/admin/usage", 500);
+  const asked = await operator.ask("GET", "/admin/usage", { headers: { accept: "text/csv, */*;q=0.1" } });
+  const named = await operator.get("/admin/usage?format=csv");
+  assert.equal(asked.text, named.text);
+  assert.match(asked.headers.get("content-type") ?? "", /^text\/csv; charset=utf-8/);
+  const [names = "", ...lines] = asked.text.trimEnd().split("\r\n");
+  assert.deepEqual(
+    lines.map((line) => line.split(",")),
+    rows.map((row) => names.split(",").map((name) => String(row[name]))),
+  );
+  const json = await operator.ask("GET", "/admin/usage?format=json", { headers: { accept: "text/csv" } });
+  assert.equal(listOf(json.body.data).length, 4);
+  const filtered = await operator.get("/admin/usage?format=csv&account=ada&to=2000-01-01");
+  assert.equal(filtered.text, `${names}\r\n`);
+  refused(await operator.get("/admin/usage?format=csv&limit=5"), 400, "invalid_value");
+});
+
+operatorTest(
+  "a CSV of many pages is read from the store a page at a time, and breaks off where the store does",
+  async (operator, service) => {
+    const id = await idOf(await service.chat());
+    const [row] = await service.store.usage({ id, limit: 1 });
+    assert.ok(row !== undefined);
+    const { usage } = service.store;
+    const limits: number[] = [];
+    let pages = 5;
+    service.store.usage = async ({ limit, after }) => {
+      limits.push(limit);
+      pages -= 1;
+      if (pages < 0) throw new Error("eaten by a moth");
+      const from = after?.seq ?? 0;
+      return Array.from({ length: pages === 0 ? 1 : limit }, (_, n) => ({ ...row, seq: from + n + 1 }));
+    };
+    const { text } = await operator.get("/admin/usage?format=csv");
+    assert.deepEqual(limits, [500, 500, 500, 500, 500]);
+    assert.equal(text.trimEnd().split("\r\n").length, 1 + 4 * 500 + 1);
+    pages = 3;
+    service.store.usage = async ({ limit, after }) => {
+      pages -= 1;
+      if (pages < 0) throw new Error("eaten by a moth");
+      return Array.from({ length: limit }, (_, n) => ({ ...row, seq: (after?.seq ?? 0) + n + 1 }));
+    };
+    await assert.rejects(
+      operator.get("/admin/usage?format=csv"),
+      "a CSV that is not whole does not end like one",
+    );
+    service.store.usage = usage;
+  },
+);
+
+operatorTest("models are shown with state, price and load", async (operator, service) => {
+  const models = listOf((await operator.get("/admin/models")).body.data);
+  assert.deepEqual(
+    models.map(({ id, state, pricing }) => [id, state, pricing]),
+    ["small", "other"].map((id) => [id, "ready", { prompt: 10, completion: 30, cached_prompt: 10 }]),
+  );
+  await service.engine.close();
+  assert.equal(listOf((await operator.get("/admin/models")).body.data)[0]?.state, "closed");
+});
+
+operatorTest(
+  "what is running is shown with what it holds, until it has ended",
+  async (operator, service) => {
+    const going = new AbortController();
+    const running = await service.chat({ stream: true, max_tokens: 100 }, { signal: going.signal });
+    const reader = running.body?.getReader();
+    await reader?.read();
+    const holds = await operator.all("/admin/holds", 10);
+    assert.deepEqual(
+      holds.map(({ request_id, account, key, model }) => [request_id, account, key, model]),
+      [[running.headers.get("x-request-id"), "test", "key1", "small"]],
+    );
+    assert.ok(Number(holds[0]?.held_micro) > 0);
+    assert.equal((await operator.all("/admin/holds?account=test", 1)).length, 1);
+    assert.deepEqual(await operator.all("/admin/holds?account=ada", 1), []);
+    const { load }: Fields = listOf((await operator.get("/admin/models")).body.data)[0] ?? {};
+    assert.equal(fieldsOf(load).running, 1);
+    going.abort();
+    await reader?.cancel().catch(() => {});
+    while ((await operator.all("/admin/holds", 10)).length > 0) await new Promise(setImmediate);
+  },
+  { script: babble("word ", { tokenDelayMs: 1 }) },
+);
+
+operatorTest(
+  "the audit of a sound ledger finds nothing, that of a broken one names the rows",
+  async (operator, service) => {
+    await (await service.chat()).text();
+    const { body } = await operator.get("/admin/audit");
+    assert.deepEqual([body.sound, body.broken, body.journal_rows], [true, [], 3]);
+    assert.match(await service.metrics.text(), /^inkwell_audit_problems 0$/m);
+    const { audit } = service.store;
+    service.store.audit = async () => ({
+      checkedMs: Date.UTC(2027, 0, 1),
+      journalRows: 3,
+      broken: [{ invariant: "the journal is the balance", rows: [{ account: "test", base: 5, note: null }] }],
+    });
+    const broken = await operator.get("/admin/audit");
+    assert.equal(broken.status, 200);
+    assert.deepEqual(broken.body, {
+      sound: false,
+      checked_at: "2027-01-01T00:00:00.000Z",
+      journal_rows: 3,
+      broken: [{ invariant: "the journal is the balance", rows: [{ account: "test", base: 5, note: null }] }],
+    });
+    assert.match(await service.metrics.text(), /^inkwell_audit_problems 1$/m);
+    service.store.audit = audit;
+  },
+);

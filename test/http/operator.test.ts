@@ -1,0 +1,256 @@
+/** The operator's listener: who gets in, what it refuses before any route is asked, and the document it gives. */
+import assert from "node:assert/strict";
+import { connect } from "node:net";
+import { test } from "node:test";
+import { IsSchema } from "typebox/schema";
+import { catalogue } from "../../src/errors.ts";
+import { operatorCatalogue, sharedCodes } from "../../src/server/admin/refusals.ts";
+import { fieldsOf, operatorToken, refused, startOperator, type TestOperator } from "../fixtures/operator.ts";
+import { type ServiceOptions, startService, type TestService } from "../fixtures/service.ts";
+
+function operatorTest(
+  name: string,
+  run: (operator: TestOperator, service: TestService) => Promise<void>,
+  options: ServiceOptions = {},
+): void {
+  test(name, async () => {
+    await using service = await startService(options);
+    await using operator = await startOperator(service);
+    await run(operator, service);
+  });
+}
+
+const withoutToken = { headers: { authorization: undefined } };
+
+operatorTest("health, readiness and metrics need no token", async (operator) => {
+  assert.deepEqual((await operator.ask("GET", "/healthz", withoutToken)).body, { status: "ok" });
+  const ready = await operator.ask("GET", "/readyz", withoutToken);
+  assert.equal(ready.status, 200);
+  assert.deepEqual(ready.body, { ready: true, store: "ok", draining: false, models: { small: "ready" } });
+  const metrics = await operator.ask("GET", "/metrics", withoutToken);
+  assert.equal(metrics.status, 200);
+  assert.match(metrics.headers.get("content-type") ?? "", /^text\/plain; version=0\.0\.4/);
+});
+
+operatorTest("a service that is being stopped is alive and not ready", async (operator, service) => {
+  await service.server.drain();
+  assert.equal((await operator.get("/healthz")).status, 200);
+  const ready = await operator.get("/readyz");
+  assert.equal(ready.status, 503);
+  assert.deepEqual(ready.body, { ready: false, store: "ok", draining: true, models: { small: "ready" } });
+});
+
+operatorTest("without a model or without its store a service is not ready", async (operator, service) => {
+  await service.engine.close();
+  const { status, body } = await operator.get("/readyz");
+  assert.deepEqual([status, body.models], [503, { small: "closed" }]);
+  const { accounts } = service.store;
+  service.store.accounts = () => Promise.reject(new Error("no such disk"));
+  assert.equal((await operator.get("/readyz")).body.store, "unreachable");
+  service.store.accounts = accounts;
+});
+
+operatorTest("everything else needs the token, whatever its address is spelled like", async (operator) => {
+  for (const path of [
+    "/admin/accounts",
+    "/%61dmin/accounts",
+    "/admin%2faccounts",
+    "//admin/accounts",
+    "/admin/accounts/",
+    "/admin",
+    "/admin/openapi.json",
+    "/admin/accounts/%zz",
+    "/metrics/../admin/accounts",
+    "/",
+  ]) {
+    const answer = await operator.ask("GET", path, withoutToken);
+    refused(answer, 401, "missing_operator_token");
+    assert.equal(answer.headers.get("www-authenticate"), "Bearer");
+  }
+});
+
+for (const authorization of [
+  "",
+  "Bearer",
+  "Bearer ",
+  operatorToken,
+  `Basic ${operatorToken}`,
+  `Bearer ${operatorToken} ${operatorToken}`,
+]) {
+  operatorTest(`"${authorization.replace(operatorToken, "TOKEN")}" is no token`, async (operator) => {
+    refused(
+      await operator.ask("GET", "/admin/accounts", { headers: { authorization } }),
+      401,
+      "missing_operator_token",
+    );
+  });
+}
+
+operatorTest("a wrong token is refused, a key of an account as well", async (operator, service) => {
+  for (const wrong of ["x", operatorToken.slice(0, -1), `${operatorToken}x`, service.key, "ü"]) {
+    const headers = { authorization: `Bearer ${wrong}` };
+    refused(await operator.ask("GET", "/admin/accounts", { headers }), 401, "invalid_operator_token");
+  }
+  const headers = { authorization: `bearer  ${operatorToken}` };
+  assert.equal((await operator.ask("GET", "/admin/accounts", { headers })).status, 200);
+});
+
+operatorTest("an unknown path, and a path with another method", async (operator) => {
+  refused(await operator.get("/admin/nothing"), 404, "unknown_path");
+  refused(await operator.get("/v1/models"), 404, "unknown_path");
+  refused(await operator.get("/admin/accounts/%zz"), 404, "unknown_path");
+  const answer = await operator.ask("PUT", "/admin/accounts/test");
+  assert.match(refused(answer, 405, "method_not_allowed"), /does not take PUT, only GET, PATCH\./);
+  assert.equal(answer.headers.get("allow"), "GET, PATCH");
+});
+
+operatorTest("bodies are JSON, announced as such, whole and not too large", async (operator) => {
+  const post = (body: string, type?: string) =>
+    operator.ask("POST", "/admin/accounts", {
+      body,
+      ...(type === undefined ? {} : { headers: { "content-type": type } }),
+    });
+  const good = JSON.stringify({ id: "ada", plan: "test" });
+  // What a browser sends to another origin without asking first.
+  for (const type of ["text/plain", "application/x-www-form-urlencoded", "multipart/form-data"]) {
+    refused(await post(good, type), 415, "unsupported_media_type");
+  }
+  refused(await post('{"id":"ada",'), 400, "invalid_json");
+  refused(await post(""), 400, "invalid_type");
+  refused(await post("[]"), 400, "invalid_type");
+  refused(await post(JSON.stringify({ id: "a".repeat(70_000), plan: "test" })), 413, "request_too_large");
+  assert.equal((await operator.get("/admin/accounts/ada")).status, 404);
+  assert.equal((await post(good, "application/json; charset=utf-8")).status, 201);
+});
+
+operatorTest("bytes that are no HTTP are refused in the same form", async (operator) => {
+  const { hostname, port } = new URL(operator.url);
+  const socket = connect({ host: hostname, port: Number(port) });
+  socket.end("GET /admin/accounts HTTP/9\r\n\r\n");
+  const answer = (await socket.toArray()).join("");
+  assert.match(answer, /^HTTP\/1\.1 400 /);
+  assert.match(answer, /"type":"invalid_request_error","param":null,"code":null/);
+});
+
+operatorTest("unknown fields are refused by their name, in bodies and in queries", async (operator) => {
+  const answer = await operator.post("/admin/accounts", { id: "ada", plan: "test", note: "x" });
+  assert.match(refused(answer, 400, "unknown_parameter"), /^note is not accepted: .* id and plan only/);
+  assert.equal(fieldsOf(answer.body.error).param, "note");
+  const polluting = await operator.ask("POST", "/admin/accounts", {
+    body: '{"id":"ada","plan":"test","__proto__":{"x":1}}',
+  });
+  refused(polluting, 400, "unknown_parameter");
+  assert.match(
+    refused(await operator.get("/admin/usage?acount=test"), 400, "unknown_parameter"),
+    /^acount is not/,
+  );
+});
+
+operatorTest("nothing is converted but the numbers of a query", async (operator) => {
+  const topups = "/admin/accounts/test/topups";
+  refused(await operator.post(topups, { payment_id: "p", credits: "5" }), 400, "invalid_type");
+  refused(await operator.post(topups, { payment_id: 5, credits: 5 }), 400, "invalid_type");
+  refused(await operator.post(topups, { payment_id: "p", credits: 5.5 }), 400, "invalid_type");
+  refused(await operator.post(topups, { payment_id: "p", credits: null }), 400, "invalid_type");
+  assert.equal((await operator.get("/admin/accounts?limit=5")).status, 200);
+  for (const limit of ["0", "501"]) {
+    refused(await operator.get(`/admin/accounts?limit=${limit}`), 400, "invalid_value");
+  }
+  for (const limit of ["", "5x", "1e2", "-1", "0x5"]) {
+    refused(await operator.get(`/admin/accounts?limit=${limit}`), 400, "invalid_type");
+  }
+  refused(await operator.get("/admin/accounts?limit=1&limit=2"), 400, "invalid_type");
+});
+
+operatorTest(
+  "a store that stays away is told as such, and the change may be sent again",
+  async (operator, service) => {
+    const { commit } = service.store;
+    const { StoreUnavailableError } = await import("../../src/credits/ledger.ts");
+    service.store.commit = () => Promise.reject(new StoreUnavailableError("disk full"));
+    // The batcher tries again for three seconds before it gives up.
+    const away = operator.post("/admin/accounts/test/topups", { payment_id: "p", credits: 5 });
+    const answer = await away;
+    assert.match(refused(answer, 503, "store_unavailable"), /same request again is safe/);
+    assert.ok(answer.headers.has("retry-after"));
+    service.store.commit = commit;
+    const again = await operator.post("/admin/accounts/test/topups", { payment_id: "p", credits: 5 });
+    assert.deepEqual([again.status, again.body.again], [200, false]);
+  },
+);
+
+operatorTest(
+  "a defect is a 500 that says nothing of its inside, and the log does",
+  async (operator, service) => {
+    const { accounts } = service.store;
+    service.store.accounts = () => Promise.reject(new Error("eaten by a moth"));
+    const answer = await operator.get("/admin/accounts");
+    refused(answer, 500, "internal_error");
+    assert.doesNotMatch(answer.text, /moth/);
+    service.store.accounts = accounts;
+    const line = service.log.find(
+      ({ requestId, err }) => requestId === answer.headers.get("x-request-id") && err,
+    );
+    assert.match(JSON.stringify(line), /moth/);
+  },
+);
+
+operatorTest(
+  "the document describes every route, each with its own name, and all of its parts",
+  async (operator) => {
+    const { document } = operator;
+    assert.equal(document.openapi, "3.1.0");
+    const operations = Object.entries(fieldsOf(document.paths)).flatMap(([path, methods]) =>
+      Object.entries(fieldsOf(methods)).map(([method, operation]) => ({
+        name: `${method} ${path}`,
+        path,
+        operation: fieldsOf(operation),
+      })),
+    );
+    assert.deepEqual(operations.map(({ name }) => name).sort(), [
+      "delete /admin/keys/{key}",
+      "get /admin/accounts",
+      "get /admin/accounts/{account}",
+      "get /admin/accounts/{account}/balance",
+      "get /admin/accounts/{account}/journal",
+      "get /admin/accounts/{account}/keys",
+      "get /admin/audit",
+      "get /admin/holds",
+      "get /admin/keys/{key}",
+      "get /admin/models",
+      "get /admin/usage",
+      "patch /admin/accounts/{account}",
+      "post /admin/accounts",
+      "post /admin/accounts/{account}/adjustments",
+      "post /admin/accounts/{account}/keys",
+      "post /admin/accounts/{account}/topups",
+    ]);
+    assert.equal(new Set(operations.map(({ operation }) => operation.operationId)).size, operations.length);
+    const names = Object.keys(fieldsOf(fieldsOf(document.components).schemas));
+    for (const [, name = ""] of JSON.stringify(document).matchAll(/"#\/components\/schemas\/(\w+)"/g)) {
+      assert.ok(names.includes(name), `${name} is a component`);
+    }
+    for (const { name, path, operation } of operations) {
+      assert.ok(Array.isArray(operation.parameters));
+      const parameters = operation.parameters.map(fieldsOf);
+      for (const { schema } of parameters) assert.ok(IsSchema(schema), name);
+      assert.deepEqual(
+        parameters.filter((parameter) => parameter.in === "path").map((parameter) => parameter.name),
+        [...path.matchAll(/\{(\w+)\}/g)].map(([, part]) => part),
+        name,
+      );
+      const answers = Object.keys(fieldsOf(operation.responses));
+      assert.ok(answers.includes("200") && answers.includes("401") && answers.includes("500"), name);
+      assert.equal(
+        "requestBody" in operation,
+        answers.includes("415"),
+        `${name}: what has a body can be refused it`,
+      );
+    }
+  },
+);
+
+test("no code of the operator API means something else in the public one", () => {
+  for (const code of Object.keys(operatorCatalogue)) assert.ok(!(code in catalogue), code);
+  for (const code of sharedCodes) assert.ok(code in catalogue, code);
+});

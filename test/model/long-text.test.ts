@@ -1,0 +1,81 @@
+/**
+ * Texts that overflow the stack of llama.cpp's tokenizers when they are given whole (ggml-org/llama.cpp#27783): the
+ * child survives them, and others' answers go on meanwhile.
+ */
+import assert from "node:assert/strict";
+import { mkdtemp, readFile, rm, writeFile } from "node:fs/promises";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { after, test } from "node:test";
+import { begin, collect, miniaturePath, prepare, startMiniature } from "../fixtures/llama-engine.ts";
+
+const folder = await mkdtemp(join(tmpdir(), "inkwell-long-text-"));
+after(() => rm(folder, { recursive: true, force: true }));
+
+/** Puts a text of another length in place of one of the header's, and returns what it was. */
+function exchange(content: Buffer, key: string, change: (old: string) => string): Buffer {
+  // A name; four bytes of type; eight of length; the text.
+  const at = content.indexOf(key) + key.length + 4;
+  const end = at + 8 + Number(content.readBigUInt64LE(at));
+  const text = Buffer.from(change(content.toString("utf8", at + 8, end)));
+  const length = Buffer.alloc(8);
+  length.writeBigUInt64LE(BigInt(text.length));
+  return Buffer.concat([content.subarray(0, at), length, text, content.subarray(end)]);
+}
+
+/** The miniature with another way of splitting text into words. Its description gives the room, so that nothing else moves. */
+async function splittingLike(kind: string): Promise<string> {
+  let content: Buffer = await readFile(miniaturePath);
+  const size = content.length;
+  content = exchange(content, "tokenizer.ggml.pre", () => kind);
+  const more = content.length - size;
+  content = exchange(content, "general.description", (old) =>
+    more > 0 ? old.slice(more) : old.padEnd(old.length - more),
+  );
+  assert.equal(content.length, size);
+  const path = join(folder, `${kind}.gguf`);
+  await writeFile(path, content);
+  return path;
+}
+
+/** A body of the largest size; most are refused by their size alone, but not blanks, which a template may take away. */
+const bodyBytes = 4 * 1024 * 1024;
+/** Few enough that they could fit the window, and twice as many as overflow the stack. */
+const runBytes = 60_000;
+const nasty = ["a", "A", "漢", "😀", ".", "7", " ", "\n", "\r\n", "\n/", "é", "aA", "e\u0301"];
+
+function repeated(unit: string, bytes: number): string {
+  return unit.repeat(Math.floor(bytes / Buffer.byteLength(unit)));
+}
+
+for (const kind of ["gpt-4o", "tekken", "deepseek-llm", "youtu"]) {
+  test(`${kind}: bodies of 4 MiB and prompts that fit, of one character over and over, end nothing`, async () => {
+    const engine = await startMiniature({
+      modelPath: await splittingLike(kind),
+      contextWindow: 8192,
+      parallel: 2,
+      // The first ones may take long on a busy machine.
+      restartWaitMs: 60_000,
+    });
+    const { pid } = engine;
+    const running = await begin(engine, "Something endless, please.", {
+      account: "boris",
+      maxTokens: 1_000_000,
+    });
+    const answer = collect(running);
+    answer.catch(() => {});
+    for (const unit of nasty) {
+      const before = running.usage.completionTokens;
+      for (const bytes of [bodyBytes, runBytes]) {
+        const { promptTokens } = await prepare(engine, repeated(unit, bytes));
+        assert.ok(promptTokens >= 8192, `${bytes} bytes of ${JSON.stringify(unit)}`);
+      }
+      assert.ok((await prepare(engine, unit.repeat(2500))).promptTokens > 0, JSON.stringify(unit));
+      assert.ok(running.usage.completionTokens > before, `others waited for ${JSON.stringify(unit)}`);
+    }
+    await running.stop();
+    assert.ok(running.usage.completionTokens > 0);
+    assert.equal(engine.pid, pid, "the same process from the beginning to the end");
+    await engine.close();
+  });
+}

@@ -1,0 +1,60 @@
+/** Long texts in pieces. No model. */
+import assert from "node:assert/strict";
+import { test } from "node:test";
+import fc from "fast-check";
+import { pieceLengthMax, piecesOf } from "../../src/engines/llama/text-cuts.ts";
+
+test("the pieces are the text, none is too long, none begins or ends inside a character", () => {
+  const unit = fc.constantFrom(
+    "a",
+    "B",
+    "7",
+    " ",
+    "\n",
+    ".",
+    "\r\n",
+    "漢",
+    "é",
+    "e\u0301",
+    "😀",
+    "👩‍🚀",
+    "\ud800",
+  );
+  const run = fc.tuple(unit, fc.integer({ min: 1, max: 3000 })).map(([text, times]) => text.repeat(times));
+  fc.assert(
+    fc.property(fc.array(run, { maxLength: 5 }), (runs) => {
+      const text = runs.join("");
+      const pieces = [...piecesOf(text)];
+      assert.equal(pieces.join(""), text);
+      for (const [index, piece] of pieces.entries()) {
+        assert.ok(piece.length > 0 && piece.length <= pieceLengthMax);
+        if (index > 0 && text.isWellFormed()) assert.ok(piece.isWellFormed());
+        assert.ok(index === pieces.length - 1 || piece.length > pieceLengthMax / 2 - 2);
+      }
+    }),
+    { numRuns: 300 },
+  );
+});
+
+test("a text of a usual length is left whole", () => {
+  assert.deepEqual([...piecesOf("")], []);
+  const text = "a".repeat(pieceLengthMax);
+  assert.deepEqual([...piecesOf(text)], [text]);
+});
+
+test("prose is cut before the blank that begins a word, and nowhere else", () => {
+  const pieces = [...piecesOf("It is 7 o'clock. Well,\n\nthe  ink is dry. ".repeat(500))];
+  assert.ok(pieces.length > 5);
+  for (const piece of pieces.slice(1)) assert.match(piece, /^ [^ ]/);
+  for (const piece of pieces.slice(0, -1)) assert.match(piece, /[a-z0-9]$/);
+});
+
+test("without such a place: before another blank, then where the kind of character changes, then anywhere", () => {
+  for (const piece of [...piecesOf(`${"x".repeat(40)}.\n`.repeat(200))].slice(1)) assert.match(piece, /^\n/);
+  for (const piece of [...piecesOf("墨水在井里是黑的。".repeat(500))].slice(1))
+    assert.match(piece, /^[。墨]/);
+  assert.deepEqual(
+    [...piecesOf("a".repeat(pieceLengthMax + 5))].map((piece) => piece.length),
+    [pieceLengthMax, 5],
+  );
+});

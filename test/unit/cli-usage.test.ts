@@ -1,0 +1,148 @@
+/** `inkwell usage`: which receipts it shows, in which form, and that it never reads more than a page of them. */
+import assert from "node:assert/strict";
+import { mkdtempSync, rmSync, writeFileSync } from "node:fs";
+import { tmpdir } from "node:os";
+import path from "node:path";
+import { after, beforeEach, test } from "node:test";
+import { loadConfig } from "../../src/config.ts";
+import { Ledger } from "../../src/credits/ledger.ts";
+import { type Ran, runCli } from "../fixtures/cli-host.ts";
+import { credits, day, hold, keyOf, settle } from "../fixtures/ledger-rows.ts";
+import { MemoryStore } from "../fixtures/memory-store.ts";
+
+const cwd = mkdtempSync(path.join(tmpdir(), "inkwell-cli-"));
+after(() => rmSync(cwd, { recursive: true }));
+writeFileSync(
+  path.join(cwd, "inkwell.yaml"),
+  `plans:
+  starter: { base: { credits: 2, every: P1D }, overage: { credits: 0, every: P1M } }
+models:
+  small: { engine: llama, source: default, price: { prompt: 1, completion: 1 } }
+`,
+);
+const { plans } = loadConfig({ cwd, env: {} });
+
+const noon = Date.UTC(2027, 0, 15, 12);
+let store: MemoryStore;
+let nowMs = noon;
+
+/** Account `ada` has h1 and h2 of the 15th, `bob` h3 of the 16th, of which he could pay two thirds. */
+beforeEach(async () => {
+  nowMs = noon;
+  store = new MemoryStore(plans, () => nowMs);
+  for (const account of ["ada", "bob"]) {
+    await store.commit([{ kind: "open", account, plan: "starter" }]);
+    await store.addKey(keyOf(`key of ${account}`, account));
+  }
+  const ada = { account: "ada", key: "key of ada" };
+  const bob = { account: "bob", key: "key of bob" };
+  const used = { promptTokens: 1000, cachedTokens: 200, completionTokens: 500, reasoningTokens: 0 };
+  await store.commit([
+    hold("h1", credits(1), ada),
+    settle("h1", 0, { used, account: "ada" }),
+    hold("h2", 0, ada),
+    settle("h2", 0, { account: "ada", ending: "client_gone" }),
+  ]);
+  nowMs += day;
+  await store.commit([
+    hold("h3", credits(1), bob),
+    settle("h3", credits(3), { account: "bob", estimated: true, ending: "length" }),
+  ]);
+});
+
+async function usage(...argv: string[]): Promise<Ran> {
+  const openStore = async () => ({ store, ledger: new Ledger(store) });
+  return await runCli(["usage", ...argv], { cwd, services: { openStore } });
+}
+
+async function idsOf(...argv: string[]): Promise<string[]> {
+  const { code, stdout, stderr } = await usage("--json", ...argv);
+  assert.equal(code, 0, stderr);
+  const rows: { request_id: string }[] = JSON.parse(stdout);
+  return rows.map(({ request_id }) => request_id);
+}
+
+test("shows what each request used and was charged, and adds it up", async () => {
+  const { code, stdout, stderr } = await usage();
+  assert.equal(code, 0);
+  assert.deepEqual(
+    stdout
+      .trimEnd()
+      .split("\n")
+      .map((line) => line.split(/ {2,}/)),
+    [
+      ["FINISHED", "ACCOUNT", "MODEL", "PROMPT", "CACHED", "COMPLETION", "CREDITS", "ENDING", "REQUEST"],
+      ["2027-01-15 12:00Z", "ada", "model", "1,000", "200", "500", "0.0015", "stop", "h1"],
+      ["2027-01-15 12:00Z", "ada", "model", "0", "0", "0", "0", "client_gone", "h2"],
+      ["2027-01-16 12:00Z", "bob", "model", "0", "0", "3,000,000?", "2", "length", "h3"],
+    ],
+  );
+  assert.equal(stderr, "3 requests, 3,001,500 tokens, 2.0015 credits.\n");
+});
+
+test("of one account, and of a time: from counts, to does not", async () => {
+  assert.deepEqual(await idsOf(), ["h1", "h2", "h3"]);
+  assert.deepEqual(await idsOf("ada"), ["h1", "h2"]);
+  assert.deepEqual(await idsOf("--from", "2027-01-16"), ["h3"]);
+  assert.deepEqual(await idsOf("--to", "2027-01-16"), ["h1", "h2"]);
+  assert.deepEqual(await idsOf("--from", "2027-01-15T12:00:00Z", "--to", "2027-01-16T12:00:00Z"), [
+    "h1",
+    "h2",
+  ]);
+  assert.deepEqual(await idsOf("bob", "--to", "2027-01-16"), []);
+});
+
+test("as CSV every field of a receipt, under the names of the JSON", async () => {
+  const [row] = JSON.parse((await usage("--json", "bob")).stdout);
+  const { code, stdout, stderr } = await usage("--csv", "bob");
+  const [names, line, ...others] = stdout.split("\r\n");
+  assert.deepEqual({ code, names, others }, { code: 0, names: Object.keys(row).join(","), others: [""] });
+  assert.equal(line, Object.values(row).join(","));
+  assert.equal(row.shortfall_micro, credits(1));
+  assert.equal(stderr, "1 request, 3,000,000 tokens, 2 credits.\n");
+});
+
+test("nothing there is an empty list, an empty table or names alone, and no failure", async () => {
+  const none = ["ada", "--from", "2100-01-01"];
+  assert.equal((await usage("--json", ...none)).stdout, "[]\n");
+  const { code, stdout, stderr } = await usage(...none);
+  assert.deepEqual(
+    { code, stdout, stderr },
+    { code: 0, stdout: "", stderr: "No request has finished there.\n" },
+  );
+  assert.match((await usage("--csv", ...none)).stdout, /^request_id,[\w,]+\r\n$/);
+});
+
+test("an account that does not exist is refused, two forms at once and a time that is none are wrong usage", async () => {
+  const nobody = await usage("nobody");
+  assert.match(nobody.stderr, /There is no account nobody/);
+  assert.equal(nobody.code, 1);
+  for (const argv of [
+    ["--csv", "--json"],
+    ["--from", "yesterday"],
+    ["--to", "2027-02-31"],
+  ]) {
+    const { code, stdout } = await usage(...argv);
+    assert.deepEqual({ code, stdout }, { code: 2, stdout: "" });
+  }
+});
+
+test("thousands of receipts are read and written a page at a time", async () => {
+  const [row] = await store.usage({ id: "h1", limit: 1 });
+  assert.ok(row !== undefined);
+  const asked: number[] = [];
+  store.usage = async ({ limit, after }) => {
+    asked.push(limit);
+    const from = after?.seq ?? 0;
+    const rows = from >= 1500 ? 7 : limit;
+    return Array.from({ length: rows }, (_, n) => ({ ...row, id: `r${from + n + 1}`, seq: from + n + 1 }));
+  };
+  const ids = await idsOf();
+  assert.deepEqual(asked, [500, 500, 500, 500]);
+  assert.equal(ids.length, 1507);
+  assert.equal(new Set(ids).size, 1507);
+  const { stdout } = await usage();
+  const lines = stdout.trimEnd().split("\n");
+  assert.equal(lines.length, 1508);
+  assert.equal(lines.filter((line) => line.startsWith("FINISHED")).length, 1, "one line of heads");
+});

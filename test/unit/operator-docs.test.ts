@@ -1,0 +1,50 @@
+/** docs/operating.md says what the code does: codes, metrics and routes of the operator's listener, none missing, none more. */
+import assert from "node:assert/strict";
+import { readFileSync } from "node:fs";
+import path from "node:path";
+import { test } from "node:test";
+import { Ledger } from "../../src/credits/ledger.ts";
+import { Catalog } from "../../src/generation/catalog.ts";
+import { createApp } from "../../src/server/admin/app.ts";
+import { operatorCatalogue, sharedCodes } from "../../src/server/admin/refusals.ts";
+import { adminRoutes } from "../../src/server/admin/routes.ts";
+import { Metrics } from "../../src/server/metrics.ts";
+import { start } from "../fixtures/ledger-rows.ts";
+import { MemoryStore } from "../fixtures/memory-store.ts";
+
+const text = readFileSync(path.join(import.meta.dirname, "../../docs/operating.md"), "utf8");
+const rows = text
+  .split("\n")
+  .filter((line) => line.startsWith("|"))
+  .map((line) => line.split("|").map((cell) => cell.trim().replaceAll("`", "")));
+
+test("each code of the operator API has one row, as the catalogue has it", () => {
+  const found = rows.filter(([, status = ""]) => /^\d{3}$/.test(status));
+  assert.deepEqual(
+    found.map(([, status, type, code]) => [code, Number(status), type]),
+    Object.entries(operatorCatalogue).map(([code, { status, type }]) => [code, status, type]),
+  );
+  for (const code of sharedCodes) assert.ok(text.includes(`\`${code}\``), `${code} is named`);
+});
+
+test("each metric has one row", async () => {
+  const documented = rows.map(([, name = ""]) => name).filter((name) => name.startsWith("inkwell_"));
+  const told = (await new Metrics().text()).matchAll(/^# TYPE (inkwell_\w+) /gm);
+  assert.deepEqual(documented.toSorted(), [...told].map(([, name]) => name).toSorted());
+});
+
+test("each route has one row", () => {
+  const store = new MemoryStore(new Map(), () => start);
+  const parts = { store, ledger: new Ledger(store), plans: new Map(), catalog: new Catalog([]) };
+  const openApi = adminRoutes(createApp(), { ...parts, metrics: new Metrics() }, "0.0.0");
+  const { paths } = openApi.document();
+  assert.ok(typeof paths === "object" && paths !== null);
+  const routes = Object.entries(paths).flatMap(([route, methods]) =>
+    Object.keys(methods).map((method) => `${method.toUpperCase()} ${route}`),
+  );
+  const documented = rows.map(([, name = ""]) => name).filter((name) => /^[A-Z]+ \/admin/.test(name));
+  assert.deepEqual(
+    documented.filter((name) => name !== "GET /admin/openapi.json").toSorted(),
+    routes.toSorted(),
+  );
+});

@@ -1,0 +1,121 @@
+/** The log as an operator reads it: one line for each request, in JSON and on a terminal. */
+import assert from "node:assert/strict";
+import { Writable } from "node:stream";
+import { test } from "node:test";
+import { pino } from "pino";
+import type { Receipt } from "../../src/generation/generate.ts";
+import { createLogger, terminalText } from "../../src/main/logging.ts";
+import { RequestLog } from "../../src/main/request-log.ts";
+import type { FinishedRequest } from "../../src/server/visit.ts";
+
+function recorded(use: (log: RequestLog) => void): Record<string, unknown>[] {
+  const lines: Record<string, unknown>[] = [];
+  const write = (line: string) => {
+    const fields: Record<string, unknown> = JSON.parse(line);
+    lines.push(fields);
+  };
+  use(new RequestLog(pino({ base: null, timestamp: false }, { write })));
+  return lines;
+}
+
+const receipt: Receipt = {
+  requestId: "r1",
+  accountId: "ada",
+  keyId: "key_1",
+  model: "small",
+  ending: "stop",
+  usage: { promptTokens: 40, cachedTokens: 30, completionTokens: 7, reasoningTokens: 2, estimated: false },
+  cost: 610,
+  paid: { base: 610, overage: 0, additional: 0 },
+  shortfall: 0,
+};
+
+const finished: FinishedRequest = {
+  requestId: "r1",
+  method: "POST",
+  path: "/v1/chat/completions",
+  status: 200,
+  code: null,
+  model: "small",
+  durationMs: 34.6,
+  firstTokenMs: 11.2,
+  accountId: "ada",
+  keyId: "key_1",
+};
+
+test("a request that was charged is one line, of what was asked and what it cost", () => {
+  const lines = recorded((log) => {
+    log.settled(receipt);
+    log.finished(finished);
+  });
+  assert.equal(lines.length, 1);
+  const [line = {}] = lines;
+  assert.equal(line.msg, "POST /v1/chat/completions 200");
+  assert.equal(line.level, 30);
+  assert.equal(line.credits, 0.00061);
+  assert.equal(line.keyId, "key_1");
+  assert.equal(
+    terminalText(line),
+    "POST /v1/chat/completions 200  ada  small  40 (30 cached) + 7 (2 reasoning) tokens  0.00061 credits  stop  35 ms, first token 11 ms",
+  );
+});
+
+test("a refusal names its code, and the id that its caller was given", () => {
+  const refused = { ...finished, status: 429, code: "rate_limit_exceeded", firstTokenMs: null } as const;
+  const [line = {}] = recorded((log) => log.finished(refused));
+  assert.equal(line.level, 30);
+  assert.equal(
+    terminalText(line),
+    "POST /v1/chat/completions 429  ada  small  rate_limit_exceeded  35 ms  r1",
+  );
+});
+
+test("what failed here is a warning, also where the stream had begun", () => {
+  for (const status of [200, 502]) {
+    const [line = {}] = recorded((log) => log.finished({ ...finished, status, code: "upstream_error" }));
+    assert.equal(line.level, 40);
+  }
+});
+
+test("a client that left is told apart, and unknown paths and callers are not made up", () => {
+  const gone = { ...finished, status: null, firstTokenMs: null };
+  const stranger = {
+    ...gone,
+    path: null,
+    status: 404,
+    code: "unknown_path",
+    model: null,
+    accountId: null,
+  } as const;
+  const lines = recorded((log) => {
+    log.finished(gone);
+    log.finished(stranger);
+  });
+  assert.deepEqual(lines.map(terminalText), [
+    "POST /v1/chat/completions client gone  ada  small  35 ms",
+    "POST (unknown path) 404  unknown_path  35 ms  r1",
+  ]);
+});
+
+test("other lines show their fields, and a defect its stack", () => {
+  assert.equal(terminalText({ level: 30, time: 1, msg: "stopping", running: 2 }), "stopping  running=2");
+  const shown = terminalText({
+    msg: "a request failed",
+    err: { message: "no", stack: "Error: no\n    at here" },
+  });
+  assert.equal(shown, "a request failed\nError: no\n    at here");
+});
+
+test("keys never reach the log", () => {
+  let text = "";
+  const stream = new Writable({
+    write(chunk, _encoding, done) {
+      text += String(chunk);
+      done();
+    },
+  });
+  const logger = createLogger("info", stream);
+  logger.info({ key: "ink_secret", authorization: "Bearer ink_secret", keyId: "key_1" }, "hello");
+  assert.doesNotMatch(text, /ink_secret/);
+  assert.match(text, /key_1/);
+});

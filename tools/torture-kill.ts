@@ -1,0 +1,288 @@
+/**
+ * The real server, with clients that stream and an operator who tops up, killed (`kill -9`) at random moments and
+ * started again. After each kill the ledger is audited; in the end everything that was charged is held against what
+ * the clients saw:
+ *
+ * - nobody paid for more than the prompt and the tokens that were made;
+ * - nobody got more for nothing than the prompt and what lies between two checkpoints;
+ * - no payment was lost and none was counted twice.
+ */
+import assert from "node:assert/strict";
+import { writeFile } from "node:fs/promises";
+import path from "node:path";
+import { setTimeout as sleep } from "node:timers/promises";
+import { sliceTokens } from "../src/generation/funding.ts";
+import { ask } from "../test/fixtures/http-stream.ts";
+import {
+  assertSoundLedger,
+  freePort,
+  newFolder,
+  type Program,
+  query,
+  startProgram,
+  until,
+} from "../test/fixtures/program.ts";
+
+const clients = 4;
+const upMsMin = 300;
+const upMsMax = 6000;
+const paymentsPerCycle = 2;
+/**
+ * Tokens that are on their way between the decoder and a client: what was made before a client's abort arrived, or
+ * while a checkpoint was being written. Tenths of a second, at the pace of the miniature model.
+ */
+const underWayTokensMax = 128;
+const price = { prompt: 10, completion: 30 };
+
+/** Small enough that it runs out now and then, so that payments matter. */
+const configuration = `plans:
+  starter:
+    base: { credits: 1, every: P1D }
+    overage: { credits: 1, every: P1M }
+`;
+
+const prompts = [
+  "What is ink?",
+  "An endless story, please.",
+  "Tell me of endless rivers and of their ships.",
+];
+
+type Ended = "complete" | "aborted" | "killed" | "refused";
+
+interface Seen {
+  id: string;
+  ended: Ended;
+  prompt: string;
+  tokens: number;
+  usage: { prompt_tokens: number; completion_tokens: number } | null;
+}
+
+interface Payments {
+  sent: Set<string>;
+  acknowledged: Set<string>;
+}
+
+export async function tortureByKilling(options: { seed: number; cycles: number }): Promise<void> {
+  const { seed, cycles } = options;
+  console.log(`${cycles} kills, seed ${seed}`);
+  const startedMs = performance.now();
+  const random = randomFrom(seed);
+  await using folder = await newFolder();
+  await writeFile(path.join(folder.path, "inkwell.yaml"), configuration);
+  const env = { INKWELL_PORT: String(await freePort()) };
+  const seen: Seen[] = [];
+  /** Requests that were cut off before an answer had begun: they have no id that the client knows. */
+  let unanswered = 0;
+  const payments: Payments = { sent: new Set(), acknowledged: new Set() };
+  const checkpoints = new Map<string, { prompt: number; completion: number }>();
+  let key = "";
+
+  for (let cycle = 1; cycle <= cycles; cycle += 1) {
+    await using server = startProgram(folder.path, { env });
+    const up = await server.up();
+    key = up.key ?? key;
+    const killed = new AbortController();
+    const work = Promise.all(
+      Array.from({ length: clients }, async () => {
+        while (!killed.signal.aborted) {
+          const one = await request(up.url, key, random, killed.signal);
+          if (one === null) unanswered += 1;
+          else seen.push(one);
+          if (one?.ended === "refused") await sleep(50);
+        }
+      }),
+    );
+    const payers = Array.from({ length: paymentsPerCycle }, (_, n) => `payment-${cycle}-${n}`).map((id) => {
+      payments.sent.add(id);
+      return { id, program: pay(folder.path, id) };
+    });
+    await sleep(upMsMin + random() * (upMsMax - upMsMin));
+    server.process.kill("SIGKILL");
+    killed.abort();
+    for (const { program } of payers) program.process.kill("SIGKILL");
+    await server.ended;
+    for (const { id, program } of payers) {
+      if ((await program.ended).code === 0) payments.acknowledged.add(id);
+    }
+    await work;
+
+    const holds = query(folder.path, "select id, prompt_tokens, completion_tokens from hold");
+    for (const { id, prompt_tokens: prompt, completion_tokens: completion } of holds) {
+      checkpoints.set(String(id), { prompt: Number(prompt), completion: Number(completion) });
+    }
+    assertSoundLedger(folder.path, { holds: holds.length });
+    assertPayments(folder.path, payments.acknowledged);
+    console.log(
+      `kill ${cycle}: ${seen.length} requests so far, ${holds.length} holds open, the ledger is sound`,
+    );
+  }
+
+  {
+    // Holds of the dead expire beside the service; payments of unknown fate are sent again, all of them.
+    await using server = startProgram(folder.path, { env });
+    await server.up();
+    for (const id of payments.sent) {
+      await using program = pay(folder.path, id);
+      assert.equal((await program.ended).code, 0, program.stderr);
+      payments.acknowledged.add(id);
+    }
+    await until("every hold has ended", () => query(folder.path, "select id from hold").length === 0);
+    assert.equal((await server.stop()).code, 0);
+  }
+  assertSoundLedger(folder.path);
+  assertPayments(folder.path, payments.sent);
+  report(folder.path, seen, unanswered, checkpoints);
+  console.log(
+    `${payments.sent.size} payments, each counted once. ${((performance.now() - startedMs) / 1000).toFixed(0)} s.`,
+  );
+}
+
+/** Null where it was cut off before its answer began. */
+async function request(
+  url: string,
+  key: string,
+  random: () => number,
+  killed: AbortSignal,
+): Promise<Seen | null> {
+  const prompt = prompts[Math.floor(random() * prompts.length)] ?? "";
+  const leaveAfterTokens = random() < 0.3 ? Math.floor(random() * 400) : Number.POSITIVE_INFINITY;
+  const body = { stream: true, stream_options: { include_usage: true }, logprobs: true };
+  const leaving = new AbortController();
+  const one: Seen = { id: "", ended: "killed", prompt, tokens: 0, usage: null };
+  try {
+    const max_tokens = 20 + Math.floor(random() * 2000);
+    const response = await ask({ url, key, content: prompt, max_tokens, ...body }, leaving.signal);
+    one.id = response.headers.get("x-request-id") ?? "";
+    if (response.status !== 200 || response.body === null) {
+      await response.text();
+      return { ...one, ended: "refused" };
+    }
+    const decoder = new TextDecoder();
+    let rest = "";
+    for await (const chunk of response.body) {
+      const lines = (rest + decoder.decode(chunk, { stream: true })).split("\n");
+      rest = lines.pop() ?? "";
+      for (const line of lines) read(line, one);
+      if (one.tokens >= leaveAfterTokens && one.ended !== "complete") {
+        one.ended = "aborted";
+        break;
+      }
+    }
+  } catch (error) {
+    // A connection that broke is what this is about; anything else is not.
+    if (!(error instanceof TypeError) && !killed.aborted) throw error;
+  } finally {
+    leaving.abort();
+  }
+  return one.id === "" ? null : one;
+}
+
+interface Chunk {
+  choices: { logprobs?: { content: unknown[] } | null }[];
+  usage?: Seen["usage"];
+}
+
+function read(line: string, one: Seen): void {
+  if (line === "data: [DONE]") one.ended = "complete";
+  else if (line.startsWith("data: ")) {
+    const chunk: Chunk = JSON.parse(line.slice("data: ".length));
+    one.tokens += chunk.choices?.[0]?.logprobs?.content.length ?? 0;
+    if (chunk.usage) one.usage = chunk.usage;
+  }
+}
+
+function pay(folder: string, id: string): Program {
+  const [account] = query(folder, "select id from account");
+  return startProgram(folder, { args: ["credits", "add", String(account?.id), "1", "--payment", id] });
+}
+
+/** Those that were acknowledged are there, and none is there twice. */
+function assertPayments(folder: string, acknowledged: ReadonlySet<string>): void {
+  const rows = query(folder, "select note, additional_delta as micro from journal where kind = 'topup'");
+  const counted = rows.map(({ note }) => String(note));
+  assert.equal(new Set(counted).size, counted.length, "a payment was counted twice");
+  for (const id of acknowledged) assert.ok(counted.includes(id), `${id} was acknowledged and is not there`);
+  for (const { note, micro } of rows) assert.equal(micro, 1_000_000, `${note} is one credit`);
+}
+
+/** Throws where a charge is not what the client saw; prints both. */
+function report(
+  folder: string,
+  seen: readonly Seen[],
+  unanswered: number,
+  checkpoints: ReadonlyMap<string, { prompt: number; completion: number }>,
+): void {
+  const promptTokens = new Map<string, number>();
+  for (const { prompt, usage } of seen) if (usage !== null) promptTokens.set(prompt, usage.prompt_tokens);
+  const receipts = new Map(query(folder, "select * from usage").map((row) => [String(row.id), row]));
+  const rows = new Map<
+    Ended,
+    { requests: number; seen: number; charged: number; over: number; free: number }
+  >();
+
+  for (const { id, ended, prompt, tokens, usage } of seen) {
+    const receipt = receipts.get(id);
+    receipts.delete(id);
+    const charged = Number(receipt?.completion_tokens ?? 0);
+    const chargedPrompt = Number(receipt?.prompt_tokens ?? 0);
+    const what = `request ${id} (${ended}, saw ${tokens} tokens, charged ${charged} and ${chargedPrompt} of prompt)`;
+    const cost = chargedPrompt * price.prompt + charged * price.completion;
+    assert.equal(Number(receipt?.cost ?? 0), cost, `${what}: the cost is its tokens'`);
+    assert.ok(chargedPrompt === 0 || chargedPrompt === promptTokens.get(prompt), `${what}: the prompt`);
+    const checkpoint = checkpoints.get(id);
+    if (receipt?.ending === "expired") {
+      assert.deepEqual(
+        { prompt: chargedPrompt, completion: charged },
+        checkpoint,
+        `${what}: the last checkpoint`,
+      );
+    }
+    if (ended === "refused") assert.equal(cost, 0, what);
+    if (ended === "complete") {
+      const told = { prompt: usage?.prompt_tokens, completion: usage?.completion_tokens };
+      assert.deepEqual({ prompt: chargedPrompt, completion: charged }, told, `${what}: what it was told`);
+    }
+    if (ended === "aborted") assert.ok(charged >= tokens, `${what}: it read more than it paid for`);
+    assert.ok(charged <= tokens + underWayTokensMax, `${what}: more than was made`);
+    assert.ok(
+      tokens <= charged + sliceTokens + underWayTokensMax,
+      `${what}: more than a checkpoint for nothing`,
+    );
+
+    const row = rows.get(ended) ?? { requests: 0, seen: 0, charged: 0, over: 0, free: 0 };
+    row.requests += 1;
+    row.seen += tokens;
+    row.charged += charged;
+    row.over = Math.max(row.over, charged - tokens);
+    row.free = Math.max(row.free, tokens - charged);
+    rows.set(ended, row);
+  }
+  assert.ok(receipts.size <= unanswered, `${receipts.size} receipts of requests that no client knows of`);
+  for (const receipt of receipts.values()) {
+    const charged = Number(receipt.completion_tokens);
+    assert.ok(charged <= underWayTokensMax, `${receipt.id} saw nothing, and paid for ${charged} tokens`);
+  }
+
+  console.log("\nended     requests  tokens seen  tokens charged  most charged above  most not charged");
+  for (const [ended, row] of rows) {
+    const cells = [row.requests, row.seen, row.charged, row.over, row.free];
+    const widths = [8, 11, 14, 18, 16];
+    console.log(
+      [ended.padEnd(8), ...cells.map((cell, n) => String(cell).padStart(widths[n] ?? 0))].join("  "),
+    );
+  }
+  console.log(
+    `${unanswered} more were cut off before they were answered, and paid for nothing that they did not see.`,
+  );
+}
+
+/** Numbers from 0 to 1 by a seed (mulberry32): the choices are found again by it, the moments are the machine's. */
+function randomFrom(seed: number): () => number {
+  let state = seed | 0;
+  return () => {
+    state = (state + 0x6d2b79f5) | 0;
+    let t = Math.imul(state ^ (state >>> 15), 1 | state);
+    t = (t + Math.imul(t ^ (t >>> 7), 61 | t)) ^ t;
+    return ((t ^ (t >>> 14)) >>> 0) / 4_294_967_296;
+  };
+}

@@ -1,0 +1,58 @@
+/**
+ * `npm run torture -- [options]`: the ledger under random operations and faults, for as long as you like.
+ *
+ *     --ops N       at least so many operations on each store (default 1,000,000)
+ *     --seed S      the seed to begin with; printed, and the one to find a failure again with
+ *     --store NAME  memory or SQLite; default: one after the other
+ *     --kill        instead: the real server with clients, killed again and again (tools/torture-kill.ts)
+ *     --cycles N    with --kill: how often (default 20)
+ */
+import { parseArgs } from "node:util";
+import { torture } from "../test/fixtures/torture.ts";
+import { subjects } from "../test/fixtures/torture-subjects.ts";
+import { tortureByKilling } from "./torture-kill.ts";
+
+const { values } = parseArgs({
+  options: {
+    ops: { type: "string", default: "1000000" },
+    seed: { type: "string", default: String(Date.now() & 0x3fff_ffff) },
+    store: { type: "string" },
+    kill: { type: "boolean", default: false },
+    cycles: { type: "string", default: "20" },
+  },
+});
+
+function whole(name: "ops" | "seed" | "cycles"): number {
+  const number = Number(values[name]);
+  if (Number.isSafeInteger(number)) return number;
+  throw new Error(`--${name} is a whole number, not ${values[name]}`);
+}
+
+async function byOperations(): Promise<void> {
+  const names = values.store === undefined ? Object.keys(subjects) : [values.store];
+  for (const name of names) {
+    const subject = subjects[name];
+    if (subject === undefined) throw new Error(`--store is one of ${Object.keys(subjects).join(", ")}`);
+    console.log(`${name}, seed ${values.seed}`);
+    const startedMs = performance.now();
+    const result = await torture({
+      subject,
+      operationsMin: whole("ops"),
+      seed: whole("seed"),
+      onProgress: ({ operations }) => process.stderr.write(`\r${operations.toLocaleString("en")} operations`),
+    });
+    const seconds = (performance.now() - startedMs) / 1000;
+    const { none, ...faults } = result.faults;
+    console.log(
+      `\n${result.operations.toLocaleString("en")} operations in ${result.commits.toLocaleString("en")} commits, ` +
+        `${seconds.toFixed(0)} s, no difference and nothing for the audit.`,
+    );
+    console.log(
+      `Commits that failed: ${Object.entries(faults)
+        .map(([fault, times]) => `${fault} ${times}`)
+        .join(", ")}`,
+    );
+  }
+}
+
+await (values.kill ? tortureByKilling({ seed: whole("seed"), cycles: whole("cycles") }) : byOperations());
