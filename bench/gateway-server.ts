@@ -3,8 +3,6 @@
  * with a scripted engine, or `raw`, a bare Fastify handler that answers with the same bytes. Tells its parent where
  * it listens and, when asked, the processor time it has used.
  */
-import { mkdtempSync, rmSync } from "node:fs";
-import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { fastify } from "fastify";
 import { pino } from "pino";
@@ -31,9 +29,7 @@ export interface Started {
 const model = "bench";
 const answer = "Hello";
 
-async function startInkwell(clients: number): Promise<Started> {
-  const folder = mkdtempSync(join(tmpdir(), "inkwell-bench-"));
-  process.on("exit", () => rmSync(folder, { recursive: true }));
+async function startInkwell(clients: number, folder: string): Promise<Started> {
   const store = await openSqliteStore({ path: join(folder, "inkwell.db"), plans });
   const metrics = new Metrics();
   const logger = pino({ base: null }, pino.destination(join(folder, "log")));
@@ -117,12 +113,12 @@ async function startRaw(clients: number): Promise<Started> {
     reply.raw.writeHead(200, { "content-type": "text/event-stream" });
     reply.raw.write(chunks.first() + chunks.text(answer, undefined));
     reply.raw.end(chunks.last("length") + doneEvent);
+    return reply;
   });
   const url = await app.listen({ host: "127.0.0.1", port: 0 });
   return { port: Number(new URL(url).port), keys: Array.from({ length: clients }, mintKey) };
 }
 
-const [which = "", clients = ""] = process.argv.slice(2);
+const [which = "", clients = "", folder = ""] = process.argv.slice(2);
 process.on("message", () => process.send?.(process.cpuUsage()));
-process.on("disconnect", () => process.exit());
-process.send?.(await (which === "raw" ? startRaw : startInkwell)(Number(clients)));
+process.send?.(await (which === "raw" ? startRaw(Number(clients)) : startInkwell(Number(clients), folder)));

@@ -7,7 +7,8 @@
  */
 import { type ChildProcess, execFile, spawn } from "node:child_process";
 import { once } from "node:events";
-import { availableParallelism } from "node:os";
+import { mkdtemp, rm } from "node:fs/promises";
+import { availableParallelism, tmpdir } from "node:os";
 import { join } from "node:path";
 import { parseArgs, promisify } from "node:util";
 import type { Started } from "./gateway-server.ts";
@@ -46,7 +47,9 @@ export async function run(args: readonly string[]): Promise<void> {
     }
     table.push(...linesOf(stream === "true", measured));
   }
-  console.log(`${values.clients} clients, one core, median of ${values.rounds} rounds of ${values.seconds} s`);
+  console.log(
+    `${values.clients} clients, one core, median of ${values.rounds} rounds of ${values.seconds} s`,
+  );
   console.table(table);
 }
 
@@ -62,14 +65,16 @@ function pinned(core: string, file: string, args: readonly string[]): [string, s
 }
 
 async function startServer(which: "inkwell" | "raw", clients: string): Promise<Server> {
-  const [command, args] = pinned(cores.server, "gateway-server.ts", [which, clients]);
+  const folder = await mkdtemp(join(tmpdir(), "inkwell-bench-"));
+  const [command, args] = pinned(cores.server, "gateway-server.ts", [which, clients, folder]);
   const child = spawn(command, args, { stdio: ["ignore", "inherit", "inherit", "ipc"] });
   const [started]: Started[] = await once(child, "message");
   if (started === undefined) throw new Error("a server tells where it listens");
   const stop = async () => {
     const closed = once(child, "close");
-    child.disconnect();
+    child.kill("SIGKILL");
     await closed;
+    await rm(folder, { recursive: true });
   };
   return { ...started, process: child, [Symbol.asyncDispose]: stop };
 }

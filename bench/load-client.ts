@@ -24,7 +24,7 @@ export interface LoadResult {
 function endOfAnswer(bytes: Buffer): number {
   const headEnd = bytes.indexOf("\r\n\r\n");
   if (headEnd === -1) return -1;
-  const head = bytes.latin1Slice(0, headEnd);
+  const head = bytes.toString("latin1", 0, headEnd);
   if (!head.startsWith("HTTP/1.1 200")) throw new Error(`answered with ${bytes.toString()}`);
   const length = /content-length: (\d+)/i.exec(head)?.[1];
   if (length !== undefined) {

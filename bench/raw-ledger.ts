@@ -22,7 +22,12 @@ const held = used.promptTokens + used.completionTokens;
 const openedMs = 30_000;
 
 /** Writes batches of these sizes, over and over, until `ms` have passed. */
-export function rawLoop(db: DatabaseSync, accounts: number, batches: readonly Batch[], ms: number): RawResult {
+export function rawLoop(
+  db: DatabaseSync,
+  accounts: number,
+  batches: readonly Batch[],
+  ms: number,
+): RawResult {
   const updateAccount = db.prepare(
     "update account set seq = ?, base = ?, held_base = ?, holds = ?, requests_tat_ms = 0, tokens_tat_ms = 0 where id = ?",
   );
@@ -40,7 +45,14 @@ export function rawLoop(db: DatabaseSync, accounts: number, batches: readonly Ba
   const states = Array.from({ length: accounts }, (_, n) => {
     const row = db.prepare("select seq, base, base_starts_ms from account where id = ?").get(accountId(n));
     const id = accountId(n);
-    return { id, key: keyId(n), seq: Number(row?.seq), base: Number(row?.base), startsMs: Number(row?.base_starts_ms), holds: 0 };
+    return {
+      id,
+      key: keyId(n),
+      seq: Number(row?.seq),
+      base: Number(row?.base),
+      startsMs: Number(row?.base_starts_ms),
+      holds: 0,
+    };
   });
   const open: { account: (typeof states)[number]; id: string }[] = [];
   const changed = new Set<(typeof states)[number]>();
@@ -55,7 +67,17 @@ export function rawLoop(db: DatabaseSync, accounts: number, batches: readonly Ba
     account.seq += 1;
     account.base -= held;
     account.holds += 1;
-    insertHold.run(account.id, id, account.key, nowMs, nowMs + openedMs, held, account.startsMs, 0, used.promptTokens);
+    insertHold.run(
+      account.id,
+      id,
+      account.key,
+      nowMs,
+      nowMs + openedMs,
+      held,
+      account.startsMs,
+      0,
+      used.promptTokens,
+    );
     insertEntry.run(account.id, account.seq, nowMs, "hold", id, account.key, -held, account.base);
     changed.add(account);
     open.push({ account, id });
@@ -69,7 +91,15 @@ export function rawLoop(db: DatabaseSync, accounts: number, batches: readonly Ba
     deleteHold.run(account.id, id);
     insertEntry.run(account.id, account.seq, nowMs, "settle", `${id}/end`, "stop", 0, account.base);
     insertUsage.run(
-      account.id, id, account.seq, nowMs, account.key, used.promptTokens, used.completionTokens, held, held,
+      account.id,
+      id,
+      account.seq,
+      nowMs,
+      account.key,
+      used.promptTokens,
+      used.completionTokens,
+      held,
+      held,
     );
     changed.add(account);
     pairs += 1;

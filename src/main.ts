@@ -119,6 +119,19 @@ export async function serve(
     await requirePort("operator", config.operator);
     await makeDataFolder(config.dataDir);
     const token = await operatorToken(config);
+
+    // The longest wait of a start, so it begins first.
+    const offered = config.models.map((model) => ({ model, slot: new EngineSlot(model.contextWindow) }));
+    const loading = new AbortController();
+    const models = startModels(config, offered, io, logger, AbortSignal.any([signal, loading.signal]));
+    undo.push(async () => {
+      loading.abort(new Error("the service could not be started"));
+      await Promise.allSettled([models]);
+      await Promise.all(offered.map(({ slot }) => slot.close()));
+    });
+    // Whether they could be loaded is asked below; what goes wrong until then is told instead.
+    models.catch(() => {});
+
     const metrics = new Metrics();
     const { store, ledger } = await openStore(config, { onCommit: (commit) => metrics.committed(commit) });
     undo.push(async () => {
@@ -126,10 +139,6 @@ export async function serve(
       await store.close();
     });
 
-    const offered = config.models.map((model) => ({ model, slot: new EngineSlot(model.contextWindow) }));
-    undo.push(async () => {
-      await Promise.all(offered.map(({ slot }) => slot.close()));
-    });
     const catalog = new Catalog(offered.map(({ model, slot }) => catalogued(model, slot)));
     const server = publicServer(config, times, { logger, metrics, catalog, store, ledger });
     undo.push(() => server.close());
@@ -165,20 +174,15 @@ export async function serve(
     });
     undo.push(() => sweeper.stop());
 
-    const models = [];
-    for (const { model, slot } of offered) {
-      const { onMiniature } = await startModel(config, model, slot, io, logger, signal);
-      models.push({ id: model.id, onMiniature });
-      signal.throwIfAborted();
-    }
-
+    const loaded = await models;
+    signal.throwIfAborted();
     const first: FirstAccount | null = await openFirstAccount(store, ledger, config.plans);
     say(
       greetingText({
         publicUrl,
         operatorUrl,
         tokenFile: token.file === null ? null : relative(process.cwd(), token.file),
-        models,
+        models: loaded,
         first,
       }),
     );
@@ -276,6 +280,23 @@ async function operatorListen(
   return await operator.listen({ host, port });
 }
 
+/** One after another: each takes the machine for itself while it loads. */
+async function startModels(
+  config: Config,
+  offered: readonly { model: ModelConfig; slot: EngineSlot }[],
+  io: Streams,
+  logger: Logger,
+  signal: AbortSignal,
+): Promise<{ id: string; onMiniature: boolean }[]> {
+  const started = [];
+  for (const { model, slot } of offered) {
+    const { onMiniature } = await startModel(config, model, slot, io, logger, signal);
+    started.push({ id: model.id, onMiniature });
+    signal.throwIfAborted();
+  }
+  return started;
+}
+
 /** Fills the slot with the model's engine, or with one on the miniature where the model cannot be fetched. */
 async function startModel(
   config: Config,
@@ -287,17 +308,20 @@ async function startModel(
 ): Promise<{ onMiniature: boolean }> {
   const obtained = await obtainModel(config, model, io.stderr, signal);
   if (!obtained.found) io.stderr.write(`${notObtained(model, obtained)}\n${miniatureNotice(model)}\n`);
-  const engine = await startLlamaEngine({
-    modelPath: obtained.found ? obtained.path : miniaturePath,
-    contextWindow: model.contextWindow,
-    parallel: model.parallel,
-    queueMax: config.limits.queueMax,
-    ...(model.threads === null ? {} : { threads: model.threads }),
-    gpu: model.gpu === "off" ? false : model.gpu,
-    ...(model.reasoning === null ? {} : { reasoning: model.reasoning }),
-    environment: config.childEnvironment,
-    log: logger.child({ model: model.id }),
-  });
+  const engine = await startLlamaEngine(
+    {
+      modelPath: obtained.found ? obtained.path : miniaturePath,
+      contextWindow: model.contextWindow,
+      parallel: model.parallel,
+      queueMax: config.limits.queueMax,
+      ...(model.threads === null ? {} : { threads: model.threads }),
+      gpu: model.gpu === "off" ? false : model.gpu,
+      ...(model.reasoning === null ? {} : { reasoning: model.reasoning }),
+      environment: config.childEnvironment,
+      log: logger.child({ model: model.id }),
+    },
+    signal,
+  );
   await slot.fill(engine);
   return { onMiniature: !obtained.found };
 }

@@ -34,9 +34,11 @@ async function serve(cli: Cli): Promise<void> {
   try {
     const service = await cli.host.services.serve(config, cli.host, starting.signal);
     stop = () => service.stop();
+    // A signal that came too late to stop the start finds a service that is up.
+    if (asked !== undefined) stop().catch(() => {});
     await service.stopped;
   } catch (error) {
-    if (asked === undefined || !starting.signal.aborted) throw error;
+    if (asked === undefined || error !== starting.signal.reason) throw error;
     cli.say("Stopped before the service was up.");
     cli.exitCode = signalExitCodes[asked];
   } finally {

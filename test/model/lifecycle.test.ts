@@ -124,6 +124,19 @@ test("a child that cannot be started again: requests wait for a bounded time, th
   await rm(folder, { recursive: true });
 });
 
+test("a child that hangs over a prompt: the prompt times out, the child is killed, the next one answers", async (t) => {
+  const log = new RecordedLog();
+  const engine = await startMiniature({ parallel: 1, restartWaitMs: 500, log });
+  t.after(() => engine.close());
+  const hung = childOf(engine);
+  process.kill(hung, "SIGSTOP");
+  await assert.rejects(prepare(engine, "Hi"), failsWith("timeout"));
+  await gone(hung);
+  await reaches(engine, "ready");
+  assert.equal((await ask(engine, "Hi", { maxTokens: 2 })).usage.completionTokens, 2);
+  assert.ok(log.lines.some((line) => line.includes("has not answered for too long")));
+});
+
 test("closed while its child is being started again, an engine leaves no process behind", async () => {
   const engine = await startMiniature({ parallel: 1 });
   process.kill(childOf(engine), "SIGKILL");

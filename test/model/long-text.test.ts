@@ -49,7 +49,7 @@ function repeated(unit: string, bytes: number): string {
 }
 
 for (const kind of ["gpt-4o", "tekken", "deepseek-llm", "youtu"]) {
-  test(`${kind}: bodies of 4 MiB and prompts that fit, of one character over and over, end nothing`, async () => {
+  test(`${kind}: bodies of 4 MiB and prompts that fit, of one character over and over, end nothing`, async (t) => {
     const engine = await startMiniature({
       modelPath: await splittingLike(kind),
       contextWindow: 8192,
@@ -57,6 +57,7 @@ for (const kind of ["gpt-4o", "tekken", "deepseek-llm", "youtu"]) {
       // The first ones may take long on a busy machine.
       restartWaitMs: 60_000,
     });
+    t.after(() => engine.close());
     const { pid } = engine;
     const running = await begin(engine, "Something endless, please.", {
       account: "boris",
@@ -76,6 +77,5 @@ for (const kind of ["gpt-4o", "tekken", "deepseek-llm", "youtu"]) {
     await running.stop();
     assert.ok(running.usage.completionTokens > 0);
     assert.equal(engine.pid, pid, "the same process from the beginning to the end");
-    await engine.close();
   });
 }

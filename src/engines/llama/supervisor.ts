@@ -66,11 +66,22 @@ const healthyAfterMs = 60_000;
 const stopMaxMs = 60_000;
 const retryAfterSeconds = 5;
 
-/** Resolves when the model is loaded. Rejects with an `OperatorError` where the file or the machine does not allow it. */
-export async function startLlamaEngine(options: LlamaOptions): Promise<LlamaEngine> {
+/**
+ * Resolves when the model is loaded. Rejects with an `OperatorError` where the file or the machine does not allow it,
+ * and with the signal's reason when that aborts the load; either way no process is left behind.
+ */
+export async function startLlamaEngine(options: LlamaOptions, signal?: AbortSignal): Promise<LlamaEngine> {
   await checkGguf(options.modelPath);
+  signal?.throwIfAborted();
   const engine = new LlamaEngine(options);
-  await engine.open();
+  const abort = () => void engine.close();
+  signal?.addEventListener("abort", abort, { once: true });
+  try {
+    await engine.open();
+  } finally {
+    signal?.removeEventListener("abort", abort);
+    signal?.throwIfAborted();
+  }
   return engine;
 }
 
