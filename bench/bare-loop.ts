@@ -2,7 +2,8 @@
 import { getLlama, type Token } from "node-llama-cpp";
 
 const [argument = ""] = process.argv.slice(2);
-const settings: { model: string; threads: number; concurrent: number; tokens: number } = JSON.parse(argument);
+const settings: { model: string; threads: number; concurrent: number; tokens: number; promptTokens: number } =
+  JSON.parse(argument);
 
 const llama = await getLlama({ gpu: false, build: "never", progressLogs: false });
 const model = await llama.loadModel({ modelPath: settings.model });
@@ -17,9 +18,10 @@ async function decode(n: number, most: number): Promise<number> {
   const sequence = sequences[n];
   if (sequence === undefined) throw new Error("there is a sequence for each prompt");
   await sequence.clearHistory();
-  const prompt: Token[] = model.tokenize(
-    `List ${n}: count endless from one to one thousand in words, one number on each line, leaving nothing out.\n`,
-  );
+  const text = `List ${n}: count endless from one to one thousand in words, one number on each line, leaving nothing out.\n`;
+  const prompt: Token[] = [];
+  while (prompt.length < settings.promptTokens) prompt.push(...model.tokenize(text));
+  prompt.length = settings.promptTokens;
   let made = 0;
   for await (const _ of sequence.evaluate(prompt, { temperature: 0, yieldEogToken: true })) {
     made += 1;

@@ -25,6 +25,8 @@ interface Settings {
   threads: number;
   concurrent: number;
   tokens: number;
+  /** Of each prompt, as the chat template makes it; the bare loop reads as many. */
+  promptTokens: number;
 }
 
 interface Measured {
@@ -33,9 +35,16 @@ interface Measured {
   firstTokenMs: number | null;
 }
 
-/** Answers that do not end by themselves: a greedy small model goes on counting. */
-function promptFor(n: number): string {
-  return `List ${n}: count endless from one to one thousand in words, one number on each line, leaving nothing out.`;
+interface MeasuredAnswers extends Measured {
+  promptTokens: number;
+}
+
+let prompts = 0;
+
+/** Answers that do not end by themselves: a greedy small model goes on counting. No two prompts begin alike. */
+function nextPrompt(): string {
+  prompts += 1;
+  return `List ${prompts}: count endless from one to one thousand in words, one number on each line, leaving nothing out.`;
 }
 
 export async function run(args: readonly string[]): Promise<void> {
@@ -56,10 +65,11 @@ export async function run(args: readonly string[]): Promise<void> {
   for (const threads of numbers(values.threads)) {
     await using service = await startService(values.model, threads);
     for (const concurrent of numbers(values.concurrent)) {
-      const settings = { model: values.model, threads, concurrent, tokens };
-      const rounds = { bare: [], floor: [], inkwell: [], server: [] } as Record<string, Measured[]>;
       // A first one uncounted, so that files are in memory and code is compiled.
-      await throughHttp(service.url, service.key, "bench", { ...settings, tokens: 16 });
+      const asked = { model: values.model, threads, concurrent, tokens, promptTokens: 0 };
+      const warm = await throughHttp(service.url, service.key, "bench", { ...asked, tokens: 16 });
+      const settings = { ...asked, promptTokens: warm.promptTokens };
+      const rounds = { bare: [], floor: [], inkwell: [], server: [] } as Record<string, Measured[]>;
       for (let round = 0; round < Number(values.rounds); round += 1) {
         rounds.bare?.push(await bareLoop(settings, undefined));
         rounds.floor?.push(await bareLoop(settings, "1"));
@@ -164,17 +174,23 @@ models: { bench: { engine: llama, source: ${JSON.stringify(model)}, context_wind
 
 const agent = new Agent({ connections: 64 });
 
-async function throughHttp(url: string, key: string, model: string, settings: Settings): Promise<Measured> {
+async function throughHttp(
+  url: string,
+  key: string,
+  model: string,
+  settings: Settings,
+): Promise<MeasuredAnswers> {
   const { concurrent, tokens } = settings;
   const startedMs = performance.now();
   const answers = await Promise.all(
-    Array.from({ length: concurrent }, (_, n) => oneAnswer(url, key, model, promptFor(n), tokens)),
+    Array.from({ length: concurrent }, () => oneAnswer(url, key, model, nextPrompt(), tokens)),
   );
   const seconds = (performance.now() - startedMs) / 1000;
   const made = answers.reduce((sum, answer) => sum + answer.tokens, 0);
   return {
     tokensPerSecond: made / seconds,
     firstTokenMs: medianOf(answers.map((answer) => answer.firstTokenMs)),
+    promptTokens: medianOf(answers.map((answer) => answer.promptTokens)),
   };
 }
 
@@ -184,7 +200,7 @@ async function oneAnswer(
   model: string,
   content: string,
   tokens: number,
-): Promise<{ tokens: number; firstTokenMs: number }> {
+): Promise<{ tokens: number; promptTokens: number; firstTokenMs: number }> {
   const startedMs = performance.now();
   const { statusCode, body } = await request(`${url}/v1/chat/completions`, {
     method: "POST",
@@ -209,6 +225,7 @@ async function oneAnswer(
     tail = (tail + text).slice(-2000);
   }
   const completion = /"completion_tokens":(\d+)/.exec(tail)?.[1];
-  if (completion === undefined) throw new Error("the stream ended without its usage");
-  return { tokens: Number(completion), firstTokenMs };
+  const prompt = /"prompt_tokens":(\d+)/.exec(tail)?.[1];
+  if (completion === undefined || prompt === undefined) throw new Error("the stream ended without its usage");
+  return { tokens: Number(completion), promptTokens: Number(prompt), firstTokenMs };
 }
