@@ -25,7 +25,9 @@ export class SqliteSnapshots {
     this.#now = now;
     this.#account = db.prepare("select * from account where id = ?");
     // The plus keeps SQLite from walking all of the account's holds: few of any account's are overdue.
-    this.#overdue = db.prepare("select * from hold where expires_ms <= ? and +account = ?");
+    this.#overdue = db.prepare(
+      "select * from hold where expires_ms <= ? and +account = ? order by expires_ms, id",
+    );
   }
 
   /** Both reads see the same state; the clock is read after that state is fixed. */
