@@ -2,6 +2,7 @@
 import assert from "node:assert/strict";
 import { connect } from "node:net";
 import { test } from "node:test";
+import { Validator } from "@seriousme/openapi-schema-validator";
 import { IsSchema } from "typebox/schema";
 import { catalogue } from "../../src/errors.ts";
 import { operatorCatalogue, sharedCodes } from "../../src/server/admin/refusals.ts";
@@ -249,6 +250,11 @@ operatorTest(
     }
   },
 );
+
+operatorTest("the document is OpenAPI 3.1 by the schema of the standard", async (operator) => {
+  const { valid, errors } = await new Validator().validate(structuredClone(operator.document));
+  assert.ok(valid, JSON.stringify(errors));
+});
 
 test("no code of the operator API means something else in the public one", () => {
   for (const code of Object.keys(operatorCatalogue)) assert.ok(!(code in catalogue), code);
