@@ -18,7 +18,7 @@ async function decode(n: number, most: number): Promise<number> {
   const sequence = sequences[n];
   if (sequence === undefined) throw new Error("there is a sequence for each prompt");
   await sequence.clearHistory();
-  const text = `List ${n}: count endless from one to one thousand in words, one number on each line, leaving nothing out.\n`;
+  const text = `Chapter ${100 + n}: write a very long, endless story about the sea, with many details, and do not stop early.\n`;
   const prompt: Token[] = [];
   while (prompt.length < settings.promptTokens) prompt.push(...model.tokenize(text));
   prompt.length = settings.promptTokens;
@@ -27,6 +27,7 @@ async function decode(n: number, most: number): Promise<number> {
     made += 1;
     if (made === most) break;
   }
+  if (made !== most) throw new Error(`the loop ended after ${made} of ${most} tokens`);
   return made;
 }
 

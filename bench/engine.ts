@@ -4,9 +4,16 @@
  *
  *   npm run bench -- engine [--model FILE] [--threads 1,2] [--concurrent 1,4,8] [--tokens 128] [--rounds 3]
  *
- * LLAMA_SERVER_URL names a llama-server that runs the same file, to be measured beside it. The bare loop runs twice:
- * as the library comes, and with the thread pool of one (UV_THREADPOOL_SIZE=1) in which Inkwell runs it, which is the
- * floor of the ratio.
+ * The bare loop runs twice: as the library comes, and with the thread pool of one (UV_THREADPOOL_SIZE=1) in which
+ * Inkwell runs it, which is the floor of the ratio. All answer prompts of the same length with the same number of tokens:
+ * an answer that ends early would weigh its prompt more, so it fails the run. Ratios are medians over the rounds, each of
+ * one round's own figures.
+ *
+ * LLAMA_SERVER_URL names a llama-server to be measured beside it, one number of threads at a time. Started alike, it is
+ *
+ *   llama-server -m FILE --threads N --threads-batch N -c 16384 -np 8 --cache-ram 0
+ *
+ * It is asked not to reuse prompts: Inkwell reuses none of these, because `temperature: 0` promises the same text again.
  */
 import { type ChildProcess, spawn } from "node:child_process";
 import { existsSync } from "node:fs";
@@ -39,12 +46,26 @@ interface MeasuredAnswers extends Measured {
   promptTokens: number;
 }
 
+interface Round {
+  bare: Measured;
+  floor: Measured;
+  inkwell: MeasuredAnswers;
+  server: MeasuredAnswers | null;
+}
+
+/** Where answers are to be had. */
+interface Server {
+  url: string;
+  key: string;
+}
+
 let prompts = 0;
 
-/** Answers that do not end by themselves: a greedy small model goes on counting. No two prompts begin alike. */
+/** Answers that do not end by themselves: a greedy small model goes on telling. No two prompts begin alike. */
 function nextPrompt(): string {
   prompts += 1;
-  return `List ${prompts}: count endless from one to one thousand in words, one number on each line, leaving nothing out.`;
+  // Always three digits, which are as many tokens.
+  return `Chapter ${100 + (prompts % 900)}: write a very long, endless story about the sea, with many details, and do not stop early.`;
 }
 
 export async function run(args: readonly string[]): Promise<void> {
@@ -61,45 +82,68 @@ export async function run(args: readonly string[]): Promise<void> {
   const numbers = (list: string) => list.split(",").map(Number);
   const tokens = Number(values.tokens);
   const llamaServer = process.env.LLAMA_SERVER_URL;
+  if (llamaServer !== undefined && numbers(values.threads).length > 1)
+    throw new Error(
+      "llama-server has one number of threads: give --threads N, the number it was started with",
+    );
   const rows: Record<string, string>[] = [];
   for (const threads of numbers(values.threads)) {
     await using service = await startService(values.model, threads);
     for (const concurrent of numbers(values.concurrent)) {
       // A first one uncounted, so that files are in memory and code is compiled.
       const asked = { model: values.model, threads, concurrent, tokens, promptTokens: 0 };
-      const warm = await throughHttp(service.url, service.key, "bench", { ...asked, tokens: 16 });
+      const warm = await throughHttp(service, { ...asked, tokens: 16 });
       const settings = { ...asked, promptTokens: warm.promptTokens };
-      const rounds = { bare: [], floor: [], inkwell: [], server: [] } as Record<string, Measured[]>;
-      for (let round = 0; round < Number(values.rounds); round += 1) {
-        rounds.bare?.push(await bareLoop(settings, undefined));
-        rounds.floor?.push(await bareLoop(settings, "1"));
-        rounds.inkwell?.push(await throughHttp(service.url, service.key, "bench", settings));
-        if (llamaServer !== undefined) {
-          rounds.server?.push(await throughHttp(llamaServer.replace(/\/+$/, ""), "none", "any", settings));
-        }
+      if (llamaServer !== undefined) {
+        const same = await throughHttp(serverAt(llamaServer), { ...settings, tokens: 16 });
+        if (same.promptTokens !== warm.promptTokens)
+          throw new Error(
+            `llama-server counts ${same.promptTokens} tokens for ${warm.promptTokens}: not one file`,
+          );
       }
-      const median = (name: string) => medianOf((rounds[name] ?? []).map((each) => each.tokensPerSecond));
-      const firstTokens = (name: string) =>
-        medianOf((rounds[name] ?? []).map((each) => each.firstTokenMs ?? Number.NaN));
+      const rounds: Round[] = [];
+      for (let round = 0; round < Number(values.rounds); round += 1) {
+        rounds.push({
+          bare: await bareLoop(settings, undefined),
+          floor: await bareLoop(settings, "1"),
+          inkwell: await throughHttp(service, settings),
+          server: llamaServer === undefined ? null : await throughHttp(serverAt(llamaServer), settings),
+        });
+      }
+      const median = (of: (round: Round) => number | null | undefined) =>
+        medianOf(rounds.map((round) => of(round) ?? Number.NaN));
       const row: Record<string, string> = {
         threads: `${threads}`,
         concurrent: `${concurrent}`,
-        "bare loop tok/s": median("bare").toFixed(1),
-        "bare, pool of 1 tok/s": median("floor").toFixed(1),
-        "Inkwell tok/s": median("inkwell").toFixed(1),
-        "ratio to floor": (median("inkwell") / median("floor")).toFixed(2),
-        "first token ms": firstTokens("inkwell").toFixed(0),
+        "bare loop tok/s": median(({ bare }) => bare.tokensPerSecond).toFixed(1),
+        "bare, pool of 1 tok/s": median(({ floor }) => floor.tokensPerSecond).toFixed(1),
+        "Inkwell tok/s": median(({ inkwell }) => inkwell.tokensPerSecond).toFixed(1),
+        "ratio to floor": median(({ inkwell, floor }) => ratio(inkwell, floor)).toFixed(2),
+        "first token ms": median(({ inkwell }) => inkwell.firstTokenMs).toFixed(0),
       };
       if (llamaServer !== undefined) {
-        row["llama-server tok/s"] = median("server").toFixed(1);
-        row["ratio to it"] = (median("inkwell") / median("server")).toFixed(2);
-        row["its first token ms"] = firstTokens("server").toFixed(0);
+        row["llama-server tok/s"] = median(({ server }) => server?.tokensPerSecond).toFixed(1);
+        row["ratio to it"] = median(({ inkwell, server }) => server && ratio(inkwell, server)).toFixed(2);
+        row["its first token ms"] = median(({ server }) => server?.firstTokenMs).toFixed(0);
       }
       rows.push(row);
+      process.stderr.write(
+        `${Object.entries(row)
+          .map(([name, figure]) => `${name} ${figure}`)
+          .join(", ")}\n`,
+      );
     }
   }
   console.log(`${values.model}: ${tokens} tokens a request, median of ${values.rounds} rounds`);
   console.table(rows);
+}
+
+function serverAt(address: string): Server {
+  return { url: address.replace(/\/+$/, ""), key: "none" };
+}
+
+function ratio(one: Measured, other: Measured): number {
+  return one.tokensPerSecond / other.tokensPerSecond;
 }
 
 function medianOf(values: readonly number[]): number {
@@ -132,10 +176,7 @@ async function textOf(child: ChildProcess): Promise<string> {
   return text;
 }
 
-interface Service extends AsyncDisposable {
-  url: string;
-  key: string;
-}
+type Service = Server & AsyncDisposable;
 
 async function startService(model: string, threads: number): Promise<Service> {
   const folder = await mkdtemp(join(tmpdir(), "inkwell-bench-"));
@@ -174,16 +215,10 @@ models: { bench: { engine: llama, source: ${JSON.stringify(model)}, context_wind
 
 const agent = new Agent({ connections: 64 });
 
-async function throughHttp(
-  url: string,
-  key: string,
-  model: string,
-  settings: Settings,
-): Promise<MeasuredAnswers> {
-  const { concurrent, tokens } = settings;
+async function throughHttp(server: Server, { concurrent, tokens }: Settings): Promise<MeasuredAnswers> {
   const startedMs = performance.now();
   const answers = await Promise.all(
-    Array.from({ length: concurrent }, () => oneAnswer(url, key, model, nextPrompt(), tokens)),
+    Array.from({ length: concurrent }, () => oneAnswer(server, nextPrompt(), tokens)),
   );
   const seconds = (performance.now() - startedMs) / 1000;
   const made = answers.reduce((sum, answer) => sum + answer.tokens, 0);
@@ -195,9 +230,7 @@ async function throughHttp(
 }
 
 async function oneAnswer(
-  url: string,
-  key: string,
-  model: string,
+  { url, key }: Server,
   content: string,
   tokens: number,
 ): Promise<{ tokens: number; promptTokens: number; firstTokenMs: number }> {
@@ -207,11 +240,13 @@ async function oneAnswer(
     dispatcher: agent,
     headers: { authorization: `Bearer ${key}`, "content-type": "application/json" },
     body: JSON.stringify({
-      model,
+      model: "bench",
       stream: true,
       stream_options: { include_usage: true },
       temperature: 0,
       max_tokens: tokens,
+      // Of llama-server; Inkwell knows no such parameter.
+      cache_prompt: false,
       messages: [{ role: "user", content }],
     }),
   });
@@ -227,5 +262,7 @@ async function oneAnswer(
   const completion = /"completion_tokens":(\d+)/.exec(tail)?.[1];
   const prompt = /"prompt_tokens":(\d+)/.exec(tail)?.[1];
   if (completion === undefined || prompt === undefined) throw new Error("the stream ended without its usage");
+  if (Number(completion) !== tokens)
+    throw new Error(`an answer ended after ${completion} of ${tokens} tokens: its prompt would weigh more`);
   return { tokens: Number(completion), promptTokens: Number(prompt), firstTokenMs };
 }

@@ -1,17 +1,19 @@
 /**
  * Requests per second through the whole HTTP path with a scripted engine of one token: keys, hold, settlement and
- * receipt on disk, log and metrics, against a bare Fastify handler that answers with the same bytes, in the same run,
- * in turns. The server has one core (all its threads), the clients the others.
+ * receipt on disk, log and metrics. Against two floors in the same run, in turns, which meter, check and log nothing:
+ * a bare Fastify handler that answers with the same bytes, and one that fetches them through undici from another
+ * process, as a router does. The server has one core (all its threads), clients and upstream the others.
  *
- *   npm run bench -- gateway [--clients 32] [--seconds 3] [--rounds 5] [--stream false,true]
+ *   npm run bench -- gateway [--clients 32] [--seconds 3] [--rounds 5] [--warm 6] [--stream false,true]
  */
 import { type ChildProcess, execFile, spawn } from "node:child_process";
 import { once } from "node:events";
-import { mkdtemp, rm } from "node:fs/promises";
+import { closeSync, openSync } from "node:fs";
+import { mkdtemp, readFile, rm } from "node:fs/promises";
 import { availableParallelism, tmpdir } from "node:os";
 import { join } from "node:path";
 import { parseArgs, promisify } from "node:util";
-import type { Started } from "./gateway-server.ts";
+import type { ServerTask, Started } from "./gateway-server.ts";
 import type { LoadResult, LoadTask } from "./load-client.ts";
 
 interface Measured extends LoadResult {
@@ -25,11 +27,16 @@ export async function run(args: readonly string[]): Promise<void> {
       clients: { type: "string", default: "32" },
       seconds: { type: "string", default: "3" },
       rounds: { type: "string", default: "5" },
+      warm: { type: "string", default: "6" },
       stream: { type: "string", default: "false,true" },
     },
   });
-  await using inkwell = await startServer("inkwell", values.clients);
-  await using raw = await startServer("raw", values.clients);
+  const clients = Number(values.clients);
+  await using inkwell = await startServer({ which: "inkwell", clients });
+  await using bare = await startServer({ which: "bare", clients });
+  await using upstream = await startServer({ which: "upstream", clients });
+  await using proxy = await startServer({ which: "proxy", clients, upstreamPort: upstream.port });
+  const servers = { inkwell, bare, proxy };
   const table: Record<string, string>[] = [];
   for (const stream of values.stream.split(",")) {
     const body = {
@@ -38,12 +45,12 @@ export async function run(args: readonly string[]): Promise<void> {
       max_tokens: 1,
       stream: stream === "true",
     };
-    const measured = { inkwell: [] as Measured[], raw: [] as Measured[] };
+    const measured: Rounds = { inkwell: [], bare: [], proxy: [] };
     // A first one uncounted, so that code is compiled and files are in memory.
-    for (const server of [inkwell, raw]) await measure(server, body, 2);
+    for (const name of names) await measure(servers[name], body, Number(values.warm));
     for (let round = 0; round < Number(values.rounds); round += 1) {
-      measured.inkwell.push(await measure(inkwell, body, Number(values.seconds)));
-      measured.raw.push(await measure(raw, body, Number(values.seconds)));
+      for (const name of names)
+        measured[name].push(await measure(servers[name], body, Number(values.seconds)));
     }
     table.push(...linesOf(stream === "true", measured));
   }
@@ -52,6 +59,11 @@ export async function run(args: readonly string[]): Promise<void> {
   );
   console.table(table);
 }
+
+const names = ["inkwell", "bare", "proxy"] as const;
+type Rounds = Record<(typeof names)[number], Measured[]>;
+
+const titles = { inkwell: "Inkwell", bare: "bare Fastify", proxy: "bare Fastify and undici" };
 
 interface Server extends Started, AsyncDisposable {
   process: ChildProcess;
@@ -64,18 +76,28 @@ function pinned(core: string, file: string, args: readonly string[]): [string, s
   return ["taskset", ["-c", core, process.execPath, join(import.meta.dirname, file), ...args]];
 }
 
-async function startServer(which: "inkwell" | "raw", clients: string): Promise<Server> {
+async function startServer(task: Omit<ServerTask, "folder">): Promise<Server> {
   const folder = await mkdtemp(join(tmpdir(), "inkwell-bench-"));
-  const [command, args] = pinned(cores.server, "gateway-server.ts", [which, clients, folder]);
-  const child = spawn(command, args, { stdio: ["ignore", "inherit", "inherit", "ipc"] });
-  const [started]: Started[] = await once(child, "message");
-  if (started === undefined) throw new Error("a server tells where it listens");
+  const core = task.which === "upstream" ? cores.clients : cores.server;
+  const [command, args] = pinned(core, "gateway-server.ts", [JSON.stringify({ ...task, folder })]);
+  const log = openSync(join(folder, "log"), "a");
+  const child = spawn(command, args, { stdio: ["ignore", "inherit", log, "ipc"] });
+  closeSync(log);
+  const closed = once(child, "close");
   const stop = async () => {
-    const closed = once(child, "close");
     child.kill("SIGKILL");
     await closed;
     await rm(folder, { recursive: true });
   };
+  const started: Started | null = await Promise.race([
+    once(child, "message").then(([message]) => message),
+    closed.then(() => null),
+  ]);
+  if (started === null) {
+    const why = await readFile(join(folder, "log"), "utf8");
+    await stop();
+    throw new Error(`the server "${task.which}" did not start: ${why}`);
+  }
   return { ...started, process: child, [Symbol.asyncDispose]: stop };
 }
 
@@ -96,17 +118,17 @@ async function measure(server: Server, body: object, seconds: number): Promise<M
   return { ...result, cpuMicrosPerRequest: (after - before) / result.requests };
 }
 
-function linesOf(stream: boolean, measured: { inkwell: Measured[]; raw: Measured[] }) {
-  const floor = summaryOf(measured.raw);
-  return (["inkwell", "raw"] as const).map((name) => {
-    const { rate, cpu, p50, p99, spread } = summaryOf(measured[name]);
+function linesOf(stream: boolean, rounds: Rounds) {
+  const inkwell = summaryOf(rounds.inkwell);
+  return names.map((name) => {
+    const { rate, cpu, p50, p99, spread } = summaryOf(rounds[name]);
     return {
       answers: stream ? "streamed" : "whole",
-      server: name === "raw" ? "bare Fastify" : "Inkwell",
+      server: titles[name],
       "requests/s": rate.toFixed(0),
-      ratio: (rate / floor.rate).toFixed(2),
+      "Inkwell / this": (inkwell.rate / rate).toFixed(2),
       "p50 ms": p50.toFixed(2),
-      "added ms": (p50 - floor.p50).toFixed(2),
+      "Inkwell adds ms": (inkwell.p50 - p50).toFixed(2),
       "p99 ms": p99.toFixed(2),
       "CPU µs/request": cpu.toFixed(0),
       spread: `${(spread * 100).toFixed(0)} %`,

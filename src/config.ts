@@ -15,16 +15,19 @@
  */
 import { randomBytes } from "node:crypto";
 import { existsSync, readFileSync } from "node:fs";
-import { link, mkdir, readFile, rm, writeFile } from "node:fs/promises";
+import { link, readFile, rm, writeFile } from "node:fs/promises";
 import { homedir } from "node:os";
 import path from "node:path";
+import { type DatabaseConfig, readDatabase } from "./config/database.ts";
 import { type Environment, type Found, Problems, parseYaml } from "./config/document.ts";
 import * as kind from "./config/kinds.ts";
 import { type ModelConfig, readModels } from "./config/model.ts";
 import { readPlans } from "./config/plan.ts";
 import { type ReadContext, refuseUnknownVariables, Section } from "./config/section.ts";
+import { readTracing, type TracingConfig } from "./config/tracing.ts";
 import type { Plans } from "./credits/plan.ts";
 import { OperatorError } from "./errors.ts";
+import { makeFolder } from "./make-folder.ts";
 
 export interface Listener {
   host: string;
@@ -38,6 +41,8 @@ export interface ServiceLimits {
   messagesMax: number;
   /** Requests that may wait for one model. */
   queueMax: number;
+  /** How long a service that is being stopped still takes requests, while `/readyz` says that it is not ready. */
+  unreadyMs: number;
   drainMs: number;
   streamIdleMs: number;
 }
@@ -60,7 +65,7 @@ export interface Config {
   operator: Listener & { token: string | null };
   dataDir: string;
   modelsDir: string;
-  database: { kind: "sqlite"; path: string };
+  database: DatabaseConfig;
   /** At least one, in the order of the configuration. */
   plans: Plans;
   /** At least one, in the order of the configuration. */
@@ -69,6 +74,8 @@ export interface Config {
   /** Origins whose pages may call the public API; none: no browser may. */
   cors: { origins: readonly string[] };
   log: { level: LogLevel };
+  /** Null: none. */
+  tracing: TracingConfig | null;
   sources: SourcesConfig;
   /** What child processes get to see: everything but Inkwell's own settings and the hub's token. */
   childEnvironment: Environment;
@@ -140,7 +147,7 @@ export async function operatorToken(config: Config): Promise<{ token: string; fi
   if (config.operator.token !== null) return { token: config.operator.token, file: null };
   const file = path.join(config.dataDir, "operator-token");
   try {
-    await mkdir(config.dataDir, { recursive: true });
+    makeFolder(config.dataDir);
     // A second name for a finished file: of two that start at once, one gives it, and both read the same token.
     const draft = `${file}.${randomBytes(6).toString("hex")}`;
     if (!existsSync(file)) {
@@ -193,7 +200,7 @@ function readConfig(root: Section, env: Environment): Omit<Config, "file"> {
     modelsDir: root.resolve(modelsDir),
     database,
     plans: new Map(plans.map((plan) => [plan.id, plan])),
-    models: models.map(({ config }) => config).filter((config) => config !== null),
+    models,
     limits: root.section("limits", readLimits),
     cors: root.section("cors", readCors),
     log: root.section("log", (section) => ({
@@ -201,6 +208,7 @@ function readConfig(root: Section, env: Environment): Omit<Config, "file"> {
         or: "info",
       }),
     })),
+    tracing: root.section("tracing", (section) => readTracing(section, env)),
     sources: readSources(root, env),
     childEnvironment: Object.fromEntries(
       Object.entries(env).filter(([name]) => !/^(INKWELL_|HF_TOKEN$)/.test(name)),
@@ -226,34 +234,12 @@ function readOperator(section: Section, listen: Listener): Config["operator"] {
   return { host: host.value, port: port.value, token };
 }
 
-function readDatabase(root: Section, dataDir: string): Config["database"] {
-  const database = root.placed(
-    "database",
-    kind.text(
-      "sqlite:PATH, such as sqlite:./data/inkwell.db",
-      (value) => /^sqlite:./.test(value) || /^postgres(ql)?:\/\/./.test(value),
-      // A database address may hold a password.
-      { standIn: "sqlite:inkwell.db", secret: true },
-    ),
-    { or: `sqlite:${path.join(dataDir, "inkwell.db")}` },
-  );
-  if (!database.value.startsWith("sqlite:")) {
-    root.problem(
-      database.where,
-      "database: PostgreSQL is not supported by this version yet, expected sqlite:PATH, such as sqlite:./data/inkwell.db",
-    );
-  }
-  return {
-    kind: "sqlite",
-    path: root.resolve({ ...database, value: database.value.slice("sqlite:".length) }),
-  };
-}
-
 function readLimits(section: Section): ServiceLimits {
   return {
     bodyBytesMax: section.value("body_bytes", kind.whole(1024, 268_435_456), { or: 4_194_304 }),
     messagesMax: section.value("messages", kind.whole(1, 1_000_000), { or: 2048 }),
     queueMax: section.value("queue", kind.whole(1, 100_000), { or: 256 }),
+    unreadyMs: section.value("unready_seconds", kind.whole(0, 300), { or: 0 }) * 1000,
     drainMs: section.value("drain_seconds", kind.whole(0, 3600), { or: 30 }) * 1000,
     streamIdleMs: section.value("stream_idle_seconds", kind.whole(1, 3600), { or: 120 }) * 1000,
   };

@@ -41,6 +41,7 @@ export const catalogue = {
   overloaded: { status: 503, type: "server_error" },
   model_unavailable: { status: 503, type: "server_error" },
   shutting_down: { status: 503, type: "server_error" },
+  store_unavailable: { status: 503, type: "server_error" },
 } as const satisfies Record<string, { status: number; type: ErrorType }>;
 
 export type ErrorCode = keyof typeof catalogue;
@@ -55,8 +56,10 @@ interface RefusalRate {
 export interface RefusalOptions {
   /** The request field at fault, as a path from the body's root: `messages[0].name`. */
   param?: string;
-  /** Sent as `retry-after`; whole seconds, 1 to 60 (official SDKs ignore more). */
+  /** Sent as `retry-after`, as whole seconds from 1 to 60. */
   retryAfterSeconds?: number;
+  /** False: the same request will be refused again, whenever it is sent. Default: as its status says. */
+  waitingHelps?: boolean;
   /** The limits that were looked at; sent as `x-ratelimit-*`. */
   rates?: { requests?: RefusalRate; tokens?: RefusalRate };
   /** For the operator's log; never sent. */
@@ -70,6 +73,7 @@ export class Refusal extends Error {
   readonly code: ErrorCode;
   readonly param: string | null;
   readonly retryAfterSeconds: number | undefined;
+  readonly waitingHelps: boolean | undefined;
   readonly rates: RefusalOptions["rates"] | undefined;
   readonly detail: string | undefined;
 
@@ -78,6 +82,7 @@ export class Refusal extends Error {
     this.code = code;
     this.param = options.param ?? null;
     this.retryAfterSeconds = options.retryAfterSeconds;
+    this.waitingHelps = options.waitingHelps;
     this.rates = options.rates;
     this.detail = options.detail;
   }
@@ -101,6 +106,6 @@ export class OperatorError extends Error {
 }
 
 /** A state that the code rules out. Not for bad input: a failed invariant is a defect and becomes a 500. */
-export function invariant(condition: unknown, message: string): asserts condition {
-  if (!condition) throw new Error(`invariant broken: ${message}`);
+export function invariant(condition: unknown, message: string | (() => string)): asserts condition {
+  if (!condition) throw new Error(`invariant broken: ${typeof message === "string" ? message : message()}`);
 }

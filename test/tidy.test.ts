@@ -11,6 +11,7 @@ const root = join(import.meta.dirname, "..");
 const rooms = [
   "errors",
   "units",
+  "make-folder",
   "credits",
   "store",
   "access",
@@ -25,7 +26,13 @@ const rooms = [
 ];
 
 /** Only the composition root (and tests, benches) may name these. */
-const adapters = [/^src\/store\/sqlite/, /^src\/engines\/llama\/supervisor/, /^src\/engines\/scripted/];
+const adapters = [
+  /^src\/store\/sqlite/,
+  /^src\/store\/postgres/,
+  /^src\/engines\/llama\/supervisor/,
+  /^src\/engines\/scripted/,
+  /^src\/engines\/upstream\/engine/,
+];
 
 function filesBelow(folder: string, ending: string): string[] {
   if (!existsSync(join(root, folder))) return [];

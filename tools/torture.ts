@@ -3,7 +3,7 @@
  *
  *     --ops N       at least so many operations on each store (default 1,000,000)
  *     --seed S      the seed to begin with; printed, and the one to find a failure again with
- *     --store NAME  memory or SQLite; default: one after the other
+ *     --store NAME  memory, sqlite or postgres; default: one after the other
  *     --kill        instead: the real server with clients, killed again and again (tools/torture-kill.ts)
  *     --cycles N    with --kill: how often (default 20)
  */
@@ -28,15 +28,20 @@ function whole(name: "ops" | "seed" | "cycles"): number {
   throw new Error(`--${name} is a whole number, not ${values[name]}`);
 }
 
+/** By its name or the beginning of it, in capitals or not. */
+function isStore(name: string, given: string): boolean {
+  return given !== "" && name.toLowerCase().startsWith(given.toLowerCase());
+}
+
 async function byOperations(): Promise<void> {
   const names = values.store === undefined ? Object.keys(subjects) : [values.store];
   for (const name of names) {
-    const subject = subjects[name];
+    const subject = Object.entries(subjects).find(([each]) => isStore(each, name))?.[1];
     if (subject === undefined) throw new Error(`--store is one of ${Object.keys(subjects).join(", ")}`);
     console.log(`${name}, seed ${values.seed}`);
     const startedMs = performance.now();
     const result = await torture({
-      subject,
+      subject: subject.create,
       operationsMin: whole("ops"),
       seed: whole("seed"),
       onProgress: ({ operations }) => process.stderr.write(`\r${operations.toLocaleString("en")} operations`),

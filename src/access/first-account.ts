@@ -29,6 +29,8 @@ export async function openFirstAccount(
   invariant(first !== undefined, "a configuration has at least one plan");
   const opened = await ledger.apply({ kind: "open", account: name, plan: only?.plan ?? first });
   invariant(opened.kind === "opened" || opened.kind === "exists", "the first plan can be opened");
+  // Another node has opened it in this moment, and makes the key.
+  if (opened.kind === "exists" && only === undefined) return null;
   const issued = await issueKey(store, name, { name: "first" }, Date.now());
   invariant(issued !== null, "the account has just been opened");
   return { account: name, plan: only?.plan ?? first, key: issued.key };

@@ -6,11 +6,11 @@ import { invariant, OperatorError } from "../errors.ts";
 import { accountObject, keyObject } from "../server/admin/objects.ts";
 import type { Store } from "../store/store.ts";
 import { accountName } from "./arguments.ts";
-import { type Balance, balanceIn, balanceTable } from "./balance.ts";
+import { type BalanceFound, balanceFound, balanceTable } from "./balance.ts";
 import type { Cli } from "./cli.ts";
-import { grouped, shortTime, table } from "./format.ts";
+import { count, grouped, shortTime, table } from "./format.ts";
 import { keyTable } from "./key.ts";
-import { groundFault, noAccount, requirePlan } from "./refusals.ts";
+import { groundFault, mendIt, noAccount, requirePlan } from "./refusals.ts";
 
 const pageSize = 100;
 
@@ -64,17 +64,22 @@ async function create(cli: Cli, name: string, plan: string): Promise<void> {
 async function list(cli: Cli): Promise<void> {
   const config = cli.config();
   await cli.withStore(config, async ({ store }) => {
-    const found: { row: AccountRow; balance: Balance }[] = [];
+    const found: ({ row: AccountRow } & BalanceFound)[] = [];
     let after: string | undefined;
     for (;;) {
       const page = await store.accounts({ ...(after === undefined ? {} : { after }), limit: pageSize });
-      for (const row of page) found.push({ row, balance: await balanceIn(store, row.id, config.plans) });
+      for (const row of page) {
+        const snapshot = await store.snapshot(row.id);
+        invariant(snapshot !== null, "accounts are never deleted");
+        found.push({ row, ...balanceFound(snapshot, config.plans) });
+      }
       after = page.at(-1)?.id;
       if (page.length < pageSize) break;
     }
     const right = { align: "right" } as const;
+    const wrong = found.filter(({ problem }) => problem !== null).length;
     cli.print(
-      found.map(({ row, balance }) => ({ ...accountObject(row), balance })),
+      found.map(({ row, balance, problem }) => ({ ...accountObject(row), balance, problem })),
       table(
         [
           { head: "ACCOUNT" },
@@ -83,20 +88,27 @@ async function list(cli: Cli): Promise<void> {
           { head: "OVERAGE", ...right },
           { head: "ADDITIONAL", ...right },
           { head: "CREATED" },
+          ...(wrong === 0 ? [] : [{ head: "PROBLEM" }]),
         ],
-        found.map(({ row, balance: { balances } }) => [
+        found.map(({ row, balance, problem }) => [
           row.id,
           row.plan,
-          grouped(balances.base.credits),
-          grouped(balances.overage.credits),
-          grouped(balances.additional.credits),
+          creditsText(balance?.balances.base),
+          creditsText(balance?.balances.overage),
+          creditsText(balance?.balances.additional),
           shortTime(row.createdMs),
+          problem ?? "",
         ]),
       ),
     );
+    if (wrong > 0) cli.say(`${count(wrong, "account")} must be mended. ${mendIt}`);
     if (found.length === 0)
       cli.say("There are no accounts yet. Open one: inkwell account create NAME --plan PLAN");
   });
+}
+
+function creditsText(bucket: { credits: number } | undefined): string {
+  return bucket === undefined ? "-" : grouped(bucket.credits);
 }
 
 async function show(cli: Cli, name: string): Promise<void> {
@@ -104,18 +116,19 @@ async function show(cli: Cli, name: string): Promise<void> {
   await cli.withStore(config, async ({ store }) => {
     const snapshot = await store.snapshot(name);
     if (snapshot === null) throw noAccount(name);
-    const balance = await balanceIn(store, name, config.plans);
+    const { balance, problem } = balanceFound(snapshot, config.plans);
     const keys = await store.keys(name);
     cli.print(
-      { ...accountObject(snapshot.account), balance, keys: keys.map(keyObject) },
+      { ...accountObject(snapshot.account), balance, problem, keys: keys.map(keyObject) },
       [
         `Account ${name}, plan ${snapshot.account.plan}, opened ${shortTime(snapshot.account.createdMs)}`,
         "",
-        balanceTable(balance),
+        balance === null ? `Its balance cannot be read: ${problem}.` : balanceTable(balance),
         "",
         keys.length === 0 ? `No keys. Make one: inkwell key create ${name}` : keyTable(keys, snapshot.nowMs),
       ].join("\n"),
     );
+    if (problem !== null) cli.say(mendIt);
   });
 }
 

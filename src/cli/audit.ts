@@ -1,9 +1,10 @@
 /** `inkwell audit`: whether everything that always holds in the ledger does. Exit code 1 where something does not. */
 import { Command } from "commander";
+import { auditObject } from "../server/admin/objects.ts";
 import type { AuditReport, Broken } from "../store/audit.ts";
 import { faultyRowsMax } from "../store/audit.ts";
 import type { Cli } from "./cli.ts";
-import { count, isoTime, table } from "./format.ts";
+import { count, table } from "./format.ts";
 
 export function auditCommand(cli: Cli): Command {
   return new Command("audit")
@@ -15,15 +16,7 @@ export function auditCommand(cli: Cli): Command {
 
 async function audit(cli: Cli): Promise<void> {
   const report = await cli.withStore(cli.config(), ({ store }) => store.audit());
-  cli.print(
-    {
-      checked_at: isoTime(report.checkedMs),
-      journal_entries: report.journalRows,
-      sound: report.broken.length === 0,
-      broken: report.broken,
-    },
-    report.broken.map(brokenText).join("\n\n"),
-  );
+  cli.print(auditObject(report), report.broken.map(brokenText).join("\n\n"));
   cli.say(verdict(report));
   if (report.broken.length > 0) cli.exitCode = 1;
 }

@@ -1,14 +1,18 @@
 /** `inkwell balance`: the balance of an account, as its own clients are shown it. */
 import { Command } from "commander";
-import { balanceOf } from "../credits/balance.ts";
+import { type AccountSnapshot, balanceOf } from "../credits/balance.ts";
 import type { Plans } from "../credits/plan.ts";
+import { OperatorError, Refusal } from "../errors.ts";
 import type { Store } from "../store/store.ts";
 import { balanceObject } from "../wire/response.ts";
 import type { Cli } from "./cli.ts";
 import { grouped, table } from "./format.ts";
-import { noAccount } from "./refusals.ts";
+import { mendIt, noAccount } from "./refusals.ts";
 
 export type Balance = ReturnType<typeof balanceObject>;
+
+/** Of an account that contradicts itself, or whose plan is gone, what is wrong with it. */
+export type BalanceFound = { balance: Balance; problem: null } | { balance: null; problem: string };
 
 export function balanceCommand(cli: Cli): Command {
   return new Command("balance")
@@ -26,7 +30,21 @@ export function balanceCommand(cli: Cli): Command {
 export async function balanceIn(store: Store, account: string, plans: Plans): Promise<Balance> {
   const snapshot = await store.snapshot(account);
   if (snapshot === null) throw noAccount(account);
-  return balanceObject(balanceOf(snapshot, plans));
+  const { balance, problem } = balanceFound(snapshot, plans);
+  if (balance === null)
+    throw new OperatorError(`The balance of ${account} cannot be read: ${problem}. ${mendIt}`);
+  return balance;
+}
+
+export function balanceFound(snapshot: AccountSnapshot, plans: Plans): BalanceFound {
+  try {
+    return { balance: balanceObject(balanceOf(snapshot, plans)), problem: null };
+  } catch (error) {
+    if (!(error instanceof Refusal)) throw error;
+    // The refusal itself is worded for callers, who are to ask the operator.
+    const { id } = snapshot.account;
+    return { balance: null, problem: (error.detail ?? error.message).replace(`account ${id}: `, "") };
+  }
 }
 
 export function balanceTable({ balances, caps, baseWindow, overageWindow }: Balance): string {

@@ -17,7 +17,7 @@ export interface Services {
   /** Copies the ledger into a file that is not there yet. */
   backup(config: Config, file: string): Promise<{ bytes: number }>;
   /** Fetches the model file of the configured model unless it is there; the path. */
-  pullModel(config: Config, modelId: string, io: Streams): Promise<string>;
+  pullModel(config: Config, modelId: string, io: Streams): Promise<string | null>;
 }
 
 export interface Host extends Streams {

@@ -1,10 +1,12 @@
 /** `inkwell config check`: whether the next start would take the configuration, and what it comes down to. */
 import { Command } from "commander";
+import { databaseText } from "../config/database.ts";
 import type { Config } from "../config.ts";
 import type { Plan } from "../credits/plan.ts";
+import { OperatorError } from "../errors.ts";
 import type { Cli } from "./cli.ts";
 import { count, grouped, table } from "./format.ts";
-import { modelObject } from "./models.ts";
+import { fileOf, modelObject } from "./models.ts";
 
 export function configCommand(cli: Cli): Command {
   const command = new Command("config").description("the configuration");
@@ -15,15 +17,16 @@ export function configCommand(cli: Cli): Command {
   return command;
 }
 
-function check(cli: Cli): void {
+async function check(cli: Cli): Promise<void> {
   const config = cli.config();
+  await requireModelFiles(config);
   const rows = [
     ["file", config.file ?? "none: defaults and environment"],
     ["public API", `${config.listen.host} port ${config.listen.port}`],
     ["operator API", `${config.operator.host} port ${config.operator.port}`],
     ["data", config.dataDir],
     ["models", config.modelsDir],
-    ["database", `sqlite:${config.database.path}`],
+    ["database", databaseText(config.database)],
     ...[...config.plans.values()].map((plan) => ["plan", planText(plan)]),
     ...config.models.map(({ id, price }) => [
       "model",
@@ -33,6 +36,19 @@ function check(cli: Cli): void {
   cli.print(effective(config), table([{ head: "SETTING" }, { head: "VALUE" }], rows));
   const { plans, models } = config;
   cli.say(`The configuration is right: ${count(plans.size, "plan")}, ${count(models.length, "model")}.`);
+}
+
+/** A file that is still to be fetched may be missing; one that lies there, or should, must do. */
+async function requireModelFiles({ models, modelsDir }: Config): Promise<void> {
+  const problems: string[] = [];
+  for (const model of models) {
+    const file = await fileOf(model, modelsDir);
+    if (file !== null && file.problem !== null) problems.push(`  models.${model.id}.source: ${file.problem}`);
+  }
+  if (problems.length === 0) return;
+  throw new OperatorError(
+    ["The configuration can be read, but no service starts with its model files:", ...problems].join("\n"),
+  );
 }
 
 function planText({ id, base, overage }: Plan): string {
@@ -52,7 +68,7 @@ function effective(config: Config) {
     },
     data: config.dataDir,
     models_dir: config.modelsDir,
-    database: `sqlite:${config.database.path}`,
+    database: databaseText(config.database),
     plans: Object.fromEntries(
       [...config.plans.values()].map(({ id, base, overage, limits: planLimits, models }) => [
         id,

@@ -83,8 +83,9 @@ async function adjust(
         return;
       case "differs":
         throw new OperatorError(
-          `Adjustment ${id} was made before, by ${exactCredits(outcome.amount)} credits instead of ` +
-            `${exactCredits(microOf(credits))}. Nothing has changed; another adjustment needs another id.`,
+          `Adjustment ${id} was made before, by ${exactCredits(outcome.amount)} credits for the reason ` +
+            `${JSON.stringify(outcome.reason)}, instead of ${exactCredits(microOf(credits))} for ` +
+            `${JSON.stringify(reason)}. Nothing has changed; another adjustment needs another id.`,
         );
       case "too_little":
         throw new OperatorError(

@@ -1,13 +1,16 @@
 /** `inkwell models`: what the configuration offers, and fetching a model's file before it is needed. */
 import { Command } from "commander";
 import type { ModelConfig } from "../config/model.ts";
+import { OperatorError } from "../errors.ts";
+import { megabytes } from "../weights/observer.ts";
+import { findWeights } from "../weights/weights.ts";
 import type { Cli } from "./cli.ts";
 import { grouped, table } from "./format.ts";
 import { requireModel } from "./refusals.ts";
 
 export function modelsCommand(cli: Cli): Command {
   const models = new Command("models")
-    .description("the models of the configuration and their prices")
+    .description("the models of the configuration, their prices and their files")
     .action(() => list(cli));
 
   models
@@ -18,17 +21,22 @@ export function modelsCommand(cli: Cli): Command {
       const config = cli.config();
       requireModel(config, id);
       const file = await cli.host.services.pullModel(config, id, cli.host);
+      if (file === null) {
+        cli.print({ id, file }, `${id} is run by an upstream: there is no file to fetch.`);
+        return;
+      }
       cli.print({ id, file }, file);
     });
 
   return models;
 }
 
-function list(cli: Cli): void {
-  const { models } = cli.config();
+async function list(cli: Cli): Promise<void> {
+  const { models, modelsDir } = cli.config();
+  const files = await Promise.all(models.map((model) => fileOf(model, modelsDir)));
   const right = { align: "right" } as const;
   cli.print(
-    models.map(modelObject),
+    models.map((model, i) => ({ ...modelObject(model), file: files[i] ?? null })),
     table(
       [
         { head: "MODEL" },
@@ -38,26 +46,62 @@ function list(cli: Cli): void {
         { head: "PROMPT", ...right },
         { head: "CACHED", ...right },
         { head: "COMPLETION", ...right },
+        { head: "FILE" },
       ],
-      models.map(({ id, source, contextWindow, parallel, price }) => [
-        id,
-        shownSource(source),
-        grouped(contextWindow),
-        grouped(parallel),
-        grouped(price.prompt),
-        grouped(price.cachedPrompt ?? price.prompt),
-        grouped(price.completion),
+      models.map((model, i) => [
+        model.id,
+        sourcesOf(model).join(", "),
+        grouped(model.contextWindow),
+        grouped(model.parallel),
+        grouped(model.price.prompt),
+        grouped(model.price.cachedPrompt ?? model.price.prompt),
+        grouped(model.price.completion),
+        fileText(files[i] ?? null),
       ]),
     ),
   );
+  for (const file of files) if (file !== null && file.problem !== null) cli.say(`${file.problem}.`);
   cli.say("Prices in credits per million tokens.");
 }
 
-export function modelObject({ id, engine, source, contextWindow, parallel, price }: ModelConfig) {
+/** All null: it is still to be fetched. With a problem no service starts. */
+interface ModelFile {
+  path: string | null;
+  bytes: number | null;
+  problem: string | null;
+}
+
+/** Null where an upstream runs the model. */
+export async function fileOf(model: ModelConfig, modelsDir: string): Promise<ModelFile | null> {
+  if (model.engine === "upstream") return null;
+  try {
+    const found = await findWeights(model.source, modelsDir);
+    return { path: found?.path ?? null, bytes: found?.sizeBytes ?? null, problem: null };
+  } catch (error) {
+    if (!(error instanceof OperatorError)) throw error;
+    return { path: null, bytes: null, problem: error.message };
+  }
+}
+
+function fileText(file: ModelFile | null): string {
+  if (file === null) return "-";
+  if (file.problem !== null) return "will not do";
+  return file.bytes === null ? "to be fetched" : megabytes(file.bytes);
+}
+
+export function modelObject(model: ModelConfig) {
+  const { id, engine, contextWindow, parallel, price } = model;
   return {
     id,
     engine,
-    source: shownSource(source),
+    ...(model.engine === "llama"
+      ? { source: shownSource(model.source) }
+      : {
+          urls: model.urls.map(shownSource),
+          key: model.key === null ? "none" : "configured",
+          model: model.model,
+          dialect: model.dialect,
+        }),
     context_window: contextWindow,
     parallel,
     pricing: {
@@ -66,6 +110,11 @@ export function modelObject({ id, engine, source, contextWindow, parallel, price
       cached_prompt: price.cachedPrompt ?? price.prompt,
     },
   };
+}
+
+/** Where a model's weights come from, or who runs it. */
+function sourcesOf(model: ModelConfig): string[] {
+  return model.engine === "llama" ? [shownSource(model.source)] : model.urls.map(shownSource);
 }
 
 /** As the configuration has it, without what may be secret in an address. */

@@ -3,7 +3,8 @@
  * success, 1 for a refusal, 2 for wrong usage.
  */
 import { Command, CommanderError } from "commander";
-import { OperatorError, Refusal } from "../errors.ts";
+import { StoreUnavailableError } from "../credits/ledger.ts";
+import { OperatorError } from "../errors.ts";
 import { accountCommand } from "./account.ts";
 import { auditCommand } from "./audit.ts";
 import { backupCommand } from "./backup.ts";
@@ -69,8 +70,11 @@ function explained(error: unknown, { stderr }: Host): number {
   }
   if (error instanceof OperatorError) {
     stderr.write(`${error.message}\n`);
-  } else if (error instanceof Refusal) {
-    stderr.write(`${error.message}${error.detail === undefined ? "" : ` (${error.detail})`}\n`);
+  } else if (error instanceof StoreUnavailableError) {
+    stderr.write(
+      `The ledger could not be read or written: ${error.message}.\nSending the same command again is safe, ` +
+        "also where this one was done after all: with the same --payment or --id nothing is counted twice.\n",
+    );
   } else {
     stderr.write(
       `This is a defect of Inkwell, please report it:\n${error instanceof Error ? error.stack : error}\n`,

@@ -4,6 +4,11 @@ import type { Config } from "../config.ts";
 import type { GroundFault } from "../credits/operations.ts";
 import { OperatorError } from "../errors.ts";
 
+/** Of an account that cannot be read or changed. */
+export const mendIt =
+  'An account whose plan is gone is put on another one by "inkwell account set NAME --plan PLAN"; for anything else ' +
+  "see docs/operating.md, under Incidents.";
+
 export function noAccount(account: string): OperatorError {
   return new OperatorError(
     `There is no account ${account}. "inkwell account list" shows those there are; "inkwell account create" makes one.`,
@@ -12,7 +17,9 @@ export function noAccount(account: string): OperatorError {
 
 export function groundFault(account: string, fault: GroundFault): OperatorError {
   if (fault.kind === "no_account") return noAccount(account);
-  return new OperatorError(`The account ${account} cannot be changed before it is mended: ${fault.problem}.`);
+  return new OperatorError(
+    `The account ${account} cannot be changed before it is mended: ${fault.problem}. ${mendIt}`,
+  );
 }
 
 export function requirePlan(config: Config, plan: string): void {

@@ -3,6 +3,7 @@
  * once: what was running is then settled by its last checkpoint, at the next start.
  */
 import { Command } from "commander";
+import { greetingObject, greetingText } from "../main/greeting.ts";
 import type { Cli } from "./cli.ts";
 
 /** What shells report for a program that a signal ended: 128 and the number of the signal. */
@@ -10,7 +11,9 @@ const signalExitCodes = { SIGINT: 130, SIGTERM: 143 } as const;
 type StopSignal = keyof typeof signalExitCodes;
 
 export function serveCommand(cli: Cli): Command {
-  return new Command("serve").description("run the service").action(() => serve(cli));
+  return new Command("serve")
+    .description("run the service; with --json one line on stdout tells when it is up, and where")
+    .action(() => serve(cli));
 }
 
 async function serve(cli: Cli): Promise<void> {
@@ -31,9 +34,15 @@ async function serve(cli: Cli): Promise<void> {
   };
   process.on("SIGINT", onSignal);
   process.on("SIGTERM", onSignal);
+  const { cwd, services, stdout } = cli.host;
   try {
-    const service = await cli.host.services.serve(config, cli.host, starting.signal);
+    if (!cli.json) stdout.write(`Inkwell ${services.version}\n`);
+    const service = await services.serve(config, cli.host, starting.signal);
     stop = () => service.stop();
+    const { greeting } = service;
+    // In one line: who reads it does not wait for an end that comes when the service stops.
+    const document = { version: services.version, ...greetingObject(greeting) };
+    stdout.write(`${cli.json ? JSON.stringify(document) : greetingText(greeting, cwd)}\n`);
     // A signal that came too late to stop the start finds a service that is up.
     if (asked !== undefined) stop().catch(() => {});
     await service.stopped;

@@ -30,6 +30,10 @@ export function usageCommand(cli: Cli): Command {
     .option("--csv", "as CSV, with every field of a receipt")
     .action(async (account: string | undefined, options: Options, command: Command) => {
       if (options.csv === true && cli.json) command.error("error: it is --csv or --json, not both");
+      const { from, to } = options;
+      if (from !== undefined && to !== undefined && to <= from) {
+        command.error("error: --to must be after --from, and does not count itself");
+      }
       await usage(cli, account, options);
     });
 }

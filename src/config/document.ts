@@ -4,7 +4,7 @@
  * Knows nothing of which keys exist. Everything found wrong goes into one list, so that an operator is told all of
  * it at once. Values that came through `${NAME}` are never repeated in a message: they are usually secrets.
  */
-import { isAlias, isMap, isScalar, isSeq, LineCounter, parseDocument } from "yaml";
+import { isAlias, isMap, isScalar, isSeq, LineCounter, parseDocument, visit } from "yaml";
 
 export type Environment = Readonly<Record<string, string | undefined>>;
 
@@ -46,7 +46,7 @@ export class Problems {
   }
 }
 
-/** Parses a YAML text into one map; null where the text is too broken to go on with. */
+/** Parses a YAML text into one map; an empty one where it is no YAML: what it would say is anybody's guess. */
 export function parseYaml(
   text: string,
   name: string,
@@ -55,6 +55,7 @@ export function parseYaml(
 ): Found & { value: Map<string, Found> } {
   const lines = new LineCounter();
   const document = parseDocument(text, { lineCounter: lines, prettyErrors: false });
+  const before = problems.count;
   const empty = { where: name, value: new Map<string, Found>(), text: false, shown: "nothing" };
   for (const error of document.errors) {
     const { line } = lines.linePos(error.pos[0]);
@@ -62,8 +63,14 @@ export function parseYaml(
     const hint = /[[{].*\$\{/.test(written) ? ` (inside { } or [ ] write it in quotes: "\${NAME}")` : "";
     problems.add(`${name}:${line}`, `this is not valid YAML: ${firstLine(error.message)}${hint}`);
   }
-  // A key given twice leaves a tree that can still be checked; anything else would only bring false alarms.
-  if (document.errors.some((error) => error.code !== "DUPLICATE_KEY")) return empty;
+  visit(document, {
+    Alias(_, alias) {
+      if (alias.resolve(document) !== undefined) return;
+      const where = `${name}:${rangeLine(alias) ?? 1}`;
+      problems.add(where, `this is not valid YAML: nothing above is called &${alias.source}`);
+    },
+  });
+  if (problems.count > before) return empty;
 
   const root = found(document.contents, 1, []);
   if (root.value instanceof Map) return { ...root, value: root.value };

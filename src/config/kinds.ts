@@ -58,6 +58,15 @@ export function oneOf<const T extends string>(first: T, ...others: T[]): Kind<T>
   };
 }
 
+export const flag: Kind<boolean> = {
+  expects: "true or false",
+  standIn: false,
+  read(value, isText) {
+    if (isText && (value === "true" || value === "false")) return value === "true";
+    return typeof value === "boolean" ? value : undefined;
+  },
+};
+
 export const port = whole(0, 65_535, "a port from 0 to 65535 (0: any free one)");
 
 export const host = text("an IP address or a host name, without a port", isHost, { standIn: "127.0.0.1" });
@@ -86,6 +95,17 @@ export const filePath = text("a path", (value) => value.trim() !== "" && !value.
 
 export const httpUrl = text("an address that begins with http:// or https://", isHttpUrl, {
   standIn: "http://localhost",
+});
+
+/** As OpenTelemetry means it: the path of what is sent is added. */
+export const collectorUrl = text(
+  "the address of an OTLP/HTTP collector, such as http://127.0.0.1:4318 (/v1/traces is added to it)",
+  (value) => isHttpUrl(value) && !/\/v1\/traces\/*$/.test(value),
+  { standIn: "http://localhost" },
+);
+
+export const name = text("a name of 1 to 128 characters", (value) => /^\S(.{0,126}\S)?$/.test(value), {
+  standIn: "inkwell",
 });
 
 export const origin = text(

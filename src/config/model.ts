@@ -3,6 +3,7 @@
  * Fetches and opens nothing. A model without a price is refused: it would be free for everybody.
  */
 import type { Price } from "../credits/pricing.ts";
+import { type DialectName, dialects } from "../engines/upstream/dialects.ts";
 import { OperatorError } from "../errors.ts";
 import { parseSource } from "../weights/source.ts";
 import * as kind from "./kinds.ts";
@@ -10,55 +11,65 @@ import type { Section } from "./section.ts";
 
 export type ThinkTags = readonly [open: string, close: string];
 
-export interface ModelConfig {
+export type ModelConfig = LlamaModelConfig | UpstreamModelConfig;
+
+interface AnyModelConfig {
   /** What clients call it. */
   id: string;
+  contextWindow: number;
+  /** Answers decoded together; of an upstream, requests at once to each of its servers. */
+  parallel: number;
+  price: Price;
+}
+
+export interface LlamaModelConfig extends AnyModelConfig {
   engine: "llama";
   /** `default`, an absolute path, `hf:...` or an address; sure to be one that weights/source.ts can read. */
   source: string;
-  contextWindow: number;
-  /** Sequences decoded together. */
-  parallel: number;
   /** Null: as many as suit the machine. */
   threads: number | null;
   gpu: "auto" | "cuda" | "vulkan" | "metal" | "off";
-  price: Price;
   /** What opens and closes the model's thinking, null where it does not think. Null as a whole: its template tells. */
   reasoning: { tags: ThinkTags | null } | null;
 }
 
-/** At least one, in the order of the configuration. */
-export function readModels(root: Section): { id: string; config: ModelConfig | null }[] {
-  const rule = { pattern: kind.modelIdPattern, says: kind.modelIdRule };
-  const models = root.entries("models", rule, readModel);
-  if (models.length === 0) root.problem(root.where, "models is empty; there must be at least one model");
-  return models;
+export interface UpstreamModelConfig extends AnyModelConfig {
+  engine: "upstream";
+  /** At least one server, all of which offer the same model. */
+  urls: readonly string[];
+  key: string | null;
+  /** Its name over there. */
+  model: string;
+  dialect: DialectName;
+  connectMs: number;
+  headersMs: number;
+  idleMs: number;
+  /** Null: the model does not think, as far as is known. */
+  reasoning: { field: string | null; tags: ThinkTags | null; opened: boolean } | null;
 }
 
-/** The id also where the rest is wrong, so that plans which name it are not blamed. */
-function readModel(id: string, section: Section): { id: string; config: ModelConfig | null } {
-  const engine = section.placed("engine", kind.oneOf("llama", "upstream"), {});
+/** At least one, in the order of the configuration. */
+export function readModels(root: Section): ModelConfig[] {
+  const rule = { what: "model", pattern: kind.modelIdPattern, says: kind.modelIdRule };
+  return root.entries("models", rule, readModel);
+}
+
+function readModel(id: string, section: Section): ModelConfig {
+  const engine = section.value("engine", kind.oneOf("llama", "upstream"), {});
   const price = readPrice(section);
-  if (engine.value === "upstream") {
-    checkUpstream(section);
-    section.problem(
-      engine.where,
-      `${section.path}.engine: upstream is not supported by this version yet, expected llama`,
-    );
-    return { id, config: null };
-  }
-  const config: ModelConfig = {
+  const contextWindow = section.value("context_window", kind.whole(128, 16_777_216), { or: 8192 });
+  if (engine === "upstream") return readUpstream(id, contextWindow, price, section);
+  return {
     id,
     engine: "llama",
     source: readSource(section),
-    contextWindow: section.value("context_window", kind.whole(128, 16_777_216), { or: 8192 }),
+    contextWindow,
     parallel: section.value("parallel", kind.whole(1, 256), { or: 4 }),
     threads: section.optional("threads", kind.whole(1, 1024)),
     gpu: section.value("gpu", kind.oneOf("auto", "cuda", "vulkan", "metal", "off"), { or: "auto" }),
     price,
     reasoning: section.hasSection("reasoning") ? { tags: section.section("reasoning", readThinkTags) } : null,
   };
-  return { id, config };
 }
 
 function readPrice(section: Section): Price {
@@ -98,32 +109,76 @@ function readSource(section: Section): string {
 }
 
 /** No tags at all, `tags: []`, say that the model does not think. */
-function readThinkTags(section: Section): ThinkTags | null {
+function readThinkTags(section: Section, { required = true } = {}): ThinkTags | null {
   const expects = 'two texts, what opens the thinking and what closes it: ["<think>", "</think>"]';
   const tag = kind.text("a text that is not empty", (value) => value !== "", { standIn: "?" });
   const tags = section.list("tags", tag, { or: [], expects });
   const [open, close, more] = tags.value;
-  if (open === undefined && tags.given) return null;
+  if (open === undefined && (tags.given || !required)) return null;
   if (open !== undefined && close !== undefined && more === undefined) return [open.value, close.value];
   section.problem(tags.where, `${section.path}.tags: found ${tags.value.length} texts, expected ${expects}`);
   return null;
 }
 
-/** Checked although refused, so that an operator who prepares for the next version learns of mistakes now. */
-function checkUpstream(section: Section): void {
-  section.value("url", kind.httpUrl);
-  section.optional("key", kind.upstreamKey);
-  section.value(
-    "model",
-    kind.text("the model's name at the upstream", (value) => value.trim() !== ""),
-  );
-  section.optional("context_window", kind.whole(128, 16_777_216));
-  if (!section.hasSection("reasoning")) return;
-  section.section("reasoning", (reasoning) => {
-    if (reasoning.hasSection("tags")) readThinkTags(reasoning);
-    reasoning.optional(
-      "field",
-      kind.text("the name of a field", (value) => /^\w+$/.test(value)),
-    );
+function readUpstream(
+  id: string,
+  contextWindow: number,
+  price: Price,
+  section: Section,
+): UpstreamModelConfig {
+  const seconds = kind.whole(1, 3600);
+  return {
+    id,
+    engine: "upstream",
+    urls: readUrls(section),
+    key: section.optional("key", kind.upstreamKey),
+    model: section.value(
+      "model",
+      kind.text("the model's name at the upstream", (value) => value.trim() !== ""),
+    ),
+    dialect: section.value("dialect", kind.oneOf(...dialects), { or: "compatible" }),
+    contextWindow,
+    parallel: section.value("parallel", kind.whole(1, 65_536), { or: 64 }),
+    price,
+    connectMs: section.value("connect_seconds", seconds, { or: 5 }) * 1000,
+    headersMs: section.value("headers_seconds", seconds, { or: 120 }) * 1000,
+    idleMs: section.value("idle_seconds", seconds, { or: 60 }) * 1000,
+    reasoning: section.hasSection("reasoning") ? section.section("reasoning", readUpstreamReasoning) : null,
+  };
+}
+
+const upstreamUrl = kind.text(
+  "an address that begins with http:// or https:// and ends before /chat/completions, such as https://llm.example/v1 (the key goes into key)",
+  (value) => {
+    if (kind.httpUrl.read(value, true) === undefined) return false;
+    const { pathname, username, search, hash } = new URL(value);
+    return !/\/chat\/completions\/*$/.test(pathname) && username === "" && search === "" && hash === "";
+  },
+  // Somebody may have put one into it.
+  { standIn: "http://localhost", secret: true },
+);
+
+/** One `url`, or several `urls`. */
+function readUrls(section: Section): string[] {
+  const url = section.optional("url", upstreamUrl);
+  const urls = section.list("urls", upstreamUrl, {
+    or: [],
+    expects:
+      'a list of addresses of servers that offer the same model: ["http://a:8000/v1", "http://b:8000/v1"]',
   });
+  if (url !== null && urls.given) {
+    section.problem(urls.where, `${section.path}: found both url and urls, expected one of them`);
+  } else if (url === null && urls.value.length === 0) {
+    section.problem(section.where, `${section.path}.url is missing; expected ${upstreamUrl.expects}`);
+  }
+  return url === null ? urls.value.map(({ value }) => value) : [url];
+}
+
+function readUpstreamReasoning(section: Section): UpstreamModelConfig["reasoning"] {
+  const field = section.optional(
+    "field",
+    kind.text("the name of a field", (value) => /^\w+$/.test(value)),
+  );
+  const tags = readThinkTags(section, { required: field === null });
+  return { field, tags, opened: section.value("opened", kind.flag, { or: false }) };
 }

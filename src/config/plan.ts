@@ -6,10 +6,8 @@ import { nearest, type Section } from "./section.ts";
 
 /** In the order of the configuration. */
 export function readPlans(root: Section, modelIds: readonly string[]): Plan[] {
-  const rule = { pattern: namePattern, says: nameRule };
-  const plans = root.entries("plans", rule, (id, section) => readPlan(id, section, modelIds));
-  if (plans.length === 0) root.problem(root.where, "plans is empty; there must be at least one plan");
-  return plans;
+  const rule = { what: "plan", pattern: namePattern, says: nameRule };
+  return root.entries("plans", rule, (id, section) => readPlan(id, section, modelIds));
 }
 
 function readPlan(id: string, section: Section, modelIds: readonly string[]): Plan {
@@ -31,6 +29,8 @@ function readPlan(id: string, section: Section, modelIds: readonly string[]): Pl
     expects: 'a list of model ids, or ["*"] for all',
   });
   for (const model of models.value) {
+    // Where the configuration has no models at all, that is told already.
+    if (modelIds.length === 0) break;
     if (model.value === "*" || modelIds.includes(model.value)) continue;
     const near = nearest(model.value, modelIds);
     const help = near === undefined ? `the models are ${modelIds.join(", ")}` : `did you mean ${near}?`;

@@ -137,19 +137,18 @@ export class Section {
     } else {
       // What is missing inside is no news: the whole is of the wrong shape.
       problems.forgetAfter(before);
-      const expected = [...section.#asked].join(", ");
-      this.problem(
-        found.where,
-        `${section.path}: found ${found.shown}, expected a map with the keys ${expected}`,
-      );
+      const known = [...section.#asked].join(", ");
+      const expected =
+        known === "" ? "a map of names, each with its own keys" : `a map with the keys ${known}`;
+      this.problem(found.where, `${section.path}: found ${found.shown}, expected ${expected}`);
     }
     return result;
   }
 
-  /** Every section under `key`, whose keys the operator chooses. `key` itself is asked of `this`. */
+  /** Every section under `key`, whose keys the operator chooses: at least one. `key` itself is asked of `this`. */
   entries<T>(
     key: string,
-    rule: { pattern: RegExp; says: string },
+    rule: { what: string; pattern: RegExp; says: string },
     read: (id: string, section: Section) => T,
   ): T[] {
     return this.section(key, (map) => {
@@ -172,6 +171,8 @@ export class Section {
         }
       }
       const all = new Set([...map.#node.keys(), ...ids.values()]);
+      if (all.size === 0)
+        this.problem(map.where, `${map.path} is empty; there must be at least one ${rule.what}`);
       return [...all].map((id) => {
         if (!rule.pattern.test(id)) {
           const where = map.#node.get(id)?.where ?? map.where;

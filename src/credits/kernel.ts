@@ -166,6 +166,7 @@ function extend(workings: Workings, found: FoundAccount, operation: ExtendOperat
   // A checkpoint that arrives late never takes back a newer one.
   if (isFurther(used, row)) Object.assign(row, countsOf(used));
   workings.put(row);
+  expireOverdue(workings, found);
 
   const op = `${operation.hold}/${operation.n}`;
   const before = workings.entry(account.id, op);
@@ -332,8 +333,8 @@ function adjust(workings: Workings, found: FoundAccount, operation: AdjustOperat
   const op = `adjust:${operation.op}`;
   const before = workings.entry(account.id, op);
   if (before !== null) {
-    if (before.additionalDelta !== operation.amount)
-      return { kind: "differs", amount: before.additionalDelta };
+    const same = before.additionalDelta === operation.amount && before.note === operation.reason;
+    if (!same) return { kind: "differs", amount: before.additionalDelta, reason: before.note ?? "" };
     return { kind: "adjusted", additional: account.additional, again: true };
   }
   if (account.additional + operation.amount < 0)
@@ -445,7 +446,10 @@ function countsOf(used: TokenCounts): TokenCounts {
 function assertTokens(used: TokenCounts): void {
   const { promptTokens, cachedTokens, completionTokens, reasoningTokens } = used;
   for (const count of [promptTokens, cachedTokens, completionTokens, reasoningTokens]) {
-    invariant(Number.isSafeInteger(count) && count >= 0, `token counts are whole: ${JSON.stringify(used)}`);
+    invariant(
+      Number.isSafeInteger(count) && count >= 0,
+      () => `token counts are whole: ${JSON.stringify(used)}`,
+    );
   }
   invariant(cachedTokens <= promptTokens, "cached tokens are part of the prompt's");
   invariant(reasoningTokens <= completionTokens, "reasoning tokens are part of the completion's");

@@ -5,6 +5,8 @@
  * they were asked for, and that an operation whose commit was lost or unknown is sent again (the kernel finds what
  * was already done). It decides nothing itself.
  */
+import { setImmediate as nextTurn, setTimeout as pause } from "node:timers/promises";
+import { invariant } from "../errors.ts";
 import type { Operation, Outcome, OutcomeOf } from "./operations.ts";
 
 export interface LedgerStore {
@@ -22,10 +24,14 @@ export class StoreUnavailableError extends Error {
 }
 
 export interface LedgerOptions {
+  /** Most commits at the same time, each on accounts of its own; for a store that is a network away. Default: 1. */
+  lanes?: number;
   /** Most operations in one commit. */
   batchMax?: number;
   /** Pauses before an operation is sent again; when they are used up it is rejected. */
   retriesMs?: readonly number[];
+  /** Before each further attempt at what is late, on top of the pauses of its own. */
+  latePauseMs?: number;
   /** Called after each commit that went through; it must not throw. */
   onCommit?(commit: Committed): void;
 }
@@ -36,49 +42,119 @@ export interface Committed {
   durationMs: number;
 }
 
+/** Operations on some of the accounts, one commit after another. */
+interface Lane {
+  waiting: Entry[];
+  pump: Promise<void> | null;
+}
+
 interface Entry {
   operation: Operation;
   resolve(outcome: Outcome): void;
   reject(error: unknown): void;
 }
 
-const defaultBatchMax = 512;
+/** With more, the store would wait for their answers to be worked on, and the callers for the store. */
+const defaultBatchMax = 256;
+/** So many operations wait for no more. */
+const gatheredMin = 64;
 const defaultRetriesMs = [10, 50, 250, 1000, 2000];
+const defaultLatePauseMs = 1000;
+
+/**
+ * A commit has a cost of its own, so a small one waits for company: for what else arrives in this turn of the event
+ * loop, and for what the answers of the last commit lead to in the next one. At 32 callers that makes half as many
+ * commits of twice the size. A large one begins at once, while the answers of the last are still worked on.
+ */
+async function gathered({ waiting }: Lane): Promise<void> {
+  if (waiting.length >= gatheredMin) return;
+  await nextTurn();
+  await nextTurn();
+}
 
 export class Ledger {
   readonly #store: LedgerStore;
   readonly #batchMax: number;
   readonly #retriesMs: readonly number[];
+  readonly #latePauseMs: number;
   readonly #onCommit: LedgerOptions["onCommit"];
-  #waiting: Entry[] = [];
-  #pump: Promise<void> | null = null;
+  readonly #lanes: readonly Lane[];
+  readonly #late = new Set<Promise<unknown>>();
+  readonly #closing = new AbortController();
 
   constructor(store: LedgerStore, options: LedgerOptions = {}) {
     this.#store = store;
     this.#batchMax = options.batchMax ?? defaultBatchMax;
     this.#retriesMs = options.retriesMs ?? defaultRetriesMs;
+    this.#latePauseMs = options.latePauseMs ?? defaultLatePauseMs;
     this.#onCommit = options.onCommit;
+    this.#lanes = Array.from({ length: options.lanes ?? 1 }, () => ({ waiting: [], pump: null }));
   }
 
   /** The outcome, once it is on disk. Rejects where it could not be decided: a defect, or the store stayed away. */
   apply<O extends Operation>(operation: O): Promise<OutcomeOf<O>> {
     const { promise, resolve, reject } = Promise.withResolvers<Outcome>();
-    this.#waiting.push({ operation, resolve, reject });
-    this.#pump ??= this.#run();
+    const lane = this.#laneOf(operation.account);
+    lane.waiting.push({ operation, resolve, reject });
+    lane.pump ??= this.#run(lane);
     // The store answers each operation with the outcome of its kind; `Outcome` is the union of them all.
     return promise as Promise<OutcomeOf<O>>;
   }
 
-  /** Resolves when every operation asked for so far has been answered. */
-  async settled(): Promise<void> {
-    while (this.#pump !== null) await this.#pump;
+  /**
+   * For what must not be lost, after `apply` was rejected because the store stayed away: asks for the same operation
+   * until the store takes it. Rejects as `apply` does when that was no use, or when the ledger is closed.
+   */
+  applyLate<O extends Operation>(operation: O): Promise<OutcomeOf<O>> {
+    const outcome = this.#applyUntilTaken(operation).finally(() => this.#late.delete(outcome));
+    this.#late.add(outcome);
+    return outcome;
   }
 
-  async #run(): Promise<void> {
-    // What else is asked for in this turn of the event loop shares the first commit.
-    await null;
-    while (this.#waiting.length > 0) {
-      const batch = this.#waiting.splice(0, this.#batchMax);
+  async #applyUntilTaken<O extends Operation>(operation: O): Promise<OutcomeOf<O>> {
+    for (;;) {
+      await pause(this.#latePauseMs, undefined, { signal: this.#closing.signal });
+      try {
+        return await this.apply(operation);
+      } catch (error) {
+        if (!(error instanceof StoreUnavailableError)) throw error;
+      }
+    }
+  }
+
+  /** Operations that wait for a store that has stayed away. */
+  get late(): number {
+    return this.#late.size;
+  }
+
+  /** Gives what is late so long, then gives it up. Resolves when every operation has been answered. */
+  async close(lateMs: number): Promise<void> {
+    const giveUp = setTimeout(() => this.#closing.abort(), lateMs);
+    await Promise.allSettled(this.#late);
+    clearTimeout(giveUp);
+    await this.settled();
+  }
+
+  /** Resolves when every operation asked for so far has been answered. */
+  async settled(): Promise<void> {
+    while (this.#lanes.some(({ pump }) => pump !== null)) {
+      await Promise.all(this.#lanes.map(({ pump }) => pump));
+    }
+  }
+
+  /** Always the same for one account, so that its operations keep their order. */
+  #laneOf(account: string): Lane {
+    let sum = 0;
+    for (let n = 0; n < account.length; n += 1) sum = (sum * 31 + account.charCodeAt(n)) >>> 0;
+    const lane = this.#lanes[sum % this.#lanes.length];
+    invariant(lane !== undefined, "there is a lane");
+    return lane;
+  }
+
+  async #run(lane: Lane): Promise<void> {
+    while (lane.waiting.length > 0) {
+      await gathered(lane);
+      const batch = lane.waiting.splice(0, this.#batchMax);
       try {
         await this.#commit(batch);
       } catch (error) {
@@ -90,7 +166,7 @@ export class Ledger {
         else for (const entry of batch) await this.#commit([entry]).catch(entry.reject);
       }
     }
-    this.#pump = null;
+    lane.pump = null;
   }
 
   async #commit(batch: readonly Entry[]): Promise<void> {

@@ -159,7 +159,8 @@ export type TopupOutcome =
 
 export type AdjustOutcome =
   | { kind: "adjusted"; additional: MicroCredits; again: boolean }
-  | { kind: "differs"; amount: number }
+  /** The operation was done before, with another of the two. */
+  | { kind: "differs"; amount: number; reason: string }
   | { kind: "too_little"; additional: MicroCredits }
   | { kind: "too_much" };
 

@@ -23,7 +23,10 @@ export function costOf(price: Price, tokens: PricedTokens): MicroCredits {
     (promptTokens - cachedTokens) * price.prompt +
     cachedTokens * (price.cachedPrompt ?? price.prompt) +
     completionTokens * price.completion;
-  invariant(Number.isSafeInteger(cost) && cost >= 0, `cost of ${JSON.stringify(tokens)} is a whole amount`);
+  invariant(
+    Number.isSafeInteger(cost) && cost >= 0,
+    () => `cost of ${JSON.stringify(tokens)} is a whole amount`,
+  );
   return cost;
 }
 

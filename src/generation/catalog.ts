@@ -7,7 +7,7 @@ export interface Model {
   id: string;
   engine: Engine;
   price: Price;
-  /** Seconds since the epoch; shown in the model list. */
+  /** Seconds since the epoch, 0 where nobody knows; shown in the model list. */
   created: number;
   ownedBy: string;
 }

@@ -60,6 +60,8 @@ export interface Usage {
   reasoningTokens: number;
   /** True where an upstream's own numbers were missing or absurd and we counted instead. */
   estimated: boolean;
+  /** True where they were absurd, which somebody should look into. */
+  absurd?: boolean;
 }
 
 /** The usage of a request that no engine has begun on. */
@@ -89,7 +91,10 @@ export interface GenerateOptions {
   /** Completion tokens that are paid for, 1 to `maxTokens`: the decoder makes no more and waits there for `pay`. */
   paidTokens: number;
   sampling: Sampling;
-  /** Called as tokens are made, hidden ones too, with how many there are. Must be cheap and must not throw. */
+  /**
+   * Called as tokens are made, hidden ones too, with how many there are; also with those that have been made elsewhere and
+   * wait here to be paid for. Must be cheap and must not throw.
+   */
   onTokens(completionTokens: number): void;
 }
 
@@ -146,7 +151,8 @@ export interface Engine {
   close(): Promise<void>;
 }
 
-export type EngineFailure = "overloaded" | "unavailable" | "failed" | "timeout";
+/** "too_long": the prompt turned out not to fit, which only an engine that counts elsewhere finds out so late. */
+export type EngineFailure = "overloaded" | "unavailable" | "failed" | "timeout" | "too_long";
 
 /** Why an engine gave no answer. `message` is for the operator's log and never reaches a caller. */
 export class EngineError extends Error {

@@ -40,12 +40,15 @@ export class Funding {
   readonly #timer: NodeJS.Timeout;
   #heldMicro: MicroCredits;
   #paidTokens: number;
+  /** As far as is known, some of them perhaps still to be paid for. */
+  #madeTokens = 0;
   #isLast: boolean;
   #generation: Generation | null = null;
   #failure: Refusal | null = null;
   #underWay: Promise<void> | null = null;
   #n = 0;
-  #aliveUntilMs: number;
+  #deadline: NodeJS.Timeout;
+  #lastError: unknown = "the store has not answered";
   #stopped = false;
 
   /** The hold has been taken, for `heldMicro`. */
@@ -57,8 +60,8 @@ export class Funding {
     const { price, promptTokens, wantTokens, holdTtlMs } = request;
     // Less than the slice: there was no more.
     this.#isLast = heldMicro < firstSlice(price, promptTokens, wantTokens) || this.#paidTokens === wantTokens;
-    this.#aliveUntilMs = performance.now() + holdTtlMs;
     this.#timer = setInterval(() => this.#extend(), holdTtlMs / 3);
+    this.#deadline = this.#deadlineIn(holdTtlMs);
   }
 
   /** Completion tokens that are paid for. */
@@ -83,7 +86,8 @@ export class Funding {
 
   /** To be called as tokens are made: asks for the next slice in time. */
   made(completionTokens: number): void {
-    if (this.#isLast || completionTokens + sliceTokens / 2 < this.#paidTokens) return;
+    this.#madeTokens = Math.max(this.#madeTokens, completionTokens);
+    if (this.#isLast || !this.#isNear()) return;
     this.#extend();
   }
 
@@ -91,6 +95,7 @@ export class Funding {
   async stop(): Promise<void> {
     this.#stopped = true;
     clearInterval(this.#timer);
+    clearTimeout(this.#deadline);
     if (this.#underWay !== null) await this.#underWay;
   }
 
@@ -110,23 +115,24 @@ export class Funding {
     // While it waits in the engine's queue a request costs nothing, whatever the engine already knows of its prompt.
     const made = generation.started ? generation.usage : nothingMade;
     const askedMs = performance.now();
-    const isNear = made.completionTokens + sliceTokens / 2 >= this.#paidTokens;
     const nextTokens = Math.min(wantTokens, this.#paidTokens + sliceTokens);
     const moreMicro =
-      this.#isLast || !isNear ? 0 : costAtMost(price, promptTokens, nextTokens) - this.#heldMicro;
-    this.#n += 1;
+      this.#isLast || !this.#isNear() ? 0 : costAtMost(price, promptTokens, nextTokens) - this.#heldMicro;
     try {
       const outcome = await this.#ledger.apply({
         kind: "extend",
         account: accountId,
         hold: requestId,
-        n: this.#n,
+        n: this.#n + 1,
         more: Math.max(0, moreMicro),
         used: countsOf(made),
         ttlMs: holdTtlMs,
       });
-      if (outcome.kind !== "extended") return await this.#lose(generation, outcome.kind);
-      this.#aliveUntilMs = askedMs + holdTtlMs;
+      if (outcome.kind !== "extended") return await this.#lose(outcome.kind);
+      // An answer that was lost is asked for again under the same number, so that a slice is taken once.
+      this.#n += 1;
+      clearTimeout(this.#deadline);
+      if (!this.#stopped) this.#deadline = this.#deadlineIn(askedMs + holdTtlMs - performance.now());
       if (moreMicro <= 0) return;
       this.#heldMicro += outcome.amount;
       this.#paidTokens = this.#paidBy(this.#heldMicro);
@@ -134,20 +140,30 @@ export class Funding {
       generation.pay(this.#paidTokens, this.#isLast);
     } catch (error) {
       // A store that stays away is a reason to stop only when the hold may have run out meanwhile.
-      if (performance.now() > this.#aliveUntilMs) return await this.#lose(generation, String(error));
+      this.#lastError = error;
       await new Promise((resolve) => setTimeout(resolve, retryMs));
     }
   }
 
+  /** Whatever the store does or does not answer. */
+  #deadlineIn(ms: number): NodeJS.Timeout {
+    return setTimeout(() => void this.#lose(String(this.#lastError)), ms);
+  }
+
   /** No engine works without an open hold. */
-  async #lose(generation: Generation, detail: string): Promise<void> {
+  async #lose(detail: string): Promise<void> {
     const { accountId, requestId } = this.#request;
     this.#failure = new Refusal(
       "internal_error",
       "What this request used could not be recorded in time, so it was stopped.",
       { detail: `hold ${requestId} of account ${accountId}: ${detail}` },
     );
-    await generation.stop();
+    await this.#generation?.stop();
+  }
+
+  /** Whether what is paid for will soon be used up. */
+  #isNear(): boolean {
+    return this.#madeTokens + sliceTokens / 2 >= this.#paidTokens;
   }
 
   #paidBy(heldMicro: MicroCredits): number {

@@ -17,10 +17,10 @@
  * | this process died                               | expired            | the last checkpoint, when the hold ends |
  */
 import type { Caller } from "../access/caller.ts";
-import type { Ledger } from "../credits/ledger.ts";
-import type { Rates } from "../credits/operations.ts";
+import { type Ledger, StoreUnavailableError } from "../credits/ledger.ts";
+import type { OutcomeOf, Rates, SettleOperation } from "../credits/operations.ts";
 import { costAtMost } from "../credits/pricing.ts";
-import type { Ending, Split, TokenCounts } from "../credits/rows.ts";
+import type { Ending, Split } from "../credits/rows.ts";
 import { Refusal } from "../errors.ts";
 import type { MicroCredits } from "../units.ts";
 import { allows, type Catalog, type Model } from "./catalog.ts";
@@ -42,7 +42,7 @@ export type AnswerEvent =
   | { type: "accepted"; rates: Rates; promptTokens: number }
   | { type: "text"; text: string; logprobs?: TokenLogprob[] }
   /** The charge is on disk. */
-  | { type: "end"; finishReason: FinishReason; usage: Usage; cost: MicroCredits };
+  | { type: "end"; finishReason: FinishReason; usage: Usage };
 
 /** What one request came to; for the log and the metrics. */
 export interface Receipt {
@@ -56,6 +56,19 @@ export interface Receipt {
   /** What each bucket paid of the cost; the rest is the shortfall. */
   paid: Split;
   shortfall: MicroCredits;
+  /** Recorded only after the answer had ended, because the store had stayed away. */
+  isLate: boolean;
+  times: StageTimes;
+}
+
+/** When each stage was over, on the clock of `performance.now()`. */
+export interface StageTimes {
+  /** The prompt had been counted. */
+  preparedMs: number;
+  /** Credits were held. */
+  heldMs: number;
+  /** The engine was done. */
+  generatedMs: number;
 }
 
 export interface GenerateDependencies {
@@ -64,7 +77,7 @@ export interface GenerateDependencies {
   /** How long a hold lives without an extension; one is written at least in every third of it. */
   holdTtlMs: number;
   onSettled?(receipt: Receipt): void;
-  /** A charge that could not be recorded: the hold stays open and is charged by its last checkpoint. */
+  /** A charge that could not be recorded and will not be: the hold is charged by its last checkpoint. */
   onUnsettled?(requestId: string, reason: unknown): void;
 }
 
@@ -89,6 +102,7 @@ export async function* generate(
     throw refusalOf(error, model.id);
   });
   if (prepared === null || signal.aborted) return endOfAborted(signal);
+  const preparedMs = performance.now();
   const { promptTokens } = prepared;
   const tokensLeft = model.engine.contextWindow - promptTokens;
   if (tokensLeft < 1) throw contextLengthExceeded(model, promptTokens);
@@ -108,12 +122,13 @@ export async function* generate(
     ttlMs: dependencies.holdTtlMs,
   });
   if (held.kind !== "held") throw refusalOfHold(held, model.id);
+  const heldMs = performance.now();
 
   // From here on a hold is open: everything below ends in the `finally`.
   let generation: Generation | null = null;
   let ending: Ending = "refused";
   let finishReason: FinishReason | null = null;
-  let receipt: Receipt | null = null;
+  let isCharged = false;
   const { accountId } = caller;
   const { holdTtlMs } = dependencies;
   const funded = { accountId, requestId, price, promptTokens, wantTokens, holdTtlMs };
@@ -158,24 +173,30 @@ export async function* generate(
     await funding.stop();
     if (ending === "client_gone" && signal.reason instanceof Refusal) ending = "shutdown";
     const usage = generation?.usage ?? nothingMade;
-    const used = chargedTokens(ending, generation?.started ?? false, usage, promptTokens);
-    receipt = await settle(dependencies, caller, {
+    isCharged = await settle(dependencies, caller, {
       requestId,
       model: model.id,
       ending,
-      usage: { ...usage, ...used },
+      usage: chargedUsage(ending, generation?.started ?? false, usage),
+      times: { preparedMs, heldMs, generatedMs: performance.now() },
     });
   }
-  if (receipt === null) throw notSettled();
-  yield { type: "end", finishReason, usage: generation.usage, cost: receipt.cost };
+  if (!isCharged) throw notSettled();
+  yield { type: "end", finishReason, usage: generation.usage };
 }
 
 /** The table above, for the cases in which what was made is not what is charged. */
-function chargedTokens(ending: Ending, started: boolean, usage: Usage, promptTokens: number): TokenCounts {
+function chargedUsage(ending: Ending, started: boolean, usage: Usage): Usage {
   const isComplete = ending === "stop" || ending === "length" || ending === "credits";
   if (isComplete || usage.completionTokens > 0) return usage;
   if (!started || ending === "engine_failed" || ending === "refused") return nothingMade;
-  return { ...nothingMade, promptTokens, cachedTokens: Math.min(usage.cachedTokens, promptTokens) };
+  const { promptTokens, estimated } = usage;
+  return {
+    ...nothingMade,
+    promptTokens,
+    estimated,
+    cachedTokens: Math.min(usage.cachedTokens, promptTokens),
+  };
 }
 
 function modelFor(catalog: Catalog, caller: Caller, id: string): Model {
@@ -223,32 +244,46 @@ function notSettled(): Refusal {
   return new Refusal("internal_error", "The answer is complete, but its charge could not be recorded.");
 }
 
-/** Null where the charge could not be recorded, which the operator is told. */
+/**
+ * Whether the answer may have its end: its charge is on disk, or the store has stayed away for longer than anybody
+ * should wait, and is asked until it takes the charge. False where that is of no use, which the operator is told.
+ */
 async function settle(
   dependencies: GenerateDependencies,
   caller: Caller,
-  made: Pick<Receipt, "requestId" | "model" | "ending" | "usage">,
-): Promise<Receipt | null> {
-  const { accountId, keyId } = caller;
+  made: Pick<Receipt, "requestId" | "model" | "ending" | "usage" | "times">,
+): Promise<boolean> {
+  const { ledger } = dependencies;
   const { promptTokens, cachedTokens, completionTokens, reasoningTokens, estimated } = made.usage;
-  try {
-    const outcome = await dependencies.ledger.apply({
-      kind: "settle",
-      account: accountId,
-      hold: made.requestId,
-      used: { promptTokens, cachedTokens, completionTokens, reasoningTokens },
-      ending: made.ending,
-      estimated,
-    });
-    if (outcome.kind === "settled") {
-      const { cost, paid, shortfall } = outcome;
-      const receipt = { ...made, accountId, keyId, cost, paid, shortfall };
-      dependencies.onSettled?.(receipt);
-      return receipt;
+  const operation: SettleOperation = {
+    kind: "settle",
+    account: caller.accountId,
+    hold: made.requestId,
+    used: { promptTokens, cachedTokens, completionTokens, reasoningTokens },
+    ending: made.ending,
+    estimated,
+  };
+  const settled = (outcome: OutcomeOf<SettleOperation>, isLate: boolean): boolean => {
+    if (outcome.kind !== "settled") {
+      dependencies.onUnsettled?.(made.requestId, outcome);
+      return false;
     }
-    dependencies.onUnsettled?.(made.requestId, outcome);
+    const { cost, paid, shortfall } = outcome;
+    const { accountId, keyId } = caller;
+    dependencies.onSettled?.({ ...made, accountId, keyId, cost, paid, shortfall, isLate });
+    return true;
+  };
+  try {
+    return settled(await ledger.apply(operation), false);
   } catch (error) {
+    if (error instanceof StoreUnavailableError) {
+      ledger.applyLate(operation).then(
+        (outcome) => settled(outcome, true),
+        (reason: unknown) => dependencies.onUnsettled?.(made.requestId, reason),
+      );
+      return true;
+    }
     dependencies.onUnsettled?.(made.requestId, error);
+    return false;
   }
-  return null;
 }

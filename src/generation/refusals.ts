@@ -4,13 +4,6 @@ import type { GroundFault, HoldOutcome } from "../credits/operations.ts";
 import { Refusal } from "../errors.ts";
 import type { EngineError } from "./engine.ts";
 
-/** Official SDKs obey `retry-after` only up to a minute; a longer wait is told in the message alone. */
-const retryAfterSecondsMax = 60;
-
-function wholeSeconds(ms: number): number {
-  return Math.min(retryAfterSecondsMax, Math.max(1, Math.ceil(ms / 1000)));
-}
-
 export function refusalOfHold(
   outcome: Extract<HoldOutcome, { kind: "refused" }> | GroundFault,
   model: string,
@@ -33,7 +26,7 @@ export function refusalOfHold(
       return new Refusal(
         "credits_reserved",
         "The credits that are left are held by requests of this account that are still running. Try again when some have ended, or ask for fewer max_tokens in each.",
-        { retryAfterSeconds: wholeSeconds(outcome.retryAfterMs), rates: outcome.rates },
+        { retryAfterSeconds: outcome.retryAfterMs / 1000, rates: outcome.rates },
       );
     case "rate_limit_exceeded": {
       const whose = outcome.scope === "key" ? "this key" : "this account's plan";
@@ -41,14 +34,11 @@ export function refusalOfHold(
       const limit = `The limit of ${whose} is ${state?.limit} ${outcome.of} per minute.`;
       if (outcome.retryAfterMs === null) {
         const message = `${limit} This prompt alone has more tokens than that; send a shorter one.`;
-        return new Refusal("rate_limit_exceeded", message, {
-          retryAfterSeconds: retryAfterSecondsMax,
-          rates: outcome.rates,
-        });
+        return new Refusal("rate_limit_exceeded", message, { waitingHelps: false, rates: outcome.rates });
       }
       const seconds = Math.max(1, Math.ceil(outcome.retryAfterMs / 1000));
       return new Refusal("rate_limit_exceeded", `${limit} Try again in ${seconds} s.`, {
-        retryAfterSeconds: wholeSeconds(outcome.retryAfterMs),
+        retryAfterSeconds: outcome.retryAfterMs / 1000,
         rates: outcome.rates,
       });
     }
@@ -74,7 +64,7 @@ export function refusalOfHold(
 }
 
 export function refusalOfEngine(error: EngineError, model: string): Refusal {
-  const retryAfterSeconds = Math.min(retryAfterSecondsMax, error.retryAfterSeconds ?? 2);
+  const retryAfterSeconds = error.retryAfterSeconds ?? 2;
   const options = { detail: error.message, cause: error };
   switch (error.failure) {
     case "overloaded":
@@ -96,6 +86,12 @@ export function refusalOfEngine(error: EngineError, model: string): Refusal {
         "upstream_error",
         `The model "${model}" failed on this request. Try again.`,
         options,
+      );
+    case "too_long":
+      return new Refusal(
+        "context_length_exceeded",
+        `The messages do not fit the context window of "${model}". Send fewer or shorter messages, or ask for fewer max_tokens.`,
+        { ...options, param: "messages" },
       );
     case "timeout":
       return new Refusal(

@@ -1,18 +1,25 @@
 /** What `inkwell serve` says when it is up: where it listens, the first key, and lines to paste. */
+import { relative } from "node:path";
 
 export interface Greeting {
   /** `http://127.0.0.1:8080` */
   publicUrl: string;
   operatorUrl: string;
-  /** The file that the operator token lies in; null where it was configured. */
+  /** The file that the operator token lies in, as an absolute path; null where it was configured. */
   tokenFile: string | null;
   models: readonly { id: string; onMiniature: boolean }[];
   /** The first account and its key, on the first start only. */
   first: { account: string; plan: string; key: string } | null;
+  /** The configuration leaves the port open: no other command can know the address. */
+  onAnyPort: boolean;
 }
 
-export function greetingText({ publicUrl, operatorUrl, tokenFile, models, first }: Greeting): string {
-  const token = tokenFile === null ? "" : `   (token: ${tokenFile})`;
+/** Paths are shown as they are from `cwd`. */
+export function greetingText(
+  { publicUrl, operatorUrl, tokenFile, models, first, onAnyPort }: Greeting,
+  cwd: string,
+): string {
+  const token = tokenFile === null ? "" : `   (token: ${relative(cwd, tokenFile)})`;
   const lines = [
     "",
     `  API        ${publicUrl}/v1`,
@@ -38,6 +45,22 @@ export function greetingText({ publicUrl, operatorUrl, tokenFile, models, first 
       "",
     );
   }
-  lines.push("  In another terminal: npm run -s inkwell -- chat", "  Ctrl-C stops the service.", "");
+  const address = onAnyPort ? ` --url ${publicUrl} --key ${first?.key ?? "KEY"}` : "";
+  lines.push(
+    `  In another terminal: npm run -s inkwell -- chat${address}`,
+    "  Ctrl-C stops the service.",
+    "",
+  );
   return lines.join("\n");
+}
+
+/** The same for a program; a path is absolute. */
+export function greetingObject({ publicUrl, operatorUrl, tokenFile, models, first }: Greeting) {
+  return {
+    api: `${publicUrl}/v1`,
+    operator: operatorUrl,
+    operator_token_file: tokenFile,
+    models: models.map(({ id, onMiniature }) => ({ id, on_miniature: onMiniature })),
+    first_account: first,
+  };
 }

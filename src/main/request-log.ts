@@ -9,7 +9,7 @@ import { microPerCredit } from "../units.ts";
 
 export class RequestLog {
   readonly #logger: Logger;
-  /** Of requests that are about to finish: every request that is settled finishes in the same breath. */
+  /** Of requests that are about to finish: one that is settled in time finishes in the same breath. */
   readonly #receipts = new Map<string, Receipt>();
 
   constructor(logger: Logger) {
@@ -17,7 +17,13 @@ export class RequestLog {
   }
 
   settled(receipt: Receipt): void {
-    this.#receipts.set(receipt.requestId, receipt);
+    if (!receipt.isLate) {
+      this.#receipts.set(receipt.requestId, receipt);
+      return;
+    }
+    const { requestId, accountId, keyId, model } = receipt;
+    const fields = { requestId, account: accountId, keyId, model, ...charged(receipt) };
+    this.#logger.info(fields, "the charge of an earlier request has been recorded");
   }
 
   finished(finished: FinishedRequest): void {

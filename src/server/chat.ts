@@ -58,6 +58,7 @@ export function chatHandler(
     try {
       const events = generate(callerOf(request), parsed.chat, request.id, run.signal);
       const exchange: Exchange = { reply, visit, head, events, run };
+      visit.streamed = parsed.stream;
       if (parsed.stream) await sendStream(exchange, parsed, logger, options);
       else await sendWhole(exchange, parsed, options);
       if (run.gone) {

@@ -6,8 +6,11 @@
  */
 import { Counter, collectDefaultMetrics, Gauge, Histogram, Registry } from "prom-client";
 import type { Committed } from "../credits/ledger.ts";
+import type { Ending } from "../credits/rows.ts";
 import type { Catalog } from "../generation/catalog.ts";
+import type { Usage } from "../generation/engine.ts";
 import type { Receipt } from "../generation/generate.ts";
+import type { NodeView } from "../store/nodes.ts";
 import type { HoldTotals } from "../store/store.ts";
 import { microPerCredit } from "../units.ts";
 import type { FinishedRequest } from "./visit.ts";
@@ -19,12 +22,17 @@ export interface MetricsSources {
   catalog: Catalog;
   /** Rejects where the store does not answer. */
   holdTotals(): Promise<HoldTotals>;
+  /** Processes on the same database, this one included. */
+  nodes(): readonly NodeView[];
+  /** Charges that wait for a store that has stayed away. */
+  lateCharges(): number;
 }
 
 const buckets = {
   requestSeconds: [0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 120, 300, 600],
   firstTokenSeconds: [0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2, 4, 8, 15, 30, 60],
   commitSeconds: [0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5],
+  batchRequests: [1, 2, 3, 4, 6, 8, 12, 16, 32, 64, 128, 256],
   commitOperations: [1, 2, 4, 8, 16, 32, 64, 128, 256, 512],
 };
 
@@ -37,11 +45,12 @@ export class Metrics {
   readonly #charged: Counter<"bucket" | "ending">;
   readonly #settlements: Counter<"model" | "ending">;
   readonly #shortfall: Counter;
-  readonly #estimated: Counter<"model">;
+  readonly #estimated: Counter<"model" | "reason">;
   readonly #unsettled: Counter;
   readonly #expired: Counter;
   readonly #commitSeconds: Histogram;
   readonly #commitOperations: Histogram;
+  readonly #lostSpans: Counter;
   readonly #auditProblems: Gauge;
   readonly #auditSeconds: Gauge;
   readonly #build: Gauge<"version">;
@@ -51,6 +60,10 @@ export class Metrics {
   readonly #ready: Gauge<"model">;
   readonly #engineRunning: Gauge<"model">;
   readonly #engineWaiting: Gauge<"model">;
+  readonly #nodes: Gauge;
+  readonly #configDiffers: Gauge;
+  readonly #lateCharges: Gauge;
+  readonly #batchRequests: Histogram<"model">;
   #sources: MetricsSources | null = null;
 
   constructor() {
@@ -101,13 +114,18 @@ export class Metrics {
     });
     this.#estimated = new Counter({
       name: "inkwell_estimated_usages_total",
-      help: "Requests whose tokens were counted here, because the engine's own numbers were missing or absurd.",
-      labelNames: ["model"],
+      help: "Requests whose tokens were counted here, because the engine's own numbers were missing, absurd, or cut off with the answer.",
+      labelNames: ["model", "reason"],
       registers,
     });
     this.#unsettled = new Counter({
       name: "inkwell_unsettled_requests_total",
-      help: "Requests whose charge could not be recorded; their last checkpoint is charged when the hold expires.",
+      help: "Requests whose charge was given up; their last checkpoint is charged when the hold expires.",
+      registers,
+    });
+    this.#lateCharges = new Gauge({
+      name: "inkwell_late_charges",
+      help: "Charges of ended answers that wait for a store that has stayed away.",
       registers,
     });
     this.#expired = new Counter({
@@ -125,6 +143,11 @@ export class Metrics {
       name: "inkwell_ledger_commit_operations",
       help: "Operations in one commit.",
       buckets: buckets.commitOperations,
+      registers,
+    });
+    this.#lostSpans = new Counter({
+      name: "inkwell_lost_spans_total",
+      help: "Spans of traces that were dropped: the collector did not take them, or not as fast as they came.",
       registers,
     });
     this.#auditProblems = new Gauge({
@@ -148,6 +171,12 @@ export class Metrics {
       help: "Chat requests that are being answered.",
       registers,
     });
+    this.#nodes = new Gauge({ name: "inkwell_nodes", help: "Processes on the same database.", registers });
+    this.#configDiffers = new Gauge({
+      name: "inkwell_config_differs",
+      help: "Plans, models and prices that another living node on the same database has otherwise; 0 where all agree.",
+      registers,
+    });
     this.#holds = new Gauge({ name: "inkwell_open_holds", help: "Open holds.", registers });
     this.#held = new Gauge({ name: "inkwell_held_credits", help: "Credits in open holds.", registers });
     const gaugePerModel = (name: string, help: string) =>
@@ -158,6 +187,13 @@ export class Metrics {
       "Requests that the engine decodes together at this moment: the size of its batch.",
     );
     this.#engineWaiting = gaugePerModel("inkwell_engine_waiting_requests", "Requests in the engine's queue.");
+    this.#batchRequests = new Histogram({
+      name: "inkwell_engine_batch_requests",
+      help: "Requests in one step of the decoder, which makes a token for each or reads a part of a prompt.",
+      labelNames: ["model"],
+      buckets: buckets.batchRequests,
+      registers,
+    });
     this.#auditProblems.set(Number.NaN);
     this.#auditSeconds.set(Number.NaN);
   }
@@ -191,7 +227,7 @@ export class Metrics {
       this.#charged.labels({ bucket, ending }).inc(paid[bucket] / microPerCredit);
     }
     this.#shortfall.inc(shortfall / microPerCredit);
-    if (usage.estimated) this.#estimated.labels({ model }).inc();
+    if (usage.estimated) this.#estimated.labels({ model, reason: estimatedBecause(usage, ending) }).inc();
   }
 
   unsettled(): void {
@@ -205,6 +241,14 @@ export class Metrics {
   committed({ operations, durationMs }: Committed): void {
     this.#commitSeconds.observe(durationMs / 1000);
     this.#commitOperations.observe(operations);
+  }
+
+  decoded(model: string, requests: number): void {
+    this.#batchRequests.labels({ model }).observe(requests);
+  }
+
+  lostSpans(count: number): void {
+    this.#lostSpans.inc(count);
   }
 
   audited(problems: number, atMs: number): void {
@@ -221,8 +265,12 @@ export class Metrics {
     return await this.#registry.metrics();
   }
 
-  async #look({ running, catalog, holdTotals }: MetricsSources): Promise<void> {
+  async #look({ running, catalog, holdTotals, lateCharges, nodes }: MetricsSources): Promise<void> {
     this.#running.set(running());
+    const others = nodes();
+    this.#nodes.set(others.length);
+    this.#configDiffers.set(new Set(others.flatMap((node) => node.differs)).size);
+    this.#lateCharges.set(lateCharges());
     // Without its store the service is not ready, which /readyz tells; the other numbers are still wanted.
     const totals = await holdTotals().catch(() => ({ holds: Number.NaN, micro: Number.NaN }));
     this.#holds.set(totals.holds);
@@ -234,4 +282,10 @@ export class Metrics {
       this.#engineWaiting.labels({ model }).set(load.waiting);
     }
   }
+}
+
+/** An answer that was broken off never had the numbers that come at its end; a whole one without them is worth a look. */
+function estimatedBecause({ absurd = false }: Usage, ending: Ending): "absurd" | "cut" | "missing" {
+  if (absurd) return "absurd";
+  return ending === "stop" || ending === "length" ? "missing" : "cut";
 }

@@ -141,7 +141,7 @@ function toldFor(error: unknown): Told {
     return { ...shapeOf(error), message: `${error.message} (${error.detail})` };
   }
   if (error instanceof StoreUnavailableError) {
-    return new OperatorRefusal(
+    return new Refusal(
       "store_unavailable",
       "The database cannot be reached or written just now. Sending the same request again is safe.",
     );

@@ -6,6 +6,7 @@ import type { IncomingMessage, ServerResponse } from "node:http";
 import type { Socket } from "node:net";
 import type { FastifyReply, FastifyRequest } from "fastify";
 import type { Logger } from "pino";
+import { StoreUnavailableError } from "../credits/ledger.ts";
 import { Refusal } from "../errors.ts";
 import { errorBody, errorHeaders, unparsableBody } from "../wire/error-body.ts";
 import { rateHeaders } from "../wire/rate-headers.ts";
@@ -28,6 +29,13 @@ export function refusalOf(error: unknown, bodyBytesMax: number): Refusal {
     return new Refusal("invalid_json", "The body ended before its content-length was reached.", {
       cause: error,
     });
+  }
+  if (error instanceof StoreUnavailableError) {
+    return new Refusal(
+      "store_unavailable",
+      "This service cannot reach or write its database just now. Nothing was charged; send the request again in a moment.",
+      { cause: error, detail: error.message, retryAfterSeconds: 5 },
+    );
   }
   return new Refusal(
     "internal_error",

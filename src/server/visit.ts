@@ -18,6 +18,9 @@ export interface FinishedRequest {
   keyId: string | null;
   /** That took the request; null where none did. */
   model: string | null;
+  streamed: boolean;
+  /** The header of that name: the trace that the request belongs to, as the client says. */
+  traceparent: string | null;
 }
 
 export type OnFinished = (finished: FinishedRequest) => void;
@@ -36,6 +39,8 @@ export class Visit {
   caller: Caller | null = null;
   firstTokenMs: number | null = null;
   model: string | null = null;
+  streamed = false;
+  readonly #traceparent: string | null;
   readonly #onFinished: OnFinished | undefined;
   #finished = false;
 
@@ -44,6 +49,8 @@ export class Visit {
     this.method = request.method;
     this.path = path;
     this.holdsBody = request.headers.expect?.toLowerCase() === "100-continue";
+    const { traceparent } = request.headers;
+    this.#traceparent = typeof traceparent === "string" ? traceparent : null;
     this.#onFinished = onFinished;
   }
 
@@ -55,7 +62,7 @@ export class Visit {
   finish(status: number | null, code: ErrorCode | null): void {
     if (this.#finished || this.#onFinished === undefined) return;
     this.#finished = true;
-    const { requestId, method, path, caller, firstTokenMs, model } = this;
+    const { requestId, method, path, caller, firstTokenMs, model, streamed } = this;
     this.#onFinished({
       requestId,
       method,
@@ -67,6 +74,8 @@ export class Visit {
       accountId: caller?.accountId ?? null,
       keyId: caller?.keyId ?? null,
       model,
+      streamed,
+      traceparent: this.#traceparent,
     });
   }
 }

@@ -10,7 +10,7 @@ import { extname } from "node:path";
 import type { DatabaseSync, SQLOutputValue } from "node:sqlite";
 import { Worker } from "node:worker_threads";
 import type { EpochMs } from "../units.ts";
-import { type AuditReport, brokenInvariants, type FaultyRow, faultyRowsMax } from "./audit.ts";
+import { type AuditReport, auditQueries, type FaultyRow, faultyRowsMax } from "./audit.ts";
 import { openToRead, type SqliteFile } from "./sqlite-file.ts";
 
 /** Beyond the invariants of every store: what SQLite can say about its file, its indexes and the checks of its tables. */
@@ -57,7 +57,9 @@ export function auditFile({ file, nowMs }: AuditTask): AuditReport {
 /** The invariants that every store has. The caller has begun a transaction, or is alone with the database. */
 export function auditOf(db: DatabaseSync, nowMs: EpochMs): AuditReport {
   const [counted] = rowsOf(db, "select count(*) as entries from journal");
-  const broken = brokenInvariants((sql) => rowsOf(db, sql));
+  const broken = auditQueries()
+    .map(({ invariant, sql }) => ({ invariant, rows: rowsOf(db, sql) }))
+    .filter(({ rows }) => rows.length > 0);
   return { checkedMs: nowMs, journalRows: Number(counted?.entries ?? 0), broken };
 }
 

@@ -6,7 +6,7 @@
  * interface would begin anew with each commit of another process; `vacuum into` reads one state to its end.
  */
 import { closeSync, existsSync, fsyncSync, openSync, renameSync, rmSync, statSync } from "node:fs";
-import { dirname } from "node:path";
+import { basename, dirname } from "node:path";
 import { OperatorError } from "../errors.ts";
 import { openToBackUp, type SqliteFile } from "./sqlite-file.ts";
 
@@ -21,11 +21,16 @@ export function backUpSqlite(from: SqliteFile, to: string): Backup {
       `${to} is there already. Nothing was copied: name a file that does not exist yet.`,
     );
   }
+  if (!existsSync(dirname(to))) {
+    throw new OperatorError(
+      `There is no folder ${dirname(to)} for the backup ${basename(to)}. Make it, or name a file in one that is there.`,
+    );
+  }
   const db = openToBackUp(from);
   try {
     // It gets its name when it is whole; until then this file also keeps a second copy from the same name.
     const part = `${to}.part`;
-    reserve(part);
+    reserve(part, to);
     try {
       db.prepare("vacuum into ?").run(part);
       sync(part);
@@ -42,7 +47,7 @@ export function backUpSqlite(from: SqliteFile, to: string): Backup {
 }
 
 /** For the owner only, from its first byte: it has the hashes of keys and everybody's usage. */
-function reserve(part: string): void {
+function reserve(part: string, to: string): void {
   try {
     closeSync(openSync(part, "wx", 0o600));
   } catch (error) {
@@ -52,7 +57,7 @@ function reserve(part: string): void {
         error,
       );
     }
-    throw cannotWrite(part, error);
+    throw cannotWrite(to, error);
   }
 }
 
@@ -66,9 +71,10 @@ function sync(path: string): void {
 }
 
 function cannotWrite(to: string, error: unknown): OperatorError {
-  const why = error instanceof Error ? error.message : String(error);
+  // Under the name that was asked for, not the one that it has until it is whole.
+  const why = (error instanceof Error ? error.message : String(error)).replaceAll(`${to}.part`, to);
   return new OperatorError(
-    `The backup ${to} cannot be written (${why}). Its folder must exist, be writable and have room for it.`,
+    `The backup ${to} cannot be written (${why}). Its folder must be writable and have room for it.`,
     error,
   );
 }

@@ -4,11 +4,12 @@
  * Guarantees that what it returns is an Inkwell database of this version, and that whatever is wrong with the file
  * or its folder is one OperatorError that says what, where and what to do. No database is changed that is not ours.
  */
-import { closeSync, mkdirSync, openSync, statSync } from "node:fs";
+import { closeSync, openSync, statfsSync, statSync } from "node:fs";
 import { dirname } from "node:path";
 import { DatabaseSync } from "node:sqlite";
 import { StoreUnavailableError } from "../credits/ledger.ts";
 import { OperatorError } from "../errors.ts";
+import { makeFolder } from "../make-folder.ts";
 import type { EpochMs } from "../units.ts";
 import { pendingMigrations, readMigrations } from "./migrations.ts";
 
@@ -54,7 +55,9 @@ export function storeError(error: unknown): Error {
     case code.cantopen:
     case code.readonly:
     case code.protocol:
-      return new StoreUnavailableError(`the database cannot be written just now: ${why}`, { cause: error });
+      return new StoreUnavailableError(`the database cannot be read or written just now: ${why}`, {
+        cause: error,
+      });
     default:
       return error instanceof Error ? error : new Error(why);
   }
@@ -110,7 +113,7 @@ export function openToBackUp(file: SqliteFile): DatabaseSync {
 
 function makeFile(path: string): void {
   try {
-    mkdirSync(dirname(path), { recursive: true });
+    makeFolder(dirname(path));
     // Hashes of keys and everybody's usage: for the owner only. SQLite gives its log the same mode.
     closeSync(openSync(path, "a", 0o600));
   } catch (error) {
@@ -188,11 +191,12 @@ function explained<T>({ path, busyMs }: SqliteFile, open: () => T): T {
           error,
         );
       case code.full:
-        throw new OperatorError(`There is no space left for the database ${path}.`, error);
+        throw noSpace(path, error);
       case code.cantopen:
       case code.readonly:
       case code.ioerr:
       case code.protocol:
+        if (isFull(dirname(path))) throw noSpace(path, error);
         throw new OperatorError(
           `The database ${path} cannot be opened (${why}). Inkwell needs to write it, and two files beside it that end in -wal and -shm; network file systems do not do.`,
           error,
@@ -200,5 +204,26 @@ function explained<T>({ path, busyMs }: SqliteFile, open: () => T): T {
       default:
         throw error;
     }
+  }
+}
+
+function noSpace(path: string, error: unknown): OperatorError {
+  return new OperatorError(
+    `There is no space left for the database ${path} and the two files beside it that end in -wal and -shm. Nothing was changed: make room on that disk, and try again.`,
+    error,
+  );
+}
+
+/** The smaller of the two files beside a database takes 32 KiB to begin with, before anything is written. */
+const openBytesMin = 256 * 1024;
+
+/** SQLite has no word for it while it opens a file: on a full disk that is an I/O error like any other. */
+function isFull(folder: string): boolean {
+  try {
+    const { bavail, bsize, blocks } = statfsSync(folder);
+    // Some file systems do not tell their size.
+    return blocks > 0 && bavail * bsize < openBytesMin;
+  } catch {
+    return false;
   }
 }

@@ -22,8 +22,11 @@ import {
   journalColumns,
   journalOf,
   journalValues,
+  keyColumns,
   keyOf,
+  Query,
   readAccount,
+  select,
   usageColumns,
   usageOf,
   usageValues,
@@ -33,12 +36,12 @@ export class SqliteLedger {
   readonly #db: DatabaseSync;
   readonly #plans: Plans;
   readonly #now: () => EpochMs;
-  readonly #account: StatementSync;
-  readonly #hold: StatementSync;
+  readonly #account: Query;
+  readonly #hold: Query;
   readonly #overdue: StatementSync;
-  readonly #entry: StatementSync;
-  readonly #usage: StatementSync;
-  readonly #key: StatementSync;
+  readonly #entry: Query;
+  readonly #usage: Query;
+  readonly #key: Query;
   readonly #insertAccount: StatementSync;
   readonly #updateAccount: StatementSync;
   readonly #insertHold: StatementSync;
@@ -53,14 +56,14 @@ export class SqliteLedger {
     this.#db = db;
     this.#plans = plans;
     this.#now = now;
-    this.#account = db.prepare("select * from account where id = ?");
-    this.#hold = db.prepare("select * from hold where account = ? and id = ?");
+    this.#account = new Query(db, `${select("account", accountColumns)} where id = ?`);
+    this.#hold = new Query(db, `${select("hold", holdColumns)} where account = ? and id = ?`);
     this.#overdue = db.prepare(
       "select account, id from hold where expires_ms <= ? order by expires_ms, account, id",
     );
-    this.#entry = db.prepare("select * from journal where op = ? and account = ?");
-    this.#usage = db.prepare("select * from usage where id = ? and account = ?");
-    this.#key = db.prepare("select * from api_key where account = ? and id = ?");
+    this.#entry = new Query(db, `${select("journal", journalColumns)} where op = ? and account = ?`);
+    this.#usage = new Query(db, `${select("usage", usageColumns)} where id = ? and account = ?`);
+    this.#key = new Query(db, `${select("api_key", keyColumns)} where account = ? and id = ?`);
     this.#insertAccount = db.prepare(insertInto("account", accountColumns));
     this.#updateAccount = db.prepare(update("account", accountColumns, ["id"]));
     this.#insertHold = db.prepare(insertInto("hold", holdColumns));
@@ -127,11 +130,13 @@ export class SqliteLedger {
       const { account } = operation;
       if (!accounts.has(account)) continue;
       const op = opOf(operation);
-      if (op !== null) {
-        const row = this.#entry.get(op, account);
-        if (row !== undefined) journal.set(rowKey(account, op), journalOf(row));
+      const entry = op === null ? undefined : this.#entry.get(op, account);
+      if (op !== null && entry !== undefined) journal.set(rowKey(account, op), journalOf(entry));
+      if (operation.kind === "hold") {
+        readKey(account, operation.key);
+        // A hold that was never entered is not open either.
+        if (entry === undefined) continue;
       }
-      if (operation.kind === "hold") readKey(account, operation.key);
       if ("hold" in operation && !readHold(account, operation.hold) && operation.kind === "settle") {
         // An open hold has no receipt, and only a settlement asks for one.
         const row = this.#usage.get(operation.hold, account);

@@ -1,10 +1,22 @@
 /** What is read of the ledger outside its commits, on SQLite: snapshots for balances, and lists by the page. */
-import type { DatabaseSync, SQLInputValue, StatementSync } from "node:sqlite";
+import type { DatabaseSync, SQLInputValue } from "node:sqlite";
 import type { AccountSnapshot } from "../credits/balance.ts";
 import type { AccountRow, HoldRow, JournalRow, UsageRow } from "../credits/rows.ts";
 import { invariant } from "../errors.ts";
 import type { EpochMs } from "../units.ts";
-import { accountOf, holdOf, journalOf, readAccount, usageOf } from "./sqlite-rows.ts";
+import {
+  accountColumns,
+  accountOf,
+  holdColumns,
+  holdOf,
+  journalColumns,
+  journalOf,
+  Query,
+  readAccount,
+  select,
+  usageColumns,
+  usageOf,
+} from "./sqlite-rows.ts";
 import {
   type AccountsQuery,
   type HoldsQuery,
@@ -17,16 +29,17 @@ import {
 export class SqliteSnapshots {
   readonly #db: DatabaseSync;
   readonly #now: () => EpochMs;
-  readonly #account: StatementSync;
-  readonly #overdue: StatementSync;
+  readonly #account: Query;
+  readonly #overdue: Query;
 
   constructor(db: DatabaseSync, now: () => EpochMs) {
     this.#db = db;
     this.#now = now;
-    this.#account = db.prepare("select * from account where id = ?");
+    this.#account = new Query(db, `${select("account", accountColumns)} where id = ?`);
     // The plus keeps SQLite from walking all of the account's holds: few of any account's are overdue.
-    this.#overdue = db.prepare(
-      "select * from hold where expires_ms <= ? and +account = ? order by expires_ms, id",
+    this.#overdue = new Query(
+      db,
+      `${select("hold", holdColumns)} where expires_ms <= ? and +account = ? order by expires_ms, id`,
     );
   }
 
@@ -46,21 +59,26 @@ export class SqliteSnapshots {
 
 export class SqliteLists {
   readonly #db: DatabaseSync;
-  readonly #accounts: StatementSync;
-  readonly #journal: StatementSync;
-  readonly #overdue: StatementSync;
-  readonly #holdTotals: StatementSync;
+  readonly #accounts: Query;
+  readonly #journal: Query;
+  readonly #overdue: Query;
+  readonly #holdTotals: Query;
 
   constructor(db: DatabaseSync) {
     this.#db = db;
-    this.#accounts = db.prepare("select * from account where id > ? order by id limit ?");
-    this.#journal = db.prepare("select * from journal where account = ? and seq > ? order by seq limit ?");
-    this.#overdue = db.prepare(
-      "select * from hold where expires_ms <= ? order by expires_ms, account, id limit ?",
+    this.#accounts = new Query(db, `${select("account", accountColumns)} where id > ? order by id limit ?`);
+    this.#journal = new Query(
+      db,
+      `${select("journal", journalColumns)} where account = ? and seq > ? order by seq limit ?`,
+    );
+    this.#overdue = new Query(
+      db,
+      `${select("hold", holdColumns)} where expires_ms <= ? order by expires_ms, account, id limit ?`,
     );
     // total() is a float where sum() would refuse an integer beyond 53 bits.
-    this.#holdTotals = db.prepare(
-      "select count(*) as holds, total(base + overage + additional + base_past + overage_past) as micro from hold",
+    this.#holdTotals = new Query(
+      db,
+      "select count(*), total(base + overage + additional + base_past + overage_past) from hold",
     );
   }
 
@@ -85,8 +103,8 @@ export class SqliteLists {
     if (query.toMs !== undefined) filter.where("at_ms < ?", query.toMs);
     const { after } = query;
     if (after !== undefined) filter.where("(account, seq) > (?, ?)", after.account, after.seq);
-    const rows = this.#db.prepare(`select * from usage${filter.sql} order by account, seq limit ?`);
-    return rows.all(...filter.values, query.limit).map(usageOf);
+    const sql = `${select("usage", usageColumns)}${filter.sql} order by account, seq limit ?`;
+    return new Query(this.#db, sql).all(...filter.values, query.limit).map(usageOf);
   }
 
   holds({ account, after, limit }: HoldsQuery): HoldRow[] {
@@ -94,13 +112,13 @@ export class SqliteLists {
     const filter = new Filter();
     if (account !== undefined) filter.where("account = ?", account);
     if (after !== undefined) filter.where("(account, id) > (?, ?)", after.account, after.id);
-    const rows = this.#db.prepare(`select * from hold${filter.sql} order by account, id limit ?`);
-    return rows.all(...filter.values, limit).map(holdOf);
+    const sql = `${select("hold", holdColumns)}${filter.sql} order by account, id limit ?`;
+    return new Query(this.#db, sql).all(...filter.values, limit).map(holdOf);
   }
 
   holdTotals(): HoldTotals {
     const row = this.#holdTotals.get();
-    return { holds: Number(row?.holds), micro: Number(row?.micro) };
+    return { holds: Number(row?.[0]), micro: Number(row?.[1]) };
   }
 
   overdueHolds(atMs: EpochMs, limit: number): HoldRow[] {

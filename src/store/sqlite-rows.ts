@@ -3,7 +3,7 @@
  * two directions. A value of another type than the schema says is a defect and throws; integers beyond 2^53 are
  * refused by the driver.
  */
-import type { SQLInputValue, SQLOutputValue, StatementSync } from "node:sqlite";
+import type { DatabaseSync, SQLInputValue, SQLOutputValue, StatementSync } from "node:sqlite";
 import type {
   AccountRow,
   Ending,
@@ -13,9 +13,49 @@ import type {
   KeyRow,
   UsageRow,
 } from "../credits/rows.ts";
+import { invariant } from "../errors.ts";
 
-/** A row as `get` and `all` return it, by column. */
-export type Row = Record<string, SQLOutputValue>;
+/** The cells of a row, in the order of its columns below. */
+export type Row = readonly SQLOutputValue[];
+
+/** A statement that returns rows as arrays: half the time of objects with a property for each column. */
+export class Query {
+  readonly #statement: StatementSync;
+
+  constructor(db: DatabaseSync, sql: string) {
+    this.#statement = db.prepare(sql);
+    this.#statement.setReturnArrays(true);
+  }
+
+  get(...values: SQLInputValue[]): Row | undefined {
+    const row = this.#statement.get(...values);
+    return row === undefined ? undefined : cellsOf(row);
+  }
+
+  all(...values: SQLInputValue[]): Row[] {
+    return this.#statement.all(...values).map(cellsOf);
+  }
+
+  /** Integers of any size, as bigints. */
+  getExact(...values: SQLInputValue[]): Row | undefined {
+    this.#statement.setReadBigInts(true);
+    try {
+      return this.get(...values);
+    } finally {
+      this.#statement.setReadBigInts(false);
+    }
+  }
+}
+
+function cellsOf(row: unknown): Row {
+  invariant(Array.isArray(row), "the driver returns rows as arrays");
+  return row;
+}
+
+/** All columns of a table, in the order in which its rows are read. */
+export function select(table: string, columns: readonly string[]): string {
+  return `select ${columns.join(", ")} from ${table}`;
+}
 
 type Cell = SQLOutputValue | undefined;
 
@@ -105,53 +145,43 @@ export const accountColumns = [
 
 export function accountOf(row: Row): AccountRow {
   return {
-    id: text(row.id),
-    plan: text(row.plan),
-    seq: numeric(row.seq),
-    createdMs: numeric(row.created_ms),
-    base: numeric(row.base),
-    baseCap: numeric(row.base_cap),
-    baseAnchorMs: numeric(row.base_anchor_ms),
-    baseStartsMs: numeric(row.base_starts_ms),
-    baseEndsMs: numeric(row.base_ends_ms),
-    overage: numeric(row.overage),
-    overageCap: numeric(row.overage_cap),
-    overageAnchorMs: numeric(row.overage_anchor_ms),
-    overageStartsMs: numeric(row.overage_starts_ms),
-    overageEndsMs: numeric(row.overage_ends_ms),
-    additional: numeric(row.additional),
-    heldBase: numeric(row.held_base),
-    heldOverage: numeric(row.held_overage),
-    heldAdditional: numeric(row.held_additional),
-    holds: numeric(row.holds),
-    requestsTatMs: numeric(row.requests_tat_ms),
-    tokensTatMs: numeric(row.tokens_tat_ms),
+    id: text(row[0]),
+    plan: text(row[1]),
+    seq: numeric(row[2]),
+    createdMs: numeric(row[3]),
+    base: numeric(row[4]),
+    baseCap: numeric(row[5]),
+    baseAnchorMs: numeric(row[6]),
+    baseStartsMs: numeric(row[7]),
+    baseEndsMs: numeric(row[8]),
+    overage: numeric(row[9]),
+    overageCap: numeric(row[10]),
+    overageAnchorMs: numeric(row[11]),
+    overageStartsMs: numeric(row[12]),
+    overageEndsMs: numeric(row[13]),
+    additional: numeric(row[14]),
+    heldBase: numeric(row[15]),
+    heldOverage: numeric(row[16]),
+    heldAdditional: numeric(row[17]),
+    holds: numeric(row[18]),
+    requestsTatMs: numeric(row[19]),
+    tokensTatMs: numeric(row[20]),
   };
 }
 
 /**
- * The row that the statement finds for the id, whatever a hand has written into it: an amount that is too large to be
+ * The row that the query finds for the id, whatever a hand has written into it: an amount that is too large to be
  * exact is not an error of the driver but a number that no check of the ledger lets pass.
  */
-export function readAccount(statement: StatementSync, id: string): AccountRow | undefined {
+export function readAccount(query: Query, id: string): AccountRow | undefined {
   try {
-    const row = statement.get(id);
+    const row = query.get(id);
     return row === undefined ? undefined : accountOf(row);
   } catch (error) {
     if (!(error instanceof RangeError)) throw error;
   }
-  statement.setReadBigInts(true);
-  try {
-    const row = statement.get(id);
-    const cells = Object.entries(row ?? {});
-    return accountOf(
-      Object.fromEntries(
-        cells.map(([column, cell]) => [column, typeof cell === "bigint" ? Number(cell) : cell]),
-      ),
-    );
-  } finally {
-    statement.setReadBigInts(false);
-  }
+  const row = query.getExact(id);
+  return row && accountOf(row.map((cell) => (typeof cell === "bigint" ? Number(cell) : cell)));
 }
 
 export function accountValues(row: AccountRow): SQLInputValue[] {
@@ -206,27 +236,27 @@ export const holdColumns = [
 
 export function holdOf(row: Row): HoldRow {
   return {
-    account: text(row.account),
-    id: text(row.id),
-    key: text(row.key),
-    model: text(row.model),
-    createdMs: numeric(row.created_ms),
-    expiresMs: numeric(row.expires_ms),
-    base: numeric(row.base),
-    overage: numeric(row.overage),
-    additional: numeric(row.additional),
-    baseStartsMs: numeric(row.base_starts_ms),
-    overageStartsMs: numeric(row.overage_starts_ms),
-    basePast: numeric(row.base_past),
-    overagePast: numeric(row.overage_past),
-    meteredTokens: numeric(row.metered_tokens),
-    promptTokens: numeric(row.prompt_tokens),
-    cachedTokens: numeric(row.cached_tokens),
-    completionTokens: numeric(row.completion_tokens),
-    reasoningTokens: numeric(row.reasoning_tokens),
-    pricePrompt: numeric(row.price_prompt),
-    priceCompletion: numeric(row.price_completion),
-    priceCachedPrompt: numeric(row.price_cached_prompt),
+    account: text(row[0]),
+    id: text(row[1]),
+    key: text(row[2]),
+    model: text(row[3]),
+    createdMs: numeric(row[4]),
+    expiresMs: numeric(row[5]),
+    base: numeric(row[6]),
+    overage: numeric(row[7]),
+    additional: numeric(row[8]),
+    baseStartsMs: numeric(row[9]),
+    overageStartsMs: numeric(row[10]),
+    basePast: numeric(row[11]),
+    overagePast: numeric(row[12]),
+    meteredTokens: numeric(row[13]),
+    promptTokens: numeric(row[14]),
+    cachedTokens: numeric(row[15]),
+    completionTokens: numeric(row[16]),
+    reasoningTokens: numeric(row[17]),
+    pricePrompt: numeric(row[18]),
+    priceCompletion: numeric(row[19]),
+    priceCachedPrompt: numeric(row[20]),
   };
 }
 
@@ -273,18 +303,18 @@ export const journalColumns = [
 
 export function journalOf(row: Row): JournalRow {
   return {
-    account: text(row.account),
-    seq: numeric(row.seq),
-    atMs: numeric(row.at_ms),
-    kind: oneOf(kinds, row.kind),
-    op: text(row.op),
-    note: textOrNull(row.note),
-    baseDelta: numeric(row.base_delta),
-    overageDelta: numeric(row.overage_delta),
-    additionalDelta: numeric(row.additional_delta),
-    baseAfter: numeric(row.base_after),
-    overageAfter: numeric(row.overage_after),
-    additionalAfter: numeric(row.additional_after),
+    account: text(row[0]),
+    seq: numeric(row[1]),
+    atMs: numeric(row[2]),
+    kind: oneOf(kinds, row[3]),
+    op: text(row[4]),
+    note: textOrNull(row[5]),
+    baseDelta: numeric(row[6]),
+    overageDelta: numeric(row[7]),
+    additionalDelta: numeric(row[8]),
+    baseAfter: numeric(row[9]),
+    overageAfter: numeric(row[10]),
+    additionalAfter: numeric(row[11]),
   };
 }
 
@@ -330,26 +360,26 @@ export const usageColumns = [
 
 export function usageOf(row: Row): UsageRow {
   return {
-    account: text(row.account),
-    id: text(row.id),
-    seq: numeric(row.seq),
-    atMs: numeric(row.at_ms),
-    key: text(row.key),
-    model: text(row.model),
-    ending: oneOf(endings, row.ending),
-    estimated: row.estimated === 1,
-    promptTokens: numeric(row.prompt_tokens),
-    cachedTokens: numeric(row.cached_tokens),
-    completionTokens: numeric(row.completion_tokens),
-    reasoningTokens: numeric(row.reasoning_tokens),
-    pricePrompt: numeric(row.price_prompt),
-    priceCompletion: numeric(row.price_completion),
-    priceCachedPrompt: numeric(row.price_cached_prompt),
-    cost: numeric(row.cost),
-    base: numeric(row.base),
-    overage: numeric(row.overage),
-    additional: numeric(row.additional),
-    shortfall: numeric(row.shortfall),
+    account: text(row[0]),
+    id: text(row[1]),
+    seq: numeric(row[2]),
+    atMs: numeric(row[3]),
+    key: text(row[4]),
+    model: text(row[5]),
+    ending: oneOf(endings, row[6]),
+    estimated: row[7] === 1,
+    promptTokens: numeric(row[8]),
+    cachedTokens: numeric(row[9]),
+    completionTokens: numeric(row[10]),
+    reasoningTokens: numeric(row[11]),
+    pricePrompt: numeric(row[12]),
+    priceCompletion: numeric(row[13]),
+    priceCachedPrompt: numeric(row[14]),
+    cost: numeric(row[15]),
+    base: numeric(row[16]),
+    overage: numeric(row[17]),
+    additional: numeric(row[18]),
+    shortfall: numeric(row[19]),
   };
 }
 
@@ -399,22 +429,22 @@ export const keyColumns = [
 
 export function keyOf(row: Row): KeyRow {
   return {
-    account: text(row.account),
-    id: text(row.id),
-    hash: text(row.hash),
-    name: textOrNull(row.name),
-    lastFour: text(row.last_four),
-    models: modelsOf(row.models),
-    requestsPerMinute: numericOrNull(row.requests_per_minute),
-    tokensPerMinute: numericOrNull(row.tokens_per_minute),
-    concurrent: numericOrNull(row.concurrent),
-    createdMs: numeric(row.created_ms),
-    expiresMs: numericOrNull(row.expires_ms),
-    revokedMs: numericOrNull(row.revoked_ms),
-    lastUsedMs: numericOrNull(row.last_used_ms),
-    requestsTatMs: numeric(row.requests_tat_ms),
-    tokensTatMs: numeric(row.tokens_tat_ms),
-    holds: numeric(row.holds),
+    account: text(row[0]),
+    id: text(row[1]),
+    hash: text(row[2]),
+    name: textOrNull(row[3]),
+    lastFour: text(row[4]),
+    models: modelsOf(row[5]),
+    requestsPerMinute: numericOrNull(row[6]),
+    tokensPerMinute: numericOrNull(row[7]),
+    concurrent: numericOrNull(row[8]),
+    createdMs: numeric(row[9]),
+    expiresMs: numericOrNull(row[10]),
+    revokedMs: numericOrNull(row[11]),
+    lastUsedMs: numericOrNull(row[12]),
+    requestsTatMs: numeric(row[13]),
+    tokensTatMs: numeric(row[14]),
+    holds: numeric(row[15]),
   };
 }
 

@@ -1,4 +1,4 @@
-/** What the two threads of the SQLite store say to each other: sqlite.ts asks, sqlite-worker.ts answers. */
+/** What the threads of the SQLite store say to each other: sqlite-remote.ts asks, sqlite-worker.ts answers. */
 import type { Operation, Outcome } from "../credits/operations.ts";
 import type { Plans } from "../credits/plan.ts";
 import type { AccountRow, HoldRow, JournalRow, KeyRow, UsageRow } from "../credits/rows.ts";
@@ -6,22 +6,29 @@ import type { EpochMs } from "../units.ts";
 import type { SqliteFile } from "./sqlite-file.ts";
 import type { AccountsQuery, HoldsQuery, HoldTotals, JournalQuery, UsageQuery } from "./store.ts";
 
-/** What the thread can be asked, and what it answers. */
-export interface Calls {
+/** What the thread that writes can be asked, and what it answers. */
+export interface WriterCalls {
   commit(operations: readonly Operation[]): Outcome[];
   addKey(key: KeyRow): boolean;
+  revokeKey(id: string, atMs: EpochMs): KeyRow | null;
+  /** Closes the file; the thread ends. */
+  close(): void;
+}
+
+/** What the thread that reads can be asked, and what it answers. */
+export interface ReaderCalls {
   keyById(id: string): KeyRow | null;
   keys(account: string | undefined): KeyRow[];
-  revokeKey(id: string, atMs: EpochMs): KeyRow | null;
   accounts(query: AccountsQuery): AccountRow[];
   usage(query: UsageQuery): UsageRow[];
   journal(account: string, query: JournalQuery): JournalRow[];
   holds(query: HoldsQuery): HoldRow[];
   holdTotals(): HoldTotals;
   overdueHolds(atMs: EpochMs, limit: number): HoldRow[];
-  /** Closes the file; the thread ends. */
   close(): void;
 }
+
+export interface Calls extends WriterCalls, ReaderCalls {}
 
 export type Call<M extends keyof Calls = keyof Calls> = {
   [P in M]: { id: number; method: P; args: Parameters<Calls[P]> };
@@ -35,6 +42,7 @@ export type Answer =
 export const openedId = 0;
 
 export interface SqliteThreadData {
+  role: "writer" | "reader";
   file: SqliteFile;
   plans: Plans;
   /** For tests: read instead of the machine's clock. Shared memory. */

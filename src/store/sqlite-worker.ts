@@ -1,14 +1,15 @@
 /**
- * The thread that writes the SQLite file: it waits for the disk, so that no token of a stream has to.
+ * A thread with a connection of its own to the SQLite file: the one that writes waits for the disk, so that no token
+ * of a stream has to; the one that reads goes through long lists, so that no commit has to wait for it.
  *
- * Messages are answered one after another, in the order in which they were sent. Started by sqlite.ts and of no
- * use alone.
+ * Messages are answered one after another, in the order in which they were sent. Started by sqlite-remote.ts and of
+ * no use alone.
  */
 import { parentPort, workerData } from "node:worker_threads";
 import { StoreUnavailableError } from "../credits/ledger.ts";
 import { invariant, OperatorError } from "../errors.ts";
-import { openToWrite, storeError } from "./sqlite-file.ts";
-import { SqliteKeys } from "./sqlite-keys.ts";
+import { openToRead, openToWrite, storeError } from "./sqlite-file.ts";
+import { SqliteKeyring, SqliteKeys } from "./sqlite-keys.ts";
 import { SqliteLedger } from "./sqlite-ledger.ts";
 import { SqliteLists } from "./sqlite-reads.ts";
 import {
@@ -17,8 +18,14 @@ import {
   type Calls,
   clockOf,
   openedId,
+  type ReaderCalls,
   type SqliteThreadData,
+  type WriterCalls,
 } from "./sqlite-thread.ts";
+
+type Handlers<C> = {
+  [M in keyof C]: C[M] extends (...args: infer A) => infer R ? (...args: A) => R : never;
+};
 
 function faultOf(id: number, thrown: unknown): Answer {
   const error = storeError(thrown);
@@ -31,19 +38,26 @@ function faultOf(id: number, thrown: unknown): Answer {
   return { id, error: { kind, message: error.message, stack: error.stack ?? error.message } };
 }
 
-function serve(port: NonNullable<typeof parentPort>, { file, plans, clock }: SqliteThreadData): void {
+function writing({ file, plans, clock }: SqliteThreadData): Handlers<WriterCalls> {
   const now = clockOf(clock);
   const db = openToWrite(file, now());
   const ledger = new SqliteLedger(db, plans, now);
   const keys = new SqliteKeys(db);
-  const lists = new SqliteLists(db);
-
-  const handlers: { [M in keyof Calls]: (...args: Parameters<Calls[M]>) => ReturnType<Calls[M]> } = {
+  return {
     commit: (operations) => ledger.commit(operations),
     addKey: (key) => keys.add(key),
+    revokeKey: (id, atMs) => keys.revoke(id, atMs),
+    close: () => db.close(),
+  };
+}
+
+function reading({ file }: SqliteThreadData): Handlers<ReaderCalls> {
+  const db = openToRead(file);
+  const keys = new SqliteKeyring(db);
+  const lists = new SqliteLists(db);
+  return {
     keyById: (id) => keys.byId(id),
     keys: (account) => keys.list(account),
-    revokeKey: (id, atMs) => keys.revoke(id, atMs),
     accounts: (query) => lists.accounts(query),
     usage: (query) => lists.usage(query),
     journal: (account, query) => lists.journal(account, query),
@@ -52,10 +66,16 @@ function serve(port: NonNullable<typeof parentPort>, { file, plans, clock }: Sql
     overdueHolds: (atMs, limit) => lists.overdueHolds(atMs, limit),
     close: () => db.close(),
   };
+}
+
+function serve(port: NonNullable<typeof parentPort>, data: SqliteThreadData): void {
+  const handlers: Partial<Handlers<Calls>> = data.role === "writer" ? writing(data) : reading(data);
 
   function answer<M extends keyof Calls>({ id, method, args }: Call<M>): void {
     try {
-      port.postMessage({ id, value: handlers[method](...args) } satisfies Answer);
+      const handler = handlers[method];
+      invariant(handler !== undefined, `the thread that is the ${data.role} is not asked for ${method}`);
+      port.postMessage({ id, value: handler(...args) } satisfies Answer);
     } catch (error) {
       port.postMessage(faultOf(id, error));
     }

@@ -2,9 +2,9 @@
  * The store on one SQLite file: what a single machine runs on, with nothing to install.
  *
  * Guarantees that what it has answered to a write is on disk (WAL, synchronous = full), and that every read sees
- * every write answered before it. Writes and lists are done by a thread of their own (sqlite-worker.ts). Only the
- * two lookups by key that requests wait for, key and balance, read here, on a connection that cannot write: 7
- * microseconds, where a message to a thread and back takes 40 and waits behind the commit under way.
+ * every write answered before it. One thread writes, another goes through lists (sqlite-worker.ts), an audit has one
+ * of its own. Only the two lookups by key that requests wait for, key and balance, read here, on a connection that
+ * cannot write: 7 microseconds, where a message to a thread and back takes 40.
  *
  * Several processes may work on one file: the lock of each commit covers all of it, so that the ledger stays
  * exact. Two servers on one file are safe for the same reason, but each would count its own queues, and neither
@@ -13,22 +13,20 @@
  * SQL is written by hand: Kysely has no dialect of its own for node:sqlite, the ones published for it are small
  * and young, and what is not hot here comes to a dozen statements.
  */
-import { extname } from "node:path";
 import type { DatabaseSync } from "node:sqlite";
-import { Worker } from "node:worker_threads";
+import type { Worker } from "node:worker_threads";
 import type { AccountSnapshot } from "../credits/balance.ts";
-import { StoreUnavailableError } from "../credits/ledger.ts";
 import type { Operation, Outcome } from "../credits/operations.ts";
 import type { Plans } from "../credits/plan.ts";
 import type { AccountRow, HoldRow, JournalRow, KeyRow, UsageRow } from "../credits/rows.ts";
-import { OperatorError } from "../errors.ts";
 import type { EpochMs } from "../units.ts";
 import type { AuditReport } from "./audit.ts";
 import { auditInThread } from "./sqlite-audit.ts";
 import { openToRead, type SqliteFile, storeError } from "./sqlite-file.ts";
 import { SqliteKeyring } from "./sqlite-keys.ts";
 import { SqliteSnapshots } from "./sqlite-reads.ts";
-import { type Answer, type Calls, clockOf, openedId, type SqliteThreadData } from "./sqlite-thread.ts";
+import { Remote, storeClosed } from "./sqlite-remote.ts";
+import { clockOf, type ReaderCalls, type WriterCalls } from "./sqlite-thread.ts";
 import type {
   AccountsQuery,
   FoundKey,
@@ -55,36 +53,45 @@ export interface SqliteStoreOptions {
 export async function openSqliteStore(options: SqliteStoreOptions): Promise<Store> {
   const { path, plans, clock = null, busyMs = defaultBusyMs } = options;
   const file = { path, busyMs };
-  const thread = new Thread({ file, plans, clock });
-  await thread.opened;
+  const writer = new Remote<WriterCalls>({ role: "writer", file, plans, clock });
+  const reader = new Remote<ReaderCalls>({ role: "reader", file, plans, clock });
+  await writer.open();
   try {
-    return new SqliteStore(file, thread, openToRead(file), clockOf(clock));
+    return new SqliteStore(file, { writer, reader }, openToRead(file), clockOf(clock));
   } catch (error) {
-    await thread.close();
+    await writer.close();
     throw error;
   }
+}
+
+interface Threads {
+  writer: Remote<WriterCalls>;
+  /** Begins with the first list that is asked for. */
+  reader: Remote<ReaderCalls>;
 }
 
 class SqliteStore implements Store {
   readonly #file: SqliteFile;
   readonly #now: () => EpochMs;
-  readonly #thread: Thread;
+  readonly #writer: Remote<WriterCalls>;
+  readonly #reader: Remote<ReaderCalls>;
   readonly #db: DatabaseSync;
   readonly #keyring: SqliteKeyring;
   readonly #snapshots: SqliteSnapshots;
   readonly #audits = new Set<Worker>();
 
-  constructor(file: SqliteFile, thread: Thread, db: DatabaseSync, now: () => EpochMs) {
+  constructor(file: SqliteFile, { writer, reader }: Threads, db: DatabaseSync, now: () => EpochMs) {
     this.#file = file;
     this.#now = now;
-    this.#thread = thread;
+    this.#writer = writer;
+    this.#reader = reader;
     this.#db = db;
     this.#keyring = new SqliteKeyring(db);
     this.#snapshots = new SqliteSnapshots(db, now);
   }
 
   commit(operations: readonly Operation[]): Promise<Outcome[]> {
-    return this.#thread.call("commit", operations);
+    return this.#writer.call("commit", operations);
   }
 
   async findKey(hash: string): Promise<FoundKey | null> {
@@ -92,19 +99,19 @@ class SqliteStore implements Store {
   }
 
   addKey(key: KeyRow): Promise<boolean> {
-    return this.#thread.call("addKey", key);
+    return this.#writer.call("addKey", key);
   }
 
   keyById(id: string): Promise<KeyRow | null> {
-    return this.#thread.call("keyById", id);
+    return this.#reader.call("keyById", id);
   }
 
   keys(account?: string): Promise<KeyRow[]> {
-    return this.#thread.call("keys", account);
+    return this.#reader.call("keys", account);
   }
 
   revokeKey(id: string, atMs: EpochMs): Promise<KeyRow | null> {
-    return this.#thread.call("revokeKey", id, atMs);
+    return this.#writer.call("revokeKey", id, atMs);
   }
 
   async snapshot(account: string): Promise<AccountSnapshot | null> {
@@ -112,27 +119,27 @@ class SqliteStore implements Store {
   }
 
   accounts(query: AccountsQuery): Promise<AccountRow[]> {
-    return this.#thread.call("accounts", query);
+    return this.#reader.call("accounts", query);
   }
 
   usage(query: UsageQuery): Promise<UsageRow[]> {
-    return this.#thread.call("usage", query);
+    return this.#reader.call("usage", query);
   }
 
   journal(account: string, query: JournalQuery): Promise<JournalRow[]> {
-    return this.#thread.call("journal", account, query);
+    return this.#reader.call("journal", account, query);
   }
 
   holds(query: HoldsQuery): Promise<HoldRow[]> {
-    return this.#thread.call("holds", query);
+    return this.#reader.call("holds", query);
   }
 
   holdTotals(): Promise<HoldTotals> {
-    return this.#thread.call("holdTotals");
+    return this.#reader.call("holdTotals");
   }
 
   overdueHolds(atMs: EpochMs, limit: number): Promise<HoldRow[]> {
-    return this.#thread.call("overdueHolds", atMs, limit);
+    return this.#reader.call("overdueHolds", atMs, limit);
   }
 
   async audit(): Promise<AuditReport> {
@@ -145,9 +152,10 @@ class SqliteStore implements Store {
 
   async close(): Promise<void> {
     await Promise.all([...this.#audits].map((thread) => thread.terminate()));
+    await this.#reader.close();
     // The connection that writes is closed last, so that it empties the log into the file.
     if (this.#db.isOpen) this.#db.close();
-    await this.#thread.close();
+    await this.#writer.close();
   }
 
   #read<T>(read: () => T): T {
@@ -156,97 +164,6 @@ class SqliteStore implements Store {
       return read();
     } catch (error) {
       throw storeError(error);
-    }
-  }
-}
-
-interface Pending {
-  resolve(value: unknown): void;
-  reject(error: Error): void;
-}
-
-/** The other side of sqlite-worker.ts: calls and their answers, matched by number. */
-class Thread {
-  /** Settles when the file is open, or with the reason why it is not. */
-  readonly opened: Promise<unknown>;
-  readonly #worker: Worker;
-  readonly #pending = new Map<number, Pending>();
-  readonly #exited: Promise<void>;
-  #lastId = openedId;
-  /** Why nothing can be asked any more. */
-  #ended: Error | null = null;
-
-  constructor(data: SqliteThreadData) {
-    // Run from the sources and from what tsc emits: the worker's file ends as this one does.
-    const file = new URL(`./sqlite-worker${extname(import.meta.filename)}`, import.meta.url);
-    this.opened = this.#expect(openedId);
-    this.#worker = new Worker(file, { workerData: data });
-    this.#worker.on("message", (answer: Answer) => this.#settle(answer));
-    this.#worker.on("error", (error) => this.#end(threadStopped(error)));
-    this.#exited = new Promise((resolve) => {
-      this.#worker.on("exit", () => {
-        this.#end(threadStopped());
-        resolve();
-      });
-    });
-  }
-
-  call<M extends keyof Calls>(method: M, ...args: Parameters<Calls[M]>): Promise<ReturnType<Calls[M]>> {
-    if (this.#ended !== null) return Promise.reject(this.#ended);
-    this.#lastId += 1;
-    const answer = this.#expect(this.#lastId);
-    this.#worker.postMessage({ id: this.#lastId, method, args });
-    // The thread answers a call with what `Calls` says; both ends are this module's.
-    return answer as Promise<ReturnType<Calls[M]>>;
-  }
-
-  async close(): Promise<void> {
-    if (this.#ended === null) {
-      const closed = this.call("close");
-      this.#ended = storeClosed();
-      await closed;
-    }
-    await this.#exited;
-  }
-
-  #expect(id: number): Promise<unknown> {
-    const { promise, resolve, reject } = Promise.withResolvers<unknown>();
-    this.#pending.set(id, { resolve, reject });
-    return promise;
-  }
-
-  #settle(answer: Answer): void {
-    const pending = this.#pending.get(answer.id);
-    this.#pending.delete(answer.id);
-    if ("value" in answer) pending?.resolve(answer.value);
-    else pending?.reject(errorOf(answer.error));
-  }
-
-  #end(error: Error): void {
-    this.#ended ??= error;
-    for (const pending of this.#pending.values()) pending.reject(error);
-    this.#pending.clear();
-  }
-}
-
-function storeClosed(): Error {
-  return new Error("the store is closed");
-}
-
-function threadStopped(cause?: unknown): Error {
-  return new StoreUnavailableError("the thread that writes the database has stopped", { cause });
-}
-
-function errorOf({ kind, message, stack }: Extract<Answer, { error: unknown }>["error"]): Error {
-  switch (kind) {
-    case "operator":
-      return new OperatorError(message);
-    case "unavailable":
-      return new StoreUnavailableError(message);
-    case "defect": {
-      const error = new Error(message);
-      error.stack = stack;
-      return error;
     }
   }
 }

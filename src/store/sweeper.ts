@@ -3,7 +3,7 @@
  * each hold is checked again under the lock and ends once.
  */
 import type { Ledger } from "../credits/ledger.ts";
-import type { Store } from "./store.ts";
+import { pageRowsMax, type Store } from "./store.ts";
 
 /** Holds expired per look; a look follows at once while there are more. */
 const sweepMax = 256;
@@ -23,17 +23,18 @@ export function startSweeper(
   let underWay: Promise<void> | null = null;
 
   async function sweep(): Promise<void> {
-    let found = sweepMax;
-    while (found === sweepMax && !stopped) {
-      const overdue = await store.overdueHolds(Date.now(), sweepMax);
-      found = overdue.length;
+    // Holds that cannot be ended (their account is at fault) come first in every look; each looks past them.
+    let stuck = 0;
+    for (let hasMore = true; hasMore && !stopped; ) {
+      const limit = Math.min(stuck + sweepMax, pageRowsMax);
+      const overdue = await store.overdueHolds(Date.now(), limit);
       const outcomes = await Promise.all(
         overdue.map(({ account, id }) => ledger.apply({ kind: "expire", account, hold: id })),
       );
       const expired = outcomes.filter((outcome) => outcome.kind === "expired").length;
       if (expired > 0) options.onExpired(expired);
-      // What cannot be expired (its account is at fault) must not keep this loop turning.
-      if (expired === 0) return;
+      hasMore = overdue.length === limit && stuck < pageRowsMax - sweepMax;
+      stuck = outcomes.filter(({ kind }) => kind !== "expired" && kind !== "ended").length;
     }
   }
 

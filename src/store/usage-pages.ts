@@ -2,7 +2,7 @@
 import type { UsageRow } from "../credits/rows.ts";
 import type { Store, UsageQuery } from "./store.ts";
 
-/** Each page is one read of the store, which commits wait for: a few milliseconds. */
+/** Each page is one read of the store, which other lists wait for: a few milliseconds. */
 const pageRows = 500;
 
 export async function* usagePages(

@@ -4,9 +4,10 @@
  */
 import type { Hash } from "node:crypto";
 import { createReadStream } from "node:fs";
-import { type FileHandle, mkdir, open, rename, rm, statfs } from "node:fs/promises";
+import { type FileHandle, open, rename, rm, statfs } from "node:fs/promises";
 import { join } from "node:path";
 import { OperatorError } from "../errors.ts";
+import { makeFolder } from "../make-folder.ts";
 import { megabytes } from "./observer.ts";
 
 export interface PartFile {
@@ -31,7 +32,7 @@ export async function discardPart(part: PartFile): Promise<void> {
 export async function prepareFolder(folder: string): Promise<void> {
   const probe = join(folder, `.probe-${process.pid}`);
   try {
-    await mkdir(folder, { recursive: true });
+    makeFolder(folder);
     await (await open(probe, "w")).close();
     await rm(probe);
   } catch (error) {

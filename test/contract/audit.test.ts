@@ -5,9 +5,13 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { DatabaseSync } from "node:sqlite";
 import { after, before, describe, test } from "node:test";
+import { isDeepStrictEqual } from "node:util";
 import { Ledger } from "../../src/credits/ledger.ts";
 import { type Broken, invariants } from "../../src/store/audit.ts";
+import { openPostgresStore } from "../../src/store/postgres.ts";
+import { auditDatabase } from "../../src/store/postgres-audit.ts";
 import { openSqliteStore } from "../../src/store/sqlite.ts";
+import type { Store } from "../../src/store/store.ts";
 import {
   credits,
   day,
@@ -20,14 +24,14 @@ import {
   settle,
 } from "../fixtures/ledger-rows.ts";
 import { MemoryStore } from "../fixtures/memory-store.ts";
+import { noPostgres, postgres } from "../fixtures/postgres.ts";
 
 const plans = plansOf(planOf("starter", 100, 10));
 const folder = mkdtempSync(join(tmpdir(), "inkwell-audit-"));
 after(() => rmSync(folder, { recursive: true }));
 const sound = join(folder, "sound.db");
 
-before(async () => {
-  const store = await openSqliteStore({ path: sound, plans });
+async function fill(store: Store): Promise<void> {
   await store.commit([{ kind: "open", account: "ada", plan: "starter" }]);
   await store.addKey(keyOf("key", "ada", { hash: "0".repeat(64) }));
   await store.commit([
@@ -42,7 +46,9 @@ before(async () => {
   ]);
   assert.deepEqual((await store.audit()).broken, []);
   await store.close();
-});
+}
+
+before(async () => fill(await openSqliteStore({ path: sound, plans })));
 
 /** As no program of ours would: past every check, trigger and unique index. */
 function corrupt(...statements: string[]): string {
@@ -74,6 +80,47 @@ async function brokenIn(path: string): Promise<Broken[]> {
     await store.close();
   }
 }
+
+/** Foreign keys, checks and triggers of an own copy of the sound database are taken away first. */
+const withoutRules = `do $$ declare rule record; begin
+  for rule in select conrelid::regclass as of, conname from pg_constraint
+    where connamespace = 'inkwell'::regnamespace and contype in ('f', 'c')
+  loop execute format('alter table %s drop constraint %I', rule.of, rule.conname); end loop;
+  for rule in select tgrelid::regclass as of, tgname from pg_trigger where not tgisinternal
+  loop execute format('drop trigger %I on %s', rule.tgname, rule.of); end loop;
+end $$`;
+
+let soundDatabase: Promise<string> | null = null;
+
+async function brokenOnPostgres(...statements: string[]): Promise<Broken[]> {
+  const server = await postgres();
+  soundDatabase ??= (async () => {
+    const name = await server.create();
+    await fill(await openPostgresStore({ url: server.url(name), plans }));
+    return name;
+  })();
+  const name = `${await soundDatabase}_broken`;
+  await server.sql(`create database ${name} template ${await soundDatabase} strategy file_copy`);
+  try {
+    for (const statement of [withoutRules, ...statements]) await server.sql(statement, name);
+    return (await auditDatabase(server.url(name), null, new AbortController().signal)).broken;
+  } finally {
+    await server.drop(name);
+  }
+}
+
+const onStores: readonly {
+  name: string;
+  skip?: string;
+  broken(...statements: string[]): Promise<Broken[]>;
+}[] = [
+  { name: "SQLite", broken: (...statements) => brokenIn(corrupt(...statements)) },
+  {
+    name: "PostgreSQL",
+    broken: brokenOnPostgres,
+    ...(noPostgres === null ? {} : { skip: noPostgres }),
+  },
+];
 
 /** A journal without its unique indexes, as in a database that lost them to a faulty disk. */
 const withoutIndexes =
@@ -150,30 +197,33 @@ const corruptions: Record<string, [row: object, ...statements: string[]]> = {
   ],
 };
 
-describe("the audit names", () => {
-  for (const invariant of Object.keys(invariants)) {
-    test(invariant, async () => {
-      const [row = {}, ...statements] = corruptions[invariant] ?? [];
-      const broken = (await brokenIn(corrupt(...statements))).find((each) => each.invariant === invariant);
-      assert.ok(broken !== undefined, "the invariant is found broken");
-      const [first = {}] = broken.rows;
-      assert.deepEqual({ ...first, ...row }, { ...first }, "the row at fault is shown");
+for (const { name, skip = false, broken: brokenAfter } of onStores) {
+  describe(`the audit on ${name} names`, { skip }, () => {
+    for (const invariant of Object.keys(invariants)) {
+      test(invariant, async () => {
+        const [row = {}, ...statements] = corruptions[invariant] ?? [];
+        const broken = (await brokenAfter(...statements)).find((each) => each.invariant === invariant);
+        assert.ok(broken !== undefined, "the invariant is found broken");
+        const isShown = broken.rows.some((each) => isDeepStrictEqual({ ...each, ...row }, { ...each }));
+        assert.ok(isShown, `the row at fault is shown: ${JSON.stringify(broken.rows)}`);
+      });
+    }
+
+    test("what adds up to more than 63 bits, and amounts beyond 2^53", async () => {
+      const broken = await brokenAfter(
+        "update journal set base_delta = 9223372036854775807 where kind in ('open', 'topup')",
+      );
+      const named = broken.map((each) => each.invariant);
+      assert.ok(named.includes("the journal is the balance"));
+      const moved = broken.find(
+        (each) => each.invariant === "each kind of journal entry moves only what it may",
+      );
+      assert.equal(moved?.rows[0]?.base_delta, "9223372036854775807");
     });
-  }
-
-  test("what adds up to more than 63 bits, and amounts beyond 2^53", async () => {
-    const path = corrupt(
-      "update journal set base_delta = 9223372036854775807 where kind in ('open', 'topup')",
-    );
-    const broken = await brokenIn(path);
-    const named = broken.map((each) => each.invariant);
-    assert.ok(named.includes("the journal is the balance"));
-    const moved = broken.find(
-      (each) => each.invariant === "each kind of journal entry moves only what it may",
-    );
-    assert.equal(moved?.rows[0]?.base_delta, "9223372036854775807");
   });
+}
 
+describe("the audit names", () => {
   test("a file whose indexes do not agree with its tables", async () => {
     const path = corrupt();
     const db = new DatabaseSync(path, { readOnly: true });
@@ -231,27 +281,41 @@ test("what a window took with it is no fault, and neither is a settlement that c
   assert.deepEqual((await store.audit()).broken, []);
 });
 
-test("commits go on while the audit runs, and it takes none of them for a fault", async () => {
-  const path = join(folder, "busy.db");
-  const store = await openSqliteStore({ path, plans });
-  const ledger = new Ledger(store);
-  await ledger.apply({ kind: "open", account: "ada", plan: "starter" });
-  await store.addKey(keyOf("key", "ada", { hash: "0".repeat(64) }));
-  let auditing = true;
-  let during = 0;
-  const busy = (async () => {
-    for (let n = 0; auditing; n += 1) {
-      await ledger.apply({ kind: "topup", account: "ada", payment: `p${n}`, amount: 1 });
-      during += 1;
-    }
-  })();
-  for (let n = 0; n < 3; n += 1) assert.deepEqual((await store.audit()).broken, []);
-  auditing = false;
-  await busy;
-  assert.ok(during > 10, `${during} commits went through`);
-  assert.equal((await store.audit()).journalRows, during + 1);
-  await store.close();
-});
+for (const [name, openBusy, skip] of [
+  ["SQLite", () => openSqliteStore({ path: join(folder, "busy.db"), plans }), false],
+  [
+    "PostgreSQL",
+    async () => {
+      const server = await postgres();
+      return await openPostgresStore({ url: server.url(await server.create()), plans });
+    },
+    noPostgres ?? false,
+  ],
+] as const) {
+  test(`commits go on while the audit runs on ${name}, and it takes none of them for a fault`, {
+    skip,
+  }, async () => {
+    const store = await openBusy();
+    const ledger = new Ledger(store);
+    await ledger.apply({ kind: "open", account: "ada", plan: "starter" });
+    await store.addKey(keyOf("key", "ada", { hash: "0".repeat(64) }));
+    let auditing = true;
+    let during = 0;
+    const busy = (async () => {
+      for (let n = 0; auditing; n += 1) {
+        await ledger.apply({ kind: "topup", account: "ada", payment: `p${n}`, amount: 1 });
+        during += 1;
+      }
+    })();
+    for (let n = 0; n < 3; n += 1) assert.deepEqual((await store.audit()).broken, []);
+    auditing = false;
+    await busy;
+    assert.ok(during > 10, `${during} commits went through`);
+    assert.equal((await store.audit()).journalRows, during + 1);
+    const cut = store.audit();
+    await Promise.all([assert.rejects(cut, /ended before it was through/), store.close()]);
+  });
+}
 
 test("closing a store ends its audits", async () => {
   const store = await openSqliteStore({ path: sound, plans });

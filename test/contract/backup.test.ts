@@ -139,7 +139,14 @@ test("of two backups to one name at once, the second is refused", () => {
 });
 
 test("a folder that is not there is said, and nothing is left behind", () => {
-  refused(/cannot be written/, join(folder, "nowhere", "x.db"));
+  const nowhere = join(folder, "nowhere");
+  refused(
+    new RegExp(`^There is no folder ${nowhere} for the backup x\\.db\\. Make it`),
+    join(nowhere, "x.db"),
+  );
+  // The name is as long as names may be, so that the one that it has until it is whole is too long.
+  const long = join(folder, "x".repeat(255));
+  refused(/^The backup \S+x cannot be written \(ENAMETOOLONG: .*(?<!\.part)'\)/, long);
 });
 
 test("what is no database of Inkwell's is not copied, and none is made", () => {

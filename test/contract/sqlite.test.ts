@@ -1,6 +1,6 @@
 /** What only SQLite is asked for: files that will not do, and rows that the database itself refuses. */
 import assert from "node:assert/strict";
-import {
+import fs, {
   appendFileSync,
   mkdirSync,
   mkdtempSync,
@@ -10,12 +10,17 @@ import {
   truncateSync,
   writeFileSync,
 } from "node:fs";
+import { syncBuiltinESMExports } from "node:module";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { DatabaseSync } from "node:sqlite";
 import { after, beforeEach, describe, test } from "node:test";
+import type { Worker } from "node:worker_threads";
+import { Ledger, StoreUnavailableError } from "../../src/credits/ledger.ts";
 import { OperatorError } from "../../src/errors.ts";
 import { openSqliteStore } from "../../src/store/sqlite.ts";
+import { openToWrite } from "../../src/store/sqlite-file.ts";
+import type { Store } from "../../src/store/store.ts";
 import { credits, hold, keyOf, minute, planOf, plansOf, settle } from "../fixtures/ledger-rows.ts";
 
 const plans = plansOf(planOf("starter", 100, 10));
@@ -114,6 +119,27 @@ describe("opening an SQLite file", () => {
     const closed = join(folder, "closed");
     mkdirSync(closed, { mode: 0o500 });
     await refused(join(closed, "inkwell.db"), /cannot be written/);
+  });
+
+  test("files beside the database that cannot be made are told apart from a full disk", async (t) => {
+    await make(path);
+    mkdirSync(`${path}-wal`);
+    await refused(path, /cannot be opened .* that end in -wal and -shm; network file systems do not/);
+    const disk = t.mock.method(fs, "statfsSync", () => ({ bavail: 7, bsize: 4096, blocks: 100 }));
+    syncBuiltinESMExports();
+    try {
+      const open = () => openToWrite({ path, busyMs }, minute);
+      assert.throws(
+        open,
+        /^OperatorError: There is no space left for the database .* make room on that disk/,
+      );
+      // A file system that does not tell its size.
+      disk.mock.mockImplementation(() => ({ bavail: 0, bsize: 4096, blocks: 0 }));
+      assert.throws(open, /cannot be opened/);
+    } finally {
+      disk.mock.restore();
+      syncBuiltinESMExports();
+    }
   });
 
   test("a database of a newer version is refused", async () => {
@@ -244,3 +270,87 @@ describe("the database refuses", () => {
     });
   }
 });
+
+describe("threads", () => {
+  test("commits do not wait for lists", async () => {
+    await make(path);
+    write(
+      path,
+      `insert into usage select account, 'past-' || n, 1000 + n, at_ms, key, model, ending, estimated, prompt_tokens,
+         cached_tokens, completion_tokens, reasoning_tokens, price_prompt, price_completion, price_cached_prompt, cost,
+         base, overage, additional, shortfall
+       from usage, (with recursive c(n) as (select 1 union all select n + 1 from c where n < 20000) select n from c)
+       where id = 'done'`,
+    );
+    await using store = await opened(path);
+    let lists = 0;
+    const asked = Array.from({ length: 200 }, async () => {
+      assert.deepEqual(await store.usage({ model: "none", limit: 10 }), []);
+      lists += 1;
+    });
+    const [outcome] = await store.commit([hold("meanwhile", credits(1))]);
+    assert.equal(outcome?.kind, "held");
+    assert.ok(lists < asked.length, "the lists were still being read");
+    await Promise.all(asked);
+  });
+
+  test("a list shows every write that was answered before it was asked for", async () => {
+    await make(path);
+    await using store = await opened(path);
+    for (let n = 0; n < 50; n += 1) {
+      await store.commit([hold(`h${n}`, credits(0.1))]);
+      const [row] = await store.journal("ada", { afterSeq: 5 + n, limit: 10 });
+      assert.equal(row?.op, `h${n}`);
+    }
+  });
+
+  test("a thread that dies is started again, and the ledger loses and doubles nothing", async () => {
+    await make(path);
+    const threads: Worker[] = [];
+    const note = (thread: Worker) => threads.push(thread);
+    process.on("worker", note);
+    try {
+      await using store = await opened(path);
+      const ledger = new Ledger(store);
+      for (let round = 0; round < 5; round += 1) {
+        const answers = Array.from({ length: 40 }, (_, n) =>
+          ledger.apply({ kind: "topup", account: "ada", payment: `r${round}-${n}`, amount: 10 }),
+        );
+        // Now before the commit, now in the midst of it, now after it.
+        for (let turn = 0; turn < round * 2; turn += 1) await new Promise(setImmediate);
+        await threads.at(-1)?.terminate();
+        for (const answer of await Promise.all(answers)) assert.equal(answer.kind, "added");
+      }
+      assert.equal(threads.length, 6, "one at the start and one after each death");
+      const account = await store.snapshot("ada");
+      assert.equal(account?.account.additional, credits(5) + 5 * 40 * 10);
+      assert.deepEqual((await store.audit()).broken, []);
+    } finally {
+      process.off("worker", note);
+    }
+  });
+
+  test("what was asked of a thread that dies is answered with an error that can be tried again", async () => {
+    await make(path);
+    const threads: Worker[] = [];
+    const note = (thread: Worker) => threads.push(thread);
+    process.on("worker", note);
+    try {
+      await using store = await opened(path);
+      await store.holdTotals();
+      const lost = store.usage({ limit: 10 });
+      await Promise.all([
+        assert.rejects(lost, (error) => error instanceof StoreUnavailableError),
+        threads.at(-1)?.terminate(),
+      ]);
+      assert.equal((await store.usage({ limit: 10 })).length, 1);
+    } finally {
+      process.off("worker", note);
+    }
+  });
+});
+
+async function opened(at: string): Promise<Store & AsyncDisposable> {
+  const store = await openSqliteStore({ path: at, plans });
+  return Object.assign(store, { [Symbol.asyncDispose]: () => store.close() });
+}

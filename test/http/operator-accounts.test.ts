@@ -1,24 +1,10 @@
 /** Accounts and keys by the operator API: made once however often they are asked for, listed, changed, revoked. */
 import assert from "node:assert/strict";
-import { test } from "node:test";
 import { hashKey, parseKey } from "../../src/access/keys.ts";
 import { planOf } from "../fixtures/ledger-rows.ts";
-import { fieldsOf, refused, startOperator, type TestOperator } from "../fixtures/operator.ts";
-import { startService, type TestService } from "../fixtures/service.ts";
+import { fieldsOf, operatorTests, refused } from "../fixtures/operator.ts";
 
-function operatorTest(
-  name: string,
-  run: (operator: TestOperator, service: TestService) => Promise<void>,
-): void {
-  test(name, async () => {
-    await using service = await startService({
-      otherPlans: [planOf("big", 5000, 200)],
-      otherModels: ["other"],
-    });
-    await using operator = await startOperator(service);
-    await run(operator, service);
-  });
-}
+const operatorTest = operatorTests({ otherPlans: [planOf("big", 5000, 200)], otherModels: ["other"] });
 
 const keys = "/admin/accounts/test/keys";
 

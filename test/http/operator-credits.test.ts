@@ -1,19 +1,10 @@
 /** Credits by the operator API: each payment and each correction counts once, and the journal tells of all of it. */
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { fieldsOf, refused, startOperator, type TestOperator } from "../fixtures/operator.ts";
-import { jsonOf, startService, type TestService } from "../fixtures/service.ts";
+import { fieldsOf, operatorTests, refused, startOperator } from "../fixtures/operator.ts";
+import { jsonOf, startService } from "../fixtures/service.ts";
 
-function operatorTest(
-  name: string,
-  run: (operator: TestOperator, service: TestService) => Promise<void>,
-): void {
-  test(name, async () => {
-    await using service = await startService();
-    await using operator = await startOperator(service);
-    await run(operator, service);
-  });
-}
+const operatorTest = operatorTests();
 
 const topups = "/admin/accounts/test/topups";
 const adjustments = "/admin/accounts/test/adjustments";
@@ -79,8 +70,8 @@ operatorTest("an account cannot hold more credits than can be counted exactly", 
 });
 
 operatorTest("an adjustment goes up or down, once, and never below nothing", async (operator) => {
-  const adjust = (operation_id: string, credits: number) =>
-    operator.post(adjustments, { operation_id, credits, reason: "goodwill" });
+  const adjust = (operation_id: string, credits: number, reason = "goodwill") =>
+    operator.post(adjustments, { operation_id, credits, reason });
   const up = await adjust("a", 30);
   const { balance, ...rest } = up.body;
   assert.deepEqual(rest, { account: "test", operation_id: "a", credits: 30, again: false });
@@ -89,7 +80,13 @@ operatorTest("an adjustment goes up or down, once, and never below nothing", asy
   assert.equal(additionalIn(down.body.balance), 10);
   const again = await adjust("a", 30);
   assert.deepEqual([again.body.again, additionalIn(again.body.balance)], [true, 10]);
-  assert.match(refused(await adjust("a", -30), 409, "operation_differs"), /with 30 credits instead of -30/);
+  assert.match(
+    refused(await adjust("a", -30), 409, "operation_differs"),
+    /with 30 credits and the reason "goodwill" instead of -30 and "goodwill"/,
+  );
+  const otherReason = await adjust("a", 30, "a refund");
+  assert.match(refused(otherReason, 409, "operation_differs"), /"goodwill" instead of 30 and "a refund"/);
+  assert.equal(fieldsOf(otherReason.body.error).param, "reason");
   assert.match(refused(await adjust("c", -11), 409, "too_few_credits"), /has 10 additional credits/);
   refused(await adjust("d", 0), 400, "invalid_value");
   refused(

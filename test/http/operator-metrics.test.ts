@@ -1,20 +1,10 @@
 /** What the service tells of itself: metrics that add up to what was done, and a log without keys or anybody's words. */
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { startOperator, type TestOperator } from "../fixtures/operator.ts";
-import { babble, type ServiceOptions, say, startService, type TestService } from "../fixtures/service.ts";
+import { operatorTests, startOperator, type TestOperator } from "../fixtures/operator.ts";
+import { babble, say, startService, type TestService } from "../fixtures/service.ts";
 
-function operatorTest(
-  name: string,
-  run: (operator: TestOperator, service: TestService) => Promise<void>,
-  options: ServiceOptions = {},
-): void {
-  test(name, async () => {
-    await using service = await startService(options);
-    await using operator = await startOperator(service);
-    await run(operator, service);
-  });
-}
+const operatorTest = operatorTests();
 
 /** Samples by name and labels, as they are written. */
 async function samples(operator: TestOperator): Promise<Map<string, number>> {
@@ -111,6 +101,15 @@ operatorTest(
     script: babble("word ", { reasoningTokens: 2, cachedTokens: 1 }),
   },
 );
+
+operatorTest("the sizes of the engine's batches are a histogram", async (operator, service) => {
+  for (const answers of [1, 1, 3, 5]) service.metrics.decoded("small", answers);
+  const found = await samples(operator);
+  const upTo = (most: string) =>
+    found.get(`inkwell_engine_batch_requests_bucket{le="${most}",model="small"}`);
+  assert.deepEqual([upTo("1"), upTo("2"), upTo("4"), upTo("6")], [2, 2, 3, 4]);
+  assert.equal(found.get('inkwell_engine_batch_requests_sum{model="small"}'), 10);
+});
 
 operatorTest(
   "what is running and held is told as it is at that moment",

@@ -1,27 +1,16 @@
 /** What the operator API tells of requests: receipts with every filter, as JSON and CSV; models, holds, the audit. */
 import assert from "node:assert/strict";
-import { test } from "node:test";
 import {
   type Fields,
   fieldsOf,
   listOf,
+  operatorTests,
   refused,
-  startOperator,
   type TestOperator,
 } from "../fixtures/operator.ts";
-import { babble, type ServiceOptions, startService, type TestService } from "../fixtures/service.ts";
+import { babble, type TestService } from "../fixtures/service.ts";
 
-function operatorTest(
-  name: string,
-  run: (operator: TestOperator, service: TestService) => Promise<void>,
-  options: ServiceOptions = {},
-): void {
-  test(name, async () => {
-    await using service = await startService({ otherModels: ["other"], ...options });
-    await using operator = await startOperator(service);
-    await run(operator, service);
-  });
-}
+const operatorTest = operatorTests({ otherModels: ["other"] });
 
 async function idOf(answer: Response): Promise<string> {
   await answer.text();
@@ -105,6 +94,9 @@ operatorTest("a filter that cannot be read is refused by its name", async (opera
     ["account=A", "invalid_value"],
     ["format=xml", "invalid_value"],
     ["request=x", "unknown_parameter"],
+    ["to=2026-01-01&from=2026-12-01", "invalid_value"],
+    ["to=2026-12-01&from=2026-12-01", "invalid_value"],
+    ["to=2026-12-01&from=2026-12-02&format=csv", "invalid_value"],
   ] as const) {
     const message = refused(await operator.get(`/admin/usage?${query}`), 400, code);
     assert.ok(message.startsWith(query.split("=")[0] ?? ""), message);
@@ -194,7 +186,7 @@ operatorTest(
     await reader?.cancel().catch(() => {});
     while ((await operator.all("/admin/holds", 10)).length > 0) await new Promise(setImmediate);
   },
-  { script: babble("word ", { tokenDelayMs: 1 }) },
+  { script: babble("word ", { tokenDelayMs: 50 }) },
 );
 
 operatorTest(
@@ -202,7 +194,7 @@ operatorTest(
   async (operator, service) => {
     await (await service.chat()).text();
     const { body } = await operator.get("/admin/audit");
-    assert.deepEqual([body.sound, body.broken, body.journal_rows], [true, [], 3]);
+    assert.deepEqual([body.sound, body.broken, body.journal_entries], [true, [], 3]);
     assert.match(await service.metrics.text(), /^inkwell_audit_problems 0$/m);
     const { audit } = service.store;
     service.store.audit = async () => ({
@@ -215,7 +207,7 @@ operatorTest(
     assert.deepEqual(broken.body, {
       sound: false,
       checked_at: "2027-01-01T00:00:00.000Z",
-      journal_rows: 3,
+      journal_entries: 3,
       broken: [{ invariant: "the journal is the balance", rows: [{ account: "test", base: 5, note: null }] }],
     });
     assert.match(await service.metrics.text(), /^inkwell_audit_problems 1$/m);

@@ -6,20 +6,9 @@ import { Validator } from "@seriousme/openapi-schema-validator";
 import { IsSchema } from "typebox/schema";
 import { catalogue } from "../../src/errors.ts";
 import { operatorCatalogue, sharedCodes } from "../../src/server/admin/refusals.ts";
-import { fieldsOf, operatorToken, refused, startOperator, type TestOperator } from "../fixtures/operator.ts";
-import { type ServiceOptions, startService, type TestService } from "../fixtures/service.ts";
+import { fieldsOf, operatorTests, operatorToken, refused } from "../fixtures/operator.ts";
 
-function operatorTest(
-  name: string,
-  run: (operator: TestOperator, service: TestService) => Promise<void>,
-  options: ServiceOptions = {},
-): void {
-  test(name, async () => {
-    await using service = await startService(options);
-    await using operator = await startOperator(service);
-    await run(operator, service);
-  });
-}
+const operatorTest = operatorTests();
 
 const withoutToken = { headers: { authorization: undefined } };
 
@@ -219,6 +208,7 @@ operatorTest(
       "get /admin/holds",
       "get /admin/keys/{key}",
       "get /admin/models",
+      "get /admin/nodes",
       "get /admin/usage",
       "patch /admin/accounts/{account}",
       "post /admin/accounts",

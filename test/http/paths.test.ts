@@ -4,7 +4,7 @@ import { once } from "node:events";
 import { connect } from "node:net";
 import { after, before, describe, test } from "node:test";
 import { catalogue, type ErrorCode } from "../../src/errors.ts";
-import type { EngineFailure } from "../../src/generation/engine.ts";
+import { EngineError, type EngineFailure } from "../../src/generation/engine.ts";
 import { exchange, parseAnswer, readAll } from "../fixtures/raw-http.ts";
 import { babble, errorOf, jsonOf, startService, type TestService } from "../fixtures/service.ts";
 
@@ -523,6 +523,37 @@ test("credits that are gone are 402 and not worth another try; credits that are 
   assert.equal(gone.headers.get("x-should-retry"), "false");
   assert.match((await errorOf(gone.clone())).message, /refresh at \d{4}-/);
   assert.equal(await refusal(gone), "insufficient_credits");
+});
+
+test("a prompt that is over the limit of tokens by itself is 429 and not worth another try", async () => {
+  await using limited = await startService({ plan: { limits: { tokensPerMinute: 3 } } });
+  const refused = await limited.chat({ messages: [{ role: "user", content: "one two three four" }] });
+  assert.equal(refused.headers.get("x-should-retry"), "false");
+  assert.equal(refused.headers.get("retry-after"), null);
+  assert.match((await errorOf(refused.clone())).message, /this prompt alone/i);
+  assert.equal(await refusal(refused), "rate_limit_exceeded");
+});
+
+test("a database that is away is 503 on every path, and no defect", async () => {
+  await using service = await startService();
+  const { StoreUnavailableError } = await import("../../src/credits/ledger.ts");
+  const away = () => Promise.reject(new StoreUnavailableError("the disk at /secret is full"));
+  const { commit, snapshot } = service.store;
+  Object.assign(service.store, { commit: away, snapshot: away });
+  for (const response of [await service.chat(), await service.request("GET", "/v1/balance")]) {
+    assert.match(response.headers.get("retry-after") ?? "", /^\d+$/);
+    assert.doesNotMatch(await response.clone().text(), /secret/);
+    assert.equal(await refusal(response), "store_unavailable");
+  }
+  assert.match(JSON.stringify(service.log), /secret/);
+  Object.assign(service.store, { commit, snapshot });
+});
+
+test("a wait that official SDKs would ignore is told as a minute", async () => {
+  await using service = await startService();
+  service.engine.prepare = () =>
+    Promise.reject(new EngineError("overloaded", "for long", { retryAfterSeconds: 86_400 }));
+  assert.equal((await service.chat()).headers.get("retry-after"), "60");
 });
 
 describe("an engine that fails before the first token is a status, streamed or not", () => {

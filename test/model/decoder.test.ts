@@ -26,6 +26,8 @@ class ScriptedBackend implements Backend {
   readonly chunkTokens = 4;
   readonly tokensPerSequenceMax = 16;
   readonly steps: { sequence: number; position: number; tokens: number[] }[][] = [];
+  /** Of each step, whether its numbers had to come out as at any other time. */
+  readonly repeatable: boolean[] = [];
   readonly truncated: [sequence: number, length: number][] = [];
   #scripts = new Map<number, number[]>();
   #logits: number[] = [];
@@ -33,6 +35,8 @@ class ScriptedBackend implements Backend {
   failingStep = -1;
   /** Sampling fails for this sequence. */
   failingSequence = -1;
+  /** Called as each step begins. */
+  beforeStep: (step: number) => void = () => {};
   /** Called after each step, before its tokens are sampled. */
   afterStep: (step: number) => void = () => {};
 
@@ -40,7 +44,9 @@ class ScriptedBackend implements Backend {
     this.#scripts.set(sequence, [...Buffer.from(text), endOfTurn]);
   }
 
-  async decode(entries: readonly BatchEntry[]): Promise<number[]> {
+  async decode(entries: readonly BatchEntry[], repeatable: boolean): Promise<number[]> {
+    this.repeatable.push(repeatable);
+    this.beforeStep(this.steps.length);
     this.steps.push(
       entries.map(({ sequence, position, tokens }) => ({ sequence, position, tokens: [...tokens] })),
     );
@@ -88,6 +94,7 @@ function job(id: number, prompt: string, fields: Partial<JobSpec> = {}): JobSpec
 function start(backend: ScriptedBackend, jobs: JobSpec[], endings = jobs.length) {
   const ended = Promise.withResolvers<void>();
   const reports: JobProgress[] = [];
+  const batches: number[] = [];
   let left = endings;
   const decoder = new Decoder({
     backend,
@@ -97,8 +104,9 @@ function start(backend: ScriptedBackend, jobs: JobSpec[], endings = jobs.length)
     closingTokens: Uint32Array.of(closeTag),
     contextWindow: 64,
     parallel: 2,
-    report: (progress) => {
+    report: (progress, decoded) => {
       reports.push(...progress);
+      batches.push(...decoded);
       left -= progress.filter(({ ending }) => ending !== undefined).length;
       if (left <= 0) ended.resolve();
     },
@@ -111,14 +119,14 @@ function start(backend: ScriptedBackend, jobs: JobSpec[], endings = jobs.length)
       .filter((report) => report.id === id)
       .flatMap(({ events }) => events.map((event) => event.text))
       .join("");
-  return { decoder, ended: ended.promise, last, text, reports };
+  return { decoder, ended: ended.promise, last, text, reports, batches };
 }
 
 test("prompts are evaluated a chunk a step, in turns, beside the tokens of those that generate", async () => {
   const backend = new ScriptedBackend();
   backend.script(0, "xy");
   backend.script(1, "z");
-  const { ended, text } = start(backend, [job(1, "abcdef"), job(2, "ghijklmno")]);
+  const { ended, text, batches } = start(backend, [job(1, "abcdef"), job(2, "ghijklmno")]);
   await ended;
   assert.equal(text(1), "xy");
   assert.equal(text(2), "z");
@@ -126,6 +134,21 @@ test("prompts are evaluated a chunk a step, in turns, beside the tokens of those
     step.map(({ sequence, tokens }) => `${sequence}:${tokens.length}`).join(" "),
   );
   assert.deepEqual(shape, ["0:4", "1:4", "0:2", "0:1 1:4", "0:1 1:1", "1:1"]);
+  assert.deepEqual(batches, [1, 1, 1, 2, 2, 1], "each step is told of once");
+});
+
+test("a seeded or greedy job alone must be repeatable; with company, or drawn at random, it need not", async () => {
+  const backend = new ScriptedBackend();
+  backend.script(0, "ab");
+  backend.script(1, "wxyz");
+  const seeded = job(2, "2", { sampling: { stop: [], seed: 7 } });
+  await start(backend, [job(1, "1"), seeded]).ended;
+  // Prompts one after the other, beside the other's tokens, then what is left of the longer.
+  assert.deepEqual(backend.repeatable, [true, false, false, true, true, true]);
+  const other = new ScriptedBackend();
+  other.script(0, "a");
+  await start(other, [job(1, "1", { sampling: { stop: [] } })]).ended;
+  assert.deepEqual(other.repeatable, [false, false]);
 });
 
 test("the first report says that the job has begun, before anything is evaluated", async () => {
@@ -137,6 +160,25 @@ test("the first report says that the job has begun, before anything is evaluated
   await running.ended;
   assert.equal(running.reports[0]?.ending, undefined);
   assert.equal(running.reports[0]?.completionTokens, 0);
+});
+
+test("what a step made is told while the next one is under way, and at once where there is none", async () => {
+  const backend = new ScriptedBackend();
+  backend.script(0, "abcd");
+  const running = start(backend, [job(1, "1", { paidTokens: 3 })], 1);
+  const told: (number | undefined)[] = [];
+  const rest = Promise.withResolvers<void>();
+  const tell = (step: number) => {
+    told.push(running.last(1)?.completionTokens);
+    if (step === 2) rest.resolve();
+  };
+  backend.beforeStep = tell;
+  backend.afterStep = tell;
+  await rest.promise;
+  await new Promise(setImmediate);
+  tell(-1);
+  // The prompt's step, of which the beginning has passed; the two after it; the rest for want of pay.
+  assert.deepEqual(told, [0, 0, 1, 1, 2, 3]);
 });
 
 test("thinking closed by force: the closing tag is evaluated after the last thought, and not counted", async () => {

@@ -269,6 +269,17 @@ test("many generations at once all get what they would count for", async () => {
   }
 });
 
+test("each decode is told with the answers in it", async () => {
+  const decodes: number[] = [];
+  const counted = await startMiniature({ parallel: 2, onDecode: (answers) => decodes.push(answers) });
+  await Promise.all([1, 2, 3].map((seed) => ask(counted, endless, { maxTokens: 60, sampling: { seed } })));
+  const answers = decodes.reduce((sum, each) => sum + each, 0);
+  // One for each token, the first of which comes with the prompt's last part.
+  assert.ok(answers >= 180, `${answers} tokens and parts of prompts`);
+  assert.deepEqual([...new Set(decodes)].toSorted(), [1, 2]);
+  await counted.close();
+});
+
 test("an aborted generation stops the decoder: its usage is final, its sequence is free", async () => {
   const single = await startMiniature({ parallel: 1 });
   const generation = await begin(single, endless, { maxTokens: 900 });

@@ -3,7 +3,7 @@ import assert from "node:assert/strict";
 import { fork } from "node:child_process";
 import { once } from "node:events";
 import { copyFile, mkdtemp, rm } from "node:fs/promises";
-import { tmpdir } from "node:os";
+import { availableParallelism, tmpdir } from "node:os";
 import { join } from "node:path";
 import { createInterface } from "node:readline";
 import { test } from "node:test";
@@ -137,6 +137,21 @@ test("a child that hangs over a prompt: the prompt times out, the child is kille
   assert.ok(log.lines.some((line) => line.includes("has not answered for too long")));
 });
 
+test("a child that hangs over a stop is killed: the stop is done, the next request is answered", async (t) => {
+  const log = new RecordedLog();
+  const engine = await startMiniature({ parallel: 1, stopWaitMs: 300, log });
+  t.after(() => engine.close());
+  const running = await begin(engine, endless, { maxTokens: 900 });
+  await readSome(running);
+  const hung = childOf(engine);
+  process.kill(hung, "SIGSTOP");
+  await running.stop();
+  await gone(hung);
+  assert.ok(running.usage.completionTokens >= 3);
+  assert.ok(log.lines.some((line) => line.includes("has not answered for too long")));
+  assert.equal((await ask(engine, "Hi", { maxTokens: 2 })).usage.completionTokens, 2);
+});
+
 test("closed while its child is being started again, an engine leaves no process behind", async () => {
   const engine = await startMiniature({ parallel: 1 });
   process.kill(childOf(engine), "SIGKILL");
@@ -170,4 +185,14 @@ test("the service is killed in mid-generation: the child does not outlive it", a
   assert.ok(isAlive(child));
   host.kill("SIGKILL");
   await gone(child);
+});
+
+test("threads beyond the cores are lowered to them, and the log says so", async () => {
+  const log = new RecordedLog();
+  const cores = availableParallelism();
+  const engine = await startMiniature({ threads: cores + 1, log });
+  await engine.close();
+  const lowered = `threads is lowered from ${cores + 1} to the ${cores} cores there are`;
+  assert.ok(log.lines.some((line) => line.startsWith("warn") && line.includes(lowered)));
+  assert.ok(log.lines.some((line) => line.includes("model loaded") && line.includes(` ${cores} threads)`)));
 });

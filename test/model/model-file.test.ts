@@ -1,4 +1,4 @@
-/** Model files that the engine cannot use: one message each. What a header tells is tested with weights/gguf.ts. */
+/** Model files and settings that the engine cannot use: one message each. What a header tells is tested with weights/gguf.ts. */
 import assert from "node:assert/strict";
 import { mkdtemp, readFile, rm, writeFile } from "node:fs/promises";
 import { tmpdir } from "node:os";
@@ -53,3 +53,22 @@ test("an architecture that llama.cpp does not know", async () => {
   });
   await refusedContent(content, /unknown model architecture: 'lxama'; use a model that/);
 });
+
+for (const [gpu, wayOut] of [
+  ["cuda", /npm run gpu .*gpu: auto/],
+  ["vulkan", /Vulkan driver.*gpu: auto/],
+  ["metal", /Apple silicon.*gpu: auto/],
+] as const) {
+  test(`gpu: ${gpu} on a machine without it is named as what is wrong, not the file's contents`, async (t) => {
+    const started = startLlamaEngine(llamaOptions({ gpu })).then(
+      (engine) => engine.close(),
+      (error: unknown) => error,
+    );
+    const error = await started;
+    if (error === undefined) return t.skip(`this machine has ${gpu}`);
+    assert.ok(error instanceof OperatorError);
+    assert.match(error.message, new RegExp(`cannot be run with gpu: ${gpu} here`));
+    assert.match(error.message, wayOut);
+    assert.doesNotMatch(error.message, /damaged|fetch the file/);
+  });
+}

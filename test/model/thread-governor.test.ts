@@ -11,11 +11,16 @@ class Machine {
   readonly governor = new ThreadGovernor(calm, eager);
   nowMs = 0;
 
-  run(decodes: number, took: (threads: number) => number, tokens = 1): { eager: number; ms: number } {
+  run(
+    decodes: number,
+    took: (threads: number) => number,
+    tokens = 1,
+    repeatable = false,
+  ): { eager: number; ms: number } {
     const startMs = this.nowMs;
     let eagerly = 0;
     for (let count = 0; count < decodes; count++) {
-      const threads = this.governor.choose(tokens, this.nowMs);
+      const threads = this.governor.choose(tokens, repeatable, this.nowMs);
       if (threads === eager) eagerly += 1;
       const ms = took(threads);
       this.nowMs += ms;
@@ -37,10 +42,10 @@ test("on a quiet machine nearly every decode gets all cores", () => {
 test("each kind of batch is decoded calmly first: there is nothing to compare it with", () => {
   const machine = new Machine();
   machine.run(100, quiet);
-  assert.equal(machine.governor.choose(64, machine.nowMs), calm);
+  assert.equal(machine.governor.choose(64, false, machine.nowMs), calm);
   machine.run(3, (threads) => 40 * quiet(threads), 64);
-  assert.equal(machine.governor.choose(64, machine.nowMs), eager);
-  assert.equal(machine.governor.choose(65, machine.nowMs), eager, "much the same size");
+  assert.equal(machine.governor.choose(64, false, machine.nowMs), eager);
+  assert.equal(machine.governor.choose(65, false, machine.nowMs), eager, "much the same size");
 });
 
 test("on a busy machine trials are few, ever rarer, and cost little", () => {
@@ -96,4 +101,11 @@ test("with a slow model the rest after a failed trial is longer, so that it stay
   machine.run(100, (threads) => 100 * quiet(threads));
   const { ms } = machine.run(500, (threads) => 100 * busy(threads));
   assert.ok(ms < 1.05 * 500 * 1000, `${ms} ms`);
+});
+
+test("what must be repeatable is decoded calmly token by token, however free the cores are; a prompt's part is not", () => {
+  const machine = new Machine();
+  machine.run(100, quiet);
+  assert.equal(machine.run(100, quiet, 1, true).eager, 0);
+  assert.ok(machine.run(100, (threads) => 40 * quiet(threads), 64, true).eager > 90);
 });

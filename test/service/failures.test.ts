@@ -4,13 +4,20 @@
  */
 import assert from "node:assert/strict";
 import { execFileSync, spawnSync } from "node:child_process";
-import { chmodSync, existsSync, mkdirSync, readdirSync, readFileSync, writeFileSync } from "node:fs";
+import { chmodSync, existsSync, mkdirSync, readdirSync, readFileSync, rmSync, writeFileSync } from "node:fs";
 import { createServer, type Server } from "node:net";
 import path from "node:path";
 import { DatabaseSync } from "node:sqlite";
 import { test } from "node:test";
 import { startServer } from "../fixtures/file-server.ts";
-import { entry, miniature, newFolder, type ProgramOptions, startProgram } from "../fixtures/program.ts";
+import {
+  entry,
+  environment,
+  miniature,
+  newFolder,
+  type ProgramOptions,
+  startProgram,
+} from "../fixtures/program.ts";
 
 const source = "INKWELL_MODELS__SMOLLM2_135M_INSTRUCT__SOURCE";
 
@@ -74,6 +81,25 @@ test("a file lies where the data folder should be", async () => {
   writeFileSync(data, "mine");
   assertOneMessage(await refusedStart(folder.path), `The data folder ${data}`, "INKWELL_DATA");
   assert.equal(readFileSync(data, "utf8"), "mine");
+});
+
+test("a file system that makes no folders is told at once, by every command", {
+  skip: process.platform === "linux" ? false : "only Linux has /proc",
+}, async () => {
+  await using folder = await newFolder();
+  const refusal = (data: string, ...args: string[]) => {
+    const env = { ...environment(folder.path), INKWELL_DATA: data };
+    // Killed where it hangs: it would hear no other signal.
+    const options = { cwd: folder.path, env, timeout: 30_000, killSignal: "SIGKILL" } as const;
+    const ran = spawnSync(process.execPath, [entry, ...args], options);
+    assert.equal(ran.status, 1, `${ran.error}`);
+    return String(ran.stderr);
+  };
+  for (const data of ["/proc/inkwell", "/proc/inkwell/data"]) {
+    assertOneMessage(refusal(data, "serve"), `The data folder ${data} cannot be written`, "INKWELL_DATA");
+    const listed = refusal(data, "account", "list");
+    assertOneMessage(listed, `The database ${data}/inkwell.db cannot be written`, "database: sqlite:PATH");
+  }
 });
 
 const isRoot = process.getuid?.() === 0;
@@ -202,10 +228,9 @@ test("a database that a newer version has changed is refused and works on with t
   assert.equal((await service.up()).key, null);
 });
 
-/** A disk of a few hundred kilobytes. */
-function mountSmallDisk(folder: string): Disposable | null {
+function mountSmallDisk(folder: string, size = "64k"): Disposable | null {
   if (process.platform !== "linux" || !isRoot) return null;
-  const mounted = spawnSync("mount", ["-t", "tmpfs", "-o", "size=64k", "tmpfs", folder]);
+  const mounted = spawnSync("mount", ["-t", "tmpfs", "-o", `size=${size}`, "tmpfs", folder]);
   if (mounted.status !== 0) return null;
   return { [Symbol.dispose]: () => execFileSync("umount", [folder]) };
 }
@@ -240,6 +265,30 @@ for (const [name, length] of [
     await assertStartsAfterAll(folder.path);
   });
 }
+
+test("the disk of the ledger is full: every command says so, and goes on when there is room", async (t) => {
+  await using folder = await newFolder();
+  const data = path.join(folder.path, "data");
+  mkdirSync(data);
+  using disk = mountSmallDisk(data, "512k");
+  if (disk === null) {
+    t.skip("a small disk can be mounted by root on Linux only");
+    return;
+  }
+  const filler = path.join(data, "filler");
+  {
+    await using made = startProgram(folder.path, { args: ["account", "create", "ada", "--plan", "starter"] });
+    assert.equal((await made.ended).code, 0, made.stderr);
+  }
+  assert.throws(() => writeFileSync(filler, Buffer.alloc(1024 * 1024)), /ENOSPC/);
+  for (const command of ["account list", "credits add ada 5 --payment p1", "audit"]) {
+    const stderr = await refusedStart(folder.path, { args: command.split(" ") });
+    assertOneMessage(stderr, "There is no space left for the database", path.join(data, "inkwell.db"));
+  }
+  rmSync(filler);
+  await using added = startProgram(folder.path, { args: ["credits", "add", "ada", "5", "--payment", "p1"] });
+  assert.equal((await added.ended).code, 0, added.stderr);
+});
 
 test("a start that fails in one model leaves the others' processes behind no more than its own", async () => {
   await using folder = await newFolder();

@@ -16,17 +16,25 @@ function printedCommands(stdout: string): string[] {
   return [...stdout.matchAll(/^ +(curl (?:.*\\\n)*.*)$/gm)].map(([, command = ""]) => command);
 }
 
+async function modelList(url: string, key: string): Promise<string> {
+  const answer = await fetch(`${url}/v1/models`, { headers: { authorization: `Bearer ${key}` } });
+  assert.equal(answer.status, 200);
+  return answer.text();
+}
+
 test("the first start prints a key once and lines that work when pasted; the second the same address, and no key", async () => {
   await using folder = await newFolder();
   const env = { INKWELL_PORT: `${await freePort()}`, INKWELL_OPERATOR_PORT: `${await freePort()}` };
   let firstUrl: string;
   let firstKey: string;
+  let firstModels: string;
   {
     await using service = startProgram(folder.path, { env });
     const { url, operatorUrl, key } = await service.up();
     assert.equal(url, `http://127.0.0.1:${env.INKWELL_PORT}`);
     assert.ok(key !== null, "a key is printed");
     [firstUrl, firstKey] = [url, key];
+    firstModels = await modelList(url, key);
 
     const [question = "", balance = ""] = printedCommands(service.stdout);
     const answered = await run("sh", ["-c", question]);
@@ -54,6 +62,7 @@ test("the first start prints a key once and lines that work when pasted; the sec
     assert.doesNotMatch(service.stdout, /Bearer|curl/);
     const again = await ask({ url, key: firstKey, max_tokens: 1 });
     assert.equal(again.status, 200, "the first key still works");
+    assert.equal(await modelList(url, firstKey), firstModels, "also their times are the same");
     assert.deepEqual(await service.stop("SIGINT"), { code: 0, signal: null });
   }
   assertSoundLedger(folder.path);

@@ -13,7 +13,8 @@ import { MemoryStore } from "../fixtures/memory-store.ts";
 
 const cwd = mkdtempSync(path.join(tmpdir(), "inkwell-cli-audit-"));
 after(() => rmSync(cwd, { recursive: true }));
-const { plans, database } = loadConfig({ cwd, env: {} });
+const { plans } = loadConfig({ cwd, env: {} });
+const databaseFile = path.join(cwd, "data", "inkwell.db");
 const [plan = ""] = plans.keys();
 const nowMs = Date.UTC(2027, 0, 15, 12);
 
@@ -72,9 +73,9 @@ test("a backup is made beside the configuration's folder, and never over what is
   const missing = await inkwell("backup", "copy.db");
   assert.equal(missing.code, 1);
   assert.match(missing.stderr, /There is no database/);
-  assert.ok(!existsSync(database.path), "and none is made");
+  assert.ok(!existsSync(databaseFile), "and none is made");
 
-  await (await openSqliteStore({ path: database.path, plans })).close();
+  await (await openSqliteStore({ path: databaseFile, plans })).close();
   const made = await inkwell("backup", "copy.db", "--json");
   assert.equal(made.code, 0, made.stderr);
   const { file, bytes }: { file: string; bytes: number } = JSON.parse(made.stdout);

@@ -4,7 +4,8 @@ import { mkdtemp } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import path from "node:path";
 import { test } from "node:test";
-import { runCli } from "../fixtures/cli-host.ts";
+import type { Greeting } from "../../src/main/greeting.ts";
+import { greeting, type Ran, runCli } from "../fixtures/cli-host.ts";
 
 test("a signal that comes as the start ends stops the service that is then up", {
   timeout: 20_000,
@@ -18,8 +19,42 @@ test("a signal that comes as the start ends stops the service that is then up", 
       stops += 1;
       resolve();
     };
-    return { stop, stopped };
+    return { greeting, stop, stopped };
   };
   const ran = await runCli(["serve"], { cwd, services: { serve } });
   assert.deepEqual([ran.code, stops], [0, 1]);
+});
+
+async function greeted(argv: readonly string[], said: Greeting): Promise<Ran> {
+  const serve = async () => ({ greeting: said, stop: async () => {}, stopped: Promise.resolve() });
+  return await runCli(argv, { cwd: "/srv", services: { serve } });
+}
+
+test("with --json stdout is one line: where it is, what it offers, and the first key", async () => {
+  const first = { account: "default", plan: "starter", key: "ink_x" };
+  const ran = await greeted(["serve", "--json"], { ...greeting, tokenFile: "/srv/data/token", first });
+  assert.deepEqual([ran.code, ran.stderr, ran.stdout.split("\n").length], [0, "", 2]);
+  assert.deepEqual(JSON.parse(ran.stdout), {
+    version: "0.0.0",
+    api: "http://127.0.0.1:8080/v1",
+    operator: "http://127.0.0.1:8081",
+    operator_token_file: "/srv/data/token",
+    models: [{ id: "small", on_miniature: false }],
+    first_account: first,
+  });
+});
+
+test("without --json people are told", async () => {
+  const { stdout } = await greeted(["serve"], { ...greeting, tokenFile: "/srv/data/token" });
+  assert.match(stdout, /^Inkwell 0\.0\.0\n/);
+  assert.match(stdout, /^ {2}Operator +http:\/\/127\.0\.0\.1:8081 +\(token: data\/token\)$/m);
+  assert.match(stdout, /^ {2}In another terminal: npm run -s inkwell -- chat$/m);
+});
+
+test("the chat that is advertised knows the address, also where any free port was taken", async () => {
+  const anywhere = { ...greeting, publicUrl: "http://127.0.0.1:43210", onAnyPort: true };
+  const chat = "In another terminal: npm run -s inkwell -- chat --url http://127.0.0.1:43210 --key";
+  assert.ok((await greeted(["serve"], anywhere)).stdout.includes(`${chat} KEY\n`));
+  const first = { account: "default", plan: "starter", key: "ink_x" };
+  assert.ok((await greeted(["serve"], { ...anywhere, first })).stdout.includes(`${chat} ink_x\n`));
 });

@@ -113,7 +113,7 @@ test("nothing there is an empty list, an empty table or names alone, and no fail
   assert.match((await usage("--csv", ...none)).stdout, /^request_id,[\w,]+\r\n$/);
 });
 
-test("an account that does not exist is refused, two forms at once and a time that is none are wrong usage", async () => {
+test("an account that does not exist is refused, two forms at once and times that cannot be are wrong usage", async () => {
   const nobody = await usage("nobody");
   assert.match(nobody.stderr, /There is no account nobody/);
   assert.equal(nobody.code, 1);
@@ -121,6 +121,8 @@ test("an account that does not exist is refused, two forms at once and a time th
     ["--csv", "--json"],
     ["--from", "yesterday"],
     ["--to", "2027-02-31"],
+    ["--from", "2026-12-01", "--to", "2026-01-01"],
+    ["--from", "2026-12-01", "--to", "2026-12-01"],
   ]) {
     const { code, stdout } = await usage(...argv);
     assert.deepEqual({ code, stdout }, { code: 2, stdout: "" });

@@ -1,14 +1,15 @@
 /** The commands: what they do to a store, what they print where, and which exit code they end with. */
 import assert from "node:assert/strict";
-import { mkdtempSync, rmSync, writeFileSync } from "node:fs";
+import { mkdtempSync, rmSync, statSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import path from "node:path";
 import { after, beforeEach, describe, test } from "node:test";
 import { hashKey } from "../../src/access/keys.ts";
 import { loadConfig } from "../../src/config.ts";
-import { Ledger } from "../../src/credits/ledger.ts";
-import { openPipe, type Ran, runCli, signal } from "../fixtures/cli-host.ts";
+import { Ledger, StoreUnavailableError } from "../../src/credits/ledger.ts";
+import { greeting, openPipe, type Ran, runCli, signal } from "../fixtures/cli-host.ts";
 import { MemoryStore } from "../fixtures/memory-store.ts";
+import { miniature } from "../fixtures/program.ts";
 
 const cwd = mkdtempSync(path.join(tmpdir(), "inkwell-cli-"));
 after(() => rmSync(cwd, { recursive: true }));
@@ -132,6 +133,41 @@ describe("account", () => {
     assert.match(ran.stdout, /^base +1,000 +1,000 +100\.00 % +2027-01-16T12:00:00\.000Z$/m);
     assert.match(ran.stdout, new RegExp(`^${id} +alice +ink_\\.\\.\\.${key.slice(-4)} +laptop +active`, "m"));
     assert.ok(!ran.stdout.includes(key), "the key itself is never shown again");
+  });
+
+  test("an account whose plan is gone is listed and shown with its problem, beside the others", async () => {
+    await openAccount();
+    await openAccount("bob");
+    await makeKey();
+    store.damage("alice", { plan: "gone" });
+    const problem = 'its plan "gone" is not in the configuration';
+
+    const list = await inkwell("account", "list");
+    assert.equal(list.code, 0);
+    assert.deepEqual(list.stdout.trimEnd().split("\n"), [
+      "ACCOUNT  PLAN      BASE  OVERAGE  ADDITIONAL  CREATED            PROBLEM",
+      `alice    gone         -        -           -  2027-01-15 12:00Z  ${problem}`,
+      "bob      starter  1,000      200           0  2027-01-15 12:00Z",
+    ]);
+    assert.match(list.stderr, /^1 account must be mended\. .*"inkwell account set NAME --plan PLAN"/);
+    const documents = await documentOf("account", "list");
+    assert.ok(Array.isArray(documents));
+    assert.deepEqual(
+      documents.map((each) => [each.id, each.balance?.balances.base.credits, each.problem]),
+      [
+        ["alice", undefined, problem],
+        ["bob", 1000, null],
+      ],
+    );
+
+    const shown = await inkwell("account", "show", "alice");
+    assert.equal(shown.code, 0);
+    assert.match(shown.stdout, new RegExp(`^Its balance cannot be read: ${problem}\\.$`, "m"));
+    assert.match(shown.stdout, /^key_\w+ +alice +ink_/m);
+    assert.match(shown.stderr, /inkwell account set NAME --plan PLAN/);
+    const document = await documentOf("account", "show", "alice");
+    assert.ok(typeof document === "object" && document !== null && "balance" in document);
+    assert.deepEqual([document.balance, "problem" in document && document.problem], [null, problem]);
   });
 
   test("show refuses an account that does not exist", async () => {
@@ -280,12 +316,16 @@ describe("credits", () => {
 
   test("adjust goes up and down, but not below what there is", async () => {
     await openAccount();
-    const adjust = (credits: string, id: string) =>
-      inkwell("credits", "adjust", "alice", credits, "--reason", "a gift", "--id", id);
+    const adjust = (credits: string, id: string, reason = "a gift") =>
+      inkwell("credits", "adjust", "alice", credits, "--reason", reason, "--id", id);
     assert.match((await adjust("30", "i1")).stderr, /additional credits of alice are now 30\./);
     assert.match((await adjust("-10", "i2")).stderr, /are now 20\./);
     assert.match((await adjust("-10", "i2")).stderr, /Adjustment i2 was made before/);
-    refused(await adjust("-9", "i2"), /was made before, by -10 credits instead of -9/);
+    refused(
+      await adjust("-9", "i2"),
+      /was made before, by -10 credits for the reason "a gift", instead of -9 for "a gift"/,
+    );
+    refused(await adjust("-10", "i2", "a slip"), /for the reason "a gift", instead of -10 for "a slip"/);
     refused(await adjust("-21", "i3"), /has 20 additional credits; no more than that can be taken away/);
     assert.equal(store.account("alice").additional, 20_000_000);
   });
@@ -349,7 +389,12 @@ total         1,200  1,200  100.00 %
   test("tells an operator what is wrong with a damaged account, and exits 1", async () => {
     await openAccount();
     store.damage("alice", { plan: "gone" });
-    refused(await inkwell("balance", "alice"), /cannot be read.*\(account alice: .*gone/s);
+    const ran = await inkwell("balance", "alice");
+    refused(
+      ran,
+      /^The balance of alice cannot be read: its plan "gone" is not in the configuration\. An account whose plan is gone is put on another one by "inkwell account set NAME --plan PLAN"/,
+    );
+    assert.doesNotMatch(ran.stderr, /The operator of this service/, "that is who reads it");
   });
 });
 
@@ -357,9 +402,43 @@ describe("models", () => {
   test("lists the configured models with their prices", async () => {
     const pricing = { prompt: 10, completion: 30, cached_prompt: 10 };
     assert.deepEqual(await documentOf("models"), [
-      { id: "small", engine: "llama", source: "default", context_window: 8192, parallel: 4, pricing },
+      {
+        id: "small",
+        engine: "llama",
+        source: "default",
+        context_window: 8192,
+        parallel: 4,
+        pricing,
+        file: { path: null, bytes: null, problem: null },
+      },
     ]);
-    assert.match((await inkwell("models")).stdout, /^small +default +8,192 +4 +10 +10 +30$/m);
+    assert.match((await inkwell("models")).stdout, /^small +default +8,192 +4 +10 +10 +30 +to be fetched$/m);
+  });
+
+  test("says which files are there, how large they are, and which will not do", async () => {
+    const { size } = statSync(miniature);
+    writeFileSync(path.join(cwd, "bad.gguf"), "no");
+    const price = "price: { prompt: 1, completion: 1 }";
+    writeFileSync(
+      path.join(cwd, "files.yaml"),
+      `models:
+  there: { engine: llama, source: ${miniature}, ${price} }
+  bad: { engine: llama, source: bad.gguf, ${price} }
+  remote: { engine: upstream, url: "https://a.example/v1", model: x, ${price} }
+`,
+    );
+    const ran = await inkwell("models", "--config", "files.yaml");
+    assert.equal(ran.code, 0);
+    assert.deepEqual(
+      ran.stdout.split("\n").map((line) => line.split(/ {2,}/).at(-1)),
+      ["FILE", `${(size / 1e6).toFixed(1)} MB`, "will not do", "-", ""],
+    );
+    assert.match(ran.stderr, /^model file \S+bad\.gguf cannot be used: .*\.\nPrices in credits/);
+    const documents = await documentOf("models", "--config", "files.yaml");
+    assert.ok(Array.isArray(documents));
+    assert.deepEqual(documents[0].file, { path: miniature, bytes: size, problem: null });
+    assert.match(documents[1].file.problem, /bad\.gguf cannot be used/);
+    assert.equal(documents[2].file, null);
   });
 
   test("pull fetches the named model and prints where it lies", async () => {
@@ -371,6 +450,11 @@ describe("models", () => {
     const ran = await runCli(["models", "pull", "small"], { cwd, services: { pullModel } });
     assert.deepEqual([ran.code, ran.stdout, pulled], [0, "/models/small.gguf\n", ["small"]]);
     refused(await runCli(["models", "pull", "smal"], { cwd, services: { pullModel } }), /Did you mean small/);
+    const remote = await runCli(["models", "pull", "small"], {
+      cwd,
+      services: { pullModel: async () => null },
+    });
+    assert.deepEqual([remote.code, /no file to fetch/.test(remote.stdout)], [0, true]);
   });
 });
 
@@ -406,6 +490,20 @@ describe("config check", () => {
         /^The configuration is wrong in 2 places:\n {2}INKWELL_PORT.*\n {2}INKWELL_LIMITS__QUEUE/,
       );
     }
+  });
+
+  test("tells of model files that no service would start with, and exits 1", async () => {
+    const llama = (source: string) =>
+      `{ engine: llama, source: ${source}, price: { prompt: 1, completion: 1 } }`;
+    writeFileSync(path.join(cwd, "short.gguf"), "no");
+    writeFileSync(
+      path.join(cwd, "missing.yaml"),
+      `models:\n  none: ${llama("none.gguf")}\n  short: ${llama("short.gguf")}\n  later: ${llama("default")}\n`,
+    );
+    refused(
+      await inkwell("config", "check", "--config", "missing.yaml"),
+      /^The configuration can be read, but no service starts with its model files:\n {2}models\.none\.source: model file \S+none\.gguf cannot be opened: there is no such file\n {2}models\.short\.source: model file \S+short\.gguf cannot be used: .*\n$/,
+    );
   });
 
   test("reads the file that --config names", async () => {
@@ -446,6 +544,22 @@ describe("the command line", () => {
     assert.equal(closed, 1);
   });
 
+  test("a store that cannot be reached is no defect: why, and that the command may be sent again", async () => {
+    await openAccount();
+    const why = "the database cannot be read or written just now: disk I/O error";
+    store.commit = () => Promise.reject(new StoreUnavailableError(why));
+    const openStore = async () => ({ store, ledger: new Ledger(store, { retriesMs: [] }) });
+    const ran = await runCli(["credits", "add", "alice", "5", "--payment", "p"], {
+      cwd,
+      services: { openStore },
+    });
+    refused(
+      ran,
+      /^The ledger could not be read or written: .* just now: disk I\/O error\.\nSending the same command again is safe.* same --payment or --id nothing is counted twice\.\n$/,
+    );
+    assert.equal(closed, 2);
+  });
+
   test("owns up to a defect", async () => {
     const openStore = () => Promise.reject(new TypeError("no such thing"));
     refused(
@@ -483,7 +597,7 @@ describe("serve", () => {
     });
     const serve = async () => {
       setImmediate(stop);
-      return { stop: async () => stop(), stopped };
+      return { greeting, stop: async () => stop(), stopped };
     };
     assert.equal((await runCli(["serve"], { cwd, services: { serve } })).code, 0);
   });
@@ -497,7 +611,7 @@ describe("serve", () => {
         stops++;
         stopped.resolve();
       };
-      return { stop, stopped: stopped.promise };
+      return { greeting, stop, stopped: stopped.promise };
     };
     const listeners = process.listenerCount("SIGTERM");
     const session = openPipe(["serve"], { cwd, services: { serve } });
@@ -511,8 +625,8 @@ describe("serve", () => {
 
   test("exits 1 with the message where it cannot start", async () => {
     refused(
-      await runCli(["serve"], { cwd, env: { INKWELL_DATABASE: "postgres://x/y" } }),
-      /PostgreSQL is not supported/,
+      await runCli(["serve"], { cwd, env: { INKWELL_DATABASE: "mysql://x/y" } }),
+      /expected sqlite:PATH/,
     );
   });
 });

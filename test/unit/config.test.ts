@@ -5,6 +5,7 @@ import { mkdirSync, mkdtempSync, rmSync, statSync, writeFileSync } from "node:fs
 import { tmpdir } from "node:os";
 import path from "node:path";
 import { after, describe, test } from "node:test";
+import type { LlamaModelConfig } from "../../src/config/model.ts";
 import { type Config, loadConfig, operatorToken } from "../../src/config.ts";
 import { OperatorError } from "../../src/errors.ts";
 
@@ -43,6 +44,12 @@ function problemsOf(yaml: string | undefined, env: Env = {}): string[] {
 const price = "price: { prompt: 1, completion: 2 }";
 const oneModel = `models: { small: { engine: llama, source: default, ${price} } }`;
 
+/** The first model, which must be one of our own engine. */
+function llama({ models: [model] }: Config): LlamaModelConfig {
+  assert.ok(model?.engine === "llama");
+  return model;
+}
+
 test("without a file and without variables, the defaults run", () => {
   const cwd = directory();
   const config = loadConfig({ cwd, env: {} });
@@ -56,6 +63,7 @@ test("without a file and without variables, the defaults run", () => {
     bodyBytesMax: 4_194_304,
     messagesMax: 2048,
     queueMax: 256,
+    unreadyMs: 0,
     drainMs: 30_000,
     streamIdleMs: 120_000,
   });
@@ -114,13 +122,13 @@ describe("the environment", () => {
     assert.deepEqual(config.operator, { host: "::", port: 0, token });
     assert.equal(config.dataDir, path.join(cwd, "elsewhere"));
     assert.equal(config.modelsDir, "/srv/models");
-    assert.equal(config.database.path, path.join(cwd, "ledger.db"));
+    assert.deepEqual(config.database, { kind: "sqlite", path: path.join(cwd, "ledger.db") });
   });
 
   test("moves the ledger and the models along with the data folder", () => {
     const config = load(undefined, { INKWELL_DATA: "/srv/inkwell" });
     assert.equal(config.modelsDir, "/srv/inkwell/models");
-    assert.equal(config.database.path, "/srv/inkwell/inkwell.db");
+    assert.deepEqual(config.database, { kind: "sqlite", path: "/srv/inkwell/inkwell.db" });
   });
 
   test("sets every other value by its path, over the file", () => {
@@ -234,7 +242,7 @@ describe("the file", () => {
     const config = loadConfig({ cwd, file: "etc/my.yaml", env: { INKWELL_MODELS: "cache" } });
     assert.equal(config.dataDir, path.join(cwd, "var"));
     assert.equal(config.modelsDir, path.join(cwd, "cache"));
-    assert.deepEqual(config.models[0]?.source, path.join(cwd, "etc/m/a.gguf"));
+    assert.deepEqual(llama(config).source, path.join(cwd, "etc/m/a.gguf"));
   });
 
   test("has its own plans and models instead of the default ones", () => {
@@ -260,7 +268,7 @@ describe("the file", () => {
       "hf:owner/repo@main/deep/a.gguf",
       "https://a.example/a.gguf?x=1",
     ]) {
-      assert.equal(load(oneModel.replace("default", `"${source}"`)).models[0]?.source, source);
+      assert.equal(llama(load(oneModel.replace("default", `"${source}"`))).source, source);
     }
   });
 
@@ -272,8 +280,81 @@ describe("the file", () => {
     assert.equal(reasoning(""), null);
   });
 
+  test("names an upstream, or several, and how it is spoken to", () => {
+    const config = load(
+      `models:
+  big:
+    engine: upstream
+    url: https://llm.example/v1
+    key: \${BIG_KEY}
+    model: vendor/big
+    ${price}
+    reasoning: { field: reasoning_content }
+  wide:
+    engine: upstream
+    urls: [http://a:8000/v1, http://b:8000/v1]
+    model: wide
+    dialect: vllm
+    context_window: 131072
+    parallel: 200
+    connect_seconds: 2
+    headers_seconds: 600
+    idle_seconds: 30
+    ${price}
+    reasoning: { tags: ["<think>", "</think>"], opened: true }`,
+      { BIG_KEY: "k1" },
+    );
+    const [big, wide] = config.models;
+    assert.deepEqual(big, {
+      id: "big",
+      engine: "upstream",
+      urls: ["https://llm.example/v1"],
+      key: "k1",
+      model: "vendor/big",
+      dialect: "compatible",
+      contextWindow: 8192,
+      parallel: 64,
+      price: { prompt: 1, completion: 2 },
+      connectMs: 5000,
+      headersMs: 120_000,
+      idleMs: 60_000,
+      reasoning: { field: "reasoning_content", tags: null, opened: false },
+    });
+    assert.deepEqual(wide, {
+      ...big,
+      id: "wide",
+      urls: ["http://a:8000/v1", "http://b:8000/v1"],
+      key: null,
+      model: "wide",
+      dialect: "vllm",
+      contextWindow: 131_072,
+      parallel: 200,
+      connectMs: 2000,
+      headersMs: 600_000,
+      idleMs: 30_000,
+      reasoning: { field: null, tags: ["<think>", "</think>"], opened: true },
+    });
+  });
+
+  test("may be an upstream from variables alone", () => {
+    const config = load(undefined, {
+      INKWELL_MODELS__BIG__ENGINE: "upstream",
+      INKWELL_MODELS__BIG__URLS: "http://a/v1,http://b/v1",
+      INKWELL_MODELS__BIG__KEY: "k2",
+      INKWELL_MODELS__BIG__MODEL: "vendor/big",
+      INKWELL_MODELS__BIG__REASONING__OPENED: "true",
+      INKWELL_MODELS__BIG__REASONING__TAGS: "<a>,</a>",
+      INKWELL_MODELS__BIG__PRICE__PROMPT: "1",
+      INKWELL_MODELS__BIG__PRICE__COMPLETION: "2",
+    });
+    const big = config.models.find(({ id }) => id === "big");
+    assert.ok(big?.engine === "upstream");
+    assert.deepEqual([big.urls, big.key], [["http://a/v1", "http://b/v1"], "k2"]);
+    assert.deepEqual(big.reasoning, { field: null, tags: ["<a>", "</a>"], opened: true });
+  });
+
   test("chooses what the model runs on", () => {
-    const gpu = (value: string) => load(oneModel.replace("price:", `gpu: ${value}, price:`)).models[0]?.gpu;
+    const gpu = (value: string) => llama(load(oneModel.replace("price:", `gpu: ${value}, price:`))).gpu;
     assert.equal(gpu("vulkan"), "vulkan");
     assert.equal(gpu("off"), "off");
   });
@@ -313,6 +394,30 @@ limits:
       "listen: { port: 1 }\nlisten: { port: 2 }",
       {},
       /^inkwell\.yaml:2: .*unique/,
+    ],
+    [
+      "a key given twice is told alone: what stands under it is anybody's guess",
+      "plans:\n  p: { base: 1 }\nplans:\nlisten: 5",
+      {},
+      /^inkwell\.yaml:3: this is not valid YAML: Map keys must be unique$/,
+    ],
+    [
+      "an alias of nothing is no YAML",
+      "plans: *nowhere",
+      {},
+      /^inkwell\.yaml:1: this is not valid YAML: nothing above is called &nowhere$/,
+    ],
+    [
+      "a list of models is told once, and says what would be right",
+      `models:\n- ${oneModel}\nplans: { p: { base: { credits: 1, every: P1D }, overage: { credits: 1, every: P1D }, models: [small] } }`,
+      {},
+      /^inkwell\.yaml:1: models: found a list, expected a map of names, each with its own keys$/,
+    ],
+    [
+      "plans that are no map are not also empty",
+      "plans: starter",
+      {},
+      /^inkwell\.yaml:1: plans: found "starter", expected a map of names, each with its own keys$/,
     ],
     [
       "a tab as indentation is no YAML",
@@ -386,10 +491,10 @@ limits:
       /log\.level: found "\$\{LEVEL\}", expected info/,
     ],
     [
-      "PostgreSQL is refused for now",
+      "an address of PostgreSQL that is none is refused, and its password not repeated",
       undefined,
-      { INKWELL_DATABASE: "postgres://u:p@h/d" },
-      /^INKWELL_DATABASE: database: PostgreSQL is not supported by this version yet/,
+      { INKWELL_DATABASE: "postgres://u:s3cr/et@h:x/d" },
+      /^INKWELL_DATABASE: database: found something else, expected sqlite:PATH, such as sqlite:\.\/data\/inkwell\.db, or postgres:\/\/USER/,
     ],
     [
       "any other database is refused, and its address not repeated",
@@ -508,16 +613,52 @@ limits:
       /reasoning\.tags: found 1 texts, expected two texts/,
     ],
     [
-      "an upstream is refused for now",
-      `models: { m: { engine: upstream, url: "https://a.example/v1", model: x, ${price} } }`,
-      {},
-      /^inkwell\.yaml:1: models\.m\.engine: upstream is not supported by this version yet/,
-    ],
-    [
-      "an upstream's own mistakes are told as well",
+      "an upstream's address is one",
       `models:\n  m:\n    engine: upstream\n    url: a.example\n    model: x\n    ${price}`,
       {},
-      /inkwell\.yaml:4: models\.m\.url: found "a\.example", expected an address/,
+      /^inkwell\.yaml:4: models\.m\.url: found something else, expected an address/,
+    ],
+    [
+      "an upstream's address ends before the path of chat requests",
+      `models: { m: { engine: upstream, url: "https://a.example/v1/chat/completions", model: x, ${price} } }`,
+      {},
+      /models\.m\.url: .* ends before \/chat\/completions/,
+    ],
+    [
+      "a password in an upstream's address is refused, and not repeated",
+      `models: { m: { engine: upstream, url: "https://me:hidden@a.example/v1", model: x, ${price} } }`,
+      {},
+      /models\.m\.url: found something else.*the key goes into key/,
+    ],
+    [
+      "an upstream without an address is refused",
+      `models: { m: { engine: upstream, model: x, ${price} } }`,
+      {},
+      /models\.m\.url is missing; expected an address/,
+    ],
+    [
+      "url and urls together are refused",
+      `models: { m: { engine: upstream, url: "http://a", urls: ["http://b"], model: x, ${price} } }`,
+      {},
+      /models\.m: found both url and urls, expected one of them/,
+    ],
+    [
+      "an upstream's name for the model is required",
+      `models: { m: { engine: upstream, url: "http://a", ${price} } }`,
+      {},
+      /models\.m\.model is missing; expected the model's name at the upstream/,
+    ],
+    [
+      "a dialect that nobody speaks is refused",
+      `models: { m: { engine: upstream, url: "http://a", model: x, dialect: tgi, ${price} } }`,
+      {},
+      /models\.m\.dialect: found "tgi", expected compatible, openai, vllm, sglang, llama-server or ollama/,
+    ],
+    [
+      "what only our own engine has is refused at an upstream",
+      `models: { m: { engine: upstream, url: "http://a", model: x, threads: 2, ${price} } }`,
+      {},
+      /models\.m\.threads is not known/,
     ],
     [
       "an origin has no path",

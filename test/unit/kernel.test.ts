@@ -40,8 +40,8 @@ function topup(payment: string, amount: number) {
   return { kind: "topup", account: "ada", payment, amount } as const;
 }
 
-function adjust(op: string, amount: number) {
-  return { kind: "adjust", account: "ada", op, amount, reason: "a test" } as const;
+function adjust(op: string, amount: number, reason = "a test") {
+  return { kind: "adjust", account: "ada", op, amount, reason } as const;
 }
 
 function planTo(plan: string, op: string): PlanOperation {
@@ -643,6 +643,19 @@ example("whoever asks for an expiry second is told that it has ended", small, as
 });
 
 example(
+  "what a hold whose time has run out held is there for the next slice of another (tigerbeetle#2118)",
+  small,
+  async (made) => {
+    await made.apply(hold("r1", credits(14), { ttlMs: 1000 }));
+    await made.apply(hold("r2", credits(1)));
+    assert.deepEqual(await made.apply(extend("r2", 1, credits(3))), { kind: "extended", amount: 0 });
+    made.clock.nowMs += 1000;
+    assert.deepEqual(await made.apply(extend("r2", 1, credits(3))), { kind: "extended", amount: credits(3) });
+    assert.equal(made.store.receipt("ada", "r1")?.ending, "expired");
+  },
+);
+
+example(
   "a hold whose time has run out counts no longer, before anybody has swept it (tigerbeetle#2118)",
   small,
   async (made) => {
@@ -835,7 +848,9 @@ example("an adjustment goes up and down, once for each operation id", small, asy
     additional: 70,
     again: true,
   });
-  assert.deepEqual(await made.apply(adjust("down", -31)), { kind: "differs", amount: -30 });
+  const before = { kind: "differs", amount: -30, reason: "a test" };
+  assert.deepEqual(await made.apply(adjust("down", -31)), before);
+  assert.deepEqual(await made.apply(adjust("down", -30, "another reason")), before);
 });
 
 example(

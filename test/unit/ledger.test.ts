@@ -58,17 +58,48 @@ test("operations asked for in the same turn share one commit, answered each by i
   );
 });
 
+/** As many as it takes until an operation is with the store. */
+async function turns(): Promise<void> {
+  for (let n = 0; n < 4; n += 1) await new Promise(setImmediate);
+}
+
 test("what arrives while a commit is under way shares the next", async () => {
   const store = new FakeStore();
   const ledger = new Ledger(store);
   const gate = Promise.withResolvers<void>();
   store.gate = gate.promise;
   const first = ledger.apply(topup("0"));
-  await new Promise(setImmediate);
+  await turns();
   const rest = [1, 2, 3].map((n) => ledger.apply(topup(`${n}`)));
   gate.resolve();
   await Promise.all([first, ...rest]);
   assert.deepEqual(store.batches, [["0"], ["1", "2", "3"]]);
+});
+
+test("with lanes, accounts wait for each other no longer, and each keeps its order", async () => {
+  const gates = new Map<string, PromiseWithResolvers<void>>([
+    ["ada", Promise.withResolvers()],
+    ["bob", Promise.withResolvers()],
+  ]);
+  const committed: string[] = [];
+  const store: LedgerStore = {
+    async commit(operations) {
+      for (const account of new Set(operations.map((operation) => operation.account)))
+        await gates.get(account)?.promise;
+      committed.push(...operations.map((each) => `${each.account} ${"payment" in each ? each.payment : ""}`));
+      return operations.map(() => ({ kind: "added", additional: 1, again: false }));
+    },
+  };
+  const ledger = new Ledger(store, { lanes: 2, batchMax: 2 });
+  const adas = ["1", "2", "3"].map((payment) => ledger.apply(topup(payment, "ada")));
+  const bobs = ["1", "2", "3"].map((payment) => ledger.apply(topup(payment, "bob")));
+  gates.get("bob")?.resolve();
+  await Promise.all(bobs);
+  assert.deepEqual(committed, ["bob 1", "bob 2", "bob 3"]);
+  gates.get("ada")?.resolve();
+  await ledger.settled();
+  assert.deepEqual(committed.slice(3), ["ada 1", "ada 2", "ada 3"]);
+  await Promise.all(adas);
 });
 
 test("no commit has more operations than the batch may have, and all keep their order", async () => {
@@ -121,19 +152,43 @@ test("a store that is away for a moment is asked the same again", async () => {
   ]);
 });
 
+test("what is late is asked for until the store takes it, and closing waits for that", async () => {
+  const store = new FakeStore();
+  store.failures.push(unavailable(), unavailable(), unavailable());
+  const ledger = new Ledger(store, { retriesMs: [], latePauseMs: 1 });
+  const outcome = ledger.applyLate(topup("7"));
+  assert.equal(ledger.late, 1);
+  await ledger.close(10_000);
+  assert.deepEqual(await outcome, { kind: "added", additional: 7, again: false });
+  assert.equal(ledger.late, 0);
+  assert.equal(store.batches.length, 4);
+});
+
+test("what is late is given up for a defect, and when closing has waited long enough", async () => {
+  const store = new FakeStore();
+  const ledger = new Ledger(store, { retriesMs: [], latePauseMs: 1 });
+  store.failures.push(unavailable(), new Error("eaten by a moth"));
+  await assert.rejects(ledger.applyLate(topup("1")), /moth/);
+  store.commit = () => Promise.reject(unavailable());
+  const givenUp = assert.rejects(ledger.applyLate(topup("2")), { name: "AbortError" });
+  await ledger.close(20);
+  await givenUp;
+  assert.equal(ledger.late, 0);
+});
+
 test("pauses between attempts are those it was given", async (t) => {
   t.mock.timers.enable({ apis: ["setTimeout"] });
   const store = new FakeStore();
   store.failures.push(unavailable(), unavailable());
   const ledger = new Ledger(store, { retriesMs: [10, 50] });
   const answer = ledger.apply(topup("1"));
-  await new Promise(setImmediate);
+  await turns();
   assert.equal(store.batches.length, 1);
   t.mock.timers.tick(9);
-  await new Promise(setImmediate);
+  await turns();
   assert.equal(store.batches.length, 1);
   t.mock.timers.tick(1);
-  await new Promise(setImmediate);
+  await turns();
   assert.equal(store.batches.length, 2);
   t.mock.timers.tick(50);
   assert.equal((await answer).kind, "added");
@@ -232,7 +287,7 @@ test("two hundred at once on an account that can pay for fifty: fifty are let in
       if (held.kind !== "held") return;
       running += 1;
       most = Math.max(most, running);
-      await new Promise(setImmediate);
+      await turns();
       running -= 1;
       const outcome = await ledger.apply(settle(`h${n}`, cost));
       assert.partialDeepStrictEqual(outcome, { kind: "settled", cost, shortfall: 0 });

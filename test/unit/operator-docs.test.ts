@@ -36,7 +36,7 @@ test("each metric has one row", async () => {
 test("each route has one row", () => {
   const store = new MemoryStore(new Map(), () => start);
   const parts = { store, ledger: new Ledger(store), plans: new Map(), catalog: new Catalog([]) };
-  const openApi = adminRoutes(createApp(), { ...parts, metrics: new Metrics() }, "0.0.0");
+  const openApi = adminRoutes(createApp(), { ...parts, metrics: new Metrics(), nodes: () => [] }, "0.0.0");
   const { paths } = openApi.document();
   assert.ok(typeof paths === "object" && paths !== null);
   const routes = Object.entries(paths).flatMap(([route, methods]) =>

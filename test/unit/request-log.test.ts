@@ -28,6 +28,8 @@ const receipt: Receipt = {
   cost: 610,
   paid: { base: 610, overage: 0, additional: 0 },
   shortfall: 0,
+  isLate: false,
+  times: { preparedMs: 1, heldMs: 2, generatedMs: 30 },
 };
 
 const finished: FinishedRequest = {
@@ -41,6 +43,8 @@ const finished: FinishedRequest = {
   firstTokenMs: 11.2,
   accountId: "ada",
   keyId: "key_1",
+  streamed: true,
+  traceparent: null,
 };
 
 test("a request that was charged is one line, of what was asked and what it cost", () => {
@@ -57,6 +61,22 @@ test("a request that was charged is one line, of what was asked and what it cost
   assert.equal(
     terminalText(line),
     "POST /v1/chat/completions 200  ada  small  40 (30 cached) + 7 (2 reasoning) tokens  0.00061 credits  stop  35 ms, first token 11 ms",
+  );
+});
+
+test("a charge that is recorded after its request has ended is a line of its own", () => {
+  const lines = recorded((log) => {
+    log.finished(finished);
+    log.settled({ ...receipt, isLate: true });
+    log.finished({ ...finished, requestId: "r2" });
+  });
+  assert.deepEqual(
+    lines.map(({ requestId, credits }) => [requestId, credits]),
+    [
+      ["r1", undefined],
+      ["r1", 0.00061],
+      ["r2", undefined],
+    ],
   );
 });
 
@@ -106,7 +126,7 @@ test("other lines show their fields, and a defect its stack", () => {
   assert.equal(shown, "a request failed\nError: no\n    at here");
 });
 
-test("keys never reach the log", () => {
+test("keys never reach the log", async () => {
   let text = "";
   const stream = new Writable({
     write(chunk, _encoding, done) {
@@ -116,6 +136,27 @@ test("keys never reach the log", () => {
   });
   const logger = createLogger("info", stream);
   logger.info({ key: "ink_secret", authorization: "Bearer ink_secret", keyId: "key_1" }, "hello");
+  await new Promise(setImmediate);
   assert.doesNotMatch(text, /ink_secret/);
   assert.match(text, /key_1/);
+});
+
+test("lines of one turn of the event loop are written together, and a warning at once with those before it", async () => {
+  const written: string[][] = [];
+  const write = (bytes: Buffer, _encoding: string, done: () => void) => {
+    const lines = bytes.toString().trimEnd().split("\n");
+    written.push(lines.map((line) => JSON.parse(line).msg));
+    done();
+  };
+  const logger = createLogger("info", new Writable({ write }));
+  logger.info("one");
+  logger.info("two");
+  assert.deepEqual(written, []);
+  logger.warn("three");
+  logger.info("four");
+  assert.deepEqual(written, [["one", "two", "three"]]);
+  await new Promise(setImmediate);
+  logger.info("five");
+  await new Promise(setImmediate);
+  assert.deepEqual(written, [["one", "two", "three"], ["four"], ["five"]]);
 });

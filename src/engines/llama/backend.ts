@@ -7,9 +7,16 @@
  * node-llama-cpp (pinned to one exact version) to the native context under it, checks that what it needs is there,
  * and is the only file that knows.
  */
-import { getLlama, type LlamaContext, LlamaLogLevel, type LlamaModel } from "node-llama-cpp";
+import {
+  getLlama,
+  type Llama,
+  type LlamaContext,
+  LlamaLogLevel,
+  type LlamaModel,
+  NoBinaryFoundError,
+} from "node-llama-cpp";
 import { OperatorError } from "../../errors.ts";
-import type { LoadOptions } from "./protocol.ts";
+import type { Gpu, LoadOptions } from "./protocol.ts";
 import { ThreadGovernor } from "./thread-governor.ts";
 import { Vocabulary } from "./vocabulary.ts";
 
@@ -166,8 +173,7 @@ class NativeBackend implements Backend {
     const governor = this.#governor;
     if (governor === null) return this.#context.decodeBatch();
     const startedMs = performance.now();
-    // Attention for a single token adds up in as many parts as there are threads; for several it does not.
-    const threads = repeatable && tokens === 1 ? governor.calm : governor.choose(tokens, startedMs);
+    const threads = governor.choose(tokens, repeatable, startedMs);
     // Notes a number, nothing else: llama.cpp makes its helper threads anew for each decode.
     this.#context.setThreads(threads);
     await this.#context.decodeBatch();
@@ -253,29 +259,21 @@ export interface LoadedBackend {
 
 export type Log = (level: "info" | "warn" | "error", message: string) => void;
 
-/** Throws an `OperatorError` that says what is wrong with the file, the memory or the installation. */
+/** Throws an `OperatorError` that says what is wrong with the file, the GPU, the memory or the installation. */
 export async function loadBackend(options: LoadOptions, log: Log): Promise<LoadedBackend> {
   const complaints: string[] = [];
   const threadsMax = options.threadsMax ?? options.threads;
-  const llama = await getLlama({
-    gpu: options.gpu,
-    build: "never",
-    skipDownload: true,
-    progressLogs: false,
-    maxThreads: threadsMax,
-    logLevel: LlamaLogLevel.warn,
-    logger: (level, message) => {
-      const failed = level === LlamaLogLevel.error || level === LlamaLogLevel.fatal;
-      if (failed && complaints.length < 20) complaints.push(message.trim());
-      log(failed ? "error" : "warn", message.trim());
-    },
+  const llama = await loadLibrary(options, threadsMax, (level, message) => {
+    if (level === "error" && complaints.length < 20) complaints.push(message);
+    log(level, message);
   });
   let model: LlamaModel;
   let context: LlamaContext;
   try {
     model = await llama.loadModel({ modelPath: options.modelPath });
   } catch (cause) {
-    throw new OperatorError(diagnosis(await reason(cause, complaints)), cause);
+    const why = diagnosis(await reason(cause, complaints));
+    throw new OperatorError(`The model file ${options.modelPath} cannot be used: ${why}.`, cause);
   }
   const gpu = llama.gpu !== false && model.gpuLayers > 0;
   const governor =
@@ -291,7 +289,7 @@ export async function loadBackend(options: LoadOptions, log: Log): Promise<Loade
     });
   } catch (cause) {
     throw new OperatorError(
-      `there is not enough memory for ${options.parallel} sequences of ${contextWindow} tokens (${await reason(cause, complaints)}); make the context window smaller or decode fewer sequences together`,
+      `The model file ${options.modelPath} cannot be used: there is not enough memory for ${options.parallel} sequences of ${contextWindow} tokens (${await reason(cause, complaints)}); make context_window or parallel smaller.`,
       cause,
     );
   }
@@ -299,7 +297,7 @@ export async function loadBackend(options: LoadOptions, log: Log): Promise<Loade
   const samplerClass = property(property(llama, "_bindings"), "AddonSampler");
   if (!isNativeContext(native) || !isSamplerClass(samplerClass)) {
     throw new OperatorError(
-      "the installed version of node-llama-cpp is not the one this program was made for: run npm ci",
+      "The installed version of node-llama-cpp is not the one that this program was made for: run npm ci.",
     );
   }
   const { metadata } = model.fileInfo;
@@ -327,6 +325,41 @@ export async function loadBackend(options: LoadOptions, log: Log): Promise<Loade
     contextWindow,
     description: `${metadata.general?.name ?? model.filename ?? "unnamed"} (${model.typeDescription}, ${model.gpuLayers} layers on the GPU, ${governor === null ? options.threads : `${options.threads} or ${threadsMax}`} threads)`,
   };
+}
+
+async function loadLibrary({ gpu, modelPath }: LoadOptions, maxThreads: number, log: Log): Promise<Llama> {
+  let llama: Llama;
+  try {
+    llama = await getLlama({
+      gpu,
+      build: "never",
+      skipDownload: true,
+      progressLogs: false,
+      maxThreads,
+      logLevel: LlamaLogLevel.warn,
+      logger: (level, message) => {
+        const failed = level === LlamaLogLevel.error || level === LlamaLogLevel.fatal;
+        log(failed ? "error" : "warn", message.trim());
+      },
+    });
+  } catch (cause) {
+    if (!(cause instanceof NoBinaryFoundError)) throw cause;
+    throw new OperatorError(withoutBinaries(gpu, modelPath), cause);
+  }
+  // Where it does not know a kind of GPU at all, the library goes on without one.
+  if (gpu !== "auto" && llama.gpu !== gpu) throw new OperatorError(withoutBinaries(gpu, modelPath));
+  return llama;
+}
+
+function withoutBinaries(gpu: Gpu, modelPath: string): string {
+  if (gpu === "auto" || gpu === false)
+    return `llama.cpp has no binaries for this machine (${process.platform}, ${process.arch}); run npm ci, or generate elsewhere (engine: upstream).`;
+  const needs = {
+    cuda: "its binaries, which npm run gpu fetches (again after each npm ci), and NVIDIA's driver",
+    vulkan: "a Vulkan driver for the GPU",
+    metal: "a Mac with Apple silicon",
+  };
+  return `The model file ${modelPath} cannot be run with gpu: ${gpu} here: that needs ${needs[gpu]}. Set gpu: auto to take what there is, gpu: off for the processor alone.`;
 }
 
 /** llama.cpp's own words come over a queue and may arrive after the failure. */

@@ -4,6 +4,7 @@
  * Guarantees: it ends when its parent does, however that ends (the IPC channel closes); it outlives a Ctrl-C on the
  * terminal that it shares with its parent, which decides when running answers are cut off. Keeps nothing on disk.
  */
+import { OperatorError } from "../../errors.ts";
 import { loadBackend } from "./backend.ts";
 import { Decoder } from "./decoder.ts";
 import { PromptPlanner } from "./planner.ts";
@@ -12,6 +13,12 @@ import { type FromChild, isToChild, type LoadOptions, type ToChild } from "./pro
 function send(message: FromChild): void {
   // A parent that is gone needs no answer: `disconnect` ends this process.
   process.send?.(message, undefined, undefined, () => {});
+}
+
+function refusalOf(cause: unknown, modelPath: string): string {
+  if (cause instanceof OperatorError) return cause.message;
+  const why = cause instanceof Error ? cause.message || cause.name : String(cause);
+  return `The model file ${modelPath} cannot be used: ${why}.`;
 }
 
 /** At once, and without the native library's clean-up, which could wait for a decode that is under way. */
@@ -26,7 +33,7 @@ class Child {
     switch (message.type) {
       case "load":
         this.#load(message.options).catch((cause: unknown) => {
-          send({ type: "refused", message: cause instanceof Error ? cause.message : String(cause) });
+          send({ type: "refused", message: refusalOf(cause, message.options.modelPath) });
         });
         return;
       case "prepare":
@@ -60,7 +67,7 @@ class Child {
       thinkTags,
       closingTokens,
       parallel: options.parallel,
-      report: (jobs) => send({ type: "progress", jobs }),
+      report: (jobs, batches) => send({ type: "progress", jobs, batches }),
     });
     this.#ready = { planner, decoder };
     // A defect in the loop must not leave requests waiting: the process ends and is started again.

@@ -91,12 +91,13 @@ export type FromChild =
   /** The child's code runs and waits for `load`. */
   | { type: "up" }
   | { type: "loaded"; model: LoadedModel }
-  /** The model cannot be used; `message` is for the operator. The child ends. */
+  /** The model cannot be used; `message` is for the operator, whole sentences. The child ends. */
   | { type: "refused"; message: string }
   /** `prompt` is null where the prompt cannot fit the window; `promptTokens` is then the least it can have. */
   | { type: "prepared"; id: number; promptTokens: number; prompt: PromptPlan | null }
   | { type: "prepareFailed"; id: number; message: string }
-  | { type: "progress"; jobs: JobProgress[] }
+  /** `batches`: how many jobs each decode since the last such message had in it; most often there was one decode. */
+  | { type: "progress"; jobs: JobProgress[]; batches: number[] }
   | { type: "log"; level: "info" | "warn" | "error"; message: string };
 
 const toChildTypes: ReadonlySet<unknown> = new Set<ToChild["type"]>([

@@ -51,6 +51,10 @@ export interface LlamaOptions {
   reasoning?: { tags: ThinkTags | null };
   /** How long requests wait for a child that is being started again. Default 15 s. */
   restartWaitMs?: number;
+  /** A child that says nothing for so long after it was asked to stop something is killed. Default 60 s. */
+  stopWaitMs?: number;
+  /** Called for each decode with the number of answers in it. Must be cheap and must not throw. */
+  onDecode?: (answers: number) => void;
   /** What the child process gets to see; usually that of this process. */
   environment: Readonly<Record<string, string | undefined>>;
   log: EngineLog;
@@ -63,7 +67,7 @@ const restartDelayMaxMs = 30_000;
 /** A child that lived this long has earned a quick restart. */
 const healthyAfterMs = 60_000;
 /** A stop takes effect after the step that is under way; one that lasts longer than this is taken for a hung device. */
-const stopMaxMs = 60_000;
+const defaultStopWaitMs = 60_000;
 const retryAfterSeconds = 5;
 
 /**
@@ -214,12 +218,19 @@ export class LlamaEngine implements Engine {
     const { id, accountId } = generation.job;
     if (this.#running.has(id)) {
       this.#process?.send({ type: "stop", id });
-      const askedMs = performance.now();
-      const late = (): void => {
-        if (this.#running.has(id) && this.#progressMs < askedMs) this.#killHung();
-      };
-      setTimeout(late, stopMaxMs).unref();
+      this.#watchStop(id);
     } else if (this.#queue.remove(accountId, generation)) generation.finish();
+  }
+
+  /** Again and again, because the first that is heard may have been said before the child hung. */
+  #watchStop(id: number): void {
+    const sinceMs = performance.now();
+    const look = (): void => {
+      if (!this.#running.has(id)) return;
+      if (this.#progressMs < sinceMs) this.#killHung();
+      else this.#watchStop(id);
+    };
+    setTimeout(look, this.#options.stopWaitMs ?? defaultStopWaitMs).unref();
   }
 
   #killHung(): void {
@@ -251,7 +262,7 @@ export class LlamaEngine implements Engine {
           this.#becomeReady(message.model);
           resolve(message.model);
         } else if (message.type === "refused") {
-          reject(new OperatorError(`The model file ${modelPath} cannot be used: ${message.message}.`));
+          reject(new OperatorError(message.message));
           void child.kill();
         } else this.#receive(message);
       },
@@ -296,6 +307,7 @@ export class LlamaEngine implements Engine {
       case "progress":
         this.#preparations.heard();
         this.#progressMs = performance.now();
+        for (const answers of message.batches) this.#options.onDecode?.(answers);
         for (const job of message.jobs) this.#progress(job);
         this.#pump();
         return;

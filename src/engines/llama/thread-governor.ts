@@ -6,7 +6,7 @@
  * a fifth. So this compares what decodes take with what they are known to take with the fewer threads ("calm") and
  * keeps to all cores ("eager") as long as that is quicker on the whole.
  *
- * Guarantees: each trial of the eager count that fails costs at most the time of a few calm decodes and that of the
+ * Guarantees: what must come out the same at any time never depends on how many cores were free; each trial of the eager count that fails costs at most the time of a few calm decodes and that of the
  * decode that failed it, and trials become rarer (up to a minute apart) while they fail. Pure: it is handed times.
  */
 
@@ -25,7 +25,7 @@ const calmTimesMax = 5;
 const recheckEvery = 32;
 
 export class ThreadGovernor {
-  readonly calm: number;
+  readonly #calm: number;
   readonly #eager: number;
   readonly #calmTimes: (CalmTimes | undefined)[] = [];
   #loss = 0;
@@ -35,16 +35,18 @@ export class ThreadGovernor {
   #trialMs = 0;
 
   constructor(calm: number, eager: number) {
-    this.calm = calm;
+    this.#calm = calm;
     this.#eager = eager;
   }
 
   /** For the next decode of so many tokens. `nowMs` is of any clock that only goes forward. */
-  choose(tokens: number, nowMs: number): number {
+  choose(tokens: number, repeatable: boolean, nowMs: number): number {
+    // Attention for a single token adds up in as many parts as there are threads; for several it does not.
+    if (repeatable && tokens === 1) return this.#calm;
     const known = this.#calmTimes[kindOf(tokens)];
-    if (known === undefined || known.count < calmTimesMin) return this.calm;
-    if (nowMs < this.#restUntilMs) return this.calm;
-    if (known.eagerSince >= recheckEvery) return this.calm;
+    if (known === undefined || known.count < calmTimesMin) return this.#calm;
+    if (nowMs < this.#restUntilMs) return this.#calm;
+    if (known.eagerSince >= recheckEvery) return this.#calm;
     return this.#eager;
   }
 
@@ -55,7 +57,7 @@ export class ThreadGovernor {
       known = new CalmTimes();
       this.#calmTimes[kind] = known;
     }
-    if (threads === this.calm) {
+    if (threads === this.#calm) {
       known.push(tookMs);
       return;
     }

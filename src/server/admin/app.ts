@@ -13,6 +13,7 @@ import type { Ledger } from "../../credits/ledger.ts";
 import type { Plans } from "../../credits/plan.ts";
 import { invariant, Refusal } from "../../errors.ts";
 import type { Catalog } from "../../generation/catalog.ts";
+import type { NodeView } from "../../store/nodes.ts";
 import type { Store } from "../../store/store.ts";
 import { explain, isRecord } from "../../wire/explain.ts";
 import type { Metrics } from "../metrics.ts";
@@ -46,6 +47,8 @@ export interface AdminDependencies {
   plans: Plans;
   catalog: Catalog;
   metrics: Pick<Metrics, "audited">;
+  /** The processes on the same database, this one included. */
+  nodes(): readonly NodeView[];
 }
 
 export type AdminApp = ReturnType<typeof createApp>;

@@ -32,7 +32,7 @@ export function creditRoutes(app: AdminApp, { store, ledger, plans }: AdminDepen
     },
     async ({ params: { account }, body: { payment_id: payment, credits } }) => {
       const outcome = await ledger.apply({ kind: "topup", account, payment, amount: microOf(credits) });
-      if (outcome.kind === "differs") throw differs("payment", payment, outcome.amount, credits);
+      if (outcome.kind === "differs") throw paidOtherwise(payment, outcome.amount, credits);
       if (outcome.kind === "too_much") throw tooMany(account);
       if (outcome.kind !== "added") throw faultOf(account, outcome);
       const balance = await balanceIn(store, plans, account);
@@ -46,7 +46,7 @@ export function creditRoutes(app: AdminApp, { store, ledger, plans }: AdminDepen
       schema: {
         summary: "Correct the additional credits by hand, up or down",
         description:
-          "Once per operation id. Sent again the answer says so (`again`); with another amount it is refused.",
+          "Once per operation id. Sent again the answer says so (`again`); with another amount or reason it is refused.",
         operationId: "adjustCredits",
         tags,
         params,
@@ -62,7 +62,7 @@ export function creditRoutes(app: AdminApp, { store, ledger, plans }: AdminDepen
     async ({ params: { account }, body: { operation_id: op, credits, reason } }) => {
       if (credits === 0) throw invalidValue("credits", "credits must not be 0: that would change nothing.");
       const outcome = await ledger.apply({ kind: "adjust", account, op, amount: microOf(credits), reason });
-      if (outcome.kind === "differs") throw differs("operation", op, outcome.amount, credits);
+      if (outcome.kind === "differs") throw adjustedOtherwise(op, outcome, { credits, reason });
       if (outcome.kind === "too_little") {
         throw new OperatorRefusal(
           "too_few_credits",
@@ -120,11 +120,24 @@ async function balanceIn(store: Store, plans: Plans, account: string) {
   return balanceObject(balanceOf(snapshot, plans));
 }
 
-function differs(what: "payment" | "operation", id: string, beforeMicro: number, credits: number) {
+function paidOtherwise(payment: string, beforeMicro: number, credits: number) {
   return new OperatorRefusal(
-    `${what}_differs`,
-    `The ${what} "${id}" was counted before, with ${beforeMicro / microPerCredit} credits instead of ${credits}. Nothing has changed; another ${what} needs another id.`,
+    "payment_differs",
+    `The payment "${payment}" was counted before, with ${beforeMicro / microPerCredit} credits instead of ${credits}. Nothing has changed; another payment needs another id.`,
     "credits",
+  );
+}
+
+function adjustedOtherwise(
+  operation: string,
+  before: { amount: number; reason: string },
+  { credits, reason }: { credits: number; reason: string },
+) {
+  const creditsBefore = before.amount / microPerCredit;
+  return new OperatorRefusal(
+    "operation_differs",
+    `The operation "${operation}" was done before, with ${creditsBefore} credits and the reason "${before.reason}" instead of ${credits} and "${reason}". Nothing has changed; another operation needs another id.`,
+    creditsBefore === credits ? "reason" : "credits",
   );
 }
 

@@ -14,6 +14,7 @@ import type {
 } from "../../credits/rows.ts";
 import type { Model } from "../../generation/catalog.ts";
 import type { AuditReport } from "../../store/audit.ts";
+import type { NodeView } from "../../store/nodes.ts";
 import type { EpochMs } from "../../units.ts";
 import type * as schema from "./schemas.ts";
 
@@ -99,7 +100,7 @@ export function auditObject({
   return {
     sound: broken.length === 0,
     checked_at: isoTime(checkedMs),
-    journal_rows: journalRows,
+    journal_entries: journalRows,
     broken,
   };
 }
@@ -115,6 +116,17 @@ export function modelObject({ id, engine, price }: Model): Static<typeof schema.
       cached_prompt: price.cachedPrompt ?? price.prompt,
     },
     load: engine.load?.() ?? null,
+  };
+}
+
+export function nodeObject(node: NodeView): Static<typeof schema.nodeRecord> {
+  return {
+    id: node.id,
+    version: node.version,
+    started_at: isoTime(node.startedMs),
+    seen_at: isoTime(node.seenMs),
+    self: node.isSelf,
+    differs: [...node.differs],
   };
 }
 

@@ -30,6 +30,7 @@ const components = new Map<unknown, string>([
   [schema.usageRecord, "UsageRecord"],
   [schema.holdRecord, "Hold"],
   [schema.modelRecord, "Model"],
+  [schema.nodeRecord, "Node"],
   [schema.auditReport, "AuditReport"],
   [error, "Error"],
 ]);

@@ -14,7 +14,6 @@ export const operatorCatalogue = {
   payment_differs: { status: 409, type: "invalid_request_error" },
   too_few_credits: { status: 409, type: "invalid_request_error" },
   too_many_credits: { status: 409, type: "invalid_request_error" },
-  store_unavailable: { status: 503, type: "server_error" },
 } as const satisfies Record<string, { status: number; type: ErrorType }>;
 
 export type OperatorCode = keyof typeof operatorCatalogue;
@@ -32,6 +31,7 @@ export const sharedCodes = [
   "unsupported_media_type",
   "internal_error",
   "balance_unavailable",
+  "store_unavailable",
 ] as const;
 
 /** What an operator is told instead of an answer; the counterpart of a `Refusal`, and shaped like one. */

@@ -202,7 +202,7 @@ export const holdRecord = closed({
 export const auditReport = closed({
   sound: Type.Boolean(),
   checked_at: time,
-  journal_rows: count,
+  journal_entries: count,
   broken: Type.Array(
     closed({
       invariant: Type.String({ description: "what should hold and does not" }),
@@ -210,6 +210,17 @@ export const auditReport = closed({
     }),
     { description: "the invariants that do not hold, each with its first rows at fault" },
   ),
+});
+
+export const nodeRecord = closed({
+  id: text,
+  version: text,
+  started_at: time,
+  seen_at: time,
+  self: Type.Boolean({ description: "the one that answers" }),
+  differs: Type.Array(text, {
+    description: "plans, models and prices of which its configuration says something else than this node's",
+  }),
 });
 
 export const modelRecord = closed({

@@ -1,11 +1,11 @@
-/** `/admin/models`, `/admin/holds` and `/admin/audit`: what the service offers, what is running on it, is it sound. */
+/** `/admin/models`, `/admin/nodes`, `/admin/holds` and `/admin/audit`: what is offered, by whom, what is running, is it sound. */
 import Type from "typebox";
 import type { AdminApp, AdminDependencies } from "./app.ts";
-import { auditObject, holdObject, modelObject } from "./objects.ts";
+import { auditObject, holdObject, modelObject, nodeObject } from "./objects.ts";
 import { pageOf, placeCursor, placeIn } from "./paging.ts";
 import * as schema from "./schemas.ts";
 
-export function serviceRoutes(app: AdminApp, { store, catalog, metrics }: AdminDependencies): void {
+export function serviceRoutes(app: AdminApp, { store, catalog, metrics, nodes }: AdminDependencies): void {
   app.get(
     "/admin/models",
     {
@@ -17,6 +17,21 @@ export function serviceRoutes(app: AdminApp, { store, catalog, metrics }: AdminD
       },
     },
     async () => ({ data: catalog.all().map(modelObject), next: null }),
+  );
+
+  app.get(
+    "/admin/nodes",
+    {
+      schema: {
+        summary: "The processes on this database that live, in the order of their start",
+        description:
+          "As this one saw them at its last look, seconds ago. `differs` names what decides about credits and is not the same there.",
+        operationId: "listNodes",
+        tags: ["service"],
+        response: { 200: schema.pageOf(schema.nodeRecord) },
+      },
+    },
+    async () => ({ data: nodes().map(nodeObject), next: null }),
   );
 
   app.get(

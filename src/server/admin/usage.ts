@@ -65,13 +65,18 @@ function acceptsCsv(accept: string | undefined): boolean {
 function queryOf(query: Static<typeof filters>): Omit<UsageQuery, "limit"> {
   const { account, model, key } = query;
   const place = placeIn(query.after);
+  const fromMs = query.from === undefined ? undefined : momentNamed("from", query.from);
+  const toMs = query.to === undefined ? undefined : momentNamed("to", query.to);
+  if (fromMs !== undefined && toMs !== undefined && toMs <= fromMs) {
+    throw invalidValue("to", "to must be after from, and does not count itself: no receipt is between them.");
+  }
   return {
     ...(account === undefined ? {} : { account }),
     ...(model === undefined ? {} : { model }),
     ...(key === undefined ? {} : { key }),
     ...(query.request_id === undefined ? {} : { id: query.request_id }),
-    ...(query.from === undefined ? {} : { fromMs: momentNamed("from", query.from) }),
-    ...(query.to === undefined ? {} : { toMs: momentNamed("to", query.to) }),
+    ...(fromMs === undefined ? {} : { fromMs }),
+    ...(toMs === undefined ? {} : { toMs }),
     ...(place === undefined ? {} : { after: { account: place.account, seq: seqIn(place.rest) } }),
   };
 }

@@ -1,0 +1,151 @@
+/**
+ * What the ledger adds to a request when several nodes share one PostgreSQL: the time of a hold and a settlement, each
+ * on disk before it is answered, from 1, 2 and 3 processes, on one hot key and on many. In the same run, in turns, the
+ * least that consistent accounting can do: one statement that takes from a row and one that gives back, on a pool of
+ * connections, with no journal, no receipt, no limits and no protection from a lost answer.
+ *
+ *   npm run bench -- nodes [--nodes 1,2,3] [--keys 1,1000] [--clients 20,50] [--seconds 3] [--rounds 3]
+ *
+ * `--database postgres://...` measures on an empty database of yours; without it, on a server that this starts on the
+ * same machine, with fsync on.
+ */
+import { type ChildProcess, spawn } from "node:child_process";
+import { once } from "node:events";
+import { join } from "node:path";
+import { parseArgs } from "node:util";
+import pg from "pg";
+import { Ledger } from "../src/credits/ledger.ts";
+import { openPostgresStore } from "../src/store/postgres.ts";
+import { start } from "../test/fixtures/postgres.ts";
+import { accountId, keyId, plans } from "./ledger-file.ts";
+import type { NodeTask } from "./node-process.ts";
+
+interface Measured {
+  pairsPerSecond: number;
+  p50Ms: number;
+  p99Ms: number;
+}
+
+export async function run(args: readonly string[]): Promise<void> {
+  const { values } = parseArgs({
+    args: [...args],
+    options: {
+      database: { type: "string" },
+      nodes: { type: "string", default: "1,2,3" },
+      keys: { type: "string", default: "1,1000" },
+      clients: { type: "string", default: "20,50" },
+      seconds: { type: "string", default: "3" },
+      rounds: { type: "string", default: "3" },
+    },
+  });
+  const numbers = (list: string) => list.split(",").map(Number);
+  const seconds = Number(values.seconds);
+  const url = values.database ?? (await ownDatabase());
+  await prepare(url, Math.max(...numbers(values.keys)));
+  const table: Record<string, string>[] = [];
+  for (const keys of numbers(values.keys)) {
+    for (const clients of numbers(values.clients)) {
+      for (const nodes of numbers(values.nodes)) {
+        const measured: Record<NodeTask["by"], Measured[]> = { ledger: [], "row update": [] };
+        for (let round = 0; round < Number(values.rounds); round += 1) {
+          for (const by of ["ledger", "row update"] as const) {
+            measured[by].push(await measure({ url, by, clients, keys, seconds }, nodes));
+          }
+        }
+        table.push(lineOf({ keys, clients, nodes }, measured));
+      }
+    }
+  }
+  console.log(`Hold and settlement on PostgreSQL, median of ${values.rounds} rounds of ${seconds} s`);
+  console.table(table);
+}
+
+async function ownDatabase(): Promise<string> {
+  const server = await start({ durable: true });
+  return server.url(await server.create());
+}
+
+async function prepare(url: string, keys: number): Promise<void> {
+  const store = await openPostgresStore({ url, plans });
+  const ledger = new Ledger(store);
+  const open = async (n: number) => {
+    const account = accountId(n);
+    await ledger.apply({ kind: "open", account, plan: "bench" });
+    await store.addKey({
+      id: keyId(n),
+      account,
+      hash: String(n).padStart(64, "0"),
+      name: null,
+      lastFour: "abcd",
+      models: ["*"],
+      requestsPerMinute: null,
+      tokensPerMinute: null,
+      concurrent: null,
+      createdMs: Date.now(),
+      expiresMs: null,
+      revokedMs: null,
+      lastUsedMs: null,
+      requestsTatMs: 0,
+      tokensTatMs: 0,
+      holds: 0,
+    });
+  };
+  await Promise.all(Array.from({ length: keys }, (_, n) => open(n)));
+  await store.close();
+  const client = new pg.Client({ connectionString: url });
+  await client.connect();
+  await client.query("create table floor_balance (id text primary key, credits bigint not null)");
+  await client.query("insert into floor_balance select id, 9000000000000 from inkwell.account");
+  await client.end();
+}
+
+async function measure(task: NodeTask, nodes: number): Promise<Measured> {
+  const children: ChildProcess[] = [];
+  for (let node = 0; node < nodes; node += 1) {
+    const clients = Math.floor((task.clients + node) / nodes);
+    const file = join(import.meta.dirname, "node-process.ts");
+    const stdio = ["ignore", "inherit", "inherit", "ipc"] as const;
+    children.push(
+      spawn(process.execPath, [file, JSON.stringify({ ...task, clients })], { stdio: [...stdio] }),
+    );
+  }
+  await Promise.all(children.map((child) => once(child, "message")));
+  const all = Promise.all(children.map(answerOf));
+  for (const child of children) child.send("go");
+  const latenciesMs = (await all).flat().sort((a, b) => a - b);
+  await Promise.all(children.map((child) => child.exitCode ?? once(child, "exit")));
+  const at = (share: number) => latenciesMs[Math.floor(latenciesMs.length * share)] ?? Number.NaN;
+  return { pairsPerSecond: latenciesMs.length / task.seconds, p50Ms: at(0.5), p99Ms: at(0.99) };
+}
+
+async function answerOf(child: ChildProcess): Promise<number[]> {
+  const [latenciesMs]: number[][] = await once(child, "message");
+  return latenciesMs ?? [];
+}
+
+function lineOf(
+  setting: { keys: number; clients: number; nodes: number },
+  { ledger, "row update": floor }: Record<NodeTask["by"], Measured[]>,
+): Record<string, string> {
+  const median = (of: keyof Measured, from: readonly Measured[]) => medianOf(from.map((each) => each[of]));
+  const rates = ledger.map(({ pairsPerSecond }) => pairsPerSecond);
+  const spread = (Math.max(...rates) - Math.min(...rates)) / median("pairsPerSecond", ledger);
+  return {
+    keys: `${setting.keys}`,
+    clients: `${setting.clients}`,
+    nodes: `${setting.nodes}`,
+    "pairs/s": median("pairsPerSecond", ledger).toFixed(0),
+    "floor pairs/s": median("pairsPerSecond", floor).toFixed(0),
+    ratio: (median("pairsPerSecond", ledger) / median("pairsPerSecond", floor)).toFixed(2),
+    "p50 ms": median("p50Ms", ledger).toFixed(1),
+    "floor p50": median("p50Ms", floor).toFixed(1),
+    "p99 ms": median("p99Ms", ledger).toFixed(1),
+    "floor p99": median("p99Ms", floor).toFixed(1),
+    spread: `${(spread * 100).toFixed(0)} %`,
+  };
+}
+
+function medianOf(values: readonly number[]): number {
+  const sorted = [...values].sort((a, b) => a - b);
+  return sorted[Math.floor(sorted.length / 2)] ?? Number.NaN;
+}

@@ -1,0 +1,37 @@
+/** `database`: the file or the server that the ledger is kept in. An address may have a password, which is never shown. */
+import path from "node:path";
+import * as kind from "./kinds.ts";
+import type { Section } from "./section.ts";
+
+export type DatabaseConfig =
+  | { kind: "sqlite"; path: string }
+  /** `postgres://USER:PASSWORD@HOST:5432/DATABASE`. */
+  | { kind: "postgres"; url: string };
+
+export function readDatabase(root: Section, dataDir: string): DatabaseConfig {
+  const database = root.placed(
+    "database",
+    kind.text(
+      "sqlite:PATH, such as sqlite:./data/inkwell.db, or postgres://USER:PASSWORD@HOST:5432/DATABASE (what means something in an address is written as %XX)",
+      (value) => /^sqlite:./.test(value) || (/^postgres(ql)?:\/\/./.test(value) && URL.canParse(value)),
+      { standIn: "sqlite:inkwell.db", secret: true },
+    ),
+    { or: `sqlite:${path.join(dataDir, "inkwell.db")}` },
+  );
+  if (!database.value.startsWith("sqlite:")) return { kind: "postgres", url: database.value };
+  return {
+    kind: "sqlite",
+    path: root.resolve({ ...database, value: database.value.slice("sqlite:".length) }),
+  };
+}
+
+/** As in the configuration, without the password. */
+export function databaseText(database: DatabaseConfig): string {
+  if (database.kind === "sqlite") return `sqlite:${database.path}`;
+  const shown = new URL(database.url);
+  if (shown.password !== "") shown.password = "***";
+  for (const name of [...shown.searchParams.keys()]) {
+    if (/password/i.test(name)) shown.searchParams.set(name, "***");
+  }
+  return shown.href;
+}

@@ -1,0 +1,85 @@
+/**
+ * The visible text of one upstream's answer: characters whole, thinking between tags taken out, ended at a stop
+ * sequence where the upstream did not do that itself.
+ *
+ * Pure. Guarantees that no half of a character, no text between the tags and nothing of a stop sequence is passed on.
+ */
+import type { TokenLogprob } from "../../generation/engine.ts";
+import type { Piece } from "../llama/pieces.ts";
+import type { ThinkTags } from "../llama/protocol.ts";
+import { StopFinder } from "../llama/stops.ts";
+import { ThinkingFilter } from "../llama/thinking.ts";
+
+export interface AnswerTextOptions {
+  stop: readonly string[];
+  /** Null where thinking comes in a field of its own, or not at all. */
+  tags: ThinkTags | null;
+  /** The prompt opens the thinking, so that the answer begins inside. */
+  opened: boolean;
+}
+
+export class AnswerText {
+  readonly #thinking: ThinkingFilter | null;
+  readonly #stops: StopFinder | null;
+  /** Servers that write `\u` escapes may cut a character between its two halves. */
+  #half = "";
+  #stopped = false;
+
+  constructor({ stop, tags, opened }: AnswerTextOptions) {
+    this.#thinking = tags === null ? null : new ThinkingFilter(tags, opened);
+    this.#stops = stop.length === 0 ? null : new StopFinder(stop);
+  }
+
+  /** A stop sequence has been found: the text is over. */
+  get stopped(): boolean {
+    return this.#stopped;
+  }
+
+  /** Tokens of thinking between tags, as far as that is decided. */
+  get thinkingTokens(): number {
+    return this.#thinking?.tokens ?? 0;
+  }
+
+  push(text: string, tokens: number, logprobs: readonly TokenLogprob[]): Piece[] {
+    const whole = this.#whole(text);
+    if (whole === "" && tokens === 0) return [];
+    return this.#filtered({ text: whole, tokens, logprobs: [...logprobs] });
+  }
+
+  /** At the end of the answer: what waited to be decided. */
+  end(): Piece[] {
+    const rest = this.#half === "" ? [] : this.#filtered({ text: "\ufffd", tokens: 0, logprobs: [] });
+    this.#half = "";
+    if (this.#stopped) return [];
+    const decided = this.#thinking === null ? [] : this.#stop(this.#thinking.flush());
+    return [...rest, ...decided, ...(this.#stopped || this.#stops === null ? [] : this.#stops.flush())];
+  }
+
+  #filtered(piece: Piece): Piece[] {
+    if (this.#stopped) return [];
+    return this.#stop(this.#thinking === null ? [piece] : this.#thinking.push(piece));
+  }
+
+  #stop(pieces: Piece[]): Piece[] {
+    if (this.#stops === null) return pieces;
+    const passed: Piece[] = [];
+    for (const piece of pieces) {
+      const { pieces: decided, stopped } = this.#stops.push(piece);
+      passed.push(...decided);
+      if (stopped) {
+        this.#stopped = true;
+        break;
+      }
+    }
+    return passed;
+  }
+
+  #whole(text: string): string {
+    if (this.#half === "" && text.isWellFormed()) return text;
+    const joined = this.#half + text;
+    const last = joined.charCodeAt(joined.length - 1);
+    const isCut = last >= 0xd800 && last <= 0xdbff;
+    this.#half = isCut ? joined.slice(-1) : "";
+    return (isCut ? joined.slice(0, -1) : joined).toWellFormed();
+  }
+}

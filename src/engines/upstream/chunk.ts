@@ -1,0 +1,91 @@
+/**
+ * One event of an upstream's stream, read: whatever fields it has, only these are looked at, each checked.
+ *
+ * Pure. Throws an `UpstreamFailure` where the event is no JSON object or tells of an error.
+ */
+import type { TokenLogprob } from "../../generation/engine.ts";
+import { brokenAnswer } from "./failure.ts";
+import { fieldOf, usageOfTimings } from "./usage.ts";
+
+export interface Chunk {
+  text: string;
+  /** It has text of the model's thinking, which goes no further. */
+  thinks: boolean;
+  logprobs: TokenLogprob[] | null;
+  finishReason: string | null;
+  /** As the upstream has it; null where it says none. */
+  usage: unknown;
+}
+
+export interface ChunkRules {
+  /** The fields that thinking may come in. */
+  reasoningFields: readonly string[];
+  /** How many alternatives were asked for; null: no log-probabilities. */
+  topLogprobs: number | null;
+}
+
+export function readChunk(data: string, rules: ChunkRules): Chunk {
+  const event = parsed(data);
+  const error = fieldOf(event, "error") ?? (fieldOf(event, "object") === "error" ? event : undefined);
+  if (error !== undefined && error !== null) throw brokenAnswer(`it told of an error: ${errorText(error)}`);
+  const choices = fieldOf(event, "choices");
+  const choice: unknown = Array.isArray(choices) ? choices[0] : undefined;
+  const delta = fieldOf(choice, "delta");
+  const content = fieldOf(delta, "content");
+  const finishReason = fieldOf(choice, "finish_reason");
+  return {
+    text: typeof content === "string" ? content : "",
+    thinks: rules.reasoningFields.some((name) => isText(fieldOf(delta, name))),
+    logprobs: rules.topLogprobs === null ? null : readLogprobs(choice, rules.topLogprobs),
+    finishReason: typeof finishReason === "string" ? finishReason : null,
+    usage: fieldOf(event, "usage") ?? usageOfTimings(fieldOf(event, "timings")),
+  };
+}
+
+function parsed(data: string): unknown {
+  try {
+    const event: unknown = JSON.parse(data);
+    if (typeof event === "object" && event !== null && !Array.isArray(event)) return event;
+  } catch {
+    // Told below: what the parser says quotes the answer.
+  }
+  throw brokenAnswer(`an event of ${data.length} characters is no JSON object`);
+}
+
+function isText(value: unknown): boolean {
+  return typeof value === "string" && value !== "";
+}
+
+function errorText(error: unknown): string {
+  const message = typeof error === "string" ? error : fieldOf(error, "message");
+  const code = fieldOf(error, "code") ?? fieldOf(error, "type");
+  return [code, message].filter((part) => part !== undefined && part !== null).join(" ");
+}
+
+/** What some servers put for a token that cannot be. */
+const impossible = -9999;
+
+function readLogprobs(choice: unknown, alternatives: number): TokenLogprob[] {
+  const content = fieldOf(fieldOf(choice, "logprobs"), "content");
+  if (!Array.isArray(content)) return [];
+  return content.map((entry: unknown) => {
+    const top = fieldOf(entry, "top_logprobs");
+    const others: unknown[] = Array.isArray(top) ? top.slice(0, alternatives) : [];
+    return { ...readLogprob(entry), topLogprobs: others.map(readLogprob) };
+  });
+}
+
+function readLogprob(entry: unknown): { token: string; logprob: number; bytes: number[] } {
+  const token = String(fieldOf(entry, "token") ?? "").toWellFormed();
+  const logprob = fieldOf(entry, "logprob");
+  const bytes = fieldOf(entry, "bytes");
+  return {
+    token,
+    logprob: typeof logprob === "number" && Number.isFinite(logprob) ? logprob : impossible,
+    bytes: isBytes(bytes) ? bytes : [...Buffer.from(token)],
+  };
+}
+
+function isBytes(value: unknown): value is number[] {
+  return Array.isArray(value) && value.every((byte) => Number.isInteger(byte) && byte >= 0 && byte <= 255);
+}

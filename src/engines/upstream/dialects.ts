@@ -1,0 +1,161 @@
+/**
+ * What the same request is called by different servers: the one table of it (docs/upstreams.md has it in words).
+ *
+ * Pure. A request is always streamed, and its usage always asked for, whatever the client wanted. What a server would
+ * refuse is left out or brought into its range, so that nothing a caller may say becomes an upstream's error.
+ */
+import { hash } from "node:crypto";
+import type { Message, Reasoning, Sampling } from "../../generation/engine.ts";
+
+export const dialects = ["compatible", "openai", "vllm", "sglang", "llama-server", "ollama"] as const;
+export type DialectName = (typeof dialects)[number];
+
+type Fields = Record<string, unknown>;
+
+export interface Dialect {
+  maxTokens: "max_tokens" | "max_completion_tokens";
+  topK: boolean;
+  /** Beside `include_usage`. */
+  streamOptions: Fields;
+  /** For every request: what makes it report how many tokens it has made by each event. */
+  extra: Fields;
+  /** Keeps what is cached for one account from another, where the server can. */
+  accountSalt: "cache_salt" | null;
+  reasoning(wanted: WantedReasoning): Fields;
+  /** Whom to ask for the tokens of a prompt; null where nobody can say. */
+  tokenizer: "vllm" | "llama-server" | null;
+}
+
+interface WantedReasoning {
+  effort: "low" | "medium" | "high" | null;
+  /** The caller wants none. */
+  none: boolean;
+}
+
+const effortOnly = ({ effort, none }: WantedReasoning): Fields => {
+  // Not every model that thinks can leave it; the least is what all of them know.
+  const word = none ? "low" : effort;
+  return word === null ? {} : { reasoning_effort: word };
+};
+
+const templateSwitch = ({ effort, none }: WantedReasoning): Fields => {
+  if (none) return { chat_template_kwargs: { enable_thinking: false, thinking: false } };
+  return effort === null ? {} : { reasoning_effort: effort };
+};
+
+const plain = { streamOptions: {}, extra: {}, accountSalt: null, tokenizer: null } as const;
+const countsAlong = { ...plain, streamOptions: { continuous_usage_stats: true } } as const;
+
+const table: Readonly<Record<DialectName, Dialect>> = {
+  compatible: { ...plain, maxTokens: "max_tokens", topK: false, reasoning: effortOnly },
+  openai: { ...plain, maxTokens: "max_completion_tokens", topK: false, reasoning: effortOnly },
+  vllm: {
+    ...countsAlong,
+    maxTokens: "max_tokens",
+    topK: true,
+    reasoning: templateSwitch,
+    accountSalt: "cache_salt",
+    tokenizer: "vllm",
+  },
+  sglang: {
+    ...countsAlong,
+    maxTokens: "max_tokens",
+    topK: true,
+    reasoning: templateSwitch,
+    accountSalt: "cache_salt",
+  },
+  "llama-server": {
+    ...plain,
+    maxTokens: "max_tokens",
+    topK: true,
+    extra: { timings_per_token: true },
+    reasoning: ({ effort, none }) => {
+      if (none) return { chat_template_kwargs: { enable_thinking: false } };
+      return effort === null ? {} : { chat_template_kwargs: { reasoning_effort: effort } };
+    },
+    tokenizer: "llama-server",
+  },
+  ollama: {
+    ...plain,
+    maxTokens: "max_tokens",
+    topK: false,
+    reasoning: ({ effort, none }) =>
+      none ? { reasoning_effort: "none" } : effortOnly({ effort, none: false }),
+  },
+};
+
+export function dialectOf(name: DialectName): Dialect {
+  return table[name];
+}
+
+export interface UpstreamRequest {
+  accountId: string;
+  /** Its name at the upstream. */
+  model: string;
+  messages: readonly Message[];
+  maxTokens: number;
+  sampling: Sampling;
+  /** Null where the model is not said to think: others refuse to be asked. */
+  reasoning: Reasoning | null;
+}
+
+const topKMax = 0x7fffffff;
+
+/** The JSON of a chat request. */
+export function requestBody(dialect: Dialect, request: UpstreamRequest): string {
+  const { model, messages, maxTokens, sampling, reasoning } = request;
+  const isGreedy = sampling.temperature === 0 || sampling.topP === 0;
+  const body: Fields = {
+    model,
+    messages: messages.map(({ role, content }) => ({ role, content })),
+    stream: true,
+    stream_options: { include_usage: true, ...dialect.streamOptions },
+    [dialect.maxTokens]: maxTokens,
+    ...dialect.extra,
+    ...(reasoning === null ? {} : dialect.reasoning(wantedOf(reasoning))),
+  };
+  // What is not asked for is left to the upstream's own defaults: some models take no value for it at all.
+  if (isGreedy) body.temperature = 0;
+  else {
+    if (sampling.temperature !== undefined) body.temperature = sampling.temperature;
+    if (sampling.topP !== undefined) body.top_p = sampling.topP;
+    const topK = dialect.topK ? (sampling.topK ?? 0) : 0;
+    if (topK > 0) body.top_k = Math.min(topK, topKMax);
+  }
+  if (sampling.seed !== undefined) body.seed = seedOf(sampling.seed);
+  const presence = clampPenalty(sampling.presencePenalty);
+  const frequency = clampPenalty(sampling.frequencyPenalty);
+  if (presence !== 0) body.presence_penalty = presence;
+  if (frequency !== 0) body.frequency_penalty = frequency;
+  if (sampling.stop.length > 0) body.stop = sampling.stop;
+  if (sampling.topLogprobs !== undefined) {
+    body.logprobs = true;
+    // With 0 llama-server gives no log-probabilities at all; what is too much is cut when it comes.
+    body.top_logprobs = Math.max(1, sampling.topLogprobs);
+  }
+  if (dialect.accountSalt !== null) body[dialect.accountSalt] = saltOf(request.accountId);
+  return JSON.stringify(body);
+}
+
+function wantedOf({ effort, maxTokens }: Reasoning): WantedReasoning {
+  if (maxTokens === 0) return { effort: null, none: true };
+  if (effort === "none") return { effort: null, none: true };
+  const word = effort === "low" || effort === "medium" || effort === "high" ? effort : null;
+  if (maxTokens === undefined) return { effort: word, none: false };
+  // A number of tokens is nowhere understood; these are the limits of the words in docs/models.md.
+  return { effort: maxTokens <= 512 ? "low" : maxTokens <= 2048 ? "medium" : "high", none: false };
+}
+
+/** 31 bits: the largest range that every server takes. */
+function seedOf(seed: number): number {
+  return Number(BigInt.asUintN(31, BigInt(seed)));
+}
+
+function clampPenalty(penalty: number | undefined): number {
+  return Math.min(2, Math.max(-2, penalty ?? 0));
+}
+
+/** One-way: the upstream is not told whose account it is. */
+function saltOf(accountId: string): string {
+  return hash("sha256", `inkwell ${accountId}`, "base64url");
+}

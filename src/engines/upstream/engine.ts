@@ -1,0 +1,285 @@
+/**
+ * The engine that generates nothing itself: it asks servers with an OpenAI-compatible interface.
+ *
+ * Guarantees:
+ * - an upstream's words, names and keys go to the operator's log at most, cleaned (failure.ts), never to a caller;
+ * - each server gets no more requests at once than `parallel`; what comes beyond waits in a bounded line in which
+ *   accounts take turns;
+ * - of the servers that seem to be alive the least busy one is asked; one that fails again and again is left alone for
+ *   a while (circuit.ts). No request is ever made on the service's own account;
+ * - a request is sent to another server at most once, and only while nothing of its answer has come (generation.ts).
+ * What is counted and charged where an upstream says nothing sensible: token-count.ts and estimate.ts.
+ */
+import {
+  type Engine,
+  EngineError,
+  type EngineLoad,
+  type EngineState,
+  type GenerateOptions,
+  type Generation,
+  type Message,
+  type PreparedPrompt,
+  type Prompt,
+  type Usage,
+} from "../../generation/engine.ts";
+import type { ThinkTags } from "../llama/protocol.ts";
+import { FairQueue } from "../llama/queue.ts";
+import { AnswerText } from "./answer-text.ts";
+import { ConversationForms } from "./conversation-forms.ts";
+import { type Dialect, type DialectName, dialectOf, requestBody } from "./dialects.ts";
+import { type PromptEstimate, PromptEstimator, sizeOf } from "./estimate.ts";
+import type { Exchange, ExchangeReader } from "./exchange.ts";
+import { loggable, type UpstreamFailure } from "./failure.ts";
+import { type GenerationOwner, UpstreamGeneration, type UpstreamJob } from "./generation.ts";
+import { UpstreamServer, type UpstreamTimes } from "./server.ts";
+import { UpstreamTokenizer } from "./tokenizer.ts";
+
+/** As pino has it. */
+export interface UpstreamLog {
+  info(fields: object, message: string): void;
+  warn(fields: object, message: string): void;
+  error(fields: object, message: string): void;
+}
+
+export interface UpstreamOptions {
+  /** At least one; all of them offer the same model. */
+  urls: readonly string[];
+  key: string | null;
+  /** Its name over there. */
+  model: string;
+  dialect: DialectName;
+  contextWindow: number;
+  /** Requests at once, for each server. */
+  parallel: number;
+  /** Requests that may wait; as many again from accounts that have none waiting. */
+  queueMax: number;
+  times: UpstreamTimes;
+  /** Null: the model is not said to think, and is not asked how much it should. */
+  reasoning: UpstreamReasoning | null;
+  /** How long to wait for the usage after the end of an answer; default 5 s. */
+  finishMs?: number;
+  log: UpstreamLog;
+}
+
+export interface UpstreamReasoning {
+  /** Beside `reasoning_content` and `reasoning`, which are never taken for text. */
+  field: string | null;
+  /** Where the thinking is part of the text. */
+  tags: ThinkTags | null;
+  /** The template opens the thinking, so that answers begin inside. */
+  opened: boolean;
+}
+
+const knownReasoningFields = ["reasoning_content", "reasoning"];
+const retryAfterSeconds = 2;
+
+export class UpstreamEngine implements Engine, GenerationOwner {
+  readonly contextWindow: number;
+  readonly #options: UpstreamOptions;
+  readonly #dialect: Dialect;
+  readonly #servers: readonly UpstreamServer[];
+  readonly #queue: FairQueue<UpstreamGeneration>;
+  readonly #generations = new Set<UpstreamGeneration>();
+  readonly #estimator = new PromptEstimator();
+  readonly #tokenizer: UpstreamTokenizer;
+  readonly #reasoningFields: readonly string[];
+  #isClosed = false;
+  /** Where the choice among equals begins. */
+  #turn = 0;
+
+  constructor(options: UpstreamOptions) {
+    const { urls, key, parallel, times, log, reasoning } = options;
+    this.#options = options;
+    this.contextWindow = options.contextWindow;
+    this.#dialect = dialectOf(options.dialect);
+    this.#servers = urls.map((url) => new UpstreamServer({ url, key, connectionsMax: parallel, times }));
+    this.#queue = new FairQueue(options.queueMax);
+    this.#tokenizer = new UpstreamTokenizer((upstream, reason) => {
+      log.warn(
+        { upstream, reason },
+        "the upstream's tokenizer gives no counts; prompts are estimated for a while",
+      );
+    });
+    const named = reasoning?.field ?? null;
+    this.#reasoningFields = named === null ? knownReasoningFields : [named, ...knownReasoningFields];
+  }
+
+  get state(): EngineState {
+    if (this.#isClosed) return "closed";
+    const nowMs = performance.now();
+    return this.#servers.every((server) => server.isOpen(nowMs)) ? "unavailable" : "ready";
+  }
+
+  load(): EngineLoad {
+    const running = this.#servers.reduce((sum, { busy }) => sum + busy, 0);
+    return { running, waiting: this.#queue.size };
+  }
+
+  async prepare(prompt: Prompt, signal: AbortSignal): Promise<PreparedPrompt> {
+    if (this.state !== "ready") throw this.#unavailable();
+    const { forms, estimate } = await this.#count(prompt.messages, signal);
+    return {
+      promptTokens: estimate.atMost,
+      generate: (options) => this.#generate(prompt, forms, estimate, options),
+    };
+  }
+
+  async close(): Promise<void> {
+    this.#isClosed = true;
+    this.#queue.takeAll();
+    for (const generation of this.#generations) generation.breakOff(this.#unavailable());
+    await Promise.all(this.#servers.map((server) => server.close()));
+  }
+
+  /** With the conversation in the first form that the template takes, as far as that can be asked. */
+  async #count(messages: readonly Message[], signal: AbortSignal): Promise<CountedPrompt> {
+    const kind = this.#dialect.tokenizer;
+    const server = kind === null ? null : this.#choose(new Set());
+    if (kind !== null && server !== null) {
+      const forms = new ConversationForms(messages);
+      const { model } = this.#options;
+      do {
+        const count = await this.#tokenizer.count(server, { kind, model, messages: forms.current }, signal);
+        signal.throwIfAborted();
+        if (typeof count === "number") return { forms, estimate: { atMost: count, likely: count } };
+        if (count === null) break;
+      } while (forms.fold());
+    }
+    // A tokenizer that takes no form at all says nothing of what the model takes.
+    const forms = new ConversationForms(messages);
+    return { forms, estimate: this.#estimator.estimate(sizeOf(forms.current)) };
+  }
+
+  #generate(
+    prompt: Prompt,
+    forms: ConversationForms,
+    estimate: PromptEstimate,
+    options: GenerateOptions,
+  ): Generation {
+    if (this.state !== "ready") throw this.#unavailable();
+    const { contextWindow, reasoning, finishMs } = this.#options;
+    const { stop, topLogprobs } = options.sampling;
+    const job: UpstreamJob = {
+      accountId: prompt.accountId,
+      reasoning: prompt.reasoning,
+      forms,
+      prompt: estimate,
+      options,
+      rules: { reasoningFields: this.#reasoningFields, topLogprobs: topLogprobs ?? null },
+      text: new AnswerText({ stop, tags: reasoning?.tags ?? null, opened: reasoning?.opened ?? false }),
+      contextWindow,
+      finishMs,
+    };
+    const generation = new UpstreamGeneration(job, this);
+    if (!this.#queue.push(prompt.accountId, generation)) {
+      throw new EngineError("overloaded", `${this.#queue.size} requests are waiting already`, {
+        retryAfterSeconds,
+      });
+    }
+    this.#generations.add(generation);
+    this.#pump();
+    return generation;
+  }
+
+  #pump(): void {
+    while (this.#queue.size > 0 && !this.#isClosed) {
+      const server = this.#choose(new Set());
+      if (server === null) break;
+      this.#queue.shift()?.begin(server);
+    }
+    if (this.state === "unavailable") {
+      for (const generation of this.#queue.takeAll()) generation.breakOff(this.#unavailable());
+    }
+  }
+
+  /** The least busy of those that have room; of equals in turn. One that asked for a rest comes last. */
+  #choose(tried: ReadonlySet<UpstreamServer>): UpstreamServer | null {
+    const nowMs = performance.now();
+    const count = this.#servers.length;
+    let best: UpstreamServer | null = null;
+    this.#turn = (this.#turn + 1) % count;
+    for (let step = 0; step < count; step += 1) {
+      const server = this.#servers[(this.#turn + step) % count];
+      if (server === undefined || tried.has(server) || !server.hasRoom(nowMs)) continue;
+      if (best === null || isBetter(server, best, nowMs)) best = server;
+    }
+    return best;
+  }
+
+  #unavailable(): EngineError {
+    if (this.#isClosed) return new EngineError("unavailable", "the engine has been closed");
+    const nextMs = Math.min(...this.#servers.map(({ openUntilMs }) => openUntilMs ?? 0));
+    const waitSeconds = Math.max(1, Math.ceil((nextMs - performance.now()) / 1000));
+    const names = this.#servers.map(({ name }) => name).join(", ");
+    return new EngineError("unavailable", `every upstream has failed repeatedly: ${names}`, {
+      retryAfterSeconds: waitSeconds,
+    });
+  }
+
+  body(job: UpstreamJob, messages: readonly Message[], maxTokens: number): string {
+    const { model, reasoning } = this.#options;
+    return requestBody(this.#dialect, {
+      accountId: job.accountId,
+      model,
+      messages,
+      maxTokens,
+      sampling: job.options.sampling,
+      reasoning: reasoning === null ? null : job.reasoning,
+    });
+  }
+
+  send(server: UpstreamServer, body: string, reader: ExchangeReader, isFresh: boolean): Exchange {
+    return server.send(body, reader, () => this.#pump(), { isFresh });
+  }
+
+  another(tried: ReadonlySet<UpstreamServer>): UpstreamServer | null {
+    return this.#choose(tried);
+  }
+
+  failed(
+    server: UpstreamServer,
+    failure: UpstreamFailure,
+    messages: readonly Message[],
+    isAgain: boolean,
+  ): string {
+    const { key, log } = this.#options;
+    const said = `${server.name}: ${loggable(failure.message, key, messages)}`;
+    if (isAgain) log.warn({ reason: said }, "an upstream failed; the request goes to another one");
+    const opened = server.failed(failure, performance.now());
+    if (opened)
+      log.error(
+        { upstream: server.name, reason: said },
+        "an upstream keeps failing and is left alone for a while",
+      );
+    return said;
+  }
+
+  answered(server: UpstreamServer): void {
+    if (server.succeeded()) this.#options.log.info({ upstream: server.name }, "an upstream answers again");
+  }
+
+  completed(server: UpstreamServer, job: UpstreamJob, usage: Usage, promptTokens: number | null): void {
+    if (promptTokens !== null) this.#estimator.learn(sizeOf(job.forms.current), promptTokens);
+    if (usage.absurd === true) {
+      this.#options.log.warn(
+        { upstream: server.name },
+        "an upstream reported a usage that cannot be; the request is charged by our own count",
+      );
+    }
+  }
+
+  ended(generation: UpstreamGeneration): void {
+    this.#generations.delete(generation);
+    this.#queue.remove(generation.job.accountId, generation);
+  }
+}
+
+interface CountedPrompt {
+  forms: ConversationForms;
+  estimate: PromptEstimate;
+}
+
+function isBetter(server: UpstreamServer, other: UpstreamServer, nowMs: number): boolean {
+  if (server.rests(nowMs) !== other.rests(nowMs)) return other.rests(nowMs);
+  return server.busy < other.busy;
+}

@@ -1,0 +1,157 @@
+/**
+ * How an exchange with an upstream goes wrong: what the caller is told of it, what the operator reads in the log, and
+ * whether it is worth asking elsewhere.
+ *
+ * Pure. An upstream's own words are for the log alone, shortened, and without what must not be there either: the key,
+ * and whatever the upstream quotes from the conversation.
+ */
+import type { EngineFailure, Message } from "../../generation/engine.ts";
+
+export interface FailureOptions {
+  /** Another upstream may answer. */
+  elsewhere?: boolean;
+  /** Counts towards taking this upstream for dead. */
+  isFault?: boolean;
+  /** The connection closed before a byte of the answer: it may have been a stale one. */
+  isStale?: boolean;
+  /** The chat template may take the same conversation in another form. */
+  isRefused?: boolean;
+  retryAfterSeconds?: number | undefined;
+}
+
+export class UpstreamFailure extends Error {
+  override readonly name = "UpstreamFailure";
+  readonly failure: EngineFailure;
+  readonly elsewhere: boolean;
+  readonly isFault: boolean;
+  readonly isStale: boolean;
+  readonly isRefused: boolean;
+  readonly retryAfterSeconds: number | undefined;
+
+  /** `message` is for the operator's log. */
+  constructor(failure: EngineFailure, message: string, options: FailureOptions = {}) {
+    super(message);
+    this.failure = failure;
+    this.elsewhere = options.elsewhere ?? false;
+    this.isFault = options.isFault ?? false;
+    this.isStale = options.isStale ?? false;
+    this.isRefused = options.isRefused ?? false;
+    this.retryAfterSeconds = options.retryAfterSeconds;
+  }
+}
+
+/** An upstream that breaks its word in the middle of an answer, or gives none that can be read. */
+export function brokenAnswer(message: string): UpstreamFailure {
+  return new UpstreamFailure("failed", message, { elsewhere: true, isFault: true });
+}
+
+/** Connection refused, a name that is not found, no common TLS: nothing has been asked of it yet. */
+const notReached: ReadonlySet<unknown> = new Set([
+  "ECONNREFUSED",
+  "ENOTFOUND",
+  "EAI_AGAIN",
+  "EHOSTUNREACH",
+  "ENETUNREACH",
+]);
+const closed: ReadonlySet<unknown> = new Set(["UND_ERR_SOCKET", "ECONNRESET", "EPIPE"]);
+
+/** An error of the connection. `begun`: the request was on its way; `answered`: there was a byte of the answer. */
+export function failureOfConnection(
+  error: Error,
+  { begun, answered }: { begun: boolean; answered: boolean },
+): UpstreamFailure {
+  const code = "code" in error ? error.code : undefined;
+  const said = `${error.message || error.name}${typeof code === "string" ? ` (${code})` : ""}`;
+  const worthAnother = { elsewhere: true, isFault: true };
+  switch (code) {
+    case "UND_ERR_CONNECT_TIMEOUT":
+      return new UpstreamFailure("timeout", `no connection in time: ${said}`, worthAnother);
+    case "UND_ERR_HEADERS_TIMEOUT":
+      return new UpstreamFailure("timeout", `no answer in time: ${said}`, worthAnother);
+    case "UND_ERR_BODY_TIMEOUT":
+      return new UpstreamFailure("timeout", `silent for too long in mid-answer: ${said}`, worthAnother);
+  }
+  if (!begun || notReached.has(code)) {
+    return new UpstreamFailure("unavailable", `it cannot be reached: ${said}`, worthAnother);
+  }
+  const isStale = !answered && closed.has(code);
+  return new UpstreamFailure("failed", `the connection broke: ${said}`, { ...worthAnother, isStale });
+}
+
+/** An answer with a status other than 200. */
+export function failureOfStatus(
+  status: number,
+  retryAfter: string | undefined,
+  body: string,
+): UpstreamFailure {
+  const said = body === "" ? "" : `: ${body}`;
+  const answered = (hint: string) => `it answered ${status}${hint}${said}`;
+  const fault = { elsewhere: true, isFault: true };
+  if (status === 429) {
+    return new UpstreamFailure("overloaded", answered(""), {
+      elsewhere: true,
+      retryAfterSeconds: secondsOf(retryAfter),
+    });
+  }
+  if (status === 503) {
+    return new UpstreamFailure("overloaded", answered(""), {
+      ...fault,
+      retryAfterSeconds: secondsOf(retryAfter),
+    });
+  }
+  if (status === 401 || status === 403) {
+    return new UpstreamFailure("failed", answered(", so the key of this model is wrong or missing"), fault);
+  }
+  if (status === 404) {
+    return new UpstreamFailure("failed", answered(", so url or model of this model is wrong"), fault);
+  }
+  if (status === 408 || status === 504) return new UpstreamFailure("timeout", answered(""), fault);
+  if (isTooLong(status, body)) return new UpstreamFailure("too_long", answered(""));
+  if (status === 400 || status === 413 || status === 422) {
+    return new UpstreamFailure("failed", answered(""), { isRefused: true });
+  }
+  // llama-server tells of a template that raises an error with a 500.
+  const isRefused = status === 500 && /template|jinja|\broles?\b/i.test(body);
+  if (isRefused) return new UpstreamFailure("failed", answered(""), { isRefused });
+  const hint = status >= 300 && status < 400 ? ", a redirect; let url name the place itself" : "";
+  return new UpstreamFailure("failed", answered(hint), fault);
+}
+
+/** OpenAI's and vLLM's code, llama-server's type, or what SGLang and others say in words. */
+function isTooLong(status: number, body: string): boolean {
+  if (status !== 400 && status !== 413 && status !== 422) return false;
+  return /context_length_exceeded|exceed_context_size|maximum context length|context (length|size|window)|longer than the model/i.test(
+    body,
+  );
+}
+
+/** Of a `retry-after`, seconds or a date: whole, at least 1. */
+function secondsOf(header: string | undefined): number | undefined {
+  if (header === undefined) return undefined;
+  const seconds = /^\d+(\.\d+)?$/.test(header) ? Number(header) : (Date.parse(header) - Date.now()) / 1000;
+  return Number.isNaN(seconds) ? undefined : Math.max(1, Math.ceil(seconds));
+}
+
+const saidLengthMax = 300;
+/** As long as what two texts have in common by accident never is. */
+const quoteLength = 24;
+
+/** What may be logged of an upstream's words. */
+export function loggable(said: string, key: string | null, messages: readonly Message[]): string {
+  let text = said.slice(0, 16 * saidLengthMax);
+  if (key !== null) text = text.replaceAll(key, "[key]");
+  text = text.replace(/\b(sk|ink|hf|gsk)[-_][\w-]{8,}/g, "[key]").replace(/(Bearer )\S+/gi, "$1[key]");
+  text = text.replace(/\s+/g, " ").trim().slice(0, saidLengthMax);
+  return quotes(text, messages) ? "(its words quote the request, so they are left out)" : text;
+}
+
+function quotes(text: string, messages: readonly Message[]): boolean {
+  const spaced = messages.map(({ content }) => content.replace(/\s+/g, " ").trim());
+  if (spaced.some((content) => content.length > 3 && content.length < quoteLength && text.includes(content)))
+    return true;
+  for (let at = 0; at + quoteLength <= text.length; at++) {
+    const part = text.slice(at, at + quoteLength);
+    if (spaced.some((content) => content.includes(part))) return true;
+  }
+  return false;
+}

@@ -1,0 +1,375 @@
+/**
+ * One answer out of an upstream, as the pipeline sees it.
+ *
+ * Guarantees: no more tokens are yielded than are paid for (what comes beyond waits, and the upstream's connection is
+ * not read meanwhile); at most a window of events is buffered; `usage` never says less than what was yielded; after
+ * `stop` the connection is closed and nothing more is yielded. A request is sent again only while nothing of an answer has
+ * come: once over a fresh connection where a kept one was stale, once to another server, and in other foldings where
+ * the chat template refuses the order of the messages.
+ *
+ * An upstream cannot be held back token by token: it may make more than is paid for, as much as the connection's buffers
+ * take, before it notices that nobody reads. That is never yielded and never charged.
+ */
+import {
+  EngineError,
+  type EngineEvent,
+  type FinishReason,
+  type GenerateOptions,
+  type Generation,
+  type Message,
+  type Reasoning,
+  type Usage,
+} from "../../generation/engine.ts";
+import type { Piece } from "../llama/pieces.ts";
+import type { AnswerText } from "./answer-text.ts";
+import { type Chunk, type ChunkRules, readChunk } from "./chunk.ts";
+import type { ConversationForms } from "./conversation-forms.ts";
+import type { PromptEstimate } from "./estimate.ts";
+import type { Exchange, ExchangeReader } from "./exchange.ts";
+import { brokenAnswer, UpstreamFailure } from "./failure.ts";
+import type { UpstreamServer } from "./server.ts";
+import { TokenCount } from "./token-count.ts";
+
+/** Events that a generation may be ahead of its reader. */
+const windowEvents = 64;
+/** For usage and the end of the stream, when the answer itself has come to its end. */
+const finishMs = 5000;
+
+export interface UpstreamJob {
+  accountId: string;
+  reasoning: Reasoning;
+  /** The conversation, in the form to begin with and in those that stricter chat templates take. */
+  forms: ConversationForms;
+  prompt: PromptEstimate;
+  options: GenerateOptions;
+  rules: ChunkRules;
+  text: AnswerText;
+  contextWindow: number;
+  finishMs?: number | undefined;
+}
+
+export interface GenerationOwner {
+  /** What is sent for this generation now. */
+  body(job: UpstreamJob, messages: readonly Message[], maxTokens: number): string;
+  send(server: UpstreamServer, body: string, reader: ExchangeReader, isFresh: boolean): Exchange;
+  /** Another server that may be asked now; null where there is none. */
+  another(tried: ReadonlySet<UpstreamServer>): UpstreamServer | null;
+  /** What the log may say of it. `isAgain`: it is sent once more, so nobody else hears of the failure. */
+  failed(
+    server: UpstreamServer,
+    failure: UpstreamFailure,
+    messages: readonly Message[],
+    isAgain: boolean,
+  ): string;
+  answered(server: UpstreamServer): void;
+  /** Ended of its own accord; `promptTokens` as the upstream counted them, null where it did not say so sanely. */
+  completed(server: UpstreamServer, job: UpstreamJob, usage: Usage, promptTokens: number | null): void;
+  /** Nothing more comes of it; it may still be waiting for its turn. */
+  ended(generation: UpstreamGeneration): void;
+}
+
+/** What has come of an answer and cannot be taken yet. */
+type Held = Chunk | "done" | "ended" | UpstreamFailure;
+
+export class UpstreamGeneration implements Generation {
+  readonly job: UpstreamJob;
+  readonly #owner: GenerationOwner;
+  readonly #count: TokenCount;
+  readonly #events: EngineEvent[] = [];
+  readonly #held: Held[] = [];
+  readonly #tried = new Set<UpstreamServer>();
+  #maxTokens: number;
+  #paidTokens: number;
+  /** What the upstream was asked for; 0 before. */
+  #askedTokens = 0;
+  #messages: readonly Message[];
+  #wasFresh = false;
+  #server: UpstreamServer | null = null;
+  #exchange: Exchange | null = null;
+  #started = false;
+  #answered = false;
+  #finish: FinishReason | null = null;
+  #finishing: NodeJS.Timeout | undefined;
+  #final: Usage | null = null;
+  #isOver = false;
+  #stopped = false;
+  #isPaused = false;
+  #failure: EngineError | null = null;
+  #wake: (() => void) | null = null;
+
+  constructor(job: UpstreamJob, owner: GenerationOwner) {
+    this.job = job;
+    this.#owner = owner;
+    this.#messages = job.forms.current;
+    this.#maxTokens = job.options.maxTokens;
+    this.#paidTokens = job.options.paidTokens;
+    this.#count = new TokenCount(job.prompt.likely, job.contextWindow);
+  }
+
+  get usage(): Usage {
+    return this.#final ?? this.#count.soFar(this.#thinkingTokens);
+  }
+
+  get started(): boolean {
+    return this.#started;
+  }
+
+  async *[Symbol.asyncIterator](): AsyncGenerator<EngineEvent, void, undefined> {
+    try {
+      while (!this.#stopped) {
+        const event = this.#events.shift();
+        if (event !== undefined) {
+          if (this.#isPaused && this.#events.length <= windowEvents / 2) this.#readOn();
+          yield event;
+          if (event.type === "end") return;
+        } else if (this.#failure !== null) {
+          throw this.#failure;
+        } else {
+          await new Promise<void>((resolve) => {
+            this.#wake = resolve;
+          });
+        }
+      }
+    } finally {
+      await this.stop();
+    }
+  }
+
+  pay(paidTokens: number, isLast: boolean): void {
+    if (this.#isOver) return;
+    this.#paidTokens = Math.max(this.#paidTokens, paidTokens);
+    if (isLast) this.#maxTokens = Math.min(this.#maxTokens, this.#paidTokens);
+    this.#takeHeld();
+  }
+
+  async stop(): Promise<void> {
+    if (this.#stopped) return;
+    this.#stopped = true;
+    if (!this.#isOver) {
+      this.#isOver = true;
+      this.#end();
+      this.#exchange?.abort();
+    }
+    this.#wakeReader();
+  }
+
+  /** From the engine: its turn has come. */
+  begin(server: UpstreamServer): void {
+    this.#send(server, false);
+  }
+
+  /** From the engine: there will be no turn, or no more of the answer. */
+  breakOff(failure: EngineError): void {
+    if (this.#isOver) return;
+    this.#exchange?.abort();
+    this.#over(failure);
+  }
+
+  #send(server: UpstreamServer, isFresh: boolean): void {
+    const { job } = this;
+    this.#server = server;
+    this.#tried.add(server);
+    this.#askedTokens = this.#maxTokens;
+    const body = this.#owner.body(job, this.#messages, this.#maxTokens);
+    const reader: ExchangeReader = {
+      begun: () => {
+        this.#started = true;
+      },
+      event: (data, isError) => this.#receive(() => this.#read(data, isError)),
+      ended: () => this.#receive(() => "ended"),
+      failed: (failure) => this.#receive(() => failure),
+    };
+    this.#exchange = this.#owner.send(server, body, reader, isFresh);
+  }
+
+  get #thinkingTokens(): number {
+    return this.job.text.thinkingTokens;
+  }
+
+  #receive(read: () => Held): void {
+    if (this.#isOver) return;
+    const held = read();
+    if (this.#held.length > 0 || !this.#take(held)) this.#held.push(held);
+    this.#wakeReader();
+    if (this.#isOver) return;
+    if (this.#held.length > 0 || this.#events.length >= windowEvents) {
+      this.#isPaused = true;
+      this.#exchange?.pause();
+    }
+  }
+
+  #takeHeld(): void {
+    for (let next = this.#held[0]; next !== undefined && !this.#isOver; next = this.#held[0]) {
+      if (!this.#take(next)) break;
+      this.#held.shift();
+    }
+    this.#wakeReader();
+    this.#readOn();
+  }
+
+  #readOn(): void {
+    if (this.#held.length > 0 || this.#events.length > windowEvents / 2) return;
+    this.#isPaused = false;
+    this.#exchange?.resume();
+  }
+
+  #read(data: string, isError: boolean): Held {
+    if (data === "[DONE]") return "done";
+    try {
+      if (isError) return brokenAnswer(`it told of an error: ${data}`);
+      return readChunk(data, this.job.rules);
+    } catch (error) {
+      if (error instanceof UpstreamFailure) return error;
+      throw error;
+    }
+  }
+
+  /** False where it has to wait for pay. */
+  #take(held: Held): boolean {
+    if (held instanceof UpstreamFailure) {
+      this.#fail(held);
+      return true;
+    }
+    if (held === "done" || held === "ended") {
+      this.#close(held);
+      return true;
+    }
+    const { text, thinks, usage, finishReason } = held;
+    if (text !== "" || thinks) {
+      const tokens = this.#count.with(held, this.#askedTokens);
+      if (tokens > this.#paidTokens || tokens > this.#maxTokens) {
+        if (this.#paidTokens >= this.#maxTokens) this.#endShort("length");
+        // Made, though not yet to be had: asks for what it takes.
+        else this.job.options.onTokens(tokens);
+        return this.#isOver;
+      }
+      this.#addText(held);
+      if (this.#isOver) return true;
+    } else if (usage !== null) this.#count.report(usage);
+    if (finishReason !== null && this.#finish === null) this.#finishWith(finishReason);
+    return true;
+  }
+
+  #addText(chunk: Chunk): void {
+    if (!this.#answered && this.#server !== null) {
+      this.#answered = true;
+      this.#owner.answered(this.#server);
+    }
+    const added = this.#count.add(chunk, this.#askedTokens);
+    const { job } = this;
+    if (chunk.text !== "") {
+      this.#push(job.text.push(chunk.text, added, chunk.thinks ? [] : (chunk.logprobs ?? [])));
+    }
+    job.options.onTokens(this.#count.completionTokens);
+    if (job.text.stopped) this.#endShort("stop");
+  }
+
+  #push(pieces: readonly Piece[]): void {
+    const { topLogprobs } = this.job.rules;
+    for (const { text, logprobs } of pieces) {
+      if (text === "") continue;
+      this.#events.push(topLogprobs === null ? { type: "text", text } : { type: "text", text, logprobs });
+    }
+  }
+
+  #finishWith(reason: string): void {
+    if (reason === "error" || reason === "abort") {
+      this.#fail(brokenAnswer(`it ended the answer with the reason ${reason}`));
+      return;
+    }
+    this.#finish = reason === "length" ? "length" : "stop";
+    this.#finishing = setTimeout(() => this.#complete(this.#finish ?? "stop"), this.job.finishMs ?? finishMs);
+  }
+
+  /** The stream says that it is over, or is. */
+  #close(how: "done" | "ended"): void {
+    if (this.#finish !== null) this.#complete(this.#finish);
+    else if (how === "ended" || this.#count.events === 0)
+      this.#fail(brokenAnswer("its answer ended without its end"));
+    else this.#complete(this.#count.completionTokens >= this.#askedTokens ? "length" : "stop");
+  }
+
+  #complete(reason: FinishReason): void {
+    if (this.#isOver) return;
+    const { job } = this;
+    this.#push(job.text.end());
+    const finish = job.text.stopped ? "stop" : reason;
+    const { usage, promptTokens } = this.#count.final(this.#askedTokens, this.#thinkingTokens);
+    this.#final = usage;
+    // Usage may tell of tokens without text, which are made and paid for all the same.
+    job.options.onTokens(usage.completionTokens);
+    this.#events.push({ type: "end", finishReason: finish });
+    if (this.#server !== null) {
+      if (!this.#answered) this.#owner.answered(this.#server);
+      this.#owner.completed(this.#server, job, usage, promptTokens);
+    }
+    this.#exchange?.release();
+    this.#over(null);
+  }
+
+  /** Ends here what the upstream would go on with. */
+  #endShort(finishReason: FinishReason): void {
+    if (finishReason === "length") this.#push(this.job.text.end());
+    this.#events.push({ type: "end", finishReason });
+    this.#exchange?.abort();
+    this.#over(null);
+  }
+
+  #fail(failure: UpstreamFailure): void {
+    if (this.#finish !== null) {
+      // The answer is whole; only what belongs to it is lost.
+      this.#complete(this.#finish);
+      return;
+    }
+    this.#exchange?.abort();
+    const isAgain = this.#count.events === 0 && this.#sendAgain(failure);
+    if (isAgain) return;
+    const said =
+      this.#server === null ? "" : this.#owner.failed(this.#server, failure, this.#messages, false);
+    const { retryAfterSeconds } = failure;
+    const seconds = retryAfterSeconds === undefined ? {} : { retryAfterSeconds };
+    this.#over(new EngineError(failure.failure, said, seconds));
+  }
+
+  #sendAgain(failure: UpstreamFailure): boolean {
+    const server = this.#server;
+    if (server === null) return false;
+    if (failure.isStale && !this.#wasFresh) {
+      this.#wasFresh = true;
+      this.#started = false;
+      this.#send(server, true);
+      return true;
+    }
+    if (failure.isRefused && this.job.forms.fold()) {
+      this.#messages = this.job.forms.current;
+      this.#send(server, false);
+      return true;
+    }
+    if (!failure.elsewhere || this.#tried.size > 1) return false;
+    const other = this.#owner.another(this.#tried);
+    if (other === null) return false;
+    this.#owner.failed(server, failure, this.#messages, true);
+    this.#started = false;
+    this.#send(other, false);
+    return true;
+  }
+
+  #over(failure: EngineError | null): void {
+    this.#isOver = true;
+    this.#failure = failure;
+    this.#end();
+    this.#wakeReader();
+  }
+
+  #end(): void {
+    clearTimeout(this.#finishing);
+    this.#held.length = 0;
+    this.#final ??= this.#count.soFar(this.#thinkingTokens);
+    this.#owner.ended(this);
+  }
+
+  #wakeReader(): void {
+    this.#wake?.();
+    this.#wake = null;
+  }
+}

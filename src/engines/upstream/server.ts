@@ -1,0 +1,148 @@
+/**
+ * One upstream server: its connections, how busy it is, and whether it is worth asking.
+ *
+ * Guarantees: the key goes to this server and nowhere else; there are never more requests on their way than
+ * `connectionsMax`, for nobody begins one without asking `hasRoom`.
+ */
+import { Client, Pool } from "undici";
+import { Circuit, restMsMax } from "./circuit.ts";
+import { Exchange, type ExchangeReader } from "./exchange.ts";
+import type { UpstreamFailure } from "./failure.ts";
+
+export interface UpstreamTimes {
+  /** For a connection to be made. */
+  connectMs: number;
+  /** From the request to the head of its answer, which many servers send with the first token. */
+  headersMs: number;
+  /** Between two bytes of an answer. */
+  idleMs: number;
+}
+
+export interface ServerOptions {
+  /** With its path: `https://llm.example/v1`. */
+  url: string;
+  key: string | null;
+  /** Requests on their way at once. */
+  connectionsMax: number;
+  times: UpstreamTimes;
+}
+
+/** Unused connections are closed after so long, unless the server says an earlier time: most keep them 5 s or longer. */
+const keepAliveMs = 4000;
+/** Questions must not wait behind answers. */
+const askConnectionsMax = 16;
+
+export class UpstreamServer {
+  /** For the log. */
+  readonly name: string;
+  readonly #pool: Pool;
+  readonly #asks: Pool;
+  readonly #circuit = new Circuit();
+  readonly #origin: string;
+  readonly #path: string;
+  readonly #connectionsMax: number;
+  readonly #headers: Record<string, string>;
+  readonly #transport: { connect: { timeout: number }; headersTimeout: number; bodyTimeout: number };
+  #busy = 0;
+  /** It asked to be left alone until then; it is asked all the same where there is no other. */
+  #restsUntilMs = 0;
+
+  constructor({ url, key, connectionsMax, times }: ServerOptions) {
+    const { origin, pathname } = new URL(url);
+    this.#origin = origin;
+    this.#path = pathname.replace(/\/+$/, "");
+    this.name = origin + this.#path;
+    this.#connectionsMax = connectionsMax;
+    this.#headers = {
+      "content-type": "application/json",
+      accept: "text/event-stream",
+      ...(key === null ? {} : { authorization: `Bearer ${key}` }),
+    };
+    this.#transport = {
+      connect: { timeout: times.connectMs },
+      headersTimeout: times.headersMs,
+      bodyTimeout: times.idleMs,
+    };
+    this.#pool = new Pool(origin, {
+      ...this.#transport,
+      connections: connectionsMax,
+      keepAliveTimeout: keepAliveMs,
+    });
+    this.#asks = new Pool(origin, { ...this.#transport, connections: askConnectionsMax });
+  }
+
+  get busy(): number {
+    return this.#busy;
+  }
+
+  hasRoom(nowMs: number): boolean {
+    return this.#busy < this.#connectionsMax && this.#circuit.admits(nowMs);
+  }
+
+  isOpen(nowMs: number): boolean {
+    return this.#circuit.isOpen(nowMs);
+  }
+
+  get openUntilMs(): number | null {
+    return this.#circuit.openUntilMs;
+  }
+
+  rests(nowMs: number): boolean {
+    return nowMs < this.#restsUntilMs;
+  }
+
+  /**
+   * Sends a chat request. `isFresh`: over a connection that nothing has used before. `over` is called when there is
+   * room for another one.
+   */
+  send(body: string, reader: ExchangeReader, over: () => void, { isFresh = false } = {}): Exchange {
+    this.#busy += 1;
+    const isTrial = this.#circuit.enter();
+    const client = isFresh ? new Client(this.#origin, this.#transport) : null;
+    const exchange = new Exchange(reader, () => {
+      this.#busy -= 1;
+      if (isTrial) this.#circuit.left();
+      void client?.destroy();
+      over();
+    });
+    (client ?? this.#pool).dispatch(
+      { method: "POST", path: `${this.#path}/chat/completions`, headers: this.#headers, body },
+      exchange,
+    );
+    return exchange;
+  }
+
+  /** Asks for a small JSON document beside the answers; `path` from the root of the server's address. */
+  async ask(path: string, body: unknown, signal: AbortSignal): Promise<{ status: number; text: string }> {
+    const root = this.#path.replace(/\/v1$/, "");
+    const response = await this.#asks.request({
+      method: "POST",
+      path: root + path,
+      headers: { ...this.#headers, accept: "application/json" },
+      body: JSON.stringify(body),
+      signal,
+    });
+    return { status: response.statusCode, text: await response.body.text() };
+  }
+
+  /** True where the circuit closes with it. */
+  succeeded(): boolean {
+    return this.#circuit.succeeded();
+  }
+
+  /** True where the circuit opens with it. */
+  failed(failure: UpstreamFailure, nowMs: number): boolean {
+    const { isFault, retryAfterSeconds } = failure;
+    if (retryAfterSeconds !== undefined) {
+      this.#restsUntilMs = nowMs + Math.min(restMsMax, retryAfterSeconds * 1000);
+    }
+    if (isFault) return this.#circuit.failed(nowMs);
+    // A server that refuses is one that answers.
+    this.#circuit.succeeded();
+    return false;
+  }
+
+  async close(): Promise<void> {
+    await Promise.all([this.#pool.destroy(), this.#asks.destroy()]);
+  }
+}

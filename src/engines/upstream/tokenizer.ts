@@ -1,0 +1,92 @@
+/**
+ * Asks an upstream how many tokens a prompt has, where it can say: vLLM's `/tokenize`, llama-server's
+ * `/apply-template` and `/tokenize`.
+ *
+ * Never fails and never takes longer than `askMs`: an upstream that does not answer is not asked again for a while.
+ */
+import type { Message } from "../../generation/engine.ts";
+import type { UpstreamServer } from "./server.ts";
+import { fieldOf } from "./usage.ts";
+
+export interface CountRequest {
+  kind: "vllm" | "llama-server";
+  /** The model's name at the upstream. */
+  model: string;
+  messages: readonly Message[];
+}
+
+/** "refused": the chat template does not take the messages in this form. Null: not known. */
+export type Count = number | "refused" | null;
+
+const askMs = 2000;
+const pauseMs = 30_000;
+const refusals: ReadonlySet<number> = new Set([400, 422, 500]);
+
+export class UpstreamTokenizer {
+  #pausedUntilMs = 0;
+  readonly #warn: (upstream: string, reason: string) => void;
+
+  constructor(warn: (upstream: string, reason: string) => void) {
+    this.#warn = warn;
+  }
+
+  async count(server: UpstreamServer, request: CountRequest, signal: AbortSignal): Promise<Count> {
+    if (performance.now() < this.#pausedUntilMs) return null;
+    const bounded = AbortSignal.any([signal, AbortSignal.timeout(askMs)]);
+    try {
+      return request.kind === "vllm"
+        ? await countAtVllm(server, request, bounded)
+        : await countAtLlamaServer(server, request, bounded);
+    } catch (error) {
+      if (signal.aborted) return null;
+      this.#pausedUntilMs = performance.now() + pauseMs;
+      this.#warn(server.name, error instanceof Error ? error.message : String(error));
+      return null;
+    }
+  }
+}
+
+async function countAtVllm(
+  server: UpstreamServer,
+  { model, messages }: CountRequest,
+  signal: AbortSignal,
+): Promise<Count> {
+  const body = { model, messages: plain(messages), add_generation_prompt: true };
+  const answer = await server.ask("/tokenize", body, signal);
+  if (refusals.has(answer.status)) return "refused";
+  const count = fieldOf(jsonOf(answer), "count");
+  if (typeof count !== "number" || !Number.isSafeInteger(count) || count < 1) throw notUnderstood();
+  return count;
+}
+
+async function countAtLlamaServer(
+  server: UpstreamServer,
+  { messages }: CountRequest,
+  signal: AbortSignal,
+): Promise<Count> {
+  const template = await server.ask("/apply-template", { messages: plain(messages) }, signal);
+  if (refusals.has(template.status)) return "refused";
+  const prompt = fieldOf(jsonOf(template), "prompt");
+  if (typeof prompt !== "string") throw notUnderstood();
+  const body = { content: prompt, add_special: true, parse_special: true };
+  const tokens = fieldOf(jsonOf(await server.ask("/tokenize", body, signal)), "tokens");
+  if (!Array.isArray(tokens) || tokens.length === 0) throw notUnderstood();
+  return tokens.length;
+}
+
+function plain(messages: readonly Message[]): Message[] {
+  return messages.map(({ role, content }) => ({ role, content }));
+}
+
+function jsonOf({ status, text }: { status: number; text: string }): unknown {
+  if (status !== 200) throw new Error(`it answered ${status}`);
+  try {
+    return JSON.parse(text);
+  } catch {
+    throw notUnderstood();
+  }
+}
+
+function notUnderstood(): Error {
+  return new Error("its answer was not understood");
+}

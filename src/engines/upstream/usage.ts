@@ -1,0 +1,61 @@
+/**
+ * What an upstream says of the tokens it used, as far as that can be true.
+ *
+ * Pure. Numbers that cannot be are never charged: negative ones would credit the account (lingyuins/octopus#243),
+ * zeros under a visible answer would make it free (BerriAI/litellm#37992).
+ */
+import type { TokenCounts } from "../../credits/rows.ts";
+
+export interface UsageBounds {
+  /** Most prompt tokens that fit the model. */
+  contextWindow: number;
+  /** What the upstream was asked to make at most. */
+  completionTokensMax: number;
+  /** Events with text, which are tokens or more. */
+  events: number;
+}
+
+/** Null where the numbers cannot be true. */
+export function saneUsage(given: unknown, bounds: UsageBounds): TokenCounts | null {
+  const promptTokens = wholeIn(given, "prompt_tokens");
+  const completionTokens = wholeIn(given, "completion_tokens");
+  if (promptTokens === null || promptTokens < 1 || promptTokens > bounds.contextWindow) return null;
+  if (completionTokens === null || completionTokens > bounds.completionTokensMax) return null;
+  // A token may come in two events where a tag or a stop sequence cuts it, an answer does not come in twice as many.
+  if (2 * completionTokens < bounds.events) return null;
+  const cached = wholeIn(fieldOf(given, "prompt_tokens_details"), "cached_tokens") ?? 0;
+  const reasoning =
+    wholeIn(fieldOf(given, "completion_tokens_details"), "reasoning_tokens") ??
+    // SGLang has it here.
+    wholeIn(given, "reasoning_tokens") ??
+    0;
+  return {
+    promptTokens,
+    cachedTokens: cached <= promptTokens ? cached : 0,
+    completionTokens,
+    reasoningTokens: reasoning <= completionTokens ? reasoning : 0,
+  };
+}
+
+/** llama-server's `timings` of an event, in the shape of a usage; null where they are missing. */
+export function usageOfTimings(timings: unknown): object | null {
+  const cached = wholeIn(timings, "cache_n") ?? 0;
+  const evaluated = wholeIn(timings, "prompt_n");
+  const predicted = wholeIn(timings, "predicted_n");
+  if (evaluated === null || predicted === null) return null;
+  return {
+    prompt_tokens: cached + evaluated,
+    prompt_tokens_details: { cached_tokens: cached },
+    completion_tokens: predicted,
+  };
+}
+
+function wholeIn(object: unknown, name: string): number | null {
+  const value = fieldOf(object, name);
+  return typeof value === "number" && Number.isSafeInteger(value) && value >= 0 ? value : null;
+}
+
+export function fieldOf(object: unknown, name: string): unknown {
+  if (typeof object !== "object" || object === null || !Object.hasOwn(object, name)) return undefined;
+  return Reflect.get(object, name);
+}

@@ -1,0 +1,359 @@
+/**
+ * Connections to PostgreSQL: the address and what is set on each of them, the limits, and what errors mean.
+ *
+ * Guarantees that no wait is without a limit, that every error which another attempt can mend is a
+ * `StoreUnavailableError`, and that no password is in any message. Whatever keeps the program from starting on a
+ * database is one OperatorError that says what, where and what to do.
+ */
+import pg from "pg";
+import { StoreUnavailableError } from "../credits/ledger.ts";
+import { OperatorError } from "../errors.ts";
+import type { Cell } from "./postgres-rows.ts";
+
+/** The tables are in a schema of their own, so that they meet nobody else's. */
+export const schemaName = "inkwell";
+
+/** No wait for the database is longer. */
+export const limits = {
+  /** To connect, and to get a connection of the pool. */
+  connectMs: 5_000,
+  /** One statement of a commit or a lookup. */
+  statementMs: 10_000,
+  /** For a row that another commit has locked. */
+  lockMs: 5_000,
+  /** A transaction whose node has vanished gives its locks back. */
+  idleInTransactionMs: 10_000,
+  /** For an answer, where the server or the network is gone without a word. */
+  answerMs: 15_000,
+  /** For another node that is changing the schema. */
+  migrationLockMs: 60_000,
+  /** One query of an audit, which reads all rows. */
+  auditStatementMs: 3_600_000,
+} as const;
+
+/** Connections for keys, balances and lists. */
+export const readConnectionsMax = 4;
+
+export interface PostgresResult {
+  rows: Cell[][];
+  /** Their names. */
+  columns: string[];
+  rowCount: number | null;
+}
+
+export interface Statement {
+  text: string;
+  /** Prepared under this name, once on each connection. */
+  name?: string;
+  values?: readonly unknown[];
+}
+
+/** What commits and reads need of a connection; statements are sent at once and done one after another. */
+export interface Connection {
+  query(statement: Statement): Promise<PostgresResult>;
+  /** Back to the pool; `broken`: closed instead. */
+  release(broken?: boolean): void;
+}
+
+export interface Connections {
+  connect(): Promise<Connection>;
+}
+
+/** Whole numbers as numbers where those are exact, lists of text; everything else as the driver has it. */
+const types: pg.CustomTypesConfig = {
+  getTypeParser(oid: number, format?: "text" | "binary") {
+    if (oid === pg.types.builtins.INT8 || oid === pg.types.builtins.NUMERIC) return wholeNumber;
+    return pg.types.getTypeParser(oid, format);
+  },
+};
+
+function wholeNumber(text: string): number | bigint {
+  const number = Number(text);
+  return Number.isSafeInteger(number) ? number : BigInt(text);
+}
+
+type Settings = Record<string, string | number>;
+
+const readSettings: Settings = {
+  search_path: schemaName,
+  statement_timeout: limits.statementMs,
+  lock_timeout: limits.lockMs,
+  idle_in_transaction_session_timeout: limits.idleInTransactionMs,
+  client_min_messages: "error",
+};
+
+/**
+ * Every statement of a commit is a lookup by key. A plan that is made while the tables are still empty must not be a
+ * scan of what they become, and planning each statement anew would take longer than running it.
+ */
+const commitSettings: Settings = {
+  ...readSettings,
+  plan_cache_mode: "force_generic_plan",
+  enable_seqscan: "off",
+  enable_hashjoin: "off",
+  enable_mergejoin: "off",
+  jit: "off",
+};
+
+const auditSettings: Settings = {
+  ...readSettings,
+  statement_timeout: limits.auditStatementMs,
+  work_mem: "64MB",
+  jit: "off",
+};
+
+const migrationSettings: Settings = {
+  ...readSettings,
+  statement_timeout: limits.auditStatementMs,
+  lock_timeout: limits.migrationLockMs,
+};
+
+/** Where a database is, in words that may be logged. */
+export interface Place {
+  /** `host:port/database` or the folder of a socket. */
+  where: string;
+  database: string;
+  user: string;
+}
+
+/** Throws an OperatorError where the address is none. */
+export function placeOf(url: string): Place {
+  const { host, port, database = "", user = "" } = new pg.Client({ connectionString: checked(url).href });
+  const at = host.startsWith("/") ? host : `${host}:${port}`;
+  return { where: `${at}/${database}`, database, user };
+}
+
+/** Why there is no `inkwell backup` of it, and what there is. */
+export function pgDumpInstead(url: string, file: string): OperatorError {
+  const address = checked(url);
+  address.password = "";
+  address.searchParams.delete("password");
+  return new OperatorError(
+    `The ledger is in PostgreSQL, whose own tools copy it, beside a running service too: pg_dump --format=custom --schema=${schemaName} --file=${file} "${address.href}" (docs/operating.md, under Backup of PostgreSQL)`,
+  );
+}
+
+function checked(url: string): URL {
+  // What `new URL` throws has the whole text in it, and so the password.
+  if (!URL.canParse(url)) {
+    throw new OperatorError(
+      "The address of the database is none: database: postgres://USER:PASSWORD@HOST:5432/DATABASE. Letters of the password that mean something in an address are written as %XX.",
+    );
+  }
+  return new URL(url);
+}
+
+function configOf(url: string, settings: Settings): pg.ClientConfig {
+  const address = checked(url);
+  const given = address.searchParams.get("options") ?? "";
+  const set = Object.entries(settings).map(([name, value]) => `-c ${name}=${value}`);
+  address.searchParams.set("options", [given, ...set].join(" ").trim());
+  const answerMs = Number(settings.statement_timeout) + limits.answerMs - limits.statementMs;
+  return {
+    connectionString: address.href,
+    fallback_application_name: "inkwell",
+    connectionTimeoutMillis: limits.connectMs,
+    query_timeout: answerMs,
+    keepAlive: true,
+    types,
+  };
+}
+
+export class ConnectionPool implements Connections {
+  readonly #pool: pg.Pool;
+
+  constructor(config: pg.PoolConfig) {
+    this.#pool = new pg.Pool(config);
+    // A connection that breaks while nobody uses it is replaced when somebody does.
+    this.#pool.on("error", () => {});
+  }
+
+  async connect(): Promise<Connection> {
+    const client = await this.#pool.connect().catch((error: unknown) => {
+      throw storeError(error);
+    });
+    // One that breaks in use tells it to those who wait for its answers.
+    const ignore = () => {};
+    client.on("error", ignore);
+    return {
+      query: (statement) => send(client, statement),
+      release(broken = false) {
+        client.off("error", ignore);
+        client.release(broken);
+      },
+    };
+  }
+
+  /** One statement on any connection. */
+  async query(statement: Statement): Promise<PostgresResult> {
+    const connection = await this.connect();
+    let broken = true;
+    try {
+      const result = await connection.query(statement);
+      broken = false;
+      return result;
+    } finally {
+      connection.release(broken);
+    }
+  }
+
+  async end(): Promise<void> {
+    await this.#pool.end();
+  }
+}
+
+async function send(client: pg.ClientBase, { text, name, values }: Statement): Promise<PostgresResult> {
+  try {
+    const result = await client.query<Cell[]>({
+      text,
+      rowMode: "array",
+      ...(name === undefined ? {} : { name }),
+      ...(values === undefined ? {} : { values: [...values] }),
+    });
+    // A file of several statements has several answers, which nobody asks for.
+    if (Array.isArray(result)) return { rows: [], columns: [], rowCount: null };
+    const { rows, fields, rowCount } = result;
+    return { rows, columns: fields.map((field) => field.name), rowCount };
+  } catch (error) {
+    throw storeError(error);
+  }
+}
+
+export function readPool(url: string): ConnectionPool {
+  return new ConnectionPool({
+    ...configOf(url, readSettings),
+    max: readConnectionsMax,
+    idleTimeoutMillis: 60_000,
+  });
+}
+
+/** Statements of one commit are sent without waiting for the answer to the one before. */
+export function commitPool(url: string, connectionsMax: number): ConnectionPool {
+  return new ConnectionPool({
+    ...configOf(url, commitSettings),
+    pipeline: true,
+    max: connectionsMax,
+    idleTimeoutMillis: 0,
+  });
+}
+
+/** One connection of its own, for as long as `use` takes; cut off when the signal says so. */
+async function alone<T>(
+  url: string,
+  settings: Settings,
+  use: (client: Connection) => Promise<T>,
+  signal?: AbortSignal,
+): Promise<T> {
+  const pool = new ConnectionPool({ ...configOf(url, settings), max: 1 });
+  try {
+    const connection = await pool.connect();
+    const release = once(() => connection.release(true));
+    signal?.addEventListener("abort", release);
+    try {
+      signal?.throwIfAborted();
+      return await use(connection);
+    } finally {
+      signal?.removeEventListener("abort", release);
+      release();
+    }
+  } finally {
+    await pool.end();
+  }
+}
+
+function once(work: () => void): () => void {
+  let isDone = false;
+  return () => {
+    if (!isDone) work();
+    isDone = true;
+  };
+}
+
+export function forAudit<T>(
+  url: string,
+  signal: AbortSignal,
+  use: (connection: Connection) => Promise<T>,
+): Promise<T> {
+  return alone(url, auditSettings, use, signal);
+}
+
+export function forMigration<T>(url: string, use: (connection: Connection) => Promise<T>): Promise<T> {
+  return alone(url, migrationSettings, use);
+}
+
+/** SQLSTATE of what the server said; null where it said nothing: the connection is the matter. */
+function stateOf(error: unknown): string | null {
+  return error instanceof pg.DatabaseError ? (error.code ?? "") : null;
+}
+
+/** SQLSTATE of the cause of one of our errors, or of an error of the driver. */
+export function sqlState(error: unknown): string | null {
+  return stateOf(error) ?? (error instanceof Error ? stateOf(error.cause) : null);
+}
+
+/** The unique index that an error is about; null where it is about something else. */
+export function doubledIn(error: unknown): string | null {
+  const isDoubled = error instanceof pg.DatabaseError && error.code === "23505";
+  return isDoubled ? (error.constraint ?? null) : null;
+}
+
+/**
+ * Connection lost, transaction rolled back by the server, out of resources, stopped or being started, a disk that
+ * fails, a server that only reads (it was the primary a moment ago), a time limit.
+ */
+const unavailable = /^(08|40|53|57|58)|^(55P03|25006|25P03|25P04)$/;
+
+/** An error of the driver as the rest of the service knows it; what trying again can mend is told apart. */
+export function storeError(error: unknown): Error {
+  const why = error instanceof Error ? error.message : String(error);
+  const state = stateOf(error);
+  if (state !== null && !unavailable.test(state)) return error instanceof Error ? error : new Error(why);
+  return new StoreUnavailableError(`the database does not answer as it should just now: ${whyOf(error)}`, {
+    cause: error,
+  });
+}
+
+function whyOf(error: unknown): string {
+  // Of several addresses, each has failed in its own way.
+  if (error instanceof AggregateError) return error.errors.map(whyOf).join("; ");
+  return error instanceof Error ? error.message : String(error);
+}
+
+/** An error while a store is opened, as an operator is told it. */
+export function openingError(error: unknown, { where, database, user }: Place): unknown {
+  if (error instanceof OperatorError) return error;
+  const cause = error instanceof StoreUnavailableError ? error.cause : error;
+  const why = whyOf(cause);
+  const told = (message: string) => new OperatorError(message, cause);
+  switch (sqlState(error)) {
+    case "28P01":
+    case "28000":
+      return told(
+        `PostgreSQL at ${where} does not let the user "${user}" in (${why}). Correct the user or the password in the address, or the rules of the server (pg_hba.conf).`,
+      );
+    case "3D000":
+      return told(`PostgreSQL at ${where} has no database "${database}". Make it: createdb ${database}`);
+    case "42501":
+      return told(
+        `The user "${user}" may not do this in the database ${where}: ${why}. Give the right: grant create on database ${database} to ${user}. Tables that are there already must be the user's own.`,
+      );
+    case "25006":
+      return told(`PostgreSQL at ${where} only reads: it is a standby, or set so. Name the primary.`);
+    case "55P03":
+      return told(
+        `Another node is changing the database ${where} for longer than ${limits.migrationLockMs / 1000} s. Start again when it is done.`,
+      );
+    case "57P03":
+      return told(`PostgreSQL at ${where} is not ready yet (${why}). Start again in a moment.`);
+    case "53300":
+      return told(
+        `PostgreSQL at ${where} takes no more connections (${why}). Raise its max_connections, or let fewer programs use it.`,
+      );
+  }
+  if (error instanceof StoreUnavailableError) {
+    return told(
+      `PostgreSQL at ${where} cannot be reached (${why}). Start it, or correct the address: database: postgres://USER:PASSWORD@HOST:5432/DATABASE`,
+    );
+  }
+  return error;
+}

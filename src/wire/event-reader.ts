@@ -1,0 +1,54 @@
+/**
+ * Reads server-sent events out of bytes, cut wherever the network cut them: the `data` of each event, as the HTML
+ * standard has it (CRLF, CR or LF; comments and other fields skipped; several data lines joined). Bounds what it
+ * buffers. Does not reconnect and keeps no event ids.
+ */
+import { createParser } from "eventsource-parser";
+
+const carriageReturn = 0x0d;
+
+export interface EventReaderOptions {
+  /** Of one event; what is more ends the reading. */
+  charactersMax: number;
+  /** `name` is what the server called the event, if anything. */
+  onEvent(data: string, name: string | undefined): void;
+  onTooLarge(): void;
+}
+
+export class EventReader {
+  // Drops a byte order mark at the start, and joins characters that were cut in two.
+  readonly #decoder = new TextDecoder();
+  readonly #parser: ReturnType<typeof createParser>;
+  #lastByte: number | undefined;
+  #isOver = false;
+
+  constructor({ charactersMax, onEvent, onTooLarge }: EventReaderOptions) {
+    this.#parser = createParser({
+      maxBufferSize: charactersMax,
+      onEvent: ({ data, event }) => onEvent(data, event),
+      onError: (error) => {
+        if (error.type !== "max-buffer-size-exceeded") return;
+        this.#isOver = true;
+        onTooLarge();
+      },
+    });
+  }
+
+  push(bytes: Uint8Array): void {
+    if (this.#isOver) return;
+    this.#lastByte = bytes.at(-1);
+    this.#parser.feed(this.#decoder.decode(bytes, { stream: true }));
+  }
+
+  /**
+   * There are no more bytes. `isLenient`: an event that lacks the empty line behind it counts, as some servers leave it
+   * out; otherwise it is none, as the standard says.
+   */
+  end({ isLenient = false } = {}): void {
+    if (this.#isOver) return;
+    if (isLenient) this.#parser.feed(`${this.#decoder.decode()}\n\n`);
+    // It was a line's end, and not the first half of one.
+    else if (this.#lastByte === carriageReturn) this.#parser.feed("\n");
+    this.#isOver = true;
+  }
+}

@@ -1,0 +1,420 @@
+/** What only PostgreSQL is asked for: servers that will not do, networks that break, and rows that it refuses itself. */
+import assert from "node:assert/strict";
+import { after, afterEach, before, beforeEach, describe, test } from "node:test";
+import { Ledger, StoreUnavailableError } from "../../src/credits/ledger.ts";
+import { OperatorError } from "../../src/errors.ts";
+import { openPostgresStore, patientRetriesMs } from "../../src/store/postgres.ts";
+import { auditDatabase } from "../../src/store/postgres-audit.ts";
+import { pgDumpInstead } from "../../src/store/postgres-connection.ts";
+import { requireVersion } from "../../src/store/postgres-schema.ts";
+import type { Store } from "../../src/store/store.ts";
+import { credits, hold, keyOf, minute, planOf, plansOf, settle } from "../fixtures/ledger-rows.ts";
+import { noPostgres, type Postgres, postgres, start } from "../fixtures/postgres.ts";
+import { cuts, type ProxiedServer, startProxy } from "../fixtures/postgres-proxy.ts";
+
+const plans = plansOf(planOf("starter", 1000, 10));
+const secret = "open sesame";
+let server: Postgres;
+let database = "";
+
+/** Closed after each test, so that one that failed leaves nothing open. */
+const opened: Store[] = [];
+
+async function open(url: string): Promise<Store> {
+  const store = await openPostgresStore({ url, plans });
+  opened.push(store);
+  return store;
+}
+
+async function make(at: string): Promise<void> {
+  const store = await openPostgresStore({ url: at, plans });
+  await store.commit([{ kind: "open", account: "ada", plan: "starter" }]);
+  await store.addKey(keyOf("key", "ada", { hash: "0".repeat(64) }));
+  await store.commit([
+    { kind: "topup", account: "ada", payment: "p1", amount: credits(5) },
+    hold("running", credits(1), { ttlMs: minute }),
+    hold("done", credits(1)),
+    settle("done", 100),
+  ]);
+  await store.close();
+}
+
+async function assertSoundAt(url: string): Promise<void> {
+  assert.deepEqual((await auditDatabase(url, null, new AbortController().signal)).broken, []);
+}
+
+async function refused(url: string, says: RegExp): Promise<void> {
+  await assert.rejects(openPostgresStore({ url, plans }), (error) => {
+    assert.ok(error instanceof OperatorError, String(error));
+    assert.match(error.message, says);
+    assert.ok(!error.message.includes(secret) && !error.message.includes(encodeURIComponent(secret)));
+    return true;
+  });
+}
+
+const badWrites: readonly [name: string, sql: string, says: RegExp][] = [
+  ["a bucket below zero", "update account set base = -1", /base_within_cap/],
+  ["base above its cap", "update account set base = base_cap + 1", /base_within_cap/],
+  ["base and what is held of it above the cap", "update account set held_base = base_cap", /base_within_cap/],
+  ["overage above its cap", "update account set overage = overage_cap + 1", /overage_within_cap/],
+  ["additional credits below zero", "update account set additional = -1", /additional_exact/],
+  [
+    "additional credits that no number can hold",
+    "update account set additional = 9007199254740992",
+    /additional_exact/,
+  ],
+  ["no amount", "update account set base = null", /null value/],
+  ["a window that ends before it begins", "update account set base_ends_ms = base_starts_ms", /base_window/],
+  ["fewer than no holds", "update account set holds = -1", /holds/],
+  ["a hold of less than nothing", "update hold set base = -1", /hold_base_check/],
+  ["more cached tokens than prompt tokens", "update hold set cached_tokens = prompt_tokens + 1", /check/],
+  ["a hold of no account", "update hold set account = 'nobody'", /foreign key/],
+  ["a change of the journal", "update journal set base_delta = 0", /never changed/],
+  ["a deletion from the journal", "delete from journal", /never deleted/],
+  ["an empty journal", "truncate journal", /never deleted/],
+  [
+    "an operation twice",
+    "insert into journal select account, seq + 100, at_ms, kind, op, note, 0, 0, 0, 0, 0, 0 from journal",
+    /journal_op_account_key/,
+  ],
+  [
+    "a journal number twice",
+    "insert into journal select account, seq, at_ms, kind, op || 'x', note, 0, 0, 0, 0, 0, 0 from journal",
+    /journal_pkey/,
+  ],
+  [
+    "a kind of entry that there is not",
+    "insert into journal values ('ada', 99, 0, 'gift', 'x', null, 0, 0, 0, 0, 0, 0)",
+    /journal_kind_check/,
+  ],
+  [
+    "a balance below zero after an entry",
+    "insert into journal values ('ada', 99, 0, 'settle', 'x', null, 0, 0, 0, -1, 0, 0)",
+    /journal_base_after_check/,
+  ],
+  ["a change of a receipt", "update usage set shortfall = 0", /receipt changes only/],
+  ["a deletion of a receipt", "delete from usage", /never deleted/],
+  ["no receipts at all", "truncate usage", /never deleted/],
+  [
+    "a receipt that does not add up",
+    "insert into usage select account, 'x', 99, at_ms, key, model, ending, estimated, prompt_tokens, cached_tokens, completion_tokens, reasoning_tokens, price_prompt, price_completion, price_cached_prompt, cost, base + 1, overage, additional, shortfall from usage",
+    /cost_is_paid/,
+  ],
+  [
+    "a receipt whose cost is not its tokens'",
+    "insert into usage select account, 'x', 99, at_ms, key, model, ending, estimated, prompt_tokens, cached_tokens, completion_tokens + 1, reasoning_tokens, price_prompt, price_completion, price_cached_prompt, cost, base, overage, additional, shortfall from usage",
+    /cost_is_priced/,
+  ],
+  ["a key that allows a model without a name", "update api_key set models = array[null]", /models/],
+  ["a limit of nothing", "update api_key set concurrent = 0", /concurrent/],
+  ["the deletion of an account that has a history", "delete from account", /foreign key/],
+];
+
+describe("on PostgreSQL", { skip: noPostgres ?? false }, () => {
+  before(async () => {
+    server = await postgres();
+  });
+  beforeEach(async () => {
+    database = await server.create();
+  });
+  afterEach(async () => {
+    await Promise.all(opened.splice(0).map((store) => store.close()));
+  });
+
+  describe("opening a database", () => {
+    const asLocked = (password: string) => server.url(database, `locked:${encodeURIComponent(password)}`);
+
+    test("a wrong password is refused, and told to nobody", async () => {
+      await refused(asLocked(`not ${secret}`), /does not let the user "locked" in .*password/);
+    });
+
+    test("a user without rights is told which one is missing; with it, all is made", async () => {
+      await refused(
+        asLocked(secret),
+        /user "locked" may not do this .* grant create on database \w+ to locked/,
+      );
+      await server.sql(`grant create on database ${database} to locked`);
+      await make(asLocked(secret));
+      // What is there already takes no right to make anything.
+      await server.sql(`revoke create on database ${database} from locked`);
+      await (await openPostgresStore({ url: asLocked(secret), plans })).close();
+    });
+
+    test("a server that is not there is named, without the password", async () => {
+      await refused(
+        `postgres://ada:${encodeURIComponent(secret)}@127.0.0.1:1/ledger`,
+        /PostgreSQL at 127\.0\.0\.1:1\/ledger cannot be reached \(.*ECONNREFUSED/,
+      );
+      await refused(
+        server.url("ledger").replace(/host=.*/, "host=/nowhere"),
+        /\/nowhere\/ledger cannot be reached/,
+      );
+    });
+
+    test("an address that is none is refused, and not repeated", async () => {
+      await refused(`postgres://ada:${secret}@:x/`, /address of the database is none/);
+    });
+
+    test("a database that is not there is named", async () => {
+      await refused(server.url("elsewhere"), /has no database "elsewhere". Make it: createdb elsewhere/);
+    });
+
+    test("a server that only reads is refused", async () => {
+      await server.sql(`alter database ${database} set default_transaction_read_only = on`);
+      await refused(server.url(database), /only reads/);
+    });
+
+    test("a database that cannot hold every letter is refused", async () => {
+      await server.sql(`create database latin encoding latin1 template template0`);
+      await refused(server.url("latin"), /keeps text as LATIN1/);
+      await server.drop("latin");
+    });
+
+    test("a server that is too old is refused", () => {
+      assert.throws(
+        () => requireVersion(130_011, "db:5432/ledger"),
+        /db:5432\/ledger is version 13; Inkwell takes 14/,
+      );
+      requireVersion(140_000, "db:5432/ledger");
+    });
+
+    test("a database of a newer version is refused, and so is one whose migrations were other ones", async () => {
+      const url = server.url(database);
+      await make(url);
+      await server.sql("insert into migration values (9999, '9999-later.sql', 'x')", database);
+      await refused(url, /newer version of Inkwell/);
+      await server.sql("delete from migration where version = 9999", database);
+      await server.sql("update migration set checksum = 'other'", database);
+      await refused(url, /another build of Inkwell/);
+    });
+
+    test("another program's schema of that name is refused and left as it is", async () => {
+      await server.sql("create schema inkwell", database);
+      await server.sql("create table inkwell.recipe (name text)", database);
+      await refused(server.url(database), /not one of Inkwell's/);
+      const tables = await server.sql("select 1 from pg_tables where schemaname = 'inkwell'", database);
+      assert.equal(tables.length, 1);
+    });
+
+    test("what others keep in the same database is in nobody's way", async () => {
+      await server.sql("create table public.account (name text)", database);
+      await make(server.url(database));
+    });
+
+    test("many that open a new database at once all find it made", async () => {
+      const url = server.url(database);
+      const stores = await Promise.all(Array.from({ length: 5 }, () => open(url)));
+      for (const store of stores) await store.close();
+      await make(url);
+    });
+
+    test("a backup is pg_dump's, and its example has no password", () => {
+      const { message } = pgDumpInstead("postgres://ada:s3cret@db:5432/ledger", "/backups/a.dump");
+      assert.match(message, /pg_dump .*--file=\/backups\/a\.dump "postgres:\/\/ada@db:5432\/ledger"/);
+    });
+  });
+
+  describe("a connection that is lost", () => {
+    let proxy: ProxiedServer;
+    let store: Store;
+    before(async () => {
+      proxy = await startProxy(await postgres());
+    });
+    after(() => proxy.close());
+
+    for (const cut of cuts) {
+      test(`${cut}: every operation counts once (aws-samples/sample-agentic-ai-acceleration-kr#79)`, async () => {
+        await make(server.url(database));
+        store = await open(proxy.url(database));
+        const ledger = new Ledger(store);
+        const cutBefore = proxy.cutCount;
+        const operations = [
+          { kind: "topup", account: "ada", payment: "p2", amount: credits(7) },
+          hold("h1", credits(3)),
+          { kind: "open", account: "bob", plan: "starter" },
+          settle("h1", 700),
+        ] as const;
+        for (const operation of operations) {
+          proxy.cut = cut;
+          const outcome = await ledger.apply(operation);
+          assert.ok(["added", "held", "exists", "opened", "settled"].includes(outcome.kind), outcome.kind);
+        }
+        assert.equal(proxy.cutCount - cutBefore, operations.length);
+        const journal = await store.journal("ada", { afterSeq: 5, limit: 10 });
+        assert.deepEqual(
+          journal.map(({ kind, op }) => [kind, op]),
+          [
+            ["topup", "payment:p2"],
+            ["hold", "h1"],
+            ["settle", "h1/end"],
+          ],
+        );
+        await store.close();
+        await assertSoundAt(server.url(database));
+      });
+    }
+
+    test("reads fail while it is away and work again after", async () => {
+      await make(server.url(database));
+      const own = await startProxy(server);
+      const url = own.url(database);
+      store = await open(url);
+      assert.notEqual(await store.snapshot("ada"), null);
+      await server.sql(
+        `select pg_terminate_backend(pid) from pg_stat_activity where datname = '${database}' and pid <> pg_backend_pid()`,
+      );
+      // One that was idle may still be handed out; it is not handed out twice.
+      for (let attempt = 0; attempt < 5; attempt += 1) {
+        const found = await store.snapshot("ada").catch((error: unknown) => error);
+        assert.ok(found instanceof StoreUnavailableError || found !== null);
+      }
+      assert.equal((await store.snapshot("ada"))?.account.id, "ada");
+      own.close();
+      await assert.rejects(store.snapshot("ada"), StoreUnavailableError);
+      await assert.rejects(store.commit([settle("running", 1)]), StoreUnavailableError);
+      await store.close();
+    });
+  });
+
+  test("a commit waits for the account that another node works on, and is told apart from a defect when it is stopped", async () => {
+    const url = server.url(database);
+    await make(url);
+    const store = await open(url);
+    const other = await open(url);
+    const locker = server.sql(
+      "begin; select from account for update; select pg_sleep(0.4); commit",
+      database,
+    );
+    await waitsFor("PgSleep", "Timeout");
+    const topup = { kind: "topup", account: "ada", payment: "p2", amount: 1 } as const;
+    const waiting = store.commit([topup]);
+    const stopped = assert.rejects(waiting, StoreUnavailableError);
+    await waitsFor("transactionid", "Lock");
+    const [row] = await server.sql(
+      `select pg_cancel_backend(pid) as done from pg_stat_activity where datname = '${database}' and wait_event_type = 'Lock'`,
+    );
+    assert.equal(row?.done, true);
+    await stopped;
+    const again = other.commit([topup]);
+    await locker;
+    assert.deepEqual(await again, [{ kind: "added", additional: credits(5) + 1, again: false }]);
+    await store.close();
+    await other.close();
+  });
+
+  async function waitsFor(event: string, type: string): Promise<void> {
+    const sql = `select 1 from pg_stat_activity where datname = '${database}' and wait_event = '${event}' and wait_event_type = '${type}'`;
+    while ((await server.sql(sql)).length === 0);
+  }
+
+  test("a key is revoked when no commit that has not seen it can still come: what is decided after the answer sees it", async () => {
+    const url = server.url(database);
+    await make(url);
+    const store = await open(url);
+    const locker = server.sql(
+      "begin; select from account for update; select pg_sleep(0.3); commit",
+      database,
+    );
+    await waitsFor("PgSleep", "Timeout");
+    const revoked = store.revokeKey("key", 5);
+    await waitsFor("transactionid", "Lock");
+    assert.equal((await revoked)?.revokedMs, 5);
+    const [outcome] = await store.commit([hold("late", 1)]);
+    assert.deepEqual(outcome, { kind: "refused", reason: "key_revoked" });
+    await locker;
+  });
+
+  test("nodes that commit on one account at once wait for each other, and none fails", async () => {
+    const url = server.url(database);
+    await make(url);
+    const stores = await Promise.all([0, 1, 2].map(() => open(url)));
+    await Promise.all(
+      stores.map(async (store, node) => {
+        for (let n = 0; n < 40; n += 1) {
+          const payment = `${node}-${n}`;
+          await store.commit([{ kind: "topup", account: "ada", payment, amount: 1 }]);
+        }
+      }),
+    );
+    assert.equal((await stores[0]?.snapshot("ada"))?.account.additional, credits(5) + 3 * 40);
+  });
+
+  test("of nodes that open the same accounts at once, one opens each", async () => {
+    const url = server.url(database);
+    const stores = await Promise.all(Array.from({ length: 4 }, () => open(url)));
+    const accounts = Array.from({ length: 25 }, (_, n) => `account-${n}`);
+    const outcomes = await Promise.all(
+      stores.map((store, n) => {
+        // In another order on each.
+        const order = n % 2 === 0 ? accounts : accounts.toReversed();
+        const ledger = new Ledger(store, { batchMax: 1 + n });
+        return Promise.all(order.map((account) => ledger.apply({ kind: "open", account, plan: "starter" })));
+      }),
+    );
+    const opened = outcomes.flat().filter(({ kind }) => kind === "opened");
+    assert.equal(opened.length, accounts.length);
+    for (const store of stores) await store.close();
+    await assertSoundAt(url);
+  });
+
+  test("a server killed and started again under load, twice: nothing is lost and nothing doubled (berriai/litellm#6895)", async () => {
+    const own = await start();
+    const name = await own.create();
+    const url = own.url(name);
+    await make(url);
+    const stores = await Promise.all([0, 1].map(() => open(url)));
+    const ledgers = stores.map((store) => new Ledger(store, { retriesMs: patientRetriesMs, lanes: 2 }));
+    let acknowledged = 0;
+    let stopped = false;
+    const callers = Array.from({ length: 16 }, async (_, caller) => {
+      const ledger = ledgers[caller % 2];
+      assert.ok(ledger !== undefined);
+      const done: string[] = [];
+      for (let round = 0; !stopped; round += 1) {
+        const id = `${caller}-${round}`;
+        await ledger.apply({ kind: "topup", account: "ada", payment: id, amount: 1 });
+        await ledger.apply(hold(id, 2000));
+        await ledger.apply(settle(id, 1000));
+        done.push(id);
+        acknowledged += 1;
+      }
+      return done;
+    });
+    for (let kill = 1; kill <= 2; kill += 1) {
+      const target = acknowledged + 200;
+      while (acknowledged < target) await new Promise(setImmediate);
+      await own.kill();
+      await own.restart();
+    }
+    const target = acknowledged + 200;
+    while (acknowledged < target) await new Promise(setImmediate);
+    stopped = true;
+    const ids = (await Promise.all(callers)).flat();
+    for (const store of stores) await store.close();
+    await assertSoundAt(url);
+    const paid = await own.sql("select note from journal where kind = 'topup'", name);
+    assert.deepEqual(paid.map(({ note }) => String(note)).sort(), [...ids, "p1"].sort());
+    const receipts = await own.sql("select id, cost from usage where id <> 'done'", name);
+    assert.deepEqual(receipts.map(({ id }) => String(id)).sort(), ids.toSorted());
+    assert.ok(receipts.every(({ cost }) => cost === 1000));
+    const [account] = await own.sql("select base, additional, holds from account", name);
+    assert.deepEqual(account, {
+      base: credits(1000) - credits(1) - 100 - ids.length * 1000,
+      additional: credits(5) + ids.length,
+      holds: 1,
+    });
+  });
+
+  describe("the database refuses", () => {
+    let sound = "";
+    for (const [name, sql, says] of badWrites) {
+      test(name, async () => {
+        if (sound === "") {
+          await make(server.url(database));
+          sound = database;
+        }
+        await assert.rejects(server.sql(sql, sound), says);
+      });
+    }
+  });
+});

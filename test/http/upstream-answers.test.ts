@@ -1,0 +1,292 @@
+/** Answers out of an upstream that keeps its word, however its bytes are cut; and what it is asked. */
+import assert from "node:assert/strict";
+import { test } from "node:test";
+import { errorOf, jsonOf } from "../fixtures/service.ts";
+import {
+  charged,
+  delta,
+  done,
+  event,
+  finish,
+  first,
+  secretKey,
+  startFront,
+  text,
+  usage,
+} from "../fixtures/upstream.ts";
+
+interface Completion {
+  choices: { message: { content: string }; finish_reason: string; logprobs?: unknown }[];
+  usage: { prompt_tokens: number; completion_tokens: number };
+}
+
+test("an answer is the upstream's text, and is charged by the upstream's usage", async () => {
+  await using front = await startFront();
+  const response = await front.chat();
+  const answer = await jsonOf<Completion>(response);
+  assert.equal(answer.choices[0]?.message.content, "Hello world");
+  assert.equal(answer.choices[0]?.finish_reason, "stop");
+  assert.deepEqual([answer.usage.prompt_tokens, answer.usage.completion_tokens], [5, 2]);
+  assert.deepEqual(charged(await front.receipt(response)), {
+    promptTokens: 5,
+    cachedTokens: 0,
+    completionTokens: 2,
+    reasoningTokens: 0,
+    ending: "stop",
+    estimated: false,
+  });
+});
+
+test("the upstream is always asked for a stream and its usage, with its own name for the model and its key", async () => {
+  await using front = await startFront();
+  await front.chat({ max_tokens: 9 });
+  const { body, headers, path } = front.upstream.last();
+  assert.equal(path, "/v1/chat/completions");
+  assert.equal(headers.authorization, `Bearer ${secretKey}`);
+  assert.deepEqual(body, {
+    model: "vendor/big",
+    messages: [{ role: "user", content: "Hello there" }],
+    stream: true,
+    stream_options: { include_usage: true },
+    max_tokens: 9,
+  });
+});
+
+test("a stream has one event for each of the upstream's", async () => {
+  await using front = await startFront();
+  front.upstream.play = (call) =>
+    call.stream(first, text("a"), text("b"), text("c"), finish("length"), usage(5, 3), done);
+  const events = await front.events({ stream_options: { include_usage: true } });
+  assert.deepEqual(events.texts, ["a", "b", "c"]);
+  assert.equal(events.chunks.at(-2)?.choices[0]?.finish_reason, "length");
+  assert.equal(events.chunks.at(-1)?.usage?.completion_tokens, 3);
+  assert.ok(events.done);
+  assert.ok(!JSON.stringify(events).includes("vendor/big"), "the upstream's name for the model stays here");
+});
+
+test("bytes may be cut anywhere, inside a character too", async () => {
+  await using front = await startFront();
+  const whole = Buffer.from(
+    [first, text("gr\u00fc\u00df "), text("\u{1f58b}\ufe0f"), finish(), usage(5, 2), done].join(""),
+  );
+  front.upstream.play = async (call) => {
+    for (let at = 0; at < whole.length; at += 1) await call.send(whole.subarray(at, at + 1));
+    call.response.end();
+  };
+  const events = await front.events();
+  assert.deepEqual(events.texts, ["gr\u00fc\u00df ", "\u{1f58b}\ufe0f"]);
+});
+
+test("CRLF, comments, other fields, data over several lines, and no empty line at the end", async () => {
+  await using front = await startFront();
+  const split = '{"choices":[{"index":0,\ndata: "delta":{"content":"two"},"finish_reason":null}]}';
+  front.upstream.play = (call) =>
+    call.stream(
+      ": a comment\r\n\r\n",
+      first.replaceAll("\n", "\r\n"),
+      `id: 7\r\nretry: 10\r\n${text("one").replaceAll("\n", "\r\n")}`,
+      ": ping\n\n",
+      `data: ${split}\n\n`,
+      finish(),
+      usage(5, 2).trimEnd(),
+    );
+  const events = await front.events();
+  assert.deepEqual(events.texts, ["one", "two"]);
+  assert.ok(events.done);
+  assert.equal(charged(await front.settled()).estimated, false, "the last event counts");
+});
+
+test("a character that comes in two halves of an escape is joined, a lone half is replaced", async () => {
+  await using front = await startFront();
+  const half = (escaped: string) => `data: {"choices":[{"index":0,"delta":{"content":"${escaped}"}}]}\n\n`;
+  front.upstream.play = (call) =>
+    call.stream(half("a\\ud83d"), half("\\ude00b"), half("\\ud83d"), half("c"), finish(), usage(5, 4), done);
+  const events = await front.events();
+  assert.equal(events.texts.join(""), "a\u{1f600}b\ufffdc");
+});
+
+test("a finish without [DONE] is a whole answer", async () => {
+  await using front = await startFront();
+  front.upstream.play = (call) => call.stream(text("Hello"), finish(), usage(5, 1));
+  const events = await front.events();
+  assert.ok(events.done);
+  assert.equal(charged(await front.settled()).ending, "stop");
+});
+
+test("a stream that stays open after its finish is taken for whole after a while", async () => {
+  await using front = await startFront({ finishMs: 20 });
+  front.upstream.play = (call) => call.send(text("Hello"), finish());
+  const events = await front.events();
+  assert.ok(events.done);
+  assert.deepEqual(charged(await front.settled()).estimated, true);
+  await front.upstream.last().closed;
+});
+
+test("the connection is used again when an answer has come to its end", async () => {
+  await using front = await startFront();
+  for (let n = 0; n < 3; n += 1) assert.equal((await front.chat()).status, 200);
+  assert.equal(front.upstream.calls.length, 3);
+  assert.equal(front.upstream.connections, 1);
+});
+
+test("thinking in a field of its own is counted and never sent, whatever the field is called", async () => {
+  await using front = await startFront({ reasoning: { field: "thoughts", tags: null, opened: false } });
+  for (const field of ["thoughts", "reasoning_content", "reasoning"]) {
+    front.upstream.play = (call) =>
+      call.stream(
+        first,
+        delta({ [field]: "hm" }),
+        delta({ [field]: "m" }),
+        text("Yes"),
+        finish(),
+        usage(5, 3),
+        done,
+      );
+    const response = await front.chat({ stream: true });
+    const received = await response.text();
+    assert.ok(received.includes("Yes") && !received.includes("hm"), received);
+    const { completionTokens, reasoningTokens } = charged(await front.receipt(response));
+    assert.deepEqual({ completionTokens, reasoningTokens }, { completionTokens: 3, reasoningTokens: 2 });
+  }
+});
+
+test("thinking between tags is counted and never sent, though a tag comes in pieces", async () => {
+  await using front = await startFront({
+    reasoning: { field: null, tags: ["<think>", "</think>"], opened: false },
+  });
+  front.upstream.play = (call) =>
+    call.stream(
+      text("<thi"),
+      text("nk>hm"),
+      text("m</th"),
+      text("ink>"),
+      text("\n\nYes"),
+      finish(),
+      usage(5, 5),
+      done,
+    );
+  const response = await front.chat();
+  const answer = await jsonOf<Completion>(response);
+  assert.equal(answer.choices[0]?.message.content, "Yes");
+  assert.equal(charged(await front.receipt(response)).reasoningTokens, 4);
+});
+
+test("thinking that the prompt has opened is taken out as well", async () => {
+  await using front = await startFront({
+    reasoning: { field: null, tags: ["<think>", "</think>"], opened: true },
+  });
+  front.upstream.play = (call) =>
+    call.stream(text("hm"), text("</think>"), text("Yes"), finish(), usage(5, 3), done);
+  const answer = await jsonOf<Completion>(await front.chat());
+  assert.equal(answer.choices[0]?.message.content, "Yes");
+});
+
+test("what the upstream says of thinking and cached tokens is taken where it can be true", async () => {
+  await using front = await startFront();
+  const details = (cached: unknown, reasoning: unknown) => ({
+    prompt_tokens_details: { cached_tokens: cached },
+    completion_tokens_details: { reasoning_tokens: reasoning },
+  });
+  for (const [cached, reasoning, expected] of [
+    [4, 1, [4, 1]],
+    [6, 3, [0, 0]],
+    [-1, 0.5, [0, 0]],
+    ["4", null, [0, 0]],
+  ] as const) {
+    front.upstream.play = (call) =>
+      call.stream(text("Hello"), text("!"), finish(), usage(5, 2, details(cached, reasoning)), done);
+    const { cachedTokens, reasoningTokens } = charged(await front.receipt(await front.chat()));
+    assert.deepEqual([cachedTokens, reasoningTokens], expected);
+  }
+});
+
+test("log-probabilities: at least one alternative is asked for, and what was not wanted is cut", async () => {
+  await using front = await startFront();
+  const entry = (token: string) => ({ token, logprob: -0.5, bytes: null });
+  const logprobs = { content: [{ ...entry("Hi"), top_logprobs: [entry("Hi"), entry("Ho")] }] };
+  front.upstream.play = (call) =>
+    call.stream(first, delta({ content: "Hi" }, { logprobs }), finish(), usage(5, 1), done);
+  const answer = await jsonOf<Completion>(await front.chat({ logprobs: true }));
+  assert.equal(front.upstream.last().body.top_logprobs, 1);
+  assert.deepEqual(answer.choices[0]?.logprobs, {
+    content: [{ token: "Hi", logprob: -0.5, bytes: [72, 105], top_logprobs: [] }],
+    refusal: null,
+  });
+});
+
+test("a stop sequence is asked of the upstream, and never sent though the upstream ignores it", async () => {
+  await using front = await startFront();
+  front.upstream.play = (call) => call.send(text("one "), text("EN"), text("D two"), text(" three"));
+  const response = await front.chat({ stop: ["END"] });
+  const answer = await jsonOf<Completion>(response);
+  assert.deepEqual(front.upstream.last().body.stop, ["END"]);
+  assert.equal(answer.choices[0]?.message.content, "one ");
+  assert.equal(answer.choices[0]?.finish_reason, "stop");
+  const { completionTokens, estimated } = charged(await front.receipt(response));
+  assert.deepEqual({ completionTokens, estimated }, { completionTokens: 3, estimated: true });
+  await front.upstream.last().closed;
+});
+
+test("an upstream that goes on beyond max_tokens is cut off there", async () => {
+  await using front = await startFront();
+  front.upstream.play = (call) => call.send(...Array.from({ length: 20 }, () => text("x ")));
+  const response = await front.chat({ max_tokens: 7 });
+  const answer = await jsonOf<Completion>(response);
+  assert.equal(answer.choices[0]?.message.content, "x ".repeat(7));
+  assert.equal(answer.choices[0]?.finish_reason, "length");
+  assert.equal(charged(await front.receipt(response)).completionTokens, 7);
+  await front.upstream.last().closed;
+});
+
+test("a conversation that the chat template refuses is folded until it takes it", async () => {
+  await using front = await startFront();
+  front.upstream.play = (call) => {
+    const inARow = /("assistant".*){2}/.test(JSON.stringify(call.body.messages));
+    return inARow
+      ? call.answer(400, '{"error":{"message":"roles must alternate"}}')
+      : call.stream(text("ok"), finish(), usage(9, 1), done);
+  };
+  const response = await front.chat({
+    messages: [
+      { role: "developer", content: "Be brief" },
+      { role: "user", content: "Hi" },
+      { role: "assistant", content: "one" },
+      { role: "assistant", content: "two" },
+    ],
+  });
+  assert.equal(response.status, 200);
+  assert.deepEqual(front.upstream.last().body.messages, [
+    { role: "system", content: "Be brief" },
+    { role: "user", content: "Hi" },
+    { role: "assistant", content: "one\n\ntwo" },
+  ]);
+  assert.equal(front.service.settled.length, 1);
+});
+
+test("a prompt that the upstream finds too long is the caller's error, told in our words", async () => {
+  await using front = await startFront();
+  const said = "This model's maximum context length is 4096 tokens at secret-host";
+  front.upstream.play = (call) => call.answer(400, JSON.stringify({ error: { message: said } }));
+  const response = await front.chat();
+  assert.equal(response.status, 400);
+  const error = await errorOf(response);
+  assert.deepEqual([error.code, error.param], ["context_length_exceeded", "messages"]);
+  assert.ok(!error.message.includes("secret-host"));
+  assert.equal(charged(await front.receipt(response)).completionTokens, 0);
+});
+
+test("events that say nothing, or that nobody knows, are passed over", async () => {
+  await using front = await startFront();
+  front.upstream.play = (call) =>
+    call.stream(
+      first,
+      event({ choices: [] }),
+      event({ choices: [{ index: 0, delta: { content: "" } }] }),
+      event({ prompt_filter_results: [], choices: [{ index: 0 }] }),
+      text("Hello"),
+      finish(),
+      usage(5, 1),
+      done,
+    );
+  assert.deepEqual((await front.events()).texts, ["Hello"]);
+});

@@ -1,0 +1,272 @@
+/** Several upstreams for one model, connections that have gone stale, and upstreams that are left alone for a while. */
+import assert from "node:assert/strict";
+import { test } from "node:test";
+import { UpstreamEngine } from "../../src/engines/upstream/engine.ts";
+import { freePort, until } from "../fixtures/program.ts";
+import { errorOf, jsonOf, say, startService } from "../fixtures/service.ts";
+import {
+  type Call,
+  charged,
+  done,
+  type Front,
+  finish,
+  first,
+  type Play,
+  startFront,
+  startUpstream,
+  text,
+  usage,
+} from "../fixtures/upstream.ts";
+
+const quick = { connectMs: 500, headersMs: 300, idleMs: 300 };
+
+/** Every request of a front is settled once and for what the answer had, whoever was asked meanwhile. */
+async function assertChargedOnce(front: Front, requests: number): Promise<void> {
+  const rows = await front.service.store.usage({ account: front.service.account, limit: 100 });
+  assert.equal(rows.length, requests);
+  for (const row of rows)
+    assert.deepEqual([row.ending, row.promptTokens, row.completionTokens], ["stop", 5, 2]);
+}
+
+const failing: [name: string, play: Play][] = [
+  ["closes every connection", (call) => call.socket.destroy()],
+  ["is over its limit", (call) => call.answer(429, "{}", { "retry-after": "60" })],
+  ["is restarting", (call) => call.answer(503, "{}")],
+  ["is broken", (call) => call.answer(500, "{}")],
+  ["has another key", (call) => call.answer(401, "{}")],
+  ["hangs", () => {}],
+  [
+    "dies before its first token",
+    async (call: Call) => {
+      await call.send(first);
+      call.socket.destroy();
+    },
+  ],
+];
+for (const [name, play] of failing) {
+  test(`of two upstreams one ${name}: the caller does not notice, and pays once`, async () => {
+    const other = await startUpstream(play);
+    await using front = await startFront({ others: [other], times: quick });
+    for (let n = 0; n < 4; n += 1) assert.deepEqual((await front.events()).texts, ["Hello", " world"]);
+    assert.ok(other.calls.length > 0, "it was asked");
+    assert.equal(front.upstream.calls.length, 4);
+    await assertChargedOnce(front, 4);
+  });
+}
+
+test("of two upstreams one is not there", async () => {
+  const port = await freePort();
+  const there = await startUpstream();
+  await using front = await startFront({ urls: [`http://127.0.0.1:${port}/v1`, there.url], others: [] });
+  for (let n = 0; n < 4; n += 1) assert.equal((await front.chat()).status, 200);
+  await assertChargedOnce(front, 4);
+  await there.stop();
+});
+
+test("where two fail the caller is told, and a third is not asked", async () => {
+  const fail: Play = (call) => call.answer(500, "{}");
+  const others = [await startUpstream(fail), await startUpstream(fail)];
+  await using front = await startFront({ others });
+  front.upstream.play = fail;
+  assert.equal((await front.chat()).status, 502);
+  const calls = [front.upstream, ...others].map((each) => each.calls.length);
+  assert.deepEqual(calls.sort(), [0, 1, 1]);
+});
+
+test("a request that one upstream refuses is not taken to the other", async () => {
+  const refuse: Play = (call) => call.answer(400, "{}");
+  const other = await startUpstream(refuse);
+  await using front = await startFront({ others: [other] });
+  front.upstream.play = refuse;
+  assert.equal((await front.chat()).status, 502);
+  assert.equal(front.upstream.calls.length + other.calls.length, 1);
+});
+
+test("after the first token no other upstream is asked", async () => {
+  const breakOff: Play = async (call) => {
+    await call.send(text("Hel"));
+    call.socket.destroy();
+  };
+  const other = await startUpstream(breakOff);
+  await using front = await startFront({ others: [other] });
+  front.upstream.play = breakOff;
+  assert.equal((await front.events()).error?.code, "upstream_error");
+  assert.equal(front.upstream.calls.length + other.calls.length, 1);
+});
+
+test("the least busy upstream is asked", async () => {
+  const other = await startUpstream();
+  await using front = await startFront({ others: [other] });
+  const controller = new AbortController();
+  const hold: Play = (call) => call.send(first, text("one"));
+  front.upstream.play = hold;
+  other.play = hold;
+  assert.equal((await front.chat({ stream: true }, controller.signal)).status, 200);
+  const [held, free] = front.upstream.calls.length === 1 ? [front.upstream, other] : [other, front.upstream];
+  free.play = (call) => call.stream(text("Hello"), text(" world"), finish(), usage(5, 2), done);
+  for (let n = 0; n < 4; n += 1) assert.equal((await front.chat()).status, 200);
+  assert.deepEqual([held.calls.length, free.calls.length], [1, 4]);
+  controller.abort();
+  await held.last().closed;
+});
+
+test("a connection that went stale costs no request: it is sent again over a fresh one, once", async () => {
+  await using front = await startFront();
+  await front.chat();
+  front.upstream.play = (call) => {
+    // As if it had been closed just before the request came.
+    front.upstream.play = (again) => again.stream(text("Hello"), text(" world"), finish(), usage(5, 2), done);
+    call.socket.destroy();
+  };
+  assert.deepEqual((await front.events()).texts, ["Hello", " world"]);
+  assert.equal(front.upstream.calls.length, 3);
+  assert.equal(front.upstream.connections, 2);
+  await assertChargedOnce(front, 2);
+  front.upstream.play = (call) => call.socket.destroy();
+  assert.equal((await front.chat()).status, 502);
+  assert.equal(front.upstream.calls.length, 5, "only once");
+});
+
+test("an upstream that is not there is a model that is not running", async () => {
+  await using front = await startFront({ urls: [`http://127.0.0.1:${await freePort()}/v1`] });
+  const response = await front.chat();
+  assert.equal(response.status, 503);
+  assert.equal((await errorOf(response)).code, "model_unavailable");
+  assert.equal((await front.receipt(response))?.cost, 0);
+});
+
+test("an upstream that keeps failing is left alone, and taken back by the first request that succeeds", async (t) => {
+  await using front = await startFront();
+  front.upstream.play = (call) => call.answer(500, "{}");
+  for (let n = 0; n < 5; n += 1) assert.equal((await front.chat()).status, 502);
+  assert.equal(front.engine.state, "unavailable");
+  const refused = await front.chat();
+  assert.equal(refused.status, 503);
+  assert.equal((await errorOf(refused)).code, "model_unavailable");
+  const retryAfter = Number(refused.headers.get("retry-after"));
+  assert.ok(retryAfter >= 1 && retryAfter <= 5, `${retryAfter} s`);
+  assert.equal(front.upstream.calls.length, 5, "it is not asked meanwhile");
+  assert.match(front.log(), /keeps failing/);
+
+  // The rest is over.
+  const now = performance.now.bind(performance);
+  let laterMs = 6000;
+  t.mock.method(performance, "now", () => now() + laterMs);
+  assert.equal(front.engine.state, "ready");
+  assert.equal((await front.chat()).status, 502);
+  assert.equal(front.engine.state, "unavailable", "one failed trial is enough");
+  laterMs += 6000;
+  assert.equal(front.engine.state, "unavailable", "and the next rest is longer");
+  laterMs += 6000;
+  front.upstream.play = (call) => call.stream(text("Hello"), finish(), usage(5, 1), done);
+  assert.equal((await front.chat()).status, 200);
+  assert.equal(front.engine.state, "ready");
+  assert.match(front.log(), /answers again/);
+});
+
+test("beyond its parallel requests an upstream is sent nothing; the others wait in turn, and a full line says so", async () => {
+  await using front = await startFront({ parallel: 2, queueMax: 1 });
+  const answers: (() => void)[] = [];
+  front.upstream.play = (call) =>
+    answers.push(() => void call.stream(text("a"), text("b"), finish(), usage(5, 2), done));
+  const running = [front.chat(), front.chat(), front.chat()];
+  await until("two run and one waits", () => {
+    const { running: now, waiting } = front.engine.load();
+    return now === 2 && waiting === 1;
+  });
+  const refused = await front.chat();
+  assert.equal(refused.status, 503);
+  assert.equal((await errorOf(refused)).code, "overloaded");
+  assert.equal(refused.headers.get("retry-after"), "2");
+  await until("two are asked", () => answers.length === 2);
+  for (const answer of answers.splice(0)) answer();
+  await until("the third is asked", () => answers.length === 1);
+  for (const answer of answers.splice(0)) answer();
+  for (const response of await Promise.all(running)) assert.equal(response.status, 200);
+});
+
+test("an engine that is closed ends its answers, running and waiting", async () => {
+  await using front = await startFront({ parallel: 1 });
+  front.upstream.play = (call) => call.send(first, text("one"));
+  const running = front.events();
+  await until("one runs", () => front.upstream.calls.length === 1);
+  const waiting = front.chat();
+  await until("one waits", () => front.engine.load().waiting === 1);
+  await front.engine.close();
+  assert.equal((await running).error?.code, "model_unavailable");
+  assert.equal((await waiting).status, 503);
+  assert.equal(front.engine.state, "closed");
+  await front.upstream.last().closed;
+});
+
+test("a hundred requests at once over two upstreams, each going another way: every hold ends, every receipt adds up", async () => {
+  const ways: Play[] = [
+    (call) => call.stream(first, text("Hello"), text(" world"), finish(), usage(5, 2), done),
+    (call) => call.stream(text("Hello"), text(" world"), finish(), done),
+    (call) => call.stream(text("Hello")),
+    (call) => call.answer(500, "{}"),
+    (call) => call.answer(429, "{}"),
+    (call) => call.socket.destroy(),
+    (call) => call.send(first, text("Hello")),
+    () => {},
+  ];
+  let n = 0;
+  const play: Play = (call) => {
+    n += 1;
+    return ways[n % ways.length]?.(call);
+  };
+  const other = await startUpstream(play);
+  await using front = await startFront({ others: [other], parallel: 20, queueMax: 100, times: quick });
+  front.upstream.play = play;
+  const requests = Array.from({ length: 100 }, async (_, index) => {
+    const leaving = new AbortController();
+    if (index % 5 === 0) setTimeout(() => leaving.abort(), 3 * index);
+    const response = await front.chat({ stream: index % 2 === 0 }, leaving.signal).catch(() => null);
+    return await response?.text().catch(() => null);
+  });
+  await Promise.all(requests);
+  await until("nothing is at work", () => front.service.server.running === 0);
+  const rows = await front.service.store.usage({ account: front.service.account, limit: 200 });
+  for (const row of rows) {
+    assert.ok(row.completionTokens <= 2 && row.shortfall === 0);
+    if (row.ending === "engine_failed" && row.completionTokens === 0) assert.equal(row.cost, 0);
+  }
+});
+
+test("an Inkwell is an upstream like any other: its answers, its counts, its refusals", async () => {
+  await using back = await startService({
+    script: { tokens: ["Hello", " wor", "ld"], reasoningTokens: 2, cachedTokens: 1 },
+  });
+  const engine = new UpstreamEngine({
+    urls: [`${back.url}/v1`],
+    key: back.key,
+    model: "small",
+    dialect: "compatible",
+    contextWindow: 8192,
+    parallel: 16,
+    queueMax: 16,
+    times: { connectMs: 5000, headersMs: 60_000, idleMs: 60_000 },
+    reasoning: null,
+    log: back.logger,
+  });
+  try {
+    await using front = await startService({ otherEngines: { big: engine } });
+    const response = await front.chat({ model: "big", logprobs: true, top_logprobs: 2 });
+    const { choices } = await jsonOf<{
+      choices: { message: { content: string }; logprobs: { content: unknown[] } }[];
+    }>(response);
+    assert.equal(choices[0]?.message.content, "Hello world");
+    assert.equal(choices[0]?.logprobs.content.length, 3);
+    const row = await front.receipt(response.headers.get("x-request-id") ?? "");
+    const behind = back.settled[0]?.usage;
+    assert.deepEqual(charged(row), { ...behind, ending: "stop" });
+    assert.deepEqual([row?.promptTokens, row?.completionTokens], [3, 5]);
+
+    back.engine.script = () => ({ ...say("never"), refusal: { at: "generate", kind: "overloaded" } });
+    const refused = await front.chat({ model: "big" });
+    assert.equal(refused.status, 503);
+    assert.equal((await errorOf(refused)).code, "overloaded");
+  } finally {
+    await engine.close();
+  }
+});

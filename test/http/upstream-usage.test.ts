@@ -1,0 +1,284 @@
+/** What an answer out of an upstream is charged, when the upstream's own numbers cannot be had or cannot be true. */
+import assert from "node:assert/strict";
+import { describe, test } from "node:test";
+import { sliceTokens } from "../../src/generation/funding.ts";
+import { until } from "../fixtures/program.ts";
+import { jsonOf } from "../fixtures/service.ts";
+import {
+  type Call,
+  charged,
+  done,
+  event,
+  finish,
+  first,
+  startFront,
+  text,
+  usage,
+} from "../fixtures/upstream.ts";
+
+interface Completion {
+  choices: { message: { content: string }; finish_reason: string }[];
+}
+
+describe("an upstream's usage that cannot be true is not charged, but our own count, and somebody is told", () => {
+  const cases: [name: string, promptTokens: unknown, completionTokens: unknown][] = [
+    ["negative (lingyuins/octopus#243)", -5, 2],
+    ["negative completion", 5, -2],
+    ["fractional", 5, 2.5],
+    ["more completion than was asked for", 5, 11],
+    ["more prompt than fits the model", 8193, 2],
+    ["beyond all integers", 5, 1e300],
+    ["strings", "5", "2"],
+    ["zero under an answer (BerriAI/litellm#37992)", 5, 0],
+    ["no prompt at all", 0, 2],
+    ["null", null, null],
+  ];
+  for (const [name, promptTokens, completionTokens] of cases) {
+    test(name, async () => {
+      await using front = await startFront();
+      front.upstream.play = (call) =>
+        call.stream(text("Hello"), text(" world"), finish(), usage(promptTokens, completionTokens), done);
+      const response = await front.chat({ max_tokens: 10 });
+      assert.equal(response.status, 200);
+      const row = charged(await front.receipt(response));
+      assert.deepEqual([row.completionTokens, row.estimated, row.ending], [2, true, "stop"]);
+      assert.ok(row.promptTokens > 0);
+      assert.match(
+        await front.service.metrics.text(),
+        /inkwell_estimated_usages_total\{model="big",reason="absurd"\} 1/,
+      );
+      assert.match(front.log(), /usage that cannot be/);
+    });
+  }
+});
+
+test("an upstream that ends without usage: our own count, marked (llmgateway#3331, BerriAI/litellm#36943)", async () => {
+  await using front = await startFront();
+  front.upstream.play = (call) => call.stream(first, text("a"), text("b"), text("c"), finish(), done);
+  const response = await front.chat();
+  const row = charged(await front.receipt(response));
+  assert.deepEqual([row.completionTokens, row.estimated, row.ending], [3, true, "stop"]);
+  assert.match(
+    await front.service.metrics.text(),
+    /inkwell_estimated_usages_total\{model="big",reason="missing"\} 1/,
+  );
+});
+
+test("many tokens in one event are counted by their characters", async () => {
+  await using front = await startFront();
+  front.upstream.play = (call) => call.stream(text("x".repeat(80)), finish(), done);
+  assert.equal(charged(await front.receipt(await front.chat())).completionTokens, 10);
+});
+
+test("a usage that comes with every event is exact also where the answer is broken off", async () => {
+  await using front = await startFront({ dialect: "vllm" });
+  const counted = (content: string, made: number) =>
+    event({
+      choices: [{ index: 0, delta: { content }, finish_reason: null }],
+      usage: { prompt_tokens: 7, completion_tokens: made, total_tokens: 7 + made },
+    });
+  front.upstream.play = async (call) => {
+    await call.send(counted("Hel", 3), counted("lo", 5));
+    call.socket.destroy();
+  };
+  const events = await front.events();
+  assert.equal(events.error?.code, "upstream_error");
+  assert.deepEqual(charged(await front.settled()), {
+    promptTokens: 7,
+    cachedTokens: 0,
+    completionTokens: 5,
+    reasoningTokens: 0,
+    ending: "engine_failed",
+    estimated: false,
+  });
+  assert.deepEqual(front.upstream.last().body.stream_options, {
+    include_usage: true,
+    continuous_usage_stats: true,
+  });
+});
+
+test("llama-server's timings of every event are such a usage", async () => {
+  await using front = await startFront({ dialect: "llama-server" });
+  const timings = { cache_n: 4, prompt_n: 6, predicted_n: 3 };
+  front.upstream.play = async (call) => {
+    await call.send(event({ choices: [{ index: 0, delta: { content: "Hello" } }], timings }));
+    call.socket.destroy();
+  };
+  await front.events();
+  const row = charged(await front.settled());
+  assert.deepEqual([row.promptTokens, row.completionTokens, row.estimated], [10, 3, false]);
+});
+
+test("a prompt is held for at no less than it turns out to have, and less is charged once that is known", async () => {
+  await using front = await startFront();
+  const content = "word ".repeat(400);
+  front.upstream.play = (call) => call.stream(text("ok"), finish(), usage(700, 1), done);
+  const messages = [{ role: "user", content }];
+  await front.chat({ messages });
+  // No usage this time: what was learned from the first stands in.
+  front.upstream.play = (call) => call.stream(text("ok"), finish(), done);
+  const row = charged(await front.receipt(await front.chat({ messages })));
+  assert.equal(row.estimated, true);
+  assert.ok(Math.abs(row.promptTokens - 700) <= 70, `${row.promptTokens} is about 700`);
+});
+
+test("vLLM is asked for the tokens of a prompt, exactly and in time", async () => {
+  await using front = await startFront({ dialect: "vllm" });
+  front.upstream.playOther = (call) => call.answer(200, '{"count":8000,"max_model_len":8192,"tokens":[]}');
+  const response = await front.chat({ max_tokens: 5000 });
+  assert.equal(response.status, 200);
+  const [asked] = front.upstream.asked;
+  assert.equal(asked?.path, "/tokenize");
+  assert.deepEqual(asked?.body.messages, [{ role: "user", content: "Hello there" }]);
+  assert.equal(front.upstream.last().body.max_tokens, 192, "what the window leaves");
+});
+
+test("llama-server is asked to fill in its template, and then for the tokens of that", async () => {
+  await using front = await startFront({ dialect: "llama-server" });
+  front.upstream.playOther = (call: Call) =>
+    call.path === "/apply-template"
+      ? call.answer(200, '{"prompt":"<s>Hello there"}')
+      : call.answer(200, JSON.stringify({ tokens: Array(8190).fill(1) }));
+  assert.equal((await front.chat()).status, 200);
+  assert.deepEqual(
+    front.upstream.asked.map(({ path, body }) => [path, body.content]),
+    [
+      ["/apply-template", undefined],
+      ["/tokenize", "<s>Hello there"],
+    ],
+  );
+  assert.equal(front.upstream.last().body.max_tokens, 2);
+});
+
+test("a tokenizer that refuses everything leaves the conversation as it is", async () => {
+  await using front = await startFront({ dialect: "vllm" });
+  front.upstream.playOther = (call) => call.answer(400, "{}");
+  const messages = [
+    { role: "system", content: "Be brief" },
+    { role: "user", content: "Hi" },
+  ];
+  assert.equal((await front.chat({ messages })).status, 200);
+  assert.deepEqual(front.upstream.last().body.messages, messages);
+});
+
+test("a tokenizer that fails costs no request, and is left alone for a while", async () => {
+  await using front = await startFront({ dialect: "vllm" });
+  assert.equal((await front.chat()).status, 200);
+  assert.equal((await front.chat()).status, 200);
+  assert.equal(front.upstream.asked.length, 1);
+  assert.match(front.log(), /prompts are estimated/);
+});
+
+/** Ten tokens at ten credits a million are 100 micro-credits; so is the price of a token here. */
+const dear = { prompt: 0, completion: 1_000_000 };
+
+test("the answer ends where the credits do, to the token, and the upstream is let go", async () => {
+  await using front = await startFront({
+    service: {
+      price: dear,
+      plan: { base: { credits: 300, every: "P1D" }, overage: { credits: 0, every: "P1D" } },
+    },
+  });
+  front.upstream.play = async (call) => {
+    for (let n = 0; !call.isClosed && n < 5000; n += 1) await call.send(text(`${n} `));
+  };
+  const response = await front.chat({ max_tokens: 4000 });
+  const answer = await jsonOf<Completion>(response);
+  assert.equal(answer.choices[0]?.finish_reason, "length");
+  assert.equal(answer.choices[0]?.message.content.split(" ").length - 1, 300, "as many as 300 credits buy");
+  const row = await front.receipt(response);
+  assert.deepEqual([row?.ending, row?.completionTokens, row?.shortfall], ["credits", 300, 0]);
+  await front.upstream.last().closed;
+});
+
+test("a balance that is known to end there is what the upstream is asked for", async () => {
+  await using front = await startFront({
+    service: {
+      price: dear,
+      plan: { base: { credits: 20, every: "P1D" }, overage: { credits: 0, every: "P1D" } },
+    },
+  });
+  await front.chat({ max_tokens: 4000 });
+  assert.equal(front.upstream.last().body.max_tokens, 20);
+});
+
+test("one event with more tokens than a slice waits for what it costs, and comes", async () => {
+  await using front = await startFront({
+    service: {
+      price: dear,
+      plan: { base: { credits: 5000, every: "P1D" }, overage: { credits: 0, every: "P1D" } },
+    },
+  });
+  const tokens = 4 * sliceTokens;
+  front.upstream.play = (call) => call.stream(text("x".repeat(8 * tokens)), finish(), usage(5, tokens), done);
+  const response = await front.chat({ max_tokens: 2 * tokens });
+  const answer = await jsonOf<Completion>(response);
+  assert.equal(answer.choices[0]?.message.content.length, 8 * tokens);
+  assert.equal(charged(await front.receipt(response)).completionTokens, tokens);
+});
+
+test("one event with more tokens than the balance buys is not handed on", async () => {
+  await using front = await startFront({
+    service: {
+      price: dear,
+      plan: { base: { credits: 300, every: "P1D" }, overage: { credits: 0, every: "P1D" } },
+    },
+  });
+  front.upstream.play = (call) => call.send(text("a"), text("x".repeat(8 * 1000)));
+  const response = await front.chat({ max_tokens: 4000 });
+  const answer = await jsonOf<Completion>(response);
+  assert.equal(answer.choices[0]?.message.content, "a");
+  assert.equal(answer.choices[0]?.finish_reason, "length");
+  assert.equal(charged(await front.receipt(response)).completionTokens, 1);
+  await front.upstream.last().closed;
+});
+
+test("a reader that pauses for longer than an upstream may be silent loses nothing", async () => {
+  await using front = await startFront({ times: { connectMs: 5000, headersMs: 5000, idleMs: 300 } });
+  const words = 2000;
+  front.upstream.play = (call) =>
+    call.stream(
+      ...Array.from({ length: words }, () => text("x".repeat(500))),
+      finish(),
+      usage(5, words),
+      done,
+    );
+  const prompt = { accountId: "a", messages: [{ role: "user", content: "Hi" }], reasoning: {} } as const;
+  const prepared = await front.engine.prepare(prompt, new AbortController().signal);
+  const options = { maxTokens: 1_000_000, paidTokens: 1_000_000, sampling: { stop: [] }, onTokens: () => {} };
+  let read = 0;
+  for await (const event of prepared.generate(options)) {
+    if (event.type !== "text") continue;
+    read += 1;
+    if (read === 10) await new Promise((resolve) => setTimeout(resolve, 1000));
+  }
+  assert.equal(read, words);
+});
+
+test("a reader that pauses holds up the upstream, and no more is buffered than a window (BerriAI/litellm#12685)", async () => {
+  await using front = await startFront({ contextWindow: 1_000_000 });
+  let sent = 0;
+  const piece = text("x".repeat(1000));
+  front.upstream.play = async (call) => {
+    await call.send(first);
+    // Resolves only when the system has taken it: stands still when nobody reads.
+    while (!call.isClosed && sent < 400_000) {
+      await call.send(piece);
+      sent += 1;
+    }
+  };
+  const controller = new AbortController();
+  const response = await front.chat({ stream: true }, controller.signal);
+  assert.equal(response.status, 200);
+  let before = -1;
+  await until("the upstream stands still", async () => {
+    const isStill = sent > 0 && sent === before;
+    before = sent;
+    await new Promise((resolve) => setTimeout(resolve, 300));
+    return isStill;
+  });
+  assert.ok(sent < 100_000, `${sent} thousand characters were taken`);
+  controller.abort();
+  await front.upstream.last().closed;
+  assert.equal(charged(await front.settled()).ending, "client_gone");
+});

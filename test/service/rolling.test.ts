@@ -1,0 +1,162 @@
+/**
+ * A rolling restart under load: two services on one ledger behind a balancer that asks `/readyz`, each restarted in turn.
+ * No request fails and the ledger is sound.
+ *
+ * The balancer is as simple as one can be: it takes turns among those that were ready when last asked, and sends
+ * nothing twice. What keeps requests from failing is therefore the services' doing.
+ */
+import assert from "node:assert/strict";
+import { writeFile } from "node:fs/promises";
+import { createServer, request as httpRequest } from "node:http";
+import path from "node:path";
+import { test } from "node:test";
+import { setTimeout as sleep } from "node:timers/promises";
+import { ask, openStream } from "../fixtures/http-stream.ts";
+import {
+  assertSoundLedger,
+  freePort,
+  newFolder,
+  query,
+  startProgram,
+  type Up,
+  until,
+} from "../fixtures/program.ts";
+
+const skip = process.platform === "win32" ? "Windows has no signals" : false;
+
+const plans = `
+plans:
+  starter: { base: { credits: 1000000, every: P1D }, overage: { credits: 0, every: P1M } }
+`;
+
+/** Between two looks at `/readyz`; far less than the services leave it. */
+const lookEveryMs = 50;
+
+interface Node {
+  port: number;
+  operatorPort: number;
+}
+
+interface Balancer extends AsyncDisposable {
+  readonly url: string;
+  /** Requests that each node was given, in the order of the nodes. */
+  readonly given: readonly number[];
+  isReady(node: number): boolean;
+}
+
+async function startBalancer(nodes: readonly Node[]): Promise<Balancer> {
+  const ready = nodes.map(() => false);
+  const given = nodes.map(() => 0);
+  const closing = new AbortController();
+  const looking = nodes.map(async ({ operatorPort }, index) => {
+    while (!closing.signal.aborted) {
+      const answer = await fetch(`http://127.0.0.1:${operatorPort}/readyz`).catch(() => null);
+      await answer?.text();
+      ready[index] = answer?.status === 200;
+      await sleep(lookEveryMs);
+    }
+  });
+  let turn = 0;
+  const server = createServer((request, response) => {
+    const able = nodes.map((_, index) => index).filter((index) => ready[index] === true);
+    const index = able[turn++ % able.length] ?? 0;
+    given[index] = (given[index] ?? 0) + 1;
+    const { method, url, headers } = request;
+    const onward = httpRequest(
+      { host: "127.0.0.1", port: nodes[index]?.port, method, path: url, headers },
+      (answer) => {
+        response.writeHead(answer.statusCode ?? 502, answer.headers);
+        answer.pipe(response);
+        answer.on("error", () => response.destroy());
+      },
+    );
+    onward.on("error", () => (response.headersSent ? response.destroy() : response.writeHead(502).end()));
+    request.pipe(onward);
+  });
+  await new Promise<void>((resolve) => server.listen(0, "127.0.0.1", resolve));
+  const address = server.address();
+  assert.ok(address !== null && typeof address !== "string");
+  return {
+    url: `http://127.0.0.1:${address.port}`,
+    given,
+    isReady: (node) => ready[node] === true,
+    async [Symbol.asyncDispose]() {
+      closing.abort();
+      await Promise.all(looking);
+      server.closeAllConnections();
+      await new Promise((resolve) => server.close(resolve));
+    },
+  };
+}
+
+/** Asks again and again until `isOver`, answers streamed and whole in turn; how many there were. */
+async function load(at: { url: string; key: string }, isOver: () => boolean): Promise<number> {
+  let n = 0;
+  for (; !isOver(); n += 1) {
+    if (n % 2 === 0) {
+      const stream = await openStream({ ...at, content: "An endless story.", max_tokens: 200 });
+      assert.equal((await stream.rest()).at(-1), "[DONE]", "a stream is whole");
+    } else {
+      const answer = await ask({ ...at, max_tokens: 20 });
+      assert.equal(answer.status, 200, await answer.text());
+    }
+  }
+  return n;
+}
+
+test("two services are restarted in turn under load, and no request fails", { skip }, async () => {
+  await using folder = await newFolder();
+  await writeFile(path.join(folder.path, "inkwell.yaml"), plans);
+  const nodes: Node[] = [
+    { port: await freePort(), operatorPort: await freePort() },
+    { port: await freePort(), operatorPort: await freePort() },
+  ];
+  const start = ({ port, operatorPort }: Node) =>
+    startProgram(folder.path, {
+      env: {
+        INKWELL_PORT: `${port}`,
+        INKWELL_OPERATOR_PORT: `${operatorPort}`,
+        INKWELL_LIMITS__UNREADY_SECONDS: "1",
+      },
+    });
+  await using programs = new AsyncDisposableStack();
+  const running = [];
+  let key: Up["key"] = null;
+  for (const node of nodes) {
+    const program = programs.use(start(node));
+    key = (await program.up()).key ?? key;
+    running.push(program);
+  }
+  assert.ok(key !== null);
+  await using balancer = await startBalancer(nodes);
+  await until("both nodes are ready", () => balancer.isReady(0) && balancer.isReady(1));
+
+  let over = false;
+  const at = { url: balancer.url, key };
+  const clients = Promise.all(Array.from({ length: 4 }, () => load(at, () => over)));
+  clients.catch(() => {});
+  for (const [index, node] of nodes.entries()) {
+    const before = balancer.given[index] ?? 0;
+    await until("the node is at work", () => (balancer.given[index] ?? 0) > before + 4);
+    assert.deepEqual(await running[index]?.stop(), { code: 0, signal: null });
+    const program = programs.use(start(node));
+    await program.up();
+    running[index] = program;
+    await until("the node is back", () => balancer.isReady(index));
+  }
+  over = true;
+  const asked = (await clients).reduce((sum, each) => sum + each, 0);
+
+  const charged = query(folder.path, "select ending, count(*) as n from usage group by ending");
+  assert.deepEqual(
+    charged.map(({ ending }) => ending).filter((ending) => ending !== "stop" && ending !== "length"),
+    [],
+  );
+  assert.equal(
+    charged.reduce((sum, { n }) => sum + Number(n), 0),
+    asked,
+    "each request is charged once",
+  );
+  for (const program of running) assert.deepEqual(await program.stop(), { code: 0, signal: null });
+  assertSoundLedger(folder.path);
+});

@@ -1,0 +1,90 @@
+/** The whole program with nothing but an upstream model: no file to fetch, no engine process, ready at once. */
+import assert from "node:assert/strict";
+import { writeFile } from "node:fs/promises";
+import path from "node:path";
+import { test } from "node:test";
+import { ask } from "../fixtures/http-stream.ts";
+import { assertSoundLedger, newFolder, query, startProgram } from "../fixtures/program.ts";
+import { secretKey, startUpstream } from "../fixtures/upstream.ts";
+
+/** The variables by which other tests configure the default model, which is not here. */
+const noDefaultModel = Object.fromEntries(
+  ["SOURCE", "THREADS", "GPU", "CONTEXT_WINDOW"].map((name) => [
+    `INKWELL_MODELS__SMOLLM2_135M_INSTRUCT__${name}`,
+    "",
+  ]),
+);
+
+test("a service in front of an upstream starts, answers, charges, and tells when the upstream is gone", async () => {
+  await using upstream = await startUpstream();
+  await using folder = await newFolder();
+  await writeFile(
+    path.join(folder.path, "inkwell.yaml"),
+    `models:
+  big:
+    engine: upstream
+    url: ${upstream.url}
+    key: \${BIG_KEY}
+    model: vendor/big
+    price: { prompt: 10, completion: 30 }
+`,
+  );
+  const env = { ...noDefaultModel, BIG_KEY: secretKey };
+  await using program = startProgram(folder.path, { env });
+  const { url, operatorUrl, key } = await program.up();
+  assert.ok(key !== null);
+  assert.match(program.stdout, /Models +big\n/);
+  const ready = await fetch(`${operatorUrl}/readyz`);
+  assert.deepEqual([ready.status, JSON.parse(await ready.text()).models], [200, { big: "ready" }]);
+  assert.equal(
+    upstream.calls.length + upstream.asked.length,
+    0,
+    "health is not asked of it, for tokens cost money",
+  );
+
+  const answer = await ask({ url, key, model: "big" });
+  const { choices } = JSON.parse(await answer.text());
+  assert.equal(choices[0].message.content, "Hello world");
+  assert.equal(upstream.last().headers.authorization, `Bearer ${secretKey}`);
+  const [row] = query(folder.path, "select prompt_tokens, completion_tokens, cost from usage");
+  assert.deepEqual({ ...row }, { prompt_tokens: 5, completion_tokens: 2, cost: 110 });
+
+  await upstream.stop();
+  for (let n = 0; n < 5; n += 1) assert.equal((await ask({ url, key, model: "big" })).status, 503);
+  const unready = await fetch(`${operatorUrl}/readyz`);
+  assert.deepEqual([unready.status, JSON.parse(await unready.text()).models], [503, { big: "unavailable" }]);
+  await program.stop();
+  assertSoundLedger(folder.path);
+  assert.ok(!(program.stdout + program.stderr).includes(secretKey), "the key is nowhere in the output");
+});
+
+test("the commands know an upstream model: listed without its key, nothing to fetch", async () => {
+  await using folder = await newFolder();
+  await writeFile(
+    path.join(folder.path, "inkwell.yaml"),
+    `models: { big: { engine: upstream, urls: ["https://a.example/v1", "https://b.example/v1"], key: ${secretKey}, model: vendor/big, price: { prompt: 1, completion: 2 } } }\n`,
+  );
+  const run = async (...args: string[]) => {
+    await using program = startProgram(folder.path, { args, env: noDefaultModel });
+    const { code } = await program.ended;
+    assert.equal(code, 0, program.stderr);
+    assert.ok(!(program.stdout + program.stderr).includes(secretKey));
+    return program.stdout;
+  };
+  assert.match(await run("models"), /^big +https:\/\/a\.example\/v1, https:\/\/b\.example\/v1 +8,192 +64 /m);
+  assert.match(await run("models", "pull", "big"), /no file to fetch/);
+  const { models } = JSON.parse(await run("config", "check", "--json"));
+  assert.deepEqual(models, [
+    {
+      id: "big",
+      engine: "upstream",
+      urls: ["https://a.example/v1", "https://b.example/v1"],
+      key: "configured",
+      model: "vendor/big",
+      dialect: "compatible",
+      context_window: 8192,
+      parallel: 64,
+      pricing: { prompt: 1, completion: 2, cached_prompt: 1 },
+    },
+  ]);
+});

@@ -1,0 +1,67 @@
+/** The sweeper ends what is overdue, whoever's holds stand in its way; what it says of a store that fails. */
+import assert from "node:assert/strict";
+import { test } from "node:test";
+import { setImmediate as nextTurn } from "node:timers/promises";
+import { Ledger } from "../../src/credits/ledger.ts";
+import { startSweeper } from "../../src/store/sweeper.ts";
+import { type Bench, bench, credits, hold, keyOf, minute, planOf, plansOf } from "../fixtures/ledger-rows.ts";
+
+const small = planOf("small", 10, 5);
+/** A sweep that never gets there fails its test. */
+const within = { timeout: 10_000 };
+
+const gone = planOf("gone", 1000, 0);
+
+/** Sweeps until so many holds have been expired. */
+async function sweep({ store }: Bench, holds: number): Promise<void> {
+  const errors: unknown[] = [];
+  let expired = 0;
+  const sweeper = startSweeper(store, new Ledger(store), {
+    everyMs: 60_000,
+    onExpired: (count) => {
+      expired += count;
+    },
+    onError: (error) => errors.push(error),
+  });
+  while (expired < holds && errors.length === 0) await nextTurn();
+  await sweeper.stop();
+  assert.deepEqual({ expired, errors }, { expired: holds, errors: [] });
+}
+
+test("holds that cannot be ended do not stand in the way of those that can", within, async () => {
+  const made = await bench(small, gone);
+  await made.store.commit([{ kind: "open", account: "bob", plan: "gone" }]);
+  await made.store.addKey(keyOf("bobs", "bob"));
+  for (let n = 0; n < 300; n += 1) {
+    await made.apply(hold(`b${n}`, credits(1), { account: "bob", key: "bobs", ttlMs: 1000 }));
+  }
+  await made.apply(hold("a", credits(3), { ttlMs: 2000 }));
+  made.clock.nowMs += minute;
+  // Bob's plan has gone from the configuration.
+  made.store.plans = plansOf(small);
+  await sweep(made, 1);
+  assert.equal(made.store.receipt("ada", "a")?.ending, "expired");
+  assert.equal(made.store.openHolds("bob").length, 300);
+});
+
+test("more holds than one look takes are ended in one sweep", within, async () => {
+  const made = await bench(gone);
+  for (let n = 0; n < 600; n += 1) await made.apply(hold(`h${n}`, credits(1), { ttlMs: 1000 }));
+  made.clock.nowMs += minute;
+  await sweep(made, 600);
+  assert.deepEqual(made.store.openHolds("ada"), []);
+});
+
+test("a sweep that fails is told", async () => {
+  const made = await bench(small);
+  const failure = new Error("the store is away");
+  made.store.overdueHolds = () => Promise.reject(failure);
+  const errors: unknown[] = [];
+  const sweeper = startSweeper(made.store, new Ledger(made.store), {
+    everyMs: 60_000,
+    onExpired: () => {},
+    onError: (error) => errors.push(error),
+  });
+  await sweeper.stop();
+  assert.deepEqual(errors, [failure]);
+});

@@ -1,0 +1,45 @@
+/** Where traces go, as the configuration says it: Inkwell's own setting, else the standard variable, else nowhere. */
+import assert from "node:assert/strict";
+import { mkdtempSync, rmSync, writeFileSync } from "node:fs";
+import { tmpdir } from "node:os";
+import path from "node:path";
+import { test } from "node:test";
+import { loadConfig } from "../../src/config.ts";
+
+function tracing(yaml: string, env: Record<string, string> = {}) {
+  const cwd = mkdtempSync(path.join(tmpdir(), "inkwell-config-"));
+  try {
+    writeFileSync(path.join(cwd, "inkwell.yaml"), yaml);
+    return loadConfig({ cwd, env }).tracing;
+  } finally {
+    rmSync(cwd, { recursive: true });
+  }
+}
+
+test("there are no traces unless a collector is named", () => {
+  assert.equal(tracing(""), null);
+  assert.equal(tracing("tracing: { service_name: ink }", { OTEL_EXPORTER_OTLP_ENDPOINT: "" }), null);
+});
+
+test("the setting goes before the standard variables, and a variable of Inkwell's before the file", () => {
+  const standard = { OTEL_EXPORTER_OTLP_ENDPOINT: "http://standard:4318/", OTEL_SERVICE_NAME: "standard" };
+  assert.deepEqual(tracing("", standard), { url: "http://standard:4318/v1/traces", serviceName: "standard" });
+  const file = "tracing: { endpoint: 'https://file.example/otlp', service_name: file }";
+  assert.deepEqual(tracing(file, standard), {
+    url: "https://file.example/otlp/v1/traces",
+    serviceName: "file",
+  });
+  const own = { ...standard, INKWELL_TRACING__ENDPOINT: "http://own:4318" };
+  assert.deepEqual(tracing(file, own), { url: "http://own:4318/v1/traces", serviceName: "file" });
+});
+
+test("an address that cannot be right is refused, with what would be", () => {
+  const right = /expected the address of an OTLP\/HTTP collector, such as http:\/\/127\.0\.0\.1:4318/;
+  assert.throws(() => tracing("tracing: { endpoint: 'collector:4317' }"), right);
+  assert.throws(() => tracing("tracing: { endpoint: 'http://collector:4318/v1/traces' }"), right);
+  assert.throws(
+    () => tracing("", { OTEL_EXPORTER_OTLP_ENDPOINT: "collector:4317" }),
+    /OTEL_EXPORTER_OTLP_ENDPOINT: found "collector:4317", expected the address/,
+  );
+  assert.throws(() => tracing("tracing: { url: 'http://collector:4318' }"), /tracing\.url is not known/);
+});

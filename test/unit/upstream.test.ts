@@ -1,0 +1,228 @@
+/** The parts of the upstream engine that need no server: what is asked, what is estimated, what may be logged. */
+import assert from "node:assert/strict";
+import { describe, test } from "node:test";
+import fc from "fast-check";
+import { AnswerText } from "../../src/engines/upstream/answer-text.ts";
+import { Circuit, failuresMax, restMs, restMsMax } from "../../src/engines/upstream/circuit.ts";
+import { type DialectName, dialectOf, dialects, requestBody } from "../../src/engines/upstream/dialects.ts";
+import { PromptEstimator, sizeOf } from "../../src/engines/upstream/estimate.ts";
+import { failureOfStatus, loggable } from "../../src/engines/upstream/failure.ts";
+import type { Message, Reasoning, Sampling } from "../../src/generation/engine.ts";
+
+function bodyOf(
+  dialect: DialectName,
+  sampling: Partial<Sampling> = {},
+  reasoning: Reasoning | null = null,
+): Record<string, unknown> {
+  const messages: Message[] = [{ role: "user", content: "Hi" }];
+  const request = {
+    accountId: "ada",
+    model: "m",
+    messages,
+    maxTokens: 7,
+    sampling: { stop: [], ...sampling },
+    reasoning,
+  };
+  return JSON.parse(requestBody(dialectOf(dialect), request));
+}
+
+describe("what a request is called at each server", () => {
+  test("the token limit", () => {
+    for (const dialect of dialects) {
+      const name = dialect === "openai" ? "max_completion_tokens" : "max_tokens";
+      assert.equal(bodyOf(dialect)[name], 7, dialect);
+    }
+  });
+
+  test("usage is always asked for, and with each event where that can be had", () => {
+    for (const dialect of dialects) {
+      const body = bodyOf(dialect);
+      assert.equal(body.stream, true);
+      const along = dialect === "vllm" || dialect === "sglang" ? { continuous_usage_stats: true } : {};
+      assert.deepEqual(body.stream_options, { include_usage: true, ...along });
+      assert.equal(body.timings_per_token, dialect === "llama-server" ? true : undefined);
+    }
+  });
+
+  test("top_k goes where it is known, and 0 is left out", () => {
+    const knowing = dialects.filter((dialect) => bodyOf(dialect, { topK: 5 }).top_k === 5);
+    assert.deepEqual(knowing, ["vllm", "sglang", "llama-server"]);
+    assert.ok(dialects.every((dialect) => !("top_k" in bodyOf(dialect, { topK: 0 }))));
+  });
+
+  test("what a caller may say and a server would refuse is brought into its range", () => {
+    const body = bodyOf("vllm", {
+      topP: 0,
+      topK: Number.MAX_SAFE_INTEGER,
+      seed: -1e300,
+      presencePenalty: 1e300,
+      frequencyPenalty: -9,
+    });
+    assert.equal(body.temperature, 0);
+    assert.ok(!("top_p" in body) && !("top_k" in body));
+    assert.ok(typeof body.seed === "number" && body.seed >= 0 && body.seed < 2 ** 31);
+    assert.deepEqual([body.presence_penalty, body.frequency_penalty], [2, -2]);
+    assert.equal(bodyOf("vllm", { topK: 1e15 }).top_k, 2 ** 31 - 1);
+  });
+
+  test("what was not asked for is left to the server", () => {
+    const body = bodyOf("compatible");
+    assert.deepEqual(Object.keys(body), ["model", "messages", "stream", "stream_options", "max_tokens"]);
+  });
+
+  test("vLLM and SGLang keep the cached prompts of accounts apart, and do not learn their names", () => {
+    const salted = dialects.filter((dialect) => "cache_salt" in bodyOf(dialect));
+    assert.deepEqual(salted, ["vllm", "sglang"]);
+    const { cache_salt: salt } = bodyOf("vllm");
+    assert.ok(typeof salt === "string" && salt.length > 20 && !salt.includes("ada"));
+  });
+
+  test("reasoning, only where the model is said to think", () => {
+    const of = (dialect: DialectName, reasoning: Reasoning | null) => {
+      const { reasoning_effort: effort, chat_template_kwargs: template } = bodyOf(dialect, {}, reasoning);
+      return { ...(effort === undefined ? {} : { effort }), ...(template === undefined ? {} : { template }) };
+    };
+    for (const dialect of dialects) {
+      assert.deepEqual(of(dialect, null), {});
+      assert.deepEqual(of(dialect, { effort: "immense" }), {}, "an unknown word is the model's default");
+    }
+    assert.deepEqual(of("openai", { effort: "high" }), { effort: "high" });
+    assert.deepEqual(of("openai", { maxTokens: 0 }), { effort: "low" });
+    assert.deepEqual(of("openai", { maxTokens: 2048 }), { effort: "medium" });
+    assert.deepEqual(of("ollama", { maxTokens: 0 }), { effort: "none" });
+    assert.deepEqual(of("vllm", { maxTokens: 0 }), { template: { enable_thinking: false, thinking: false } });
+    assert.deepEqual(of("sglang", { maxTokens: 512 }), { effort: "low" });
+    assert.deepEqual(of("llama-server", { effort: "low" }), { template: { reasoning_effort: "low" } });
+    assert.deepEqual(of("llama-server", { effort: "none" }), { template: { enable_thinking: false } });
+  });
+});
+
+describe("the estimate of a prompt", () => {
+  test("is never below what a prompt of that size was seen to have", () => {
+    const sample = fc.record({
+      bytes: fc.integer({ min: 1, max: 20_000 }),
+      messages: fc.integer({ min: 1, max: 30 }),
+      share: fc.double({ min: 0.05, max: 1, noNaN: true }),
+      extra: fc.integer({ min: 0, max: 500 }),
+    });
+    fc.assert(
+      fc.property(fc.array(sample, { minLength: 1, maxLength: 64 }), (samples) => {
+        const estimator = new PromptEstimator();
+        for (const { bytes, messages, share, extra } of samples)
+          estimator.learn({ bytes, messages }, Math.ceil(bytes * share) + extra);
+        for (const { bytes, messages, share, extra } of samples) {
+          const { atMost, likely } = estimator.estimate({ bytes, messages });
+          assert.ok(atMost >= Math.ceil(bytes * share) + extra);
+          assert.ok(likely >= 1 && likely <= atMost);
+        }
+      }),
+    );
+  });
+
+  test("comes near to a tokenizer of four bytes a token, and forgets what was dense once", () => {
+    const estimator = new PromptEstimator();
+    const size = { bytes: 4000, messages: 1 };
+    assert.ok(estimator.estimate(size).atMost >= 2000, "careful at first");
+    estimator.learn(size, 4000);
+    assert.ok(estimator.estimate(size).atMost >= 4000);
+    for (let n = 0; n < 64; n += 1) estimator.learn({ bytes: 1000 + 100 * n, messages: 1 }, 270 + 25 * n);
+    const { atMost, likely } = estimator.estimate(size);
+    assert.ok(atMost >= 1020 && atMost < 1250, `${atMost}`);
+    assert.ok(Math.abs(likely - 1020) < 60, `${likely}`);
+  });
+
+  test("counts bytes, not characters", () => {
+    assert.deepEqual(sizeOf([{ role: "user", content: "\u00fc\u6f22" }]), { bytes: 5, messages: 1 });
+  });
+});
+
+describe("what is logged of an upstream's words", () => {
+  const messages: Message[] = [
+    { role: "user", content: "tell me of the  sea and all its creatures" },
+    { role: "user", content: "ink" },
+  ];
+  test("neither the key nor another one", () => {
+    const said = loggable("bad key topsecret123 or sk-abcdefgh12345 or Bearer xyz", "topsecret123", messages);
+    assert.equal(said, "bad key [key] or [key] or Bearer [key]");
+  });
+  test("nothing of the conversation", () => {
+    assert.match(
+      loggable('input "me of the sea and all its cre" is bad', null, messages),
+      /quote the request/,
+    );
+    assert.equal(loggable("drinking is bad", null, messages), "drinking is bad");
+  });
+  test("not more than a few hundred characters, in one line", () => {
+    const said = loggable("a\nb ".repeat(10_000), null, messages);
+    assert.ok(said.length <= 300 && !said.includes("\n"));
+  });
+});
+
+describe("a circuit", () => {
+  test("opens after several failures in a row, tries with one request, and rests longer each time", () => {
+    const circuit = new Circuit();
+    for (let n = 1; n < failuresMax; n += 1) assert.equal(circuit.failed(0), false);
+    circuit.succeeded();
+    for (let n = 1; n < failuresMax; n += 1) circuit.failed(0);
+    assert.ok(circuit.admits(0), "a success in between begins anew");
+    assert.ok(circuit.failed(0));
+    let nowMs = 0;
+    for (let rest = restMs; rest <= restMsMax; rest = 2 * rest) {
+      assert.ok(circuit.isOpen(nowMs + rest - 1) && !circuit.admits(nowMs + rest - 1));
+      nowMs += rest;
+      assert.ok(circuit.admits(nowMs) && !circuit.isOpen(nowMs));
+      assert.ok(circuit.enter());
+      assert.ok(!circuit.admits(nowMs), "one at a time");
+      assert.ok(circuit.failed(nowMs));
+    }
+    nowMs += restMsMax;
+    assert.ok(circuit.enter(), "never longer than the longest");
+    circuit.left();
+    assert.ok(circuit.admits(nowMs), "a trial that told nothing makes room for another");
+    assert.ok(circuit.enter());
+    assert.ok(circuit.succeeded());
+    assert.ok(circuit.admits(nowMs) && !circuit.enter());
+  });
+
+  test("takes a late failure of an earlier request for no news", () => {
+    const circuit = new Circuit();
+    for (let n = 0; n < failuresMax; n += 1) circuit.failed(0);
+    assert.equal(circuit.failed(restMs - 1), false);
+    assert.ok(circuit.admits(restMs));
+  });
+});
+
+test("retry-after is whole seconds, at least one, given as seconds or as a date", () => {
+  const seconds = (header: string | undefined) => failureOfStatus(429, header, "").retryAfterSeconds;
+  assert.deepEqual(["0", "0.4", "7", "86400", "soon", undefined].map(seconds), [
+    1,
+    1,
+    7,
+    86_400,
+    undefined,
+    undefined,
+  ]);
+  const inAMinute = seconds(new Date(Date.now() + 30_000).toUTCString());
+  assert.ok(inAMinute !== undefined && inAMinute > 20 && inAMinute <= 30);
+});
+
+test("text is handed on as it came, whatever halves of characters and tags are cut where", () => {
+  const pieces = fc.array(
+    fc.constantFrom("a", "<", "think>", "</", "\ud83d", "\ude00", "\u{1f600}", "ST", "OP", " "),
+    {
+      maxLength: 30,
+    },
+  );
+  fc.assert(
+    fc.property(pieces, (texts) => {
+      const plain = new AnswerText({ stop: [], tags: null, opened: false });
+      const passed = [...texts.flatMap((text) => plain.push(text, 1, [])), ...plain.end()];
+      assert.equal(passed.map(({ text }) => text).join(""), texts.join("").toWellFormed());
+      const strict = new AnswerText({ stop: ["STOP"], tags: ["<think>", "</think>"], opened: false });
+      const visible = [...texts.flatMap((text) => strict.push(text, 1, [])), ...strict.end()]
+        .map(({ text }) => text)
+        .join("");
+      assert.ok(visible.isWellFormed() && !visible.includes("STOP") && !visible.includes("<think>"));
+    }),
+  );
+});
