@@ -167,6 +167,8 @@ function extend(workings: Workings, found: FoundAccount, operation: ExtendOperat
   if (isFurther(used, row)) Object.assign(row, countsOf(used));
   workings.put(row);
   expireOverdue(workings, found);
+  // An extension of no time saves nothing that is overdue.
+  if (workings.hold(account.id, row.id) === null) return { kind: "ended" };
 
   const op = `${operation.hold}/${operation.n}`;
   const before = workings.entry(account.id, op);
