@@ -1,6 +1,6 @@
 /**
- * The composition root: the only file that names concrete stores and engines. Puts the parts together, starts them in
- * an order in which nothing is half done when one of them fails, and stops them in the opposite one.
+ * The composition root: with src/main/ the only place that names concrete stores and engines. Puts the parts together,
+ * starts them in an order in which nothing is half done when one of them fails, and stops them in the opposite one.
  */
 import { randomBytes } from "node:crypto";
 import { readFileSync } from "node:fs";
@@ -11,50 +11,32 @@ import { setTimeout as sleep } from "node:timers/promises";
 import type { FastifyInstance } from "fastify";
 import type { Logger } from "pino";
 import { type FirstAccount, openFirstAccount } from "./access/first-account.ts";
-import { authenticate } from "./access/keys.ts";
-import type { LlamaModelConfig, ModelConfig, UpstreamModelConfig } from "./config/model.ts";
 import { type Config, operatorToken } from "./config.ts";
-import { balanceOf } from "./credits/balance.ts";
-import { Ledger, type LedgerOptions } from "./credits/ledger.ts";
-import { startLlamaEngine } from "./engines/llama/supervisor.ts";
-import { UpstreamEngine } from "./engines/upstream/engine.ts";
 import { OperatorError } from "./errors.ts";
-import { Catalog, type Model } from "./generation/catalog.ts";
+import { Catalog } from "./generation/catalog.ts";
 import { EngineSlot } from "./generation/engine-slot.ts";
-import { generate, type Receipt } from "./generation/generate.ts";
 import { agreementOf } from "./main/agreement.ts";
+import { createChatService } from "./main/chat-service.ts";
+import { openStore } from "./main/database.ts";
 import type { Greeting } from "./main/greeting.ts";
 import { listening, requirePort } from "./main/listening.ts";
 import { createLogger } from "./main/logging.ts";
-import { miniatureNotice, miniaturePath, notObtained, obtainModel } from "./main/model-files.ts";
-import { RequestLog } from "./main/request-log.ts";
+import { catalogued, startModels } from "./main/models.ts";
 import type { Tracing } from "./main/tracing.ts";
 import { makeFolder } from "./make-folder.ts";
 import { Metrics } from "./server/metrics.ts";
 import { createOperatorServer } from "./server/operator.ts";
-import { createPublicServer, type PublicServer } from "./server/public.ts";
-import { beatEveryMs, type NodeRegistry, type NodeView, soleNode, startNodeWatch } from "./store/nodes.ts";
-import { commitLanes, openPostgresStore, patientRetriesMs } from "./store/postgres.ts";
-import { pgDumpInstead } from "./store/postgres-connection.ts";
-import { openSqliteStore } from "./store/sqlite.ts";
-import { type Backup, backUpSqlite } from "./store/sqlite-backup.ts";
-import type { Store } from "./store/store.ts";
+import type { PublicServer } from "./server/public.ts";
+import { beatEveryMs, type NodeView, startNodeWatch } from "./store/nodes.ts";
 import { startSweeper } from "./store/sweeper.ts";
+
+export { backup, type OpenStore, openStore } from "./main/database.ts";
+export { pullModel } from "./main/models.ts";
 
 export interface Streams {
   stdin: Readable & { isTTY?: boolean };
   stdout: Writable & { isTTY?: boolean; columns?: number };
   stderr: Writable & { isTTY?: boolean; columns?: number };
-}
-
-export interface OpenStore {
-  store: Store;
-  ledger: Ledger;
-}
-
-/** Beside the ledger, the processes that share its database. */
-interface OpenDatabase extends OpenStore {
-  nodes: NodeRegistry;
 }
 
 export interface RunningService {
@@ -88,47 +70,8 @@ export const serviceTimes: ServiceTimes = {
   settleMs: 10_000,
 };
 
-/** How long a backup waits for a database that another process is just recovering after a crash. */
-const backupBusyMs = 5000;
-
 /** Of the package: its manifest lies one folder up, from src as from dist. */
 export const version = versionIn(readFileSync(new URL("../package.json", import.meta.url), "utf8"));
-
-/** Opens the ledger, and makes its folder where there is none. */
-export async function openStore(config: Config, options: LedgerOptions = {}): Promise<OpenDatabase> {
-  const { database, plans } = config;
-  if (database.kind === "sqlite") {
-    const store = await openSqliteStore({ path: database.path, plans });
-    return { store, ledger: new Ledger(store, options), nodes: soleNode() };
-  }
-  const store = await openPostgresStore({ url: database.url, plans });
-  return {
-    store,
-    ledger: new Ledger(store, { lanes: commitLanes, retriesMs: patientRetriesMs, ...options }),
-    nodes: store.nodes,
-  };
-}
-
-/** Copies the ledger as it is now into a new file, also beside a running service. */
-export async function backup(config: Config, file: string): Promise<Backup> {
-  const { database } = config;
-  if (database.kind === "postgres") throw pgDumpInstead(database.url, file);
-  return backUpSqlite({ path: database.path, busyMs: backupBusyMs }, file);
-}
-
-/** Fetches the file of a model unless it is there already; its path. Null where an upstream runs it. */
-export async function pullModel(
-  config: Config,
-  modelId: string,
-  { stderr }: Streams,
-): Promise<string | null> {
-  const model = config.models.find(({ id }) => id === modelId);
-  if (model === undefined) throw new OperatorError(`There is no model "${modelId}" in the configuration.`);
-  if (model.engine === "upstream") return null;
-  const obtained = await obtainModel(config, model, stderr, new AbortController().signal);
-  if (!obtained.found) throw new OperatorError(notObtained(model, obtained));
-  return obtained.path;
-}
 
 /**
  * Resolves when the service answers. Throws an `OperatorError` where it cannot, and the signal's reason when that
@@ -158,7 +101,7 @@ export async function serve(
     const offered = config.models.map((model) => ({ model, slot: new EngineSlot(model.contextWindow) }));
     const loading = new AbortController();
     const either = AbortSignal.any([signal, loading.signal]);
-    const models = startModels(config, offered, io, { logger, metrics }, either);
+    const models = startModels(config, offered, io.stderr, { logger, metrics }, either);
     undo.push(async () => {
       loading.abort(new Error("the service could not be started"));
       await Promise.allSettled([models]);
@@ -191,7 +134,27 @@ export async function serve(
     undo.push(() => watch.stop());
 
     const catalog = new Catalog(offered.map(({ model, slot }) => catalogued(model, slot)));
-    const server = publicServer(config, times, { logger, metrics, tracing, catalog, store, ledger });
+    const server = createChatService(
+      {
+        store,
+        ledger,
+        catalog,
+        plans: config.plans,
+        metrics,
+        logger,
+        watchers: tracing === null ? [] : [tracing],
+      },
+      {
+        holdTtlMs: times.holdTtlMs,
+        limits: {
+          bodyBytesMax: config.limits.bodyBytesMax,
+          messagesMax: config.limits.messagesMax,
+          streamIdleMs: config.limits.streamIdleMs,
+          keepAliveMs: times.keepAliveMs,
+        },
+        corsOrigins: config.cors.origins,
+      },
+    );
     undo.push(() => server.close());
     const publicUrl = await listening("listen", config.listen, () => server.listen(config.listen));
 
@@ -282,75 +245,6 @@ async function makeDataFolder(folder: string): Promise<void> {
   }
 }
 
-/** Nobody knows when a model was made; a time of this process or of its files would differ between starts and nodes. */
-const unknownCreated = 0;
-
-function catalogued(model: ModelConfig, slot: EngineSlot): Model {
-  return { id: model.id, engine: slot, price: model.price, created: unknownCreated, ownedBy: "inkwell" };
-}
-
-/** What the public server is built on. */
-interface Parts extends OpenStore {
-  logger: Logger;
-  metrics: Metrics;
-  /** Null: no traces. */
-  tracing: Tracing | null;
-  catalog: Catalog;
-}
-
-function publicServer(
-  config: Config,
-  { holdTtlMs, keepAliveMs }: ServiceTimes,
-  { logger, metrics, tracing, catalog, store, ledger }: Parts,
-): PublicServer {
-  const { plans, limits } = config;
-  const known = authenticate(store, plans);
-  const requestLog = new RequestLog(logger);
-  const pipeline = {
-    catalog,
-    ledger,
-    holdTtlMs,
-    onSettled: (receipt: Receipt) => {
-      metrics.settled(receipt);
-      requestLog.settled(receipt);
-      tracing?.settled(receipt);
-    },
-    onUnsettled: (requestId: string, reason: unknown) => {
-      metrics.unsettled();
-      logger.error(
-        { requestId, err: reason },
-        "a charge could not be recorded and is given up; its last checkpoint will be charged",
-      );
-    },
-  };
-  return createPublicServer(
-    {
-      catalog,
-      logger,
-      authenticate: (header) => known(header, Date.now()),
-      generate: (caller, request, requestId, signal) => {
-        tracing?.asked(requestId, catalog.find(request.model)?.id ?? null, request);
-        return generate(pipeline, caller, request, requestId, signal);
-      },
-      readBalance: async (accountId) => balanceOf(await store.snapshot(accountId), plans),
-      onFinished: (finished) => {
-        metrics.finished(finished);
-        requestLog.finished(finished);
-        tracing?.finished(finished);
-      },
-    },
-    {
-      limits: {
-        bodyBytesMax: limits.bodyBytesMax,
-        messagesMax: limits.messagesMax,
-        streamIdleMs: limits.streamIdleMs,
-        keepAliveMs,
-      },
-      corsOrigins: config.cors.origins,
-    },
-  );
-}
-
 /** Where no collector is configured nothing of OpenTelemetry is loaded. */
 async function startTracing(config: Config, logger: Logger, metrics: Metrics): Promise<Tracing | null> {
   if (config.tracing === null) return null;
@@ -363,87 +257,6 @@ async function operatorListen(
   { operator: { host, port } }: Config,
 ): Promise<string> {
   return await operator.listen({ host, port });
-}
-
-/** What is told of a model's engine. */
-interface Watchers {
-  logger: Logger;
-  metrics: Metrics;
-}
-
-/** One after another: each takes the machine for itself while it loads. */
-async function startModels(
-  config: Config,
-  offered: readonly { model: ModelConfig; slot: EngineSlot }[],
-  io: Streams,
-  watchers: Watchers,
-  signal: AbortSignal,
-): Promise<{ id: string; onMiniature: boolean }[]> {
-  // There is nothing to load: these answer while others are still being fetched.
-  for (const { model, slot } of offered) {
-    if (model.engine === "upstream") await slot.fill(upstreamEngine(config, model, watchers));
-  }
-  const started = [];
-  for (const { model, slot } of offered) {
-    if (model.engine === "upstream") {
-      started.push({ id: model.id, onMiniature: false });
-      continue;
-    }
-    const { onMiniature } = await startModel(config, model, slot, io, watchers, signal);
-    started.push({ id: model.id, onMiniature });
-    signal.throwIfAborted();
-  }
-  return started;
-}
-
-/** Fills the slot with the model's engine, or with one on the miniature where the model cannot be fetched. */
-async function startModel(
-  config: Config,
-  model: LlamaModelConfig,
-  slot: EngineSlot,
-  io: Streams,
-  { logger, metrics }: Watchers,
-  signal: AbortSignal,
-): Promise<{ onMiniature: boolean }> {
-  const obtained = await obtainModel(config, model, io.stderr, signal);
-  if (!obtained.found) io.stderr.write(`${notObtained(model, obtained)}\n${miniatureNotice(model)}\n`);
-  const engine = await startLlamaEngine(
-    {
-      modelPath: obtained.found ? obtained.path : miniaturePath,
-      contextWindow: model.contextWindow,
-      parallel: model.parallel,
-      queueMax: config.limits.queueMax,
-      ...(model.threads === null ? {} : { threads: model.threads }),
-      gpu: model.gpu === "off" ? false : model.gpu,
-      ...(model.reasoning === null ? {} : { reasoning: model.reasoning }),
-      environment: config.childEnvironment,
-      onDecode: (answers) => metrics.decoded(model.id, answers),
-      log: logger.child({ model: model.id }),
-    },
-    signal,
-  );
-  await slot.fill(engine);
-  return { onMiniature: !obtained.found };
-}
-
-function upstreamEngine(
-  config: Config,
-  model: UpstreamModelConfig,
-  { logger }: Pick<Watchers, "logger">,
-): UpstreamEngine {
-  const { connectMs, headersMs, idleMs } = model;
-  return new UpstreamEngine({
-    urls: model.urls,
-    key: model.key,
-    model: model.model,
-    dialect: model.dialect,
-    contextWindow: model.contextWindow,
-    parallel: model.parallel,
-    queueMax: config.limits.queueMax,
-    times: { connectMs, headersMs, idleMs },
-    reasoning: model.reasoning,
-    log: logger.child({ model: model.id }),
-  });
 }
 
 function runningService(

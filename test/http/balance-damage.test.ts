@@ -59,6 +59,10 @@ for (const [what, damage, mend] of damages) {
     await assertUnavailable(damaged);
     assert.equal(sound.status, 200);
     assert.equal(service.engine.open, 0, "no engine was asked");
+    const reasons = service.log.map(({ detail }) => detail).filter((detail) => detail !== undefined);
+    assert.equal(reasons.length, 4, "the log says why, each time");
+    for (const detail of reasons)
+      assert.match(String(detail), /account test: .*(negative|cap|window|plan|whole)/);
     assert.equal((await service.store.journal("test", { limit: 10 })).length, before, "nothing has moved");
     const outcome = await service.ledger.apply({ kind: "topup", account: "test", payment: "p", amount: 1 });
     assert.equal(outcome.kind, "balance_invalid");

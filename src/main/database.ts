@@ -1,0 +1,45 @@
+/** The ledger's database, as configured: SQLite in a file, or PostgreSQL. */
+
+import type { Config } from "../config.ts";
+import { Ledger, type LedgerOptions } from "../credits/ledger.ts";
+import { type NodeRegistry, soleNode } from "../store/nodes.ts";
+import { commitLanes, openPostgresStore, patientRetriesMs } from "../store/postgres.ts";
+import { pgDumpInstead } from "../store/postgres-connection.ts";
+import { openSqliteStore } from "../store/sqlite.ts";
+import { type Backup, backUpSqlite } from "../store/sqlite-backup.ts";
+import type { Store } from "../store/store.ts";
+
+export interface OpenStore {
+  store: Store;
+  ledger: Ledger;
+}
+
+/** Beside the ledger, the processes that share its database. */
+interface OpenDatabase extends OpenStore {
+  nodes: NodeRegistry;
+}
+
+/** How long a backup waits for a database that another process is just recovering after a crash. */
+const backupBusyMs = 5000;
+
+/** Opens the ledger, and makes its folder where there is none. */
+export async function openStore(config: Config, options: LedgerOptions = {}): Promise<OpenDatabase> {
+  const { database, plans } = config;
+  if (database.kind === "sqlite") {
+    const store = await openSqliteStore({ path: database.path, plans });
+    return { store, ledger: new Ledger(store, options), nodes: soleNode() };
+  }
+  const store = await openPostgresStore({ url: database.url, plans });
+  return {
+    store,
+    ledger: new Ledger(store, { lanes: commitLanes, retriesMs: patientRetriesMs, ...options }),
+    nodes: store.nodes,
+  };
+}
+
+/** Copies the ledger as it is now into a new file, also beside a running service. */
+export async function backup(config: Config, file: string): Promise<Backup> {
+  const { database } = config;
+  if (database.kind === "postgres") throw pgDumpInstead(database.url, file);
+  return backUpSqlite({ path: database.path, busyMs: backupBusyMs }, file);
+}
