@@ -55,6 +55,8 @@ export interface Receipt {
   cost: MicroCredits;
   /** What each bucket paid of the cost; the rest is the shortfall. */
   paid: Split;
+  /** Of that, what the expiry of the hold had taken before; null where it had not expired. */
+  paidBefore: Split | null;
   shortfall: MicroCredits;
   /** Recorded only after the answer had ended, because the store had stayed away. */
   isLate: boolean;
@@ -121,7 +123,7 @@ export async function* generate(
     want: firstSlice(price, promptTokens, wantTokens),
     ttlMs: dependencies.holdTtlMs,
   });
-  if (held.kind !== "held") throw refusalOfHold(held, model.id);
+  if (held.kind !== "held") throw refusalOfHold(held, model.id, caller.accountId);
   const heldMs = performance.now();
 
   // From here on a hold is open: everything below ends in the `finally`.
@@ -268,9 +270,9 @@ async function settle(
       dependencies.onUnsettled?.(made.requestId, outcome);
       return false;
     }
-    const { cost, paid, shortfall } = outcome;
+    const { cost, paid, paidBefore = null, shortfall } = outcome;
     const { accountId, keyId } = caller;
-    dependencies.onSettled?.({ ...made, accountId, keyId, cost, paid, shortfall, isLate });
+    dependencies.onSettled?.({ ...made, accountId, keyId, cost, paid, paidBefore, shortfall, isLate });
     return true;
   };
   try {

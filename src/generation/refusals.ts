@@ -7,9 +7,12 @@ import type { EngineError } from "./engine.ts";
 export function refusalOfHold(
   outcome: Extract<HoldOutcome, { kind: "refused" }> | GroundFault,
   model: string,
+  accountId: string,
 ): Refusal {
-  if (outcome.kind === "no_account") return balanceUnavailable("the account has no row");
-  if (outcome.kind === "balance_invalid") return balanceUnavailable(outcome.problem);
+  if (outcome.kind === "no_account") return balanceUnavailable(`account ${accountId}: it has no row`);
+  if (outcome.kind === "balance_invalid") {
+    return balanceUnavailable(`account ${accountId}: ${outcome.problem}`);
+  }
   switch (outcome.reason) {
     case "insufficient_credits": {
       const refresh =
