@@ -1,9 +1,10 @@
 /**
- * One of the servers that `bench/gateway.ts` measures, in a process of its own. `inkwell`: as main.ts puts it
- * together, with a scripted engine. `bare`: a Fastify handler that answers with the same bytes. `proxy`: one that
- * fetches them through undici from `upstream`, which answers with the same bytes from Node's own HTTP server.
+ * One of the servers that the benchmarks of the HTTP path measure, in a process of its own. `inkwell`: as main.ts puts
+ * it together, with a scripted engine, or before an upstream. `bare`: a Fastify handler that answers with the same
+ * bytes. `proxy`: one that fetches them through undici from an upstream. `upstream`: answers with the same bytes from
+ * Node's own HTTP server.
  *
- * Tells its parent where it listens and, when asked, the processor time it has used.
+ * Tells its parent where it listens and, when asked, the processor time and the memory it has used.
  */
 import { createServer } from "node:http";
 import { join } from "node:path";
@@ -13,7 +14,8 @@ import { authenticate, hashKey, mintKey } from "../src/access/keys.ts";
 import { balanceOf } from "../src/credits/balance.ts";
 import { Ledger } from "../src/credits/ledger.ts";
 import { ScriptedEngine } from "../src/engines/scripted.ts";
-import { Catalog } from "../src/generation/catalog.ts";
+import { UpstreamEngine, type UpstreamLog } from "../src/engines/upstream/engine.ts";
+import { Catalog, type Model } from "../src/generation/catalog.ts";
 import { generate, type Receipt } from "../src/generation/generate.ts";
 import { createLogger } from "../src/main/logging.ts";
 import { RequestLog } from "../src/main/request-log.ts";
@@ -23,7 +25,9 @@ import { newRequestId } from "../src/server/request-id.ts";
 import { openSqliteStore } from "../src/store/sqlite.ts";
 import { completionObject } from "../src/wire/response.ts";
 import { ChunkEncoder, doneEvent } from "../src/wire/sse.ts";
-import { accountId, plans, price } from "./ledger-file.ts";
+import { plans, price } from "./ledger-file.ts";
+import { upstreamAnswers, wholePath } from "./nginx.ts";
+import { openAccount } from "./pair.ts";
 
 export type Which = "inkwell" | "bare" | "proxy" | "upstream";
 
@@ -34,8 +38,10 @@ export interface ServerTask {
   clients: number;
   /** For its database. */
   folder: string;
-  /** Where `proxy` fetches its answers. */
-  upstreamPort?: number;
+  /** Where answers are fetched: an origin, with a path for each model. */
+  upstream?: string;
+  /** What the scripted engine of `inkwell` says; default: one token at once. */
+  script?: { tokens: number; tokenMs: number };
 }
 
 export interface Started {
@@ -43,11 +49,19 @@ export interface Started {
   keys: string[];
 }
 
+/** Bytes, after a collection. */
+export interface Memory {
+  resident: number;
+  /** Of JavaScript, with what its buffers take. */
+  heap: number;
+}
+
 const path = "/v1/chat/completions";
 const model = "bench";
 const answer = "Hello";
 
-async function startInkwell({ clients, folder }: ServerTask): Promise<Started> {
+async function startInkwell(task: ServerTask): Promise<Started> {
+  const { clients, folder } = task;
   const store = await openSqliteStore({ path: join(folder, "inkwell.db"), plans });
   const metrics = new Metrics();
   // Which goes to a file here, as it does under a service manager.
@@ -56,36 +70,11 @@ async function startInkwell({ clients, folder }: ServerTask): Promise<Started> {
   const ledger = new Ledger(store, { onCommit: (commit) => metrics.committed(commit) });
   const keys: string[] = [];
   for (let n = 0; n < clients; n += 1) {
-    const account = accountId(n);
-    await ledger.apply({ kind: "open", account, plan: "bench" });
     const key = mintKey();
     keys.push(key);
-    await store.addKey({
-      id: `key_${n}`,
-      account,
-      hash: hashKey(key),
-      name: null,
-      lastFour: key.slice(-4),
-      models: ["*"],
-      requestsPerMinute: null,
-      tokensPerMinute: null,
-      concurrent: null,
-      createdMs: Date.now(),
-      expiresMs: null,
-      revokedMs: null,
-      lastUsedMs: null,
-      requestsTatMs: 0,
-      tokensTatMs: 0,
-      holds: 0,
-    });
+    await openAccount(store, ledger, n, { hash: hashKey(key), lastFour: key.slice(-4) });
   }
-  const engine = new ScriptedEngine(() => {
-    // It keeps what it was asked, for tests; here that would be all there is in memory.
-    engine.prompts.length = 0;
-    engine.options.length = 0;
-    return { tokens: [answer] };
-  });
-  const catalog = new Catalog([{ id: model, engine, price, created: 1_700_000_000, ownedBy: "inkwell" }]);
+  const catalog = new Catalog(modelsOf(task, logger));
   const pipeline = {
     catalog,
     ledger,
@@ -116,6 +105,37 @@ async function startInkwell({ clients, folder }: ServerTask): Promise<Started> {
   );
   const url = await server.listen({ host: "127.0.0.1", port: 0 });
   return { port: Number(new URL(url).port), keys };
+}
+
+function modelsOf({ upstream, script }: ServerTask, log: UpstreamLog): Model[] {
+  const fields = { price, created: 1_700_000_000, ownedBy: "inkwell" };
+  if (upstream === undefined) return [{ ...fields, id: model, engine: scriptedEngine(script) }];
+  return upstreamAnswers.map(({ id }) => {
+    const engine = new UpstreamEngine({
+      urls: [`${upstream}/${id}/v1`],
+      key: null,
+      model: id,
+      dialect: "compatible",
+      contextWindow: 8192,
+      parallel: 64,
+      queueMax: 1024,
+      times: { connectMs: 5000, headersMs: 120_000, idleMs: 60_000 },
+      reasoning: null,
+      log,
+    });
+    return { ...fields, id, engine };
+  });
+}
+
+function scriptedEngine({ tokens, tokenMs } = { tokens: 1, tokenMs: 0 }): ScriptedEngine {
+  const script = { tokens: Array.from({ length: tokens }, () => answer), tokenDelayMs: tokenMs };
+  const engine = new ScriptedEngine(() => {
+    // It keeps what it was asked, for tests; here that would be all there is in memory.
+    engine.prompts.length = 0;
+    engine.options.length = 0;
+    return script;
+  });
+  return engine;
 }
 
 const usage = {
@@ -157,17 +177,16 @@ async function startBare({ clients }: ServerTask): Promise<Started> {
   return started(await app.listen(local), clients);
 }
 
-async function startProxy({ clients, upstreamPort }: ServerTask): Promise<Started> {
-  const pool = new Pool(`http://127.0.0.1:${upstreamPort}`, { connections: clients });
+async function startProxy({ clients, upstream = "" }: ServerTask): Promise<Started> {
+  const pool = new Pool(upstream, { connections: clients });
   const app = fastify({ logger: false });
-  app.post<{ Body: { stream?: boolean } }>(path, async (request, reply) => {
+  app.post<{ Body: { model: string; stream?: boolean } }>(path, async (request, reply) => {
     const body = JSON.stringify(request.body);
     const headers = { "content-type": "application/json" };
-    const fetched = await pool.request({ path, method: "POST", headers, body });
-    if (request.body.stream !== true) {
-      reply.type("application/json; charset=utf-8");
-      return await fetched.body.text();
-    }
+    const { model: id, stream } = request.body;
+    const at = `/${id}${stream === true ? "" : wholePath}${path}`;
+    const fetched = await pool.request({ path: at, method: "POST", headers, body });
+    if (stream !== true) return await fetched.body.json();
     reply.hijack();
     reply.raw.writeHead(200, streamHeaders);
     for await (const bytes of fetched.body) reply.raw.write(bytes);
@@ -211,9 +230,15 @@ function started(url: string, clients: number): Started {
   return { port: Number(new URL(url).port), keys: Array.from({ length: clients }, mintKey) };
 }
 
+function memory(): Memory {
+  globalThis.gc?.();
+  const { rss, heapUsed, external } = process.memoryUsage();
+  return { resident: rss, heap: heapUsed + external };
+}
+
 const starts = { inkwell: startInkwell, bare: startBare, proxy: startProxy, upstream: startUpstream };
 
 const [argument = ""] = process.argv.slice(2);
 const task: ServerTask = JSON.parse(argument);
-process.on("message", () => process.send?.(process.cpuUsage()));
+process.on("message", (question) => process.send?.(question === "memory" ? memory() : process.cpuUsage()));
 process.send?.(await starts[task.which](task));

@@ -13,10 +13,10 @@ import { join } from "node:path";
 import { parseArgs } from "node:util";
 import { Ledger } from "../src/credits/ledger.ts";
 import type { Operation } from "../src/credits/operations.ts";
-import { newRequestId } from "../src/server/request-id.ts";
 import { openSqliteStore } from "../src/store/sqlite.ts";
 import { openToWrite } from "../src/store/sqlite-file.ts";
-import { accountId, keyId, makeLedgerFile, nextAccount, plans, price, used } from "./ledger-file.ts";
+import { makeLedgerFile, nextAccount, plans } from "./ledger-file.ts";
+import { holdAndSettle } from "./pair.ts";
 import { type Batch, rawLoop } from "./raw-ledger.ts";
 
 interface Measured {
@@ -89,33 +89,7 @@ async function throughLedger(
   };
   const ledger = new Ledger(counted);
   let turn = 0;
-  const pair = async () => {
-    const n = nextAccount(turn++, accounts);
-    const account = accountId(n);
-    const id = newRequestId();
-    const held = await ledger.apply({
-      kind: "hold",
-      account,
-      hold: id,
-      key: keyId(n),
-      model: "bench",
-      price,
-      promptTokens: used.promptTokens,
-      min: used.promptTokens + 1,
-      want: used.promptTokens + used.completionTokens,
-      ttlMs: 30_000,
-    });
-    if (held.kind !== "held") throw new Error(`a hold was answered with ${JSON.stringify(held)}`);
-    const settled = await ledger.apply({
-      kind: "settle",
-      account,
-      hold: id,
-      used,
-      ending: "stop",
-      estimated: false,
-    });
-    if (settled.kind !== "settled") throw new Error(`a settlement was answered with ${settled.kind}`);
-  };
+  const pair = () => holdAndSettle(ledger, nextAccount(turn++, accounts));
   const callFor = async (ms: number, latenciesMs: number[]) => {
     const untilMs = performance.now() + ms;
     const caller = async () => {

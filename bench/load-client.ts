@@ -1,15 +1,18 @@
 /**
- * The clients of `bench/gateway.ts`, in a process of their own: each has one connection and sends the next request
- * when the last byte of an answer is there. Writes and reads bytes itself, so that the client costs less than any
- * server. Prints what it measured as JSON.
+ * The clients of the benchmarks of the HTTP path, in a process of their own: each has one connection and sends the
+ * next request when the last byte of an answer is there. Writes and reads bytes itself and looks at no more of them
+ * than it must, so that the client costs less than any server. Reads its task from stdin, prints what it measured as
+ * JSON.
  */
 import { connect } from "node:net";
+import { text } from "node:stream/consumers";
 
 export interface LoadTask {
   port: number;
   /** One client for each. */
   keys: string[];
   body: object;
+  /** 0: one request for each client. */
   seconds: number;
 }
 
@@ -18,21 +21,45 @@ export interface LoadResult {
   seconds: number;
   p50Ms: number;
   p99Ms: number;
+  slowestMs: number;
+  /** The longest that any client waited between two pieces of an answer. */
+  silenceMs: number;
 }
 
-/** Where the first answer in `bytes` ends; -1 where it is not whole yet. */
-function endOfAnswer(bytes: Buffer): number {
-  const headEnd = bytes.indexOf("\r\n\r\n");
-  if (headEnd === -1) return -1;
-  const head = bytes.toString("latin1", 0, headEnd);
-  if (!head.startsWith("HTTP/1.1 200")) throw new Error(`answered with ${bytes.toString()}`);
-  const length = /content-length: (\d+)/i.exec(head)?.[1];
-  if (length !== undefined) {
-    const end = headEnd + 4 + Number(length);
-    return bytes.length >= end ? end : -1;
+const endOfChunks = "\r\n0\r\n\r\n";
+
+/** Tells where an answer ends; one request is under way at a time, so its last byte is the last that comes. */
+class Answer {
+  #head: Buffer | null = Buffer.alloc(0);
+  /** Of the body, where its length is told. */
+  #bytesLeft: number | null = null;
+  #tail = "";
+
+  /** True when it is whole. */
+  push(bytes: Buffer): boolean {
+    if (this.#head === null) return this.#body(bytes);
+    const head = this.#head.length === 0 ? bytes : Buffer.concat([this.#head, bytes]);
+    const end = head.indexOf("\r\n\r\n");
+    this.#head = head;
+    if (end === -1) return false;
+    const lines = head.toString("latin1", 0, end);
+    if (!lines.startsWith("HTTP/1.1 200")) throw new Error(`answered with ${head.toString()}`);
+    const length = /content-length: (\d+)/i.exec(lines)?.[1];
+    if (length !== undefined) this.#bytesLeft = Number(length);
+    this.#head = null;
+    // With the end of the head, for a body that is nothing but its end.
+    return this.#body(head.subarray(length === undefined ? end + 2 : end + 4));
   }
-  const last = bytes.indexOf("\r\n0\r\n\r\n", headEnd);
-  return last === -1 ? -1 : last + 7;
+
+  #body(bytes: Buffer): boolean {
+    if (this.#bytesLeft !== null) {
+      this.#bytesLeft -= bytes.length;
+      return this.#bytesLeft <= 0;
+    }
+    const last = bytes.toString("latin1", Math.max(0, bytes.length - endOfChunks.length));
+    this.#tail = (this.#tail + last).slice(-endOfChunks.length);
+    return this.#tail === endOfChunks;
+  }
 }
 
 function requestOf(key: string, body: string): Buffer {
@@ -41,41 +68,51 @@ function requestOf(key: string, body: string): Buffer {
   );
 }
 
-function client(port: number, request: Buffer, untilMs: number, latenciesMs: number[]): Promise<void> {
+const latenciesMs: number[] = [];
+let silenceMs = 0;
+
+function client(port: number, request: Buffer, untilMs: number): Promise<void> {
   return new Promise((resolve, reject) => {
     const socket = connect({ port, host: "127.0.0.1", noDelay: true });
-    let answer: Buffer = Buffer.alloc(0);
+    let answer = new Answer();
     let sentMs = 0;
-    const send = () => {
-      sentMs = performance.now();
+    let heardMs = 0;
+    const send = (nowMs: number) => {
+      sentMs = nowMs;
+      heardMs = 0;
+      answer = new Answer();
       socket.write(request);
     };
-    socket.on("connect", send);
+    socket.on("connect", () => send(performance.now()));
     socket.on("error", reject);
     socket.on("close", () => reject(new Error("the server closed a connection")));
     socket.on("data", (bytes) => {
-      answer = answer.length === 0 ? bytes : Buffer.concat([answer, bytes]);
-      const end = endOfAnswer(answer);
-      if (end === -1) return;
-      answer = answer.subarray(end);
       const nowMs = performance.now();
+      if (heardMs > 0) silenceMs = Math.max(silenceMs, nowMs - heardMs);
+      heardMs = nowMs;
+      if (!answer.push(bytes)) return;
       latenciesMs.push(nowMs - sentMs);
-      if (nowMs < untilMs) return send();
+      if (nowMs < untilMs) return send(nowMs);
       socket.destroy();
       resolve();
     });
   });
 }
 
-const [argument = ""] = process.argv.slice(2);
-const task: LoadTask = JSON.parse(argument);
+const task: LoadTask = JSON.parse(await text(process.stdin));
 const body = JSON.stringify(task.body);
-const latenciesMs: number[] = [];
 const beganMs = performance.now();
 const untilMs = beganMs + task.seconds * 1000;
-await Promise.all(task.keys.map((key) => client(task.port, requestOf(key, body), untilMs, latenciesMs)));
+await Promise.all(task.keys.map((key) => client(task.port, requestOf(key, body), untilMs)));
 const seconds = (performance.now() - beganMs) / 1000;
 latenciesMs.sort((a, b) => a - b);
 const at = (share: number) => latenciesMs[Math.floor(latenciesMs.length * share)] ?? Number.NaN;
-const result: LoadResult = { requests: latenciesMs.length, seconds, p50Ms: at(0.5), p99Ms: at(0.99) };
+const result: LoadResult = {
+  requests: latenciesMs.length,
+  seconds,
+  p50Ms: at(0.5),
+  p99Ms: at(0.99),
+  slowestMs: latenciesMs.at(-1) ?? Number.NaN,
+  silenceMs,
+};
 process.stdout.write(JSON.stringify(result));

@@ -1,13 +1,14 @@
 /**
  * One node of `bench/nodes.ts`: a process with a ledger on the shared PostgreSQL, or with nothing but a pool of
  * connections (the floor). Its clients take turns over the keys; each takes a hold and, when that is on disk, settles
- * it, then again. Tells its parent when it is ready, begins when it is told to, and tells the latencies of the pairs.
+ * it, then again. Tells its parent when it is ready; then, for each number of seconds that it is told, the latencies of
+ * the pairs in that time. At 0 it ends.
  */
 import pg from "pg";
 import { Ledger } from "../src/credits/ledger.ts";
-import { newRequestId } from "../src/server/request-id.ts";
-import { openPostgresStore } from "../src/store/postgres.ts";
-import { accountId, keyId, nextAccount, plans, price, used } from "./ledger-file.ts";
+import { commitLanes, openPostgresStore } from "../src/store/postgres.ts";
+import { accountId, nextAccount, plans } from "./ledger-file.ts";
+import { holdAndSettle } from "./pair.ts";
 
 export interface NodeTask {
   url: string;
@@ -17,43 +18,15 @@ export interface NodeTask {
   clients: number;
   /** Of all nodes: an account each. */
   keys: number;
-  seconds: number;
 }
 
 type Pair = (account: number) => Promise<void>;
 
 async function ledgerPairs({ url }: NodeTask): Promise<{ pair: Pair; close(): Promise<void> }> {
   const store = await openPostgresStore({ url, plans });
-  const ledger = new Ledger(store);
+  const ledger = new Ledger(store, { lanes: commitLanes });
   return {
-    async pair(n) {
-      const account = accountId(n);
-      const hold = newRequestId();
-      const min = used.promptTokens + 1;
-      const want = used.promptTokens + used.completionTokens;
-      const held = await ledger.apply({
-        kind: "hold",
-        account,
-        hold,
-        key: keyId(n),
-        model: "bench",
-        price,
-        promptTokens: used.promptTokens,
-        min,
-        want,
-        ttlMs: 30_000,
-      });
-      if (held.kind !== "held") throw new Error(`a hold was answered with ${JSON.stringify(held)}`);
-      const settled = await ledger.apply({
-        kind: "settle",
-        account,
-        hold,
-        used,
-        ending: "stop",
-        estimated: false,
-      });
-      if (settled.kind !== "settled") throw new Error(`a settlement was answered with ${settled.kind}`);
-    },
+    pair: (n) => holdAndSettle(ledger, n),
     async close() {
       await ledger.settled();
       await store.close();
@@ -99,10 +72,11 @@ async function callFor(ms: number): Promise<number[]> {
 
 // Uncounted, so that code is compiled, statements are prepared and connections open.
 await callFor(500);
-process.once("message", async () => {
-  const latenciesMs = await callFor(task.seconds * 1000);
-  process.send?.(latenciesMs);
-  await close();
-  process.disconnect();
+process.on("message", async (seconds: number) => {
+  if (seconds > 0) process.send?.(await callFor(seconds * 1000));
+  else {
+    await close();
+    process.disconnect();
+  }
 });
 process.send?.("ready");

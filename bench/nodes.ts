@@ -4,7 +4,7 @@
  * least that consistent accounting can do: one statement that takes from a row and one that gives back, on a pool of
  * connections, with no journal, no receipt, no limits and no protection from a lost answer.
  *
- *   npm run bench -- nodes [--nodes 1,2,3] [--keys 1,1000] [--clients 20,50] [--seconds 3] [--rounds 3]
+ *   npm run bench -- nodes [--nodes 1,2,3] [--keys 1,1000] [--clients 20,50] [--seconds 1] [--rounds 3]
  *
  * `--database postgres://...` measures on an empty database of yours; without it, on a server that this starts on the
  * same machine, with fsync on.
@@ -17,8 +17,9 @@ import pg from "pg";
 import { Ledger } from "../src/credits/ledger.ts";
 import { openPostgresStore } from "../src/store/postgres.ts";
 import { start } from "../test/fixtures/postgres.ts";
-import { accountId, keyId, plans } from "./ledger-file.ts";
+import { plans } from "./ledger-file.ts";
 import type { NodeTask } from "./node-process.ts";
+import { openAccount } from "./pair.ts";
 
 interface Measured {
   pairsPerSecond: number;
@@ -34,7 +35,7 @@ export async function run(args: readonly string[]): Promise<void> {
       nodes: { type: "string", default: "1,2,3" },
       keys: { type: "string", default: "1,1000" },
       clients: { type: "string", default: "20,50" },
-      seconds: { type: "string", default: "3" },
+      seconds: { type: "string", default: "1" },
       rounds: { type: "string", default: "3" },
     },
   });
@@ -47,10 +48,11 @@ export async function run(args: readonly string[]): Promise<void> {
     for (const clients of numbers(values.clients)) {
       for (const nodes of numbers(values.nodes)) {
         const measured: Record<NodeTask["by"], Measured[]> = { ledger: [], "row update": [] };
+        await using ledger = await startNodes({ url, by: "ledger", clients, keys }, nodes);
+        await using floor = await startNodes({ url, by: "row update", clients, keys }, nodes);
         for (let round = 0; round < Number(values.rounds); round += 1) {
-          for (const by of ["ledger", "row update"] as const) {
-            measured[by].push(await measure({ url, by, clients, keys, seconds }, nodes));
-          }
+          measured.ledger.push(await measure(ledger.children, seconds));
+          measured["row update"].push(await measure(floor.children, seconds));
         }
         table.push(lineOf({ keys, clients, nodes }, measured));
       }
@@ -68,29 +70,7 @@ async function ownDatabase(): Promise<string> {
 async function prepare(url: string, keys: number): Promise<void> {
   const store = await openPostgresStore({ url, plans });
   const ledger = new Ledger(store);
-  const open = async (n: number) => {
-    const account = accountId(n);
-    await ledger.apply({ kind: "open", account, plan: "bench" });
-    await store.addKey({
-      id: keyId(n),
-      account,
-      hash: String(n).padStart(64, "0"),
-      name: null,
-      lastFour: "abcd",
-      models: ["*"],
-      requestsPerMinute: null,
-      tokensPerMinute: null,
-      concurrent: null,
-      createdMs: Date.now(),
-      expiresMs: null,
-      revokedMs: null,
-      lastUsedMs: null,
-      requestsTatMs: 0,
-      tokensTatMs: 0,
-      holds: 0,
-    });
-  };
-  await Promise.all(Array.from({ length: keys }, (_, n) => open(n)));
+  await Promise.all(Array.from({ length: keys }, (_, n) => openAccount(store, ledger, n)));
   await store.close();
   const client = new pg.Client({ connectionString: url });
   await client.connect();
@@ -99,28 +79,42 @@ async function prepare(url: string, keys: number): Promise<void> {
   await client.end();
 }
 
-async function measure(task: NodeTask, nodes: number): Promise<Measured> {
-  const children: ChildProcess[] = [];
-  for (let node = 0; node < nodes; node += 1) {
+interface Nodes extends AsyncDisposable {
+  children: readonly ChildProcess[];
+}
+
+/** `clients`: of all nodes together. */
+async function startNodes(task: NodeTask, nodes: number): Promise<Nodes> {
+  const children = Array.from({ length: nodes }, (_, node) => {
     const clients = Math.floor((task.clients + node) / nodes);
     const file = join(import.meta.dirname, "node-process.ts");
-    const stdio = ["ignore", "inherit", "inherit", "ipc"] as const;
-    children.push(
-      spawn(process.execPath, [file, JSON.stringify({ ...task, clients })], { stdio: [...stdio] }),
-    );
-  }
-  await Promise.all(children.map((child) => once(child, "message")));
+    return spawn(process.execPath, [file, JSON.stringify({ ...task, clients })], {
+      stdio: ["ignore", "inherit", "inherit", "ipc"],
+    });
+  });
+  const stop = async () => {
+    const ended = children.map((child) => child.exitCode ?? once(child, "exit"));
+    for (const child of children) if (child.connected) child.send(0);
+    await Promise.all(ended);
+  };
+  await Promise.all(children.map(answerOf));
+  return { children, [Symbol.asyncDispose]: stop };
+}
+
+async function measure(children: readonly ChildProcess[], seconds: number): Promise<Measured> {
   const all = Promise.all(children.map(answerOf));
-  for (const child of children) child.send("go");
+  for (const child of children) child.send(seconds);
   const latenciesMs = (await all).flat().sort((a, b) => a - b);
-  await Promise.all(children.map((child) => child.exitCode ?? once(child, "exit")));
   const at = (share: number) => latenciesMs[Math.floor(latenciesMs.length * share)] ?? Number.NaN;
-  return { pairsPerSecond: latenciesMs.length / task.seconds, p50Ms: at(0.5), p99Ms: at(0.99) };
+  return { pairsPerSecond: latenciesMs.length / seconds, p50Ms: at(0.5), p99Ms: at(0.99) };
 }
 
 async function answerOf(child: ChildProcess): Promise<number[]> {
-  const [latenciesMs]: number[][] = await once(child, "message");
-  return latenciesMs ?? [];
+  const ended = once(child, "exit").then(() => {
+    throw new Error("a node has ended; what it said is above");
+  });
+  const [answer]: number[][] = await Promise.race([once(child, "message"), ended]);
+  return answer ?? [];
 }
 
 function lineOf(

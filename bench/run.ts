@@ -3,6 +3,9 @@ const benchmarks: Record<string, () => Promise<{ run(args: readonly string[]): P
   engine: () => import("./engine.ts"),
   gateway: () => import("./gateway.ts"),
   ledger: () => import("./ledger.ts"),
+  nodes: () => import("./nodes.ts"),
+  storage: () => import("./storage.ts"),
+  streams: () => import("./streams.ts"),
 };
 
 const [name = "", ...args] = process.argv.slice(2);

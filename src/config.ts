@@ -93,6 +93,9 @@ export interface LoadOptions {
   env?: Environment;
 }
 
+/** In the data folder. */
+export const tokenFileName = "operator-token";
+
 const fileName = "inkwell.yaml";
 const fileBytesMax = 1024 * 1024;
 
@@ -134,7 +137,7 @@ export function loadConfig({ cwd = process.cwd(), file, env = process.env }: Loa
   const section = new Section(entries, { path: "", where: shownName, prefix: "INKWELL_" }, context);
   const config = readConfig(section, env);
   section.refuseUnknown();
-  refuseUnknownVariables(context);
+  refuseUnknownVariables(context, new Set(["INKWELL_CONFIG", "INKWELL_API_KEY", ...root.variables]));
   if (problems.count > 0) throw refusal(problems);
   return { ...config, file: found };
 }
@@ -145,7 +148,7 @@ export function loadConfig({ cwd = process.cwd(), file, env = process.env }: Loa
  */
 export async function operatorToken(config: Config): Promise<{ token: string; file: string | null }> {
   if (config.operator.token !== null) return { token: config.operator.token, file: null };
-  const file = path.join(config.dataDir, "operator-token");
+  const file = path.join(config.dataDir, tokenFileName);
   try {
     makeFolder(config.dataDir);
     // A second name for a finished file: of two that start at once, one gives it, and both read the same token.
@@ -228,10 +231,15 @@ function readOperator(section: Section, listen: Listener): Config["operator"] {
         "(INKWELL_OPERATOR_TOKEN); or keep to 127.0.0.1",
     );
   }
-  if (port.value !== 0 && port.value === listen.port && host.value === listen.host) {
+  const areTogether = host.value === listen.host || isEveryAddress(host.value) || isEveryAddress(listen.host);
+  if (port.value !== 0 && port.value === listen.port && areTogether) {
     section.problem(port.where, `operator.port: ${port.value} is also the port of listen; choose another`);
   }
   return { host: host.value, port: port.value, token };
+}
+
+function isEveryAddress(host: string): boolean {
+  return host === "0.0.0.0" || host === "::";
 }
 
 function readLimits(section: Section): ServiceLimits {

@@ -12,6 +12,7 @@ import type { FastifyInstance } from "fastify";
 import type { Logger } from "pino";
 import { type FirstAccount, openFirstAccount } from "./access/first-account.ts";
 import { type Config, operatorToken } from "./config.ts";
+import type { Committed } from "./credits/ledger.ts";
 import { OperatorError } from "./errors.ts";
 import { Catalog } from "./generation/catalog.ts";
 import { EngineSlot } from "./generation/engine-slot.ts";
@@ -19,7 +20,7 @@ import { agreementOf } from "./main/agreement.ts";
 import { createChatService } from "./main/chat-service.ts";
 import { openStore } from "./main/database.ts";
 import type { Greeting } from "./main/greeting.ts";
-import { listening, requirePort } from "./main/listening.ts";
+import { dialled, listening, requirePort, urlOf } from "./main/listening.ts";
 import { createLogger } from "./main/logging.ts";
 import { catalogued, startModels } from "./main/models.ts";
 import type { Tracing } from "./main/tracing.ts";
@@ -111,7 +112,10 @@ export async function serve(
     models.catch(() => {});
 
     const { store, ledger, nodes } = await openStore(config, {
-      onCommit: (commit) => metrics.committed(commit),
+      onCommit: (commit) => {
+        metrics.committed(commit);
+        if (commit.expired.length > 0) tellExpired(commit, logger);
+      },
     });
     undo.push(async () => {
       await ledger.close(times.settleMs);
@@ -186,21 +190,19 @@ export async function serve(
 
     const sweeper = startSweeper(store, ledger, {
       everyMs: times.sweepEveryMs,
-      onExpired: (count) => {
-        metrics.expired(count);
-        logger.warn({ count }, "holds expired and were charged by their last checkpoint");
-      },
       onError: (error) => logger.error({ err: error }, "expired holds could not be ended; trying again"),
     });
     undo.push(() => sweeper.stop());
 
     const loaded = await models;
     signal.throwIfAborted();
+    const host = dialled(config.listen.host);
     const first: FirstAccount | null = await openFirstAccount(store, ledger, config.plans);
     return {
       ...runningService(config, times, logger, server, leave, undoAll),
       greeting: {
-        publicUrl,
+        publicUrl: urlOf(host, config.listen.port || portOf(publicUrl)),
+        onEveryAddress: host !== config.listen.host,
         operatorUrl,
         tokenFile: token.file,
         models: loaded,
@@ -214,6 +216,11 @@ export async function serve(
   }
 }
 
+/** Of an address on a port that was free, which is never the one that a URL leaves out. */
+function portOf(url: string): number {
+  return Number(new URL(url).port);
+}
+
 /** Of this process: another one after a restart. */
 function nodeId(): string {
   return `${hostname()}-${randomBytes(4).toString("hex")}`;
@@ -224,6 +231,10 @@ function tellDiffering(differing: readonly NodeView[], logger: Logger): void {
     logger.warn({ node: id, differs }, "another node on this database has another configuration");
   }
   if (differing.length === 0) logger.info("all nodes on this database have the same configuration again");
+}
+
+function tellExpired({ expired }: Committed, logger: Logger): void {
+  logger.warn({ count: expired.length }, "holds expired and were charged by their last checkpoint");
 }
 
 function versionIn(manifest: string): string {

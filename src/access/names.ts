@@ -13,7 +13,7 @@ export const noteRule = "a text of 1 to 200 characters on one line";
 export const labelPattern = plainText(64);
 export const labelRule = "a text of 1 to 64 characters on one line";
 
-/** Not blank, and without control characters. */
+/** Not blank, without control characters, and without halves of characters: no database keeps those as they are. */
 function plainText(charactersMax: number): RegExp {
-  return new RegExp(`^(?=.*\\S)\\P{Cc}{1,${charactersMax}}$`, "u");
+  return new RegExp(`^(?=.*\\S)[^\\p{Cc}\\p{Cs}]{1,${charactersMax}}$`, "u");
 }

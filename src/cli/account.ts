@@ -3,12 +3,14 @@ import { randomUUID } from "node:crypto";
 import { Command } from "commander";
 import type { AccountRow } from "../credits/rows.ts";
 import { invariant, OperatorError } from "../errors.ts";
+import type { OpenStore } from "../main.ts";
 import { accountObject, keyObject } from "../server/admin/objects.ts";
 import type { Store } from "../store/store.ts";
 import { accountName } from "./arguments.ts";
 import { type BalanceFound, balanceFound, balanceTable } from "./balance.ts";
 import type { Cli } from "./cli.ts";
 import { count, grouped, shortTime, table } from "./format.ts";
+import { examples } from "./help.ts";
 import { keyTable } from "./key.ts";
 import { groundFault, mendIt, noAccount, requirePlan } from "./refusals.ts";
 
@@ -19,9 +21,10 @@ export function accountCommand(cli: Cli): Command {
 
   account
     .command("create")
-    .description("open an account")
+    .description("open an account; with the first one the ledger is made where there is none")
     .argument("<name>", "lower-case letters, digits, dots, dashes, underscores", accountName)
-    .requiredOption("--plan <plan>", "a plan of the configuration")
+    .requiredOption("--plan <plan>", "a plan of the configuration, which config check shows")
+    .addHelpText("after", examples("inkwell account create ada --plan starter"))
     .action((name: string, options: { plan: string }) => create(cli, name, options.plan));
 
   account
@@ -32,14 +35,15 @@ export function accountCommand(cli: Cli): Command {
   account
     .command("show")
     .description("one account: plan, balance, keys")
-    .argument("<name>")
+    .argument("<name>", "as account list shows it")
     .action((name: string) => show(cli, name));
 
   account
     .command("set")
     .description("put an account on another plan; more counts at once, less from the next refresh")
-    .argument("<name>")
-    .requiredOption("--plan <plan>", "a plan of the configuration")
+    .argument("<name>", "as account list shows it")
+    .requiredOption("--plan <plan>", "a plan of the configuration, which config check shows")
+    .addHelpText("after", examples("inkwell account set ada --plan pro"))
     .action((name: string, options: { plan: string }) => setPlan(cli, name, options.plan));
 
   return account;
@@ -48,7 +52,7 @@ export function accountCommand(cli: Cli): Command {
 async function create(cli: Cli, name: string, plan: string): Promise<void> {
   const config = cli.config();
   requirePlan(config, plan);
-  await cli.withStore(config, async ({ store, ledger }) => {
+  const open = async ({ store, ledger }: OpenStore) => {
     const outcome = await ledger.apply({ kind: "open", account: name, plan });
     if (outcome.kind === "exists") {
       throw new OperatorError(
@@ -58,7 +62,8 @@ async function create(cli: Cli, name: string, plan: string): Promise<void> {
     if (outcome.kind !== "opened") throw groundFault(name, outcome);
     cli.print(await document(store, name), "");
     cli.say(`Account ${name} is open, on plan ${plan}. A key for it: inkwell key create ${name}`);
-  });
+  };
+  await cli.withStore(config, open, { make: true });
 }
 
 async function list(cli: Cli): Promise<void> {
@@ -141,7 +146,9 @@ async function setPlan(cli: Cli, name: string, plan: string): Promise<void> {
     invariant(outcome.kind !== "differs", "a new operation finds nothing that was done before");
     if (outcome.kind !== "changed") throw groundFault(name, outcome);
     cli.print(await document(store, name), "");
-    cli.say(`Account ${name} is on plan ${plan}.`);
+    cli.say(
+      `Account ${name} is on plan ${plan}: what it grants more counts at once, what it grants less from the next refresh.`,
+    );
   });
 }
 

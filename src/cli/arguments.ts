@@ -1,6 +1,7 @@
 /** Reads the arguments and options of commands. What cannot be read is wrong usage: exit code 2. */
 import { InvalidArgumentError } from "commander";
 import { labelPattern, labelRule, namePattern, nameRule, notePattern, noteRule } from "../access/names.ts";
+import { httpUrl } from "../config/kinds.ts";
 import { creditsMax, type EpochMs, momentOf, momentRule } from "../units.ts";
 
 export function accountName(text: string): string {
@@ -43,6 +44,12 @@ export function modelIds(text: string): string[] {
   const ids = text.split(",").map((id) => id.trim());
   if (ids.every((id) => id !== "")) return [...new Set(ids)];
   throw new InvalidArgumentError("It is a list of model ids with commas between them.");
+}
+
+/** Of the service as a whole: its API's `/v1` may be named with it, and is taken off. */
+export function serviceUrl(text: string): string {
+  if (httpUrl.read(text, true) !== undefined) return text.replace(/(\/v1)?\/*$/, "");
+  throw new InvalidArgumentError("It is an address such as http://127.0.0.1:8080.");
 }
 
 export function moment(text: string): EpochMs {

@@ -23,6 +23,7 @@ async function audit(cli: Cli): Promise<void> {
 
 function verdict({ broken, journalRows }: AuditReport): string {
   const checked = count(journalRows, "journal entry", "journal entries");
+  if (journalRows === 0) return "The ledger has no entries: there was nothing to check.";
   if (broken.length === 0) return `The ledger is sound: ${checked} checked.`;
   return (
     `The ledger is not sound: ${count(broken.length, "rule is", "rules are")} broken, ${checked} checked. ` +

@@ -3,11 +3,13 @@ import path from "node:path";
 import { Command } from "commander";
 import type { Cli } from "./cli.ts";
 import { grouped } from "./format.ts";
+import { examples } from "./help.ts";
 
 export function backupCommand(cli: Cli): Command {
   return new Command("backup")
     .description("copy the ledger into a new file, also beside a running service")
     .argument("<file>", "must not be there yet; readable by its owner only")
+    .addHelpText("after", examples("inkwell backup /backups/inkwell-$(date +%F).db"))
     .action((file: string) => backup(cli, file));
 }
 

@@ -17,7 +17,7 @@ export type BalanceFound = { balance: Balance; problem: null } | { balance: null
 export function balanceCommand(cli: Cli): Command {
   return new Command("balance")
     .description("what an account has left, as GET /v1/balance shows it")
-    .argument("<account>")
+    .argument("<account>", "as account list shows it")
     .action(async (account: string) => {
       const config = cli.config();
       await cli.withStore(config, async ({ store }) => {

@@ -7,17 +7,18 @@
  * Ctrl-C stops the answer and not the program; at the prompt, Ctrl-D or Ctrl-C twice leaves. Where stdin is no
  * terminal, every line of it is a turn, and answers alone go to stdout.
  */
-import { isIPv6 } from "node:net";
 import { createInterface, type Interface } from "node:readline";
 import type { Writable } from "node:stream";
 import { Command } from "commander";
 import { issueKey } from "../access/issue-key.ts";
 import type { Config } from "../config.ts";
 import { OperatorError } from "../errors.ts";
-import { accountName } from "./arguments.ts";
+import { dialled, urlOf } from "../main/listening.ts";
+import { accountName, serviceUrl } from "./arguments.ts";
 import { ChatClient, ClientError, type OfferedModel } from "./chat-client.ts";
 import type { Cli } from "./cli.ts";
 import { Conversation, sentence, type Turn } from "./conversation.ts";
+import { examples } from "./help.ts";
 import { noAccount, noSuch } from "./refusals.ts";
 
 const ownKeyTtlMs = 24 * 60 * 60 * 1000;
@@ -31,16 +32,29 @@ interface ChatOptions {
 export function chatCommand(cli: Cli): Command {
   return new Command("chat")
     .description("talk to a model of the running service; shows what each turn cost")
-    .argument("[model]", "default: the first that the service lists")
+    .argument("[model]", "its id (default: the first that the service lists)")
     .option("--account <name>", "whose credits are spent, unless a key is given", accountName, "default")
     .option("--key <key>", "the API key to use (or INKWELL_API_KEY)")
-    .option("--url <url>", "the service's address (default: where the configuration has it listen)")
+    .option(
+      "--url <url>",
+      "the service's address (default: where the configuration has it listen)",
+      serviceUrl,
+    )
+    .addHelpText(
+      "after",
+      examples(
+        "inkwell chat",
+        "inkwell chat smollm2-135m-instruct --account ada",
+        "inkwell chat --url https://llm.example --key ink_...",
+        'echo "What is an inkwell?" | inkwell chat --json',
+      ),
+    )
     .action((model: string | undefined, options: ChatOptions) => chat(cli, model, options));
 }
 
 async function chat(cli: Cli, model: string | undefined, options: ChatOptions): Promise<void> {
   const config = cli.config();
-  const url = options.url?.replace(/(\/v1)?\/*$/, "") ?? addressOf(config);
+  const url = options.url ?? addressOf(config);
   const given = options.key ?? config.client.apiKey;
   if (given !== null) {
     await converse(cli, new ChatClient(url, given), model);
@@ -189,6 +203,5 @@ async function chooseModel(client: ChatClient, wanted: string | undefined): Prom
 function addressOf({ listen: { host, port } }: Config): string {
   if (port === 0)
     throw new OperatorError("The configuration lets the service take any free port; say which with --url.");
-  const reachable = host === "0.0.0.0" ? "127.0.0.1" : host === "::" ? "::1" : host;
-  return `http://${isIPv6(reachable) ? `[${reachable}]` : reachable}:${port}`;
+  return urlOf(dialled(host), port);
 }

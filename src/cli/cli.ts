@@ -12,7 +12,8 @@ import type { OpenStore, RunningService, Streams } from "../main.ts";
 export interface Services {
   /** Of the package. */
   version: string;
-  openStore(config: Config): Promise<OpenStore>;
+  /** Unless `make`, there must be a ledger already. */
+  openStore(config: Config, options: { make: boolean }): Promise<OpenStore>;
   serve(config: Config, io: Streams, signal: AbortSignal): Promise<RunningService>;
   /** Copies the ledger into a file that is not there yet. */
   backup(config: Config, file: string): Promise<{ bytes: number }>;
@@ -57,9 +58,16 @@ export class Cli {
     return loadConfig(options);
   }
 
-  /** Opens the store for the length of `use`; with or without a service that runs on it. */
-  async withStore<T>(config: Config, use: (open: OpenStore) => Promise<T>): Promise<T> {
-    const open = await this.host.services.openStore(config);
+  /**
+   * Opens the store for the length of `use`; with or without a service that runs on it. Where there is no ledger yet
+   * it is made only for `make`: in the wrong folder, an empty one would answer every question wrongly.
+   */
+  async withStore<T>(
+    config: Config,
+    use: (open: OpenStore) => Promise<T>,
+    { make = false } = {},
+  ): Promise<T> {
+    const open = await this.host.services.openStore(config, { make });
     try {
       return await use(open);
     } finally {

@@ -1,18 +1,23 @@
 /** `inkwell config check`: whether the next start would take the configuration, and what it comes down to. */
+import path from "node:path";
 import { Command } from "commander";
 import { databaseText } from "../config/database.ts";
-import type { Config } from "../config.ts";
+import type { ModelConfig } from "../config/model.ts";
+import type { TracingConfig } from "../config/tracing.ts";
+import { type Config, tokenFileName } from "../config.ts";
 import type { Plan } from "../credits/plan.ts";
 import { OperatorError } from "../errors.ts";
 import type { Cli } from "./cli.ts";
 import { count, grouped, table } from "./format.ts";
-import { fileOf, modelObject } from "./models.ts";
+import { fileOf, shownSource, sourcesOf } from "./models.ts";
 
 export function configCommand(cli: Cli): Command {
-  const command = new Command("config").description("the configuration");
+  const command = new Command("config").description(
+    "whether the configuration is right, and what it comes down to",
+  );
   command
     .command("check")
-    .description("tell everything that is wrong, or what holds; secrets are left out")
+    .description("tell everything that is wrong with it, or what holds; secrets are left out")
     .action(() => check(cli));
   return command;
 }
@@ -20,18 +25,28 @@ export function configCommand(cli: Cli): Command {
 async function check(cli: Cli): Promise<void> {
   const config = cli.config();
   await requireModelFiles(config);
+  const { limits, cors, tracing } = config;
   const rows = [
     ["file", config.file ?? "none: defaults and environment"],
     ["public API", `${config.listen.host} port ${config.listen.port}`],
-    ["operator API", `${config.operator.host} port ${config.operator.port}`],
+    ["operator API", `${config.operator.host} port ${config.operator.port}, token ${tokenText(config)}`],
     ["data", config.dataDir],
-    ["models", config.modelsDir],
+    ["model files", config.modelsDir],
     ["database", databaseText(config.database)],
     ...[...config.plans.values()].map((plan) => ["plan", planText(plan)]),
-    ...config.models.map(({ id, price }) => [
-      "model",
-      `${id}: ${grouped(price.prompt)} / ${grouped(price.completion)} credits per million prompt / completion tokens`,
-    ]),
+    ...config.models.map((model) => ["model", modelText(model)]),
+    [
+      "limits",
+      `${grouped(limits.bodyBytesMax)} bytes and ${count(limits.messagesMax, "message")} a request, ${grouped(limits.queueMax)} waiting for a model`,
+    ],
+    [
+      "stopping",
+      `not ready for ${limits.unreadyMs / 1000} s, then ${limits.drainMs / 1000} s for running answers`,
+    ],
+    ["unread streams", `kept for ${limits.streamIdleMs / 1000} s`],
+    ["web pages", cors.origins.length === 0 ? "none" : cors.origins.join(", ")],
+    ["log", config.log.level],
+    ["traces", tracing === null ? "none" : `${endpointOf(tracing)} as ${tracing.serviceName}`],
   ];
   cli.print(effective(config), table([{ head: "SETTING" }, { head: "VALUE" }], rows));
   const { plans, models } = config;
@@ -51,13 +66,34 @@ async function requireModelFiles({ models, modelsDir }: Config): Promise<void> {
   );
 }
 
-function planText({ id, base, overage }: Plan): string {
-  return `${id}: ${grouped(base.credits)} credits every ${base.every}, overage ${grouped(overage.credits)} every ${overage.every}`;
+function planText({ id, base, overage, limits }: Plan): string {
+  const { requestsPerMinute: rpm, tokensPerMinute: tpm, concurrent } = limits;
+  return [
+    `${id}: ${grouped(base.credits)} credits every ${base.every}, overage ${grouped(overage.credits)} every ${overage.every}`,
+    ...(rpm === undefined ? [] : [`${count(rpm, "request")} a minute`]),
+    ...(tpm === undefined ? [] : [`${count(tpm, "token")} a minute`]),
+    ...(concurrent === undefined ? [] : [`${grouped(concurrent)} at once`]),
+  ].join(", ");
 }
 
-/** In the shape of the file, with every default; secrets only as whether they are set. */
+function modelText(model: ModelConfig): string {
+  const { prompt, completion } = model.price;
+  const price = `${grouped(prompt)} / ${grouped(completion)} credits per million prompt / completion tokens`;
+  return `${model.id}: ${model.engine}, ${sourcesOf(model).join(", ")}, ${price}`;
+}
+
+function tokenText({ operator, dataDir }: Config): string {
+  return operator.token === null ? `in ${path.join(dataDir, tokenFileName)}` : "configured";
+}
+
+/** As the file has it: what is sent where is added by the service. */
+function endpointOf({ url }: TracingConfig): string {
+  return url.replace(/\/v1\/traces$/, "");
+}
+
+/** In the shape of the file, with every default; what has none and is not set is left out. Secrets are only said to be set. */
 function effective(config: Config) {
-  const { limits } = config;
+  const { limits, tracing } = config;
   return {
     file: config.file,
     listen: config.listen,
@@ -69,30 +105,75 @@ function effective(config: Config) {
     data: config.dataDir,
     models_dir: config.modelsDir,
     database: databaseText(config.database),
-    plans: Object.fromEntries(
-      [...config.plans.values()].map(({ id, base, overage, limits: planLimits, models }) => [
-        id,
-        {
-          base,
-          overage,
-          limits: {
-            requests_per_minute: planLimits.requestsPerMinute ?? null,
-            tokens_per_minute: planLimits.tokensPerMinute ?? null,
-            concurrent: planLimits.concurrent ?? null,
-          },
-          models,
-        },
-      ]),
-    ),
-    models: config.models.map(modelObject),
+    plans: Object.fromEntries([...config.plans.values()].map((plan) => [plan.id, planSettings(plan)])),
+    models: Object.fromEntries(config.models.map((model) => [model.id, modelSettings(model)])),
     limits: {
       body_bytes: limits.bodyBytesMax,
       messages: limits.messagesMax,
       queue: limits.queueMax,
+      unready_seconds: limits.unreadyMs / 1000,
       drain_seconds: limits.drainMs / 1000,
       stream_idle_seconds: limits.streamIdleMs / 1000,
     },
     cors: config.cors,
     log: config.log,
+    ...(tracing === null
+      ? {}
+      : { tracing: { endpoint: endpointOf(tracing), service_name: tracing.serviceName } }),
+  };
+}
+
+function planSettings({ base, overage, limits, models }: Plan) {
+  const { requestsPerMinute, tokensPerMinute, concurrent } = limits;
+  return {
+    base,
+    overage,
+    limits: {
+      ...(requestsPerMinute === undefined ? {} : { requests_per_minute: requestsPerMinute }),
+      ...(tokensPerMinute === undefined ? {} : { tokens_per_minute: tokensPerMinute }),
+      ...(concurrent === undefined ? {} : { concurrent }),
+    },
+    models,
+  };
+}
+
+function modelSettings(model: ModelConfig) {
+  const { prompt, completion, cachedPrompt } = model.price;
+  const common = {
+    context_window: model.contextWindow,
+    parallel: model.parallel,
+    price: { prompt, completion, ...(cachedPrompt === undefined ? {} : { cached_prompt: cachedPrompt }) },
+  };
+  if (model.engine === "llama") {
+    const { engine, threads, gpu, reasoning } = model;
+    return {
+      engine,
+      source: shownSource(model.source),
+      ...common,
+      ...(threads === null ? {} : { threads }),
+      gpu,
+      ...(reasoning === null ? {} : { reasoning: { tags: reasoning.tags ?? [] } }),
+    };
+  }
+  const { engine, reasoning } = model;
+  return {
+    engine,
+    urls: model.urls.map(shownSource),
+    ...(model.key === null ? {} : { key: "configured" }),
+    model: model.model,
+    dialect: model.dialect,
+    ...common,
+    connect_seconds: model.connectMs / 1000,
+    headers_seconds: model.headersMs / 1000,
+    idle_seconds: model.idleMs / 1000,
+    ...(reasoning === null
+      ? {}
+      : {
+          reasoning: {
+            ...(reasoning.field === null ? {} : { field: reasoning.field }),
+            ...(reasoning.tags === null ? {} : { tags: reasoning.tags }),
+            opened: reasoning.opened,
+          },
+        }),
   };
 }

@@ -8,6 +8,7 @@ import { creditsToAdd, creditsToAdjust, note } from "./arguments.ts";
 import { balanceIn } from "./balance.ts";
 import type { Cli } from "./cli.ts";
 import { count, exactCredits } from "./format.ts";
+import { examples } from "./help.ts";
 import { groundFault } from "./refusals.ts";
 
 export function creditsCommand(cli: Cli): Command {
@@ -15,21 +16,26 @@ export function creditsCommand(cli: Cli): Command {
 
   credits
     .command("add")
-    .description("add credits that were paid for; once per payment id, ever")
-    .argument("<account>")
+    .description("add credits that were paid for; each payment of an account counts once, ever")
+    .argument("<account>", "as account list shows it")
     .argument("<credits>", "whole credits", creditsToAdd)
-    .requiredOption("--payment <id>", "your id of the payment", note)
+    .requiredOption("--payment <id>", "your id of the payment; sent again, it changes nothing", note)
+    .addHelpText("after", examples("inkwell credits add ada 500 --payment inv-2041"))
     .action((account: string, amount: number, options: { payment: string }) =>
       add(cli, account, amount, options.payment),
     );
 
   credits
     .command("adjust")
-    .description("correct the additional credits, up or down; once per id")
-    .argument("<account>")
+    .description("correct the additional credits, up or down; each id of an account counts once, ever")
+    .argument("<account>", "as account list shows it")
     .argument("<credits>", "whole credits; below zero takes away", creditsToAdjust)
-    .requiredOption("--reason <text>", "stands in the journal", note)
-    .requiredOption("--id <id>", "your id of this correction", note)
+    .requiredOption("--reason <text>", "why; it stands in the journal", note)
+    .requiredOption("--id <id>", "your id of this correction; sent again, it changes nothing", note)
+    .addHelpText(
+      "after",
+      examples('inkwell credits adjust ada -20 --reason "inv-2041 was refunded" --id refund-17'),
+    )
     .action((account: string, amount: number, options: { reason: string; id: string }) =>
       adjust(cli, account, amount, options),
     );
@@ -43,11 +49,11 @@ async function add(cli: Cli, account: string, credits: number, payment: string):
     const outcome = await ledger.apply({ kind: "topup", account, payment, amount: microOf(credits) });
     switch (outcome.kind) {
       case "added":
-        await report(cli, config, store, account, outcome.again);
+        await report(cli, config, store, account, { payment_id: payment, credits, again: outcome.again });
         cli.say(
           outcome.again
             ? `Payment ${payment} was counted before; nothing has changed.`
-            : `${count(credits, "credit")} added to ${account}.`,
+            : `${count(credits, "credit")} added to ${account}; its additional credits are now ${exactCredits(outcome.additional)}.`,
         );
         return;
       case "differs":
@@ -74,7 +80,7 @@ async function adjust(
     const outcome = await ledger.apply({ kind: "adjust", account, op: id, amount: microOf(credits), reason });
     switch (outcome.kind) {
       case "adjusted":
-        await report(cli, config, store, account, outcome.again);
+        await report(cli, config, store, account, { operation_id: id, credits, again: outcome.again });
         cli.say(
           outcome.again
             ? `Adjustment ${id} was made before; nothing has changed.`
@@ -100,15 +106,17 @@ async function adjust(
   });
 }
 
-/** `again`: the id was known, so nothing was moved this time. */
+/** As the operator API answers. `again`: the id was known, so nothing was moved this time. */
+type Change = { credits: number; again: boolean } & ({ payment_id: string } | { operation_id: string });
+
 async function report(
   cli: Cli,
-  config: Config,
+  { plans }: Config,
   store: Store,
   account: string,
-  again: boolean,
+  change: Change,
 ): Promise<void> {
-  if (cli.json) cli.print({ account, again, balance: await balanceIn(store, account, config.plans) }, "");
+  if (cli.json) cli.print({ account, ...change, balance: await balanceIn(store, account, plans) }, "");
 }
 
 function tooMuch(account: string): OperatorError {

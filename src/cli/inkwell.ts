@@ -5,7 +5,7 @@ import { fileURLToPath } from "node:url";
 
 // Imported after this, the program loads in two thirds of the time. Where the folder cannot be written nothing is kept.
 enableCompileCache(fileURLToPath(new URL("../../node_modules/.cache/inkwell", import.meta.url)));
-const { backup, openStore, pullModel, serve, version } = await import("../main.ts");
+const { services } = await import("./services.ts");
 const { run } = await import("./program.ts");
 
 // A reader that has gone (`inkwell key list | head -1`) wants no more output and no complaint.
@@ -19,5 +19,5 @@ process.exitCode = await run(process.argv.slice(2), {
   stdout: process.stdout,
   stderr: process.stderr,
   cwd: process.cwd(),
-  services: { version, openStore, serve, pullModel, backup },
+  services,
 });

@@ -8,6 +8,7 @@ import type { EpochMs } from "../units.ts";
 import { label, limit, modelIds, moment } from "./arguments.ts";
 import type { Cli } from "./cli.ts";
 import { isoTime, shortTime, table } from "./format.ts";
+import { examples } from "./help.ts";
 import { noAccount, requireModel } from "./refusals.ts";
 
 interface CommandOptions extends Pick<KeyOptions, "name" | "models" | "concurrent"> {
@@ -22,8 +23,8 @@ export function keyCommand(cli: Cli): Command {
   key
     .command("create")
     .description("make a key; prints it once, alone on stdout")
-    .argument("<account>")
-    .option("--name <name>", "what you call it", label)
+    .argument("<account>", "as account list shows it")
+    .option("--name <name>", "what you call it, to tell it from others", label)
     .option(
       "--models <ids>",
       "models it may use, with commas between them (default: all of the plan)",
@@ -33,12 +34,20 @@ export function keyCommand(cli: Cli): Command {
     .option("--rpm <number>", "requests per minute, beside the plan's own limit", limit)
     .option("--tpm <number>", "tokens per minute, beside the plan's own limit", limit)
     .option("--concurrent <number>", "requests at a time, beside the plan's own limit", limit)
+    .addHelpText(
+      "after",
+      examples(
+        "inkwell key create ada --name laptop",
+        "inkwell key create ada --name trial --expires 2027-01-31 --rpm 20 --models smollm2-135m-instruct",
+        "KEY=$(inkwell key create ada)",
+      ),
+    )
     .action((account: string, options: CommandOptions) => create(cli, account, keyOptions(options)));
 
   key
     .command("list")
-    .description("the keys of one account, or of all")
-    .argument("[account]")
+    .description("the keys of one account, or of all: everything about them but the keys")
+    .argument("[account]", "as account list shows it")
     .option("--all", "also those that are revoked or have expired")
     .action((account: string | undefined, options: { all?: boolean }) =>
       list(cli, account, options.all ?? false),
@@ -67,7 +76,9 @@ async function create(cli: Cli, account: string, options: KeyOptions): Promise<v
   for (const model of options.models ?? []) if (model !== "*") requireModel(config, model);
   const nowMs = Date.now();
   if (options.expiresMs !== undefined && options.expiresMs <= nowMs) {
-    throw new OperatorError(`The key would have expired already, at ${isoTime(options.expiresMs)}.`);
+    throw new OperatorError(
+      `The key would have expired already, at ${isoTime(options.expiresMs)}. Name a time to come with --expires.`,
+    );
   }
   await cli.withStore(config, async ({ store }) => {
     const issued = await issueKey(store, account, options, nowMs);
@@ -89,7 +100,12 @@ async function list(cli: Cli, account: string | undefined, all: boolean): Promis
     const shown = all ? found : found.filter((row) => stateOf(row, nowMs) === "active");
     cli.print(shown.map(keyObject), keyTable(shown, nowMs));
     const hidden = found.length - shown.length;
-    if (hidden > 0) cli.say(`${hidden} more, revoked or expired: inkwell key list --all`);
+    if (hidden > 0) {
+      const command = ["inkwell key list", ...(account === undefined ? [] : [account]), "--all"].join(" ");
+      cli.say(`${hidden} more, revoked or expired: ${command}`);
+    }
+    if (found.length === 0)
+      cli.say(`There are no keys yet. Make one: inkwell key create ${account ?? "ACCOUNT"}`);
   });
 }
 

@@ -1,22 +1,36 @@
 /** `inkwell models`: what the configuration offers, and fetching a model's file before it is needed. */
 import { Command } from "commander";
 import type { ModelConfig } from "../config/model.ts";
+import { nearest } from "../config/section.ts";
 import { OperatorError } from "../errors.ts";
 import { megabytes } from "../weights/observer.ts";
 import { findWeights } from "../weights/weights.ts";
 import type { Cli } from "./cli.ts";
 import { grouped, table } from "./format.ts";
+import { examples } from "./help.ts";
 import { requireModel } from "./refusals.ts";
 
 export function modelsCommand(cli: Cli): Command {
   const models = new Command("models")
     .description("the models of the configuration, their prices and their files")
+    .argument("[command]")
+    .action((word: string | undefined) => {
+      if (word === undefined) return list(cli);
+      const near = nearest(word, ["list", "pull"]);
+      const help = near === undefined ? "" : `\n(Did you mean ${near}?)`;
+      return models.error(`error: unknown command '${word}'${help}`);
+    });
+
+  models
+    .command("list")
+    .description("the same as without a command")
     .action(() => list(cli));
 
   models
     .command("pull")
     .description("fetch the file of a model, so that no start has to wait for it")
-    .argument("<id>")
+    .argument("<id>", "as in the configuration")
+    .addHelpText("after", examples("inkwell models pull smollm2-135m-instruct"))
     .action(async (id: string) => {
       const config = cli.config();
       requireModel(config, id);
@@ -89,7 +103,7 @@ function fileText(file: ModelFile | null): string {
   return file.bytes === null ? "to be fetched" : megabytes(file.bytes);
 }
 
-export function modelObject(model: ModelConfig) {
+function modelObject(model: ModelConfig) {
   const { id, engine, contextWindow, parallel, price } = model;
   return {
     id,
@@ -113,12 +127,12 @@ export function modelObject(model: ModelConfig) {
 }
 
 /** Where a model's weights come from, or who runs it. */
-function sourcesOf(model: ModelConfig): string[] {
+export function sourcesOf(model: ModelConfig): string[] {
   return model.engine === "llama" ? [shownSource(model.source)] : model.urls.map(shownSource);
 }
 
 /** As the configuration has it, without what may be secret in an address. */
-function shownSource(source: string): string {
+export function shownSource(source: string): string {
   if (!/^https?:/i.test(source)) return source;
   const { origin, pathname } = new URL(source);
   return origin + pathname;

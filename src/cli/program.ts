@@ -2,7 +2,7 @@
  * The command line as a whole: parses it, runs one command, and turns whatever happens into an exit code: 0 for
  * success, 1 for a refusal, 2 for wrong usage.
  */
-import { Command, CommanderError } from "commander";
+import { type Command, CommanderError } from "commander";
 import { StoreUnavailableError } from "../credits/ledger.ts";
 import { OperatorError } from "../errors.ts";
 import { accountCommand } from "./account.ts";
@@ -13,34 +13,27 @@ import { chatCommand } from "./chat.ts";
 import { Cli, type GlobalOptions, type Host } from "./cli.ts";
 import { configCommand } from "./config.ts";
 import { creditsCommand } from "./credits.ts";
+import { explainUse, rootCommand } from "./help.ts";
 import { keyCommand } from "./key.ts";
 import { modelsCommand } from "./models.ts";
 import { serveCommand } from "./serve.ts";
 import { usageCommand } from "./usage.ts";
 
+/** Of what is no terminal. */
+const plainColumns = 100;
+
 /** `argv` without the program itself. */
 export async function run(argv: readonly string[], host: Host): Promise<number> {
-  const program = new Command("inkwell");
+  const program = rootCommand(host.services.version);
   const cli = new Cli(host, () => program.opts<GlobalOptions>());
-  program
-    .description("A self-hosted, OpenAI-compatible text-generation server with an exact credit ledger.")
-    .version(host.services.version)
-    .option("--config <file>", "read this instead of inkwell.yaml in the working directory")
-    .option("--json", "one JSON document on stdout, nothing else");
-  const commands = [
-    serveCommand,
-    chatCommand,
-    accountCommand,
-    keyCommand,
-    creditsCommand,
-    balanceCommand,
-    usageCommand,
-    auditCommand,
-    backupCommand,
-    modelsCommand,
-    configCommand,
-  ];
-  for (const command of commands) program.addCommand(command(cli));
+  const groups = {
+    "The service:": [serveCommand, chatCommand, modelsCommand, configCommand],
+    "Accounts and credits:": [accountCommand, keyCommand, creditsCommand, balanceCommand, usageCommand],
+    "The ledger:": [auditCommand, backupCommand],
+  };
+  for (const [heading, commands] of Object.entries(groups)) {
+    for (const command of commands) program.addCommand(command(cli).helpGroup(heading));
+  }
   settle(program, host);
   try {
     await program.parseAsync(argv, { from: "user" });
@@ -52,14 +45,13 @@ export async function run(argv: readonly string[], host: Host): Promise<number> 
 
 /** The same manners for every command: nothing exits by itself, nothing writes but to the host's streams. */
 function settle(command: Command, host: Host): void {
-  command
-    .exitOverride()
-    .configureHelp({ showGlobalOptions: true })
-    .showHelpAfterError("(add --help to see how it is used)")
-    .configureOutput({
-      writeOut: (text) => host.stdout.write(text),
-      writeErr: (text) => host.stderr.write(text),
-    });
+  explainUse(command);
+  command.exitOverride().configureOutput({
+    writeOut: (text) => host.stdout.write(text),
+    writeErr: (text) => host.stderr.write(text),
+    getOutHelpWidth: () => host.stdout.columns ?? plainColumns,
+    getErrHelpWidth: () => host.stderr.columns ?? plainColumns,
+  });
   for (const each of command.commands) settle(each, host);
 }
 

@@ -1,4 +1,5 @@
 /** What a command says when the store or the configuration has another answer than hoped for. Exit code 1. */
+import { existsSync } from "node:fs";
 import { nearest } from "../config/section.ts";
 import type { Config } from "../config.ts";
 import type { GroundFault } from "../credits/operations.ts";
@@ -12,6 +13,15 @@ export const mendIt =
 export function noAccount(account: string): OperatorError {
   return new OperatorError(
     `There is no account ${account}. "inkwell account list" shows those there are; "inkwell account create" makes one.`,
+  );
+}
+
+/** On a server it cannot be told from an empty one before it is opened, and nobody takes a server for another by its folder. */
+export function requireLedger({ database }: Config): void {
+  if (database.kind === "postgres" || existsSync(database.path)) return;
+  throw new OperatorError(
+    `There is no ledger at ${database.path}. The first "inkwell serve" or "inkwell account create" makes one; where it ` +
+      "lies elsewhere, go to the folder of its inkwell.yaml, or name that with --config or INKWELL_CONFIG, or the database with INKWELL_DATABASE.",
   );
 }
 

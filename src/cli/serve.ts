@@ -5,6 +5,7 @@
 import { Command } from "commander";
 import { greetingObject, greetingText } from "../main/greeting.ts";
 import type { Cli } from "./cli.ts";
+import { examples } from "./help.ts";
 
 /** What shells report for a program that a signal ended: 128 and the number of the signal. */
 const signalExitCodes = { SIGINT: 130, SIGTERM: 143 } as const;
@@ -13,6 +14,12 @@ type StopSignal = keyof typeof signalExitCodes;
 export function serveCommand(cli: Cli): Command {
   return new Command("serve")
     .description("run the service; with --json one line on stdout tells when it is up, and where")
+    .addHelpText(
+      "after",
+      `${examples("inkwell serve", "INKWELL_PORT=8000 inkwell serve", "inkwell serve --config /etc/inkwell/inkwell.yaml")}
+
+Ctrl-C, or SIGTERM, lets running answers finish; once more stops at once.`,
+    )
     .action(() => serve(cli));
 }
 

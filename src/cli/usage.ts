@@ -11,6 +11,7 @@ import type { EpochMs, MicroCredits } from "../units.ts";
 import { moment } from "./arguments.ts";
 import type { Cli } from "./cli.ts";
 import { type Column, count, exactCredits, grouped, shortTime, table } from "./format.ts";
+import { examples } from "./help.ts";
 import { noAccount } from "./refusals.ts";
 
 interface Options {
@@ -24,10 +25,18 @@ type Pages = AsyncIterable<readonly UsageRow[]>;
 export function usageCommand(cli: Cli): Command {
   return new Command("usage")
     .description("what finished requests used and cost, of one account or of all")
-    .argument("[account]")
+    .argument("[account]", "as account list shows it (default: all)")
     .option("--from <time>", "from this moment on, ISO 8601: 2027-01-31, or 2027-01-31T18:00:00Z", moment)
     .option("--to <time>", "before this moment", moment)
     .option("--csv", "as CSV, with every field of a receipt")
+    .addHelpText(
+      "after",
+      examples(
+        "inkwell usage ada",
+        "inkwell usage --from 2027-01-01 --to 2027-02-01 --csv > january.csv",
+        "inkwell usage ada --json | jq 'map(.cost_micro - .shortfall_micro) | add / 1e6'",
+      ),
+    )
     .action(async (account: string | undefined, options: Options, command: Command) => {
       if (options.csv === true && cli.json) command.error("error: it is --csv or --json, not both");
       const { from, to } = options;
@@ -75,7 +84,7 @@ function summary({
   tokens: number;
   cost: MicroCredits;
 }): string {
-  if (requests === 0) return "No request has finished there.";
+  if (requests === 0) return "No such request has finished.";
   return `${count(requests, "request")}, ${count(tokens, "token")}, ${exactCredits(cost)} credits.`;
 }
 

@@ -13,7 +13,7 @@ export function readDatabase(root: Section, dataDir: string): DatabaseConfig {
     "database",
     kind.text(
       "sqlite:PATH, such as sqlite:./data/inkwell.db, or postgres://USER:PASSWORD@HOST:5432/DATABASE (what means something in an address is written as %XX)",
-      (value) => /^sqlite:./.test(value) || (/^postgres(ql)?:\/\/./.test(value) && URL.canParse(value)),
+      (value) => /^sqlite:./.test(value) || isServer(value),
       { standIn: "sqlite:inkwell.db", secret: true },
     ),
     { or: `sqlite:${path.join(dataDir, "inkwell.db")}` },
@@ -23,6 +23,12 @@ export function readDatabase(root: Section, dataDir: string): DatabaseConfig {
     kind: "sqlite",
     path: root.resolve({ ...database, value: database.value.slice("sqlite:".length) }),
   };
+}
+
+/** A slash or an @ behind the host is of a password that was not escaped, and would be shown as the database's name. */
+function isServer(value: string): boolean {
+  if (!/^postgres(ql)?:\/\/./.test(value) || !URL.canParse(value)) return false;
+  return /^\/?[^/@]*$/.test(new URL(value).pathname);
 }
 
 /** As in the configuration, without the password. */

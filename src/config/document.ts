@@ -17,6 +17,8 @@ export interface Found {
   text: boolean;
   /** As it was written, for messages. */
   shown: string;
+  /** What is wrong with it is told already. */
+  told?: true;
 }
 
 type Scalar = string | number | boolean | null;
@@ -46,22 +48,29 @@ export class Problems {
   }
 }
 
+/** What the text says, and the variables that its values name. */
+type ParsedYaml = Found & { value: Map<string, Found>; variables: ReadonlySet<string> };
+
 /** Parses a YAML text into one map; an empty one where it is no YAML: what it would say is anybody's guess. */
-export function parseYaml(
-  text: string,
-  name: string,
-  env: Environment,
-  problems: Problems,
-): Found & { value: Map<string, Found> } {
+export function parseYaml(text: string, name: string, env: Environment, problems: Problems): ParsedYaml {
   const lines = new LineCounter();
   const document = parseDocument(text, { lineCounter: lines, prettyErrors: false });
   const before = problems.count;
-  const empty = { where: name, value: new Map<string, Found>(), text: false, shown: "nothing" };
+  const variables = new Set<string>();
+  const empty = { where: name, value: new Map<string, Found>(), text: false, shown: "nothing", variables };
+  const broken = new Set<number>();
   for (const error of document.errors) {
     const { line } = lines.linePos(error.pos[0]);
+    // What else is wrong in a line follows from the first.
+    if (broken.has(line)) continue;
+    broken.add(line);
     const written = text.split("\n")[line - 1] ?? "";
     const hint = /[[{].*\$\{/.test(written) ? ` (inside { } or [ ] write it in quotes: "\${NAME}")` : "";
-    problems.add(`${name}:${line}`, `this is not valid YAML: ${firstLine(error.message)}${hint}`);
+    const what =
+      error.code === "DUPLICATE_KEY"
+        ? `the key ${/^[^\s:]*/.exec(text.slice(error.pos[0]))?.[0]} is there twice`
+        : firstLine(error.message);
+    problems.add(`${name}:${line}`, `this is not valid YAML: ${what}${hint}`);
   }
   visit(document, {
     Alias(_, alias) {
@@ -72,12 +81,13 @@ export function parseYaml(
   });
   if (problems.count > before) return empty;
 
-  const root = found(document.contents, 1, []);
-  if (root.value instanceof Map) return { ...root, value: root.value };
+  const root = found(document.contents, 1, "", []);
+  if (root.value instanceof Map) return { ...root, value: root.value, variables };
   if (root.value !== null) problems.add(root.where, `found ${root.shown}, expected keys such as "listen:"`);
   return empty;
 
-  function found(node: unknown, lineAbove: number, above: readonly unknown[]): Found {
+  /** `at` is the path of keys to the node, as messages name it. */
+  function found(node: unknown, lineAbove: number, at: string, above: readonly unknown[]): Found {
     const target = isAlias(node) ? node.resolve(document) : node;
     const line = rangeLine(node) ?? lineAbove;
     const where = `${name}:${line}`;
@@ -92,16 +102,17 @@ export function parseYaml(
         const keyLine = rangeLine(pair.key) ?? line;
         const key = isScalar(pair.key) ? String(pair.key.value) : String(pair.key);
         // The line of the key is where an operator looks, also when the value begins further down.
-        entries.set(key, { ...found(pair.value, keyLine, path), where: `${name}:${keyLine}` });
+        const value = found(pair.value, keyLine, at === "" ? key : `${at}.${key}`, path);
+        entries.set(key, { ...value, where: `${name}:${keyLine}` });
       }
       return { where, value: entries, text: false, shown: "a map of keys" };
     }
     if (isSeq(target)) {
-      const items = target.items.map((item) => found(item, line, path));
+      const items = target.items.map((item, index) => found(item, line, `${at}[${index}]`, path));
       return { where, value: items, text: false, shown: "a list" };
     }
     const value = isScalar(target) ? target.value : null;
-    if (typeof value === "string") return substituted(value, where);
+    if (typeof value === "string") return substituted(value, where, at);
     if (typeof value === "number" || typeof value === "boolean") {
       return { where, value, text: false, shown: String(value) };
     }
@@ -113,29 +124,36 @@ export function parseYaml(
     return node.range ? lines.linePos(node.range[0]).line : undefined;
   }
 
-  function substituted(written: string, where: string): Found {
+  function substituted(written: string, where: string, at: string): Found {
+    const prefix = at === "" ? "" : `${at}: `;
     let fromEnvironment = false;
+    const before = problems.count;
     const value = written.replace(
       /\$\$\{|\$\{([^}]*)(\}?)/g,
       (match, variable: string | undefined, end: string) => {
         if (variable === undefined) return "${";
         if (end === "" || !/^[A-Za-z_][A-Za-z0-9_]*$/.test(variable)) {
-          problems.add(where, `found ${quoted(match)}, expected \${NAME}; write $\${ for a plain \${`);
+          problems.add(
+            where,
+            `${prefix}found ${quoted(match)}, expected \${NAME}; write $\${ for a plain \${`,
+          );
           return match;
         }
         fromEnvironment = true;
+        variables.add(variable);
         const replacement = env[variable];
         if (replacement === undefined) {
           problems.add(
             where,
-            `the environment variable ${variable} is not set, and ${quoted(written)} needs it`,
+            `${prefix}the environment variable ${variable} is not set, and ${quoted(written)} needs it`,
           );
           return match;
         }
         return replacement;
       },
     );
-    return { where, value, text: fromEnvironment, shown: quoted(written) };
+    const told = problems.count > before ? { told: true as const } : {};
+    return { where, value, text: fromEnvironment, shown: quoted(written), ...told };
   }
 }
 

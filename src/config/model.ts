@@ -54,15 +54,22 @@ export function readModels(root: Section): ModelConfig[] {
   return root.entries("models", rule, readModel);
 }
 
+/** Null stands in where it is wrong: which keys a model has hangs on it. */
+const engineKind: kind.Kind<"llama" | "upstream" | null> = {
+  ...kind.oneOf("llama", "upstream"),
+  standIn: null,
+};
+
 function readModel(id: string, section: Section): ModelConfig {
-  const engine = section.value("engine", kind.oneOf("llama", "upstream"), {});
+  const engine = section.value("engine", engineKind);
   const price = readPrice(section);
   const contextWindow = section.value("context_window", kind.whole(128, 16_777_216), { or: 8192 });
   if (engine === "upstream") return readUpstream(id, contextWindow, price, section);
+  if (engine === null) section.passOver();
   return {
     id,
     engine: "llama",
-    source: readSource(section),
+    source: engine === null ? sourceKind.standIn : readSource(section),
     contextWindow,
     parallel: section.value("parallel", kind.whole(1, 256), { or: 4 }),
     threads: section.optional("threads", kind.whole(1, 1024)),

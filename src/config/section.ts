@@ -92,7 +92,8 @@ export class Section {
     }
     const items = Array.isArray(found.value) ? found.value : found.text ? splitList(found) : undefined;
     if (items === undefined) {
-      this.problem(found.where, `${name}: found ${found.shown}, expected ${options.expects}`);
+      if (found.told === undefined)
+        this.problem(found.where, `${name}: found ${found.shown}, expected ${options.expects}`);
       return { value: [], where: found.where, given: true };
     }
     const value = items.map((item, index) => ({
@@ -112,6 +113,7 @@ export class Section {
 
   /** Whether the file or the environment says anything in the section under this key. */
   hasSection(key: string): boolean {
+    this.#asked.add(key);
     return (
       this.#node.has(key) || this.#variables().some((name) => name.startsWith(`${this.#variable(key)}__`))
     );
@@ -137,9 +139,11 @@ export class Section {
     } else {
       // What is missing inside is no news: the whole is of the wrong shape.
       problems.forgetAfter(before);
+      if (found.told) return result;
       const known = [...section.#asked].join(", ");
+      const keys = section.#asked.size === 1 ? "key" : "keys";
       const expected =
-        known === "" ? "a map of names, each with its own keys" : `a map with the keys ${known}`;
+        known === "" ? "a map of names, each with its own keys" : `a map with the ${keys} ${known}`;
       this.problem(found.where, `${section.path}: found ${found.shown}, expected ${expected}`);
     }
     return result;
@@ -181,6 +185,12 @@ export class Section {
         return map.section(id, (section) => read(id, section));
       });
     });
+  }
+
+  /** Says nothing of what was not asked for: what should be there hangs on a value that is wrong itself. */
+  passOver(): void {
+    for (const key of this.#node.keys()) this.#asked.add(key);
+    for (const name of this.#variables()) this.#context.taken.add(name);
   }
 
   /** Complains about the keys that nothing has asked for. */
@@ -235,25 +245,41 @@ export class Section {
   }
 
   #read<T>(found: Found, kind: Kind<T>, name: string): T {
+    if (found.told) return kind.standIn;
     const value = kind.read(found.value, found.text);
     if (value !== undefined) return value;
-    const shown = kind.secret ? "something else" : found.shown;
+    const shown = kind.secret ? secretly(found) : found.shown;
     this.problem(found.where, `${name}: found ${shown}, expected ${kind.expects}${serviceLink(found)}`);
     return kind.standIn;
   }
 }
 
-/** Complains about every `INKWELL_A__B` variable that no value was read from. */
-export function refuseUnknownVariables({ env, problems, taken, known }: ReadContext): void {
+/**
+ * Complains about every `INKWELL_A__B` variable that no value was read from. Without a path in its name a variable may
+ * be somebody else's (`INKWELL_SERVICE_HOST`, `INKWELL_DB_PASSWORD`), so only one that is a slip of the pen away from a
+ * known one is refused. `own` are names that are known to be meant.
+ */
+export function refuseUnknownVariables(
+  { env, problems, taken, known }: ReadContext,
+  own: ReadonlySet<string>,
+): void {
+  const all = [...known, ...own];
   for (const [name, value] of Object.entries(env)) {
-    if (!/^INKWELL_.*__/.test(name) || value === undefined || value === "" || taken.has(name)) continue;
-    const near = nearest(name, [...known]);
+    if (!name.startsWith("INKWELL_") || value === undefined || value === "") continue;
+    if (taken.has(name) || own.has(name) || known.has(name)) continue;
+    const near = name.includes("__") ? nearest(name, all) : all.find((each) => isSlip(name, each));
+    if (near === undefined && !name.includes("__")) continue;
     const help =
       near === undefined
         ? "the path of a value has two underscores between its parts, as in INKWELL_LIMITS__QUEUE"
         : `did you mean ${near}?`;
     problems.add(name, `this variable names no value of the configuration; ${help}`);
   }
+}
+
+/** One letter off, or with fewer underscores than there should be. */
+function isSlip(name: string, meant: string): boolean {
+  return meant.replaceAll("__", "_") === name || editDistance(name, meant) === 1;
 }
 
 /** The candidate that differs least, if that is no more than two letters in five. */
@@ -296,6 +322,12 @@ function splitList(found: Found): Found[] {
     .split(",")
     .map((item) => item.trim());
   return items.filter((item) => item !== "").map((item) => ({ ...found, value: item, shown: quoted(item) }));
+}
+
+/** As much as may be said of a value that may be a secret. */
+function secretly({ value }: Found): string {
+  if (typeof value !== "string") return "what is no text";
+  return value === "" ? "an empty text" : `a text of ${value.length} characters (not shown)`;
 }
 
 /** Kubernetes sets INKWELL_PORT itself for a service called inkwell; nobody would guess it. */

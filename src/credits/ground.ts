@@ -40,7 +40,10 @@ export function rowKey(account: string, id: string): string {
   return `${account}\n${id}`;
 }
 
-/** Journal id under which an operation may already stand; null for those that are found by their hold or account. */
+/**
+ * Journal id under which an operation may already stand; null for those that are found by their hold or account. A
+ * settlement is found by its hold too: what may stand here is that it came after the hold's expiry.
+ */
 export function opOf(operation: Operation): string | null {
   switch (operation.kind) {
     case "hold":
@@ -53,11 +56,17 @@ export function opOf(operation: Operation): string | null {
       return `adjust:${operation.op}`;
     case "plan":
       return `plan:${operation.op}`;
-    case "open":
     case "settle":
+      return lateOp(operation.hold);
+    case "open":
     case "expire":
       return null;
   }
+}
+
+/** Of the entry of a settlement that came after its hold had expired. */
+export function lateOp(hold: string): string {
+  return `${hold}/late`;
 }
 
 function isChanged(key: KeyRow, read: KeyRow | undefined): boolean {
@@ -118,6 +127,7 @@ export class Workings {
   readonly #journal = new Map<string, JournalRow>();
   readonly #usage = new Map<string, UsageRow>();
   readonly #keys = new Map<string, KeyRow>();
+  readonly #expired: UsageRow[] = [];
 
   constructor(ground: Ground, plans: Plans) {
     this.#ground = ground;
@@ -305,6 +315,12 @@ export class Workings {
   end(hold: HoldRow, usage: UsageRow): void {
     this.#holds.set(rowKey(hold.account, hold.id), null);
     this.record(usage);
+    if (usage.ending === "expired") this.#expired.push(usage);
+  }
+
+  /** Receipts of the holds that have expired since this was last asked. */
+  takeExpired(): UsageRow[] {
+    return this.#expired.splice(0);
   }
 
   record(usage: UsageRow): void {

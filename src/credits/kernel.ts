@@ -15,7 +15,7 @@
  */
 import { invariant } from "../errors.ts";
 import { type EpochMs, type MicroCredits, microOf } from "../units.ts";
-import { type Changes, type FoundAccount, type Ground, Workings } from "./ground.ts";
+import { type Changes, type FoundAccount, type Ground, lateOp, Workings } from "./ground.ts";
 import type {
   AdjustOperation,
   AdjustOutcome,
@@ -56,6 +56,12 @@ export function decide(
 }
 
 function decideOne(workings: Workings, operation: Operation): Outcome {
+  const outcome = outcomeOf(workings, operation);
+  const expired = workings.takeExpired();
+  return expired.length === 0 ? outcome : { ...outcome, expired };
+}
+
+function outcomeOf(workings: Workings, operation: Operation): Outcome {
   if (operation.kind === "open") return open(workings, operation);
   if (operation.kind === "plan") return changePlan(workings, operation);
   const found = workings.account(operation.account);
@@ -198,11 +204,15 @@ function settle(workings: Workings, found: FoundAccount, operation: SettleOperat
   }
   const ended = workings.usage(account.id, operation.hold);
   if (ended === null) return { kind: "unknown_hold" };
-  return settled(ended.ending === "expired" ? settleLate(workings, found, ended, operation) : ended);
+  const outcome = settled(ended.ending === "expired" ? settleLate(workings, found, ended, operation) : ended);
+  const late = workings.entry(account.id, lateOp(operation.hold));
+  if (late === null) return outcome;
+  const { baseDelta: base, overageDelta: overage, additionalDelta: additional } = late;
+  return { ...outcome, paidBefore: plus(outcome.paid, { base, overage, additional }) };
 }
 
-function settled({ cost, base, overage, additional, shortfall }: UsageRow): SettleOutcome {
-  return { kind: "settled", cost, paid: { base, overage, additional }, shortfall };
+function settled({ cost, base, overage, additional, shortfall }: UsageRow) {
+  return { kind: "settled", cost, paid: { base, overage, additional }, shortfall } satisfies SettleOutcome;
 }
 
 function expire(workings: Workings, found: FoundAccount, id: string): ExpireOutcome {
@@ -295,7 +305,7 @@ function settleLate(
   const before = expired.promptTokens + expired.completionTokens;
   const scopes = scopesOf(account, plan, workings.key(expired.key));
   countTokens(scopes, used.promptTokens + used.completionTokens - before, nowMs);
-  workings.enter(account, "settle", `${expired.id}/late`, operation.ending, negated(extra));
+  workings.enter(account, "settle", lateOp(expired.id), operation.ending, negated(extra));
   const usage: UsageRow = {
     ...expired,
     ...countsOf(used),

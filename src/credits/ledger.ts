@@ -8,6 +8,7 @@
 import { setImmediate as nextTurn, setTimeout as pause } from "node:timers/promises";
 import { invariant } from "../errors.ts";
 import type { Operation, Outcome, OutcomeOf } from "./operations.ts";
+import type { UsageRow } from "./rows.ts";
 
 export interface LedgerStore {
   /**
@@ -30,6 +31,8 @@ export interface LedgerOptions {
   batchMax?: number;
   /** Pauses before an operation is sent again; when they are used up it is rejected. */
   retriesMs?: readonly number[];
+  /** After so long it is not sent again either: the attempts themselves may take their time, over a lock or a network. */
+  giveUpMs?: number;
   /** Before each further attempt at what is late, on top of the pauses of its own. */
   latePauseMs?: number;
   /** Called after each commit that went through; it must not throw. */
@@ -38,6 +41,8 @@ export interface LedgerOptions {
 
 export interface Committed {
   operations: number;
+  /** Receipts of the holds that this commit ended because their time had run out, whatever operation met them. */
+  expired: readonly UsageRow[];
   /** From handing the batch to the store until it was on disk, the pauses of further attempts included. */
   durationMs: number;
 }
@@ -59,6 +64,8 @@ const defaultBatchMax = 256;
 /** So many operations wait for no more. */
 const gatheredMin = 64;
 const defaultRetriesMs = [10, 50, 250, 1000, 2000];
+/** Longer than the pauses, and shorter than the 5 s that an attempt waits for a locked SQLite file: one of those is enough. */
+const defaultGiveUpMs = 4000;
 const defaultLatePauseMs = 1000;
 
 /**
@@ -76,6 +83,7 @@ export class Ledger {
   readonly #store: LedgerStore;
   readonly #batchMax: number;
   readonly #retriesMs: readonly number[];
+  readonly #giveUpMs: number;
   readonly #latePauseMs: number;
   readonly #onCommit: LedgerOptions["onCommit"];
   readonly #lanes: readonly Lane[];
@@ -86,6 +94,7 @@ export class Ledger {
     this.#store = store;
     this.#batchMax = options.batchMax ?? defaultBatchMax;
     this.#retriesMs = options.retriesMs ?? defaultRetriesMs;
+    this.#giveUpMs = options.giveUpMs ?? defaultGiveUpMs;
     this.#latePauseMs = options.latePauseMs ?? defaultLatePauseMs;
     this.#onCommit = options.onCommit;
     this.#lanes = Array.from({ length: options.lanes ?? 1 }, () => ({ waiting: [], pump: null }));
@@ -178,11 +187,16 @@ export class Ledger {
         outcomes = await this.#store.commit(operations);
       } catch (error) {
         const pauseMs = this.#retriesMs[attempt];
-        if (!(error instanceof StoreUnavailableError) || pauseMs === undefined) throw error;
+        const isLast = pauseMs === undefined || performance.now() - beganMs >= this.#giveUpMs;
+        if (!(error instanceof StoreUnavailableError) || isLast) throw error;
         await new Promise((resolve) => setTimeout(resolve, pauseMs));
       }
     }
-    this.#onCommit?.({ operations: batch.length, durationMs: performance.now() - beganMs });
+    this.#onCommit?.({
+      operations: batch.length,
+      expired: outcomes.flatMap(({ expired = [] }) => expired),
+      durationMs: performance.now() - beganMs,
+    });
     for (const [index, entry] of batch.entries()) {
       const outcome = outcomes[index];
       if (outcome === undefined)

@@ -4,7 +4,7 @@
  */
 import type { EpochMs, MicroCredits } from "../units.ts";
 import type { Price } from "./pricing.ts";
-import type { Ending, Split, TokenCounts } from "./rows.ts";
+import type { Ending, Split, TokenCounts, UsageRow } from "./rows.ts";
 
 export interface OpenOperation {
   kind: "open";
@@ -144,8 +144,15 @@ export type ExtendOutcome =
   | { kind: "ended" };
 
 export type SettleOutcome =
-  /** cost = what each bucket paid + shortfall. */
-  | { kind: "settled"; cost: MicroCredits; paid: Split; shortfall: MicroCredits }
+  | {
+      kind: "settled";
+      /** What each bucket paid + shortfall. */
+      cost: MicroCredits;
+      paid: Split;
+      shortfall: MicroCredits;
+      /** Of `paid`, what the expiry of the hold had taken before its settlement came. Absent where it had not expired. */
+      paidBefore?: Split;
+    }
   /** No such hold was ever taken; nothing was charged. */
   | { kind: "unknown_hold" };
 
@@ -188,5 +195,10 @@ interface Outcomes {
   plan: PlanOutcome;
 }
 
-export type OutcomeOf<O extends Operation> = Outcomes[O["kind"]] | GroundFault;
+/** Receipts of the holds whose time was found to have run out; absent where there are none. An operation that is sent again finds none. */
+interface Findings {
+  expired?: readonly UsageRow[];
+}
+
+export type OutcomeOf<O extends Operation> = (Outcomes[O["kind"]] | GroundFault) & Findings;
 export type Outcome = OutcomeOf<Operation>;

@@ -84,17 +84,19 @@ export interface HoldRow extends TokenCounts, RowPrice {
   meteredTokens: number;
 }
 
-export type JournalKind =
-  | "open"
-  | "refresh"
-  | "plan"
-  | "topup"
-  | "hold"
-  | "extend"
-  | "settle"
-  | "void"
-  | "expire"
-  | "adjust";
+export const journalKinds = [
+  "open",
+  "refresh",
+  "plan",
+  "topup",
+  "hold",
+  "extend",
+  "settle",
+  "void",
+  "expire",
+  "adjust",
+] as const;
+export type JournalKind = (typeof journalKinds)[number];
 
 /** Append-only. The sum of an account's deltas is its buckets, at any time. */
 export interface JournalRow {
@@ -115,15 +117,17 @@ export interface JournalRow {
 }
 
 /** How a request ended; docs/ledger.md has the table of what each costs. */
-export type Ending =
-  | "stop"
-  | "length"
-  | "credits"
-  | "client_gone"
-  | "engine_failed"
-  | "refused"
-  | "shutdown"
-  | "expired";
+export const endings = [
+  "stop",
+  "length",
+  "credits",
+  "client_gone",
+  "engine_failed",
+  "refused",
+  "shutdown",
+  "expired",
+] as const;
+export type Ending = (typeof endings)[number];
 
 /** One row per finished request: its charge can be recomputed from it. Found by the request id the client saw. */
 export interface UsageRow extends TokenCounts, RowPrice {

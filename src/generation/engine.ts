@@ -42,6 +42,8 @@ export interface Prompt {
   accountId: string;
   messages: readonly Message[];
   reasoning: Reasoning;
+  /** Whom the caller asks for, by a name of the caller's. Of use to engines that ask others; kept and logged nowhere. */
+  user?: string;
 }
 
 export interface TokenLogprob {

@@ -91,12 +91,14 @@ export class Funding {
     this.#extend();
   }
 
-  /** Resolves when no extension is under way and none will follow. Never rejects. */
-  async stop(): Promise<void> {
+  /**
+   * No extension is asked for after this. One that is under way is not waited for: the ledger decides what is asked for
+   * after it, the settlement, after it, and a store that stays away is waited for only once.
+   */
+  stop(): void {
     this.#stopped = true;
     clearInterval(this.#timer);
     clearTimeout(this.#deadline);
-    if (this.#underWay !== null) await this.#underWay;
   }
 
   /** One at a time; beside the generation. */

@@ -98,7 +98,13 @@ export async function* generate(
   const { ledger } = dependencies;
   const model = modelFor(dependencies.catalog, caller, request.model);
 
-  const prompt = { accountId: caller.accountId, messages: request.messages, reasoning: request.reasoning };
+  const { messages, reasoning, user } = request;
+  const prompt = {
+    accountId: caller.accountId,
+    messages,
+    reasoning,
+    ...(user === undefined ? {} : { user }),
+  };
   const prepared = await model.engine.prepare(prompt, signal).catch((error: unknown) => {
     if (signal.aborted) return null;
     throw refusalOf(error, model.id);
@@ -172,7 +178,7 @@ export async function* generate(
   } finally {
     signal.removeEventListener("abort", stop);
     await generation?.stop();
-    await funding.stop();
+    funding.stop();
     if (ending === "client_gone" && signal.reason instanceof Refusal) ending = "shutdown";
     const usage = generation?.usage ?? nothingMade;
     isCharged = await settle(dependencies, caller, {

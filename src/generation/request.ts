@@ -8,4 +8,5 @@ export interface ChatRequest {
   maxTokens?: number;
   sampling: Sampling;
   reasoning: Reasoning;
+  user?: string;
 }

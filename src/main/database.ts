@@ -3,7 +3,7 @@
 import type { Config } from "../config.ts";
 import { Ledger, type LedgerOptions } from "../credits/ledger.ts";
 import { type NodeRegistry, soleNode } from "../store/nodes.ts";
-import { commitLanes, openPostgresStore, patientRetriesMs } from "../store/postgres.ts";
+import { commitLanes, openPostgresStore, patientGiveUpMs, patientRetriesMs } from "../store/postgres.ts";
 import { pgDumpInstead } from "../store/postgres-connection.ts";
 import { openSqliteStore } from "../store/sqlite.ts";
 import { type Backup, backUpSqlite } from "../store/sqlite-backup.ts";
@@ -32,7 +32,7 @@ export async function openStore(config: Config, options: LedgerOptions = {}): Pr
   const store = await openPostgresStore({ url: database.url, plans });
   return {
     store,
-    ledger: new Ledger(store, { lanes: commitLanes, retriesMs: patientRetriesMs, ...options }),
+    ledger: new Ledger(store, { lanes: commitLanes, retriesMs: patientRetriesMs, giveUpMs: patientGiveUpMs, ...options }),
     nodes: store.nodes,
   };
 }

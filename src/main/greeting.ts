@@ -2,8 +2,9 @@
 import { relative } from "node:path";
 
 export interface Greeting {
-  /** `http://127.0.0.1:8080` */
+  /** `http://127.0.0.1:8080`; where it listens on every address, one that a client on this machine can use. */
   publicUrl: string;
+  onEveryAddress: boolean;
   operatorUrl: string;
   /** The file that the operator token lies in, as an absolute path; null where it was configured. */
   tokenFile: string | null;
@@ -16,13 +17,13 @@ export interface Greeting {
 
 /** Paths are shown as they are from `cwd`. */
 export function greetingText(
-  { publicUrl, operatorUrl, tokenFile, models, first, onAnyPort }: Greeting,
+  { publicUrl, onEveryAddress, operatorUrl, tokenFile, models, first, onAnyPort }: Greeting,
   cwd: string,
 ): string {
   const token = tokenFile === null ? "" : `   (token: ${relative(cwd, tokenFile)})`;
   const lines = [
     "",
-    `  API        ${publicUrl}/v1`,
+    `  API        ${publicUrl}/v1${onEveryAddress ? "   (and on every other address of this machine)" : ""}`,
     `  Operator   ${operatorUrl}${token}`,
     `  Models     ${models.map(({ id, onMiniature }) => (onMiniature ? `${id} (the miniature stands in)` : id)).join(", ")}`,
     "",

@@ -1,6 +1,6 @@
 /** Binding a port, and the one message an operator gets where that cannot be done. */
 import { once } from "node:events";
-import { createServer } from "node:net";
+import { createServer, isIPv6 } from "node:net";
 import { OperatorError } from "../errors.ts";
 
 type ListenerName = "listen" | "operator";
@@ -8,6 +8,16 @@ type ListenerName = "listen" | "operator";
 interface Address {
   host: string;
   port: number;
+}
+
+/** The host that a client on this machine dials: to listen on every address is not one itself. */
+export function dialled(host: string): string {
+  if (host === "0.0.0.0") return "127.0.0.1";
+  return host === "::" ? "::1" : host;
+}
+
+export function urlOf(host: string, port: number): string {
+  return `http://${isIPv6(host) ? `[${host}]` : host}:${port}`;
 }
 
 /** Whether the port can be had at this moment; it is not kept. Any free one always can. */

@@ -36,6 +36,8 @@ const buckets = {
   commitOperations: [1, 2, 4, 8, 16, 32, 64, 128, 256, 512],
 };
 
+const paying = ["base", "overage", "additional"] as const;
+
 export class Metrics {
   readonly #registry = new Registry();
   readonly #requests: Counter<"endpoint" | "status" | "code">;
@@ -91,13 +93,13 @@ export class Metrics {
     });
     this.#tokens = new Counter({
       name: "inkwell_tokens_total",
-      help: "Tokens of finished requests. The kinds do not overlap: their sum is all tokens.",
+      help: "Tokens of settled requests. The kinds do not overlap: their sum is all tokens.",
       labelNames: ["model", "kind"],
       registers,
     });
     this.#charged = new Counter({
       name: "inkwell_charged_credits_total",
-      help: "Credits taken for finished requests, by the bucket that paid and by how the request ended.",
+      help: "Credits taken, by the bucket that paid and by how the request ended; expired: for the last checkpoint of a hold.",
       labelNames: ["bucket", "ending"],
       registers,
     });
@@ -213,7 +215,7 @@ export class Metrics {
     }
   }
 
-  settled({ model, ending, usage, paid, shortfall }: Receipt): void {
+  settled({ model, ending, usage, paid, paidBefore, shortfall }: Receipt): void {
     this.#settlements.labels({ model, ending }).inc();
     for (const [kind, count] of [
       ["prompt", usage.promptTokens - usage.cachedTokens],
@@ -223,8 +225,10 @@ export class Metrics {
     ] as const) {
       this.#tokens.labels({ model, kind }).inc(count);
     }
-    for (const bucket of ["base", "overage", "additional"] as const) {
-      this.#charged.labels({ bucket, ending }).inc(paid[bucket] / microPerCredit);
+    for (const bucket of paying) {
+      // What the hold's expiry took has been counted as that.
+      const takenNow = paid[bucket] - (paidBefore?.[bucket] ?? 0);
+      this.#charged.labels({ bucket, ending }).inc(takenNow / microPerCredit);
     }
     this.#shortfall.inc(shortfall / microPerCredit);
     if (usage.estimated) this.#estimated.labels({ model, reason: estimatedBecause(usage, ending) }).inc();
@@ -234,13 +238,16 @@ export class Metrics {
     this.#unsettled.inc();
   }
 
-  expired(holds: number): void {
-    this.#expired.inc(holds);
-  }
-
-  committed({ operations, durationMs }: Committed): void {
+  committed({ operations, expired, durationMs }: Committed): void {
     this.#commitSeconds.observe(durationMs / 1000);
     this.#commitOperations.observe(operations);
+    this.#expired.inc(expired.length);
+    for (const receipt of expired) {
+      for (const bucket of paying) {
+        this.#charged.labels({ bucket, ending: "expired" }).inc(receipt[bucket] / microPerCredit);
+      }
+      this.#shortfall.inc(receipt.shortfall / microPerCredit);
+    }
   }
 
   decoded(model: string, requests: number): void {

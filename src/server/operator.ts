@@ -37,6 +37,8 @@ export interface Readiness {
 }
 
 const openPaths: ReadonlySet<string | null> = new Set(["/healthz", "/readyz", "/metrics"]);
+/** Beside those, what the OpenAPI document does not describe. */
+const documentPath = "/admin/openapi.json";
 
 export function createOperatorServer(dependencies: OperatorDependencies): FastifyInstance {
   const { token, metrics, logger, version } = dependencies;
@@ -79,10 +81,11 @@ export function createOperatorServer(dependencies: OperatorDependencies): Fastif
   });
   app.get("/metrics", async (_request, reply) => reply.type(metrics.contentType).send(await metrics.text()));
   const openApi = adminRoutes(app, dependencies, version);
+  app.get(documentPath, async () => openApi.document());
 
   app.setNotFoundHandler(async (request, reply) => {
     const path = request.url.split("?", 1)[0] ?? "";
-    const methods = openApi.methodsOf(path);
+    const methods = openPaths.has(path) || path === documentPath ? ["GET", "HEAD"] : openApi.methodsOf(path);
     if (methods.length === 0) throw unknownPath();
     reply.header("allow", methods.join(", "));
     throw new Refusal(

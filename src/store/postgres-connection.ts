@@ -5,6 +5,7 @@
  * `StoreUnavailableError`, and that no password is in any message. Whatever keeps the program from starting on a
  * database is one OperatorError that says what, where and what to do.
  */
+import { Socket } from "node:net";
 import pg from "pg";
 import { StoreUnavailableError } from "../credits/ledger.ts";
 import { OperatorError } from "../errors.ts";
@@ -72,10 +73,15 @@ function wholeNumber(text: string): number | bigint {
   return Number.isSafeInteger(number) ? number : BigInt(text);
 }
 
-type Settings = Record<string, string | number>;
+type Settings = Readonly<Record<string, string | number>>;
 
+/** What a database sets by default for all that use it counts for nothing here. */
 const readSettings: Settings = {
   search_path: schemaName,
+  // What waits for a lock must then read what the lock was waited for.
+  default_transaction_isolation: "read committed",
+  // No fraction of a millisecond of a rate limit is rounded away.
+  extra_float_digits: 1,
   statement_timeout: limits.statementMs,
   lock_timeout: limits.lockMs,
   idle_in_transaction_session_timeout: limits.idleInTransactionMs,
@@ -118,9 +124,21 @@ export interface Place {
 
 /** Throws an OperatorError where the address is none. */
 export function placeOf(url: string): Place {
-  const { host, port, database = "", user = "" } = new pg.Client({ connectionString: checked(url).href });
+  const { host, port, database = "", user = "" } = clientOf(checked(url));
   const at = host.startsWith("/") ? host : `${host}:${port}`;
   return { where: `${at}/${database}`, database, user };
+}
+
+function clientOf(address: URL): pg.Client {
+  try {
+    return new pg.Client({ connectionString: address.href });
+  } catch (error) {
+    // A file of a certificate, say, that cannot be read.
+    throw new OperatorError(
+      `The address of the database asks for something that cannot be had: ${whyOf(error)}. Correct what it says after the question mark.`,
+      error,
+    );
+  }
 }
 
 /** Why there is no `inkwell backup` of it, and what there is. */
@@ -143,44 +161,62 @@ function checked(url: string): URL {
   return new URL(url);
 }
 
-function configOf(url: string, settings: Settings): pg.ClientConfig {
-  const address = checked(url);
-  const given = address.searchParams.get("options") ?? "";
-  const set = Object.entries(settings).map(([name, value]) => `-c ${name}=${value}`);
-  address.searchParams.set("options", [given, ...set].join(" ").trim());
-  const answerMs = Number(settings.statement_timeout) + limits.answerMs - limits.statementMs;
-  return {
-    connectionString: address.href,
-    fallback_application_name: "inkwell",
-    connectionTimeoutMillis: limits.connectMs,
-    query_timeout: answerMs,
-    keepAlive: true,
-    types,
-  };
+/**
+ * The first words on each connection, in one round trip. Not in its options, which pooling proxies refuse. A server that
+ * only reads is refused: it may be a standby that an address leads to for a moment, which never writes and reads late.
+ */
+function firstWords(settings: Settings): string {
+  const set = Object.entries(settings).map(([name, value]) => `set_config('${name}', '${value}', false)`);
+  return `select ${set.join(", ")};
+  do $$ begin
+    if current_setting('transaction_read_only') = 'on' then
+      raise exception 'the server only reads' using errcode = 'read_only_sql_transaction';
+    end if;
+  end $$`;
 }
 
 export class ConnectionPool implements Connections {
   readonly #pool: pg.Pool;
+  readonly #firstWords: string;
+  /** To which they have been said. */
+  readonly #ready = new WeakSet<pg.PoolClient>();
+  readonly #sockets = new Set<Socket>();
 
-  constructor(config: pg.PoolConfig) {
-    this.#pool = new pg.Pool(config);
-    // A connection that breaks while nobody uses it is replaced when somebody does.
+  constructor(url: string, settings: Settings, config: pg.PoolConfig) {
+    this.#firstWords = firstWords(settings);
+    this.#pool = new pg.Pool({
+      connectionString: checked(url).href,
+      fallback_application_name: "inkwell",
+      connectionTimeoutMillis: limits.connectMs,
+      query_timeout: Number(settings.statement_timeout) + limits.answerMs - limits.statementMs,
+      keepAlive: true,
+      types,
+      stream: () => this.#socket(),
+      ...config,
+    });
+    // A connection that breaks while nobody uses it is replaced when somebody does; one that breaks in use tells it
+    // to those who wait for its answers. Whenever it is, an error that nobody hears would end the process.
     this.#pool.on("error", () => {});
+    this.#pool.on("connect", (client) => client.on("error", () => {}));
   }
 
+  /** Whatever is wrong with a connection from its beginning is nothing that is wrong with what is asked. */
   async connect(): Promise<Connection> {
     const client = await this.#pool.connect().catch((error: unknown) => {
-      throw storeError(error);
+      throw unavailable(error);
     });
-    // One that breaks in use tells it to those who wait for its answers.
-    const ignore = () => {};
-    client.on("error", ignore);
+    if (!this.#ready.has(client)) {
+      try {
+        await client.query(this.#firstWords);
+        this.#ready.add(client);
+      } catch (error) {
+        client.release(true);
+        throw unavailable(error);
+      }
+    }
     return {
       query: (statement) => send(client, statement),
-      release(broken = false) {
-        client.off("error", ignore);
-        client.release(broken);
-      },
+      release: (broken = false) => client.release(broken),
     };
   }
 
@@ -197,8 +233,24 @@ export class ConnectionPool implements Connections {
     }
   }
 
+  /** Rows that are looked for. A text with a zero byte, which PostgreSQL cannot keep, is in none of them. */
+  async find(statement: Statement): Promise<Cell[][]> {
+    const { values = [] } = statement;
+    if (values.some((value) => typeof value === "string" && value.includes("\0"))) return [];
+    return (await this.query(statement)).rows;
+  }
+
+  /** Resolves when all connections have been given back. No process waits for a server to take note of it. */
   async end(): Promise<void> {
     await this.#pool.end();
+    for (const socket of this.#sockets) socket.unref();
+  }
+
+  #socket(): Socket {
+    const socket = new Socket();
+    this.#sockets.add(socket);
+    socket.once("close", () => this.#sockets.delete(socket));
+    return socket;
   }
 }
 
@@ -220,17 +272,12 @@ async function send(client: pg.ClientBase, { text, name, values }: Statement): P
 }
 
 export function readPool(url: string): ConnectionPool {
-  return new ConnectionPool({
-    ...configOf(url, readSettings),
-    max: readConnectionsMax,
-    idleTimeoutMillis: 60_000,
-  });
+  return new ConnectionPool(url, readSettings, { max: readConnectionsMax, idleTimeoutMillis: 60_000 });
 }
 
 /** Statements of one commit are sent without waiting for the answer to the one before. */
 export function commitPool(url: string, connectionsMax: number): ConnectionPool {
-  return new ConnectionPool({
-    ...configOf(url, commitSettings),
+  return new ConnectionPool(url, commitSettings, {
     pipeline: true,
     max: connectionsMax,
     idleTimeoutMillis: 0,
@@ -244,7 +291,7 @@ async function alone<T>(
   use: (client: Connection) => Promise<T>,
   signal?: AbortSignal,
 ): Promise<T> {
-  const pool = new ConnectionPool({ ...configOf(url, settings), max: 1 });
+  const pool = new ConnectionPool(url, settings, { max: 1 });
   try {
     const connection = await pool.connect();
     const release = once(() => connection.release(true));
@@ -301,13 +348,16 @@ export function doubledIn(error: unknown): string | null {
  * Connection lost, transaction rolled back by the server, out of resources, stopped or being started, a disk that
  * fails, a server that only reads (it was the primary a moment ago), a time limit.
  */
-const unavailable = /^(08|40|53|57|58)|^(55P03|25006|25P03|25P04)$/;
+const passing = /^(08|40|53|57|58)|^(55P03|25006|25P03|25P04)$/;
 
 /** An error of the driver as the rest of the service knows it; what trying again can mend is told apart. */
 export function storeError(error: unknown): Error {
-  const why = error instanceof Error ? error.message : String(error);
   const state = stateOf(error);
-  if (state !== null && !unavailable.test(state)) return error instanceof Error ? error : new Error(why);
+  if (state !== null && !passing.test(state)) return error instanceof Error ? error : new Error(whyOf(error));
+  return unavailable(error);
+}
+
+function unavailable(error: unknown): StoreUnavailableError {
   return new StoreUnavailableError(`the database does not answer as it should just now: ${whyOf(error)}`, {
     cause: error,
   });

@@ -2,9 +2,9 @@
  * One commit of the ledger on PostgreSQL: lock, read what the operations can touch, let the kernel decide, write.
  *
  * Guarantees that all of a batch is written or nothing, that the clock is read after the locks are held and is the
- * database's own, so that all nodes go by one, and that accounts are locked in the order of their ids, so that no two
- * commits wait for each other. What goes wrong in a way that another attempt can mend is a `StoreUnavailableError`;
- * where the answer to `commit` itself is lost, what was done is found by its operation ids.
+ * database's own, so that all nodes go by one, and that accounts are locked in the order of their ids, and opened in
+ * it, so that no two commits wait for each other. What goes wrong in a way that another attempt can mend is a
+ * `StoreUnavailableError`; where the answer to `commit` itself is lost, what was done is found by its operation ids.
  *
  * Two round trips: lock and read are sent together, and so are write and commit. The server does one statement after
  * another, each with a snapshot of its own (read committed): what waited for a lock is followed by what reads. It
@@ -42,9 +42,14 @@ export const clockMs = "coalesce($1::bigint, floor(extract(epoch from clock_time
 const readAccounts = `
   select ${accountTable.list()} from account where id = any($1::text[]) order by id for no key update`;
 
-/** What is named, and all that is overdue; always one row, so that the clock is told. Soonest first. */
+/**
+ * What is named, and all that is overdue; always one row, so that the clock is told. Soonest first. The statement that
+ * reads the keys goes by the same time: a clock may be set back between two looks.
+ */
 const readHolds = `
-  with clock as materialized (select ${clockMs} as now_ms),
+  with clock as materialized (
+    select set_config('inkwell.now_ms', (${clockMs})::text, true)::bigint as now_ms
+  ),
   found as (
     select h.* from unnest($2::text[], $3::text[]) as n(account, id)
     join hold h on h.account = n.account and h.id = n.id
@@ -65,16 +70,16 @@ const readUsage = `
 /** Those that holds are asked with, and those of the holds and receipts that are named or overdue. */
 const readKeys = `
   with named as (
-    select n.account, n.key from unnest($2::text[], $3::text[]) as n(account, key)
+    select n.account, n.key from unnest($1::text[], $2::text[]) as n(account, key)
     union
-    select h.account, h.key from unnest($4::text[], $5::text[]) as n(account, id)
+    select h.account, h.key from unnest($3::text[], $4::text[]) as n(account, id)
     join hold h on h.account = n.account and h.id = n.id
     union
-    select u.account, u.key from unnest($4::text[], $5::text[]) as n(account, id)
+    select u.account, u.key from unnest($3::text[], $4::text[]) as n(account, id)
     join usage u on u.id = n.id and u.account = n.account
     union
     select h.account, h.key from hold h
-    where h.expires_ms <= ${clockMs} and h.account = any($6::text[])
+    where h.expires_ms <= current_setting('inkwell.now_ms')::bigint and h.account = any($5::text[])
   )
   select ${keyTable.list("k")} from named join api_key k on k.account = named.account and k.id = named.key`;
 
@@ -142,7 +147,7 @@ export class PostgresLedger {
       { name: "holds", text: readHolds, values: [nowMs, ...named.arrays(), ids] },
       ops.size === 0 ? null : { name: "journal", text: readJournal, values: ops.arrays() },
       settled.size === 0 ? null : { name: "usage", text: readUsage, values: settled.arrays() },
-      { name: "keys", text: readKeys, values: [nowMs, ...keysOfHolds.arrays(), ...named.arrays(), ids] },
+      { name: "keys", text: readKeys, values: [...keysOfHolds.arrays(), ...named.arrays(), ids] },
     ]);
     const now = holdRows?.[0]?.[0];
     invariant(typeof now === "number", "the clock is told with the holds");
@@ -227,6 +232,8 @@ const updateKeys = expecting(
 async function write(connection: Connection, ground: Ground, changes: Changes): Promise<void> {
   const { holdsEnded, keys } = changes;
   const [newAccounts, accounts] = apart(changes.accounts, (row) => ground.accounts.has(row.id));
+  // What is not there yet cannot be locked: two nodes that open the same accounts meet in one order here as well.
+  newAccounts.sort((a, b) => (a.id < b.id ? -1 : 1));
   const [newHolds, holds] = apart(changes.holdsPut, (row) => ground.holds.has(rowKey(row.account, row.id)));
   const [newUsage, usage] = apart(changes.usage, (row) => ground.usage.has(rowKey(row.account, row.id)));
   const statements: (Statement | null)[] = [

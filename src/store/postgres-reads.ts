@@ -56,7 +56,7 @@ export class PostgresKeys {
   }
 
   async find(hash: string): Promise<FoundKey | null> {
-    const { rows } = await this.#pool.query({ name: "find key", text: findKey, values: [hash] });
+    const rows = await this.#pool.find({ name: "find key", text: findKey, values: [hash] });
     const [cells] = rows;
     return cells === undefined ? null : { key: keyTable.rowOf(cells), plan: String(cells.at(-1)) };
   }
@@ -69,19 +69,19 @@ export class PostgresKeys {
   }
 
   async revoke(id: string, atMs: EpochMs): Promise<KeyRow | null> {
-    const { rows } = await this.#pool.query({ text: revokeKey, values: [id, atMs] });
+    const rows = await this.#pool.find({ text: revokeKey, values: [id, atMs] });
     return rows[0] === undefined ? null : keyTable.rowOf(rows[0]);
   }
 
   async byId(id: string): Promise<KeyRow | null> {
     const text = `select ${keyTable.list()} from api_key where id = $1`;
-    const { rows } = await this.#pool.query({ text, values: [id] });
+    const rows = await this.#pool.find({ text, values: [id] });
     return rows[0] === undefined ? null : keyTable.rowOf(rows[0]);
   }
 
   async list(account: string | undefined): Promise<KeyRow[]> {
     const text = `select ${keyTable.list()} from api_key where $1::text is null or account = $1 order by created_ms, id`;
-    const { rows } = await this.#pool.query({ text, values: [account ?? null] });
+    const rows = await this.#pool.find({ text, values: [account ?? null] });
     return rows.map((cells) => keyTable.rowOf(cells));
   }
 }
@@ -97,7 +97,7 @@ export class PostgresLists {
 
   async snapshot(account: string): Promise<AccountSnapshot | null> {
     const values = [this.#now?.() ?? null, account];
-    const { rows } = await this.#pool.query({ name: "snapshot", text: readSnapshot, values });
+    const rows = await this.#pool.find({ name: "snapshot", text: readSnapshot, values });
     const [first] = rows;
     if (first === undefined) return null;
     const [nowMs] = first;
@@ -147,13 +147,17 @@ export class PostgresLists {
   async holdTotals(): Promise<HoldTotals> {
     const text =
       "select count(*), coalesce(sum(base + overage + additional + base_past + overage_past), 0) from hold";
-    const [row] = (await this.#pool.query({ text })).rows;
+    const [row] = await this.#pool.find({ text });
     return { holds: Number(row?.[0]), micro: Number(row?.[1]) };
   }
 
-  async overdueHolds(atMs: EpochMs, limit: number): Promise<HoldRow[]> {
-    const text = `select ${holdTable.list()} from hold where expires_ms <= $1 order by expires_ms, account, id limit $2`;
-    return (await this.#page(text, [atMs], limit)).map((cells) => holdTable.rowOf(cells));
+  async overdueHolds(atMs: EpochMs | null, limit: number): Promise<HoldRow[]> {
+    // Looked up once, and so by the index.
+    const text = `select ${holdTable.list()} from hold where expires_ms <= (select ${clockMs})
+      order by expires_ms, account, id limit $2`;
+    return (await this.#page(text, [atMs ?? this.#now?.() ?? null], limit)).map((cells) =>
+      holdTable.rowOf(cells),
+    );
   }
 
   /** `limit` is the last of the parameters. */
@@ -162,7 +166,7 @@ export class PostgresLists {
       Number.isInteger(limit) && limit >= 1 && limit <= pageRowsMax,
       `a page has 1 to ${pageRowsMax} rows`,
     );
-    return (await this.#pool.query({ text, values: [...values, limit] })).rows;
+    return await this.#pool.find({ text, values: [...values, limit] });
   }
 }
 

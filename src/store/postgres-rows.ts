@@ -5,7 +5,15 @@
  * A column is the name of its field in another case. Integers that a number cannot hold exactly are read as bigint,
  * which no row lets pass, except an account's: there they become a number that no check of the ledger lets pass.
  */
-import type { AccountRow, HoldRow, JournalRow, KeyRow, UsageRow } from "../credits/rows.ts";
+import type {
+  AccountRow,
+  HoldRow,
+  JournalRow,
+  KeyRow,
+  RowPrice,
+  TokenCounts,
+  UsageRow,
+} from "../credits/rows.ts";
 import { invariant } from "../errors.ts";
 
 /** As the driver gives it. */
@@ -113,6 +121,17 @@ export function accountOf(cells: readonly Cell[]): AccountRow {
   return accountTable.rowOf(cells.map((cell) => (typeof cell === "bigint" ? Number(cell) : cell)));
 }
 
+/** What was made for a request, and its prices: of a hold and of its receipt. */
+const metered = {
+  promptTokens: "bigint",
+  cachedTokens: "bigint",
+  completionTokens: "bigint",
+  reasoningTokens: "bigint",
+  pricePrompt: "bigint",
+  priceCompletion: "bigint",
+  priceCachedPrompt: "bigint",
+} satisfies Record<keyof (TokenCounts & RowPrice), Column>;
+
 export const holdTable = tableOf<HoldRow>("hold", {
   account: "text",
   id: "text",
@@ -128,13 +147,7 @@ export const holdTable = tableOf<HoldRow>("hold", {
   basePast: "bigint",
   overagePast: "bigint",
   meteredTokens: "bigint",
-  promptTokens: "bigint",
-  cachedTokens: "bigint",
-  completionTokens: "bigint",
-  reasoningTokens: "bigint",
-  pricePrompt: "bigint",
-  priceCompletion: "bigint",
-  priceCachedPrompt: "bigint",
+  ...metered,
 });
 
 export const journalTable = tableOf<JournalRow>("journal", {
@@ -161,13 +174,7 @@ export const usageTable = tableOf<UsageRow>("usage", {
   model: "text",
   ending: "text",
   estimated: "boolean",
-  promptTokens: "bigint",
-  cachedTokens: "bigint",
-  completionTokens: "bigint",
-  reasoningTokens: "bigint",
-  pricePrompt: "bigint",
-  priceCompletion: "bigint",
-  priceCachedPrompt: "bigint",
+  ...metered,
   cost: "bigint",
   base: "bigint",
   overage: "bigint",

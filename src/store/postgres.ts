@@ -37,6 +37,8 @@ export const commitLanes = 2;
 
 /** Before an operation is sent again: a server that starts anew, or another that takes over, is back in some seconds. */
 export const patientRetriesMs = [10, 50, 250, 1000, 2000, 4000, 8000] as const;
+/** Where the attempts themselves take their time: a server that is gone without a word. */
+export const patientGiveUpMs = 15_000;
 
 export interface PostgresStoreOptions {
   /** `postgres://USER:PASSWORD@HOST:5432/DATABASE`, with what libpq allows after a question mark. */
@@ -142,7 +144,7 @@ export class PostgresStore implements Store {
     return this.#during(() => this.#lists.holdTotals());
   }
 
-  overdueHolds(atMs: EpochMs, limit: number): Promise<HoldRow[]> {
+  overdueHolds(atMs: EpochMs | null, limit: number): Promise<HoldRow[]> {
     return this.#during(() => this.#lists.overdueHolds(atMs, limit));
   }
 

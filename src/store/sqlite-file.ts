@@ -28,6 +28,7 @@ const migrationsFolder = new URL("./migrations/sqlite/", import.meta.url);
 const code = {
   busy: 5,
   locked: 6,
+  nomem: 7,
   readonly: 8,
   ioerr: 10,
   corrupt: 11,
@@ -50,6 +51,7 @@ export function storeError(error: unknown): Error {
   switch (found) {
     case code.busy:
     case code.locked:
+    case code.nomem:
     case code.ioerr:
     case code.full:
     case code.cantopen:

@@ -2,7 +2,8 @@
 import type { DatabaseSync, StatementSync } from "node:sqlite";
 import type { KeyRow } from "../credits/rows.ts";
 import type { EpochMs } from "../units.ts";
-import { keyColumns, keyOf, keyValues, Query, select } from "./sqlite-rows.ts";
+import { Query, select } from "./sqlite-query.ts";
+import { keyColumns, keyOf, keyValues } from "./sqlite-rows.ts";
 import type { FoundKey } from "./store.ts";
 
 export class SqliteKeys {

@@ -13,6 +13,7 @@ import type { Plans } from "../credits/plan.ts";
 import type { AccountRow, HoldRow, JournalRow, KeyRow, UsageRow } from "../credits/rows.ts";
 import { invariant } from "../errors.ts";
 import type { EpochMs } from "../units.ts";
+import { Query, select } from "./sqlite-query.ts";
 import {
   accountColumns,
   accountValues,
@@ -24,9 +25,7 @@ import {
   journalValues,
   keyColumns,
   keyOf,
-  Query,
   readAccount,
-  select,
   usageColumns,
   usageOf,
   usageValues,

@@ -4,6 +4,7 @@ import type { AccountSnapshot } from "../credits/balance.ts";
 import type { AccountRow, HoldRow, JournalRow, UsageRow } from "../credits/rows.ts";
 import { invariant } from "../errors.ts";
 import type { EpochMs } from "../units.ts";
+import { Query, select } from "./sqlite-query.ts";
 import {
   accountColumns,
   accountOf,
@@ -11,9 +12,7 @@ import {
   holdOf,
   journalColumns,
   journalOf,
-  Query,
   readAccount,
-  select,
   usageColumns,
   usageOf,
 } from "./sqlite-rows.ts";
@@ -52,20 +51,23 @@ export class SqliteSnapshots {
       const nowMs = this.#now();
       return { account: row, overdue: this.#overdue.all(nowMs, account).map(holdOf), nowMs };
     } finally {
-      this.#db.exec("commit");
+      // A disk that fails ends it by itself.
+      if (this.#db.isTransaction) this.#db.exec("commit");
     }
   }
 }
 
 export class SqliteLists {
   readonly #db: DatabaseSync;
+  readonly #now: () => EpochMs;
   readonly #accounts: Query;
   readonly #journal: Query;
   readonly #overdue: Query;
   readonly #holdTotals: Query;
 
-  constructor(db: DatabaseSync) {
+  constructor(db: DatabaseSync, now: () => EpochMs) {
     this.#db = db;
+    this.#now = now;
     this.#accounts = new Query(db, `${select("account", accountColumns)} where id > ? order by id limit ?`);
     this.#journal = new Query(
       db,
@@ -121,9 +123,9 @@ export class SqliteLists {
     return { holds: Number(row?.[0]), micro: Number(row?.[1]) };
   }
 
-  overdueHolds(atMs: EpochMs, limit: number): HoldRow[] {
+  overdueHolds(atMs: EpochMs | null, limit: number): HoldRow[] {
     assertLimit(limit);
-    return this.#overdue.all(atMs, limit).map(holdOf);
+    return this.#overdue.all(atMs ?? this.#now(), limit).map(holdOf);
   }
 }
 

@@ -100,7 +100,11 @@ class Thread {
   }
 
   async close(): Promise<void> {
-    if (!this.#ended) this.#closed ??= this.call("close", []);
+    // One that dies on the way has lost nothing: whatever it has answered is on disk.
+    const unlessEnded = (error: unknown) => {
+      if (!this.#ended) throw error;
+    };
+    if (!this.#ended) this.#closed ??= this.call("close", []).catch(unlessEnded);
     await this.#closed;
     await this.#exited;
   }

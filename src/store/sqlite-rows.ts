@@ -1,123 +1,30 @@
 /**
  * The ledger's rows as SQLite keeps them: the columns of each table, in one order for reading and writing, and the
- * two directions. A value of another type than the schema says is a defect and throws; integers beyond 2^53 are
- * refused by the driver.
+ * two directions.
  */
-import type { DatabaseSync, SQLInputValue, SQLOutputValue, StatementSync } from "node:sqlite";
-import type {
-  AccountRow,
-  Ending,
-  HoldRow,
-  JournalKind,
-  JournalRow,
-  KeyRow,
-  UsageRow,
+import type { SQLInputValue } from "node:sqlite";
+import {
+  type AccountRow,
+  endings,
+  type HoldRow,
+  type JournalRow,
+  journalKinds,
+  type KeyRow,
+  type RowPrice,
+  type TokenCounts,
+  type UsageRow,
 } from "../credits/rows.ts";
-import { invariant } from "../errors.ts";
-
-/** The cells of a row, in the order of its columns below. */
-export type Row = readonly SQLOutputValue[];
-
-/** A statement that returns rows as arrays: half the time of objects with a property for each column. */
-export class Query {
-  readonly #statement: StatementSync;
-
-  constructor(db: DatabaseSync, sql: string) {
-    this.#statement = db.prepare(sql);
-    this.#statement.setReturnArrays(true);
-  }
-
-  get(...values: SQLInputValue[]): Row | undefined {
-    const row = this.#statement.get(...values);
-    return row === undefined ? undefined : cellsOf(row);
-  }
-
-  all(...values: SQLInputValue[]): Row[] {
-    return this.#statement.all(...values).map(cellsOf);
-  }
-
-  /** Integers of any size, as bigints. */
-  getExact(...values: SQLInputValue[]): Row | undefined {
-    this.#statement.setReadBigInts(true);
-    try {
-      return this.get(...values);
-    } finally {
-      this.#statement.setReadBigInts(false);
-    }
-  }
-}
-
-function cellsOf(row: unknown): Row {
-  invariant(Array.isArray(row), "the driver returns rows as arrays");
-  return row;
-}
-
-/** All columns of a table, in the order in which its rows are read. */
-export function select(table: string, columns: readonly string[]): string {
-  return `select ${columns.join(", ")} from ${table}`;
-}
-
-type Cell = SQLOutputValue | undefined;
-
-function misread(cell: Cell, expected: string): Error {
-  return new Error(`the database holds ${String(cell)} where ${expected} should be`);
-}
-
-function text(cell: Cell): string {
-  if (typeof cell !== "string") throw misread(cell, "text");
-  return cell;
-}
-
-function textOrNull(cell: Cell): string | null {
-  return cell === null ? null : text(cell);
-}
-
-function numeric(cell: Cell): number {
-  if (typeof cell !== "number") throw misread(cell, "a number");
-  return cell;
-}
-
-function numericOrNull(cell: Cell): number | null {
-  return cell === null ? null : numeric(cell);
-}
-
-function oneOf<T extends string>(values: readonly T[], cell: Cell): T {
-  const found = values.find((value) => value === cell);
-  if (found === undefined) throw misread(cell, values.join(" or "));
-  return found;
-}
-
-function modelsOf(cell: Cell): string[] {
-  const models: unknown = JSON.parse(text(cell));
-  if (!Array.isArray(models) || !models.every((model) => typeof model === "string")) {
-    throw misread(cell, "a list of model names");
-  }
-  return models;
-}
-
-const kinds = [
-  "hold",
-  "settle",
-  "void",
-  "extend",
-  "expire",
-  "refresh",
-  "topup",
-  "adjust",
-  "plan",
-  "open",
-] as const satisfies readonly JournalKind[];
-
-const endings = [
-  "stop",
-  "length",
-  "credits",
-  "client_gone",
-  "engine_failed",
-  "refused",
-  "shutdown",
-  "expired",
-] as const satisfies readonly Ending[];
+import {
+  type Cell,
+  misread,
+  numeric,
+  numericOrNull,
+  oneOf,
+  type Query,
+  type Row,
+  text,
+  textOrNull,
+} from "./sqlite-query.ts";
 
 export const accountColumns = [
   "id",
@@ -210,6 +117,42 @@ export function accountValues(row: AccountRow): SQLInputValue[] {
   ];
 }
 
+/** What was made for a request, and its prices: of a hold and of its receipt. */
+const meteredColumns = [
+  "prompt_tokens",
+  "cached_tokens",
+  "completion_tokens",
+  "reasoning_tokens",
+  "price_prompt",
+  "price_completion",
+  "price_cached_prompt",
+] as const;
+
+/** `from`: where in the row they begin. */
+function meteredOf(row: Row, from: number): TokenCounts & RowPrice {
+  return {
+    promptTokens: numeric(row[from]),
+    cachedTokens: numeric(row[from + 1]),
+    completionTokens: numeric(row[from + 2]),
+    reasoningTokens: numeric(row[from + 3]),
+    pricePrompt: numeric(row[from + 4]),
+    priceCompletion: numeric(row[from + 5]),
+    priceCachedPrompt: numeric(row[from + 6]),
+  };
+}
+
+function meteredValues(row: TokenCounts & RowPrice): SQLInputValue[] {
+  return [
+    row.promptTokens,
+    row.cachedTokens,
+    row.completionTokens,
+    row.reasoningTokens,
+    row.pricePrompt,
+    row.priceCompletion,
+    row.priceCachedPrompt,
+  ];
+}
+
 export const holdColumns = [
   "account",
   "id",
@@ -225,13 +168,7 @@ export const holdColumns = [
   "base_past",
   "overage_past",
   "metered_tokens",
-  "prompt_tokens",
-  "cached_tokens",
-  "completion_tokens",
-  "reasoning_tokens",
-  "price_prompt",
-  "price_completion",
-  "price_cached_prompt",
+  ...meteredColumns,
 ] as const;
 
 export function holdOf(row: Row): HoldRow {
@@ -250,13 +187,7 @@ export function holdOf(row: Row): HoldRow {
     basePast: numeric(row[11]),
     overagePast: numeric(row[12]),
     meteredTokens: numeric(row[13]),
-    promptTokens: numeric(row[14]),
-    cachedTokens: numeric(row[15]),
-    completionTokens: numeric(row[16]),
-    reasoningTokens: numeric(row[17]),
-    pricePrompt: numeric(row[18]),
-    priceCompletion: numeric(row[19]),
-    priceCachedPrompt: numeric(row[20]),
+    ...meteredOf(row, 14),
   };
 }
 
@@ -276,13 +207,7 @@ export function holdValues(row: HoldRow): SQLInputValue[] {
     row.basePast,
     row.overagePast,
     row.meteredTokens,
-    row.promptTokens,
-    row.cachedTokens,
-    row.completionTokens,
-    row.reasoningTokens,
-    row.pricePrompt,
-    row.priceCompletion,
-    row.priceCachedPrompt,
+    ...meteredValues(row),
   ];
 }
 
@@ -306,7 +231,7 @@ export function journalOf(row: Row): JournalRow {
     account: text(row[0]),
     seq: numeric(row[1]),
     atMs: numeric(row[2]),
-    kind: oneOf(kinds, row[3]),
+    kind: oneOf(journalKinds, row[3]),
     op: text(row[4]),
     note: textOrNull(row[5]),
     baseDelta: numeric(row[6]),
@@ -344,13 +269,7 @@ export const usageColumns = [
   "model",
   "ending",
   "estimated",
-  "prompt_tokens",
-  "cached_tokens",
-  "completion_tokens",
-  "reasoning_tokens",
-  "price_prompt",
-  "price_completion",
-  "price_cached_prompt",
+  ...meteredColumns,
   "cost",
   "base",
   "overage",
@@ -368,13 +287,7 @@ export function usageOf(row: Row): UsageRow {
     model: text(row[5]),
     ending: oneOf(endings, row[6]),
     estimated: row[7] === 1,
-    promptTokens: numeric(row[8]),
-    cachedTokens: numeric(row[9]),
-    completionTokens: numeric(row[10]),
-    reasoningTokens: numeric(row[11]),
-    pricePrompt: numeric(row[12]),
-    priceCompletion: numeric(row[13]),
-    priceCachedPrompt: numeric(row[14]),
+    ...meteredOf(row, 8),
     cost: numeric(row[15]),
     base: numeric(row[16]),
     overage: numeric(row[17]),
@@ -393,19 +306,21 @@ export function usageValues(row: UsageRow): SQLInputValue[] {
     row.model,
     row.ending,
     row.estimated ? 1 : 0,
-    row.promptTokens,
-    row.cachedTokens,
-    row.completionTokens,
-    row.reasoningTokens,
-    row.pricePrompt,
-    row.priceCompletion,
-    row.priceCachedPrompt,
+    ...meteredValues(row),
     row.cost,
     row.base,
     row.overage,
     row.additional,
     row.shortfall,
   ];
+}
+
+function modelsOf(cell: Cell): string[] {
+  const models: unknown = JSON.parse(text(cell));
+  if (!Array.isArray(models) || !models.every((model) => typeof model === "string")) {
+    throw misread(cell, "a list of model names");
+  }
+  return models;
 }
 
 export const keyColumns = [

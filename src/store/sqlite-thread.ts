@@ -24,7 +24,7 @@ export interface ReaderCalls {
   journal(account: string, query: JournalQuery): JournalRow[];
   holds(query: HoldsQuery): HoldRow[];
   holdTotals(): HoldTotals;
-  overdueHolds(atMs: EpochMs, limit: number): HoldRow[];
+  overdueHolds(atMs: EpochMs | null, limit: number): HoldRow[];
   close(): void;
 }
 

@@ -51,10 +51,10 @@ function writing({ file, plans, clock }: SqliteThreadData): Handlers<WriterCalls
   };
 }
 
-function reading({ file }: SqliteThreadData): Handlers<ReaderCalls> {
+function reading({ file, clock }: SqliteThreadData): Handlers<ReaderCalls> {
   const db = openToRead(file);
   const keys = new SqliteKeyring(db);
-  const lists = new SqliteLists(db);
+  const lists = new SqliteLists(db, clockOf(clock));
   return {
     keyById: (id) => keys.byId(id),
     keys: (account) => keys.list(account),

@@ -138,7 +138,7 @@ class SqliteStore implements Store {
     return this.#reader.call("holdTotals");
   }
 
-  overdueHolds(atMs: EpochMs, limit: number): Promise<HoldRow[]> {
+  overdueHolds(atMs: EpochMs | null, limit: number): Promise<HoldRow[]> {
     return this.#reader.call("overdueHolds", atMs, limit);
   }
 

@@ -82,8 +82,8 @@ export interface Store extends LedgerStore {
   /** Open holds, also those that nobody has expired yet. */
   holds(query: HoldsQuery): Promise<HoldRow[]>;
   holdTotals(): Promise<HoldTotals>;
-  /** Open holds whose `expiresMs` is not after `atMs`; soonest first. */
-  overdueHolds(atMs: EpochMs, limit: number): Promise<HoldRow[]>;
+  /** Open holds whose `expiresMs` is not after `atMs`; null: now, by the clock that commits go by. Soonest first. */
+  overdueHolds(atMs: EpochMs | null, limit: number): Promise<HoldRow[]>;
 
   /** What always holds, checked over all rows as they are at one moment; commits do not wait for it. */
   audit(): Promise<AuditReport>;

@@ -17,7 +17,7 @@ export interface Sweeper {
 export function startSweeper(
   store: Store,
   ledger: Ledger,
-  options: { everyMs: number; onExpired(count: number): void; onError(error: unknown): void },
+  options: { everyMs: number; onError(error: unknown): void },
 ): Sweeper {
   let stopped = false;
   let underWay: Promise<void> | null = null;
@@ -27,12 +27,10 @@ export function startSweeper(
     let stuck = 0;
     for (let hasMore = true; hasMore && !stopped; ) {
       const limit = Math.min(stuck + sweepMax, pageRowsMax);
-      const overdue = await store.overdueHolds(Date.now(), limit);
+      const overdue = await store.overdueHolds(null, limit);
       const outcomes = await Promise.all(
         overdue.map(({ account, id }) => ledger.apply({ kind: "expire", account, hold: id })),
       );
-      const expired = outcomes.filter((outcome) => outcome.kind === "expired").length;
-      if (expired > 0) options.onExpired(expired);
       hasMore = overdue.length === limit && stuck < pageRowsMax - sweepMax;
       stuck = outcomes.filter(({ kind }) => kind !== "expired" && kind !== "ended").length;
     }

@@ -207,6 +207,7 @@ function chatRequestOf(body: ChatBody): ChatRequest {
   };
   if (maxTokens !== Number.POSITIVE_INFINITY)
     request.maxTokens = Math.min(maxTokens, Number.MAX_SAFE_INTEGER);
+  if (typeof body.user === "string") request.user = body.user.toWellFormed();
   return request;
 }
 

@@ -254,6 +254,35 @@ describe("on PostgreSQL", { skip: noPostgres ?? false }, () => {
       });
     }
 
+    test("a commit that the server is still at when its node sends it again counts once", async () => {
+      await make(server.url(database));
+      store = await open(proxy.url(database));
+      const ledger = new Ledger(store);
+      await server.sql(
+        `create function slow() returns trigger language plpgsql as $$ begin perform pg_sleep(0.3); return new; end $$;
+         create trigger slow before insert on journal for each statement execute function slow()`,
+        database,
+      );
+      const answers = [];
+      for (const operation of [
+        { kind: "topup", account: "ada", payment: "p2", amount: credits(7) },
+        { kind: "open", account: "bob", plan: "starter" },
+        hold("h1", credits(3)),
+        settle("h1", 700),
+      ] as const) {
+        proxy.cut = "with commit, unseen by the server";
+        const outcome = await ledger.apply(operation);
+        answers.push("again" in outcome ? outcome.again : outcome.kind);
+      }
+      // The node that was cut off has done it, and the one that came after it has waited and seen that.
+      assert.deepEqual(answers, [true, "exists", "held", "settled"]);
+      assert.equal((await store.journal("ada", { afterSeq: 5, limit: 10 })).length, 3);
+      assert.equal((await store.snapshot("ada"))?.account.additional, credits(12));
+      await server.sql("drop trigger slow on journal", database);
+      await store.close();
+      await assertSoundAt(server.url(database));
+    });
+
     test("reads fail while it is away and work again after", async () => {
       await make(server.url(database));
       const own = await startProxy(server);

@@ -19,7 +19,8 @@ import type { Worker } from "node:worker_threads";
 import { Ledger, StoreUnavailableError } from "../../src/credits/ledger.ts";
 import { OperatorError } from "../../src/errors.ts";
 import { openSqliteStore } from "../../src/store/sqlite.ts";
-import { openToWrite } from "../../src/store/sqlite-file.ts";
+import { openToWrite, storeError } from "../../src/store/sqlite-file.ts";
+import { SqliteSnapshots } from "../../src/store/sqlite-reads.ts";
 import type { Store } from "../../src/store/store.ts";
 import { credits, hold, keyOf, minute, planOf, plansOf, settle } from "../fixtures/ledger-rows.ts";
 
@@ -348,6 +349,47 @@ describe("threads", () => {
       process.off("worker", note);
     }
   });
+});
+
+test("a thread that dies while it closes the file has closed it", async () => {
+  await make(path);
+  const threads: Worker[] = [];
+  const note = (thread: Worker) => threads.push(thread);
+  process.on("worker", note);
+  const other = new DatabaseSync(path);
+  try {
+    const store = await openSqliteStore({ path, plans, busyMs });
+    // It waits for this one before it comes to closing.
+    other.exec("begin immediate");
+    const waiting = assert.rejects(store.commit([hold("late", credits(1))]), StoreUnavailableError);
+    const closing = store.close();
+    for (let turn = 0; turn < 3; turn += 1) await new Promise(setImmediate);
+    await threads.at(-1)?.terminate();
+    await Promise.all([waiting, closing]);
+    await store.close();
+  } finally {
+    other.close();
+    process.off("worker", note);
+  }
+});
+
+test("a read that a failing disk ends is told as what it is", async () => {
+  await make(path);
+  const db = new DatabaseSync(path);
+  try {
+    const failed = Object.assign(new Error("disk I/O error"), { errcode: 10 });
+    const snapshots = new SqliteSnapshots(db, () => {
+      db.exec("rollback");
+      throw failed;
+    });
+    assert.throws(() => snapshots.of("ada"), failed);
+    assert.ok(storeError(failed) instanceof StoreUnavailableError);
+    assert.ok(
+      storeError(Object.assign(new Error("out of memory"), { errcode: 7 })) instanceof StoreUnavailableError,
+    );
+  } finally {
+    db.close();
+  }
 });
 
 async function opened(at: string): Promise<Store & AsyncDisposable> {

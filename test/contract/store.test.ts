@@ -275,10 +275,12 @@ for (const backend of backends) {
     test("a settlement that comes after its hold has expired changes the receipt", async () => {
       await store.commit([hold("h1", credits(3), { ttlMs: minute })]);
       database.clock.advance(minute);
-      assert.deepEqual(await store.commit([{ kind: "expire", account: "ada", hold: "h1" }]), [
-        { kind: "expired" },
-      ]);
-      assert.deepEqual(await store.commit([settle("h1", 700)]), [settledBy({ base: 700 })]);
+      const [outcome] = await store.commit([{ kind: "expire", account: "ada", hold: "h1" }]);
+      assert.equal(outcome?.kind, "expired");
+      assert.deepEqual(outcome.expired, await store.usage({ id: "h1", limit: 10 }));
+      const late = settledBy({ base: 700 }, 0, {});
+      assert.deepEqual(await store.commit([settle("h1", 700)]), [late]);
+      assert.deepEqual(await store.commit([settle("h1", 700)]), [late], "and so again");
       const [receipt, ...others] = await store.usage({ id: "h1", limit: 10 });
       assert.deepEqual(others, []);
       assert.deepEqual([receipt?.ending, receipt?.cost, receipt?.completionTokens], ["stop", 700, 700]);
@@ -291,6 +293,11 @@ for (const backend of backends) {
       assert.deepEqual(await ids(start + 4 * minute, 10), ["h1", "h2", "h3", "h4"]);
       assert.deepEqual(await ids(start + 4 * minute, 2), ["h1", "h2"]);
       assert.deepEqual(await ids(start + minute - 1, 10), []);
+      database.clock.advance(2 * minute);
+      assert.deepEqual(
+        (await store.overdueHolds(null, 10)).map((row) => row.id),
+        ["h1", "h2"],
+      );
     });
 
     test("a key is found by its hash, with the plan of its account", async () => {
@@ -451,6 +458,17 @@ for (const backend of backends) {
         await store.commit([{ kind: "adjust", account: "ada", op: odd, amount: 5, reason: odd }]),
         [{ kind: "adjusted", additional: 5, again: true }],
       );
+    });
+
+    test("what no row can hold is found nowhere", async () => {
+      const odd = "a\0b";
+      assert.deepEqual(await store.usage({ model: odd, limit: 10 }), []);
+      assert.deepEqual(await store.usage({ id: odd, key: odd, limit: 10 }), []);
+      assert.deepEqual(await store.keys(odd), []);
+      assert.equal(await store.findKey(odd), null);
+      assert.equal(await store.keyById(odd), null);
+      assert.equal(await store.revokeKey(odd, start), null);
+      assert.equal(await store.snapshot(odd), null);
     });
 
     test("the largest amounts are exact", async () => {

@@ -2,20 +2,13 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { operatorTests, startOperator, type TestOperator } from "../fixtures/operator.ts";
+import { samplesOf } from "../fixtures/samples.ts";
 import { babble, say, startService, type TestService } from "../fixtures/service.ts";
 
 const operatorTest = operatorTests();
 
-/** Samples by name and labels, as they are written. */
 async function samples(operator: TestOperator): Promise<Map<string, number>> {
-  const { text } = await operator.get("/metrics");
-  const lines = text.split("\n").filter((line) => line !== "" && !line.startsWith("#"));
-  return new Map(
-    lines.map((line) => {
-      const space = line.lastIndexOf(" ");
-      return [line.slice(0, space), Number(line.slice(space + 1))];
-    }),
-  );
+  return samplesOf((await operator.get("/metrics")).text);
 }
 
 async function gone(service: TestService): Promise<void> {

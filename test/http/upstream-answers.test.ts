@@ -52,6 +52,47 @@ test("the upstream is always asked for a stream and its usage, with its own name
   });
 });
 
+test("what a caller says of sampling, of its user and of thinking reaches the upstream; what is for this service alone does not", async () => {
+  await using front = await startFront({
+    dialect: "vllm",
+    reasoning: { field: "reasoning_content", tags: null, opened: false },
+  });
+  const forwarded = {
+    temperature: 0.5,
+    top_p: 0.9,
+    top_k: 40,
+    seed: 7,
+    presence_penalty: 0.25,
+    frequency_penalty: -0.25,
+    stop: ["END", "\n\n"],
+    logprobs: true,
+    top_logprobs: 3,
+    user: "ada@example.com",
+    reasoning_effort: "high",
+  };
+  const forHere = { n: 1, stream_options: { include_obfuscation: true }, store: true, metadata: { a: "b" } };
+  const response = await front.chat({ ...forwarded, ...forHere, max_completion_tokens: 9 });
+  assert.equal(response.status, 200, await response.text());
+  const { cache_salt: salt, ...body } = front.upstream.last().body;
+  assert.equal(typeof salt, "string");
+  assert.deepEqual(body, {
+    ...forwarded,
+    model: "vendor/big",
+    messages: [{ role: "user", content: "Hello there" }],
+    stream: true,
+    stream_options: { include_usage: true, continuous_usage_stats: true },
+    max_tokens: 9,
+  });
+});
+
+test("null for the user is no user, and half a character in its name is replaced", async () => {
+  await using front = await startFront();
+  assert.equal((await front.chat({ user: null })).status, 200);
+  assert.ok(!("user" in front.upstream.last().body));
+  assert.equal((await front.chat({ user: "a\ud800" })).status, 200);
+  assert.equal(front.upstream.last().body.user, "a\ufffd");
+});
+
 test("a stream has one event for each of the upstream's", async () => {
   await using front = await startFront();
   front.upstream.play = (call) =>

@@ -154,6 +154,14 @@ test("an upstream that quotes the conversation in its error does not bring it in
   assert.match(front.log(), /answered 400|quote the request/);
 });
 
+test("an upstream that names the caller's user in its error does not bring the name into the log", async () => {
+  await using front = await startFront();
+  front.upstream.play = (call) => call.answer(403, '{"detail":"ada@example.com is not welcome"}');
+  await front.chat({ user: "ada@example.com" });
+  assert.ok(!front.log().includes("ada@"));
+  assert.match(front.log(), /\[user\] is not welcome/);
+});
+
 describe("in mid-stream: an error event, and what was made is charged", () => {
   const parts = [first, text("one"), text(" two")];
   const failing: { name: string; play: Play; code: string; options?: FrontOptions }[] = [

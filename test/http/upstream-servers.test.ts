@@ -110,6 +110,15 @@ test("the least busy upstream is asked", async () => {
   await held.last().closed;
 });
 
+test("of servers that are equally busy each is asked in turn, also where a prompt is counted first", async () => {
+  const other = await startUpstream();
+  await using front = await startFront({ others: [other], dialect: "vllm" });
+  front.upstream.playOther = (call) => call.answer(200, '{"count":5}');
+  other.playOther = front.upstream.playOther;
+  for (let n = 0; n < 4; n += 1) assert.equal((await front.chat()).status, 200);
+  assert.deepEqual([front.upstream.calls.length, other.calls.length], [2, 2]);
+});
+
 test("a connection that went stale costs no request: it is sent again over a fresh one, once", async () => {
   await using front = await startFront();
   await front.chat();
@@ -162,6 +171,28 @@ test("an upstream that keeps failing is left alone, and taken back by the first 
   assert.equal((await front.chat()).status, 200);
   assert.equal(front.engine.state, "ready");
   assert.match(front.log(), /answers again/);
+});
+
+test("requests that wait while one tries an upstream go on as soon as it answers, not when it has ended", async (t) => {
+  await using front = await startFront({ parallel: 4 });
+  front.upstream.play = (call) => call.answer(500, "{}");
+  for (let n = 0; n < 5; n += 1) await front.chat();
+  const now = performance.now.bind(performance);
+  t.mock.method(performance, "now", () => now() + 6000);
+  const trial = Promise.withResolvers<Call>();
+  front.upstream.play = trial.resolve;
+  const controller = new AbortController();
+  const trying = front.chat({ stream: true }, controller.signal);
+  const call = await trial.promise;
+  const waiting = front.chat();
+  await until("another waits", () => front.engine.load().waiting === 1);
+  front.upstream.play = (next) => next.stream(text("Hello"), text(" world"), finish(), usage(5, 2), done);
+  await call.send(first, text("one"));
+  assert.equal((await trying).status, 200);
+  assert.equal((await waiting).status, 200);
+  assert.equal(call.isClosed, false, "the trial goes on");
+  controller.abort();
+  await call.closed;
 });
 
 test("beyond its parallel requests an upstream is sent nothing; the others wait in turn, and a full line says so", async () => {

@@ -3,7 +3,7 @@ import assert from "node:assert/strict";
 import { test } from "node:test";
 import fc from "fast-check";
 import { CompletionText } from "../../src/engines/llama/completion.ts";
-import type { ThinkTags } from "../../src/engines/llama/protocol.ts";
+import type { ThinkTags } from "../../src/engines/thinking.ts";
 import type { TokenLogprob } from "../../src/generation/engine.ts";
 
 const tags: ThinkTags = ["<think>", "</think>"];

@@ -181,6 +181,16 @@ test("what a step made is told while the next one is under way, and at once wher
   assert.deepEqual(told, [0, 0, 1, 1, 2, 3]);
 });
 
+test("each step is told of as it begins, also where there is a prompt to read and nothing else", async () => {
+  const backend = new ScriptedBackend();
+  backend.script(0, "a");
+  const running = start(backend, [job(1, "abcdefghijklmnop")]);
+  const told: number[] = [];
+  backend.afterStep = () => told.push(running.batches.length);
+  await running.ended;
+  assert.deepEqual(told, [1, 2, 3, 4, 5]);
+});
+
 test("thinking closed by force: the closing tag is evaluated after the last thought, and not counted", async () => {
   const backend = new ScriptedBackend();
   backend.script(0, "hmmYes");

@@ -126,7 +126,7 @@ test("a child that cannot be started again: requests wait for a bounded time, th
 
 test("a child that hangs over a prompt: the prompt times out, the child is killed, the next one answers", async (t) => {
   const log = new RecordedLog();
-  const engine = await startMiniature({ parallel: 1, restartWaitMs: 500, log });
+  const engine = await startMiniature({ parallel: 1, restartWaitMs: 500, stallMs: 1000, log });
   t.after(() => engine.close());
   const hung = childOf(engine);
   process.kill(hung, "SIGSTOP");
@@ -134,12 +134,12 @@ test("a child that hangs over a prompt: the prompt times out, the child is kille
   await gone(hung);
   await reaches(engine, "ready");
   assert.equal((await ask(engine, "Hi", { maxTokens: 2 })).usage.completionTokens, 2);
-  assert.ok(log.lines.some((line) => line.includes("has not answered for too long")));
+  assert.ok(log.lines.some((line) => line.includes("has not counted a prompt for too long")));
 });
 
 test("a child that hangs over a stop is killed: the stop is done, the next request is answered", async (t) => {
   const log = new RecordedLog();
-  const engine = await startMiniature({ parallel: 1, stopWaitMs: 300, log });
+  const engine = await startMiniature({ parallel: 1, stallMs: 1000, log });
   t.after(() => engine.close());
   const running = await begin(engine, endless, { maxTokens: 900 });
   await readSome(running);
@@ -148,7 +148,7 @@ test("a child that hangs over a stop is killed: the stop is done, the next reque
   await running.stop();
   await gone(hung);
   assert.ok(running.usage.completionTokens >= 3);
-  assert.ok(log.lines.some((line) => line.includes("has not answered for too long")));
+  assert.ok(log.lines.some((line) => line.includes("has made no progress for too long")));
   assert.equal((await ask(engine, "Hi", { maxTokens: 2 })).usage.completionTokens, 2);
 });
 

@@ -1,7 +1,7 @@
 /** Turns of accounts, choice of sequences, sampling parameters. No model. */
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { FairQueue } from "../../src/engines/llama/queue.ts";
+import { FairQueue } from "../../src/engines/fair-queue.ts";
 import { isRepeatable, samplerConfig, seedOf } from "../../src/engines/llama/sampling.ts";
 import { chooseSequence, newSequence, type Sequence } from "../../src/engines/llama/sequences.ts";
 

@@ -1,33 +1,18 @@
 /** `inkwell audit` and `inkwell backup`: what they print, and the exit codes that scripts go by. */
 import assert from "node:assert/strict";
-import { existsSync, mkdtempSync, rmSync } from "node:fs";
-import { tmpdir } from "node:os";
+import { existsSync } from "node:fs";
 import path from "node:path";
-import { after, beforeEach, test } from "node:test";
-import { loadConfig } from "../../src/config.ts";
-import { Ledger } from "../../src/credits/ledger.ts";
+import { beforeEach, test } from "node:test";
 import { backup } from "../../src/main.ts";
 import { openSqliteStore } from "../../src/store/sqlite.ts";
-import { runCli } from "../fixtures/cli-host.ts";
-import { MemoryStore } from "../fixtures/memory-store.ts";
+import { cliLedger, refused } from "../fixtures/cli-ledger.ts";
 
-const cwd = mkdtempSync(path.join(tmpdir(), "inkwell-cli-audit-"));
-after(() => rmSync(cwd, { recursive: true }));
-const { plans } = loadConfig({ cwd, env: {} });
+const ledger = cliLedger();
+const { cwd, plans } = ledger;
 const databaseFile = path.join(cwd, "data", "inkwell.db");
-const [plan = ""] = plans.keys();
-const nowMs = Date.UTC(2027, 0, 15, 12);
+const inkwell = (...argv: string[]) => ledger.run(argv, { services: { backup } });
 
-let store: MemoryStore;
-beforeEach(async () => {
-  store = new MemoryStore(plans, () => nowMs);
-  await store.commit([{ kind: "open", account: "ada", plan }]);
-});
-
-function inkwell(...argv: string[]) {
-  const openStore = async () => ({ store, ledger: new Ledger(store) });
-  return runCli(argv, { cwd, services: { openStore, backup } });
-}
+beforeEach(() => ledger.openAccount("ada"));
 
 test("a sound ledger: exit 0, and one line to people", async () => {
   assert.deepEqual(await inkwell("audit"), {
@@ -45,8 +30,14 @@ test("a sound ledger: exit 0, and one line to people", async () => {
   });
 });
 
+test("an empty ledger is not called sound: it may be another than was meant", async () => {
+  ledger.begin();
+  const { code, stderr } = await inkwell("audit");
+  assert.deepEqual([code, stderr], [0, "The ledger has no entries: there was nothing to check.\n"]);
+});
+
 test("a ledger that is not sound: exit 1, the rule by name and the rows at fault", async () => {
-  store.damage("ada", { additional: 7 });
+  ledger.store.damage("ada", { additional: 7 });
   const { code, stdout, stderr } = await inkwell("audit");
   assert.equal(code, 1);
   assert.match(
@@ -70,9 +61,7 @@ test("a ledger that is not sound: exit 1, the rule by name and the rows at fault
 });
 
 test("a backup is made beside the configuration's folder, and never over what is there", async () => {
-  const missing = await inkwell("backup", "copy.db");
-  assert.equal(missing.code, 1);
-  assert.match(missing.stderr, /There is no database/);
+  refused(await inkwell("backup", "copy.db"), /There is no database/);
   assert.ok(!existsSync(databaseFile), "and none is made");
 
   await (await openSqliteStore({ path: databaseFile, plans })).close();
@@ -82,8 +71,6 @@ test("a backup is made beside the configuration's folder, and never over what is
   assert.equal(file, path.join(cwd, "copy.db"));
   assert.ok(bytes > 0);
 
-  const again = await inkwell("backup", "copy.db");
-  assert.equal(again.code, 1);
-  assert.match(again.stderr, /copy\.db is there already/);
+  refused(await inkwell("backup", "copy.db"), /copy\.db is there already/);
   assert.equal((await inkwell("backup")).code, 2);
 });

@@ -5,7 +5,8 @@ import { tmpdir } from "node:os";
 import path from "node:path";
 import { test } from "node:test";
 import type { Greeting } from "../../src/main/greeting.ts";
-import { greeting, type Ran, runCli } from "../fixtures/cli-host.ts";
+import { greeting, openPipe, type Ran, runCli, signal } from "../fixtures/cli-host.ts";
+import { refused } from "../fixtures/cli-ledger.ts";
 
 test("a signal that comes as the start ends stops the service that is then up", {
   timeout: 20_000,
@@ -51,10 +52,60 @@ test("without --json people are told", async () => {
   assert.match(stdout, /^ {2}In another terminal: npm run -s inkwell -- chat$/m);
 });
 
+test("where it listens on every address, the lines to paste have one that can be dialled", async () => {
+  const first = { account: "default", plan: "starter", key: "ink_x" };
+  const { stdout } = await greeted(["serve"], { ...greeting, onEveryAddress: true, first });
+  assert.match(
+    stdout,
+    /^ {2}API +http:\/\/127\.0\.0\.1:8080\/v1 +\(and on every other address of this machine\)$/m,
+  );
+  assert.match(stdout, /curl -N http:\/\/127\.0\.0\.1:8080\/v1\/chat/);
+});
+
 test("the chat that is advertised knows the address, also where any free port was taken", async () => {
   const anywhere = { ...greeting, publicUrl: "http://127.0.0.1:43210", onAnyPort: true };
   const chat = "In another terminal: npm run -s inkwell -- chat --url http://127.0.0.1:43210 --key";
   assert.ok((await greeted(["serve"], anywhere)).stdout.includes(`${chat} KEY\n`));
   const first = { account: "default", plan: "starter", key: "ink_x" };
   assert.ok((await greeted(["serve"], { ...anywhere, first })).stdout.includes(`${chat} ink_x\n`));
+});
+
+test("runs until the service has stopped", async () => {
+  let stop = () => {};
+  const stopped = new Promise<void>((resolve) => {
+    stop = resolve;
+  });
+  const serve = async () => {
+    setImmediate(stop);
+    return { greeting, stop: async () => stop(), stopped };
+  };
+  assert.equal((await runCli(["serve"], { cwd: "/srv", services: { serve } })).code, 0);
+});
+
+test("stops the service at a signal, says so, and ends when it has stopped", async () => {
+  const stopped = Promise.withResolvers<void>();
+  let stops = 0;
+  const serve = async (_: unknown, { stdout }: { stdout: NodeJS.WritableStream }) => {
+    stdout.write("up\n");
+    const stop = async () => {
+      stops++;
+      stopped.resolve();
+    };
+    return { greeting, stop, stopped: stopped.promise };
+  };
+  const listeners = process.listenerCount("SIGTERM");
+  const session = openPipe(["serve"], { cwd: "/srv", services: { serve } });
+  await session.shows("up");
+  signal("SIGTERM");
+  await session.shows("Stopping: running answers may finish.");
+  assert.equal(await session.ended, 0);
+  assert.equal(stops, 1);
+  assert.equal(process.listenerCount("SIGTERM"), listeners);
+});
+
+test("exits 1 with the message where it cannot start", async () => {
+  refused(
+    await runCli(["serve"], { cwd: "/srv", env: { INKWELL_DATABASE: "mysql://x/y" } }),
+    /expected sqlite:PATH/,
+  );
 });

@@ -1,35 +1,19 @@
 /** `inkwell usage`: which receipts it shows, in which form, and that it never reads more than a page of them. */
 import assert from "node:assert/strict";
-import { mkdtempSync, rmSync, writeFileSync } from "node:fs";
-import { tmpdir } from "node:os";
-import path from "node:path";
-import { after, beforeEach, test } from "node:test";
-import { loadConfig } from "../../src/config.ts";
-import { Ledger } from "../../src/credits/ledger.ts";
-import { type Ran, runCli } from "../fixtures/cli-host.ts";
+import { beforeEach, test } from "node:test";
+import type { Ran } from "../fixtures/cli-host.ts";
+import { cliLedger, refused } from "../fixtures/cli-ledger.ts";
 import { credits, day, hold, keyOf, settle } from "../fixtures/ledger-rows.ts";
-import { MemoryStore } from "../fixtures/memory-store.ts";
 
-const cwd = mkdtempSync(path.join(tmpdir(), "inkwell-cli-"));
-after(() => rmSync(cwd, { recursive: true }));
-writeFileSync(
-  path.join(cwd, "inkwell.yaml"),
-  `plans:
+const ledger = cliLedger(`plans:
   starter: { base: { credits: 2, every: P1D }, overage: { credits: 0, every: P1M } }
 models:
   small: { engine: llama, source: default, price: { prompt: 1, completion: 1 } }
-`,
-);
-const { plans } = loadConfig({ cwd, env: {} });
-
-const noon = Date.UTC(2027, 0, 15, 12);
-let store: MemoryStore;
-let nowMs = noon;
+`);
 
 /** Account `ada` has h1 and h2 of the 15th, `bob` h3 of the 16th, of which he could pay two thirds. */
 beforeEach(async () => {
-  nowMs = noon;
-  store = new MemoryStore(plans, () => nowMs);
+  const { store } = ledger;
   for (const account of ["ada", "bob"]) {
     await store.commit([{ kind: "open", account, plan: "starter" }]);
     await store.addKey(keyOf(`key of ${account}`, account));
@@ -43,7 +27,7 @@ beforeEach(async () => {
     hold("h2", 0, ada),
     settle("h2", 0, { account: "ada", ending: "client_gone" }),
   ]);
-  nowMs += day;
+  ledger.nowMs += day;
   await store.commit([
     hold("h3", credits(1), bob),
     settle("h3", credits(3), { account: "bob", estimated: true, ending: "length" }),
@@ -51,8 +35,7 @@ beforeEach(async () => {
 });
 
 async function usage(...argv: string[]): Promise<Ran> {
-  const openStore = async () => ({ store, ledger: new Ledger(store) });
-  return await runCli(["usage", ...argv], { cwd, services: { openStore } });
+  return await ledger.inkwell("usage", ...argv);
 }
 
 async function idsOf(...argv: string[]): Promise<string[]> {
@@ -108,15 +91,13 @@ test("nothing there is an empty list, an empty table or names alone, and no fail
   const { code, stdout, stderr } = await usage(...none);
   assert.deepEqual(
     { code, stdout, stderr },
-    { code: 0, stdout: "", stderr: "No request has finished there.\n" },
+    { code: 0, stdout: "", stderr: "No such request has finished.\n" },
   );
   assert.match((await usage("--csv", ...none)).stdout, /^request_id,[\w,]+\r\n$/);
 });
 
 test("an account that does not exist is refused, two forms at once and times that cannot be are wrong usage", async () => {
-  const nobody = await usage("nobody");
-  assert.match(nobody.stderr, /There is no account nobody/);
-  assert.equal(nobody.code, 1);
+  refused(await usage("nobody"), /There is no account nobody/);
   for (const argv of [
     ["--csv", "--json"],
     ["--from", "yesterday"],
@@ -130,6 +111,7 @@ test("an account that does not exist is refused, two forms at once and times tha
 });
 
 test("thousands of receipts are read and written a page at a time", async () => {
+  const { store } = ledger;
   const [row] = await store.usage({ id: "h1", limit: 1 });
   assert.ok(row !== undefined);
   const asked: number[] = [];

@@ -698,7 +698,7 @@ test("when the process dies, the last checkpoint is charged and the rest returns
   made.engine.last.token("y");
   // Dead: no timer, no settlement.
   made.clock.nowMs += holdTtlMs;
-  assert.deepEqual(await made.apply({ kind: "expire", account: "ada", hold: "r1" }), { kind: "expired" });
+  assert.equal((await made.apply({ kind: "expire", account: "ada", hold: "r1" })).kind, "expired");
   assert.equal(made.spent(), 130);
   await audit(made.store);
 });
@@ -710,7 +710,7 @@ test("a process that dies while the request is queued charges nothing", async (t
   await accepted(events);
   for (let n = 0; n < 3; n += 1) await beat(t, made);
   made.clock.nowMs += holdTtlMs;
-  assert.deepEqual(await made.apply({ kind: "expire", account: "ada", hold: "r1" }), { kind: "expired" });
+  assert.equal((await made.apply({ kind: "expire", account: "ada", hold: "r1" })).kind, "expired");
   assert.equal(made.spent(), 0);
 });
 
@@ -801,7 +801,7 @@ test("a heartbeat that came through late counts from when it was asked for", asy
   assertRefusal((await rest(events)).error, "internal_error");
 });
 
-test("a checkpoint under way is waited for, so that it never comes after the settlement", async (t) => {
+test("a checkpoint under way is decided before the settlement, and no other follows it", async (t) => {
   t.mock.timers.enable({ apis: ["setInterval"] });
   const made = await setup();
   const events = made.run();
@@ -810,14 +810,32 @@ test("a checkpoint under way is waited for, so that it never comes after the set
   const gate = Promise.withResolvers<void>();
   made.store.hooks = { before: () => gate.promise };
   await beat(t, made);
+  made.engine.last.token("x");
   made.engine.last.end("stop");
   const end = rest(events);
   await turn();
-  assert.deepEqual(made.receipts, []);
+  assert.deepEqual(made.receipts, [], "its end waits for the charge");
   gate.resolve();
-  await end;
+  assert.deepEqual(await end, { types: ["text", "end"], error: null });
+  await beat(t, made);
   const kinds = made.store.batches.slice(-2).map((batch) => batch.map((operation) => operation.kind));
   assert.deepEqual(kinds, [["extend"], ["settle"]]);
+  await assertEnded(made, "stop", 130);
+});
+
+test("the end of an answer waits for no other attempt at a checkpoint that failed", async (t) => {
+  // The pause before that attempt is never over here.
+  t.mock.timers.enable({ apis: ["setInterval", "setTimeout"] });
+  const made = await setup();
+  const events = made.run();
+  await accepted(events);
+  made.engine.last.begin();
+  made.store.hooks = { before: () => Promise.reject(new StoreUnavailableError("busy")) };
+  await beat(t, made);
+  made.store.hooks = {};
+  made.engine.last.end("stop");
+  assert.deepEqual(await rest(events), { types: ["end"], error: null });
+  await assertEnded(made, "stop", promptCost);
 });
 
 // The settlement fails

@@ -578,7 +578,7 @@ example("an extension keeps the hold alive, and is its checkpoint", small, async
   made.clock.nowMs += minute - 1;
   assert.deepEqual(await made.apply(expire("h")), { kind: "alive" });
   made.clock.nowMs += 1;
-  assert.deepEqual(await made.apply(expire("h")), { kind: "expired" });
+  assert.equal((await made.apply(expire("h"))).kind, "expired");
   assert.equal(made.store.receipt("ada", "h")?.cost, 30);
   assert.deepEqual(made.buckets(), [credits(10) - 30, credits(5), 0]);
 });
@@ -619,7 +619,7 @@ example(
     const used = tokens(0, 2 ** 50);
     await assert.rejects(made.apply(extend("h", 1, 0, { used })), /invariant/);
     made.clock.nowMs += hour;
-    assert.deepEqual(await made.apply(expire("h")), { kind: "expired" });
+    assert.equal((await made.apply(expire("h"))).kind, "expired");
   },
 );
 
@@ -650,7 +650,9 @@ example(
     await made.apply(hold("r2", credits(1)));
     assert.deepEqual(await made.apply(extend("r2", 1, credits(3))), { kind: "extended", amount: 0 });
     made.clock.nowMs += 1000;
-    assert.deepEqual(await made.apply(extend("r2", 1, credits(3))), { kind: "extended", amount: credits(3) });
+    const { expired, ...outcome } = await made.apply(extend("r2", 1, credits(3)));
+    assert.deepEqual(outcome, { kind: "extended", amount: credits(3) });
+    assert.deepEqual(expired, [made.store.receipt("ada", "r1")]);
     assert.equal(made.store.receipt("ada", "r1")?.ending, "expired");
   },
 );
@@ -668,6 +670,30 @@ example(
   },
 );
 
+example(
+  "whoever meets holds whose time has run out is told their receipts, once, a refused request too",
+  small,
+  async (made) => {
+    await made.apply(hold("h1", credits(2)));
+    await made.apply(extend("h1", 1, 0, { used: tokens(0, credits(1)) }));
+    await made.apply(hold("h2", credits(12)));
+    made.clock.nowMs += minute;
+    const refused = await made.apply(hold("h3", credits(15)));
+    assert.equal(refused.kind, "refused");
+    assert.deepEqual(refused.expired, [made.store.receipt("ada", "h1"), made.store.receipt("ada", "h2")]);
+    assert.deepEqual(
+      refused.expired?.map(({ id, cost, base }) => [id, cost, base]),
+      [
+        ["h1", credits(1), credits(1)],
+        ["h2", 0, 0],
+      ],
+    );
+    for (const again of [hold("h3", credits(15)), expire("h1"), settle("h2", 0)]) {
+      assert.equal((await made.apply(again)).expired, undefined);
+    }
+  },
+);
+
 example("a settlement after the expiry charges what the checkpoint had not, once", small, async (made) => {
   await made.apply(hold("h", credits(5)));
   await made.apply(extend("h", 1, 0, { used: tokens(0, credits(1)) }));
@@ -675,7 +701,7 @@ example("a settlement after the expiry charges what the checkpoint had not, once
   await made.apply(expire("h"));
   assert.deepEqual(made.buckets(), [credits(9), credits(5), 0]);
   const late = await made.apply(settle("h", credits(4), { ending: "length" }));
-  assert.deepEqual(late, settledBy({ base: credits(4) }));
+  assert.deepEqual(late, settledBy({ base: credits(4) }, 0, { base: credits(1) }));
   assert.deepEqual(await made.apply(settle("h", credits(4))), late);
   assert.deepEqual(await made.apply(settle("h", credits(9))), late);
   assert.deepEqual(made.buckets(), [credits(6), credits(5), 0]);
@@ -688,7 +714,7 @@ example("a late settlement of what is no longer there is a shortfall", small, as
   await made.apply(expire("h"));
   await made.apply(hold("all", credits(15)));
   const late = await made.apply(settle("h", credits(4)));
-  assert.deepEqual(late, settledBy({}, credits(4)));
+  assert.deepEqual(late, settledBy({}, credits(4), {}));
 });
 
 example(
@@ -700,7 +726,7 @@ example(
     made.clock.nowMs += minute;
     await made.apply(expire("h"));
     const late = await made.apply(settle("h", 0, { used: tokens(0, 0), ending: "engine_failed" }));
-    assert.deepEqual(late, settledBy({ base: 10 }));
+    assert.deepEqual(late, settledBy({ base: 10 }, 0, { base: 10 }));
     const receipt = made.store.receipt("ada", "h");
     assert.equal(receipt?.promptTokens, 10);
     assert.equal(receipt?.ending, "engine_failed");
@@ -716,7 +742,7 @@ example(
     made.clock.nowMs += minute;
     await made.apply(expire("h"));
     const late = await made.apply(settle("h", 0, { used: tokens(10, 6, 9) }));
-    assert.deepEqual(late, settledBy({ base: 105 }));
+    assert.deepEqual(late, settledBy({ base: 105 }, 0, { base: 105 }));
   },
 );
 

@@ -194,6 +194,21 @@ test("pauses between attempts are those it was given", async (t) => {
   assert.equal((await answer).kind, "added");
 });
 
+test("attempts that take their time are not made again once it is used up", async () => {
+  let attempts = 0;
+  const store: LedgerStore = {
+    async commit() {
+      attempts += 1;
+      // As long as a lock is waited for.
+      await new Promise((resolve) => setTimeout(resolve, 30));
+      throw unavailable();
+    },
+  };
+  const ledger = new Ledger(store, { retriesMs: [0, 0, 0, 0], giveUpMs: 20 });
+  await assert.rejects(ledger.apply(topup("1")), StoreUnavailableError);
+  assert.equal(attempts, 1);
+});
+
 test("a store that stays away is told to every caller of the batch, after one round of attempts for all", async () => {
   const store = new FakeStore();
   store.failures.push(unavailable(), unavailable(), unavailable());
@@ -221,6 +236,20 @@ test("one operation that cannot be decided takes none of the others down with it
   assert.equal(third.status, "fulfilled");
   assert.equal(made.buckets()[2], 2);
   await audit(made.store);
+});
+
+test("a store that goes away while operations are decided one by one is waited for once, not for each of them", async () => {
+  const store = new FakeStore();
+  store.failures.push(new TypeError("undefined is no function"), null);
+  for (let n = 0; n < 60; n += 1) store.failures.push(unavailable());
+  const ledger = new Ledger(store, noPauses);
+  const answers = await Promise.allSettled(numbers(20).map((n) => ledger.apply(topup(`${n}`))));
+  assert.equal(answers[0]?.status, "fulfilled");
+  for (const answer of answers.slice(1)) {
+    assert.ok(answer.status === "rejected" && answer.reason instanceof StoreUnavailableError);
+  }
+  // All, the first alone, and three attempts at the second.
+  assert.equal(store.batches.length, 5);
 });
 
 test("a defect is not tried again", async () => {

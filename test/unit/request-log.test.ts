@@ -28,6 +28,7 @@ const receipt: Receipt = {
   cost: 610,
   paid: { base: 610, overage: 0, additional: 0 },
   shortfall: 0,
+  paidBefore: null,
   isLate: false,
   times: { preparedMs: 1, heldMs: 2, generatedMs: 30 },
 };

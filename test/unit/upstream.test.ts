@@ -13,6 +13,7 @@ function bodyOf(
   dialect: DialectName,
   sampling: Partial<Sampling> = {},
   reasoning: Reasoning | null = null,
+  user: string | null = null,
 ): Record<string, unknown> {
   const messages: Message[] = [{ role: "user", content: "Hi" }];
   const request = {
@@ -21,6 +22,7 @@ function bodyOf(
     messages,
     maxTokens: 7,
     sampling: { stop: [], ...sampling },
+    user,
     reasoning,
   };
   return JSON.parse(requestBody(dialectOf(dialect), request));
@@ -44,10 +46,29 @@ describe("what a request is called at each server", () => {
     }
   });
 
-  test("top_k goes where it is known, and 0 is left out", () => {
-    const knowing = dialects.filter((dialect) => bodyOf(dialect, { topK: 5 }).top_k === 5);
-    assert.deepEqual(knowing, ["vllm", "sglang", "llama-server"]);
-    assert.ok(dialects.every((dialect) => !("top_k" in bodyOf(dialect, { topK: 0 }))));
+  test("top_k goes where it is known, and 0 switches off what the server would do by itself", () => {
+    const knowing = ["vllm", "sglang", "llama-server"];
+    for (const dialect of dialects) {
+      const isKnown = knowing.includes(dialect);
+      assert.equal(bodyOf(dialect, { topK: 5 }).top_k, isKnown ? 5 : undefined, dialect);
+      const off = dialect === "llama-server" ? 0 : -1;
+      assert.equal(bodyOf(dialect, { topK: 0 }).top_k, isKnown ? off : undefined, dialect);
+    }
+  });
+
+  test("a penalty of 0 is said too, for the server may have another by itself", () => {
+    const body = bodyOf("compatible", { presencePenalty: 0, frequencyPenalty: 0 });
+    assert.deepEqual([body.presence_penalty, body.frequency_penalty], [0, 0]);
+  });
+
+  test("the user goes as it is named, and by a digest where the name is too long for OpenAI (maximhq/bifrost#1000)", () => {
+    for (const dialect of dialects) {
+      assert.equal(bodyOf(dialect, {}, null, "u".repeat(64)).user, "u".repeat(64));
+      const { user } = bodyOf(dialect, {}, null, "u".repeat(65));
+      assert.ok(typeof user === "string" && user.length <= 64 && !user.includes("uuu"));
+      assert.equal(bodyOf(dialect, {}, null, "u".repeat(65)).user, user, "the same one each time");
+      assert.notEqual(bodyOf(dialect, {}, null, "u".repeat(66)).user, user, "another for each");
+    }
   });
 
   test("what a caller may say and a server would refuse is brought into its range", () => {
@@ -141,19 +162,21 @@ describe("what is logged of an upstream's words", () => {
     { role: "user", content: "tell me of the  sea and all its creatures" },
     { role: "user", content: "ink" },
   ];
+  const unlogged = { key: "topsecret123", user: "ada@example.com", messages };
   test("neither the key nor another one", () => {
-    const said = loggable("bad key topsecret123 or sk-abcdefgh12345 or Bearer xyz", "topsecret123", messages);
+    const said = loggable("bad key topsecret123 or sk-abcdefgh12345 or Bearer xyz", unlogged);
     assert.equal(said, "bad key [key] or [key] or Bearer [key]");
   });
+  test("not whom the caller asks for", () => {
+    assert.equal(loggable("no ada@example.com here", unlogged), "no [user] here");
+    assert.equal(loggable("no such user", { ...unlogged, user: "u" }), "no such user");
+  });
   test("nothing of the conversation", () => {
-    assert.match(
-      loggable('input "me of the sea and all its cre" is bad', null, messages),
-      /quote the request/,
-    );
-    assert.equal(loggable("drinking is bad", null, messages), "drinking is bad");
+    assert.match(loggable('input "me of the sea and all its cre" is bad', unlogged), /quote the request/);
+    assert.equal(loggable("drinking is bad", unlogged), "drinking is bad");
   });
   test("not more than a few hundred characters, in one line", () => {
-    const said = loggable("a\nb ".repeat(10_000), null, messages);
+    const said = loggable("a\nb ".repeat(10_000), unlogged);
     assert.ok(said.length <= 300 && !said.includes("\n"));
   });
 });

@@ -255,6 +255,7 @@ export interface LoadedBackend {
   template: string | null;
   contextWindow: number;
   description: string;
+  sizeBytes: number;
 }
 
 export type Log = (level: "info" | "warn" | "error", message: string) => void;
@@ -323,6 +324,7 @@ export async function loadBackend(options: LoadOptions, log: Log): Promise<Loade
     eosText: model.tokens.eosString ?? "",
     template: metadata.tokenizer.chat_template ?? null,
     contextWindow,
+    sizeBytes: model.size,
     description: `${metadata.general?.name ?? model.filename ?? "unnamed"} (${model.typeDescription}, ${model.gpuLayers} layers on the GPU, ${governor === null ? options.threads : `${options.threads} or ${threadsMax}`} threads)`,
   };
 }

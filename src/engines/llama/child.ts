@@ -62,6 +62,7 @@ class Child {
       warn: (message) => send({ type: "log", level: "warn", message }),
     });
     const { thinkTags, closingTokens } = planner;
+    const { contextWindow, description, sizeBytes } = loaded;
     const decoder = new Decoder({
       ...loaded,
       thinkTags,
@@ -74,10 +75,7 @@ class Child {
     decoder.run().catch((cause: unknown) => {
       process.stderr.write(`${cause instanceof Error ? cause.stack : String(cause)}\n`, endNow);
     });
-    send({
-      type: "loaded",
-      model: { contextWindow: loaded.contextWindow, description: loaded.description, thinkTags },
-    });
+    send({ type: "loaded", model: { contextWindow, description, sizeBytes, thinkTags } });
   }
 
   async #prepare({ id, messages, reasoning }: Extract<ToChild, { type: "prepare" }>): Promise<void> {

@@ -4,10 +4,10 @@
  * Pure. Joins characters, takes out the thinking, ends at a stop sequence (looked for in the visible text only).
  */
 import type { TokenLogprob } from "../../generation/engine.ts";
-import { type Piece, Utf8Joiner } from "./pieces.ts";
-import type { TextEvent, ThinkTags } from "./protocol.ts";
-import { StopFinder } from "./stops.ts";
-import { ThinkingFilter } from "./thinking.ts";
+import { type Piece, Utf8Joiner } from "../pieces.ts";
+import { StopFinder } from "../stops.ts";
+import { ThinkingFilter, type ThinkTags } from "../thinking.ts";
+import type { TextEvent } from "./protocol.ts";
 
 export interface CompletionOptions {
   stop: readonly string[];

@@ -5,14 +5,16 @@
  * prompts taking turns. Then one token is sampled for each, and one report says what all of them made.
  *
  * Guarantees: a job whose reader has not granted room for more events, or that has made what is paid for, rests, and
- * no other with it; a stop takes
- * effect before the next step; a job that fails takes no other along, unless the batch itself failed.
+ * no other with it; a stop takes effect before the next step; a job that fails takes no other along, unless the batch
+ * itself failed. Every step is reported as it begins, also one that only reads a prompt: the supervisor knows by that
+ * that the step before it has ended.
  * Does not queue by account and knows no limit on waiting jobs: the supervisor starts no more than there are sequences.
  */
 import type { TokenLogprob } from "../../generation/engine.ts";
+import type { ThinkTags } from "../thinking.ts";
 import type { Backend, BatchEntry, Sampler } from "./backend.ts";
 import { CompletionText } from "./completion.ts";
-import type { Ending, JobProgress, JobSpec, TextEvent, ThinkTags } from "./protocol.ts";
+import type { Ending, JobProgress, JobSpec, TextEvent } from "./protocol.ts";
 import { isRepeatable, samplerConfig } from "./sampling.ts";
 import { chooseSequence, newSequence, type Sequence } from "./sequences.ts";
 import type { Vocabulary } from "./vocabulary.ts";
@@ -117,7 +119,7 @@ export class Decoder {
   /** What the last step made, then `more`. */
   #report(more: JobProgress[]): void {
     const jobs = [...this.#made, ...more];
-    if (jobs.length === 0) return;
+    if (jobs.length === 0 && this.#batches.length === 0) return;
     this.#made = [];
     this.#options.report(jobs, this.#batches);
     this.#batches = [];

@@ -29,6 +29,8 @@ export class LlamaGeneration implements Generation {
   #stopped = false;
   #failure: EngineError | undefined;
   #readSinceGrant = 0;
+  /** Events that the child may still send before the next grant. */
+  #room = windowEvents;
   #wake: (() => void) | undefined;
 
   constructor(
@@ -64,6 +66,16 @@ export class LlamaGeneration implements Generation {
   /** True once it has been asked to stop. */
   get stopping(): boolean {
     return this.#stopped;
+  }
+
+  /** Whether the child has something to do for it: it waits neither for pay nor for its reader. */
+  get isDue(): boolean {
+    if (this.#done) return false;
+    const { completionTokens } = this.#usage;
+    const { maxTokens, paidTokens } = this.#job;
+    // To be ended.
+    if (this.#stopped || completionTokens >= maxTokens) return true;
+    return completionTokens < paidTokens && this.#room > 0;
   }
 
   async *[Symbol.asyncIterator](): AsyncGenerator<EngineEvent, void, undefined> {
@@ -110,6 +122,7 @@ export class LlamaGeneration implements Generation {
     this.#usage = { ...this.#usage, cachedTokens, completionTokens, reasoningTokens };
     this.#onTokens(completionTokens);
     for (const event of progress.events) this.#events.push(event);
+    this.#room -= progress.events.length;
     if (ending !== undefined) this.#end(ending);
     this.#wake?.();
   }
@@ -133,7 +146,9 @@ export class LlamaGeneration implements Generation {
   #read(): void {
     this.#readSinceGrant += 1;
     if (this.#done || this.#readSinceGrant < windowEvents / 2) return;
-    this.#owner.grant(this.#job.id, this.#readSinceGrant);
+    const events = this.#readSinceGrant;
     this.#readSinceGrant = 0;
+    this.#room += events;
+    this.#owner.grant(this.#job.id, events);
   }
 }

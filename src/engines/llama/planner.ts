@@ -5,8 +5,9 @@
  * says so, because tokenizing stands in the way of everybody's next token.
  */
 import type { Message, Reasoning } from "../../generation/engine.ts";
+import type { ThinkTags } from "../thinking.ts";
 import { PromptBuilder, type PromptTokenizer } from "./prompt.ts";
-import type { PromptPlan, ThinkTags } from "./protocol.ts";
+import type { PromptPlan } from "./protocol.ts";
 import { ChatTemplate, fallbackTemplate, type Part } from "./template.ts";
 
 /** Most tokens to think for each `effort`; `reasoning.max_tokens` wins over it. Unknown words: no limit but the completion's. */

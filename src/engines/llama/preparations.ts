@@ -2,12 +2,14 @@
  * Asks the child for the tokens of prompts, one at a time, accounts taking turns.
  *
  * One at a time because the child prepares on the thread that drives the decoder: between two prompts the running
- * generations get their step; after a long one they get as much time as it took. Guarantees: every call ends (answered, aborted, timed out or failed); a prompt that was under
- * way when the child ended is tried once more with the next child.
+ * generations get their step; after a long one they get as much time as it took. Guarantees: every call ends (answered,
+ * aborted, timed out or failed); a prompt that was under way when the child ended is tried once more with the next
+ * child, if somebody still waits for it; a child that has a prompt and gives no answer for `stallMs` is reported.
  */
 import { EngineError, type Prompt } from "../../generation/engine.ts";
+import { FairQueue } from "../fair-queue.ts";
+import { ProgressWatch } from "./progress-watch.ts";
 import type { FromChild, PromptPlan, ToChild } from "./protocol.ts";
-import { FairQueue } from "./queue.ts";
 
 export interface Prepared {
   promptTokens: number;
@@ -17,9 +19,11 @@ export interface Prepared {
 export interface PreparationsOptions {
   /** How long a prompt may wait for its turn and its answer. */
   waitMs: number;
+  /** How long the child may take for one prompt. */
+  stallMs: number;
   send: (message: ToChild) => void;
-  /** The child has said nothing since it was asked. */
-  killHung: () => void;
+  /** The child has taken longer. */
+  stalled: () => void;
 }
 
 interface Pending {
@@ -27,6 +31,8 @@ interface Pending {
   readonly prompt: Prompt;
   readonly settle: (outcome: Prepared | EngineError) => void;
   tries: number;
+  /** Nobody waits for it any more. */
+  isOver: boolean;
 }
 
 type Answer = Extract<FromChild, { type: "prepared" | "prepareFailed" }>;
@@ -41,15 +47,20 @@ const retryAfterSeconds = 5;
 export class Preparations {
   readonly #options: PreparationsOptions;
   readonly #waiting = new FairQueue<Pending>(waitingMax);
+  readonly #watch: ProgressWatch;
   #asked: Pending | undefined;
   #askedMs = 0;
-  #heardMs = 0;
   #running = false;
   #resting = false;
   #lastId = 0;
 
   constructor(options: PreparationsOptions) {
     this.#options = options;
+    this.#watch = new ProgressWatch({
+      boundMs: options.stallMs,
+      isDue: () => this.#asked !== undefined,
+      stalled: options.stalled,
+    });
   }
 
   async prepare(prompt: Prompt, signal: AbortSignal): Promise<Prepared> {
@@ -59,6 +70,7 @@ export class Preparations {
       id: ++this.#lastId,
       prompt,
       tries: 0,
+      isOver: false,
       settle: (outcome) => (outcome instanceof EngineError ? reject(outcome) : resolve(outcome)),
     };
     if (!this.#waiting.push(prompt.accountId, pending)) {
@@ -76,16 +88,17 @@ export class Preparations {
     try {
       return await promise;
     } finally {
+      pending.isOver = true;
       clearTimeout(timer);
       signal.removeEventListener("abort", abort);
     }
   }
 
   receive(answer: Answer): void {
-    this.heard();
     const pending = this.#asked;
     if (pending?.id !== answer.id) return;
     this.#asked = undefined;
+    this.#watch.heard();
     pending.settle(answer.type === "prepared" ? answer : new EngineError("failed", answer.message));
     const tookMs = performance.now() - this.#askedMs;
     if (tookMs < quickMs) this.#next();
@@ -96,11 +109,6 @@ export class Preparations {
         this.#next();
       }, tookMs).unref();
     }
-  }
-
-  /** Anything from the child is a sign of life. */
-  heard(): void {
-    this.#heardMs = performance.now();
   }
 
   /** The child is there (again). */
@@ -114,7 +122,8 @@ export class Preparations {
     this.#running = false;
     const pending = this.#asked;
     this.#asked = undefined;
-    if (pending === undefined) return;
+    this.#watch.stop();
+    if (pending === undefined || pending.isOver) return;
     if (pending.tries < triesMax) this.#waiting.putBack(pending.prompt.accountId, pending);
     else pending.settle(new EngineError("failed", "the engine's process ended twice over this prompt"));
   }
@@ -133,6 +142,7 @@ export class Preparations {
     this.#askedMs = performance.now();
     pending.tries += 1;
     const { messages, reasoning } = pending.prompt;
+    this.#watch.look();
     this.#options.send({ type: "prepare", id: pending.id, messages, reasoning });
   }
 
@@ -145,6 +155,5 @@ export class Preparations {
       return;
     }
     pending.settle(new EngineError("timeout", "the prompt was not tokenized in time"));
-    if (this.#asked === pending && this.#heardMs < this.#askedMs) this.#options.killHung();
   }
 }

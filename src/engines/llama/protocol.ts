@@ -2,14 +2,12 @@
  * What the service and the engine's child process say to each other over the IPC channel (structured clone).
  *
  * Both ends are this source tree, so a message is recognised by its `type` and not checked further. The child
- * sends at most one `progress` message for each decode step, with what all sequences made in it.
+ * sends a `progress` message for each decode step as it begins, with what all sequences made in the one before.
  */
 import type { Message, Reasoning, Sampling, TokenLogprob } from "../../generation/engine.ts";
+import type { ThinkTags } from "../thinking.ts";
 
 export type Gpu = "auto" | "cuda" | "vulkan" | "metal" | false;
-
-/** The strings that open and close a model's thinking. */
-export type ThinkTags = readonly [open: string, close: string];
 
 export interface LoadOptions {
   modelPath: string;
@@ -29,6 +27,8 @@ export interface LoadedModel {
   contextWindow: number;
   /** What the model calls itself, its size and its quantisation; for the log. */
   description: string;
+  /** Of all its weights. */
+  sizeBytes: number;
   /** Null where the model does not think. */
   thinkTags: ThinkTags | null;
 }
@@ -96,7 +96,7 @@ export type FromChild =
   /** `prompt` is null where the prompt cannot fit the window; `promptTokens` is then the least it can have. */
   | { type: "prepared"; id: number; promptTokens: number; prompt: PromptPlan | null }
   | { type: "prepareFailed"; id: number; message: string }
-  /** `batches`: how many jobs each decode since the last such message had in it; most often there was one decode. */
+  /** `batches`: how many jobs each decode that has begun since the last such message has in it; one decode, or none. */
   | { type: "progress"; jobs: JobProgress[]; batches: number[] }
   | { type: "log"; level: "info" | "warn" | "error"; message: string };
 

@@ -2,10 +2,12 @@
  * The embedded engine: llama.cpp in a child process, kept alive.
  *
  * Guarantees:
- * - accounts take turns for the `parallel` sequences; the waiting room is bounded (queue.ts);
+ * - accounts take turns for the `parallel` sequences; the waiting room is bounded (fair-queue.ts);
  * - when the child ends (killed, crashed, out of memory) the generations that it had begun fail as "failed", with the
  *   usage received so far; those that wait go on waiting, and the child is started again with back-off. After
  *   `restartWaitMs` without a child, waiting and new ones fail as "unavailable";
+ * - a child that hangs is noticed by the steps of its decode loop, which it reports one by one: where one is due and does
+ *   not come for `stallMs`, the child is given up at once, and killed;
  * - no child outlives its parent, and no request is ever left without an end.
  * What is decoded and how is the child's business (decoder.ts).
  */
@@ -21,9 +23,12 @@ import {
   type Prompt,
 } from "../../generation/engine.ts";
 import { checkGguf } from "../../weights/gguf.ts";
+import { FairQueue } from "../fair-queue.ts";
+import type { ThinkTags } from "../thinking.ts";
 import { type EngineLog, EngineProcess } from "./engine-process.ts";
 import { LlamaGeneration } from "./generation.ts";
 import { Preparations } from "./preparations.ts";
+import { ProgressWatch } from "./progress-watch.ts";
 import type {
   FromChild,
   Gpu,
@@ -31,9 +36,8 @@ import type {
   LoadedModel,
   LoadOptions,
   PromptPlan,
-  ThinkTags,
+  ToChild,
 } from "./protocol.ts";
-import { FairQueue } from "./queue.ts";
 
 export interface LlamaOptions {
   modelPath: string;
@@ -51,8 +55,8 @@ export interface LlamaOptions {
   reasoning?: { tags: ThinkTags | null };
   /** How long requests wait for a child that is being started again. Default 15 s. */
   restartWaitMs?: number;
-  /** A child that says nothing for so long after it was asked to stop something is killed. Default 60 s. */
-  stopWaitMs?: number;
+  /** A child that has something to do and gets nothing done for so long is killed. Default: `stallMsOf` its model. */
+  stallMs?: number;
   /** Called for each decode with the number of answers in it. Must be cheap and must not throw. */
   onDecode?: (answers: number) => void;
   /** What the child process gets to see; usually that of this process. */
@@ -66,9 +70,19 @@ const restartDelayMinMs = 100;
 const restartDelayMaxMs = 30_000;
 /** A child that lived this long has earned a quick restart. */
 const healthyAfterMs = 60_000;
-/** A stop takes effect after the step that is under way; one that lasts longer than this is taken for a hung device. */
-const defaultStopWaitMs = 60_000;
+/** A prompt's tokens take some seconds at most, so longer than this is taken for a hung process. */
+const stallMinMs = 60_000;
+const gibibyte = 2 ** 30;
 const retryAfterSeconds = 5;
+
+/**
+ * The longest that one step of the decode loop may take: a minute, and one more for each GiB of weights. A step reads all
+ * of them, the first time from the disk, and evaluates up to 64 tokens of a prompt (512 on a GPU), which takes 4 s for each
+ * GiB on one core of an ordinary server; so this is never too short for a machine that is many times slower.
+ */
+export function stallMsOf({ sizeBytes }: Pick<LoadedModel, "sizeBytes">): number {
+  return stallMinMs * (1 + sizeBytes / gibibyte);
+}
 
 /**
  * Resolves when the model is loaded. Rejects with an `OperatorError` where the file or the machine does not allow it,
@@ -99,8 +113,9 @@ export class LlamaEngine implements Engine {
   #state: EngineState = "starting";
   #process: EngineProcess | undefined;
   #model: LoadedModel | undefined;
+  /** Of the child that is there. */
+  #watch: ProgressWatch | undefined;
   #lastId = 0;
-  #progressMs = 0;
   #restartDelayMs = restartDelayMinMs;
   #restartTimer: NodeJS.Timeout | undefined;
   #unavailableTimer: NodeJS.Timeout | undefined;
@@ -113,8 +128,9 @@ export class LlamaEngine implements Engine {
     this.#restartWaitMs = options.restartWaitMs ?? defaultRestartWaitMs;
     this.#preparations = new Preparations({
       waitMs: this.#restartWaitMs,
+      stallMs: options.stallMs ?? stallMinMs,
       send: (message) => this.#process?.send(message),
-      killHung: () => this.#killHung(),
+      stalled: () => this.#killHung("has not counted a prompt"),
     });
   }
 
@@ -166,6 +182,7 @@ export class LlamaEngine implements Engine {
       this.#state = "closed";
       clearTimeout(this.#restartTimer);
       clearTimeout(this.#unavailableTimer);
+      this.#watch?.stop();
       const closing = new EngineError("unavailable", "the engine has been closed");
       this.#preparations.failAll(closing);
       for (const generation of [...this.#running.values(), ...this.#queue.takeAll()])
@@ -188,10 +205,10 @@ export class LlamaEngine implements Engine {
     );
     const job = { id: ++this.#lastId, accountId, prompt, maxTokens, paidTokens, sampling };
     const owner = {
-      grant: (id: number, events: number) => this.#process?.send({ type: "grant", id, events }),
+      grant: (id: number, events: number) => this.#tell({ type: "grant", id, events }),
       pay: (id: number, paid: number, isLast: boolean) => {
         // One that waits still is handed over with what it has been paid by then.
-        if (this.#running.has(id)) this.#process?.send({ type: "pay", id, paidTokens: paid, isLast });
+        if (this.#running.has(id)) this.#tell({ type: "pay", id, paidTokens: paid, isLast });
       },
       cancel: (cancelled: LlamaGeneration) => this.#cancel(cancelled),
     };
@@ -210,31 +227,34 @@ export class LlamaEngine implements Engine {
       const next = this.#queue.shift();
       if (next === undefined) return;
       this.#running.set(next.job.id, next);
-      this.#process?.send({ type: "start", job: next.job });
+      this.#tell({ type: "start", job: next.job });
     }
+  }
+
+  /** Something that may give the child something to do. */
+  #tell(message: ToChild): void {
+    this.#process?.send(message);
+    this.#watch?.look();
   }
 
   #cancel(generation: LlamaGeneration): void {
     const { id, accountId } = generation.job;
-    if (this.#running.has(id)) {
-      this.#process?.send({ type: "stop", id });
-      this.#watchStop(id);
-    } else if (this.#queue.remove(accountId, generation)) generation.finish();
+    if (this.#running.has(id)) this.#tell({ type: "stop", id });
+    else if (this.#queue.remove(accountId, generation)) generation.finish();
   }
 
-  /** Again and again, because the first that is heard may have been said before the child hung. */
-  #watchStop(id: number): void {
-    const sinceMs = performance.now();
-    const look = (): void => {
-      if (!this.#running.has(id)) return;
-      if (this.#progressMs < sinceMs) this.#killHung();
-      else this.#watchStop(id);
-    };
-    setTimeout(look, this.#options.stopWaitMs ?? defaultStopWaitMs).unref();
+  #isDue(): boolean {
+    for (const generation of this.#running.values()) if (generation.isDue) return true;
+    return false;
   }
 
-  #killHung(): void {
-    this.#log.error({ engine: this.pid }, "the engine's process has not answered for too long and is killed");
+  /** It is not waited for: a process that hangs in a driver may take long to end, even so. */
+  #killHung(how: string): void {
+    this.#log.error(
+      { engine: this.pid, ...this.load() },
+      `the engine's process ${how} for too long and is killed`,
+    );
+    this.#abandon("it hung");
     void this.#process?.kill();
   }
 
@@ -294,6 +314,11 @@ export class LlamaEngine implements Engine {
     clearTimeout(this.#unavailableTimer);
     this.#model = model;
     this.#state = "ready";
+    this.#watch = new ProgressWatch({
+      boundMs: this.#options.stallMs ?? stallMsOf(model),
+      isDue: () => this.#isDue(),
+      stalled: () => this.#killHung("has made no progress"),
+    });
     this.#preparations.resume();
     this.#pump();
   }
@@ -305,11 +330,10 @@ export class LlamaEngine implements Engine {
         this.#preparations.receive(message);
         return;
       case "progress":
-        this.#preparations.heard();
-        this.#progressMs = performance.now();
         for (const answers of message.batches) this.#options.onDecode?.(answers);
         for (const job of message.jobs) this.#progress(job);
         this.#pump();
+        this.#watch?.heard();
         return;
       case "log":
         this.#log[message.level]({ engine: this.pid }, message.message);
@@ -328,11 +352,18 @@ export class LlamaEngine implements Engine {
 
   #lost(reason: string, livedMs: number): void {
     if (this.#state === "closed") return;
+    this.#log.error({ reason, ...this.load() }, "the engine's process has ended");
+    this.#abandon(reason);
+    if (livedMs >= healthyAfterMs) this.#restartDelayMs = restartDelayMinMs;
+    this.#restartLater();
+  }
+
+  /** Nothing more is expected of the child that is there, or was. */
+  #abandon(reason: string): void {
+    if (this.#state !== "ready") return;
     this.#state = "starting";
-    this.#log.error(
-      { reason, running: this.#running.size, waiting: this.#queue.size },
-      "the engine's process has ended",
-    );
+    this.#watch?.stop();
+    this.#watch = undefined;
     this.#preparations.suspend();
     const failure = new EngineError("failed", `the engine's process ended (${reason})`);
     // Youngest first, so that those put back keep their order.
@@ -343,8 +374,6 @@ export class LlamaEngine implements Engine {
     }
     this.#running.clear();
     this.#unavailableTimer = setTimeout(() => this.#giveUpWaiting(), this.#restartWaitMs);
-    if (livedMs >= healthyAfterMs) this.#restartDelayMs = restartDelayMinMs;
-    this.#restartLater();
   }
 
   #restartLater(): void {

@@ -3,13 +3,13 @@
  *
  * Guarantees: what a caller wrote comes back as `content`, never as `template`, whatever it says: the template is
  * rendered with unguessable marks in place of the texts, and cut at the marks afterwards. A template that trims its
- * messages trims them here too. What a template refuses or drops is folded (folding.ts), so every conversation can be
+ * messages trims them here too. What a template refuses or drops is folded (../folding.ts), so every conversation can be
  * rendered. Other filters over the texts (`upper`, `tojson`) are not followed.
  */
 import { randomBytes } from "node:crypto";
 import { Template } from "@huggingface/jinja";
 import type { Message } from "../../generation/engine.ts";
-import { foldings, type Turn } from "./folding.ts";
+import { foldings, type Turn } from "../folding.ts";
 
 export interface Part {
   from: "template" | "content";

@@ -5,10 +5,9 @@
  * Pure. Guarantees that no half of a character, no text between the tags and nothing of a stop sequence is passed on.
  */
 import type { TokenLogprob } from "../../generation/engine.ts";
-import type { Piece } from "../llama/pieces.ts";
-import type { ThinkTags } from "../llama/protocol.ts";
-import { StopFinder } from "../llama/stops.ts";
-import { ThinkingFilter } from "../llama/thinking.ts";
+import type { Piece } from "../pieces.ts";
+import { StopFinder } from "../stops.ts";
+import { ThinkingFilter, type ThinkTags } from "../thinking.ts";
 
 export interface AnswerTextOptions {
   stop: readonly string[];

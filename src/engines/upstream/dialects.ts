@@ -10,11 +10,12 @@ import type { Message, Reasoning, Sampling } from "../../generation/engine.ts";
 export const dialects = ["compatible", "openai", "vllm", "sglang", "llama-server", "ollama"] as const;
 export type DialectName = (typeof dialects)[number];
 
-type Fields = Record<string, unknown>;
+export type Fields = Record<string, unknown>;
 
 export interface Dialect {
   maxTokens: "max_tokens" | "max_completion_tokens";
-  topK: boolean;
+  /** What stands for no limit there; null where `top_k` is not known at all. */
+  topKOff: -1 | 0 | null;
   /** Beside `include_usage`. */
   streamOptions: Fields;
   /** For every request: what makes it report how many tokens it has made by each event. */
@@ -47,12 +48,12 @@ const plain = { streamOptions: {}, extra: {}, accountSalt: null, tokenizer: null
 const countsAlong = { ...plain, streamOptions: { continuous_usage_stats: true } } as const;
 
 const table: Readonly<Record<DialectName, Dialect>> = {
-  compatible: { ...plain, maxTokens: "max_tokens", topK: false, reasoning: effortOnly },
-  openai: { ...plain, maxTokens: "max_completion_tokens", topK: false, reasoning: effortOnly },
+  compatible: { ...plain, maxTokens: "max_tokens", topKOff: null, reasoning: effortOnly },
+  openai: { ...plain, maxTokens: "max_completion_tokens", topKOff: null, reasoning: effortOnly },
   vllm: {
     ...countsAlong,
     maxTokens: "max_tokens",
-    topK: true,
+    topKOff: -1,
     reasoning: templateSwitch,
     accountSalt: "cache_salt",
     tokenizer: "vllm",
@@ -60,14 +61,15 @@ const table: Readonly<Record<DialectName, Dialect>> = {
   sglang: {
     ...countsAlong,
     maxTokens: "max_tokens",
-    topK: true,
+    // 0 is refused.
+    topKOff: -1,
     reasoning: templateSwitch,
     accountSalt: "cache_salt",
   },
   "llama-server": {
     ...plain,
     maxTokens: "max_tokens",
-    topK: true,
+    topKOff: 0,
     extra: { timings_per_token: true },
     reasoning: ({ effort, none }) => {
       if (none) return { chat_template_kwargs: { enable_thinking: false } };
@@ -78,7 +80,7 @@ const table: Readonly<Record<DialectName, Dialect>> = {
   ollama: {
     ...plain,
     maxTokens: "max_tokens",
-    topK: false,
+    topKOff: null,
     reasoning: ({ effort, none }) =>
       none ? { reasoning_effort: "none" } : effortOnly({ effort, none: false }),
   },
@@ -95,15 +97,19 @@ export interface UpstreamRequest {
   messages: readonly Message[];
   maxTokens: number;
   sampling: Sampling;
+  /** Null: the caller named none. */
+  user: string | null;
   /** Null where the model is not said to think: others refuse to be asked. */
   reasoning: Reasoning | null;
 }
 
 const topKMax = 0x7fffffff;
+/** OpenAI refuses a longer one (maximhq/bifrost#1000). */
+const userLengthMax = 64;
 
 /** The JSON of a chat request. */
 export function requestBody(dialect: Dialect, request: UpstreamRequest): string {
-  const { model, messages, maxTokens, sampling, reasoning } = request;
+  const { model, messages, maxTokens, sampling, user, reasoning } = request;
   const isGreedy = sampling.temperature === 0 || sampling.topP === 0;
   const body: Fields = {
     model,
@@ -112,29 +118,34 @@ export function requestBody(dialect: Dialect, request: UpstreamRequest): string 
     stream_options: { include_usage: true, ...dialect.streamOptions },
     [dialect.maxTokens]: maxTokens,
     ...dialect.extra,
-    ...(reasoning === null ? {} : dialect.reasoning(wantedOf(reasoning))),
+    ...reasoningFields(dialect, reasoning),
   };
   // What is not asked for is left to the upstream's own defaults: some models take no value for it at all.
   if (isGreedy) body.temperature = 0;
   else {
     if (sampling.temperature !== undefined) body.temperature = sampling.temperature;
     if (sampling.topP !== undefined) body.top_p = sampling.topP;
-    const topK = dialect.topK ? (sampling.topK ?? 0) : 0;
-    if (topK > 0) body.top_k = Math.min(topK, topKMax);
+    if (sampling.topK !== undefined && dialect.topKOff !== null)
+      body.top_k = sampling.topK === 0 ? dialect.topKOff : Math.min(sampling.topK, topKMax);
   }
   if (sampling.seed !== undefined) body.seed = seedOf(sampling.seed);
-  const presence = clampPenalty(sampling.presencePenalty);
-  const frequency = clampPenalty(sampling.frequencyPenalty);
-  if (presence !== 0) body.presence_penalty = presence;
-  if (frequency !== 0) body.frequency_penalty = frequency;
+  if (sampling.presencePenalty !== undefined) body.presence_penalty = clampPenalty(sampling.presencePenalty);
+  if (sampling.frequencyPenalty !== undefined)
+    body.frequency_penalty = clampPenalty(sampling.frequencyPenalty);
   if (sampling.stop.length > 0) body.stop = sampling.stop;
   if (sampling.topLogprobs !== undefined) {
     body.logprobs = true;
     // With 0 llama-server gives no log-probabilities at all; what is too much is cut when it comes.
     body.top_logprobs = Math.max(1, sampling.topLogprobs);
   }
+  if (user !== null) body.user = user.length > userLengthMax ? hash("sha256", user, "base64url") : user;
   if (dialect.accountSalt !== null) body[dialect.accountSalt] = saltOf(request.accountId);
   return JSON.stringify(body);
+}
+
+/** What a request says of thinking, which may change its prompt too. */
+export function reasoningFields(dialect: Dialect, reasoning: Reasoning | null): Fields {
+  return reasoning === null ? {} : dialect.reasoning(wantedOf(reasoning));
 }
 
 function wantedOf({ effort, maxTokens }: Reasoning): WantedReasoning {
@@ -151,8 +162,8 @@ function seedOf(seed: number): number {
   return Number(BigInt.asUintN(31, BigInt(seed)));
 }
 
-function clampPenalty(penalty: number | undefined): number {
-  return Math.min(2, Math.max(-2, penalty ?? 0));
+function clampPenalty(penalty: number): number {
+  return Math.min(2, Math.max(-2, penalty));
 }
 
 /** One-way: the upstream is not told whose account it is. */

@@ -22,11 +22,11 @@ import {
   type Prompt,
   type Usage,
 } from "../../generation/engine.ts";
-import type { ThinkTags } from "../llama/protocol.ts";
-import { FairQueue } from "../llama/queue.ts";
+import { FairQueue } from "../fair-queue.ts";
+import type { ThinkTags } from "../thinking.ts";
 import { AnswerText } from "./answer-text.ts";
 import { ConversationForms } from "./conversation-forms.ts";
-import { type Dialect, type DialectName, dialectOf, requestBody } from "./dialects.ts";
+import { type Dialect, type DialectName, dialectOf, reasoningFields, requestBody } from "./dialects.ts";
 import { type PromptEstimate, PromptEstimator, sizeOf } from "./estimate.ts";
 import type { Exchange, ExchangeReader } from "./exchange.ts";
 import { loggable, type UpstreamFailure } from "./failure.ts";
@@ -117,7 +117,7 @@ export class UpstreamEngine implements Engine, GenerationOwner {
 
   async prepare(prompt: Prompt, signal: AbortSignal): Promise<PreparedPrompt> {
     if (this.state !== "ready") throw this.#unavailable();
-    const { forms, estimate } = await this.#count(prompt.messages, signal);
+    const { forms, estimate } = await this.#count(prompt, signal);
     return {
       promptTokens: estimate.atMost,
       generate: (options) => this.#generate(prompt, forms, estimate, options),
@@ -132,18 +132,16 @@ export class UpstreamEngine implements Engine, GenerationOwner {
   }
 
   /** With the conversation in the first form that the template takes, as far as that can be asked. */
-  async #count(messages: readonly Message[], signal: AbortSignal): Promise<CountedPrompt> {
+  async #count({ messages, reasoning }: Prompt, signal: AbortSignal): Promise<CountedPrompt> {
     const kind = this.#dialect.tokenizer;
-    const server = kind === null ? null : this.#choose(new Set());
+    const server = kind === null ? null : this.#anyAlive();
     if (kind !== null && server !== null) {
       const forms = new ConversationForms(messages);
+      const template = reasoningFields(this.#dialect, this.#asksReasoning ? reasoning : null);
       const { model } = this.#options;
-      do {
-        const count = await this.#tokenizer.count(server, { kind, model, messages: forms.current }, signal);
-        signal.throwIfAborted();
-        if (typeof count === "number") return { forms, estimate: { atMost: count, likely: count } };
-        if (count === null) break;
-      } while (forms.fold());
+      const count = await this.#tokenizer.count(server, { kind, model, forms, template }, signal);
+      signal.throwIfAborted();
+      if (count !== null) return { forms, estimate: { atMost: count, likely: count } };
     }
     // A tokenizer that takes no form at all says nothing of what the model takes.
     const forms = new ConversationForms(messages);
@@ -162,6 +160,7 @@ export class UpstreamEngine implements Engine, GenerationOwner {
     const job: UpstreamJob = {
       accountId: prompt.accountId,
       reasoning: prompt.reasoning,
+      user: prompt.user ?? null,
       forms,
       prompt: estimate,
       options,
@@ -192,6 +191,16 @@ export class UpstreamEngine implements Engine, GenerationOwner {
     }
   }
 
+  /** For a question, which goes over connections of its own, so that a busy server will do. */
+  #anyAlive(): UpstreamServer | null {
+    const nowMs = performance.now();
+    const alive = this.#servers.filter((server) => !server.isOpen(nowMs));
+    return alive.reduce<UpstreamServer | null>(
+      (best, server) => (best === null || isBetter(server, best, nowMs) ? server : best),
+      null,
+    );
+  }
+
   /** The least busy of those that have room; of equals in turn. One that asked for a rest comes last. */
   #choose(tried: ReadonlySet<UpstreamServer>): UpstreamServer | null {
     const nowMs = performance.now();
@@ -216,15 +225,21 @@ export class UpstreamEngine implements Engine, GenerationOwner {
     });
   }
 
+  /** A model that is not said to think is not asked how much it should. */
+  get #asksReasoning(): boolean {
+    return this.#options.reasoning !== null;
+  }
+
   body(job: UpstreamJob, messages: readonly Message[], maxTokens: number): string {
-    const { model, reasoning } = this.#options;
+    const { model } = this.#options;
     return requestBody(this.#dialect, {
       accountId: job.accountId,
       model,
       messages,
       maxTokens,
       sampling: job.options.sampling,
-      reasoning: reasoning === null ? null : job.reasoning,
+      user: job.user,
+      reasoning: this.#asksReasoning ? job.reasoning : null,
     });
   }
 
@@ -239,11 +254,11 @@ export class UpstreamEngine implements Engine, GenerationOwner {
   failed(
     server: UpstreamServer,
     failure: UpstreamFailure,
-    messages: readonly Message[],
+    { forms, user }: UpstreamJob,
     isAgain: boolean,
   ): string {
     const { key, log } = this.#options;
-    const said = `${server.name}: ${loggable(failure.message, key, messages)}`;
+    const said = `${server.name}: ${loggable(failure.message, { key, user, messages: forms.current })}`;
     if (isAgain) log.warn({ reason: said }, "an upstream failed; the request goes to another one");
     const opened = server.failed(failure, performance.now());
     if (opened)
@@ -255,7 +270,9 @@ export class UpstreamEngine implements Engine, GenerationOwner {
   }
 
   answered(server: UpstreamServer): void {
-    if (server.succeeded()) this.#options.log.info({ upstream: server.name }, "an upstream answers again");
+    if (!server.succeeded()) return;
+    this.#options.log.info({ upstream: server.name }, "an upstream answers again");
+    this.#pump();
   }
 
   completed(server: UpstreamServer, job: UpstreamJob, usage: Usage, promptTokens: number | null): void {

@@ -3,7 +3,7 @@
  * whether it is worth asking elsewhere.
  *
  * Pure. An upstream's own words are for the log alone, shortened, and without what must not be there either: the key,
- * and whatever the upstream quotes from the conversation.
+ * the caller's name for its user, and whatever the upstream quotes from the conversation.
  */
 import type { EngineFailure, Message } from "../../generation/engine.ts";
 
@@ -133,13 +133,23 @@ function secondsOf(header: string | undefined): number | undefined {
 }
 
 const saidLengthMax = 300;
+/** Less names nobody. */
+const userLengthMin = 3;
 /** As long as what two texts have in common by accident never is. */
 const quoteLength = 24;
 
+/** What an upstream was told and the log is not. */
+export interface Unlogged {
+  key: string | null;
+  user: string | null;
+  messages: readonly Message[];
+}
+
 /** What may be logged of an upstream's words. */
-export function loggable(said: string, key: string | null, messages: readonly Message[]): string {
+export function loggable(said: string, { key, user, messages }: Unlogged): string {
   let text = said.slice(0, 16 * saidLengthMax);
   if (key !== null) text = text.replaceAll(key, "[key]");
+  if (user !== null && user.length >= userLengthMin) text = text.replaceAll(user, "[user]");
   text = text.replace(/\b(sk|ink|hf|gsk)[-_][\w-]{8,}/g, "[key]").replace(/(Bearer )\S+/gi, "$1[key]");
   text = text.replace(/\s+/g, " ").trim().slice(0, saidLengthMax);
   return quotes(text, messages) ? "(its words quote the request, so they are left out)" : text;

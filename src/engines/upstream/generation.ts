@@ -20,7 +20,7 @@ import {
   type Reasoning,
   type Usage,
 } from "../../generation/engine.ts";
-import type { Piece } from "../llama/pieces.ts";
+import type { Piece } from "../pieces.ts";
 import type { AnswerText } from "./answer-text.ts";
 import { type Chunk, type ChunkRules, readChunk } from "./chunk.ts";
 import type { ConversationForms } from "./conversation-forms.ts";
@@ -38,6 +38,8 @@ const finishMs = 5000;
 export interface UpstreamJob {
   accountId: string;
   reasoning: Reasoning;
+  /** As the caller names whom it asks for; null where it does not. */
+  user: string | null;
   /** The conversation, in the form to begin with and in those that stricter chat templates take. */
   forms: ConversationForms;
   prompt: PromptEstimate;
@@ -55,12 +57,7 @@ export interface GenerationOwner {
   /** Another server that may be asked now; null where there is none. */
   another(tried: ReadonlySet<UpstreamServer>): UpstreamServer | null;
   /** What the log may say of it. `isAgain`: it is sent once more, so nobody else hears of the failure. */
-  failed(
-    server: UpstreamServer,
-    failure: UpstreamFailure,
-    messages: readonly Message[],
-    isAgain: boolean,
-  ): string;
+  failed(server: UpstreamServer, failure: UpstreamFailure, job: UpstreamJob, isAgain: boolean): string;
   answered(server: UpstreamServer): void;
   /** Ended of its own accord; `promptTokens` as the upstream counted them, null where it did not say so sanely. */
   completed(server: UpstreamServer, job: UpstreamJob, usage: Usage, promptTokens: number | null): void;
@@ -324,8 +321,7 @@ export class UpstreamGeneration implements Generation {
     this.#exchange?.abort();
     const isAgain = this.#count.events === 0 && this.#sendAgain(failure);
     if (isAgain) return;
-    const said =
-      this.#server === null ? "" : this.#owner.failed(this.#server, failure, this.#messages, false);
+    const said = this.#server === null ? "" : this.#owner.failed(this.#server, failure, this.job, false);
     const { retryAfterSeconds } = failure;
     const seconds = retryAfterSeconds === undefined ? {} : { retryAfterSeconds };
     this.#over(new EngineError(failure.failure, said, seconds));
@@ -348,7 +344,7 @@ export class UpstreamGeneration implements Generation {
     if (!failure.elsewhere || this.#tried.size > 1) return false;
     const other = this.#owner.another(this.#tried);
     if (other === null) return false;
-    this.#owner.failed(server, failure, this.#messages, true);
+    this.#owner.failed(server, failure, this.job, true);
     this.#started = false;
     this.#send(other, false);
     return true;

@@ -31,6 +31,8 @@ export interface ServerOptions {
 const keepAliveMs = 4000;
 /** Questions must not wait behind answers. */
 const askConnectionsMax = 16;
+/** Of an answer to a question: the tokens of a prompt of 4 MiB, written out. */
+const askBytesMax = 64 * 1024 * 1024;
 
 export class UpstreamServer {
   /** For the log. */
@@ -68,7 +70,11 @@ export class UpstreamServer {
       connections: connectionsMax,
       keepAliveTimeout: keepAliveMs,
     });
-    this.#asks = new Pool(origin, { ...this.#transport, connections: askConnectionsMax });
+    this.#asks = new Pool(origin, {
+      ...this.#transport,
+      connections: askConnectionsMax,
+      maxResponseSize: askBytesMax,
+    });
   }
 
   get busy(): number {

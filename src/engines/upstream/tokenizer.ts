@@ -2,9 +2,12 @@
  * Asks an upstream how many tokens a prompt has, where it can say: vLLM's `/tokenize`, llama-server's
  * `/apply-template` and `/tokenize`.
  *
- * Never fails and never takes longer than `askMs`: an upstream that does not answer is not asked again for a while.
+ * Never fails and never takes longer than `askMs` for all its questions: an upstream that does not answer is not asked again
+ * for a while.
  */
 import type { Message } from "../../generation/engine.ts";
+import type { ConversationForms } from "./conversation-forms.ts";
+import type { Fields } from "./dialects.ts";
 import type { UpstreamServer } from "./server.ts";
 import { fieldOf } from "./usage.ts";
 
@@ -12,11 +15,14 @@ export interface CountRequest {
   kind: "vllm" | "llama-server";
   /** The model's name at the upstream. */
   model: string;
-  messages: readonly Message[];
+  /** Folded until the chat template takes them. */
+  forms: ConversationForms;
+  /** What the chat request will say to the template beside the messages. */
+  template: Fields;
 }
 
-/** "refused": the chat template does not take the messages in this form. Null: not known. */
-export type Count = number | "refused" | null;
+/** "refused": the chat template does not take the messages in this form. */
+type Count = number | "refused";
 
 const askMs = 2000;
 const pauseMs = 30_000;
@@ -30,13 +36,19 @@ export class UpstreamTokenizer {
     this.#warn = warn;
   }
 
-  async count(server: UpstreamServer, request: CountRequest, signal: AbortSignal): Promise<Count> {
+  /** Null: not known. */
+  async count(server: UpstreamServer, request: CountRequest, signal: AbortSignal): Promise<number | null> {
     if (performance.now() < this.#pausedUntilMs) return null;
     const bounded = AbortSignal.any([signal, AbortSignal.timeout(askMs)]);
     try {
-      return request.kind === "vllm"
-        ? await countAtVllm(server, request, bounded)
-        : await countAtLlamaServer(server, request, bounded);
+      do {
+        const count =
+          request.kind === "vllm"
+            ? await countAtVllm(server, request, bounded)
+            : await countAtLlamaServer(server, request, bounded);
+        if (count !== "refused") return count;
+      } while (request.forms.fold());
+      return null;
     } catch (error) {
       if (signal.aborted) return null;
       this.#pausedUntilMs = performance.now() + pauseMs;
@@ -48,10 +60,10 @@ export class UpstreamTokenizer {
 
 async function countAtVllm(
   server: UpstreamServer,
-  { model, messages }: CountRequest,
+  { model, forms, template }: CountRequest,
   signal: AbortSignal,
 ): Promise<Count> {
-  const body = { model, messages: plain(messages), add_generation_prompt: true };
+  const body = { ...template, model, messages: plain(forms.current), add_generation_prompt: true };
   const answer = await server.ask("/tokenize", body, signal);
   if (refusals.has(answer.status)) return "refused";
   const count = fieldOf(jsonOf(answer), "count");
@@ -61,15 +73,16 @@ async function countAtVllm(
 
 async function countAtLlamaServer(
   server: UpstreamServer,
-  { messages }: CountRequest,
+  { forms, template }: CountRequest,
   signal: AbortSignal,
 ): Promise<Count> {
-  const template = await server.ask("/apply-template", { messages: plain(messages) }, signal);
-  if (refusals.has(template.status)) return "refused";
-  const prompt = fieldOf(jsonOf(template), "prompt");
+  const body = { ...template, messages: plain(forms.current) };
+  const filled = await server.ask("/apply-template", body, signal);
+  if (refusals.has(filled.status)) return "refused";
+  const prompt = fieldOf(jsonOf(filled), "prompt");
   if (typeof prompt !== "string") throw notUnderstood();
-  const body = { content: prompt, add_special: true, parse_special: true };
-  const tokens = fieldOf(jsonOf(await server.ask("/tokenize", body, signal)), "tokens");
+  const text = { content: prompt, add_special: true, parse_special: true };
+  const tokens = fieldOf(jsonOf(await server.ask("/tokenize", text, signal)), "tokens");
   if (!Array.isArray(tokens) || tokens.length === 0) throw notUnderstood();
   return tokens.length;
 }

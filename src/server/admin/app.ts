@@ -16,10 +16,12 @@ import type { Catalog } from "../../generation/catalog.ts";
 import type { NodeView } from "../../store/nodes.ts";
 import type { Store } from "../../store/store.ts";
 import { explain, isRecord } from "../../wire/explain.ts";
+import { parseJson } from "../../wire/request.ts";
 import type { Metrics } from "../metrics.ts";
 import { refuseUnparsable } from "../refusing.ts";
 import { newRequestId } from "../request-id.ts";
 import type { OperatorCode } from "./refusals.ts";
+import { closed } from "./schemas.ts";
 
 declare module "fastify" {
   interface FastifySchema {
@@ -76,14 +78,21 @@ export function createApp() {
   });
   // A page of another origin can send text without asking first; JSON it cannot.
   app.removeAllContentTypeParsers();
-  app.addContentTypeParser("application/json", { parseAs: "string" }, (_request, body, done) => {
+  app.addContentTypeParser<Buffer>("application/json", { parseAs: "buffer" }, async (_request, body) =>
     // Clients that announce JSON whatever they send mean nothing by an empty body.
-    if (body === "") return done(null, undefined);
-    try {
-      done(null, JSON.parse(String(body)));
-    } catch {
-      done(new Refusal("invalid_json", "The body is not JSON, or not whole."));
+    body.length === 0 ? undefined : parseJson(body),
+  );
+  app.addHook("preValidation", async ({ body, routeOptions: { schema } }) => {
+    if (schema?.body !== undefined && body === undefined) {
+      throw new Refusal(
+        "invalid_json",
+        "The body is empty; send a JSON object, with the header content-type: application/json.",
+      );
     }
+  });
+  app.addHook("onRoute", (route) => {
+    // What takes nothing in its query drops nothing from it either.
+    if (route.schema?.operationId !== undefined) route.schema.querystring ??= closed({});
   });
   app.setValidatorCompiler(validatorOf);
   app.setSerializerCompiler(() => (body) => JSON.stringify(body));

@@ -10,7 +10,7 @@ import { type EpochMs, momentOf, momentRule } from "../../units.ts";
 import { accountOf } from "./accounts.ts";
 import type { AdminApp, AdminDependencies } from "./app.ts";
 import { keyObject } from "./objects.ts";
-import { pageOf, wrongCursor } from "./paging.ts";
+import { pageIn } from "./paging.ts";
 import { accountNotFound, invalidValue, keyNotFound, OperatorRefusal } from "./refusals.ts";
 import * as schema from "./schemas.ts";
 
@@ -77,13 +77,9 @@ export function keyRoutes(app: AdminApp, { store, catalog }: AdminDependencies):
         refusals: ["account_not_found"],
       },
     },
-    async ({ params: { account }, query: { limit, after } }) => {
+    async ({ params: { account }, query }) => {
       await accountOf(store, account);
-      const keys = await store.keys(account);
-      const last = after === undefined ? -1 : keys.findIndex(({ id }) => id === after);
-      if (after !== undefined && last === -1) throw wrongCursor();
-      const read = async (rows: number) => keys.slice(last + 1, last + 1 + rows);
-      return pageOf(limit, read, keyObject, ({ id }) => id);
+      return pageIn(await store.keys(account), query, keyObject);
     },
   );
 

@@ -70,12 +70,13 @@ export class OpenApi {
     operations[method.toLowerCase()] = operationOf(route);
   }
 
-  /** Which methods a path takes; empty where there is no such path. */
+  /** Which methods a path takes, as the header `allow` names them; empty where there is no such path. */
   methodsOf(path: string): string[] {
     const found = Object.entries(this.#paths).find(([template]) =>
       new RegExp(`^${template.replaceAll(".", "\\.").replace(/\{\w+\}/g, "[^/]+")}$`).test(path),
     );
-    return found === undefined ? [] : Object.keys(found[1]).map((method) => method.toUpperCase());
+    const methods = Object.keys(found?.[1] ?? {}).map((method) => method.toUpperCase());
+    return methods.flatMap((method) => (method === "GET" ? ["GET", "HEAD"] : [method]));
   }
 
   document(): Json {

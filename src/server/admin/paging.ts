@@ -16,6 +16,18 @@ export async function pageOf<Row, Shown>(
   return { data: shown.map(show), next: last === undefined ? null : cursorOf(last) };
 }
 
+/** Of a list that is at hand as a whole; each row's id is its cursor. */
+export async function pageIn<Row extends { id: string }, Shown>(
+  rows: readonly Row[],
+  { limit, after }: { limit?: number; after?: string },
+  show: (row: Row) => Shown,
+): Promise<{ data: Shown[]; next: string | null }> {
+  const last = after === undefined ? -1 : rows.findIndex(({ id }) => id === after);
+  if (after !== undefined && last === -1) throw wrongCursor();
+  const read = async (count: number) => rows.slice(last + 1, last + 1 + count);
+  return pageOf(limit, read, show, ({ id }) => id);
+}
+
 /** The last place of a page of what many accounts have; names of accounts have no colon. */
 export function placeCursor(account: string, rest: string | number): string {
   return `${account}:${rest}`;
@@ -33,6 +45,6 @@ export function seqIn(cursor: string): number {
   return Number(cursor);
 }
 
-export function wrongCursor() {
+function wrongCursor() {
   return invalidValue("after", "after must be the `next` of the page before, as it was given.");
 }

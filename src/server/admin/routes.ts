@@ -1,4 +1,4 @@
-/** Everything below `/admin`, and the document that describes it. */
+/** Everything below `/admin` that the document describes, and the document. */
 import { accountRoutes } from "./accounts.ts";
 import type { AdminApp, AdminDependencies } from "./app.ts";
 import { creditRoutes } from "./credits.ts";
@@ -16,6 +16,5 @@ export function adminRoutes(app: AdminApp, dependencies: AdminDependencies, vers
   creditRoutes(app, dependencies);
   usageRoutes(app, dependencies);
   serviceRoutes(app, dependencies);
-  app.get("/admin/openapi.json", async () => openApi.document());
   return openApi;
 }

@@ -59,11 +59,14 @@ export const signedCredits = Type.Integer({
   maximum: creditsMax,
   description: `whole credits from -${creditsMax} to ${creditsMax}, below zero to take away, not 0`,
 });
-export const modelIds = Type.Array(Type.String({ minLength: 1, description: "the id of a model, or *" }), {
-  minItems: 1,
-  maxItems: 100,
-  description: "a list of 1 to 100 model ids, or of *",
-});
+export const modelIds = Type.Array(
+  Type.String({ pattern: notePattern.source, description: "the id of a model, or *" }),
+  {
+    minItems: 1,
+    maxItems: 100,
+    description: "a list of 1 to 100 model ids, or of *",
+  },
+);
 
 export const listRowsMax = 500;
 export const listRowsDefault = 100;

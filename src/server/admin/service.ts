@@ -1,8 +1,9 @@
 /** `/admin/models`, `/admin/nodes`, `/admin/holds` and `/admin/audit`: what is offered, by whom, what is running, is it sound. */
 import Type from "typebox";
+import { accountOf } from "./accounts.ts";
 import type { AdminApp, AdminDependencies } from "./app.ts";
 import { auditObject, holdObject, modelObject, nodeObject } from "./objects.ts";
-import { pageOf, placeCursor, placeIn } from "./paging.ts";
+import { pageIn, pageOf, placeCursor, placeIn } from "./paging.ts";
 import * as schema from "./schemas.ts";
 
 export function serviceRoutes(app: AdminApp, { store, catalog, metrics, nodes }: AdminDependencies): void {
@@ -13,10 +14,11 @@ export function serviceRoutes(app: AdminApp, { store, catalog, metrics, nodes }:
         summary: "The models, their state, price and load",
         operationId: "listModels",
         tags: ["service"],
+        querystring: schema.closed(schema.pageQuery),
         response: { 200: schema.pageOf(schema.modelRecord) },
       },
     },
-    async () => ({ data: catalog.all().map(modelObject), next: null }),
+    async ({ query }) => pageIn(catalog.all(), query, modelObject),
   );
 
   app.get(
@@ -28,10 +30,11 @@ export function serviceRoutes(app: AdminApp, { store, catalog, metrics, nodes }:
           "As this one saw them at its last look, seconds ago. `differs` names what decides about credits and is not the same there.",
         operationId: "listNodes",
         tags: ["service"],
+        querystring: schema.closed(schema.pageQuery),
         response: { 200: schema.pageOf(schema.nodeRecord) },
       },
     },
-    async () => ({ data: nodes().map(nodeObject), next: null }),
+    async ({ query }) => pageIn(nodes(), query, nodeObject),
   );
 
   app.get(
@@ -45,9 +48,11 @@ export function serviceRoutes(app: AdminApp, { store, catalog, metrics, nodes }:
         tags: ["service"],
         querystring: schema.closed({ ...schema.pageQuery, account: Type.Optional(schema.accountName) }),
         response: { 200: schema.pageOf(schema.holdRecord) },
+        refusals: ["account_not_found"],
       },
     },
     async ({ query: { limit, after, account } }) => {
+      if (account !== undefined) await accountOf(store, account);
       const place = placeIn(after);
       return pageOf(
         limit,

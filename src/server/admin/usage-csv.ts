@@ -13,7 +13,7 @@ export async function* usageCsv(
     yield rows
       .map((row) => {
         const fields = new Map<string, unknown>(Object.entries(usageObject(row)));
-        return lineOf(names.map((name) => String(fields.get(name))));
+        return lineOf(names.map((name) => textOf(fields.get(name))));
       })
       .join("");
   }
@@ -21,6 +21,14 @@ export async function* usageCsv(
 
 function lineOf(fields: readonly string[]): string {
   return `${fields.map(fieldOf).join(",")}\r\n`;
+}
+
+/**
+ * A text that a spreadsheet would take for a formula is made one that it does not, by an apostrophe. No name that
+ * Inkwell gives out begins so; what stands in the database need not be of its making.
+ */
+function textOf(value: unknown): string {
+  return typeof value === "string" && /^[=+\-@\t\r]/.test(value) ? `'${value}` : String(value);
 }
 
 function fieldOf(text: string): string {

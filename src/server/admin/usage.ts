@@ -3,6 +3,7 @@ import { Readable } from "node:stream";
 import Type, { type Static } from "typebox";
 import type { UsageQuery } from "../../store/store.ts";
 import { usagePages } from "../../store/usage-pages.ts";
+import { accountOf } from "./accounts.ts";
 import type { AdminApp, AdminDependencies } from "./app.ts";
 import { momentNamed } from "./keys.ts";
 import { usageObject } from "./objects.ts";
@@ -36,11 +37,13 @@ export function usageRoutes(app: AdminApp, { store }: AdminDependencies): void {
         tags: ["usage"],
         querystring: filters,
         response: { 200: Type.Unsafe<Static<typeof page> | Readable>(page) },
+        refusals: ["account_not_found"],
         csv: true,
       },
     },
     async ({ query, headers }, reply) => {
       const wanted = queryOf(query);
+      if (wanted.account !== undefined) await accountOf(store, wanted.account);
       if (query.format === "csv" || (query.format === undefined && acceptsCsv(headers.accept))) {
         if (query.limit !== undefined) throw invalidValue("limit", "limit is for JSON: a CSV has every row.");
         reply.header("content-type", "text/csv; charset=utf-8; header=present");

@@ -6,7 +6,9 @@
  * Tags that a model writes later in its answer are taken out as well.
  */
 import { HeldPieces, type Piece, partialEnd } from "./pieces.ts";
-import type { ThinkTags } from "./protocol.ts";
+
+/** The strings that open and close a model's thinking. */
+export type ThinkTags = readonly [open: string, close: string];
 
 export class ThinkingFilter {
   readonly #open: readonly [string];

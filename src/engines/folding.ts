@@ -5,7 +5,7 @@
  * row or a conversation that begins with an answer. No text is lost by any step, and the order of the texts stays,
  * but for system texts, which move to the front of the user's turn they are folded into.
  */
-import type { Message, Role } from "../../generation/engine.ts";
+import type { Message, Role } from "../generation/engine.ts";
 
 export interface Turn {
   role: Role;

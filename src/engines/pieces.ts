@@ -4,7 +4,7 @@
  * Pure. A piece is the text of one token, or of several where only together they end on a character. No byte is
  * lost: what never becomes a character becomes U+FFFD.
  */
-import type { TokenLogprob } from "../../generation/engine.ts";
+import type { TokenLogprob } from "../generation/engine.ts";
 
 export interface Piece {
   text: string;

@@ -1,0 +1,61 @@
+/** What a request does to the ledger, for benchmarks that leave all else away: a hold, and when it is on disk a settlement. */
+import type { Ledger } from "../src/credits/ledger.ts";
+import { newRequestId } from "../src/server/request-id.ts";
+import type { Store } from "../src/store/store.ts";
+import { accountId, keyId, price, used } from "./ledger-file.ts";
+
+/** An account that nothing is refused to, with a key. */
+export async function openAccount(
+  store: Store,
+  ledger: Ledger,
+  n: number,
+  { key = keyId(n), hash = String(n).padStart(64, "0"), lastFour = "abcd" } = {},
+): Promise<void> {
+  const account = accountId(n);
+  await ledger.apply({ kind: "open", account, plan: "bench" });
+  await store.addKey({
+    id: key,
+    account,
+    hash,
+    name: null,
+    lastFour,
+    models: ["*"],
+    requestsPerMinute: null,
+    tokensPerMinute: null,
+    concurrent: null,
+    createdMs: Date.now(),
+    expiresMs: null,
+    revokedMs: null,
+    lastUsedMs: null,
+    requestsTatMs: 0,
+    tokensTatMs: 0,
+    holds: 0,
+  });
+}
+
+export async function holdAndSettle(ledger: Ledger, n: number): Promise<void> {
+  const account = accountId(n);
+  const hold = newRequestId();
+  const held = await ledger.apply({
+    kind: "hold",
+    account,
+    hold,
+    key: keyId(n),
+    model: "bench",
+    price,
+    promptTokens: used.promptTokens,
+    min: used.promptTokens + 1,
+    want: used.promptTokens + used.completionTokens,
+    ttlMs: 30_000,
+  });
+  if (held.kind !== "held") throw new Error(`a hold was answered with ${JSON.stringify(held)}`);
+  const settled = await ledger.apply({
+    kind: "settle",
+    account,
+    hold,
+    used,
+    ending: "stop",
+    estimated: false,
+  });
+  if (settled.kind !== "settled") throw new Error(`a settlement was answered with ${settled.kind}`);
+}

@@ -1,0 +1,15 @@
+/** The composition root as the commands see it. */
+import { backup, openStore, pullModel, serve, version } from "../main.ts";
+import type { Services } from "./cli.ts";
+import { requireLedger } from "./refusals.ts";
+
+export const services: Services = {
+  version,
+  openStore: async (config, { make }) => {
+    if (!make) requireLedger(config);
+    return await openStore(config);
+  },
+  serve,
+  pullModel,
+  backup,
+};

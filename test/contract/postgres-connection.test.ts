@@ -1,0 +1,239 @@
+/** Connections to PostgreSQL: what each is before it is used, and what becomes of those that break or turn out useless. */
+import assert from "node:assert/strict";
+import { once } from "node:events";
+import { connect, createServer, type Server, type Socket } from "node:net";
+import path from "node:path";
+import { after, afterEach, before, beforeEach, describe, test } from "node:test";
+import { setImmediate as nextTurn } from "node:timers/promises";
+import { StoreUnavailableError } from "../../src/credits/ledger.ts";
+import { OperatorError } from "../../src/errors.ts";
+import { openPostgresStore } from "../../src/store/postgres.ts";
+import { auditDatabase } from "../../src/store/postgres-audit.ts";
+import { type Connections, commitPool, placeOf, readPool } from "../../src/store/postgres-connection.ts";
+import { PostgresLedger } from "../../src/store/postgres-ledger.ts";
+import type { Store } from "../../src/store/store.ts";
+import { credits, hold, keyOf, minute, planOf, plansOf } from "../fixtures/ledger-rows.ts";
+import { noPostgres, type Postgres, postgres } from "../fixtures/postgres.ts";
+import { startStoreChild } from "../fixtures/store-child.ts";
+
+const plans = plansOf(planOf("starter", 1000, 10));
+
+/** Messages of a server, as they are on the wire. */
+function message(letter: string, body = ""): Buffer {
+  const head = Buffer.from(`${letter}0000`);
+  head.writeUInt32BE(4 + body.length, 1);
+  return Buffer.concat([head, Buffer.from(body)]);
+}
+const authenticated = message("R", "\0\0\0\0");
+const readyForQuery = message("Z", "I");
+const shuttingDown = message("E", "SFATAL\0C57P01\0Mterminating connection due to administrator command\0\0");
+
+/** A server that answers whoever begins to speak with these bytes and hangs up. */
+async function serverThatSays(...says: Buffer[]): Promise<{ server: Server; url: string; heard: Buffer[] }> {
+  const heard: Buffer[] = [];
+  const server = createServer((socket: Socket) => {
+    socket.on("error", () => {});
+    socket.once("data", (bytes) => {
+      heard.push(bytes);
+      socket.end(Buffer.concat(says));
+    });
+  });
+  return { server, url: await at(server, "ledger"), heard };
+}
+
+/** The address of a database behind it, which it listens for from now on. */
+async function at(server: Server, database: string): Promise<string> {
+  server.listen(0, "127.0.0.1");
+  await once(server, "listening");
+  const address = server.address();
+  const port = typeof address === "object" && address !== null ? address.port : 0;
+  return `postgres://postgres@127.0.0.1:${port}/${database}`;
+}
+
+test("a connection that breaks in the moment in which it is handed out ends no process", async () => {
+  const { server, url } = await serverThatSays(authenticated, readyForQuery, shuttingDown);
+  const pool = readPool(url);
+  await assert.rejects(pool.query({ text: "select 1" }), StoreUnavailableError);
+  // Nobody has asked for anything when this one breaks.
+  await nextTurn();
+  await pool.end();
+  server.close();
+});
+
+test("nothing is asked of a server before it has let us in that a pooling proxy would refuse", async () => {
+  const { server, url, heard } = await serverThatSays(authenticated, readyForQuery);
+  const pool = commitPool(url, 1);
+  await assert.rejects(pool.query({ text: "select 1" }), StoreUnavailableError);
+  await pool.end();
+  server.close();
+  assert.match(String(heard[0]), /user\0postgres\0database\0ledger\0/);
+  assert.doesNotMatch(String(heard[0]), /options|timeout/);
+});
+
+test("a certificate that is not there is named", () => {
+  assert.throws(
+    () => placeOf("postgres://ada:s3cret@db/ledger?sslmode=verify-full&sslrootcert=/nowhere/ca.pem"),
+    (error) =>
+      error instanceof OperatorError &&
+      /\/nowhere\/ca\.pem/.test(error.message) &&
+      !error.message.includes("s3cret"),
+  );
+});
+
+describe("connections to PostgreSQL", { skip: noPostgres ?? false }, () => {
+  let server: Postgres;
+  let database = "";
+  let url = "";
+  const opened: Store[] = [];
+
+  before(async () => {
+    server = await postgres();
+  });
+  beforeEach(async () => {
+    database = await server.create();
+    url = server.url(database);
+    const store = await open();
+    await store.commit([{ kind: "open", account: "ada", plan: "starter" }]);
+    await store.addKey(keyOf("key", "ada", { hash: "0".repeat(64) }));
+  });
+  afterEach(async () => {
+    for (const store of opened.splice(0)) await store.close();
+    assert.deepEqual((await auditDatabase(url, null, new AbortController().signal)).broken, []);
+  });
+  after(async () => {
+    await server.sql("alter role locked login");
+  });
+
+  async function open(as = url): Promise<Store> {
+    const store = await openPostgresStore({ url: as, plans });
+    opened.push(store);
+    return store;
+  }
+
+  function topup(payment: string, account = "ada") {
+    return { kind: "topup", account, payment, amount: 1 } as const;
+  }
+
+  /** Every connection that is open, as a server does that hands over to another. */
+  async function cutAll(): Promise<void> {
+    await server.sql(
+      `select pg_terminate_backend(pid) from pg_stat_activity where datname = '${database}' and pid <> pg_backend_pid()`,
+    );
+  }
+
+  test("a server that lets nobody in for a while is no defect of what was asked", async () => {
+    const locked = server.url(database, `locked:${encodeURIComponent("open sesame")}`);
+    await server.sql(`grant usage on schema inkwell to locked`, database);
+    await server.sql(`grant all on all tables in schema inkwell to locked`, database);
+    const store = await open(locked);
+    await server.sql("alter role locked nologin");
+    await cutAll();
+    await assert.rejects(store.commit([topup("p1")]), StoreUnavailableError);
+    await assert.rejects(store.snapshot("ada"), StoreUnavailableError);
+    await server.sql("alter role locked login");
+    assert.equal((await store.commit([topup("p1")]))[0]?.kind, "added");
+    assert.equal((await store.snapshot("ada"))?.account.additional, 1);
+  });
+
+  test("a server that only reads is left again, by what writes and by what reads: it may be a standby that lags", async () => {
+    const store = await open();
+    await server.sql(`alter database ${database} set default_transaction_read_only = on`);
+    await cutAll();
+    for (let attempt = 0; attempt < 3; attempt += 1) {
+      await assert.rejects(store.commit([topup("p1")]), StoreUnavailableError);
+      await assert.rejects(store.snapshot("ada"), StoreUnavailableError);
+    }
+    await assert.rejects(open(), /only reads/);
+    // The address leads to the primary again.
+    await server.sql(`alter database ${database} reset default_transaction_read_only`);
+    assert.equal((await store.commit([topup("p1")]))[0]?.kind, "added");
+    assert.equal((await store.snapshot("ada"))?.account.additional, 1);
+  });
+
+  test("what the database sets by default for all programs changes no commit", async () => {
+    for (const [name, value] of [
+      ["default_transaction_isolation", "serializable"],
+      ["extra_float_digits", "-3"],
+    ]) {
+      await server.sql(`alter database ${database} set ${name} = '${value}'`);
+    }
+    const stores = await Promise.all([open(), open(), open()]);
+    // With no further attempt: none must fail.
+    await Promise.all(
+      stores.map(async (store, node) => {
+        for (let n = 0; n < 20; n += 1) await store.commit([topup(`${node}-${n}`)]);
+      }),
+    );
+    await stores[0]?.addKey(keyOf("limited", "ada", { hash: "1".repeat(64), requestsPerMinute: 7 }));
+    await stores[0]?.commit([hold("h1", credits(1), { key: "limited" })]);
+    const { requestsTatMs = 0, lastUsedMs } = (await stores[1]?.keyById("limited")) ?? {};
+    assert.equal(requestsTatMs, (lastUsedMs ?? 0) + minute / 7);
+  });
+
+  test("nodes that open the same accounts at once never wait for each other in a circle", async () => {
+    const stores = await Promise.all([open(), open()]);
+    for (let round = 0; round < 30; round += 1) {
+      const accounts = Array.from({ length: 40 }, (_, n) => `${round}-${n}`);
+      await Promise.all(
+        stores.map((store, n) =>
+          store.commit(
+            (n === 0 ? accounts : accounts.toReversed()).map(
+              (account) => ({ kind: "open", account, plan: "starter" }) as const,
+            ),
+          ),
+        ),
+      );
+    }
+    await new Promise((resolve) => setTimeout(resolve, 1200));
+    const [row] = await server.sql(`select deadlocks from pg_stat_database where datname = '${database}'`);
+    assert.equal(row?.deadlocks, 0);
+  });
+
+  test("a clock that is set back in the midst of a commit leaves no key counting a hold that has ended", async () => {
+    await server.sql(
+      `create sequence inkwell.looks;
+       create function inkwell.clock_timestamp() returns timestamptz language sql volatile as
+         $$ select pg_catalog.clock_timestamp() + (9 - nextval('inkwell.looks')) * interval '20 s' $$`,
+      database,
+    );
+    const pool = commitPool(url, 1);
+    const slipping: Connections = {
+      async connect() {
+        const connection = await pool.connect();
+        await connection.query({ text: "set search_path = inkwell, pg_catalog" });
+        return connection;
+      },
+    };
+    const ledger = new PostgresLedger(slipping, plans, null);
+    await ledger.commit([hold("h1", credits(1), { ttlMs: 0 })]);
+    await opened[0]?.addKey(keyOf("other", "ada", { hash: "1".repeat(64) }));
+    // By the first look of the next commit the hold is overdue, by the second it is not.
+    await server.sql("select setval('inkwell.looks', 1, false)", database);
+    await ledger.commit([hold("h2", credits(1), { key: "other" })]);
+    await pool.end();
+    await server.sql("drop function inkwell.clock_timestamp; drop sequence inkwell.looks", database);
+    assert.equal((await opened[0]?.usage({ id: "h1", limit: 1 }))?.[0]?.ending, "expired");
+    assert.equal((await opened[0]?.keyById("key"))?.holds, 0);
+  });
+
+  test("a process ends also where the server takes no note of it", { timeout: 10_000 }, async (t) => {
+    // Goodbyes are lost on the way.
+    const goodbye = message("X");
+    const sockets: Socket[] = [];
+    const way = createServer({ allowHalfOpen: true }, (node) => {
+      const socket = connect(path.join(server.folder, ".s.PGSQL.5432"));
+      for (const each of [node, socket]) each.on("error", () => {});
+      sockets.push(node, socket);
+      node.on("data", (bytes) => bytes.equals(goodbye) || socket.write(bytes));
+      socket.on("data", (bytes) => node.write(bytes));
+    });
+    const child = startStoreChild(await at(way, database), "child", 1);
+    t.after(() => {
+      child.kill();
+      way.close();
+      for (const socket of sockets) socket.destroy();
+    });
+    assert.deepEqual(await child.ended, { code: 0, stderr: "" });
+    assert.equal(child.acknowledged.length, 8);
+  });
+});

@@ -1,0 +1,258 @@
+/**
+ * The metrics that money is watched by, each brought about through the listener: charged credits by ending, holds that
+ * expired, shortfall, charges that come late and charges that are given up. They are held against the receipts.
+ */
+import assert from "node:assert/strict";
+import { DatabaseSync } from "node:sqlite";
+import { type TestContext, test as testOf } from "node:test";
+import { StoreUnavailableError } from "../../src/credits/ledger.ts";
+import type { Split } from "../../src/credits/rows.ts";
+import { hold, tokens } from "../fixtures/ledger-rows.ts";
+import { PuppetEngine } from "../fixtures/puppet-engine.ts";
+import { samplesOf } from "../fixtures/samples.ts";
+import { type ServiceOptions, startService, type TestService } from "../fixtures/service.ts";
+
+/** What it waits for never comes if it is broken. */
+function test(name: string, run: (t: TestContext) => Promise<void>): void {
+  testOf(name, { timeout: 30_000 }, run);
+}
+
+/** A service whose model `puppet` does what the test says. */
+async function startPuppet(
+  options: ServiceOptions = {},
+): Promise<{ service: TestService; engine: PuppetEngine }> {
+  const engine = new PuppetEngine();
+  engine.contextWindow = 100_000;
+  return { service: await startService({ ...options, otherEngines: { puppet: engine } }), engine };
+}
+
+async function sampleOf({ metrics }: TestService, name: string): Promise<number> {
+  return samplesOf(await metrics.text()).get(name) ?? Number.NaN;
+}
+
+async function until(what: string, isSo: () => boolean | Promise<boolean>): Promise<void> {
+  const beganMs = performance.now();
+  while (!(await isSo())) {
+    assert.ok(performance.now() - beganMs < 20_000, `waited for too long: ${what}`);
+    await new Promise(setImmediate);
+  }
+}
+
+/** Whatever the counters have been told of each ending is what the ledger took, to the micro-credit. */
+async function assertCharged(service: TestService, charged: Record<string, Partial<Split>>): Promise<void> {
+  const found = samplesOf(await service.metrics.text());
+  const counted: Record<string, Partial<Split>> = {};
+  for (const [name, credits] of found) {
+    const [, bucket, ending] =
+      /^inkwell_charged_credits_total\{bucket="(\w+)",ending="(\w+)"\}$/.exec(name) ?? [];
+    if (bucket === undefined || ending === undefined || credits === 0) continue;
+    counted[ending] = { ...counted[ending], [bucket]: Math.round(credits * 1e6) };
+  }
+  assert.deepEqual(counted, charged);
+  const rows = await service.store.usage({ limit: 100 });
+  const taken = rows.reduce((sum, { base, overage, additional }) => sum + base + overage + additional, 0);
+  const told = Object.values(counted).flatMap((split) => Object.values(split));
+  assert.equal(
+    told.reduce((sum, micro) => sum + micro, 0),
+    taken,
+    "every credit is counted once",
+  );
+}
+
+/** A hold of a process that died: its checkpoint knows of so many completion tokens, and its time has run out. */
+async function leaveBehind({ ledger, account }: TestService, id: string, made: number): Promise<void> {
+  const owner = { account, key: "key1", price: { prompt: 10, completion: 30 }, ttlMs: 0 };
+  const held = await ledger.apply(hold(id, 30_000, owner));
+  assert.equal(held.kind, "held");
+  // The checkpoint keeps it alive for so long that no expiry comes in between.
+  const used = tokens(10, made);
+  await ledger.apply({ kind: "extend", account, hold: id, n: 1, more: 0, used, ttlMs: 200 });
+}
+
+async function overdue({ store }: TestService, holds: number): Promise<void> {
+  await until("the holds are overdue", async () => {
+    return (await store.overdueHolds(Date.now(), 10)).length === holds;
+  });
+}
+
+test("a hold that expires is counted with what its checkpoint cost, whoever meets it: the sweeper or a request", async () => {
+  const { service } = await startPuppet();
+  await using _ = service;
+  await leaveBehind(service, "dead1", 10);
+  await overdue(service, 1);
+  await service.ledger.apply({ kind: "expire", account: "test", hold: "dead1" });
+  await service.ledger.apply({ kind: "expire", account: "test", hold: "dead1" });
+  assert.equal(await sampleOf(service, "inkwell_expired_holds_total"), 1);
+  await assertCharged(service, { expired: { base: 400 } });
+
+  await leaveBehind(service, "dead2", 20);
+  await leaveBehind(service, "dead3", 30);
+  await overdue(service, 2);
+  await (await service.chat()).text();
+  assert.equal(await sampleOf(service, "inkwell_expired_holds_total"), 3);
+  await assertCharged(service, { expired: { base: 400 + 700 + 1000 }, stop: { base: 90 } });
+  await service.ledger.apply({ kind: "expire", account: "test", hold: "dead2" });
+  assert.equal(await sampleOf(service, "inkwell_expired_holds_total"), 3);
+});
+
+test("a request that the credits refuse counts the expiries that it met all the same", async () => {
+  const { service } = await startPuppet();
+  await using _ = service;
+  await leaveBehind(service, "dead", 10);
+  await overdue(service, 1);
+  const refused = await service.ledger.apply(hold("more", 5e9, { account: "test", key: "key1" }));
+  assert.equal(refused.kind, "refused");
+  assert.equal(await sampleOf(service, "inkwell_expired_holds_total"), 1);
+  await assertCharged(service, { expired: { base: 400 } });
+});
+
+/** Begins an answer of the puppet, and lets the hold of it expire when a checkpoint knows of 128 tokens, half a slice. */
+async function expireUnderWay(service: TestService, engine: PuppetEngine): Promise<void> {
+  await until("the engine has the request", () => engine.generations.length === 1);
+  engine.last.begin();
+  for (let n = 0; n < 128; n += 1) engine.last.token("x");
+  const open = async () => (await service.store.holds({ limit: 1 }))[0];
+  await until("a checkpoint is written", async () => (await open())?.completionTokens === 128);
+  const { id } = (await open()) ?? { id: "" };
+  using db = new DatabaseSync(service.databaseFile, { timeout: 5000 });
+  db.prepare("update hold set expires_ms = created_ms where id = ?").run(id);
+  await service.ledger.apply({ kind: "expire", account: service.account, hold: id });
+}
+
+for (const isLost of [false, true]) {
+  test(`a settlement that comes after the expiry counts what the checkpoint had not${isLost ? ", its acknowledgement lost too" : ""}`, async () => {
+    const { service, engine } = await startPuppet({ ledger: { retriesMs: [0, 0] } });
+    await using _ = service;
+    const answer = service.chat({ model: "puppet" });
+    await expireUnderWay(service, engine);
+    const checkpoint = 100 + 128 * 30;
+    await assertCharged(service, { expired: { base: checkpoint } });
+    if (isLost) loseNextAcknowledgement(service);
+    engine.last.token("x");
+    engine.last.end("stop");
+    await (await answer).text();
+    assert.equal((await service.store.usage({ limit: 1 }))[0]?.ending, "stop");
+    await assertCharged(service, { expired: { base: checkpoint }, stop: { base: 30 } });
+    assert.equal(await sampleOf(service, "inkwell_expired_holds_total"), 1);
+  });
+}
+
+/** The next commit is written, and nobody hears of it. */
+function loseNextAcknowledgement({ store }: TestService): void {
+  const commit = store.commit.bind(store);
+  store.commit = async (operations) => {
+    store.commit = commit;
+    await commit(operations);
+    throw new StoreUnavailableError("the acknowledgement is lost");
+  };
+}
+
+test("a commit that is sent again because its acknowledgement was lost counts no expiry twice", async () => {
+  const { service } = await startPuppet({ ledger: { retriesMs: [0, 0] } });
+  await using _ = service;
+  await leaveBehind(service, "dead1", 10);
+  await overdue(service, 1);
+  // Cut before it is written, it expires the hold when it is sent again.
+  const commit = service.store.commit.bind(service.store);
+  service.store.commit = () => {
+    service.store.commit = commit;
+    return Promise.reject(new StoreUnavailableError("the connection is cut"));
+  };
+  await (await service.chat()).text();
+  assert.equal(await sampleOf(service, "inkwell_expired_holds_total"), 1);
+  // Cut after that, nobody can tell any more whose expiry it was.
+  await leaveBehind(service, "dead2", 10);
+  await overdue(service, 1);
+  loseNextAcknowledgement(service);
+  await (await service.chat()).text();
+  assert.equal(await sampleOf(service, "inkwell_expired_holds_total"), 1);
+  assert.deepEqual(await service.store.holds({ limit: 1 }), []);
+});
+
+test("what a request cost and nobody could pay is the shortfall", async () => {
+  const { service, engine } = await startPuppet({
+    plan: { base: { credits: 1, every: "P1D" }, overage: { credits: 0, every: "P1M" } },
+    price: { prompt: 10_000, completion: 300_000 },
+  });
+  await using _ = service;
+  const answer = service.chat({ model: "puppet" });
+  await until("the engine has the request", () => engine.generations.length === 1);
+  engine.last.begin();
+  for (let n = 0; n < 5; n += 1) engine.last.token("x");
+  engine.last.end("length");
+  await (await answer).text();
+  const [row] = await service.store.usage({ limit: 1 });
+  assert.equal(row?.shortfall, 600_000);
+  assert.ok(Math.abs((await sampleOf(service, "inkwell_shortfall_credits_total")) - 0.6) < 1e-9);
+  await assertCharged(service, { credits: { base: 1_000_000 } });
+});
+
+test("a charge that no store would take is counted as given up, and credits are counted only when they are taken", async () => {
+  const { service, engine } = await startPuppet();
+  await using _ = service;
+  {
+    const { account } = service;
+    const answer = service.chat({ model: "puppet" });
+    await until("the engine has the request", () => engine.generations.length === 1);
+    using db = new DatabaseSync(service.databaseFile, { timeout: 5000 });
+    const setPlan = db.prepare("update account set plan = ? where id = ?");
+    setPlan.run("gone", account);
+    engine.last.begin();
+    engine.last.end("stop");
+    assert.equal((await answer).status, 500);
+    assert.equal(await sampleOf(service, "inkwell_unsettled_requests_total"), 1);
+    await assertCharged(service, {});
+    setPlan.run("test", account);
+    const [hold] = await service.store.holds({ limit: 1 });
+    assert.ok(hold !== undefined, "it waits for its expiry");
+    db.prepare("update hold set expires_ms = created_ms where id = ?").run(hold.id);
+    await service.ledger.apply({ kind: "expire", account, hold: hold.id });
+    assert.equal(await sampleOf(service, "inkwell_expired_holds_total"), 1);
+  }
+});
+
+test("a charge that waits for the store is shown as late, and counted once when it has been taken", async () => {
+  const { service, engine } = await startPuppet({ ledger: { retriesMs: [], latePauseMs: 1 } });
+  await using _ = service;
+  const answer = service.chat({ model: "puppet" });
+  await until("the engine has the request", () => engine.generations.length === 1);
+  engine.last.begin();
+  engine.last.token("x");
+  const commit = service.store.commit.bind(service.store);
+  service.store.commit = () => Promise.reject(new StoreUnavailableError("the disk is full"));
+  engine.last.end("stop");
+  assert.equal((await answer).status, 200, "the answer does not wait for it");
+  assert.equal(await sampleOf(service, "inkwell_late_charges"), 1);
+  await assertCharged(service, {});
+  service.store.commit = commit;
+  await until("it has been taken", () => service.ledger.late === 0);
+  assert.equal(await sampleOf(service, "inkwell_late_charges"), 0);
+  assert.equal(await sampleOf(service, "inkwell_unsettled_requests_total"), 0);
+  await assertCharged(service, { stop: { base: 130 } });
+});
+
+test("an answer whose tokens were counted here is counted with the reason", async () => {
+  const { service, engine } = await startPuppet();
+  await using _ = service;
+  const reasonOf = async (reason: string) => {
+    return await sampleOf(service, `inkwell_estimated_usages_total{model="puppet",reason="${reason}"}`);
+  };
+  for (const [reason, change] of [
+    ["missing", { estimated: true }],
+    ["absurd", { estimated: true, absurd: true }],
+    ["none", {}],
+  ] as const) {
+    const before = engine.generations.length;
+    const answer = service.chat({ model: "puppet" });
+    await until("the engine has the request", () => engine.generations.length > before);
+    engine.last.begin();
+    Object.assign(engine.last.usage, change);
+    engine.last.end("stop");
+    await (await answer).text();
+    if (reason !== "none") assert.equal(await reasonOf(reason), 1);
+  }
+  assert.deepEqual(
+    [await reasonOf("missing"), await reasonOf("absurd"), await reasonOf("cut")],
+    [1, 1, Number.NaN],
+  );
+});

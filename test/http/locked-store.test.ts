@@ -1,0 +1,38 @@
+/** A database that another process has locked: what clients wait for then, and what becomes of their charges. */
+import assert from "node:assert/strict";
+import { DatabaseSync } from "node:sqlite";
+import { test } from "node:test";
+import { setImmediate as nextTurn } from "node:timers/promises";
+import { readEvents } from "../fixtures/events.ts";
+import { PuppetEngine } from "../fixtures/puppet-engine.ts";
+import { errorOf, startService } from "../fixtures/service.ts";
+
+// One attempt waits 5 s for the lock: an answer waits for the checkpoint under way and for its charge, a request for one.
+test("neither an answer's end nor a new request waits long for a locked database, and the charge follows", {
+  timeout: 25_000,
+}, async () => {
+  const engine = new PuppetEngine();
+  engine.contextWindow = 100_000;
+  await using service = await startService({ otherEngines: { puppet: engine } });
+  const asked = service.chat({ model: "puppet", stream: true });
+  while (engine.generations.length === 0) await nextTurn();
+  engine.last.begin();
+  engine.last.token("x");
+  const answer = await asked;
+  using db = new DatabaseSync(service.databaseFile, { timeout: 5000 });
+  db.exec("begin immediate");
+  // Half a slice: the next one is asked for, and its commit waits for the lock.
+  for (let n = 1; n < 128; n += 1) engine.last.token("x");
+  for (let n = 0; n < 5; n += 1) await nextTurn();
+  engine.last.end("stop");
+  const { texts, done, error } = readEvents(await answer.text());
+  assert.deepEqual({ texts: texts.length, done, error }, { texts: 128, done: true, error: null });
+  assert.equal(service.ledger.late, 1);
+  const refused = await service.chat();
+  assert.equal(refused.status, 503);
+  assert.equal((await errorOf(refused)).code, "store_unavailable");
+  db.exec("rollback");
+  while (service.ledger.late > 0) await nextTurn();
+  const [receipt] = await service.store.usage({ limit: 1 });
+  assert.deepEqual([receipt?.ending, receipt?.cost], ["stop", 100 + 128 * 30]);
+});

@@ -1,0 +1,290 @@
+/**
+ * A child process that hangs is told from one that has nothing to do: with the real child, which is halted (SIGSTOP) or
+ * given a native call that never returns.
+ */
+import assert from "node:assert/strict";
+import { test } from "node:test";
+import { setTimeout as pause } from "node:timers/promises";
+import { Preparations } from "../../src/engines/llama/preparations.ts";
+import { ProgressWatch } from "../../src/engines/llama/progress-watch.ts";
+import type { ToChild } from "../../src/engines/llama/protocol.ts";
+import { type LlamaEngine, type LlamaOptions, stallMsOf } from "../../src/engines/llama/supervisor.ts";
+import { EngineError } from "../../src/generation/engine.ts";
+import { readEvents } from "../fixtures/events.ts";
+import {
+  ask,
+  asked,
+  begin,
+  collect,
+  prepare,
+  RecordedLog,
+  startMiniature,
+} from "../fixtures/llama-engine.ts";
+import { until } from "../fixtures/program.ts";
+import { errorOf, startService, type TestService } from "../fixtures/service.ts";
+
+const endless = "Something endless, please.";
+/** Some seconds to read; the miniature takes 8192 tokens. */
+const long = "word ".repeat(7000);
+/** Longer than a machine with much else to do holds up a step of the miniature; a test that waits for it lasts a little longer. */
+const stallMs = 1000;
+
+interface Halted {
+  engine: LlamaEngine;
+  log: RecordedLog;
+  /** Halts the child as so many decodes from now have begun. */
+  haltAfter(decodes: number): void;
+  halted(): number | undefined;
+}
+
+async function startHalting(options: Partial<LlamaOptions> = {}): Promise<Halted> {
+  const log = new RecordedLog();
+  let left = 0;
+  let halted: number | undefined;
+  const engine: LlamaEngine = await startMiniature({
+    parallel: 1,
+    contextWindow: 8192,
+    stallMs,
+    log,
+    onDecode: () => {
+      left -= 1;
+      if (left === 0) halted = halt(engine);
+    },
+    ...options,
+  });
+  return {
+    engine,
+    log,
+    haltAfter: (decodes) => {
+      left = decodes;
+    },
+    halted: () => halted,
+  };
+}
+
+function halt(engine: LlamaEngine): number {
+  const { pid } = engine;
+  assert.ok(pid !== undefined, "there is a child");
+  process.kill(pid, "SIGSTOP");
+  return pid;
+}
+
+function isFailed(error: unknown): boolean {
+  return error instanceof EngineError && error.failure === "failed";
+}
+
+/** A chat request to the engine, which the service calls `miniature`. */
+function chat(service: TestService, content: string, body: object = {}): Promise<Response> {
+  return service.chat({ model: "miniature", messages: [{ role: "user", content }], ...body });
+}
+
+test("halted before it hears of a request: the child is killed, and the request answered by the next one", async (t) => {
+  const { engine, log } = await startHalting();
+  t.after(() => engine.close());
+  const prepared = await prepare(engine, "Hi");
+  const hung = halt(engine);
+  const answer = await collect(prepared.generate(asked(3)));
+  assert.equal(answer.usage.completionTokens, 3);
+  assert.notEqual(engine.pid, hung);
+  assert.ok(log.lines.some((line) => line.startsWith("error") && line.includes("has made no progress")));
+});
+
+test("halted while it reads a prompt: the request fails, costs nothing, and the next one is answered", async (t) => {
+  const { engine, haltAfter, halted } = await startHalting();
+  t.after(() => engine.close());
+  await using service = await startService({ otherEngines: { miniature: engine } });
+  haltAfter(3);
+  const response = await chat(service, long);
+  assert.equal(response.status, 502);
+  assert.equal((await errorOf(response)).code, "upstream_error");
+  const row = await service.receipt(response.headers.get("x-request-id") ?? "");
+  assert.deepEqual([row?.ending, row?.completionTokens, row?.cost], ["engine_failed", 0, 0]);
+  assert.equal((await chat(service, "Hi", { max_tokens: 2 })).status, 200);
+  assert.ok(halted() !== undefined);
+  assert.notEqual(engine.pid, halted());
+});
+
+test("halted in mid-stream: the stream ends with an error, what was made is charged, and the next one is answered", async (t) => {
+  const { engine, haltAfter, halted } = await startHalting();
+  t.after(() => engine.close());
+  await using service = await startService({ otherEngines: { miniature: engine } });
+  haltAfter(20);
+  const response = await chat(service, endless, { stream: true });
+  assert.equal(response.status, 200);
+  const { error, done, texts } = readEvents(await response.text());
+  assert.equal(error?.code, "upstream_error");
+  assert.equal(done, false);
+  const row = await service.receipt(response.headers.get("x-request-id") ?? "");
+  assert.ok(row !== undefined);
+  assert.equal(row.ending, "engine_failed");
+  assert.ok(texts.length > 0 && row.completionTokens >= texts.length);
+  assert.equal(row.cost, 10 * row.promptTokens + 30 * row.completionTokens);
+  assert.equal((await chat(service, "Hi", { max_tokens: 2 })).status, 200);
+  assert.ok(halted() !== undefined);
+  assert.notEqual(engine.pid, halted());
+});
+
+test("a native call that never returns: the child is killed, though it answers everything else", async (t) => {
+  const module = new URL("../fixtures/stuck-worker.ts", import.meta.url);
+  const log = new RecordedLog();
+  const environment = { ...process.env, NODE_OPTIONS: `--import=${module}` };
+  const engine = await startMiniature({ parallel: 2, stallMs, environment, log });
+  t.after(() => engine.close());
+  const running = await begin(engine, endless, { maxTokens: 900 });
+  const { pid } = engine;
+  assert.ok(pid !== undefined);
+  const events = running[Symbol.asyncIterator]();
+  await events.next();
+  process.kill(pid, "SIGUSR2");
+  await assert.rejects(async () => {
+    for (;;) {
+      const { done } = await events.next();
+      if (done === true) return;
+      await prepare(engine, "Hi");
+    }
+  }, isFailed);
+  assert.ok(log.lines.some((line) => line.includes("has made no progress")));
+  assert.equal((await ask(engine, "Hi", { maxTokens: 2 })).usage.completionTokens, 2);
+});
+
+test("a child whose answers wait for pay and for a slow reader is left alone, for however long", async (t) => {
+  const log = new RecordedLog();
+  const engine = await startMiniature({ parallel: 2, stallMs, log });
+  t.after(() => engine.close());
+  const unpaid = (await prepare(engine, endless)).generate({ ...asked(40), paidTokens: 3 });
+  const slow = (await prepare(engine, endless)).generate(asked(100));
+  const reader = slow[Symbol.asyncIterator]();
+  await reader.next();
+  await until("one waits for pay", () => unpaid.usage.completionTokens === 3);
+  await until("the other waits for its reader", () => slow.usage.completionTokens >= 32);
+  const { pid } = engine;
+
+  // One that hangs tells how long that has been.
+  const clock = await startHalting({ stallMs: 2 * stallMs });
+  t.after(() => clock.engine.close());
+  const prepared = await prepare(clock.engine, "Hi");
+  const hung = halt(clock.engine);
+  await collect(prepared.generate(asked(1)));
+  assert.notEqual(clock.engine.pid, hung);
+
+  assert.equal(engine.pid, pid);
+  assert.deepEqual(
+    log.lines.filter((line) => line.startsWith("error")),
+    [],
+  );
+  unpaid.pay(40, false);
+  assert.equal((await collect(unpaid)).usage.completionTokens, 40);
+  for (let next = await reader.next(); next.done !== true; ) next = await reader.next();
+  assert.equal(slow.usage.completionTokens, 100);
+  assert.equal(engine.pid, pid);
+});
+
+test("halted while an answer waits for pay: its stop is due all the same", async (t) => {
+  const { engine } = await startHalting();
+  t.after(() => engine.close());
+  const unpaid = (await prepare(engine, endless)).generate({ ...asked(40), paidTokens: 3 });
+  await until("it waits for pay", () => unpaid.usage.completionTokens === 3);
+  const hung = halt(engine);
+  await unpaid.stop();
+  assert.equal((await ask(engine, "Hi", { maxTokens: 2 })).usage.completionTokens, 2);
+  assert.notEqual(engine.pid, hung);
+});
+
+test("a prompt that takes longer to read than the bound is read to its end, because its parts do not", async (t) => {
+  const begun: number[] = [];
+  const { engine } = await startHalting({ onDecode: () => begun.push(performance.now()) });
+  t.after(() => engine.close());
+  assert.equal((await ask(engine, long, { maxTokens: 1 })).usage.completionTokens, 1);
+  assert.ok(begun.length > 7000 / 64, "each part is told of");
+});
+
+test("the bound of a step grows with the model: a minute, and one for each GiB", () => {
+  assert.equal(stallMsOf({ sizeBytes: 0 }), 60_000);
+  assert.equal(stallMsOf({ sizeBytes: 4 * 2 ** 30 }), 300_000);
+});
+
+test("a prompt that the child hangs over is not tried again when nobody waits for it, and the next one gets its turn", async (t) => {
+  t.mock.timers.enable({ apis: ["setInterval", "setTimeout"] });
+  const asked: ToChild[] = [];
+  let stalls = 0;
+  const preparations = new Preparations({
+    waitMs: 500,
+    stallMs: 1000,
+    send: (message) => asked.push(message),
+    stalled: () => {
+      stalls += 1;
+    },
+  });
+  const signal = new AbortController().signal;
+  const prompt = { accountId: "anna", messages: [], reasoning: {} };
+  preparations.resume();
+  const hung = preparations.prepare(prompt, signal);
+  const late = assert.rejects(hung, (error) => error instanceof EngineError && error.failure === "timeout");
+  t.mock.timers.tick(500);
+  await late;
+  assert.equal(stalls, 0);
+  t.mock.timers.tick(750);
+  assert.equal(stalls, 1);
+  preparations.suspend();
+  preparations.resume();
+  assert.equal(asked.length, 1);
+  const next = preparations.prepare(prompt, signal);
+  assert.equal(asked.length, 2);
+  preparations.receive({ type: "prepared", id: 2, promptTokens: 7, prompt: null });
+  assert.equal((await next).promptTokens, 7);
+  t.mock.timers.tick(10_000);
+  assert.equal(stalls, 1);
+});
+
+function watch(boundMs: number) {
+  const state = { isDue: true, stalls: 0 };
+  const watching = new ProgressWatch({
+    boundMs,
+    isDue: () => state.isDue,
+    stalled: () => {
+      state.stalls += 1;
+    },
+  });
+  return { state, watching };
+}
+
+test("what is due is given its time from the last sign of progress, and given up once", (t) => {
+  t.mock.timers.enable({ apis: ["setInterval"] });
+  const { state, watching } = watch(1000);
+  watching.look();
+  t.mock.timers.tick(900);
+  watching.heard();
+  t.mock.timers.tick(1000);
+  assert.equal(state.stalls, 0);
+  t.mock.timers.tick(250);
+  assert.equal(state.stalls, 1);
+  t.mock.timers.tick(10_000);
+  assert.equal(state.stalls, 1);
+});
+
+test("what is due no more is waited for no more, and what is due again has its whole time", (t) => {
+  t.mock.timers.enable({ apis: ["setInterval"] });
+  const { state, watching } = watch(1000);
+  watching.look();
+  t.mock.timers.tick(900);
+  state.isDue = false;
+  watching.look();
+  t.mock.timers.tick(10_000);
+  state.isDue = true;
+  watching.look();
+  // What else becomes due meanwhile gives it no more time.
+  t.mock.timers.tick(900);
+  watching.look();
+  assert.equal(state.stalls, 0);
+  t.mock.timers.tick(350);
+  assert.equal(state.stalls, 1);
+});
+
+test("a process that was held up itself blames nobody", async () => {
+  const { state, watching } = watch(40);
+  watching.look();
+  Atomics.wait(new Int32Array(new SharedArrayBuffer(4)), 0, 0, 200);
+  await pause(0);
+  assert.equal(state.stalls, 0);
+  watching.stop();
+});

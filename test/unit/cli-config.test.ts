@@ -1,0 +1,194 @@
+/** `inkwell config` and `inkwell models`: what the configuration comes down to, and what no service would start with. */
+import assert from "node:assert/strict";
+import { statSync, writeFileSync } from "node:fs";
+import path from "node:path";
+import { describe, test } from "node:test";
+import { loadConfig } from "../../src/config.ts";
+import { runCli } from "../fixtures/cli-host.ts";
+import { cliLedger, refused } from "../fixtures/cli-ledger.ts";
+import { miniature } from "../fixtures/program.ts";
+
+const ledger = cliLedger();
+const { cwd } = ledger;
+
+describe("config check", () => {
+  test("says that the configuration is right, and what it comes down to", async () => {
+    const ran = await ledger.inkwell("config", "check");
+    assert.equal(ran.stderr, "The configuration is right: 2 plans, 1 model.\n");
+    assert.match(ran.stdout, /^plan +big: 5,000 credits every P1D, overage 0 every P1M$/m);
+  });
+
+  test("as a document is a configuration that comes down to the same", async () => {
+    writeFileSync(
+      path.join(cwd, "full.yaml"),
+      `listen: { host: 0.0.0.0, port: 81 }
+operator: { port: 82 }
+data: elsewhere
+plans:
+  none: { base: { credits: 1, every: PT5H }, overage: { credits: 2, every: P1W } }
+  some:
+    base: { credits: 3, every: P1D }
+    overage: { credits: 4, every: P1Y }
+    limits: { requests_per_minute: 5, tokens_per_minute: 6, concurrent: 7 }
+    models: [one, two]
+models:
+  one: { engine: llama, source: ${miniature}, context_window: 512, parallel: 2, threads: 1, gpu: "off", price: { prompt: 8, completion: 9, cached_prompt: 7 }, reasoning: { tags: ["<a>", "</a>"] } }
+  two: { engine: llama, source: default, price: { prompt: 1, completion: 1 }, reasoning: { tags: [] } }
+  three: { engine: upstream, url: "http://a:1/v1", model: m, dialect: vllm, connect_seconds: 1, headers_seconds: 2, idle_seconds: 3, price: { prompt: 1, completion: 1 }, reasoning: { field: thoughts } }
+  four: { engine: upstream, urls: ["http://a:1/v1", "http://b:1/v1"], model: m, price: { prompt: 1, completion: 1 }, reasoning: { tags: ["<t>", "</t>"], opened: true } }
+limits: { body_bytes: 2048, messages: 3, queue: 4, unready_seconds: 5, drain_seconds: 6, stream_idle_seconds: 7 }
+cors: { origins: ["https://a.example"] }
+log: { level: warn }
+tracing: { endpoint: "http://127.0.0.1:4318", service_name: writer }
+`,
+    );
+    const document = await ledger.documentOf("config", "check", "--config", "full.yaml");
+    assert.ok(typeof document === "object" && document !== null && "operator" in document);
+    const { operator, ...others } = { ...document, file: undefined };
+    assert.deepEqual(operator, { host: "127.0.0.1", port: 82, token: "in the data folder" });
+    const written = { ...others, operator: { port: 82 } };
+    writeFileSync(path.join(cwd, "again.yaml"), JSON.stringify(written));
+    const load = (file: string) => ({ ...loadConfig({ cwd, env: {}, file }), file: "" });
+    assert.deepEqual(load("again.yaml"), load("full.yaml"));
+
+    const { stdout } = await ledger.inkwell("config", "check", "--config", "full.yaml");
+    for (const shown of [
+      /^operator API +127\.0\.0\.1 port 82, token in \S+elsewhere\/operator-token$/m,
+      /^plan +some: 3 credits every P1D, overage 4 every P1Y, 5 requests a minute, 6 tokens a minute, 7 at once$/m,
+      /^model +four: upstream, http:\/\/a:1\/v1, http:\/\/b:1\/v1, 1 \/ 1 credits per million/m,
+      /^limits +2,048 bytes and 3 messages a request, 4 waiting for a model$/m,
+      /^stopping +not ready for 5 s, then 6 s for running answers$/m,
+      /^unread streams +kept for 7 s$/m,
+      /^web pages +https:\/\/a\.example$/m,
+      /^log +warn$/m,
+      /^traces +http:\/\/127\.0\.0\.1:4318 as writer$/m,
+    ]) {
+      assert.match(stdout, shown);
+    }
+  });
+
+  test("shows no secrets", async () => {
+    const secrets = {
+      INKWELL_OPERATOR_TOKEN: "the-token-of-the-operator",
+      HF_TOKEN: "hf_secret",
+      INKWELL_API_KEY: "ink_x",
+      INKWELL_DATABASE: "postgres://u:the-password@db.example/inkwell",
+      INKWELL_MODELS__FAR__KEY: "sk-upstream",
+    };
+    const far = {
+      ENGINE: "upstream",
+      URL: "https://a.example/v1",
+      MODEL: "m",
+      PRICE__PROMPT: "1",
+      PRICE__COMPLETION: "1",
+    };
+    const env = {
+      ...secrets,
+      ...Object.fromEntries(
+        Object.entries(far).map(([name, value]) => [`INKWELL_MODELS__FAR__${name}`, value]),
+      ),
+    };
+    for (const json of [[], ["--json"]]) {
+      const ran = await runCli(["config", "check", ...json], { cwd, env });
+      assert.equal(ran.code, 0);
+      for (const secret of Object.values(secrets)) assert.ok(!(ran.stdout + ran.stderr).includes(secret));
+    }
+  });
+
+  test("tells every problem and exits 1, and so does any other command", async () => {
+    const env = { INKWELL_PORT: "x", INKWELL_LIMITS__QUEUE: "y" };
+    for (const argv of [
+      ["config", "check"],
+      ["account", "list"],
+      ["models", "--json"],
+    ]) {
+      refused(
+        await runCli(argv, { cwd, env }),
+        /^The configuration is wrong in 2 places:\n {2}INKWELL_PORT.*\n {2}INKWELL_LIMITS__QUEUE/,
+      );
+    }
+  });
+
+  test("tells of model files that no service would start with, and exits 1", async () => {
+    const llama = (source: string) =>
+      `{ engine: llama, source: ${source}, price: { prompt: 1, completion: 1 } }`;
+    writeFileSync(path.join(cwd, "short.gguf"), "no");
+    writeFileSync(
+      path.join(cwd, "missing.yaml"),
+      `models:\n  none: ${llama("none.gguf")}\n  short: ${llama("short.gguf")}\n  later: ${llama("default")}\n`,
+    );
+    refused(
+      await ledger.inkwell("config", "check", "--config", "missing.yaml"),
+      /^The configuration can be read, but no service starts with its model files:\n {2}models\.none\.source: model file \S+none\.gguf cannot be opened: there is no such file\n {2}models\.short\.source: model file \S+short\.gguf cannot be used: .*\n$/,
+    );
+  });
+
+  test("reads the file that --config names", async () => {
+    writeFileSync(path.join(cwd, "other.yaml"), "listen: { port: 99 }");
+    const ran = await ledger.inkwell("config", "check", "--config", "other.yaml");
+    assert.match(ran.stdout, /127\.0\.0\.1 port 99/);
+  });
+});
+
+describe("models", () => {
+  test("lists the configured models with their prices", async () => {
+    const pricing = { prompt: 10, completion: 30, cached_prompt: 10 };
+    assert.deepEqual(await ledger.documentOf("models"), [
+      {
+        id: "small",
+        engine: "llama",
+        source: "default",
+        context_window: 8192,
+        parallel: 4,
+        pricing,
+        file: { path: null, bytes: null, problem: null },
+      },
+    ]);
+    assert.match(
+      (await ledger.inkwell("models")).stdout,
+      /^small +default +8,192 +4 +10 +10 +30 +to be fetched$/m,
+    );
+  });
+
+  test("says which files are there, how large they are, and which will not do", async () => {
+    const { size } = statSync(miniature);
+    writeFileSync(path.join(cwd, "bad.gguf"), "no");
+    const price = "price: { prompt: 1, completion: 1 }";
+    writeFileSync(
+      path.join(cwd, "files.yaml"),
+      `models:
+  there: { engine: llama, source: ${miniature}, ${price} }
+  bad: { engine: llama, source: bad.gguf, ${price} }
+  remote: { engine: upstream, url: "https://a.example/v1", model: x, ${price} }
+`,
+    );
+    const ran = await ledger.inkwell("models", "--config", "files.yaml");
+    assert.equal(ran.code, 0);
+    assert.deepEqual(
+      ran.stdout.split("\n").map((line) => line.split(/ {2,}/).at(-1)),
+      ["FILE", `${(size / 1e6).toFixed(1)} MB`, "will not do", "-", ""],
+    );
+    assert.match(ran.stderr, /^model file \S+bad\.gguf cannot be used: .*\.\nPrices in credits/);
+    const documents = await ledger.documentOf("models", "--config", "files.yaml");
+    assert.ok(Array.isArray(documents));
+    assert.deepEqual(documents[0].file, { path: miniature, bytes: size, problem: null });
+    assert.match(documents[1].file.problem, /bad\.gguf cannot be used/);
+    assert.equal(documents[2].file, null);
+  });
+
+  test("pull fetches the named model and prints where it lies", async () => {
+    const pulled: string[] = [];
+    const pullModel = async (_: unknown, id: string) => {
+      pulled.push(id);
+      return "/models/small.gguf";
+    };
+    const ran = await runCli(["models", "pull", "small"], { cwd, services: { pullModel } });
+    assert.deepEqual([ran.code, ran.stdout, pulled], [0, "/models/small.gguf\n", ["small"]]);
+    refused(await runCli(["models", "pull", "smal"], { cwd, services: { pullModel } }), /Did you mean small/);
+    const remote = await runCli(["models", "pull", "small"], {
+      cwd,
+      services: { pullModel: async () => null },
+    });
+    assert.deepEqual([remote.code, /no file to fetch/.test(remote.stdout)], [0, true]);
+  });
+});

@@ -1,0 +1,124 @@
+/** `inkwell credits` and `inkwell balance`: each payment and correction counts once, and what is left is told. */
+import assert from "node:assert/strict";
+import { describe, test } from "node:test";
+import { cliLedger, refused, wrongUsage } from "../fixtures/cli-ledger.ts";
+
+const ledger = cliLedger();
+
+describe("credits", () => {
+  test("add counts a payment once, ever", async () => {
+    await ledger.openAccount();
+    const add = ["credits", "add", "alice", "50", "--payment", "p1"];
+    assert.equal(
+      (await ledger.inkwell(...add)).stderr,
+      "50 credits added to alice; its additional credits are now 50.\n",
+    );
+    assert.match((await ledger.inkwell(...add)).stderr, /Payment p1 was counted before; nothing has changed/);
+    assert.equal(ledger.store.account("alice").additional, 50_000_000);
+    refused(
+      await ledger.inkwell("credits", "add", "alice", "51", "--payment", "p1"),
+      /with 50 credits instead of 51/,
+    );
+    assert.equal(ledger.store.account("alice").additional, 50_000_000);
+  });
+
+  test("add shows the balance with --json, and whether the payment was known", async () => {
+    await ledger.openAccount();
+    const add = ["credits", "add", "alice", "50", "--payment", "p1"];
+    for (const again of [false, true]) {
+      const document = await ledger.documentOf(...add);
+      const balance = await ledger.documentOf("balance", "alice");
+      assert.deepEqual(document, { account: "alice", payment_id: "p1", credits: 50, again, balance });
+    }
+  });
+
+  test("adjust answers with --json as the operator API does", async () => {
+    await ledger.openAccount();
+    const document = await ledger.documentOf("credits", "adjust", "alice", "7", "--reason", "r", "--id", "i");
+    const balance = await ledger.documentOf("balance", "alice");
+    assert.deepEqual(document, { account: "alice", operation_id: "i", credits: 7, again: false, balance });
+  });
+
+  test("adjust goes up and down, but not below what there is", async () => {
+    await ledger.openAccount();
+    const adjust = (credits: string, id: string, reason = "a gift") =>
+      ledger.inkwell("credits", "adjust", "alice", credits, "--reason", reason, "--id", id);
+    assert.match((await adjust("30", "i1")).stderr, /additional credits of alice are now 30\./);
+    assert.match((await adjust("-10", "i2")).stderr, /are now 20\./);
+    assert.match((await adjust("-10", "i2")).stderr, /Adjustment i2 was made before/);
+    refused(
+      await adjust("-9", "i2"),
+      /was made before, by -10 credits for the reason "a gift", instead of -9 for "a gift"/,
+    );
+    refused(await adjust("-10", "i2", "a slip"), /for the reason "a gift", instead of -10 for "a slip"/);
+    refused(await adjust("-21", "i3"), /has 20 additional credits; no more than that can be taken away/);
+    assert.equal(ledger.store.account("alice").additional, 20_000_000);
+  });
+
+  test("refuse an account that does not exist", async () => {
+    refused(await ledger.inkwell("credits", "add", "bob", "5", "--payment", "p"), /There is no account bob/);
+  });
+
+  for (const amount of ["0", "-5", "1.5", "1e3", "9000001", "ten", ""]) {
+    test(`add does not take ${JSON.stringify(amount)} credits`, async () => {
+      wrongUsage(
+        await ledger.inkwell("credits", "add", "alice", amount, "--payment", "p"),
+        /Credits are a whole number from 1 to 9000000/,
+      );
+    });
+  }
+
+  test("need their ids", async () => {
+    wrongUsage(await ledger.inkwell("credits", "add", "alice", "5"), /required option '--payment <id>'/);
+    wrongUsage(
+      await ledger.inkwell("credits", "adjust", "alice", "5", "--reason", "x"),
+      /required option '--id <id>'/,
+    );
+  });
+});
+
+describe("balance", () => {
+  test("is the balance object of the API with --json", async () => {
+    await ledger.openAccount();
+    assert.deepEqual(await ledger.documentOf("balance", "alice"), {
+      object: "balance",
+      available: true,
+      plan: "starter",
+      balances: {
+        base: { credits: 1000, percent: 100 },
+        overage: { credits: 200, percent: 100 },
+        additional: { credits: 0 },
+        total: { credits: 1200, percent: 100 },
+      },
+      caps: { base: { credits: 1000 }, overage: { credits: 200 }, total: { credits: 1200 } },
+      baseWindow: { startedAt: "2027-01-15T12:00:00.000Z", refreshesAt: "2027-01-16T12:00:00.000Z" },
+      overageWindow: { startedAt: "2027-01-15T12:00:00.000Z", refreshesAt: "2027-02-15T12:00:00.000Z" },
+    });
+  });
+
+  test("is a table for people", async () => {
+    await ledger.openAccount();
+    assert.equal(
+      (await ledger.inkwell("balance", "alice")).stdout,
+      `Account alice, plan starter
+
+BUCKET      CREDITS     OF      LEFT  REFRESHES
+base          1,000  1,000  100.00 %  2027-01-16T12:00:00.000Z
+overage         200    200  100.00 %  2027-02-15T12:00:00.000Z
+additional        0
+total         1,200  1,200  100.00 %
+`,
+    );
+  });
+
+  test("tells an operator what is wrong with a damaged account, and exits 1", async () => {
+    await ledger.openAccount();
+    ledger.store.damage("alice", { plan: "gone" });
+    const ran = await ledger.inkwell("balance", "alice");
+    refused(
+      ran,
+      /^The balance of alice cannot be read: its plan "gone" is not in the configuration\. An account whose plan is gone is put on another one by "inkwell account set NAME --plan PLAN"/,
+    );
+    assert.doesNotMatch(ran.stderr, /The operator of this service/, "that is who reads it");
+  });
+});

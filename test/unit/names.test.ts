@@ -1,0 +1,24 @@
+/** What operators may write: texts that every store gives back as they were, and finds again by themselves. */
+import assert from "node:assert/strict";
+import { test } from "node:test";
+import { labelPattern, notePattern } from "../../src/access/names.ts";
+
+test("a note is a text on one line", () => {
+  for (const text of [
+    "a",
+    "invoice 7/2027 (größer)",
+    String.fromCodePoint(0x1f58b).repeat(200),
+    "'\"\\;--",
+  ]) {
+    assert.match(text, notePattern);
+  }
+  for (const text of ["", "  ", "a\nb", "a\tb", "a\0b", "x".repeat(201)])
+    assert.doesNotMatch(text, notePattern);
+});
+
+test("half of a character is none: two payments whose ids differ in it alone would be kept under one", () => {
+  for (const half of ["\ud800", "\udfff", "payment \ud83d", "\udd8b\ud83d"]) {
+    assert.doesNotMatch(half, notePattern);
+    assert.doesNotMatch(half, labelPattern);
+  }
+});
