@@ -29,7 +29,8 @@ export const upstreamAnswers: readonly UpstreamAnswer[] = [
 export const wholePath = "/whole";
 
 const created = 1_700_000_000;
-const words = " ever many some well here with each long"; // of equal length, so that all events are
+/** Of equal length, so that all events are. */
+const words = [" ever", " many", " some", " well", " here", " with", " each", " long"];
 
 export interface Nginx extends AsyncDisposable {
   origin: string;
@@ -48,7 +49,8 @@ export async function startNginx(core: string): Promise<Nginx> {
   await writeFile(join(folder, "nginx.conf"), configuration(folder, port));
   const args = ["-p", folder, "-c", join(folder, "nginx.conf"), "-e", join(folder, "log")];
   const child = spawn("taskset", ["-c", core, "nginx", ...args], { stdio: "ignore" });
-  const closed = once(child, "close");
+  // Rejects where there is no taskset; the exit code tells as much.
+  const closed = once(child, "close").catch(() => {});
   const stop = async () => {
     child.kill("SIGKILL");
     await closed;
@@ -128,7 +130,7 @@ http {
 }
 
 function textOf({ tokens }: UpstreamAnswer): string[] {
-  return Array.from({ length: tokens }, (_, n) => words.slice((n % 8) * 5, (n % 8) * 5 + 5));
+  return Array.from({ length: tokens }, (_, n) => words[n % words.length] ?? "");
 }
 
 function usageOf({ tokens }: UpstreamAnswer) {
@@ -158,6 +160,6 @@ function streamOf(answer: UpstreamAnswer): string[] {
   const usage = `data: ${JSON.stringify({ ...head, choices: [], usage: usageOf(answer) })}\n\n`;
   const eventBytes = texts[0]?.length ?? 0;
   // With a comment behind it the first is as long as two of the others, so that writes of their length end with an event.
-  const comment = `${":".padEnd(2 * eventBytes - first.length - 2, "-")}\n\n`;
+  const comment = answer.isByEvent ? `${":".padEnd(2 * eventBytes - first.length - 2, "-")}\n\n` : "";
   return [first + comment, ...texts, event({}, "length"), usage, "data: [DONE]\n\n"];
 }

@@ -63,7 +63,7 @@ export async function run(args: readonly string[]): Promise<void> {
           usage: each(sizes.usage ?? 0),
           "all else": each((sizes.account ?? 0) + (sizes.api_key ?? 0) + (sizes.hold ?? 0)),
           written: each(writtenBytes),
-          "requests/commit": (wanted.requests / commits).toFixed(1),
+          "operations/commit": ((2 * wanted.requests) / commits).toFixed(0),
         },
       ]),
     ),

@@ -1,0 +1,56 @@
+/** The writes that the events of a streamed answer become, over a real connection. */
+import assert from "node:assert/strict";
+import { once } from "node:events";
+import { createServer, type ServerResponse } from "node:http";
+import { connect } from "node:net";
+import { text } from "node:stream/consumers";
+import { test } from "node:test";
+import { setImmediate as nextTurn } from "node:timers/promises";
+import { EventStream } from "../../src/server/event-stream.ts";
+
+const times = { keepAliveMs: 60_000, streamIdleMs: 60_000 };
+
+/** What a client receives of what `answer` sends, chunk by chunk: a chunk is a write. */
+async function chunksOf(answer: (stream: EventStream) => Promise<void>): Promise<string[]> {
+  const server = createServer((_, response) => void answer(streamOn(response))).listen(0, "127.0.0.1");
+  await once(server, "listening");
+  const address = server.address();
+  assert.ok(address !== null && typeof address === "object");
+  const socket = connect(address.port, "127.0.0.1");
+  socket.write("GET / HTTP/1.1\r\nhost: test\r\nconnection: close\r\n\r\n");
+  const received = await text(socket);
+  server.close();
+  const body = received.slice(received.indexOf("\r\n\r\n") + 4);
+  return [...body.matchAll(/^([0-9a-f]+)\r\n(.*)\r\n/gm)].map(([, , chunk = ""]) => chunk);
+}
+
+function streamOn(response: ServerResponse): EventStream {
+  return new EventStream(response, () => response.writeHead(200), times, new AbortController().signal);
+}
+
+test("events of one turn go out in one write, in their order", async () => {
+  const chunks = await chunksOf(async (stream) => {
+    await nextTurn();
+    stream.send("a");
+    await Promise.resolve();
+    stream.send("b");
+    await nextTurn();
+    stream.send("c");
+    await nextTurn();
+    stream.send("d");
+    stream.end("e");
+  });
+  assert.deepEqual(chunks.slice(0, 3), ["ab", "c", "de"]);
+});
+
+test("a burst that the client has not taken is told of within the turn", async () => {
+  const chunks = await chunksOf(async (stream) => {
+    let sent = 0;
+    while (stream.room() === null && sent < 100) {
+      stream.send("x".repeat(1024));
+      sent += 1;
+    }
+    stream.end(String(sent));
+  });
+  assert.ok(Number(chunks.join("").replaceAll("x", "")) < 100);
+});
