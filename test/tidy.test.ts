@@ -104,6 +104,21 @@ test("only the composition root names concrete adapters", () => {
   }
 });
 
+test("no engine knows another one", () => {
+  const engineOf = (file: string) => /^src\/engines\/([^/]+)\//.exec(file)?.[1];
+  for (const file of sources) {
+    const own = engineOf(file);
+    if (own === undefined) continue;
+    for (const imported of importsOf(file)) {
+      const other = engineOf(imported);
+      assert.ok(
+        other === undefined || other === own,
+        `${file} imports ${imported}: what engines share is in src/engines`,
+      );
+    }
+  }
+});
+
 test("the environment is read in config alone", () => {
   for (const file of sources) {
     if (roomOf(file) === "config") continue;

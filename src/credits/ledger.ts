@@ -172,10 +172,23 @@ export class Ledger {
           for (const entry of batch) entry.reject(error);
         }
         // One operation that cannot be decided must not take the others down with it.
-        else for (const entry of batch) await this.#commit([entry]).catch(entry.reject);
+        else await this.#commitEach(batch);
       }
     }
     lane.pump = null;
+  }
+
+  async #commitEach(batch: readonly Entry[]): Promise<void> {
+    for (const [index, entry] of batch.entries()) {
+      try {
+        await this.#commit([entry]);
+      } catch (error) {
+        entry.reject(error);
+        if (!(error instanceof StoreUnavailableError)) continue;
+        for (const other of batch.slice(index + 1)) other.reject(error);
+        return;
+      }
+    }
   }
 
   async #commit(batch: readonly Entry[]): Promise<void> {

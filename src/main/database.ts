@@ -32,7 +32,12 @@ export async function openStore(config: Config, options: LedgerOptions = {}): Pr
   const store = await openPostgresStore({ url: database.url, plans });
   return {
     store,
-    ledger: new Ledger(store, { lanes: commitLanes, retriesMs: patientRetriesMs, giveUpMs: patientGiveUpMs, ...options }),
+    ledger: new Ledger(store, {
+      lanes: commitLanes,
+      retriesMs: patientRetriesMs,
+      giveUpMs: patientGiveUpMs,
+      ...options,
+    }),
     nodes: store.nodes,
   };
 }

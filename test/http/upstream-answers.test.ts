@@ -163,6 +163,26 @@ test("a stream that stays open after its finish is taken for whole after a while
   await front.upstream.last().closed;
 });
 
+test("a connection that stays open after [DONE] holds up nobody, and is closed after a while (Menci/Floway#447)", async () => {
+  await using front = await startFront();
+  front.upstream.play = (call) => call.send(text("Hello"), finish(), usage(5, 1), done);
+  const events = await front.events();
+  assert.ok(events.done);
+  assert.equal(charged(await front.settled()).estimated, false);
+  await front.upstream.last().closed;
+});
+
+test("the head of an answer may come late and in pieces", async () => {
+  await using front = await startFront();
+  front.upstream.play = async ({ socket }) => {
+    const body = [first, text("Hello"), finish(), usage(5, 1), done].join("");
+    const head = "HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\nconnection: close\r\n\r\n";
+    for (const byte of head) await new Promise<void>((resolve) => socket.write(byte, () => resolve()));
+    socket.end(body);
+  };
+  assert.deepEqual((await front.events()).texts, ["Hello"]);
+});
+
 test("the connection is used again when an answer has come to its end", async () => {
   await using front = await startFront();
   for (let n = 0; n < 3; n += 1) assert.equal((await front.chat()).status, 200);

@@ -1,5 +1,6 @@
 /** Upstreams that break their word: each ends as the table of docs/ledger.md says, and the caller is told nothing of theirs. */
 import assert from "node:assert/strict";
+import { createServer } from "node:net";
 import { describe, test } from "node:test";
 import { until } from "../fixtures/program.ts";
 import { errorOf } from "../fixtures/service.ts";
@@ -131,6 +132,20 @@ describe("before the first token: an HTTP status, and nothing is charged (Quantu
       assert.equal(front.upstream.calls.length, 1, "it is asked once");
     });
   }
+});
+
+test("a connection on which TLS never comes about ends in time", async (t) => {
+  const silent = createServer();
+  t.after(() => silent.close());
+  await new Promise<void>((resolve) => silent.listen(0, "127.0.0.1", resolve));
+  const address = silent.address();
+  assert.ok(address !== null && typeof address !== "string");
+  await using front = await startFront({ urls: [`https://127.0.0.1:${address.port}/v1`], times: quick });
+  const response = await front.chat();
+  assert.equal(response.status, 504);
+  assert.equal((await errorOf(response)).code, "upstream_timeout");
+  assert.equal((await front.receipt(response))?.cost, 0);
+  assert.match(front.log(), /no connection in time/);
 });
 
 test("the log says what an operator can mend", async () => {

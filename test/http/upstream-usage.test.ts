@@ -150,6 +150,43 @@ test("llama-server is asked to fill in its template, and then for the tokens of 
   assert.equal(front.upstream.last().body.max_tokens, 2);
 });
 
+test("a tokenizer is told of thinking what the request will tell, for it may change the prompt", async () => {
+  const reasoning = { field: null, tags: null, opened: false };
+  await using front = await startFront({ dialect: "vllm", reasoning });
+  front.upstream.playOther = (call) => call.answer(200, '{"count":5}');
+  await front.chat({ reasoning: { max_tokens: 0 } });
+  const said = { enable_thinking: false, thinking: false };
+  assert.deepEqual(front.upstream.asked[0]?.body.chat_template_kwargs, said);
+  assert.deepEqual(front.upstream.last().body.chat_template_kwargs, said);
+});
+
+test("a tokenizer whose answer never ends is cut off, and costs no request", async () => {
+  await using front = await startFront({ dialect: "vllm" });
+  const mebibyte = " ".repeat(1024 * 1024);
+  let sent = 0;
+  front.upstream.playOther = async (call) => {
+    call.head(200, { "content-type": "application/json" });
+    while (!call.isClosed && sent < 500) {
+      // Resolves only when the system has taken it, or the connection is gone.
+      await Promise.race([call.send(mebibyte), call.closed]);
+      sent += 1;
+    }
+  };
+  assert.equal((await front.chat()).status, 200);
+  assert.match(front.log(), /prompts are estimated/);
+  await front.upstream.asked[0]?.closed;
+  assert.ok(sent < 200, `${sent} MiB were taken`);
+});
+
+test("a tokenizer that never answers costs no request", { timeout: 60_000 }, async () => {
+  const patient = { connectMs: 5000, headersMs: 600_000, idleMs: 600_000 };
+  await using front = await startFront({ dialect: "vllm", times: patient });
+  front.upstream.playOther = () => {};
+  assert.equal((await front.chat()).status, 200);
+  assert.equal((await front.chat()).status, 200);
+  assert.equal(front.upstream.asked.length, 1, "and is left alone for a while");
+});
+
 test("a tokenizer that refuses everything leaves the conversation as it is", async () => {
   await using front = await startFront({ dialect: "vllm" });
   front.upstream.playOther = (call) => call.answer(400, "{}");

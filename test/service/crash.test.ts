@@ -26,7 +26,7 @@ interface BalanceBody {
   balances: { base: { credits: number } };
 }
 
-test("the service is killed in mid-stream: the next start is clean, keeps every charge, and charges the last checkpoint", async () => {
+test("the service is killed in mid-stream: the next start is clean, keeps every charge, and charges the last checkpoint (maximhq/bifrost#5925)", async () => {
   await using folder = await newFolder();
   let url: string;
   let key: string;

@@ -83,7 +83,7 @@ test("a file lies where the data folder should be", async () => {
   assert.equal(readFileSync(data, "utf8"), "mine");
 });
 
-test("a file system that makes no folders is told at once, by every command", {
+test("a file system that makes no folders is told at once, by every command that would make one", {
   skip: process.platform === "linux" ? false : "only Linux has /proc",
 }, async () => {
   await using folder = await newFolder();
@@ -97,8 +97,9 @@ test("a file system that makes no folders is told at once, by every command", {
   };
   for (const data of ["/proc/inkwell", "/proc/inkwell/data"]) {
     assertOneMessage(refusal(data, "serve"), `The data folder ${data} cannot be written`, "INKWELL_DATA");
-    const listed = refusal(data, "account", "list");
-    assertOneMessage(listed, `The database ${data}/inkwell.db cannot be written`, "database: sqlite:PATH");
+    const made = refusal(data, "account", "create", "ada", "--plan", "starter");
+    assertOneMessage(made, `The database ${data}/inkwell.db cannot be written`, "database: sqlite:PATH");
+    assertOneMessage(refusal(data, "account", "list"), `There is no ledger at ${data}/inkwell.db`);
   }
 });
 
@@ -176,7 +177,10 @@ test("a model file that is something else, or is not there", async () => {
   writeFileSync(file, "This is not a model. ".repeat(100));
   assertOneMessage(await refusedStart(folder.path, { env: { [source]: file } }), file, /GGUF/);
   const missing = path.join(folder.path, "none.gguf");
-  assertOneMessage(await refusedStart(folder.path, { env: { [source]: missing } }), missing);
+  assertOneMessage(
+    await refusedStart(folder.path, { env: { [source]: missing } }),
+    `models.smollm2-135m-instruct.source: model file ${missing} cannot be opened`,
+  );
 });
 
 test("a wrong configuration is told with file, line, and what would be right, all of it at once", async () => {

@@ -236,7 +236,7 @@ describe("three nodes on one PostgreSQL", { skip: noPostgres ?? false }, () => {
     assert.equal(await metric(), "0");
   });
 
-  test("after all of that they stop cleanly, and the ledger is sound", async () => {
+  test("after all of that they stop cleanly, and the ledger is sound", { timeout: 60_000 }, async () => {
     for (const n of [0, 1]) assert.deepEqual(await node(n).program.stop(), { code: 0, signal: null });
     const { broken } = await auditDatabase(server.url(database), null, new AbortController().signal);
     assert.deepEqual(broken, []);

@@ -85,6 +85,29 @@ test("as CSV every field of a receipt, under the names of the JSON", async () =>
   assert.equal(stderr, "1 request, 3,000,000 tokens, 2 credits.\n");
 });
 
+test("in a CSV what is in a field stays in it, for programs and for spreadsheets", async () => {
+  const [row] = await ledger.store.usage({ id: "h1", limit: 1 });
+  assert.ok(row !== undefined);
+  const texts: [model: string, field: string][] = [
+    ["a,b", '"a,b"'],
+    ['say "a"', '"say ""a"""'],
+    ["a\r\nb", '"a\r\nb"'],
+    ["=1+1", "'=1+1"],
+    ["+1", "'+1"],
+    ["-1", "'-1"],
+    ["@sum(a)", "'@sum(a)"],
+    ['=cmd("x"),1', `"'=cmd(""x""),1"`],
+    ["a=b-c", "a=b-c"],
+  ];
+  ledger.store.usage = async () => texts.map(([model]) => ({ ...row, model }));
+  const { stdout } = await usage("--csv");
+  const before = `h1,ada,key of ada,`;
+  assert.deepEqual(
+    stdout.split(before).slice(1),
+    texts.map(([, field]) => stdout.split(before).at(-1)?.replace("a=b-c", field)),
+  );
+});
+
 test("nothing there is an empty list, an empty table or names alone, and no failure", async () => {
   const none = ["ada", "--from", "2100-01-01"];
   assert.equal((await usage("--json", ...none)).stdout, "[]\n");

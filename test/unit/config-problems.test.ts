@@ -199,7 +199,7 @@ limits:
       /plans\.p\.limits\.concurrent: found 0/,
     ],
     [
-      "a model without a price would be free",
+      "a model without a price would be free (BerriAI/litellm#35524, #37927)",
       "models:\n  m: { engine: llama, source: default }",
       {},
       /^inkwell\.yaml:2: models\.m\.price is missing: without it the model would be free for everybody/,
@@ -320,7 +320,7 @@ limits:
     ],
     [
       "a password that was not escaped is not taken for the database's name",
-      "database: postgres://me:s3/cret@db.example/inkwell",
+      "database: postgres://me:p@ss/word@db.example/inkwell",
       {},
       /^inkwell\.yaml:1: database: found a text of \d+ characters \(not shown\), expected .* written as %XX\)$/,
     ],

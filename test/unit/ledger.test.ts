@@ -47,7 +47,7 @@ test("an operation is answered with its own outcome", async () => {
   assert.deepEqual(await ledger.apply(topup("7")), { kind: "added", additional: 7, again: false });
 });
 
-test("operations asked for in the same turn share one commit, answered each by its own", async () => {
+test("operations asked for in the same turn share one commit, answered each by its own (llmgateway#2656)", async () => {
   const store = new FakeStore();
   const ledger = new Ledger(store);
   const outcomes = await Promise.all(numbers(50).map((n) => ledger.apply(topup(`${n}`))));
@@ -292,7 +292,7 @@ test("a lost acknowledgement charges nobody twice (sample-agentic-ai-acceleratio
   await audit(made.store);
 });
 
-test("two hundred at once on an account that can pay for fifty: fifty are let in, and none over the balance (new-api#6609)", async () => {
+test("two hundred at once on an account that can pay for fifty: fifty are let in, and none over the balance (new-api#6609, BerriAI/litellm#34732, #40095)", async () => {
   const made = await bench(planOf("small", 10, 5));
   // Every other commit is cut before or after it is written.
   let commits = 0;

@@ -78,10 +78,18 @@ export function createApp() {
   });
   // A page of another origin can send text without asking first; JSON it cannot.
   app.removeAllContentTypeParsers();
-  app.addContentTypeParser<Buffer>("application/json", { parseAs: "buffer" }, async (_request, body) =>
+  app.addContentTypeParser("application/json", { parseAs: "buffer" }, (_request, body, done) => {
     // Clients that announce JSON whatever they send mean nothing by an empty body.
-    body.length === 0 ? undefined : parseJson(body),
-  );
+    if (body.length === 0) return done(null, undefined);
+    let value: unknown;
+    try {
+      value = parseJson(Buffer.from(body));
+    } catch (error) {
+      invariant(error instanceof Refusal, "what is no JSON is refused as such");
+      return done(error);
+    }
+    done(null, value);
+  });
   app.addHook("preValidation", async ({ body, routeOptions: { schema } }) => {
     if (schema?.body !== undefined && body === undefined) {
       throw new Refusal(

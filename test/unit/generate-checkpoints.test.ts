@@ -1,0 +1,173 @@
+/** The pipeline: heartbeats and checkpoints keep a hold alive, and no engine works without one. */
+import assert from "node:assert/strict";
+import type { TestContext } from "node:test";
+import { StoreUnavailableError } from "../../src/credits/ledger.ts";
+import { audit } from "../fixtures/ledger-audit.ts";
+import {
+  assertEnded,
+  assertRefusal,
+  begun,
+  holdTtlMs,
+  promptCost,
+  queued,
+  rest,
+  type Setup,
+  test,
+  turn,
+} from "../fixtures/pipeline.ts";
+
+/** A third of the hold's life passes, for timers and ledger alike. */
+async function beat(t: TestContext, made: Setup): Promise<void> {
+  made.clock.nowMs += holdTtlMs / 3;
+  t.mock.timers.tick(holdTtlMs / 3);
+  await turn();
+}
+
+test("a long answer keeps its hold alive as long as it runs, a slow reader's too", async (t) => {
+  t.mock.timers.enable({ apis: ["setInterval"] });
+  const { made, events, generation } = await begun();
+  for (let n = 0; n < 20; n += 1) {
+    generation.token("x");
+    await beat(t, made);
+    const outcome = await made.apply({ kind: "expire", account: "ada", hold: "r1" });
+    assert.equal(outcome.kind, "alive");
+  }
+  generation.end("stop");
+  await rest(events);
+  await assertEnded(made, "stop", promptCost + 20 * 30);
+});
+
+test("no checkpoint is written after the request has ended", async (t) => {
+  t.mock.timers.enable({ apis: ["setInterval"] });
+  const { made, events } = await queued();
+  await events.return();
+  const commits = made.store.batches.length;
+  for (let n = 0; n < 5; n += 1) await beat(t, made);
+  assert.equal(made.store.batches.length, commits);
+});
+
+test("when the process dies, the last checkpoint is charged and the rest returns", async (t) => {
+  t.mock.timers.enable({ apis: ["setInterval"] });
+  const { made, generation } = await begun();
+  generation.token("x");
+  await beat(t, made);
+  generation.token("y");
+  // Dead: no timer, no settlement.
+  made.clock.nowMs += holdTtlMs;
+  assert.equal((await made.apply({ kind: "expire", account: "ada", hold: "r1" })).kind, "expired");
+  assert.equal(made.spent(), 130);
+  await audit(made.store);
+});
+
+test("a process that dies while the request is queued charges nothing", async (t) => {
+  t.mock.timers.enable({ apis: ["setInterval"] });
+  const { made } = await queued();
+  for (let n = 0; n < 3; n += 1) await beat(t, made);
+  made.clock.nowMs += holdTtlMs;
+  assert.equal((await made.apply({ kind: "expire", account: "ada", hold: "r1" })).kind, "expired");
+  assert.equal(made.spent(), 0);
+});
+
+test("a heartbeat that finds its hold gone stops the engine, and what was made is charged late", async (t) => {
+  t.mock.timers.enable({ apis: ["setInterval"] });
+  const { made, events, generation } = await begun();
+  generation.token("x");
+  await events.next();
+  made.clock.nowMs += holdTtlMs;
+  await made.apply({ kind: "expire", account: "ada", hold: "r1" });
+  assert.equal(made.spent(), 0);
+  const next = rest(events);
+  await beat(t, made);
+  const { types, error } = await next;
+  assert.deepEqual(types, []);
+  assertRefusal(error, "internal_error");
+  await assertEnded(made, "engine_failed", 130);
+});
+
+test("a hold that is lost just as the answer ends is charged all the same", async () => {
+  const { made, events, generation } = await queued();
+  made.clock.nowMs += holdTtlMs;
+  await made.apply({ kind: "expire", account: "ada", hold: "r1" });
+  generation.begin();
+  generation.token("x");
+  generation.end("stop");
+  assert.deepEqual(await rest(events), { types: ["text", "end"], error: null });
+  await assertEnded(made, "stop", 130);
+});
+
+test("a store that misses a heartbeat does not stop the answer", async (t) => {
+  t.mock.timers.enable({ apis: ["setInterval"] });
+  const { made, events, generation } = await begun();
+  generation.token("x");
+  made.store.hooks = { before: () => Promise.reject(new StoreUnavailableError("busy")) };
+  await beat(t, made);
+  made.store.hooks = {};
+  await beat(t, made);
+  generation.end("stop");
+  assert.deepEqual(await rest(events), { types: ["text", "end"], error: null });
+  await assertEnded(made, "stop", 130);
+});
+
+test("an answer whose hold may have run out is stopped, though the store does not answer at all", async (t) => {
+  t.mock.timers.enable({ apis: ["setInterval", "setTimeout"] });
+  const { made, events, generation } = await begun();
+  generation.token("x");
+  const gate = Promise.withResolvers<void>();
+  made.store.hooks = { before: () => gate.promise };
+  const end = rest(events);
+  await beat(t, made);
+  await beat(t, made);
+  assert.ok(!generation.isStopped);
+  await beat(t, made);
+  assert.ok(generation.isStopped, "no engine works without an open hold");
+  gate.resolve();
+  const { types, error } = await end;
+  assert.deepEqual(types, ["text"]);
+  assertRefusal(error, "internal_error");
+  await assertEnded(made, "engine_failed", 130);
+});
+
+test("a heartbeat that came through late counts from when it was asked for", async (t) => {
+  t.mock.timers.enable({ apis: ["setInterval", "setTimeout"] });
+  const { made, events, generation } = await begun();
+  for (let n = 0; n < 3; n += 1) await beat(t, made);
+  made.store.hooks = { before: () => Promise.reject(new StoreUnavailableError("busy")) };
+  await beat(t, made);
+  await beat(t, made);
+  assert.ok(!generation.isStopped);
+  await beat(t, made);
+  assert.ok(generation.isStopped);
+  made.store.hooks = {};
+  assertRefusal((await rest(events)).error, "internal_error");
+});
+
+test("a checkpoint under way is decided before the settlement, and no other follows it", async (t) => {
+  t.mock.timers.enable({ apis: ["setInterval"] });
+  const { made, events, generation } = await begun();
+  const gate = Promise.withResolvers<void>();
+  made.store.hooks = { before: () => gate.promise };
+  await beat(t, made);
+  generation.token("x");
+  generation.end("stop");
+  const end = rest(events);
+  await turn();
+  assert.deepEqual(made.receipts, [], "its end waits for the charge");
+  gate.resolve();
+  assert.deepEqual(await end, { types: ["text", "end"], error: null });
+  await beat(t, made);
+  const kinds = made.store.batches.slice(-2).map((batch) => batch.map((operation) => operation.kind));
+  assert.deepEqual(kinds, [["extend"], ["settle"]]);
+  await assertEnded(made, "stop", 130);
+});
+
+test("the end of an answer waits for no other attempt at a checkpoint that failed", async (t) => {
+  // The pause before that attempt is never over here.
+  t.mock.timers.enable({ apis: ["setInterval", "setTimeout"] });
+  const { made, events, generation } = await begun();
+  made.store.hooks = { before: () => Promise.reject(new StoreUnavailableError("busy")) };
+  await beat(t, made);
+  made.store.hooks = {};
+  generation.end("stop");
+  assert.deepEqual(await rest(events), { types: ["end"], error: null });
+  await assertEnded(made, "stop", promptCost);
+});

@@ -1,0 +1,134 @@
+/** The pipeline: what is refused before an engine is asked, and that nothing is held or recorded for it. */
+import assert from "node:assert/strict";
+import { StoreUnavailableError } from "../../src/credits/ledger.ts";
+import { EngineError } from "../../src/generation/engine.ts";
+import { day, planOf, plansOf, start } from "../fixtures/ledger-rows.ts";
+import { accepted, assertRefusal, assertUntouched, queued, rest, setup, test } from "../fixtures/pipeline.ts";
+
+test("a model that is not offered is refused before anything is asked of an engine", async () => {
+  const made = await setup();
+  const { error } = await rest(made.run({ model: "other" }));
+  assertRefusal(error, "model_not_found");
+  assert.equal(error.param, "model");
+  assert.equal(made.engine.prompts.length, 0);
+  await assertUntouched(made);
+});
+
+test("a model outside the plan's list or the key's is refused, the key's never widening the plan's", async () => {
+  for (const [ofPlan, ofKey] of [
+    [["other"], ["*"]],
+    [["*"], ["other"]],
+    [["other"], ["model"]],
+    [["*"], []],
+  ] as const) {
+    const made = await setup(planOf("narrow", 1, 0, { models: ofPlan }));
+    const { error } = await rest(made.run({}, ofKey));
+    assertRefusal(error, "model_not_allowed");
+    await assertUntouched(made);
+  }
+});
+
+test("a prompt that leaves no room for a token is refused with the numbers, before the hold", async () => {
+  const made = await setup();
+  made.engine.promptTokens = 100;
+  const { error } = await rest(made.run());
+  assertRefusal(error, "context_length_exceeded");
+  assert.match(error.message, /100 tokens.*takes 100/);
+  await assertUntouched(made);
+  made.engine.promptTokens = 99;
+  const events = made.run();
+  await accepted(events);
+  assert.equal(made.engine.last.options.maxTokens, 1);
+  await events.return();
+});
+
+test("what an engine fails with while it counts the prompt is told as a refusal, and nothing is held", async () => {
+  for (const [failure, code] of [
+    ["overloaded", "overloaded"],
+    ["unavailable", "model_unavailable"],
+    ["failed", "upstream_error"],
+    ["timeout", "upstream_timeout"],
+  ] as const) {
+    const made = await setup();
+    made.engine.whilePreparing = () => {
+      throw new EngineError(failure, "/secret/path said no", { retryAfterSeconds: 300 });
+    };
+    const { error } = await rest(made.run());
+    assertRefusal(error, code);
+    assert.doesNotMatch(error.message, /secret/);
+    assert.equal(error.detail, "/secret/path said no");
+    if (code === "overloaded") assert.equal(error.retryAfterSeconds, 300);
+    await assertUntouched(made);
+  }
+});
+
+test("a balance that cannot pay the prompt and one token is a 402 that says when credits come back", async () => {
+  const made = await setup(planOf("poor", 1, 0), { price: { prompt: 100_000, completion: 1 } });
+  const { error } = await rest(made.run());
+  assertRefusal(error, "insufficient_credits");
+  assert.match(error.message, new RegExp(new Date(start + day).toISOString().replaceAll(".", "\\.")));
+  await assertUntouched(made);
+});
+
+test("a balance that pays the prompt and one token exactly is enough", async () => {
+  const { events, generation } = await queued({
+    plan: planOf("poor", 1, 0),
+    price: { prompt: 90_000, completion: 100_000 },
+  });
+  assert.equal(generation.options.maxTokens, 1);
+  await events.return();
+});
+
+test("credits that another request holds are a 429, not a 402", async () => {
+  const made = await setup(planOf("poor", 1, 0), { price: { prompt: 1, completion: 100_000 } });
+  const first = made.run();
+  await accepted(first);
+  const { error } = await rest(made.run());
+  assertRefusal(error, "credits_reserved");
+  assert.equal(error.retryAfterSeconds, 1);
+  await first.return();
+});
+
+test("each reason of the ledger to refuse is told in its own words", async () => {
+  const limited = planOf("limited", 1, 0, { limits: { requestsPerMinute: 1 } });
+  const byRate = await setup(limited);
+  const running = byRate.run();
+  await accepted(running);
+  const rate = await rest(byRate.run());
+  assertRefusal(rate.error, "rate_limit_exceeded");
+  assert.match(rate.error.message, /this account's plan is 1 requests per minute/);
+  assert.equal(rate.error.retryAfterSeconds, 60);
+  await running.return();
+
+  const byTokens = await setup(planOf("limited", 1, 0, { limits: { tokensPerMinute: 9 } }));
+  const long = await rest(byTokens.run());
+  assertRefusal(long.error, "rate_limit_exceeded");
+  assert.match(long.error.message, /send a shorter one/);
+
+  const byCount = await setup(planOf("limited", 1, 0, { limits: { concurrent: 1 } }));
+  const other = byCount.run();
+  await accepted(other);
+  const concurrent = await rest(byCount.run());
+  assertRefusal(concurrent.error, "concurrency_limit_exceeded");
+  await other.return();
+
+  const byKey = await setup();
+  await byKey.store.revokeKey("key", start);
+  assertRefusal((await rest(byKey.run())).error, "invalid_api_key");
+
+  const byRow = await setup();
+  byRow.store.damage("ada", { base: -1 });
+  assertRefusal((await rest(byRow.run())).error, "balance_unavailable");
+
+  const byPlan = await setup();
+  byPlan.store.plans = plansOf();
+  assertRefusal((await rest(byPlan.run())).error, "balance_unavailable");
+});
+
+test("a store that cannot take the hold lets nothing through to the engine", async () => {
+  const made = await setup();
+  made.store.hooks = { before: () => Promise.reject(new StoreUnavailableError("disk full")) };
+  const { error } = await rest(made.run());
+  assert.ok(error instanceof StoreUnavailableError);
+  await assertUntouched(made);
+});

@@ -1,0 +1,80 @@
+/** The pipeline: a charge that the store does not take is never lost quietly, and keeps nobody waiting. */
+import assert from "node:assert/strict";
+import { StoreUnavailableError } from "../../src/credits/ledger.ts";
+import { EngineError } from "../../src/generation/engine.ts";
+import { audit } from "../fixtures/ledger-audit.ts";
+import { plansOf } from "../fixtures/ledger-rows.ts";
+import {
+  assertEnded,
+  assertRefusal,
+  begun,
+  holdTtlMs,
+  queued,
+  rest,
+  test,
+  turn,
+} from "../fixtures/pipeline.ts";
+
+test("an answer whose charge the store cannot take has its end, and is charged as soon as the store can", async () => {
+  const { made, events, generation } = await begun();
+  generation.token("x");
+  generation.end("stop");
+  made.store.hooks = { before: () => Promise.reject(new StoreUnavailableError("disk full")) };
+  assert.deepEqual(await rest(events), { types: ["text", "end"], error: null });
+  assert.equal(made.receipts.length, 0);
+  assert.equal(made.ledger.late, 1);
+  assert.equal(made.store.openHolds("ada").length, 1);
+  // So long that the hold is gone when the store is back: what its checkpoint had not is charged.
+  made.clock.nowMs += holdTtlMs;
+  made.store.hooks = {};
+  await made.apply({ kind: "expire", account: "ada", hold: "r1" });
+  await made.ledger.close(10_000);
+  await assertEnded(made, "stop", 130);
+  assert.equal(made.receipts[0]?.isLate, true);
+  await audit(made.store);
+});
+
+test("a charge that waits for the store is given up with the ledger, and its last checkpoint stands", async () => {
+  const { made, events, generation } = await begun();
+  generation.end("stop");
+  made.store.hooks = { before: () => Promise.reject(new StoreUnavailableError("disk full")) };
+  assert.deepEqual(await rest(events), { types: ["end"], error: null });
+  await made.ledger.close(1);
+  await turn();
+  assert.deepEqual(
+    made.unsettled.map(({ requestId }) => requestId),
+    ["r1"],
+  );
+  made.store.hooks = {};
+  made.clock.nowMs += holdTtlMs;
+  await made.apply({ kind: "expire", account: "ada", hold: "r1" });
+  await audit(made.store);
+});
+
+test("a client that has gone before the store came back is charged when it does", async () => {
+  const { made, events } = await begun();
+  made.store.hooks = { before: () => Promise.reject(new StoreUnavailableError("disk full")) };
+  made.abort.abort();
+  assert.deepEqual(await rest(events), { types: [], error: null });
+  made.store.hooks = {};
+  await made.ledger.close(10_000);
+  await assertEnded(made, "client_gone", 100);
+});
+
+test("a settlement that fails hides no failure of the engine", async () => {
+  const { made, events, generation } = await queued();
+  made.store.hooks = { before: () => Promise.reject(new StoreUnavailableError("disk full")) };
+  generation.fail(new EngineError("failed", "exit code 134"));
+  assertRefusal((await rest(events)).error, "upstream_error");
+  made.store.hooks = {};
+  await made.ledger.close(10_000);
+  await assertEnded(made, "engine_failed", 0);
+});
+
+test("an account that became invalid while its request ran is told to the operator", async () => {
+  const { made, events, generation } = await begun();
+  generation.end("stop");
+  made.store.plans = plansOf();
+  assertRefusal((await rest(events)).error, "internal_error");
+  assert.equal(made.unsettled.length, 1);
+});

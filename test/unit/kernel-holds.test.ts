@@ -1,0 +1,309 @@
+/** The ledger's rules: what a hold takes, and what it is refused for: credits, keys, limits. */
+import assert from "node:assert/strict";
+import { example, expire, journalOf, small, topup } from "../fixtures/kernel-examples.ts";
+import {
+  credits,
+  day,
+  extend,
+  hold,
+  keyOf,
+  limited,
+  minute,
+  planOf,
+  settle,
+  settledBy,
+  start,
+  tokens,
+} from "../fixtures/ledger-rows.ts";
+
+// Holds
+
+example("credits are taken from base first, then overage, then additional", small, async (made) => {
+  await made.apply(topup("p", credits(20)));
+  await made.apply(hold("h1", credits(8)));
+  assert.deepEqual(made.buckets(), [credits(2), credits(5), credits(20)]);
+  await made.apply(hold("h2", credits(9)));
+  assert.deepEqual(made.buckets(), [0, 0, credits(18)]);
+  await made.apply(hold("h3", credits(18)));
+  assert.deepEqual(made.buckets(), [0, 0, 0]);
+});
+
+example("a hold takes what it wants, or what is there", small, async (made) => {
+  const wants = { min: 5, want: credits(100) };
+  assert.deepEqual(await made.apply(hold("h", 0, wants)), { kind: "held", amount: credits(15), rates: {} });
+  assert.deepEqual(made.buckets(), [0, 0, 0]);
+});
+
+example("a hold that cannot have its least is refused and takes nothing", small, async (made) => {
+  const outcome = await made.apply(hold("h", credits(15) + 1));
+  assert.deepEqual(outcome, {
+    kind: "refused",
+    reason: "insufficient_credits",
+    refreshesAtMs: start + day,
+    rates: {},
+  });
+  assert.deepEqual(made.buckets(), [credits(10), credits(5), 0]);
+  assert.deepEqual(await journalOf(made), ["open open"]);
+  assert.equal(made.store.key("key").lastUsedMs, null);
+});
+
+example("a hold of exactly all that is left is granted", small, async (made) => {
+  const outcome = await made.apply(hold("h", credits(15)));
+  assert.equal(outcome.kind, "held");
+});
+
+example(
+  "credits that running requests hold are told apart from credits that are gone",
+  small,
+  async (made) => {
+    await made.apply(hold("h", credits(14)));
+    const outcome = await made.apply(hold("h2", credits(2)));
+    assert.deepEqual(outcome, {
+      kind: "refused",
+      reason: "credits_reserved",
+      retryAfterMs: 1000,
+      rates: {},
+    });
+    await made.apply(settle("h", credits(14)));
+    const then = await made.apply(hold("h3", credits(2)));
+    assert.equal(then.kind === "refused" && then.reason, "insufficient_credits");
+  },
+);
+
+example(
+  "credits held out of a window that has ended are not waited for",
+  planOf("base", 10, 0),
+  async (made) => {
+    await made.apply(hold("old", credits(10), { ttlMs: 3 * day }));
+    made.clock.nowMs += day;
+    await made.apply(hold("new", credits(9)));
+    const outcome = await made.apply(hold("more", credits(11)));
+    assert.equal(outcome.kind === "refused" && outcome.reason, "insufficient_credits");
+    await made.apply(settle("old", 0));
+    assert.deepEqual(made.buckets(), [credits(1), 0, 0]);
+  },
+);
+
+example("a plan that refills nothing names no moment to wait for", planOf("bought", 0, 0), async (made) => {
+  const outcome = await made.apply(hold("h", 1));
+  assert.ok(outcome.kind === "refused" && outcome.reason === "insufficient_credits");
+  assert.equal(outcome.refreshesAtMs, null);
+});
+
+example(
+  "the moment named is that of the next bucket that refills at all",
+  planOf("o", 0, 5),
+  async (made) => {
+    await made.apply(hold("h", credits(5)));
+    await made.apply(settle("h", credits(5)));
+    const outcome = await made.apply(hold("h2", 1));
+    assert.ok(outcome.kind === "refused" && outcome.reason === "insufficient_credits");
+    assert.equal(outcome.refreshesAtMs, Date.UTC(2026, 1, 15, 12));
+  },
+);
+
+example(
+  "a hold of nothing is granted on an empty account: free models stay free",
+  planOf("none", 0, 0),
+  async (made) => {
+    const free = { price: { prompt: 0, completion: 0 } };
+    assert.deepEqual(await made.apply(hold("h", 0, free)), { kind: "held", amount: 0, rates: {} });
+    assert.deepEqual(await made.apply(settle("h", 100)), settledBy({}));
+  },
+);
+
+example(
+  "fifty of two hundred holds in one batch are granted where fifty can be paid",
+  small,
+  async (made) => {
+    const holds = Array.from({ length: 200 }, (_, n) => hold(`h${n}`, credits(0.3)));
+    const outcomes = await made.store.commit(holds);
+    assert.equal(outcomes.filter((outcome) => outcome.kind === "held").length, 50);
+    assert.deepEqual(made.buckets(), [0, 0, 0]);
+  },
+);
+
+example("a hold that is sent again is answered with what it first took", small, async (made) => {
+  await made.apply(hold("h", 0, { min: 1, want: credits(100) }));
+  const again = await made.apply(hold("h", 0, { min: 1, want: credits(100) }));
+  assert.deepEqual(again, { kind: "held", amount: credits(15), rates: {} });
+  assert.equal(made.store.account("ada").holds, 1);
+  assert.equal(made.store.key("key").holds, 1);
+});
+
+example("a hold that is sent again after it ended is refused, and charges nobody", small, async (made) => {
+  await made.apply(hold("h", 10));
+  await made.apply(settle("h", 4));
+  assert.deepEqual(await made.apply(hold("h", 10)), { kind: "refused", reason: "hold_ended" });
+  assert.deepEqual(made.buckets(), [credits(10) - 4, credits(5), 0]);
+});
+
+example("the same hold twice in one batch is one hold", small, async (made) => {
+  const outcomes = await made.store.commit([hold("h", 10), hold("h", 10), settle("h", 3), hold("h", 10)]);
+  assert.deepEqual(
+    outcomes.map((outcome) => ("reason" in outcome ? outcome.reason : outcome.kind)),
+    ["held", "held", "settled", "hold_ended"],
+  );
+  assert.deepEqual(made.store.openHolds("ada"), []);
+});
+
+example("accounts may use the same hold id without meeting each other", small, async (made) => {
+  await made.store.commit([{ kind: "open", account: "bob", plan: "small" }]);
+  await made.store.addKey(keyOf("bob-key", "bob"));
+  await made.apply(hold("h", 10));
+  await made.apply(hold("h", 20, { account: "bob", key: "bob-key" }));
+  await made.apply(settle("h", 7, { account: "bob" }));
+  assert.deepEqual(made.buckets("bob"), [credits(10) - 7, credits(5), 0]);
+  assert.deepEqual(made.buckets("ada"), [credits(10) - 10, credits(5), 0]);
+});
+
+example("no amount below nothing can be asked for: a hold never pays its account", small, async (made) => {
+  await assert.rejects(made.apply(hold("h", -5)), /whole amount/);
+  await assert.rejects(made.apply(hold("h", 0, { min: 0, want: Number.NaN })), /whole amount/);
+  await made.apply(hold("h", 10));
+  await assert.rejects(made.apply(extend("h", 1, -5)), /whole amount/);
+  assert.deepEqual(made.buckets(), [credits(10) - 10, credits(5), 0]);
+});
+
+// Keys
+
+example("a key that is not known, or is another account's, holds nothing", small, async (made) => {
+  await made.store.commit([{ kind: "open", account: "bob", plan: "small" }]);
+  await made.store.addKey(keyOf("bob-key", "bob"));
+  const unknown = { kind: "refused", reason: "key_unknown" };
+  assert.deepEqual(await made.apply(hold("h", 1, { key: "nobody" })), unknown);
+  assert.deepEqual(await made.apply(hold("h", 1, { key: "bob-key" })), unknown);
+});
+
+example("a revoked key holds nothing from the next request on", small, async (made) => {
+  await made.apply(hold("h", 10));
+  await made.store.revokeKey("key", start);
+  assert.deepEqual(await made.apply(hold("h2", 1)), { kind: "refused", reason: "key_revoked" });
+  const running = await made.apply(settle("h", 4));
+  assert.equal(running.kind, "settled", "what is running ends as it would have");
+});
+
+example("a key is refused from the very moment of its expiry", small, async (made) => {
+  await made.store.addKey(keyOf("short", "ada", { expiresMs: start + 1000 }));
+  made.clock.nowMs = start + 999;
+  assert.equal((await made.apply(hold("h", 1, { key: "short" }))).kind, "held");
+  made.clock.nowMs = start + 1000;
+  const outcome = await made.apply(hold("h2", 1, { key: "short" }));
+  assert.deepEqual(outcome, { kind: "refused", reason: "key_expired" });
+});
+
+example("a key is told when it was last used, by what was granted", small, async (made) => {
+  made.clock.nowMs += 5;
+  await made.apply(hold("h", 1));
+  made.clock.nowMs += 5;
+  await made.apply(hold("h2", credits(100)));
+  assert.equal(made.store.key("key").lastUsedMs, start + 5);
+});
+
+// Limits
+
+example("the limits are checked before the credits", limited({ requestsPerMinute: 1 }), async (made) => {
+  await made.apply(hold("h", credits(100)));
+  const outcome = await made.apply(hold("h2", credits(100)));
+  assert.equal(outcome.kind === "refused" && outcome.reason, "rate_limit_exceeded");
+});
+
+example(
+  "a request that the credits refuse does not count against the limits",
+  limited({ requestsPerMinute: 1 }),
+  async (made) => {
+    await made.apply(hold("h", credits(101)));
+    assert.equal((await made.apply(hold("h2", 1))).kind, "held");
+  },
+);
+
+example(
+  "a batch admits no more than the limit, however many keys the account has",
+  limited({ requestsPerMinute: 3 }),
+  async (made) => {
+    for (const id of ["k1", "k2", "k3"]) await made.store.addKey(keyOf(id, "ada"));
+    const holds = Array.from({ length: 9 }, (_, n) => hold(`h${n}`, 1, { key: `k${1 + (n % 3)}` }));
+    const outcomes = await made.store.commit(holds);
+    assert.equal(outcomes.filter((outcome) => outcome.kind === "held").length, 3);
+  },
+);
+
+example(
+  "a hold that is sent again does not count again",
+  limited({ requestsPerMinute: 2, concurrent: 2 }),
+  async (made) => {
+    for (let n = 0; n < 5; n += 1) assert.equal((await made.apply(hold("h", 1))).kind, "held");
+    const next = await made.apply(hold("h2", 1));
+    assert.ok(next.kind === "held");
+    assert.equal(next.rates.requests?.remaining, 0);
+  },
+);
+
+example(
+  "running requests are counted for the account and the key, and no longer when they end",
+  limited({ concurrent: 2 }),
+  async (made) => {
+    await made.store.addKey(keyOf("one", "ada", { concurrent: 1 }));
+    await made.apply(hold("h1", 1, { key: "one" }));
+    const key = await made.apply(hold("h2", 1, { key: "one" }));
+    assert.deepEqual(key, {
+      kind: "refused",
+      reason: "concurrency_limit_exceeded",
+      scope: "key",
+      limit: 1,
+      rates: {},
+    });
+    await made.apply(hold("h3", 1));
+    const account = await made.apply(hold("h4", 1));
+    assert.equal(account.kind === "refused" && "scope" in account && account.scope, "account");
+    await made.apply(settle("h1", 0));
+    assert.equal((await made.apply(hold("h5", 1, { key: "one" }))).kind, "held");
+  },
+);
+
+example(
+  "cancelled and expired requests leave no running request behind (litellm#27639, #30522)",
+  limited({ concurrent: 1 }),
+  async (made) => {
+    await made.apply(hold("h1", 1));
+    await made.apply(settle("h1", 0, { ending: "client_gone" }));
+    assert.equal((await made.apply(hold("h2", 1))).kind, "held");
+    made.clock.nowMs += minute;
+    assert.equal((await made.apply(hold("h3", 1))).kind, "held");
+  },
+);
+
+example(
+  "tokens per minute count the prompt at once, and completion tokens when the request has ended",
+  limited({ tokensPerMinute: 100 }),
+  async (made) => {
+    const first = await made.apply(hold("h", 100, { promptTokens: 10 }));
+    assert.equal(first.kind === "held" && first.rates.tokens?.remaining, 90);
+    await made.apply(settle("h", 0, { used: tokens(10, 50) }));
+    const next = await made.apply(hold("h2", 100, { promptTokens: 1 }));
+    assert.equal(next.kind === "held" && next.rates.tokens?.remaining, 39);
+  },
+);
+
+example(
+  "tokens that no engine worked on are not counted",
+  limited({ tokensPerMinute: 100 }),
+  async (made) => {
+    await made.apply(hold("h", 100, { promptTokens: 100 }));
+    await made.apply(settle("h", 0));
+    assert.equal((await made.apply(hold("h2", 100, { promptTokens: 100 }))).kind, "held");
+  },
+);
+
+example(
+  "a late settlement counts the tokens that the expiry did not know of, once",
+  limited({ tokensPerMinute: 100 }),
+  async (made) => {
+    await made.apply(hold("h", 500, { promptTokens: 10 }));
+    made.clock.nowMs += minute;
+    await made.apply(expire("h"));
+    for (let n = 0; n < 3; n += 1) await made.apply(settle("h", 0, { used: tokens(10, 80) }));
+    const next = await made.apply(hold("h2", 1, { promptTokens: 0 }));
+    assert.equal(next.kind === "held" && next.rates.tokens?.remaining, 10);
+  },
+);

@@ -1,0 +1,367 @@
+/** The ledger's rules: settlements, extensions and expiries, each once, late or again. */
+import assert from "node:assert/strict";
+import { example, expire, journalOf, small, topup } from "../fixtures/kernel-examples.ts";
+import {
+  credits,
+  day,
+  extend,
+  hold,
+  hour,
+  minute,
+  planOf,
+  plansOf,
+  settle,
+  settledBy,
+  start,
+  tokens,
+} from "../fixtures/ledger-rows.ts";
+
+// Settlement
+
+example(
+  "a settlement charges what was used and gives the rest back (BerriAI/litellm#35569)",
+  small,
+  async (made) => {
+    await made.apply(hold("h", credits(12)));
+    const outcome = await made.apply(settle("h", credits(11)));
+    assert.deepEqual(outcome, settledBy({ base: credits(10), overage: credits(1) }));
+    assert.deepEqual(made.buckets(), [0, credits(4), 0]);
+  },
+);
+
+example("the receipt has tokens, prices, split and ending, found by the request id", small, async (made) => {
+  await made.apply(topup("p", credits(1)));
+  await made.apply(hold("h", credits(16), { price: { prompt: 10, completion: 30, cachedPrompt: 1 } }));
+  made.clock.nowMs += 70;
+  const used = { promptTokens: 100, cachedTokens: 60, completionTokens: 20, reasoningTokens: 5 };
+  await made.apply(settle("h", 0, { used, ending: "length", estimated: true }));
+  assert.deepEqual(made.store.receipt("ada", "h"), {
+    account: "ada",
+    id: "h",
+    seq: 4,
+    atMs: start + 70,
+    key: "key",
+    model: "model",
+    ending: "length",
+    estimated: true,
+    ...used,
+    pricePrompt: 10,
+    priceCompletion: 30,
+    priceCachedPrompt: 1,
+    cost: 40 * 10 + 60 + 20 * 30,
+    base: 1060,
+    overage: 0,
+    additional: 0,
+    shortfall: 0,
+  });
+});
+
+example("the same settlement again charges nothing more and is answered the same", small, async (made) => {
+  await made.apply(hold("h", 10));
+  const first = await made.apply(settle("h", 7));
+  const [again, other] = await made.store.commit([settle("h", 7), settle("h", 9)]);
+  assert.deepEqual(again, first);
+  assert.deepEqual(other, first, "what comes second does not count, whatever it says");
+  assert.deepEqual(made.buckets(), [credits(10) - 7, credits(5), 0]);
+});
+
+example("a settlement of a hold that was never taken charges nothing", small, async (made) => {
+  assert.deepEqual(await made.apply(settle("ghost", 5)), { kind: "unknown_hold" });
+  assert.deepEqual(await journalOf(made), ["open open"]);
+});
+
+example(
+  "a settlement of no tokens is a void: everything goes back where it came from, once (elizaOS/eliza#11484)",
+  small,
+  async (made) => {
+    await made.apply(topup("p", credits(3)));
+    await made.apply(hold("h", credits(17)));
+    for (let n = 0; n < 2; n += 1) {
+      await made.apply(settle("h", 0, { ending: "refused" }));
+      assert.deepEqual(made.buckets(), [credits(10), credits(5), credits(3)]);
+      assert.deepEqual(await journalOf(made), ["open open", "topup payment:p", "hold h", "void h/end"]);
+    }
+  },
+);
+
+example(
+  "what costs more than its hold is paid from what is there, each bucket named, and the rest is a shortfall, never a debt (one-api#51, llmgateway#3705)",
+  small,
+  async (made) => {
+    await made.apply(hold("h", credits(1)));
+    const outcome = await made.apply(settle("h", credits(20)));
+    assert.deepEqual(outcome, settledBy({ base: credits(10), overage: credits(5) }, credits(5)));
+    assert.deepEqual(made.buckets(), [0, 0, 0]);
+    const { base, overage, additional, shortfall } = made.store.receipt("ada", "h") ?? {};
+    assert.deepEqual([base, overage, additional, shortfall], [credits(10), credits(5), 0, credits(5)]);
+  },
+);
+
+example("what costs more than its hold takes nothing of what other requests hold", small, async (made) => {
+  await made.apply(hold("h1", credits(1)));
+  await made.apply(hold("h2", credits(12)));
+  const outcome = await made.apply(settle("h1", credits(5)));
+  assert.deepEqual(outcome, settledBy({ base: credits(1), overage: credits(2) }, credits(2)));
+  assert.deepEqual(
+    await made.apply(settle("h2", credits(12))),
+    settledBy({ base: credits(9), overage: credits(3) }),
+  );
+});
+
+example("prices are those of the moment of the hold", small, async (made) => {
+  await made.apply(hold("h", 1000, { price: { prompt: 2, completion: 3 } }));
+  made.store.plans = plansOf(planOf("small", 10, 5, { models: [] }));
+  const outcome = await made.apply(settle("h", 0, { used: tokens(5, 10) }));
+  assert.deepEqual(outcome, settledBy({ base: 40 }));
+});
+
+example("counts that are absurd are a defect and end nothing (octopus#243)", small, async (made) => {
+  await made.apply(hold("h", 10));
+  for (const used of [
+    tokens(-1, 0),
+    tokens(0, 0.5),
+    tokens(1, 0, 2),
+    tokens(Number.NaN, 0),
+    { ...tokens(0, 1), reasoningTokens: 2 },
+    tokens(0, Number.MAX_SAFE_INTEGER + 1),
+  ]) {
+    await assert.rejects(made.apply(settle("h", 0, { used })), /invariant/);
+  }
+  assert.equal((await made.apply(settle("h", 1))).kind, "settled");
+});
+
+example("a settlement that calls itself an expiry is a defect", small, async (made) => {
+  await made.apply(hold("h", 10));
+  await assert.rejects(made.apply(settle("h", 1, { ending: "expired" })), /expiry/);
+});
+
+// Extensions and expiry
+
+example("an extension takes the next slice in the order of the buckets", small, async (made) => {
+  await made.apply(topup("p", credits(1)));
+  await made.apply(hold("h", credits(9)));
+  assert.deepEqual(await made.apply(extend("h", 1, credits(4))), {
+    kind: "extended",
+    amount: credits(4),
+  });
+  assert.deepEqual(made.buckets(), [0, credits(2), credits(1)]);
+  await made.apply(settle("h", credits(13)));
+  assert.deepEqual(made.buckets(), [0, credits(2), credits(1)]);
+});
+
+example("an extension takes less, or nothing, where less is there", small, async (made) => {
+  await made.apply(hold("h", credits(14)));
+  assert.deepEqual(await made.apply(extend("h", 1, credits(4))), {
+    kind: "extended",
+    amount: credits(1),
+  });
+  assert.deepEqual(await made.apply(extend("h", 2, credits(4))), { kind: "extended", amount: 0 });
+});
+
+example("the same extension again takes nothing more and is answered the same", small, async (made) => {
+  await made.apply(hold("h", 10));
+  const first = await made.apply(extend("h", 1, 5));
+  assert.deepEqual(await made.apply(extend("h", 1, 5)), first);
+  assert.deepEqual(await made.apply(extend("h", 2, 5)), first);
+  assert.deepEqual(made.buckets(), [credits(10) - 20, credits(5), 0]);
+});
+
+example(
+  "the same extension again after its window has ended takes nothing out of the new one",
+  small,
+  async (made) => {
+    await made.apply(hold("h", credits(2), { ttlMs: 3 * day }));
+    await made.apply(extend("h", 1, credits(3)));
+    made.clock.nowMs += day;
+    assert.deepEqual(await made.apply(extend("h", 1, credits(3))), {
+      kind: "extended",
+      amount: credits(3),
+    });
+    assert.deepEqual(made.buckets(), [credits(10), credits(5), 0]);
+    await made.apply(settle("h", credits(5)));
+    assert.deepEqual(made.buckets(), [credits(10), credits(5), 0]);
+  },
+);
+
+example("an extension of a hold that has ended takes nothing", small, async (made) => {
+  await made.apply(hold("h", 10));
+  await made.apply(settle("h", 10));
+  assert.deepEqual(await made.apply(extend("h", 1, 5)), { kind: "ended" });
+  assert.deepEqual(await made.apply(extend("ghost", 1, 5)), { kind: "ended" });
+  assert.deepEqual(made.buckets(), [credits(10) - 10, credits(5), 0]);
+});
+
+example("an extension keeps the hold alive, and is its checkpoint", small, async (made) => {
+  await made.apply(hold("h", 100));
+  made.clock.nowMs += minute - 1;
+  await made.apply(extend("h", 1, 0, { used: tokens(10, 20) }));
+  made.clock.nowMs += minute - 1;
+  assert.deepEqual(await made.apply(expire("h")), { kind: "alive" });
+  made.clock.nowMs += 1;
+  assert.equal((await made.apply(expire("h"))).kind, "expired");
+  assert.equal(made.store.receipt("ada", "h")?.cost, 30);
+  assert.deepEqual(made.buckets(), [credits(10) - 30, credits(5), 0]);
+});
+
+example(
+  "a checkpoint that arrives late takes back neither tokens nor time of a newer one",
+  small,
+  async (made) => {
+    await made.apply(hold("h", 100));
+    await made.apply(extend("h", 2, 0, { used: tokens(10, 20), ttlMs: hour }));
+    await made.apply(extend("h", 1, 0, { used: tokens(10, 5), ttlMs: minute }));
+    made.clock.nowMs += minute;
+    assert.deepEqual(await made.apply(expire("h")), { kind: "alive" });
+    made.clock.nowMs += hour;
+    await made.apply(expire("h"));
+    assert.equal(made.store.receipt("ada", "h")?.cost, 30);
+  },
+);
+
+example(
+  "a checkpoint from before the prompt was begun does not take the prompt back",
+  small,
+  async (made) => {
+    await made.apply(hold("h", 100));
+    await made.apply(extend("h", 2, 0, { used: tokens(10, 0) }));
+    await made.apply(extend("h", 1, 0, { used: tokens(0, 0) }));
+    made.clock.nowMs += hour;
+    await made.apply(expire("h"));
+    assert.equal(made.store.receipt("ada", "h")?.cost, 10);
+  },
+);
+
+example(
+  "a checkpoint that could never be charged is a defect, and does not strand the hold",
+  small,
+  async (made) => {
+    await made.apply(hold("h", 100, { price: { prompt: 1000, completion: 1000 } }));
+    const used = tokens(0, 2 ** 50);
+    await assert.rejects(made.apply(extend("h", 1, 0, { used })), /invariant/);
+    made.clock.nowMs += hour;
+    assert.equal((await made.apply(expire("h"))).kind, "expired");
+  },
+);
+
+example("a hold without a checkpoint expires for nothing", small, async (made) => {
+  await made.apply(hold("h", credits(12)));
+  made.clock.nowMs += minute;
+  await made.apply(expire("h"));
+  assert.deepEqual(made.buckets(), [credits(10), credits(5), 0]);
+  assert.equal(made.store.receipt("ada", "h")?.ending, "expired");
+});
+
+example("whoever asks for an expiry second is told that it has ended", small, async (made) => {
+  await made.apply(hold("h", 10));
+  assert.deepEqual(await made.apply(expire("h")), { kind: "alive" });
+  made.clock.nowMs += minute;
+  const outcomes = await made.store.commit([expire("h"), expire("h"), expire("ghost")]);
+  assert.deepEqual(
+    outcomes.map((outcome) => outcome.kind),
+    ["expired", "ended", "ended"],
+  );
+});
+
+example(
+  "what a hold whose time has run out held is there for the next slice of another (tigerbeetle#2118)",
+  small,
+  async (made) => {
+    await made.apply(hold("r1", credits(14), { ttlMs: 1000 }));
+    await made.apply(hold("r2", credits(1)));
+    assert.deepEqual(await made.apply(extend("r2", 1, credits(3))), { kind: "extended", amount: 0 });
+    made.clock.nowMs += 1000;
+    const { expired, ...outcome } = await made.apply(extend("r2", 1, credits(3)));
+    assert.deepEqual(outcome, { kind: "extended", amount: credits(3) });
+    assert.deepEqual(expired, [made.store.receipt("ada", "r1")]);
+    assert.equal(made.store.receipt("ada", "r1")?.ending, "expired");
+  },
+);
+
+example(
+  "a hold whose time has run out counts no longer, before anybody has swept it (tigerbeetle#2118, #2000)",
+  small,
+  async (made) => {
+    await made.apply(hold("h", credits(15)));
+    await made.apply(extend("h", 1, 0, { used: tokens(0, credits(3)) }));
+    made.clock.nowMs += minute;
+    const outcome = await made.apply(hold("h2", credits(12)));
+    assert.equal(outcome.kind, "held");
+    assert.equal(made.store.receipt("ada", "h")?.cost, credits(3));
+  },
+);
+
+example(
+  "whoever meets holds whose time has run out is told their receipts, once, a refused request too",
+  small,
+  async (made) => {
+    await made.apply(hold("h1", credits(2)));
+    await made.apply(extend("h1", 1, 0, { used: tokens(0, credits(1)) }));
+    await made.apply(hold("h2", credits(12)));
+    made.clock.nowMs += minute;
+    const refused = await made.apply(hold("h3", credits(15)));
+    assert.equal(refused.kind, "refused");
+    assert.deepEqual(refused.expired, [made.store.receipt("ada", "h1"), made.store.receipt("ada", "h2")]);
+    assert.deepEqual(
+      refused.expired?.map(({ id, cost, base }) => [id, cost, base]),
+      [
+        ["h1", credits(1), credits(1)],
+        ["h2", 0, 0],
+      ],
+    );
+    for (const again of [hold("h3", credits(15)), expire("h1"), settle("h2", 0)]) {
+      assert.equal((await made.apply(again)).expired, undefined);
+    }
+  },
+);
+
+example("a settlement after the expiry charges what the checkpoint had not, once", small, async (made) => {
+  await made.apply(hold("h", credits(5)));
+  await made.apply(extend("h", 1, 0, { used: tokens(0, credits(1)) }));
+  made.clock.nowMs += minute;
+  await made.apply(expire("h"));
+  assert.deepEqual(made.buckets(), [credits(9), credits(5), 0]);
+  const late = await made.apply(settle("h", credits(4), { ending: "length" }));
+  assert.deepEqual(late, settledBy({ base: credits(4) }, 0, { base: credits(1) }));
+  assert.deepEqual(await made.apply(settle("h", credits(4))), late);
+  assert.deepEqual(await made.apply(settle("h", credits(9))), late);
+  assert.deepEqual(made.buckets(), [credits(6), credits(5), 0]);
+  assert.equal(made.store.receipt("ada", "h")?.ending, "length");
+});
+
+example("a late settlement of what is no longer there is a shortfall", small, async (made) => {
+  await made.apply(hold("h", credits(5)));
+  made.clock.nowMs += minute;
+  await made.apply(expire("h"));
+  await made.apply(hold("all", credits(15)));
+  const late = await made.apply(settle("h", credits(4)));
+  assert.deepEqual(late, settledBy({}, credits(4), {}));
+});
+
+example(
+  "a late settlement that knows of less takes nothing back, and its receipt adds up",
+  small,
+  async (made) => {
+    await made.apply(hold("h", 100));
+    await made.apply(extend("h", 1, 0, { used: tokens(10, 0) }));
+    made.clock.nowMs += minute;
+    await made.apply(expire("h"));
+    const late = await made.apply(settle("h", 0, { used: tokens(0, 0), ending: "engine_failed" }));
+    assert.deepEqual(late, settledBy({ base: 10 }, 0, { base: 10 }));
+    const receipt = made.store.receipt("ada", "h");
+    assert.equal(receipt?.promptTokens, 10);
+    assert.equal(receipt?.ending, "engine_failed");
+  },
+);
+
+example(
+  "a late settlement with more cached tokens than the checkpoint knew adds up too",
+  small,
+  async (made) => {
+    await made.apply(hold("h", 100, { price: { prompt: 10, completion: 1, cachedPrompt: 1 } }));
+    await made.apply(extend("h", 1, 0, { used: tokens(10, 5) }));
+    made.clock.nowMs += minute;
+    await made.apply(expire("h"));
+    const late = await made.apply(settle("h", 0, { used: tokens(10, 6, 9) }));
+    assert.deepEqual(late, settledBy({ base: 105 }, 0, { base: 105 }));
+  },
+);

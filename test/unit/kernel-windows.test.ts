@@ -1,0 +1,223 @@
+/** The ledger's rules: windows that end, and plans that change. */
+import assert from "node:assert/strict";
+import { example, journalOf, large, planTo, small, topup } from "../fixtures/kernel-examples.ts";
+import {
+  credits,
+  day,
+  extend,
+  hold,
+  hour,
+  planOf,
+  plansOf,
+  settle,
+  settledBy,
+  start,
+} from "../fixtures/ledger-rows.ts";
+
+// Windows
+
+example("a bucket is refilled when its window ends, whatever was left", small, async (made) => {
+  await made.apply(hold("h", credits(12)));
+  await made.apply(settle("h", credits(12)));
+  made.clock.nowMs = start + day - 1;
+  await made.apply(settle("none", 0));
+  assert.deepEqual(made.buckets(), [0, credits(3), 0]);
+  made.clock.nowMs = start + day;
+  await made.apply(settle("none", 0));
+  assert.deepEqual(made.buckets(), [credits(10), credits(3), 0]);
+});
+
+example("both buckets refill on their own grids (litellm#29576)", small, async (made) => {
+  await made.apply(hold("h", credits(15)));
+  await made.apply(settle("h", credits(15)));
+  made.clock.nowMs = Date.UTC(2026, 1, 15, 12);
+  await made.apply(settle("none", 0));
+  assert.deepEqual(made.buckets(), [credits(10), credits(5), 0]);
+  assert.deepEqual(await journalOf(made), ["open open", "hold h", "settle h/end", "refresh refresh/4"]);
+});
+
+example("missed windows are made up for in one step and one entry", small, async (made) => {
+  made.clock.nowMs = start + 400 * day + hour;
+  await made.apply(settle("none", 0));
+  const row = made.store.account("ada");
+  assert.equal(row.baseStartsMs, start + 400 * day);
+  assert.deepEqual(await journalOf(made), ["open open", "refresh refresh/2"]);
+});
+
+example("additional credits stay through every window", small, async (made) => {
+  await made.apply(topup("p", credits(7)));
+  made.clock.nowMs += 1000 * day;
+  await made.apply(settle("none", 0));
+  assert.deepEqual(made.buckets(), [credits(10), credits(5), credits(7)]);
+});
+
+example(
+  "what was held from a window that has ended does not come back with the rest",
+  small,
+  async (made) => {
+    await made.apply(topup("p", credits(1)));
+    await made.apply(hold("h", credits(16), { ttlMs: 3 * day }));
+    made.clock.nowMs += day;
+    await made.apply(settle("h", 0));
+    // The base of yesterday is gone; the overage of this month and what was bought are back.
+    assert.deepEqual(made.buckets(), [credits(10), credits(5), credits(1)]);
+  },
+);
+
+example("the part of a hold that is from a past window is spent first", small, async (made) => {
+  await made.apply(hold("h", credits(4), { ttlMs: 3 * day }));
+  made.clock.nowMs += day;
+  await made.apply(extend("h", 1, credits(6)));
+  assert.deepEqual(made.buckets(), [credits(4), credits(5), 0]);
+  await made.apply(settle("h", credits(5)));
+  assert.deepEqual(made.buckets(), [credits(9), credits(5), 0]);
+});
+
+example("a hold that lives through many windows gives back only to the last", small, async (made) => {
+  await made.apply(hold("h", credits(2), { ttlMs: 90 * day }));
+  for (let n = 1; n <= 40; n += 1) {
+    made.clock.nowMs += day;
+    await made.apply(extend("h", n, credits(2), { ttlMs: 90 * day }));
+  }
+  assert.deepEqual(made.buckets(), [credits(8), credits(5), 0]);
+  assert.deepEqual(await made.apply(settle("h", credits(81))), settledBy({ base: credits(81) }));
+  assert.deepEqual(made.buckets(), [credits(9), credits(5), 0]);
+});
+
+example(
+  "a clock set back by seconds over a window's beginning opens no second window",
+  small,
+  async (made) => {
+    made.clock.nowMs = start + day;
+    await made.apply(hold("h", credits(10)));
+    made.clock.nowMs -= 5000;
+    await made.apply(settle("h", credits(10)));
+    assert.deepEqual(made.buckets(), [0, credits(5), 0]);
+    assert.ok(made.store.account("ada").baseStartsMs === start + day);
+    made.clock.nowMs += 5000;
+    await made.apply(settle("none", 0));
+    assert.deepEqual(made.buckets(), [0, credits(5), 0]);
+  },
+);
+
+example("an operation that is refused still lets the windows roll", small, async (made) => {
+  made.clock.nowMs += day;
+  await made.apply(hold("h", credits(100)));
+  assert.deepEqual(await journalOf(made), ["open open", "refresh refresh/2"]);
+});
+
+// Plans
+
+example(
+  "an upgrade raises cap and remaining by the difference at once, whatever was used before (BerriAI/litellm#34492)",
+  small,
+  async (made) => {
+    await made.apply(hold("h", credits(4)));
+    assert.deepEqual(await made.apply(planTo("large", "c1")), { kind: "changed", again: false });
+    assert.deepEqual(made.buckets(), [credits(26), credits(5), 0]);
+    assert.equal(made.store.account("ada").baseCap, credits(30));
+    await made.apply(settle("h", 0));
+    assert.deepEqual(made.buckets(), [credits(30), credits(5), 0]);
+  },
+  large,
+);
+
+example(
+  "a downgrade leaves what there is until the next refresh",
+  large,
+  async (made) => {
+    await made.apply(planTo("small", "c1"));
+    assert.deepEqual(made.buckets(), [credits(30), credits(5), 0]);
+    made.clock.nowMs += day;
+    await made.apply(settle("none", 0));
+    assert.deepEqual(made.buckets(), [credits(10), credits(5), 0]);
+    assert.equal(made.store.account("ada").baseCap, credits(10));
+  },
+  small,
+);
+
+example(
+  "going down and up again within a window grants nothing twice",
+  small,
+  async (made) => {
+    for (let n = 0; n < 5; n += 1) {
+      await made.apply(planTo("large", `up ${n}`));
+      await made.apply(planTo("small", `down ${n}`));
+    }
+    assert.deepEqual(made.buckets(), [credits(30), credits(5), 0]);
+  },
+  large,
+);
+
+example(
+  "a hold taken before a downgrade and ended after the refresh brings back nothing above the cap",
+  large,
+  async (made) => {
+    await made.apply(hold("h", credits(30), { ttlMs: 3 * day }));
+    await made.apply(planTo("small", "c1"));
+    made.clock.nowMs += day;
+    await made.apply(settle("h", credits(1)));
+    assert.deepEqual(made.buckets(), [credits(10), credits(5), 0]);
+  },
+  small,
+);
+
+example(
+  "the same plan change again changes nothing",
+  small,
+  async (made) => {
+    await made.apply(planTo("large", "c1"));
+    await made.apply(planTo("small", "c2"));
+    assert.deepEqual(await made.apply(planTo("large", "c1")), { kind: "changed", again: true });
+    assert.deepEqual(await made.apply(planTo("small", "c1")), { kind: "differs", plan: "large" });
+    assert.equal(made.store.account("ada").plan, "small");
+  },
+  large,
+);
+
+example("a plan change to a plan that does not exist changes nothing", small, async (made) => {
+  assert.equal((await made.apply(planTo("gold", "c1"))).kind, "balance_invalid");
+  assert.equal(made.store.account("ada").plan, "small");
+  assert.deepEqual(await journalOf(made), ["open open"]);
+});
+
+example(
+  "a plan that grew or shrank in the configuration counts from the next refresh",
+  small,
+  async (made) => {
+    await made.apply(hold("h", credits(9), { ttlMs: 9 * day }));
+    made.store.plans = plansOf(planOf("small", 3, 5));
+    await made.apply(settle("none", 0));
+    assert.deepEqual(made.buckets(), [credits(1), credits(5), 0]);
+    made.clock.nowMs += day;
+    await made.apply(settle("h", credits(2)));
+    assert.deepEqual(made.buckets(), [credits(3), credits(5), 0]);
+    made.store.plans = plansOf(planOf("small", 50, 5));
+    made.clock.nowMs += day;
+    await made.apply(settle("none", 0));
+    assert.deepEqual(made.buckets(), [credits(50), credits(5), 0]);
+  },
+);
+
+example(
+  "a period that changed in the configuration never begins a window before the last one ended",
+  small,
+  async (made) => {
+    await made.apply(hold("h", credits(5), { ttlMs: 40 * day }));
+    made.store.plans = plansOf(planOf("small", 10, 5, { base: { credits: 10, every: "P1M" } }));
+    made.clock.nowMs += day;
+    await made.apply(settle("h", 0));
+    const { baseStartsMs, baseEndsMs } = made.store.account("ada");
+    assert.deepEqual([baseStartsMs, baseEndsMs], [start + day, Date.UTC(2026, 1, 15, 12)]);
+    assert.deepEqual(made.buckets(), [credits(10), credits(5), 0]);
+  },
+);
+
+example("a longer hold through a shortened period comes back to no other window", small, async (made) => {
+  await made.apply(hold("h", credits(5), { ttlMs: 40 * day }));
+  made.store.plans = plansOf(planOf("small", 10, 5, { base: { credits: 10, every: "PT1M" } }));
+  made.clock.nowMs += day + 30_000;
+  await made.apply(hold("h2", credits(3)));
+  await made.apply(settle("h", 0));
+  assert.deepEqual(made.buckets(), [credits(7), credits(5), 0]);
+});
