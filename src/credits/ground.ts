@@ -40,10 +40,7 @@ export function rowKey(account: string, id: string): string {
   return `${account}\n${id}`;
 }
 
-/**
- * Journal id under which an operation may already stand; null for those that are found by their hold or account. A
- * settlement is found by its hold too: what may stand here is that it came after the hold's expiry.
- */
+/** Journal id under which an operation may already stand; null for those that are found by their hold or account. */
 export function opOf(operation: Operation): string | null {
   switch (operation.kind) {
     case "hold":
@@ -56,15 +53,14 @@ export function opOf(operation: Operation): string | null {
       return `adjust:${operation.op}`;
     case "plan":
       return `plan:${operation.op}`;
-    case "settle":
-      return lateOp(operation.hold);
     case "open":
+    case "settle":
     case "expire":
       return null;
   }
 }
 
-/** Of the entry of a settlement that came after its hold had expired. */
+/** Of the entry of a settlement that came after its hold had expired; read where the receipt is. */
 export function lateOp(hold: string): string {
   return `${hold}/late`;
 }

@@ -10,7 +10,7 @@
  * another, each with a snapshot of its own (read committed): what waited for a lock is followed by what reads. It
  * skips the rest once one has failed, and ends the transaction with a rollback. It decides nothing about credits.
  */
-import { type Changes, type Ground, opOf, rowKey } from "../credits/ground.ts";
+import { type Changes, type Ground, lateOp, opOf, rowKey } from "../credits/ground.ts";
 import { decide } from "../credits/kernel.ts";
 import type { Operation, Outcome } from "../credits/operations.ts";
 import type { Plans } from "../credits/plan.ts";
@@ -138,7 +138,10 @@ export class PostgresLedger {
       const op = opOf(operation);
       if (op !== null) ops.add(account, op);
       if ("hold" in operation) named.add(account, operation.hold);
-      if (operation.kind === "settle") settled.add(account, operation.hold);
+      if (operation.kind === "settle") {
+        settled.add(account, operation.hold);
+        ops.add(account, lateOp(operation.hold));
+      }
       if (operation.kind === "hold") keysOfHolds.add(account, operation.key);
     }
     const [, accountRows, holdRows, journalRows, usageRows, keyRows] = await together(connection, [

@@ -6,7 +6,7 @@
  * their turn and the ledger stays exact. It decides nothing about credits.
  */
 import type { DatabaseSync, StatementSync } from "node:sqlite";
-import { type Changes, type Ground, opOf, rowKey } from "../credits/ground.ts";
+import { type Changes, type Ground, lateOp, opOf, rowKey } from "../credits/ground.ts";
 import { decide } from "../credits/kernel.ts";
 import type { Operation, Outcome } from "../credits/operations.ts";
 import type { Plans } from "../credits/plan.ts";
@@ -116,6 +116,12 @@ export class SqliteLedger {
       return true;
     };
 
+    const readEntry = (account: string, op: string) => {
+      const row = this.#entry.get(op, account);
+      if (row !== undefined) journal.set(rowKey(account, op), journalOf(row));
+      return row !== undefined;
+    };
+
     for (const id of new Set(operations.map((operation) => operation.account))) {
       const row = readAccount(this.#account, id);
       if (row !== undefined) accounts.set(id, row);
@@ -129,12 +135,11 @@ export class SqliteLedger {
       const { account } = operation;
       if (!accounts.has(account)) continue;
       const op = opOf(operation);
-      const entry = op === null ? undefined : this.#entry.get(op, account);
-      if (op !== null && entry !== undefined) journal.set(rowKey(account, op), journalOf(entry));
+      const isEntered = op !== null && readEntry(account, op);
       if (operation.kind === "hold") {
         readKey(account, operation.key);
         // A hold that was never entered is not open either.
-        if (entry === undefined) continue;
+        if (!isEntered) continue;
       }
       if ("hold" in operation && !readHold(account, operation.hold) && operation.kind === "settle") {
         // An open hold has no receipt, and only a settlement asks for one.
@@ -143,6 +148,7 @@ export class SqliteLedger {
           const receipt = usageOf(row);
           usage.set(rowKey(account, receipt.id), receipt);
           readKey(account, receipt.key);
+          readEntry(account, lateOp(receipt.id));
         }
       }
     }
