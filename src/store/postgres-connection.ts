@@ -147,7 +147,7 @@ export function pgDumpInstead(url: string, file: string): OperatorError {
   address.password = "";
   address.searchParams.delete("password");
   return new OperatorError(
-    `The ledger is in PostgreSQL, whose own tools copy it, beside a running service too: pg_dump --format=custom --schema=${schemaName} --file=${file} "${address.href}" (docs/operating.md, under Backup of PostgreSQL)`,
+    `The ledger is in PostgreSQL, whose own tools copy it, beside a running service too: pg_dump --format=custom --schema=${schemaName} --file="${file}" "${address.href}" (docs/operating.md, under Backup of PostgreSQL)`,
   );
 }
 
@@ -399,6 +399,12 @@ export function openingError(error: unknown, { where, database, user }: Place): 
       return told(
         `PostgreSQL at ${where} takes no more connections (${why}). Raise its max_connections, or let fewer programs use it.`,
       );
+  }
+  // The driver's own words for a server that asks for one, and an address that has none.
+  if (why.includes("client password must be a string")) {
+    return told(
+      `PostgreSQL at ${where} wants a password of the user "${user}", and the address has none: database: postgres://${user}:PASSWORD@...`,
+    );
   }
   if (error instanceof StoreUnavailableError) {
     return told(

@@ -128,6 +128,10 @@ describe("on PostgreSQL", { skip: noPostgres ?? false }, () => {
       await refused(asLocked(`not ${secret}`), /does not let the user "locked" in .*password/);
     });
 
+    test("an address without the password that is asked for says so", async () => {
+      await refused(server.url(database, "locked"), /wants a password of the user "locked"/);
+    });
+
     test("a user without rights is told which one is missing; with it, all is made", async () => {
       await refused(
         asLocked(secret),
@@ -209,8 +213,8 @@ describe("on PostgreSQL", { skip: noPostgres ?? false }, () => {
     });
 
     test("a backup is pg_dump's, and its example has no password", () => {
-      const { message } = pgDumpInstead("postgres://ada:s3cret@db:5432/ledger", "/backups/a.dump");
-      assert.match(message, /pg_dump .*--file=\/backups\/a\.dump "postgres:\/\/ada@db:5432\/ledger"/);
+      const { message } = pgDumpInstead("postgres://ada:s3cret@db:5432/ledger", "/backups/a b.dump");
+      assert.match(message, /pg_dump .*--file="\/backups\/a b\.dump" "postgres:\/\/ada@db:5432\/ledger"/);
     });
   });
 
