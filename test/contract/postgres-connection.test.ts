@@ -25,6 +25,10 @@ function message(letter: string, body = ""): Buffer {
   return Buffer.concat([head, Buffer.from(body)]);
 }
 const authenticated = message("R", "\0\0\0\0");
+const asksForPassword = [
+  message("R", "\0\0\0\x0aSCRAM-SHA-256\0\0"),
+  message("R", "\0\0\0\x0br=x,s=eA==,i=1"),
+];
 const readyForQuery = message("Z", "I");
 const shuttingDown = message("E", "SFATAL\0C57P01\0Mterminating connection due to administrator command\0\0");
 
@@ -68,6 +72,23 @@ test("nothing is asked of a server before it has let us in that a pooling proxy 
   server.close();
   assert.match(String(heard[0]), /user\0postgres\0database\0ledger\0/);
   assert.doesNotMatch(String(heard[0]), /options|timeout/);
+});
+
+test("a connection that was never let in is closed with its pool: until then a server would wait for it", {
+  timeout: 10_000,
+}, async () => {
+  const { promise, resolve: hungUp } = Promise.withResolvers<void>();
+  const server = createServer((socket: Socket) => {
+    socket.on("error", () => {});
+    const says = asksForPassword.values();
+    socket.on("data", () => socket.write(says.next().value ?? ""));
+    socket.once("close", hungUp);
+  });
+  const pool = readPool(await at(server, "ledger"));
+  await assert.rejects(pool.query({ text: "select 1" }), /password must be a string/);
+  await pool.end();
+  await promise;
+  server.close();
 });
 
 test("a certificate that is not there is named", () => {

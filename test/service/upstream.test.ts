@@ -74,9 +74,8 @@ test("the commands know an upstream model: listed without its key, nothing to fe
   assert.match(await run("models"), /^big +https:\/\/a\.example\/v1, https:\/\/b\.example\/v1 +8,192 +64 /m);
   assert.match(await run("models", "pull", "big"), /no file to fetch/);
   const { models } = JSON.parse(await run("config", "check", "--json"));
-  assert.deepEqual(models, [
-    {
-      id: "big",
+  assert.deepEqual(models, {
+    big: {
       engine: "upstream",
       urls: ["https://a.example/v1", "https://b.example/v1"],
       key: "configured",
@@ -84,7 +83,10 @@ test("the commands know an upstream model: listed without its key, nothing to fe
       dialect: "compatible",
       context_window: 8192,
       parallel: 64,
-      pricing: { prompt: 1, completion: 2, cached_prompt: 1 },
+      price: { prompt: 1, completion: 2 },
+      connect_seconds: 5,
+      headers_seconds: 120,
+      idle_seconds: 60,
     },
-  ]);
+  });
 });
