@@ -10,17 +10,14 @@ import { createServer } from "node:http";
 import { join } from "node:path";
 import { fastify } from "fastify";
 import { Pool } from "undici";
-import { authenticate, hashKey, mintKey } from "../src/access/keys.ts";
-import { balanceOf } from "../src/credits/balance.ts";
+import { hashKey, mintKey } from "../src/access/keys.ts";
 import { Ledger } from "../src/credits/ledger.ts";
 import { ScriptedEngine } from "../src/engines/scripted.ts";
 import { UpstreamEngine, type UpstreamLog } from "../src/engines/upstream/engine.ts";
 import { Catalog, type Model } from "../src/generation/catalog.ts";
-import { generate, type Receipt } from "../src/generation/generate.ts";
+import { createChatService } from "../src/main/chat-service.ts";
 import { createLogger } from "../src/main/logging.ts";
-import { RequestLog } from "../src/main/request-log.ts";
 import { Metrics } from "../src/server/metrics.ts";
-import { createPublicServer } from "../src/server/public.ts";
 import { newRequestId } from "../src/server/request-id.ts";
 import { openSqliteStore } from "../src/store/sqlite.ts";
 import { completionObject } from "../src/wire/response.ts";
@@ -66,7 +63,6 @@ async function startInkwell(task: ServerTask): Promise<Started> {
   const metrics = new Metrics();
   // Which goes to a file here, as it does under a service manager.
   const logger = createLogger("info", process.stderr);
-  const requestLog = new RequestLog(logger);
   const ledger = new Ledger(store, { onCommit: (commit) => metrics.committed(commit) });
   const keys: string[] = [];
   for (let n = 0; n < clients; n += 1) {
@@ -75,30 +71,10 @@ async function startInkwell(task: ServerTask): Promise<Started> {
     await openAccount(store, ledger, n, { hash: hashKey(key), lastFour: key.slice(-4) });
   }
   const catalog = new Catalog(modelsOf(task, logger));
-  const pipeline = {
-    catalog,
-    ledger,
-    holdTtlMs: 30_000,
-    onSettled: (receipt: Receipt) => {
-      metrics.settled(receipt);
-      requestLog.settled(receipt);
-    },
-  };
-  const callerOf = authenticate(store, plans);
-  const server = createPublicServer(
+  const server = createChatService(
+    { store, ledger, catalog, plans, metrics, logger },
     {
-      catalog,
-      logger,
-      authenticate: (header) => callerOf(header, Date.now()),
-      generate: (caller, request, requestId, signal) =>
-        generate(pipeline, caller, request, requestId, signal),
-      readBalance: async (id) => balanceOf(await store.snapshot(id), plans),
-      onFinished: (finished) => {
-        metrics.finished(finished);
-        requestLog.finished(finished);
-      },
-    },
-    {
+      holdTtlMs: 30_000,
       limits: { bodyBytesMax: 4_194_304, messagesMax: 2048, streamIdleMs: 120_000, keepAliveMs: 15_000 },
       corsOrigins: [],
     },
