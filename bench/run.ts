@@ -14,4 +14,12 @@ if (load === undefined) {
   console.error(`Usage: npm run bench -- ${Object.keys(benchmarks).join(" | ")} [options]`);
   process.exit(2);
 }
-await (await load()).run(args);
+try {
+  await (await load()).run(args);
+} catch (error) {
+  const isUsage =
+    error instanceof TypeError && "code" in error && String(error.code).startsWith("ERR_PARSE_ARGS");
+  if (!isUsage) throw error;
+  console.error(`${error.message}\nThe options of "${name}" are at the top of bench/${name}.ts.`);
+  process.exitCode = 2;
+}

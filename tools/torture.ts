@@ -1,31 +1,50 @@
 /**
  * `npm run torture -- [options]`: the ledger under random operations and faults, for as long as you like.
- *
- *     --ops N       at least so many operations on each store (default 1,000,000)
- *     --seed S      the seed to begin with; printed, and the one to find a failure again with
- *     --store NAME  memory, sqlite or postgres; default: one after the other
- *     --kill        instead: the real server with clients, killed again and again (tools/torture-kill.ts)
- *     --cycles N    with --kill: how often (default 20)
  */
 import { parseArgs } from "node:util";
 import { torture } from "../test/fixtures/torture.ts";
 import { subjects } from "../test/fixtures/torture-subjects.ts";
 import { tortureByKilling } from "./torture-kill.ts";
 
-const { values } = parseArgs({
-  options: {
-    ops: { type: "string", default: "1000000" },
-    seed: { type: "string", default: String(Date.now() & 0x3fff_ffff) },
-    store: { type: "string" },
-    kill: { type: "boolean", default: false },
-    cycles: { type: "string", default: "20" },
-  },
-});
+const usage = `Usage: npm run torture -- [options]
+  --ops N       at least so many operations on each store (default 1000000)
+  --seed S      the seed to begin with
+  --store NAME  ${Object.keys(subjects).join(", ")}; default: one after the other
+  --kill        instead: the real server with clients, killed again and again
+  --cycles N    with --kill: how often (default 20)`;
+
+function refuse(problem: string): never {
+  console.error(`${problem}\n${usage}`);
+  process.exit(2);
+}
+
+function given() {
+  try {
+    return parseArgs({
+      options: {
+        ops: { type: "string", default: "1000000" },
+        seed: { type: "string", default: String(Date.now() & 0x3fff_ffff) },
+        store: { type: "string" },
+        kill: { type: "boolean", default: false },
+        cycles: { type: "string", default: "20" },
+        help: { type: "boolean", default: false },
+      },
+    }).values;
+  } catch (error) {
+    return refuse(error instanceof Error ? error.message : String(error));
+  }
+}
+
+const values = given();
+if (values.help) {
+  console.log(usage);
+  process.exit(0);
+}
 
 function whole(name: "ops" | "seed" | "cycles"): number {
   const number = Number(values[name]);
-  if (Number.isSafeInteger(number)) return number;
-  throw new Error(`--${name} is a whole number, not ${values[name]}`);
+  if (Number.isSafeInteger(number) && number >= (name === "seed" ? 0 : 1)) return number;
+  return refuse(`--${name} is a whole number above 0, not ${values[name]}`);
 }
 
 /** By its name or the beginning of it, in capitals or not. */
@@ -37,7 +56,7 @@ async function byOperations(): Promise<void> {
   const names = values.store === undefined ? Object.keys(subjects) : [values.store];
   for (const name of names) {
     const subject = Object.entries(subjects).find(([each]) => isStore(each, name))?.[1];
-    if (subject === undefined) throw new Error(`--store is one of ${Object.keys(subjects).join(", ")}`);
+    if (subject === undefined) refuse(`There is no store "${name}".`);
     console.log(`${name}, seed ${values.seed}`);
     const startedMs = performance.now();
     const result = await torture({
