@@ -97,15 +97,24 @@ export class SqliteLists {
   usage(query: UsageQuery): UsageRow[] {
     assertLimit(query.limit);
     const filter = new Filter();
-    if (query.account !== undefined) filter.where("account = ?", query.account);
-    if (query.id !== undefined) filter.where("id = ?", query.id);
-    if (query.key !== undefined) filter.where("key = ?", query.key);
-    if (query.model !== undefined) filter.where("model = ?", query.model);
-    if (query.fromMs !== undefined) filter.where("at_ms >= ?", query.fromMs);
-    if (query.toMs !== undefined) filter.where("at_ms < ?", query.toMs);
+    if (query.account !== undefined) filter.where("u.account = ?", query.account);
+    if (query.id !== undefined) filter.where("u.id = ?", query.id);
+    if (query.key !== undefined) filter.where("u.key = ?", query.key);
+    if (query.model !== undefined) filter.where("u.model = ?", query.model);
+    if (query.fromMs !== undefined) filter.where("u.at_ms >= ?", query.fromMs);
+    if (query.toMs !== undefined) filter.where("u.at_ms < ?", query.toMs);
     const { after } = query;
-    if (after !== undefined) filter.where("(account, seq) > (?, ?)", after.account, after.seq);
-    const sql = `${select("usage", usageColumns)}${filter.sql} order by account, seq limit ?`;
+    if (after !== undefined) filter.where("(u.account, u.seq) > (?, ?)", after.account, after.seq);
+    const columns = usageColumns.map((column) => `u.${column}`).join(", ");
+    if (query.id !== undefined) {
+      const sql = `select ${columns} from usage as u${filter.sql} order by u.account, u.seq limit ?`;
+      return new Query(this.#db, sql).all(...filter.values, query.limit).map(usageOf);
+    }
+    // Said of the journal too, whose index then leads to the first of them.
+    if (query.account !== undefined) filter.where("j.account = ?", query.account);
+    if (after !== undefined && after.account === query.account) filter.where("j.seq > ?", after.seq);
+    else if (after !== undefined) filter.where("(j.account, j.seq) > (?, ?)", after.account, after.seq);
+    const sql = `select ${columns} from ${receiptsInOrder}${filter.sql} order by j.account, j.seq limit ?`;
     return new Query(this.#db, sql).all(...filter.values, query.limit).map(usageOf);
   }
 
@@ -128,6 +137,11 @@ export class SqliteLists {
     return this.#overdue.all(atMs ?? this.#now(), limit).map(holdOf);
   }
 }
+
+/** A receipt has the number of the entry that ended it, `<id>/end` or `<id>/late`; the journal alone has them in order. */
+const receiptsInOrder = `journal as j cross join usage as u
+  on u.id = substr(j.op, 1, length(j.op) - case when substr(j.op, -5) = '/late' then 5 else 4 end)
+    and u.account = j.account and u.seq = j.seq and j.kind in ('settle', 'void', 'expire')`;
 
 /** The conditions of one query, joined by "and". */
 class Filter {

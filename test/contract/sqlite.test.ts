@@ -143,6 +143,36 @@ describe("opening an SQLite file", () => {
     }
   });
 
+  test("receipts of a database of the first version are kept, in their order", async () => {
+    await make(path);
+    const filled = await openSqliteStore({ path, plans });
+    for (const id of ["c", "a", "b"]) await filled.commit([hold(id, credits(1)), settle(id, 1)]);
+    const before = await filled.usage({ limit: 10 });
+    assert.deepEqual(
+      before.map(({ id }) => id),
+      ["done", "c", "a", "b"],
+    );
+    await filled.close();
+    const first = readFileSync(
+      join(import.meta.dirname, "../../src/store/migrations/sqlite/0001-ledger.sql"),
+      "utf8",
+    );
+    const table = /^create table usage \([\s\S]*?^\) strict;$/m.exec(first)?.[0] ?? "";
+    const triggers = /^create trigger usage_is_final[\s\S]*?deleted'\); end;$/m.exec(first)?.[0] ?? "";
+    assert.match(table, /primary key \(account, seq\)/);
+    write(
+      path,
+      "drop trigger usage_is_final; drop trigger usage_is_never_deleted; alter table usage rename to later",
+      `${table} insert into usage select * from later; drop table later; ${triggers}`,
+      "delete from migration where version = 2",
+    );
+    await using upgraded = await opened(path);
+    assert.deepEqual(await upgraded.usage({ limit: 10 }), before);
+    assert.deepEqual((await upgraded.audit()).broken, []);
+    assert.throws(() => write(path, "delete from usage"), /never deleted/);
+    assert.throws(() => write(path, "update usage set cost = 0"), /changes only/);
+  });
+
   test("a database of a newer version is refused", async () => {
     await make(path);
     write(path, "insert into migration values (9999, '9999-later.sql', 'x', 0)");
