@@ -12,8 +12,9 @@ import { fastify } from "fastify";
 import { Pool } from "undici";
 import { hashKey, mintKey } from "../src/access/keys.ts";
 import { Ledger } from "../src/credits/ledger.ts";
+import type { EngineLog } from "../src/engines/engine-log.ts";
 import { ScriptedEngine } from "../src/engines/scripted.ts";
-import { UpstreamEngine, type UpstreamLog } from "../src/engines/upstream/engine.ts";
+import { UpstreamEngine } from "../src/engines/upstream/engine.ts";
 import { Catalog, type Model } from "../src/generation/catalog.ts";
 import { createChatService } from "../src/main/chat-service.ts";
 import { createLogger } from "../src/main/logging.ts";
@@ -83,7 +84,7 @@ async function startInkwell(task: ServerTask): Promise<Started> {
   return { port: Number(new URL(url).port), keys };
 }
 
-function modelsOf({ upstream, script }: ServerTask, log: UpstreamLog): Model[] {
+function modelsOf({ upstream, script }: ServerTask, log: EngineLog): Model[] {
   const fields = { price, created: 1_700_000_000, ownedBy: "inkwell" };
   if (upstream === undefined) return [{ ...fields, id: model, engine: scriptedEngine(script) }];
   return upstreamAnswers.map(({ id }) => {

@@ -67,8 +67,9 @@ export function createChatService(
       logger,
       authenticate: (header) => known(header, Date.now()),
       generate: (caller, request, requestId, signal) => {
-        const model = catalog.find(request.model)?.id ?? null;
-        for (const watcher of watchers) watcher.asked?.(requestId, model, request);
+        for (const watcher of watchers) {
+          watcher.asked?.(requestId, catalog.find(request.model)?.id ?? null, request);
+        }
         return generate(pipeline, caller, request, requestId, signal);
       },
       readBalance: async (accountId) => balanceOf(await store.snapshot(accountId), plans),

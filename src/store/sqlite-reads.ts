@@ -96,25 +96,22 @@ export class SqliteLists {
 
   usage(query: UsageQuery): UsageRow[] {
     assertLimit(query.limit);
+    const { account, id, after } = query;
+    // By its id a receipt is found in its own table. Otherwise the journal's index leads to the first of them.
+    const [rows, place] = id === undefined ? [receiptsInOrder, "j"] : ["usage as u", "u"];
     const filter = new Filter();
-    if (query.account !== undefined) filter.where("u.account = ?", query.account);
-    if (query.id !== undefined) filter.where("u.id = ?", query.id);
+    if (account !== undefined) filter.where(`${place}.account = ?`, account);
+    if (id !== undefined) filter.where("u.id = ?", id);
     if (query.key !== undefined) filter.where("u.key = ?", query.key);
     if (query.model !== undefined) filter.where("u.model = ?", query.model);
     if (query.fromMs !== undefined) filter.where("u.at_ms >= ?", query.fromMs);
     if (query.toMs !== undefined) filter.where("u.at_ms < ?", query.toMs);
-    const { after } = query;
-    if (after !== undefined) filter.where("(u.account, u.seq) > (?, ?)", after.account, after.seq);
-    const columns = usageColumns.map((column) => `u.${column}`).join(", ");
-    if (query.id !== undefined) {
-      const sql = `select ${columns} from usage as u${filter.sql} order by u.account, u.seq limit ?`;
-      return new Query(this.#db, sql).all(...filter.values, query.limit).map(usageOf);
+    if (after !== undefined && after.account === account) filter.where(`${place}.seq > ?`, after.seq);
+    else if (after !== undefined) {
+      filter.where(`(${place}.account, ${place}.seq) > (?, ?)`, after.account, after.seq);
     }
-    // Said of the journal too, whose index then leads to the first of them.
-    if (query.account !== undefined) filter.where("j.account = ?", query.account);
-    if (after !== undefined && after.account === query.account) filter.where("j.seq > ?", after.seq);
-    else if (after !== undefined) filter.where("(j.account, j.seq) > (?, ?)", after.account, after.seq);
-    const sql = `select ${columns} from ${receiptsInOrder}${filter.sql} order by j.account, j.seq limit ?`;
+    const columns = usageColumns.map((column) => `u.${column}`).join(", ");
+    const sql = `select ${columns} from ${rows}${filter.sql} order by ${place}.account, ${place}.seq limit ?`;
     return new Query(this.#db, sql).all(...filter.values, query.limit).map(usageOf);
   }
 

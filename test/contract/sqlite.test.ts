@@ -337,55 +337,43 @@ describe("threads", () => {
 
   test("a thread that dies is started again, and the ledger loses and doubles nothing", async () => {
     await make(path);
-    const threads: Worker[] = [];
-    const note = (thread: Worker) => threads.push(thread);
-    process.on("worker", note);
-    try {
-      await using store = await opened(path);
-      const ledger = new Ledger(store);
-      for (let round = 0; round < 5; round += 1) {
-        const answers = Array.from({ length: 40 }, (_, n) =>
-          ledger.apply({ kind: "topup", account: "ada", payment: `r${round}-${n}`, amount: 10 }),
-        );
-        // Now before the commit, now in the midst of it, now after it.
-        for (let turn = 0; turn < round * 2; turn += 1) await new Promise(setImmediate);
-        await threads.at(-1)?.terminate();
-        for (const answer of await Promise.all(answers)) assert.equal(answer.kind, "added");
-      }
-      assert.equal(threads.length, 6, "one at the start and one after each death");
-      const account = await store.snapshot("ada");
-      assert.equal(account?.account.additional, credits(5) + 5 * 40 * 10);
-      assert.deepEqual((await store.audit()).broken, []);
-    } finally {
-      process.off("worker", note);
+    using started = startedThreads();
+    const { threads } = started;
+    await using store = await opened(path);
+    const ledger = new Ledger(store);
+    for (let round = 0; round < 5; round += 1) {
+      const answers = Array.from({ length: 40 }, (_, n) =>
+        ledger.apply({ kind: "topup", account: "ada", payment: `r${round}-${n}`, amount: 10 }),
+      );
+      // Now before the commit, now in the midst of it, now after it.
+      for (let turn = 0; turn < round * 2; turn += 1) await new Promise(setImmediate);
+      await threads.at(-1)?.terminate();
+      for (const answer of await Promise.all(answers)) assert.equal(answer.kind, "added");
     }
+    assert.equal(threads.length, 6, "one at the start and one after each death");
+    const account = await store.snapshot("ada");
+    assert.equal(account?.account.additional, credits(5) + 5 * 40 * 10);
+    assert.deepEqual((await store.audit()).broken, []);
   });
 
   test("what was asked of a thread that dies is answered with an error that can be tried again", async () => {
     await make(path);
-    const threads: Worker[] = [];
-    const note = (thread: Worker) => threads.push(thread);
-    process.on("worker", note);
-    try {
-      await using store = await opened(path);
-      await store.holdTotals();
-      const lost = store.usage({ limit: 10 });
-      await Promise.all([
-        assert.rejects(lost, (error) => error instanceof StoreUnavailableError),
-        threads.at(-1)?.terminate(),
-      ]);
-      assert.equal((await store.usage({ limit: 10 })).length, 1);
-    } finally {
-      process.off("worker", note);
-    }
+    using started = startedThreads();
+    const { threads } = started;
+    await using store = await opened(path);
+    await store.holdTotals();
+    const lost = store.usage({ limit: 10 });
+    await Promise.all([
+      assert.rejects(lost, (error) => error instanceof StoreUnavailableError),
+      threads.at(-1)?.terminate(),
+    ]);
+    assert.equal((await store.usage({ limit: 10 })).length, 1);
   });
 });
 
 test("a thread that dies while it closes the file has closed it", async () => {
   await make(path);
-  const threads: Worker[] = [];
-  const note = (thread: Worker) => threads.push(thread);
-  process.on("worker", note);
+  using started = startedThreads();
   const other = new DatabaseSync(path);
   try {
     const store = await openSqliteStore({ path, plans, busyMs });
@@ -394,12 +382,11 @@ test("a thread that dies while it closes the file has closed it", async () => {
     const waiting = assert.rejects(store.commit([hold("late", credits(1))]), StoreUnavailableError);
     const closing = store.close();
     for (let turn = 0; turn < 3; turn += 1) await new Promise(setImmediate);
-    await threads.at(-1)?.terminate();
+    await started.threads.at(-1)?.terminate();
     await Promise.all([waiting, closing]);
     await store.close();
   } finally {
     other.close();
-    process.off("worker", note);
   }
 });
 
@@ -421,6 +408,14 @@ test("a read that a failing disk ends is told as what it is", async () => {
     db.close();
   }
 });
+
+/** Those that are started from now on, oldest first. */
+function startedThreads(): Disposable & { threads: Worker[] } {
+  const threads: Worker[] = [];
+  const note = (thread: Worker) => threads.push(thread);
+  process.on("worker", note);
+  return { threads, [Symbol.dispose]: () => process.off("worker", note) };
+}
 
 async function opened(at: string): Promise<Store & AsyncDisposable> {
   const store = await openSqliteStore({ path: at, plans });

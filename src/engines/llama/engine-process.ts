@@ -8,14 +8,8 @@ import { type ChildProcess, fork } from "node:child_process";
 import { extname } from "node:path";
 import { createInterface } from "node:readline";
 import type { Readable } from "node:stream";
+import type { EngineLog } from "../engine-log.ts";
 import { type FromChild, isFromChild, type ToChild } from "./protocol.ts";
-
-/** As pino has it. */
-export interface EngineLog {
-  info(fields: object, message: string): void;
-  warn(fields: object, message: string): void;
-  error(fields: object, message: string): void;
-}
 
 export interface EngineProcessOptions {
   environment: Readonly<Record<string, string | undefined>>;

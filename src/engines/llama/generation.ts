@@ -5,6 +5,7 @@
  * nothing more is yielded. Knows nothing of processes: the supervisor feeds it and is told of its stop.
  */
 import type { EngineError, EngineEvent, Generation, Usage } from "../../generation/engine.ts";
+import { EventQueue } from "../event-queue.ts";
 import type { Ending, JobProgress, JobSpec } from "./protocol.ts";
 
 /** Events that a generation may be ahead of its reader. */
@@ -21,17 +22,15 @@ export class LlamaGeneration implements Generation {
   readonly #owner: GenerationOwner;
   readonly #onTokens: (completionTokens: number) => void;
   #job: JobSpec;
-  readonly #events: EngineEvent[] = [];
+  readonly #events = new EventQueue();
   readonly #finished = Promise.withResolvers<void>();
   #usage: Usage;
   #started = false;
   #done = false;
   #stopped = false;
-  #failure: EngineError | undefined;
   #readSinceGrant = 0;
   /** Events that the child may still send before the next grant. */
   #room = windowEvents;
-  #wake: (() => void) | undefined;
 
   constructor(
     job: Omit<JobSpec, "window">,
@@ -78,25 +77,13 @@ export class LlamaGeneration implements Generation {
     return completionTokens < paidTokens && this.#room > 0;
   }
 
-  async *[Symbol.asyncIterator](): AsyncGenerator<EngineEvent, void, undefined> {
-    try {
-      while (!this.#stopped) {
-        const event = this.#events.shift();
-        if (event !== undefined) {
-          if (event.type === "text") this.#read();
-          yield event;
-          if (event.type === "end") return;
-        } else if (this.#failure !== undefined) {
-          throw this.#failure;
-        } else {
-          await new Promise<void>((resolve) => {
-            this.#wake = resolve;
-          });
-        }
-      }
-    } finally {
-      await this.stop();
-    }
+  [Symbol.asyncIterator](): AsyncGenerator<EngineEvent, void, undefined> {
+    return this.#events.drain(
+      (event) => {
+        if (event.type === "text") this.#read();
+      },
+      () => this.stop(),
+    );
   }
 
   pay(paidTokens: number, isLast: boolean): void {
@@ -110,7 +97,7 @@ export class LlamaGeneration implements Generation {
     if (!this.#done && !this.#stopped) {
       this.#stopped = true;
       this.#owner.cancel(this);
-      this.#wake?.();
+      this.#events.close();
     }
     return this.#finished.promise;
   }
@@ -124,16 +111,14 @@ export class LlamaGeneration implements Generation {
     for (const event of progress.events) this.#events.push(event);
     this.#room -= progress.events.length;
     if (ending !== undefined) this.#end(ending);
-    this.#wake?.();
   }
 
   /** From the supervisor: there will be no more. Without a failure only after a stop. */
   finish(failure?: EngineError): void {
     if (this.#done) return;
     this.#done = true;
-    this.#failure = failure;
+    if (failure !== undefined) this.#events.fail(failure);
     this.#finished.resolve();
-    this.#wake?.();
   }
 
   #end(ending: Ending): void {

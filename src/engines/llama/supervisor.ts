@@ -23,9 +23,10 @@ import {
   type Prompt,
 } from "../../generation/engine.ts";
 import { checkGguf } from "../../weights/gguf.ts";
+import type { EngineLog } from "../engine-log.ts";
 import { FairQueue } from "../fair-queue.ts";
 import type { ThinkTags } from "../thinking.ts";
-import { type EngineLog, EngineProcess } from "./engine-process.ts";
+import { EngineProcess } from "./engine-process.ts";
 import { LlamaGeneration } from "./generation.ts";
 import { Preparations } from "./preparations.ts";
 import { ProgressWatch } from "./progress-watch.ts";

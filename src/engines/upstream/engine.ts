@@ -10,6 +10,7 @@
  * - a request is sent to another server at most once, and only while nothing of its answer has come (generation.ts).
  * What is counted and charged where an upstream says nothing sensible: token-count.ts and estimate.ts.
  */
+
 import {
   type Engine,
   EngineError,
@@ -22,6 +23,7 @@ import {
   type Prompt,
   type Usage,
 } from "../../generation/engine.ts";
+import type { EngineLog } from "../engine-log.ts";
 import { FairQueue } from "../fair-queue.ts";
 import type { ThinkTags } from "../thinking.ts";
 import { AnswerText } from "./answer-text.ts";
@@ -33,13 +35,6 @@ import { loggable, type UpstreamFailure } from "./failure.ts";
 import { type GenerationOwner, UpstreamGeneration, type UpstreamJob } from "./generation.ts";
 import { UpstreamServer, type UpstreamTimes } from "./server.ts";
 import { UpstreamTokenizer } from "./tokenizer.ts";
-
-/** As pino has it. */
-export interface UpstreamLog {
-  info(fields: object, message: string): void;
-  warn(fields: object, message: string): void;
-  error(fields: object, message: string): void;
-}
 
 export interface UpstreamOptions {
   /** At least one; all of them offer the same model. */
@@ -58,7 +53,7 @@ export interface UpstreamOptions {
   reasoning: UpstreamReasoning | null;
   /** How long to wait for the usage after the end of an answer; default 5 s. */
   finishMs?: number;
-  log: UpstreamLog;
+  log: EngineLog;
 }
 
 export interface UpstreamReasoning {

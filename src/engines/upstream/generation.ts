@@ -20,6 +20,7 @@ import {
   type Reasoning,
   type Usage,
 } from "../../generation/engine.ts";
+import { EventQueue } from "../event-queue.ts";
 import type { Piece } from "../pieces.ts";
 import type { AnswerText } from "./answer-text.ts";
 import { type Chunk, type ChunkRules, readChunk } from "./chunk.ts";
@@ -72,7 +73,7 @@ export class UpstreamGeneration implements Generation {
   readonly job: UpstreamJob;
   readonly #owner: GenerationOwner;
   readonly #count: TokenCount;
-  readonly #events: EngineEvent[] = [];
+  readonly #events = new EventQueue();
   readonly #held: Held[] = [];
   readonly #tried = new Set<UpstreamServer>();
   #maxTokens: number;
@@ -89,10 +90,7 @@ export class UpstreamGeneration implements Generation {
   #finishing: NodeJS.Timeout | undefined;
   #final: Usage | null = null;
   #isOver = false;
-  #stopped = false;
   #isPaused = false;
-  #failure: EngineError | null = null;
-  #wake: (() => void) | null = null;
 
   constructor(job: UpstreamJob, owner: GenerationOwner) {
     this.job = job;
@@ -111,25 +109,13 @@ export class UpstreamGeneration implements Generation {
     return this.#started;
   }
 
-  async *[Symbol.asyncIterator](): AsyncGenerator<EngineEvent, void, undefined> {
-    try {
-      while (!this.#stopped) {
-        const event = this.#events.shift();
-        if (event !== undefined) {
-          if (this.#isPaused && this.#events.length <= windowEvents / 2) this.#readOn();
-          yield event;
-          if (event.type === "end") return;
-        } else if (this.#failure !== null) {
-          throw this.#failure;
-        } else {
-          await new Promise<void>((resolve) => {
-            this.#wake = resolve;
-          });
-        }
-      }
-    } finally {
-      await this.stop();
-    }
+  [Symbol.asyncIterator](): AsyncGenerator<EngineEvent, void, undefined> {
+    return this.#events.drain(
+      () => {
+        if (this.#isPaused) this.#readOn();
+      },
+      () => this.stop(),
+    );
   }
 
   pay(paidTokens: number, isLast: boolean): void {
@@ -140,14 +126,11 @@ export class UpstreamGeneration implements Generation {
   }
 
   async stop(): Promise<void> {
-    if (this.#stopped) return;
-    this.#stopped = true;
-    if (!this.#isOver) {
-      this.#isOver = true;
-      this.#end();
-      this.#exchange?.abort();
-    }
-    this.#wakeReader();
+    this.#events.close();
+    if (this.#isOver) return;
+    this.#isOver = true;
+    this.#end();
+    this.#exchange?.abort();
   }
 
   /** From the engine: its turn has come. */
@@ -187,7 +170,6 @@ export class UpstreamGeneration implements Generation {
     if (this.#isOver) return;
     const held = read();
     if (this.#held.length > 0 || !this.#take(held)) this.#held.push(held);
-    this.#wakeReader();
     if (this.#isOver) return;
     if (this.#held.length > 0 || this.#events.length >= windowEvents) {
       this.#isPaused = true;
@@ -200,7 +182,6 @@ export class UpstreamGeneration implements Generation {
       if (!this.#take(next)) break;
       this.#held.shift();
     }
-    this.#wakeReader();
     this.#readOn();
   }
 
@@ -352,9 +333,8 @@ export class UpstreamGeneration implements Generation {
 
   #over(failure: EngineError | null): void {
     this.#isOver = true;
-    this.#failure = failure;
+    if (failure !== null) this.#events.fail(failure);
     this.#end();
-    this.#wakeReader();
   }
 
   #end(): void {
@@ -362,10 +342,5 @@ export class UpstreamGeneration implements Generation {
     this.#held.length = 0;
     this.#final ??= this.#count.soFar(this.#thinkingTokens);
     this.#owner.ended(this);
-  }
-
-  #wakeReader(): void {
-    this.#wake?.();
-    this.#wake = null;
   }
 }
