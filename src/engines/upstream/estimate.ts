@@ -46,19 +46,28 @@ export class PromptEstimator {
     return { atMost, likely: Math.max(1, Math.min(atMost, Math.round(atMost * this.#share))) };
   }
 
-  /** What a prompt turned out to have. */
+  /** What a prompt turned out to have, in tokens: 1 or more. Every answer comes by here, so it makes no lists. */
   learn(size: PromptSize, tokens: number): void {
     this.#samples[this.#next] = { ...size, tokens };
     this.#next = (this.#next + 1) % samplesMax;
-    const long = this.#samples.filter(({ bytes }) => bytes >= rateBytesMin);
-    const densest = Math.max(...long.map((sample) => sample.tokens / sample.bytes));
+    let densest = 0;
+    for (const sample of this.#samples) {
+      if (sample.bytes >= rateBytesMin) densest = Math.max(densest, sample.tokens / sample.bytes);
+    }
     // No tokenizer needs more than a token for a byte.
-    this.#rate = long.length === 0 ? firstRate : Math.min(1, margin * densest);
+    this.#rate = densest === 0 ? firstRate : Math.min(1, margin * densest);
     this.#extraTokens = 0;
-    const missing = this.#samples.map((sample) => sample.tokens - this.#atMost(sample));
-    this.#extraTokens = Math.max(0, ...missing);
-    const sum = (of: (sample: Sample) => number) => this.#samples.reduce((all, each) => all + of(each), 0);
-    this.#share = sum((sample) => sample.tokens) / sum((sample) => this.#atMost(sample));
+    let missing = 0;
+    let made = 0;
+    let estimated = 0;
+    for (const sample of this.#samples) {
+      const atMost = this.#atMost(sample);
+      missing = Math.max(missing, sample.tokens - atMost);
+      made += sample.tokens;
+      estimated += atMost;
+    }
+    this.#extraTokens = missing;
+    this.#share = made / (estimated + missing * this.#samples.length);
   }
 
   #atMost({ bytes, messages }: PromptSize): number {
