@@ -85,7 +85,7 @@ async function startInkwell(task: ServerTask): Promise<Started> {
 }
 
 function modelsOf({ upstream, script }: ServerTask, log: EngineLog): Model[] {
-  const fields = { price, created: 1_700_000_000, ownedBy: "inkwell" };
+  const fields = { price, outputTokensMax: null, created: 1_700_000_000, ownedBy: "inkwell" };
   if (upstream === undefined) return [{ ...fields, id: model, engine: scriptedEngine(script) }];
   return upstreamAnswers.map(({ id }) => {
     const engine = new UpstreamEngine({

@@ -1,4 +1,7 @@
-/** What a request does to the ledger, for benchmarks that leave all else away: a hold, and when it is on disk a settlement. */
+/**
+ * What a request does to the ledger, for benchmarks that leave all else away: a hold, and when it is on disk a settlement;
+ * between them, if wanted, extensions for a token each.
+ */
 import type { Ledger } from "../src/credits/ledger.ts";
 import { newRequestId } from "../src/server/request-id.ts";
 import type { Store } from "../src/store/store.ts";
@@ -33,7 +36,7 @@ export async function openAccount(
   });
 }
 
-export async function holdAndSettle(ledger: Ledger, n: number): Promise<void> {
+export async function holdAndSettle(ledger: Ledger, n: number, extensions = 0): Promise<void> {
   const account = accountId(n);
   const hold = newRequestId();
   const held = await ledger.apply({
@@ -49,6 +52,11 @@ export async function holdAndSettle(ledger: Ledger, n: number): Promise<void> {
     ttlMs: 30_000,
   });
   if (held.kind !== "held") throw new Error(`a hold was answered with ${JSON.stringify(held)}`);
+  for (let step = 1; step <= extensions; step += 1) {
+    const extension = { kind: "extend", account, hold, n: step, more: 1, used, ttlMs: 30_000 } as const;
+    const extended = await ledger.apply(extension);
+    if (extended.kind !== "extended") throw new Error(`an extension was answered with ${extended.kind}`);
+  }
   const settled = await ledger.apply({
     kind: "settle",
     account,

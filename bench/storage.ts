@@ -1,8 +1,8 @@
 /**
  * What a finished request leaves on disk and what is written for it: one hold and one settlement through the ledger, on
- * both stores, with every commit synced.
+ * both stores, with every commit synced. A long answer has extensions between them.
  *
- *   npm run bench -- storage [--requests 20000] [--accounts 1000] [--callers 64]
+ *   npm run bench -- storage [--requests 20000] [--accounts 1000] [--callers 64] [--extensions 0]
  *
  * `written` is what reaches the disk, the logs included: on SQLite as the system counts it, on PostgreSQL the log
  * alone, whose pages come on top when it is checkpointed.
@@ -24,6 +24,8 @@ interface Wanted {
   requests: number;
   accounts: number;
   callers: number;
+  /** For each request. */
+  extensions: number;
 }
 
 /** Bytes, by the name of a table with its indexes. */
@@ -42,16 +44,18 @@ export async function run(args: readonly string[]): Promise<void> {
       requests: { type: "string", default: "20000" },
       accounts: { type: "string", default: "1000" },
       callers: { type: "string", default: "64" },
+      extensions: { type: "string", default: "0" },
     },
   });
   const wanted = {
     requests: Number(values.requests),
     accounts: Number(values.accounts),
     callers: Number(values.callers),
+    extensions: Number(values.extensions),
   };
   const stored = { SQLite: await onSqlite(wanted), PostgreSQL: await onPostgres(wanted) };
   console.log(
-    `Bytes for each of ${wanted.requests} requests of ${wanted.accounts} accounts, ${wanted.callers} at once; tables with their indexes`,
+    `Bytes for each of ${wanted.requests} requests of ${wanted.accounts} accounts, ${wanted.callers} at once, extensions of each: ${wanted.extensions}; tables with their indexes`,
   );
   const each = (total: number) => (total / wanted.requests).toFixed(0);
   console.table(
@@ -63,7 +67,7 @@ export async function run(args: readonly string[]): Promise<void> {
           usage: each(sizes.usage ?? 0),
           "all else": each((sizes.account ?? 0) + (sizes.api_key ?? 0) + (sizes.hold ?? 0)),
           written: each(writtenBytes),
-          "operations/commit": ((2 * wanted.requests) / commits).toFixed(0),
+          "operations/commit": (((2 + wanted.extensions) * wanted.requests) / commits).toFixed(0),
         },
       ]),
     ),
@@ -72,14 +76,14 @@ export async function run(args: readonly string[]): Promise<void> {
 
 async function makeRequests(
   store: Store,
-  { requests, callers, accounts }: Wanted,
+  { requests, callers, accounts, extensions }: Wanted,
   options: LedgerOptions,
 ): Promise<number> {
   let commits = 0;
   const ledger = new Ledger(store, { ...options, onCommit: () => (commits += 1) });
   let turn = 0;
   const caller = async () => {
-    while (turn < requests) await holdAndSettle(ledger, nextAccount(turn++, accounts));
+    while (turn < requests) await holdAndSettle(ledger, nextAccount(turn++, accounts), extensions);
   };
   await Promise.all(Array.from({ length: callers }, caller));
   await ledger.settled();

@@ -28,10 +28,11 @@ import { makeFolder } from "./make-folder.ts";
 import { Metrics } from "./server/metrics.ts";
 import { createOperatorServer } from "./server/operator.ts";
 import type { PublicServer } from "./server/public.ts";
+import type { Abandoned } from "./server/running.ts";
 import { beatEveryMs, type NodeView, startNodeWatch } from "./store/nodes.ts";
 import { startSweeper } from "./store/sweeper.ts";
 
-export { backup, type OpenStore, openStore } from "./main/database.ts";
+export { audit, backup, type OpenStore, openStore } from "./main/database.ts";
 export { pullModel } from "./main/models.ts";
 
 export interface Streams {
@@ -85,10 +86,10 @@ export async function serve(
   times = serviceTimes,
 ): Promise<RunningService> {
   const logger = createLogger(config.log.level, io.stderr);
-  // In the order in which they are to be undone, last first.
-  const undo: (() => Promise<void>)[] = [];
-  const undoAll = async () => {
-    for (let step = undo.pop(); step !== undefined; step = undo.pop()) await step();
+  // In the order in which they are to be undone, last first; each is told how long it may take.
+  const undo: ((untilMs: number) => Promise<void>)[] = [];
+  const undoAll = async (untilMs: number) => {
+    for (let step = undo.pop(); step !== undefined; step = undo.pop()) await step(untilMs);
   };
   try {
     // Asked before anything is made: the commonest slip leaves no trace.
@@ -117,8 +118,8 @@ export async function serve(
         if (commit.expired.length > 0) tellExpired(commit, logger);
       },
     });
-    undo.push(async () => {
-      await ledger.close(times.settleMs);
+    undo.push(async (untilMs) => {
+      await ledger.close(Math.max(0, untilMs - performance.now()));
       await store.close();
     });
 
@@ -211,7 +212,7 @@ export async function serve(
       },
     };
   } catch (error) {
-    await undoAll();
+    await undoAll(performance.now() + times.settleMs);
     throw error;
   }
 }
@@ -235,6 +236,21 @@ function tellDiffering(differing: readonly NodeView[], logger: Logger): void {
 
 function tellExpired({ expired }: Committed, logger: Logger): void {
   logger.warn({ count: expired.length }, "holds expired and were charged by their last checkpoint");
+}
+
+function tellAbandoned({ unread, unsettled }: Abandoned, logger: Logger): void {
+  if (unread > 0) {
+    logger.warn(
+      { unread },
+      "answers have not been read to their end and are cut off; that takes nothing from their charges",
+    );
+  }
+  if (unsettled > 0) {
+    logger.error(
+      { unsettled },
+      "requests are still not settled; those whose charges cannot be recorded now will expire, charged by their last checkpoint",
+    );
+  }
 }
 
 function versionIn(manifest: string): string {
@@ -276,7 +292,7 @@ function runningService(
   logger: Logger,
   server: PublicServer,
   leave: AbortController,
-  undoAll: () => Promise<void>,
+  undoAll: (untilMs: number) => Promise<void>,
 ): Omit<RunningService, "greeting"> {
   const { promise: stopped, resolve, reject } = Promise.withResolvers<void>();
   let stopping: Promise<void> | null = null;
@@ -284,17 +300,18 @@ function runningService(
   async function stop(): Promise<void> {
     logger.info({ running: server.running }, "stopping");
     leave.abort();
+    server.retire();
     if (config.limits.unreadyMs > 0) await sleep(config.limits.unreadyMs);
     const drained = server.drain();
     const cut = setTimeout(() => server.stop(), config.limits.drainMs);
-    const lost = setTimeout(
-      () => logger.error({ running: server.running }, "requests are still not settled; they will expire"),
-      config.limits.drainMs + settleMs,
-    );
+    const patienceMs = config.limits.drainMs + settleMs;
+    const untilMs = performance.now() + patienceMs;
+    // A client that does not read, or a store that does not answer, holds up no stop.
+    const over = setTimeout(() => tellAbandoned(server.abandon(), logger), patienceMs);
     await drained;
     clearTimeout(cut);
-    clearTimeout(lost);
-    await undoAll();
+    clearTimeout(over);
+    await undoAll(Math.min(untilMs, performance.now() + settleMs));
     logger.info("stopped");
   }
   return {

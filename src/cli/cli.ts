@@ -7,6 +7,7 @@
 import type { Environment } from "../config/document.ts";
 import { type Config, type LoadOptions, loadConfig } from "../config.ts";
 import type { OpenStore, RunningService, Streams } from "../main.ts";
+import type { AuditReport } from "../store/audit.ts";
 
 /** What the composition root offers to the commands. */
 export interface Services {
@@ -15,6 +16,8 @@ export interface Services {
   /** Unless `make`, there must be a ledger already. */
   openStore(config: Config, options: { make: boolean }): Promise<OpenStore>;
   serve(config: Config, io: Streams, signal: AbortSignal): Promise<RunningService>;
+  /** Checks the ledger, which there must be. It is not changed. */
+  audit(config: Config): Promise<AuditReport>;
   /** Copies the ledger into a file that is not there yet. */
   backup(config: Config, file: string): Promise<{ bytes: number }>;
   /** Fetches the model file of the configured model unless it is there; the path. */

@@ -141,6 +141,7 @@ function modelSettings(model: ModelConfig) {
   const { prompt, completion, cachedPrompt } = model.price;
   const common = {
     context_window: model.contextWindow,
+    ...(model.outputTokensMax === null ? {} : { max_output_tokens: model.outputTokensMax }),
     parallel: model.parallel,
     price: { prompt, completion, ...(cachedPrompt === undefined ? {} : { cached_prompt: cachedPrompt }) },
   };
@@ -173,6 +174,7 @@ function modelSettings(model: ModelConfig) {
             ...(reasoning.field === null ? {} : { field: reasoning.field }),
             ...(reasoning.tags === null ? {} : { tags: reasoning.tags }),
             opened: reasoning.opened,
+            hidden: reasoning.hidden,
           },
         }),
   };

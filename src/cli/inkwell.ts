@@ -11,8 +11,13 @@ const { run } = await import("./program.ts");
 // A reader that has gone (`inkwell key list | head -1`) wants no more output and no complaint.
 process.stdout.on("error", (error) => {
   if ("code" in error && error.code === "EPIPE") process.exit(0);
-  throw error;
+  process.stderr.write(`The result cannot be written to stdout (${error.message}).\n`);
+  process.exit(1);
 });
+
+// Remarks and the log are worth no answer and no exit code: a service whose log has lost its reader, or stands on a full
+// disk, works on, and so does the log once it can be written again. There is nowhere left to tell it.
+process.stderr.on("error", () => {});
 
 process.exitCode = await run(process.argv.slice(2), {
   stdin: process.stdin,

@@ -104,7 +104,7 @@ function fileText(file: ModelFile | null): string {
 }
 
 function modelObject(model: ModelConfig) {
-  const { id, engine, contextWindow, parallel, price } = model;
+  const { id, engine, contextWindow, outputTokensMax, parallel, price } = model;
   return {
     id,
     engine,
@@ -117,6 +117,7 @@ function modelObject(model: ModelConfig) {
           dialect: model.dialect,
         }),
     context_window: contextWindow,
+    max_output_tokens: outputTokensMax ?? contextWindow,
     parallel,
     pricing: {
       prompt: price.prompt,

@@ -1,5 +1,5 @@
 /** The composition root as the commands see it. */
-import { backup, openStore, pullModel, serve, version } from "../main.ts";
+import { audit, backup, openStore, pullModel, serve, version } from "../main.ts";
 import type { Services } from "./cli.ts";
 import { requireLedger } from "./refusals.ts";
 
@@ -11,5 +11,9 @@ export const services: Services = {
   },
   serve,
   pullModel,
+  audit: async (config) => {
+    requireLedger(config);
+    return await audit(config);
+  },
   backup,
 };

@@ -152,7 +152,12 @@ function isPeriod(value: string): boolean {
   const calendar = /^P(?=\d)(?:\d{1,6}Y)?(?:\d{1,6}M)?$/;
   const fixed = /^P(?=\d|T\d)(?:\d{1,6}W)?(?:\d{1,6}D)?(?:T(?=\d)(?:\d{1,6}H)?(?:\d{1,6}M)?)?$/;
   if (!calendar.test(value) && !fixed.test(value)) return false;
-  const duration = Temporal.Duration.from(value);
-  const years = duration.total({ unit: "years", relativeTo: "2000-01-01" });
-  return duration.sign === 1 && years <= 10;
+  try {
+    const duration = Temporal.Duration.from(value);
+    const years = duration.total({ unit: "years", relativeTo: "2000-01-01" });
+    return duration.sign === 1 && years <= 10;
+  } catch {
+    // It ends beyond the last day that Temporal knows, some 270,000 years from now.
+    return false;
+  }
 }

@@ -9,6 +9,8 @@ import { parseSource } from "../weights/source.ts";
 import * as kind from "./kinds.ts";
 import type { Section } from "./section.ts";
 
+const windowMax = 16_777_216;
+
 export type ThinkTags = readonly [open: string, close: string];
 
 export type ModelConfig = LlamaModelConfig | UpstreamModelConfig;
@@ -17,6 +19,8 @@ interface AnyModelConfig {
   /** What clients call it. */
   id: string;
   contextWindow: number;
+  /** Completion tokens of one answer at most; null: as many as the window leaves. */
+  outputTokensMax: number | null;
   /** Answers decoded together; of an upstream, requests at once to each of its servers. */
   parallel: number;
   price: Price;
@@ -45,7 +49,15 @@ export interface UpstreamModelConfig extends AnyModelConfig {
   headersMs: number;
   idleMs: number;
   /** Null: the model does not think, as far as is known. */
-  reasoning: { field: string | null; tags: ThinkTags | null; opened: boolean } | null;
+  reasoning: UpstreamReasoningConfig | null;
+}
+
+export interface UpstreamReasoningConfig {
+  field: string | null;
+  tags: ThinkTags | null;
+  opened: boolean;
+  /** It thinks without telling of it before the end. */
+  hidden: boolean;
 }
 
 /** At least one, in the order of the configuration. */
@@ -63,18 +75,21 @@ const engineKind: kind.Kind<"llama" | "upstream" | null> = {
 function readModel(id: string, section: Section): ModelConfig {
   const engine = section.value("engine", engineKind);
   const price = readPrice(section);
-  const contextWindow = section.value("context_window", kind.whole(128, 16_777_216), { or: 8192 });
-  if (engine === "upstream") return readUpstream(id, contextWindow, price, section);
+  const common = {
+    id,
+    price,
+    contextWindow: section.value("context_window", kind.whole(128, windowMax), { or: 8192 }),
+    outputTokensMax: section.optional("max_output_tokens", kind.whole(1, windowMax)),
+  };
+  if (engine === "upstream") return readUpstream(common, section);
   if (engine === null) section.passOver();
   return {
-    id,
+    ...common,
     engine: "llama",
     source: engine === null ? sourceKind.standIn : readSource(section),
-    contextWindow,
     parallel: section.value("parallel", kind.whole(1, 256), { or: 4 }),
     threads: section.optional("threads", kind.whole(1, 1024)),
     gpu: section.value("gpu", kind.oneOf("auto", "cuda", "vulkan", "metal", "off"), { or: "auto" }),
-    price,
     reasoning: section.hasSection("reasoning") ? { tags: section.section("reasoning", readThinkTags) } : null,
   };
 }
@@ -127,15 +142,10 @@ function readThinkTags(section: Section, { required = true } = {}): ThinkTags | 
   return null;
 }
 
-function readUpstream(
-  id: string,
-  contextWindow: number,
-  price: Price,
-  section: Section,
-): UpstreamModelConfig {
+function readUpstream(common: Omit<AnyModelConfig, "parallel">, section: Section): UpstreamModelConfig {
   const seconds = kind.whole(1, 3600);
   return {
-    id,
+    ...common,
     engine: "upstream",
     urls: readUrls(section),
     key: section.optional("key", kind.upstreamKey),
@@ -144,9 +154,7 @@ function readUpstream(
       kind.text("the model's name at the upstream", (value) => value.trim() !== ""),
     ),
     dialect: section.value("dialect", kind.oneOf(...dialects), { or: "compatible" }),
-    contextWindow,
     parallel: section.value("parallel", kind.whole(1, 65_536), { or: 64 }),
-    price,
     connectMs: section.value("connect_seconds", seconds, { or: 5 }) * 1000,
     headersMs: section.value("headers_seconds", seconds, { or: 120 }) * 1000,
     idleMs: section.value("idle_seconds", seconds, { or: 60 }) * 1000,
@@ -181,11 +189,12 @@ function readUrls(section: Section): string[] {
   return url === null ? urls.value.map(({ value }) => value) : [url];
 }
 
-function readUpstreamReasoning(section: Section): UpstreamModelConfig["reasoning"] {
+function readUpstreamReasoning(section: Section): UpstreamReasoningConfig {
   const field = section.optional(
     "field",
     kind.text("the name of a field", (value) => /^\w+$/.test(value)),
   );
-  const tags = readThinkTags(section, { required: field === null });
-  return { field, tags, opened: section.value("opened", kind.flag, { or: false }) };
+  const hidden = section.value("hidden", kind.flag, { or: false });
+  const tags = readThinkTags(section, { required: field === null && !hidden });
+  return { field, tags, opened: section.value("opened", kind.flag, { or: false }), hidden };
 }

@@ -5,7 +5,7 @@
  * they were asked for, and that an operation whose commit was lost or unknown is sent again (the kernel finds what
  * was already done). It decides nothing itself.
  */
-import { setImmediate as nextTurn, setTimeout as pause } from "node:timers/promises";
+import timers from "node:timers/promises";
 import { invariant } from "../errors.ts";
 import type { Operation, Outcome, OutcomeOf } from "./operations.ts";
 import type { UsageRow } from "./rows.ts";
@@ -75,8 +75,8 @@ const defaultLatePauseMs = 1000;
  */
 async function gathered({ waiting }: Lane): Promise<void> {
   if (waiting.length >= gatheredMin) return;
-  await nextTurn();
-  await nextTurn();
+  await timers.setImmediate();
+  await timers.setImmediate();
 }
 
 export class Ledger {
@@ -122,7 +122,7 @@ export class Ledger {
 
   async #applyUntilTaken<O extends Operation>(operation: O): Promise<OutcomeOf<O>> {
     for (;;) {
-      await pause(this.#latePauseMs, undefined, { signal: this.#closing.signal });
+      await timers.setTimeout(this.#latePauseMs, undefined, { signal: this.#closing.signal });
       try {
         return await this.apply(operation);
       } catch (error) {
@@ -136,12 +136,18 @@ export class Ledger {
     return this.#late.size;
   }
 
-  /** Gives what is late so long, then gives it up. Resolves when every operation has been answered. */
-  async close(lateMs: number): Promise<void> {
-    const giveUp = setTimeout(() => this.#closing.abort(), lateMs);
-    await Promise.allSettled(this.#late);
-    clearTimeout(giveUp);
+  /** Gives the store so long for what it has not taken yet, then gives that up. Resolves when every operation has been answered. */
+  async close(patienceMs: number): Promise<void> {
+    if (patienceMs <= 0) this.#closing.abort();
+    const giveUp = patienceMs > 0 ? setTimeout(() => this.#closing.abort(), patienceMs) : undefined;
+    do {
+      await this.settled();
+      // What was refused just now becomes late in this turn.
+      await timers.setImmediate();
+      await Promise.allSettled(this.#late);
+    } while (this.#late.size > 0);
     await this.settled();
+    clearTimeout(giveUp);
   }
 
   /** Resolves when every operation asked for so far has been answered. */
@@ -202,7 +208,9 @@ export class Ledger {
         const pauseMs = this.#retriesMs[attempt];
         const isLast = pauseMs === undefined || performance.now() - beganMs >= this.#giveUpMs;
         if (!(error instanceof StoreUnavailableError) || isLast) throw error;
-        await new Promise((resolve) => setTimeout(resolve, pauseMs));
+        await timers.setTimeout(pauseMs, undefined, { signal: this.#closing.signal }).catch(() => {
+          throw error;
+        });
       }
     }
     this.#onCommit?.({

@@ -7,6 +7,8 @@ export interface Model {
   id: string;
   engine: Engine;
   price: Price;
+  /** Completion tokens of one answer at most, thinking included; null: as many as the window leaves. */
+  outputTokensMax: number | null;
   /** Seconds since the epoch, 0 where nobody knows; shown in the model list. */
   created: number;
   ownedBy: string;

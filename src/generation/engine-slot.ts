@@ -28,6 +28,10 @@ export class EngineSlot implements Engine {
     return this.#engine?.contextWindow ?? this.#contextWindow;
   }
 
+  get tellsLate(): boolean {
+    return this.#engine?.tellsLate ?? false;
+  }
+
   get state(): EngineState {
     return this.#engine?.state ?? this.#state;
   }

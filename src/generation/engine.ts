@@ -144,6 +144,11 @@ export type EngineState = "starting" | "ready" | "unavailable" | "closed";
 export interface Engine {
   /** Tokens that prompt and completion may take together. */
   readonly contextWindow: number;
+  /**
+   * Tokens may be made that nobody hears of before the end, so that no slice can hold them up: all that an answer may
+   * have is held for beforehand. Absent: false.
+   */
+  readonly tellsLate?: boolean;
   readonly state: EngineState;
   /** Counts the prompt. Throws `EngineError`; bounded in time by the engine itself. */
   prepare(prompt: Prompt, signal: AbortSignal): Promise<PreparedPrompt>;

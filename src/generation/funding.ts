@@ -25,13 +25,15 @@ export interface Funded {
   promptTokens: number;
   /** Completion tokens that the request asked for, at most. */
   wantTokens: number;
+  /** What the hold asked for. */
+  wantMicro: MicroCredits;
   /** How long the hold lives without an extension; one is written in a third of it. */
   holdTtlMs: number;
 }
 
-/** What the first slice of a request costs, which the hold asks for. */
-export function firstSlice(price: Price, promptTokens: number, wantTokens: number): MicroCredits {
-  return costAtMost(price, promptTokens, Math.min(wantTokens, sliceTokens));
+/** Completion tokens of the first slice, which the hold asks for. */
+export function firstSlice(wantTokens: number): number {
+  return Math.min(wantTokens, sliceTokens);
 }
 
 export class Funding {
@@ -57,9 +59,9 @@ export class Funding {
     this.#request = request;
     this.#heldMicro = heldMicro;
     this.#paidTokens = this.#paidBy(heldMicro);
-    const { price, promptTokens, wantTokens, holdTtlMs } = request;
-    // Less than the slice: there was no more.
-    this.#isLast = heldMicro < firstSlice(price, promptTokens, wantTokens) || this.#paidTokens === wantTokens;
+    const { wantTokens, wantMicro, holdTtlMs } = request;
+    // Less than was asked for: there was no more.
+    this.#isLast = heldMicro < wantMicro || this.#paidTokens === wantTokens;
     this.#timer = setInterval(() => this.#extend(), holdTtlMs / 3);
     this.#deadline = this.#deadlineIn(holdTtlMs);
   }

@@ -8,6 +8,7 @@
  * |-------------------------------------------------|--------------------|-----------------------------------------|
  * | refused before an engine saw it                 | refused, or no row | nothing                                 |
  * | engine failed before the first token            | engine_failed      | nothing                                 |
+ * | engine failed, service stopped, not streamed    | engine_failed shutdown | nothing: nothing was delivered      |
  * | client gone before the first token, still queued| client_gone        | nothing                                 |
  * | client gone before the first token, at work     | client_gone        | the prompt                              |
  * | client gone in mid-stream                       | client_gone        | the prompt and every token made         |
@@ -113,10 +114,16 @@ export async function* generate(
   const preparedMs = performance.now();
   const { promptTokens } = prepared;
   const tokensLeft = model.engine.contextWindow - promptTokens;
-  if (tokensLeft < 1) throw contextLengthExceeded(model, promptTokens);
-  const wantTokens = Math.min(request.maxTokens ?? tokensLeft, tokensLeft);
+  if (tokensLeft < 1) throw contextLengthExceeded(model);
+  const wantTokens = Math.min(
+    request.maxTokens ?? tokensLeft,
+    tokensLeft,
+    model.outputTokensMax ?? tokensLeft,
+  );
 
   const { price } = model;
+  const isWhole = model.engine.tellsLate === true;
+  const wantMicro = costAtMost(price, promptTokens, isWhole ? wantTokens : firstSlice(wantTokens));
   const held = await ledger.apply({
     kind: "hold",
     account: caller.accountId,
@@ -126,7 +133,7 @@ export async function* generate(
     price,
     promptTokens,
     min: costAtMost(price, promptTokens, 1),
-    want: firstSlice(price, promptTokens, wantTokens),
+    want: wantMicro,
     ttlMs: dependencies.holdTtlMs,
   });
   if (held.kind !== "held") throw refusalOfHold(held, model.id, caller.accountId);
@@ -139,7 +146,7 @@ export async function* generate(
   let isCharged = false;
   const { accountId } = caller;
   const { holdTtlMs } = dependencies;
-  const funded = { accountId, requestId, price, promptTokens, wantTokens, holdTtlMs };
+  const funded = { accountId, requestId, price, promptTokens, wantTokens, wantMicro, holdTtlMs };
   const funding = new Funding(ledger, funded, held.amount);
   const stop = () => void generation?.stop();
   try {
@@ -185,7 +192,7 @@ export async function* generate(
       requestId,
       model: model.id,
       ending,
-      usage: chargedUsage(ending, generation?.started ?? false, usage),
+      usage: chargedUsage(ending, { started: generation?.started ?? false, stream: request.stream }, usage),
       times: { preparedMs, heldMs, generatedMs: performance.now() },
     });
   }
@@ -194,8 +201,14 @@ export async function* generate(
 }
 
 /** The table above, for the cases in which what was made is not what is charged. */
-function chargedUsage(ending: Ending, started: boolean, usage: Usage): Usage {
+function chargedUsage(
+  ending: Ending,
+  { started, stream }: { started: boolean; stream: boolean },
+  usage: Usage,
+): Usage {
   const isComplete = ending === "stop" || ending === "length" || ending === "credits";
+  const isOurs = ending === "engine_failed" || ending === "shutdown";
+  if (isOurs && !stream) return nothingMade;
   if (isComplete || usage.completionTokens > 0) return usage;
   if (!started || ending === "engine_failed" || ending === "refused") return nothingMade;
   const { promptTokens, estimated } = usage;
@@ -230,11 +243,12 @@ function modelFor(catalog: Catalog, caller: Caller, id: string): Model {
   return model;
 }
 
-function contextLengthExceeded(model: Model, promptTokens: number): Refusal {
+/** Without their number: of messages that do not fit, engines know no more than a bound. */
+function contextLengthExceeded(model: Model): Refusal {
   const window = model.engine.contextWindow;
   return new Refusal(
     "context_length_exceeded",
-    `The messages are ${promptTokens} tokens; "${model.id}" takes ${window} for prompt and answer together. Send fewer or shorter messages.`,
+    `The messages have too many tokens: "${model.id}" takes ${window} for prompt and answer together. Send fewer or shorter messages.`,
     { param: "messages" },
   );
 }

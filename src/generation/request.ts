@@ -9,4 +9,6 @@ export interface ChatRequest {
   sampling: Sampling;
   reasoning: Reasoning;
   user?: string;
+  /** The caller gets the answer as it is made. Otherwise nothing of it is delivered before its end. */
+  stream: boolean;
 }

@@ -2,10 +2,12 @@
 
 import type { Config } from "../config.ts";
 import { Ledger, type LedgerOptions } from "../credits/ledger.ts";
+import type { AuditReport } from "../store/audit.ts";
 import { type NodeRegistry, soleNode } from "../store/nodes.ts";
 import { commitLanes, openPostgresStore, patientGiveUpMs, patientRetriesMs } from "../store/postgres.ts";
 import { pgDumpInstead } from "../store/postgres-connection.ts";
 import { openSqliteStore } from "../store/sqlite.ts";
+import { auditFile } from "../store/sqlite-audit.ts";
 import { type Backup, backUpSqlite } from "../store/sqlite-backup.ts";
 import type { Store } from "../store/store.ts";
 
@@ -19,8 +21,8 @@ interface OpenDatabase extends OpenStore {
   nodes: NodeRegistry;
 }
 
-/** How long a backup waits for a database that another process is just recovering after a crash. */
-const backupBusyMs = 5000;
+/** How long a backup or an audit waits for a database that another process is just recovering after a crash. */
+const readBusyMs = 5000;
 
 /** Opens the ledger, and makes its folder where there is none. */
 export async function openStore(config: Config, options: LedgerOptions = {}): Promise<OpenDatabase> {
@@ -46,5 +48,19 @@ export async function openStore(config: Config, options: LedgerOptions = {}): Pr
 export async function backup(config: Config, file: string): Promise<Backup> {
   const { database } = config;
   if (database.kind === "postgres") throw pgDumpInstead(database.url, file);
-  return backUpSqlite({ path: database.path, busyMs: backupBusyMs }, file);
+  return backUpSqlite({ path: database.path, busyMs: readBusyMs }, file);
+}
+
+/** Checks the ledger as it is now, also beside a running service. On SQLite the file is only read, whatever its version. */
+export async function audit(config: Config): Promise<AuditReport> {
+  const { database } = config;
+  if (database.kind === "sqlite") {
+    return auditFile({ file: { path: database.path, busyMs: readBusyMs }, nowMs: Date.now() });
+  }
+  const { store } = await openStore(config);
+  try {
+    return await store.audit();
+  } finally {
+    await store.close();
+  }
 }

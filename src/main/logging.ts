@@ -3,28 +3,26 @@
  * people or models wrote: only ids, counts, times and reasons are handed to it.
  *
  * What stands in a log of JSON lines is there before the process ends by itself; a process that is killed loses at
- * most the lines of its last turn of the event loop, and none of a warning or worse.
+ * most the lines of its last turn of the event loop, and none of a warning or worse. Lines that cannot be written are
+ * lost, and nothing else is: the next ones are written again.
  */
 import type { Writable } from "node:stream";
 import { stripVTControlCharacters } from "node:util";
 import { type Logger, pino, symbols } from "pino";
-import pretty from "pino-pretty";
+import { prettyFactory } from "pino-pretty";
 import type { LogLevel } from "../config.ts";
 
 export function createLogger(level: LogLevel, stderr: Writable & { isTTY?: boolean }): Logger {
   const options = { level, base: null, redact: ["authorization", "headers.authorization", "key"] };
   if (stderr.isTTY !== true) return pino(options, new TurnWriter(stderr));
-  return pino(
-    options,
-    pretty({
-      destination: stderr,
-      colorize: true,
-      hideObject: true,
-      messageFormat: terminalText,
-      translateTime: "SYS:HH:MM:ss",
-      sync: true,
-    }),
-  );
+  const readable = prettyFactory({
+    colorize: true,
+    hideObject: true,
+    messageFormat: terminalText,
+    translateTime: "SYS:HH:MM:ss",
+  });
+  // Not by the stream that pino-pretty offers: it ends at the first line that cannot be written.
+  return pino(options, { write: (line: string) => stderr.write(readable(line)) });
 }
 
 const warnLevel = 40;

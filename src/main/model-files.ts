@@ -27,6 +27,7 @@ export async function obtainModel(
       modelsDir: config.modelsDir,
       observer: renderer,
       signal,
+      environment: env,
       hubEndpoint: hubUrl,
       hubToken: hubToken ?? undefined,
       packageIndexUrl: await packageIndexUrlOf({ environment: env, home, platform: process.platform }),

@@ -29,7 +29,14 @@ export async function pullModel(
 const unknownCreated = 0;
 
 export function catalogued(model: ModelConfig, slot: EngineSlot): Model {
-  return { id: model.id, engine: slot, price: model.price, created: unknownCreated, ownedBy: "inkwell" };
+  return {
+    id: model.id,
+    engine: slot,
+    price: model.price,
+    outputTokensMax: model.outputTokensMax,
+    created: unknownCreated,
+    ownedBy: "inkwell",
+  };
 }
 
 /** What is told of a model's engine. */

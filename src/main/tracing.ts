@@ -1,19 +1,24 @@
 /**
  * Traces by the GenAI conventions of OpenTelemetry: one span for each chat request, inside the caller's trace where the
- * request names one (`traceparent`), and below it one for each stage that it went through.
+ * request names one (`traceparent`), and below it one for each stage of a request that was charged. A request that was
+ * refused is the one span.
  *
  * The spans are made when a request is over, from what the server and the ledger reported of it; nothing waits for
- * them. They are queued, up to a bound, and sent in batches; what cannot be sent is lost and counted. In them is
- * neither a key nor anything that people or models wrote, stop sequences and unknown models' names included.
+ * them. Those of the stages follow later where the charge does, because the store had stayed away. All are queued, up to
+ * a bound, and sent in batches; what cannot be sent is lost and counted. In them is neither a key nor anything that people
+ * or models wrote, stop sequences and unknown models' names included.
  *
  * Loaded only where a collector is configured; nothing else of Inkwell imports OpenTelemetry.
  */
 import {
   type Attributes,
+  type AttributeValue,
+  type Context,
   isSpanContextValid,
   ROOT_CONTEXT,
   SpanKind,
   SpanStatusCode,
+  type Tracer,
   trace,
 } from "@opentelemetry/api";
 import { OTLPTraceExporter } from "@opentelemetry/exporter-trace-otlp-http";
@@ -32,6 +37,7 @@ import {
 import type { Logger } from "pino";
 import type { TracingConfig } from "../config/tracing.ts";
 import type { Ending } from "../credits/rows.ts";
+import type { ErrorCode } from "../errors.ts";
 import type { Receipt } from "../generation/generate.ts";
 import type { ChatRequest } from "../generation/request.ts";
 import { chatPath } from "../server/paths.ts";
@@ -54,16 +60,36 @@ const batchEveryMs = 1000;
 /** One attempt to send, retries included; a stop waits for twice that at most. */
 const exportTimeoutMs = 3000;
 
+/** Requests that have ended without their charge, of which the oldest is forgotten first. */
+const unchargedMax = 4096;
+
 /** What is known of a request that is still being answered. */
 interface Trail {
   askedMs: number;
   request: Attributes;
-  charge: { receipt: Receipt; settledMs: number } | null;
+  charge: Charge | null;
+}
+
+interface Charge {
+  receipt: Receipt;
+  settledMs: number;
+}
+
+/** Of a request whose span has been made, what those of its stages take. */
+interface Ended {
+  /** The span of the request. */
+  below: Context;
+  /** What `performance.now()` is to be added to for the time of day. */
+  clockMs: number;
+  askedMs: number;
+  code: ErrorCode | null;
 }
 
 export class Tracing {
   readonly #provider: BasicTracerProvider;
+  readonly #tracer: Tracer;
   readonly #trails = new Map<string, Trail>();
+  readonly #uncharged = new Map<string, Ended>();
 
   constructor({ url, serviceName }: TracingConfig, dependencies: TracingDependencies) {
     const resource = defaultResource()
@@ -76,6 +102,7 @@ export class Tracing {
       resource,
       spanProcessors: [new Batches(exporter, dependencies)],
     });
+    this.#tracer = this.#provider.getTracer("inkwell");
   }
 
   /** `model` is null where there is none of the name that was asked for. */
@@ -98,8 +125,14 @@ export class Tracing {
   }
 
   settled(receipt: Receipt): void {
-    const trail = this.#trails.get(receipt.requestId);
-    if (trail !== undefined) trail.charge = { receipt, settledMs: performance.now() };
+    const { requestId } = receipt;
+    const charge = { receipt, settledMs: performance.now() };
+    const trail = this.#trails.get(requestId);
+    if (trail !== undefined) trail.charge = charge;
+    const ended = this.#uncharged.get(requestId);
+    // The span of the request has been sent without them: its settlement tells the tokens.
+    if (ended !== undefined) this.#writeStages(ended, charge, charged(receipt));
+    this.#uncharged.delete(requestId);
   }
 
   finished(finished: FinishedRequest): void {
@@ -115,50 +148,63 @@ export class Tracing {
   }
 
   #write(finished: FinishedRequest, trail: Trail | undefined): void {
-    const tracer = this.#provider.getTracer("inkwell");
     // One look at the wall clock for all of a request's times, so that they fit together.
     const endMs = Date.now();
     const clockMs = endMs - performance.now();
-    const startMs = endMs - finished.durationMs;
-    const span = (
-      name: string,
-      kind: SpanKind,
-      fromMs: number,
-      attributes: Attributes,
-      parent = ROOT_CONTEXT,
-    ) => tracer.startSpan(name, { kind, startTime: fromMs, attributes }, parent);
-
-    const model = trail?.request["gen_ai.request.model"];
-    const root = span(
-      model === undefined ? "chat" : `chat ${model}`,
-      SpanKind.SERVER,
-      startMs,
-      { ...conventional, ...trail?.request, ...answered(finished), ...charged(trail?.charge?.receipt) },
+    const startTime = endMs - finished.durationMs;
+    const { requestId, model, code, firstTokenMs } = finished;
+    const attributes = {
+      ...conventional,
+      ...trail?.request,
+      ...answered(finished),
+      ...charged(trail?.charge?.receipt),
+    };
+    const root = this.#tracer.startSpan(
+      spanName(trail?.request["gen_ai.request.model"]),
+      { kind: SpanKind.SERVER, startTime, attributes },
       callersContext(finished.traceparent),
     );
-    if (finished.firstTokenMs !== null) root.addEvent("first_token", startMs + finished.firstTokenMs);
+    if (firstTokenMs !== null) root.addEvent("first_token", startTime + firstTokenMs);
     if (isFailure(finished)) root.setStatus({ code: SpanStatusCode.ERROR });
-
-    if (trail !== undefined && trail.charge !== null) {
-      const { preparedMs, heldMs, generatedMs } = trail.charge.receipt.times;
-      const below = trace.setSpan(ROOT_CONTEXT, root);
-      const stage = (
-        name: string,
-        kind: SpanKind,
-        fromMs: number,
-        toMs: number,
-        attributes: Attributes = {},
-      ) => span(name, kind, clockMs + fromMs, attributes, below).end(clockMs + toMs);
-      stage("prepare", SpanKind.INTERNAL, trail.askedMs, preparedMs);
-      stage("hold", SpanKind.INTERNAL, preparedMs, heldMs);
-      // Tokens are told of the request alone: who adds them up over spans shall count them once.
-      stage("engine", SpanKind.CLIENT, heldMs, generatedMs, {
-        ...conventional,
-        "gen_ai.request.model": trail.charge.receipt.model,
-      });
-      stage("settle", SpanKind.INTERNAL, generatedMs, trail.charge.settledMs);
+    if (trail !== undefined) {
+      const below = trace.setSpanContext(ROOT_CONTEXT, root.spanContext());
+      const ended = { below, clockMs, askedMs: trail.askedMs, code };
+      if (trail.charge !== null) this.#writeStages(ended, trail.charge);
+      // A model has taken it, so it will be charged.
+      else if (model !== null) this.#remember(requestId, ended);
     }
     root.end(endMs);
+  }
+
+  #remember(requestId: string, ended: Ended): void {
+    const [oldest] = this.#uncharged.keys();
+    if (oldest !== undefined && this.#uncharged.size >= unchargedMax) this.#uncharged.delete(oldest);
+    this.#uncharged.set(requestId, ended);
+  }
+
+  /** `settlement`: what the span of the request does not tell. */
+  #writeStages(
+    { below, clockMs, askedMs, code }: Ended,
+    { receipt, settledMs }: Charge,
+    settlement: Attributes = {},
+  ): void {
+    const { preparedMs, heldMs, generatedMs } = receipt.times;
+    const stage = (name: string, fromMs: number, toMs: number, attributes = {}, kind = SpanKind.INTERNAL) => {
+      const startTime = clockMs + fromMs;
+      const span = this.#tracer.startSpan(name, { kind, startTime, attributes }, below);
+      if ("error.type" in attributes) span.setStatus({ code: SpanStatusCode.ERROR });
+      span.end(clockMs + toMs);
+    };
+    stage("prepare", askedMs, preparedMs);
+    stage("hold", preparedMs, heldMs);
+    // Tokens are told once: who adds them up over spans shall count them once.
+    const generation = {
+      ...conventional,
+      "gen_ai.request.model": receipt.model,
+      ...given("error.type", code),
+    };
+    stage(spanName(receipt.model), heldMs, generatedMs, generation, SpanKind.CLIENT);
+    stage("settle", generatedMs, settledMs, settlement);
   }
 }
 
@@ -206,7 +252,13 @@ class Batches extends BatchSpanProcessor {
   }
 }
 
-const conventional: Attributes = { "gen_ai.operation.name": "chat", "gen_ai.provider.name": "inkwell" };
+const conventional = { "gen_ai.operation.name": "chat", "gen_ai.provider.name": "inkwell" };
+
+/** By the conventions: what is done, and by which model where there is one. */
+function spanName(model: AttributeValue | undefined): string {
+  const { "gen_ai.operation.name": operation } = conventional;
+  return model === undefined ? operation : `${operation} ${model}`;
+}
 
 function answered(finished: FinishedRequest): Attributes {
   const { requestId, method, path, status, code, accountId, streamed, firstTokenMs } = finished;
@@ -255,10 +307,15 @@ function isFailure({ status, code }: FinishedRequest): boolean {
   return (status !== null && status >= 500) || (status === 200 && code !== null);
 }
 
-/** Of the W3C's header; what is no such header is as if there were none. */
+/**
+ * Of the W3C's header; what is no such header is as if there were none. Version 00 ends with the flags, a later one may
+ * go on.
+ */
 function callersContext(traceparent: string | null) {
   const [, traceId = "", spanId = "", flags = ""] =
-    /^(?!ff)[0-9a-f]{2}-([0-9a-f]{32})-([0-9a-f]{16})-([0-9a-f]{2})(?:-.*)?$/.exec(traceparent ?? "") ?? [];
+    /^(?!ff|00-.{53})[0-9a-f]{2}-([0-9a-f]{32})-([0-9a-f]{16})-([0-9a-f]{2})(?:-.*)?$/.exec(
+      traceparent ?? "",
+    ) ?? [];
   const context = { traceId, spanId, traceFlags: Number.parseInt(flags, 16) & 1, isRemote: true };
   return isSpanContextValid(context) ? trace.setSpanContext(ROOT_CONTEXT, context) : ROOT_CONTEXT;
 }

@@ -58,8 +58,8 @@ export function chatHandler(
     try {
       const events = generate(callerOf(request), parsed.chat, request.id, run.signal);
       const exchange: Exchange = { reply, visit, head, events, run };
-      visit.streamed = parsed.stream;
-      if (parsed.stream) await sendStream(exchange, parsed, logger, options);
+      visit.streamed = parsed.chat.stream;
+      if (parsed.chat.stream) await sendStream(exchange, parsed, running, logger, options);
       else await sendWhole(exchange, parsed, options);
       if (run.gone) {
         reply.hijack();
@@ -74,6 +74,7 @@ export function chatHandler(
 async function sendStream(
   { reply, visit, head, events, run }: Exchange,
   parsed: ParsedRequest,
+  running: RunningRequests,
   logger: Logger,
   options: ChatOptions,
 ): Promise<void> {
@@ -84,6 +85,7 @@ async function sendStream(
     reply.raw.setHeaders(headersOf(reply));
     reply.raw.writeHead(200, {
       ...answerHeaders(visit, rates),
+      ...running.connectionHeaders(),
       "content-type": "text/event-stream",
       "cache-control": "no-cache",
       "x-accel-buffering": "no",

@@ -25,7 +25,6 @@ export class EventStream {
   readonly #times: StreamTimes;
   readonly #signal: AbortSignal;
   #begun = false;
-  #full = false;
   /** Handed over, and not yet written. */
   #pending = "";
   #quiet: NodeJS.Timeout | null = null;
@@ -60,19 +59,19 @@ export class EventStream {
   readonly #write = (): void => {
     const events = this.#pending;
     this.#pending = "";
-    if (events !== "" && !this.#response.destroyed) this.#full = !this.#response.write(events);
+    if (events !== "" && !this.#response.destroyed) this.#response.write(events);
   };
 
   /** Null when the client keeps up; else resolves when it has caught up or gone. */
   room(): Promise<void> | null {
-    if (!this.#full || this.#signal.aborted) return null;
+    // Asked of the response each time: it may have filled after the last answer, and drained with nobody waiting.
+    if (!this.#response.writableNeedDrain || this.#signal.aborted) return null;
     return new Promise((resolve) => {
       const { socket } = this.#response;
       const done = () => {
         this.#response.off("drain", done);
         this.#signal.removeEventListener("abort", done);
         socket?.setTimeout(0);
-        this.#full = false;
         resolve();
       };
       this.#response.once("drain", done);
@@ -105,7 +104,7 @@ export class EventStream {
 
   #breakSilence(): void {
     // A full buffer is no silence on our side: the client has yet to read what is there.
-    if (this.#full) this.#quiet?.refresh();
+    if (this.#response.writableNeedDrain) this.#quiet?.refresh();
     else if (!this.#signal.aborted) this.send(keepAliveComment);
   }
 }

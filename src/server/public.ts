@@ -29,7 +29,7 @@ import {
 } from "./paths.ts";
 import { logRefusal, notJson, refusalOf, refuse, refuseUnparsable, tooLarge } from "./refusing.ts";
 import { newRequestId } from "./request-id.ts";
-import { RunningRequests, shuttingDown } from "./running.ts";
+import { type Abandoned, RunningRequests, shuttingDown } from "./running.ts";
 import { callerOf, type OnFinished, Visit, visitDecorator, visitOf } from "./visit.ts";
 
 export interface PublicDependencies {
@@ -66,10 +66,14 @@ export interface PublicServer {
   /** Requests that are being answered. */
   readonly running: number;
   readonly draining: boolean;
-  /** From now on new requests are refused with 503; resolves when the running ones have ended. */
+  /** From now on each answer tells its client to come back over another connection: a balancer sends it elsewhere. */
+  retire(): void;
+  /** From now on new requests are refused with 503; resolves when the running ones have ended or are abandoned. */
   drain(): Promise<void>;
   /** Ends the running requests as they stand; each client is told that the service stops. */
   stop(): void;
+  /** After `drain` and `stop`: closes the connections of what still runs, and waits for it no longer. */
+  abandon(): Abandoned;
   /** Drains, then closes the listener and every connection. Idempotent. */
   close(): Promise<void>;
 }
@@ -111,8 +115,10 @@ export function createPublicServer(dependencies: PublicDependencies, options: Pu
     get draining() {
       return running.draining;
     },
+    retire: () => running.retire(),
     drain: () => running.drain(),
     stop: () => running.stop(),
+    abandon: () => running.abandon(),
     close() {
       closing ??= running.drain().then(() => app.close());
       return closing;
@@ -170,7 +176,6 @@ function createApp(
     request.setDecorator(visitDecorator, visit);
     reply.header("x-request-id", request.id);
     reply.headers(cors.headers(headers));
-    if (running.draining) reply.header("connection", "close");
     if (endpoint === null) throw unknownPath(request.originalUrl);
     if (request.is404) {
       const allowed = methodsOf(endpoint);
@@ -186,6 +191,9 @@ function createApp(
     checkBody(request, limits.bodyBytesMax);
     if (visit.holdsBody) reply.raw.writeContinue();
     visit.holdsBody = false;
+  });
+  app.addHook("onSend", async (_request, reply) => {
+    reply.headers(running.connectionHeaders());
   });
   app.setErrorHandler((error, request, reply) => {
     const refusal = refusalOf(error, limits.bodyBytesMax);

@@ -17,9 +17,18 @@ export interface RunningRequest {
   leave(): void;
 }
 
+/** Requests that were still running when they were given up. */
+export interface Abandoned {
+  /** Answered and settled, but not read to the end. */
+  unread: number;
+  /** Their charges are not recorded, and may never be. */
+  unsettled: number;
+}
+
 export class RunningRequests {
   readonly #running = new Set<Running>();
   readonly #bySocket = new WeakMap<Socket, Set<Running>>();
+  #retiring = false;
   #draining = false;
   #whenIdle: PromiseWithResolvers<void> | null = null;
 
@@ -31,11 +40,21 @@ export class RunningRequests {
     return this.#draining;
   }
 
+  /** From now on every answer closes its connection, so that its client comes back over another one. */
+  retire(): void {
+    this.#retiring = true;
+  }
+
+  /** Of an answer whose headers are sent now. */
+  connectionHeaders(): { connection?: "close" } {
+    return this.#retiring ? { connection: "close" } : {};
+  }
+
   /** While draining, the signal is aborted from the start. */
   enter(request: IncomingMessage, response: ServerResponse): RunningRequest {
     const { socket } = request;
     const sameSocket = this.#watch(socket);
-    const running = new Running(response, () => {
+    const running = new Running(socket, response, () => {
       sameSocket.delete(running);
       this.#running.delete(running);
       if (this.#running.size === 0) this.#whenIdle?.resolve();
@@ -52,9 +71,10 @@ export class RunningRequests {
     return (this.#bySocket.get(socket)?.size ?? 0) > 0;
   }
 
-  /** From now on new requests are refused; resolves when the running ones have ended. */
+  /** From now on new requests are refused; resolves when the running ones have ended or are abandoned. */
   drain(): Promise<void> {
     this.#draining = true;
+    this.retire();
     this.#whenIdle ??= Promise.withResolvers();
     if (this.#running.size === 0) this.#whenIdle.resolve();
     return this.#whenIdle.promise;
@@ -64,6 +84,18 @@ export class RunningRequests {
   stop(): void {
     const reason = shuttingDown();
     for (const running of this.#running) running.end(reason);
+  }
+
+  /** Takes the connections away from whatever still runs; nobody waits for it any more. */
+  abandon(): Abandoned {
+    const abandoned = { unread: 0, unsettled: 0 };
+    for (const running of this.#running) {
+      if (running.left) abandoned.unread += 1;
+      else abandoned.unsettled += 1;
+      running.disconnect();
+    }
+    this.#whenIdle?.resolve();
+    return abandoned;
   }
 
   #watch(socket: Socket): Set<Running> {
@@ -82,12 +114,14 @@ export class RunningRequests {
 
 class Running implements RunningRequest {
   readonly #controller = new AbortController();
+  readonly #socket: Socket;
   readonly #response: ServerResponse;
   readonly #over: () => void;
   #left = false;
   #gone = false;
 
-  constructor(response: ServerResponse, over: () => void) {
+  constructor(socket: Socket, response: ServerResponse, over: () => void) {
+    this.#socket = socket;
     this.#response = response;
     this.#over = over;
   }
@@ -98,6 +132,11 @@ class Running implements RunningRequest {
 
   get gone(): boolean {
     return this.#gone;
+  }
+
+  /** All that is left of it is an answer on its way to the client. */
+  get left(): boolean {
+    return this.#left;
   }
 
   leave(): void {
@@ -114,6 +153,10 @@ class Running implements RunningRequest {
 
   end(reason: Refusal): void {
     this.#controller.abort(reason);
+  }
+
+  disconnect(): void {
+    this.#socket.destroy();
   }
 }
 

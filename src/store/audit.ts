@@ -18,9 +18,9 @@ export interface Broken {
 }
 
 export interface AuditReport {
-  /** When the state was read that the report is about. */
+  /** When it began; the state that it is about is not older. */
   checkedMs: EpochMs;
-  /** How many journal entries there were. */
+  /** How many journal entries there were then. */
   journalRows: number;
   /** Empty: the ledger is sound. */
   broken: Broken[];
@@ -29,7 +29,7 @@ export interface AuditReport {
 /** Rows shown of each invariant that is broken. */
 export const faultyRowsMax = 20;
 
-/** One query for each invariant. All must see one and the same state. */
+/** One query for each invariant, which holds in every state; each must see one state, and they need not see the same. */
 export function auditQueries(): { invariant: string; sql: string }[] {
   return Object.entries(invariants).map(([invariant, sql]) => ({
     invariant,

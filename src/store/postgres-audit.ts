@@ -1,6 +1,11 @@
 /**
- * The audit of a PostgreSQL database, on a connection of its own: all of a report is about one moment, and commits do
- * not wait for it. The rules are those of every store (audit.ts).
+ * The audit of a PostgreSQL database, on a connection of its own that cannot write; commits do not wait for it. The rules
+ * are those of every store (audit.ts).
+ *
+ * Each rule is checked at a moment of its own. While one snapshot lasts, PostgreSQL keeps every old version of the rows
+ * that are written, and each commit on a hot account walks over all of its account's: with one snapshot for all rules a
+ * hold and settlement took 7 ms instead of 3 at the end of an audit of 9 s, and more the longer; with one for each
+ * they become faster again with every rule.
  */
 import type { EpochMs } from "../units.ts";
 import { type AuditReport, auditQueries, type Broken, type FaultyRow } from "./audit.ts";
@@ -20,7 +25,7 @@ export async function auditDatabase(
   const report = forAudit(url, signal, async (connection) => {
     const ask = async (text: string, values: readonly Cell[] = []) =>
       (await connection.query({ text, values })).rows;
-    await ask("begin isolation level repeatable read read only");
+    await ask("set session characteristics as transaction read only");
     const journalRows = Number(onlyCell(await ask("select count(*) from journal")));
     const checkedMs = Number(onlyCell(await ask(`select ${clockMs}`, [nowMs])));
     const broken: Broken[] = [];
@@ -36,8 +41,6 @@ export async function auditDatabase(
 }
 
 async function faultyRows(connection: Connection, sql: string): Promise<FaultyRow[]> {
-  // A query that fails ends the transaction, and with it the moment, unless there is a point to go back to.
-  await connection.query({ text: "savepoint query" });
   try {
     const { rows, columns } = await connection.query({ text: sql });
     return rows.map((cells) =>
@@ -45,7 +48,6 @@ async function faultyRows(connection: Connection, sql: string): Promise<FaultyRo
     );
   } catch (error) {
     if (sqlState(error) !== outOfRange || !(error instanceof Error)) throw error;
-    await connection.query({ text: "rollback to savepoint query" });
     return [{ problem: error.message }];
   }
 }

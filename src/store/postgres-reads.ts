@@ -131,7 +131,9 @@ export class PostgresLists {
     filter.where("at_ms >= ?", query.fromMs);
     filter.where("at_ms < ?", query.toMs);
     const { after } = query;
-    if (after !== undefined) filter.where("(account, seq) > (?, ?)", after.account, after.seq);
+    // Beside an account that is given, a comparison of both would read the index from that account's first receipt on.
+    if (after !== undefined && after.account === query.account) filter.where("seq > ?", after.seq);
+    else if (after !== undefined) filter.where("(account, seq) > (?, ?)", after.account, after.seq);
     const text = `select ${usageTable.list()} from usage${filter.sql} order by account, seq limit $${filter.values.length + 1}`;
     return (await this.#page(text, filter.values, query.limit)).map((cells) => usageTable.rowOf(cells));
   }

@@ -7,7 +7,8 @@
  * that share none run side by side, each on a connection of its own.
  *
  * A database that cannot be reached makes every call a `StoreUnavailableError` until it can be again; connections are
- * made anew as they are needed.
+ * made anew as they are needed. The two reads that callers wait for, of a key and of a balance, are tried again first,
+ * for as long as the ledger does it with commits.
  */
 import type { AccountSnapshot } from "../credits/balance.ts";
 import type { Operation, Outcome } from "../credits/operations.ts";
@@ -16,6 +17,7 @@ import type { AccountRow, HoldRow, JournalRow, KeyRow, UsageRow } from "../credi
 import type { EpochMs } from "../units.ts";
 import type { AuditReport } from "./audit.ts";
 import type { NodeRegistry } from "./nodes.ts";
+import { patiently } from "./patience.ts";
 import { auditDatabase } from "./postgres-audit.ts";
 import { type ConnectionPool, commitPool, readPool } from "./postgres-connection.ts";
 import { PostgresLedger } from "./postgres-ledger.ts";
@@ -35,7 +37,7 @@ import type {
 /** Commits of one node at the same time. Two hide the way to the database; more make smaller commits (docs/decisions/0008). */
 export const commitLanes = 2;
 
-/** Before an operation is sent again: a server that starts anew, or another that takes over, is back in some seconds. */
+/** Before an operation is sent, or a key or balance read, again: a server that starts anew, or another that takes over, is back in some seconds. */
 export const patientRetriesMs = [10, 50, 250, 1000, 2000, 4000, 8000] as const;
 /** Where the attempts themselves take their time: a server that is gone without a word. */
 export const patientGiveUpMs = 15_000;
@@ -101,7 +103,7 @@ export class PostgresStore implements Store {
   }
 
   findKey(hash: string): Promise<FoundKey | null> {
-    return this.#during(() => this.#keys.find(hash));
+    return this.#during(() => this.#patiently(() => this.#keys.find(hash)));
   }
 
   addKey(key: KeyRow): Promise<boolean> {
@@ -121,7 +123,7 @@ export class PostgresStore implements Store {
   }
 
   snapshot(account: string): Promise<AccountSnapshot | null> {
-    return this.#during(() => this.#lists.snapshot(account));
+    return this.#during(() => this.#patiently(() => this.#lists.snapshot(account)));
   }
 
   accounts(query: AccountsQuery): Promise<AccountRow[]> {
@@ -158,6 +160,12 @@ export class PostgresStore implements Store {
       await Promise.all([this.#commits.end(), this.#reads.end()]);
     });
     return this.#closed;
+  }
+
+  /** A request that arrives while the server is away waits for its key, as it then would for its commit. */
+  #patiently<T>(read: () => Promise<T>): Promise<T> {
+    const patience = { retriesMs: patientRetriesMs, giveUpMs: patientGiveUpMs };
+    return patiently(read, patience, this.#closing.signal);
   }
 
   /** What was asked before the store is closed is still answered; what is asked after it is not. */

@@ -8,7 +8,7 @@
 import { closeSync, existsSync, fsyncSync, openSync, renameSync, rmSync, statSync } from "node:fs";
 import { basename, dirname } from "node:path";
 import { OperatorError } from "../errors.ts";
-import { openToBackUp, type SqliteFile } from "./sqlite-file.ts";
+import { openAsItIs, type SqliteFile } from "./sqlite-file.ts";
 
 export interface Backup {
   bytes: number;
@@ -26,7 +26,7 @@ export function backUpSqlite(from: SqliteFile, to: string): Backup {
       `There is no folder ${dirname(to)} for the backup ${basename(to)}. Make it, or name a file in one that is there.`,
     );
   }
-  const db = openToBackUp(from);
+  const db = openAsItIs(from, "copy");
   try {
     // It gets its name when it is whole; until then this file also keeps a second copy from the same name.
     const part = `${to}.part`;

@@ -11,7 +11,7 @@ import { StoreUnavailableError } from "../credits/ledger.ts";
 import { OperatorError } from "../errors.ts";
 import { makeFolder } from "../make-folder.ts";
 import type { EpochMs } from "../units.ts";
-import { pendingMigrations, readMigrations } from "./migrations.ts";
+import { type AppliedMigration, pendingMigrations, readMigrations } from "./migrations.ts";
 
 /** What to open, and how long a statement waits while another process writes. */
 export interface SqliteFile {
@@ -94,13 +94,16 @@ export function openToRead(file: SqliteFile): DatabaseSync {
   return explained(file, () => new DatabaseSync(file.path, { readOnly: true, timeout: file.busyMs }));
 }
 
-/** A connection that only reads, on a file as it was left: not made where it is missing, of whatever version. */
-export function openToBackUp(file: SqliteFile): DatabaseSync {
+/**
+ * A connection that only reads, on a file as it was left: not made where it is missing, and of whatever version
+ * (`versionOf`). `purpose` completes "there is no database to ...".
+ */
+export function openAsItIs(file: SqliteFile, purpose: "copy" | "check"): DatabaseSync {
   const { path } = file;
   const found = statSync(path, { throwIfNoEntry: false });
   if (found === undefined || !found.isFile() || found.size === 0) {
     throw new OperatorError(
-      `There is no database ${path} to copy. Name the right one: database: sqlite:PATH`,
+      `There is no database ${path} to ${purpose}. Name the right one: database: sqlite:PATH`,
     );
   }
   const db = openToRead(file);
@@ -111,6 +114,16 @@ export function openToBackUp(file: SqliteFile): DatabaseSync {
     db.close();
     throw error;
   }
+}
+
+/** The number of the last migration that the file has had. Throws an OperatorError where they are not ours. */
+export function versionOf(db: DatabaseSync, file: SqliteFile): number {
+  return explained(file, () => {
+    const made = db.prepare("select 1 from sqlite_schema where name = 'migration'").get() !== undefined;
+    const applied = made ? appliedMigrations(db) : [];
+    pendingMigrations(readMigrations(migrationsFolder), applied, file.path);
+    return applied.length;
+  });
 }
 
 function makeFile(path: string): void {
@@ -150,12 +163,7 @@ function migrate(db: DatabaseSync, path: string, nowMs: EpochMs): void {
     db.exec(
       "create table if not exists migration (version integer primary key, name text not null, checksum text not null, applied_ms integer not null) strict",
     );
-    const rows = db.prepare("select version, name, checksum from migration order by version").all();
-    const applied = rows.map((row) => ({
-      version: Number(row.version),
-      name: String(row.name),
-      checksum: String(row.checksum),
-    }));
+    const applied = appliedMigrations(db);
     const record = db.prepare(
       "insert into migration (version, name, checksum, applied_ms) values (?, ?, ?, ?)",
     );
@@ -168,6 +176,15 @@ function migrate(db: DatabaseSync, path: string, nowMs: EpochMs): void {
     if (db.isTransaction) db.exec("rollback");
     throw error;
   }
+}
+
+function appliedMigrations(db: DatabaseSync): AppliedMigration[] {
+  const rows = db.prepare("select version, name, checksum from migration order by version").all();
+  return rows.map((row) => ({
+    version: Number(row.version),
+    name: String(row.name),
+    checksum: String(row.checksum),
+  }));
 }
 
 function explained<T>({ path, busyMs }: SqliteFile, open: () => T): T {

@@ -2,8 +2,8 @@
  * The store on one SQLite file: what a single machine runs on, with nothing to install.
  *
  * Guarantees that what it has answered to a write is on disk (WAL, synchronous = full), and that every read sees
- * every write answered before it. One thread writes, another goes through lists (sqlite-worker.ts), an audit has one
- * of its own. Only the two lookups by key that requests wait for, key and balance, read here, on a connection that
+ * every write answered before it. One thread writes, one reads lists, one goes through receipts and journals, which may
+ * take seconds where a filter matches few (sqlite-worker.ts); an audit has one of its own. Only the two lookups by key that requests wait for, key and balance, read here, on a connection that
  * cannot write: 7 microseconds, where a message to a thread and back takes 40.
  *
  * Several processes may work on one file: the lock of each commit covers all of it, so that the ledger stays
@@ -55,9 +55,10 @@ export async function openSqliteStore(options: SqliteStoreOptions): Promise<Stor
   const file = { path, busyMs };
   const writer = new Remote<WriterCalls>({ role: "writer", file, plans, clock });
   const reader = new Remote<ReaderCalls>({ role: "reader", file, plans, clock });
+  const searcher = new Remote<ReaderCalls>({ role: "reader", file, plans, clock });
   await writer.open();
   try {
-    return new SqliteStore(file, { writer, reader }, openToRead(file), clockOf(clock));
+    return new SqliteStore(file, { writer, reader, searcher }, openToRead(file), clockOf(clock));
   } catch (error) {
     await writer.close();
     throw error;
@@ -68,6 +69,8 @@ interface Threads {
   writer: Remote<WriterCalls>;
   /** Begins with the first list that is asked for. */
   reader: Remote<ReaderCalls>;
+  /** For what may take long: readiness and metrics are asked of the other. Begins with the first such question. */
+  searcher: Remote<ReaderCalls>;
 }
 
 class SqliteStore implements Store {
@@ -75,16 +78,18 @@ class SqliteStore implements Store {
   readonly #now: () => EpochMs;
   readonly #writer: Remote<WriterCalls>;
   readonly #reader: Remote<ReaderCalls>;
+  readonly #searcher: Remote<ReaderCalls>;
   readonly #db: DatabaseSync;
   readonly #keyring: SqliteKeyring;
   readonly #snapshots: SqliteSnapshots;
   readonly #audits = new Set<Worker>();
 
-  constructor(file: SqliteFile, { writer, reader }: Threads, db: DatabaseSync, now: () => EpochMs) {
+  constructor(file: SqliteFile, threads: Threads, db: DatabaseSync, now: () => EpochMs) {
     this.#file = file;
     this.#now = now;
-    this.#writer = writer;
-    this.#reader = reader;
+    this.#writer = threads.writer;
+    this.#reader = threads.reader;
+    this.#searcher = threads.searcher;
     this.#db = db;
     this.#keyring = new SqliteKeyring(db);
     this.#snapshots = new SqliteSnapshots(db, now);
@@ -123,11 +128,11 @@ class SqliteStore implements Store {
   }
 
   usage(query: UsageQuery): Promise<UsageRow[]> {
-    return this.#reader.call("usage", query);
+    return this.#searcher.call("usage", query);
   }
 
   journal(account: string, query: JournalQuery): Promise<JournalRow[]> {
-    return this.#reader.call("journal", account, query);
+    return this.#searcher.call("journal", account, query);
   }
 
   holds(query: HoldsQuery): Promise<HoldRow[]> {
@@ -152,7 +157,7 @@ class SqliteStore implements Store {
 
   async close(): Promise<void> {
     await Promise.all([...this.#audits].map((thread) => thread.terminate()));
-    await this.#reader.close();
+    await Promise.all([this.#reader.close(), this.#searcher.close()]);
     // The connection that writes is closed last, so that it empties the log into the file.
     if (this.#db.isOpen) this.#db.close();
     await this.#writer.close();

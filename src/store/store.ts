@@ -85,7 +85,7 @@ export interface Store extends LedgerStore {
   /** Open holds whose `expiresMs` is not after `atMs`; null: now, by the clock that commits go by. Soonest first. */
   overdueHolds(atMs: EpochMs | null, limit: number): Promise<HoldRow[]>;
 
-  /** What always holds, checked over all rows as they are at one moment; commits do not wait for it. */
+  /** What always holds, checked over all rows, each rule as they are at one moment; commits do not wait for it. */
   audit(): Promise<AuditReport>;
 
   /** Resolves when the last write is on disk. Idempotent. */

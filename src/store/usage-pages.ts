@@ -2,7 +2,10 @@
 import type { UsageRow } from "../credits/rows.ts";
 import type { Store, UsageQuery } from "./store.ts";
 
-/** Each page is one read of the store, which other lists wait for: a few milliseconds. */
+/**
+ * Each page is one read of the store: a few milliseconds, or seconds in a large ledger where few receipts match. On SQLite
+ * other questions for receipts wait for it, and nothing else.
+ */
 const pageRows = 500;
 
 export async function* usagePages(

@@ -2,6 +2,8 @@
  * Finds a wheel on a Python package index: its address and checksum. Speaks the simple repository API in both of
  * its forms, JSON (PEP 691) and HTML (PEP 503), since mirrors often have only the older one. Fetches no wheel.
  */
+import { OperatorError } from "../errors.ts";
+import { decoded } from "./decoded.ts";
 import { type FetchTools, persistently } from "./persistence.ts";
 import { type Credential, TransportFailure } from "./transport.ts";
 
@@ -13,6 +15,22 @@ export interface Wheel {
   credentials: readonly Credential[];
 }
 
+/** Throws an `OperatorError` where the index's address will do for no project. */
+export function requireIndex(indexUrl: string): void {
+  indexPage(indexUrl, "any");
+}
+
+function indexPage(indexUrl: string, project: string): Addressed {
+  const url = URL.parse(`${indexUrl.replace(/\/+$/, "")}/${project}/`);
+  const page = url === null ? undefined : takeCredentials(url);
+  if (page !== undefined) return page;
+  // What it says is not repeated: there may be a password in it.
+  throw new OperatorError(
+    "the package index (PIP_INDEX_URL, or index-url in pip's configuration) is not an address: write https://host/simple, " +
+      "or https://user:password@host/simple, with %25 for a % in them",
+  );
+}
+
 /** Throws a `TransportFailure` where the index cannot be asked or does not have the wheel. */
 export async function findWheel(
   indexUrl: string,
@@ -20,7 +38,7 @@ export async function findWheel(
   wheelName: string,
   tools: FetchTools,
 ): Promise<Wheel> {
-  const { url, credentials } = takeCredentials(new URL(`${indexUrl.replace(/\/+$/, "")}/${project}/`));
+  const { url, credentials } = indexPage(indexUrl, project);
   const accept =
     "application/vnd.pypi.simple.v1+json, application/vnd.pypi.simple.v1+html;q=0.2, text/html;q=0.1";
   const { page, json, base } = await persistently(
@@ -36,24 +54,33 @@ export async function findWheel(
     },
   );
   const link = json ? linkInJson(page, wheelName) : linkInHtml(page, wheelName);
-  if (link === undefined || !URL.canParse(link.href, base)) {
+  const address = link === undefined ? null : URL.parse(link.href, base);
+  const found = address === null ? undefined : takeCredentials(address);
+  if (link === undefined || found === undefined) {
     throw new TransportFailure(`${url.host} has no ${wheelName}`, false);
   }
-  const found = takeCredentials(new URL(link.href, base));
   return { url: found.url, sha256: link.sha256, credentials: [...found.credentials, ...credentials] };
 }
 
-/** `https://user:secret@host/...` as an address that may be shown, and what to send to that host. */
-export function takeCredentials(address: URL): { url: URL; credentials: Credential[] } {
+interface Addressed {
+  url: URL;
+  credentials: Credential[];
+}
+
+/**
+ * `https://user:secret@host/...` as an address that may be shown, and what to send to that host. Undefined where a `%`
+ * in the user or the secret stands for nothing.
+ */
+export function takeCredentials(address: URL): Addressed | undefined {
   const url = new URL(address.href);
   if (url.username === "" && url.password === "") return { url, credentials: [] };
-  const pair = `${decodeURIComponent(url.username)}:${decodeURIComponent(url.password)}`;
+  const user = decoded(url.username);
+  const secret = decoded(url.password);
+  if (user === undefined || secret === undefined) return undefined;
   url.username = "";
   url.password = "";
-  return {
-    url,
-    credentials: [{ origin: url.origin, authorization: `Basic ${Buffer.from(pair).toString("base64")}` }],
-  };
+  const authorization = `Basic ${Buffer.from(`${user}:${secret}`).toString("base64")}`;
+  return { url, credentials: [{ origin: url.origin, authorization }] };
 }
 
 interface Link {
@@ -89,7 +116,8 @@ function linkInHtml(page: string, wheelName: string): Link | undefined {
   for (const [, quoted] of page.matchAll(/<a\s[^>]*?href\s*=\s*("[^"]*"|'[^']*')/gi)) {
     const href = (quoted ?? "").slice(1, -1).replaceAll("&amp;", "&");
     const [address = "", fragment = ""] = href.split("#");
-    const name = decodeURIComponent(address.split("?")[0]?.split("/").at(-1) ?? "");
+    // Undefined where it is no name that anybody could have given: one bad link says nothing of the others.
+    const name = decoded(address.split("?")[0]?.split("/").at(-1) ?? "");
     if (name !== wheelName) continue;
     return { href: address, sha256: /(?:^|&)sha256=([0-9a-f]{64})/i.exec(fragment)?.[1]?.toLowerCase() };
   }

@@ -2,7 +2,7 @@
  * A file in the making: written under `<name>.part`, given its own name only when whole, checked and on disk.
  * Guarantees that no half file ever stands under the final name, whatever ends the process.
  */
-import type { Hash } from "node:crypto";
+import { type Hash, randomUUID } from "node:crypto";
 import { createReadStream } from "node:fs";
 import { type FileHandle, open, rename, rm, statfs } from "node:fs/promises";
 import { join } from "node:path";
@@ -30,7 +30,8 @@ export async function discardPart(part: PartFile): Promise<void> {
 
 /** Makes the folder if need be. Throws an `OperatorError` if it cannot be written to. */
 export async function prepareFolder(folder: string): Promise<void> {
-  const probe = join(folder, `.probe-${process.pid}`);
+  // Several nodes may share the folder, and in containers each of them is process 1.
+  const probe = join(folder, `.probe-${randomUUID()}`);
   try {
     makeFolder(folder);
     await (await open(probe, "w")).close();

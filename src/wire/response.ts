@@ -66,13 +66,13 @@ export function logprobsObject(tokens: readonly TokenLogprob[]) {
 export function modelList(models: readonly Model[]) {
   return {
     object: "list",
-    data: models.map(({ id, created, ownedBy, engine, price }) => ({
+    data: models.map(({ id, created, ownedBy, engine, outputTokensMax, price }) => ({
       id,
       object: "model",
       created,
       owned_by: ownedBy,
       context_window: engine.contextWindow,
-      max_output_tokens: engine.contextWindow,
+      max_output_tokens: Math.min(engine.contextWindow, outputTokensMax ?? engine.contextWindow),
       // Credits per million tokens.
       pricing: {
         prompt: price.prompt,

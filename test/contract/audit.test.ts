@@ -6,6 +6,7 @@ import { join } from "node:path";
 import { DatabaseSync } from "node:sqlite";
 import { after, before, describe, test } from "node:test";
 import { isDeepStrictEqual } from "node:util";
+import pg from "pg";
 import { Ledger } from "../../src/credits/ledger.ts";
 import { type Broken, invariants } from "../../src/store/audit.ts";
 import { openPostgresStore } from "../../src/store/postgres.ts";
@@ -316,6 +317,31 @@ for (const [name, openBusy, skip] of [
     await Promise.all([assert.rejects(cut, /ended before it was through/), store.close()]);
   });
 }
+
+// Until one is given back, PostgreSQL keeps all old versions of every row that is written meanwhile.
+test("no snapshot of an audit on PostgreSQL outlasts a rule: each sees what was committed before it began", {
+  skip: noPostgres ?? false,
+}, async () => {
+  const server = await postgres();
+  const name = await server.create();
+  const url = server.url(name);
+  await fill(await openPostgresStore({ url, plans }));
+  const other = new pg.Client({ connectionString: url });
+  await other.connect();
+  await other.query("begin; lock table inkwell.hold in access exclusive mode");
+  const audit = auditDatabase(url, null, new AbortController().signal);
+  const waiting = "select pid from pg_locks where not granted";
+  while ((await server.sql(waiting, name)).length === 0);
+  // No rule has looked at the keys yet.
+  await server.sql("update api_key set holds = 7", name);
+  await other.query("rollback");
+  await other.end();
+  const { broken } = await audit;
+  assert.deepEqual(
+    broken.map(({ invariant }) => invariant),
+    ["what keys count as running are their open holds"],
+  );
+});
 
 test("closing a store ends its audits", async () => {
   const store = await openSqliteStore({ path: sound, plans });

@@ -356,12 +356,26 @@ describe("threads", () => {
     assert.deepEqual((await store.audit()).broken, []);
   });
 
+  test("readiness and metrics do not wait for whoever goes through receipts", async () => {
+    await make(path);
+    await using store = await opened(path);
+    await store.holdTotals();
+    const answered: string[] = [];
+    await Promise.all([
+      store.usage({ limit: 10 }).then(() => answered.push("usage")),
+      store.journal("ada", { limit: 10 }).then(() => answered.push("journal")),
+      store.holdTotals().then(() => answered.push("totals")),
+      store.accounts({ limit: 1 }).then(() => answered.push("accounts")),
+    ]);
+    assert.deepEqual(answered, ["totals", "accounts", "usage", "journal"]);
+  });
+
   test("what was asked of a thread that dies is answered with an error that can be tried again", async () => {
     await make(path);
     using started = startedThreads();
     const { threads } = started;
     await using store = await opened(path);
-    await store.holdTotals();
+    await store.usage({ limit: 10 });
     const lost = store.usage({ limit: 10 });
     await Promise.all([
       assert.rejects(lost, (error) => error instanceof StoreUnavailableError),

@@ -27,6 +27,16 @@ function open(service: TestService, body: object): Socket {
   return socket;
 }
 
+/** Whether no token has been made since it was last asked. */
+function standsStill(service: TestService): () => boolean {
+  let before = -1;
+  return () => {
+    const stalled = service.engine.tokensMade === before;
+    before = service.engine.tokensMade;
+    return stalled && before > 0;
+  };
+}
+
 /** Tokens that come when they are told to. */
 function tokensByHand(): { tokens: AsyncIterable<string>; give(token: string): void } {
   const given: string[] = [];
@@ -138,12 +148,7 @@ describe("a client that reads slowly", () => {
     });
     const slow = open(service, { stream: true });
     slow.pause();
-    let before = -1;
-    await until(() => {
-      const stalled = service.engine.tokensMade === before;
-      before = service.engine.tokensMade;
-      return stalled && before > 0;
-    }, "the generation stands still");
+    await until(standsStill(service), "the generation stands still");
     // What the kernel keeps for both ends of a connection on one machine, and some: far below what is asked for.
     assert.ok(service.engine.tokensMade < 50_000, `${service.engine.tokensMade} kB were made ahead`);
     const other = await service.chat({ stream: true, max_tokens: 100 });
@@ -264,6 +269,72 @@ describe("a service that stops", () => {
     }
     await closed;
     assert.ok(service.settled.every((receipt) => receipt.ending === "shutdown"));
+    await service[Symbol.asyncDispose]();
+  });
+
+  test("gives up what still runs when it is told to, and tells readers apart from charges", async () => {
+    const service = await startService({ script: say("x".repeat(20_000_000)) });
+    const unread = open(service, { stream: false });
+    unread.pause();
+    await until(() => service.settled.length === 1, "its answer is whole and settled");
+    const { commit } = service.store;
+    const { promise: back, resolve: comesBack } = Promise.withResolvers<void>();
+    service.store.commit = (operations) => back.then(() => commit.call(service.store, operations));
+    const heard = readAll(open(service, { stream: true }));
+    await until(() => service.server.running === 2, "another one waits for the store");
+
+    const drained = service.server.drain();
+    service.server.stop();
+    assert.deepEqual(service.server.abandon(), { unread: 1, unsettled: 1 });
+    await drained;
+    await service.server.close();
+    unread.resume();
+    assert.ok((await readAll(unread)).length < 20_000_000, "the rest was never sent");
+    assert.equal(await heard, "");
+    comesBack();
+    await until(() => service.settled.length === 2, "the ledger was not cut off");
+    await service[Symbol.asyncDispose]();
+  });
+
+  test("tells whoever it answers to come back over another connection, from the moment it is unready", async () => {
+    const hand = tokensByHand();
+    await using service = await startService({ script: { tokens: hand.tokens } });
+    const connectionOf = ({ headers }: Response) => headers.get("connection");
+    assert.equal(connectionOf(await service.request("GET", "/v1/models")), "keep-alive");
+    // Begun before, and answered after.
+    const whole = service.chat({ max_tokens: 1 });
+    await until(() => service.engine.working === 1, "one is running");
+    service.server.retire();
+    const streamed = service.chat({ stream: true, max_tokens: 1 });
+    await until(() => service.engine.working === 2, "another one is running, though it came late");
+    hand.give("a");
+    hand.give("b");
+    for (const answer of [
+      await whole,
+      await streamed,
+      await service.request("GET", "/v1/models"),
+      await service.request("GET", "/v1/nothing"),
+    ]) {
+      assert.equal(connectionOf(answer), "close");
+      await answer.text();
+    }
+    assert.equal(service.server.draining, false);
+  });
+
+  test("tells so too where an answer that ran already is sent while it drains", async () => {
+    const hand = tokensByHand();
+    const service = await startService({ script: { tokens: hand.tokens } });
+    const answers = [service.chat({ max_tokens: 1 }), service.chat({ stream: true, max_tokens: 1 })];
+    await until(() => service.engine.working === 2, "two are running");
+    const drained = service.server.drain();
+    hand.give("a");
+    hand.give("b");
+    for (const answer of await Promise.all(answers)) {
+      assert.equal(answer.status, 200);
+      assert.equal(answer.headers.get("connection"), "close");
+      await answer.text();
+    }
+    await drained;
     await service[Symbol.asyncDispose]();
   });
 

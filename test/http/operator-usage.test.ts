@@ -88,6 +88,27 @@ operatorTest("receipts come by account, key, model and time, by the page", async
   assert.ok((await ids(`to=${later}`)).includes(second));
 });
 
+operatorTest(
+  "what came after a receipt of an account is found by its number, as JSON and as CSV",
+  async (operator, service) => {
+    const known = await idOf(await service.chat());
+    const [receipt] = listOf((await operator.get(`/admin/usage?request_id=${known}`)).body.data);
+    const since = `account=test&after=test:${receipt?.journal_seq}`;
+    assert.deepEqual(await operator.all(`/admin/usage?${since}`, 500), []);
+    const next = await idOf(await service.chat());
+    const rows = listOf((await operator.get(`/admin/usage?${since}`)).body.data);
+    assert.deepEqual(
+      rows.map(({ request_id }) => request_id),
+      [next],
+    );
+    const [, line = "", ...others] = (await operator.get(`/admin/usage?${since}&format=csv`)).text.split(
+      "\r\n",
+    );
+    assert.ok(line.startsWith(`${next},`));
+    assert.deepEqual(others, [""]);
+  },
+);
+
 operatorTest("a filter that cannot be read is refused by its name", async (operator) => {
   for (const [query, code] of [
     ["from=yesterday", "invalid_value"],

@@ -55,7 +55,7 @@ test("the upstream is always asked for a stream and its usage, with its own name
 test("what a caller says of sampling, of its user and of thinking reaches the upstream; what is for this service alone does not", async () => {
   await using front = await startFront({
     dialect: "vllm",
-    reasoning: { field: "reasoning_content", tags: null, opened: false },
+    reasoning: { field: "reasoning_content", tags: null, opened: false, hidden: false },
   });
   const forwarded = {
     temperature: 0.5,
@@ -154,6 +154,17 @@ test("a finish without [DONE] is a whole answer", async () => {
   assert.equal(charged(await front.settled()).ending, "stop");
 });
 
+test("an empty finish reason, which some servers send with every event, is none (sgl-project/sglang#3912, ollama/ollama#4357)", async () => {
+  await using front = await startFront();
+  const word = (content: string) => delta({ content }, { finish_reason: "" });
+  front.upstream.play = (call) => call.stream(first, word("Hel"), word("lo"));
+  const broken = await front.events();
+  assert.deepEqual(broken.texts, ["Hel", "lo"]);
+  assert.equal(broken.error?.code, "upstream_error", "an answer without an end is not whole");
+  front.upstream.play = (call) => call.stream(first, word("Hel"), word("lo"), finish(), usage(5, 2), done);
+  assert.ok((await front.events()).done);
+});
+
 test("a stream that stays open after its finish is taken for whole after a while", async () => {
   await using front = await startFront({ finishMs: 20 });
   front.upstream.play = (call) => call.send(text("Hello"), finish());
@@ -191,7 +202,9 @@ test("the connection is used again when an answer has come to its end", async ()
 });
 
 test("thinking in a field of its own is counted and never sent, whatever the field is called", async () => {
-  await using front = await startFront({ reasoning: { field: "thoughts", tags: null, opened: false } });
+  await using front = await startFront({
+    reasoning: { field: "thoughts", tags: null, opened: false, hidden: false },
+  });
   for (const field of ["thoughts", "reasoning_content", "reasoning"]) {
     front.upstream.play = (call) =>
       call.stream(
@@ -211,9 +224,29 @@ test("thinking in a field of its own is counted and never sent, whatever the fie
   }
 });
 
+test("text that comes in parts is joined, and thinking among them is counted and never sent", async () => {
+  await using front = await startFront();
+  const part = (said: string) => ({ type: "text", text: said });
+  const thought = { type: "thinking", thinking: [part("hm")], closed: true };
+  front.upstream.play = (call) =>
+    call.stream(
+      delta({ content: [thought] }),
+      delta({ content: [{ type: "thinking", thinking: "m" }] }),
+      delta({ content: [part("Y"), { type: "reference", reference_ids: [1] }, part("es")] }),
+      delta({ content: "." }),
+      finish(),
+      done,
+    );
+  const response = await front.chat();
+  const answer = await jsonOf<Completion>(response);
+  assert.equal(answer.choices[0]?.message.content, "Yes.");
+  const { completionTokens, reasoningTokens } = charged(await front.receipt(response));
+  assert.deepEqual({ completionTokens, reasoningTokens }, { completionTokens: 4, reasoningTokens: 2 });
+});
+
 test("thinking between tags is counted and never sent, though a tag comes in pieces", async () => {
   await using front = await startFront({
-    reasoning: { field: null, tags: ["<think>", "</think>"], opened: false },
+    reasoning: { field: null, tags: ["<think>", "</think>"], opened: false, hidden: false },
   });
   front.upstream.play = (call) =>
     call.stream(
@@ -234,7 +267,7 @@ test("thinking between tags is counted and never sent, though a tag comes in pie
 
 test("thinking that the prompt has opened is taken out as well", async () => {
   await using front = await startFront({
-    reasoning: { field: null, tags: ["<think>", "</think>"], opened: true },
+    reasoning: { field: null, tags: ["<think>", "</think>"], opened: true, hidden: false },
   });
   front.upstream.play = (call) =>
     call.stream(text("hm"), text("</think>"), text("Yes"), finish(), usage(5, 3), done);

@@ -104,7 +104,10 @@ test("the least busy upstream is asked", async () => {
   assert.equal((await front.chat({ stream: true }, controller.signal)).status, 200);
   const [held, free] = front.upstream.calls.length === 1 ? [front.upstream, other] : [other, front.upstream];
   free.play = (call) => call.stream(text("Hello"), text(" world"), finish(), usage(5, 2), done);
-  for (let n = 0; n < 4; n += 1) assert.equal((await front.chat()).status, 200);
+  for (let n = 0; n < 4; n += 1) {
+    assert.equal((await front.chat()).status, 200);
+    await until("its connection is free again", () => front.engine.load().running === 1);
+  }
   assert.deepEqual([held.calls.length, free.calls.length], [1, 4]);
   controller.abort();
   await held.last().closed;
@@ -193,6 +196,28 @@ test("requests that wait while one tries an upstream go on as soon as it answers
   assert.equal(call.isClosed, false, "the trial goes on");
   controller.abort();
   await call.closed;
+});
+
+test("requests that wait while one server rests and the others are full go to it as soon as its rest is over", async (t) => {
+  const other = await startUpstream();
+  await using front = await startFront({ others: [other], parallel: 1 });
+  other.play = (call) => call.answer(500, "{}");
+  while (other.calls.length < 5) {
+    assert.equal((await front.chat()).status, 200);
+    await until("both have room again", () => front.engine.load().running === 0);
+  }
+  const controller = new AbortController();
+  front.upstream.play = (call) => call.send(first, text("one"));
+  assert.equal((await front.chat({ stream: true }, controller.signal)).status, 200);
+  // Half a second before the rest is over.
+  const now = performance.now.bind(performance);
+  t.mock.method(performance, "now", () => now() + 4500);
+  other.play = (call) => call.stream(text("Hello"), text(" world"), finish(), usage(5, 2), done);
+  assert.equal((await front.chat()).status, 200);
+  assert.equal(other.calls.length, 6);
+  assert.equal(front.upstream.last().isClosed, false, "the long answer goes on");
+  controller.abort();
+  await front.upstream.last().closed;
 });
 
 test("beyond its parallel requests an upstream is sent nothing; the others wait in turn, and a full line says so", async () => {

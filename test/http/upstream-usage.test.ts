@@ -7,11 +7,13 @@ import { jsonOf } from "../fixtures/service.ts";
 import {
   type Call,
   charged,
+  delta,
   done,
   event,
   finish,
   first,
   startFront,
+  startUpstream,
   text,
   usage,
 } from "../fixtures/upstream.ts";
@@ -50,6 +52,30 @@ describe("an upstream's usage that cannot be true is not charged, but our own co
       assert.match(front.log(), /usage that cannot be/);
     });
   }
+});
+
+test("an upstream that smooths its stream sends more events than tokens, and its usage is true all the same", async () => {
+  await using front = await startFront();
+  const letters = [..."an answer of few tokens and many letters"].map(text);
+  front.upstream.play = (call) => call.stream(...letters, finish(), usage(5, 9), done);
+  const row = charged(await front.receipt(await front.chat()));
+  assert.deepEqual([row.completionTokens, row.estimated], [9, false]);
+  assert.ok(!front.log().includes("usage that cannot be"));
+});
+
+test("what an upstream said of its tokens before it failed is not charged for the answer of another", async () => {
+  const other = await startUpstream(async (call) => {
+    await call.send(first, usage(500, 2));
+    call.socket.destroy();
+  });
+  await using front = await startFront({ others: [other] });
+  front.upstream.play = (call) => call.stream(text("Hello"), text(" world"), finish(), done);
+  for (let n = 0; n < 2; n += 1) {
+    const row = charged(await front.receipt(await front.chat()));
+    assert.ok(row.promptTokens < 100, `${row.promptTokens} tokens`);
+    assert.deepEqual([row.completionTokens, row.estimated], [2, true]);
+  }
+  assert.ok(other.calls.length > 0, "it was asked");
 });
 
 test("an upstream that ends without usage: our own count, marked (llmgateway#3331, BerriAI/litellm#36943)", async () => {
@@ -109,6 +135,19 @@ test("llama-server's timings of every event are such a usage", async () => {
   assert.deepEqual([row.promptTokens, row.completionTokens, row.estimated], [10, 3, false]);
 });
 
+test("timings that leave out what was cached are none, for the prompt may have been cached for the most part", async () => {
+  await using front = await startFront({ dialect: "llama-server" });
+  const timings = { prompt_n: 1, predicted_n: 3 };
+  front.upstream.play = async (call) => {
+    await call.send(event({ choices: [{ index: 0, delta: { content: "Hello" } }], timings }));
+    call.socket.destroy();
+  };
+  await front.events({ messages: [{ role: "user", content: "word ".repeat(400) }] });
+  const row = charged(await front.settled());
+  assert.ok(row.promptTokens > 100, `${row.promptTokens} tokens`);
+  assert.equal(row.estimated, true);
+});
+
 test("a prompt is held for at no less than it turns out to have, and less is charged once that is known", async () => {
   await using front = await startFront();
   const content = "word ".repeat(400);
@@ -151,7 +190,7 @@ test("llama-server is asked to fill in its template, and then for the tokens of 
 });
 
 test("a tokenizer is told of thinking what the request will tell, for it may change the prompt", async () => {
-  const reasoning = { field: null, tags: null, opened: false };
+  const reasoning = { field: null, tags: null, opened: false, hidden: true };
   await using front = await startFront({ dialect: "vllm", reasoning });
   front.upstream.playOther = (call) => call.answer(200, '{"count":5}');
   await front.chat({ reasoning: { max_tokens: 0 } });
@@ -204,6 +243,34 @@ test("a tokenizer that fails costs no request, and is left alone for a while", a
   assert.equal((await front.chat()).status, 200);
   assert.equal(front.upstream.asked.length, 1);
   assert.match(front.log(), /prompts are estimated/);
+});
+
+test("a kept connection that closes under the tokenizer's question costs no count: it is asked again, once", async () => {
+  await using front = await startFront({ dialect: "vllm" });
+  front.upstream.playOther = (call) => call.answer(200, '{"count":8000}');
+  await front.chat();
+  front.upstream.playOther = (call) => {
+    front.upstream.playOther = (again) => again.answer(200, '{"count":8100}');
+    call.socket.destroy();
+  };
+  await front.chat();
+  assert.equal(front.upstream.last().body.max_tokens, 92);
+  assert.ok(!front.log().includes("prompts are estimated"));
+  front.upstream.playOther = (call) => call.socket.destroy();
+  await front.chat();
+  assert.equal(front.upstream.asked.length, 5, "only once");
+  assert.match(front.log(), /prompts are estimated/);
+});
+
+test("where one server's tokenizer fails another's is asked", async () => {
+  const other = await startUpstream();
+  await using front = await startFront({ others: [other], dialect: "vllm" });
+  other.playOther = (call) => call.answer(200, '{"count":8000}');
+  for (let n = 0; n < 4; n += 1) await front.chat();
+  assert.equal(front.upstream.asked.length, 1, "left alone for a while");
+  assert.equal(other.asked.length, 3);
+  const asked = [...front.upstream.calls, ...other.calls].map(({ body }) => body.max_tokens);
+  assert.equal(asked.filter((maxTokens) => maxTokens === 192).length, 3, "what the window leaves");
 });
 
 /** Ten tokens at ten credits a million are 100 micro-credits; so is the price of a token here. */
@@ -290,6 +357,49 @@ test("a reader that pauses for longer than an upstream may be silent loses nothi
     if (read === 10) await new Promise((resolve) => setTimeout(resolve, 1000));
   }
   assert.equal(read, words);
+});
+
+describe("a reader that pauses for longer than the usage may take does not lose it", () => {
+  const finishMs = 100;
+  const words = (count: number) => Array.from({ length: count }, () => text("x"));
+  const last = delta({ content: "x" }, { finish_reason: "stop" });
+  const cases: [name: string, events: string[]][] = [
+    ["when the answer ends behind a full window", [...words(100), finish()]],
+    ["when its end is what fills the window", [...words(63), last]],
+  ];
+  for (const [name, events] of cases) {
+    test(name, async () => {
+      await using front = await startFront({ finishMs });
+      front.upstream.play = async (call) => {
+        // In one piece, so that the window is full before anything of it is read.
+        await call.send(events.join(""));
+        await call.stream(usage(5, 900), done);
+      };
+      const prompt = { accountId: "a", messages: [{ role: "user", content: "Hi" }], reasoning: {} } as const;
+      const prepared = await front.engine.prepare(prompt, new AbortController().signal);
+      const options = { maxTokens: 1000, paidTokens: 1000, sampling: { stop: [] }, onTokens: () => {} };
+      const generation = prepared.generate(options);
+      let read = 0;
+      for await (const { type } of generation) {
+        if (type !== "text") continue;
+        read += 1;
+        if (read === 10) await new Promise((resolve) => setTimeout(resolve, 5 * finishMs));
+      }
+      assert.ok(read >= 64);
+      assert.deepEqual([generation.usage.completionTokens, generation.usage.estimated], [900, false]);
+    });
+  }
+});
+
+test("a usage that never comes is not waited for once the reader has caught up", async () => {
+  await using front = await startFront({ finishMs: 100 });
+  const startedMs = performance.now();
+  const words = Array.from({ length: 100 }, () => text("x"));
+  front.upstream.play = (call) => call.send([...words, finish()].join(""));
+  const events = await front.events();
+  assert.ok(events.done);
+  assert.ok(performance.now() - startedMs < 30_000, "before the connection is taken for dead");
+  assert.equal(charged(await front.settled()).estimated, true);
 });
 
 test("a reader that pauses holds up the upstream, and no more is buffered than a window (BerriAI/litellm#12685)", async () => {

@@ -6,11 +6,15 @@
  * nothing twice. What keeps requests from failing is therefore the services' doing.
  */
 import assert from "node:assert/strict";
+import { spawn } from "node:child_process";
+import { once } from "node:events";
+import { readFileSync } from "node:fs";
 import { writeFile } from "node:fs/promises";
 import { createServer, request as httpRequest } from "node:http";
 import path from "node:path";
 import { test } from "node:test";
 import { setTimeout as sleep } from "node:timers/promises";
+import type { Readiness } from "../../src/server/operator.ts";
 import { ask, openStream } from "../fixtures/http-stream.ts";
 import {
   assertSoundLedger,
@@ -159,4 +163,39 @@ test("two services are restarted in turn under load, and no request fails", { sk
   );
   for (const program of running) assert.deepEqual(await program.stop(), { code: 0, signal: null });
   assertSoundLedger(folder.path);
+});
+
+test("the loop in docs/operating.md goes on when every model is ready, and not before", async (t) => {
+  const docs = readFileSync(path.join(import.meta.dirname, "../../docs/operating.md"), "utf8");
+  const [, script = ""] = /until docker compose[^"]*?node -e "([^"]*)"/s.exec(docs) ?? [];
+  assert.match(script, /127\.0\.0\.1:8081/);
+  let answer: [status: number, readiness: object] = [503, {}];
+  const server = createServer((request, response) => {
+    assert.equal(request.url, "/readyz");
+    const [status, readiness] = answer;
+    response.writeHead(status, { "content-type": "application/json" }).end(JSON.stringify(readiness));
+  });
+  await new Promise<void>((resolve) => server.listen(0, "127.0.0.1", resolve));
+  t.after(() => server.close());
+  const address = server.address();
+  assert.ok(address !== null && typeof address !== "string");
+  const goesOn = async () => {
+    const here = script.replace("127.0.0.1:8081", `127.0.0.1:${address.port}`);
+    const child = spawn(process.execPath, ["-e", here], { stdio: "ignore" });
+    const [code] = await once(child, "close");
+    return code === 0;
+  };
+  const rows: [status: number, readiness: Readiness, isReady: boolean][] = [
+    [200, { ready: true, store: "ok", draining: false, models: { a: "ready", b: "starting" } }, false],
+    [200, { ready: true, store: "ok", draining: false, models: { a: "ready", b: "ready" } }, true],
+    [503, { ready: false, store: "unreachable", draining: false, models: { a: "ready", b: "ready" } }, false],
+    [503, { ready: false, store: "ok", draining: true, models: { a: "ready", b: "ready" } }, false],
+  ];
+  for (const [status, readiness, isReady] of rows) {
+    answer = [status, readiness];
+    assert.equal(await goesOn(), isReady, JSON.stringify(readiness));
+  }
+  server.close();
+  server.closeAllConnections();
+  assert.equal(await goesOn(), false, "nobody listens");
 });

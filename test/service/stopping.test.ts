@@ -9,6 +9,7 @@ import assert from "node:assert/strict";
 import { request as httpRequest } from "node:http";
 import { connect } from "node:net";
 import { test } from "node:test";
+import type { SqlRow } from "../fixtures/backends.ts";
 import { ask, type ChatStream, openStream, type StreamEvent } from "../fixtures/http-stream.ts";
 import {
   assertSoundLedger,
@@ -17,6 +18,7 @@ import {
   type Program,
   processEnded,
   query,
+  quickEntry,
   startProgram,
   until,
 } from "../fixtures/program.ts";
@@ -183,6 +185,64 @@ test("a client that only holds its connection open does not hold up the stop", {
   assert.deepEqual(await service.stop(), { code: 0, signal: null });
   silent.destroy();
   half.destroy();
+});
+
+test("nor does one that has stopped reading, and its charge is recorded", { skip }, async () => {
+  await using folder = await newFolder();
+  await using service = startProgram(folder.path, {
+    entry: quickEntry,
+    env: { INKWELL_LIMITS__DRAIN_SECONDS: "0", INKWELL_LIMITS__STREAM_IDLE_SECONDS: "3600" },
+  });
+  const { url, key } = await service.up();
+  const { hostname, port } = new URL(url);
+  const body = JSON.stringify({
+    model: "smollm2-135m-instruct",
+    messages: [{ role: "user", content: endless.content }],
+    stream: true,
+    logprobs: true,
+    top_logprobs: 20,
+  });
+  const unread = connect(Number(port), hostname);
+  unread.on("error", () => {}).pause();
+  unread.write(
+    `POST /v1/chat/completions HTTP/1.1\r\nhost: x\r\nauthorization: Bearer ${key}\r\ncontent-type: application/json\r\ncontent-length: ${body.length}\r\n\r\n${body}`,
+  );
+  let before: SqlRow | undefined;
+  await until("its answer fills the connection and rests: two checkpoints with the same tokens", () => {
+    const [hold] = query(folder.path, "select expires_ms as at, completion_tokens as made from hold");
+    const rests = Number(hold?.made) > 0 && hold?.made === before?.made && hold?.at !== before?.at;
+    if (hold?.made !== before?.made) before = hold;
+    return rests;
+  });
+
+  assert.deepEqual(await service.stop(), { code: 0, signal: null });
+  unread.destroy();
+  assert.match(service.stderr, /"unread":1,.*have not been read to their end/);
+  assert.doesNotMatch(service.stderr, /not settled|given up/);
+  const [{ ending } = {}] = query(folder.path, "select ending from usage");
+  assert.equal(ending, "shutdown");
+  assertSoundLedger(folder.path);
+});
+
+test("before it refuses anything it sends its clients elsewhere, kept connections too", {
+  skip,
+}, async () => {
+  await using folder = await newFolder();
+  await using service = startProgram(folder.path, { env: { INKWELL_LIMITS__UNREADY_SECONDS: "2" } });
+  const { url, operatorUrl, key } = await service.up();
+  assert.ok(key !== null);
+  const before = await ask({ url, key, max_tokens: 1 });
+  assert.equal(before.headers.get("connection"), "keep-alive");
+  await before.text();
+  service.process.kill("SIGTERM");
+  await until("it is not ready", async () => !(await fetch(`${operatorUrl}/readyz`)).ok);
+  for (const stream of [true, false]) {
+    const answer = await ask({ url, key, max_tokens: 1, stream });
+    assert.equal(answer.status, 200);
+    assert.equal(answer.headers.get("connection"), "close");
+    await answer.text();
+  }
+  assert.deepEqual(await service.ended, { code: 0, signal: null });
 });
 
 async function jsonOf<T>(response: Response): Promise<T> {

@@ -26,6 +26,7 @@ test("a service in front of an upstream starts, answers, charges, and tells when
     url: ${upstream.url}
     key: \${BIG_KEY}
     model: vendor/big
+    max_output_tokens: 1500
     price: { prompt: 10, completion: 30 }
 `,
   );
@@ -46,6 +47,14 @@ test("a service in front of an upstream starts, answers, charges, and tells when
   const { choices } = JSON.parse(await answer.text());
   assert.equal(choices[0].message.content, "Hello world");
   assert.equal(upstream.last().headers.authorization, `Bearer ${secretKey}`);
+  assert.equal(
+    upstream.last().body.max_tokens,
+    1500,
+    "a hosted model refuses to be asked for its whole window",
+  );
+  const models = await fetch(`${url}/v1/models`, { headers: { authorization: `Bearer ${key}` } });
+  const [big] = JSON.parse(await models.text()).data;
+  assert.deepEqual([big.context_window, big.max_output_tokens], [8192, 1500]);
   const [row] = query(folder.path, "select prompt_tokens, completion_tokens, cost from usage");
   assert.deepEqual({ ...row }, { prompt_tokens: 5, completion_tokens: 2, cost: 110 });
 
@@ -62,7 +71,7 @@ test("the commands know an upstream model: listed without its key, nothing to fe
   await using folder = await newFolder();
   await writeFile(
     path.join(folder.path, "inkwell.yaml"),
-    `models: { big: { engine: upstream, urls: ["https://a.example/v1", "https://b.example/v1"], key: ${secretKey}, model: vendor/big, price: { prompt: 1, completion: 2 } } }\n`,
+    `models: { big: { engine: upstream, urls: ["https://a.example/v1", "https://b.example/v1"], key: ${secretKey}, model: vendor/big, max_output_tokens: 4096, reasoning: { hidden: true }, price: { prompt: 1, completion: 2 } } }\n`,
   );
   const run = async (...args: string[]) => {
     await using program = startProgram(folder.path, { args, env: noDefaultModel });
@@ -82,11 +91,13 @@ test("the commands know an upstream model: listed without its key, nothing to fe
       model: "vendor/big",
       dialect: "compatible",
       context_window: 8192,
+      max_output_tokens: 4096,
       parallel: 64,
       price: { prompt: 1, completion: 2 },
       connect_seconds: 5,
       headers_seconds: 120,
       idle_seconds: 60,
+      reasoning: { opened: false, hidden: true },
     },
   });
 });

@@ -1,8 +1,11 @@
 /** `inkwell audit` and `inkwell backup`: what they print, and the exit codes that scripts go by. */
 import assert from "node:assert/strict";
-import { existsSync } from "node:fs";
+import { spawnSync } from "node:child_process";
+import { existsSync, mkdirSync, readdirSync, readFileSync, rmSync, writeFileSync } from "node:fs";
 import path from "node:path";
-import { beforeEach, test } from "node:test";
+import { DatabaseSync } from "node:sqlite";
+import { beforeEach, describe, test } from "node:test";
+import { services } from "../../src/cli/services.ts";
 import { backup } from "../../src/main.ts";
 import { openSqliteStore } from "../../src/store/sqlite.ts";
 import { cliLedger, refused } from "../fixtures/cli-ledger.ts";
@@ -73,4 +76,99 @@ test("a backup is made beside the configuration's folder, and never over what is
 
   refused(await inkwell("backup", "copy.db"), /copy\.db is there already/);
   assert.equal((await inkwell("backup")).code, 2);
+});
+
+describe("a file that is checked", () => {
+  const sound = /^The ledger is sound: 1 journal entry checked\.\n$/;
+  const file = path.join(cwd, "kept", "inkwell.db");
+  const audit = () =>
+    ledger.run(["audit"], {
+      env: { INKWELL_DATABASE: `sqlite:${file}` },
+      services: { audit: services.audit },
+    });
+  const left = () => ({ names: readdirSync(path.dirname(file)), bytes: readFileSync(file) });
+
+  beforeEach(async () => {
+    rmSync(path.dirname(file), { recursive: true, force: true });
+    rmSync(path.dirname(databaseFile), { recursive: true, force: true });
+    mkdirSync(path.dirname(file));
+    const store = await openSqliteStore({ path: databaseFile, plans });
+    await store.commit([{ kind: "open", account: "ada", plan: "starter" }]);
+    await store.close();
+    assert.equal((await inkwell("backup", file)).code, 0);
+  });
+
+  /** By hand, as no version of Inkwell does. */
+  function write(...statements: string[]): void {
+    const db = new DatabaseSync(file);
+    for (const statement of statements) db.exec(statement);
+    db.close();
+  }
+
+  test("is left as it was, to the byte, with nothing beside it", async () => {
+    const before = left();
+    const { code, stderr } = await audit();
+    assert.match(stderr, sound);
+    assert.equal(code, 0);
+    assert.deepEqual(left(), before);
+  });
+
+  test("may be of an older version, and stays of it", async () => {
+    const first = new URL("../../src/store/migrations/sqlite/0001-ledger.sql", import.meta.url);
+    // The table of receipts and its triggers, which the second migration changed, are the last of the first.
+    const receipts = readFileSync(first, "utf8").split(/^(?=create table usage )/m)[1] ?? "";
+    assert.match(receipts, /primary key \(account, seq\)/);
+    write("drop table usage", receipts, "delete from migration where version > 1");
+    const before = left();
+    assert.match((await audit()).stderr, sound);
+    assert.deepEqual(left(), before);
+  });
+
+  test("of a newer version, or of none, is refused as it is", async () => {
+    write("insert into migration values (9999, '9999-later.sql', 'x', 0)");
+    const before = left();
+    refused(await audit(), /inkwell\.db was made by a newer version of Inkwell: .* Run the newer version/);
+    assert.deepEqual(left(), before);
+    write("drop table migration");
+    refused(await audit(), /inkwell\.db cannot be checked: its schema is version 0, .* Nothing was changed/);
+  });
+
+  test("that is none is one error, and stays none", async () => {
+    writeFileSync(file, "");
+    refused(await audit(), /^There is no database \S+inkwell\.db to check\. Name the right one/);
+    assert.deepEqual(left(), { names: ["inkwell.db"], bytes: Buffer.alloc(0) });
+    writeFileSync(file, "This is not a database. ".repeat(100));
+    refused(await audit(), /inkwell\.db is not an SQLite database\. Nothing was changed/);
+    rmSync(path.dirname(file), { recursive: true });
+    refused(await audit(), /^There is no ledger at \S+inkwell\.db\./);
+    assert.ok(!existsSync(path.dirname(file)));
+  });
+
+  test("may be at work meanwhile: what was committed before is checked", async () => {
+    rmSync(file);
+    const store = await openSqliteStore({ path: file, plans });
+    await store.commit([{ kind: "open", account: "ada", plan: "starter" }]);
+    assert.match((await audit()).stderr, sound);
+    await store.commit([{ kind: "topup", account: "ada", payment: "p1", amount: 1 }]);
+    assert.match((await audit()).stderr, /^The ledger is sound: 2 journal entries checked/);
+    await store.close();
+    assert.deepEqual(left().names, ["inkwell.db"]);
+    assert.match((await audit()).stderr, /^The ledger is sound: 2 journal entries checked/);
+  });
+
+  test("may lie where nothing can be written", async (t) => {
+    const folder = path.dirname(file);
+    const mount = (...args: string[]) => spawnSync("mount", [...args, folder]).status === 0;
+    if (process.platform !== "linux" || !mount("--bind", folder)) {
+      t.skip("a folder can be mounted by root on Linux only");
+      return;
+    }
+    try {
+      assert.ok(mount("-o", "remount,ro,bind"));
+      assert.throws(() => writeFileSync(path.join(folder, "x"), ""), /EROFS/);
+      assert.match((await audit()).stderr, sound);
+    } finally {
+      spawnSync("umount", [folder]);
+    }
+  });
 });

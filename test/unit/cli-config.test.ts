@@ -139,6 +139,7 @@ describe("models", () => {
         engine: "llama",
         source: "default",
         context_window: 8192,
+        max_output_tokens: 8192,
         parallel: 4,
         pricing,
         file: { path: null, bytes: null, problem: null },

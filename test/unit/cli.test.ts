@@ -108,7 +108,7 @@ describe("the command line", () => {
   ]) {
     test(`finds no ledger where there is none, and makes none: inkwell ${argv.join(" ")}`, async () => {
       refused(
-        await ledger.run(argv, { services: { openStore: services.openStore } }),
+        await ledger.run(argv, { services: { openStore: services.openStore, audit: services.audit } }),
         /^There is no ledger at \S+inkwell\.db\. The first "inkwell serve" or "inkwell account create" makes one; .* --config or INKWELL_CONFIG/,
       );
       assert.ok(!existsSync(path.join(ledger.cwd, "data")));
@@ -117,7 +117,7 @@ describe("the command line", () => {
 
   test("the first account makes the ledger, which every other command finds then", async () => {
     const env = { INKWELL_DATA: "made" };
-    const real = { env, services: { openStore: services.openStore } };
+    const real = { env, services: { openStore: services.openStore, audit: services.audit } };
     assert.equal((await ledger.run(["account", "create", "ada", "--plan", "big"], real)).code, 0);
     assert.match((await ledger.run(["balance", "ada"], real)).stdout, /^Account ada, plan big/);
     assert.match((await ledger.run(["audit"], real)).stderr, /^The ledger is sound: 1 journal entry/);

@@ -228,11 +228,35 @@ limits:
       {},
       /models\.m\.engine: found "lama", expected llama or upstream/,
     ],
+    ...[
+      "P300000Y",
+      "P999999Y999999M",
+      "P11Y",
+      "P121M",
+      "P999999M",
+      "P999999W",
+      "P999999W999999DT999999H999999M",
+      "PT999999H",
+      "P1000000D",
+    ].map((every): (typeof cases)[number] => [
+      `a period of more than ten years is refused, however long: ${every}`,
+      plan(`    base: { credits: 1, every: P1D }\n    overage: { credits: 0, every: ${every} }`),
+      {},
+      new RegExp(
+        `^inkwell\\.yaml:4: plans\\.p\\.overage\\.every: found "${every}", expected an ISO 8601 period of at`,
+      ),
+    ]),
     [
       "a source that is no model file is refused",
       `models: { m: { engine: llama, source: a.bin, ${price} } }`,
       {},
       /models\.m\.source: model source a\.bin is not understood/,
+    ],
+    [
+      "a source with a % that stands for nothing is refused",
+      `models:\n  m:\n    engine: llama\n    source: https://host.example/100%.gguf\n    ${price}`,
+      {},
+      /^inkwell\.yaml:4: models\.m\.source: model source https:\/\/host\.example\/100%\.gguf has a % .* write %25$/,
     ],
     [
       "a hub reference without a file is refused",

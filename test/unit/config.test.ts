@@ -39,6 +39,7 @@ test("without a file and without variables, the defaults run", () => {
       engine: "llama",
       source: "default",
       contextWindow: 8192,
+      outputTokensMax: null,
       parallel: 4,
       threads: null,
       gpu: "auto",
@@ -271,6 +272,7 @@ describe("the file", () => {
     model: wide
     dialect: vllm
     context_window: 131072
+    max_output_tokens: 16384
     parallel: 200
     connect_seconds: 2
     headers_seconds: 600
@@ -288,12 +290,13 @@ describe("the file", () => {
       model: "vendor/big",
       dialect: "compatible",
       contextWindow: 8192,
+      outputTokensMax: null,
       parallel: 64,
       price: { prompt: 1, completion: 2 },
       connectMs: 5000,
       headersMs: 120_000,
       idleMs: 60_000,
-      reasoning: { field: "reasoning_content", tags: null, opened: false },
+      reasoning: { field: "reasoning_content", tags: null, opened: false, hidden: false },
     });
     assert.deepEqual(wide, {
       ...big,
@@ -303,11 +306,12 @@ describe("the file", () => {
       model: "wide",
       dialect: "vllm",
       contextWindow: 131_072,
+      outputTokensMax: 16_384,
       parallel: 200,
       connectMs: 2000,
       headersMs: 600_000,
       idleMs: 30_000,
-      reasoning: { field: null, tags: ["<think>", "</think>"], opened: true },
+      reasoning: { field: null, tags: ["<think>", "</think>"], opened: true, hidden: false },
     });
   });
 
@@ -325,7 +329,7 @@ describe("the file", () => {
     const big = config.models.find(({ id }) => id === "big");
     assert.ok(big?.engine === "upstream");
     assert.deepEqual([big.urls, big.key], [["http://a/v1", "http://b/v1"], "k2"]);
-    assert.deepEqual(big.reasoning, { field: null, tags: ["<a>", "</a>"], opened: true });
+    assert.deepEqual(big.reasoning, { field: null, tags: ["<a>", "</a>"], opened: true, hidden: false });
   });
 
   test("chooses what the model runs on", () => {

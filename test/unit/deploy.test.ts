@@ -9,7 +9,7 @@ import { existsSync, globSync, mkdtempSync, readFileSync, rmSync, writeFileSync 
 import { tmpdir } from "node:os";
 import path from "node:path";
 import { after, before, describe, test } from "node:test";
-import { parse } from "yaml";
+import { parse, stringify } from "yaml";
 import { loadConfig } from "../../src/config.ts";
 import { catalogue } from "../../src/errors.ts";
 import { startOperator } from "../fixtures/operator.ts";
@@ -313,18 +313,112 @@ describe("the unit", () => {
     assert.ok(Number(setting("TimeoutStopSec")) * 1000 > limits.drainMs + 10_000);
   });
 
-  test("systemd finds nothing wrong with it", { skip: !has("systemd-analyze", "--version") }, () => {
-    const file = path.join(mkdtempSync(path.join(tmpdir(), "inkwell-unit-")), "inkwell.service");
-    after(() => rmSync(path.dirname(file), { recursive: true }));
+  test("the documented commands run as it does: same user, folder, data and secrets", () => {
+    const command = /^systemd-run ([^`]*) account list$/m.exec(textOf("docs/operating.md"))?.[1] ?? "";
+    const words = command.replaceAll("\\\n", " ").split(/\s+/);
+    const given = (option: string) => words.filter((_, index) => words[index - 1] === option);
+    assert.deepEqual(given("-p").toSorted(), [
+      `EnvironmentFile=${setting("EnvironmentFile")}`,
+      `UMask=${setting("UMask")}`,
+      `WorkingDirectory=${setting("WorkingDirectory")}`,
+    ]);
+    assert.deepEqual(given("-E"), [setting("Environment")]);
+    assert.ok(words.includes(`--uid=${setting("User")}`));
+    assert.deepEqual(words.slice(-2), setting("ExecStart")?.split(" ").slice(0, 2));
+  });
+
+  test("systemd finds nothing wrong with it", { skip: missing("systemd-analyze", "--version") }, () => {
+    const file = path.join(newFolder(), "inkwell.service");
     writeFileSync(file, text.replaceAll("/opt/inkwell/node_modules/.bin/node", process.execPath));
-    execFileSync("systemd-analyze", ["verify", "--man=no", file], { stdio: "pipe" });
+    run("systemd-analyze", "verify", "--man=no", file);
   });
 });
 
-test("promtool finds nothing wrong with the alerts", { skip: !has("promtool", "--version") }, () => {
-  execFileSync("promtool", ["check", "config", path.join(root, "deploy/prometheus/prometheus.yml")], {
-    stdio: "pipe",
+describe("its own program finds nothing wrong with", () => {
+  test("the configuration of Prometheus, and the alerts", { skip: missing("promtool", "--version") }, () => {
+    run("promtool", "check", "config", path.join(root, "deploy/prometheus/prometheus.yml"));
   });
+
+  test("haproxy.cfg", { skip: missing("haproxy", "-v") }, () => {
+    run("haproxy", "-c", "-f", path.join(root, "deploy/haproxy.cfg"));
+  });
+
+  test("nginx.conf", { skip: missing("nginx", "-v") }, () => {
+    const folder = newFolder();
+    // What it would listen on it opens for the check too, and port 80 is not for everybody.
+    const socket = `listen unix:${folder}/socket;`;
+    const included = path.join(folder, "inkwell.conf");
+    writeFileSync(included, textOf("deploy/nginx.conf").replace("listen 80;", socket));
+    const file = path.join(folder, "nginx.conf");
+    writeFileSync(file, `pid ${folder}/pid; events {} http { access_log off; include ${included}; }`);
+    run("nginx", "-t", "-p", folder, "-c", file, "-e", "stderr");
+  });
+
+  test("compose.yaml", { skip: missing("docker", "compose", "version") }, () => {
+    const secrets = { POSTGRES_PASSWORD: "secret", INKWELL_OPERATOR_TOKEN: "a-token-of-the-operator" };
+    const args = [
+      "compose",
+      "-f",
+      path.join(root, "deploy/compose.yaml"),
+      "--profile",
+      "monitoring",
+      "config",
+    ];
+    const said = execFileSync("docker", args, { env: { ...process.env, ...secrets }, stdio: "pipe" });
+    const { services } = fieldsOf(parse(String(said)));
+    assert.deepEqual(Object.keys(fieldsOf(services)).toSorted(), [
+      "balancer",
+      "node-a",
+      "node-b",
+      "postgres",
+      "prometheus",
+    ]);
+  });
+});
+
+test("the alert of failing requests counts those of chat against those of chat", {
+  skip: missing("promtool", "--version"),
+}, () => {
+  const perMinute = (endpoint: string, code: string, requests: number) => ({
+    series: `inkwell_requests_total{endpoint="${endpoint}",code="${code}"}`,
+    values: `0+${requests}x30`,
+  });
+  const chat = "/v1/chat/completions";
+  const alert = {
+    exp_labels: { severity: "critical" },
+    exp_annotations: {
+      summary: "More than 5 % of the chat requests fail",
+      runbook: "docs/operating.md#inkwellservererrors",
+    },
+  };
+  const file = path.join(newFolder(), "test.yml");
+  const tests = [
+    {
+      // One in twenty-five, and no other endpoint that answers.
+      input_series: [
+        perMinute(chat, "", 96),
+        perMinute(chat, "store_unavailable", 4),
+        perMinute("/v1/balance", "store_unavailable", 100),
+      ],
+      exp_alerts: [],
+    },
+    {
+      // One in ten, and another endpoint that is asked all the time.
+      input_series: [
+        perMinute(chat, "", 90),
+        perMinute(chat, "upstream_error", 10),
+        perMinute("/v1/models", "", 1000),
+      ],
+      exp_alerts: [alert],
+    },
+  ].map(({ input_series, exp_alerts }) => ({
+    interval: "1m",
+    input_series,
+    alert_rule_test: [{ eval_time: "20m", alertname: "InkwellServerErrors", exp_alerts }],
+  }));
+  const rule_files = [path.join(root, "deploy/prometheus/alerts.yml")];
+  writeFileSync(file, stringify({ rule_files, evaluation_interval: "1m", tests }));
+  run("promtool", "test", "rules", file);
 });
 
 test("everything in deploy/ is told of in docs/operating.md", () => {
@@ -334,11 +428,24 @@ test("everything in deploy/ is told of in docs/operating.md", () => {
   }
 });
 
-function has(program: string, ...args: string[]): boolean {
+/** Why a test of this program is skipped; false where the machine has it. */
+function missing(program: string, ...args: string[]): string | false {
   try {
     execFileSync(program, args, { stdio: "ignore" });
-    return true;
-  } catch {
     return false;
+  } catch {
+    return `this machine has no ${[program, ...args].join(" ")}`;
   }
+}
+
+/** Fails with what it said, unless its exit code is 0. */
+function run(program: string, ...args: string[]): void {
+  execFileSync(program, args, { stdio: "pipe" });
+}
+
+/** Gone at the end of the test. */
+function newFolder(): string {
+  const folder = mkdtempSync(path.join(tmpdir(), "inkwell-deploy-"));
+  after(() => rmSync(folder, { recursive: true }));
+  return folder;
 }

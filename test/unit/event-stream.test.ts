@@ -6,7 +6,7 @@ import { connect } from "node:net";
 import { text } from "node:stream/consumers";
 import { test } from "node:test";
 import { setImmediate as nextTurn } from "node:timers/promises";
-import { EventStream } from "../../src/server/event-stream.ts";
+import { EventStream, type StreamTimes } from "../../src/server/event-stream.ts";
 
 const times = { keepAliveMs: 60_000, streamIdleMs: 60_000 };
 
@@ -24,8 +24,10 @@ async function chunksOf(answer: (stream: EventStream) => Promise<void>): Promise
   return [...body.matchAll(/^([0-9a-f]+)\r\n(.*)\r\n/gm)].map(([, , chunk = ""]) => chunk);
 }
 
-function streamOn(response: ServerResponse): EventStream {
-  return new EventStream(response, () => response.writeHead(200), times, new AbortController().signal);
+function streamOn(response: ServerResponse, patience: StreamTimes = times): EventStream {
+  const gone = new AbortController();
+  response.once("close", () => gone.abort());
+  return new EventStream(response, () => response.writeHead(200), patience, gone.signal);
 }
 
 test("events of one turn go out in one write, in their order", async () => {
@@ -53,4 +55,43 @@ test("a burst that the client has not taken is told of within the turn", async (
     stream.end(String(sent));
   });
   assert.ok(Number(chunks.join("").replaceAll("x", "")) < 100);
+});
+
+test("a client that stalled between two events and has caught up is neither waited for nor dropped", async () => {
+  const { promise: outcome, resolve } = Promise.withResolvers<{ isWaiting: boolean; isOpen: boolean }>();
+  const stalled = Promise.withResolvers<void>();
+  const caughtUp = Promise.withResolvers<void>();
+  const server = createServer(async (_, response) => {
+    const stream = streamOn(response, { keepAliveMs: 60_000, streamIdleMs: 200 });
+    // The write that fills the connection comes after `room` has answered, as at the end of each turn.
+    while (!response.writableNeedDrain) {
+      stream.send("x".repeat(12_000));
+      assert.equal(stream.room(), null);
+      await nextTurn();
+    }
+    stalled.resolve();
+    await once(response, "drain");
+    caughtUp.resolve();
+    stream.send("next");
+    const room = stream.room();
+    await room;
+    resolve({ isWaiting: room !== null, isOpen: !response.destroyed });
+    stream.end("");
+  }).listen(0, "127.0.0.1");
+  await once(server, "listening");
+  const address = server.address();
+  assert.ok(address !== null && typeof address === "object");
+  const socket = connect(address.port, "127.0.0.1");
+  socket.on("error", () => {});
+  socket.pause();
+  socket.write("GET / HTTP/1.1\r\nhost: test\r\nconnection: close\r\n\r\n");
+  try {
+    await stalled.promise;
+    socket.resume();
+    await caughtUp.promise;
+    assert.deepEqual(await outcome, { isWaiting: false, isOpen: true });
+  } finally {
+    socket.destroy();
+    server.close();
+  }
 });

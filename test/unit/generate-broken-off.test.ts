@@ -188,6 +188,24 @@ test("an engine that fails in mid-stream charges the prompt and every token made
   await assertEnded(made, "engine_failed", 160);
 });
 
+test("an answer that is not streamed and breaks off costs nothing: nothing of it was delivered", async () => {
+  const endings = [
+    { ending: "engine_failed", cost: 0, provoke: "fail" },
+    { ending: "shutdown", cost: 0, provoke: "stop" },
+    { ending: "client_gone", cost: 160, provoke: "leave" },
+  ] as const;
+  for (const { ending, cost, provoke } of endings) {
+    const { made, events, generation } = await begun({ ask: { stream: false } });
+    generation.token("x");
+    generation.token("y");
+    if (provoke === "fail") generation.fail(new EngineError("timeout", "no token for 60 s"));
+    else if (provoke === "stop") made.abort.abort(new Refusal("shutting_down", ""));
+    else made.abort.abort();
+    await rest(events);
+    await assertEnded(made, ending, cost);
+  }
+});
+
 test("a defect in an engine comes out as it is, and the hold goes back", async () => {
   const { made, events, generation } = await begun();
   const defect = new TypeError("undefined is no function");

@@ -28,12 +28,12 @@ test("a model outside the plan's list or the key's is refused, the key's never w
   }
 });
 
-test("a prompt that leaves no room for a token is refused with the numbers, before the hold", async () => {
+test("a prompt that leaves no room for a token is refused with what the model takes, before the hold", async () => {
   const made = await setup();
   made.engine.promptTokens = 100;
   const { error } = await rest(made.run());
   assertRefusal(error, "context_length_exceeded");
-  assert.match(error.message, /100 tokens.*takes 100/);
+  assert.match(error.message, /too many tokens.*takes 100/);
   await assertUntouched(made);
   made.engine.promptTokens = 99;
   const events = made.run();

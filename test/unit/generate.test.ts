@@ -70,6 +70,24 @@ test("max_tokens beyond the window is what the window leaves", async () => {
   }
 });
 
+test("a model's own limit bounds every answer, and reaching it is a length", async () => {
+  for (const ask of [{}, { maxTokens: 1_000_000 }]) {
+    const made = await setup(undefined, { outputTokensMax: 3 });
+    const events = made.run(ask);
+    await events.next();
+    const generation = made.engine.last;
+    assert.equal(generation.options.maxTokens, 3);
+    generation.begin();
+    for (let n = 0; n < 3; n += 1) generation.token("x");
+    generation.end("length");
+    await rest(events);
+    await assertEnded(made, "length", promptCost + 90);
+  }
+  const { events, generation } = await queued({ ask: { maxTokens: 2 }, outputTokensMax: 3 });
+  assert.equal(generation.options.maxTokens, 2);
+  await events.return();
+});
+
 test("the hold lowers the token limit to what it buys, and reaching that is the credits' end", async () => {
   const { made, events, generation } = await queued({
     plan: planOf("poor", 1, 0),
@@ -161,10 +179,11 @@ test("property: however a request goes, its charge is the table's and its hold e
   const endArb = fc.constantFrom("stop", "fail", "defect", "abort", "shutdown", "return", "break");
   const property = fc.asyncProperty(
     fc.boolean(),
+    fc.boolean(),
     fc.array(stepArb, { maxLength: 8 }),
     endArb,
-    async (isBegun, steps, ending) => {
-      const { made, events, generation } = await queued();
+    async (stream, isBegun, steps, ending) => {
+      const { made, events, generation } = await queued({ ask: { stream } });
       let unread = 0;
       if (isBegun) {
         generation.begin();
@@ -200,8 +219,10 @@ test("property: however a request goes, its charge is the table's and its hold e
         shutdown: "shutdown",
       } as const;
       const isFailure = recorded[ending] === "engine_failed";
+      const isOurs = isFailure || ending === "shutdown";
       const paysPrompt = made_ > 0 || ending === "stop" || (isBegun && !isFailure);
-      await assertEnded(made, recorded[ending], (paysPrompt ? promptCost : 0) + made_ * 30);
+      const cost = isOurs && !stream ? 0 : (paysPrompt ? promptCost : 0) + made_ * 30;
+      await assertEnded(made, recorded[ending], cost);
     },
   );
   await fc.assert(property, { numRuns: 300 });

@@ -161,3 +161,27 @@ test("lines of one turn of the event loop are written together, and a warning at
   await new Promise(setImmediate);
   assert.deepEqual(written, [["one", "two", "three"], ["four"], ["five"]]);
 });
+
+for (const isTTY of [false, true]) {
+  test(`a line that cannot be written ${isTTY ? "on a terminal " : ""}is lost, and those after it are written`, async () => {
+    let full = true;
+    let text = "";
+    const stderr = new Writable({
+      write(chunk, _encoding, done) {
+        // As the process's own: it tells of the error and stays open.
+        if (full) stderr.emit("error", new Error("ENOSPC"));
+        else text += String(chunk);
+        done();
+      },
+    });
+    stderr.on("error", () => {});
+    const logger = createLogger("info", Object.assign(stderr, { isTTY }));
+    logger.warn("lost");
+    await new Promise(setImmediate);
+    full = false;
+    logger.warn("kept");
+    await new Promise(setImmediate);
+    assert.match(text, /kept/);
+    assert.doesNotMatch(text, /lost/);
+  });
+}

@@ -32,13 +32,13 @@ async function setup(micro: number): Promise<Setup> {
   engine.contextWindow = 5000;
   const receipts: Receipt[] = [];
   const dependencies = {
-    catalog: new Catalog([{ id: "model", engine, price, created: 0, ownedBy: "us" }]),
+    catalog: new Catalog([{ id: "model", engine, price, outputTokensMax: null, created: 0, ownedBy: "us" }]),
     ledger: new Ledger(made.store, { retriesMs: [] }),
     holdTtlMs: 60_000,
     onSettled: (receipt: Receipt) => receipts.push(receipt),
   };
   const caller = { accountId: "ada", keyId: "key", plan: broke, models: ["*"] };
-  const request = { model: "model", messages: [], sampling: { stop: [] }, reasoning: {} };
+  const request = { model: "model", messages: [], sampling: { stop: [] }, reasoning: {}, stream: true };
   return {
     ...made,
     engine,
@@ -81,6 +81,33 @@ test("a request holds its prompt and one slice, however long an answer it may as
   generation.end("stop");
   await rest;
   assert.equal(heldBy(made), 0);
+});
+
+test("of an engine that tells of its tokens late, all that an answer may have is held for beforehand", async () => {
+  const made = await setup(1_000_000);
+  made.engine.tellsLate = true;
+  const { generation, rest } = await made.begin("r1");
+  assert.equal(heldBy(made), promptCost + 4990 * 30);
+  assert.deepEqual([generation.options.maxTokens, generation.options.paidTokens], [4990, 4990]);
+  think(generation, 4990);
+  generation.end("length");
+  await rest;
+  assert.equal(generation.paid.length, 0);
+  assert.deepEqual([made.receipts[0]?.cost, made.receipts[0]?.shortfall], [promptCost + 4990 * 30, 0]);
+  await audit(made.store);
+});
+
+test("where that cannot be paid for, it is asked for what the balance buys", async () => {
+  const made = await setup(promptCost + 300 * 30 + 29);
+  made.engine.tellsLate = true;
+  const { generation, rest } = await made.begin("r1");
+  assert.deepEqual([generation.options.maxTokens, generation.options.paidTokens], [300, 300]);
+  think(generation, 300);
+  generation.end("length");
+  await rest;
+  const [receipt] = made.receipts;
+  assert.deepEqual([receipt?.ending, receipt?.cost, receipt?.shortfall], ["credits", promptCost + 9000, 0]);
+  await audit(made.store);
 });
 
 test("worst cases of many requests do not lock a balance that pays for all of them (litellm#38647)", async () => {

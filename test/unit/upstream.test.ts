@@ -175,6 +175,37 @@ describe("what is logged of an upstream's words", () => {
     assert.match(loggable('input "me of the sea and all its cre" is bad', unlogged), /quote the request/);
     assert.equal(loggable("drinking is bad", unlogged), "drinking is bad");
   });
+  describe("nor any of it in escapes", () => {
+    const user = "zo\u00eb\\smith";
+    const quoted = 'gr\u00fc\u00df "Ad\u00e8le"\n\tan der C:\\new\\table/K\u00fcche \u{1f58b}';
+    const packed = { key: null, user, messages: [{ role: "user" as const, content: quoted }] };
+    const escaped = (unit: string) => `\\u${unit.charCodeAt(0).toString(16).padStart(4, "0")}`;
+    const ascii = (value: unknown) => JSON.stringify(value).replace(/[\u0080-\uffff]/g, escaped);
+    const ways: [name: string, write: (text: string) => string][] = [
+      ["as JSON", JSON.stringify],
+      ["as JSON of ASCII alone", ascii],
+      ["with every character escaped", (text) => text.replace(/./gs, escaped)],
+      [
+        "with capital digits",
+        (text) => ascii(text).replace(/u00[a-f0-9]{2}/g, (code) => `u${code.slice(1).toUpperCase()}`),
+      ],
+      ["with escaped slashes", (text) => ascii(text).replaceAll("/", "\\/")],
+      ["as JSON in JSON", (text) => JSON.stringify({ detail: ascii(text) })],
+      ["as JSON in JSON in JSON", (text) => ascii(JSON.stringify({ detail: ascii(text) }))],
+    ];
+    for (const [name, write] of ways) {
+      test(name, () => {
+        assert.match(loggable(`bad input: ${write(quoted)}`, packed), /quote the request/);
+        const said = loggable(`unknown: ${write(user)}`, packed);
+        assert.match(said, /^unknown: .*\[user\]/);
+        assert.ok(!said.includes("zo") && !said.includes("smith"), said);
+      });
+    }
+    test("but what the upstream says itself can be read", () => {
+      const said = '{"error":"no model \\"big\\"\\nin \\u0022/models\\u0022"}';
+      assert.equal(loggable(said, packed), '{"error":"no model "big" in "/models""}');
+    });
+  });
   test("not more than a few hundred characters, in one line", () => {
     const said = loggable("a\nb ".repeat(10_000), unlogged);
     assert.ok(said.length <= 300 && !said.includes("\n"));
@@ -182,36 +213,89 @@ describe("what is logged of an upstream's words", () => {
 });
 
 describe("a circuit", () => {
+  /** A request that is sent at this time and fails. */
+  const fail = (circuit: Circuit, nowMs: number) => circuit.failed(nowMs, circuit.enter(nowMs, null), false);
+  /** One that breaks off in the middle of its answer. */
+  const breakOff = (circuit: Circuit, nowMs: number) => {
+    const ticket = circuit.enter(nowMs, null);
+    circuit.answered();
+    return circuit.failed(nowMs, ticket, true);
+  };
+
   test("opens after several failures in a row, tries with one request, and rests longer each time", () => {
     const circuit = new Circuit();
-    for (let n = 1; n < failuresMax; n += 1) assert.equal(circuit.failed(0), false);
-    circuit.succeeded();
-    for (let n = 1; n < failuresMax; n += 1) circuit.failed(0);
+    for (let n = 1; n < failuresMax; n += 1) assert.equal(fail(circuit, 0), false);
+    circuit.answered();
+    for (let n = 1; n < failuresMax; n += 1) fail(circuit, 0);
     assert.ok(circuit.admits(0), "a success in between begins anew");
-    assert.ok(circuit.failed(0));
+    assert.ok(fail(circuit, 0));
     let nowMs = 0;
-    for (let rest = restMs; rest <= restMsMax; rest = 2 * rest) {
-      assert.ok(circuit.isOpen(nowMs + rest - 1) && !circuit.admits(nowMs + rest - 1));
-      nowMs += rest;
+    for (let rest = restMs; rest < 2 * restMsMax; rest = 2 * rest) {
+      const atMost = Math.min(rest, restMsMax);
+      assert.ok(circuit.isOpen(nowMs + atMost - 1) && !circuit.admits(nowMs + atMost - 1));
+      nowMs += atMost;
       assert.ok(circuit.admits(nowMs) && !circuit.isOpen(nowMs));
-      assert.ok(circuit.enter());
+      const trial = circuit.enter(nowMs, null);
       assert.ok(!circuit.admits(nowMs), "one at a time");
-      assert.ok(circuit.failed(nowMs));
+      assert.ok(circuit.failed(nowMs, trial, false));
     }
     nowMs += restMsMax;
-    assert.ok(circuit.enter(), "never longer than the longest");
-    circuit.left();
+    circuit.left(circuit.enter(nowMs, null));
     assert.ok(circuit.admits(nowMs), "a trial that told nothing makes room for another");
-    assert.ok(circuit.enter());
-    assert.ok(circuit.succeeded());
-    assert.ok(circuit.admits(nowMs) && !circuit.enter());
+    circuit.enter(nowMs, null);
+    assert.ok(circuit.answered());
+    assert.ok(circuit.admits(nowMs));
+    circuit.enter(nowMs, null);
+    assert.ok(circuit.admits(nowMs), "not one at a time any more");
   });
 
-  test("takes a late failure of an earlier request for no news", () => {
+  test("takes a late failure of an earlier request for no news, before a trial, beside it and behind it", () => {
     const circuit = new Circuit();
-    for (let n = 0; n < failuresMax; n += 1) circuit.failed(0);
-    assert.equal(circuit.failed(restMs - 1), false);
+    const early = Array.from({ length: 2 * failuresMax }, () => circuit.enter(0, null));
+    for (let n = 0; n < failuresMax; n += 1) fail(circuit, 0);
+    for (const ticket of early.slice(0, 2)) assert.equal(circuit.failed(restMs - 1, ticket, false), false);
     assert.ok(circuit.admits(restMs));
+    const trial = circuit.enter(restMs, null);
+    for (const ticket of early.slice(2, 4)) {
+      assert.equal(circuit.failed(restMs, ticket, true), false);
+      circuit.left(ticket);
+    }
+    assert.ok(!circuit.admits(restMs), "the trial goes on");
+    circuit.answered();
+    for (const ticket of early.slice(4)) assert.equal(circuit.failed(restMs, ticket, true), false);
+    assert.ok(circuit.admits(restMs));
+    circuit.left(trial);
+  });
+
+  test("knows a trial that is sent again as the same one, and no other request as that", () => {
+    const circuit = new Circuit();
+    for (let n = 0; n < failuresMax; n += 1) fail(circuit, 0);
+    const early = circuit.enter(restMs - 1, null);
+    const trial = circuit.enter(restMs, null);
+    const again = circuit.enter(restMs, trial);
+    circuit.left(trial);
+    assert.ok(!circuit.admits(restMs), "its first connection ends, it does not");
+    const stranger = circuit.enter(restMs, early);
+    assert.equal(circuit.failed(restMs, stranger, false), false);
+    assert.ok(circuit.failed(restMs, again, false));
+    assert.ok(circuit.isOpen(restMs + 2 * restMs - 1));
+  });
+
+  test("opens after several answers that broke off, longer each time until one comes to its end", () => {
+    const circuit = new Circuit();
+    for (let n = 1; n < failuresMax; n += 1) assert.equal(breakOff(circuit, 0), false);
+    circuit.completed();
+    for (let n = 1; n < failuresMax; n += 1) assert.equal(breakOff(circuit, 0), false);
+    assert.equal(fail(circuit, 0), false, "counted apart");
+    assert.ok(breakOff(circuit, 0));
+    assert.equal(circuit.openUntilMs, restMs);
+    assert.ok(breakOff(circuit, restMs), "a trial that breaks off is enough");
+    assert.equal(circuit.openUntilMs, 3 * restMs);
+    circuit.answered();
+    circuit.completed();
+    for (let n = 1; n < failuresMax; n += 1) assert.equal(breakOff(circuit, 0), false);
+    assert.ok(breakOff(circuit, 0));
+    assert.equal(circuit.openUntilMs, restMs);
   });
 });
 

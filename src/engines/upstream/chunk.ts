@@ -31,13 +31,14 @@ export function readChunk(data: string, rules: ChunkRules): Chunk {
   const choices = fieldOf(event, "choices");
   const choice: unknown = Array.isArray(choices) ? choices[0] : undefined;
   const delta = fieldOf(choice, "delta");
-  const content = fieldOf(delta, "content");
+  const { text, thinks } = readContent(fieldOf(delta, "content"));
   const finishReason = fieldOf(choice, "finish_reason");
   return {
-    text: typeof content === "string" ? content : "",
-    thinks: rules.reasoningFields.some((name) => isText(fieldOf(delta, name))),
+    text,
+    thinks: thinks || rules.reasoningFields.some((name) => isText(fieldOf(delta, name))),
     logprobs: rules.topLogprobs === null ? null : readLogprobs(choice, rules.topLogprobs),
-    finishReason: typeof finishReason === "string" ? finishReason : null,
+    // Some servers have an empty one in every event but the last.
+    finishReason: isText(finishReason) ? finishReason : null,
     usage: fieldOf(event, "usage") ?? usageOfTimings(fieldOf(event, "timings")),
   };
 }
@@ -52,8 +53,22 @@ function parsed(data: string): unknown {
   throw brokenAnswer(`an event of ${data.length} characters is no JSON object`);
 }
 
-function isText(value: unknown): boolean {
+function isText(value: unknown): value is string {
   return typeof value === "string" && value !== "";
+}
+
+/** A string, or parts as Mistral has them; of these only text and thinking are known. */
+function readContent(content: unknown): { text: string; thinks: boolean } {
+  if (!Array.isArray(content)) return { text: isText(content) ? content : "", thinks: false };
+  const partsOf = (type: string) => content.filter((part: unknown) => fieldOf(part, "type") === type);
+  const texts = partsOf("text").map((part: unknown) => fieldOf(part, "text"));
+  return { text: texts.filter(isText).join(""), thinks: partsOf("thinking").some(hasThoughts) };
+}
+
+/** An empty one only says that the thinking is over. */
+function hasThoughts(part: unknown): boolean {
+  const thinking = fieldOf(part, "thinking");
+  return isText(thinking) || (Array.isArray(thinking) && thinking.length > 0);
 }
 
 function errorText(error: unknown): string {

@@ -2,7 +2,9 @@
  * Whether an upstream is worth asking, learned from real requests alone: no probe costs anybody a token.
  *
  * Pure; is handed the time. After several failures in a row nothing is sent for a while; then one request tries, and
- * its result decides. Each failed trial doubles the while, up to a minute.
+ * its result decides. Failures before the first token are forgotten with any first token, answers that break off
+ * behind it only with a whole answer. Each time that it opens, until there is a whole answer, doubles the while, up to a
+ * minute.
  */
 
 /** Failures in a row. One or two are an accident, and every one of them was somebody's request. */
@@ -10,12 +12,24 @@ export const failuresMax = 5;
 export const restMs = 5_000;
 export const restMsMax = 60_000;
 
+/** One request that was sent, as the circuit knows it. */
+export interface Ticket {
+  /** How often the circuit had opened by then. */
+  readonly openings: number;
+}
+
 export class Circuit {
+  /** Before anything of an answer had come. */
   #failures = 0;
+  /** In the middle of an answer. */
+  #breaks = 0;
+  /** How long the next rest is. */
   #restMs = restMs;
   /** Nothing is sent before. */
   #openUntilMs: number | null = null;
-  #trying = false;
+  #openings = 0;
+  /** The request that tries, while it does. */
+  #trial: Ticket | null = null;
 
   isOpen(nowMs: number): boolean {
     return this.#openUntilMs !== null && nowMs < this.#openUntilMs;
@@ -28,41 +42,57 @@ export class Circuit {
 
   /** Whether a request may be sent now. */
   admits(nowMs: number): boolean {
-    return this.#openUntilMs === null || (nowMs >= this.#openUntilMs && !this.#trying);
+    return this.#openUntilMs === null || (nowMs >= this.#openUntilMs && this.#trial === null);
   }
 
-  /** A request is sent. True where it is the one that tries; `left` must be called when that has ended. */
-  enter(): boolean {
-    if (this.#openUntilMs === null) return false;
-    this.#trying = true;
-    return true;
+  /**
+   * A request is sent; `left` must be called when that has ended. `insteadOf`: it was sent before under that ticket, and
+   * goes on as the one that tries where it was that.
+   */
+  enter(nowMs: number, insteadOf: Ticket | null): Ticket {
+    const ticket: Ticket = { openings: this.#openings };
+    const mayTry = this.admits(nowMs) || (this.#trial !== null && this.#trial === insteadOf);
+    if (this.#openUntilMs !== null && mayTry) this.#trial = ticket;
+    return ticket;
   }
 
-  /** The upstream answered. True where that closes the circuit. */
-  succeeded(): boolean {
+  /** The first of an answer came. True where that closes the circuit. */
+  answered(): boolean {
     const wasOpen = this.#openUntilMs !== null;
     this.#failures = 0;
-    this.#restMs = restMs;
     this.#openUntilMs = null;
-    this.#trying = false;
+    this.#trial = null;
     return wasOpen;
   }
 
-  /** The trial is over, whether or not it told anything of the upstream's health: its client may have left. */
-  left(): void {
-    this.#trying = false;
+  /** An answer came as far as it was wanted. */
+  completed(): void {
+    this.#breaks = 0;
+    this.#restMs = restMs;
   }
 
-  /** True where that opens the circuit, for the first time or anew. */
-  failed(nowMs: number): boolean {
-    this.#failures += 1;
+  /** The request is over, whether or not it told anything of the upstream's health: its client may have left. */
+  left(ticket: Ticket): void {
+    if (this.#trial === ticket) this.#trial = null;
+  }
+
+  /** `inAnswer`: something of the answer had come. True where that opens the circuit, for the first time or anew. */
+  failed(nowMs: number, ticket: Ticket, inAnswer: boolean): boolean {
+    // Requests that were sent before it opened fail late; they are no news.
+    if (ticket.openings !== this.#openings) return false;
     if (this.#openUntilMs !== null) {
-      // Requests that were sent before it opened fail late; they are no news.
-      if (!this.#trying) return false;
-      this.#restMs = Math.min(restMsMax, 2 * this.#restMs);
-    } else if (this.#failures < failuresMax) return false;
+      if (ticket !== this.#trial) return false;
+    } else if (this.#count(inAnswer) < failuresMax) return false;
+    this.#openings += 1;
     this.#openUntilMs = nowMs + this.#restMs;
-    this.#trying = false;
+    this.#restMs = Math.min(restMsMax, 2 * this.#restMs);
+    this.#trial = null;
     return true;
+  }
+
+  #count(inAnswer: boolean): number {
+    if (inAnswer) this.#breaks += 1;
+    else this.#failures += 1;
+    return inAnswer ? this.#breaks : this.#failures;
   }
 }

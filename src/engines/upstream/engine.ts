@@ -21,7 +21,6 @@ import {
   type Message,
   type PreparedPrompt,
   type Prompt,
-  type Usage,
 } from "../../generation/engine.ts";
 import type { EngineLog } from "../engine-log.ts";
 import { FairQueue } from "../fair-queue.ts";
@@ -32,8 +31,14 @@ import { type Dialect, type DialectName, dialectOf, reasoningFields, requestBody
 import { type PromptEstimate, PromptEstimator, sizeOf } from "./estimate.ts";
 import type { Exchange, ExchangeReader } from "./exchange.ts";
 import { loggable, type UpstreamFailure } from "./failure.ts";
-import { type GenerationOwner, UpstreamGeneration, type UpstreamJob } from "./generation.ts";
-import { UpstreamServer, type UpstreamTimes } from "./server.ts";
+import {
+  type CompletedAnswer,
+  type Failing,
+  type GenerationOwner,
+  UpstreamGeneration,
+  type UpstreamJob,
+} from "./generation.ts";
+import { type Sending, UpstreamServer, type UpstreamTimes } from "./server.ts";
 import { UpstreamTokenizer } from "./tokenizer.ts";
 
 export interface UpstreamOptions {
@@ -63,10 +68,14 @@ export interface UpstreamReasoning {
   tags: ThinkTags | null;
   /** The template opens the thinking, so that answers begin inside. */
   opened: boolean;
+  /** Nothing is told of the thinking before the end. */
+  hidden: boolean;
 }
 
 const knownReasoningFields = ["reasoning_content", "reasoning"];
 const retryAfterSeconds = 2;
+/** So many tokens beyond what was paid for are no slip in counting: a server counts the token that ends a turn, say. */
+const surpriseMin = 32;
 
 export class UpstreamEngine implements Engine, GenerationOwner {
   readonly contextWindow: number;
@@ -81,11 +90,15 @@ export class UpstreamEngine implements Engine, GenerationOwner {
   #isClosed = false;
   /** Where the choice among equals begins. */
   #turn = 0;
+  /** While somebody waits and a server rests. */
+  #restOver: NodeJS.Timeout | undefined;
+  #tellsLate: boolean;
 
   constructor(options: UpstreamOptions) {
     const { urls, key, parallel, times, log, reasoning } = options;
     this.#options = options;
     this.contextWindow = options.contextWindow;
+    this.#tellsLate = reasoning?.hidden ?? false;
     this.#dialect = dialectOf(options.dialect);
     this.#servers = urls.map((url) => new UpstreamServer({ url, key, connectionsMax: parallel, times }));
     this.#queue = new FairQueue(options.queueMax);
@@ -97,6 +110,11 @@ export class UpstreamEngine implements Engine, GenerationOwner {
     });
     const named = reasoning?.field ?? null;
     this.#reasoningFields = named === null ? knownReasoningFields : [named, ...knownReasoningFields];
+  }
+
+  /** As configured, or as it turned out. */
+  get tellsLate(): boolean {
+    return this.#tellsLate;
   }
 
   get state(): EngineState {
@@ -122,6 +140,7 @@ export class UpstreamEngine implements Engine, GenerationOwner {
   async close(): Promise<void> {
     this.#isClosed = true;
     this.#queue.takeAll();
+    clearTimeout(this.#restOver);
     for (const generation of this.#generations) generation.breakOff(this.#unavailable());
     await Promise.all(this.#servers.map((server) => server.close()));
   }
@@ -129,7 +148,7 @@ export class UpstreamEngine implements Engine, GenerationOwner {
   /** With the conversation in the first form that the template takes, as far as that can be asked. */
   async #count({ messages, reasoning }: Prompt, signal: AbortSignal): Promise<CountedPrompt> {
     const kind = this.#dialect.tokenizer;
-    const server = kind === null ? null : this.#anyAlive();
+    const server = kind === null ? null : this.#anyToAsk();
     if (kind !== null && server !== null) {
       const forms = new ConversationForms(messages);
       const template = reasoningFields(this.#dialect, this.#asksReasoning ? reasoning : null);
@@ -184,12 +203,25 @@ export class UpstreamEngine implements Engine, GenerationOwner {
     if (this.state === "unavailable") {
       for (const generation of this.#queue.takeAll()) generation.breakOff(this.#unavailable());
     }
+    this.#pumpAfterRest();
+  }
+
+  /** The end of a rest is the only thing that makes room and that no request tells of. */
+  #pumpAfterRest(): void {
+    clearTimeout(this.#restOver);
+    if (this.#queue.size === 0) return;
+    const nowMs = performance.now();
+    const rests = this.#servers.map(({ openUntilMs }) => (openUntilMs ?? nowMs) - nowMs);
+    const nextMs = Math.min(...rests.filter((restMs) => restMs > 0));
+    if (nextMs < Infinity) this.#restOver = setTimeout(() => this.#pump(), Math.ceil(nextMs));
   }
 
   /** For a question, which goes over connections of its own, so that a busy server will do. */
-  #anyAlive(): UpstreamServer | null {
+  #anyToAsk(): UpstreamServer | null {
     const nowMs = performance.now();
-    const alive = this.#servers.filter((server) => !server.isOpen(nowMs));
+    const alive = this.#servers.filter(
+      (server) => !server.isOpen(nowMs) && !this.#tokenizer.isPaused(server),
+    );
     return alive.reduce<UpstreamServer | null>(
       (best, server) => (best === null || isBetter(server, best, nowMs) ? server : best),
       null,
@@ -238,8 +270,8 @@ export class UpstreamEngine implements Engine, GenerationOwner {
     });
   }
 
-  send(server: UpstreamServer, body: string, reader: ExchangeReader, isFresh: boolean): Exchange {
-    return server.send(body, reader, () => this.#pump(), { isFresh });
+  send(server: UpstreamServer, body: string, reader: ExchangeReader, how: Sending): Exchange {
+    return server.send(body, reader, () => this.#pump(), how);
   }
 
   another(tried: ReadonlySet<UpstreamServer>): UpstreamServer | null {
@@ -250,12 +282,12 @@ export class UpstreamEngine implements Engine, GenerationOwner {
     server: UpstreamServer,
     failure: UpstreamFailure,
     { forms, user }: UpstreamJob,
-    isAgain: boolean,
+    { ticket, inAnswer, isAgain }: Failing,
   ): string {
     const { key, log } = this.#options;
     const said = `${server.name}: ${loggable(failure.message, { key, user, messages: forms.current })}`;
     if (isAgain) log.warn({ reason: said }, "an upstream failed; the request goes to another one");
-    const opened = server.failed(failure, performance.now());
+    const opened = server.failed(failure, ticket, inAnswer);
     if (opened)
       log.error(
         { upstream: server.name, reason: said },
@@ -265,12 +297,25 @@ export class UpstreamEngine implements Engine, GenerationOwner {
   }
 
   answered(server: UpstreamServer): void {
-    if (!server.succeeded()) return;
+    if (!server.answered()) return;
     this.#options.log.info({ upstream: server.name }, "an upstream answers again");
     this.#pump();
   }
 
-  completed(server: UpstreamServer, job: UpstreamJob, usage: Usage, promptTokens: number | null): void {
+  wasWhole(server: UpstreamServer): void {
+    server.completed();
+  }
+
+  completed(server: UpstreamServer, job: UpstreamJob, answer: CompletedAnswer): void {
+    const { usage, promptTokens, paidTokens } = answer;
+    const surprise = usage.completionTokens - paidTokens;
+    if (surprise >= surpriseMin && !this.#tellsLate) {
+      this.#tellsLate = true;
+      this.#options.log.warn(
+        { upstream: server.name, tokens: surprise },
+        "an upstream made tokens that it told of only at the end, more than were paid for; from now on all that an answer may have is held for beforehand (for a model that thinks unseen, say so: reasoning: { hidden: true })",
+      );
+    }
     if (promptTokens !== null) this.#estimator.learn(sizeOf(job.forms.current), promptTokens);
     if (usage.absurd === true) {
       this.#options.log.warn(
@@ -283,6 +328,7 @@ export class UpstreamEngine implements Engine, GenerationOwner {
   ended(generation: UpstreamGeneration): void {
     this.#generations.delete(generation);
     this.#queue.remove(generation.job.accountId, generation);
+    if (this.#queue.size === 0) clearTimeout(this.#restOver);
   }
 }
 

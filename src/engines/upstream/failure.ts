@@ -55,6 +55,11 @@ const notReached: ReadonlySet<unknown> = new Set([
 ]);
 const closed: ReadonlySet<unknown> = new Set(["UND_ERR_SOCKET", "ECONNRESET", "EPIPE"]);
 
+/** The connection closed from the other side; where no byte of an answer had come, it may have been a stale one. */
+export function wasClosed(error: unknown): boolean {
+  return error instanceof Error && "code" in error && closed.has(error.code);
+}
+
 /** An error of the connection. `begun`: the request was on its way; `answered`: there was a byte of the answer. */
 export function failureOfConnection(
   error: Error,
@@ -74,7 +79,7 @@ export function failureOfConnection(
   if (!begun || notReached.has(code)) {
     return new UpstreamFailure("unavailable", `it cannot be reached: ${said}`, worthAnother);
   }
-  const isStale = !answered && closed.has(code);
+  const isStale = !answered && wasClosed(error);
   return new UpstreamFailure("failed", `the connection broke: ${said}`, { ...worthAnother, isStale });
 }
 
@@ -147,21 +152,42 @@ export interface Unlogged {
 
 /** What may be logged of an upstream's words. */
 export function loggable(said: string, { key, user, messages }: Unlogged): string {
-  let text = said.slice(0, 16 * saidLengthMax);
-  if (key !== null) text = text.replaceAll(key, "[key]");
-  if (user !== null && user.length >= userLengthMin) text = text.replaceAll(user, "[user]");
+  let text = plain(said.slice(0, 16 * saidLengthMax));
+  if (key !== null && key !== "") text = text.replaceAll(plain(key), "[key]");
+  if (user !== null && plain(user).length >= userLengthMin) text = text.replaceAll(plain(user), "[user]");
   text = text.replace(/\b(sk|ink|hf|gsk)[-_][\w-]{8,}/g, "[key]").replace(/(Bearer )\S+/gi, "$1[key]");
-  text = text.replace(/\s+/g, " ").trim().slice(0, saidLengthMax);
+  text = text.trim().slice(0, saidLengthMax);
   return quotes(text, messages) ? "(its words quote the request, so they are left out)" : text;
 }
 
 function quotes(text: string, messages: readonly Message[]): boolean {
-  const spaced = messages.map(({ content }) => content.replace(/\s+/g, " ").trim());
-  if (spaced.some((content) => content.length > 3 && content.length < quoteLength && text.includes(content)))
+  const contents = messages.map(({ content }) => plain(content).trim());
+  if (
+    contents.some((content) => content.length > 3 && content.length < quoteLength && text.includes(content))
+  )
     return true;
   for (let at = 0; at + quoteLength <= text.length; at++) {
     const part = text.slice(at, at + quoteLength);
-    if (spaced.some((content) => content.includes(part))) return true;
+    if (contents.some((content) => content.includes(part))) return true;
   }
   return false;
+}
+
+/** JSON within JSON within JSON is not unheard of. */
+const escapesMax = 4;
+const jsonEscape = /\\(?:u([0-9a-fA-F]{4})|(["\\/])|[bfnrt])/g;
+
+/**
+ * A text as it reads whatever it was packed into: escapes of JSON undone, all that is not to be seen one space. Of the
+ * request's texts as well as of the upstream's, so that both are alike also where the request itself has escapes.
+ */
+function plain(text: string): string {
+  let read = text;
+  for (let depth = 0; depth < escapesMax && read.includes("\\"); depth += 1) {
+    read = read.replace(jsonEscape, (_, code?: string, itself?: string) =>
+      code === undefined ? (itself ?? " ") : String.fromCharCode(Number.parseInt(code, 16)),
+    );
+  }
+  // A single space is passed over: a conversation has a million of them.
+  return read.replace(/[\s\p{Cc}]{2,}|[^\S ]|\p{Cc}/gu, " ");
 }

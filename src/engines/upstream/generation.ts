@@ -24,11 +24,12 @@ import { EventQueue } from "../event-queue.ts";
 import type { Piece } from "../pieces.ts";
 import type { AnswerText } from "./answer-text.ts";
 import { type Chunk, type ChunkRules, readChunk } from "./chunk.ts";
+import type { Ticket } from "./circuit.ts";
 import type { ConversationForms } from "./conversation-forms.ts";
 import type { PromptEstimate } from "./estimate.ts";
 import type { Exchange, ExchangeReader } from "./exchange.ts";
 import { brokenAnswer, UpstreamFailure } from "./failure.ts";
-import type { UpstreamServer } from "./server.ts";
+import type { Sending, UpstreamServer } from "./server.ts";
 import { TokenCount } from "./token-count.ts";
 
 /** Events that a generation may be ahead of its reader. */
@@ -54,16 +55,36 @@ export interface UpstreamJob {
 export interface GenerationOwner {
   /** What is sent for this generation now. */
   body(job: UpstreamJob, messages: readonly Message[], maxTokens: number): string;
-  send(server: UpstreamServer, body: string, reader: ExchangeReader, isFresh: boolean): Exchange;
+  send(server: UpstreamServer, body: string, reader: ExchangeReader, how: Sending): Exchange;
   /** Another server that may be asked now; null where there is none. */
   another(tried: ReadonlySet<UpstreamServer>): UpstreamServer | null;
-  /** What the log may say of it. `isAgain`: it is sent once more, so nobody else hears of the failure. */
-  failed(server: UpstreamServer, failure: UpstreamFailure, job: UpstreamJob, isAgain: boolean): string;
+  /** What the log may say of it. */
+  failed(server: UpstreamServer, failure: UpstreamFailure, job: UpstreamJob, how: Failing): string;
+  /** The first of an answer came. */
   answered(server: UpstreamServer): void;
-  /** Ended of its own accord; `promptTokens` as the upstream counted them, null where it did not say so sanely. */
-  completed(server: UpstreamServer, job: UpstreamJob, usage: Usage, promptTokens: number | null): void;
+  /** An answer came as far as it was wanted, whoever ended it. */
+  wasWhole(server: UpstreamServer): void;
+  /** Ended of its own accord. */
+  completed(server: UpstreamServer, job: UpstreamJob, answer: CompletedAnswer): void;
   /** Nothing more comes of it; it may still be waiting for its turn. */
   ended(generation: UpstreamGeneration): void;
+}
+
+/** Of a request that failed. */
+export interface Failing {
+  ticket: Ticket;
+  /** Something of its answer had come. */
+  inAnswer: boolean;
+  /** It goes to another server, so nobody else hears of the failure. */
+  isAgain: boolean;
+}
+
+export interface CompletedAnswer {
+  usage: Usage;
+  /** As the upstream counted them; null where it did not say so sanely. */
+  promptTokens: number | null;
+  /** Completion tokens that had been paid for by then. */
+  paidTokens: number;
 }
 
 /** What has come of an answer and cannot be taken yet. */
@@ -72,7 +93,8 @@ type Held = Chunk | "done" | "ended" | UpstreamFailure;
 export class UpstreamGeneration implements Generation {
   readonly job: UpstreamJob;
   readonly #owner: GenerationOwner;
-  readonly #count: TokenCount;
+  /** Of what the server that is asked now has said. */
+  #count: TokenCount;
   readonly #events = new EventQueue();
   readonly #held: Held[] = [];
   readonly #tried = new Set<UpstreamServer>();
@@ -82,7 +104,8 @@ export class UpstreamGeneration implements Generation {
   #askedTokens = 0;
   #messages: readonly Message[];
   #wasFresh = false;
-  #server: UpstreamServer | null = null;
+  /** That is asked now, and how it knows this request. */
+  #sent: { server: UpstreamServer; ticket: Ticket } | null = null;
   #exchange: Exchange | null = null;
   #started = false;
   #answered = false;
@@ -98,7 +121,7 @@ export class UpstreamGeneration implements Generation {
     this.#messages = job.forms.current;
     this.#maxTokens = job.options.maxTokens;
     this.#paidTokens = job.options.paidTokens;
-    this.#count = new TokenCount(job.prompt.likely, job.contextWindow);
+    this.#count = newCount(job);
   }
 
   get usage(): Usage {
@@ -111,9 +134,7 @@ export class UpstreamGeneration implements Generation {
 
   [Symbol.asyncIterator](): AsyncGenerator<EngineEvent, void, undefined> {
     return this.#events.drain(
-      () => {
-        if (this.#isPaused) this.#readOn();
-      },
+      () => this.#readOn(),
       () => this.stop(),
     );
   }
@@ -147,10 +168,13 @@ export class UpstreamGeneration implements Generation {
 
   #send(server: UpstreamServer, isFresh: boolean): void {
     const { job } = this;
-    this.#server = server;
     this.#tried.add(server);
     this.#askedTokens = this.#maxTokens;
+    // What another server said of its tokens before it failed is nothing that this one made.
+    this.#count = newCount(job);
     const body = this.#owner.body(job, this.#messages, this.#maxTokens);
+    const ticket = server.enter(this.#sent?.ticket ?? null);
+    this.#sent = { server, ticket };
     const reader: ExchangeReader = {
       begun: () => {
         this.#started = true;
@@ -159,7 +183,7 @@ export class UpstreamGeneration implements Generation {
       ended: () => this.#receive(() => "ended"),
       failed: (failure) => this.#receive(() => failure),
     };
-    this.#exchange = this.#owner.send(server, body, reader, isFresh);
+    this.#exchange = this.#owner.send(server, body, reader, { ticket, isFresh });
   }
 
   get #thinkingTokens(): number {
@@ -174,6 +198,7 @@ export class UpstreamGeneration implements Generation {
     if (this.#held.length > 0 || this.#events.length >= windowEvents) {
       this.#isPaused = true;
       this.#exchange?.pause();
+      clearTimeout(this.#finishing);
     }
   }
 
@@ -186,9 +211,10 @@ export class UpstreamGeneration implements Generation {
   }
 
   #readOn(): void {
-    if (this.#held.length > 0 || this.#events.length > windowEvents / 2) return;
+    if (!this.#isPaused || this.#held.length > 0 || this.#events.length > windowEvents / 2) return;
     this.#isPaused = false;
     this.#exchange?.resume();
+    if (this.#finish !== null) this.#waitForRest(this.#finish);
   }
 
   #read(data: string, isError: boolean): Held {
@@ -229,10 +255,7 @@ export class UpstreamGeneration implements Generation {
   }
 
   #addText(chunk: Chunk): void {
-    if (!this.#answered && this.#server !== null) {
-      this.#answered = true;
-      this.#owner.answered(this.#server);
-    }
+    this.#hasAnswered();
     const added = this.#count.add(chunk, this.#askedTokens);
     const { job } = this;
     if (chunk.text !== "") {
@@ -240,6 +263,12 @@ export class UpstreamGeneration implements Generation {
     }
     job.options.onTokens(this.#count.completionTokens);
     if (job.text.stopped) this.#endShort("stop");
+  }
+
+  #hasAnswered(): void {
+    if (this.#answered || this.#sent === null) return;
+    this.#answered = true;
+    this.#owner.answered(this.#sent.server);
   }
 
   #push(pieces: readonly Piece[]): void {
@@ -256,7 +285,14 @@ export class UpstreamGeneration implements Generation {
       return;
     }
     this.#finish = reason === "length" ? "length" : "stop";
-    this.#finishing = setTimeout(() => this.#complete(this.#finish ?? "stop"), this.job.finishMs ?? finishMs);
+    this.#waitForRest(this.#finish);
+  }
+
+  /** Only while the connection is read: what a slow reader holds up is not late. */
+  #waitForRest(reason: FinishReason): void {
+    clearTimeout(this.#finishing);
+    if (this.#isPaused || this.#isOver) return;
+    this.#finishing = setTimeout(() => this.#complete(reason), this.job.finishMs ?? finishMs);
   }
 
   /** The stream says that it is over, or is. */
@@ -277,18 +313,23 @@ export class UpstreamGeneration implements Generation {
     // Usage may tell of tokens without text, which are made and paid for all the same.
     job.options.onTokens(usage.completionTokens);
     this.#events.push({ type: "end", finishReason: finish });
-    if (this.#server !== null) {
-      if (!this.#answered) this.#owner.answered(this.#server);
-      this.#owner.completed(this.#server, job, usage, promptTokens);
-    }
+    this.#wasWhole();
+    const answer: CompletedAnswer = { usage, promptTokens, paidTokens: this.#paidTokens };
+    if (this.#sent !== null) this.#owner.completed(this.#sent.server, job, answer);
     this.#exchange?.release();
     this.#over(null);
+  }
+
+  #wasWhole(): void {
+    this.#hasAnswered();
+    if (this.#sent !== null) this.#owner.wasWhole(this.#sent.server);
   }
 
   /** Ends here what the upstream would go on with. */
   #endShort(finishReason: FinishReason): void {
     if (finishReason === "length") this.#push(this.job.text.end());
     this.#events.push({ type: "end", finishReason });
+    this.#wasWhole();
     this.#exchange?.abort();
     this.#over(null);
   }
@@ -299,18 +340,26 @@ export class UpstreamGeneration implements Generation {
       this.#complete(this.#finish);
       return;
     }
-    this.#exchange?.abort();
+    const exchange = this.#exchange;
     const isAgain = this.#count.events === 0 && this.#sendAgain(failure);
+    const said = isAgain ? "" : this.#failed(failure, false);
+    // Only now, when the failure is known: the place that this makes is filled at once.
+    exchange?.abort();
     if (isAgain) return;
-    const said = this.#server === null ? "" : this.#owner.failed(this.#server, failure, this.job, false);
     const { retryAfterSeconds } = failure;
     const seconds = retryAfterSeconds === undefined ? {} : { retryAfterSeconds };
     this.#over(new EngineError(failure.failure, said, seconds));
   }
 
+  #failed(failure: UpstreamFailure, isAgain: boolean): string {
+    if (this.#sent === null) return "";
+    const { server, ticket } = this.#sent;
+    return this.#owner.failed(server, failure, this.job, { ticket, inAnswer: this.#answered, isAgain });
+  }
+
   #sendAgain(failure: UpstreamFailure): boolean {
-    const server = this.#server;
-    if (server === null) return false;
+    if (this.#sent === null) return false;
+    const { server } = this.#sent;
     if (failure.isStale && !this.#wasFresh) {
       this.#wasFresh = true;
       this.#started = false;
@@ -325,7 +374,7 @@ export class UpstreamGeneration implements Generation {
     if (!failure.elsewhere || this.#tried.size > 1) return false;
     const other = this.#owner.another(this.#tried);
     if (other === null) return false;
-    this.#owner.failed(server, failure, this.job, true);
+    this.#failed(failure, true);
     this.#started = false;
     this.#send(other, false);
     return true;
@@ -343,4 +392,8 @@ export class UpstreamGeneration implements Generation {
     this.#final ??= this.#count.soFar(this.#thinkingTokens);
     this.#owner.ended(this);
   }
+}
+
+function newCount({ prompt, contextWindow }: UpstreamJob): TokenCount {
+  return new TokenCount(prompt.likely, contextWindow);
 }

@@ -4,10 +4,10 @@
  * Guarantees: the key goes to this server and nowhere else; there are never more requests on their way than
  * `connectionsMax`, for nobody begins one without asking `hasRoom`.
  */
-import { Client, Pool } from "undici";
-import { Circuit, restMsMax } from "./circuit.ts";
+import { Client, type Dispatcher, Pool } from "undici";
+import { Circuit, restMsMax, type Ticket } from "./circuit.ts";
 import { Exchange, type ExchangeReader } from "./exchange.ts";
-import type { UpstreamFailure } from "./failure.ts";
+import { type UpstreamFailure, wasClosed } from "./failure.ts";
 
 export interface UpstreamTimes {
   /** For a connection to be made. */
@@ -16,6 +16,14 @@ export interface UpstreamTimes {
   headersMs: number;
   /** Between two bytes of an answer. */
   idleMs: number;
+}
+
+/** How a request is sent. */
+export interface Sending {
+  /** From `enter`. */
+  ticket: Ticket;
+  /** Over a connection that nothing has used before. */
+  isFresh: boolean;
 }
 
 export interface ServerOptions {
@@ -97,17 +105,18 @@ export class UpstreamServer {
     return nowMs < this.#restsUntilMs;
   }
 
-  /**
-   * Sends a chat request. `isFresh`: over a connection that nothing has used before. `over` is called when there is
-   * room for another one.
-   */
-  send(body: string, reader: ExchangeReader, over: () => void, { isFresh = false } = {}): Exchange {
+  /** Before each `send`; `insteadOf`: the ticket of the sending that this one repeats, here or elsewhere. */
+  enter(insteadOf: Ticket | null): Ticket {
+    return this.#circuit.enter(performance.now(), insteadOf);
+  }
+
+  /** Sends a chat request. `over` is called when there is room for another one. */
+  send(body: string, reader: ExchangeReader, over: () => void, { ticket, isFresh }: Sending): Exchange {
     this.#busy += 1;
-    const isTrial = this.#circuit.enter();
     const client = isFresh ? new Client(this.#origin, this.#transport) : null;
     const exchange = new Exchange(reader, () => {
       this.#busy -= 1;
-      if (isTrial) this.#circuit.left();
+      this.#circuit.left(ticket);
       void client?.destroy();
       over();
     });
@@ -118,37 +127,68 @@ export class UpstreamServer {
     return exchange;
   }
 
-  /** Asks for a small JSON document beside the answers; `path` from the root of the server's address. */
+  /**
+   * Asks for a small JSON document beside the answers; `path` from the root of the server's address. Once more, over a
+   * fresh connection, where a kept one was closed before the answer.
+   */
   async ask(path: string, body: unknown, signal: AbortSignal): Promise<{ status: number; text: string }> {
-    const root = this.#path.replace(/\/v1$/, "");
-    const response = await this.#asks.request({
-      method: "POST",
-      path: root + path,
-      headers: { ...this.#headers, accept: "application/json" },
-      body: JSON.stringify(body),
-      signal,
+    const question: Question = { path, body: JSON.stringify(body), signal };
+    const response = await this.#ask(this.#asks, question).catch((error: unknown) => {
+      if (signal.aborted || !wasClosed(error)) throw error;
+      return null;
     });
-    return { status: response.statusCode, text: await response.body.text() };
+    if (response !== null) return await textOf(response);
+    const client = new Client(this.#origin, { ...this.#transport, maxResponseSize: askBytesMax });
+    try {
+      return await textOf(await this.#ask(client, question));
+    } finally {
+      await client.destroy();
+    }
   }
 
-  /** True where the circuit closes with it. */
-  succeeded(): boolean {
-    return this.#circuit.succeeded();
+  #ask(client: Dispatcher, { path, body, signal }: Question): Promise<Dispatcher.ResponseData> {
+    const root = this.#path.replace(/\/v1$/, "");
+    const headers = { ...this.#headers, accept: "application/json" };
+    return client.request({ method: "POST", path: root + path, headers, body, signal });
   }
 
-  /** True where the circuit opens with it. */
-  failed(failure: UpstreamFailure, nowMs: number): boolean {
+  /** The first of an answer came. True where the circuit closes with it. */
+  answered(): boolean {
+    return this.#circuit.answered();
+  }
+
+  /** An answer came as far as it was wanted. */
+  completed(): void {
+    this.#circuit.completed();
+  }
+
+  /** `inAnswer`: something of the answer had come. True where the circuit opens with it. */
+  failed(failure: UpstreamFailure, ticket: Ticket, inAnswer: boolean): boolean {
     const { isFault, retryAfterSeconds } = failure;
+    const nowMs = performance.now();
     if (retryAfterSeconds !== undefined) {
       this.#restsUntilMs = nowMs + Math.min(restMsMax, retryAfterSeconds * 1000);
     }
-    if (isFault) return this.#circuit.failed(nowMs);
+    if (isFault) return this.#circuit.failed(nowMs, ticket, inAnswer);
     // A server that refuses is one that answers.
-    this.#circuit.succeeded();
+    this.#circuit.answered();
     return false;
   }
 
   async close(): Promise<void> {
     await Promise.all([this.#pool.destroy(), this.#asks.destroy()]);
   }
+}
+
+interface Question {
+  path: string;
+  body: string;
+  signal: AbortSignal;
+}
+
+async function textOf({
+  statusCode,
+  body,
+}: Dispatcher.ResponseData): Promise<{ status: number; text: string }> {
+  return { status: statusCode, text: await body.text() };
 }

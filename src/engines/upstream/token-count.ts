@@ -3,8 +3,8 @@
  *
  * Pure. Where the upstream says with each event how many there are, that is the count, exact at any moment. Where it
  * does not, an event with text is a token, or as many as it has log-probabilities; and a server that sends many tokens in
- * one event has at least one for every eight characters. So the own count is never more than what was made, but by
- * the few tokens that a server cuts in two.
+ * one event has at least one for every eight characters. So the own count is more than what was made only where a server
+ * cuts its tokens in parts.
  */
 import type { Usage } from "../../generation/engine.ts";
 import type { Chunk } from "./chunk.ts";

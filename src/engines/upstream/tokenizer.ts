@@ -2,7 +2,7 @@
  * Asks an upstream how many tokens a prompt has, where it can say: vLLM's `/tokenize`, llama-server's
  * `/apply-template` and `/tokenize`.
  *
- * Never fails and never takes longer than `askMs` for all its questions: an upstream that does not answer is not asked again
+ * Never fails and never takes longer than `askMs` for all its questions: a server that does not answer is not asked again
  * for a while.
  */
 import type { Message } from "../../generation/engine.ts";
@@ -29,16 +29,21 @@ const pauseMs = 30_000;
 const refusals: ReadonlySet<number> = new Set([400, 422, 500]);
 
 export class UpstreamTokenizer {
-  #pausedUntilMs = 0;
+  readonly #pausedUntilMs = new WeakMap<UpstreamServer, number>();
   readonly #warn: (upstream: string, reason: string) => void;
 
   constructor(warn: (upstream: string, reason: string) => void) {
     this.#warn = warn;
   }
 
+  /** Whether a server is not asked now, because it gave no count lately. */
+  isPaused(server: UpstreamServer): boolean {
+    return performance.now() < (this.#pausedUntilMs.get(server) ?? 0);
+  }
+
   /** Null: not known. */
   async count(server: UpstreamServer, request: CountRequest, signal: AbortSignal): Promise<number | null> {
-    if (performance.now() < this.#pausedUntilMs) return null;
+    if (this.isPaused(server)) return null;
     const bounded = AbortSignal.any([signal, AbortSignal.timeout(askMs)]);
     try {
       do {
@@ -51,7 +56,7 @@ export class UpstreamTokenizer {
       return null;
     } catch (error) {
       if (signal.aborted) return null;
-      this.#pausedUntilMs = performance.now() + pauseMs;
+      this.#pausedUntilMs.set(server, performance.now() + pauseMs);
       this.#warn(server.name, error instanceof Error ? error.message : String(error));
       return null;
     }

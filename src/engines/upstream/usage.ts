@@ -11,7 +11,7 @@ export interface UsageBounds {
   contextWindow: number;
   /** What the upstream was asked to make at most. */
   completionTokensMax: number;
-  /** Events with text, which are tokens or more. */
+  /** Events with text or thinking: where there are any, there are tokens. */
   events: number;
 }
 
@@ -21,8 +21,8 @@ export function saneUsage(given: unknown, bounds: UsageBounds): TokenCounts | nu
   const completionTokens = wholeIn(given, "completion_tokens");
   if (promptTokens === null || promptTokens < 1 || promptTokens > bounds.contextWindow) return null;
   if (completionTokens === null || completionTokens > bounds.completionTokensMax) return null;
-  // A token may come in two events where a tag or a stop sequence cuts it, an answer does not come in twice as many.
-  if (2 * completionTokens < bounds.events) return null;
+  // Fewer tokens than events are no lie: some servers stream by the letter.
+  if (completionTokens === 0 && bounds.events > 0) return null;
   const cached = wholeIn(fieldOf(given, "prompt_tokens_details"), "cached_tokens") ?? 0;
   const reasoning =
     wholeIn(fieldOf(given, "completion_tokens_details"), "reasoning_tokens") ??
@@ -37,12 +37,15 @@ export function saneUsage(given: unknown, bounds: UsageBounds): TokenCounts | nu
   };
 }
 
-/** llama-server's `timings` of an event, in the shape of a usage; null where they are missing. */
+/**
+ * llama-server's `timings` of an event, in the shape of a usage; null where they are missing. Older servers leave out what
+ * was cached, which is nearly all of a prompt at times: what is left then is no count of the prompt.
+ */
 export function usageOfTimings(timings: unknown): object | null {
-  const cached = wholeIn(timings, "cache_n") ?? 0;
+  const cached = wholeIn(timings, "cache_n");
   const evaluated = wholeIn(timings, "prompt_n");
   const predicted = wholeIn(timings, "predicted_n");
-  if (evaluated === null || predicted === null) return null;
+  if (cached === null || evaluated === null || predicted === null) return null;
   return {
     prompt_tokens: cached + evaluated,
     prompt_tokens_details: { cached_tokens: cached },

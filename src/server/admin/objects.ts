@@ -105,11 +105,17 @@ export function auditObject({
   };
 }
 
-export function modelObject({ id, engine, price }: Model): Static<typeof schema.modelRecord> {
+export function modelObject({
+  id,
+  engine,
+  outputTokensMax,
+  price,
+}: Model): Static<typeof schema.modelRecord> {
   return {
     id,
     state: engine.state,
     context_window: engine.contextWindow,
+    max_output_tokens: Math.min(engine.contextWindow, outputTokensMax ?? engine.contextWindow),
     pricing: {
       prompt: price.prompt,
       completion: price.completion,

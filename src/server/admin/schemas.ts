@@ -230,6 +230,7 @@ export const modelRecord = closed({
   id: text,
   state: text,
   context_window: count,
+  max_output_tokens: count,
   pricing,
   load: orNull(closed({ running: count, waiting: count })),
 });

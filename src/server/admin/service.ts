@@ -73,7 +73,8 @@ export function serviceRoutes(app: AdminApp, { store, catalog, metrics, nodes }:
     {
       schema: {
         summary: "Check over all rows what always holds in the ledger",
-        description: "Takes seconds on a large ledger; nothing waits for it. The metrics keep the result.",
+        description:
+          "Reads all rows, which takes minutes on a large ledger. No request waits for it; on PostgreSQL those on a busy account become slower meanwhile. The metrics keep the result.",
         operationId: "audit",
         tags: ["service"],
         response: { 200: schema.auditReport },

@@ -1,0 +1,50 @@
+/** Upstreams that make tokens of which nobody hears before the end: thinking that is not streamed, above all. */
+import assert from "node:assert/strict";
+import { test } from "node:test";
+import { done, type FrontOptions, finish, first, startFront, text, usage } from "../fixtures/upstream.ts";
+
+/** One credit, which buys some 33,000 completion tokens, and a window that is wider. */
+const narrow: FrontOptions = {
+  contextWindow: 100_000,
+  service: {
+    plan: { base: { credits: 1, every: "P1D" }, overage: { credits: 0, every: "P1M" } },
+  },
+};
+const boughtTokens = 33_000;
+const hidden = { field: null, tags: null, opened: false, hidden: true };
+
+test("a model that thinks unseen is asked for no more than the balance buys, whatever it will tell", async () => {
+  await using front = await startFront({ ...narrow, reasoning: hidden });
+  let asked = 0;
+  front.upstream.play = (call) => {
+    asked = Number(call.body.max_tokens);
+    return call.stream(first, text("ok"), finish("length"), usage(5, asked), done);
+  };
+  const row = await front.receipt(await front.chat());
+  assert.ok(asked > boughtTokens - 500 && asked < boughtTokens + 500, `${asked} were asked for`);
+  assert.deepEqual([row?.completionTokens, row?.shortfall, row?.ending], [asked, 0, "credits"]);
+});
+
+test("an upstream that told of too many tokens at its end once is never again asked for more than is held", async () => {
+  await using front = await startFront(narrow);
+  const asked: number[] = [];
+  front.upstream.play = (call) => {
+    asked.push(Number(call.body.max_tokens));
+    return call.stream(first, text("ok"), finish(), usage(5, 300), done);
+  };
+  await front.chat();
+  await front.chat();
+  assert.ok((asked[0] ?? 0) > 90_000, "nothing was known of it");
+  assert.ok((asked[1] ?? 0) < boughtTokens + 500);
+  const warnings = front.log().match(/told of only at the end/g);
+  assert.equal(warnings?.length, 1);
+});
+
+test("a token that ends the turn, beyond what was paid for, is no such surprise", async () => {
+  await using front = await startFront(narrow);
+  const events = Array.from({ length: 256 }, () => text("x"));
+  front.upstream.play = (call) => call.stream(...events, finish(), usage(5, 257), done);
+  await front.chat();
+  await front.chat();
+  assert.ok(Number(front.upstream.last().body.max_tokens) > 90_000);
+});

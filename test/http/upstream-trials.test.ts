@@ -1,0 +1,118 @@
+/** An upstream that is left alone for a while, and the one request that then tries it: however that fails, it counts. */
+import assert from "node:assert/strict";
+import { describe, type TestContext, test } from "node:test";
+import { eventCharactersMax } from "../../src/engines/upstream/exchange.ts";
+import { until } from "../fixtures/program.ts";
+import {
+  type Call,
+  done,
+  event,
+  type Front,
+  finish,
+  first,
+  type Play,
+  startFront,
+  text,
+  usage,
+} from "../fixtures/upstream.ts";
+
+const sayHello: Play = (call) => call.stream(first, text("Hello"), finish(), usage(5, 1), done);
+
+const breakOff: Play = async (call) => {
+  await call.send(first, text("Hel"));
+  call.socket.destroy();
+};
+
+/** Lets the time of the engine go on by itself; returns how to make it go on at once. */
+function timeOf(t: TestContext): (laterMs: number) => void {
+  const now = performance.now.bind(performance);
+  let aheadMs = 0;
+  t.mock.method(performance, "now", () => now() + aheadMs);
+  return (laterMs) => {
+    aheadMs += laterMs;
+  };
+}
+
+/** So often that nothing is sent to it any more. */
+async function failOften(front: Front): Promise<void> {
+  front.upstream.play = (call) => call.answer(500, "{}");
+  for (let n = 0; n < 5; n += 1) assert.equal((await front.chat()).status, 502);
+  assert.equal(front.engine.state, "unavailable");
+}
+
+describe("a trial that fails is a failure, and nobody else is sent on behind it", () => {
+  const failing: [name: string, play: Play][] = [
+    ["by its status", (call) => call.answer(500, "{}")],
+    ["by another kind of content", (call) => call.answer(200, "<html>", { "content-type": "text/html" })],
+    ["by an error event", (call) => call.send(event({ error: { message: "out of memory" } }))],
+    ["by an event that is no JSON", (call) => call.send("data: {\n\n")],
+    ["by an event that is too large", (call) => call.send(`data: ${"x".repeat(eventCharactersMax + 1)}`)],
+    ["by an answer that ends without its end", (call) => call.stream(first)],
+    ["by closing every connection", (call) => call.socket.destroy()],
+  ];
+  for (const [name, play] of failing) {
+    test(name, async (t) => {
+      const goOn = timeOf(t);
+      await using front = await startFront();
+      // For a connection that is kept, and may be stale later.
+      await front.chat();
+      await failOften(front);
+      const before = front.upstream.calls.length;
+      goOn(6000);
+      const trial = Promise.withResolvers<Call>();
+      front.upstream.play = trial.resolve;
+      const trying = front.chat();
+      const call = await trial.promise;
+      const waiting = front.chat();
+      await until("another waits", () => front.engine.load().waiting === 1);
+      front.upstream.play = play;
+      void play(call);
+      assert.equal((await trying).status, 502);
+      assert.equal((await waiting).status, 503);
+      const isStale = name === "by closing every connection";
+      assert.equal(front.upstream.calls.length - before, isStale ? 2 : 1, "only the trial was sent");
+      assert.equal(front.engine.state, "unavailable");
+      goOn(6000);
+      assert.equal(front.engine.state, "unavailable", "the rest is longer than the first");
+      goOn(6000);
+      assert.equal(front.engine.state, "ready");
+    });
+  }
+});
+
+test("an upstream whose answers break off is left alone too, longer each time, until one comes to its end", async (t) => {
+  const goOn = timeOf(t);
+  await using front = await startFront();
+  front.upstream.play = breakOff;
+  for (let n = 0; n < 5; n += 1) {
+    assert.equal(front.engine.state, "ready");
+    assert.equal((await front.events()).error?.code, "upstream_error");
+  }
+  assert.equal(front.engine.state, "unavailable");
+  goOn(5000);
+  assert.equal((await front.events()).error?.code, "upstream_error");
+  assert.equal(front.engine.state, "unavailable", "the first token of a trial does not undo its break");
+  goOn(6000);
+  assert.equal(front.engine.state, "unavailable", "nor make the rest a first one");
+  goOn(4000);
+  front.upstream.play = sayHello;
+  assert.ok((await front.events()).done);
+  front.upstream.play = breakOff;
+  for (let n = 0; n < 4; n += 1) await front.events();
+  assert.equal(front.engine.state, "ready", "a whole answer begins anew");
+  await front.events();
+  goOn(5000);
+  assert.equal(front.engine.state, "ready");
+});
+
+test("answers that are ended here, as far as they were wanted, are whole", async () => {
+  await using front = await startFront();
+  for (let n = 0; n < 8; n += 1) {
+    front.upstream.play = breakOff;
+    await front.events();
+    front.upstream.play = (call) => call.send(...Array.from({ length: 9 }, () => text("x ")));
+    assert.equal((await front.chat({ max_tokens: 3 })).status, 200);
+    await front.upstream.last().closed;
+  }
+  assert.equal(front.engine.state, "ready");
+});

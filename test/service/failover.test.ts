@@ -1,0 +1,179 @@
+/**
+ * PostgreSQL is killed and starts again while requests come: they wait for it, and none is refused, neither by a node nor
+ * by the balancer as it is configured in deploy/.
+ */
+import assert from "node:assert/strict";
+import { spawn, spawnSync } from "node:child_process";
+import { once } from "node:events";
+import { readFileSync, writeFileSync } from "node:fs";
+import path from "node:path";
+import { test } from "node:test";
+import { auditDatabase } from "../../src/store/postgres-audit.ts";
+import { ask, openStream } from "../fixtures/http-stream.ts";
+import { noPostgres, start } from "../fixtures/postgres.ts";
+import { freePort, newFolder, quickEntry, startProgram, until } from "../fixtures/program.ts";
+
+const endless = { content: "An endless story, please.", logprobs: true, top_logprobs: 20 };
+
+test("a restart of PostgreSQL costs no request: neither one that runs nor one that comes meanwhile", {
+  skip: noPostgres ?? false,
+}, async () => {
+  const server = await start();
+  const database = server.url(await server.create());
+  await using folder = await newFolder();
+  await using service = startProgram(folder.path, { env: { INKWELL_DATABASE: database } });
+  const { url, operatorUrl, key } = await service.up();
+  assert.ok(key !== null);
+  const stream = await openStream({ url, key, ...endless, max_tokens: 3000 });
+
+  await server.kill();
+  const headers = { authorization: `Bearer ${key}` };
+  const arrived = [
+    ask({ url, key, max_tokens: 2 }),
+    ask({ url, key, max_tokens: 2, stream: true }),
+    fetch(`${url}/v1/balance`, { headers }),
+    fetch(`${url}/v1/models`, { headers }),
+  ];
+  await until("it is seen to be away", async () => (await fetch(`${operatorUrl}/readyz`)).status === 503);
+  await server.restart();
+  for (const answer of await Promise.all(arrived)) {
+    const text = await answer.text();
+    assert.equal(answer.status, 200, text);
+  }
+  assert.equal((await stream.rest()).at(-1), "[DONE]");
+
+  assert.deepEqual(await service.stop(), { code: 0, signal: null });
+  assert.doesNotMatch(service.stderr, /"status":5/);
+  const { broken } = await auditDatabase(database, null, new AbortController().signal);
+  assert.deepEqual(broken, []);
+});
+
+test("a stop while PostgreSQL is away takes no longer than it says, and tells which charges are missing", {
+  skip: noPostgres ?? false,
+}, async () => {
+  const server = await start();
+  await using folder = await newFolder();
+  await using service = startProgram(folder.path, {
+    entry: quickEntry,
+    env: { INKWELL_DATABASE: server.url(await server.create()), INKWELL_LIMITS__DRAIN_SECONDS: "0" },
+  });
+  const { url, key } = await service.up();
+  assert.ok(key !== null);
+  const stream = await openStream({ url, key, ...endless });
+  await server.kill();
+  const askedMs = performance.now();
+  assert.deepEqual(await service.stop(), { code: 0, signal: null });
+  const tookMs = performance.now() - askedMs;
+  // 2 s for what has ended to be settled; a commit alone is tried for 15.
+  assert.ok(tookMs < 10_000, `it took ${tookMs} ms`);
+  await assert.rejects(stream.rest());
+  assert.match(service.stderr, /"unsettled":1,/);
+  assert.match(service.stderr, new RegExp(`"${stream.requestId}".*could not be recorded and is given up`));
+  assert.match(
+    service.stderr.trimEnd().split("\n").at(-1) ?? "",
+    /"msg":"stopped"/,
+    "nothing is lost after that",
+  );
+});
+
+const haproxyConfig = path.join(import.meta.dirname, "../../deploy/haproxy.cfg");
+const noHaproxy =
+  spawnSync("haproxy", ["-v"]).status === 0
+    ? null
+    : "this machine has no HAProxy (Debian's package: haproxy)";
+
+interface NodePorts {
+  port: number;
+  operatorPort: number;
+}
+
+/** HAProxy as deploy/haproxy.cfg has it, but for the addresses. */
+async function startHaproxy(folder: string, nodes: Record<string, NodePorts>) {
+  const port = await freePort();
+  const text = readFileSync(haproxyConfig, "utf8")
+    .replace(/^resolvers docker\n( .*\n)*/m, "")
+    .replace(" resolvers docker", "")
+    .replace(" port 8081", "")
+    .replace("bind :8080", `bind 127.0.0.1:${port}`)
+    .replace(/^ {2}server \S+ (node-\w+):8080/gm, (line, host: string) => {
+      const node = nodes[host];
+      assert.ok(node !== undefined, `${host} runs`);
+      return `${line.replace(`${host}:8080`, `127.0.0.1:${node.port}`)} port ${node.operatorPort}`;
+    });
+  const file = path.join(folder, "haproxy.cfg");
+  writeFileSync(file, text);
+  const child = spawn("haproxy", ["-db", "-f", file], { stdio: ["ignore", "pipe", "pipe"] });
+  let log = "";
+  for (const stream of [child.stdout, child.stderr]) stream.setEncoding("utf8").on("data", (t) => (log += t));
+  const ended = once(child, "close");
+  return {
+    url: `http://127.0.0.1:${port}`,
+    get log() {
+      return log;
+    },
+    async [Symbol.asyncDispose]() {
+      child.kill("SIGKILL");
+      await ended;
+    },
+  };
+}
+
+test("nor does HAProxy refuse any while no node is ready for that", {
+  skip: noPostgres ?? noHaproxy ?? false,
+}, async (t) => {
+  const server = await start();
+  const database = server.url(await server.create());
+  await using stack = new AsyncDisposableStack();
+  const nodes: Record<string, NodePorts> = {};
+  let key: string | null = null;
+  for (const name of ["node-a", "node-b"]) {
+    const folder = stack.use(await newFolder());
+    const ports = { port: await freePort(), operatorPort: await freePort() };
+    const program = stack.use(
+      startProgram(folder.path, {
+        env: {
+          INKWELL_DATABASE: database,
+          INKWELL_PORT: `${ports.port}`,
+          INKWELL_OPERATOR_PORT: `${ports.operatorPort}`,
+        },
+      }),
+    );
+    key = (await program.up()).key ?? key;
+    nodes[name] = ports;
+  }
+  assert.ok(key !== null);
+  const folder = stack.use(await newFolder());
+  const balancer = stack.use(await startHaproxy(folder.path, nodes));
+  const at = { url: balancer.url, key };
+  await until("the balancer sends requests on", async () =>
+    ask({ ...at, max_tokens: 1 }).then(
+      async (answer) => (await answer.text()) !== "" && answer.ok,
+      () => false,
+    ),
+  );
+
+  let over = false;
+  let asked = 0;
+  const answered = async () => {
+    asked += 1;
+    const answer = await ask({ ...at, max_tokens: 2 });
+    const text = await answer.text();
+    assert.equal(answer.status, 200, text);
+  };
+  const clients = Array.from({ length: 4 }, async () => {
+    while (!over) await answered();
+  });
+  const killedMs = performance.now();
+  await server.kill();
+  await until("the balancer takes both nodes for dead", () =>
+    Object.keys(nodes).every((name) => balancer.log.includes(`Server nodes/${name} is DOWN`)),
+  );
+  const arrived = Array.from({ length: 10 }, answered);
+  await server.restart();
+  const awayMs = performance.now() - killedMs;
+  await Promise.all(arrived);
+  await until("the balancer has noticed", () => balancer.log.includes("Server nodes/node-a is UP"));
+  over = true;
+  await Promise.all(clients);
+  t.diagnostic(`away for ${Math.round(awayMs)} ms, ${asked} requests, all answered`);
+});

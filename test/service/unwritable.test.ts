@@ -1,0 +1,128 @@
+/** Streams that cannot be written: a log whose reader has gone or whose disk is full costs nobody an answer. */
+import assert from "node:assert/strict";
+import { execFileSync, spawn, spawnSync } from "node:child_process";
+import { closeSync, mkdirSync, openSync, readFileSync, rmSync, statSync, writeFileSync } from "node:fs";
+import path from "node:path";
+import { test } from "node:test";
+import { ask } from "../fixtures/http-stream.ts";
+import {
+  assertSoundLedger,
+  entry,
+  environment,
+  newFolder,
+  query,
+  startProgram,
+  until,
+} from "../fixtures/program.ts";
+
+const noFullDevice =
+  statSync("/dev/full", { throwIfNoEntry: false }) === undefined && "there is no /dev/full";
+
+test("the reader of the log goes: answers go on and are charged, and the service stops as ever", async () => {
+  await using folder = await newFolder();
+  await using service = startProgram(folder.path);
+  const { url, key } = await service.up();
+  assert.ok(key !== null);
+  service.process.stderr?.destroy();
+  for (let n = 0; n < 3; n += 1) {
+    assert.equal((await ask({ url, key, max_tokens: 4 })).status, 200);
+  }
+  assert.deepEqual(await service.stop(), { code: 0, signal: null });
+  assert.equal(query(folder.path, "select count(*) as n from usage")[0]?.n, 3);
+  assertSoundLedger(folder.path);
+});
+
+test("the log's disk is full: answers go on, and so does the log when there is room", async (t) => {
+  await using folder = await newFolder();
+  const logs = path.join(folder.path, "logs");
+  mkdirSync(logs);
+  using disk = mountSmallDisk(logs);
+  if (disk === null) {
+    t.skip("a small disk can be mounted by root on Linux only");
+    return;
+  }
+  const filler = path.join(logs, "filler");
+  const log = path.join(logs, "log");
+  const stderr = openSync(log, "a");
+  assert.throws(() => writeFileSync(filler, Buffer.alloc(1024 * 1024)), /ENOSPC/);
+  const child = spawn(process.execPath, [entry, "serve"], {
+    cwd: folder.path,
+    env: environment(folder.path),
+    stdio: ["ignore", "pipe", stderr],
+  });
+  closeSync(stderr);
+  const ended = new Promise((resolve) => child.on("exit", (...how) => resolve(how)));
+  try {
+    let shown = "";
+    child.stdout?.setEncoding("utf8").on("data", (text: string) => {
+      shown += text;
+    });
+    await until("the service is up, or has ended", () => {
+      assert.equal(child.exitCode, null, "it runs on");
+      return shown.includes("Ctrl-C stops the service.");
+    });
+    const [, url = ""] = /API +(\S+)\/v1/.exec(shown) ?? [];
+    const [key = ""] = /ink_\w+/.exec(shown) ?? [];
+    assert.equal((await ask({ url, key, max_tokens: 4 })).status, 200);
+    assert.equal(readFileSync(log, "utf8"), "", "the disk was full until now");
+    rmSync(filler);
+    assert.equal((await ask({ url, key, max_tokens: 4 })).status, 200);
+    await until("the second request stands in the log", () =>
+      readFileSync(log, "utf8").includes("/v1/chat/completions 200"),
+    );
+    child.kill("SIGTERM");
+    assert.deepEqual(await ended, [0, null]);
+  } finally {
+    child.kill("SIGKILL");
+    await ended;
+  }
+  assertSoundLedger(folder.path);
+});
+
+test("a command that can say nothing to people has its result and its exit code all the same", {
+  skip: noFullDevice,
+}, async () => {
+  await using folder = await newFolder();
+  const full = openSync("/dev/full", "w");
+  try {
+    const run = (...args: string[]) =>
+      spawnSync(process.execPath, [entry, ...args], {
+        cwd: folder.path,
+        env: environment(folder.path),
+        stdio: ["ignore", "pipe", full],
+        encoding: "utf8",
+      });
+    assert.equal(run("account", "create", "ada", "--plan", "starter").status, 0);
+    assert.equal(run("credits", "add", "ada", "5", "--payment", "p1").status, 0);
+    assert.equal(run("audit").status, 0);
+    assert.match(run("account", "list").stdout, /\bada\b/);
+  } finally {
+    closeSync(full);
+  }
+});
+
+test("a result that cannot be written is one message, exit 1; a reader that has gone is no fault", {
+  skip: noFullDevice,
+}, async () => {
+  await using folder = await newFolder();
+  const run = (command: string) =>
+    spawnSync("sh", ["-c", `"$0" "$1" ${command}`, process.execPath, entry], {
+      cwd: folder.path,
+      env: environment(folder.path),
+      encoding: "utf8",
+    });
+  assert.equal(run("account create ada --plan starter").status, 0);
+  const refused = run("account list > /dev/full");
+  assert.match(refused.stderr, /^The result cannot be written to stdout \(ENOSPC: [^\n]*\n$/);
+  assert.equal(refused.status, 1);
+  await using service = startProgram(folder.path, { args: ["account", "list"] });
+  service.process.stdout?.destroy();
+  assert.deepEqual([await service.ended, service.stderr], [{ code: 0, signal: null }, ""]);
+});
+
+function mountSmallDisk(folder: string): Disposable | null {
+  if (process.platform !== "linux" || process.getuid?.() !== 0) return null;
+  const mounted = spawnSync("mount", ["-t", "tmpfs", "-o", "size=64k", "tmpfs", folder]);
+  if (mounted.status !== 0) return null;
+  return { [Symbol.dispose]: () => execFileSync("umount", [folder]) };
+}

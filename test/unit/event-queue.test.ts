@@ -1,0 +1,76 @@
+/** What waits for the reader of an answer. */
+import assert from "node:assert/strict";
+import { test } from "node:test";
+import { EventQueue } from "../../src/engines/event-queue.ts";
+import { EngineError } from "../../src/generation/engine.ts";
+
+function text(index: number) {
+  return { type: "text", text: `${index}` } as const;
+}
+
+function drain(queue: EventQueue) {
+  let endings = 0;
+  const taken: string[] = [];
+  const reader = queue.drain(
+    (event) => taken.push(event.type === "text" ? event.text : event.finishReason),
+    async () => {
+      endings += 1;
+    },
+  );
+  return { reader, taken, endings: () => endings };
+}
+
+test("events come out as they went in, in whatever rhythm, and are counted", async () => {
+  const queue = new EventQueue();
+  const { reader, taken, endings } = drain(queue);
+  let pushed = 0;
+  for (const [more, read] of [
+    [1, 1],
+    [500, 100],
+    [3, 300],
+    [0, 103],
+    [70, 63],
+    [1, 8],
+  ] as const) {
+    for (let index = 0; index < more; index++) queue.push(text(pushed++));
+    for (let index = 0; index < read; index++) await reader.next();
+    assert.equal(queue.length, pushed - taken.length);
+  }
+  const waiting = reader.next();
+  queue.push({ type: "end", finishReason: "stop" });
+  assert.deepEqual((await waiting).value, { type: "end", finishReason: "stop" });
+  assert.equal((await reader.next()).done, true);
+  assert.deepEqual(taken, [...Array.from({ length: pushed }, (_, index) => `${index}`), "stop"]);
+  assert.equal(endings(), 1);
+});
+
+test("a failure comes after all events, and a close before those that are left", async () => {
+  const failing = new EventQueue();
+  failing.push(text(0));
+  failing.fail(new EngineError("failed", "gone"));
+  const { reader, endings } = drain(failing);
+  assert.equal((await reader.next()).done, false);
+  await assert.rejects(reader.next(), EngineError);
+  assert.equal(endings(), 1);
+
+  const closing = new EventQueue();
+  for (let index = 0; index < 3; index++) closing.push(text(index));
+  const closed = drain(closing);
+  await closed.reader.next();
+  closing.close();
+  assert.equal((await closed.reader.next()).done, true);
+  assert.deepEqual(closed.taken, ["0"]);
+  assert.equal(closed.endings(), 1);
+});
+
+test("a whole answer of 130,000 tokens is read in a time that grows with its length", async () => {
+  const queue = new EventQueue();
+  for (let index = 0; index < 130_000; index++) queue.push(text(index));
+  queue.push({ type: "end", finishReason: "length" });
+  const { reader, taken } = drain(queue);
+  const startedMs = performance.now();
+  for (let next = await reader.next(); next.done !== true; ) next = await reader.next();
+  // 14 s where each event that is taken moves all the others; a few hundred ms otherwise.
+  assert.ok(performance.now() - startedMs < 5000);
+  assert.equal(taken.length, 130_001);
+});

@@ -1,0 +1,52 @@
+/** Reads that are tried again: how often, for how long, and what ends it before. */
+import assert from "node:assert/strict";
+import { test } from "node:test";
+import { setImmediate as nextTurn } from "node:timers/promises";
+import { StoreUnavailableError } from "../../src/credits/ledger.ts";
+import { patiently } from "../../src/store/patience.ts";
+
+const open = new AbortController().signal;
+const quick = { retriesMs: [1, 1, 1], giveUpMs: 60_000 };
+
+/** A store that is away for the first so many attempts. */
+function away(attempts: number): { attempt(): Promise<string>; made(): number } {
+  let made = 0;
+  return {
+    async attempt() {
+      made += 1;
+      if (made <= attempts) throw new StoreUnavailableError(`attempt ${made}`);
+      return `answer ${made}`;
+    },
+    made: () => made,
+  };
+}
+
+test("a store that comes back is asked until it answers", async () => {
+  assert.equal(await patiently(away(3).attempt, quick, open), "answer 4");
+});
+
+test("one that does not is given up with the last pause, or with the time", async () => {
+  await assert.rejects(patiently(away(9).attempt, quick, open), /attempt 4/);
+  await assert.rejects(patiently(away(9).attempt, { ...quick, giveUpMs: 0 }, open), /attempt 1/);
+});
+
+test("a defect is told at once", async () => {
+  const defect = new Error("no such column");
+  let made = 0;
+  const attempt = async () => {
+    made += 1;
+    throw defect;
+  };
+  await assert.rejects(patiently(attempt, quick, open), defect);
+  assert.equal(made, 1);
+});
+
+test("a store that is closed is asked no more", { timeout: 10_000 }, async () => {
+  const closing = new AbortController();
+  const { attempt, made } = away(9);
+  const answer = patiently(attempt, { retriesMs: [600_000, 600_000], giveUpMs: 600_000 }, closing.signal);
+  await nextTurn();
+  closing.abort();
+  await assert.rejects(answer, /attempt 1/);
+  assert.equal(made(), 1);
+});
