@@ -30,7 +30,7 @@ export function parseSource(text: string): Source {
   if (text.startsWith("hf:")) return parseHub(text);
   if (/^https?:\/\//i.test(text)) return parseAddress(text);
   if (/^[a-z][a-z0-9+.-]+:\/\//i.test(text)) {
-    throw new OperatorError(`model source ${text}: only https:// addresses can be fetched`);
+    throw new OperatorError(`model source ${withoutLogin(text)}: only https:// addresses can be fetched`);
   }
   if (!text.toLowerCase().endsWith(".gguf")) {
     throw new OperatorError(
@@ -69,7 +69,8 @@ function hubFileName({ repository, revision, path }: HubFile): string {
 }
 
 function parseAddress(text: string): Source {
-  if (!URL.canParse(text)) throw new OperatorError(`model source ${text} is not a complete address`);
+  if (!URL.canParse(text))
+    throw new OperatorError(`model source ${withoutLogin(text)} is not a complete address`);
   const url = new URL(text);
   const place = `${url.origin}${url.pathname}`;
   const last = decoded(url.pathname.split("/").at(-1) ?? "");
@@ -79,9 +80,14 @@ function parseAddress(text: string): Source {
   if (!last.toLowerCase().endsWith(".gguf")) {
     throw new OperatorError(`model source ${place} does not end in .gguf`);
   }
-  refuseParts(text, last);
+  refuseParts(place, last);
   // Two addresses may end in the same name; what follows the path may be a signature that changes.
   return { kind: "url", url, fileName: marked(plain(last), place) };
+}
+
+/** Of an address, whole or not: a name and password before its host are nobody's to read. */
+function withoutLogin(text: string): string {
+  return text.replace(/\/\/[^/]*@/, "//");
 }
 
 /** Tells files of one name apart by where they come from. */

@@ -84,6 +84,9 @@ const refused: [text: string, message: RegExp][] = [
   ["https://host.example/100%.gguf", /^model source https:\/\/host\.example\/100%\.gguf .* write %25/],
   ["https://ann:100%@host.example/m.gguf", /^model source https:\/\/host\.example\/m\.gguf .* write %25/],
   ["ftp://a.example/m.gguf", /only https:\/\/ addresses/],
+  ["https://ann:word@", /^model source https:\/\/ is not a complete address/],
+  ["ftp://ann:word@a.example/m.gguf", /^model source ftp:\/\/a\.example\/m\.gguf: only/],
+  ["https://ann:word@a.example/big-00002-of-00003.gguf", /^model source https:\/\/a\.example\/big/],
 ];
 
 for (const [text, message] of refused) {
