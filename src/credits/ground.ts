@@ -65,6 +65,15 @@ export function lateOp(hold: string): string {
   return `${hold}/late`;
 }
 
+/** An account changes only together with a journal entry, except that its limits may follow a clock that was set back. */
+function isMoved(account: AccountRow, read: AccountRow | undefined): boolean {
+  return (
+    account.seq !== read?.seq ||
+    account.requestsTatMs !== read.requestsTatMs ||
+    account.tokensTatMs !== read.tokensTatMs
+  );
+}
+
 function isChanged(key: KeyRow, read: KeyRow | undefined): boolean {
   return (
     key.holds !== read?.holds ||
@@ -110,8 +119,10 @@ export interface FoundAccount {
   kind: "found";
   account: AccountRow;
   plan: Plan;
-  /** The clock of this account: one that was set back never makes a window begin in the future. */
+  /** The clock as it was read: keys, limits and holds go by it, however far ahead it once was. */
   nowMs: EpochMs;
+  /** The clock of its windows, which never stands before they begin: what is entered is dated in the window that it moves. */
+  atMs: EpochMs;
 }
 
 /** One batch while it is decided. Rows are copied before they are first changed. */
@@ -143,9 +154,8 @@ export class Workings {
       if (written !== undefined) holdsEnded.push({ account: written.account, id: written.id });
     }
     return {
-      // An account changes only together with a journal entry.
-      accounts: [...this.#accounts.values()].filter(
-        (account) => account.seq !== this.#ground.accounts.get(account.id)?.seq,
+      accounts: [...this.#accounts.values()].filter((account) =>
+        isMoved(account, this.#ground.accounts.get(account.id)),
       ),
       holdsPut,
       holdsEnded,
@@ -219,16 +229,17 @@ export class Workings {
     const plan = this.#plans.get(account.plan);
     invariant(plan !== undefined, `the plan of account ${id} was checked`);
     this.#roll(account, plan);
-    return { kind: "found", account, plan, nowMs: this.#nowOf(account) };
+    return { kind: "found", account, plan, nowMs: this.#ground.nowMs, atMs: this.#atOf(account) };
   }
 
-  #nowOf(account: AccountRow): EpochMs {
+  /** One that was set back never makes a window begin in the future. */
+  #atOf(account: AccountRow): EpochMs {
     return Math.max(this.#ground.nowMs, account.baseStartsMs, account.overageStartsMs);
   }
 
   /** Fills the buckets whose window has ended, in one step however many windows were missed. */
   #roll(account: AccountRow, plan: Plan): void {
-    const nowMs = this.#nowOf(account);
+    const nowMs = this.#atOf(account);
     const deltas: Split = { base: 0, overage: 0, additional: 0 };
     const baseEnded = nowMs >= account.baseEndsMs;
     const overageEnded = nowMs >= account.overageEndsMs;
@@ -266,7 +277,7 @@ export class Workings {
     this.#journal.set(rowKey(account.id, op), {
       account: account.id,
       seq: account.seq,
-      atMs: this.#nowOf(account),
+      atMs: this.#atOf(account),
       kind,
       op,
       note,

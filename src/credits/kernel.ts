@@ -39,7 +39,7 @@ import type {
 } from "./operations.ts";
 import type { Plans } from "./plan.ts";
 import { costOf, type Price } from "./pricing.ts";
-import { countRequest, countTokens, rateRefusalOf, ratesOf, scopesOf } from "./rates.ts";
+import { countRequest, countTokens, followClock, rateRefusalOf, ratesOf, scopesOf } from "./rates.ts";
 import type { AccountRow, Ending, HoldRow, RowPrice, Split, TokenCounts, UsageRow } from "./rows.ts";
 
 /** Running requests rarely use all that they hold: about the time in which some of them end and give back. */
@@ -111,10 +111,11 @@ function hold(workings: Workings, found: FoundAccount, operation: HoldOperation)
   expireOverdue(workings, found);
 
   const scopes = scopesOf(account, plan, key);
+  followClock(scopes, nowMs);
   const limited = rateRefusalOf(scopes, operation.promptTokens, nowMs);
   if (limited !== null) return limited;
   const available = sumOf(account);
-  if (available < operation.min) return creditRefusal(account, operation.min, ratesOf(scopes, nowMs));
+  if (available < operation.min) return creditRefusal(found, operation.min, ratesOf(scopes, nowMs));
 
   const split = splitOver(account, operation.want);
   countRequest(scopes, operation.promptTokens, nowMs);
@@ -147,14 +148,15 @@ function hold(workings: Workings, found: FoundAccount, operation: HoldOperation)
   return { kind: "held", amount: sumOf(split), rates: ratesOf(scopes, nowMs) };
 }
 
-function creditRefusal(account: AccountRow, min: MicroCredits, rates: Rates): HoldOutcome {
+function creditRefusal({ account, plan }: FoundAccount, min: MicroCredits, rates: Rates): HoldOutcome {
   const held = account.heldBase + account.heldOverage + account.heldAdditional;
   if (sumOf(account) + held >= min) {
     return { kind: "refused", reason: "credits_reserved", retryAfterMs: reservedRetryMs, rates };
   }
+  // The next refresh fills to what the plan gives by then, not to the cap that the account has of it today.
   const refills: EpochMs[] = [];
-  if (account.baseCap > 0) refills.push(account.baseEndsMs);
-  if (account.overageCap > 0) refills.push(account.overageEndsMs);
+  if (plan.base.credits > 0) refills.push(account.baseEndsMs);
+  if (plan.overage.credits > 0) refills.push(account.overageEndsMs);
   const refreshesAtMs = refills.length === 0 ? null : Math.min(...refills);
   return { kind: "refused", reason: "insufficient_credits", refreshesAtMs, rates };
 }
@@ -240,7 +242,7 @@ function end(
   ending: Ending,
   estimated: boolean,
 ): UsageRow {
-  const { account, nowMs } = found;
+  const { account, nowMs, atMs } = found;
   age(row, account);
   const cost = costOf(priceOf(row), used);
   const held: Split = {
@@ -271,7 +273,7 @@ function end(
     account: account.id,
     id: row.id,
     seq: account.seq,
-    atMs: nowMs,
+    atMs,
     key: row.key,
     model: row.model,
     ending,
@@ -295,7 +297,7 @@ function settleLate(
   expired: UsageRow,
   operation: SettleOperation,
 ): UsageRow {
-  const { account, nowMs, plan } = found;
+  const { account, nowMs, atMs, plan } = found;
   const known = costOf(priceOf(expired), operation.used);
   // What the checkpoint charged stays charged, and then stays on the receipt.
   const isMore = known >= expired.cost && operation.used.completionTokens >= expired.completionTokens;
@@ -310,7 +312,7 @@ function settleLate(
     ...expired,
     ...countsOf(used),
     seq: account.seq,
-    atMs: nowMs,
+    atMs,
     ending: operation.ending,
     estimated: operation.estimated,
     cost,

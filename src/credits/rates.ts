@@ -5,6 +5,10 @@
  * worth, exact at any moment without counters or windows. A request counts its prompt when it is admitted and
  * its completion when it has ended, so that nobody waits for tokens that were never made; what has been made
  * beyond the minute's worth is waited for by the next request. Pure: it changes only the rows it is handed.
+ *
+ * A timestamp far ahead of the clock may be a debt of tokens, which has no bound, or may have been counted before the
+ * clock was set back. The requests' timestamp tells the two apart: it never lies before the moment at which anything
+ * was counted, and at most a minute after it, because no more requests are let in.
  */
 import type { EpochMs } from "../units.ts";
 import type { HoldOutcome, RateState, Rates } from "./operations.ts";
@@ -31,6 +35,23 @@ export function scopesOf(account: AccountRow, plan: Plan, key: KeyRow | null): S
     scopes.push({ scope: "key", limits, row: key });
   }
   return scopes;
+}
+
+/**
+ * Where the clock was set back by minutes or more since something was counted, sets the timestamps back with it, as
+ * far as is certain: no request is let in early, no debt is forgiven, and nobody waits longer than a minute beyond
+ * what there was to wait for when it was counted. A clock that was set back by less is waited for.
+ *
+ * What it changes is to be written though the request be refused: timestamps that followed the clock anew each time
+ * would never be reached by it.
+ */
+export function followClock(scopes: readonly Scope[], nowMs: EpochMs): void {
+  for (const { row } of scopes) {
+    if (row.requestsTatMs <= nowMs + 2 * minuteMs) continue;
+    const aheadMs = row.requestsTatMs - nowMs - minuteMs;
+    row.requestsTatMs -= aheadMs;
+    row.tokensTatMs = Math.max(0, row.tokensTatMs - aheadMs);
+  }
 }
 
 type RateRefusal = Extract<HoldOutcome, { reason: "rate_limit_exceeded" | "concurrency_limit_exceeded" }>;
@@ -104,9 +125,12 @@ export function countRequest(scopes: readonly Scope[], promptTokens: number, now
 /** Counts tokens that were made, or takes back (negative) ones that were counted and never worked on. */
 export function countTokens(scopes: readonly Scope[], tokens: number, nowMs: EpochMs): void {
   if (tokens === 0) return;
+  followClock(scopes, nowMs);
   for (const { limits, row } of scopes) {
     if (limits.tokensPerMinute !== undefined) {
       row.tokensTatMs = advanced(row.tokensTatMs, limits.tokensPerMinute, tokens, nowMs);
+      // Takes no request's room, and tells when these were counted.
+      row.requestsTatMs = Math.max(row.requestsTatMs, nowMs);
     }
   }
 }

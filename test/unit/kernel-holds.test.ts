@@ -1,6 +1,6 @@
 /** The ledger's rules: what a hold takes, and what it is refused for: credits, keys, limits. */
 import assert from "node:assert/strict";
-import { example, expire, journalOf, small, topup } from "../fixtures/kernel-examples.ts";
+import { example, expire, journalOf, planTo, small, topup } from "../fixtures/kernel-examples.ts";
 import {
   credits,
   day,
@@ -10,6 +10,7 @@ import {
   limited,
   minute,
   planOf,
+  plansOf,
   settle,
   settledBy,
   start,
@@ -100,6 +101,28 @@ example(
     assert.ok(outcome.kind === "refused" && outcome.reason === "insufficient_credits");
     assert.equal(outcome.refreshesAtMs, Date.UTC(2026, 1, 15, 12));
   },
+);
+
+example(
+  "a moment is named only where the plan will refill something then, whatever it does now",
+  planOf("full", 10, 0),
+  async (made) => {
+    await made.apply(planTo("bought", "down"));
+    const down = await made.apply(hold("h", credits(11)));
+    assert.ok(down.kind === "refused" && down.reason === "insufficient_credits");
+    assert.equal(down.refreshesAtMs, null);
+    made.clock.nowMs += day;
+    await made.apply(settle("none", 0));
+    assert.deepEqual(made.buckets(), [0, 0, 0]);
+
+    made.store.plans = plansOf(planOf("bought", 20, 0));
+    const raised = await made.apply(hold("h", credits(11)));
+    assert.ok(raised.kind === "refused" && raised.reason === "insufficient_credits");
+    assert.equal(raised.refreshesAtMs, start + 2 * day);
+    made.clock.nowMs += day;
+    assert.equal((await made.apply(hold("h", credits(11)))).kind, "held");
+  },
+  planOf("bought", 0, 0),
 );
 
 example(

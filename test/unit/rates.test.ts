@@ -3,9 +3,17 @@ import assert from "node:assert/strict";
 import { test } from "node:test";
 import fc from "fast-check";
 import type { Limits } from "../../src/credits/plan.ts";
-import { countRequest, countTokens, rateRefusalOf, ratesOf, type Scope } from "../../src/credits/rates.ts";
+import {
+  countRequest,
+  countTokens,
+  followClock,
+  rateRefusalOf,
+  ratesOf,
+  type Scope,
+} from "../../src/credits/rates.ts";
 
 const now = Date.UTC(2026, 0, 15, 12);
+const minute = 60_000;
 
 function scope(limits: Limits, whose: "account" | "key" = "account"): Scope {
   return { scope: whose, limits, row: { requestsTatMs: 0, tokensTatMs: 0, holds: 0 } };
@@ -13,6 +21,7 @@ function scope(limits: Limits, whose: "account" | "key" = "account"): Scope {
 
 /** Lets a request in if the limits do. */
 function admit(scopes: readonly Scope[], promptTokens: number, nowMs: number): boolean {
+  followClock(scopes, nowMs);
   if (rateRefusalOf(scopes, promptTokens, nowMs) !== null) return false;
   countRequest(scopes, promptTokens, nowMs);
   return true;
@@ -152,12 +161,43 @@ test("as many requests run at once as the limit says, of the account and of the 
   assert.equal(rateRefusalOf([account, key], 1, now)?.scope, "account");
 });
 
-test("a clock that goes back neither lets anybody in early nor shuts anybody out for good", () => {
+test("a clock that goes back by seconds lets nobody in early", () => {
   const scopes = [scope({ requestsPerMinute: 6 })];
   for (let n = 0; n < 6; n += 1) assert.ok(admit(scopes, 1, now));
   assert.ok(!admit(scopes, 1, now - 5000));
   assert.ok(!admit(scopes, 1, now + 9_999));
   assert.ok(admit(scopes, 1, now + 10_000));
+});
+
+test("a clock that goes back by minutes or years lets nobody in early and shuts nobody out", () => {
+  for (const backMs of [minute + 1, 90_000, 3 * minute, 60 * minute, 500 * 24 * 60 * minute]) {
+    const scopes = [scope({ requestsPerMinute: 6 })];
+    for (let n = 0; n < 6; n += 1) assert.ok(admit(scopes, 1, now));
+    let nowMs = now - backMs;
+    assert.ok(!admit(scopes, 1, nowMs));
+    nowMs += 9_999;
+    assert.ok(!admit(scopes, 1, nowMs));
+    nowMs += minute + 1;
+    assert.ok(admit(scopes, 1, nowMs));
+  }
+});
+
+test("a minute's worth of tokens follows a clock that goes back, where requests are not limited", () => {
+  const scopes = [scope({ tokensPerMinute: 100 })];
+  assert.ok(admit(scopes, 100, now));
+  const nowMs = now - 60 * minute;
+  assert.ok(!admit(scopes, 1, nowMs));
+  assert.ok(!admit(scopes, 50, nowMs + 30_000 - 1));
+  assert.ok(admit(scopes, 50, nowMs + minute + 30_000));
+});
+
+test("limits that were not counted ahead of the clock do not move with it", () => {
+  const scopes = [scope({ requestsPerMinute: 6, tokensPerMinute: 100 })];
+  for (let n = 0; n < 6; n += 1) admit(scopes, 1, now);
+  countTokens(scopes, 100_000, now);
+  const before = structuredClone(scopes);
+  for (const nowMs of [now, now - minute, now + minute, now + 60 * minute]) followClock(scopes, nowMs);
+  assert.deepEqual(scopes, before);
 });
 
 test("what remains and when it is whole again are told after each request", () => {
@@ -182,6 +222,21 @@ const waitsArb = fc.array(
     size: "max",
   },
 );
+const stepsBackArb = fc.oneof(
+  { weight: 9, arbitrary: fc.oneof(fc.nat({ max: 100 }), fc.nat({ max: 20_000 })) },
+  { weight: 1, arbitrary: fc.integer({ min: -5 * minute, max: 0 }) },
+  { weight: 1, arbitrary: fc.integer({ min: -10_000 * minute, max: 0 }) },
+);
+
+/** No interval of any length has more than its minutes' worth and one burst. Rounding is allowed for with less than half a request. */
+function assertWithin(admittedMs: readonly number[], limit: number): void {
+  for (const [from, first] of admittedMs.entries()) {
+    for (const [more, last] of admittedMs.slice(from).entries()) {
+      const minutes = Math.max(0, last - first) / minute;
+      assert.ok(more + 1 <= limit * (minutes + 1) + 0.5, `${more + 1} in ${minutes} minutes of ${limit}`);
+    }
+  }
+}
 
 test("property: no interval admits more than its minutes' worth of requests and one burst", () => {
   fc.assert(
@@ -189,18 +244,64 @@ test("property: no interval admits more than its minutes' worth of requests and 
       const scopes = [scope({ requestsPerMinute: limit })];
       const admitted: number[] = [];
       let nowMs = now;
+      let latestMs = now;
       for (const waitMs of waits) {
-        nowMs += waitMs;
+        nowMs = Math.max(nowMs + waitMs, latestMs - minute);
+        latestMs = Math.max(nowMs, latestMs);
         if (admit(scopes, 1, nowMs)) admitted.push(nowMs);
       }
-      for (const [from, first] of admitted.entries()) {
-        for (const [more, last] of admitted.slice(from).entries()) {
-          const minutes = Math.max(0, last - first) / 60_000;
-          // Rounding is allowed for with less than half a request.
-          assert.ok(more + 1 <= limit * (minutes + 1) + 0.5, `${more + 1} in ${minutes} minutes of ${limit}`);
-        }
-      }
+      assertWithin(admitted, limit);
     }),
+  );
+});
+
+test("property: wherever the clock is set back to, no more are let in for the time that passed, and none waits for long", () => {
+  fc.assert(
+    fc.property(limitArb, fc.array(stepsBackArb, { maxLength: 150, size: "max" }), (limit, steps) => {
+      const scopes = [scope({ requestsPerMinute: limit })];
+      const admitted: number[] = [];
+      let nowMs = now;
+      let passedMs = 0;
+      for (const stepMs of steps) {
+        nowMs += stepMs;
+        passedMs += Math.max(0, stepMs);
+        if (admit(scopes, 1, nowMs)) admitted.push(passedMs);
+        const refusal = rateRefusalOf(scopes, 1, nowMs);
+        if (refusal === null) continue;
+        assert.ok(refusal.reason === "rate_limit_exceeded" && refusal.retryAfterMs !== null);
+        assert.ok(refusal.retryAfterMs <= minute + Math.ceil(minute / limit), `${refusal.retryAfterMs} ms`);
+      }
+      assertWithin(admitted, limit);
+    }),
+  );
+});
+
+test("property: a debt of tokens is the same after the clock was set back, but for a minute that cannot be told", () => {
+  const amountArb = fc.integer({ min: 1, max: 5000 });
+  const backArb = fc.integer({ min: 2 * minute + 1, max: 10_000 * minute });
+  fc.assert(
+    fc.property(
+      limitArb,
+      fc.array(amountArb),
+      fc.nat({ max: 50 * minute }),
+      backArb,
+      (limit, made, idleMs, backMs) => {
+        const scopes = [scope({ tokensPerMinute: limit })];
+        admit(scopes, 1, now);
+        for (const tokens of made) countTokens(scopes, tokens, now);
+        const waitOf = (nowMs: number) => {
+          const refusal = rateRefusalOf(scopes, 1, nowMs);
+          return refusal?.reason === "rate_limit_exceeded" ? (refusal.retryAfterMs ?? 0) : 0;
+        };
+        const countedMs = waitOf(now);
+        const leftMs = waitOf(now + idleMs);
+        const nowMs = now + idleMs - backMs;
+        followClock(scopes, nowMs);
+        const waitMs = waitOf(nowMs);
+        assert.ok(waitMs >= leftMs, `${waitMs} ms instead of ${leftMs} ms`);
+        assert.ok(waitMs <= countedMs + 2 * minute, `${waitMs} ms after ${countedMs} ms`);
+      },
+    ),
   );
 });
 

@@ -1,0 +1,207 @@
+/** The ledger's rules where the clock was ahead and has been put right: what goes by the clock, and what waits for it. */
+import assert from "node:assert/strict";
+import { test } from "node:test";
+import { example, expire, journalOf, small } from "../fixtures/kernel-examples.ts";
+import {
+  type Bench,
+  bench,
+  credits,
+  day,
+  extend,
+  hold,
+  hour,
+  keyOf,
+  limited,
+  minute,
+  planOf,
+  settle,
+  start,
+  tokens,
+} from "../fixtures/ledger-rows.ts";
+
+/** One request after another until one is refused: how many were served, and how long the refused one is to wait. */
+async function served(made: Bench, name: string): Promise<{ count: number; retryAfterMs: number | null }> {
+  for (let count = 0; count < 100; count += 1) {
+    const outcome = await made.apply(hold(`${name}-${count}`, 1));
+    if (outcome.kind === "held") {
+      await made.apply(settle(`${name}-${count}`, 1));
+      continue;
+    }
+    assert.ok(outcome.kind === "refused" && outcome.reason === "rate_limit_exceeded");
+    return { count, retryAfterMs: outcome.retryAfterMs };
+  }
+  throw new Error("nothing is refused");
+}
+
+/** An account that was opened while the clock was a year ahead, at the moment when it has been put right. */
+async function openedAhead(plan = small): Promise<Bench> {
+  const made = await bench(plan);
+  made.clock.nowMs = start - 365 * day;
+  return made;
+}
+
+// An account whose windows begin in the future
+
+test("limits of an account whose windows begin in the future drain by the clock", async () => {
+  const made = await openedAhead(limited({ requestsPerMinute: 6 }));
+  assert.deepEqual(await served(made, "a"), { count: 6, retryAfterMs: 10_000 });
+  made.clock.nowMs += 10_000;
+  assert.deepEqual(await served(made, "b"), { count: 1, retryAfterMs: 10_000 });
+  made.clock.nowMs += hour;
+  assert.deepEqual(await served(made, "c"), { count: 6, retryAfterMs: 10_000 });
+});
+
+test("what was made for an account whose windows begin in the future is counted by the clock, late too", async () => {
+  const made = await openedAhead(limited({ tokensPerMinute: 100 }));
+  await made.apply(hold("h", 300, { promptTokens: 10 }));
+  await made.apply(settle("h", 0, { used: tokens(10, 90) }));
+  made.clock.nowMs += minute;
+  await made.apply(hold("late", 300, { promptTokens: 100 }));
+  made.clock.nowMs += minute;
+  await made.apply(expire("late"));
+  await made.apply(settle("late", 0, { used: tokens(100, 50) }));
+  const refused = await made.apply(hold("next", 1, { promptTokens: 100 }));
+  assert.ok(refused.kind === "refused" && refused.reason === "rate_limit_exceeded");
+  // The expiry took the prompt back; the late settlement counts it again with the answer, and then there is the next.
+  assert.equal(refused.retryAfterMs, 90_000);
+});
+
+test("a hold on an account whose windows begin in the future lives as long as any other", async () => {
+  const made = await openedAhead(limited({ concurrent: 1 }));
+  const nowMs = made.clock.nowMs;
+  await made.apply(hold("h", 10, { ttlMs: minute }));
+  const [row] = made.store.openHolds("ada");
+  assert.deepEqual([row?.createdMs, row?.expiresMs], [nowMs, nowMs + minute]);
+
+  made.clock.nowMs += 30_000;
+  await made.apply(extend("h", 1, 0, { ttlMs: minute }));
+  assert.equal(made.store.openHolds("ada")[0]?.expiresMs, nowMs + 90_000);
+
+  made.clock.nowMs = nowMs + 90_000 - 1;
+  assert.deepEqual(await made.apply(expire("h")), { kind: "alive" });
+  made.clock.nowMs += 1;
+  const outcome = await made.apply(expire("h"));
+  assert.equal(outcome.kind, "expired");
+  assert.equal((await made.apply(hold("next", 10))).kind, "held");
+});
+
+test("what is overdue on an account whose windows begin in the future is expired, by whatever meets it", async () => {
+  const made = await openedAhead(limited({ concurrent: 1 }));
+  await made.apply(hold("h", credits(100), { ttlMs: minute }));
+  made.clock.nowMs += minute;
+  assert.equal((await made.apply(hold("next", credits(100)))).kind, "held");
+});
+
+test("a key of an account whose windows begin in the future expires by the clock, and was last used by it", async () => {
+  const made = await openedAhead();
+  const nowMs = made.clock.nowMs;
+  await made.store.addKey(keyOf("short", "ada", { expiresMs: nowMs + 1000 }));
+  assert.equal((await made.apply(hold("h", 1, { key: "short" }))).kind, "held");
+  assert.equal(made.store.key("short").lastUsedMs, nowMs);
+  made.clock.nowMs += 1000;
+  const outcome = await made.apply(hold("h2", 1, { key: "short" }));
+  assert.deepEqual(outcome, { kind: "refused", reason: "key_expired" });
+});
+
+test("entries and receipts are of the window that they moved, though it begins in the future", async () => {
+  const made = await openedAhead();
+  await made.apply(hold("h", 10));
+  await made.apply(settle("h", 4));
+  const { baseStartsMs } = made.store.account("ada");
+  assert.equal(baseStartsMs, start);
+  assert.equal(made.store.receipt("ada", "h")?.atMs, baseStartsMs);
+  const journal = await made.store.journal("ada", { limit: 10 });
+  assert.deepEqual(
+    journal.map(({ atMs }) => atMs),
+    [start, start, start],
+  );
+});
+
+// Limits that were counted ahead of the clock
+
+example(
+  "a clock that is set back by an hour shuts nobody out: requests go on at their rate",
+  limited({ requestsPerMinute: 6 }),
+  async (made) => {
+    await served(made, "before");
+    made.clock.nowMs -= hour;
+    assert.deepEqual(await served(made, "a"), { count: 0, retryAfterMs: 10_000 });
+    made.clock.nowMs += 9_999;
+    assert.deepEqual(await served(made, "b"), { count: 0, retryAfterMs: 1 });
+    made.clock.nowMs += 1;
+    assert.deepEqual(await served(made, "c"), { count: 1, retryAfterMs: 10_000 });
+    made.clock.nowMs += minute;
+    assert.deepEqual(await served(made, "d"), { count: 6, retryAfterMs: 10_000 });
+  },
+);
+
+example(
+  "a clock that is set back leaves a debt of tokens as long as it was, and it is worked off",
+  limited({ tokensPerMinute: 100 }),
+  async (made) => {
+    await made.apply(hold("h", 2000, { promptTokens: 10 }));
+    await made.apply(settle("h", 0, { used: tokens(10, 990) }));
+    const refusal = async (id: string) => {
+      const outcome = await made.apply(hold(id, 1));
+      assert.ok(outcome.kind === "refused" && outcome.reason === "rate_limit_exceeded");
+      return outcome.retryAfterMs ?? 0;
+    };
+    const debtMs = await refusal("before");
+    assert.equal(debtMs, 9 * minute + 600);
+    made.clock.nowMs -= day;
+    const waitMs = await refusal("after");
+    assert.ok(waitMs >= debtMs && waitMs <= debtMs + minute, `${waitMs} ms`);
+    made.clock.nowMs += waitMs - 1;
+    assert.equal(await refusal("too soon"), 1);
+    made.clock.nowMs += 1;
+    assert.equal((await made.apply(hold("then", 1))).kind, "held");
+  },
+);
+
+example(
+  "a debt of hours is waited for where no clock was set back",
+  limited({ tokensPerMinute: 100 }),
+  async (made) => {
+    await made.apply(hold("h", credits(1), { promptTokens: 1 }));
+    await made.apply(settle("h", 0, { used: tokens(1, 99_999) }));
+    for (let hours = 0; hours < 16; hours += 1) {
+      const outcome = await made.apply(hold(`at ${hours}`, 1));
+      assert.ok(outcome.kind === "refused" && outcome.reason === "rate_limit_exceeded");
+      assert.equal(outcome.retryAfterMs, 1000 * minute - minute + 600 - hours * hour);
+      made.clock.nowMs += hour;
+    }
+  },
+);
+
+example(
+  "what a running request makes after the clock was set back is a debt like any other",
+  planOf("counted", 100, 0, { limits: { requestsPerMinute: 6 } }),
+  async (made) => {
+    await made.store.addKey(keyOf("counted", "ada", { requestsPerMinute: 6, tokensPerMinute: 100 }));
+    await made.apply(hold("h", 1000, { key: "counted", promptTokens: 0 }));
+    made.clock.nowMs -= hour;
+    await made.apply(settle("h", 0, { used: tokens(0, 600) }));
+    const outcome = await made.apply(hold("next", 1, { key: "counted", promptTokens: 100 }));
+    assert.ok(outcome.kind === "refused" && outcome.reason === "rate_limit_exceeded");
+    made.clock.nowMs += 5 * minute;
+    const then = await made.apply(hold("then", 1, { key: "counted", promptTokens: 100 }));
+    assert.ok(then.kind === "refused" && then.reason === "rate_limit_exceeded" && then.of === "tokens");
+    assert.equal(then.retryAfterMs, minute);
+  },
+);
+
+example(
+  "limits that follow a clock that was set back move nothing else of the account",
+  limited({ requestsPerMinute: 1 }),
+  async (made) => {
+    await made.apply(hold("h", 1));
+    const before = made.store.account("ada");
+    const key = made.store.key("key");
+    made.clock.nowMs -= hour;
+    await made.apply(hold("refused", 1));
+    const requestsTatMs = made.clock.nowMs + minute;
+    assert.deepEqual(made.store.account("ada"), { ...before, requestsTatMs });
+    assert.deepEqual(made.store.key("key"), key);
+    assert.deepEqual(await journalOf(made), ["open open", "hold h"]);
+  },
+);
