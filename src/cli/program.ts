@@ -3,7 +3,7 @@
  * success, 1 for a refusal, 2 for wrong usage.
  */
 import { type Command, CommanderError } from "commander";
-import { StoreUnavailableError } from "../credits/ledger.ts";
+import { StoreUnavailableError } from "../credits/patience.ts";
 import { OperatorError } from "../errors.ts";
 import { accountCommand } from "./account.ts";
 import { auditCommand } from "./audit.ts";

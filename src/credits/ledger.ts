@@ -8,6 +8,7 @@
 import timers from "node:timers/promises";
 import { invariant } from "../errors.ts";
 import type { Operation, Outcome, OutcomeOf } from "./operations.ts";
+import { patiently, StoreUnavailableError } from "./patience.ts";
 import type { UsageRow } from "./rows.ts";
 
 export interface LedgerStore {
@@ -17,11 +18,6 @@ export interface LedgerStore {
    * Whatever it rejects with, sending the same operations again is safe.
    */
   commit(operations: readonly Operation[]): Promise<Outcome[]>;
-}
-
-/** The database cannot be reached or written just now (locked, disk full, connection lost). */
-export class StoreUnavailableError extends Error {
-  override readonly name = "StoreUnavailableError";
 }
 
 export interface LedgerOptions {
@@ -200,19 +196,9 @@ export class Ledger {
   async #commit(batch: readonly Entry[]): Promise<void> {
     const operations = batch.map((entry) => entry.operation);
     const beganMs = performance.now();
-    let outcomes: Outcome[] | null = null;
-    for (let attempt = 0; outcomes === null; attempt += 1) {
-      try {
-        outcomes = await this.#store.commit(operations);
-      } catch (error) {
-        const pauseMs = this.#retriesMs[attempt];
-        const isLast = pauseMs === undefined || performance.now() - beganMs >= this.#giveUpMs;
-        if (!(error instanceof StoreUnavailableError) || isLast) throw error;
-        await timers.setTimeout(pauseMs, undefined, { signal: this.#closing.signal }).catch(() => {
-          throw error;
-        });
-      }
-    }
+    const patience = { retriesMs: this.#retriesMs, giveUpMs: this.#giveUpMs };
+    const attempt = () => this.#store.commit(operations);
+    const outcomes = await patiently(attempt, patience, this.#closing.signal);
     this.#onCommit?.({
       operations: batch.length,
       expired: outcomes.flatMap(({ expired = [] }) => expired),

@@ -18,8 +18,9 @@
  * | this process died                               | expired            | the last checkpoint, when the hold ends |
  */
 import type { Caller } from "../access/caller.ts";
-import { type Ledger, StoreUnavailableError } from "../credits/ledger.ts";
+import type { Ledger } from "../credits/ledger.ts";
 import type { OutcomeOf, Rates, SettleOperation } from "../credits/operations.ts";
+import { StoreUnavailableError } from "../credits/patience.ts";
 import { costAtMost } from "../credits/pricing.ts";
 import type { Ending, Split } from "../credits/rows.ts";
 import { Refusal } from "../errors.ts";

@@ -9,7 +9,7 @@
 import { hash, timingSafeEqual } from "node:crypto";
 import type { FastifyInstance, FastifyRequest } from "fastify";
 import type { Logger } from "pino";
-import { StoreUnavailableError } from "../credits/ledger.ts";
+import { StoreUnavailableError } from "../credits/patience.ts";
 import { Refusal } from "../errors.ts";
 import type { EngineState } from "../generation/engine.ts";
 import { errorBody, errorHeaders, type Told } from "../wire/error-body.ts";

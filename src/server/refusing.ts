@@ -6,7 +6,7 @@ import type { IncomingMessage, ServerResponse } from "node:http";
 import type { Socket } from "node:net";
 import type { FastifyReply, FastifyRequest } from "fastify";
 import type { Logger } from "pino";
-import { StoreUnavailableError } from "../credits/ledger.ts";
+import { StoreUnavailableError } from "../credits/patience.ts";
 import { Refusal } from "../errors.ts";
 import { errorBody, errorHeaders, unparsableBody } from "../wire/error-body.ts";
 import { rateHeaders } from "../wire/rate-headers.ts";

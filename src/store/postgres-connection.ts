@@ -7,7 +7,7 @@
  */
 import { Socket } from "node:net";
 import pg from "pg";
-import { StoreUnavailableError } from "../credits/ledger.ts";
+import { StoreUnavailableError } from "../credits/patience.ts";
 import { OperatorError } from "../errors.ts";
 import type { Cell } from "./postgres-rows.ts";
 

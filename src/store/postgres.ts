@@ -12,12 +12,12 @@
  */
 import type { AccountSnapshot } from "../credits/balance.ts";
 import type { Operation, Outcome } from "../credits/operations.ts";
+import { patiently } from "../credits/patience.ts";
 import type { Plans } from "../credits/plan.ts";
 import type { AccountRow, HoldRow, JournalRow, KeyRow, UsageRow } from "../credits/rows.ts";
 import type { EpochMs } from "../units.ts";
 import type { AuditReport } from "./audit.ts";
 import type { NodeRegistry } from "./nodes.ts";
-import { patiently } from "./patience.ts";
 import { auditDatabase } from "./postgres-audit.ts";
 import { type ConnectionPool, commitPool, readPool } from "./postgres-connection.ts";
 import { PostgresLedger } from "./postgres-ledger.ts";

@@ -7,7 +7,7 @@
 import { closeSync, openSync, statfsSync, statSync } from "node:fs";
 import { dirname } from "node:path";
 import { DatabaseSync } from "node:sqlite";
-import { StoreUnavailableError } from "../credits/ledger.ts";
+import { StoreUnavailableError } from "../credits/patience.ts";
 import { OperatorError } from "../errors.ts";
 import { makeFolder } from "../make-folder.ts";
 import type { EpochMs } from "../units.ts";

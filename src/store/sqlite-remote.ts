@@ -6,7 +6,7 @@
  */
 import { extname } from "node:path";
 import { Worker } from "node:worker_threads";
-import { StoreUnavailableError } from "../credits/ledger.ts";
+import { StoreUnavailableError } from "../credits/patience.ts";
 import { OperatorError } from "../errors.ts";
 import {
   type Answer,

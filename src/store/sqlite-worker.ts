@@ -6,7 +6,7 @@
  * no use alone.
  */
 import { parentPort, workerData } from "node:worker_threads";
-import { StoreUnavailableError } from "../credits/ledger.ts";
+import { StoreUnavailableError } from "../credits/patience.ts";
 import { invariant, OperatorError } from "../errors.ts";
 import { openToRead, openToWrite, storeError } from "./sqlite-file.ts";
 import { SqliteKeyring, SqliteKeys } from "./sqlite-keys.ts";

@@ -5,7 +5,7 @@ import { connect, createServer, type Server, type Socket } from "node:net";
 import path from "node:path";
 import { after, afterEach, before, beforeEach, describe, test } from "node:test";
 import { setImmediate as nextTurn } from "node:timers/promises";
-import { StoreUnavailableError } from "../../src/credits/ledger.ts";
+import { StoreUnavailableError } from "../../src/credits/patience.ts";
 import { OperatorError } from "../../src/errors.ts";
 import { openPostgresStore } from "../../src/store/postgres.ts";
 import { auditDatabase } from "../../src/store/postgres-audit.ts";

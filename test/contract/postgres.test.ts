@@ -1,7 +1,8 @@
 /** What only PostgreSQL is asked for: servers that will not do, networks that break, and rows that it refuses itself. */
 import assert from "node:assert/strict";
 import { after, afterEach, before, beforeEach, describe, test } from "node:test";
-import { Ledger, StoreUnavailableError } from "../../src/credits/ledger.ts";
+import { Ledger } from "../../src/credits/ledger.ts";
+import { StoreUnavailableError } from "../../src/credits/patience.ts";
 import { OperatorError } from "../../src/errors.ts";
 import { openPostgresStore, patientRetriesMs } from "../../src/store/postgres.ts";
 import { auditDatabase } from "../../src/store/postgres-audit.ts";

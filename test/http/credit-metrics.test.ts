@@ -5,7 +5,7 @@
 import assert from "node:assert/strict";
 import { DatabaseSync } from "node:sqlite";
 import { type TestContext, test as testOf } from "node:test";
-import { StoreUnavailableError } from "../../src/credits/ledger.ts";
+import { StoreUnavailableError } from "../../src/credits/patience.ts";
 import type { Split } from "../../src/credits/rows.ts";
 import { hold, tokens } from "../fixtures/ledger-rows.ts";
 import { PuppetEngine } from "../fixtures/puppet-engine.ts";

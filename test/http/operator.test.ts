@@ -180,7 +180,7 @@ operatorTest(
   "a store that stays away is told as such, and the change may be sent again",
   async (operator, service) => {
     const { commit } = service.store;
-    const { StoreUnavailableError } = await import("../../src/credits/ledger.ts");
+    const { StoreUnavailableError } = await import("../../src/credits/patience.ts");
     service.store.commit = () => Promise.reject(new StoreUnavailableError("disk full"));
     // The batcher tries again for three seconds before it gives up.
     const away = operator.post("/admin/accounts/test/topups", { payment_id: "p", credits: 5 });

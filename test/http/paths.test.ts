@@ -551,7 +551,7 @@ test("a prompt that is over the limit of tokens by itself is 429 and not worth a
 
 test("a database that is away is 503 on every path, and no defect", async () => {
   await using service = await startService();
-  const { StoreUnavailableError } = await import("../../src/credits/ledger.ts");
+  const { StoreUnavailableError } = await import("../../src/credits/patience.ts");
   const away = () => Promise.reject(new StoreUnavailableError("the disk at /secret is full"));
   const { commit, snapshot } = service.store;
   Object.assign(service.store, { commit: away, snapshot: away });

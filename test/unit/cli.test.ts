@@ -4,7 +4,8 @@ import { existsSync } from "node:fs";
 import path from "node:path";
 import { describe, test } from "node:test";
 import { services } from "../../src/cli/services.ts";
-import { Ledger, StoreUnavailableError } from "../../src/credits/ledger.ts";
+import { Ledger } from "../../src/credits/ledger.ts";
+import { StoreUnavailableError } from "../../src/credits/patience.ts";
 import { cliLedger, refused, wrongUsage } from "../fixtures/cli-ledger.ts";
 
 const ledger = cliLedger();

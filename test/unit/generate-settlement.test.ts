@@ -1,6 +1,6 @@
 /** The pipeline: a charge that the store does not take is never lost quietly, and keeps nobody waiting. */
 import assert from "node:assert/strict";
-import { StoreUnavailableError } from "../../src/credits/ledger.ts";
+import { StoreUnavailableError } from "../../src/credits/patience.ts";
 import { EngineError } from "../../src/generation/engine.ts";
 import { audit } from "../fixtures/ledger-audit.ts";
 import { plansOf } from "../fixtures/ledger-rows.ts";

@@ -2,7 +2,8 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { setImmediate as nextTurn } from "node:timers/promises";
-import { Ledger, type LedgerStore, StoreUnavailableError } from "../../src/credits/ledger.ts";
+import { Ledger, type LedgerStore } from "../../src/credits/ledger.ts";
+import { StoreUnavailableError } from "../../src/credits/patience.ts";
 
 const hour = 3_600_000;
 const topup = { kind: "topup", account: "ada", payment: "1", amount: 1 } as const;

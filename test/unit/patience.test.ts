@@ -2,8 +2,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { setImmediate as nextTurn } from "node:timers/promises";
-import { StoreUnavailableError } from "../../src/credits/ledger.ts";
-import { patiently } from "../../src/store/patience.ts";
+import { patiently, StoreUnavailableError } from "../../src/credits/patience.ts";
 
 const open = new AbortController().signal;
 const quick = { retriesMs: [1, 1, 1], giveUpMs: 60_000 };

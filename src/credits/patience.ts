@@ -1,6 +1,10 @@
-/** What a request cannot do without is read again for as long as its commits are sent again. */
-import { setTimeout as pause } from "node:timers/promises";
-import { StoreUnavailableError } from "../credits/ledger.ts";
+/** What a request cannot do without is asked of the store again while it stays away: its commits, its key, its balance. */
+import timers from "node:timers/promises";
+
+/** The database cannot be reached or written just now (locked, disk full, connection lost). */
+export class StoreUnavailableError extends Error {
+  override readonly name = "StoreUnavailableError";
+}
 
 export interface Patience {
   /** Pauses before each further attempt; when they are used up the last one counts. */
@@ -25,7 +29,7 @@ export async function patiently<T>(
     } catch (error) {
       const isOver = performance.now() - beganMs >= giveUpMs;
       if (!(error instanceof StoreUnavailableError) || isOver) throw error;
-      await pause(pauseMs, undefined, { signal }).catch(() => {
+      await timers.setTimeout(pauseMs, undefined, { signal }).catch(() => {
         throw error;
       });
     }
