@@ -137,6 +137,39 @@ test("prompts are evaluated a chunk a step, in turns, beside the tokens of those
   assert.deepEqual(batches, [1, 1, 1, 2, 2, 1], "each step is told of once");
 });
 
+test("a short prompt waits for one part of a long one, whichever of the two jobs has the lower number", async () => {
+  for (const [long, short] of [
+    [10, 4],
+    [4, 10],
+  ] as const) {
+    const backend = new ScriptedBackend();
+    const running = start(backend, [job(long, "l".repeat(40))], 2);
+    backend.afterStep = (step) => {
+      if (step === 1) running.decoder.start(job(short, "s"));
+    };
+    await running.ended;
+    const turns = backend.steps.map((step) => step.map(({ sequence }) => sequence).join(" "));
+    assert.deepEqual(turns, ["0", "0", "1", "0", "0", "0", "0", "0", "0", "0", "0"]);
+  }
+});
+
+test("one short prompt after the other does not keep a long one from its turns", async () => {
+  const backend = new ScriptedBackend();
+  const running = start(backend, [job(3, "l".repeat(40)), job(11, "ssss")]);
+  const read: string[] = [];
+  let last = 11;
+  backend.afterStep = (step) => {
+    const [first] = Buffer.from(backend.steps[step]?.[0]?.tokens ?? []).toString();
+    read.push(first ?? "");
+    // Each short one begins when the one before has read its prompt, with a higher number than the long one's.
+    if (first !== "s" || last === 20) return;
+    last += 1;
+    running.decoder.start(job(last, "ssss"));
+  };
+  while (running.last(3)?.ending === undefined) await new Promise(setImmediate);
+  assert.equal(read.slice(0, 19).join(""), "lslslslslslslslslsl");
+});
+
 test("a seeded or greedy job alone must be repeatable; with company, or drawn at random, it need not", async () => {
   const backend = new ScriptedBackend();
   backend.script(0, "ab");

@@ -12,6 +12,7 @@ import {
   prepare,
   startMiniature,
 } from "../fixtures/llama-engine.ts";
+import { until } from "../fixtures/program.ts";
 
 /** The miniature goes on for ever when it is asked for something endless. */
 const endless = "Something endless, please.";
@@ -136,6 +137,14 @@ test("without a seed no two answers need be alike; temperature 0 and top_p 0 are
   assert.equal(topK.text, greedy.text);
 });
 
+test("a temperature of next to nothing is as 0", async () => {
+  const greedy = await ask(engine, endless, { maxTokens: 40, sampling: { temperature: 0 } });
+  for (const temperature of [1e-7, 1e-38, 1e-40, 1e-46]) {
+    const answer = await ask(engine, endless, { maxTokens: 40, sampling: { temperature, seed: 3 } });
+    assert.equal(answer.text, greedy.text, `${temperature}`);
+  }
+});
+
 test("a frequency penalty makes repetition rarer", async () => {
   const most = async (frequencyPenalty: number): Promise<number> => {
     const { events } = await ask(engine, endless, {
@@ -204,6 +213,21 @@ test("a prefix is reused within the account that made it, never across accounts"
   assert.equal(stranger.usage.cachedTokens, 0);
 });
 
+test("two conversations of one account keep their own prefixes while there are sequences for both", async (t) => {
+  const own = await startMiniature({ parallel: 4 });
+  t.after(() => own.close());
+  const long = "The harbour and the sea and the sailor. ".repeat(12);
+  const short = "Another story, of the lamp and the night. ".repeat(3);
+  const evaluated: number[] = [];
+  for (const content of [long, long, short, long, short, long]) {
+    const { usage } = await ask(own, content, { maxTokens: 4 });
+    evaluated.push(usage.promptTokens - usage.cachedTokens);
+  }
+  const [first = 0, again, other = 0, ...later] = evaluated;
+  assert.ok(first > 100 && other > 30);
+  assert.deepEqual([again, ...later], [1, 1, 1, 1]);
+});
+
 test("thinking is counted and not sent", async () => {
   const answer = await ask(engine, "What is ink?", {
     reasoning: { effort: "low" },
@@ -231,10 +255,12 @@ test("thinking is closed by force at its limit, and an answer follows", async ()
   assert.fail("the model never thought long enough");
 });
 
-test("reasoning.max_tokens 0 is no thinking, and a model without tags ignores reasoning", async () => {
+test("reasoning.max_tokens 0 and effort none are no thinking, and a model without tags ignores reasoning", async () => {
   const none = await ask(engine, "What is ink?", { reasoning: { maxTokens: 0 }, sampling: { seed: 4 } });
   assert.equal(none.usage.reasoningTokens, 0);
   assert.ok(none.text.length > 0);
+  const word = await ask(engine, "What is ink?", { reasoning: { effort: "none" }, sampling: { seed: 4 } });
+  assert.equal(word.text, none.text);
   const plain = await startMiniature({ reasoning: { tags: null } });
   const ignored = await ask(plain, "What is ink?", { reasoning: { effort: "high" }, sampling: { seed: 4 } });
   assert.equal(ignored.usage.reasoningTokens, 0);
@@ -312,7 +338,8 @@ test("a reader that pauses holds up its own generation only, within its window",
   const paused = await begin(engine, endless, { account: "slow", maxTokens: 200, sampling: { seed: 1 } });
   const events = paused[Symbol.asyncIterator]();
   await events.next();
-  const others = [1, 2].map((seed) =>
+  // All places are taken, and nobody waits for one.
+  const others = [1, 2, 3].map((seed) =>
     ask(engine, endless, { account: "fast", maxTokens: 400, sampling: { seed } }),
   );
   for (const other of await Promise.all(others)) assert.equal(other.usage.completionTokens, 400);
@@ -324,6 +351,61 @@ test("a reader that pauses holds up its own generation only, within its window",
   for (let next = last; !next.done; next = await events.next()) last = next;
   assert.deepEqual(last.value, { type: "end", finishReason: "length" });
   assert.equal(paused.usage.completionTokens, 200);
+});
+
+test("readers that take nothing do not keep others from their places: what is made for them waits", async (t) => {
+  const single = await startMiniature({ parallel: 1 });
+  t.after(() => single.close());
+  const whole = await ask(single, endless, { account: "slow", maxTokens: 300, sampling: { seed: 1 } });
+  const slow = await begin(single, endless, { account: "slow", maxTokens: 300, sampling: { seed: 1 } });
+  const events = slow[Symbol.asyncIterator]();
+  await events.next();
+  const other = await ask(single, endless, { account: "fast", maxTokens: 5 });
+  assert.equal(other.usage.completionTokens, 5);
+  assert.equal(slow.usage.completionTokens, 300);
+  const texts: string[] = [];
+  for (let next = await events.next(); next.done !== true; next = await events.next())
+    texts.push(next.value.type === "text" ? next.value.text : next.value.finishReason);
+  assert.deepEqual(texts, [...whole.events.slice(1), "length"]);
+});
+
+test("what waits for readers is bounded: beyond it they keep their places, until some is read or given up", async (t) => {
+  // Two windows.
+  const single = await startMiniature({ parallel: 1, aheadItemsMax: 64 });
+  t.after(() => single.close());
+  const slow = (maxTokens: number) =>
+    begin(single, endless, { account: "slow", maxTokens, sampling: { seed: 1 } });
+  const fast = () => begin(single, endless, { account: "fast", maxTokens: 5 });
+  const first = await slow(80);
+  const second = await slow(96);
+  const third = await fast();
+  await until("the first is made", () => first.usage.completionTokens === 80);
+  let made = 0;
+  await until("the second rests", () => {
+    const before = made;
+    made = second.usage.completionTokens;
+    return made >= 32 && made === before;
+  });
+  assert.ok(made < 40, `${made} tokens, of which a window and no more can be sent`);
+  await first.stop();
+  assert.equal((await collect(third)).usage.completionTokens, 5, "its room is the second's");
+  assert.equal((await collect(second)).usage.completionTokens, 96);
+});
+
+test("one whose reader has gone gives up its place at once, though others wait and it is ahead", async (t) => {
+  const single = await startMiniature({ parallel: 1 });
+  t.after(() => single.close());
+  const slow = await begin(single, endless, { account: "slow", maxTokens: 900, sampling: { seed: 1 } });
+  const events = slow[Symbol.asyncIterator]();
+  await events.next();
+  const other = await begin(single, endless, { account: "fast", maxTokens: 5 });
+  await until("it is ahead of its window", () => slow.usage.completionTokens > 100);
+  await slow.stop();
+  const made = slow.usage.completionTokens;
+  assert.ok(made < 900, `${made} tokens`);
+  assert.equal((await collect(other)).usage.completionTokens, 5);
+  assert.equal(slow.usage.completionTokens, made);
+  assert.equal((await events.next()).done, true);
 });
 
 test("accounts take turns, the queue is bounded, and a queued generation that is stopped leaves at once", async () => {

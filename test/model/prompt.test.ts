@@ -193,13 +193,18 @@ test("thinking: the template is told what was asked, and nothing where nothing w
   assert.equal(await plan({ effort: "low" }), "Qtrue");
   assert.equal(await plan({ maxTokens: 10 }), "Qtrue");
   assert.equal(await plan({ maxTokens: 0 }), "Qfalse");
+  assert.equal(await plan({ effort: "none" }), "Qfalse");
+  assert.equal(await plan({ effort: "none", maxTokens: 10 }), "Qtrue");
+  for (const effort of ["", "minimal", "None", "heroic"]) assert.equal(await plan({ effort }), "Q", effort);
 });
 
 test("no thinking is wanted: what a template opens anyhow is closed in the prompt", async () => {
   const opening = "{% for message in messages %}{{ message.content }}{% endfor %}<think>\n{# </think> #}";
-  const none = (await planner(opening).plan(conversation(["user", "Q"]), { maxTokens: 0 })).prompt;
-  assert.equal(spelled(none?.tokens), "Q[[<think>]]\n\n[[</think>]]\n\n");
-  assert.equal(none?.thinking, false);
+  for (const reasoning of [{ maxTokens: 0 }, { effort: "none" }]) {
+    const none = (await planner(opening).plan(conversation(["user", "Q"]), reasoning)).prompt;
+    assert.equal(spelled(none?.tokens), "Q[[<think>]]\n\n[[</think>]]\n\n");
+    assert.equal(none?.thinking, false);
+  }
   const some = (await planner(opening).plan(conversation(["user", "Q"]), {})).prompt;
   assert.equal(some?.thinking, true);
   const silent = "{% for message in messages %}{{ message.content }}{% endfor %}{# <think></think> #}";
@@ -209,15 +214,18 @@ test("no thinking is wanted: what a template opens anyhow is closed in the promp
   );
 });
 
-test("effort is a budget: low 512, medium 2048, high 8192 tokens; max_tokens wins; other words are no limit", async () => {
+test("effort is a budget: none 0, low 512, medium 2048, high 8192 tokens; max_tokens wins; other words are no limit", async () => {
   const budget = async (reasoning: { effort?: string; maxTokens?: number }) =>
     (await planner(`${fallbackTemplate}{# <think></think> #}`).plan(conversation(["user", "Q"]), reasoning))
       .prompt?.thinkingTokensMax;
+  assert.equal(await budget({ effort: "none" }), 0);
   assert.equal(await budget({ effort: "low" }), 512);
   assert.equal(await budget({ effort: "medium" }), 2048);
   assert.equal(await budget({ effort: "high" }), 8192);
   assert.equal(await budget({ effort: "low", maxTokens: 9 }), 9);
+  assert.equal(await budget({ effort: "none", maxTokens: 9 }), 9);
   assert.equal(await budget({ effort: "heroic" }), undefined);
+  assert.equal(await budget({ effort: "" }), undefined);
 });
 
 test("a prompt that cannot fit is counted without being tokenized, and never too high", async () => {

@@ -51,16 +51,32 @@ test("an item that leaves makes room at once, one that is put back comes first",
   assert.equal(queue.size, 0);
 });
 
+/** Idle; what it holds is the prompt of the last request, unless `fields` say that some of it is an answer. */
 function sequence(index: number, fields: Partial<Sequence>): Sequence {
-  return { ...newSequence(index), ...fields };
+  const tokens = fields.tokens ?? [];
+  return { ...newSequence(index), tokens, promptTokens: tokens.length, ...fields };
 }
 
 const tokens = (length: number): number[] => Array.from({ length }, (_, index) => index + 1);
-const wanted = (length: number, repeatable = false) => ({
+/** The first `common` tokens as `tokens` has them, and others behind. */
+const forked = (common: number, others: number): number[] => [
+  ...tokens(common),
+  ...Array.from({ length: others }, (_, index) => -index - 1),
+];
+const wants = (prompt: number[], repeatable = false) => ({
   accountId: "anna",
-  tokens: Uint32Array.from(tokens(length)),
+  tokens: Uint32Array.from(prompt),
   repeatable,
 });
+const wanted = (length: number, repeatable = false) => wants(tokens(length), repeatable);
+
+function choose(
+  sequences: Sequence[],
+  prompt: number[],
+): { index: number | undefined; keep: number | undefined } {
+  const choice = chooseSequence(sequences, wants(prompt), 32);
+  return { index: choice?.sequence.index, keep: choice?.keep };
+}
 
 test("the longest prefix of the same account is kept, and at least one token is left to evaluate", () => {
   const sequences = [
@@ -85,6 +101,52 @@ test("without a prefix the choice is an empty sequence, then the one that was us
   assert.equal(chooseSequence([used(0, 2), used(1, 1), used(2, 3)], wanted(5), 32)?.sequence.index, 1);
   assert.equal(chooseSequence([used(0, 2), sequence(1, { busy: true })], wanted(5), 32)?.sequence.index, 0);
   assert.equal(chooseSequence([sequence(0, { busy: true })], wanted(5), 32), null);
+});
+
+test("a conversation that goes on keeps its sequence, also where the template leaves out of the answer what it thought", () => {
+  const held = { accountId: "anna", promptTokens: 100, lastUse: 5 };
+  const whole = sequence(0, { ...held, tokens: tokens(300) });
+  assert.deepEqual(choose([whole, sequence(1, {})], tokens(400)), { index: 0, keep: 300 });
+  const thought = sequence(0, { ...held, tokens: forked(100, 900) });
+  assert.deepEqual(choose([thought, sequence(1, {})], tokens(200)), { index: 0, keep: 100 });
+  const opened = sequence(0, { ...held, tokens: forked(96, 900) });
+  assert.deepEqual(choose([opened, sequence(1, {})], tokens(200)), { index: 0, keep: 96 });
+  const again = sequence(0, { ...held, tokens: tokens(1000) });
+  assert.deepEqual(choose([again, sequence(1, {})], tokens(100)), { index: 0, keep: 99 }, "asked for again");
+});
+
+test("a conversation whose last turn is another now keeps its sequence", () => {
+  const held = sequence(0, { accountId: "anna", tokens: tokens(500), promptTokens: 480, lastUse: 5 });
+  assert.deepEqual(choose([held, sequence(1, {})], forked(400, 60)), { index: 0, keep: 400 });
+});
+
+test("another conversation of the account leaves what is held alone while a sequence is empty", () => {
+  const held = sequence(0, { accountId: "anna", tokens: tokens(900), promptTokens: 700, lastUse: 5 });
+  for (const common of [1, 20, 300, 600])
+    assert.deepEqual(choose([held, sequence(1, {})], forked(common, 50)), { index: 1, keep: 0 }, `${common}`);
+});
+
+test("another conversation takes a sequence of long ago, whosever it was, before one in use", () => {
+  const inUse = sequence(0, { accountId: "anna", tokens: tokens(900), promptTokens: 700, lastUse: 100 });
+  const idle = (lastUse: number) =>
+    sequence(1, { accountId: "boris", tokens: tokens(2000), promptTokens: 1000, lastUse });
+  assert.deepEqual(choose([inUse, idle(100 - 16)], forked(600, 50)), { index: 1, keep: 0 });
+  assert.deepEqual(choose([inUse, idle(100 - 15)], forked(600, 50)), { index: 0, keep: 600 });
+});
+
+test("with all sequences in use the best prefix is kept; one of little worth, of the prompt or of what it would cost, is not", () => {
+  const used = (index: number, held: number, lastUse: number) =>
+    sequence(index, { accountId: "anna", tokens: tokens(held), lastUse });
+  const boris = sequence(2, { accountId: "boris", tokens: tokens(50), lastUse: 1 });
+  assert.deepEqual(choose([used(0, 900, 4), used(1, 700, 3), boris], forked(400, 100)), {
+    index: 1,
+    keep: 400,
+  });
+  assert.deepEqual(choose([used(0, 900, 4), used(1, 700, 3), boris], forked(400, 1300)), {
+    index: 2,
+    keep: 0,
+  });
+  assert.deepEqual(choose([used(0, 2100, 4), boris], forked(400, 100)), { index: 2, keep: 0 });
 });
 
 test("a repeatable job keeps whole chunks only, and only those computed as it would compute them", () => {
@@ -114,6 +176,15 @@ test("top_p 0 and temperature 0 are greedy, top_k 0 and top_p 1 are off", () => 
     topP: 0.9,
     seed: 1,
   });
+});
+
+test("a temperature too small to tell two tokens apart is greedy, and repeatable", () => {
+  for (const temperature of [1e-300, 1e-40, 1e-38, 9e-7]) {
+    assert.deepEqual(samplerConfig({ stop: [], temperature, seed: 1 }, 100), { temperature: 0, seed: 1 });
+    assert.equal(isRepeatable({ stop: [], temperature }), true);
+  }
+  assert.equal(samplerConfig({ stop: [], temperature: 1e-6 }, 100).temperature, 1e-6);
+  assert.equal(isRepeatable({ stop: [], temperature: 1e-6 }), false);
 });
 
 test("penalties are clamped to -2 to 2 and look back over the whole completion", () => {

@@ -3,7 +3,7 @@
  * done: no folder where none was wanted, no account without its key, no lock and no process left behind.
  */
 import assert from "node:assert/strict";
-import { execFileSync, spawnSync } from "node:child_process";
+import { spawnSync } from "node:child_process";
 import { chmodSync, existsSync, mkdirSync, readdirSync, readFileSync, rmSync, writeFileSync } from "node:fs";
 import { createServer, type Server } from "node:net";
 import path from "node:path";
@@ -14,6 +14,7 @@ import {
   entry,
   environment,
   miniature,
+  mountSmallDisk,
   newFolder,
   type ProgramOptions,
   startProgram,
@@ -231,13 +232,6 @@ test("a database that a newer version has changed is refused and works on with t
   await using service = startProgram(folder.path);
   assert.equal((await service.up()).key, null);
 });
-
-function mountSmallDisk(folder: string, size = "64k"): Disposable | null {
-  if (process.platform !== "linux" || !isRoot) return null;
-  const mounted = spawnSync("mount", ["-t", "tmpfs", "-o", `size=${size}`, "tmpfs", folder]);
-  if (mounted.status !== 0) return null;
-  return { [Symbol.dispose]: () => execFileSync("umount", [folder]) };
-}
 
 for (const [name, length] of [
   ["before it begins where the size is known", true],

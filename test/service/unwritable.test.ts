@@ -1,6 +1,6 @@
 /** Streams that cannot be written: a log whose reader has gone or whose disk is full costs nobody an answer. */
 import assert from "node:assert/strict";
-import { execFileSync, spawn, spawnSync } from "node:child_process";
+import { spawn, spawnSync } from "node:child_process";
 import { closeSync, mkdirSync, openSync, readFileSync, rmSync, statSync, writeFileSync } from "node:fs";
 import path from "node:path";
 import { test } from "node:test";
@@ -9,6 +9,7 @@ import {
   assertSoundLedger,
   entry,
   environment,
+  mountSmallDisk,
   newFolder,
   query,
   startProgram,
@@ -119,10 +120,3 @@ test("a result that cannot be written is one message, exit 1; a reader that has 
   service.process.stdout?.destroy();
   assert.deepEqual([await service.ended, service.stderr], [{ code: 0, signal: null }, ""]);
 });
-
-function mountSmallDisk(folder: string): Disposable | null {
-  if (process.platform !== "linux" || process.getuid?.() !== 0) return null;
-  const mounted = spawnSync("mount", ["-t", "tmpfs", "-o", "size=64k", "tmpfs", folder]);
-  if (mounted.status !== 0) return null;
-  return { [Symbol.dispose]: () => execFileSync("umount", [folder]) };
-}

@@ -56,6 +56,13 @@ describe("what a request is called at each server", () => {
     }
   });
 
+  test("a temperature of next to nothing is said as 0: servers that divide by it get nonsense", () => {
+    for (const dialect of dialects) {
+      assert.equal(bodyOf(dialect, { temperature: 1e-40 }).temperature, 0, dialect);
+      assert.equal(bodyOf(dialect, { temperature: 0.01 }).temperature, 0.01, dialect);
+    }
+  });
+
   test("a penalty of 0 is said too, for the server may have another by itself", () => {
     const body = bodyOf("compatible", { presencePenalty: 0, frequencyPenalty: 0 });
     assert.deepEqual([body.presence_penalty, body.frequency_penalty], [0, 0]);

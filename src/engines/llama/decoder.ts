@@ -2,12 +2,13 @@
  * The decode loop: continuous batching of all running jobs over the model's sequences.
  *
  * Each step evaluates one batch: the next token of every sequence that generates, and one chunk of one prompt,
- * prompts taking turns. Then one token is sampled for each, and one report says what all of them made.
+ * the prompt whose turn was longest ago. Then one token is sampled for each, and one report says what all of them made.
  *
- * Guarantees: a job whose reader has not granted room for more events, or that has made what is paid for, rests, and
- * no other with it; a stop takes effect before the next step; a job that fails takes no other along, unless the batch
- * itself failed. Every step is reported as it begins, also one that only reads a prompt: the supervisor knows by that
- * that the step before it has ended.
+ * Guarantees: between two turns of a prompt each other prompt has one at most, whatever jobs come and go; a job whose
+ * reader has not granted room for more events, or that has made what is paid for, rests, and no other with it; a stop
+ * takes effect before the next step; a job that fails takes no other along, unless the batch itself failed. Every step
+ * is reported as it begins, also one that only reads a prompt: the supervisor knows by that that the step before it has
+ * ended.
  * Does not queue by account and knows no limit on waiting jobs: the supervisor starts no more than there are sequences.
  */
 import type { TokenLogprob } from "../../generation/engine.ts";
@@ -45,6 +46,8 @@ interface Job {
   next: Uint32Array;
   /** Events that the reader still has room for. */
   room: number;
+  /** The number of its prompt's last turn. A new one's turn comes before the prompt that had the last. */
+  lastTurn: number;
 }
 
 export class Decoder {
@@ -57,8 +60,7 @@ export class Decoder {
   #made: JobProgress[] = [];
   #batches: number[] = [];
   #uses = 0;
-  /** The job whose prompt had its turn in the last step. */
-  #lastPrompt = -1;
+  #turns = 0;
   #wake: (() => void) | undefined;
 
   constructor(options: DecoderOptions) {
@@ -178,6 +180,7 @@ export class Decoder {
     const { backend, contextWindow, thinkTags, vocabulary } = this.#options;
     const kept = sequence.tokens.length === keep || backend.truncate(sequence.index, keep) ? keep : 0;
     sequence.tokens.length = kept;
+    sequence.promptTokens = spec.prompt.tokens.length;
     sequence.repeatable = Math.min(sequence.repeatable, kept);
     sequence.accountId = spec.accountId;
     sequence.busy = true;
@@ -198,16 +201,18 @@ export class Decoder {
       completionTokens: 0,
       next: new Uint32Array(0),
       room: spec.window,
+      lastTurn: this.#turns - 1,
     };
   }
 
   #compose(): { job: Job; entry: BatchEntry }[] {
     const batch: { job: Job; entry: BatchEntry }[] = [];
-    const prompts: Job[] = [];
+    let prompt: Job | undefined;
     for (const job of this.#jobs.values()) {
       const { sequence, next } = job;
-      if (next.length === 0) prompts.push(job);
-      else if (job.room > 0 && job.completionTokens < job.paidTokens) {
+      if (next.length === 0) {
+        if (prompt === undefined || job.lastTurn < prompt.lastTurn) prompt = job;
+      } else if (job.room > 0 && job.completionTokens < job.paidTokens) {
         const entry = {
           sequence: sequence.index,
           position: sequence.tokens.length,
@@ -217,10 +222,8 @@ export class Decoder {
         batch.push({ job, entry });
       }
     }
-    // Job numbers grow, so the one after the last is the next in turn.
-    const prompt = prompts.find((job) => job.spec.id > this.#lastPrompt) ?? prompts[0];
     if (prompt !== undefined) {
-      this.#lastPrompt = prompt.spec.id;
+      prompt.lastTurn = ++this.#turns;
       batch.push({ job: prompt, entry: this.#chunkOf(prompt) });
     }
     return batch;

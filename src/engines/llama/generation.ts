@@ -1,8 +1,8 @@
 /**
  * One generation as the service sees it: buffers what the child sends, and grants it room as the reader reads.
  *
- * Guarantees: at most a window of events is buffered; `usage` never says less than what was read; after `stop`
- * nothing more is yielded. Knows nothing of processes: the supervisor feeds it and is told of its stop.
+ * Guarantees: at most a window of events is buffered, and what it is let run ahead by (`runAhead`); `usage` never says less
+ * than what was read; after `stop` nothing more is yielded. Knows nothing of processes: the supervisor feeds it and is told of its stop.
  */
 import type { EngineError, EngineEvent, Generation, Usage } from "../../generation/engine.ts";
 import { EventQueue } from "../event-queue.ts";
@@ -16,6 +16,8 @@ export interface GenerationOwner {
   pay(id: number, paidTokens: number, isLast: boolean): void;
   /** Brings the generation's `finish` about. */
   cancel(generation: LlamaGeneration): void;
+  /** Texts and log-probabilities to be kept beyond the window; negative: given back. False where there is no room for them. */
+  reserve(items: number): boolean;
 }
 
 export class LlamaGeneration implements Generation {
@@ -31,6 +33,10 @@ export class LlamaGeneration implements Generation {
   #readSinceGrant = 0;
   /** Events that the child may still send before the next grant. */
   #room = windowEvents;
+  /** Events that it has been let run ahead by, beyond the window, and that the reader has not caught up with. */
+  #ahead = 0;
+  /** Of each event, as `reserve` counts them. */
+  readonly #itemsPerEvent: number;
 
   constructor(
     job: Omit<JobSpec, "window">,
@@ -38,6 +44,8 @@ export class LlamaGeneration implements Generation {
     onTokens: (completionTokens: number) => void,
   ) {
     this.#job = { ...job, window: windowEvents };
+    const { topLogprobs } = job.sampling;
+    this.#itemsPerEvent = topLogprobs === undefined ? 1 : 2 + topLogprobs;
     this.#owner = owner;
     this.#onTokens = onTokens;
     this.#usage = {
@@ -93,12 +101,25 @@ export class LlamaGeneration implements Generation {
     this.#owner.pay(this.#job.id, paidTokens, isLast);
   }
 
+  /**
+   * To be called while others wait for its place: a reader that is behind does not hold it up then, and what is made waits
+   * here. What is not paid for is not made either.
+   */
+  runAhead(): void {
+    // A reader that keeps up leaves more than that.
+    if (this.#done || this.#stopped || this.#room > windowEvents / 2) return;
+    if (!this.#owner.reserve(windowEvents * this.#itemsPerEvent)) return;
+    this.#ahead += windowEvents;
+    this.#grant(windowEvents);
+  }
+
   stop(): Promise<void> {
     if (!this.#done && !this.#stopped) {
       this.#stopped = true;
       this.#owner.cancel(this);
       this.#events.close();
     }
+    this.#fallBack(this.#ahead);
     return this.#finished.promise;
   }
 
@@ -130,10 +151,22 @@ export class LlamaGeneration implements Generation {
 
   #read(): void {
     this.#readSinceGrant += 1;
-    if (this.#done || this.#readSinceGrant < windowEvents / 2) return;
-    const events = this.#readSinceGrant;
+    if (this.#readSinceGrant < windowEvents / 2) return;
+    const caughtUp = Math.min(this.#ahead, this.#readSinceGrant);
+    const events = this.#readSinceGrant - caughtUp;
     this.#readSinceGrant = 0;
+    this.#fallBack(caughtUp);
+    if (events > 0 && !this.#done) this.#grant(events);
+  }
+
+  #grant(events: number): void {
     this.#room += events;
     this.#owner.grant(this.#job.id, events);
+  }
+
+  #fallBack(events: number): void {
+    if (events === 0) return;
+    this.#ahead -= events;
+    this.#owner.reserve(-events * this.#itemsPerEvent);
   }
 }

@@ -10,8 +10,9 @@ import { PromptBuilder, type PromptTokenizer } from "./prompt.ts";
 import type { PromptPlan } from "./protocol.ts";
 import { ChatTemplate, fallbackTemplate, type Part } from "./template.ts";
 
-/** Most tokens to think for each `effort`; `reasoning.max_tokens` wins over it. Unknown words: no limit but the completion's. */
+/** Most tokens to think for each `effort`; `reasoning.max_tokens` wins over it. Any other word says nothing, as none does. */
 const thinkingTokensOfEffort: ReadonlyMap<string, number> = new Map([
+  ["none", 0],
   ["low", 512],
   ["medium", 2048],
   ["high", 8192],
@@ -69,7 +70,7 @@ export class PromptPlanner {
     const thinkingTokensMax =
       reasoning.maxTokens ??
       (reasoning.effort === undefined ? undefined : thinkingTokensOfEffort.get(reasoning.effort));
-    const parts = this.#template.render(messages, { thinking: this.#switch(reasoning) });
+    const parts = this.#template.render(messages, { thinking: this.#switch(thinkingTokensMax) });
     let thinking = this.thinkTags !== null && endsWith(parts, this.thinkTags[0]);
     if (this.thinkTags !== null && thinkingTokensMax === 0) {
       const [open, close] = this.thinkTags;
@@ -84,10 +85,9 @@ export class PromptPlanner {
   }
 
   /** Asked to think or not to think, the template is told; not asked, it does what it does. */
-  #switch(reasoning: Reasoning): boolean | undefined {
-    if (this.thinkTags === null) return undefined;
-    if (reasoning.maxTokens !== undefined) return reasoning.maxTokens > 0;
-    return reasoning.effort === undefined ? undefined : true;
+  #switch(thinkingTokensMax: number | undefined): boolean | undefined {
+    if (this.thinkTags === null || thinkingTokensMax === undefined) return undefined;
+    return thinkingTokensMax > 0;
   }
 
   /** Certain without looking at the text: a message has a token of its own, and no token stands for more than so many bytes. */

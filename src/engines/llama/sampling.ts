@@ -6,15 +6,12 @@
  */
 import { randomInt } from "node:crypto";
 import type { Sampling } from "../../generation/engine.ts";
+import { isGreedy } from "../greedy.ts";
 import type { SamplerConfig } from "./backend.ts";
 
 const topKMax = 0x7fffffff;
 /** To llama.cpp this seed means "choose one"; it shares the one below. */
 const randomSeed = 0xffffffff;
-
-export function isGreedy(sampling: Sampling): boolean {
-  return sampling.temperature === 0 || sampling.topP === 0;
-}
 
 /** Whether the same request must give the same text again. */
 export function isRepeatable(sampling: Sampling): boolean {

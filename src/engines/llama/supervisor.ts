@@ -3,6 +3,8 @@
  *
  * Guarantees:
  * - accounts take turns for the `parallel` sequences; the waiting room is bounded (fair-queue.ts);
+ * - readers that are behind hold nobody up: while generations wait for a sequence, those that have one are decoded on, and
+ *   what is made waits here, beyond a window of each up to `aheadItemsMax` for all of them; while nobody waits they rest;
  * - when the child ends (killed, crashed, out of memory) the generations that it had begun fail as "failed", with the
  *   usage received so far; those that wait go on waiting, and the child is started again with back-off. After
  *   `restartWaitMs` without a child, waiting and new ones fail as "unavailable";
@@ -58,6 +60,11 @@ export interface LlamaOptions {
   restartWaitMs?: number;
   /** A child that has something to do and gets nothing done for so long is killed. Default: `stallMsOf` its model. */
   stallMs?: number;
+  /**
+   * Texts of tokens, and their log-probabilities (each alternative is one more), that wait for readers that are behind, while
+   * others wait for their places. Where so many do, the next such reader keeps its place until some are read. Default 524,288.
+   */
+  aheadItemsMax?: number;
   /** Called for each decode with the number of answers in it. Must be cheap and must not throw. */
   onDecode?: (answers: number) => void;
   /** What the child process gets to see; usually that of this process. */
@@ -74,6 +81,8 @@ const healthyAfterMs = 60_000;
 /** A prompt's tokens take some seconds at most, so longer than this is taken for a hung process. */
 const stallMinMs = 60_000;
 const gibibyte = 2 ** 30;
+/** A text takes 150 bytes, a log-probability 200 to 300: 80 MB for 64 unread answers of 8192 tokens, 160 MB at most. */
+const defaultAheadItemsMax = 2 ** 19;
 const retryAfterSeconds = 5;
 
 /**
@@ -117,6 +126,7 @@ export class LlamaEngine implements Engine {
   /** Of the child that is there. */
   #watch: ProgressWatch | undefined;
   #lastId = 0;
+  #aheadItemsLeft: number;
   #restartDelayMs = restartDelayMinMs;
   #restartTimer: NodeJS.Timeout | undefined;
   #unavailableTimer: NodeJS.Timeout | undefined;
@@ -127,6 +137,7 @@ export class LlamaEngine implements Engine {
     this.#log = options.log;
     this.#queue = new FairQueue(options.queueMax);
     this.#restartWaitMs = options.restartWaitMs ?? defaultRestartWaitMs;
+    this.#aheadItemsLeft = options.aheadItemsMax ?? defaultAheadItemsMax;
     this.#preparations = new Preparations({
       waitMs: this.#restartWaitMs,
       stallMs: options.stallMs ?? stallMinMs,
@@ -212,6 +223,7 @@ export class LlamaEngine implements Engine {
         if (this.#running.has(id)) this.#tell({ type: "pay", id, paidTokens: paid, isLast });
       },
       cancel: (cancelled: LlamaGeneration) => this.#cancel(cancelled),
+      reserve: (items: number) => this.#reserve(items),
     };
     const generation = new LlamaGeneration(job, owner, onTokens);
     if (!this.#queue.push(accountId, generation)) {
@@ -223,6 +235,7 @@ export class LlamaEngine implements Engine {
     return generation;
   }
 
+  /** To be called whenever a place may be free, or wanted. */
   #pump(): void {
     while (this.#state === "ready" && this.#running.size < this.#options.parallel) {
       const next = this.#queue.shift();
@@ -230,6 +243,16 @@ export class LlamaEngine implements Engine {
       this.#running.set(next.job.id, next);
       this.#tell({ type: "start", job: next.job });
     }
+    if (this.#queue.size === 0) return;
+    for (const generation of this.#running.values()) generation.runAhead();
+  }
+
+  #reserve(items: number): boolean {
+    if (items > this.#aheadItemsLeft) return false;
+    this.#aheadItemsLeft -= items;
+    // There may be room now for one that had none.
+    if (items < 0) this.#pump();
+    return true;
   }
 
   /** Something that may give the child something to do. */

@@ -6,6 +6,7 @@
  */
 import { hash } from "node:crypto";
 import type { Message, Reasoning, Sampling } from "../../generation/engine.ts";
+import { isGreedy } from "../greedy.ts";
 
 export const dialects = ["compatible", "openai", "vllm", "sglang", "llama-server", "ollama"] as const;
 export type DialectName = (typeof dialects)[number];
@@ -110,7 +111,6 @@ const userLengthMax = 64;
 /** The JSON of a chat request. */
 export function requestBody(dialect: Dialect, request: UpstreamRequest): string {
   const { model, messages, maxTokens, sampling, user, reasoning } = request;
-  const isGreedy = sampling.temperature === 0 || sampling.topP === 0;
   const body: Fields = {
     model,
     messages: messages.map(({ role, content }) => ({ role, content })),
@@ -121,7 +121,7 @@ export function requestBody(dialect: Dialect, request: UpstreamRequest): string 
     ...reasoningFields(dialect, reasoning),
   };
   // What is not asked for is left to the upstream's own defaults: some models take no value for it at all.
-  if (isGreedy) body.temperature = 0;
+  if (isGreedy(sampling)) body.temperature = 0;
   else {
     if (sampling.temperature !== undefined) body.temperature = sampling.temperature;
     if (sampling.topP !== undefined) body.top_p = sampling.topP;

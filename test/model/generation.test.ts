@@ -1,0 +1,116 @@
+/** How far ahead of its reader a generation may be, by itself and while others wait. No model. */
+import assert from "node:assert/strict";
+import { test } from "node:test";
+import { LlamaGeneration } from "../../src/engines/llama/generation.ts";
+import type { TextEvent } from "../../src/engines/llama/protocol.ts";
+
+const window = 32;
+
+/** A generation whose child makes all that it has room for; `left` is what may wait for late readers. */
+function begin(left = 1_000_000, topLogprobs?: number) {
+  const state = { room: window, made: 0, left };
+  const generation = new LlamaGeneration(
+    {
+      id: 1,
+      accountId: "anna",
+      prompt: { tokens: new Uint32Array(5), thinking: false },
+      maxTokens: 10_000,
+      paidTokens: 10_000,
+      sampling: { stop: [], ...(topLogprobs === undefined ? {} : { topLogprobs }) },
+    },
+    {
+      grant: (_id, events) => {
+        state.room += events;
+      },
+      pay: () => {},
+      cancel: (cancelled) => cancelled.finish(),
+      reserve: (items) => {
+        if (items > state.left) return false;
+        state.left -= items;
+        return true;
+      },
+    },
+    () => {},
+  );
+  const makeAll = () => {
+    const events: TextEvent[] = Array.from({ length: state.room }, () => ({ type: "text", text: "a" }));
+    state.room = 0;
+    state.made += events.length;
+    generation.receive({ id: 1, events, cachedTokens: 0, completionTokens: state.made, reasoningTokens: 0 });
+  };
+  const reader = generation[Symbol.asyncIterator]();
+  const read = async (events: number) => {
+    for (let index = 0; index < events; index++) assert.equal((await reader.next()).value?.type, "text");
+  };
+  return { generation, state, makeAll, read };
+}
+
+test("while others wait it goes on a window at a time, and is no more due where it has no room", () => {
+  const { generation, state, makeAll } = begin();
+  generation.runAhead();
+  assert.equal(state.room, window, "its reader is not behind");
+  for (let windows = 1; windows <= 5; windows++) {
+    makeAll();
+    assert.equal(state.made, windows * window);
+    assert.equal(generation.isDue, false);
+    generation.runAhead();
+    generation.runAhead();
+    assert.equal(state.room, window);
+    assert.equal(generation.isDue, true);
+  }
+});
+
+test("when nobody waits any more it rests until its reader is within a window of it", async () => {
+  const { generation, state, makeAll, read } = begin();
+  for (let windows = 0; windows < 4; windows++) {
+    makeAll();
+    generation.runAhead();
+  }
+  makeAll();
+  assert.equal(state.made, 5 * window);
+  await read(4 * window);
+  assert.equal(state.room, 0);
+  assert.equal(state.left, 1_000_000, "given back as it is read");
+  await read(window / 2);
+  assert.equal(state.room, window / 2);
+});
+
+test("what waits for late readers is bounded for all of them together, and log-probabilities count", () => {
+  const plain = begin(3 * window);
+  const spelled = begin(3 * window * 22, 20);
+  for (const { generation, makeAll, state } of [plain, spelled]) {
+    for (let windows = 0; windows < 9; windows++) {
+      makeAll();
+      generation.runAhead();
+    }
+    assert.equal(state.made, 4 * window);
+    assert.equal(state.left, 0);
+    assert.equal(generation.isDue, false);
+  }
+});
+
+test("what waited for a reader that has gone makes room for others, also where it was made to its end", async () => {
+  for (const ends of [true, false]) {
+    const { generation, state, makeAll } = begin(3 * window);
+    makeAll();
+    generation.runAhead();
+    makeAll();
+    if (ends) {
+      const ending = { type: "length" } as const;
+      const progress = {
+        id: 1,
+        events: [],
+        cachedTokens: 0,
+        completionTokens: state.made,
+        reasoningTokens: 0,
+      };
+      generation.receive({ ...progress, ending });
+    }
+    assert.equal(state.left, 2 * window);
+    await generation.stop();
+    await generation.stop();
+    assert.equal(state.left, 3 * window);
+    generation.runAhead();
+    assert.equal(state.left, 3 * window);
+  }
+});
