@@ -195,22 +195,26 @@ export class UpstreamEngine implements Engine, GenerationOwner {
   }
 
   #pump(): void {
+    let nowMs = performance.now();
     while (this.#queue.size > 0 && !this.#isClosed) {
-      const server = this.#choose(new Set());
+      const server = this.#choose(new Set(), nowMs);
       if (server === null) break;
       this.#queue.shift()?.begin(server);
+      nowMs = performance.now();
     }
     if (this.state === "unavailable") {
       for (const generation of this.#queue.takeAll()) generation.breakOff(this.#unavailable());
     }
-    this.#pumpAfterRest();
+    this.#pumpAfterRest(nowMs);
   }
 
-  /** The end of a rest is the only thing that makes room and that no request tells of. */
-  #pumpAfterRest(): void {
+  /**
+   * The end of a rest is the only thing that makes room and that no request tells of. `nowMs`: when a server was looked for
+   * in vain, so that a rest that has just ended is not taken for one that made room.
+   */
+  #pumpAfterRest(nowMs: number): void {
     clearTimeout(this.#restOver);
     if (this.#queue.size === 0) return;
-    const nowMs = performance.now();
     const rests = this.#servers.map(({ openUntilMs }) => (openUntilMs ?? nowMs) - nowMs);
     const nextMs = Math.min(...rests.filter((restMs) => restMs > 0));
     if (nextMs < Infinity) this.#restOver = setTimeout(() => this.#pump(), Math.ceil(nextMs));
@@ -229,8 +233,7 @@ export class UpstreamEngine implements Engine, GenerationOwner {
   }
 
   /** The least busy of those that have room; of equals in turn. One that asked for a rest comes last. */
-  #choose(tried: ReadonlySet<UpstreamServer>): UpstreamServer | null {
-    const nowMs = performance.now();
+  #choose(tried: ReadonlySet<UpstreamServer>, nowMs: number): UpstreamServer | null {
     const count = this.#servers.length;
     let best: UpstreamServer | null = null;
     this.#turn = (this.#turn + 1) % count;
@@ -275,7 +278,7 @@ export class UpstreamEngine implements Engine, GenerationOwner {
   }
 
   another(tried: ReadonlySet<UpstreamServer>): UpstreamServer | null {
-    return this.#choose(tried);
+    return this.#choose(tried, performance.now());
   }
 
   failed(
