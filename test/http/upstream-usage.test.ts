@@ -63,6 +63,18 @@ test("an upstream that smooths its stream sends more events than tokens, and its
   assert.ok(!front.log().includes("usage that cannot be"));
 });
 
+test("a usage of far fewer tokens than an answer of its length has cannot be: the last event's alone, say", async () => {
+  await using front = await startFront({ dialect: "vllm" });
+  const counted = event({
+    choices: [{ index: 0, delta: { content: "twenty characters or " }, finish_reason: null }],
+    usage: { prompt_tokens: 5, completion_tokens: 1, total_tokens: 6 },
+  });
+  front.upstream.play = (call) => call.stream(...Array(40).fill(counted), finish(), usage(5, 1), done);
+  const row = charged(await front.receipt(await front.chat()));
+  assert.deepEqual([row.completionTokens >= 40, row.estimated], [true, true]);
+  assert.match(front.log(), /usage that cannot be/);
+});
+
 test("what an upstream said of its tokens before it failed is not charged for the answer of another", async () => {
   const other = await startUpstream(async (call) => {
     await call.send(first, usage(500, 2));

@@ -150,18 +150,36 @@ export interface Unlogged {
   messages: readonly Message[];
 }
 
-/** What may be logged of an upstream's words. */
+/** What may be logged of an upstream's words, as they read when all escapes of JSON are undone. */
 export function loggable(said: string, { key, user, messages }: Unlogged): string {
-  let text = plain(said.slice(0, 16 * saidLengthMax));
-  if (key !== null && key !== "") text = text.replaceAll(plain(key), "[key]");
-  if (user !== null && plain(user).length >= userLengthMin) text = text.replaceAll(plain(user), "[user]");
-  text = text.replace(/\b(sk|ink|hf|gsk)[-_][\w-]{8,}/g, "[key]").replace(/(Bearer )\S+/gi, "$1[key]");
-  text = text.trim().slice(0, saidLengthMax);
-  return quotes(text, messages) ? "(its words quote the request, so they are left out)" : text;
+  const readings: string[] = [];
+  let text = said.slice(0, 16 * saidLengthMax);
+  for (let depth = 0; depth <= escapesMax; depth += 1) {
+    // However deep it was packed: one of the readings has what was sent as it was sent.
+    if (key !== null && key !== "") text = text.replaceAll(key, "[key]");
+    if (user !== null && user.length >= userLengthMin) text = text.replaceAll(user, "[user]");
+    readings.push(spaced(text));
+    const next = text.replace(jsonEscape, unescaped);
+    if (next === text) break;
+    text = next;
+  }
+  text = spaced(text)
+    .replace(/\b(sk|ink|hf|gsk)[-_][\w-]{8,}/g, "[key]")
+    .replace(/(Bearer )\S+/gi, "$1[key]");
+  const quoted = "(its words quote the request, so they are left out)";
+  return quotes(readings, messages) ? quoted : text.slice(0, saidLengthMax);
 }
 
-function quotes(text: string, messages: readonly Message[]): boolean {
-  const contents = messages.map(({ content }) => plain(content).trim());
+/** Compares as much of each reading as the last one can have come from. */
+function quotes(readings: readonly string[], messages: readonly Message[]): boolean {
+  const contents = messages.map(({ content }) => spaced(content));
+  return readings.some((reading, index) => {
+    const isLast = index === readings.length - 1;
+    return quotesAny(reading.slice(0, saidLengthMax * (isLast ? 1 : escapeLengthMax)), contents);
+  });
+}
+
+function quotesAny(text: string, contents: readonly string[]): boolean {
   if (
     contents.some((content) => content.length > 3 && content.length < quoteLength && text.includes(content))
   )
@@ -176,18 +194,14 @@ function quotes(text: string, messages: readonly Message[]): boolean {
 /** JSON within JSON within JSON is not unheard of. */
 const escapesMax = 4;
 const jsonEscape = /\\(?:u([0-9a-fA-F]{4})|(["\\/])|[bfnrt])/g;
+/** `\u0041` */
+const escapeLengthMax = 6;
 
-/**
- * A text as it reads whatever it was packed into: escapes of JSON undone, all that is not to be seen one space. Of the
- * request's texts as well as of the upstream's, so that both are alike also where the request itself has escapes.
- */
-function plain(text: string): string {
-  let read = text;
-  for (let depth = 0; depth < escapesMax && read.includes("\\"); depth += 1) {
-    read = read.replace(jsonEscape, (_, code?: string, itself?: string) =>
-      code === undefined ? (itself ?? " ") : String.fromCharCode(Number.parseInt(code, 16)),
-    );
-  }
-  // A single space is passed over: a conversation has a million of them.
-  return read.replace(/[\s\p{Cc}]{2,}|[^\S ]|\p{Cc}/gu, " ");
+function unescaped(_: string, code: string | undefined, itself: string | undefined): string {
+  return code === undefined ? (itself ?? " ") : String.fromCharCode(Number.parseInt(code, 16));
+}
+
+/** All that is not to be seen is one space. A single space is passed over: a conversation has a million of them. */
+function spaced(text: string): string {
+  return text.replace(/[\s\p{Cc}]{2,}|[^\S ]|\p{Cc}/gu, " ").trim();
 }

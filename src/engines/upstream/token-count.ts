@@ -82,6 +82,7 @@ export class TokenCount {
       contextWindow: this.#contextWindow,
       completionTokensMax: askedTokens,
       events: this.#events,
+      characters: this.#characters,
     });
     if (sane === null) return { usage: { ...own, estimated: true, absurd: true }, promptTokens: null };
     const reasoningTokens = Math.min(sane.completionTokens, sane.reasoningTokens || own.reasoningTokens);
@@ -90,15 +91,16 @@ export class TokenCount {
 
   #next(chunk: Chunk, askedTokens: number) {
     const events = this.#events + Math.max(1, chunk.logprobs?.length ?? 0);
+    const characters = this.#characters + chunk.text.length;
     const running = saneUsage(chunk.usage, {
       contextWindow: this.#contextWindow,
       completionTokensMax: askedTokens,
       events,
+      characters,
     });
     if (running !== null && running.completionTokens >= this.#completionTokens) {
       return { tokens: running.completionTokens, events, running };
     }
-    const characters = this.#characters + chunk.text.length;
     const least = Math.min(askedTokens, Math.floor(characters / charactersPerToken));
     return { tokens: Math.max(this.#completionTokens, events, least), events, running: this.#running };
   }

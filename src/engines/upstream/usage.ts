@@ -13,7 +13,13 @@ export interface UsageBounds {
   completionTokensMax: number;
   /** Events with text or thinking: where there are any, there are tokens. */
   events: number;
+  /** Of their text. */
+  characters: number;
 }
+
+/** No answer has so many for each of its tokens, once it is longer than some of the longest tokens there are (128 blanks). */
+const charactersPerTokenMax = 32;
+const fewCharacters = 256;
 
 /** Null where the numbers cannot be true. */
 export function saneUsage(given: unknown, bounds: UsageBounds): TokenCounts | null {
@@ -23,6 +29,8 @@ export function saneUsage(given: unknown, bounds: UsageBounds): TokenCounts | nu
   if (completionTokens === null || completionTokens > bounds.completionTokensMax) return null;
   // Fewer tokens than events are no lie: some servers stream by the letter.
   if (completionTokens === 0 && bounds.events > 0) return null;
+  // Such as the tokens of the last event alone, or 1 each time.
+  if (bounds.characters > fewCharacters + charactersPerTokenMax * completionTokens) return null;
   const cached = wholeIn(fieldOf(given, "prompt_tokens_details"), "cached_tokens") ?? 0;
   const reasoning =
     wholeIn(fieldOf(given, "completion_tokens_details"), "reasoning_tokens") ??
