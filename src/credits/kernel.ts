@@ -170,9 +170,7 @@ function extend(workings: Workings, found: FoundAccount, operation: ExtendOperat
   invariant(Number.isSafeInteger(more) && more >= 0, "an extension asks for a whole amount or nothing");
   // What cannot be charged is never written down: the hold could not end any more.
   costOf(priceOf(row), used);
-  const untilMs = nowMs + operation.ttlMs;
-  // One that was taken by a clock that has been set back since has its time by that clock.
-  row.expiresMs = row.createdMs > nowMs ? untilMs : Math.max(row.expiresMs, untilMs);
+  row.expiresMs = Math.max(row.expiresMs, nowMs + operation.ttlMs);
   // A checkpoint that arrives late never takes back a newer one.
   if (isFurther(used, row)) Object.assign(row, countsOf(used));
   workings.put(row);

@@ -40,16 +40,6 @@ async function openedAhead(plan = small): Promise<Bench> {
   return made;
 }
 
-test("a hold that was taken while the clock was ahead lives by the right one from its next extension on", async () => {
-  const made = await bench(small);
-  await made.apply(hold("h", 300));
-  made.clock.nowMs -= 365 * day;
-  assert.deepEqual(await made.apply(extend("h", 1, 0)), { kind: "extended", amount: 0 });
-  assert.equal(made.store.openHolds("ada")[0]?.expiresMs, made.clock.nowMs + minute);
-  made.clock.nowMs += minute;
-  assert.equal((await made.apply(expire("h"))).kind, "expired");
-});
-
 // An account whose windows begin in the future
 
 test("limits of an account whose windows begin in the future drain by the clock", async () => {
