@@ -5,7 +5,9 @@ import { Ledger, type LedgerOptions } from "../credits/ledger.ts";
 import type { AuditReport } from "../store/audit.ts";
 import { type NodeRegistry, soleNode } from "../store/nodes.ts";
 import { commitLanes, openPostgresStore, patientGiveUpMs, patientRetriesMs } from "../store/postgres.ts";
+import { auditDatabase } from "../store/postgres-audit.ts";
 import { pgDumpInstead } from "../store/postgres-connection.ts";
+import { requireSchema } from "../store/postgres-schema.ts";
 import { openSqliteStore } from "../store/sqlite.ts";
 import { auditFile } from "../store/sqlite-audit.ts";
 import { type Backup, backUpSqlite } from "../store/sqlite-backup.ts";
@@ -51,16 +53,13 @@ export async function backup(config: Config, file: string): Promise<Backup> {
   return backUpSqlite({ path: database.path, busyMs: readBusyMs }, file);
 }
 
-/** Checks the ledger as it is now, also beside a running service. On SQLite the file is only read, whatever its version. */
+/** Checks the ledger as it is now, also beside a running service. It is only read. */
 export async function audit(config: Config): Promise<AuditReport> {
   const { database } = config;
   if (database.kind === "sqlite") {
     return auditFile({ file: { path: database.path, busyMs: readBusyMs }, nowMs: Date.now() });
   }
-  const { store } = await openStore(config);
-  try {
-    return await store.audit();
-  } finally {
-    await store.close();
-  }
+  const { signal } = new AbortController();
+  await requireSchema(database.url, signal);
+  return await auditDatabase(database.url, null, signal);
 }

@@ -2,12 +2,14 @@
  * The schema of a PostgreSQL database: recognised, and brought to the version of this program.
  *
  * Guarantees that of any number of nodes that start at once one migrates and the others find it done, that a database
- * is changed whole or not at all, and that none is changed which is not ours or was made by a newer program.
+ * is changed whole or not at all, and that none is changed which is not ours or was made by a newer program, or that is
+ * only to be checked.
  */
 import { invariant, OperatorError } from "../errors.ts";
 import { type AppliedMigration, pendingMigrations, readMigrations } from "./migrations.ts";
 import {
   type Connection,
+  forAudit,
   forMigration,
   openingError,
   type Place,
@@ -31,6 +33,29 @@ export async function prepareSchema(url: string): Promise<void> {
     await forMigration(url, async (connection) => {
       await recogniseServer(connection, place);
       await migrate(connection, place);
+    });
+  } catch (error) {
+    throw openingError(error, place);
+  }
+}
+
+/** Throws an OperatorError where the database has no ledger, or not one of this version. Changes nothing. */
+export async function requireSchema(url: string, signal: AbortSignal): Promise<void> {
+  const place = placeOf(url);
+  const { where } = place;
+  try {
+    await forAudit(url, signal, async (connection) => {
+      await recogniseServer(connection, place);
+      const applied = await appliedTo(connection);
+      if (applied === null) {
+        throw new OperatorError(
+          `There is no ledger of Inkwell in the database ${where}. Nothing was changed: name the right one, or restore the dump into it first.`,
+        );
+      }
+      if (pendingMigrations(readMigrations(migrationsFolder), applied, where).length === 0) return;
+      throw new OperatorError(
+        `The ledger in the database ${where} was made by an older version of Inkwell. Nothing was changed: check it with that version, or with this one when its service has been started on it.`,
+      );
     });
   } catch (error) {
     throw openingError(error, place);
@@ -62,7 +87,7 @@ export function requireVersion(version: number, where: string): void {
 async function migrate(connection: Connection, { where }: Place): Promise<void> {
   await ask(connection, "begin");
   await ask(connection, `select pg_advisory_xact_lock(${migrationLock})`);
-  const applied = await appliedTo(connection, where);
+  const applied = (await appliedTo(connection)) ?? (await begin(connection, where));
   const pending = pendingMigrations(readMigrations(migrationsFolder), applied, where);
   for (const { version, name, sql, checksum } of pending) {
     await ask(connection, sql);
@@ -75,32 +100,35 @@ async function migrate(connection: Connection, { where }: Place): Promise<void> 
   await ask(connection, "commit");
 }
 
-/** Nothing is made where all is there already: a user without the right to make schemas can still run on it. */
-async function appliedTo(connection: Connection, where: string): Promise<AppliedMigration[]> {
+/** Null where there is no schema of ours. */
+async function appliedTo(connection: Connection): Promise<AppliedMigration[] | null> {
   const isThere = onlyCell(
     await ask(connection, `select to_regclass('${schemaName}.migration') is not null`),
   );
-  if (isThere !== true) {
-    const [strangers] = await ask(
-      connection,
-      "select count(*) from pg_class c join pg_namespace n on n.oid = c.relnamespace where n.nspname = $1",
-      [schemaName],
-    );
-    if (strangers?.[0] !== 0) {
-      throw new OperatorError(
-        `The database ${where} has a schema "${schemaName}" that is not one of Inkwell's. Nothing was changed. Name another database.`,
-      );
-    }
-    await ask(connection, `create schema if not exists ${schemaName}`);
-    await ask(
-      connection,
-      "create table migration (version bigint primary key, name text not null, checksum text not null, applied_at timestamptz not null default now())",
-    );
-    return [];
-  }
+  if (isThere !== true) return null;
   const rows = await ask(connection, "select version, name, checksum from migration order by version");
   return rows.map(([version, name, checksum]) => {
     invariant(typeof version === "number", "a migration has a number");
     return { version, name: String(name), checksum: String(checksum) };
   });
+}
+
+/** Only where nothing is there: a user without the right to make schemas can still run on one that is. */
+async function begin(connection: Connection, where: string): Promise<AppliedMigration[]> {
+  const [strangers] = await ask(
+    connection,
+    "select count(*) from pg_class c join pg_namespace n on n.oid = c.relnamespace where n.nspname = $1",
+    [schemaName],
+  );
+  if (strangers?.[0] !== 0) {
+    throw new OperatorError(
+      `The database ${where} has a schema "${schemaName}" that is not one of Inkwell's. Nothing was changed. Name another database.`,
+    );
+  }
+  await ask(connection, `create schema if not exists ${schemaName}`);
+  await ask(
+    connection,
+    "create table migration (version bigint primary key, name text not null, checksum text not null, applied_at timestamptz not null default now())",
+  );
+  return [];
 }

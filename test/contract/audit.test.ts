@@ -7,7 +7,10 @@ import { DatabaseSync } from "node:sqlite";
 import { after, before, describe, test } from "node:test";
 import { isDeepStrictEqual } from "node:util";
 import pg from "pg";
+import { loadConfig } from "../../src/config.ts";
 import { Ledger } from "../../src/credits/ledger.ts";
+import { OperatorError } from "../../src/errors.ts";
+import { audit } from "../../src/main/database.ts";
 import { type Broken, invariants } from "../../src/store/audit.ts";
 import { openPostgresStore } from "../../src/store/postgres.ts";
 import { auditDatabase } from "../../src/store/postgres-audit.ts";
@@ -341,6 +344,26 @@ test("no snapshot of an audit on PostgreSQL outlasts a rule: each sees what was 
     broken.map(({ invariant }) => invariant),
     ["what keys count as running are their open holds"],
   );
+});
+
+test("a PostgreSQL database that is checked is not changed: without a ledger, or with one of another version", {
+  skip: noPostgres ?? false,
+}, async () => {
+  const server = await postgres();
+  const name = await server.create();
+  const config = loadConfig({ cwd: folder, env: { INKWELL_DATABASE: server.url(name) } });
+  await assert.rejects(audit(config), (error) => {
+    assert.ok(error instanceof OperatorError);
+    assert.match(error.message, /^There is no ledger of Inkwell in the database .* Nothing was changed/);
+    return true;
+  });
+  const schemas = "select 1 from pg_namespace where nspname = 'inkwell'";
+  assert.deepEqual(await server.sql(schemas, name), []);
+  await fill(await openPostgresStore({ url: server.url(name), plans }));
+  assert.deepEqual((await audit(config)).broken, []);
+  await server.sql("drop table node; delete from migration where version = 2", name);
+  await assert.rejects(audit(config), /was made by an older version of Inkwell. Nothing was changed/);
+  assert.equal((await server.sql("select 1 from migration", name)).length, 1);
 });
 
 test("closing a store ends its audits", async () => {
