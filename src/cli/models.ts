@@ -4,6 +4,7 @@ import type { ModelConfig } from "../config/model.ts";
 import { nearest } from "../config/section.ts";
 import { OperatorError } from "../errors.ts";
 import { megabytes } from "../weights/observer.ts";
+import { withoutLogin } from "../weights/source.ts";
 import { findWeights } from "../weights/weights.ts";
 import type { Cli } from "./cli.ts";
 import { grouped, table } from "./format.ts";
@@ -136,5 +137,5 @@ export function sourcesOf(model: ModelConfig): string[] {
 export function shownSource(source: string): string {
   if (!/^https?:/i.test(source)) return source;
   const { origin, pathname } = new URL(source);
-  return origin + pathname;
+  return withoutLogin(origin + pathname);
 }

@@ -1,6 +1,8 @@
 /**
  * The proxies that this machine's surroundings name, under the customary variables. A small name comes before a capital
- * one, and one that is set to nothing means none, as with curl. Knows no protocol of a proxy: undici speaks them.
+ * one, and one that is set to nothing means none. Knows no protocol of a proxy: undici speaks them. SOCKS is not
+ * offered: undici's is an experiment by its own word, keeps time limits of its own, and sends a password as the address
+ * has it, `%XX` and all.
  */
 import { OperatorError } from "../errors.ts";
 import { decoded } from "./decoded.ts";
@@ -15,7 +17,7 @@ export interface Proxies {
 
 export const noProxies: Proxies = { http: "", https: "", none: "" };
 
-const protocols = new Set(["http:", "https:", "socks5:", "socks:"]);
+const protocols = new Set(["http:", "https:"]);
 
 /** Throws an `OperatorError` that names the variable, and nothing of what may be a password. */
 export function proxiesOf(environment: Readonly<Record<string, string | undefined>>): Proxies {
@@ -34,10 +36,15 @@ function addressIn(environment: Readonly<Record<string, string | undefined>>, na
   // `proxy.example:3128` is what curl and pip take too.
   const address = /^[a-z][a-z0-9+.-]*:\/\//i.test(written) ? written : `http://${written}`;
   const url = URL.parse(address);
-  const usable = url !== null && protocols.has(url.protocol) && url.hostname !== "";
-  if (usable && decoded(url.username) !== undefined && decoded(url.password) !== undefined) return address;
+  if (url !== null && protocols.has(url.protocol) && isHostAlone(url)) return address;
   throw new OperatorError(
-    `${environment[small] === undefined ? name : small} is not the address of a proxy: write it as http://host:port, or ` +
-      "http://user:password@host:port, with %25 for a % in them",
+    `${environment[small] === undefined ? name : small} is not the address of an HTTP proxy: write it as http://host:port, ` +
+      "https://host:port, or with user:password@ before the host and %25 for a % in them",
   );
+}
+
+/** A host, and perhaps a user who can be read; no more, which undici would refuse. */
+function isHostAlone({ hostname, pathname, search, hash, username, password }: URL): boolean {
+  const isBare = hostname !== "" && pathname === "/" && search === "" && hash === "";
+  return isBare && decoded(username) !== undefined && decoded(password) !== undefined;
 }

@@ -24,7 +24,10 @@ export type Source =
 
 const hubShape = "hf:owner/repository/file.gguf, or hf:owner/repository@revision/file.gguf";
 
-/** Throws an `OperatorError` that says what would be right. */
+/** Nobody calls a folder so; taken for a path, it would be told of with the password that may be in it. */
+const almostAddress = /^\s*(?:https?(?::|\/\/)|[a-z][a-z0-9+.-]+:\/\/)/i;
+
+/** Throws an `OperatorError` that says what would be right, and nothing of what may be a name and password. */
 export function parseSource(text: string): Source {
   if (text === "default") return { kind: "default" };
   if (text.startsWith("hf:")) return parseHub(text);
@@ -32,9 +35,9 @@ export function parseSource(text: string): Source {
   if (/^[a-z][a-z0-9+.-]+:\/\//i.test(text)) {
     throw new OperatorError(`model source ${withoutLogin(text)}: only https:// addresses can be fetched`);
   }
-  if (!text.toLowerCase().endsWith(".gguf")) {
+  if (!text.toLowerCase().endsWith(".gguf") || almostAddress.test(text)) {
     throw new OperatorError(
-      `model source ${text} is not understood: write default, the path of a .gguf file, ${hubShape}, or https://...`,
+      `model source ${withoutLogin(text)} is not understood: write default, the path of a .gguf file, ${hubShape}, or https://...`,
     );
   }
   return { kind: "path", path: text };
@@ -45,7 +48,7 @@ function parseHub(text: string): Source {
   const [, owner, name, revision = "main", path = ""] = match ?? [];
   const parts = path.split("/");
   if (owner === undefined || name === undefined || parts.some((part) => /^\.{0,2}$/.test(part))) {
-    throw new OperatorError(`model source ${text} is not understood: write ${hubShape}`);
+    throw new OperatorError(`model source ${withoutLogin(text)} is not understood: write ${hubShape}`);
   }
   refuseParts(text, path);
   const file = { repository: `${owner}/${name}`, revision, path };
@@ -75,19 +78,26 @@ function parseAddress(text: string): Source {
   const place = `${url.origin}${url.pathname}`;
   const last = decoded(url.pathname.split("/").at(-1) ?? "");
   if (last === undefined || decoded(url.username) === undefined || decoded(url.password) === undefined) {
-    throw new OperatorError(`model source ${place} has a % that begins no %XX: for a % itself write %25`);
+    throw new OperatorError(
+      `model source ${withoutLogin(place)} has a % that begins no %XX: for a % itself write %25`,
+    );
   }
   if (!last.toLowerCase().endsWith(".gguf")) {
-    throw new OperatorError(`model source ${place} does not end in .gguf`);
+    throw new OperatorError(`model source ${withoutLogin(place)} does not end in .gguf`);
   }
   refuseParts(place, last);
   // Two addresses may end in the same name; what follows the path may be a signature that changes.
   return { kind: "url", url, fileName: marked(plain(last), place) };
 }
 
-/** Of an address, whole or not: a name and password before its host are nobody's to read. */
-function withoutLogin(text: string): string {
-  return text.replace(/\/\/[^/]*@/, "//");
+/**
+ * What was written, an address or not quite one, without what may be a name and password: all up to the last `@`. A
+ * password with a `/` in it leaves no telling where the host begins, even where an address can be read from it.
+ */
+export function withoutLogin(text: string): string {
+  // Behind the owner of a repository of the hub it is the revision that an @ begins.
+  if (/^hf:[^/@:]+\/[^:]*$/.test(text)) return text;
+  return text.replace(/^(\s*(?:[a-z][a-z0-9+.-]*:\/\/|https?[:/\\]+|hf:)|).*@/is, "$1...@");
 }
 
 /** Tells files of one name apart by where they come from. */
@@ -104,7 +114,7 @@ function plain(text: string): string {
 function refuseParts(text: string, path: string): void {
   if (/-\d{5}-of-\d{5}\.gguf$/i.test(path)) {
     throw new OperatorError(
-      `model source ${text} is one part of a split model: fetch all its parts into one folder and give the path of the first`,
+      `model source ${withoutLogin(text)} is one part of a split model: fetch all its parts into one folder and give the path of the first`,
     );
   }
 }

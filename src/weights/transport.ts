@@ -55,7 +55,8 @@ export class TransportFailure extends Error {
 }
 
 export class Transport {
-  readonly #agent: Dispatcher;
+  /** By the scheme of an address. One agent for both would take "no proxy for HTTPS" as "the one for HTTP". */
+  readonly #agents: { http: Dispatcher; https: Dispatcher };
 
   constructor(patience: Patience = usualPatience, proxies: Proxies = noProxies) {
     const connect = {
@@ -63,19 +64,21 @@ export class Transport {
       ca: [...new Set([...getCACertificates("default"), ...getCACertificates("system")])],
     };
     const limits = { headersTimeout: patience.headersMs, bodyTimeout: patience.bodyIdleMs };
-    this.#agent = new EnvHttpProxyAgent({
-      httpProxy: proxies.http,
-      httpsProxy: proxies.https,
-      noProxy: proxies.none,
-      // Without a proxy; through one to the host behind it; to the proxy itself.
-      connect,
-      requestTls: connect,
-      proxyTls: connect,
-      // What is said to a proxy itself would have limits of its own otherwise, of five minutes.
-      factory: (origin, options) => new Pool(origin, { ...options, ...limits }),
-      clientFactory: (origin, options) => new Pool(origin, { ...options, ...limits }),
-      ...limits,
-    });
+    const agentBy = (proxy: string): Dispatcher =>
+      new EnvHttpProxyAgent({
+        httpProxy: proxy,
+        httpsProxy: proxy,
+        noProxy: proxies.none,
+        // Without a proxy; through one to the host behind it; to the proxy itself.
+        connect,
+        requestTls: connect,
+        proxyTls: connect,
+        // What is said to a proxy itself would have limits of its own otherwise, of five minutes.
+        factory: (origin, options) => new Pool(origin, { ...options, ...limits }),
+        clientFactory: (origin, options) => new Pool(origin, { ...options, ...limits }),
+        ...limits,
+      });
+    this.#agents = { http: agentBy(proxies.http), https: agentBy(proxies.https) };
   }
 
   /** One GET, redirects followed. Throws a `TransportFailure`, also for answers other than 200, 206 and 416. */
@@ -128,7 +131,7 @@ export class Transport {
     try {
       // Without `identity` a proxy may compress, and sizes and ranges would mean something else.
       return await request(url, {
-        dispatcher: this.#agent,
+        dispatcher: url.protocol === "https:" ? this.#agents.https : this.#agents.http,
         headers: { "accept-encoding": "identity", "user-agent": "inkwell", ...headers },
         signal,
       });
@@ -156,7 +159,7 @@ export class Transport {
   }
 
   async close(): Promise<void> {
-    await this.#agent.destroy();
+    await Promise.all([this.#agents.http.destroy(), this.#agents.https.destroy()]);
   }
 }
 

@@ -19,7 +19,7 @@ import { adoptPart, discardPart, diskError, partFileOf, prepareFolder, requireRo
 import type { FetchTools } from "./persistence.ts";
 import { publicPackageIndexUrl } from "./pip-configuration.ts";
 import { proxiesOf } from "./proxies.ts";
-import { type HubFile, parseSource, type Source } from "./source.ts";
+import { type HubFile, parseSource, type Source, withoutLogin } from "./source.ts";
 import { type Credential, type Patience, Transport, TransportFailure } from "./transport.ts";
 import { extractMember, ZipDamage } from "./zip.ts";
 
@@ -204,7 +204,8 @@ function hubSource(
   expected?: { sha256: string; sizeBytes: number },
 ): FetchSource {
   const endpoint = (options.hubEndpoint ?? publicHubEndpoint).replace(/\/+$/, "");
-  if (!URL.canParse(endpoint)) throw new OperatorError(`HF_ENDPOINT ${endpoint} is not an address`);
+  if (!URL.canParse(endpoint))
+    throw new OperatorError(`HF_ENDPOINT ${withoutLogin(endpoint)} is not an address`);
   const path = [file.revision, ...file.path.split("/")].map(encodeURIComponent).join("/");
   const url = new URL(`${endpoint}/${file.repository}/resolve/${path}`);
   const credentials: Credential[] =

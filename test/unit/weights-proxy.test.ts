@@ -9,6 +9,7 @@ import { join } from "node:path";
 import { after, before, describe, test } from "node:test";
 import { OperatorError } from "../../src/errors.ts";
 import { proxiesOf } from "../../src/weights/proxies.ts";
+import { Transport } from "../../src/weights/transport.ts";
 import { obtainWeights, type WeightsOptions } from "../../src/weights/weights.ts";
 import { miniaturePath } from "../../tools/make-miniature.ts";
 import { selfSigned } from "../fixtures/certificate.ts";
@@ -95,6 +96,28 @@ test("a proxy is named without a scheme too, with a user, and not for the hosts 
   assert.deepEqual(asked, ["http://hub.example/m.gguf"]);
 });
 
+test("a proxy that is set to nothing is none for its scheme, whatever the other one has", async () => {
+  const named = `http://localhost:${proxyPort}`;
+  const address = `https://localhost:${hostPort}/m.gguf`;
+  assert.ok((await fetched(address, { HTTPS_PROXY: "", HTTP_PROXY: named })).found);
+  assert.deepEqual(asked, []);
+  assert.ok((await fetched("http://hub.example/m.gguf", { HTTPS_PROXY: "", HTTP_PROXY: named })).found);
+  assert.deepEqual(asked, ["http://hub.example/m.gguf"]);
+  assert.ok((await fetched(address, { HTTPS_PROXY: named, HTTP_PROXY: "" })).found);
+  assert.deepEqual(asked, [`localhost:${hostPort}`]);
+});
+
+test("a transport that is closed asks nobody, for either scheme", async () => {
+  const transport = new Transport();
+  await transport.close();
+  for (const address of [`https://localhost:${hostPort}/`, `http://localhost:${proxyPort}/`]) {
+    await assert.rejects(
+      transport.get(new URL(address), {}, [], new AbortController().signal),
+      /UND_ERR_DESTROYED/,
+    );
+  }
+});
+
 for (const scheme of ["https", "http"]) {
   test(`a proxy that says nothing is given up: to an address of ${scheme}`, async () => {
     const sockets = new Set<Socket>();
@@ -124,19 +147,30 @@ describe("what proxies are written as", () => {
     });
     assert.equal(proxiesOf({ HTTP_PROXY, HTTPS_PROXY: HTTP_PROXY, https_proxy }).https, https_proxy);
     assert.deepEqual(proxiesOf({ HTTP_PROXY: "" }), { http: "", https: "", none: "" });
+    assert.deepEqual(proxiesOf({ HTTP_PROXY, HTTPS_PROXY: " " }), { http: HTTP_PROXY, https: "", none: "" });
+  });
+
+  test("a slash behind the port is no path", () => {
+    for (const HTTP_PROXY of ["http://proxy.example:3128/", "https://proxy.example/"]) {
+      assert.equal(proxiesOf({ HTTP_PROXY }).http, HTTP_PROXY);
+    }
   });
 
   const wrong = ["http://", "http://ink:secret@", "ink:secret@", "ink:secret@a b:80", "10.0.0.1:port"];
-  for (const written of [...wrong, "ftp://ink:secret@proxy.example", "http://ink:100%@proxy.example"]) {
+  const foreign = ["ftp://", "socks5://", "socks5h://", "socks://"].map(
+    (scheme) => `${scheme}ink:secret@proxy.example`,
+  );
+  const withMore = ["/pac", "/?secret", "#secret"].map((more) => `http://proxy.example:3128${more}`);
+  for (const written of [...wrong, ...foreign, ...withMore, "http://ink:100%@proxy.example"]) {
     test(`refused, by the name of the variable and without what it says: ${written}`, async () => {
       for (const name of ["HTTPS_PROXY", "http_proxy"]) {
         await assert.rejects(fetched("https://hub.example/m.gguf", { [name]: written }), (error) => {
           assert.ok(error instanceof OperatorError, String(error));
           assert.match(
             error.message,
-            new RegExp(`^${name} is not the address of a proxy: write it as http:`),
+            new RegExp(`^${name} is not the address of an HTTP proxy: write it as http:`),
           );
-          assert.doesNotMatch(error.message, /secret|100%@/);
+          assert.doesNotMatch(error.message, /secret|100%@|pac/);
           return true;
         });
       }

@@ -84,8 +84,8 @@ const refused: [text: string, message: RegExp][] = [
   ["https://host.example/100%.gguf", /^model source https:\/\/host\.example\/100%\.gguf .* write %25/],
   ["https://ann:100%@host.example/m.gguf", /^model source https:\/\/host\.example\/m\.gguf .* write %25/],
   ["ftp://a.example/m.gguf", /only https:\/\/ addresses/],
-  ["https://ann:word@", /^model source https:\/\/ is not a complete address/],
-  ["ftp://ann:word@a.example/m.gguf", /^model source ftp:\/\/a\.example\/m\.gguf: only/],
+  ["https://ann:word@", /^model source https:\/\/\.\.\.@ is not a complete address/],
+  ["ftp://ann:word@a.example/m.gguf", /^model source ftp:\/\/\.\.\.@a\.example\/m\.gguf: only/],
   ["https://ann:word@a.example/big-00002-of-00003.gguf", /^model source https:\/\/a\.example\/big/],
 ];
 
@@ -97,6 +97,61 @@ for (const [text, message] of refused) {
     );
   });
 }
+
+const withSecret: [text: string, shown: string][] = [
+  ["https://ann:Zm9v/YmFy@a.example/m.gguf", "https://...@a.example/m.gguf is not a complete address"],
+  ["https://ann:Zm?v#Y@mFy@a.example/m.gguf", "https://...@a.example/m.gguf is not a complete address"],
+  ["https://ann:12/YmFy@a.example/m.bin", "https://...@a.example/m.bin does not end in .gguf"],
+  ["https://ann:12/100%@a.example/100%.gguf", "https://...@a.example/100%.gguf has a %"],
+  [
+    "https://ann:12/YmFy@a.example/m-00002-of-00003.gguf",
+    "https://...@a.example/m-00002-of-00003.gguf is one part",
+  ],
+  ["ftp://ann:Zm9v/YmFy@a.example/m.gguf", "ftp://...@a.example/m.gguf: only https:// addresses"],
+  ["ftp://YmFy/Zm9v@a.example/m.gguf", "ftp://...@a.example/m.gguf: only https:// addresses"],
+  ["https:/ann:YmFy@a.example/m.bin", "https:/...@a.example/m.bin is not understood"],
+  ["https//ann:Zm9v/YmFy@a.example/m.bin", "https//...@a.example/m.bin is not understood"],
+  ["//ann:YmFy@a.example/m", "...@a.example/m is not understood"],
+  ["YmFy@a.example/m", "...@a.example/m is not understood"],
+  ["a.example/m\nYmFy@a.example/m", "...@a.example/m is not understood"],
+  ["hf:YmFy@owner/repo/m.gguf", "hf:...@owner/repo/m.gguf is not understood"],
+  ["hf:ann:YmFy@owner/repo/m.gguf", "hf:...@owner/repo/m.gguf is not understood"],
+  [
+    "hf://ann:Zm9v/YmFy@hub.example/owner/repo/m.gguf",
+    "hf://...@hub.example/owner/repo/m.gguf is not understood",
+  ],
+  // With the ending of a path, which would be looked for on the disk and told of whole.
+  ["https:/ann:YmFy@a.example/m.gguf", "https:/...@a.example/m.gguf is not understood"],
+  ["https//ann:YmFy@a.example/m.gguf", "https//...@a.example/m.gguf is not understood"],
+  ["https:ann:YmFy@a.example/m.gguf", "https:...@a.example/m.gguf is not understood"],
+  [" https://ann:YmFy@a.example/m.gguf", " https://...@a.example/m.gguf is not understood"],
+  [" ftp://ann:YmFy@a.example/m.gguf", " ftp://...@a.example/m.gguf is not understood"],
+];
+
+for (const [text, shown] of withSecret) {
+  test(`a name and password are not repeated, however they are written: ${JSON.stringify(text)}`, () => {
+    assert.throws(
+      () => parseSource(text),
+      (error) => {
+        assert.ok(error instanceof OperatorError, String(error));
+        assert.ok(error.message.startsWith(`model source ${shown}`), error.message);
+        assert.doesNotMatch(error.message, /ann|Zm|YmFy|mFy/);
+        return true;
+      },
+    );
+  });
+}
+
+test("the revision of a file of the hub is no password, and is shown", () => {
+  assert.throws(
+    () => parseSource("hf:owner/repo@v2/m.bin"),
+    /^OperatorError: model source hf:owner\/repo@v2\/m\.bin is/,
+  );
+  assert.throws(
+    () => parseSource("hf:o/r@v2/m-00001-of-00003.gguf"),
+    /^OperatorError: model source hf:o\/r@v2\/m-/,
+  );
+});
 
 async function indexWith(
   files: Record<string, string>,
