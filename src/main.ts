@@ -91,6 +91,7 @@ export async function serve(
   const undoAll = async (untilMs: number) => {
     for (let step = undo.pop(); step !== undefined; step = undo.pop()) await step(untilMs);
   };
+  let answering: PublicServer | null = null;
   try {
     // Asked before anything is made: the commonest slip leaves no trace.
     await requirePort("listen", config.listen);
@@ -112,6 +113,10 @@ export async function serve(
     // Whether they could be loaded is asked below; what goes wrong until then is told instead.
     models.catch(() => {});
 
+    // Closed after the ledger, which records charges up to its end.
+    const tracing = await startTracing(config, logger, metrics);
+    undo.push(async () => tracing?.close());
+
     const { store, ledger, nodes } = await openStore(config, {
       onCommit: (commit) => {
         metrics.committed(commit);
@@ -122,9 +127,6 @@ export async function serve(
       await ledger.close(Math.max(0, untilMs - performance.now()));
       await store.close();
     });
-
-    const tracing = await startTracing(config, logger, metrics);
-    undo.push(async () => tracing?.close());
 
     const watch = await startNodeWatch(
       nodes,
@@ -160,6 +162,7 @@ export async function serve(
         corsOrigins: config.cors.origins,
       },
     );
+    answering = server;
     undo.push(() => server.close());
     const publicUrl = await listening("listen", config.listen, () => server.listen(config.listen));
 
@@ -212,7 +215,13 @@ export async function serve(
       },
     };
   } catch (error) {
-    await undoAll(performance.now() + times.settleMs);
+    if (answering !== null && answering.running > 0) tellUnstarted(error, answering.running, logger);
+    // Models that are up answer while others are still fetched: their clients are owed the drain time like any others.
+    const untilMs =
+      answering === null
+        ? performance.now() + times.settleMs
+        : await endAnswers(answering, config, times, logger);
+    await undoAll(untilMs);
     throw error;
   }
 }
@@ -236,6 +245,12 @@ function tellDiffering(differing: readonly NodeView[], logger: Logger): void {
 
 function tellExpired({ expired }: Committed, logger: Logger): void {
   logger.warn({ count: expired.length }, "holds expired and were charged by their last checkpoint");
+}
+
+/** Who started it hears why at the end only. */
+function tellUnstarted(error: unknown, running: number, logger: Logger): void {
+  const reason = error instanceof Error ? error.message : String(error);
+  logger.warn({ running, reason }, "the start is over; running answers may finish");
 }
 
 function tellAbandoned({ unread, unsettled }: Abandoned, logger: Logger): void {
@@ -286,9 +301,31 @@ async function operatorListen(
   return await operator.listen({ host, port });
 }
 
+/**
+ * From now on new requests are refused; the running ones may finish within the drain time, are then settled as they
+ * stand, and are given up when that takes too long. Answers with the moment by which everything else is to be closed.
+ */
+async function endAnswers(
+  server: PublicServer,
+  { limits: { drainMs } }: Config,
+  { settleMs }: ServiceTimes,
+  logger: Logger,
+): Promise<number> {
+  const drained = server.drain();
+  const cut = setTimeout(() => server.stop(), drainMs);
+  const patienceMs = drainMs + settleMs;
+  const untilMs = performance.now() + patienceMs;
+  // A client that does not read, or a store that does not answer, holds up no stop.
+  const over = setTimeout(() => tellAbandoned(server.abandon(), logger), patienceMs);
+  await drained;
+  clearTimeout(cut);
+  clearTimeout(over);
+  return Math.min(untilMs, performance.now() + settleMs);
+}
+
 function runningService(
   config: Config,
-  { settleMs }: ServiceTimes,
+  times: ServiceTimes,
   logger: Logger,
   server: PublicServer,
   leave: AbortController,
@@ -302,16 +339,7 @@ function runningService(
     leave.abort();
     server.retire();
     if (config.limits.unreadyMs > 0) await sleep(config.limits.unreadyMs);
-    const drained = server.drain();
-    const cut = setTimeout(() => server.stop(), config.limits.drainMs);
-    const patienceMs = config.limits.drainMs + settleMs;
-    const untilMs = performance.now() + patienceMs;
-    // A client that does not read, or a store that does not answer, holds up no stop.
-    const over = setTimeout(() => tellAbandoned(server.abandon(), logger), patienceMs);
-    await drained;
-    clearTimeout(cut);
-    clearTimeout(over);
-    await undoAll(Math.min(untilMs, performance.now() + settleMs));
+    await undoAll(await endAnswers(server, config, times, logger));
     logger.info("stopped");
   }
   return {

@@ -1,6 +1,4 @@
 /** What a request cannot do without is asked of the store again while it stays away: its commits, its key, its balance. */
-import timers from "node:timers/promises";
-
 /** The database cannot be reached or written just now (locked, disk full, connection lost). */
 export class StoreUnavailableError extends Error {
   override readonly name = "StoreUnavailableError";
@@ -29,10 +27,49 @@ export async function patiently<T>(
     } catch (error) {
       const isOver = performance.now() - beganMs >= giveUpMs;
       if (!(error instanceof StoreUnavailableError) || isOver) throw error;
-      await timers.setTimeout(pauseMs, undefined, { signal }).catch(() => {
-        throw error;
-      });
+      if ((await pause(pauseMs, signal)) === "aborted") throw error;
     }
   }
   return await attempt();
+}
+
+/**
+ * What ends the pauses that hang on a signal. One listener for all of them: to add or take one off takes as long as
+ * there are others, and every request waits while the store is away.
+ */
+const pauses = new WeakMap<AbortSignal, Set<() => void>>();
+
+function pause(pauseMs: number, signal: AbortSignal): Promise<"over" | "aborted"> {
+  const { promise, resolve } = Promise.withResolvers<"over" | "aborted">();
+  if (signal.aborted) {
+    resolve("aborted");
+    return promise;
+  }
+  const pausing = pausesUntil(signal);
+  const abort = () => {
+    clearTimeout(timer);
+    resolve("aborted");
+  };
+  const timer = setTimeout(() => {
+    pausing.delete(abort);
+    resolve("over");
+  }, pauseMs);
+  pausing.add(abort);
+  return promise;
+}
+
+function pausesUntil(signal: AbortSignal): Set<() => void> {
+  const known = pauses.get(signal);
+  if (known !== undefined) return known;
+  const pausing = new Set<() => void>();
+  pauses.set(signal, pausing);
+  signal.addEventListener(
+    "abort",
+    () => {
+      for (const abort of pausing) abort();
+      pausing.clear();
+    },
+    { once: true },
+  );
+  return pausing;
 }

@@ -5,7 +5,8 @@
  *   -> rates and concurrency -> credits -> capacity
  *
  * The first three are here, in `onRequest`, before a byte of the body is read; JSON and schema in wire/request.ts;
- * the rest in the pipeline. Holds no state but the requests that are running; knows neither store nor engine.
+ * the rest in the pipeline. While the service drains, `shutting_down` comes before the key: a database that is away is
+ * asked for nothing any more. Holds no state but the requests that are running; knows neither store nor engine.
  */
 import type { IncomingMessage, ServerResponse } from "node:http";
 import type { AddressInfo } from "node:net";
@@ -29,7 +30,7 @@ import {
 } from "./paths.ts";
 import { logRefusal, notJson, refusalOf, refuse, refuseUnparsable, tooLarge } from "./refusing.ts";
 import { newRequestId } from "./request-id.ts";
-import { type Abandoned, RunningRequests, shuttingDown } from "./running.ts";
+import { type Abandoned, RunningRequests } from "./running.ts";
 import { callerOf, type OnFinished, Visit, visitDecorator, visitOf } from "./visit.ts";
 
 export interface PublicDependencies {
@@ -92,7 +93,10 @@ export function createPublicServer(dependencies: PublicDependencies, options: Pu
     handler: chatHandler(dependencies.generate, running, dependencies.logger, limits),
   });
   app.get(balancePath, async (request, reply) => {
-    sendJson(request, reply, balanceObject(await dependencies.readBalance(callerOf(request).accountId)));
+    const { accountId } = callerOf(request);
+    const balance = await running.need(request.raw, reply.raw, () => dependencies.readBalance(accountId));
+    if (balance === null) leaveUnanswered(request, reply);
+    else sendJson(request, reply, balanceObject(balance));
   });
   app.get(modelsPath, async (request, reply) => {
     const caller = callerOf(request);
@@ -126,7 +130,6 @@ export function createPublicServer(dependencies: PublicDependencies, options: Pu
   };
 
   function sendJson(request: FastifyRequest, reply: FastifyReply, body: object): void {
-    if (running.draining) throw shuttingDown();
     visitOf(request).finish(200, null);
     reply.type("application/json; charset=utf-8").send(JSON.stringify(body));
   }
@@ -186,8 +189,9 @@ function createApp(
       reply.header("allow", cors.enabled ? `${allowed}, OPTIONS` : allowed);
       throw methodNotAllowed(endpoint, method);
     }
-    visit.caller = await authenticate(headers.authorization);
-    if (endpoint !== chatPath) return;
+    visit.caller = await running.need(request.raw, reply.raw, () => authenticate(headers.authorization));
+    if (visit.caller === null) leaveUnanswered(request, reply);
+    if (visit.caller === null || endpoint !== chatPath) return;
     checkBody(request, limits.bodyBytesMax);
     if (visit.holdsBody) reply.raw.writeContinue();
     visit.holdsBody = false;
@@ -201,6 +205,12 @@ function createApp(
     refuse(request, reply, refusal, limits.bodyBytesMax);
   });
   return app;
+}
+
+/** The client is gone: nobody reads an answer, and nothing more of the request will come. */
+function leaveUnanswered(request: FastifyRequest, reply: FastifyReply): void {
+  reply.hijack();
+  visitOf(request).finish(null, null);
 }
 
 /** What the headers say about a body, before it is read. */

@@ -1,5 +1,6 @@
 /**
- * The chat requests that are being answered: who must be told when a client goes away, and when the service stops.
+ * The chat requests that are being answered, and all requests that wait for something first (their key, a balance):
+ * who must be told when a client goes away, and when the service stops.
  *
  * A client is gone when its socket has ended or closed, whether or not a byte has been sent: one listener pair per
  * connection, however many requests it carries. Reasons of the signals: a `Refusal` where the service ended the
@@ -27,7 +28,8 @@ export interface Abandoned {
 
 export class RunningRequests {
   readonly #running = new Set<Running>();
-  readonly #bySocket = new WeakMap<Socket, Set<Running>>();
+  readonly #waiting = new Set<Waiting>();
+  readonly #bySocket = new WeakMap<Socket, Set<Running | Waiting>>();
   #retiring = false;
   #draining = false;
   #whenIdle: PromiseWithResolvers<void> | null = null;
@@ -57,7 +59,7 @@ export class RunningRequests {
     const running = new Running(socket, response, () => {
       sameSocket.delete(running);
       this.#running.delete(running);
-      if (this.#running.size === 0) this.#whenIdle?.resolve();
+      this.#tellWhenIdle();
     });
     this.#running.add(running);
     sameSocket.add(running);
@@ -66,17 +68,65 @@ export class RunningRequests {
     return running;
   }
 
-  /** Whether a request that came over this connection is being answered. */
-  busy(socket: Socket): boolean {
-    return (this.#bySocket.get(socket)?.size ?? 0) > 0;
+  /**
+   * Asks for what the request needs before anything else can be done for it. Null as soon as its client is gone, and
+   * throws `shutting_down` as soon as the service drains: neither waits for a store that is away.
+   */
+  async need<T extends object>(
+    { socket }: IncomingMessage,
+    response: ServerResponse,
+    ask: () => Promise<T>,
+  ): Promise<T | null> {
+    if (this.#draining) throw shuttingDown();
+    if (socket.destroyed) return null;
+    const sameSocket = this.#watch(socket);
+    const { promise, resolve, reject } = Promise.withResolvers<T | null>();
+    const over = () => {
+      sameSocket.delete(waiting);
+      this.#waiting.delete(waiting);
+      this.#tellWhenIdle();
+    };
+    let refused = false;
+    const waiting: Waiting = {
+      clientGone() {
+        resolve(null);
+        over();
+      },
+      end(reason) {
+        refused = true;
+        reject(reason);
+        response.once("close", over);
+      },
+    };
+    this.#waiting.add(waiting);
+    sameSocket.add(waiting);
+    ask()
+      .finally(() => {
+        if (!refused) over();
+      })
+      .then(resolve, reject);
+    return await promise;
   }
 
-  /** From now on new requests are refused; resolves when the running ones have ended or are abandoned. */
+  /** Whether a request that came over this connection is being answered. */
+  busy(socket: Socket): boolean {
+    const known = this.#bySocket.get(socket) ?? [];
+    return [...known].some((each) => each instanceof Running);
+  }
+
+  /**
+   * From now on new requests are refused, those that wait at once; resolves when these have been told, and the running
+   * ones have ended or are abandoned.
+   */
   drain(): Promise<void> {
-    this.#draining = true;
     this.retire();
     this.#whenIdle ??= Promise.withResolvers();
-    if (this.#running.size === 0) this.#whenIdle.resolve();
+    if (!this.#draining) {
+      this.#draining = true;
+      const reason = shuttingDown();
+      for (const waiting of this.#waiting) waiting.end(reason);
+    }
+    this.#tellWhenIdle();
     return this.#whenIdle.promise;
   }
 
@@ -98,18 +148,28 @@ export class RunningRequests {
     return abandoned;
   }
 
-  #watch(socket: Socket): Set<Running> {
+  #tellWhenIdle(): void {
+    if (this.#running.size === 0 && this.#waiting.size === 0) this.#whenIdle?.resolve();
+  }
+
+  #watch(socket: Socket): Set<Running | Waiting> {
     const known = this.#bySocket.get(socket);
     if (known !== undefined) return known;
-    const requests = new Set<Running>();
+    const requests = new Set<Running | Waiting>();
     this.#bySocket.set(socket, requests);
     const gone = () => {
-      for (const running of requests) running.clientGone();
+      for (const request of requests) request.clientGone();
     };
     socket.once("end", gone);
     socket.once("close", gone);
     return requests;
   }
+}
+
+/** A request that waits for what it needs, or has been refused meanwhile and has its refusal on the way. */
+interface Waiting {
+  clientGone(): void;
+  end(reason: Refusal): void;
 }
 
 class Running implements RunningRequest {

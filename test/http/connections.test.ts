@@ -138,6 +138,84 @@ describe("a client that goes away", () => {
   });
 });
 
+/** The beginning of a chat request whose body comes bit by bit. */
+function chunked(service: TestService): string {
+  return `POST /v1/chat/completions HTTP/1.1\r\nhost: x\r\nauthorization: Bearer ${service.key}\r\ncontent-type: application/json\r\ntransfer-encoding: chunked\r\n\r\n`;
+}
+
+/** From now on every key is looked for until it is told that the store is back. */
+function storeAway({ store }: TestService): { asked(): number; comesBack(): void } {
+  const { findKey } = store;
+  const { promise: back, resolve: comesBack } = Promise.withResolvers<void>();
+  let asked = 0;
+  store.findKey = (hash) => {
+    asked += 1;
+    return back.then(() => findKey.call(store, hash));
+  };
+  return { asked: () => asked, comesBack };
+}
+
+describe("a client that goes away while its key is looked up", () => {
+  for (const goes of ["destroy", "end"] as const) {
+    test(`is reported at once, though the store is away (${goes})`, async () => {
+      await using service = await startService();
+      const { asked, comesBack } = storeAway(service);
+      // The half of a body, and one that has sent a second request ahead.
+      const socket = connect({ port: service.port, host: "127.0.0.1" });
+      socket.on("error", () => {}).resume();
+      const headers = `host: x\r\nauthorization: Bearer ${service.key}\r\n`;
+      socket.write(
+        `GET /v1/models HTTP/1.1\r\n${headers}\r\nPOST /v1/chat/completions HTTP/1.1\r\n${headers}content-type: application/json\r\ncontent-length: 100\r\n\r\n{`,
+      );
+      await until(() => asked() === 2, "both keys are looked up");
+      socket[goes]();
+      await until(() => service.finished.length === 2, "both are reported");
+      assert.deepEqual(
+        service.finished.map(({ path, status, code }) => [path, status, code]),
+        [
+          ["/v1/models", null, null],
+          ["/v1/chat/completions", null, null],
+        ],
+      );
+      comesBack();
+      assert.equal((await service.request("GET", "/v1/models")).status, 200);
+      assert.equal(service.finished.length, 3, "each is reported once");
+    });
+  }
+
+  test("or goes on with what is no HTTP is told so at once", async () => {
+    await using service = await startService();
+    const { asked, comesBack } = storeAway(service);
+    const socket = connect({ port: service.port, host: "127.0.0.1" });
+    socket.on("error", () => {});
+    socket.write(chunked(service));
+    await until(() => asked() === 1, "its key is looked up");
+    socket.write("no length at all\r\n");
+    assert.match(await readAll(socket), /^HTTP\/1\.1 400 /);
+    await until(() => service.finished.length === 1, "it is reported");
+    comesBack();
+  });
+
+  test("and one while its balance is read as well", async () => {
+    await using service = await startService();
+    const { snapshot } = service.store;
+    const { promise: back, resolve: comesBack } = Promise.withResolvers<void>();
+    let isAsked = false;
+    service.store.snapshot = (account) => {
+      isAsked = true;
+      return back.then(() => snapshot.call(service.store, account));
+    };
+    const client = new AbortController();
+    const answer = service.request("GET", "/v1/balance", { signal: client.signal });
+    await until(() => isAsked, "its balance is read");
+    client.abort();
+    await assert.rejects(answer);
+    await until(() => service.finished.length === 1, "it is reported");
+    assert.equal(service.finished[0]?.status, null);
+    comesBack();
+  });
+});
+
 describe("a client that reads slowly", () => {
   test("holds up its own generation only, within bounded memory", async () => {
     const word = "x".repeat(1000);
@@ -269,6 +347,80 @@ describe("a service that stops", () => {
     }
     await closed;
     assert.ok(service.settled.every((receipt) => receipt.ending === "shutdown"));
+    await service[Symbol.asyncDispose]();
+  });
+
+  test("keeps nobody waiting for a key or a balance, and asks for none any more", async () => {
+    const service = await startService();
+    const { snapshot } = service.store;
+    const { promise: back, resolve: comesBack } = Promise.withResolvers<void>();
+    let balances = 0;
+    service.store.snapshot = (account) => {
+      balances += 1;
+      return back.then(() => snapshot.call(service.store, account));
+    };
+    const balance = service.request("GET", "/v1/balance");
+    await until(() => balances === 1, "a balance is read");
+    const away = storeAway(service);
+    const waiting = [service.request("GET", "/v1/models"), service.chat(), service.chat({ stream: true })];
+    await until(() => away.asked() === 3, "three keys are looked up");
+
+    const closed = service.server.close();
+    for (const answer of [await balance, ...(await Promise.all(waiting))]) {
+      assert.equal(answer.status, 503);
+      assert.equal(answer.headers.get("connection"), "close");
+      assert.equal((await errorOf(answer)).code, "shutting_down");
+    }
+    await closed;
+    assert.equal(service.finished.length, 4);
+    away.comesBack();
+    comesBack();
+    await service[Symbol.asyncDispose]();
+  });
+
+  test("gives those that waited the time to read why", async () => {
+    const service = await startService();
+    const away = storeAway(service);
+    const socket = connect({ port: service.port, host: "127.0.0.1" });
+    socket.write(`${chunked(service)}1\r\n{\r\n`);
+    await until(() => away.asked() === 1, "its key is looked up");
+    let isClosed = false;
+    const closed = service.server.close().then(() => {
+      isClosed = true;
+    });
+    let heard = "";
+    socket.setEncoding("utf8").on("data", (text: string) => {
+      heard += text;
+    });
+    await until(() => heard.includes("shutting_down"), "it is told, in the middle of its body");
+    assert.equal(isClosed, false, "a connection closed over unread data would lose the answer");
+    socket.write("0\r\n\r\n");
+    await closed;
+    away.comesBack();
+    await service[Symbol.asyncDispose]();
+  });
+
+  test("tells who comes while it drains before a key is looked up, and what is no endpoint before that", async () => {
+    const hand = tokensByHand();
+    const service = await startService({ script: { tokens: hand.tokens } });
+    const running = service.chat({ max_tokens: 1 });
+    await until(() => service.engine.working === 1, "one is running");
+    const away = storeAway(service);
+    const drained = service.server.drain();
+    for (const answer of [
+      await service.chat(),
+      await service.request("GET", "/v1/models", { headers: { authorization: "Bearer ink_none" } }),
+    ]) {
+      assert.equal(answer.status, 503);
+      assert.equal((await errorOf(answer)).code, "shutting_down");
+    }
+    assert.equal((await service.request("GET", "/v1/nothing")).status, 404);
+    assert.equal((await service.request("PUT", "/v1/models")).status, 405);
+    assert.equal(away.asked(), 0);
+    hand.give("a");
+    assert.equal((await running).status, 200);
+    await drained;
+    away.comesBack();
     await service[Symbol.asyncDispose]();
   });
 

@@ -192,11 +192,14 @@ describe("what is wrong is looked for in one order", () => {
     });
   }
 
-  test("the model comes before the shutting down, and the shutting down before the engine", async () => {
+  test("the path comes before the shutting down, and the shutting down before the key and all else", async () => {
     await using draining = await startService();
     void draining.server.drain();
-    assert.equal(await refusal(await draining.chat({ temperature: 9 })), "invalid_value");
-    assert.equal(await refusal(await draining.chat({ model: "nope" })), "model_not_found");
+    assert.equal(await refusal(await draining.chat({ temperature: 9 })), "shutting_down");
+    assert.equal(
+      await refusal(await draining.chat({}, { headers: { authorization: "x" } })),
+      "shutting_down",
+    );
     const response = await draining.chat();
     assert.equal(response.headers.get("connection"), "close");
     assert.match(response.headers.get("retry-after") ?? "", /^\d+$/);

@@ -8,8 +8,11 @@
 import assert from "node:assert/strict";
 import { request as httpRequest } from "node:http";
 import { connect } from "node:net";
+import path from "node:path";
+import { DatabaseSync } from "node:sqlite";
 import { test } from "node:test";
 import type { SqlRow } from "../fixtures/backends.ts";
+import { startCollector } from "../fixtures/collector.ts";
 import { ask, type ChatStream, openStream, type StreamEvent } from "../fixtures/http-stream.ts";
 import {
   assertSoundLedger,
@@ -222,6 +225,29 @@ test("nor does one that has stopped reading, and its charge is recorded", { skip
   const [{ ending } = {}] = query(folder.path, "select ending from usage");
   assert.equal(ending, "shutdown");
   assertSoundLedger(folder.path);
+});
+
+test("a charge that is recorded at the last moment is in its trace", { skip }, async () => {
+  await using collector = await startCollector();
+  await using folder = await newFolder();
+  await using service = startProgram(folder.path, { env: { INKWELL_TRACING__ENDPOINT: collector.endpoint } });
+  const { url, operatorUrl, key } = await service.up();
+  assert.ok(key !== null);
+  const stream = await openStream({ url, key, ...endless });
+  using db = new DatabaseSync(path.join(folder.path, "data", "inkwell.db"), { timeout: 5000 });
+  db.exec("begin immediate");
+  stream.abort();
+  await until("its charge is late", async () =>
+    /^inkwell_late_charges 1$/m.test(await (await fetch(`${operatorUrl}/metrics`)).text()),
+  );
+  service.process.kill("SIGTERM");
+  await until("all that is left to do is to record it", () => portIsFree(operatorUrl));
+  await until("the request's end is told", () => collector.spans().some(({ kind }) => kind === "server"));
+  db.exec("rollback");
+  assert.deepEqual(await service.ended, { code: 0, signal: null });
+  assert.equal(receipt(folder.path, stream).ending, "client_gone");
+  const names = collector.spans().map(({ name }) => name);
+  assert.ok(names.includes("settle"), `${names}`);
 });
 
 test("before it refuses anything it sends its clients elsewhere, kept connections too", {

@@ -1,5 +1,6 @@
 /** Reads that are tried again: how often, for how long, and what ends it before. */
 import assert from "node:assert/strict";
+import { getEventListeners } from "node:events";
 import { test } from "node:test";
 import { setImmediate as nextTurn } from "node:timers/promises";
 import { patiently, StoreUnavailableError } from "../../src/credits/patience.ts";
@@ -48,4 +49,30 @@ test("a store that is closed is asked no more", { timeout: 10_000 }, async () =>
   closing.abort();
   await assert.rejects(answer, /attempt 1/);
   assert.equal(made(), 1);
+});
+
+test("a store that is closed already is asked once", { timeout: 10_000 }, async () => {
+  const { attempt, made } = away(9);
+  const patience = { retriesMs: [600_000], giveUpMs: 600_000 };
+  await assert.rejects(patiently(attempt, patience, AbortSignal.abort()), /attempt 1/);
+  assert.equal(made(), 1);
+});
+
+test("however many wait, they hang on a signal by one listener, and all end with it", {
+  timeout: 10_000,
+}, async () => {
+  const closing = new AbortController();
+  const patience = { retriesMs: [1, 600_000], giveUpMs: 600_000 };
+  const waiting = Array.from({ length: 100 }, () => away(9));
+  const answers = waiting.map(({ attempt }) => patiently(attempt, patience, closing.signal));
+  const all = Promise.allSettled(answers);
+  while (waiting.some(({ made }) => made() < 2)) await nextTurn();
+  await nextTurn();
+  assert.equal(getEventListeners(closing.signal, "abort").length, 1);
+  closing.abort();
+  for (const answer of await all) {
+    assert.ok(answer.status === "rejected");
+    assert.match(String(answer.reason), /attempt 2/);
+  }
+  assert.ok(waiting.every(({ made }) => made() === 2));
 });

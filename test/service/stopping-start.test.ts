@@ -1,0 +1,174 @@
+/**
+ * Stopping while the service is still being started, and starts that fail: models that are up answer meanwhile, and those
+ * answers end as they do at any other stop, within the same times.
+ */
+import assert from "node:assert/strict";
+import { writeFile } from "node:fs/promises";
+import { connect } from "node:net";
+import path from "node:path";
+import { test } from "node:test";
+import { type FileServer, startServer } from "../fixtures/file-server.ts";
+import { ask, openStream } from "../fixtures/http-stream.ts";
+import {
+  assertSoundLedger,
+  freePort,
+  newFolder,
+  type Program,
+  query,
+  quickEntry,
+  startProgram,
+  until,
+} from "../fixtures/program.ts";
+import { type Call, done, finish, startUpstream, text, type Upstream, usage } from "../fixtures/upstream.ts";
+
+const skip = process.platform === "win32" ? "Windows has no signals" : false;
+
+interface Starting extends AsyncDisposable {
+  readonly folder: string;
+  readonly url: string;
+  readonly key: string;
+  readonly service: Program;
+  readonly upstream: Upstream;
+  /** Ends the fetching, and so the start: the third model's file is none. */
+  goOn(): void;
+}
+
+/** A service whose first model answers, and whose second one is still being fetched; the start fails at the third. */
+async function startHalf(drainSeconds: number): Promise<Starting> {
+  await using stack = new AsyncDisposableStack();
+  const { promise: going, resolve: goOn } = Promise.withResolvers<void>();
+  const upstream = stack.use(await startUpstream());
+  const files: FileServer = stack.use(
+    await startServer((_request, response) => {
+      void going.then(() => response.end());
+    }),
+  );
+  const folder = stack.use(await newFolder());
+  await writeFile(
+    path.join(folder.path, "inkwell.yaml"),
+    `limits: { drain_seconds: ${drainSeconds}, stream_idle_seconds: 3600 }
+models:
+  big: { engine: upstream, url: "${upstream.url}", model: vendor/big, context_window: 10000000, price: { prompt: 0, completion: 0 } }
+  slow: { engine: llama, source: "${files.origin}/slow.gguf", threads: 1, gpu: off, price: { prompt: 10, completion: 30 } }
+  spoilt: { engine: llama, source: ./spoilt.gguf, price: { prompt: 10, completion: 30 } }
+`,
+  );
+  await writeFile(path.join(folder.path, "spoilt.gguf"), "no model at all");
+  const port = await freePort();
+  const options = {
+    entry: quickEntry,
+    env: {
+      INKWELL_PORT: `${port}`,
+      ...Object.fromEntries(
+        ["SOURCE", "THREADS", "GPU", "CONTEXT_WINDOW"].map((name) => [
+          `INKWELL_MODELS__SMOLLM2_135M_INSTRUCT__${name}`,
+          "",
+        ]),
+      ),
+    },
+  };
+  let key = "";
+  for (const args of [
+    ["account", "create", "acme", "--plan", "starter"],
+    ["key", "create", "acme", "--json"],
+  ]) {
+    await using command = startProgram(folder.path, { ...options, args });
+    assert.equal((await command.ended).code, 0, command.stderr);
+    key = /ink_\w+/.exec(command.stdout)?.[0] ?? key;
+  }
+  const service = stack.use(startProgram(folder.path, options));
+  const url = `http://127.0.0.1:${port}`;
+  await until("the second model is being fetched", () => files.requests.length > 0);
+  await until("the first one answers", () =>
+    ask({ url, key, model: "none" }).then(
+      (answer) => answer.status === 404,
+      () => false,
+    ),
+  );
+  const held = stack.move();
+  return {
+    folder: folder.path,
+    url,
+    key,
+    service,
+    upstream,
+    goOn,
+    [Symbol.asyncDispose]: () => held.disposeAsync(),
+  };
+}
+
+async function endlessly(call: Call): Promise<void> {
+  await call.send(text("word "));
+  await call.closed;
+}
+
+test("a stop during the start lets running answers finish", { skip }, async () => {
+  await using starting = await startHalf(60);
+  const { url, key, service, upstream, folder } = starting;
+  const { promise: told, resolve: tell } = Promise.withResolvers<void>();
+  upstream.play = async (call) => {
+    await call.send(text("one "));
+    await told;
+    await call.stream(text("two"), finish(), usage(5, 2), done);
+  };
+  const stream = await openStream({ url, key, model: "big" });
+  service.process.kill("SIGTERM");
+  await service.shows(
+    /"running":1,"reason":"stopped by SIGTERM while starting",.*running answers may finish/,
+  );
+  assert.equal((await ask({ url, key, model: "big" })).status, 503);
+  tell();
+  assert.equal((await stream.rest()).at(-1), "[DONE]");
+  assert.deepEqual(await service.ended, { code: 143, signal: null });
+  assert.equal(query(folder, "select ending from usage")[0]?.ending, "stop");
+  assertSoundLedger(folder);
+});
+
+test("those that do not are cut off with the drain time, and told so", { skip }, async () => {
+  await using starting = await startHalf(0);
+  const { url, key, service, upstream, folder } = starting;
+  upstream.play = endlessly;
+  const stream = await openStream({ url, key, model: "big" });
+  service.process.kill("SIGINT");
+  const last = (await stream.rest()).at(-1);
+  assert.ok(last !== undefined && last !== "[DONE]");
+  assert.equal(last.error?.code, "shutting_down");
+  assert.deepEqual(await service.ended, { code: 130, signal: null });
+  assert.match(service.stderr, /Stopped before the service was up\./);
+  assert.equal(query(folder, "select ending from usage")[0]?.ending, "shutdown");
+  assertSoundLedger(folder);
+});
+
+test("a start that fails gives a client up that does not read, and says so", { skip }, async () => {
+  await using starting = await startHalf(0);
+  const { url, key, service, upstream, folder } = starting;
+  let sent = 0;
+  upstream.play = async (call) => {
+    for (; !call.isClosed; sent += 1) await call.send(text("word ".repeat(2000)));
+  };
+  const body = JSON.stringify({
+    model: "big",
+    messages: [{ role: "user", content: "An endless story." }],
+    stream: true,
+  });
+  const unread = connect(Number(new URL(url).port), "127.0.0.1");
+  unread.on("error", () => {}).pause();
+  unread.write(
+    `POST /v1/chat/completions HTTP/1.1\r\nhost: x\r\nauthorization: Bearer ${key}\r\ncontent-type: application/json\r\ncontent-length: ${body.length}\r\n\r\n${body}`,
+  );
+  let before = 0;
+  let rests = 0;
+  await until("the answer fills the connection and rests", () => {
+    rests = sent > 0 && sent === before ? rests + 1 : 0;
+    before = sent;
+    return rests > 20;
+  });
+
+  starting.goOn();
+  const { code } = await service.ended;
+  unread.destroy();
+  assert.equal(code, 1, service.stderr);
+  assert.match(service.stderr, /"unread":1,.*have not been read to their end/);
+  assert.match(service.stderr, /models\.spoilt\.source: /);
+  assertSoundLedger(folder);
+});
