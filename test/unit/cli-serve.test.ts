@@ -1,8 +1,5 @@
 /** `inkwell serve` and the signals that stop it, around a service that does nothing. */
 import assert from "node:assert/strict";
-import { mkdtemp } from "node:fs/promises";
-import { tmpdir } from "node:os";
-import path from "node:path";
 import { test } from "node:test";
 import type { Greeting } from "../../src/main/greeting.ts";
 import { greeting, openPipe, type Ran, runCli, signal } from "../fixtures/cli-host.ts";
@@ -11,7 +8,6 @@ import { refused } from "../fixtures/cli-ledger.ts";
 test("a signal that comes as the start ends stops the service that is then up", {
   timeout: 20_000,
 }, async () => {
-  const cwd = await mkdtemp(path.join(tmpdir(), "inkwell-serve-"));
   let stops = 0;
   const serve = async () => {
     process.emit("SIGTERM", "SIGTERM");
@@ -22,7 +18,7 @@ test("a signal that comes as the start ends stops the service that is then up", 
     };
     return { greeting, stop, stopped };
   };
-  const ran = await runCli(["serve"], { cwd, services: { serve } });
+  const ran = await runCli(["serve"], { cwd: "/srv", services: { serve } });
   assert.deepEqual([ran.code, stops], [0, 1]);
 });
 
