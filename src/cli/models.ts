@@ -3,6 +3,7 @@ import { Command } from "commander";
 import type { ModelConfig } from "../config/model.ts";
 import { nearest } from "../config/section.ts";
 import { OperatorError } from "../errors.ts";
+import { longestAnswer } from "../generation/catalog.ts";
 import { megabytes } from "../weights/observer.ts";
 import { withoutLogin } from "../weights/source.ts";
 import { findWeights } from "../weights/weights.ts";
@@ -118,7 +119,7 @@ function modelObject(model: ModelConfig) {
           dialect: model.dialect,
         }),
     context_window: contextWindow,
-    max_output_tokens: outputTokensMax ?? contextWindow,
+    max_output_tokens: longestAnswer(contextWindow, outputTokensMax),
     parallel,
     pricing: {
       prompt: price.prompt,

@@ -31,6 +31,11 @@ export class Catalog {
   }
 }
 
+/** Completion tokens that an answer can have at most, by the model's own limit and by the window that is there. */
+export function longestAnswer(contextWindow: number, outputTokensMax: number | null): number {
+  return Math.min(contextWindow, outputTokensMax ?? contextWindow);
+}
+
 /** Whether a list of patterns from a plan or a key (`*`, or ids) names the model. */
 export function allows(patterns: readonly string[], modelId: string): boolean {
   return patterns.includes("*") || patterns.includes(modelId);

@@ -1,6 +1,6 @@
 /** The JSON objects of every good answer that is not streamed: completion, balance, list of models. */
 import type { BalanceView, BucketView } from "../credits/balance.ts";
-import type { Model } from "../generation/catalog.ts";
+import { longestAnswer, type Model } from "../generation/catalog.ts";
 import type { FinishReason, TokenLogprob, Usage } from "../generation/engine.ts";
 import { creditsIn, type MicroCredits } from "../units.ts";
 
@@ -72,7 +72,7 @@ export function modelList(models: readonly Model[]) {
       created,
       owned_by: ownedBy,
       context_window: engine.contextWindow,
-      max_output_tokens: Math.min(engine.contextWindow, outputTokensMax ?? engine.contextWindow),
+      max_output_tokens: longestAnswer(engine.contextWindow, outputTokensMax),
       // Credits per million tokens.
       pricing: {
         prompt: price.prompt,

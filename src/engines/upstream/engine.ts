@@ -10,7 +10,6 @@
  * - a request is sent to another server at most once, and only while nothing of its answer has come (generation.ts).
  * What is counted and charged where an upstream says nothing sensible: token-count.ts and estimate.ts.
  */
-
 import {
   type Engine,
   EngineError,

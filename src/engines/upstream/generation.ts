@@ -30,7 +30,7 @@ import type { PromptEstimate } from "./estimate.ts";
 import type { Exchange, ExchangeReader } from "./exchange.ts";
 import { brokenAnswer, UpstreamFailure } from "./failure.ts";
 import type { Sending, UpstreamServer } from "./server.ts";
-import { TokenCount } from "./token-count.ts";
+import { type CountAfter, TokenCount } from "./token-count.ts";
 
 /** Events that a generation may be ahead of its reader. */
 const windowEvents = 64;
@@ -240,23 +240,24 @@ export class UpstreamGeneration implements Generation {
     }
     const { text, thinks, usage, finishReason } = held;
     if (text !== "" || thinks) {
-      const tokens = this.#count.with(held, this.#askedTokens);
+      const count = this.#count.after(held, this.#askedTokens);
+      const { tokens } = count;
       if (tokens > this.#paidTokens || tokens > this.#maxTokens) {
         if (this.#paidTokens >= this.#maxTokens) this.#endShort("length");
         // Made, though not yet to be had: asks for what it takes.
         else this.job.options.onTokens(tokens);
         return this.#isOver;
       }
-      this.#addText(held);
+      this.#addText(held, count);
       if (this.#isOver) return true;
     } else if (usage !== null) this.#count.report(usage);
     if (finishReason !== null && this.#finish === null) this.#finishWith(finishReason);
     return true;
   }
 
-  #addText(chunk: Chunk): void {
+  #addText(chunk: Chunk, count: CountAfter): void {
     this.#hasAnswered();
-    const added = this.#count.add(chunk, this.#askedTokens);
+    const added = this.#count.add(chunk, count);
     const { job } = this;
     if (chunk.text !== "") {
       this.#push(job.text.push(chunk.text, added, chunk.thinks ? [] : (chunk.logprobs ?? [])));

@@ -13,6 +13,19 @@ import { saneUsage } from "./usage.ts";
 /** No tokenizer needs so few tokens for a whole answer. */
 const charactersPerToken = 8;
 
+/** The count with one more event. */
+export interface CountAfter {
+  tokens: number;
+  events: number;
+  running: RunningCount | null;
+}
+
+/** Of the prompt, as it comes with an event. */
+interface RunningCount {
+  promptTokens: number;
+  cachedTokens: number;
+}
+
 export class TokenCount {
   readonly #promptTokens: number;
   readonly #contextWindow: number;
@@ -24,7 +37,7 @@ export class TokenCount {
   #thoughtTokens = 0;
   #reported: unknown = null;
   /** The upstream's count at the last event, where it gives one with each. */
-  #running: { promptTokens: number; cachedTokens: number } | null = null;
+  #running: RunningCount | null = null;
 
   /** `promptTokens`: what the prompt is thought to have. */
   constructor(promptTokens: number, contextWindow: number) {
@@ -40,14 +53,25 @@ export class TokenCount {
     return this.#completionTokens;
   }
 
-  /** How many there are with this event. */
-  with(chunk: Chunk, askedTokens: number): number {
-    return this.#next(chunk, askedTokens).tokens;
+  /** How many there are with this event; `add` it or leave it. */
+  after(chunk: Chunk, askedTokens: number): CountAfter {
+    const events = this.#events + Math.max(1, chunk.logprobs?.length ?? 0);
+    const characters = this.#characters + chunk.text.length;
+    const running = saneUsage(chunk.usage, {
+      contextWindow: this.#contextWindow,
+      completionTokensMax: askedTokens,
+      events,
+      characters,
+    });
+    if (running !== null && running.completionTokens >= this.#completionTokens) {
+      return { tokens: running.completionTokens, events, running };
+    }
+    const least = Math.min(askedTokens, Math.floor(characters / charactersPerToken));
+    return { tokens: Math.max(this.#completionTokens, events, least), events, running: this.#running };
   }
 
-  /** Counts the event; how many tokens that makes more. */
-  add(chunk: Chunk, askedTokens: number): number {
-    const { tokens, events, running } = this.#next(chunk, askedTokens);
+  /** Counts the event, as `after` has it; how many tokens that makes more. */
+  add(chunk: Chunk, { tokens, events, running }: CountAfter): number {
     const added = tokens - this.#completionTokens;
     this.#events = events;
     this.#characters += chunk.text.length;
@@ -87,21 +111,5 @@ export class TokenCount {
     if (sane === null) return { usage: { ...own, estimated: true, absurd: true }, promptTokens: null };
     const reasoningTokens = Math.min(sane.completionTokens, sane.reasoningTokens || own.reasoningTokens);
     return { usage: { ...sane, reasoningTokens, estimated: false }, promptTokens: sane.promptTokens };
-  }
-
-  #next(chunk: Chunk, askedTokens: number) {
-    const events = this.#events + Math.max(1, chunk.logprobs?.length ?? 0);
-    const characters = this.#characters + chunk.text.length;
-    const running = saneUsage(chunk.usage, {
-      contextWindow: this.#contextWindow,
-      completionTokensMax: askedTokens,
-      events,
-      characters,
-    });
-    if (running !== null && running.completionTokens >= this.#completionTokens) {
-      return { tokens: running.completionTokens, events, running };
-    }
-    const least = Math.min(askedTokens, Math.floor(characters / charactersPerToken));
-    return { tokens: Math.max(this.#completionTokens, events, least), events, running: this.#running };
   }
 }

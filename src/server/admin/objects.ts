@@ -12,7 +12,7 @@ import type {
   TokenCounts,
   UsageRow,
 } from "../../credits/rows.ts";
-import type { Model } from "../../generation/catalog.ts";
+import { longestAnswer, type Model } from "../../generation/catalog.ts";
 import type { AuditReport } from "../../store/audit.ts";
 import type { NodeView } from "../../store/nodes.ts";
 import type { EpochMs } from "../../units.ts";
@@ -115,7 +115,7 @@ export function modelObject({
     id,
     state: engine.state,
     context_window: engine.contextWindow,
-    max_output_tokens: Math.min(engine.contextWindow, outputTokensMax ?? engine.contextWindow),
+    max_output_tokens: longestAnswer(engine.contextWindow, outputTokensMax),
     pricing: {
       prompt: price.prompt,
       completion: price.completion,
