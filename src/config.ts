@@ -77,8 +77,6 @@ export interface Config {
   /** Null: none. */
   tracing: TracingConfig | null;
   sources: SourcesConfig;
-  /** What child processes get to see: everything but Inkwell's own settings and the hub's token. */
-  childEnvironment: Environment;
   /** For `inkwell chat`. */
   client: { apiKey: string | null };
 }
@@ -190,7 +188,7 @@ function readConfig(root: Section, env: Environment): Omit<Config, "file"> {
   });
   const database = readDatabase(root, dataDir);
 
-  const models = readModels(root);
+  const models = readModels(root, env);
   const plans = readPlans(
     root,
     models.map((model) => model.id),
@@ -213,9 +211,6 @@ function readConfig(root: Section, env: Environment): Omit<Config, "file"> {
     })),
     tracing: root.section("tracing", (section) => readTracing(section, env)),
     sources: readSources(root, env),
-    childEnvironment: Object.fromEntries(
-      Object.entries(env).filter(([name]) => !/^(INKWELL_|HF_TOKEN$)/.test(name)),
-    ),
     client: { apiKey: env.INKWELL_API_KEY || null },
   };
 }

@@ -146,13 +146,14 @@ function modelSettings(model: ModelConfig) {
     price: { prompt, completion, ...(cachedPrompt === undefined ? {} : { cached_prompt: cachedPrompt }) },
   };
   if (model.engine === "llama") {
-    const { engine, threads, gpu, reasoning } = model;
+    const { engine, threads, gpu, environment, reasoning } = model;
     return {
       engine,
       source: shownSource(model.source),
       ...common,
       ...(threads === null ? {} : { threads }),
       gpu,
+      environment: Object.keys(environment),
       ...(reasoning === null ? {} : { reasoning: { tags: reasoning.tags ?? [] } }),
     };
   }

@@ -6,6 +6,8 @@ import type { Price } from "../credits/pricing.ts";
 import { type DialectName, dialects } from "../engines/upstream/dialects.ts";
 import { OperatorError } from "../errors.ts";
 import { parseSource } from "../weights/source.ts";
+import type { Environment } from "./document.ts";
+import { readEngineEnvironment } from "./engine-environment.ts";
 import * as kind from "./kinds.ts";
 import type { Section } from "./section.ts";
 
@@ -33,6 +35,8 @@ export interface LlamaModelConfig extends AnyModelConfig {
   /** Null: as many as suit the machine. */
   threads: number | null;
   gpu: "auto" | "cuda" | "vulkan" | "metal" | "off";
+  /** The whole environment of the model's process. */
+  environment: Environment;
   /** What opens and closes the model's thinking, null where it does not think. Null as a whole: its template tells. */
   reasoning: { tags: ThinkTags | null } | null;
 }
@@ -61,9 +65,9 @@ export interface UpstreamReasoningConfig {
 }
 
 /** At least one, in the order of the configuration. */
-export function readModels(root: Section): ModelConfig[] {
+export function readModels(root: Section, env: Environment): ModelConfig[] {
   const rule = { what: "model", pattern: kind.modelIdPattern, says: kind.modelIdRule };
-  return root.entries("models", rule, readModel);
+  return root.entries("models", rule, (id, section) => readModel(id, section, env));
 }
 
 /** Null stands in where it is wrong: which keys a model has hangs on it. */
@@ -72,7 +76,7 @@ const engineKind: kind.Kind<"llama" | "upstream" | null> = {
   standIn: null,
 };
 
-function readModel(id: string, section: Section): ModelConfig {
+function readModel(id: string, section: Section, env: Environment): ModelConfig {
   const engine = section.value("engine", engineKind);
   const price = readPrice(section);
   const common = {
@@ -90,6 +94,7 @@ function readModel(id: string, section: Section): ModelConfig {
     parallel: section.value("parallel", kind.whole(1, 256), { or: 4 }),
     threads: section.optional("threads", kind.whole(1, 1024)),
     gpu: section.value("gpu", kind.oneOf("auto", "cuda", "vulkan", "metal", "off"), { or: "auto" }),
+    environment: readEngineEnvironment(section, env),
     reasoning: section.hasSection("reasoning") ? { tags: section.section("reasoning", readThinkTags) } : null,
   };
 }

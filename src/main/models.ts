@@ -90,7 +90,7 @@ async function startModel(
       ...(model.threads === null ? {} : { threads: model.threads }),
       gpu: model.gpu === "off" ? false : model.gpu,
       ...(model.reasoning === null ? {} : { reasoning: model.reasoning }),
-      environment: config.childEnvironment,
+      environment: model.environment,
       onDecode: (answers) => metrics.decoded(model.id, answers),
       log: logger.child({ model: model.id }),
     },

@@ -4,6 +4,7 @@ import assert from "node:assert/strict";
 import { mkdirSync, statSync, writeFileSync } from "node:fs";
 import path from "node:path";
 import { describe, test } from "node:test";
+import { engineEnvironment } from "../../src/config/engine-environment.ts";
 import type { LlamaModelConfig } from "../../src/config/model.ts";
 import { type Config, loadConfig, operatorToken } from "../../src/config.ts";
 import { OperatorError } from "../../src/errors.ts";
@@ -43,6 +44,7 @@ test("without a file and without variables, the defaults run", () => {
       parallel: 4,
       threads: null,
       gpu: "auto",
+      environment: {},
       price: { prompt: 10, completion: 30 },
       reasoning: null,
     },
@@ -176,13 +178,55 @@ describe("the environment", () => {
   });
 });
 
-test("child processes see the environment without our settings and secrets", () => {
-  const { childEnvironment } = load(undefined, {
-    PATH: "/bin",
+describe("the environment of the engine's process", () => {
+  const needed = { HOME: "/home/ink", TMPDIR: "/scratch", LANG: "C.UTF-8", CUDA_VISIBLE_DEVICES: "1" };
+  const loaders = {
+    LD_LIBRARY_PATH: "/opt/other/lib",
+    LD_PRELOAD: "/opt/other.so",
+    DYLD_INSERT_LIBRARIES: "/opt/other.dylib",
+    NODE_OPTIONS: "--import=/opt/other.js",
+    GGML_BACKEND_PATH: "/opt/other",
+    CUDA_INJECTION64_PATH: "/opt/other.so",
+    VK_LAYER_PATH: "/opt/other",
+  };
+  const secrets = {
     INKWELL_OPERATOR_TOKEN: "x".repeat(20),
+    INKWELL_DATABASE: "postgres://ink:secret@db/ink",
     HF_TOKEN: "hf",
+    BIG_KEY: "sk-secret",
+    OPERATOR_TOKEN: "y".repeat(20),
+    HTTPS_PROXY: "http://ink:secret@proxy:3128",
+  };
+
+  const naming = (names: string) =>
+    `models: { small: { engine: llama, source: default, ${price}, environment: ${names} } }`;
+
+  test("is what llama.cpp and the GPU's libraries need, without secrets and variables that load code", () => {
+    assert.deepEqual(llama(load(undefined, { ...needed, ...loaders, ...secrets })).environment, needed);
   });
-  assert.deepEqual(childEnvironment, { PATH: "/bin" });
+
+  test("has the variables that the model's environment names", () => {
+    const named = naming("[LD_LIBRARY_PATH, GGML_VK_PREFER_HOST_MEMORY]");
+    const { LD_LIBRARY_PATH } = loaders;
+    assert.deepEqual(llama(load(named, { ...needed, ...loaders, ...secrets })).environment, {
+      ...needed,
+      LD_LIBRARY_PATH,
+    });
+  });
+
+  test("has the folders of the system and PATH on Windows, whatever the case of their names", () => {
+    const folders = { SystemRoot: "C:\\Windows", Path: "C:\\CUDA\\bin" };
+    assert.deepEqual(engineEnvironment({ ...folders, ...secrets }, ["cudart"], "win32"), folders);
+    assert.deepEqual(engineEnvironment({ ...folders, ...secrets }, [], "linux"), {});
+  });
+
+  test("never has Inkwell's own variables, nor Node's", () => {
+    for (const name of ["INKWELL_OPERATOR_TOKEN", "inkwell_database", "NODE_OPTIONS", "A=B", ""]) {
+      const [problem, ...others] = problemsOf(naming(`["${name}"]`));
+      assert.match(problem ?? "", /environment\[0\]: found .*, expected the name of a variable/);
+      assert.deepEqual(others, []);
+    }
+  });
 });
 
 describe("the file", () => {

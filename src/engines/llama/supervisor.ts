@@ -67,7 +67,7 @@ export interface LlamaOptions {
   aheadItemsMax?: number;
   /** Called for each decode with the number of answers in it. Must be cheap and must not throw. */
   onDecode?: (answers: number) => void;
-  /** What the child process gets to see; usually that of this process. */
+  /** The whole environment of the child process. */
   environment: Readonly<Record<string, string | undefined>>;
   log: EngineLog;
 }
