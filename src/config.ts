@@ -109,6 +109,7 @@ models:
   smollm2-135m-instruct:
     engine: llama
     source: default
+    defaults: { temperature: 0.2, top_p: 0.9, max_tokens: 1024 }
     price: { prompt: 10, completion: 30 }
 `;
 

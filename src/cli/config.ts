@@ -7,6 +7,7 @@ import type { TracingConfig } from "../config/tracing.ts";
 import { type Config, tokenFileName } from "../config.ts";
 import type { Plan } from "../credits/plan.ts";
 import { OperatorError } from "../errors.ts";
+import { defaultsObject } from "../wire/response.ts";
 import type { Cli } from "./cli.ts";
 import { count, grouped, table } from "./format.ts";
 import { fileOf, shownSource, sourcesOf } from "./models.ts";
@@ -143,6 +144,7 @@ function modelSettings(model: ModelConfig) {
     context_window: model.contextWindow,
     ...(model.outputTokensMax === null ? {} : { max_output_tokens: model.outputTokensMax }),
     parallel: model.parallel,
+    ...(Object.keys(model.defaults).length === 0 ? {} : { defaults: defaultsObject(model.defaults) }),
     price: { prompt, completion, ...(cachedPrompt === undefined ? {} : { cached_prompt: cachedPrompt }) },
   };
   if (model.engine === "llama") {

@@ -7,6 +7,7 @@ import { longestAnswer } from "../generation/catalog.ts";
 import { megabytes } from "../weights/observer.ts";
 import { withoutLogin } from "../weights/source.ts";
 import { findWeights } from "../weights/weights.ts";
+import { defaultsObject } from "../wire/response.ts";
 import type { Cli } from "./cli.ts";
 import { grouped, table } from "./format.ts";
 import { examples } from "./help.ts";
@@ -106,7 +107,7 @@ function fileText(file: ModelFile | null): string {
 }
 
 function modelObject(model: ModelConfig) {
-  const { id, engine, contextWindow, outputTokensMax, parallel, price } = model;
+  const { id, engine, contextWindow, outputTokensMax, parallel, defaults, price } = model;
   return {
     id,
     engine,
@@ -121,6 +122,7 @@ function modelObject(model: ModelConfig) {
     context_window: contextWindow,
     max_output_tokens: longestAnswer(contextWindow, outputTokensMax),
     parallel,
+    defaults: defaultsObject(defaults),
     pricing: {
       prompt: price.prompt,
       completion: price.completion,

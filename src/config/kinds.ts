@@ -36,6 +36,20 @@ export function whole(
   };
 }
 
+export function decimal(min: number, max: number): Kind<number> {
+  return {
+    expects: `a number from ${min} to ${max}`,
+    standIn: min,
+    read(value, isText) {
+      const number =
+        isText && typeof value === "string" && /^\d{1,9}(\.\d{1,9})?$/.test(value.trim())
+          ? Number(value)
+          : value;
+      return typeof number === "number" && number >= min && number <= max ? number : undefined;
+    },
+  };
+}
+
 export function text(
   expects: string,
   accepts: (value: string) => boolean,

@@ -5,6 +5,7 @@
 import type { Price } from "../credits/pricing.ts";
 import { type DialectName, dialects } from "../engines/upstream/dialects.ts";
 import { OperatorError } from "../errors.ts";
+import type { RequestDefaults } from "../generation/request.ts";
 import { parseSource } from "../weights/source.ts";
 import type { Environment } from "./document.ts";
 import { readEngineEnvironment } from "./engine-environment.ts";
@@ -25,6 +26,8 @@ interface AnyModelConfig {
   outputTokensMax: number | null;
   /** Answers decoded together; of an upstream, requests at once to each of its servers. */
   parallel: number;
+  /** For requests that leave these values out. */
+  defaults: RequestDefaults;
   price: Price;
 }
 
@@ -84,6 +87,7 @@ function readModel(id: string, section: Section, env: Environment): ModelConfig 
     price,
     contextWindow: section.value("context_window", kind.whole(128, windowMax), { or: 8192 }),
     outputTokensMax: section.optional("max_output_tokens", kind.whole(1, windowMax)),
+    defaults: section.section("defaults", readDefaults),
   };
   if (engine === "upstream") return readUpstream(common, section);
   if (engine === null) section.passOver();
@@ -116,6 +120,20 @@ function readPrice(section: Section): Price {
       ...(cachedPrompt === null ? {} : { cachedPrompt }),
     };
   });
+}
+
+/** In the ranges that the public API takes. */
+function readDefaults(section: Section): RequestDefaults {
+  const temperature = section.optional("temperature", kind.decimal(0, 2));
+  const topP = section.optional("top_p", kind.decimal(0, 1));
+  const topK = section.optional("top_k", kind.whole(0, 2_147_483_647));
+  const maxTokens = section.optional("max_tokens", kind.whole(1, windowMax));
+  return {
+    ...(temperature === null ? {} : { temperature }),
+    ...(topP === null ? {} : { topP }),
+    ...(topK === null ? {} : { topK }),
+    ...(maxTokens === null ? {} : { maxTokens }),
+  };
 }
 
 const sourceKind = kind.text(

@@ -1,6 +1,7 @@
 /** The models that this service offers: what they are called, which engine runs them, what they cost. */
 import type { Price } from "../credits/pricing.ts";
 import type { Engine } from "./engine.ts";
+import type { RequestDefaults } from "./request.ts";
 
 export interface Model {
   /** The name that clients use. */
@@ -9,6 +10,8 @@ export interface Model {
   price: Price;
   /** Completion tokens of one answer at most, thinking included; null: as many as the window leaves. */
   outputTokensMax: number | null;
+  /** For requests that leave these values out. Absent: none. */
+  defaults?: RequestDefaults;
   /** Seconds since the epoch, 0 where nobody knows; shown in the model list. */
   created: number;
   ownedBy: string;

@@ -36,7 +36,7 @@ import {
 } from "./engine.ts";
 import { Funding, firstSlice } from "./funding.ts";
 import { refusalOfEngine, refusalOfHold } from "./refusals.ts";
-import type { ChatRequest } from "./request.ts";
+import { type ChatRequest, withDefaults } from "./request.ts";
 
 /** In this order: one `accepted`, any number of `text`, one `end`. */
 export type AnswerEvent =
@@ -93,12 +93,13 @@ export interface GenerateDependencies {
 export async function* generate(
   dependencies: GenerateDependencies,
   caller: Caller,
-  request: ChatRequest,
+  asked: ChatRequest,
   requestId: string,
   signal: AbortSignal,
 ): AsyncGenerator<AnswerEvent, void, undefined> {
   const { ledger } = dependencies;
-  const model = modelFor(dependencies.catalog, caller, request.model);
+  const model = modelFor(dependencies.catalog, caller, asked.model);
+  const request = withDefaults(asked, model.defaults ?? {});
 
   const { messages, reasoning, user } = request;
   const prompt = {

@@ -34,6 +34,7 @@ export function catalogued(model: ModelConfig, slot: EngineSlot): Model {
     engine: slot,
     price: model.price,
     outputTokensMax: model.outputTokensMax,
+    defaults: model.defaults,
     created: unknownCreated,
     ownedBy: "inkwell",
   };

@@ -2,6 +2,7 @@
 import type { BalanceView, BucketView } from "../credits/balance.ts";
 import { longestAnswer, type Model } from "../generation/catalog.ts";
 import type { FinishReason, TokenLogprob, Usage } from "../generation/engine.ts";
+import type { RequestDefaults } from "../generation/request.ts";
 import { creditsIn, type MicroCredits } from "../units.ts";
 
 /** The same on a completion and on every chunk of a stream. */
@@ -66,13 +67,14 @@ export function logprobsObject(tokens: readonly TokenLogprob[]) {
 export function modelList(models: readonly Model[]) {
   return {
     object: "list",
-    data: models.map(({ id, created, ownedBy, engine, outputTokensMax, price }) => ({
+    data: models.map(({ id, created, ownedBy, engine, outputTokensMax, defaults = {}, price }) => ({
       id,
       object: "model",
       created,
       owned_by: ownedBy,
       context_window: engine.contextWindow,
       max_output_tokens: longestAnswer(engine.contextWindow, outputTokensMax),
+      defaults: defaultsObject(defaults),
       // Credits per million tokens.
       pricing: {
         prompt: price.prompt,
@@ -80,6 +82,16 @@ export function modelList(models: readonly Model[]) {
         cached_prompt: price.cachedPrompt ?? price.prompt,
       },
     })),
+  };
+}
+
+/** Under the names that requests use; only the values that are set. */
+export function defaultsObject({ temperature, topP, topK, maxTokens }: RequestDefaults) {
+  return {
+    ...(temperature === undefined ? {} : { temperature }),
+    ...(topP === undefined ? {} : { top_p: topP }),
+    ...(topK === undefined ? {} : { top_k: topK }),
+    ...(maxTokens === undefined ? {} : { max_tokens: maxTokens }),
   };
 }
 

@@ -474,6 +474,7 @@ test("the list of models holds what both key and plan allow, in the order of the
     owned_by: "inkwell",
     context_window: 8192,
     max_output_tokens: 8192,
+    defaults: {},
     pricing: { prompt: 10, completion: 30, cached_prompt: 10 },
   });
   const narrow = await service.addKey({ models: ["large", "other"] });

@@ -9,7 +9,7 @@ import { secretKey, startUpstream } from "../fixtures/upstream.ts";
 
 /** The variables by which other tests configure the default model, which is not here. */
 const noDefaultModel = Object.fromEntries(
-  ["SOURCE", "THREADS", "GPU", "CONTEXT_WINDOW"].map((name) => [
+  ["SOURCE", "THREADS", "GPU", "CONTEXT_WINDOW", "DEFAULTS__MAX_TOKENS"].map((name) => [
     `INKWELL_MODELS__SMOLLM2_135M_INSTRUCT__${name}`,
     "",
   ]),
@@ -27,6 +27,7 @@ test("a service in front of an upstream starts, answers, charges, and tells when
     key: \${BIG_KEY}
     model: vendor/big
     max_output_tokens: 1500
+    defaults: { temperature: 0.5, max_tokens: 2000 }
     price: { prompt: 10, completion: 30 }
 `,
   );
@@ -52,10 +53,14 @@ test("a service in front of an upstream starts, answers, charges, and tells when
     1500,
     "a hosted model refuses to be asked for its whole window",
   );
+  assert.equal(upstream.last().body.temperature, 0.5, "a default of the model is sent to its server");
+  await ask({ url, key, model: "big", temperature: 1, max_tokens: 7 });
+  const { temperature, max_tokens } = upstream.last().body;
+  assert.deepEqual([temperature, max_tokens], [1, 7], "values of the request win");
   const models = await fetch(`${url}/v1/models`, { headers: { authorization: `Bearer ${key}` } });
   const [big] = JSON.parse(await models.text()).data;
   assert.deepEqual([big.context_window, big.max_output_tokens], [8192, 1500]);
-  const [row] = query(folder.path, "select prompt_tokens, completion_tokens, cost from usage");
+  const [row] = query(folder.path, "select prompt_tokens, completion_tokens, cost from usage limit 1");
   assert.deepEqual({ ...row }, { prompt_tokens: 5, completion_tokens: 2, cost: 110 });
 
   await upstream.stop();

@@ -141,6 +141,7 @@ describe("models", () => {
         context_window: 8192,
         max_output_tokens: 8192,
         parallel: 4,
+        defaults: {},
         pricing,
         file: { path: null, bytes: null, problem: null },
       },

@@ -199,6 +199,36 @@ limits:
       /plans\.p\.limits\.concurrent: found 0/,
     ],
     [
+      "a default temperature is in the range that requests have",
+      `models: { m: { engine: llama, source: default, ${price}, defaults: { temperature: 2.5 } } }`,
+      {},
+      /^inkwell\.yaml:1: models\.m\.defaults\.temperature: found 2\.5, expected a number from 0 to 2$/,
+    ],
+    [
+      "a default top_p from a variable is a number",
+      oneModel,
+      { INKWELL_MODELS__SMALL__DEFAULTS__TOP_P: "high" },
+      /^INKWELL_MODELS__SMALL__DEFAULTS__TOP_P: models\.small\.defaults\.top_p: found "high", expected a number from 0 to 1$/,
+    ],
+    [
+      "a default top_k is whole",
+      `models: { m: { engine: llama, source: default, ${price}, defaults: { top_k: 1.5 } } }`,
+      {},
+      /^inkwell\.yaml:1: models\.m\.defaults\.top_k: found 1\.5, expected a whole number from 0 to 2147483647$/,
+    ],
+    [
+      "a default max_tokens is at least 1",
+      `models: { m: { engine: llama, source: default, ${price}, defaults: { max_tokens: 0 } } }`,
+      {},
+      /^inkwell\.yaml:1: models\.m\.defaults\.max_tokens: found 0, expected a whole number from 1 to 16777216$/,
+    ],
+    [
+      "a default that no request takes is not known",
+      `models: { m: { engine: llama, source: default, ${price}, defaults: { temprature: 1 } } }`,
+      {},
+      /^inkwell\.yaml:1: models\.m\.defaults\.temprature is not known; did you mean temperature\?$/,
+    ],
+    [
       "a model without a price would be free (BerriAI/litellm#35524, #37927)",
       "models:\n  m: { engine: llama, source: default }",
       {},

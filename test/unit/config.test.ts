@@ -45,6 +45,7 @@ test("without a file and without variables, the defaults run", () => {
       threads: null,
       gpu: "auto",
       environment: {},
+      defaults: { temperature: 0.2, topP: 0.9, maxTokens: 1024 },
       price: { prompt: 10, completion: 30 },
       reasoning: null,
     },
@@ -318,6 +319,7 @@ describe("the file", () => {
     context_window: 131072
     max_output_tokens: 16384
     parallel: 200
+    defaults: { temperature: 0, top_p: 1, top_k: 0, max_tokens: 4096 }
     connect_seconds: 2
     headers_seconds: 600
     idle_seconds: 30
@@ -336,6 +338,7 @@ describe("the file", () => {
       contextWindow: 8192,
       outputTokensMax: null,
       parallel: 64,
+      defaults: {},
       price: { prompt: 1, completion: 2 },
       connectMs: 5000,
       headersMs: 120_000,
@@ -352,11 +355,20 @@ describe("the file", () => {
       contextWindow: 131_072,
       outputTokensMax: 16_384,
       parallel: 200,
+      defaults: { temperature: 0, topP: 1, topK: 0, maxTokens: 4096 },
       connectMs: 2000,
       headersMs: 600_000,
       idleMs: 30_000,
       reasoning: { field: null, tags: ["<think>", "</think>"], opened: true, hidden: false },
     });
+  });
+
+  test("takes defaults for requests from variables too", () => {
+    const config = load(oneModel, {
+      INKWELL_MODELS__SMALL__DEFAULTS__TEMPERATURE: "0.7",
+      INKWELL_MODELS__SMALL__DEFAULTS__MAX_TOKENS: "300",
+    });
+    assert.deepEqual(config.models[0]?.defaults, { temperature: 0.7, maxTokens: 300 });
   });
 
   test("may be an upstream from variables alone", () => {

@@ -88,6 +88,20 @@ test("a model's own limit bounds every answer, and reaching it is a length", asy
   await events.return();
 });
 
+test("a model's default max_tokens is held for, and reaching it is a length", async () => {
+  const made = await setup(undefined, { defaults: { maxTokens: 2 } });
+  const events = made.run();
+  await events.next();
+  assert.equal(made.spent(), promptCost + 2 * 30);
+  const generation = made.engine.last;
+  generation.begin();
+  generation.token("x");
+  generation.token("x");
+  generation.end("length");
+  await rest(events);
+  await assertEnded(made, "length", promptCost + 2 * 30);
+});
+
 test("the hold lowers the token limit to what it buys, and reaching that is the credits' end", async () => {
   const { made, events, generation } = await queued({
     plan: planOf("poor", 1, 0),

@@ -1,0 +1,83 @@
+/** A model's defaults: when a request gets them, when its own values win, and how a client sees them. */
+import assert from "node:assert/strict";
+import { after, before, test } from "node:test";
+import type { GenerateOptions } from "../../src/generation/engine.ts";
+import { jsonOf, startService, type TestService } from "../fixtures/service.ts";
+
+let service: TestService;
+before(async () => {
+  service = await startService({
+    engine: { contextWindow: 100 },
+    defaults: { temperature: 0.2, topP: 0.9, topK: 40, maxTokens: 20 },
+    otherModels: ["plain"],
+  });
+});
+after(() => service[Symbol.asyncDispose]());
+
+async function optionsFor(body: object): Promise<GenerateOptions> {
+  const response = await service.chat(body);
+  assert.equal(response.status, 200, await response.text());
+  const options = service.engine.options.at(-1);
+  assert.ok(options !== undefined);
+  return options;
+}
+
+const cases: [rule: string, body: object, sampling: object, maxTokens: number][] = [
+  ["a request without values gets all defaults", {}, { stop: [], temperature: 0.2, topP: 0.9, topK: 40 }, 20],
+  [
+    "an explicit null counts as absent",
+    { temperature: null, top_p: null, top_k: null, max_tokens: null, max_completion_tokens: null },
+    { stop: [], temperature: 0.2, topP: 0.9, topK: 40 },
+    20,
+  ],
+  [
+    "a value of the request replaces its own default only",
+    { temperature: 1.5, stop: "END", seed: 3 },
+    { stop: ["END"], seed: 3, temperature: 1.5, topP: 0.9, topK: 40 },
+    20,
+  ],
+  [
+    "a zero of the request wins",
+    { temperature: 0, top_p: 0, top_k: 0 },
+    { stop: [], temperature: 0, topP: 0, topK: 0 },
+    20,
+  ],
+  [
+    "a larger max_tokens of the request wins",
+    { max_tokens: 50 },
+    { stop: [], temperature: 0.2, topP: 0.9, topK: 40 },
+    50,
+  ],
+  [
+    "max_completion_tokens of the request wins too",
+    { max_completion_tokens: 21 },
+    { stop: [], temperature: 0.2, topP: 0.9, topK: 40 },
+    21,
+  ],
+];
+
+for (const [rule, body, sampling, maxTokens] of cases) {
+  test(rule, async () => {
+    const options = await optionsFor(body);
+    assert.deepEqual(options.sampling, sampling);
+    assert.equal(options.maxTokens, maxTokens);
+  });
+}
+
+test("a default max_tokens is clamped to what the window leaves", async () => {
+  const { maxTokens } = await optionsFor({ messages: [{ role: "user", content: "word ".repeat(88) }] });
+  assert.ok(maxTokens < 20, `${maxTokens} tokens`);
+});
+
+test("GET /v1/models shows the defaults under the names of the request", async () => {
+  const list = await jsonOf<{ data: { id: string; defaults: object }[] }>(
+    await service.request("GET", "/v1/models"),
+  );
+  assert.deepEqual(
+    list.data.map(({ id, defaults }) => [id, defaults]),
+    [
+      ["small", { temperature: 0.2, top_p: 0.9, top_k: 40, max_tokens: 20 }],
+      ["plain", {}],
+    ],
+  );
+});
