@@ -76,7 +76,14 @@ async function startInkwell(task: ServerTask): Promise<Started> {
     { store, ledger, catalog, plans, metrics, logger },
     {
       holdTtlMs: 30_000,
-      limits: { bodyBytesMax: 4_194_304, messagesMax: 2048, streamIdleMs: 120_000, keepAliveMs: 15_000 },
+      limits: {
+        bodyBytesMax: 4_194_304,
+        uploadBytesMax: 67_108_864,
+        uploadMs: 120_000,
+        messagesMax: 2048,
+        streamIdleMs: 120_000,
+        keepAliveMs: 15_000,
+      },
       corsOrigins: [],
     },
   );

@@ -38,6 +38,10 @@ export interface Listener {
 /** Every limit of the service that is not a plan's or a key's. */
 export interface ServiceLimits {
   bodyBytesMax: number;
+  /** Bytes of all request bodies that are being received or checked. */
+  uploadBytesMax: number;
+  /** Longest time that the body of a request may take. */
+  uploadMs: number;
   messagesMax: number;
   /** Requests that may wait for one model. */
   queueMax: number;
@@ -239,8 +243,20 @@ function isEveryAddress(host: string): boolean {
 }
 
 function readLimits(section: Section): ServiceLimits {
+  const bodyBytesMax = section.value("body_bytes", kind.whole(1024, 268_435_456), { or: 4_194_304 });
+  const uploadBytes = section.placed("upload_bytes", kind.whole(1024, 17_179_869_184), {
+    or: 16 * bodyBytesMax,
+  });
+  if (uploadBytes.value < bodyBytesMax) {
+    section.problem(
+      uploadBytes.where,
+      `limits.upload_bytes: ${uploadBytes.value} has no room for one body of limits.body_bytes (${bodyBytesMax})`,
+    );
+  }
   return {
-    bodyBytesMax: section.value("body_bytes", kind.whole(1024, 268_435_456), { or: 4_194_304 }),
+    bodyBytesMax,
+    uploadBytesMax: uploadBytes.value,
+    uploadMs: section.value("upload_seconds", kind.whole(1, 3600), { or: 120 }) * 1000,
     messagesMax: section.value("messages", kind.whole(1, 1_000_000), { or: 2048 }),
     queueMax: section.value("queue", kind.whole(1, 100_000), { or: 256 }),
     unreadyMs: section.value("unready_seconds", kind.whole(0, 300), { or: 0 }) * 1000,

@@ -155,6 +155,8 @@ export async function serve(
         holdTtlMs: times.holdTtlMs,
         limits: {
           bodyBytesMax: config.limits.bodyBytesMax,
+          uploadBytesMax: config.limits.uploadBytesMax,
+          uploadMs: config.limits.uploadMs,
           messagesMax: config.limits.messagesMax,
           streamIdleMs: config.limits.streamIdleMs,
           keepAliveMs: times.keepAliveMs,
@@ -185,6 +187,7 @@ export async function serve(
       version,
       catalog,
       running: () => server.running,
+      uploads: server.uploads,
       holdTotals: () => store.holdTotals(),
       nodes: () => watch.nodes(),
       lateCharges: () => ledger.late,

@@ -6,6 +6,8 @@ export interface Caller {
   keyId: string;
   /** The account's plan. */
   plan: Plan;
+  /** Requests that the key may have running at once; null: as many as the plan allows. */
+  concurrent: number | null;
   /** The key's own list of models (`*` for all); the plan's list holds as well. */
   models: readonly string[];
 }

@@ -74,7 +74,8 @@ export function authenticate(
         `account ${key.account}: its plan "${found.plan}" is not in the configuration`,
       );
     }
-    return { accountId: key.account, keyId: key.id, plan, models: key.models };
+    const { account: accountId, id: keyId, models, concurrent } = key;
+    return { accountId, keyId, plan, models, concurrent };
   };
 }
 

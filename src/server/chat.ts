@@ -30,7 +30,6 @@ export type Generate = (
 ) => AsyncGenerator<AnswerEvent, void, undefined>;
 
 export interface ChatOptions extends StreamTimes {
-  bodyBytesMax: number;
   messagesMax: number;
 }
 
@@ -52,7 +51,13 @@ export function chatHandler(
   return async function answer(request: FastifyRequest, reply: FastifyReply): Promise<void> {
     const visit = visitOf(request);
     const created = Math.floor(Date.now() / 1000);
-    const parsed = parseRequest(bytesOf(request.body), options);
+    const body = await readBody(request, reply, running);
+    if (body === null) {
+      reply.hijack();
+      visit.finish(null, null);
+      return;
+    }
+    const parsed = parseRequest(body, options);
     const run = running.enter(request.raw, reply.raw);
     const head = { id: `chatcmpl-${request.id}`, created, model: parsed.chat.model };
     try {
@@ -96,6 +101,7 @@ async function sendStream(
   let ended = false;
   try {
     for await (const event of events) {
+      if (event.type === "accepted") visit.upload?.release();
       // For a client that has gone the rest is only played to its end, which settles it.
       if (run.gone) continue;
       if (event.type === "accepted") {
@@ -120,7 +126,7 @@ async function sendStream(
     invariant(ended || run.gone, "an answer that nobody stopped has an end");
   } catch (error) {
     if (!stream.begun) throw error;
-    const refusal = refusalOf(error, options.bodyBytesMax);
+    const refusal = refusalOf(error);
     logRefusal(logger, refusal, visit.requestId);
     visit.finish(200, refusal.code);
     // No [DONE]: clients that miss it know that the answer is not whole.
@@ -142,6 +148,7 @@ async function sendWhole(
   let whole: Answer | null = null;
   for await (const event of events) {
     if (event.type === "accepted") {
+      visit.upload?.release();
       rates = event.rates;
       visit.model = head.model;
     } else if (event.type === "text") {
@@ -164,8 +171,13 @@ function answerHeaders(visit: Visit, rates: Rates): Record<string, string> {
   return { "openai-processing-ms": String(Math.ceil(visit.elapsedMs())), ...rateHeaders(rates) };
 }
 
-const noBytes = new Uint8Array();
-
-function bytesOf(body: unknown): Uint8Array {
-  return body instanceof Uint8Array ? body : noBytes;
+/** Null if the client left. */
+function readBody(
+  request: FastifyRequest,
+  reply: FastifyReply,
+  running: RunningRequests,
+): Promise<Uint8Array | null> {
+  const { upload } = visitOf(request);
+  invariant(upload !== null, "a body is admitted before it is read");
+  return running.need(request.raw, reply.raw, () => upload.read(request.raw));
 }

@@ -19,6 +19,8 @@ export interface MetricsSources {
   version: string;
   /** Requests that are being answered. */
   running(): number;
+  /** Request bodies that are being received or checked. */
+  uploads: { readonly count: number; readonly bytes: number };
   catalog: Catalog;
   /** Rejects where the store does not answer. */
   holdTotals(): Promise<HoldTotals>;
@@ -57,6 +59,8 @@ export class Metrics {
   readonly #auditSeconds: Gauge;
   readonly #build: Gauge<"version">;
   readonly #running: Gauge;
+  readonly #uploads: Gauge;
+  readonly #uploadBytes: Gauge;
   readonly #holds: Gauge;
   readonly #held: Gauge;
   readonly #ready: Gauge<"model">;
@@ -173,6 +177,16 @@ export class Metrics {
       help: "Chat requests that are being answered.",
       registers,
     });
+    this.#uploads = new Gauge({
+      name: "inkwell_uploads",
+      help: "Request bodies that are being received or checked.",
+      registers,
+    });
+    this.#uploadBytes = new Gauge({
+      name: "inkwell_upload_bytes",
+      help: "Bytes reserved for these bodies.",
+      registers,
+    });
     this.#nodes = new Gauge({ name: "inkwell_nodes", help: "Processes on the same database.", registers });
     this.#configDiffers = new Gauge({
       name: "inkwell_config_differs",
@@ -272,8 +286,10 @@ export class Metrics {
     return await this.#registry.metrics();
   }
 
-  async #look({ running, catalog, holdTotals, lateCharges, nodes }: MetricsSources): Promise<void> {
+  async #look({ running, uploads, catalog, holdTotals, lateCharges, nodes }: MetricsSources): Promise<void> {
     this.#running.set(running());
+    this.#uploads.set(uploads.count);
+    this.#uploadBytes.set(uploads.bytes);
     const others = nodes();
     this.#nodes.set(others.length);
     this.#configDiffers.set(new Set(others.flatMap((node) => node.differs)).size);

@@ -1,10 +1,10 @@
 /**
  * The public listener: three endpoints, and the same order of refusal on each of them.
  *
- *   path and method -> key -> body size and media type -> JSON -> schema -> model -> prompt length
- *   -> rates and concurrency -> credits -> capacity
+ *   path and method -> key -> allowance for uploads -> body size and media type -> JSON -> schema -> model
+ *   -> prompt length -> rates and concurrency -> credits -> capacity
  *
- * The first three are here, in `onRequest`, before a byte of the body is read; JSON and schema in wire/request.ts;
+ * The first four are here, in `onRequest`, before a byte of the body is read; JSON and schema in wire/request.ts;
  * the rest in the pipeline. While the service drains, `shutting_down` comes before the key: a database that is away is
  * asked for nothing any more. Holds no state but the requests that are running; knows neither store nor engine.
  */
@@ -28,9 +28,10 @@ import {
   modelsPath,
   unknownPath,
 } from "./paths.ts";
-import { logRefusal, notJson, refusalOf, refuse, refuseUnparsable, tooLarge } from "./refusing.ts";
+import { isUploading, logRefusal, notJson, refusalOf, refuse, refuseUnparsable } from "./refusing.ts";
 import { newRequestId } from "./request-id.ts";
 import { type Abandoned, RunningRequests } from "./running.ts";
+import { tooLarge, type UploadLimits, Uploads, type UploadTimes } from "./uploads.ts";
 import { callerOf, type OnFinished, Visit, visitDecorator, visitOf } from "./visit.ts";
 
 export interface PublicDependencies {
@@ -46,8 +47,7 @@ export interface PublicDependencies {
 }
 
 export interface PublicOptions {
-  limits: {
-    bodyBytesMax: number;
+  limits: UploadLimits & {
     messagesMax: number;
     /** A client that takes nothing of a stream for so long is dropped. */
     streamIdleMs: number;
@@ -56,16 +56,26 @@ export interface PublicOptions {
   };
   /** Origins of browser pages that may call; `*` for any; none by default. */
   corsOrigins: readonly string[];
+  /** For tests, which do not wait as long. */
+  uploadTimes?: UploadTimes;
 }
 
-/** Most time a client may take to send one whole request; a body of the largest size at 14 kB/s. */
-const requestTimeoutMs = 300_000;
+/** Longest time until the headers of a request are complete, counted from the connection or from their first byte. */
+const headersTimeoutMs = 15_000;
+
+/** Longest time that a connection without a request stays open; longer than balancers keep theirs. */
+const keepAliveTimeoutMs = 72_000;
+
+/** How often Node looks for connections that have exceeded these times. */
+const connectionsCheckMs = 2_000;
 
 export interface PublicServer {
   /** Port 0: a free one. Answers with the base address, `http://127.0.0.1:8080`. */
   listen(address: { host: string; port: number }): Promise<string>;
   /** Requests that are being answered. */
   readonly running: number;
+  /** Request bodies that are being received or checked. */
+  readonly uploads: { readonly count: number; readonly bytes: number };
   readonly draining: boolean;
   /** From now on each answer tells its client to come back over another connection: a balancer sends it elsewhere. */
   retire(): void;
@@ -82,14 +92,14 @@ export interface PublicServer {
 export function createPublicServer(dependencies: PublicDependencies, options: PublicOptions): PublicServer {
   const { limits } = options;
   const running = new RunningRequests();
-  const app = createApp(dependencies, options, running);
+  const uploads = new Uploads(limits, options.uploadTimes);
+  const app = createApp(dependencies, options, running, uploads);
 
   let closing: Promise<void> | null = null;
 
   app.route({
     method: "POST",
     url: chatPath,
-    bodyLimit: limits.bodyBytesMax,
     handler: chatHandler(dependencies.generate, running, dependencies.logger, limits),
   });
   app.get(balancePath, async (request, reply) => {
@@ -116,6 +126,7 @@ export function createPublicServer(dependencies: PublicDependencies, options: Pu
     get running() {
       return running.count;
     },
+    uploads,
     get draining() {
       return running.draining;
     },
@@ -139,6 +150,7 @@ function createApp(
   dependencies: PublicDependencies,
   { limits, corsOrigins }: PublicOptions,
   running: RunningRequests,
+  uploads: Uploads,
 ): FastifyInstance {
   const { authenticate, logger, onFinished } = dependencies;
   const cors = new Cors(corsOrigins);
@@ -148,11 +160,17 @@ function createApp(
     genReqId: newRequestId,
     // The router decodes escapes and knows few methods; what it is given has been decided already.
     rewriteUrl: (request) => endpointOf(request.url ?? "") ?? "/",
-    requestTimeout: requestTimeoutMs,
+    // Behind the limits of uploads.ts, which answer with a code.
+    requestTimeout: headersTimeoutMs + limits.uploadMs + 2 * connectionsCheckMs,
+    keepAliveTimeout: keepAliveTimeoutMs,
     return503OnClosing: false,
     // By then no answer is under way; connections that are open but silent would keep the process for minutes.
     forceCloseConnections: true,
-    http: { requireHostHeader: false },
+    http: {
+      requireHostHeader: false,
+      headersTimeout: headersTimeoutMs,
+      connectionsCheckingInterval: connectionsCheckMs,
+    },
     clientErrorHandler: (error, socket) => refuseUnparsable(error, socket, running.busy(socket)),
   });
   // A client that asks first is told to go on only when its body is wanted.
@@ -164,13 +182,8 @@ function createApp(
 
   app.decorateRequest(visitDecorator);
   app.removeAllContentTypeParsers();
-  app.addContentTypeParser(
-    "*",
-    { parseAs: "buffer", bodyLimit: limits.bodyBytesMax },
-    (_request, body, done) => {
-      done(null, body);
-    },
-  );
+  // The handler reads the body itself.
+  app.addContentTypeParser("*", (_request, _body, done) => done(null));
 
   app.addHook("onRequest", async (request, reply) => {
     const { method, headers } = request;
@@ -192,17 +205,20 @@ function createApp(
     visit.caller = await running.need(request.raw, reply.raw, () => authenticate(headers.authorization));
     if (visit.caller === null) leaveUnanswered(request, reply);
     if (visit.caller === null || endpoint !== chatPath) return;
+    visit.upload = uploads.admit(visit.caller, headers);
     checkBody(request, limits.bodyBytesMax);
     if (visit.holdsBody) reply.raw.writeContinue();
     visit.holdsBody = false;
   });
-  app.addHook("onSend", async (_request, reply) => {
+  app.addHook("onSend", async (request, reply) => {
     reply.headers(running.connectionHeaders());
+    // What is left of a body would be taken for the next request, or be waited for.
+    if (isUploading(request.raw)) reply.header("connection", "close");
   });
   app.setErrorHandler((error, request, reply) => {
-    const refusal = refusalOf(error, limits.bodyBytesMax);
+    const refusal = refusalOf(error);
     logRefusal(logger, refusal, request.id);
-    refuse(request, reply, refusal, limits.bodyBytesMax);
+    refuse(request, reply, refusal);
   });
   return app;
 }

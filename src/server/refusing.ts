@@ -15,21 +15,15 @@ import { visitOf } from "./visit.ts";
 
 const jsonType = "application/json; charset=utf-8";
 
-/** After a refusal, an upload is read and thrown away for so long and so far, so that its sender gets to read why. */
+/** After a refusal, the rest of an upload is read and dropped up to these limits, so that its sender can read why. */
 const lingerMs = 5_000;
-const lingerBytesMax = 64 * 1024 * 1024;
+const lingerBytesMax = 16 * 1024 * 1024;
 
 /** What a caller is told for `error`: itself where it is a refusal, else that something here is broken. */
-export function refusalOf(error: unknown, bodyBytesMax: number): Refusal {
+export function refusalOf(error: unknown): Refusal {
   if (error instanceof Refusal) return error;
   const code = error instanceof Error && "code" in error ? error.code : undefined;
-  if (code === "FST_ERR_CTP_BODY_TOO_LARGE") return tooLarge(bodyBytesMax);
   if (code === "FST_ERR_CTP_INVALID_MEDIA_TYPE") return notJson();
-  if (code === "FST_ERR_CTP_INVALID_CONTENT_LENGTH" || code === "ECONNRESET") {
-    return new Refusal("invalid_json", "The body ended before its content-length was reached.", {
-      cause: error,
-    });
-  }
   if (error instanceof StoreUnavailableError) {
     return new Refusal(
       "store_unavailable",
@@ -43,13 +37,6 @@ export function refusalOf(error: unknown, bodyBytesMax: number): Refusal {
     {
       cause: error,
     },
-  );
-}
-
-export function tooLarge(bodyBytesMax: number): Refusal {
-  return new Refusal(
-    "request_too_large",
-    `The body is larger than ${bodyBytesMax} bytes; send a shorter conversation.`,
   );
 }
 
@@ -69,25 +56,22 @@ export function logRefusal(logger: Logger, refusal: Refusal, requestId: string):
   else logger.error(fields, "a request failed");
 }
 
-export function refuse(
-  request: FastifyRequest,
-  reply: FastifyReply,
-  refusal: Refusal,
-  bodyBytesMax: number,
-): void {
+export function refuse(request: FastifyRequest, reply: FastifyReply, refusal: Refusal): void {
   const visit = visitOf(request);
   visit.finish(refusal.status, refusal.code);
   if (visit.path === chatPath) reply.header("openai-processing-ms", Math.ceil(visit.elapsedMs()));
   if (refusal.rates !== undefined) reply.headers(rateHeaders(refusal.rates));
   reply.headers(errorHeaders(refusal));
   const body = errorBody(refusal);
-  if (!visit.holdsBody && uploading(request.raw, bodyBytesMax)) {
+  const send = () => void reply.code(refusal.status).type(jsonType).send(body);
+  const sendEarly = () => {
     reply.hijack();
     reply.raw.setHeaders(headersOf(reply));
     answerAnUpload(request.raw, reply.raw, refusal.status, body);
-    return;
-  }
-  reply.code(refusal.status).type(jsonType).send(body);
+  };
+  if (visit.holdsBody || !isUploading(request.raw)) send();
+  // A body in the same packet as its headers is complete in a moment; then the connection can be kept.
+  else setImmediate(() => (isUploading(request.raw) ? sendEarly() : send()));
 }
 
 /** What the hooks have set so far, for an answer that is written past Fastify. */
@@ -99,11 +83,10 @@ export function headersOf(reply: FastifyReply): Map<string, string | number | re
   return headers;
 }
 
-/** Whether more is still to come than Node should read for nothing to keep the connection. */
-function uploading(request: IncomingMessage, bodyBytesMax: number): boolean {
-  if (request.complete) return false;
-  if (request.headers["transfer-encoding"] !== undefined) return true;
-  return Number(request.headers["content-length"] ?? 0) > bodyBytesMax;
+/** Returns whether the request has a body of which a part is still to come. */
+export function isUploading({ complete, headers }: IncomingMessage): boolean {
+  if (complete) return false;
+  return headers["transfer-encoding"] !== undefined || Number(headers["content-length"] ?? 0) > 0;
 }
 
 /**

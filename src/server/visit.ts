@@ -2,6 +2,7 @@
 import type { FastifyRequest } from "fastify";
 import type { Caller } from "../access/caller.ts";
 import { type ErrorCode, invariant } from "../errors.ts";
+import type { Upload } from "./uploads.ts";
 
 export interface FinishedRequest {
   requestId: string;
@@ -37,6 +38,8 @@ export class Visit {
   /** The client holds its body back until it is told to go on (`expect: 100-continue`). */
   holdsBody: boolean;
   caller: Caller | null = null;
+  /** The body of a chat request. */
+  upload: Upload | null = null;
   firstTokenMs: number | null = null;
   model: string | null = null;
   streamed = false;
@@ -60,8 +63,10 @@ export class Visit {
 
   /** The first call counts: an answer that has been sent stays the answer. */
   finish(status: number | null, code: ErrorCode | null): void {
-    if (this.#finished || this.#onFinished === undefined) return;
+    if (this.#finished) return;
     this.#finished = true;
+    this.upload?.release();
+    if (this.#onFinished === undefined) return;
     const { requestId, method, path, caller, firstTokenMs, model, streamed } = this;
     this.#onFinished({
       requestId,

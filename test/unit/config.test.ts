@@ -27,6 +27,8 @@ test("without a file and without variables, the defaults run", () => {
   assert.deepEqual(config.database, { kind: "sqlite", path: path.join(cwd, "data/inkwell.db") });
   assert.deepEqual(config.limits, {
     bodyBytesMax: 4_194_304,
+    uploadBytesMax: 67_108_864,
+    uploadMs: 120_000,
     messagesMax: 2048,
     queueMax: 256,
     unreadyMs: 0,

@@ -120,7 +120,7 @@ test("the hash is SHA-256 in lower-case hex", () => {
 
 test("a valid key stands for its account, with plan and models", async () => {
   const check = authenticate(storeOf({ models: ["small"] }), plans);
-  const caller = { accountId: "ada", keyId: "key_1", plan, models: ["small"] };
+  const caller = { accountId: "ada", keyId: "key_1", plan, models: ["small"], concurrent: null };
   assert.deepEqual(await check(`Bearer ${key}`, start), caller);
   assert.deepEqual(await check(`  bearer   ${key} `, start), caller);
 });

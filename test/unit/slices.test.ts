@@ -38,7 +38,7 @@ async function setup(micro: number): Promise<Setup> {
     holdTtlMs: 60_000,
     onSettled: (receipt: Receipt) => receipts.push(receipt),
   };
-  const caller = { accountId: "ada", keyId: "key", plan: broke, models: ["*"] };
+  const caller = { accountId: "ada", keyId: "key", plan: broke, models: ["*"], concurrent: null };
   const request = { model: "model", messages: [], sampling: { stop: [] }, reasoning: {}, stream: true };
   return {
     ...made,

@@ -1,0 +1,82 @@
+/** The bytes of a body arrive as they were sent, however they were cut, and their memory is free at once. */
+import assert from "node:assert/strict";
+import { randomBytes } from "node:crypto";
+import { once } from "node:events";
+import { createServer, type IncomingMessage, request } from "node:http";
+import { after, before, test } from "node:test";
+import { Uploads } from "../../src/server/uploads.ts";
+import { planOf } from "../fixtures/ledger-rows.ts";
+
+const caller = {
+  accountId: "ada",
+  keyId: "key",
+  plan: planOf("test", 1, 0),
+  models: ["*"],
+  concurrent: null,
+};
+const uploads = new Uploads({ bodyBytesMax: 3_000_000, uploadBytesMax: 12_000_000, uploadMs: 60_000 });
+
+let read: (received: Uint8Array, message: IncomingMessage) => void = () => {};
+const server = createServer(async (message, response) => {
+  const upload = uploads.admit(caller, message.headers);
+  const bytes = await upload.read(message);
+  read(Uint8Array.from(bytes), message);
+  assert.equal(upload.receivedBytes, bytes.length);
+  upload.release();
+  upload.release();
+  assert.equal(bytes.length, 0, "the memory is gone");
+  response.end();
+});
+
+before(async () => {
+  server.listen(0, "127.0.0.1");
+  await once(server, "listening");
+});
+after(() => server.close());
+
+function portOf(): number {
+  const address = server.address();
+  assert.ok(address !== null && typeof address !== "string");
+  return address.port;
+}
+
+/** Sends pieces, each when the one before is on its way, and returns the body that arrived. */
+async function sent(pieces: readonly Buffer[], headers: Record<string, number>): Promise<Uint8Array> {
+  const { promise, resolve } = Promise.withResolvers<Uint8Array>();
+  read = resolve;
+  const outgoing = request({ port: portOf(), host: "127.0.0.1", method: "POST", headers });
+  const answered = once(outgoing, "response");
+  for (const piece of pieces) {
+    await new Promise((written) => outgoing.write(piece, written));
+  }
+  outgoing.end();
+  const [answer]: IncomingMessage[] = await answered;
+  answer?.resume();
+  return await promise;
+}
+
+for (const [how, sizes] of [
+  ["in one piece", [700]],
+  ["byte by byte", Array.from({ length: 50 }, () => 1)],
+  ["in pieces of all sizes", [1, 65_535, 65_536, 65_537, 3, 400_000, 1_000_000]],
+  ["of the largest size", [1_000_000, 2_000_000]],
+  ["that is empty", []],
+] as const) {
+  for (const isAnnounced of [true, false]) {
+    test(`reads a body ${how}, ${isAnnounced ? "with" : "without"} a length`, async () => {
+      const pieces = sizes.map((size) => randomBytes(size));
+      const whole = Buffer.concat(pieces);
+      const received = await sent(pieces, isAnnounced ? { "content-length": whole.length } : {});
+      assert.ok(whole.equals(received));
+      assert.deepEqual([uploads.count, uploads.bytes], [0, 0]);
+    });
+  }
+}
+
+test("a body of a few bytes has memory of its own", async () => {
+  // Freed memory that Node shares among small buffers would be missed by their owners.
+  const neighbour = Buffer.from("a small neighbour");
+  await sent([Buffer.from("abc"), Buffer.from("def")], { "content-length": 6 });
+  assert.equal(String(neighbour), "a small neighbour");
+  assert.equal(Buffer.from("another").toString(), "another");
+});
