@@ -22,6 +22,7 @@ import { type DatabaseConfig, readDatabase } from "./config/database.ts";
 import { type Environment, type Found, Problems, parseYaml } from "./config/document.ts";
 import * as kind from "./config/kinds.ts";
 import { type ModelConfig, readModels } from "./config/model.ts";
+import { type OperatorListener, readOperator } from "./config/operator.ts";
 import { readPlans } from "./config/plan.ts";
 import { type ReadContext, refuseUnknownVariables, Section } from "./config/section.ts";
 import { readTracing, type TracingConfig } from "./config/tracing.ts";
@@ -65,8 +66,7 @@ export interface Config {
   /** The file that was read; null: defaults and environment only. */
   file: string | null;
   listen: Listener;
-  /** Token null: kept in a file of the data folder, see `operatorToken`. */
-  operator: Listener & { token: string | null };
+  operator: OperatorListener;
   dataDir: string;
   modelsDir: string;
   database: DatabaseConfig;
@@ -218,28 +218,6 @@ function readConfig(root: Section, env: Environment): Omit<Config, "file"> {
     sources: readSources(root, env),
     client: { apiKey: env.INKWELL_API_KEY || null },
   };
-}
-
-function readOperator(section: Section, listen: Listener): Config["operator"] {
-  const host = section.placed("host", kind.host, { or: "127.0.0.1", env: "INKWELL_OPERATOR_HOST" });
-  const port = section.placed("port", kind.port, { or: 8081, env: "INKWELL_OPERATOR_PORT" });
-  const token = section.optional("token", kind.operatorToken, { env: "INKWELL_OPERATOR_TOKEN" });
-  if (token === null && !kind.isLoopback(host.value)) {
-    section.problem(
-      host.where,
-      `operator.host: ${host.value} can be reached from other machines, so operator.token must be set ` +
-        "(INKWELL_OPERATOR_TOKEN); or keep to 127.0.0.1",
-    );
-  }
-  const areTogether = host.value === listen.host || isEveryAddress(host.value) || isEveryAddress(listen.host);
-  if (port.value !== 0 && port.value === listen.port && areTogether) {
-    section.problem(port.where, `operator.port: ${port.value} is also the port of listen; choose another`);
-  }
-  return { host: host.value, port: port.value, token };
-}
-
-function isEveryAddress(host: string): boolean {
-  return host === "0.0.0.0" || host === "::";
 }
 
 function readLimits(section: Section): ServiceLimits {

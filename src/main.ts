@@ -11,6 +11,7 @@ import { setTimeout as sleep } from "node:timers/promises";
 import type { FastifyInstance } from "fastify";
 import type { Logger } from "pino";
 import { type FirstAccount, openFirstAccount } from "./access/first-account.ts";
+import { operatorNames } from "./config/operator.ts";
 import { type Config, operatorToken } from "./config.ts";
 import type { Committed } from "./credits/ledger.ts";
 import { OperatorError } from "./errors.ts";
@@ -174,6 +175,7 @@ export async function serve(
     const operator = createOperatorServer({
       version,
       token: token.token,
+      hosts: operatorNames(config.operator),
       store,
       ledger,
       plans: config.plans,

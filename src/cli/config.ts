@@ -3,6 +3,7 @@ import path from "node:path";
 import { Command } from "commander";
 import { databaseText } from "../config/database.ts";
 import type { ModelConfig } from "../config/model.ts";
+import { operatorNames } from "../config/operator.ts";
 import type { TracingConfig } from "../config/tracing.ts";
 import { type Config, tokenFileName } from "../config.ts";
 import type { Plan } from "../credits/plan.ts";
@@ -31,6 +32,7 @@ async function check(cli: Cli): Promise<void> {
     ["file", config.file ?? "none: defaults and environment"],
     ["public API", `${config.listen.host} port ${config.listen.port}`],
     ["operator API", `${config.operator.host} port ${config.operator.port}, token ${tokenText(config)}`],
+    ["operator hosts", ["IP addresses", "localhost", ...operatorNames(config.operator)].join(", ")],
     ["data", config.dataDir],
     ["model files", config.modelsDir],
     ["database", databaseText(config.database)],
@@ -102,6 +104,8 @@ function effective(config: Config) {
       host: config.operator.host,
       port: config.operator.port,
       token: config.operator.token === null ? "in the data folder" : "configured",
+      ...(config.operator.url === null ? {} : { url: config.operator.url }),
+      hosts: config.operator.hosts,
     },
     data: config.dataDir,
     models_dir: config.modelsDir,

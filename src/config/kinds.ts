@@ -5,6 +5,7 @@
  * given beyond reading a number out of text that came from the environment.
  */
 import { isIP } from "node:net";
+import { domainToASCII } from "node:url";
 import { Temporal } from "temporal-polyfill";
 import { creditsMax } from "../units.ts";
 
@@ -85,6 +86,20 @@ export const port = whole(0, 65_535, "a port from 0 to 65535 (0: any free one)")
 
 export const host = text("an IP address or a host name, without a port", isHost, { standIn: "127.0.0.1" });
 
+/** A name that clients send in `Host`. Non-ASCII letters are accepted; `domainToASCII` makes the form that is sent. */
+export const hostName = text(
+  "a host name such as ops.example, without scheme, port, path or wildcard (IP addresses and localhost are always accepted)",
+  isHostName,
+  { standIn: "localhost" },
+);
+
+/** URL of a listener of ours, as its users have it. */
+export const ownUrl = text(
+  "a URL that begins with http:// or https://, such as https://ops.example, without a user, query or fragment",
+  (value) => isHttpUrl(value) && !/[@?#]/.test(value),
+  { standIn: "http://localhost" },
+);
+
 export const credits = whole(0, creditsMax, `whole credits from 0 to ${creditsMax}`);
 
 /** A hundred credits for every token, with the largest windows there are, still adds up to a safe integer. */
@@ -152,6 +167,15 @@ function isHost(value: string): boolean {
   // Four numbers and dots are meant as an address: a wrong one is not to be looked up as a name.
   const isName = /^[A-Za-z0-9]([A-Za-z0-9.-]{0,251}[A-Za-z0-9])?$/.test(value) && !/^[\d.]+$/.test(value);
   return isIP(value) !== 0 || isName;
+}
+
+/** Underscores are not allowed in host names, but occur in the names of containers. */
+function isHostName(value: string): boolean {
+  const name = domainToASCII(value).replace(/\.$/, "");
+  const hasOtherParts = /[\s%/:?#@\\[\]*]/.test(value);
+  const labels = name.split(".");
+  const isName = name.length <= 253 && labels.every((label) => /^[a-z\d_-]{1,63}$/.test(label));
+  return isName && !hasOtherParts && isIP(name) === 0;
 }
 
 function isHttpUrl(value: string): boolean {

@@ -83,8 +83,12 @@ export class Section {
   }
 
   /** A list; in an environment variable its items are separated by commas. */
-  list<T>(key: string, kind: Kind<T>, options: { or: T[]; expects: string }): Placed<Placed<T>[]> {
-    const found = this.#find(key);
+  list<T>(
+    key: string,
+    kind: Kind<T>,
+    options: { or: T[]; expects: string; env?: string },
+  ): Placed<Placed<T>[]> {
+    const found = this.#find(key, options.env);
     const name = this.#name(key);
     if (found === undefined) {
       const value = options.or.map((item) => ({ value: item, where: this.where, given: false }));

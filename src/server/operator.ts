@@ -17,12 +17,15 @@ import { type AdminDependencies, adminBodyBytesMax, createApp } from "./admin/ap
 import { OperatorRefusal, unknownPath } from "./admin/refusals.ts";
 import { adminRoutes } from "./admin/routes.ts";
 import type { Metrics } from "./metrics.ts";
+import { AllowedHosts, loggable } from "./operator-hosts.ts";
 
 export interface OperatorDependencies extends AdminDependencies {
   /** Of the service; in the OpenAPI document. */
   version: string;
   /** What `Authorization: Bearer` must be followed by. */
   token: string;
+  /** Names of this listener beside IP addresses and `localhost`. */
+  hosts: readonly string[];
   metrics: Metrics;
   logger: Logger;
   draining(): boolean;
@@ -36,19 +39,24 @@ export interface Readiness {
   models: Record<string, EngineState>;
 }
 
-const openPaths: ReadonlySet<string | null> = new Set(["/healthz", "/readyz", "/metrics"]);
+const healthPath = "/healthz";
+const openPaths: ReadonlySet<string | null> = new Set([healthPath, "/readyz", "/metrics"]);
 /** Beside those, what the OpenAPI document does not describe. */
 const documentPath = "/admin/openapi.json";
 
 export function createOperatorServer(dependencies: OperatorDependencies): FastifyInstance {
   const { token, metrics, logger, version } = dependencies;
   const isToken = tokenCheck(token);
+  const allowedHosts = new AllowedHosts(dependencies.hosts);
   const app = createApp();
 
   // By the route that was found, never by how its address was spelled. What is no route needs the token too.
   app.addHook("onRequest", async (request, reply) => {
+    const route = request.routeOptions.url ?? null;
     reply.header("x-request-id", request.id);
-    if (!openPaths.has(request.routeOptions.url ?? null)) requireToken(request, isToken);
+    // Health checks send any host name, and the answer says nothing about the service.
+    if (route !== healthPath) allowedHosts.check(request.raw, request.originalUrl);
+    if (!openPaths.has(route)) requireToken(request, isToken);
   });
   app.addHook("onResponse", async (request, reply) => {
     const route = request.routeOptions.url ?? null;
@@ -70,11 +78,18 @@ export function createOperatorServer(dependencies: OperatorDependencies): Fastif
     const told = toldFor(error);
     if (told.status >= 500)
       logger.error({ requestId: request.id, code: told.code, err: error }, "operator request failed");
+    if (told.status === 403) {
+      const { host, origin } = request.headers;
+      logger.warn(
+        { requestId: request.id, code: told.code, host: loggable(host), origin: loggable(origin) },
+        "operator request refused; operator.hosts does not list its host or origin",
+      );
+    }
     reply.code(told.status).headers(errorHeaders(told)).type("application/json; charset=utf-8");
     return reply.send(errorBody(told));
   });
 
-  app.get("/healthz", async () => ({ status: "ok" }));
+  app.get(healthPath, async () => ({ status: "ok" }));
   app.get("/readyz", async (_request, reply) => {
     const readiness = await readinessOf(dependencies);
     return reply.code(readiness.ready ? 200 : 503).send(readiness);

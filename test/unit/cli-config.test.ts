@@ -6,6 +6,7 @@ import { describe, test } from "node:test";
 import { loadConfig } from "../../src/config.ts";
 import { runCli } from "../fixtures/cli-host.ts";
 import { cliLedger, refused } from "../fixtures/cli-ledger.ts";
+import { fieldsOf } from "../fixtures/operator.ts";
 import { miniature } from "../fixtures/program.ts";
 
 const ledger = cliLedger();
@@ -22,7 +23,7 @@ describe("config check", () => {
     writeFileSync(
       path.join(cwd, "full.yaml"),
       `listen: { host: 0.0.0.0, port: 81 }
-operator: { port: 82 }
+operator: { port: 82, hosts: [node-a], url: "https://ops.example" }
 data: elsewhere
 plans:
   none: { base: { credits: 1, every: PT5H }, overage: { credits: 2, every: P1W } }
@@ -45,8 +46,15 @@ tracing: { endpoint: "http://127.0.0.1:4318", service_name: writer }
     const document = await ledger.documentOf("config", "check", "--config", "full.yaml");
     assert.ok(typeof document === "object" && document !== null && "operator" in document);
     const { operator, ...others } = { ...document, file: undefined };
-    assert.deepEqual(operator, { host: "127.0.0.1", port: 82, token: "in the data folder" });
-    const written = { ...others, operator: { port: 82 } };
+    const { token, ...operatorSettings } = fieldsOf(operator);
+    assert.equal(token, "in the data folder");
+    assert.deepEqual(operatorSettings, {
+      host: "127.0.0.1",
+      port: 82,
+      url: "https://ops.example",
+      hosts: ["node-a"],
+    });
+    const written = { ...others, operator: operatorSettings };
     writeFileSync(path.join(cwd, "again.yaml"), JSON.stringify(written));
     const load = (file: string) => ({ ...loadConfig({ cwd, env: {}, file }), file: "" });
     assert.deepEqual(load("again.yaml"), load("full.yaml"));
@@ -54,6 +62,7 @@ tracing: { endpoint: "http://127.0.0.1:4318", service_name: writer }
     const { stdout } = await ledger.inkwell("config", "check", "--config", "full.yaml");
     for (const shown of [
       /^operator API +127\.0\.0\.1 port 82, token in \S+elsewhere\/operator-token$/m,
+      /^operator hosts +IP addresses, localhost, node-a, ops\.example$/m,
       /^plan +some: 3 credits every P1D, overage 4 every P1Y, 5 requests a minute, 6 tokens a minute, 7 at once$/m,
       /^model +four: upstream, http:\/\/a:1\/v1, http:\/\/b:1\/v1, 1 \/ 1 credits per million/m,
       /^limits +2,048 bytes and 3 messages a request, 4 waiting for a model$/m,

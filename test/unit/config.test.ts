@@ -6,6 +6,7 @@ import path from "node:path";
 import { describe, test } from "node:test";
 import { engineEnvironment } from "../../src/config/engine-environment.ts";
 import type { LlamaModelConfig } from "../../src/config/model.ts";
+import { operatorNames } from "../../src/config/operator.ts";
 import { type Config, loadConfig, operatorToken } from "../../src/config.ts";
 import { OperatorError } from "../../src/errors.ts";
 import { directory, type Env, load, oneModel, price, problemsOf } from "../fixtures/configuration.ts";
@@ -20,7 +21,7 @@ test("without a file and without variables, the defaults run", () => {
   const cwd = directory();
   const config = loadConfig({ cwd, env: {} });
   assert.deepEqual(config.listen, { host: "127.0.0.1", port: 8080 });
-  assert.deepEqual(config.operator, { host: "127.0.0.1", port: 8081, token: null });
+  assert.deepEqual(config.operator, { host: "127.0.0.1", port: 8081, token: null, url: null, hosts: [] });
   assert.equal(config.file, null);
   assert.equal(config.dataDir, path.join(cwd, "data"));
   assert.equal(config.modelsDir, path.join(cwd, "data/models"));
@@ -84,13 +85,21 @@ describe("the environment", () => {
         INKWELL_OPERATOR_HOST: "::",
         INKWELL_OPERATOR_PORT: "0",
         INKWELL_OPERATOR_TOKEN: token,
+        INKWELL_OPERATOR_URL: "https://ops.example/inkwell",
+        INKWELL_OPERATOR_HOSTS: "node-a, node_b",
         INKWELL_DATA: "elsewhere",
         INKWELL_MODELS: "/srv/models",
         INKWELL_DATABASE: "sqlite:ledger.db",
       },
     });
     assert.deepEqual(config.listen, { host: "0.0.0.0", port: 1 });
-    assert.deepEqual(config.operator, { host: "::", port: 0, token });
+    assert.deepEqual(config.operator, {
+      host: "::",
+      port: 0,
+      token,
+      url: "https://ops.example/inkwell",
+      hosts: ["node-a", "node_b"],
+    });
     assert.equal(config.dataDir, path.join(cwd, "elsewhere"));
     assert.equal(config.modelsDir, "/srv/models");
     assert.deepEqual(config.database, { kind: "sqlite", path: path.join(cwd, "ledger.db") });
@@ -282,6 +291,15 @@ describe("the file", () => {
   a: { engine: llama, source: default, price: &p { prompt: 3, completion: 4 } }
   b: { engine: llama, source: default, price: *p }`);
     assert.deepEqual(config.models[1]?.price, { prompt: 3, completion: 4 });
+  });
+
+  test("names the operator's listener, in the letters that clients send", () => {
+    const { operator } = load("operator: { hosts: [BÜRO.example, ops.example.], url: 'http://[::1]:8081' }");
+    assert.deepEqual(operator.hosts, ["xn--bro-hoa.example", "ops.example."]);
+    assert.equal(operator.url, "http://[::1]:8081");
+    const named = "operator: { host: localhost, hosts: [a.example], url: 'https://BÜRO.example:8443/x' }";
+    assert.deepEqual(operatorNames(load(named).operator), ["a.example", "xn--bro-hoa.example"]);
+    assert.deepEqual(operatorNames({ ...operator, host: "ops.internal" })[0], "ops.internal");
   });
 
   test("knows every form of a model's source", () => {

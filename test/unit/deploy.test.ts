@@ -4,15 +4,19 @@
  * paragraph. What takes other programs is checked where the machine has them.
  */
 import assert from "node:assert/strict";
-import { execFileSync } from "node:child_process";
+import { execFileSync, spawn } from "node:child_process";
 import { existsSync, globSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from "node:fs";
+import { connect } from "node:net";
 import { tmpdir } from "node:os";
 import path from "node:path";
 import { after, before, describe, test } from "node:test";
 import { parse, stringify } from "yaml";
+import { operatorNames } from "../../src/config/operator.ts";
 import { loadConfig } from "../../src/config.ts";
 import { catalogue } from "../../src/errors.ts";
 import { startOperator } from "../fixtures/operator.ts";
+import { until } from "../fixtures/program.ts";
+import { exchange, parseAnswer, readAll } from "../fixtures/raw-http.ts";
 import { babble, startService } from "../fixtures/service.ts";
 
 const root = path.join(import.meta.dirname, "../..");
@@ -233,6 +237,18 @@ describe("the image", () => {
   });
 });
 
+/** The configuration that compose.yaml gives to a node. */
+function configOfNode(name: string) {
+  const compose = fieldsOf(parse(textOf("deploy/compose.yaml"), { merge: true }));
+  const { environment } = fieldsOf(fieldsOf(compose.services)[name]);
+  const filledIn = Object.entries(fieldsOf(environment)).map(([variable, value]) => [
+    variable,
+    // As an operator would fill it in.
+    String(value).replace(/\$\{\w+:\?[^}]*\}/, "secret-of-the-operator"),
+  ]);
+  return configWith(Object.fromEntries(filledIn));
+}
+
 test("compose: nodes that wait for the database, settings that are known, files that exist, a stop longer than the drain", () => {
   const compose = fieldsOf(parse(textOf("deploy/compose.yaml"), { merge: true }));
   const services = fieldsOf(compose.services);
@@ -247,22 +263,13 @@ test("compose: nodes that wait for the database, settings that are known, files 
       assert.ok(exists, `${name} mounts ${source}`);
     }
   }
-  const nodes = ["node-a", "node-b"].map((name) => fieldsOf(services[name]));
-  for (const node of nodes) {
+  for (const name of ["node-a", "node-b"]) {
+    const node = fieldsOf(services[name]);
     const { context, dockerfile } = fieldsOf(node.build);
     assert.ok(existsSync(path.join(root, "deploy", String(context), String(dockerfile))));
     assert.deepEqual(node.depends_on, { postgres: { condition: "service_healthy" } });
-    const environment = fieldsOf(node.environment);
-    assertKnown(Object.keys(environment));
-    const { limits, database } = configWith(
-      Object.fromEntries(
-        Object.entries(environment).map(([name, value]) => [
-          name,
-          // As an operator would fill it in.
-          String(value).replace(/\$\{\w+:\?[^}]*\}/, "secret-of-the-operator"),
-        ]),
-      ),
-    );
+    assertKnown(Object.keys(fieldsOf(node.environment)));
+    const { limits, database } = configOfNode(name);
     assert.deepEqual(database, {
       kind: "postgres",
       url: "postgres://inkwell:secret-of-the-operator@postgres:5432/inkwell",
@@ -295,6 +302,72 @@ test("the balancers know the nodes, and Prometheus too", () => {
   const bodyMax = /client_max_body_size (\d+)m;/.exec(textOf("deploy/nginx.conf"))?.[1];
   assert.ok(Number(bodyMax) * 1024 * 1024 > configWith({}).limits.bodyBytesMax);
 });
+
+describe("the operator's listener responds to", () => {
+  test("Prometheus, which sends the target as Host", async () => {
+    await using service = await startService();
+    await using operator = await startOperator(service, operatorNames(configOfNode("node-a").operator));
+    const targets = valuesUnder("targets", parse(textOf("deploy/prometheus/prometheus.yml"))).flatMap(listOf);
+    assert.ok(targets.length > 0);
+    for (const target of targets) {
+      const request = `GET /metrics HTTP/1.1\r\nHost: ${target}\r\nConnection: close\r\n\r\n`;
+      const { status, body } = parseAnswer(await exchange(Number(new URL(operator.url).port), request));
+      assert.equal(status, 200, `${target}: ${body}`);
+    }
+  });
+
+  test("HAProxy, which sends HTTP/1.0 without Host", async () => {
+    const [, request = ""] =
+      /^ {2}http-check send meth (\S+ uri \S+)$/m.exec(textOf("deploy/haproxy.cfg")) ?? [];
+    const [method, target] = request.split(" uri ");
+    await using service = await startService();
+    await using operator = await startOperator(service, operatorNames(configOfNode("node-a").operator));
+    const bytes = `${method} ${target} HTTP/1.0\r\n\r\n`;
+    const { status, body } = parseAnswer(await exchange(Number(new URL(operator.url).port), bytes));
+    assert.equal(status, 200, body);
+  });
+
+  test("HAProxy itself, with deploy/haproxy.cfg", { skip: missing("haproxy", "-v") }, async () => {
+    await using service = await startService();
+    await using operator = await startOperator(service, operatorNames(configOfNode("node-a").operator));
+    const folder = newFolder();
+    const socket = path.join(folder, "stats");
+    const file = path.join(folder, "haproxy.cfg");
+    const text = textOf("deploy/haproxy.cfg")
+      .replace("log stdout format raw local0", `stats socket ${socket}`)
+      .replace(/^resolvers docker\n(?: .*\n)+/m, "")
+      .replaceAll(" resolvers docker", "")
+      .replace("bind :8080", `bind unix@${folder}/public`)
+      .replace("check port 8081", `check port ${new URL(operator.url).port}`)
+      .replaceAll(/node-[ab]:8080/g, `127.0.0.1:${service.port}`);
+    writeFileSync(file, text);
+    const haproxy = spawn("haproxy", ["-f", file], { stdio: "ignore" });
+    try {
+      await until("HAProxy has checked both nodes", async () => {
+        const checked = await checksOf(socket);
+        assert.ok(
+          checked.every((status) => ["", "INI", "L7OK"].includes(status)),
+          `${checked}`,
+        );
+        return checked.filter((status) => status === "L7OK").length === 2;
+      });
+    } finally {
+      haproxy.kill("SIGKILL");
+    }
+  });
+});
+
+/** Status of the last check of each server of `nodes`; no rows until HAProxy listens. */
+async function checksOf(socket: string): Promise<string[]> {
+  if (!existsSync(socket)) return [];
+  const asking = connect(socket);
+  asking.end("show stat nodes 4 -1\n");
+  const [head = "", ...rows] = (await readAll(asking)).replace("# ", "").split("\n");
+  const column = head.split(",").indexOf("check_status");
+  return column === -1
+    ? []
+    : rows.filter((row) => row !== "").map((row) => (row.split(",")[column] ?? "").replace("* ", ""));
+}
 
 describe("the unit", () => {
   const text = textOf("deploy/inkwell.service");

@@ -73,8 +73,8 @@ export function createApp() {
     requestTimeout: requestTimeoutMs,
     clientErrorHandler: (error, socket) => refuseUnparsable(error, socket, false),
     routerOptions: { maxParamLength: addressBytesMax },
-    // Of what cannot be decoded the router would make an answer of its own.
-    rewriteUrl: ({ url = "/" }) => (isDecodable(url) ? url : "/"),
+    // The router would respond to other targets itself, in a form of its own and before any hook.
+    rewriteUrl: ({ url = "/" }) => (isReadable(url) ? url : "/"),
   });
   // A page of another origin can send text without asking first; JSON it cannot.
   app.removeAllContentTypeParsers();
@@ -107,9 +107,11 @@ export function createApp() {
   return app.withTypeProvider<TypeBoxProvider>();
 }
 
-function isDecodable(url: string): boolean {
+function isReadable(target: string): boolean {
+  const isAbsolute = /^https?:\/\//i.test(target);
+  if (isAbsolute && !(/^https?:\/\/[^/?]/i.test(target) && URL.canParse(target))) return false;
   try {
-    decodeURIComponent(url);
+    decodeURIComponent(target);
     return true;
   } catch {
     return false;

@@ -38,6 +38,8 @@ const components = new Map<unknown, string>([
 const refusedEverywhere: readonly Code[] = [
   "missing_operator_token",
   "invalid_operator_token",
+  "host_not_allowed",
+  "origin_not_allowed",
   "invalid_type",
   "invalid_value",
   "unknown_parameter",

@@ -7,6 +7,8 @@ import { type ErrorType, Refusal } from "../../errors.ts";
 export const operatorCatalogue = {
   missing_operator_token: { status: 401, type: "authentication_error" },
   invalid_operator_token: { status: 401, type: "authentication_error" },
+  host_not_allowed: { status: 403, type: "permission_error" },
+  origin_not_allowed: { status: 403, type: "permission_error" },
   account_not_found: { status: 404, type: "not_found_error" },
   key_not_found: { status: 404, type: "not_found_error" },
   account_exists: { status: 409, type: "invalid_request_error" },
