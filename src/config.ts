@@ -105,8 +105,8 @@ const fileBytesMax = 1024 * 1024;
 const defaults = `
 plans:
   starter:
-    base: { credits: 1000, every: P1D }
-    overage: { credits: 200, every: P1M }
+    base: { credits: 100000, every: P1D }
+    overage: { credits: 20000, every: P1M }
     limits: { requests_per_minute: 600, tokens_per_minute: 100000, concurrent: 16 }
     models: ["*"]
 models:
@@ -114,7 +114,7 @@ models:
     engine: llama
     source: default
     defaults: { temperature: 0.2, top_p: 0.9, max_tokens: 1024 }
-    price: { prompt: 10, completion: 30 }
+    price: { prompt: 20000, completion: 100000 }
 `;
 
 export function loadConfig({ cwd = process.cwd(), file, env = process.env }: LoadOptions = {}): Config {

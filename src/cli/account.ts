@@ -7,7 +7,7 @@ import type { OpenStore } from "../main.ts";
 import { accountObject, keyObject } from "../server/admin/objects.ts";
 import type { Store } from "../store/store.ts";
 import { accountName } from "./arguments.ts";
-import { type BalanceFound, balanceFound, balanceTable } from "./balance.ts";
+import { type BalanceFound, balanceFound, balanceTable, sayHeld } from "./balance.ts";
 import type { Cli } from "./cli.ts";
 import { count, grouped, shortTime, table } from "./format.ts";
 import { examples } from "./help.ts";
@@ -121,7 +121,8 @@ async function show(cli: Cli, name: string): Promise<void> {
   await cli.withStore(config, async ({ store }) => {
     const snapshot = await store.snapshot(name);
     if (snapshot === null) throw noAccount(name);
-    const { balance, problem } = balanceFound(snapshot, config.plans);
+    const found = balanceFound(snapshot, config.plans);
+    const { balance, problem } = found;
     const keys = await store.keys(name);
     cli.print(
       { ...accountObject(snapshot.account), balance, problem, keys: keys.map(keyObject) },
@@ -133,7 +134,8 @@ async function show(cli: Cli, name: string): Promise<void> {
         keys.length === 0 ? `No keys. Make one: inkwell key create ${name}` : keyTable(keys, snapshot.nowMs),
       ].join("\n"),
     );
-    if (problem !== null) cli.say(mendIt);
+    if (found.balance === null) cli.say(mendIt);
+    else sayHeld(cli, found.heldMicro);
   });
 }
 

@@ -4,15 +4,18 @@ import { type AccountSnapshot, balanceOf } from "../credits/balance.ts";
 import type { Plans } from "../credits/plan.ts";
 import { OperatorError, Refusal } from "../errors.ts";
 import type { Store } from "../store/store.ts";
+import type { MicroCredits } from "../units.ts";
 import { balanceObject } from "../wire/response.ts";
 import type { Cli } from "./cli.ts";
-import { grouped, table } from "./format.ts";
+import { exactCredits, grouped, table } from "./format.ts";
 import { mendIt, noAccount } from "./refusals.ts";
 
 export type Balance = ReturnType<typeof balanceObject>;
 
-/** Of an account that contradicts itself, or whose plan is gone, what is wrong with it. */
-export type BalanceFound = { balance: Balance; problem: null } | { balance: null; problem: string };
+/** A balance, or the problem of an account that contradicts itself or has lost its plan. */
+export type BalanceFound =
+  | { balance: Balance; heldMicro: MicroCredits; problem: null }
+  | { balance: null; problem: string };
 
 export function balanceCommand(cli: Cli): Command {
   return new Command("balance")
@@ -21,24 +24,39 @@ export function balanceCommand(cli: Cli): Command {
     .action(async (account: string) => {
       const config = cli.config();
       await cli.withStore(config, async ({ store }) => {
-        const balance = await balanceIn(store, account, config.plans);
+        const { balance, heldMicro } = await balanceIn(store, account, config.plans);
         cli.print(balance, `Account ${account}, plan ${balance.plan}\n\n${balanceTable(balance)}`);
+        sayHeld(cli, heldMicro);
       });
     });
 }
 
-export async function balanceIn(store: Store, account: string, plans: Plans): Promise<Balance> {
+export async function balanceIn(
+  store: Store,
+  account: string,
+  plans: Plans,
+): Promise<Extract<BalanceFound, { problem: null }>> {
   const snapshot = await store.snapshot(account);
   if (snapshot === null) throw noAccount(account);
-  const { balance, problem } = balanceFound(snapshot, plans);
-  if (balance === null)
-    throw new OperatorError(`The balance of ${account} cannot be read: ${problem}. ${mendIt}`);
-  return balance;
+  const found = balanceFound(snapshot, plans);
+  if (found.balance === null)
+    throw new OperatorError(`The balance of ${account} cannot be read: ${found.problem}. ${mendIt}`);
+  return found;
+}
+
+/** Explains the credits that are shown as left but cannot be spent by another request now. */
+export function sayHeld(cli: Cli, heldMicro: MicroCredits): void {
+  if (heldMicro === 0) return;
+  cli.say(
+    `Running requests hold ${exactCredits(heldMicro)} of these credits. ` +
+      "Each request takes the credits it used when it ends and returns the others.",
+  );
 }
 
 export function balanceFound(snapshot: AccountSnapshot, plans: Plans): BalanceFound {
   try {
-    return { balance: balanceObject(balanceOf(snapshot, plans)), problem: null };
+    const view = balanceOf(snapshot, plans);
+    return { balance: balanceObject(view), heldMicro: view.heldMicro, problem: null };
   } catch (error) {
     if (!(error instanceof Refusal)) throw error;
     // The refusal itself is worded for callers, who are to ask the operator.

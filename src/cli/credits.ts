@@ -20,7 +20,7 @@ export function creditsCommand(cli: Cli): Command {
     .argument("<account>", "as account list shows it")
     .argument("<credits>", "whole credits", creditsToAdd)
     .requiredOption("--payment <id>", "your id of the payment; sent again, it changes nothing", note)
-    .addHelpText("after", examples("inkwell credits add ada 500 --payment inv-2041"))
+    .addHelpText("after", examples("inkwell credits add ada 50000 --payment inv-2041"))
     .action((account: string, amount: number, options: { payment: string }) =>
       add(cli, account, amount, options.payment),
     );
@@ -34,7 +34,7 @@ export function creditsCommand(cli: Cli): Command {
     .requiredOption("--id <id>", "your id of this correction; sent again, it changes nothing", note)
     .addHelpText(
       "after",
-      examples('inkwell credits adjust ada -20 --reason "inv-2041 was refunded" --id refund-17'),
+      examples('inkwell credits adjust ada -2000 --reason "inv-2041 was refunded" --id refund-17'),
     )
     .action((account: string, amount: number, options: { reason: string; id: string }) =>
       adjust(cli, account, amount, options),
@@ -116,7 +116,9 @@ async function report(
   account: string,
   change: Change,
 ): Promise<void> {
-  if (cli.json) cli.print({ account, ...change, balance: await balanceIn(store, account, plans) }, "");
+  if (!cli.json) return;
+  const { balance } = await balanceIn(store, account, plans);
+  cli.print({ account, ...change, balance }, "");
 }
 
 function tooMuch(account: string): OperatorError {

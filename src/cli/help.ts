@@ -15,12 +15,12 @@ export function rootCommand(version: string): Command {
       "after",
       `
 A first walk, in the folder in which the service runs:
-  inkwell serve                                   start it; the first start prints a key
-  inkwell chat                                    talk to it, from another terminal
-  inkwell account create ada --plan starter       open an account,
-  inkwell key create ada                          make it a key,
-  inkwell credits add ada 500 --payment inv-2041  add what was paid for,
-  inkwell usage ada                               and see what it has used
+  inkwell serve                                     start it; the first start prints a key
+  inkwell chat                                      talk to it, from another terminal
+  inkwell account create ada --plan starter         open an account,
+  inkwell key create ada                            make it a key,
+  inkwell credits add ada 50000 --payment inv-2041  add what was paid for,
+  inkwell usage ada                                 and see what it has used
 
 In a checkout "npm run -s inkwell --" stands for "inkwell".
 

@@ -108,7 +108,7 @@ function readPrice(section: Section): Price {
     section.problem(
       section.where,
       `${section.path}.price is missing: without it the model would be free for everybody; expected ` +
-        "price: { prompt: 10, completion: 30 } in whole credits per million tokens (0 where it is meant to be free)",
+        "price: { prompt: 20000, completion: 100000 } in whole credits per million tokens (0 where it is meant to be free)",
     );
   }
   const or = section.hasSection("price") ? {} : { or: 0 };

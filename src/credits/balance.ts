@@ -31,6 +31,8 @@ export interface BalanceView {
   base: BucketView;
   overage: BucketView;
   additionalMicro: MicroCredits;
+  /** Part of the three buckets above that running requests hold. */
+  heldMicro: MicroCredits;
 }
 
 /** Throws the refusal `balance_unavailable` where the data are missing or contradict themselves. */
@@ -68,6 +70,7 @@ export function balanceOf(snapshot: AccountSnapshot | null, plans: Plans): Balan
       endsMs: account.overageEndsMs,
     },
     additionalMicro: account.additional + account.heldAdditional,
+    heldMicro: account.heldBase + account.heldOverage + account.heldAdditional,
   };
 }
 

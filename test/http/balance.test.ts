@@ -26,6 +26,7 @@ function view(
     base: bucket(...base),
     overage: bucket(...overage),
     additionalMicro: additional * 1e6,
+    heldMicro: 0,
   };
 }
 

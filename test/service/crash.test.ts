@@ -4,6 +4,8 @@ import { test } from "node:test";
 import { ask, openStream } from "../fixtures/http-stream.ts";
 import {
   assertSoundLedger,
+  defaultBaseCredits,
+  defaultPrice,
   newFolder,
   processEnded,
   query,
@@ -82,7 +84,7 @@ test("the service is killed in mid-stream: the next start is clean, keeps every 
   assert.deepEqual(query(folder.path, "select * from usage where id = ?", String(settled.id))[0], settled);
   const [total] = query(folder.path, "select sum(cost) as cost from usage");
   const left = await usedMicro(up.url, key);
-  const exact = 1_000_000_000 - Number(total?.cost);
+  const exact = defaultBaseCredits * 1_000_000 - Number(total?.cost);
   assert.equal(left, Math.floor(exact / 1_000_000) * 1_000_000, "whole credits of what is left");
   await service.stop();
   assertSoundLedger(folder.path);
@@ -105,7 +107,11 @@ test("the engine's process is killed in mid-generation: those requests end as th
   const [broken] = query(folder.path, "select * from usage where id = ?", stream.requestId);
   assert.equal(broken?.ending, "engine_failed");
   assert.ok(Number(broken.completion_tokens) >= stream.texts, "every token that was read is charged");
-  assert.equal(broken.cost, 10 * Number(broken.prompt_tokens) + 30 * Number(broken.completion_tokens));
+  const { prompt, completion } = defaultPrice;
+  assert.equal(
+    broken.cost,
+    prompt * Number(broken.prompt_tokens) + completion * Number(broken.completion_tokens),
+  );
   // It either had begun, and failed with the process, or waits for the next one and never ends by itself.
   const outcome = await Promise.race([whole.then(({ status }) => status), answered()]);
 

@@ -7,7 +7,15 @@ import { test } from "node:test";
 import { promisify } from "node:util";
 import { hubHandler, sendContent, startServer } from "../fixtures/file-server.ts";
 import { ask } from "../fixtures/http-stream.ts";
-import { assertSoundLedger, freePort, miniature, newFolder, startProgram } from "../fixtures/program.ts";
+import {
+  assertSoundLedger,
+  defaultBaseCredits,
+  freePort,
+  miniature,
+  newFolder,
+  query,
+  startProgram,
+} from "../fixtures/program.ts";
 
 const run = promisify(execFile);
 
@@ -37,15 +45,18 @@ test("the first start prints a key once and lines that work when pasted; the sec
     firstModels = await modelList(url, key);
 
     const [question = "", balance = ""] = printedCommands(service.stdout);
-    const answered = await run("sh", ["-c", question]);
-    assert.match(answered.stdout, /^data: \{.*"content":"\w/m);
-    assert.match(answered.stdout, /^data: \[DONE\]$/m);
-    const told = await run("sh", ["-c", balance]);
-    const { balances } = JSON.parse(told.stdout);
-    assert.ok(
-      balances.base.used > 0 || balances.base.credits < 1000,
-      `something was charged: ${told.stdout}`,
-    );
+    let left = defaultBaseCredits;
+    for (const answer of ["first", "second"]) {
+      const answered = await run("sh", ["-c", question]);
+      assert.match(answered.stdout, /^data: \{.*"content":"\w/m);
+      assert.match(answered.stdout, /^data: \[DONE\]$/m);
+      const shown = await run("sh", ["-c", balance]);
+      const { credits } = JSON.parse(shown.stdout).balances.base;
+      const [sum] = query(folder.path, "select sum(cost) as cost from usage");
+      assert.ok(credits < left, `the ${answer} answer changes the whole credits: ${shown.stdout}`);
+      assert.equal(credits, Math.floor(defaultBaseCredits - Number(sum?.cost) / 1_000_000));
+      left = credits;
+    }
 
     assert.equal((await fetch(`${operatorUrl}/readyz`)).status, 200);
     const tokenFile = /token: (\S+)\)/.exec(service.stdout)?.[1] ?? "";

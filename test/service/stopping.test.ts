@@ -16,6 +16,7 @@ import { startCollector } from "../fixtures/collector.ts";
 import { ask, type ChatStream, openStream, type StreamEvent } from "../fixtures/http-stream.ts";
 import {
   assertSoundLedger,
+  defaultPrice,
   isRunning,
   newFolder,
   type Program,
@@ -117,7 +118,7 @@ test("the drain time is over: the stream is told in the stream, and settled as i
     Number(completion) >= stream.texts,
     `${completion} tokens are charged, ${stream.texts} were read`,
   );
-  assert.equal(cost, 10 * Number(prompt) + 30 * Number(completion));
+  assert.equal(cost, defaultPrice.prompt * Number(prompt) + defaultPrice.completion * Number(completion));
   assert.equal(query(folder.path, "select count(*) as n from usage where ending = 'shutdown'")[0]?.n, 2);
   assertSoundLedger(folder.path);
   await assertGone(service, engine, url);

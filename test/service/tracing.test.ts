@@ -6,7 +6,7 @@ import { test } from "node:test";
 import { pathToFileURL } from "node:url";
 import { startCollector } from "../fixtures/collector.ts";
 import { ask } from "../fixtures/http-stream.ts";
-import { freePort, newFolder, startProgram, until } from "../fixtures/program.ts";
+import { defaultPrice, freePort, newFolder, startProgram, until } from "../fixtures/program.ts";
 
 const callersTrace = "0af7651916cd43dd8448eb211c80319c";
 const callersSpan = "b7ad6b7169203331";
@@ -63,7 +63,8 @@ test("a request is a span in its caller's trace, with one below it for each stag
     "gen_ai.response.time_to_first_chunk": firstChunk,
     ...rest
   } = root.attributes;
-  assert.equal(credits, (10 * usage.prompt_tokens + 30 * usage.completion_tokens) / 1e6);
+  const { prompt, completion } = defaultPrice;
+  assert.equal(credits, (prompt * usage.prompt_tokens + completion * usage.completion_tokens) / 1e6);
   assert.ok(Number(firstChunk) > 0);
   const requestId = response.headers.get("x-request-id");
   assert.deepEqual(rest, {

@@ -43,6 +43,7 @@ test("a new account has its caps, and windows that begin with it", async () => {
       endsMs: Date.UTC(2026, 1, 15, 12),
     },
     additionalMicro: 0,
+    heldMicro: 0,
   });
 });
 
@@ -51,8 +52,10 @@ test("credits that running requests hold are still the account's", async () => {
   await made.apply({ kind: "topup", account: "ada", payment: "p", amount: credits(2) });
   await made.apply(hold("h", credits(16)));
   assert.deepEqual(await remaining(made), [credits(10), credits(5), credits(2)]);
+  assert.equal((await viewOf(made)).heldMicro, credits(16));
   await made.apply(settle("h", credits(16)));
   assert.deepEqual(await remaining(made), [0, 0, credits(1)]);
+  assert.equal((await viewOf(made)).heldMicro, 0);
 });
 
 test("a window that ended since the last write is rolled for the reader", async () => {

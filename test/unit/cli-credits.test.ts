@@ -1,7 +1,9 @@
 /** `inkwell credits` and `inkwell balance`: each payment and correction counts once, and what is left is told. */
 import assert from "node:assert/strict";
 import { describe, test } from "node:test";
+import { Ledger } from "../../src/credits/ledger.ts";
 import { cliLedger, refused, wrongUsage } from "../fixtures/cli-ledger.ts";
+import { hold } from "../fixtures/ledger-rows.ts";
 
 const ledger = cliLedger();
 
@@ -109,6 +111,20 @@ additional        0
 total         1,200  1,200  100.00 %
 `,
     );
+  });
+
+  test("explains the credits that running requests hold", async () => {
+    await ledger.openAccount();
+    const { id: key } = await ledger.makeKey();
+    await new Ledger(ledger.store).apply(hold("r1", 2_500_000, { account: "alice", key }));
+    for (const argv of [
+      ["balance", "alice"],
+      ["account", "show", "alice"],
+    ]) {
+      const { stdout, stderr } = await ledger.inkwell(...argv);
+      assert.match(stdout, /^base +1,000 /m, "held credits are still the account's");
+      assert.match(stderr, /^Running requests hold 2\.5 of these credits\. /);
+    }
   });
 
   test("tells an operator what is wrong with a damaged account, and exits 1", async () => {

@@ -48,7 +48,7 @@ describe("the command line", () => {
     const { stdout } = await ledger.inkwell("credits", "adjust", "--help");
     assert.match(stdout, /^Usage: inkwell credits adjust <account> <credits> --reason <text> --id <id>\n/);
     assert.match(stdout, /^ {2}--reason <text> .*\(required\)$/m);
-    assert.match(stdout, /^ {2}inkwell credits adjust ada -20 --reason /m);
+    assert.match(stdout, /^ {2}inkwell credits adjust ada -2000 --reason /m);
     assert.match(stdout, /--config <file>/);
     assert.doesNotMatch(stdout, /--version/);
   });

@@ -49,7 +49,7 @@ test("without a file and without variables, the defaults run", () => {
       gpu: "auto",
       environment: {},
       defaults: { temperature: 0.2, topP: 0.9, maxTokens: 1024 },
-      price: { prompt: 10, completion: 30 },
+      price: { prompt: 20_000, completion: 100_000 },
       reasoning: null,
     },
   ]);
