@@ -113,7 +113,7 @@ models:
   smollm2-135m-instruct:
     engine: llama
     source: default
-    defaults: { temperature: 0.2, top_p: 0.9, max_tokens: 1024 }
+    defaults: { temperature: 0.2, top_p: 0.9, max_tokens: 512 }
     price: { prompt: 20000, completion: 100000 }
 `;
 

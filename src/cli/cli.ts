@@ -2,7 +2,7 @@
  * What every command is handed: the streams it writes to, the configuration, the store.
  *
  * Results go to stdout, everything that is said about them to stderr, so that the output of a command can be piped.
- * With `--json` stdout has one JSON document and nothing else.
+ * With `--json` stdout has one JSON document and nothing else; for a command that fails it is the error (failure.ts).
  */
 import type { Environment } from "../config/document.ts";
 import { type Config, type LoadOptions, loadConfig } from "../config.ts";

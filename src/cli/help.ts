@@ -9,7 +9,7 @@ export function rootCommand(version: string): Command {
     .description("A self-hosted, OpenAI-compatible text-generation server with an exact credit ledger.")
     .version(version, "-V, --version", "print the version")
     .option("--config <file>", "the configuration to read (default: INKWELL_CONFIG, or inkwell.yaml here)")
-    .option("--json", "one JSON document on stdout, nothing else")
+    .option("--json", "one JSON document on stdout, nothing else; also for errors")
     .commandsGroup("More:")
     .addHelpText(
       "after",
@@ -26,6 +26,7 @@ In a checkout "npm run -s inkwell --" stands for "inkwell".
 
 Every command works on the ledger itself, beside a running service or without one.
 Exit codes: 0 done, 1 refused (stderr says why), 2 wrong usage. Results go to stdout, remarks to stderr.
+With --json an error is one line on stdout, too: {"error":{"code","message"}}. docs/cli.md has the shape of every document.
 Settings: inkwell.example.yaml has all of them, with their variables. Operation: docs/operating.md.`,
     );
 }

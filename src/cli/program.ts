@@ -1,10 +1,9 @@
 /**
- * The command line as a whole: parses it, runs one command, and turns whatever happens into an exit code: 0 for
- * success, 1 for a refusal, 2 for wrong usage.
+ * The command line as a whole: parses it, runs one command, and turns the outcome into an exit code: 0 for success,
+ * 1 for a refusal, 2 for wrong usage. Errors go to stderr as text, or with --json to stdout as one line of JSON.
  */
 import { type Command, CommanderError } from "commander";
-import { StoreUnavailableError } from "../credits/patience.ts";
-import { OperatorError } from "../errors.ts";
+import { nearest } from "../config/section.ts";
 import { accountCommand } from "./account.ts";
 import { auditCommand } from "./audit.ts";
 import { backupCommand } from "./backup.ts";
@@ -13,6 +12,7 @@ import { chatCommand } from "./chat.ts";
 import { Cli, type GlobalOptions, type Host } from "./cli.ts";
 import { configCommand } from "./config.ts";
 import { creditsCommand } from "./credits.ts";
+import { failureLine, failureOf } from "./failure.ts";
 import { explainUse, rootCommand } from "./help.ts";
 import { keyCommand } from "./key.ts";
 import { modelsCommand } from "./models.ts";
@@ -34,43 +34,54 @@ export async function run(argv: readonly string[], host: Host): Promise<number> 
   for (const [heading, commands] of Object.entries(groups)) {
     for (const command of commands) program.addCommand(command(cli).helpGroup(heading));
   }
-  settle(program, host);
+  const complaint: string[] = [];
+  settle(program, host, argv, complaint);
   try {
     await program.parseAsync(argv, { from: "user" });
     return cli.exitCode;
   } catch (error) {
-    return explained(error, host);
+    if (error instanceof CommanderError && error.exitCode === 0) return 0;
+    const failure = failureOf(error, complaint.join(""));
+    // A command line that cannot be read may end before its --json.
+    if (cli.json || beforeDashes(argv).includes("--json")) host.stdout.write(`${failureLine(failure)}\n`);
+    else host.stderr.write(failure.text);
+    return failure.code === "wrong_usage" ? 2 : 1;
   }
 }
 
-/** The same manners for every command: nothing exits by itself, nothing writes but to the host's streams. */
-function settle(command: Command, host: Host): void {
+/** The same manners for every command: nothing exits by itself, and errors are kept for the end of `run`. */
+function settle(command: Command, host: Host, argv: readonly string[], complaint: string[]): void {
   explainUse(command);
   command.exitOverride().configureOutput({
     writeOut: (text) => host.stdout.write(text),
-    writeErr: (text) => host.stderr.write(text),
+    writeErr: (text) => complaint.push(text),
+    outputError: (text, write) => write(text + misspelledOption(command, argv, text)),
     getOutHelpWidth: () => host.stdout.columns ?? plainColumns,
     getErrHelpWidth: () => host.stderr.columns ?? plainColumns,
   });
-  for (const each of command.commands) settle(each, host);
+  for (const each of command.commands) settle(each, host, argv, complaint);
 }
 
-function explained(error: unknown, { stderr }: Host): number {
-  if (error instanceof CommanderError) {
-    // Commander has written what is wrong, or the help that was asked for.
-    return error.exitCode === 0 ? 0 : 2;
-  }
-  if (error instanceof OperatorError) {
-    stderr.write(`${error.message}\n`);
-  } else if (error instanceof StoreUnavailableError) {
-    stderr.write(
-      `The ledger could not be read or written: ${error.message}.\nSending the same command again is safe, ` +
-        "also where this one was done after all: with the same --payment or --id nothing is counted twice.\n",
-    );
-  } else {
-    stderr.write(
-      `This is a defect of Inkwell, please report it:\n${error instanceof Error ? error.stack : error}\n`,
-    );
-  }
-  return 1;
+/** Names the option that was meant: Commander reports a missing option before an unknown one. */
+function misspelledOption(command: Command, argv: readonly string[], text: string): string {
+  if (!text.startsWith("error: required option")) return "";
+  const known = longOptionsOf(command);
+  const unknown = beforeDashes(argv)
+    .map((word) => word.split("=", 1)[0] ?? "")
+    .find((word) => word.startsWith("--") && !known.includes(word));
+  if (unknown === undefined) return "";
+  const near = nearest(unknown, known);
+  return `(Unknown option '${unknown}'.${near === undefined ? "" : ` Did you mean ${near}?`})\n`;
+}
+
+/** Its own options and those of the commands above it. */
+function longOptionsOf(command: Command): string[] {
+  const own = command.options.flatMap(({ long }) => long ?? []);
+  return command.parent === null ? own : [...own, ...longOptionsOf(command.parent)];
+}
+
+/** After `--` everything is an argument. */
+function beforeDashes(argv: readonly string[]): readonly string[] {
+  const end = argv.indexOf("--");
+  return end < 0 ? argv : argv.slice(0, end);
 }

@@ -106,11 +106,7 @@ tracing: { endpoint: "http://127.0.0.1:4318", service_name: writer }
 
   test("tells every problem and exits 1, and so does any other command", async () => {
     const env = { INKWELL_PORT: "x", INKWELL_LIMITS__QUEUE: "y" };
-    for (const argv of [
-      ["config", "check"],
-      ["account", "list"],
-      ["models", "--json"],
-    ]) {
+    for (const argv of [["config", "check"], ["account", "list"], ["models"]]) {
       refused(
         await runCli(argv, { cwd, env }),
         /^The configuration is wrong in 2 places:\n {2}INKWELL_PORT.*\n {2}INKWELL_LIMITS__QUEUE/,

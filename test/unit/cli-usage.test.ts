@@ -122,7 +122,6 @@ test("nothing there is an empty list, an empty table or names alone, and no fail
 test("an account that does not exist is refused, two forms at once and times that cannot be are wrong usage", async () => {
   refused(await usage("nobody"), /There is no account nobody/);
   for (const argv of [
-    ["--csv", "--json"],
     ["--from", "yesterday"],
     ["--to", "2027-02-31"],
     ["--from", "2026-12-01", "--to", "2026-01-01"],
@@ -131,6 +130,9 @@ test("an account that does not exist is refused, two forms at once and times tha
     const { code, stdout } = await usage(...argv);
     assert.deepEqual({ code, stdout }, { code: 2, stdout: "" });
   }
+  const both = await usage("--csv", "--json");
+  assert.equal(both.code, 2);
+  assert.match(JSON.parse(both.stdout).error.message, /^it is --csv or --json, not both/);
 });
 
 test("thousands of receipts are read and written a page at a time", async () => {

@@ -1,6 +1,6 @@
 /** The command line as a whole: usage, help, exit codes, and what a command says when something fails. */
 import assert from "node:assert/strict";
-import { existsSync } from "node:fs";
+import { existsSync, readFileSync } from "node:fs";
 import path from "node:path";
 import { describe, test } from "node:test";
 import { services } from "../../src/cli/services.ts";
@@ -95,6 +95,10 @@ describe("the command line", () => {
     };
     for (const name of named((await ledger.inkwell("--help")).stdout)) if (name !== "help") await look(name);
     assert.equal(seen.length, 23);
+    const documented = readFileSync(path.join(import.meta.dirname, "../../docs/cli.md"), "utf8");
+    // A group prints no document by itself.
+    for (const name of seen.filter((each) => !["account", "key", "credits", "config"].includes(each)))
+      assert.ok(documented.includes(`\`${name}\``), `docs/cli.md has no document for inkwell ${name}`);
   });
 
   for (const argv of [

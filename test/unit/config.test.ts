@@ -48,7 +48,7 @@ test("without a file and without variables, the defaults run", () => {
       threads: null,
       gpu: "auto",
       environment: {},
-      defaults: { temperature: 0.2, topP: 0.9, maxTokens: 1024 },
+      defaults: { temperature: 0.2, topP: 0.9, maxTokens: 512 },
       price: { prompt: 20_000, completion: 100_000 },
       reasoning: null,
     },
