@@ -80,6 +80,8 @@ async function startInkwell(task: ServerTask): Promise<Started> {
         bodyBytesMax: 4_194_304,
         uploadBytesMax: 67_108_864,
         uploadMs: 120_000,
+        refusedBytesPerMinute: 62_914_560,
+        refusedMsPerMinute: 1_200,
         messagesMax: 2048,
         streamIdleMs: 120_000,
         keepAliveMs: 15_000,

@@ -43,6 +43,9 @@ export interface ServiceLimits {
   uploadBytesMax: number;
   /** Longest time that the body of a request may take. */
   uploadMs: number;
+  /** Body bytes, and processor time of the main thread, for refused requests of one key. */
+  refusedBytesPerMinute: number;
+  refusedMsPerMinute: number;
   messagesMax: number;
   /** Requests that may wait for one model. */
   queueMax: number;
@@ -235,6 +238,12 @@ function readLimits(section: Section): ServiceLimits {
     bodyBytesMax,
     uploadBytesMax: uploadBytes.value,
     uploadMs: section.value("upload_seconds", kind.whole(1, 3600), { or: 120 }) * 1000,
+    refusedBytesPerMinute: section.value("refused_bytes_per_minute", kind.whole(1, 68_719_476_736), {
+      or: 62_914_560,
+    }),
+    refusedMsPerMinute: section.value("refused_milliseconds_per_minute", kind.whole(1, 60_000), {
+      or: 1_200,
+    }),
     messagesMax: section.value("messages", kind.whole(1, 1_000_000), { or: 2048 }),
     queueMax: section.value("queue", kind.whole(1, 100_000), { or: 256 }),
     unreadyMs: section.value("unready_seconds", kind.whole(0, 300), { or: 0 }) * 1000,

@@ -34,6 +34,7 @@ export const catalogue = {
   unsupported_media_type: { status: 415, type: "invalid_request_error" },
   rate_limit_exceeded: { status: 429, type: "rate_limit_error" },
   concurrency_limit_exceeded: { status: 429, type: "rate_limit_error" },
+  too_many_refusals: { status: 429, type: "rate_limit_error" },
   credits_reserved: { status: 429, type: "rate_limit_error" },
   internal_error: { status: 500, type: "server_error" },
   balance_unavailable: { status: 500, type: "server_error" },

@@ -158,6 +158,8 @@ export async function serve(
           bodyBytesMax: config.limits.bodyBytesMax,
           uploadBytesMax: config.limits.uploadBytesMax,
           uploadMs: config.limits.uploadMs,
+          refusedBytesPerMinute: config.limits.refusedBytesPerMinute,
+          refusedMsPerMinute: config.limits.refusedMsPerMinute,
           messagesMax: config.limits.messagesMax,
           streamIdleMs: config.limits.streamIdleMs,
           keepAliveMs: times.keepAliveMs,

@@ -57,7 +57,7 @@ export function chatHandler(
       visit.finish(null, null);
       return;
     }
-    const parsed = parseRequest(body, options);
+    const parsed = visit.measure(() => parseRequest(body, options));
     const run = running.enter(request.raw, reply.raw);
     const head = { id: `chatcmpl-${request.id}`, created, model: parsed.chat.model };
     try {
@@ -101,7 +101,7 @@ async function sendStream(
   let ended = false;
   try {
     for await (const event of events) {
-      if (event.type === "accepted") visit.upload?.release();
+      if (event.type === "accepted") visit.accept();
       // For a client that has gone the rest is only played to its end, which settles it.
       if (run.gone) continue;
       if (event.type === "accepted") {
@@ -148,7 +148,7 @@ async function sendWhole(
   let whole: Answer | null = null;
   for await (const event of events) {
     if (event.type === "accepted") {
-      visit.upload?.release();
+      visit.accept();
       rates = event.rates;
       visit.model = head.model;
     } else if (event.type === "text") {

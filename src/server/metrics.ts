@@ -48,6 +48,8 @@ export class Metrics {
   readonly #tokens: Counter<"model" | "kind">;
   readonly #charged: Counter<"bucket" | "ending">;
   readonly #settlements: Counter<"model" | "ending">;
+  readonly #refusedBytes: Counter;
+  readonly #refusedSeconds: Counter;
   readonly #shortfall: Counter;
   readonly #estimated: Counter<"model" | "reason">;
   readonly #unsettled: Counter;
@@ -86,6 +88,16 @@ export class Metrics {
       help: "From the head of a request to the end of its answer. model is empty where none took it.",
       labelNames: ["endpoint", "model"],
       buckets: buckets.requestSeconds,
+      registers,
+    });
+    this.#refusedBytes = new Counter({
+      name: "inkwell_refused_bytes_total",
+      help: "Body bytes of chat requests that were refused or left before they were accepted.",
+      registers,
+    });
+    this.#refusedSeconds = new Counter({
+      name: "inkwell_refused_seconds_total",
+      help: "Processor time that the main thread spent on these requests.",
       registers,
     });
     this.#firstTokenSeconds = new Histogram({
@@ -220,10 +232,14 @@ export class Metrics {
     this.#sources = sources;
   }
 
-  finished({ path, status, code, durationMs, firstTokenMs, model }: FinishedRequest): void {
+  finished({ path, status, code, durationMs, firstTokenMs, model, refused }: FinishedRequest): void {
     const endpoint = path ?? "other";
     this.#requests.labels({ endpoint, status: String(status ?? "none"), code: code ?? "" }).inc();
     this.#requestSeconds.labels({ endpoint, model: model ?? "" }).observe(durationMs / 1000);
+    if (refused !== null) {
+      this.#refusedBytes.inc(refused.bytes);
+      this.#refusedSeconds.inc(refused.ms / 1000);
+    }
     if (firstTokenMs !== null && model !== null) {
       this.#firstTokenSeconds.labels({ model }).observe(firstTokenMs / 1000);
     }

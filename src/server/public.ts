@@ -1,7 +1,7 @@
 /**
  * The public listener: three endpoints, and the same order of refusal on each of them.
  *
- *   path and method -> key -> allowance for uploads -> body size and media type -> JSON -> schema -> model
+ *   path and method -> key -> allowances for refusals and uploads -> body size and media type -> JSON -> schema -> model
  *   -> prompt length -> rates and concurrency -> credits -> capacity
  *
  * The first four are here, in `onRequest`, before a byte of the body is read; JSON and schema in wire/request.ts;
@@ -28,6 +28,7 @@ import {
   modelsPath,
   unknownPath,
 } from "./paths.ts";
+import { RefusalAllowance, type RefusalLimits } from "./refusal-allowance.ts";
 import { isUploading, logRefusal, notJson, refusalOf, refuse, refuseUnparsable } from "./refusing.ts";
 import { newRequestId } from "./request-id.ts";
 import { type Abandoned, RunningRequests } from "./running.ts";
@@ -47,13 +48,14 @@ export interface PublicDependencies {
 }
 
 export interface PublicOptions {
-  limits: UploadLimits & {
-    messagesMax: number;
-    /** A client that takes nothing of a stream for so long is dropped. */
-    streamIdleMs: number;
-    /** A stream is never silent for longer. */
-    keepAliveMs: number;
-  };
+  limits: UploadLimits &
+    RefusalLimits & {
+      messagesMax: number;
+      /** A client that takes nothing of a stream for so long is dropped. */
+      streamIdleMs: number;
+      /** A stream is never silent for longer. */
+      keepAliveMs: number;
+    };
   /** Origins of browser pages that may call; `*` for any; none by default. */
   corsOrigins: readonly string[];
   /** For tests, which do not wait as long. */
@@ -152,7 +154,15 @@ function createApp(
   running: RunningRequests,
   uploads: Uploads,
 ): FastifyInstance {
-  const { authenticate, logger, onFinished } = dependencies;
+  const { authenticate, logger } = dependencies;
+  const allowance = new RefusalAllowance(limits);
+  const onFinished: OnFinished = (finished) => {
+    const { accountId, keyId, refused } = finished;
+    if (refused !== null && accountId !== null && keyId !== null) {
+      allowance.charge({ accountId, keyId }, refused);
+    }
+    dependencies.onFinished?.(finished);
+  };
   const cors = new Cors(corsOrigins);
 
   const app = fastify({
@@ -205,6 +215,7 @@ function createApp(
     visit.caller = await running.need(request.raw, reply.raw, () => authenticate(headers.authorization));
     if (visit.caller === null) leaveUnanswered(request, reply);
     if (visit.caller === null || endpoint !== chatPath) return;
+    allowance.require(visit.caller);
     visit.upload = uploads.admit(visit.caller, headers);
     checkBody(request, limits.bodyBytesMax);
     if (visit.holdsBody) reply.raw.writeContinue();

@@ -2,6 +2,7 @@
 import type { FastifyRequest } from "fastify";
 import type { Caller } from "../access/caller.ts";
 import { type ErrorCode, invariant } from "../errors.ts";
+import type { Work } from "./refusal-allowance.ts";
 import type { Upload } from "./uploads.ts";
 
 export interface FinishedRequest {
@@ -20,6 +21,8 @@ export interface FinishedRequest {
   /** That took the request; null where none did. */
   model: string | null;
   streamed: boolean;
+  /** Work on a chat request that was not accepted after all; null if there was none. */
+  refused: Work | null;
   /** The header of that name: the trace that the request belongs to, as the client says. */
   traceparent: string | null;
 }
@@ -43,6 +46,8 @@ export class Visit {
   firstTokenMs: number | null = null;
   model: string | null = null;
   streamed = false;
+  #isAccepted = false;
+  #workMs = 0;
   readonly #traceparent: string | null;
   readonly #onFinished: OnFinished | undefined;
   #finished = false;
@@ -61,13 +66,34 @@ export class Visit {
     return performance.now() - this.startedAt;
   }
 
+  /**
+   * Runs a synchronous stage of the request and counts its processor time. Not the time on the clock, which contains what
+   * other processes do on a busy machine.
+   */
+  measure<T>(stage: () => T): T {
+    const before = process.threadCpuUsage();
+    try {
+      return stage();
+    } finally {
+      const { user, system } = process.threadCpuUsage(before);
+      this.#workMs += (user + system) / 1000;
+    }
+  }
+
+  /** Ends the reservation of the body: the request can no longer be refused. */
+  accept(): void {
+    this.#isAccepted = true;
+    this.upload?.release();
+  }
+
   /** The first call counts: an answer that has been sent stays the answer. */
   finish(status: number | null, code: ErrorCode | null): void {
     if (this.#finished) return;
     this.#finished = true;
     this.upload?.release();
     if (this.#onFinished === undefined) return;
-    const { requestId, method, path, caller, firstTokenMs, model, streamed } = this;
+    const { requestId, method, path, caller, firstTokenMs, model, streamed, upload } = this;
+    const isRefused = upload !== null && !this.#isAccepted;
     this.#onFinished({
       requestId,
       method,
@@ -80,6 +106,7 @@ export class Visit {
       keyId: caller?.keyId ?? null,
       model,
       streamed,
+      refused: isRefused ? { bytes: upload.receivedBytes, ms: this.#workMs } : null,
       traceparent: this.#traceparent,
     });
   }

@@ -30,6 +30,8 @@ test("without a file and without variables, the defaults run", () => {
     bodyBytesMax: 4_194_304,
     uploadBytesMax: 67_108_864,
     uploadMs: 120_000,
+    refusedBytesPerMinute: 62_914_560,
+    refusedMsPerMinute: 1_200,
     messagesMax: 2048,
     queueMax: 256,
     unreadyMs: 0,

@@ -45,6 +45,7 @@ const finished: FinishedRequest = {
   accountId: "ada",
   keyId: "key_1",
   streamed: true,
+  refused: null,
   traceparent: null,
 };
 

@@ -23,6 +23,7 @@ const finished: FinishedRequest = {
   keyId: "key",
   model: "small",
   streamed: true,
+  refused: null,
   traceparent: null,
 };
 
