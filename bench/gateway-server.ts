@@ -83,6 +83,7 @@ async function startInkwell(task: ServerTask): Promise<Started> {
         refusedBytesPerMinute: 62_914_560,
         refusedMsPerMinute: 1_200,
         messagesMax: 2048,
+        keysMax: 32_768,
         streamIdleMs: 120_000,
         keepAliveMs: 15_000,
       },

@@ -47,6 +47,8 @@ export interface ServiceLimits {
   refusedBytesPerMinute: number;
   refusedMsPerMinute: number;
   messagesMax: number;
+  /** Most keys in the JSON of one request. */
+  keysMax: number;
   /** Requests that may wait for one model. */
   queueMax: number;
   /** How long a service that is being stopped still takes requests, while `/readyz` says that it is not ready. */
@@ -223,6 +225,10 @@ function readConfig(root: Section, env: Environment): Omit<Config, "file"> {
   };
 }
 
+/** A message has 2 keys, and 10 if an SDK sends it back with everything that it knows set to null. */
+const keysPerMessage = 16;
+const keysMin = 32_768;
+
 function readLimits(section: Section): ServiceLimits {
   const bodyBytesMax = section.value("body_bytes", kind.whole(1024, 268_435_456), { or: 4_194_304 });
   const uploadBytes = section.placed("upload_bytes", kind.whole(1024, 17_179_869_184), {
@@ -234,6 +240,7 @@ function readLimits(section: Section): ServiceLimits {
       `limits.upload_bytes: ${uploadBytes.value} has no room for one body of limits.body_bytes (${bodyBytesMax})`,
     );
   }
+  const messagesMax = section.value("messages", kind.whole(1, 1_000_000), { or: 2048 });
   return {
     bodyBytesMax,
     uploadBytesMax: uploadBytes.value,
@@ -244,7 +251,10 @@ function readLimits(section: Section): ServiceLimits {
     refusedMsPerMinute: section.value("refused_milliseconds_per_minute", kind.whole(1, 60_000), {
       or: 1_200,
     }),
-    messagesMax: section.value("messages", kind.whole(1, 1_000_000), { or: 2048 }),
+    messagesMax,
+    keysMax: section.value("keys", kind.whole(256, 16_000_000), {
+      or: Math.max(keysMin, keysPerMessage * messagesMax),
+    }),
     queueMax: section.value("queue", kind.whole(1, 100_000), { or: 256 }),
     unreadyMs: section.value("unready_seconds", kind.whole(0, 300), { or: 0 }) * 1000,
     drainMs: section.value("drain_seconds", kind.whole(0, 3600), { or: 30 }) * 1000,

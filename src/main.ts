@@ -161,6 +161,7 @@ export async function serve(
           refusedBytesPerMinute: config.limits.refusedBytesPerMinute,
           refusedMsPerMinute: config.limits.refusedMsPerMinute,
           messagesMax: config.limits.messagesMax,
+          keysMax: config.limits.keysMax,
           streamIdleMs: config.limits.streamIdleMs,
           keepAliveMs: times.keepAliveMs,
         },

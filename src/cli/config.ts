@@ -115,6 +115,7 @@ function effective(config: Config) {
     limits: {
       body_bytes: limits.bodyBytesMax,
       messages: limits.messagesMax,
+      keys: limits.keysMax,
       queue: limits.queueMax,
       unready_seconds: limits.unreadyMs / 1000,
       drain_seconds: limits.drainMs / 1000,

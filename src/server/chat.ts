@@ -13,9 +13,10 @@ import type { AnswerEvent } from "../generation/generate.ts";
 import type { ChatRequest } from "../generation/request.ts";
 import { errorBody } from "../wire/error-body.ts";
 import { rateHeaders } from "../wire/rate-headers.ts";
-import { type ParsedRequest, parseRequest } from "../wire/request.ts";
+import { type ParsedRequest, parseRequest, type RequestLimits } from "../wire/request.ts";
 import { type Answer, type AnswerHead, completionObject } from "../wire/response.ts";
 import { ChunkEncoder, doneEvent, errorEvent } from "../wire/sse.ts";
+import { BodyTurns } from "./body-turns.ts";
 import { dropIfIdle, EventStream, type StreamTimes } from "./event-stream.ts";
 import { headersOf, logRefusal, refusalOf } from "./refusing.ts";
 import type { RunningRequest, RunningRequests } from "./running.ts";
@@ -29,9 +30,7 @@ export type Generate = (
   signal: AbortSignal,
 ) => AsyncGenerator<AnswerEvent, void, undefined>;
 
-export interface ChatOptions extends StreamTimes {
-  messagesMax: number;
-}
+export interface ChatOptions extends StreamTimes, RequestLimits {}
 
 /** One request being answered. */
 interface Exchange {
@@ -48,16 +47,33 @@ export function chatHandler(
   logger: Logger,
   options: ChatOptions,
 ) {
+  const turns = new BodyTurns();
+
+  /** Null if the client left before its turn. */
+  async function parse(
+    request: FastifyRequest,
+    reply: FastifyReply,
+    body: Uint8Array,
+  ): Promise<ParsedRequest | null> {
+    const visit = visitOf(request);
+    const work = () => visit.measure(() => parseRequest(body, options));
+    if (turns.isFree) return turns.run(work);
+    const { accountId } = callerOf(request);
+    return await running.need(request.raw, reply.raw, () =>
+      turns.wait(accountId, () => (request.raw.socket.destroyed ? null : work())),
+    );
+  }
+
   return async function answer(request: FastifyRequest, reply: FastifyReply): Promise<void> {
     const visit = visitOf(request);
     const created = Math.floor(Date.now() / 1000);
     const body = await readBody(request, reply, running);
-    if (body === null) {
+    const parsed = body === null ? null : await parse(request, reply, body);
+    if (parsed === null) {
       reply.hijack();
       visit.finish(null, null);
       return;
     }
-    const parsed = visit.measure(() => parseRequest(body, options));
     const run = running.enter(request.raw, reply.raw);
     const head = { id: `chatcmpl-${request.id}`, created, model: parsed.chat.model };
     try {

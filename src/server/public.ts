@@ -51,6 +51,8 @@ export interface PublicOptions {
   limits: UploadLimits &
     RefusalLimits & {
       messagesMax: number;
+      /** Most keys in the JSON of one body. */
+      keysMax: number;
       /** A client that takes nothing of a stream for so long is dropped. */
       streamIdleMs: number;
       /** A stream is never silent for longer. */

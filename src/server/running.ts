@@ -72,7 +72,7 @@ export class RunningRequests {
    * Asks for what the request needs before anything else can be done for it. Null as soon as its client is gone, and
    * throws `shutting_down` as soon as the service drains: neither waits for a store that is away.
    */
-  async need<T extends object>(
+  async need<T>(
     { socket }: IncomingMessage,
     response: ServerResponse,
     ask: () => Promise<T>,

@@ -1,13 +1,14 @@
 /**
  * Says what is wrong with a body that a schema has turned down: the first fault, as a `Refusal` that names the
- * field, what was found and what would be right. Runs only after the compiled check has failed, so it may be slow.
+ * field, what was found and what would be right. Runs only after the compiled check has failed. Of an array it
+ * explains the first item that is at fault; the items before it are only checked, by compiled code.
  *
  * The schema is the only source: a field's `description` completes the sentence "<field> must be ...", its `hint`
  * adds the way out. It reads the few keywords that our schemas use, not JSON Schema at large, and it follows the
  * schema's depth, never the body's.
  */
 import Type, { type TProperties, type TSchema } from "typebox";
-import { Check } from "typebox/value";
+import { Compile, type Validator } from "typebox/compile";
 import { Refusal } from "../errors.ts";
 
 /** Longest piece of the caller's own text that a message or `param` repeats. */
@@ -22,14 +23,26 @@ export function explain(schema: TSchema, value: unknown, path: string): Refusal 
   if (!hasType(schema, value)) return wrongType(schema, value, path);
   if (Type.IsObject(schema) && isRecord(value)) return explainObject(schema, value, path);
   if (Type.IsArray(schema) && Array.isArray(value)) {
-    if (!Check({ ...schema, items: {} }, value)) return wrongValue(schema, value, path);
-    for (const [index, item] of value.entries()) {
-      const fault = explain(schema.items, item, `${path}[${index}]`);
-      if (fault !== null) return fault;
-    }
-    return null;
+    const least = numberOf(schema, "minItems") ?? 0;
+    const most = numberOf(schema, "maxItems") ?? Number.POSITIVE_INFINITY;
+    if (value.length < least || value.length > most) return wrongValue(schema, value, path);
+    const items = validatorOf(schema.items);
+    const index = value.findIndex((item) => !items.Check(item));
+    return index < 0 ? null : explain(schema.items, value[index], `${path}[${index}]`);
   }
-  return Check(schema, value) ? null : wrongValue(schema, value, path);
+  return validatorOf(schema).Check(value) ? null : wrongValue(schema, value, path);
+}
+
+/** By schema: these are part of the program, so there are no more of them than it has. */
+const validators = new WeakMap<TSchema, Validator>();
+
+function validatorOf(schema: TSchema): Validator {
+  let validator = validators.get(schema);
+  if (validator === undefined) {
+    validator = Compile(schema);
+    validators.set(schema, validator);
+  }
+  return validator;
 }
 
 function explainObject(
@@ -98,8 +111,17 @@ function rightFor(schema: TSchema): string {
 }
 
 function textOf(schema: TSchema, keyword: "description" | "hint"): string | undefined {
-  const found: unknown = Object.entries(schema).find(([key]) => key === keyword)?.[1];
+  const found = keywordOf(schema, keyword);
   return typeof found === "string" ? found : undefined;
+}
+
+function numberOf(schema: TSchema, keyword: "minItems" | "maxItems"): number | undefined {
+  const found = keywordOf(schema, keyword);
+  return typeof found === "number" ? found : undefined;
+}
+
+function keywordOf(schema: TSchema, keyword: string): unknown {
+  return Object.entries(schema).find(([key]) => key === keyword)?.[1];
 }
 
 function hasType(schema: TSchema, value: unknown): boolean {

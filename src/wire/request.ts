@@ -12,6 +12,7 @@ import { Refusal } from "../errors.ts";
 import type { Reasoning, Sampling } from "../generation/engine.ts";
 import type { ChatRequest } from "../generation/request.ts";
 import { explain, isRecord } from "./explain.ts";
+import { exceededSize, valuesPerKey } from "./json-size.ts";
 
 function orNull<S extends TSchema>(schema: S, description: string) {
   return Type.Optional(Type.Union([schema, Type.Null()], { description }));
@@ -118,9 +119,20 @@ export interface ParsedRequest {
 export interface RequestLimits {
   /** Most messages in one request. */
   messagesMax: number;
+  /** Most keys in the JSON of one request; it may have `valuesPerKey` times as many values. */
+  keysMax: number;
 }
 
 export function parseRequest(bytes: Uint8Array, limits: RequestLimits): ParsedRequest {
+  const { keysMax } = limits;
+  const exceeded = exceededSize(bytes, keysMax);
+  if (exceeded !== null) {
+    const max = exceeded === "keys" ? keysMax : valuesPerKey * keysMax;
+    throw new Refusal(
+      "invalid_value",
+      `The body has more than ${max} ${exceeded}, all its objects and arrays counted. Send fewer messages, or less in other parameters.`,
+    );
+  }
   return readRequest(parseJson(bytes), limits);
 }
 
@@ -143,15 +155,16 @@ export function parseJson(bytes: Uint8Array): unknown {
   }
 }
 
-export function readRequest(given: unknown, limits: RequestLimits): ParsedRequest {
-  const body = chatBody.Check(given) ? given : mended(given);
-  if (body.messages.length > limits.messagesMax) {
+function readRequest(given: unknown, { messagesMax }: RequestLimits): ParsedRequest {
+  // Before the schema, so that a refusal of too many costs no look at each of them.
+  if (isRecord(given) && Array.isArray(given.messages) && given.messages.length > messagesMax) {
     throw new Refusal(
       "invalid_value",
-      `messages has ${body.messages.length} items; at most ${limits.messagesMax} are accepted.`,
+      `messages has ${given.messages.length} items; at most ${messagesMax} are accepted.`,
       { param: "messages" },
     );
   }
+  const body = chatBody.Check(given) ? given : mended(given);
   return {
     chat: chatRequestOf(body),
     includeUsage: body.stream_options?.include_usage === true,
@@ -169,27 +182,24 @@ const unbounded = [
   "frequency_penalty",
 ];
 
-/** The body with its infinite numbers made finite where any number is welcome; throws where anything else is wrong. */
+/** Makes infinite numbers finite in the parsed body if any number is allowed there; throws if anything else is wrong. */
 function mended(given: unknown): ChatBody {
-  let body = given;
   if (isRecord(given)) {
-    const copy = finite(given, unbounded);
-    if (isRecord(copy.reasoning)) copy.reasoning = finite(copy.reasoning, ["max_tokens"]);
-    body = copy;
+    makeFinite(given, unbounded);
+    if (isRecord(given.reasoning)) makeFinite(given.reasoning, ["max_tokens"]);
   }
-  if (chatBody.Check(body)) return body;
+  if (chatBody.Check(given)) return given;
   throw (
-    explain(chatBodySchema, body, "") ?? new Error("a body that the schema turns down has a fault to explain")
+    explain(chatBodySchema, given, "") ??
+    new Error("a body that the schema turns down has a fault to explain")
   );
 }
 
-function finite(record: Record<string, unknown>, keys: readonly string[]): Record<string, unknown> {
-  const copy = { ...record };
+function makeFinite(record: Record<string, unknown>, keys: readonly string[]): void {
   for (const key of keys) {
-    if (copy[key] === Number.POSITIVE_INFINITY) copy[key] = Number.MAX_VALUE;
-    else if (copy[key] === Number.NEGATIVE_INFINITY) copy[key] = -Number.MAX_VALUE;
+    if (record[key] === Number.POSITIVE_INFINITY) record[key] = Number.MAX_VALUE;
+    else if (record[key] === Number.NEGATIVE_INFINITY) record[key] = -Number.MAX_VALUE;
   }
-  return copy;
 }
 
 function chatRequestOf(body: ChatBody): ChatRequest {

@@ -4,7 +4,7 @@ import { after, before, test } from "node:test";
 import fc from "fast-check";
 import { Refusal } from "../../src/errors.ts";
 import { parseRequest } from "../../src/wire/request.ts";
-import { startService, type TestService } from "../fixtures/service.ts";
+import { errorOf, startService, type TestService } from "../fixtures/service.ts";
 
 let service: TestService;
 before(async () => {
@@ -23,7 +23,7 @@ async function survives(body: Uint8Array<ArrayBuffer>): Promise<void> {
 /** In this process, where there is time for many more. */
 function isParsedOrRefused(body: Uint8Array): void {
   try {
-    parseRequest(body, { messagesMax: 100 });
+    parseRequest(body, { messagesMax: 100, keysMax: 32_768 });
   } catch (error) {
     if (!(error instanceof Refusal)) throw error;
     assert.ok(error.status === 400);
@@ -182,6 +182,65 @@ for (const [rule, body] of monsters) {
     assert.ok(text.length < 2_000, `an answer of ${text.length} characters`);
   });
 }
+
+/** Of 4 MB: what is refused must not be looked at value by value first. */
+const crowds: [rule: string, body: string, code: string, param: string | null][] = [
+  [
+    "130,000 messages",
+    `{"model":"small","messages":[${'{"role":"user","content":"x"},'.repeat(129_999)}{"role":"user","content":"x"}]}`,
+    "invalid_value",
+    null,
+  ],
+  [
+    "messages beyond the limit, the first of them wrong",
+    `{"model":3,"messages":[${'{"role":"nobody"},'.repeat(2048)}{"role":"user","content":"x"}]}`,
+    "invalid_value",
+    "messages",
+  ],
+  [
+    "a million values in a parameter that is ignored",
+    `{"model":"small","messages":[{"role":"user","content":"x"}],"tools":[${"0,".repeat(999_999)}0]}`,
+    "invalid_value",
+    null,
+  ],
+  [
+    "300,000 unknown fields of one message",
+    `{"model":"small","messages":[{"role":"user","content":"x",${Array.from({ length: 300_000 }, (_, n) => `"${n}":0`).join(",")}}]}`,
+    "invalid_value",
+    null,
+  ],
+  ["brackets only", "[".repeat(4_000_000), "invalid_value", null],
+];
+for (const [rule, body, code, param] of crowds) {
+  test(`refuses ${rule} by their number`, async () => {
+    const response = await service.request("POST", "/v1/chat/completions", { body });
+    assert.equal(response.status, 400);
+    const error = await errorOf(response);
+    assert.deepEqual([error.code, error.param], [code, param]);
+    assert.match(error.message, /more than 32768 keys|more than 131072 values|at most 2048 are accepted/);
+  });
+}
+
+test("takes a conversation of 2048 messages with everything that SDKs set to null, beside 100 tools", async () => {
+  const nulls = { refusal: null, tool_calls: null, function_call: null, audio: null, annotations: null };
+  const message = { role: "user", content: "x", ...nulls, name: null, parsed: null, reasoning_content: null };
+  const properties = Object.fromEntries(
+    Array.from({ length: 20 }, (_, n) => [`p${n}`, { type: "string", description: "a parameter" }]),
+  );
+  const tool = { type: "function", function: { name: "f", parameters: { type: "object", properties } } };
+  const response = await service.chat({
+    messages: Array.from({ length: 2048 }, () => message),
+    tools: Array.from({ length: 100 }, () => tool),
+  });
+  assert.equal(response.status, 200);
+});
+
+test("names the first message at fault among many", async () => {
+  const good = { role: "user", content: "x" };
+  const messages = [...Array.from({ length: 2000 }, () => good), { ...good, name: "Ada" }, { role: "x" }];
+  const error = await errorOf(await service.chat({ messages }));
+  assert.deepEqual([error.code, error.param], ["unknown_parameter", "messages[2000].name"]);
+});
 
 test("and the service is as well as before", async () => {
   assert.equal((await service.chat()).status, 200);

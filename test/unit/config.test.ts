@@ -33,6 +33,7 @@ test("without a file and without variables, the defaults run", () => {
     refusedBytesPerMinute: 62_914_560,
     refusedMsPerMinute: 1_200,
     messagesMax: 2048,
+    keysMax: 32_768,
     queueMax: 256,
     unreadyMs: 0,
     drainMs: 30_000,

@@ -1,0 +1,76 @@
+/** Bodies take turns of the event loop. */
+import assert from "node:assert/strict";
+import { test } from "node:test";
+import { setImmediate as nextTurn } from "node:timers/promises";
+import { Refusal } from "../../src/errors.ts";
+import { BodyTurns } from "../../src/server/body-turns.ts";
+
+/** Longer than one turn may spend. */
+function work(): void {
+  const untilMs = performance.now() + 15;
+  while (performance.now() < untilMs);
+}
+
+test("an idle service works on a body at once, and on small ones together", () => {
+  const turns = new BodyTurns();
+  assert.equal(turns.isFree, true);
+  for (let body = 0; body < 100; body += 1) turns.run(() => {});
+  assert.equal(turns.isFree, true);
+});
+
+test("spends one turn of the event loop on one large body", async () => {
+  const turns = new BodyTurns();
+  const done: number[] = [];
+  turns.run(work);
+  assert.equal(turns.isFree, false);
+  const waiting = [1, 2, 3].map((body) =>
+    turns.wait("a", () => {
+      work();
+      done.push(body);
+    }),
+  );
+  for (const expected of [1, 2, 3]) {
+    assert.equal(done.length, expected - 1);
+    await nextTurn();
+  }
+  await Promise.all(waiting);
+  assert.deepEqual(done, [1, 2, 3]);
+  await nextTurn();
+  assert.equal(turns.isFree, true);
+});
+
+test("takes turns among accounts", async () => {
+  const turns = new BodyTurns();
+  const done: string[] = [];
+  turns.run(work);
+  const bodies = ["a", "a", "a", "b"].map((account) =>
+    turns.wait(account, () => {
+      work();
+      done.push(account);
+    }),
+  );
+  await Promise.all(bodies);
+  assert.deepEqual(done, ["a", "b", "a", "a"]);
+});
+
+test("a body that is refused is its own caller's error", async () => {
+  const turns = new BodyTurns();
+  assert.throws(() => turns.run(() => assert.fail("no good")), /no good/);
+  turns.run(work);
+  const refused = turns.wait("a", () => assert.fail("no good either"));
+  const good = turns.wait("a", () => "good");
+  await assert.rejects(refused, /no good either/);
+  assert.equal(await good, "good");
+});
+
+test("refuses more than may wait, but leaves room for other accounts", async () => {
+  const turns = new BodyTurns();
+  turns.run(work);
+  const flood = Array.from({ length: 1024 }, () => turns.wait("a", () => true));
+  await assert.rejects(
+    turns.wait("a", () => true),
+    (error) => error instanceof Refusal && error.code === "overloaded",
+  );
+  assert.equal(await turns.wait("b", () => true), true);
+  await Promise.all(flood);
+});
