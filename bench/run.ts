@@ -2,6 +2,7 @@
 const benchmarks: Record<string, () => Promise<{ run(args: readonly string[]): Promise<void> }>> = {
   engine: () => import("./engine.ts"),
   gateway: () => import("./gateway.ts"),
+  isolation: () => import("./isolation.ts"),
   ledger: () => import("./ledger.ts"),
   nodes: () => import("./nodes.ts"),
   storage: () => import("./storage.ts"),

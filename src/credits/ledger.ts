@@ -3,21 +3,24 @@
  *
  * Guarantees that every operation is answered, that operations on one account are decided in the order in which
  * they were asked for, and that an operation whose commit was lost or unknown is sent again (the kernel finds what
- * was already done). It decides nothing itself.
+ * was already done). An account that the store puts off is committed on its own from then on, so that the others do
+ * not wait for it. It decides nothing itself.
  */
 import timers from "node:timers/promises";
 import { invariant } from "../errors.ts";
-import type { Operation, Outcome, OutcomeOf } from "./operations.ts";
+import { AccountQueues, type Entry, type PutOff } from "./account-queues.ts";
+import type { Decision, Operation, Outcome, OutcomeOf, PutOffOutcome } from "./operations.ts";
 import { patiently, StoreUnavailableError } from "./patience.ts";
 import type { UsageRow } from "./rows.ts";
 
 export interface LedgerStore {
   /**
-   * Decides and writes a batch in one transaction: all of it or nothing. Outcomes in the order of the operations.
+   * Decides and writes a batch in one transaction: all of it or nothing, except that it may put off accounts. Answers
+   * in the order of the operations.
    * Rejects with a `StoreUnavailableError` where trying again can help; any other rejection is a defect.
    * Whatever it rejects with, sending the same operations again is safe.
    */
-  commit(operations: readonly Operation[]): Promise<Outcome[]>;
+  commit(operations: readonly Operation[]): Promise<Decision[]>;
 }
 
 export interface LedgerOptions {
@@ -49,12 +52,6 @@ interface Lane {
   pump: Promise<void> | null;
 }
 
-interface Entry {
-  operation: Operation;
-  resolve(outcome: Outcome): void;
-  reject(error: unknown): void;
-}
-
 /** With more, the store would wait for their answers to be worked on, and the callers for the store. */
 const defaultBatchMax = 256;
 /** So many operations wait for no more. */
@@ -83,6 +80,7 @@ export class Ledger {
   readonly #latePauseMs: number;
   readonly #onCommit: LedgerOptions["onCommit"];
   readonly #lanes: readonly Lane[];
+  readonly #alone: AccountQueues;
   readonly #late = new Set<Promise<unknown>>();
   readonly #closing = new AbortController();
 
@@ -94,14 +92,21 @@ export class Ledger {
     this.#latePauseMs = options.latePauseMs ?? defaultLatePauseMs;
     this.#onCommit = options.onCommit;
     this.#lanes = Array.from({ length: options.lanes ?? 1 }, () => ({ waiting: [], pump: null }));
+    this.#alone = new AccountQueues({
+      batchMax: this.#batchMax,
+      giveUpMs: this.#giveUpMs,
+      signal: this.#closing.signal,
+      commit: (batch) => this.#commit(batch, []),
+      leave: (entries) => {
+        for (const entry of entries) this.#add(entry);
+      },
+    });
   }
 
   /** The outcome, once it is on disk. Rejects where it could not be decided: a defect, or the store stayed away. */
   apply<O extends Operation>(operation: O): Promise<OutcomeOf<O>> {
     const { promise, resolve, reject } = Promise.withResolvers<Outcome>();
-    const lane = this.#laneOf(operation.account);
-    lane.waiting.push({ operation, resolve, reject });
-    lane.pump ??= this.#run(lane);
+    this.#add({ operation, resolve, reject });
     // The store answers each operation with the outcome of its kind; `Outcome` is the union of them all.
     return promise as Promise<OutcomeOf<O>>;
   }
@@ -148,8 +153,29 @@ export class Ledger {
 
   /** Resolves when every operation asked for so far has been answered. */
   async settled(): Promise<void> {
-    while (this.#lanes.some(({ pump }) => pump !== null)) {
-      await Promise.all(this.#lanes.map(({ pump }) => pump));
+    const pumps = () => [...this.#lanes, this.#alone].map(({ pump }) => pump);
+    while (pumps().some((pump) => pump !== null)) await Promise.all(pumps());
+  }
+
+  #add(entry: Entry): void {
+    const { account } = entry.operation;
+    if (this.#alone.has(account)) {
+      this.#alone.add(entry);
+      return;
+    }
+    const lane = this.#laneOf(account);
+    lane.waiting.push(entry);
+    lane.pump ??= this.#run(lane);
+  }
+
+  /** Those that wait in the lane follow: operations on an account keep their order. */
+  #setAside(lane: Lane, entries: readonly Entry[]): void {
+    if (entries.length === 0) return;
+    for (const entry of entries) this.#alone.add(entry);
+    const waiting = lane.waiting.splice(0);
+    for (const entry of waiting) {
+      if (this.#alone.has(entry.operation.account)) this.#alone.add(entry);
+      else lane.waiting.push(entry);
     }
   }
 
@@ -167,23 +193,27 @@ export class Ledger {
       await gathered(lane);
       const batch = lane.waiting.splice(0, this.#batchMax);
       try {
-        await this.#commit(batch);
+        this.#setAside(lane, (await this.#commit(batch, this.#retriesMs)).entries);
       } catch (error) {
         // A store that stays away answers none of them; asking for each anew would take as many times as long.
         if (batch.length === 1 || error instanceof StoreUnavailableError) {
           for (const entry of batch) entry.reject(error);
         }
         // One operation that cannot be decided must not take the others down with it.
-        else await this.#commitEach(batch);
+        else await this.#commitEach(lane, batch);
       }
     }
     lane.pump = null;
   }
 
-  async #commitEach(batch: readonly Entry[]): Promise<void> {
+  async #commitEach(lane: Lane, batch: readonly Entry[]): Promise<void> {
     for (const [index, entry] of batch.entries()) {
+      if (this.#alone.has(entry.operation.account)) {
+        this.#alone.add(entry);
+        continue;
+      }
       try {
-        await this.#commit([entry]);
+        this.#setAside(lane, (await this.#commit([entry], this.#retriesMs)).entries);
       } catch (error) {
         entry.reject(error);
         if (!(error instanceof StoreUnavailableError)) continue;
@@ -193,22 +223,32 @@ export class Ledger {
     }
   }
 
-  async #commit(batch: readonly Entry[]): Promise<void> {
+  /** Answers the entries, and returns those that the store has put off, in their order. */
+  async #commit(batch: readonly Entry[], retriesMs: readonly number[]): Promise<PutOff> {
     const operations = batch.map((entry) => entry.operation);
     const beganMs = performance.now();
-    const patience = { retriesMs: this.#retriesMs, giveUpMs: this.#giveUpMs };
+    const patience = { retriesMs, giveUpMs: this.#giveUpMs };
     const attempt = () => this.#store.commit(operations);
-    const outcomes = await patiently(attempt, patience, this.#closing.signal);
-    this.#onCommit?.({
-      operations: batch.length,
-      expired: outcomes.flatMap(({ expired = [] }) => expired),
-      durationMs: performance.now() - beganMs,
-    });
-    for (const [index, entry] of batch.entries()) {
-      const outcome = outcomes[index];
-      if (outcome === undefined)
-        entry.reject(new Error("the store answered fewer operations than it was sent"));
-      else entry.resolve(outcome);
+    const decisions = await patiently(attempt, patience, this.#closing.signal);
+    const putOff = batch.filter((_, index) => isPutOff(decisions[index]));
+    const isFurther = decisions.some((decision) => decision.kind !== "locked");
+    if (isFurther) {
+      this.#onCommit?.({
+        operations: batch.length - putOff.length,
+        expired: decisions.flatMap(({ expired = [] }) => expired),
+        durationMs: performance.now() - beganMs,
+      });
     }
+    for (const [index, entry] of batch.entries()) {
+      const decision = decisions[index];
+      if (decision === undefined)
+        entry.reject(new Error("the store answered fewer operations than it was sent"));
+      else if (!isPutOff(decision)) entry.resolve(decision);
+    }
+    return { entries: putOff, isFurther };
   }
+}
+
+function isPutOff(decision: Decision | undefined): decision is PutOffOutcome {
+  return decision?.kind === "locked";
 }

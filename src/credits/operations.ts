@@ -202,3 +202,11 @@ interface Findings {
 
 export type OutcomeOf<O extends Operation> = (Outcomes[O["kind"]] | GroundFault) & Findings;
 export type Outcome = OutcomeOf<Operation>;
+
+/** Instead of an outcome: the operation must be sent again, and so must those that follow it on its account. */
+export interface PutOffOutcome extends Findings {
+  /** Another session of the database has locked a row of the account. Nothing was done. */
+  kind: "locked";
+}
+
+export type Decision = Outcome | PutOffOutcome;

@@ -39,7 +39,8 @@ export async function patiently<T>(
  */
 const pauses = new WeakMap<AbortSignal, Set<() => void>>();
 
-function pause(pauseMs: number, signal: AbortSignal): Promise<"over" | "aborted"> {
+/** Resolves after the pause, or as soon as the signal aborts. */
+export function pause(pauseMs: number, signal: AbortSignal): Promise<"over" | "aborted"> {
   const { promise, resolve } = Promise.withResolvers<"over" | "aborted">();
   if (signal.aborted) {
     resolve("aborted");

@@ -10,7 +10,7 @@
 import type { EpochMs } from "../units.ts";
 import { type AuditReport, auditQueries, type Broken, type FaultyRow } from "./audit.ts";
 import { type Connection, forAudit, sqlState } from "./postgres-connection.ts";
-import { clockMs } from "./postgres-ledger.ts";
+import { clockMs } from "./postgres-ground.ts";
 import { type Cell, onlyCell } from "./postgres-rows.ts";
 
 /** No sound amounts add up to more than 63 bits. */

@@ -20,10 +20,14 @@ export const limits = {
   connectMs: 5_000,
   /** One statement of a commit or a lookup. */
   statementMs: 10_000,
-  /** For a row that another commit has locked. */
+  /** For a row that a key is revoked under, or made. */
   lockMs: 5_000,
-  /** A transaction whose node has vanished gives its locks back. */
-  idleInTransactionMs: 10_000,
+  /** For a row that another commit has locked: commits take milliseconds, and after this the others no longer wait. */
+  commitLockMs: 200,
+  /** A transaction whose node is frozen, or has vanished, gives its locks back. A commit is idle for milliseconds. */
+  idleInTransactionMs: 2_000,
+  /** The same, if the server still has an answer to send and the node does not read it. */
+  unreadAnswerMs: 5_000,
   /** For an answer, where the server or the network is gone without a word. */
   answerMs: 15_000,
   /** For another node that is changing the schema. */
@@ -32,8 +36,17 @@ export const limits = {
   auditStatementMs: 24 * 3_600_000,
 } as const;
 
-/** Connections for keys, balances and lists. */
-export const readConnectionsMax = 4;
+/** Connections beside those of commits, by what they are for. No list, and no change of a key, is in the way of a request. */
+export const connectionsMax = {
+  /** Keys and balances, which requests wait for. */
+  lookups: 4,
+  /** What the service asks for its own sake, and single rows for operators: each takes milliseconds. */
+  service: 2,
+  /** Receipts, journals, holds and keys by the page, which may take seconds. */
+  lists: 2,
+  /** New and revoked keys, which wait for the commits of their account. */
+  keyChanges: 1,
+} as const;
 
 export interface PostgresResult {
   rows: Cell[][];
@@ -85,6 +98,7 @@ const readSettings: Settings = {
   statement_timeout: limits.statementMs,
   lock_timeout: limits.lockMs,
   idle_in_transaction_session_timeout: limits.idleInTransactionMs,
+  tcp_user_timeout: limits.unreadAnswerMs,
   client_min_messages: "error",
 };
 
@@ -94,6 +108,7 @@ const readSettings: Settings = {
  */
 const commitSettings: Settings = {
   ...readSettings,
+  lock_timeout: limits.commitLockMs,
   plan_cache_mode: "force_generic_plan",
   enable_seqscan: "off",
   enable_hashjoin: "off",
@@ -275,8 +290,8 @@ async function send(client: pg.ClientBase, { text, name, values }: Statement): P
   }
 }
 
-export function readPool(url: string): ConnectionPool {
-  return new ConnectionPool(url, readSettings, { max: readConnectionsMax, idleTimeoutMillis: 60_000 });
+export function readPool(url: string, purpose: keyof typeof connectionsMax): ConnectionPool {
+  return new ConnectionPool(url, readSettings, { max: connectionsMax[purpose], idleTimeoutMillis: 60_000 });
 }
 
 /** Statements of one commit are sent without waiting for the answer to the one before. */
@@ -340,6 +355,11 @@ function stateOf(error: unknown): string | null {
 /** SQLSTATE of the cause of one of our errors, or of an error of the driver. */
 export function sqlState(error: unknown): string | null {
   return stateOf(error) ?? (error instanceof Error ? stateOf(error.cause) : null);
+}
+
+/** Whether a row, or something else, was locked by another session for longer than may be waited. */
+export function isLockTimeout(error: unknown): boolean {
+  return sqlState(error) === "55P03";
 }
 
 /** The unique index that an error is about; null where it is about something else. */

@@ -3,94 +3,51 @@
  *
  * Guarantees that all of a batch is written or nothing, that the clock is read after the locks are held and is the
  * database's own, so that all nodes go by one, and that accounts are locked in the order of their ids, and opened in
- * it, so that no two commits wait for each other. What goes wrong in a way that another attempt can mend is a
+ * it, so that no two commits wait for each other. An account with a row that another session keeps locked is answered
+ * `locked`, and the others are decided. What goes wrong in a way that another attempt can mend is a
  * `StoreUnavailableError`; where the answer to `commit` itself is lost, what was done is found by its operation ids.
  *
  * Two round trips: lock and read are sent together, and so are write and commit. The server does one statement after
  * another, each with a snapshot of its own (read committed): what waited for a lock is followed by what reads. It
  * skips the rest once one has failed, and ends the transaction with a rollback. It decides nothing about credits.
  */
-import { type Changes, type Ground, lateOp, opOf, rowKey } from "../credits/ground.ts";
+import { type Changes, type Ground, rowKey } from "../credits/ground.ts";
 import { decide } from "../credits/kernel.ts";
-import type { Operation, Outcome } from "../credits/operations.ts";
+import type { Decision, Operation } from "../credits/operations.ts";
 import type { Plans } from "../credits/plan.ts";
-import type { HoldRow, JournalRow, KeyRow, UsageRow } from "../credits/rows.ts";
 import { invariant } from "../errors.ts";
 import type { EpochMs } from "../units.ts";
 import {
   type Connection,
   type Connections,
   doubledIn,
-  type PostgresResult,
+  isLockTimeout,
   type Statement,
 } from "./postgres-connection.ts";
+import { readUnderLock, together } from "./postgres-ground.ts";
 import {
-  accountOf,
   accountTable,
   type Cell,
   holdTable,
   journalTable,
-  keyTable,
   type Table,
   textArray,
   usageTable,
 } from "./postgres-rows.ts";
 
-/** The clock of the database, unless one is handed in. */
-export const clockMs = "coalesce($1::bigint, floor(extract(epoch from clock_timestamp()) * 1000)::bigint)";
-
-const readAccounts = `
-  select ${accountTable.list()} from account where id = any($1::text[]) order by id for no key update`;
-
-/**
- * What is named, and all that is overdue; always one row, so that the clock is told. Soonest first. The statement that
- * reads the keys goes by the same time: a clock may be set back between two looks.
- */
-const readHolds = `
-  with clock as materialized (
-    select set_config('inkwell.now_ms', (${clockMs})::text, true)::bigint as now_ms
-  ),
-  found as (
-    select h.* from unnest($2::text[], $3::text[]) as n(account, id)
-    join hold h on h.account = n.account and h.id = n.id
-    union
-    select h.* from clock join hold h on h.expires_ms <= clock.now_ms and h.account = any($4::text[])
-  )
-  select clock.now_ms, ${holdTable.list("f")} from clock left join found f on true
-  order by f.expires_ms, f.account, f.id`;
-
-const readJournal = `
-  select ${journalTable.list("j")} from unnest($1::text[], $2::text[]) as n(account, op)
-  join journal j on j.op = n.op and j.account = n.account`;
-
-const readUsage = `
-  select ${usageTable.list("u")} from unnest($1::text[], $2::text[]) as n(account, id)
-  join usage u on u.id = n.id and u.account = n.account`;
-
-/** Those that holds are asked with, and those of the holds and receipts that are named or overdue. */
-const readKeys = `
-  with named as (
-    select n.account, n.key from unnest($1::text[], $2::text[]) as n(account, key)
-    union
-    select h.account, h.key from unnest($3::text[], $4::text[]) as n(account, id)
-    join hold h on h.account = n.account and h.id = n.id
-    union
-    select u.account, u.key from unnest($3::text[], $4::text[]) as n(account, id)
-    join usage u on u.id = n.id and u.account = n.account
-    union
-    select h.account, h.key from hold h
-    where h.expires_ms <= current_setting('inkwell.now_ms')::bigint and h.account = any($5::text[])
-  )
-  select ${keyTable.list("k")} from named join api_key k on k.account = named.account and k.id = named.key`;
-
 /** Where the database refuses an account as already there, another node has opened it just now. */
 const accountsIndex = "account_pkey";
 const openingAttemptsMax = 3;
+
+/** For so long after a row was found locked, no commit of this node waits for any. */
+const neverWaitsMs = 10_000;
 
 export class PostgresLedger {
   readonly #connections: Connections;
   readonly #plans: Plans;
   readonly #now: (() => EpochMs) | null;
+  /** By the clock of `performance.now()`. */
+  #waitsFromMs = 0;
 
   /** `now` null: the clock of the database. */
   constructor(connections: Connections, plans: Plans, now: (() => EpochMs) | null) {
@@ -99,25 +56,51 @@ export class PostgresLedger {
     this.#now = now;
   }
 
-  async commit(operations: readonly Operation[]): Promise<Outcome[]> {
+  async commit(operations: readonly Operation[]): Promise<Decision[]> {
     for (let attempt = 1; ; attempt += 1) {
       try {
-        return await this.#attempt(operations);
+        return await this.#withoutLocked(operations);
       } catch (error) {
         if (attempt === openingAttemptsMax || doubledIn(error) !== accountsIndex) throw error;
       }
     }
   }
 
-  async #attempt(operations: readonly Operation[]): Promise<Outcome[]> {
+  /**
+   * A row that another commit works on is free in a moment, and waiting for it in line is fast and fair. If it is not
+   * free by then, its session is stuck. For some time no row is waited for then: one account delays the others once.
+   */
+  async #withoutLocked(operations: readonly Operation[]): Promise<Decision[]> {
+    if (performance.now() >= this.#waitsFromMs) {
+      try {
+        return await this.#attempt(operations, "briefly");
+      } catch (error) {
+        if (!isLockTimeout(error)) throw error;
+      }
+      this.#waitsFromMs = performance.now() + neverWaitsMs;
+    }
+    const decisions = await this.#attempt(operations, "never");
+    if (decisions.some(({ kind }) => kind === "locked")) this.#waitsFromMs = performance.now() + neverWaitsMs;
+    return decisions;
+  }
+
+  async #attempt(operations: readonly Operation[], waits: "briefly" | "never"): Promise<Decision[]> {
     const connection = await this.#connections.connect();
     let broken = true;
     try {
-      const ground = await this.#read(connection, operations);
-      const { outcomes, changes } = decide(ground, this.#plans, operations);
+      const nowMs = this.#now?.() ?? null;
+      const { ground, locked } = await readUnderLock(connection, operations, { nowMs, waits });
+      const free = operations.filter(({ account }) => !locked.has(account));
+      const { outcomes, changes } = decide(ground, this.#plans, free);
       await write(connection, ground, changes);
       broken = false;
-      return outcomes;
+      const decided = outcomes.values();
+      return operations.map(({ account }) => {
+        if (locked.has(account)) return { kind: "locked" };
+        const { value } = decided.next();
+        invariant(value !== undefined, "the kernel answers each operation");
+        return value;
+      });
     } catch (error) {
       broken = await isBroken(connection);
       throw error;
@@ -125,82 +108,6 @@ export class PostgresLedger {
       connection.release(broken);
     }
   }
-
-  async #read(connection: Connection, operations: readonly Operation[]): Promise<Ground> {
-    const nowMs = this.#now?.() ?? null;
-    const ids = textArray([...new Set(operations.map((operation) => operation.account))]);
-    const named = new Pairs();
-    const settled = new Pairs();
-    const ops = new Pairs();
-    const keysOfHolds = new Pairs();
-    for (const operation of operations) {
-      const { account } = operation;
-      const op = opOf(operation);
-      if (op !== null) ops.add(account, op);
-      if ("hold" in operation) named.add(account, operation.hold);
-      if (operation.kind === "settle") {
-        settled.add(account, operation.hold);
-        ops.add(account, lateOp(operation.hold));
-      }
-      if (operation.kind === "hold") keysOfHolds.add(account, operation.key);
-    }
-    const [, accountRows, holdRows, journalRows, usageRows, keyRows] = await together(connection, [
-      { text: "begin" },
-      { name: "accounts", text: readAccounts, values: [ids] },
-      { name: "holds", text: readHolds, values: [nowMs, ...named.arrays(), ids] },
-      ops.size === 0 ? null : { name: "journal", text: readJournal, values: ops.arrays() },
-      settled.size === 0 ? null : { name: "usage", text: readUsage, values: settled.arrays() },
-      { name: "keys", text: readKeys, values: [...keysOfHolds.arrays(), ...named.arrays(), ids] },
-    ]);
-    const now = holdRows?.[0]?.[0];
-    invariant(typeof now === "number", "the clock is told with the holds");
-    const accounts = (accountRows ?? []).map(accountOf);
-    // The row that tells the clock has no hold where there is none.
-    const holds = (holdRows ?? [])
-      .filter((cells) => cells[1] !== null)
-      .map((cells) => holdTable.rowOf(cells, 1));
-    const journal = (journalRows ?? []).map((cells) => journalTable.rowOf(cells));
-    const usage = (usageRows ?? []).map((cells) => usageTable.rowOf(cells));
-    const keys = (keyRows ?? []).map((cells) => keyTable.rowOf(cells));
-    return {
-      nowMs: now,
-      accounts: new Map(accounts.map((row) => [row.id, row])),
-      holds: new Map(holds.map((row: HoldRow) => [rowKey(row.account, row.id), row])),
-      journal: new Map(journal.map((row: JournalRow) => [rowKey(row.account, row.op), row])),
-      usage: new Map(usage.map((row: UsageRow) => [rowKey(row.account, row.id), row])),
-      keys: new Map(keys.map((row: KeyRow) => [row.id, row])),
-    };
-  }
-}
-
-/** Two columns, without a pair twice. */
-class Pairs {
-  readonly #pairs = new Map<string, [string, string]>();
-
-  add(account: string, id: string): void {
-    this.#pairs.set(rowKey(account, id), [account, id]);
-  }
-
-  get size(): number {
-    return this.#pairs.size;
-  }
-
-  arrays(): [string, string] {
-    const pairs = [...this.#pairs.values()];
-    return [textArray(pairs.map(([account]) => account)), textArray(pairs.map(([, id]) => id))];
-  }
-}
-
-/** Sent at once, done one after another. The first that fails is why the others do. */
-async function together(
-  connection: Connection,
-  statements: readonly (Statement | null)[],
-): Promise<(PostgresResult["rows"] | null)[]> {
-  const sent = statements.map((statement) => (statement === null ? null : connection.query(statement)));
-  const answers = await Promise.allSettled(sent);
-  const failed = answers.find((answer) => answer.status === "rejected");
-  if (failed !== undefined) throw failed.reason;
-  return answers.map((answer) => (answer.status === "fulfilled" ? (answer.value?.rows ?? null) : null));
 }
 
 /** Ends what was begun; where that fails too, the connection is of no more use, and the server ends it. */

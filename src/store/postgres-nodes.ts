@@ -2,7 +2,7 @@
 import { invariant } from "../errors.ts";
 import { type Agreement, type NodeRegistry, type NodeRow, silentMs } from "./nodes.ts";
 import type { ConnectionPool } from "./postgres-connection.ts";
-import { clockMs } from "./postgres-ledger.ts";
+import { clockMs } from "./postgres-ground.ts";
 import type { Cell } from "./postgres-rows.ts";
 
 /** Nobody asks for a node that has been silent for so long. */

@@ -4,7 +4,7 @@ import type { AccountRow, HoldRow, JournalRow, KeyRow, UsageRow } from "../credi
 import { invariant } from "../errors.ts";
 import type { EpochMs } from "../units.ts";
 import type { ConnectionPool } from "./postgres-connection.ts";
-import { clockMs } from "./postgres-ledger.ts";
+import { clockMs } from "./postgres-ground.ts";
 import {
   accountOf,
   accountTable,
@@ -48,15 +48,23 @@ const revokeKey = `
   update api_key k set revoked_ms = coalesce(k.revoked_ms, $2::bigint)
   where k.id = $1 and exists (select from locked) returning ${keyTable.list("k")}`;
 
-export class PostgresKeys {
-  readonly #pool: ConnectionPool;
+/** The connections that reads go over, by what they are for. */
+export interface ReadPools {
+  lookups: ConnectionPool;
+  service: ConnectionPool;
+  lists: ConnectionPool;
+  keyChanges: ConnectionPool;
+}
 
-  constructor(pool: ConnectionPool) {
-    this.#pool = pool;
+export class PostgresKeys {
+  readonly #pools: ReadPools;
+
+  constructor(pools: ReadPools) {
+    this.#pools = pools;
   }
 
   async find(hash: string): Promise<FoundKey | null> {
-    const rows = await this.#pool.find({ name: "find key", text: findKey, values: [hash] });
+    const rows = await this.#pools.lookups.find({ name: "find key", text: findKey, values: [hash] });
     const [cells] = rows;
     return cells === undefined ? null : { key: keyTable.rowOf(cells), plan: String(cells.at(-1)) };
   }
@@ -64,40 +72,40 @@ export class PostgresKeys {
   async add(key: KeyRow): Promise<boolean> {
     const row = Object.entries(key);
     const values = keyTable.fields.map((field) => row.find(([name]) => name === field)?.[1]);
-    const { rowCount } = await this.#pool.query({ text: insertKey, values });
+    const { rowCount } = await this.#pools.keyChanges.query({ text: insertKey, values });
     return rowCount === 1;
   }
 
   async revoke(id: string, atMs: EpochMs): Promise<KeyRow | null> {
-    const rows = await this.#pool.find({ text: revokeKey, values: [id, atMs] });
+    const rows = await this.#pools.keyChanges.find({ text: revokeKey, values: [id, atMs] });
     return rows[0] === undefined ? null : keyTable.rowOf(rows[0]);
   }
 
   async byId(id: string): Promise<KeyRow | null> {
     const text = `select ${keyTable.list()} from api_key where id = $1`;
-    const rows = await this.#pool.find({ text, values: [id] });
+    const rows = await this.#pools.service.find({ text, values: [id] });
     return rows[0] === undefined ? null : keyTable.rowOf(rows[0]);
   }
 
   async list(account: string | undefined): Promise<KeyRow[]> {
     const text = `select ${keyTable.list()} from api_key where $1::text is null or account = $1 order by created_ms, id`;
-    const rows = await this.#pool.find({ text, values: [account ?? null] });
+    const rows = await this.#pools.lists.find({ text, values: [account ?? null] });
     return rows.map((cells) => keyTable.rowOf(cells));
   }
 }
 
 export class PostgresLists {
-  readonly #pool: ConnectionPool;
+  readonly #pools: ReadPools;
   readonly #now: (() => EpochMs) | null;
 
-  constructor(pool: ConnectionPool, now: (() => EpochMs) | null) {
-    this.#pool = pool;
+  constructor(pools: ReadPools, now: (() => EpochMs) | null) {
+    this.#pools = pools;
     this.#now = now;
   }
 
   async snapshot(account: string): Promise<AccountSnapshot | null> {
     const values = [this.#now?.() ?? null, account];
-    const rows = await this.#pool.find({ name: "snapshot", text: readSnapshot, values });
+    const rows = await this.#pools.lookups.find({ name: "snapshot", text: readSnapshot, values });
     const [first] = rows;
     if (first === undefined) return null;
     const [nowMs] = first;
@@ -113,12 +121,12 @@ export class PostgresLists {
 
   async accounts({ after, limit }: AccountsQuery): Promise<AccountRow[]> {
     const text = `select ${accountTable.list()} from account where id > $1 order by id limit $2`;
-    return (await this.#page(text, [after ?? ""], limit)).map(accountOf);
+    return (await this.#page("service", text, [after ?? ""], limit)).map(accountOf);
   }
 
   async journal(account: string, { afterSeq, limit }: JournalQuery): Promise<JournalRow[]> {
     const text = `select ${journalTable.list()} from journal where account = $1 and seq > $2 order by seq limit $3`;
-    const rows = await this.#page(text, [account, afterSeq ?? 0], limit);
+    const rows = await this.#page("lists", text, [account, afterSeq ?? 0], limit);
     return rows.map((cells) => journalTable.rowOf(cells));
   }
 
@@ -135,7 +143,9 @@ export class PostgresLists {
     if (after !== undefined && after.account === query.account) filter.where("seq > ?", after.seq);
     else if (after !== undefined) filter.where("(account, seq) > (?, ?)", after.account, after.seq);
     const text = `select ${usageTable.list()} from usage${filter.sql} order by account, seq limit $${filter.values.length + 1}`;
-    return (await this.#page(text, filter.values, query.limit)).map((cells) => usageTable.rowOf(cells));
+    return (await this.#page("lists", text, filter.values, query.limit)).map((cells) =>
+      usageTable.rowOf(cells),
+    );
   }
 
   async holds({ account, after, limit }: HoldsQuery): Promise<HoldRow[]> {
@@ -143,13 +153,13 @@ export class PostgresLists {
     filter.where("account = ?", account);
     if (after !== undefined) filter.where("(account, id) > (?, ?)", after.account, after.id);
     const text = `select ${holdTable.list()} from hold${filter.sql} order by account, id limit $${filter.values.length + 1}`;
-    return (await this.#page(text, filter.values, limit)).map((cells) => holdTable.rowOf(cells));
+    return (await this.#page("lists", text, filter.values, limit)).map((cells) => holdTable.rowOf(cells));
   }
 
   async holdTotals(): Promise<HoldTotals> {
     const text =
       "select count(*), coalesce(sum(base + overage + additional + base_past + overage_past), 0) from hold";
-    const [row] = await this.#pool.find({ text });
+    const [row] = await this.#pools.service.find({ text });
     return { holds: Number(row?.[0]), micro: Number(row?.[1]) };
   }
 
@@ -157,18 +167,23 @@ export class PostgresLists {
     // Looked up once, and so by the index.
     const text = `select ${holdTable.list()} from hold where expires_ms <= (select ${clockMs})
       order by expires_ms, account, id limit $2`;
-    return (await this.#page(text, [atMs ?? this.#now?.() ?? null], limit)).map((cells) =>
+    return (await this.#page("service", text, [atMs ?? this.#now?.() ?? null], limit)).map((cells) =>
       holdTable.rowOf(cells),
     );
   }
 
   /** `limit` is the last of the parameters. */
-  async #page(text: string, values: readonly Cell[], limit: number): Promise<Cell[][]> {
+  async #page(
+    pool: "service" | "lists",
+    text: string,
+    values: readonly Cell[],
+    limit: number,
+  ): Promise<Cell[][]> {
     invariant(
       Number.isInteger(limit) && limit >= 1 && limit <= pageRowsMax,
       `a page has 1 to ${pageRowsMax} rows`,
     );
-    return await this.#pool.find({ text, values: [...values, limit] });
+    return await this.#pools[pool].find({ text, values: [...values, limit] });
   }
 }
 

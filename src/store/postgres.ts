@@ -11,7 +11,7 @@
  * for as long as the ledger does it with commits.
  */
 import type { AccountSnapshot } from "../credits/balance.ts";
-import type { Operation, Outcome } from "../credits/operations.ts";
+import type { Decision, Operation } from "../credits/operations.ts";
 import { patiently } from "../credits/patience.ts";
 import type { Plans } from "../credits/plan.ts";
 import type { AccountRow, HoldRow, JournalRow, KeyRow, UsageRow } from "../credits/rows.ts";
@@ -22,7 +22,7 @@ import { auditDatabase } from "./postgres-audit.ts";
 import { type ConnectionPool, commitPool, readPool } from "./postgres-connection.ts";
 import { PostgresLedger } from "./postgres-ledger.ts";
 import { postgresNodes } from "./postgres-nodes.ts";
-import { PostgresKeys, PostgresLists } from "./postgres-reads.ts";
+import { PostgresKeys, PostgresLists, type ReadPools } from "./postgres-reads.ts";
 import { prepareSchema } from "./postgres-schema.ts";
 import type {
   AccountsQuery,
@@ -36,6 +36,8 @@ import type {
 
 /** Commits of one node at the same time. Two hide the way to the database; more make smaller commits (docs/decisions/0008). */
 export const commitLanes = 2;
+/** One more for the accounts that are committed on their own. */
+const commitConnectionsMax = commitLanes + 1;
 
 /** Before an operation is sent, or a key or balance read, again: a server that starts anew, or another that takes over, is back in some seconds. */
 export const patientRetriesMs = [10, 50, 250, 1000, 2000, 4000, 8000] as const;
@@ -59,7 +61,7 @@ export async function openPostgresStore({ url, plans, now }: PostgresStoreOption
 export class PostgresStore implements Store {
   readonly #url: string;
   readonly #now: (() => EpochMs) | null;
-  readonly #reads: ConnectionPool;
+  readonly #reads: ReadPools;
   readonly #commits: ConnectionPool;
   readonly #ledger: PostgresLedger;
   readonly #keys: PostgresKeys;
@@ -75,20 +77,25 @@ export class PostgresStore implements Store {
   constructor(url: string, plans: Plans, now: (() => EpochMs) | null) {
     this.#url = url;
     this.#now = now;
-    this.#reads = readPool(url);
-    this.#commits = commitPool(url, commitLanes);
+    this.#reads = {
+      lookups: readPool(url, "lookups"),
+      service: readPool(url, "service"),
+      lists: readPool(url, "lists"),
+      keyChanges: readPool(url, "keyChanges"),
+    };
+    this.#commits = commitPool(url, commitConnectionsMax);
     this.#ledger = new PostgresLedger(this.#commits, plans, now);
     this.#keys = new PostgresKeys(this.#reads);
     this.#lists = new PostgresLists(this.#reads, now);
-    this.nodes = postgresNodes(this.#reads);
+    this.nodes = postgresNodes(this.#reads.service);
   }
 
-  commit(operations: readonly Operation[]): Promise<Outcome[]> {
+  commit(operations: readonly Operation[]): Promise<Decision[]> {
     return this.#during(() => this.#inTurn(operations));
   }
 
   /** After every commit that was sent before and shares an account. */
-  async #inTurn(operations: readonly Operation[]): Promise<Outcome[]> {
+  async #inTurn(operations: readonly Operation[]): Promise<Decision[]> {
     const accounts = new Set(operations.map((operation) => operation.account));
     const before = [...accounts].map((account) => this.#last.get(account));
     const turn = Promise.allSettled(before).then(() => this.#ledger.commit(operations));
@@ -157,7 +164,7 @@ export class PostgresStore implements Store {
   close(): Promise<void> {
     this.#closing.abort();
     this.#closed ??= Promise.allSettled(this.#underWay).then(async () => {
-      await Promise.all([this.#commits.end(), this.#reads.end()]);
+      await Promise.all([this.#commits, ...Object.values(this.#reads)].map((pool) => pool.end()));
     });
     return this.#closed;
   }

@@ -56,7 +56,7 @@ async function at(server: Server, database: string): Promise<string> {
 
 test("a connection that breaks in the moment in which it is handed out ends no process", async () => {
   const { server, url } = await serverThatSays(authenticated, readyForQuery, shuttingDown);
-  const pool = readPool(url);
+  const pool = readPool(url, "lookups");
   await assert.rejects(pool.query({ text: "select 1" }), StoreUnavailableError);
   // Nobody has asked for anything when this one breaks.
   await nextTurn();
@@ -84,7 +84,7 @@ test("a connection that was never let in is closed with its pool: until then a s
     socket.on("data", () => socket.write(says.next().value ?? ""));
     socket.once("close", hungUp);
   });
-  const pool = readPool(await at(server, "ledger"));
+  const pool = readPool(await at(server, "ledger"), "lookups");
   await assert.rejects(pool.query({ text: "select 1" }), /password must be a string/);
   await pool.end();
   await promise;

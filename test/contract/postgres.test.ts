@@ -329,9 +329,9 @@ describe("on PostgreSQL", { skip: noPostgres ?? false }, () => {
     );
     assert.equal(row?.done, true);
     await stopped;
-    const again = other.commit([topup]);
+    const again = new Ledger(other).apply(topup);
     await locker;
-    assert.deepEqual(await again, [{ kind: "added", additional: credits(5) + 1, again: false }]);
+    assert.deepEqual(await again, { kind: "added", additional: credits(5) + 1, again: false });
     await store.close();
     await other.close();
   });

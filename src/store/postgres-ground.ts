@@ -1,0 +1,238 @@
+/**
+ * What a commit on PostgreSQL locks and reads before the kernel decides.
+ *
+ * Guarantees that all reads go by one look at the clock, which is taken after the accounts are locked, and that accounts
+ * are locked in the order of their ids. With `waits: "never"` no row is waited for: accounts with a row that another
+ * session has locked are left out of what is read, and named.
+ */
+import { type Ground, lateOp, opOf, rowKey } from "../credits/ground.ts";
+import type { Operation } from "../credits/operations.ts";
+import type { HoldRow, JournalRow, KeyRow, UsageRow } from "../credits/rows.ts";
+import { invariant } from "../errors.ts";
+import type { EpochMs } from "../units.ts";
+import type { Connection, PostgresResult, Statement } from "./postgres-connection.ts";
+import {
+  accountOf,
+  accountTable,
+  type Cell,
+  holdTable,
+  journalTable,
+  keyTable,
+  textArray,
+  usageTable,
+} from "./postgres-rows.ts";
+
+/** The clock of the database, unless one is handed in. */
+export const clockMs = "coalesce($1::bigint, floor(extract(epoch from clock_timestamp()) * 1000)::bigint)";
+
+const readAccounts = `
+  select ${accountTable.list()} from account where id = any($1::text[]) order by id for no key update`;
+
+const readFreeAccounts = `${readAccounts} skip locked`;
+
+/** Those that are there, locked or not. */
+const findAccounts = "select id from account where id = any($1::text[])";
+
+/**
+ * What is named, and all that is overdue; always one row, so that the clock is told. Soonest first. The statement that
+ * reads the keys goes by the same time: a clock may be set back between two looks.
+ */
+const readHolds = `
+  with clock as materialized (
+    select set_config('inkwell.now_ms', (${clockMs})::text, true)::bigint as now_ms
+  ),
+  found as (
+    select h.* from unnest($2::text[], $3::text[]) as n(account, id)
+    join hold h on h.account = n.account and h.id = n.id
+    union
+    select h.* from clock join hold h on h.expires_ms <= clock.now_ms and h.account = any($4::text[])
+  )
+  select clock.now_ms, ${holdTable.list("f")} from clock left join found f on true
+  order by f.expires_ms, f.account, f.id`;
+
+const readJournal = `
+  select ${journalTable.list("j")} from unnest($1::text[], $2::text[]) as n(account, op)
+  join journal j on j.op = n.op and j.account = n.account`;
+
+const readUsage = `
+  select ${usageTable.list("u")} from unnest($1::text[], $2::text[]) as n(account, id)
+  join usage u on u.id = n.id and u.account = n.account`;
+
+/** As `readHolds` has found them, by the same look at the clock. */
+const lockHolds = `
+  with found as (
+    select n.account, n.id from unnest($1::text[], $2::text[]) as n(account, id)
+    union
+    select h.account, h.id from hold h
+    where h.expires_ms <= current_setting('inkwell.now_ms')::bigint and h.account = any($3::text[])
+  )
+  select h.account, h.id from found f join hold h on h.account = f.account and h.id = f.id
+  for no key update of h skip locked`;
+
+const lockUsage = `
+  select u.account, u.id from unnest($1::text[], $2::text[]) as n(account, id)
+  join usage u on u.id = n.id and u.account = n.account
+  for no key update of u skip locked`;
+
+/** Those that holds are asked with, and those of the holds and receipts that are named or overdue. */
+const namedKeys = `
+  with named as (
+    select n.account, n.key from unnest($1::text[], $2::text[]) as n(account, key)
+    union
+    select h.account, h.key from unnest($3::text[], $4::text[]) as n(account, id)
+    join hold h on h.account = n.account and h.id = n.id
+    union
+    select u.account, u.key from unnest($3::text[], $4::text[]) as n(account, id)
+    join usage u on u.id = n.id and u.account = n.account
+    union
+    select h.account, h.key from hold h
+    where h.expires_ms <= current_setting('inkwell.now_ms')::bigint and h.account = any($5::text[])
+  )
+  select ${keyTable.list("k")} from named join api_key k on k.account = named.account and k.id = named.key`;
+
+const readKeys = namedKeys;
+
+const lockKeys = `${namedKeys} for no key update of k skip locked`;
+
+/** Null rows: the statement was not sent. */
+type Rows = PostgresResult["rows"] | null;
+
+export interface ReadUnderLock {
+  ground: Ground;
+  /** Accounts of which another session has locked a row. The ground has nothing of them that may be decided on. */
+  locked: ReadonlySet<string>;
+}
+
+/** Begins a transaction. `nowMs` null: the clock of the database. */
+export async function readUnderLock(
+  connection: Connection,
+  operations: readonly Operation[],
+  { nowMs, waits }: { nowMs: EpochMs | null; waits: "briefly" | "never" },
+): Promise<ReadUnderLock> {
+  const { ids, named, settled, ops, keysOfHolds } = namedBy(operations);
+  const isFree = waits === "never";
+  const accountIds = textArray(ids);
+  const keysValues = [...keysOfHolds.arrays(), ...named.arrays(), accountIds];
+  const locking = (name: string, text: string, values: readonly Cell[]) =>
+    isFree ? { name, text, values } : null;
+  const [
+    ,
+    accountRows,
+    foundRows,
+    holdRows,
+    freeHolds,
+    journalRows,
+    usageRows,
+    freeUsage,
+    keyRows,
+    freeKeys,
+  ] = await together(connection, [
+    { text: "begin" },
+    isFree
+      ? { name: "free accounts", text: readFreeAccounts, values: [accountIds] }
+      : { name: "accounts", text: readAccounts, values: [accountIds] },
+    locking("find accounts", findAccounts, [accountIds]),
+    { name: "holds", text: readHolds, values: [nowMs, ...named.arrays(), accountIds] },
+    locking("free holds", lockHolds, [...named.arrays(), accountIds]),
+    ops.size === 0 ? null : { name: "journal", text: readJournal, values: ops.arrays() },
+    settled.size === 0 ? null : { name: "usage", text: readUsage, values: settled.arrays() },
+    settled.size === 0 ? null : locking("free usage", lockUsage, settled.arrays()),
+    { name: "keys", text: readKeys, values: keysValues },
+    locking("free keys", lockKeys, keysValues),
+  ]);
+  const now = holdRows?.[0]?.[0];
+  invariant(typeof now === "number", "the clock is told with the holds");
+  const accounts = (accountRows ?? []).map(accountOf);
+  // The row that tells the clock has no hold where there is none.
+  const holds = (holdRows ?? [])
+    .filter((cells) => cells[1] !== null)
+    .map((cells) => holdTable.rowOf(cells, 1));
+  const journal = (journalRows ?? []).map((cells) => journalTable.rowOf(cells));
+  const usage = (usageRows ?? []).map((cells) => usageTable.rowOf(cells));
+  const keys = (keyRows ?? []).map((cells) => keyTable.rowOf(cells));
+  const ground = {
+    nowMs: now,
+    accounts: new Map(accounts.map((row) => [row.id, row])),
+    holds: new Map(holds.map((row: HoldRow) => [rowKey(row.account, row.id), row])),
+    journal: new Map(journal.map((row: JournalRow) => [rowKey(row.account, row.op), row])),
+    usage: new Map(usage.map((row: UsageRow) => [rowKey(row.account, row.id), row])),
+    keys: new Map(keys.map((row: KeyRow) => [row.id, row])),
+  };
+  if (!isFree) return { ground, locked: new Set() };
+  const isThere = new Set((foundRows ?? []).map(([id]) => String(id)));
+  const lockedRows = [
+    ...notAmong(freeHolds, holds),
+    ...notAmong(freeUsage, usage),
+    ...notAmong(freeKeys, keys),
+  ];
+  const locked = new Set([
+    ...[...isThere].filter((id) => !ground.accounts.has(id)),
+    ...lockedRows.map(({ account }) => account),
+    // An account that is not there yet cannot be locked: opening it waits for whoever else does, and so has nobody beside it.
+    ...(ids.length === 1 ? [] : openedBy(operations).filter((id) => !isThere.has(id))),
+  ]);
+  return { ground, locked };
+}
+
+/** Rows that the locking statement skipped. Account and id are the first two cells of what it answers. */
+function notAmong<R extends { account: string; id: string }>(
+  free: Rows | undefined,
+  read: readonly R[],
+): R[] {
+  const known = new Set((free ?? []).map(([account, id]) => rowKey(String(account), String(id))));
+  return read.filter(({ account, id }) => !known.has(rowKey(account, id)));
+}
+
+function openedBy(operations: readonly Operation[]): string[] {
+  return operations.filter(({ kind }) => kind === "open").map(({ account }) => account);
+}
+
+function namedBy(operations: readonly Operation[]) {
+  const named = new Pairs();
+  const settled = new Pairs();
+  const ops = new Pairs();
+  const keysOfHolds = new Pairs();
+  for (const operation of operations) {
+    const { account } = operation;
+    const op = opOf(operation);
+    if (op !== null) ops.add(account, op);
+    if ("hold" in operation) named.add(account, operation.hold);
+    if (operation.kind === "settle") {
+      settled.add(account, operation.hold);
+      ops.add(account, lateOp(operation.hold));
+    }
+    if (operation.kind === "hold") keysOfHolds.add(account, operation.key);
+  }
+  const ids = [...new Set(operations.map((operation) => operation.account))];
+  return { ids, named, settled, ops, keysOfHolds };
+}
+
+/** Two columns, without a pair twice. */
+class Pairs {
+  readonly #pairs = new Map<string, [string, string]>();
+
+  add(account: string, id: string): void {
+    this.#pairs.set(rowKey(account, id), [account, id]);
+  }
+
+  get size(): number {
+    return this.#pairs.size;
+  }
+
+  arrays(): [string, string] {
+    const pairs = [...this.#pairs.values()];
+    return [textArray(pairs.map(([account]) => account)), textArray(pairs.map(([, id]) => id))];
+  }
+}
+
+/** Sent at once, done one after another. The first that fails is why the others do. */
+export async function together(
+  connection: Connection,
+  statements: readonly (Statement | null)[],
+): Promise<Rows[]> {
+  const sent = statements.map((statement) => (statement === null ? null : connection.query(statement)));
+  const answers = await Promise.allSettled(sent);
+  const failed = answers.find((answer) => answer.status === "rejected");
+  if (failed !== undefined) throw failed.reason;
+  return answers.map((answer) => (answer.status === "fulfilled" ? (answer.value?.rows ?? null) : null));
+}

@@ -1,0 +1,212 @@
+/** One slow row or node on PostgreSQL: only the accounts whose rows it has locked wait for it. */
+import assert from "node:assert/strict";
+import { after, afterEach, before, beforeEach, describe, test } from "node:test";
+import { setTimeout as sleep } from "node:timers/promises";
+import pg from "pg";
+import { Ledger, type LedgerOptions } from "../../src/credits/ledger.ts";
+import { StoreUnavailableError } from "../../src/credits/patience.ts";
+import { commitLanes, openPostgresStore } from "../../src/store/postgres.ts";
+import { auditDatabase } from "../../src/store/postgres-audit.ts";
+import { limits } from "../../src/store/postgres-connection.ts";
+import type { Store } from "../../src/store/store.ts";
+import { credits, hold, keyOf, settle } from "../fixtures/ledger-rows.ts";
+import { noPostgres, type Postgres, postgres } from "../fixtures/postgres.ts";
+import { childPlans as plans, startStoreChild } from "../fixtures/store-child.ts";
+
+/** Of both commit queues. */
+const others = Array.from({ length: 8 }, (_, n) => `other-${n}`);
+
+describe("rows that another session has locked", { skip: noPostgres ?? false, timeout: 60_000 }, () => {
+  let server: Postgres;
+  let database = "";
+  let url = "";
+  let store: Store;
+  const sessions: pg.Client[] = [];
+
+  before(async () => {
+    server = await postgres();
+  });
+  beforeEach(async () => {
+    database = await server.create();
+    url = server.url(database);
+    store = await openPostgresStore({ url, plans });
+    for (const [n, account] of ["ada", ...others].entries()) {
+      await store.commit([{ kind: "open", account, plan: "starter" }]);
+      await store.addKey(keyOf(keyIdOf(account), account, { hash: n.toString(16).padStart(64, "0") }));
+    }
+  });
+  afterEach(async () => {
+    await Promise.all(sessions.splice(0).map((session) => session.end()));
+    await store.close();
+    assert.deepEqual((await auditDatabase(url, null, new AbortController().signal)).broken, []);
+  });
+
+  function keyIdOf(account: string): string {
+    return account === "ada" ? "key" : `key-of-${account}`;
+  }
+
+  function ledger(options: LedgerOptions = {}): Ledger {
+    return new Ledger(store, { lanes: commitLanes, ...options });
+  }
+
+  /** Runs the statements in a transaction that stays open until the function it returns is called. */
+  async function lock(statements: string): Promise<() => Promise<void>> {
+    const session = new pg.Client({ connectionString: url, options: "-c search_path=inkwell" });
+    sessions.push(session);
+    await session.connect();
+    await session.query(`begin; ${statements}`);
+    return async () => {
+      await session.query("rollback");
+    };
+  }
+
+  /** A request on each of the other accounts. */
+  async function useOthers(by: Ledger, round: number): Promise<void> {
+    await Promise.all(
+      others.map(async (account) => {
+        const id = `${account}-${round}`;
+        const held = await by.apply(hold(id, credits(1), { account, key: keyIdOf(account) }));
+        assert.equal(held.kind, "held");
+        assert.equal((await by.apply(settle(id, 1000, { account }))).kind, "settled");
+      }),
+    );
+  }
+
+  const lockers: readonly [name: string, statements: string][] = [
+    ["the account's row", "select from account where id = 'ada' for update"],
+    ["the account's row, as a commit locks it", "select from account where id = 'ada' for no key update"],
+    ["the row of its key", "select from api_key where account = 'ada' for update"],
+    ["the row of its hold", "select from hold where account = 'ada' for update"],
+    ["the receipt of its expired hold", "select from usage where account = 'ada' for update"],
+  ];
+  for (const [name, statements] of lockers) {
+    test(`${name} locked: the others are answered meanwhile, the account when it is free`, async () => {
+      await store.commit([hold("h1", credits(1)), hold("h2", credits(1), { ttlMs: 0 })]);
+      await store.commit([{ kind: "expire", account: "ada", hold: "h2" }]);
+      const release = await lock(statements);
+      const by = ledger();
+      const answered: string[] = [];
+      const adas = Promise.all([
+        by.apply(settle("h2", 500)).then(() => answered.push("settle h2")),
+        by.apply(settle("h1", 1000)).then(() => answered.push("settle h1")),
+        by.apply(hold("h3", credits(2))).then(() => answered.push("hold h3")),
+      ]);
+      // Each commit queue meets the row once; from then on nobody waits for it at all.
+      for (let round = 0; round < 5; round += 1) await useOthers(by, round);
+      assert.deepEqual(answered, []);
+      await release();
+      await adas;
+      assert.deepEqual(answered, ["settle h2", "settle h1", "hold h3"]);
+      assert.equal((await store.snapshot("ada"))?.account.base, credits(98) - 1500);
+    });
+  }
+
+  test("an account that another session is just opening delays no other, and is opened once", async () => {
+    const release = await lock(
+      `insert into account select 'new', plan, seq, created_ms, base, base_cap, base_anchor_ms, base_starts_ms,
+         base_ends_ms, overage, overage_cap, overage_anchor_ms, overage_starts_ms, overage_ends_ms, additional,
+         held_base, held_overage, held_additional, holds, requests_tat_ms, tokens_tat_ms
+       from account where id = 'ada'`,
+    );
+    const by = ledger();
+    let isOpen = false;
+    const opened = by.apply({ kind: "open", account: "new", plan: "starter" }).then(({ kind }) => {
+      isOpen = true;
+      return kind;
+    });
+    for (let round = 0; round < 5; round += 1) await useOthers(by, round);
+    assert.equal(isOpen, false);
+    await release();
+    assert.equal(await opened, "opened");
+  });
+
+  test("an account that stays locked is refused, and nothing of it has been done", async () => {
+    const release = await lock("select from account where id = 'ada' for update");
+    const by = ledger({ giveUpMs: 400 });
+    await assert.rejects(by.apply(hold("h1", credits(1))), (error) => {
+      assert.ok(error instanceof StoreUnavailableError);
+      assert.match(error.message, /locked a row of account ada/);
+      return true;
+    });
+    await release();
+    assert.equal((await store.snapshot("ada"))?.account.seq, 1);
+    assert.equal((await by.apply(hold("h1", credits(1)))).kind, "held");
+  });
+
+  test("commits meet the lock of a stuck row once, and do not wait for it again", async () => {
+    const release = await lock("select from account where id = 'ada' for update");
+    const by = ledger({ giveUpMs: 300 });
+    await assert.rejects(by.apply({ kind: "topup", account: "ada", payment: "1", amount: 1 }));
+    const beganMs = performance.now();
+    for (let n = 0; n < 20; n += 1) {
+      const outcomes = await store.commit([
+        { kind: "topup", account: "ada", payment: "2", amount: 1 },
+        { kind: "topup", account: "other-0", payment: `${n}`, amount: 1 },
+      ]);
+      assert.deepEqual(
+        outcomes.map(({ kind }) => kind),
+        ["locked", "added"],
+      );
+    }
+    // Each of them would have waited for the whole limit.
+    assert.ok(performance.now() - beganMs < (20 * limits.commitLockMs) / 2);
+    await release();
+  });
+
+  test("keys are found and balances read while a key of a locked account waits for being revoked", async () => {
+    const release = await lock("select from account where id = 'ada' for update");
+    let isRevoked = false;
+    const revoked = Array.from({ length: 8 }, () =>
+      store.revokeKey("key", 5).then(() => {
+        isRevoked = true;
+      }),
+    );
+    assert.equal((await store.findKey("1".padStart(64, "0")))?.key.account, "other-0");
+    assert.equal((await store.snapshot("other-0"))?.account.id, "other-0");
+    assert.equal((await store.accounts({ limit: 1 })).length, 1);
+    assert.equal(isRevoked, false);
+    await release();
+    await Promise.all(revoked);
+  });
+
+  test("a node frozen inside a transaction stops its own accounts only, and those until its time is over", async (t) => {
+    const child = startStoreChild(url, "child", 20);
+    t.after(() => child.kill());
+    await child.printed(8);
+    const isInside = async () => {
+      const rows = await server.sql(
+        `select state from pg_stat_activity where datname = '${database}' and state = 'idle in transaction'`,
+      );
+      return rows.length > 0;
+    };
+    do {
+      child.thaw();
+      await sleep(5);
+      child.freeze();
+      // What the server was doing for it is done.
+      await sleep(50);
+    } while (!(await isInside()));
+    const by = ledger({ giveUpMs: 20_000 });
+    let isAnswered = false;
+    const adas = by.apply({ kind: "topup", account: "ada", payment: "1", amount: 1 }).then(() => {
+      isAnswered = true;
+    });
+    for (let round = 0; round < 5; round += 1) await useOthers(by, round);
+    assert.equal(isAnswered, false);
+    assert.equal(await isInside(), true);
+    await adas;
+    assert.equal(await isInside(), false);
+    child.thaw();
+    assert.deepEqual(await child.ended, { code: 0, stderr: "" });
+    assert.equal(child.acknowledged.length, 4 * 20 * 2);
+    const [count] = await server.sql(
+      "select count(*) as payments from journal where kind = 'topup'",
+      database,
+    );
+    assert.equal(count?.payments, 4 * 20 + 1);
+  });
+
+  after(async () => {
+    assert.deepEqual(sessions, []);
+  });
+});

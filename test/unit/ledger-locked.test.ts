@@ -1,0 +1,173 @@
+/** The batcher and accounts that the store puts off: the others do not wait, each account keeps its order, and callers learn in time. */
+import assert from "node:assert/strict";
+import { test } from "node:test";
+import { setImmediate as nextTurn } from "node:timers/promises";
+import { Ledger, type LedgerStore } from "../../src/credits/ledger.ts";
+import type { Decision, Operation, TopupOperation } from "../../src/credits/operations.ts";
+import { StoreUnavailableError } from "../../src/credits/patience.ts";
+
+const within = { timeout: 10_000 };
+
+function topup(account: string, payment: number): TopupOperation {
+  return { kind: "topup", account, payment: `${payment}`, amount: 1 };
+}
+
+/** Answers each top-up, except those on accounts that the test has locked. */
+class LockedStore implements LedgerStore {
+  readonly locked = new Set<string>();
+  /** Payments that the store refuses to decide. */
+  readonly bad = new Set<string>();
+  /** Accounts and payments in the order in which they were decided. */
+  readonly decided: string[] = [];
+  /** Accounts of each commit, in order. */
+  readonly commits: string[][] = [];
+  /** While set, commits wait for it. */
+  gate: Promise<void> | null = null;
+  error: Error | null = null;
+
+  async commit(operations: readonly Operation[]): Promise<Decision[]> {
+    this.commits.push([...new Set(operations.map(({ account }) => account))]);
+    await this.gate;
+    if (this.error !== null) throw this.error;
+    for (const operation of operations) {
+      if ("payment" in operation && this.bad.has(operation.payment)) throw new TypeError("no such amount");
+    }
+    return operations.map((operation) => {
+      if (this.locked.has(operation.account)) return { kind: "locked" };
+      this.decided.push(`${operation.account} ${"payment" in operation ? operation.payment : ""}`);
+      return { kind: "added", additional: 1, again: false };
+    });
+  }
+
+  attemptsOn(account: string): number {
+    return this.commits.filter((accounts) => accounts.length === 1 && accounts[0] === account).length;
+  }
+}
+
+async function until(isSo: () => boolean): Promise<void> {
+  while (!isSo()) await nextTurn();
+}
+
+test("answers the other accounts of a batch while one account is locked", within, async () => {
+  const store = new LockedStore();
+  store.locked.add("ada");
+  const ledger = new Ledger(store);
+  const adas = [1, 2].map((n) => ledger.apply(topup("ada", n)));
+  const bobs = [1, 2].map((n) => ledger.apply(topup("bob", n)));
+  await Promise.all(bobs);
+  for (let n = 3; n < 20; n += 1) await ledger.apply(topup("bob", n));
+  assert.ok(store.decided.every((each) => each.startsWith("bob")));
+  store.locked.clear();
+  await Promise.all(adas);
+  assert.deepEqual(store.decided.slice(-2), ["ada 1", "ada 2"]);
+});
+
+test(
+  "keeps the order of a locked account's operations, whether they came before or after the lock was found",
+  within,
+  async () => {
+    const store = new LockedStore();
+    store.locked.add("ada");
+    const gate = Promise.withResolvers<void>();
+    store.gate = gate.promise;
+    const ledger = new Ledger(store, { batchMax: 2 });
+    const answers = [1, 2, 3, 4, 5].map((n) => ledger.apply(topup("ada", n)));
+    await until(() => store.commits.length === 1);
+    // Waits in the commit queue when the first two are found locked.
+    answers.push(ledger.apply(topup("ada", 6)));
+    gate.resolve();
+    await until(() => store.attemptsOn("ada") > 3);
+    answers.push(ledger.apply(topup("ada", 7)));
+    store.locked.clear();
+    await Promise.all(answers);
+    answers.push(ledger.apply(topup("ada", 8)));
+    await Promise.all(answers);
+    assert.deepEqual(
+      store.decided,
+      [1, 2, 3, 4, 5, 6, 7, 8].map((n) => `ada ${n}`),
+    );
+  },
+);
+
+test("commits an account together with others again once it was answered on its own", within, async () => {
+  const store = new LockedStore();
+  store.locked.add("ada");
+  const ledger = new Ledger(store);
+  const first = ledger.apply(topup("ada", 1));
+  await until(() => store.attemptsOn("ada") > 1);
+  store.locked.clear();
+  await first;
+  await ledger.settled();
+  await Promise.all([ledger.apply(topup("ada", 2)), ledger.apply(topup("bob", 2))]);
+  assert.deepEqual(store.commits.at(-1), ["ada", "bob"]);
+});
+
+test(
+  "rejects the operations of an account that stays locked, and answers those that come when it is free",
+  within,
+  async () => {
+    const store = new LockedStore();
+    store.locked.add("ada");
+    const ledger = new Ledger(store, { giveUpMs: 30 });
+    const answers = await Promise.allSettled([1, 2].map((n) => ledger.apply(topup("ada", n))));
+    for (const answer of answers) {
+      assert.ok(answer.status === "rejected" && answer.reason instanceof StoreUnavailableError);
+      assert.match(answer.reason.message, /locked a row of account ada/);
+    }
+    store.locked.clear();
+    await ledger.apply(topup("ada", 3));
+    assert.deepEqual(store.decided, ["ada 3"]);
+  },
+);
+
+test("pauses between attempts on a locked account", within, async () => {
+  const store = new LockedStore();
+  store.locked.add("ada");
+  const ledger = new Ledger(store, { giveUpMs: 300 });
+  await assert.rejects(ledger.apply(topup("ada", 1)), StoreUnavailableError);
+  // 10 ms, and twice as long each time.
+  assert.ok(store.commits.length <= 10, `${store.commits.length} attempts in 300 ms`);
+});
+
+test(
+  "rejects one operation that cannot be decided, and none of the others of its locked account",
+  within,
+  async () => {
+    const store = new LockedStore();
+    store.locked.add("ada");
+    const ledger = new Ledger(store);
+    const answers = [1, 2, 3].map((n) => ledger.apply(topup("ada", n)));
+    await until(() => store.attemptsOn("ada") > 1);
+    store.bad.add("2");
+    store.locked.clear();
+    const settled = await Promise.allSettled(answers);
+    assert.deepEqual(
+      settled.map(({ status }) => status),
+      ["fulfilled", "rejected", "fulfilled"],
+    );
+  },
+);
+
+test("sends a locked account's operations again when the store was away meanwhile", within, async () => {
+  const store = new LockedStore();
+  store.locked.add("ada");
+  const ledger = new Ledger(store);
+  const answer = ledger.apply(topup("ada", 1));
+  await until(() => store.attemptsOn("ada") > 1);
+  store.error = new StoreUnavailableError("the server is gone");
+  const asked = store.commits.length;
+  await until(() => store.commits.length > asked + 1);
+  store.error = null;
+  store.locked.clear();
+  assert.equal((await answer).kind, "added");
+});
+
+test("closing rejects what a locked account waits for", within, async () => {
+  const store = new LockedStore();
+  store.locked.add("ada");
+  const ledger = new Ledger(store, { giveUpMs: 3_600_000 });
+  const refused = assert.rejects(ledger.apply(topup("ada", 1)), StoreUnavailableError);
+  await until(() => store.attemptsOn("ada") > 1);
+  await ledger.close(20);
+  await refused;
+});
