@@ -88,6 +88,7 @@ async function startInkwell(task: ServerTask): Promise<Started> {
         keepAliveMs: 15_000,
       },
       corsOrigins: [],
+      connections: { connectionsMax: 20_000, connectionsPerAddressMax: 20_000, trustedProxies: [] },
     },
   );
   const url = await server.listen({ host: "127.0.0.1", port: 0 });

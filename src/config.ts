@@ -46,6 +46,12 @@ export interface ServiceLimits {
   /** Body bytes, and processor time of the main thread, for refused requests of one key. */
   refusedBytesPerMinute: number;
   refusedMsPerMinute: number;
+  /** Null: as many as suit the number of files that the process may open. */
+  connectionsMax: number | null;
+  /** Null: a quarter of `connectionsMax`. */
+  connectionsPerAddressMax: number | null;
+  /** Addresses and networks that are exempt from the limit of one address. */
+  trustedProxies: readonly string[];
   messagesMax: number;
   /** Most keys in the JSON of one request. */
   keysMax: number;
@@ -251,6 +257,14 @@ function readLimits(section: Section): ServiceLimits {
     refusedMsPerMinute: section.value("refused_milliseconds_per_minute", kind.whole(1, 60_000), {
       or: 1_200,
     }),
+    connectionsMax: section.optional("connections", kind.whole(1, 1_000_000)),
+    connectionsPerAddressMax: section.optional("connections_per_address", kind.whole(1, 1_000_000)),
+    trustedProxies: section
+      .list("trusted_proxies", kind.network, {
+        or: ["127.0.0.0/8", "::1"],
+        expects: 'a list of addresses and networks: ["10.0.0.0/8"]',
+      })
+      .value.map(({ value }) => value),
     messagesMax,
     keysMax: section.value("keys", kind.whole(256, 16_000_000), {
       or: Math.max(keysMin, keysPerMessage * messagesMax),

@@ -24,6 +24,7 @@ import type { Greeting } from "./main/greeting.ts";
 import { dialled, listening, requirePort, urlOf } from "./main/listening.ts";
 import { createLogger } from "./main/logging.ts";
 import { catalogued, startModels } from "./main/models.ts";
+import { connectionLimits } from "./main/open-files.ts";
 import type { Tracing } from "./main/tracing.ts";
 import { makeFolder } from "./make-folder.ts";
 import { Metrics } from "./server/metrics.ts";
@@ -97,6 +98,7 @@ export async function serve(
     // Asked before anything is made: the commonest slip leaves no trace.
     await requirePort("listen", config.listen);
     await requirePort("operator", config.operator);
+    const connections = connectionLimits(config.limits);
     await makeDataFolder(config.dataDir);
     const token = await operatorToken(config);
 
@@ -166,6 +168,7 @@ export async function serve(
           keepAliveMs: times.keepAliveMs,
         },
         corsOrigins: config.cors.origins,
+        connections,
       },
     );
     answering = server;
@@ -192,6 +195,7 @@ export async function serve(
       version,
       catalog,
       running: () => server.running,
+      connections: server.connections,
       uploads: server.uploads,
       holdTotals: () => store.holdTotals(),
       nodes: () => watch.nodes(),

@@ -143,6 +143,17 @@ export const origin = text(
   { standIn: "*" },
 );
 
+export const network = text(
+  "an IP address or a network such as 10.0.0.0/8",
+  (value) => {
+    const [address = "", prefix, ...rest] = value.split("/");
+    const bits = { 0: -1, 4: 32, 6: 128 }[isIP(address)] ?? -1;
+    const isPrefix = prefix === undefined || (/^\d{1,3}$/.test(prefix) && Number(prefix) <= bits);
+    return bits > 0 && isPrefix && rest.length === 0;
+  },
+  { standIn: "127.0.0.1" },
+);
+
 export const operatorToken = text(
   "at least 16 characters without spaces",
   (value) => /^[\x21-\x7e]{16,512}$/.test(value),

@@ -14,6 +14,7 @@ import type { Metrics } from "../server/metrics.ts";
 import { createPublicServer, type PublicOptions, type PublicServer } from "../server/public.ts";
 import type { FinishedRequest } from "../server/visit.ts";
 import type { Store } from "../store/store.ts";
+import { RefusedConnectionLog } from "./refused-connection-log.ts";
 import { RequestLog } from "./request-log.ts";
 
 /** Told of each request, in the order asked, settled, finished; a late charge is settled after the end. */
@@ -45,6 +46,7 @@ export function createChatService(
   { holdTtlMs, ...options }: ChatServiceOptions,
 ): PublicServer {
   const everyone: readonly Watcher[] = [metrics, new RequestLog(logger), ...watchers];
+  const refusedConnections = new RefusedConnectionLog(logger);
   const known = authenticate(store, plans);
   const pipeline = {
     catalog,
@@ -73,6 +75,10 @@ export function createChatService(
         return generate(pipeline, caller, request, requestId, signal);
       },
       readBalance: async (accountId) => balanceOf(await store.snapshot(accountId), plans),
+      onConnectionRefused: (reason, address) => {
+        metrics.connectionRefused(reason);
+        refusedConnections.tell(reason, address);
+      },
       onFinished: (finished) => {
         for (const watcher of everyone) watcher.finished(finished);
       },

@@ -13,12 +13,15 @@ import type { Receipt } from "../generation/generate.ts";
 import type { NodeView } from "../store/nodes.ts";
 import type { HoldTotals } from "../store/store.ts";
 import { microPerCredit } from "../units.ts";
+import type { ConnectionRefusal } from "./connections.ts";
 import type { FinishedRequest } from "./visit.ts";
 
 export interface MetricsSources {
   version: string;
   /** Requests that are being answered. */
   running(): number;
+  /** Of the public listener. */
+  connections: { readonly count: number; readonly max: number };
   /** Request bodies that are being received or checked. */
   uploads: { readonly count: number; readonly bytes: number };
   catalog: Catalog;
@@ -61,6 +64,9 @@ export class Metrics {
   readonly #auditSeconds: Gauge;
   readonly #build: Gauge<"version">;
   readonly #running: Gauge;
+  readonly #connections: Gauge;
+  readonly #connectionsMax: Gauge;
+  readonly #refusedConnections: Counter<"reason">;
   readonly #uploads: Gauge;
   readonly #uploadBytes: Gauge;
   readonly #holds: Gauge;
@@ -189,6 +195,22 @@ export class Metrics {
       help: "Chat requests that are being answered.",
       registers,
     });
+    this.#connections = new Gauge({
+      name: "inkwell_connections",
+      help: "Open connections of the public listener.",
+      registers,
+    });
+    this.#connectionsMax = new Gauge({
+      name: "inkwell_connections_max",
+      help: "Most connections that the public listener accepts.",
+      registers,
+    });
+    this.#refusedConnections = new Counter({
+      name: "inkwell_refused_connections_total",
+      help: "Connections that were refused because too many were open, in total or from one address.",
+      labelNames: ["reason"],
+      registers,
+    });
     this.#uploads = new Gauge({
       name: "inkwell_uploads",
       help: "Request bodies that are being received or checked.",
@@ -222,6 +244,8 @@ export class Metrics {
       buckets: buckets.batchRequests,
       registers,
     });
+    // From the start, so that the first refusal is an increase.
+    for (const reason of ["total", "address"] as const) this.#refusedConnections.labels({ reason }).inc(0);
     this.#auditProblems.set(Number.NaN);
     this.#auditSeconds.set(Number.NaN);
   }
@@ -280,6 +304,10 @@ export class Metrics {
     }
   }
 
+  connectionRefused(reason: ConnectionRefusal): void {
+    this.#refusedConnections.labels({ reason }).inc();
+  }
+
   decoded(model: string, requests: number): void {
     this.#batchRequests.labels({ model }).observe(requests);
   }
@@ -302,8 +330,18 @@ export class Metrics {
     return await this.#registry.metrics();
   }
 
-  async #look({ running, uploads, catalog, holdTotals, lateCharges, nodes }: MetricsSources): Promise<void> {
+  async #look({
+    running,
+    connections,
+    uploads,
+    catalog,
+    holdTotals,
+    lateCharges,
+    nodes,
+  }: MetricsSources): Promise<void> {
     this.#running.set(running());
+    this.#connections.set(connections.count);
+    this.#connectionsMax.set(connections.max);
     this.#uploads.set(uploads.count);
     this.#uploadBytes.set(uploads.bytes);
     const others = nodes();

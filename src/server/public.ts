@@ -18,6 +18,7 @@ import { invariant, Refusal } from "../errors.ts";
 import { allows, type Catalog } from "../generation/catalog.ts";
 import { balanceObject, modelList } from "../wire/response.ts";
 import { chatHandler, type Generate } from "./chat.ts";
+import { type ConnectionLimits, type ConnectionRefusal, Connections } from "./connections.ts";
 import { Cors } from "./cors.ts";
 import {
   balancePath,
@@ -43,11 +44,13 @@ export interface PublicDependencies {
   /** Throws `balance_unavailable`. */
   readBalance(accountId: string): Promise<BalanceView>;
   logger: Logger;
+  onConnectionRefused?(reason: ConnectionRefusal, address: string): void;
   /** One report for each request that could be parsed. */
   onFinished?: OnFinished;
 }
 
 export interface PublicOptions {
+  connections: ConnectionLimits;
   limits: UploadLimits &
     RefusalLimits & {
       messagesMax: number;
@@ -78,6 +81,7 @@ export interface PublicServer {
   listen(address: { host: string; port: number }): Promise<string>;
   /** Requests that are being answered. */
   readonly running: number;
+  readonly connections: { readonly count: number; readonly max: number };
   /** Request bodies that are being received or checked. */
   readonly uploads: { readonly count: number; readonly bytes: number };
   readonly draining: boolean;
@@ -98,6 +102,9 @@ export function createPublicServer(dependencies: PublicDependencies, options: Pu
   const running = new RunningRequests();
   const uploads = new Uploads(limits, options.uploadTimes);
   const app = createApp(dependencies, options, running, uploads);
+  const connections = new Connections(options.connections, dependencies.onConnectionRefused);
+  // On `localhost` Fastify opens a second server for the other loopback address, which is not guarded.
+  connections.guard(app.server);
 
   let closing: Promise<void> | null = null;
 
@@ -130,6 +137,7 @@ export function createPublicServer(dependencies: PublicDependencies, options: Pu
     get running() {
       return running.count;
     },
+    connections,
     uploads,
     get draining() {
       return running.draining;
@@ -225,7 +233,7 @@ function createApp(
   });
   app.addHook("onSend", async (request, reply) => {
     reply.headers(running.connectionHeaders());
-    // What is left of a body would be taken for the next request, or be waited for.
+    // Otherwise Node would wait for the rest of the body before it takes the next request.
     if (isUploading(request.raw)) reply.header("connection", "close");
   });
   app.setErrorHandler((error, request, reply) => {

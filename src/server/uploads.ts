@@ -40,7 +40,7 @@ const firstPieceBytes = 64 * 1024;
 
 const retryAfterSeconds = 2;
 
-/** What one key or account has in flight. */
+/** Uploads of one key, of one account, or of all. */
 interface Usage {
   uploads: number;
   bytes: number;

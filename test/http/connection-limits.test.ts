@@ -1,0 +1,118 @@
+/** As many connections as the listener accepts, in total and from one address; and what goes on beside them. */
+import assert from "node:assert/strict";
+import { once } from "node:events";
+import { connect, type Socket } from "node:net";
+import { test } from "node:test";
+import { startOperator } from "../fixtures/operator.ts";
+import { until } from "../fixtures/program.ts";
+import { parseAnswer, readAll } from "../fixtures/raw-http.ts";
+import { startService, type TestService } from "../fixtures/service.ts";
+
+const request = "GET /v1/models HTTP/1.1\r\nhost: x\r\nconnection: close\r\n";
+
+async function open(service: TestService, localAddress?: string): Promise<Socket> {
+  const from = localAddress === undefined ? {} : { localAddress };
+  const socket = connect({ port: service.port, host: "127.0.0.1", ...from });
+  socket.on("error", () => {});
+  await once(socket, "connect");
+  return socket;
+}
+
+/** Status of a request over a connection of its own. */
+async function statusOf(service: TestService, localAddress?: string): Promise<number> {
+  const socket = await open(service, localAddress);
+  socket.write(`${request}authorization: Bearer ${service.key}\r\n\r\n`);
+  return parseAnswer(await readAll(socket)).status;
+}
+
+test("one connection too many is answered 503 and closed; health and the operator listener go on", async () => {
+  await using service = await startService({ connections: { connectionsMax: 3 } });
+  await using operator = await startOperator(service);
+  const held = await Promise.all([open(service), open(service), open(service)]);
+  await until("three are open", () => service.server.connections.count === 3);
+
+  const socket = await open(service);
+  const { status, headers, body } = parseAnswer(await readAll(socket));
+  assert.equal(status, 503);
+  assert.equal(headers.get("connection"), "close");
+  assert.match(headers.get("retry-after") ?? "", /^\d+$/);
+  const { error } = JSON.parse(body);
+  assert.deepEqual([error.code, error.type], ["overloaded", "server_error"]);
+
+  assert.equal((await operator.get("/healthz")).status, 200);
+  assert.equal((await operator.get("/admin/accounts")).status, 200);
+  const metrics = (await operator.get("/metrics")).text;
+  assert.match(metrics, /^inkwell_connections 3$/m);
+  assert.match(metrics, /^inkwell_connections_max 3$/m);
+  assert.match(metrics, /^inkwell_refused_connections_total\{reason="total"\} 1$/m);
+  assert.match(JSON.stringify(service.log), /limits\.connections allows/);
+
+  held[0]?.destroy();
+  await until("one has gone", () => service.server.connections.count === 2);
+  assert.equal(await statusOf(service), 200);
+  for (const each of held) each.destroy();
+  await until("all have gone", () => service.server.connections.count === 0);
+});
+
+test("a client that writes first gets to read why it is refused", async () => {
+  await using service = await startService({ connections: { connectionsMax: 1 } });
+  const held = await open(service);
+  for (let n = 0; n < 20; n += 1) {
+    const refused = await open(service);
+    refused.write(
+      `POST /v1/chat/completions HTTP/1.1\r\nhost: x\r\ncontent-length: 65536\r\n\r\n${"x".repeat(65_536)}`,
+    );
+    assert.equal(parseAnswer(await readAll(refused)).status, 503);
+  }
+  held.destroy();
+});
+
+test("an address has its own limit, which leaves room for others", async () => {
+  await using service = await startService({ connections: { connectionsPerAddressMax: 2 } });
+  const held = await Promise.all([open(service), open(service)]);
+  await until("two are open", () => service.server.connections.count === 2);
+  assert.equal(await statusOf(service), 503);
+  assert.equal(await statusOf(service, "127.0.0.2"), 200);
+  assert.match(await service.metrics.text(), /^inkwell_refused_connections_total\{reason="address"\} 1$/m);
+  assert.match(JSON.stringify(service.log), /limits\.trusted_proxies/);
+  for (const each of held) each.destroy();
+  await until("all have gone", () => service.server.connections.count === 0);
+  assert.equal(await statusOf(service), 200);
+});
+
+test("a trusted proxy may have more than one address may, and not more than all", async () => {
+  await using service = await startService({
+    connections: {
+      connectionsMax: 4,
+      connectionsPerAddressMax: 1,
+      trustedProxies: ["127.0.0.1", "127.9.0.0/16"],
+    },
+  });
+  const held = [await open(service), await open(service), await open(service, "127.9.3.4")];
+  await until("three are open", () => service.server.connections.count === 3);
+  held.push(await open(service, "127.0.0.2"));
+  await until("another address has one", () => service.server.connections.count === 4);
+  assert.equal(await statusOf(service), 503);
+  held[0]?.destroy();
+  await until("there is room again", () => service.server.connections.count === 3);
+  assert.equal(await statusOf(service, "127.0.0.2"), 503, "it has its one");
+  assert.equal(await statusOf(service), 200);
+  for (const each of held) each.destroy();
+});
+
+test("a flood of refused connections is closed and leaves nothing open", async () => {
+  await using service = await startService({ connections: { connectionsMax: 1 } });
+  const held = await open(service);
+  const flood = Array.from({ length: 500 }, () => {
+    const socket = connect({ port: service.port, host: "127.0.0.1" });
+    socket.on("error", () => {}).resume();
+    return once(socket, "close");
+  });
+  await Promise.all(flood);
+  assert.equal(service.server.connections.count, 1);
+  const lines = service.log.filter(({ msg }) => String(msg).startsWith("connections are refused"));
+  assert.equal(lines.length, 1, "the log has one line a minute");
+  held.destroy();
+  await until("it has gone", () => service.server.connections.count === 0);
+  assert.equal(await statusOf(service), 200);
+});

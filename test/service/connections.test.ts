@@ -1,0 +1,53 @@
+/** The whole program with few files to open, under more connections than that. */
+import assert from "node:assert/strict";
+import { once } from "node:events";
+import { readdirSync } from "node:fs";
+import { connect, type Socket } from "node:net";
+import { test } from "node:test";
+import { assertSoundLedger, newFolder, startProgram, until } from "../fixtures/program.ts";
+
+const openFiles = 400;
+/** What documentation promises for so many files. */
+const connectionsMax = (openFiles - 256) / 2;
+
+test("a flood of connections leaves files for health, the operator and the database", {
+  timeout: 120_000,
+  skip: process.platform !== "linux" && "open files are counted in /proc",
+}, async () => {
+  await using folder = await newFolder();
+  await using service = startProgram(folder.path, { openFiles });
+  const { url, operatorUrl, key } = await service.up();
+  const port = Number(new URL(url).port);
+
+  const flood: Socket[] = [];
+  for (let n = 0; n < 1_000; n += 1) {
+    const socket = connect({ port, host: "127.0.0.1" });
+    socket.on("error", () => {}).resume();
+    flood.push(socket);
+    if (n % 50 === 0) await once(socket, "connect");
+  }
+  const metric = async (name: string) => {
+    const text = await (await fetch(`${operatorUrl}/metrics`)).text();
+    return Number(new RegExp(`^${name} (.*)$`, "m").exec(text)?.[1]);
+  };
+  await until("it is full", async () => (await metric("inkwell_connections")) === connectionsMax);
+  assert.equal(await metric("inkwell_connections_max"), connectionsMax);
+  const inUse = readdirSync(`/proc/${service.process.pid}/fd`).length;
+  assert.ok(inUse < openFiles, `${inUse} files are open`);
+  for (const path of ["/healthz", "/readyz"]) assert.equal((await fetch(operatorUrl + path)).status, 200);
+
+  for (const socket of flood) socket.destroy();
+  await until("they have gone", async () => (await metric("inkwell_connections")) === 0);
+  const answer = await fetch(`${url}/v1/chat/completions`, {
+    method: "POST",
+    headers: { authorization: `Bearer ${key}`, "content-type": "application/json" },
+    body: JSON.stringify({
+      model: "smollm2-135m-instruct",
+      messages: [{ role: "user", content: "Hello" }],
+      max_tokens: 3,
+    }),
+  });
+  assert.equal(answer.status, 200, await answer.text());
+  assert.deepEqual(await service.stop(), { code: 0, signal: null });
+  assertSoundLedger(folder.path);
+});

@@ -1,0 +1,91 @@
+/** Which addresses are one client, and how many connections suit a process. */
+import assert from "node:assert/strict";
+import { describe, test } from "node:test";
+import { OperatorError } from "../../src/errors.ts";
+import { connectionLimits, openFilesMax } from "../../src/main/open-files.ts";
+import { clientOf } from "../../src/server/connections.ts";
+import { load } from "../fixtures/configuration.ts";
+
+describe("a client", () => {
+  const rows: [address: string, client: string][] = [
+    ["192.0.2.1", "192.0.2.1"],
+    ["::ffff:192.0.2.1", "192.0.2.1"],
+    ["2001:db8:1:2:3:4:5:6", "2001:db8:1:2::/64"],
+    ["2001:db8:1:2::9", "2001:db8:1:2::/64"],
+    ["2001:0db8:1:2::", "2001:db8:1:2::/64"],
+    ["2001:db8::1", "2001:db8:0:0::/64"],
+    ["::1", "0:0:0:0::/64"],
+    ["fe80::1%eth0", "fe80:0:0:0::/64"],
+    ["64:ff9b::192.0.2.1", "64:ff9b:0:0::/64"],
+    ["1::5:6:7:8:9", "1:0:0:5::/64"],
+  ];
+  for (const [address, client] of rows) {
+    test(`at ${address} is ${client}`, () => assert.equal(clientOf(address), client));
+  }
+});
+
+describe("connections by default", () => {
+  const { limits } = load("");
+  const of = (openFiles: number) => connectionLimits(limits, openFiles);
+
+  test("take half of the files that are not reserved, up to a bound", () => {
+    assert.deepEqual(of(1024), {
+      connectionsMax: 384,
+      connectionsPerAddressMax: 96,
+      trustedProxies: ["127.0.0.0/8", "::1"],
+    });
+    assert.equal(of(65_536).connectionsMax, 8192);
+    assert.equal(of(Number.MAX_SAFE_INTEGER).connectionsMax, 8192);
+    assert.equal(of(100).connectionsMax, 16, "the service can be used even then");
+  });
+
+  test("are counted by what the system says", () => {
+    const line = (soft: string) => () =>
+      `Limit  Soft Limit\nMax open files            ${soft}   524288   files\n`;
+    assert.equal(openFilesMax(line("4096")), 4096);
+    assert.equal(openFilesMax(line("unlimited")), Number.MAX_SAFE_INTEGER);
+    assert.equal(
+      openFilesMax(() => "nothing of the kind"),
+      1024,
+    );
+    assert.equal(
+      openFilesMax(() => {
+        throw new Error("no such file");
+      }),
+      1024,
+    );
+    assert.ok(openFilesMax() > 0);
+  });
+});
+
+test("more connections than files can be open are refused at the start, with the way out", () => {
+  const { limits } = load("limits: { connections: 2000, connections_per_address: 7 }");
+  assert.throws(
+    () => connectionLimits(limits, 2255),
+    (error) =>
+      error instanceof OperatorError &&
+      /limits\.connections is 2000.*2255 files.*LimitNOFILE/.test(error.message),
+  );
+  const { connectionsMax, connectionsPerAddressMax } = connectionLimits(limits, 2256);
+  assert.deepEqual([connectionsMax, connectionsPerAddressMax], [2000, 7]);
+});
+
+test("trusted proxies are addresses and networks", () => {
+  const trusted = (list: string) => load(`limits: { trusted_proxies: ${list} }`).limits.trustedProxies;
+  assert.deepEqual(trusted('["10.0.0.0/8", "2001:db8::/32", "192.0.2.1"]'), [
+    "10.0.0.0/8",
+    "2001:db8::/32",
+    "192.0.2.1",
+  ]);
+  for (const wrong of [
+    "10.0.0.0/33",
+    "10.0.0/8",
+    "::1/129",
+    "proxy.example",
+    "10.0.0.1/8/9",
+    "10.0.0.1/",
+    "/8",
+  ]) {
+    assert.throws(() => trusted(`["${wrong}"]`), /an IP address or a network such as 10\.0\.0\.0\/8/, wrong);
+  }
+});
