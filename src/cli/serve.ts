@@ -1,9 +1,10 @@
 /**
  * `inkwell serve`: the service in the foreground. The first SIGTERM or SIGINT stops it gracefully, a second one at
- * once: what was running is then settled by its last checkpoint, at the next start.
+ * once: what was running is then settled by its last checkpoint, at the next start. SIGHUP is logged and ignored.
  */
 import { Command } from "commander";
 import { greetingObject, greetingText } from "../main/greeting.ts";
+import { createLogger } from "../main/logging.ts";
 import type { Cli } from "./cli.ts";
 import { examples } from "./help.ts";
 
@@ -18,7 +19,7 @@ export function serveCommand(cli: Cli): Command {
       "after",
       `${examples("inkwell serve", "INKWELL_PORT=8000 inkwell serve", "inkwell serve --config /etc/inkwell/inkwell.yaml")}
 
-Ctrl-C, or SIGTERM, lets running answers finish; once more stops at once.`,
+Ctrl-C, or SIGTERM, lets running answers finish; once more stops at once. SIGHUP is ignored.`,
     )
     .action(() => serve(cli));
 }
@@ -39,6 +40,12 @@ async function serve(cli: Cli): Promise<void> {
     // How it went is told by `stopped`.
     stop().catch(() => {});
   };
+  const onHangUp = () => {
+    createLogger(config.log.level, cli.host.stderr).info(
+      "SIGHUP is ignored; the configuration is read at the start only, so restart the service to apply changes",
+    );
+  };
+  process.on("SIGHUP", onHangUp);
   process.on("SIGINT", onSignal);
   process.on("SIGTERM", onSignal);
   const { cwd, services, stdout } = cli.host;
@@ -58,6 +65,7 @@ async function serve(cli: Cli): Promise<void> {
     cli.say("Stopped before the service was up.");
     cli.exitCode = signalExitCodes[asked];
   } finally {
+    process.off("SIGHUP", onHangUp);
     process.off("SIGINT", onSignal);
     process.off("SIGTERM", onSignal);
   }

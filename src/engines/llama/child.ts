@@ -2,7 +2,8 @@
  * The engine's child process: loads the model, prepares prompts, decodes. Started by supervisor.ts only.
  *
  * Guarantees: it ends when its parent does, however that ends (the IPC channel closes); it outlives a Ctrl-C on the
- * terminal that it shares with its parent, which decides when running answers are cut off. Keeps nothing on disk.
+ * terminal that it shares with its parent, and the end of that terminal. The parent decides when running answers are
+ * cut off. Keeps nothing on disk.
  */
 import { OperatorError } from "../../errors.ts";
 import { loadBackend } from "./backend.ts";
@@ -93,6 +94,7 @@ process.on("message", (message: unknown) => {
   if (isToChild(message)) child.handle(message);
 });
 process.on("disconnect", endNow);
+process.on("SIGHUP", () => {});
 process.on("SIGINT", () => {});
 process.on("SIGTERM", () => {});
 send({ type: "up" });

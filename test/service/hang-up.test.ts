@@ -1,0 +1,140 @@
+/** SIGHUP: a running service logs and ignores it, also while it starts or stops; the end of its terminal is the same. */
+import assert from "node:assert/strict";
+import { spawn, spawnSync } from "node:child_process";
+import { once } from "node:events";
+import { existsSync, readFileSync } from "node:fs";
+import { createServer } from "node:http";
+import path from "node:path";
+import { test } from "node:test";
+import { openStream } from "../fixtures/http-stream.ts";
+import {
+  entry,
+  environment,
+  freePort,
+  isRunning,
+  newFolder,
+  type Program,
+  processEnded,
+  startProgram,
+  until,
+} from "../fixtures/program.ts";
+
+const skip = process.platform === "win32" ? "Windows has no signals" : false;
+
+/** How often the log says that the signal is ignored. */
+function ignored({ stderr }: Program): number {
+  return stderr.match(/"msg":"SIGHUP is ignored; [^"]+"/g)?.length ?? 0;
+}
+
+test("SIGHUP: running answers finish, each signal is logged in one line, and the service goes on", {
+  skip,
+}, async () => {
+  await using folder = await newFolder();
+  await using service = startProgram(folder.path);
+  const { url, operatorUrl, key } = await service.up();
+  assert.ok(key !== null);
+  const stream = await openStream({ url, key, content: "An endless story.", max_tokens: 500 });
+  for (const times of [1, 2]) {
+    // A terminal sends the signal to the engine too.
+    process.kill(service.enginePid(), "SIGHUP");
+    service.process.kill("SIGHUP");
+    await until("it is logged", () => ignored(service) === times);
+  }
+  const rest = await stream.rest();
+  assert.equal(rest.at(-1), "[DONE]");
+  const engine = service.enginePid();
+  assert.equal((await fetch(`${operatorUrl}/healthz`)).status, 200);
+  await (await openStream({ url, key, max_tokens: 2 })).rest();
+  assert.equal(service.enginePid(), engine, "the engine was not started again");
+  assert.deepEqual(await service.stop(), { code: 0, signal: null });
+  assert.equal(ignored(service), 2);
+});
+
+test("SIGHUP while the service starts, and again while it stops, changes nothing", { skip }, async () => {
+  await using folder = await newFolder();
+  await using service = startProgram(folder.path);
+  await service.shows("Inkwell ");
+  service.process.kill("SIGHUP");
+  await service.shows("SIGHUP is ignored");
+  const { url, key } = await service.up();
+  assert.ok(key !== null);
+  const stream = await openStream({ url, key, content: "An endless story.", max_tokens: 500 });
+  const engine = service.enginePid();
+  process.kill(engine, "SIGSTOP");
+  service.process.kill("SIGTERM");
+  await service.shows("Stopping: running answers may finish.");
+  service.process.kill("SIGHUP");
+  await until("it is logged", () => ignored(service) === 2);
+  process.kill(engine, "SIGCONT");
+  assert.equal(
+    (await stream.rest()).at(-1),
+    "[DONE]",
+    "SIGHUP is not the second signal, which stops at once",
+  );
+  assert.deepEqual(await service.ended, { code: 0, signal: null });
+});
+
+test("other commands still end by SIGHUP", { skip }, async () => {
+  await using folder = await newFolder();
+  const silent = createServer().listen(0, "127.0.0.1");
+  await once(silent, "listening");
+  const address = silent.address();
+  assert.ok(address !== null && typeof address !== "string");
+  const args = [entry, "chat", "--url", `http://127.0.0.1:${address.port}`, "--key", "ink_none"];
+  const chat = spawn(process.execPath, args, {
+    cwd: folder.path,
+    env: environment(folder.path),
+    stdio: ["pipe", "ignore", "inherit"],
+  });
+  try {
+    chat.stdin.end("What is ink?");
+    await once(silent, "request");
+    chat.kill("SIGHUP");
+    assert.deepEqual(await once(chat, "exit"), [null, "SIGHUP"]);
+  } finally {
+    chat.kill("SIGKILL");
+    silent.close();
+    silent.closeAllConnections();
+  }
+});
+
+const hasScript = spawnSync("script", ["--version"]).stdout?.includes("util-linux") ?? false;
+
+test("the service goes on when its terminal closes", {
+  skip: hasScript ? skip : "there is no util-linux script here",
+}, async () => {
+  await using folder = await newFolder();
+  const ports = { INKWELL_PORT: `${await freePort()}`, INKWELL_OPERATOR_PORT: `${await freePort()}` };
+  const pidFile = path.join(folder.path, "pid");
+  const command = `echo $$ > '${pidFile}'; exec '${process.execPath}' '${entry}' serve`;
+  const terminal = spawn("script", ["-qefc", command, "/dev/null"], {
+    cwd: folder.path,
+    env: { ...environment(folder.path), ...ports, TERM: "xterm" },
+    stdio: ["pipe", "pipe", "inherit"],
+  });
+  const isReady = async () => {
+    const answer = await fetch(`http://127.0.0.1:${ports.INKWELL_OPERATOR_PORT}/readyz`).catch(() => null);
+    await answer?.text();
+    return answer?.status === 200;
+  };
+  try {
+    terminal.stdout.resume();
+    await until("the service is up", isReady);
+    terminal.kill("SIGKILL");
+    await once(terminal, "close");
+    const pid = Number(readFileSync(pidFile, "utf8"));
+    // Its log has nowhere to go any more; each of these writes a line.
+    for (let request = 0; request < 3; request++) {
+      const answer = await fetch(`http://127.0.0.1:${ports.INKWELL_PORT}/v1/models`);
+      assert.equal(answer.status, 401);
+    }
+    assert.ok(isRunning(pid) && (await isReady()));
+    process.kill(pid, "SIGTERM");
+    await processEnded(pid);
+  } finally {
+    if (existsSync(pidFile)) {
+      const pid = Number(readFileSync(pidFile, "utf8"));
+      if (isRunning(pid)) process.kill(pid, "SIGKILL");
+    }
+  }
+});
