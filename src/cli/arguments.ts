@@ -29,6 +29,10 @@ export function limit(text: string): number {
   return wholeNumber(text, 1, 1_000_000_000, "A limit is a whole number");
 }
 
+export function tokenLimit(text: string): number {
+  return wholeNumber(text, 1, 1_000_000_000, "It is a whole number of tokens");
+}
+
 /** Payment ids, operation ids and reasons. */
 export function note(text: string): string {
   if (notePattern.test(text)) return text;

@@ -13,8 +13,31 @@ export interface ChatMessage {
 
 export interface OfferedModel {
   id: string;
-  /** Credits per million tokens; null where the service does not say. */
+  /** Credits per million tokens; null if the service does not say. */
   price: Price | null;
+  limits: AnswerLimits;
+}
+
+/** Bounds of an answer in completion tokens; null if the service does not say. */
+export interface AnswerLimits {
+  /** `max_tokens` of a request that has none. */
+  defaultTokens: number | null;
+  outputTokensMax: number | null;
+  /** For prompt and answer together. */
+  contextWindow: number | null;
+}
+
+export interface Bucket {
+  name: "base" | "overage" | "additional";
+  credits: number;
+  /** Null: it has none. */
+  cap: number | null;
+  refreshesAt: string | null;
+}
+
+export interface Balance {
+  total: number;
+  buckets: Bucket[];
 }
 
 export interface TokenUsage {
@@ -42,28 +65,33 @@ export class ChatClient {
     this.#key = key;
   }
 
-  async models(): Promise<OfferedModel[]> {
-    const body = await this.#json("/v1/models");
+  /** Returns the models that the key may use; none if `signal` aborts. */
+  async models(signal: AbortSignal): Promise<OfferedModel[]> {
+    const body = await this.#json("/v1/models", signal);
     return list(field(body, "data")).flatMap((each) => {
       const id = field(each, "id");
-      return typeof id === "string" ? [{ id, price: priceIn(field(each, "pricing")) }] : [];
+      const price = priceIn(field(each, "pricing"));
+      return typeof id === "string" ? [{ id, price, limits: limitsIn(each) }] : [];
     });
   }
 
-  /** Whole credits that the account has left; null where the answer does not say. */
-  async creditsLeft(): Promise<number | null> {
-    const body = await this.#json("/v1/balance");
-    const credits = field(field(field(body, "balances"), "total"), "credits");
-    return typeof credits === "number" ? credits : null;
+  /** Returns null if the answer has no balance, or if `signal` aborts. */
+  async balance(signal: AbortSignal): Promise<Balance | null> {
+    const body = await this.#json("/v1/balance", signal);
+    const total = whole(field(field(field(body, "balances"), "total"), "credits"));
+    const names = ["base", "overage", "additional"] as const;
+    return total === null ? null : { total, buckets: names.flatMap((name) => bucketIn(body, name)) };
   }
 
   /** Ends with the `end` event, or throws. Aborting `signal` ends it without one. */
   async *answer(
     model: string,
     messages: readonly ChatMessage[],
+    maxTokens: number | null,
     signal: AbortSignal,
   ): AsyncGenerator<ChatEvent> {
-    const body = { model, messages, stream: true, stream_options: { include_usage: true } };
+    const limit = maxTokens === null ? {} : { max_tokens: maxTokens };
+    const body = { model, messages, ...limit, stream: true, stream_options: { include_usage: true } };
     const response = await this.#fetch("/v1/chat/completions", {
       method: "POST",
       headers: { "content-type": "application/json" },
@@ -97,9 +125,18 @@ export class ChatClient {
     throw new ClientError("the answer broke off before its end");
   }
 
-  async #json(path: string): Promise<unknown> {
-    const response = await this.#fetch(path, {});
-    return response === null ? undefined : parse(await response.text());
+  /** Returns undefined if `signal` aborts first. */
+  async #json(path: string, signal: AbortSignal): Promise<unknown> {
+    const response = await this.#fetch(path, { signal });
+    if (response === null) return undefined;
+    let text: string;
+    try {
+      text = await response.text();
+    } catch (error) {
+      if (signal.aborted) return undefined;
+      throw new ClientError(`the connection broke: ${reasonOf(error)}`);
+    }
+    return parse(text);
   }
 
   /** A good answer; null where it was aborted first. */
@@ -139,6 +176,28 @@ function priceIn(pricing: unknown): Price | null {
   const cachedPrompt = whole(field(pricing, "cached_prompt"));
   if (prompt === null || completion === null) return null;
   return { prompt, completion, ...(cachedPrompt === null ? {} : { cachedPrompt }) };
+}
+
+function limitsIn(model: unknown): AnswerLimits {
+  return {
+    defaultTokens: whole(field(field(model, "defaults"), "max_tokens")),
+    outputTokensMax: whole(field(model, "max_output_tokens")),
+    contextWindow: whole(field(model, "context_window")),
+  };
+}
+
+function bucketIn(balance: unknown, name: Bucket["name"]): Bucket[] {
+  const credits = whole(field(field(field(balance, "balances"), name), "credits"));
+  const refreshesAt = field(field(balance, `${name}Window`), "refreshesAt");
+  if (credits === null) return [];
+  return [
+    {
+      name,
+      credits,
+      cap: whole(field(field(field(balance, "caps"), name), "credits")),
+      refreshesAt: typeof refreshesAt === "string" ? refreshesAt : null,
+    },
+  ];
 }
 
 function usageIn(usage: unknown): TokenUsage | null {

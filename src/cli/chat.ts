@@ -4,8 +4,8 @@
  * It uses the key it is given (`--key`, INKWELL_API_KEY). Keys cannot be read back from the store, so without one it
  * makes a key of its own for the account, which expires within a day, and revokes it when the conversation ends.
  *
- * Ctrl-C stops the answer and not the program; at the prompt, Ctrl-D or Ctrl-C twice leaves. Where stdin is no
- * terminal, every line of it is a turn, and answers alone go to stdout.
+ * Ctrl-C stops the answer and keeps the conversation; at the prompt, Ctrl-D or Ctrl-C twice leaves. If stdin is not a
+ * terminal, each line is a turn, and only answers go to stdout.
  */
 import { createInterface, type Interface } from "node:readline";
 import type { Writable } from "node:stream";
@@ -14,10 +14,11 @@ import { issueKey } from "../access/issue-key.ts";
 import type { Config } from "../config.ts";
 import { OperatorError } from "../errors.ts";
 import { dialled, urlOf } from "../main/listening.ts";
-import { accountName, serviceUrl } from "./arguments.ts";
+import { accountName, serviceUrl, tokenLimit } from "./arguments.ts";
 import { ChatClient, ClientError, type OfferedModel } from "./chat-client.ts";
+import { type Chat, takeLine } from "./chat-commands.ts";
 import type { Cli } from "./cli.ts";
-import { Conversation, sentence, type Turn } from "./conversation.ts";
+import { Conversation, sentence } from "./conversation.ts";
 import { examples } from "./help.ts";
 import { noAccount, noSuch } from "./refusals.ts";
 
@@ -27,6 +28,7 @@ interface ChatOptions {
   account: string;
   key?: string;
   url?: string;
+  maxTokens?: number;
 }
 
 export function chatCommand(cli: Cli): Command {
@@ -40,14 +42,16 @@ export function chatCommand(cli: Cli): Command {
       "the service's address (default: where the configuration has it listen)",
       serviceUrl,
     )
+    .option("--max-tokens <number>", "most tokens of an answer (default: the model's, or 2048)", tokenLimit)
     .addHelpText(
       "after",
       examples(
         "inkwell chat",
-        "inkwell chat smollm2-135m-instruct --account ada",
+        "inkwell chat smollm2-135m-instruct --account ada --max-tokens 100",
         "inkwell chat --url https://llm.example --key ink_...",
         'echo "What is an inkwell?" | inkwell chat --json',
-      ),
+      ) +
+        "\n\nIn a conversation: /help, /balance, /model [id], /clear, /quit. Ctrl-C stops an answer. docs/cli.md has more.",
     )
     .action((model: string | undefined, options: ChatOptions) => chat(cli, model, options));
 }
@@ -57,7 +61,7 @@ async function chat(cli: Cli, model: string | undefined, options: ChatOptions): 
   const url = options.url ?? addressOf(config);
   const given = options.key ?? config.client.apiKey;
   if (given !== null) {
-    await converse(cli, new ChatClient(url, given), model);
+    await converse(cli, new ChatClient(url, given), model, options);
     return;
   }
   if (options.url !== undefined) {
@@ -75,129 +79,169 @@ async function chat(cli: Cli, model: string | undefined, options: ChatOptions): 
     );
     if (own === null) throw noAccount(options.account);
     try {
-      await converse(cli, new ChatClient(url, own.key), model);
+      await converse(cli, new ChatClient(url, own.key), model, options);
     } finally {
       await store.revokeKey(own.row.id, Date.now());
     }
   });
 }
 
-async function converse(cli: Cli, client: ChatClient, wanted: string | undefined): Promise<void> {
+/** Exit codes of shells for a program that a signal ended. */
+const signalExitCodes = { SIGINT: 130, SIGTERM: 143 } as const;
+type StopSignal = keyof typeof signalExitCodes;
+
+async function converse(
+  cli: Cli,
+  client: ChatClient,
+  wanted: string | undefined,
+  { maxTokens }: ChatOptions,
+): Promise<void> {
   const { stdin, stdout, stderr } = cli.host;
-  const model = await chooseModel(client, wanted);
-  // With --json, stdout is for the document: the prompt and the answers go the other way.
-  const output = cli.json ? stderr : stdout;
-  const atTerminal = stdin.isTTY === true && output.isTTY === true;
-  const conversation = new Conversation(client, model, { answers: output, remarks: stderr });
-  const reader = createInterface({ input: stdin, output, terminal: atTerminal, prompt: "> " });
-  const turns = await (atTerminal
-    ? talk(reader, conversation, model, output)
-    : readAll(reader, conversation));
-  if (cli.json) cli.print({ model: model.id, turns }, "");
-  if (!atTerminal && turns.some((turn) => turn.error !== null)) cli.exitCode = 1;
-}
-
-/** Every line is a turn. A signal ends the answer and the whole. */
-async function readAll(reader: Interface, conversation: Conversation): Promise<Turn[]> {
-  const turns: Turn[] = [];
-  let left = false;
-  const leave = () => {
-    left = true;
-    conversation.stop();
-    reader.close();
+  const starting = new AbortController();
+  /** Replaced when the conversation begins. */
+  let onSignal = (signal: StopSignal): void => {
+    cli.exitCode = signalExitCodes[signal];
+    starting.abort();
   };
-  process.on("SIGINT", leave);
-  process.on("SIGTERM", leave);
+  const listener = (signal: StopSignal) => onSignal(signal);
+  process.on("SIGINT", listener);
+  process.on("SIGTERM", listener);
   try {
-    for await (const line of reader) {
-      // Lines that were read before the signal are still handed out.
-      if (left || !(await takeLine(line, conversation, turns))) break;
-    }
+    const models = await offeredModels(client, starting.signal);
+    if (starting.signal.aborted) return;
+    const model = chooseModel(models, wanted);
+    // With --json, stdout is for the document: the prompt and the answers go the other way.
+    const output = cli.json ? stderr : stdout;
+    const atTerminal = stdin.isTTY === true && output.isTTY === true;
+    const options = { model, maxTokens: maxTokens ?? null };
+    const conversation = new Conversation(client, options, { answers: output, remarks: stderr });
+    const reader = createInterface({ input: stdin, output, terminal: atTerminal, prompt: "> " });
+    const chat: Chat = { conversation, models, turns: [] };
+    const session = atTerminal ? new TerminalSession(reader, chat, output) : new PipeSession(reader, chat);
+    onSignal = (signal) => session.onSignal(signal);
+    await session.run();
+    if (cli.json) cli.print({ model: model.id, turns: chat.turns }, "");
+    cli.exitCode = session.exitCode;
   } finally {
-    process.off("SIGINT", leave);
-    process.off("SIGTERM", leave);
+    process.off("SIGINT", listener);
+    process.off("SIGTERM", listener);
   }
-  return turns;
 }
 
-/** With a prompt, and Ctrl-C as a key that the reader sees. */
-async function talk(
-  reader: Interface,
-  conversation: Conversation,
-  model: OfferedModel,
-  output: Writable,
-): Promise<Turn[]> {
-  const turns: Turn[] = [];
-  let open = true;
-  let interrupted = false;
-  const leave = () => {
+/** Every line is a turn. The first SIGINT stops the answer under way; the second one, or one between answers, leaves. */
+class PipeSession {
+  readonly #reader: Interface;
+  readonly #chat: Chat;
+  #interrupted = false;
+  #left: StopSignal | null = null;
+  #refused = false;
+
+  constructor(reader: Interface, chat: Chat) {
+    this.#reader = reader;
+    this.#chat = chat;
+  }
+
+  get exitCode(): number {
+    if (this.#left !== null) return signalExitCodes[this.#left];
+    return this.#refused || this.#chat.turns.some((turn) => turn.finish_reason === null) ? 1 : 0;
+  }
+
+  onSignal(signal: StopSignal): void {
+    const { conversation } = this.#chat;
+    const goesOn = signal === "SIGINT" && conversation.busy && !this.#interrupted;
+    this.#interrupted = true;
     conversation.stop();
-    reader.close();
-  };
-  reader.on("close", () => {
-    // Left by a key: the shell's prompt is not to stand behind ours.
-    if (open) output.write("\n");
-    open = false;
-  });
-  reader.on("SIGINT", () => {
-    if (conversation.answering) {
-      conversation.stop();
-    } else if (interrupted) {
-      reader.close();
-    } else {
-      interrupted = true;
-      output.write("\n");
-      conversation.remark("Ctrl-C again, or Ctrl-D, leaves.");
-      reader.prompt();
+    if (goesOn) return;
+    this.#left = signal;
+    this.#reader.close();
+  }
+
+  async run(): Promise<void> {
+    for await (const line of this.#reader) {
+      // Lines that were read before the signal are still handed out.
+      if (this.#left !== null) break;
+      const outcome = await takeLine(line, this.#chat);
+      if (outcome === "leave") break;
+      if (outcome === "refused") this.#refused = true;
     }
-  });
-  process.on("SIGTERM", leave);
-  try {
-    conversation.remark(`Talking to ${model.id}. /clear begins anew, /exit leaves, Ctrl-C stops an answer.`);
-    reader.prompt();
-    for await (const line of reader) {
-      interrupted = false;
-      if (!(await takeLine(line, conversation, turns))) {
-        open = false;
+    this.#reader.close();
+  }
+}
+
+/** With a prompt; Ctrl-C reaches the reader as a key, or the process as SIGINT. */
+class TerminalSession {
+  readonly #reader: Interface;
+  readonly #chat: Chat;
+  readonly #output: Writable;
+  readonly exitCode = 0;
+  #open = true;
+  #interrupted = false;
+
+  constructor(reader: Interface, chat: Chat, output: Writable) {
+    this.#reader = reader;
+    this.#chat = chat;
+    this.#output = output;
+    reader.on("SIGINT", () => this.onSignal("SIGINT"));
+    reader.on("close", () => {
+      // Left by a key: the shell's prompt is not to stand behind ours.
+      if (this.#open) output.write("\n");
+      this.#open = false;
+      this.#chat.conversation.stop();
+    });
+  }
+
+  onSignal(signal: StopSignal): void {
+    const { conversation } = this.#chat;
+    if (signal === "SIGTERM" || (!conversation.busy && this.#interrupted)) {
+      this.#reader.close();
+    } else if (conversation.busy) {
+      conversation.stop();
+    } else {
+      this.#interrupted = true;
+      this.#output.write("\n");
+      conversation.remark("Ctrl-C again, or Ctrl-D, leaves.");
+      this.#reader.prompt();
+    }
+  }
+
+  async run(): Promise<void> {
+    const { conversation } = this.#chat;
+    conversation.remark(
+      `Talking to ${conversation.model.id}. /help lists commands, Ctrl-C stops an answer, Ctrl-D leaves.`,
+    );
+    this.#reader.prompt();
+    for await (const line of this.#reader) {
+      this.#interrupted = false;
+      if ((await takeLine(line, this.#chat)) === "leave") {
+        this.#open = false;
         break;
       }
-      if (open) reader.prompt();
+      if (this.#open) this.#reader.prompt();
     }
-  } finally {
-    process.off("SIGTERM", leave);
+    this.#reader.close();
   }
-  return turns;
 }
 
-/** False where the line asks to leave. */
-async function takeLine(line: string, conversation: Conversation, turns: Turn[]): Promise<boolean> {
-  const said = line.trim();
-  if (said === "/exit" || said === "/quit") return false;
-  if (said === "/clear") {
-    conversation.forget();
-    conversation.remark("Forgotten; this is a new conversation.");
-  } else if (said !== "") {
-    turns.push(await conversation.say(said));
-  }
-  return true;
-}
-
-async function chooseModel(client: ChatClient, wanted: string | undefined): Promise<OfferedModel> {
+async function offeredModels(client: ChatClient, signal: AbortSignal): Promise<OfferedModel[]> {
   try {
-    const offered = await client.models();
-    const model = wanted === undefined ? offered[0] : offered.find(({ id }) => id === wanted);
-    if (model !== undefined) return model;
-    if (wanted === undefined || offered.length === 0)
-      throw new ClientError("this key may use no model of the service");
-    throw noSuch(
-      "model",
-      wanted,
-      offered.map(({ id }) => id),
-    );
+    return await client.models(signal);
   } catch (error) {
     if (error instanceof ClientError) throw new OperatorError(sentence(error.message), error);
     throw error;
   }
+}
+
+function chooseModel(offered: readonly OfferedModel[], wanted: string | undefined): OfferedModel {
+  const [first] = offered;
+  if (first === undefined) throw new OperatorError("This key may use no model of the service.");
+  if (wanted === undefined) return first;
+  const model = offered.find(({ id }) => id === wanted);
+  if (model !== undefined) return model;
+  throw noSuch(
+    "model",
+    wanted,
+    offered.map(({ id }) => id),
+  );
 }
 
 function addressOf({ listen: { host, port } }: Config): string {

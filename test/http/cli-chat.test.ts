@@ -17,6 +17,9 @@ const cwd = mkdtempSync(path.join(tmpdir(), "inkwell-chat-"));
 const key = "ink_of_this_test";
 const requests: { path: string; authorization: string | undefined; body: string }[] = [];
 let url = "";
+let creditsLeft = 1234;
+/** While set, a request for the balance gets no answer and resolves it. */
+let balanceAsked: PromiseWithResolvers<void> | null = null;
 /** Resolves when a client has left an answer before its end. */
 let gone = Promise.withResolvers<void>();
 
@@ -70,11 +73,26 @@ async function handle(request: IncomingMessage, response: ServerResponse): Promi
   const json = (document: object) =>
     response.setHeader("content-type", "application/json").end(JSON.stringify(document));
   if (request.url === "/v1/models") {
+    const pricing = { prompt: 10, completion: 30, cached_prompt: 1 };
+    const limits = { context_window: 8192, max_output_tokens: 4096 };
     json({
-      data: [{ id: "small", pricing: { prompt: 10, completion: 30, cached_prompt: 1 } }, { id: "unpriced" }],
+      data: [
+        { id: "small", pricing, ...limits, defaults: {} },
+        { id: "bounded", pricing, ...limits, defaults: { max_tokens: 7 } },
+        { id: "unpriced" },
+      ],
     });
   } else if (request.url === "/v1/balance") {
-    json({ balances: { total: { credits: 1234 } } });
+    if (balanceAsked !== null) {
+      balanceAsked.resolve();
+      return;
+    }
+    const additional = { credits: creditsLeft - 1000 };
+    json({
+      balances: { base: { credits: 1000 }, additional, total: { credits: creditsLeft } },
+      caps: { base: { credits: 2000 } },
+      baseWindow: { refreshesAt: "2027-01-16T12:00:00.000Z" },
+    });
   } else {
     const messages: unknown = JSON.parse(body).messages;
     const last: unknown = Array.isArray(messages) ? messages.at(-1)?.content : undefined;
@@ -100,8 +118,9 @@ async function chat(stdin: string, ...argv: string[]): Promise<Ran> {
   return await runCli(["chat", "--url", url, "--key", key, ...argv], { cwd, stdin });
 }
 
-const lastMessages = (): unknown =>
-  JSON.parse(requests.findLast(({ path: each }) => each === "/v1/chat/completions")?.body ?? "{}").messages;
+const lastBody = () =>
+  JSON.parse(requests.findLast(({ path: each }) => each === "/v1/chat/completions")?.body ?? "{}");
+const lastMessages = (): unknown => lastBody().messages;
 
 describe("inkwell chat, piped", { timeout: 20_000 }, () => {
   test("writes the answer to stdout and what it cost to stderr", async () => {
@@ -121,9 +140,28 @@ describe("inkwell chat, piped", { timeout: 20_000 }, () => {
     assert.deepEqual(body, {
       model: "small",
       messages: [{ role: "user", content: "hello" }],
+      max_tokens: 2048,
       stream: true,
       stream_options: { include_usage: true },
     });
+  });
+
+  const limits: [rule: string, argv: string[], limit: number | undefined][] = [
+    ["limits an answer of a model that has no default", ["small"], 2048],
+    ["leaves the limit to a model that has a default", ["bounded"], undefined],
+    ["sends the limit that --max-tokens names", ["bounded", "--max-tokens", "100"], 100],
+  ];
+  for (const [rule, argv, limit] of limits) {
+    test(rule, async () => {
+      await chat("hello\n", ...argv);
+      assert.equal(lastBody().max_tokens, limit);
+    });
+  }
+
+  test("refuses a limit that is no number of tokens", async () => {
+    const ran = await chat("hello\n", "--max-tokens", "0");
+    assert.equal(ran.code, 2);
+    assert.match(ran.stderr, /It is a whole number of tokens from 1 to/);
   });
 
   test("takes each line as a turn and remembers the ones before", async () => {
@@ -166,9 +204,28 @@ describe("inkwell chat, piped", { timeout: 20_000 }, () => {
     assert.match((await chat("teapot\n")).stderr, /no JSON; is the address right\?/);
   });
 
-  test("says so when an answer was cut off", async () => {
-    assert.match((await chat("long\n")).stderr, /cut off at the limit/);
-  });
+  const cuts: [rule: string, argv: string[], left: number, remark: RegExp][] = [
+    [
+      "its own limit",
+      ["--max-tokens", "7"],
+      1234,
+      /cut off at the limit of 7 tokens; --max-tokens sets another/,
+    ],
+    ["the default of the model", ["bounded"], 1234, /cut off at the limit of 7 tokens; --max-tokens/],
+    ["the end of the credits", [], 0, /· 0 left · cut off: the credits are used up/],
+    ["credits that others hold", [], 1234, /cut off: other requests hold the credits that are left/],
+    ["a limit that the service does not name", ["unpriced"], 0, /cut off at the limit$/m],
+  ];
+  for (const [rule, argv, left, remark] of cuts) {
+    test(`names the reason of a cut answer: ${rule}`, async () => {
+      creditsLeft = left;
+      try {
+        assert.match((await chat("long\n", ...argv)).stderr, remark);
+      } finally {
+        creditsLeft = 1234;
+      }
+    });
+  }
 
   test("leaves out the cost where the service tells no price", async () => {
     assert.equal(
@@ -185,6 +242,7 @@ describe("inkwell chat, piped", { timeout: 20_000 }, () => {
       turns: [
         {
           user: "hello",
+          model: "small",
           assistant: "Good \u001b[2Jmorning",
           finish_reason: "stop",
           usage,
@@ -193,6 +251,7 @@ describe("inkwell chat, piped", { timeout: 20_000 }, () => {
         },
         {
           user: "refuse",
+          model: "small",
           assistant: "",
           finish_reason: null,
           usage: null,
@@ -203,19 +262,100 @@ describe("inkwell chat, piped", { timeout: 20_000 }, () => {
     });
   });
 
-  for (const name of ["SIGINT", "SIGTERM"] as const) {
-    test(`ends at ${name}, also the lines that are still to come`, async () => {
-      gone = Promise.withResolvers();
-      requests.length = 0;
-      const session = openPipe(["chat", "--url", url, "--key", key], { cwd, stdin: "wait\nhello\n" });
-      await session.shows("Good");
-      signal(name);
-      await session.shows("Stopped.");
-      await gone.promise;
-      await session.ended;
-      assert.deepEqual(lastMessages(), [{ role: "user", content: "wait" }]);
+  test("stops the answer at the first SIGINT, goes on with the next line, and leaves at the second", async () => {
+    gone = Promise.withResolvers();
+    requests.length = 0;
+    const stdin = "wait\nhello\nwait\nnever\n";
+    const session = openPipe(["chat", "--url", url, "--key", key], { cwd, stdin });
+    await session.shows("Good");
+    signal("SIGINT");
+    await session.shows("Stopped.");
+    await gone.promise;
+    await session.shows("morning\n");
+    await session.shows("Good");
+    signal("SIGINT");
+    assert.equal(await session.ended, 130);
+    assert.deepEqual(lastMessages(), [
+      { role: "user", content: "wait" },
+      { role: "assistant", content: "Good \u001b[2J" },
+      { role: "user", content: "hello" },
+      { role: "assistant", content: "Good \u001b[2Jmorning" },
+      { role: "user", content: "wait" },
+    ]);
+  });
+
+  test("exits 1 after an answer that was stopped", async () => {
+    const session = openPipe(["chat", "--url", url, "--key", key], { cwd, stdin: "wait\nhello\n" });
+    await session.shows("Good");
+    signal("SIGINT");
+    assert.equal(await session.ended, 1);
+  });
+
+  test("leaves at SIGTERM, without the lines that are still to come", async () => {
+    gone = Promise.withResolvers();
+    requests.length = 0;
+    const session = openPipe(["chat", "--url", url, "--key", key], { cwd, stdin: "wait\nhello\n" });
+    await session.shows("Good");
+    signal("SIGTERM");
+    await session.shows("Stopped.");
+    await gone.promise;
+    assert.equal(await session.ended, 143);
+    assert.deepEqual(lastMessages(), [{ role: "user", content: "wait" }]);
+  });
+
+  test("lists its commands, and sends none of them", async () => {
+    const ran = await chat("/help\n/balance\n/model\n/clear\n/quit\nnever\n");
+    assert.equal(ran.code, 0);
+    assert.equal(ran.stdout, "");
+    for (const name of ["/help", "/balance", "/model [id]", "/clear", "/quit"])
+      assert.ok(ran.stderr.includes(`\n${name} `) || ran.stderr.startsWith(`${name} `), `${name} is listed`);
+    assert.match(
+      ran.stderr,
+      /^1,234 credits left\n {2}base +1,000 of 2,000, refreshes 2027-01-16T12:00:00\.000Z\n {2}additional 234\n/m,
+    );
+    assert.match(ran.stderr, /^Credits that running requests hold count as left/m);
+    assert.match(ran.stderr, /^\* small +10 \/ 30 credits per million .*\n {2}bounded/m);
+    assert.deepEqual(
+      requests.map(({ path: each }) => each),
+      ["/v1/models", "/v1/balance"],
+    );
+  });
+
+  test("goes on with the model that /model names", async () => {
+    const ran = await chat("one\n/model bounded\ntwo\n", "--json");
+    assert.equal(ran.code, 0);
+    assert.equal(lastBody().model, "bounded");
+    assert.equal(lastBody().messages.length, 3, "the conversation is kept");
+    assert.deepEqual(
+      JSON.parse(ran.stdout).turns.map((turn: { model: string }) => turn.model),
+      ["small", "bounded"],
+    );
+  });
+
+  const refusedLines: [line: string, hint: RegExp][] = [
+    ["/hlep", /^There is no command \/hlep\. Did you mean \/help\? To send a line .* begin it with two\.\n$/],
+    ["/etc/passwd is a file", /^There is no command \/etc\/passwd\. /],
+    ["/clear everything", /^\/clear takes no argument\. To send a line/],
+    ["/model smal", /^There is no model "smal"\. Did you mean small\?\n$/],
+  ];
+  for (const [line, hint] of refusedLines) {
+    test(`does not send ${line}, and says why`, async () => {
+      const ran = await chat(`${line}\n`);
+      assert.match(ran.stderr, hint);
+      assert.equal(ran.code, 1);
+      assert.deepEqual(lastMessages(), undefined);
     });
   }
+
+  test("sends a line that begins with two slashes with one", async () => {
+    await chat("//etc/passwd\n");
+    assert.deepEqual(lastMessages(), [{ role: "user", content: "/etc/passwd" }]);
+  });
+
+  test("a slash within a line is no command", async () => {
+    await chat("and/or\n");
+    assert.deepEqual(lastMessages(), [{ role: "user", content: "and/or" }]);
+  });
 
   test("takes its key from INKWELL_API_KEY", async () => {
     requests.length = 0;
@@ -307,6 +447,41 @@ describe("inkwell chat, at a terminal", { timeout: 20_000 }, () => {
     assert.equal(await session.ended, 0);
   });
 
+  test("stops a request for the balance by Ctrl-C, too", async () => {
+    balanceAsked = Promise.withResolvers();
+    try {
+      const session = open();
+      await session.shows("> ");
+      session.type("hello\r");
+      await balanceAsked.promise;
+      session.type("\u0003");
+      await session.shows("0.00067 credits");
+      await session.shows("> ");
+      balanceAsked = Promise.withResolvers();
+      session.type("/balance\r");
+      await balanceAsked.promise;
+      session.type("\u0003");
+      await session.shows("> ");
+      session.type("/quit\r");
+      assert.equal(await session.ended, 0);
+    } finally {
+      balanceAsked = null;
+    }
+  });
+
+  test("goes on after an unknown command", async () => {
+    const session = open();
+    await session.shows("> ");
+    session.type("/blance\r");
+    await session.shows("Did you mean /balance?");
+    await session.shows("> ");
+    session.type("/balance\r");
+    await session.shows("1,234 credits left");
+    await session.shows("> ");
+    session.type("\u0004");
+    assert.equal(await session.ended, 0);
+  });
+
   test("goes on after a refusal, and that is no failure", async () => {
     const session = open();
     await session.shows("> ");
@@ -358,6 +533,27 @@ describe("inkwell chat and the service", { timeout: 20_000 }, () => {
     const own = (await service.store.keys("test")).find(({ name }) => name === "chat");
     assert.equal(own?.id, receipt.key);
     assert.ok(own.revokedMs !== null);
+  });
+
+  test("a signal before the first line leaves, and revokes the key that was made", async () => {
+    await using service = await startService();
+    const asked = Promise.withResolvers<void>();
+    const silent = createServer(() => asked.resolve());
+    await new Promise<void>((resolve) => silent.listen(0, "127.0.0.1", resolve));
+    const address = silent.address();
+    assert.ok(address !== null && typeof address === "object");
+    try {
+      const env = { INKWELL_PORT: String(address.port) };
+      const session = openPipe(["chat", "--account", "test"], { ...beside(service), env, stdin: "hello\n" });
+      await asked.promise;
+      signal("SIGINT");
+      assert.equal(await session.ended, 130);
+      const own = (await service.store.keys("test")).find(({ name }) => name === "chat");
+      assert.ok(own !== undefined && own.revokedMs !== null);
+    } finally {
+      silent.close();
+      silent.closeAllConnections();
+    }
   });
 
   test("end an answer that Ctrl-C stops: the decoder stops, and what was made is charged", async () => {

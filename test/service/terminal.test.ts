@@ -70,6 +70,14 @@ test("inkwell chat: streams, shows what a turn cost, Ctrl-C stops the answer and
   await chat.shows(/story\.\s+\w+ \w+ \w+/);
   chat.type("\u0003");
   await chat.shows("Stopped. The prompt and the tokens made until now are charged.");
+  chat.type("/balanc\r");
+  await chat.shows("There is no command /balanc. Did you mean /balance?");
+  chat.type("/balance\r");
+  await chat.shows(/base +[\d,]+ of 100,000, refreshes \d{4}-/);
+  chat.type("/model\r");
+  await chat.shows("* smollm2-135m-instruct  20,000 / 100,000 credits per million");
+  chat.type("/help\r");
+  await chat.shows("/model [id]");
   chat.type("/clear\r");
   await chat.shows("Forgotten");
   chat.type("And what is ink?\r");
@@ -79,6 +87,71 @@ test("inkwell chat: streams, shows what a turn cost, Ctrl-C stops the answer and
   const endings = query(folder.path, "select ending from usage order by at_ms").map((row) => row.ending);
   assert.equal(endings.length, 3);
   assert.equal(endings[1], "client_gone");
+});
+
+test("inkwell chat at a terminal: a second Ctrl-C in a row leaves", { skip }, async () => {
+  await using folder = await newFolder();
+  await using service = startProgram(folder.path);
+  const { url } = await service.up();
+  await using chat = openTerminal(folder.path, ["chat"], { INKWELL_PORT: new URL(url).port });
+  await chat.shows("> ");
+  chat.type("Tell me an endless story.\r");
+  await chat.shows(/story\.\s+\w+ \w+ \w+/);
+  chat.type("\u0003");
+  await chat.shows("Stopped.");
+  await chat.shows("> ");
+  chat.type("\u0003");
+  await chat.shows("Ctrl-C again, or Ctrl-D, leaves.");
+  chat.type("\u0003");
+  assert.equal(await chat.ended, 0);
+});
+
+test("inkwell chat with piped input: SIGINT stops the answer, a second one leaves while stdin is still open", async () => {
+  await using folder = await newFolder();
+  await using service = startProgram(folder.path);
+  const { url } = await service.up();
+  const chat = spawn(process.execPath, [entry, "chat", "--max-tokens", "4000"], {
+    cwd: folder.path,
+    env: { ...environment(folder.path), INKWELL_PORT: new URL(url).port },
+    stdio: "pipe",
+  });
+  let shown = "";
+  const look = { again: () => {} };
+  for (const stream of [chat.stdout, chat.stderr]) {
+    stream.setEncoding("utf8").on("data", (text: string) => {
+      shown += text;
+      look.again();
+    });
+  }
+  const shows = (text: RegExp) =>
+    new Promise<void>((resolve, reject) => {
+      chat.once("close", () => reject(new Error(`it ended without ${text}:\n${shown}`)));
+      look.again = () => {
+        const found = text.exec(shown);
+        if (found === null) return;
+        shown = shown.slice(found.index + found[0].length);
+        resolve();
+      };
+      look.again();
+    });
+  const ended = new Promise<number | null>((resolve) => chat.on("close", resolve));
+  try {
+    chat.stdin.write("Tell me an endless story.\n");
+    await shows(/\w+ \w+ \w+/);
+    chat.kill("SIGINT");
+    await shows(/Stopped\. .*\n/);
+    chat.stdin.write("Tell me another endless story.\n");
+    await shows(/\w+ \w+ \w+/);
+    chat.kill("SIGINT");
+    await shows(/Stopped\. .*\n/);
+    assert.equal(await ended, 130);
+  } finally {
+    chat.kill("SIGKILL");
+  }
+  const endings = query(folder.path, "select ending from usage").map((row) => row.ending);
+  assert.deepEqual(endings, ["client_gone", "client_gone"]);
+  const [key] = query(folder.path, "select revoked_ms from api_key where name = 'chat'");
+  assert.ok(Number(key?.revoked_ms) > 0, "its own key is revoked");
 });
 
 test("inkwell serve on a terminal: one readable line for each request, Ctrl-C stops it", {

@@ -1,0 +1,128 @@
+/**
+ * Lines of a conversation: a line that begins with a slash is a command and is never sent, any other line is a turn.
+ * Two slashes send a line that begins with one.
+ */
+import { nearest } from "../config/section.ts";
+import type { Balance, OfferedModel } from "./chat-client.ts";
+import type { Conversation, Turn } from "./conversation.ts";
+import { grouped } from "./format.ts";
+import { noSuch } from "./refusals.ts";
+
+/** "refused": nothing was done with the line. */
+export type LineOutcome = "done" | "leave" | "refused";
+
+interface Command {
+  name: string;
+  /** Shown behind the name; a command without one takes no argument. */
+  argument?: string;
+  help: string;
+  run(chat: Chat, argument: string): Promise<LineOutcome> | LineOutcome;
+}
+
+const commands: readonly Command[] = [
+  { name: "/help", help: "lists these commands", run: showHelp },
+  { name: "/balance", help: "shows the credits of the account", run: showBalance },
+  { name: "/model", argument: "[id]", help: "lists the models, or goes on with another one", run: useModel },
+  { name: "/clear", help: "begins a new conversation", run: clear },
+  { name: "/quit", help: "leaves, as do /exit and Ctrl-D", run: () => "leave" },
+];
+
+const aliases: Readonly<Record<string, string>> = { "/exit": "/quit" };
+
+export interface Chat {
+  conversation: Conversation;
+  /** The models that the service offers. */
+  models: readonly OfferedModel[];
+  turns: Turn[];
+}
+
+export async function takeLine(line: string, chat: Chat): Promise<LineOutcome> {
+  const said = line.trim();
+  if (said === "") return "done";
+  if (!said.startsWith("/") || said.startsWith("//")) {
+    chat.turns.push(await chat.conversation.say(said.replace(/^\/\//, "/")));
+    return "done";
+  }
+  const [, word = "", argument = ""] = /^(\S+)\s*(.*)$/s.exec(said) ?? [];
+  const command = commands.find(({ name }) => name === (aliases[word] ?? word));
+  if (command === undefined) return refuse(chat, unknownCommand(word));
+  if (argument !== "" && command.argument === undefined) {
+    return refuse(chat, `${word} takes no argument. ${howToSend}`);
+  }
+  return await command.run(chat, argument);
+}
+
+const howToSend = "To send a line that begins with a slash, begin it with two.";
+
+function refuse({ conversation }: Chat, text: string): LineOutcome {
+  conversation.remark(text);
+  return "refused";
+}
+
+function unknownCommand(word: string): string {
+  const near = nearest(
+    word,
+    commands.map(({ name }) => name),
+  );
+  const hint = near === undefined ? "/help lists the commands." : `Did you mean ${near}?`;
+  return `There is no command ${word}. ${hint} ${howToSend}`;
+}
+
+function showHelp({ conversation }: Chat): LineOutcome {
+  const lines = commands.map(
+    ({ name, argument, help }) => `${[name, argument ?? ""].join(" ").padEnd(13)} ${help}`,
+  );
+  conversation.remark([...lines, howToSend, "Ctrl-C stops an answer and keeps the conversation."].join("\n"));
+  return "done";
+}
+
+async function showBalance({ conversation }: Chat): Promise<LineOutcome> {
+  const balance = await conversation.balance();
+  if (balance === null) return "refused";
+  conversation.remark(balanceText(balance));
+  return "done";
+}
+
+function balanceText({ total, buckets }: Balance): string {
+  const lines = buckets.map(({ name, credits, cap, refreshesAt }) =>
+    [
+      `  ${name.padEnd(10)} ${grouped(credits)}`,
+      ...(cap === null ? [] : [` of ${grouped(cap)}`]),
+      ...(refreshesAt === null ? [] : [`, refreshes ${refreshesAt}`]),
+    ].join(""),
+  );
+  const held = "Credits that running requests hold count as left until those requests end.";
+  return [`${grouped(total)} credits left`, ...lines, held].join("\n");
+}
+
+function useModel({ conversation, models }: Chat, id: string): LineOutcome {
+  if (id === "") {
+    const width = Math.max(...models.map((model) => model.id.length));
+    const lines = models.map(
+      (model) =>
+        `${model.id === conversation.model.id ? "*" : " "} ${model.id.padEnd(width)}${priceText(model)}`,
+    );
+    conversation.remark(lines.join("\n"));
+    return "done";
+  }
+  const model = models.find((each) => each.id === id);
+  if (model === undefined) {
+    const ids = models.map((each) => each.id);
+    conversation.remark(noSuch("model", id, ids).message);
+    return "refused";
+  }
+  conversation.use(model);
+  conversation.remark(`The next answers come from ${model.id}.`);
+  return "done";
+}
+
+function priceText({ price }: OfferedModel): string {
+  if (price === null) return "";
+  return `  ${grouped(price.prompt)} / ${grouped(price.completion)} credits per million prompt / completion tokens`;
+}
+
+function clear({ conversation }: Chat): LineOutcome {
+  conversation.forget();
+  conversation.remark("Forgotten; this is a new conversation.");
+  return "done";
+}
