@@ -153,13 +153,14 @@ function modelSettings(model: ModelConfig) {
     price: { prompt, completion, ...(cachedPrompt === undefined ? {} : { cached_prompt: cachedPrompt }) },
   };
   if (model.engine === "llama") {
-    const { engine, threads, gpu, environment, reasoning } = model;
+    const { engine, threads, gpu, loadMs, environment, reasoning } = model;
     return {
       engine,
       source: shownSource(model.source),
       ...common,
       ...(threads === null ? {} : { threads }),
       gpu,
+      ...(loadMs === null ? {} : { load_seconds: loadMs / 1000 }),
       environment: Object.keys(environment),
       ...(reasoning === null ? {} : { reasoning: { tags: reasoning.tags ?? [] } }),
     };

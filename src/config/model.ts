@@ -38,6 +38,8 @@ export interface LlamaModelConfig extends AnyModelConfig {
   /** Null: as many as suit the machine. */
   threads: number | null;
   gpu: "auto" | "cuda" | "vulkan" | "metal" | "off";
+  /** Most time to read the weights; null: as much as suits the file. */
+  loadMs: number | null;
   /** The whole environment of the model's process. */
   environment: Environment;
   /** What opens and closes the model's thinking, null where it does not think. Null as a whole: its template tells. */
@@ -98,9 +100,15 @@ function readModel(id: string, section: Section, env: Environment): ModelConfig 
     parallel: section.value("parallel", kind.whole(1, 256), { or: 4 }),
     threads: section.optional("threads", kind.whole(1, 1024)),
     gpu: section.value("gpu", kind.oneOf("auto", "cuda", "vulkan", "metal", "off"), { or: "auto" }),
+    loadMs: readLoadMs(section),
     environment: readEngineEnvironment(section, env),
     reasoning: section.hasSection("reasoning") ? { tags: section.section("reasoning", readThinkTags) } : null,
   };
+}
+
+function readLoadMs(section: Section): number | null {
+  const seconds = section.optional("load_seconds", kind.whole(1, 86_400));
+  return seconds === null ? null : seconds * 1000;
 }
 
 function readPrice(section: Section): Price {

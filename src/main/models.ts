@@ -91,6 +91,7 @@ async function startModel(
       ...(model.threads === null ? {} : { threads: model.threads }),
       gpu: model.gpu === "off" ? false : model.gpu,
       ...(model.reasoning === null ? {} : { reasoning: model.reasoning }),
+      ...(model.loadMs === null ? {} : { loadMs: model.loadMs }),
       environment: model.environment,
       onDecode: (answers) => metrics.decoded(model.id, answers),
       log: logger.child({ model: model.id }),

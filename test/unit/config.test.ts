@@ -53,6 +53,7 @@ test("without a file and without variables, the defaults run", () => {
       parallel: 4,
       threads: null,
       gpu: "auto",
+      loadMs: null,
       environment: {},
       defaults: { temperature: 0.2, topP: 0.9, maxTokens: 512 },
       price: { prompt: 20_000, completion: 100_000 },
@@ -418,6 +419,15 @@ describe("the file", () => {
     const gpu = (value: string) => llama(load(oneModel.replace("price:", `gpu: ${value}, price:`))).gpu;
     assert.equal(gpu("vulkan"), "vulkan");
     assert.equal(gpu("off"), "off");
+  });
+
+  test("sets the time limit of a load for each model", () => {
+    const limited = (value: string) => oneModel.replace("price:", `load_seconds: ${value}, price:`);
+    assert.equal(llama(load(limited("900"))).loadMs, 900_000);
+    assert.match(
+      problemsOf(limited("0"))[0] ?? "",
+      /load_seconds: found 0, expected a whole number from 1 to 86400/,
+    );
   });
 
   test("has ${NAME} replaced from the environment, also in numbers and lists, and $${ kept as ${", () => {

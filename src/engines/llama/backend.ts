@@ -355,7 +355,7 @@ async function loadLibrary({ gpu, modelPath }: LoadOptions, maxThreads: number, 
 
 function withoutBinaries(gpu: Gpu, modelPath: string): string {
   if (gpu === "auto" || gpu === false)
-    return `llama.cpp has no binaries for this machine (${process.platform}, ${process.arch}); run npm ci, or generate elsewhere (engine: upstream).`;
+    return `llama.cpp's binaries for this machine (${process.platform}, ${process.arch}) are missing or cannot be loaded: run npm ci, remove LD_LIBRARY_PATH from the model's environment, or generate elsewhere (engine: upstream).`;
   const needs = {
     cuda: "its binaries, which npm run gpu fetches (again after each npm ci), and NVIDIA's driver",
     vulkan: "a Vulkan driver for the GPU",

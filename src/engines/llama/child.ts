@@ -16,6 +16,14 @@ function send(message: FromChild): void {
   process.send?.(message, undefined, undefined, () => {});
 }
 
+/** Resolves when the parent has the message, which it would not get while this process loops. */
+function sendAndWait(message: FromChild): Promise<void> {
+  return new Promise((resolve) => {
+    if (process.send === undefined) resolve();
+    else process.send(message, undefined, undefined, () => resolve());
+  });
+}
+
 function refusalOf(cause: unknown, modelPath: string): string {
   if (cause instanceof OperatorError) return cause.message;
   const why = cause instanceof Error ? cause.message || cause.name : String(cause);
@@ -56,7 +64,9 @@ class Child {
   }
 
   async #load(options: LoadOptions): Promise<void> {
+    await sendAndWait({ type: "loading", phase: "weights" });
     const loaded = await loadBackend(options, (level, message) => send({ type: "log", level, message }));
+    await sendAndWait({ type: "loading", phase: "template" });
     const planner = new PromptPlanner({
       ...loaded,
       thinkTags: options.thinkTags,

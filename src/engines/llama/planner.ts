@@ -9,6 +9,7 @@ import type { ThinkTags } from "../thinking.ts";
 import { PromptBuilder, type PromptTokenizer } from "./prompt.ts";
 import type { PromptPlan } from "./protocol.ts";
 import { ChatTemplate, fallbackTemplate, type Part } from "./template.ts";
+import { TimeLimitExceeded } from "./time-limit.ts";
 
 /** Most tokens to think for each `effort`; `reasoning.max_tokens` wins over it. Any other word says nothing, as none does. */
 const thinkingTokensOfEffort: ReadonlyMap<string, number> = new Map([
@@ -70,7 +71,7 @@ export class PromptPlanner {
     const thinkingTokensMax =
       reasoning.maxTokens ??
       (reasoning.effort === undefined ? undefined : thinkingTokensOfEffort.get(reasoning.effort));
-    const parts = this.#template.render(messages, { thinking: this.#switch(thinkingTokensMax) });
+    const parts = this.#render(messages, this.#switch(thinkingTokensMax));
     let thinking = this.thinkTags !== null && endsWith(parts, this.thinkTags[0]);
     if (this.thinkTags !== null && thinkingTokensMax === 0) {
       const [open, close] = this.thinkTags;
@@ -82,6 +83,15 @@ export class PromptPlanner {
     const tokens = await this.#builder.build(parts, this.#options.contextWindow);
     if (tokens.length >= this.#options.contextWindow) return { promptTokens: tokens.length, prompt: null };
     return { promptTokens: tokens.length, prompt: { tokens, thinking, thinkingTokensMax } };
+  }
+
+  #render(messages: readonly Message[], thinking: boolean | undefined): Part[] {
+    try {
+      return this.#template.render(messages, { thinking });
+    } catch (cause) {
+      if (!(cause instanceof TimeLimitExceeded)) throw cause;
+      throw new Error(`the chat template takes ${cause.message} over this conversation`, { cause });
+    }
   }
 
   /** Asked to think or not to think, the template is told; not asked, it does what it does. */
@@ -109,6 +119,14 @@ function templateOf(options: PlannerOptions): ChatTemplate {
   try {
     return new ChatTemplate(options.template, texts);
   } catch (cause) {
+    if (cause instanceof TimeLimitExceeded) {
+      throw new Error(
+        `its chat template takes ${cause.message} to render one message, so it may loop for ever`,
+        {
+          cause,
+        },
+      );
+    }
     const why = cause instanceof Error ? cause.message : String(cause);
     options.warn(`the model's chat template cannot be used (${why}); ChatML is used`);
     return new ChatTemplate(fallbackTemplate, texts);

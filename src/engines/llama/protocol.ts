@@ -87,9 +87,13 @@ export interface JobProgress {
   ending?: Ending;
 }
 
+/** What a child that loads a model is doing. */
+export type LoadPhase = "process" | "weights" | "template";
+
 export type FromChild =
   /** The child's code runs and waits for `load`. */
   | { type: "up" }
+  | { type: "loading"; phase: LoadPhase }
   | { type: "loaded"; model: LoadedModel }
   /** The model cannot be used; `message` is for the operator, whole sentences. The child ends. */
   | { type: "refused"; message: string }
@@ -110,6 +114,7 @@ const toChildTypes: ReadonlySet<unknown> = new Set<ToChild["type"]>([
 ]);
 const fromChildTypes: ReadonlySet<unknown> = new Set<FromChild["type"]>([
   "up",
+  "loading",
   "loaded",
   "refused",
   "prepared",

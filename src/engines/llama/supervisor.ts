@@ -30,6 +30,7 @@ import { FairQueue } from "../fair-queue.ts";
 import type { ThinkTags } from "../thinking.ts";
 import { EngineProcess } from "./engine-process.ts";
 import { LlamaGeneration } from "./generation.ts";
+import { LoadWatch, weightsMsOf } from "./load-watch.ts";
 import { Preparations } from "./preparations.ts";
 import { ProgressWatch } from "./progress-watch.ts";
 import type {
@@ -56,6 +57,8 @@ export interface LlamaOptions {
   gpu?: Gpu;
   /** `tags` null: the model does not think. Absent: found in its chat template. */
   reasoning?: { tags: ThinkTags | null };
+  /** Most time to read the weights; a child that takes longer is killed. Default: `weightsMsOf` the file. */
+  loadMs?: number;
   /** How long requests wait for a child that is being started again. Default 15 s. */
   restartWaitMs?: number;
   /** A child that has something to do and gets nothing done for so long is killed. Default: `stallMsOf` its model. */
@@ -99,9 +102,9 @@ export function stallMsOf({ sizeBytes }: Pick<LoadedModel, "sizeBytes">): number
  * and with the signal's reason when that aborts the load; either way no process is left behind.
  */
 export async function startLlamaEngine(options: LlamaOptions, signal?: AbortSignal): Promise<LlamaEngine> {
-  await checkGguf(options.modelPath);
+  const { sizeBytes } = await checkGguf(options.modelPath);
   signal?.throwIfAborted();
-  const engine = new LlamaEngine(options);
+  const engine = new LlamaEngine({ ...options, loadMs: options.loadMs ?? weightsMsOf(sizeBytes) });
   const abort = () => void engine.close();
   signal?.addEventListener("abort", abort, { once: true });
   try {
@@ -114,7 +117,7 @@ export async function startLlamaEngine(options: LlamaOptions, signal?: AbortSign
 }
 
 export class LlamaEngine implements Engine {
-  readonly #options: LlamaOptions;
+  readonly #options: LlamaOptions & { loadMs: number };
   readonly #log: EngineLog;
   readonly #queue: FairQueue<LlamaGeneration>;
   readonly #restartWaitMs: number;
@@ -132,7 +135,7 @@ export class LlamaEngine implements Engine {
   #unavailableTimer: NodeJS.Timeout | undefined;
 
   /** Use `startLlamaEngine`. */
-  constructor(options: LlamaOptions) {
+  constructor(options: LlamaOptions & { loadMs: number }) {
     this.#options = options;
     this.#log = options.log;
     this.#queue = new FairQueue(options.queueMax);
@@ -301,8 +304,10 @@ export class LlamaEngine implements Engine {
       log: this.#log,
       onMessage: (message) => {
         if (message.type === "up") child.send({ type: "load", options: load });
+        else if (message.type === "loading") watch.enter(message.phase);
         else if (message.type === "loaded") {
           loaded = true;
+          watch.stop();
           this.#becomeReady(message.model);
           resolve(message.model);
         } else if (message.type === "refused") {
@@ -313,10 +318,17 @@ export class LlamaEngine implements Engine {
       onEnd: (reason) => {
         if (this.#process === child) this.#process = undefined;
         if (loaded) this.#lost(reason, performance.now() - launchedMs);
-        else {
-          const why = `the process that loads it ended (${reason}); the machine may have too little memory for it`;
-          reject(new OperatorError(`The model file ${modelPath} cannot be used: ${why}.`));
-        }
+        else reject(watch.ended(reason));
+      },
+    });
+    const watch = new LoadWatch({
+      modelPath,
+      engine: child.pid,
+      weightsMs: this.#options.loadMs,
+      log: this.#log,
+      expired: (error) => {
+        reject(error);
+        void child.kill();
       },
     });
     this.#process = child;

@@ -10,6 +10,7 @@ import { randomBytes } from "node:crypto";
 import { Template } from "@huggingface/jinja";
 import type { Message } from "../../generation/engine.ts";
 import { foldings, type Turn } from "../folding.ts";
+import { withTimeLimit } from "./time-limit.ts";
 
 export interface Part {
   from: "template" | "content";
@@ -26,6 +27,9 @@ export const fallbackTemplate =
   "{% for message in messages %}{{ '<|im_start|>' + message['role'] + '\\n' + message['content'] + '<|im_end|>' + '\\n' }}{% endfor %}" +
   "{% if add_generation_prompt %}{{ '<|im_start|>assistant\\n' }}{% endif %}";
 
+/** 2,048 messages take 45 ms, and six times that if they have to be folded. A template that takes this long loops. */
+const renderMs = 5000;
+
 /** Stands on both sides of a mark: where it is gone, the template has trimmed. No known template writes one itself. */
 const edge = "\u2003";
 
@@ -35,13 +39,13 @@ export class ChatTemplate {
   readonly #bos: string;
   readonly #eos: string;
 
-  /** Throws where the source is no template, or cannot render even a single user message. */
+  /** Throws if the source is not a template or cannot render a single user message; a `TimeLimitExceeded` if it loops. */
   constructor(source: string, tokens: { bos: string; eos: string }) {
     this.#source = source;
-    this.#template = new Template(source);
     this.#bos = tokens.bos;
     this.#eos = tokens.eos;
-    const probe = this.#render([{ role: "user", texts: ["probe"] }], {});
+    this.#template = withTimeLimit(renderMs, () => new Template(source));
+    const probe = withTimeLimit(renderMs, () => this.#render([{ role: "user", texts: ["probe"] }], {}));
     if (probe instanceof Error) throw probe;
   }
 
@@ -54,7 +58,12 @@ export class ChatTemplate {
     return this.#source.includes(text);
   }
 
+  /** Throws a `TimeLimitExceeded` if the template loops over this conversation. */
   render(messages: readonly Message[], options: RenderOptions): Part[] {
+    return withTimeLimit(renderMs, () => this.#renderFolded(messages, options));
+  }
+
+  #renderFolded(messages: readonly Message[], options: RenderOptions): Part[] {
     let failure: Error | undefined;
     for (const turns of foldings(messages, this.mentions("developer"))) {
       const parts = this.#render(turns, options);
