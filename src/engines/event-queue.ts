@@ -1,11 +1,17 @@
 /**
- * What an engine has made of one answer and its reader has not taken yet.
+ * Events of one answer that its reader has not taken yet.
  *
  * Guarantees: events come out in the order in which they went in, a failure after all of them, and nothing once the
  * queue is closed. Holds no bound of its own: each engine holds up its source by `length` or by what is taken.
  */
+import { setImmediate as nextTurn } from "node:timers/promises";
 import type { EngineError, EngineEvent } from "../generation/engine.ts";
 
+/**
+ * Events that the reader may take in one turn of the event loop. Text that was held for a stop sequence comes as thousands
+ * of events at once, and writing all of them takes seconds. 64 of them with 20 log-probabilities each take about 10 ms.
+ */
+const burstMax = 64;
 /** Places of taken events, before the others are moved up. */
 const takenMin = 64;
 
@@ -43,16 +49,24 @@ export class EventQueue {
     taken: (event: EngineEvent) => void,
     ended: () => Promise<void>,
   ): AsyncGenerator<EngineEvent, void, undefined> {
+    let burst = 0;
     try {
       while (!this.#isClosed) {
+        if (burst === burstMax) {
+          burst = 0;
+          await nextTurn();
+          continue;
+        }
         const event = this.#take();
         if (event !== undefined) {
+          burst += 1;
           taken(event);
           yield event;
           if (event.type === "end") return;
         } else if (this.#failure !== null) {
           throw this.#failure;
         } else {
+          burst = 0;
           await new Promise<void>((resolve) => {
             this.#wake = resolve;
           });

@@ -80,65 +80,74 @@ function concat(left: Uint8Array, right: Uint8Array): Uint8Array {
   return all;
 }
 
-/** Pieces whose text is not decided yet. */
-export class HeldPieces {
-  #text = "";
-  #pieces: Piece[] = [];
+/** Taken pieces that the list may keep before it is shortened. */
+const takenMin = 64;
 
-  get text(): string {
-    return this.#text;
+/** Pieces whose text is not decided yet. Each operation takes time for the pieces that it adds or takes, not for those that stay. */
+export class HeldPieces {
+  #pieces: Piece[] = [];
+  /** Pieces before this index have been taken. */
+  #first = 0;
+  #length = 0;
+  #tokens = 0;
+
+  /** UTF-16 units of text. */
+  get length(): number {
+    return this.#length;
   }
 
   get tokens(): number {
-    let tokens = 0;
-    for (const piece of this.#pieces) tokens += piece.tokens;
-    return tokens;
+    return this.#tokens;
   }
 
   push(piece: Piece): void {
-    this.#text += piece.text;
     this.#pieces.push(piece);
+    this.#length += piece.text.length;
+    this.#tokens += piece.tokens;
   }
 
   /** Takes the pieces that end at or before `end`; one that goes beyond stays whole. */
   takeWhole(end: number): Piece[] {
-    let length = 0;
-    let count = 0;
-    for (const piece of this.#pieces) {
-      if (length + piece.text.length > end) break;
-      length += piece.text.length;
-      count += 1;
+    const taken: Piece[] = [];
+    let left = end;
+    for (let piece = this.#next; piece !== undefined && piece.text.length <= left; piece = this.#next) {
+      left -= piece.text.length;
+      taken.push(piece);
+      this.#first += 1;
+      this.#length -= piece.text.length;
+      this.#tokens -= piece.tokens;
     }
-    this.#text = this.#text.slice(length);
-    return this.#pieces.splice(0, count);
+    this.#dropTaken();
+    return taken;
   }
 
   /** Takes the text before `end`. A piece that goes beyond is cut: its first part takes the tokens along. */
   takeTo(end: number): Piece[] {
+    const left = this.#length - end;
     const taken = this.takeWhole(end);
-    const left = end - taken.reduce((length, piece) => length + piece.text.length, 0);
-    const next = this.#pieces[0];
-    if (left > 0 && next !== undefined) {
-      taken.push({ ...next, text: next.text.slice(0, left) });
-      this.#pieces[0] = { text: next.text.slice(left), tokens: 0, logprobs: [] };
-      this.#text = this.#text.slice(left);
+    const next = this.#next;
+    if (this.#length > left && next !== undefined) {
+      const cut = this.#length - left;
+      taken.push({ ...next, text: next.text.slice(0, cut) });
+      this.#pieces[this.#first] = { text: next.text.slice(cut), tokens: 0, logprobs: [] };
+      this.#length = left;
+      this.#tokens -= next.tokens;
     }
     return taken;
   }
 
   takeAll(): Piece[] {
-    this.#text = "";
-    return this.#pieces.splice(0);
+    return this.takeWhole(this.#length);
   }
-}
 
-/** The length of the longest end of `text` that is a beginning of one of `needles`, but not all of it. */
-export function partialEnd(text: string, needles: readonly string[]): number {
-  let longest = 0;
-  for (const needle of needles) {
-    for (let length = Math.min(needle.length - 1, text.length); length > longest; length--) {
-      if (needle.startsWith(text.slice(text.length - length))) longest = length;
-    }
+  get #next(): Piece | undefined {
+    return this.#pieces[this.#first];
   }
-  return longest;
+
+  #dropTaken(): void {
+    if (this.#first === this.#pieces.length) this.#pieces = [];
+    else if (this.#first < takenMin || 2 * this.#first < this.#pieces.length) return;
+    else this.#pieces = this.#pieces.slice(this.#first);
+    this.#first = 0;
+  }
 }

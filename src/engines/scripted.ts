@@ -21,6 +21,7 @@ import {
   type TokenLogprob,
   type Usage,
 } from "../generation/engine.ts";
+import { StopFinder } from "./stops.ts";
 
 /** Text, or bytes for a token that begins or ends inside a character. */
 export type ScriptToken = string | Uint8Array;
@@ -204,18 +205,16 @@ class ScriptedGeneration implements Generation {
     const text = new TextGate(this.#options.sampling.stop);
     for await (const token of this.#tokens()) {
       const { released, stopped } = text.add(token);
-      if (released !== "") yield this.#textEvent(released);
+      yield* this.#textEvents(released);
       if (stopped) return yield { type: "end", finishReason: "stop" };
       if (this.#over()) return;
       if (await this.#full()) {
-        const rest = text.rest();
-        if (rest !== "") yield this.#textEvent(rest);
+        yield* this.#textEvents(text.rest());
         return yield { type: "end", finishReason: "length" };
       }
     }
     if (this.#over()) return;
-    const rest = text.rest();
-    if (rest !== "") yield this.#textEvent(rest);
+    yield* this.#textEvents(text.rest());
     yield { type: "end", finishReason: this.usage.completionTokens >= this.#maxTokens ? "length" : "stop" };
   }
 
@@ -285,53 +284,35 @@ class ScriptedGeneration implements Generation {
     return !this.#wanted;
   }
 
-  #textEvent(text: string): EngineEvent {
+  *#textEvents(texts: readonly string[]): Generator<EngineEvent, void, undefined> {
     const { topLogprobs } = this.#options.sampling;
-    if (topLogprobs === undefined) return { type: "text", text };
-    return { type: "text", text, logprobs: [logprobOf(text, topLogprobs)] };
+    for (const text of texts) {
+      if (text === "") continue;
+      if (topLogprobs === undefined) yield { type: "text", text };
+      else yield { type: "text", text, logprobs: [logprobOf(text, topLogprobs)] };
+    }
   }
 }
 
-/** Holds back what may be half a character or the beginning of a stop sequence. */
+/** Holds back half a character and the beginning of a stop sequence. */
 class TextGate {
-  readonly #stops: readonly string[];
+  readonly #stops: StopFinder;
   readonly #decoder = new TextDecoder();
-  #pending = "";
 
   constructor(stops: readonly string[]) {
-    this.#stops = stops;
+    this.#stops = new StopFinder(stops);
   }
 
-  add(token: ScriptToken): { released: string; stopped: boolean } {
+  add(token: ScriptToken): { released: string[]; stopped: boolean } {
     const bytes = typeof token === "string" ? Buffer.from(token) : token;
-    this.#pending += this.#decoder.decode(bytes, { stream: true });
-    const at = this.#firstStop();
-    if (at !== -1) return { released: this.#pending.slice(0, at), stopped: true };
-    const keep = this.#possibleStop();
-    const released = this.#pending.slice(0, this.#pending.length - keep);
-    this.#pending = this.#pending.slice(this.#pending.length - keep);
-    return { released, stopped: false };
+    const text = this.#decoder.decode(bytes, { stream: true });
+    const { pieces, stopped } = this.#stops.push({ text, tokens: 1, logprobs: [] });
+    return { released: pieces.map((piece) => piece.text), stopped };
   }
 
-  /** What was held back in vain. */
-  rest(): string {
-    return this.#pending + this.#decoder.decode();
-  }
-
-  #firstStop(): number {
-    const found = this.#stops.map((stop) => this.#pending.indexOf(stop)).filter((at) => at !== -1);
-    return found.length === 0 ? -1 : Math.min(...found);
-  }
-
-  /** Length of the longest end of the text that begins a stop sequence. */
-  #possibleStop(): number {
-    let longest = 0;
-    for (const stop of this.#stops) {
-      for (let length = Math.min(stop.length - 1, this.#pending.length); length > longest; length -= 1) {
-        if (this.#pending.endsWith(stop.slice(0, length))) longest = length;
-      }
-    }
-    return longest;
+  /** Returns the text that is still held at the end of the answer. */
+  rest(): string[] {
+    return [...this.#stops.flush().map(({ text }) => text), this.#decoder.decode()];
   }
 }
 

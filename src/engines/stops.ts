@@ -1,52 +1,50 @@
 /**
- * Finds stop sequences in text that comes in pieces.
+ * Finds stop sequences in text that arrives in pieces.
  *
- * Pure. Guarantees: nothing of a stop sequence is ever passed on; text that may begin one waits, and goes on in
- * the pieces in which it came once it is clear that it does not. Of several stop sequences the one that is
- * complete first ends the text; of those, the one that began first.
+ * Pure. Guarantees: no part of a stop sequence is passed on. Text that may begin a stop sequence is held, and goes on in its
+ * original pieces once it turns out not to. Of several stop sequences, the first to be complete ends the text; if two
+ * end together, the longer one. Time is linear in the text, however long the stop sequences are.
  */
-import { HeldPieces, type Piece, partialEnd } from "./pieces.ts";
+import { HeldPieces, type Piece } from "./pieces.ts";
+import { SequenceMatcher } from "./sequence-matcher.ts";
 
 export class StopFinder {
-  readonly #stops: readonly string[];
+  readonly #matchers: readonly SequenceMatcher[];
   readonly #held = new HeldPieces();
 
   constructor(stops: readonly string[]) {
-    this.#stops = stops.filter((stop) => stop !== "");
+    this.#matchers = stops.filter((stop) => stop !== "").map((stop) => new SequenceMatcher(stop));
   }
 
-  /** What may be passed on, and whether a stop sequence ends the text there. */
+  /** Returns the pieces that may be passed on, and whether a stop sequence ends the text there. */
   push(piece: Piece): { pieces: Piece[]; stopped: boolean } {
-    if (this.#stops.length === 0) return { pieces: [piece], stopped: false };
+    if (this.#matchers.length === 0) return { pieces: [piece], stopped: false };
     this.#held.push(piece);
-    const found = this.#firstComplete();
-    if (found !== undefined) {
-      const pieces = this.#held.takeTo(found);
+    const { text } = piece;
+    for (let at = 0; at < text.length; at++) {
+      const stopLength = this.#completedBy(text.charCodeAt(at));
+      if (stopLength === 0) continue;
+      const after = text.length - at - 1;
+      const pieces = this.#held.takeTo(this.#held.length - after - stopLength);
       this.#held.takeAll();
       return { pieces, stopped: true };
     }
-    const text = this.#held.text;
-    return { pieces: this.#held.takeWhole(text.length - partialEnd(text, this.#stops)), stopped: false };
+    let partial = 0;
+    for (const matcher of this.#matchers) partial = Math.max(partial, matcher.matched);
+    return { pieces: this.#held.takeWhole(this.#held.length - partial), stopped: false };
   }
 
-  /** At the end of the text nothing can begin a stop sequence any more. */
+  /** Returns what is held: at the end of the text nothing can begin a stop sequence any more. */
   flush(): Piece[] {
     return this.#held.takeAll();
   }
 
-  #firstComplete(): number | undefined {
-    const text = this.#held.text;
-    let begin: number | undefined;
-    let end = Number.POSITIVE_INFINITY;
-    for (const stop of this.#stops) {
-      const at = text.indexOf(stop);
-      if (at < 0) continue;
-      const stopEnd = at + stop.length;
-      if (stopEnd < end || (stopEnd === end && at < (begin ?? at))) {
-        begin = at;
-        end = stopEnd;
-      }
+  /** Length of the longest stop sequence that ends with this unit; 0 if none does. */
+  #completedBy(unit: number): number {
+    let longest = 0;
+    for (const matcher of this.#matchers) {
+      if (matcher.push(unit)) longest = Math.max(longest, matcher.length);
     }
-    return begin;
+    return longest;
   }
 }

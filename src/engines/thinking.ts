@@ -5,14 +5,15 @@
  * all of these count as reasoning; a token that holds both text and tag counts as what comes first in it.
  * Tags that a model writes later in its answer are taken out as well.
  */
-import { HeldPieces, type Piece, partialEnd } from "./pieces.ts";
+import { HeldPieces, type Piece } from "./pieces.ts";
+import { SequenceMatcher } from "./sequence-matcher.ts";
 
 /** The strings that open and close a model's thinking. */
 export type ThinkTags = readonly [open: string, close: string];
 
 export class ThinkingFilter {
-  readonly #open: readonly [string];
-  readonly #close: readonly [string];
+  readonly #open: SequenceMatcher;
+  readonly #close: SequenceMatcher;
   readonly #held = new HeldPieces();
   #inside: boolean;
   /** After a closing tag, until the answer's first character. */
@@ -20,8 +21,8 @@ export class ThinkingFilter {
   #tokens = 0;
 
   constructor(tags: ThinkTags, inside: boolean) {
-    this.#open = [tags[0]];
-    this.#close = [tags[1]];
+    this.#open = new SequenceMatcher(tags[0]);
+    this.#close = new SequenceMatcher(tags[1]);
     this.#inside = inside;
   }
 
@@ -37,19 +38,19 @@ export class ThinkingFilter {
   push(piece: Piece): Piece[] {
     this.#held.push(piece);
     const visible: Piece[] = [];
-    for (;;) {
-      const tag = this.#inside ? this.#close : this.#open;
-      const text = this.#held.text;
-      const at = text.indexOf(tag[0]);
-      if (at < 0) {
-        this.#pass(this.#held.takeWhole(text.length - partialEnd(text, tag)), visible);
-        return visible;
-      }
-      this.#pass(this.#held.takeTo(at), visible);
-      this.#hide(this.#held.takeTo(tag[0].length));
+    const { text } = piece;
+    let tag = this.#awaited;
+    for (let at = 0; at < text.length; at++) {
+      if (!tag.push(text.charCodeAt(at))) continue;
+      const after = text.length - at - 1;
+      this.#pass(this.#held.takeTo(this.#held.length - after - tag.length), visible);
+      this.#hide(this.#held.takeTo(tag.length));
       this.#inside = !this.#inside;
       this.#blank = !this.#inside;
+      tag = this.#awaited;
     }
+    this.#pass(this.#held.takeWhole(this.#held.length - tag.matched), visible);
+    return visible;
   }
 
   /** At the end of the text: what waits is no tag any more. */
@@ -62,9 +63,14 @@ export class ThinkingFilter {
   /** The closing tag has been put into the sequence by force; `tokens` waited in front of this filter. */
   close(tokens: number): void {
     this.#hide(this.#held.takeAll());
+    this.#close.reset();
     this.#tokens += tokens;
     this.#inside = false;
     this.#blank = true;
+  }
+
+  get #awaited(): SequenceMatcher {
+    return this.#inside ? this.#close : this.#open;
   }
 
   #pass(pieces: Piece[], visible: Piece[]): void {

@@ -279,10 +279,10 @@ describe("characters and stop sequences that span tokens", () => {
       "text that might have begun a stop sequence is sent when it did not",
       ["one", " E", "N", "X"],
       { stop: "END" },
-      ["one", " ", "ENX"],
+      ["one", " E", "N", "X"],
       4,
     ],
-    ["text that is held back at the end is sent", ["one", "E", "N"], { stop: "END" }, ["one", "EN"], 3],
+    ["text that is held back at the end is sent", ["one", "E", "N"], { stop: "END" }, ["one", "E", "N"], 3],
     [
       "of four stop sequences the first one in the text counts",
       ["a b c d"],
@@ -295,7 +295,7 @@ describe("characters and stop sequences that span tokens", () => {
       "held back text is sent at the token limit",
       ["one", "E", "N", "D"],
       { stop: "END", max_tokens: 3 },
-      ["one", "EN"],
+      ["one", "E", "N"],
       3,
     ],
   ];

@@ -91,7 +91,7 @@ function job(id: number, prompt: string, fields: Partial<JobSpec> = {}): JobSpec
 }
 
 /** A decoder with its jobs' reports; `ended` resolves when so many have ended. */
-function start(backend: ScriptedBackend, jobs: JobSpec[], endings = jobs.length) {
+function start(backend: ScriptedBackend, jobs: JobSpec[], endings = jobs.length, contextWindow = 64) {
   const ended = Promise.withResolvers<void>();
   const reports: JobProgress[] = [];
   const batches: number[] = [];
@@ -102,7 +102,7 @@ function start(backend: ScriptedBackend, jobs: JobSpec[], endings = jobs.length)
     isEndOfTurn: (token) => token === endOfTurn,
     thinkTags: ["<think>", "</think>"],
     closingTokens: Uint32Array.of(closeTag),
-    contextWindow: 64,
+    contextWindow,
     parallel: 2,
     report: (progress, decoded) => {
       reports.push(...progress);
@@ -312,4 +312,21 @@ test("the window holds what a forced tag adds", async () => {
   await ended;
   assert.deepEqual(last(1)?.ending, { type: "length" });
   for (const { position, tokens } of backend.steps.flat()) assert.ok(position + tokens.length <= 64);
+});
+
+test("text that was held for a stop sequence is reported in parts, whole and in order, its ending last", async () => {
+  const backend = new ScriptedBackend();
+  backend.script(0, "a".repeat(1000));
+  const spec = job(1, "p", {
+    maxTokens: 1000,
+    paidTokens: 1000,
+    sampling: { stop: [`${"a".repeat(2000)}b`], temperature: 0 },
+  });
+  const { ended, reports, text, last } = start(backend, [spec], 1, 2048);
+  await ended;
+  assert.equal(text(1), "a".repeat(1000));
+  assert.deepEqual(last(1)?.ending, { type: "length" });
+  assert.equal(reports.filter(({ ending }) => ending !== undefined).length, 1);
+  const most = Math.max(...reports.map(({ events }) => events.length));
+  assert.ok(most > 1 && most <= 128, `${most} events in one report`);
 });

@@ -74,3 +74,25 @@ test("a whole answer of 130,000 tokens is read in a time that grows with its len
   assert.ok(performance.now() - startedMs < 5000);
   assert.equal(taken.length, 130_001);
 });
+
+test("a burst is read in several turns of the event loop, so that others have theirs", async () => {
+  const queue = new EventQueue();
+  for (let index = 0; index < 1000; index++) queue.push(text(index));
+  queue.push({ type: "end", finishReason: "stop" });
+  const { reader, taken } = drain(queue);
+  const readAtTurn: number[] = [];
+  let isRead = false;
+  const reading = (async () => {
+    for await (const _ of reader);
+    isRead = true;
+  })();
+  while (!isRead) {
+    readAtTurn.push(taken.length);
+    await new Promise((resolve) => setImmediate(resolve));
+  }
+  readAtTurn.push(taken.length);
+  await reading;
+  assert.equal(taken.length, 1001);
+  const steps = readAtTurn.slice(1).map((count, index) => count - (readAtTurn[index] ?? 0));
+  assert.ok(Math.max(...steps) <= 64, `${Math.max(...steps)} events in one turn`);
+});

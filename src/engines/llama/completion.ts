@@ -59,9 +59,8 @@ export class CompletionText {
     if (this.#stopped) return [];
     const rest = this.#joiner.flush();
     const pieces = rest === null ? [] : (this.#thinking?.push(rest) ?? [rest]);
-    const events = this.#visible(pieces);
-    events.push(...this.#visible(this.#thinking?.flush() ?? []));
-    if (!this.#stopped) events.push(...eventsOf(this.#stops.flush()));
+    const events = this.#visible([...pieces, ...(this.#thinking?.flush() ?? [])]);
+    if (!this.#stopped) addEvents(events, this.#stops.flush());
     return events;
   }
 
@@ -77,7 +76,7 @@ export class CompletionText {
     for (const piece of pieces) {
       if (this.#stopped) break;
       const found = this.#stops.push(piece);
-      events.push(...eventsOf(found.pieces));
+      addEvents(events, found.pieces);
       this.#stopped = found.stopped;
     }
     return events;
@@ -90,11 +89,10 @@ export class CompletionText {
   }
 }
 
-function eventsOf(pieces: Piece[]): TextEvent[] {
-  const events: TextEvent[] = [];
+/** Held pieces may be more than a call takes as arguments, so they are added one by one. */
+function addEvents(events: TextEvent[], pieces: readonly Piece[]): void {
   for (const { text, logprobs } of pieces) {
     if (text === "") continue;
     events.push(logprobs.length === 0 ? { type: "text", text } : { type: "text", text, logprobs });
   }
-  return events;
 }

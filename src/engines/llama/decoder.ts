@@ -15,6 +15,7 @@ import type { TokenLogprob } from "../../generation/engine.ts";
 import type { ThinkTags } from "../thinking.ts";
 import type { Backend, BatchEntry, Sampler } from "./backend.ts";
 import { CompletionText } from "./completion.ts";
+import { Outbox } from "./outbox.ts";
 import type { Ending, JobProgress, JobSpec, TextEvent } from "./protocol.ts";
 import { isRepeatable, samplerConfig } from "./sampling.ts";
 import { chooseSequence, newSequence, type Sequence } from "./sequences.ts";
@@ -57,7 +58,8 @@ export class Decoder {
   readonly #jobs = new Map<number, Job>();
   readonly #waiting = new Map<number, JobSpec>();
   readonly #stopping = new Set<number>();
-  #made: JobProgress[] = [];
+  readonly #outbox = new Outbox();
+  #reportsAgain = false;
   #batches: number[] = [];
   #uses = 0;
   #turns = 0;
@@ -103,28 +105,34 @@ export class Decoder {
   async run(): Promise<never> {
     for (;;) {
       const begun = [...this.#stopJobs(), ...this.#endPaidOut(), ...this.#admit()];
+      for (const progress of begun) this.#outbox.add(progress);
       // Before the next decode: where that kills the process, it must be known whose prompt it had.
-      if (begun.length > 0) this.#report(begun);
+      if (begun.length > 0) this.#report();
       const batch = this.#compose();
       if (batch.length === 0) {
-        this.#report([]);
+        this.#report();
         await new Promise<void>((resolve) => {
           this.#wake = resolve;
         });
         this.#wake = undefined;
         continue;
       }
-      this.#made = await this.#step(batch);
+      for (const progress of await this.#step(batch)) this.#outbox.add(progress);
     }
   }
 
-  /** What the last step made, then `more`. */
-  #report(more: JobProgress[]): void {
-    const jobs = [...this.#made, ...more];
+  /** Reports what has been made. The rest of a large burst follows in the next turns of the event loop. */
+  #report(): void {
+    const jobs = this.#outbox.take();
     if (jobs.length === 0 && this.#batches.length === 0) return;
-    this.#made = [];
     this.#options.report(jobs, this.#batches);
     this.#batches = [];
+    if (this.#outbox.isEmpty || this.#reportsAgain) return;
+    this.#reportsAgain = true;
+    setImmediate(() => {
+      this.#reportsAgain = false;
+      this.#report();
+    });
   }
 
   #stopJobs(): JobProgress[] {
@@ -255,7 +263,7 @@ export class Decoder {
       );
       this.#batches.push(batch.length);
       // A report takes 0.1 to 0.4 ms of this thread; the decode, on another, need not wait for it.
-      this.#report([]);
+      this.#report();
       logits = await decoding;
     } catch (cause) {
       return batch.map(({ job }) => {

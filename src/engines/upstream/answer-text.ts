@@ -64,7 +64,8 @@ export class AnswerText {
     const passed: Piece[] = [];
     for (const piece of pieces) {
       const { pieces: decided, stopped } = this.#stops.push(piece);
-      passed.push(...decided);
+      // One by one: held pieces may be more than a call takes as arguments.
+      for (const each of decided) passed.push(each);
       if (stopped) {
         this.#stopped = true;
         break;
