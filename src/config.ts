@@ -25,6 +25,7 @@ import { type ModelConfig, readModels } from "./config/model.ts";
 import { type OperatorListener, readOperator } from "./config/operator.ts";
 import { readPlans } from "./config/plan.ts";
 import { type ReadContext, refuseUnknownVariables, Section } from "./config/section.ts";
+import { withoutServiceLinks } from "./config/service-links.ts";
 import { readTracing, type TracingConfig } from "./config/tracing.ts";
 import type { Plans } from "./credits/plan.ts";
 import { OperatorError } from "./errors.ts";
@@ -76,6 +77,8 @@ export interface SourcesConfig {
 export interface Config {
   /** The file that was read; null: defaults and environment only. */
   file: string | null;
+  /** Names of settings that Kubernetes has set for a Service; their values are not used. */
+  ignoredVariables: readonly string[];
   listen: Listener;
   operator: OperatorListener;
   dataDir: string;
@@ -128,12 +131,17 @@ models:
     price: { prompt: 20000, completion: 100000 }
 `;
 
-export function loadConfig({ cwd = process.cwd(), file, env = process.env }: LoadOptions = {}): Config {
+export function loadConfig({
+  cwd = process.cwd(),
+  file,
+  env: environment = process.env,
+}: LoadOptions = {}): Config {
+  const { env, links } = withoutServiceLinks(environment);
   const problems = new Problems();
   const found = findFile(cwd, file, env);
   const text = found === null ? "" : readText(found);
   const shownName = found === null ? "the defaults" : shortest(cwd, found);
-  const root = parseYaml(text, shownName, env, problems);
+  const root = parseYaml(text, shownName, environment, problems);
   const entries = new Map<string, Found>([
     ...parseYaml(defaults, "the defaults", {}, problems).value,
     ...root.value,
@@ -153,7 +161,7 @@ export function loadConfig({ cwd = process.cwd(), file, env = process.env }: Loa
   section.refuseUnknown();
   refuseUnknownVariables(context, new Set(["INKWELL_CONFIG", "INKWELL_API_KEY", ...root.variables]));
   if (problems.count > 0) throw refusal(problems);
-  return { ...config, file: found };
+  return { ...config, file: found, ignoredVariables: links.filter((name) => context.known.has(name)) };
 }
 
 /**
@@ -190,7 +198,7 @@ export async function operatorToken(config: Config): Promise<{ token: string; fi
   );
 }
 
-function readConfig(root: Section, env: Environment): Omit<Config, "file"> {
+function readConfig(root: Section, env: Environment): Omit<Config, "file" | "ignoredVariables"> {
   const listen = root.section("listen", (section) => ({
     host: section.value("host", kind.host, { or: "127.0.0.1", env: "INKWELL_HOST" }),
     port: section.value("port", kind.port, { or: 8080, env: "INKWELL_PORT" }),

@@ -88,6 +88,12 @@ export async function serve(
   times = serviceTimes,
 ): Promise<RunningService> {
   const logger = createLogger(config.log.level, io.stderr);
+  if (config.ignoredVariables.length > 0) {
+    logger.info(
+      { variables: config.ignoredVariables },
+      "variables that Kubernetes sets for Services are ignored; enableServiceLinks: false in the pod removes them",
+    );
+  }
   // In the order in which they are to be undone, last first; each is told how long it may take.
   const undo: ((untilMs: number) => Promise<void>)[] = [];
   const undoAll = async (untilMs: number) => {

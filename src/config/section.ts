@@ -334,10 +334,10 @@ function secretly({ value }: Found): string {
   return value === "" ? "an empty text" : `a text of ${value.length} characters (not shown)`;
 }
 
-/** Kubernetes sets INKWELL_PORT itself for a service called inkwell; nobody would guess it. */
-function serviceLink(found: Found): string {
-  const isLink = /^INKWELL_/.test(found.where) && /^tcp:\/\//.test(String(found.value));
+/** A value of this form came from such a variable through `${NAME}`; config/service-links.ts has dropped the others. */
+function serviceLink({ text, value }: Found): string {
+  const isLink = text && /^(tcp|udp|sctp):\/\//.test(String(value));
   return isLink
-    ? " (Kubernetes sets this variable for a service of that name: set enableServiceLinks: false)"
+    ? " (Kubernetes sets variables of this form for Services; set enableServiceLinks: false, or use another name)"
     : "";
 }

@@ -193,12 +193,6 @@ limits:
       { INKWELL_LISTEN__PORT: "1" },
       /INKWELL_LISTEN__PORT: listen\.port is set by INKWELL_PORT/,
     ],
-    [
-      "a port that Kubernetes set is explained",
-      undefined,
-      { INKWELL_PORT: "tcp://10.0.0.1:8080" },
-      /enableServiceLinks: false/,
-    ],
     ["no plan at all is refused", "plans: {}", {}, /plans is empty; there must be at least one plan/],
     ["no model at all is refused", "models: {}", {}, /models is empty; there must be at least one model/],
     [

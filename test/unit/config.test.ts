@@ -164,8 +164,7 @@ describe("the environment", () => {
 
   test("is left alone where a variable has no path in its name", () => {
     const others = {
-      INKWELL_SERVICE_HOST: "10.0.0.1",
-      INKWELL_PORT_8080_TCP_ADDR: "10.0.0.1",
+      INKWELL_DB_PASSWORD: "secret",
       INKWELL_API_KEY: "ink_x",
       OTHER__THING: "1",
     };

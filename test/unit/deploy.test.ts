@@ -1,48 +1,30 @@
 /**
- * What lies in deploy/ against the service that it is for: every metric and label that a panel or an alert asks for
- * exists, every setting is one that the configuration knows, every file that is named is there, every alert has its
- * paragraph. What takes other programs is checked where the machine has them.
+ * The files in deploy/ against the service: every metric and label of a panel or an alert exists, every setting is
+ * known, every named file exists, every alert has its paragraph. Some tests need other programs; they are skipped if
+ * the machine does not have them. deploy-listeners.test.ts: which clients reach the listeners.
  */
 import assert from "node:assert/strict";
-import { execFileSync, spawn } from "node:child_process";
-import { existsSync, globSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from "node:fs";
-import { connect } from "node:net";
-import { tmpdir } from "node:os";
+import { execFileSync } from "node:child_process";
+import { existsSync, globSync, writeFileSync } from "node:fs";
 import path from "node:path";
-import { after, before, describe, test } from "node:test";
+import { before, describe, test } from "node:test";
 import { parse, stringify } from "yaml";
-import { operatorNames } from "../../src/config/operator.ts";
-import { loadConfig } from "../../src/config.ts";
 import { catalogue } from "../../src/errors.ts";
-import { startOperator } from "../fixtures/operator.ts";
-import { until } from "../fixtures/program.ts";
-import { exchange, parseAnswer, readAll } from "../fixtures/raw-http.ts";
+import {
+  assertKnown,
+  configOfNode,
+  configWith,
+  imageEnvironment,
+  instruction,
+  listOf,
+  missing,
+  newFolder,
+  root,
+  textOf,
+  valuesUnder,
+} from "../fixtures/deploy.ts";
+import { fieldsOf, startOperator } from "../fixtures/operator.ts";
 import { babble, startService } from "../fixtures/service.ts";
-
-const root = path.join(import.meta.dirname, "../..");
-const textOf = (file: string) => readFileSync(path.join(root, file), "utf8");
-
-type Fields = Record<string, unknown>;
-
-function fieldsOf(value: unknown): Fields {
-  assert.ok(typeof value === "object" && value !== null && !Array.isArray(value), `${value} is a map`);
-  return { ...value };
-}
-
-function listOf(value: unknown): unknown[] {
-  assert.ok(Array.isArray(value), `${value} is a list`);
-  return value;
-}
-
-/** Every value below that stands under this key. */
-function valuesUnder(key: string, below: unknown): unknown[] {
-  if (Array.isArray(below)) return below.flatMap((each) => valuesUnder(key, each));
-  if (typeof below !== "object" || below === null) return [];
-  return Object.entries(below).flatMap(([name, value]) => [
-    ...(name === key ? [value] : []),
-    ...valuesUnder(key, value),
-  ]);
-}
 
 /** The labels that each metric of a running service has; a histogram's under its own name and those of its parts. */
 async function metricsOfService(): Promise<Map<string, Set<string>>> {
@@ -167,37 +149,9 @@ describe("metrics", () => {
   });
 });
 
-/** What the configuration makes of these variables; throws where it knows one of them not. */
-function configWith(env: Record<string, string>) {
-  const cwd = mkdtempSync(path.join(tmpdir(), "inkwell-deploy-"));
-  try {
-    return loadConfig({ cwd, env });
-  } finally {
-    rmSync(cwd, { recursive: true });
-  }
-}
-
-const known = new Set(textOf("inkwell.example.yaml").match(/INKWELL_[A-Z_]+/g));
-
-function assertKnown(variables: Iterable<string>): void {
-  for (const name of variables) {
-    if (name.startsWith("INKWELL_") && !name.includes("__"))
-      assert.ok(known.has(name), `${name} is a setting`);
-  }
-}
-
 describe("the image", () => {
-  const instructions = textOf("deploy/Dockerfile")
-    .replaceAll(/^#.*\n/gm, "")
-    .replaceAll("\\\n", " ")
-    .split("\n")
-    .filter((line) => line !== "")
-    .map((line) => line.split(/\s+/));
-  const of = (name: string) =>
-    instructions.filter(([first]) => first === name).map((words) => words.slice(1));
-
   test("copies what exists, all of which its ignore file lets through, and nothing that is missing at run time", () => {
-    const copied = of("COPY")
+    const copied = instruction("COPY")
       .filter(([first]) => !first?.startsWith("--from"))
       .flatMap((words) => words.slice(0, -1));
     const allowed = textOf(".dockerignore")
@@ -213,41 +167,24 @@ describe("the image", () => {
   });
 
   test("its settings are known, let nobody in without a token, and listen where a container must", () => {
-    const env = Object.fromEntries(
-      of("ENV")
-        .flat()
-        .filter((pair) => pair !== "")
-        .map((pair) => [pair.split("=")[0] ?? "", pair.split("=").slice(1).join("=")]),
-    );
+    const env = imageEnvironment();
     assertKnown(Object.keys(env));
     assert.throws(() => configWith(env), /operator\.token must be set/);
     const config = configWith({ ...env, INKWELL_OPERATOR_TOKEN: "a-token-of-the-operator" });
     assert.equal(config.listen.host, "0.0.0.0");
-    assert.equal(config.dataDir, of("VOLUME")[0]?.[0]);
-    assert.deepEqual(of("EXPOSE")[0], [`${config.listen.port}`, `${config.operator.port}`]);
+    assert.equal(config.dataDir, instruction("VOLUME")[0]?.[0]);
+    assert.deepEqual(instruction("EXPOSE")[0], [`${config.listen.port}`, `${config.operator.port}`]);
   });
 
   test("does not run as root, is asked for its health by its own node, and starts the program itself", () => {
-    assert.match(of("USER").at(-1)?.[0] ?? "", /^[1-9]\d*:[1-9]\d*$/);
-    assert.ok(of("HEALTHCHECK").some((words) => words.join(" ").includes("'/healthz'")));
-    const [entry] = of("ENTRYPOINT").map((words): unknown => JSON.parse(words.join(" ")));
+    assert.match(instruction("USER").at(-1)?.[0] ?? "", /^[1-9]\d*:[1-9]\d*$/);
+    assert.ok(instruction("HEALTHCHECK").some((words) => words.join(" ").includes("'/healthz'")));
+    const [entry] = instruction("ENTRYPOINT").map((words): unknown => JSON.parse(words.join(" ")));
     const [program, script] = listOf(entry);
     assert.equal(program, "node");
     assert.ok(existsSync(path.join(root, String(script).replace("/app/", ""))));
   });
 });
-
-/** The configuration that compose.yaml gives to a node. */
-function configOfNode(name: string) {
-  const compose = fieldsOf(parse(textOf("deploy/compose.yaml"), { merge: true }));
-  const { environment } = fieldsOf(fieldsOf(compose.services)[name]);
-  const filledIn = Object.entries(fieldsOf(environment)).map(([variable, value]) => [
-    variable,
-    // As an operator would fill it in.
-    String(value).replace(/\$\{\w+:\?[^}]*\}/, "secret-of-the-operator"),
-  ]);
-  return configWith(Object.fromEntries(filledIn));
-}
 
 test("compose: nodes that wait for the database, settings that are known, files that exist, a stop longer than the drain", () => {
   const compose = fieldsOf(parse(textOf("deploy/compose.yaml"), { merge: true }));
@@ -302,72 +239,6 @@ test("the balancers know the nodes, and Prometheus too", () => {
   const bodyMax = /client_max_body_size (\d+)m;/.exec(textOf("deploy/nginx.conf"))?.[1];
   assert.ok(Number(bodyMax) * 1024 * 1024 > configWith({}).limits.bodyBytesMax);
 });
-
-describe("the operator's listener responds to", () => {
-  test("Prometheus, which sends the target as Host", async () => {
-    await using service = await startService();
-    await using operator = await startOperator(service, operatorNames(configOfNode("node-a").operator));
-    const targets = valuesUnder("targets", parse(textOf("deploy/prometheus/prometheus.yml"))).flatMap(listOf);
-    assert.ok(targets.length > 0);
-    for (const target of targets) {
-      const request = `GET /metrics HTTP/1.1\r\nHost: ${target}\r\nConnection: close\r\n\r\n`;
-      const { status, body } = parseAnswer(await exchange(Number(new URL(operator.url).port), request));
-      assert.equal(status, 200, `${target}: ${body}`);
-    }
-  });
-
-  test("HAProxy, which sends HTTP/1.0 without Host", async () => {
-    const [, request = ""] =
-      /^ {2}http-check send meth (\S+ uri \S+)$/m.exec(textOf("deploy/haproxy.cfg")) ?? [];
-    const [method, target] = request.split(" uri ");
-    await using service = await startService();
-    await using operator = await startOperator(service, operatorNames(configOfNode("node-a").operator));
-    const bytes = `${method} ${target} HTTP/1.0\r\n\r\n`;
-    const { status, body } = parseAnswer(await exchange(Number(new URL(operator.url).port), bytes));
-    assert.equal(status, 200, body);
-  });
-
-  test("HAProxy itself, with deploy/haproxy.cfg", { skip: missing("haproxy", "-v") }, async () => {
-    await using service = await startService();
-    await using operator = await startOperator(service, operatorNames(configOfNode("node-a").operator));
-    const folder = newFolder();
-    const socket = path.join(folder, "stats");
-    const file = path.join(folder, "haproxy.cfg");
-    const text = textOf("deploy/haproxy.cfg")
-      .replace("log stdout format raw local0", `stats socket ${socket}`)
-      .replace(/^resolvers docker\n(?: .*\n)+/m, "")
-      .replaceAll(" resolvers docker", "")
-      .replace("bind :8080", `bind unix@${folder}/public`)
-      .replace("check port 8081", `check port ${new URL(operator.url).port}`)
-      .replaceAll(/node-[ab]:8080/g, `127.0.0.1:${service.port}`);
-    writeFileSync(file, text);
-    const haproxy = spawn("haproxy", ["-f", file], { stdio: "ignore" });
-    try {
-      await until("HAProxy has checked both nodes", async () => {
-        const checked = await checksOf(socket);
-        assert.ok(
-          checked.every((status) => ["", "INI", "L7OK"].includes(status)),
-          `${checked}`,
-        );
-        return checked.filter((status) => status === "L7OK").length === 2;
-      });
-    } finally {
-      haproxy.kill("SIGKILL");
-    }
-  });
-});
-
-/** Status of the last check of each server of `nodes`; no rows until HAProxy listens. */
-async function checksOf(socket: string): Promise<string[]> {
-  if (!existsSync(socket)) return [];
-  const asking = connect(socket);
-  asking.end("show stat nodes 4 -1\n");
-  const [head = "", ...rows] = (await readAll(asking)).replace("# ", "").split("\n");
-  const column = head.split(",").indexOf("check_status");
-  return column === -1
-    ? []
-    : rows.filter((row) => row !== "").map((row) => (row.split(",")[column] ?? "").replace("* ", ""));
-}
 
 describe("the unit", () => {
   const text = textOf("deploy/inkwell.service");
@@ -501,24 +372,7 @@ test("everything in deploy/ is told of in docs/operating.md", () => {
   }
 });
 
-/** Why a test of this program is skipped; false where the machine has it. */
-function missing(program: string, ...args: string[]): string | false {
-  try {
-    execFileSync(program, args, { stdio: "ignore" });
-    return false;
-  } catch {
-    return `this machine has no ${[program, ...args].join(" ")}`;
-  }
-}
-
 /** Fails with what it said, unless its exit code is 0. */
 function run(program: string, ...args: string[]): void {
   execFileSync(program, args, { stdio: "pipe" });
-}
-
-/** Gone at the end of the test. */
-function newFolder(): string {
-  const folder = mkdtempSync(path.join(tmpdir(), "inkwell-deploy-"));
-  after(() => rmSync(folder, { recursive: true }));
-  return folder;
 }

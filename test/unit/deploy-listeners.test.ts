@@ -1,0 +1,187 @@
+/** The listeners of a service as deploy/ makes them known: to Prometheus, to balancers, and to the probes of Kubernetes. */
+import assert from "node:assert/strict";
+import { spawn } from "node:child_process";
+import { existsSync, writeFileSync } from "node:fs";
+import { connect } from "node:net";
+import path from "node:path";
+import { describe, test } from "node:test";
+import { parse, parseAllDocuments } from "yaml";
+import { operatorNames } from "../../src/config/operator.ts";
+import {
+  assertKnown,
+  configOfNode,
+  configWith,
+  imageEnvironment,
+  instruction,
+  listOf,
+  missing,
+  newFolder,
+  textOf,
+  valuesUnder,
+} from "../fixtures/deploy.ts";
+import { fieldsOf, startOperator } from "../fixtures/operator.ts";
+import { until } from "../fixtures/program.ts";
+import { exchange, parseAnswer, readAll } from "../fixtures/raw-http.ts";
+import { startService } from "../fixtures/service.ts";
+
+/** The parts of kubernetes.yaml. */
+function readKubernetes() {
+  const documents = parseAllDocuments(textOf("deploy/kubernetes.yaml"));
+  for (const { errors } of documents) assert.deepEqual(errors, []);
+  const [deployment = {}, service = {}] = documents.map((each) => fieldsOf(each.toJS()));
+  const template = fieldsOf(fieldsOf(deployment.spec).template);
+  const pod = fieldsOf(template.spec);
+  const [container = {}] = listOf(pod.containers).map(fieldsOf);
+  const env = listOf(container.env)
+    .map(fieldsOf)
+    .map(({ name, value }): [string, string] => [String(name), String(value ?? secretsOfPod[`${name}`])]);
+  const probes = ["startupProbe", "livenessProbe", "readinessProbe"].map((name) => {
+    const { path: target, port } = fieldsOf(fieldsOf(container[name]).httpGet);
+    return [name, { path: String(target), port }] as const;
+  });
+  return {
+    deployment,
+    service,
+    template,
+    pod,
+    container,
+    probes: new Map(probes),
+    variables: env.map(([name]) => name),
+    config: configWith({ ...imageEnvironment(), ...Object.fromEntries(env) }),
+  };
+}
+
+const secretsOfPod: Record<string, string> = {
+  INKWELL_DATABASE: "postgres://inkwell:secret@postgres:5432/inkwell",
+  INKWELL_OPERATOR_TOKEN: "a-token-of-the-operator",
+};
+
+const kubernetes = readKubernetes();
+
+describe("in Kubernetes", () => {
+  const { pod, container, service, template, config } = kubernetes;
+
+  test("settings are known, the pod gets no variables of Services, and stops within its time", () => {
+    assertKnown(kubernetes.variables);
+    assert.equal(pod.enableServiceLinks, false);
+    const graceMs = Number(pod.terminationGracePeriodSeconds) * 1000;
+    assert.ok(graceMs > config.limits.unreadyMs + config.limits.drainMs + 10_000);
+    const { periodSeconds, failureThreshold } = fieldsOf(container.readinessProbe);
+    assert.ok(config.limits.unreadyMs > Number(periodSeconds) * Number(failureThreshold) * 1000);
+  });
+
+  test("runs as the user of the image, with its folders", () => {
+    const { runAsUser, runAsGroup, fsGroup } = fieldsOf(pod.securityContext);
+    assert.deepEqual(
+      [`${runAsUser}:${runAsGroup}`, `${fsGroup}`],
+      [instruction("USER").at(-1)?.[0], "10001"],
+    );
+    const mounts = listOf(container.volumeMounts).map(fieldsOf);
+    assert.deepEqual(
+      mounts.map(({ mountPath }) => mountPath),
+      [config.dataDir, instruction("WORKDIR").at(-1)?.[0]],
+    );
+    const volumes = listOf(pod.volumes).map((each) => fieldsOf(each).name);
+    assert.deepEqual(
+      mounts.map(({ name }) => name),
+      volumes,
+    );
+  });
+
+  test("only readiness depends on models and the database, and the ports are those of the image", () => {
+    const ports = listOf(container.ports).map(fieldsOf);
+    assert.deepEqual(ports, [
+      { name: "http", containerPort: config.listen.port },
+      { name: "operator", containerPort: config.operator.port },
+    ]);
+    assert.deepEqual(Object.fromEntries(kubernetes.probes), {
+      startupProbe: { path: "/healthz", port: "operator" },
+      livenessProbe: { path: "/healthz", port: "operator" },
+      readinessProbe: { path: "/readyz", port: "operator" },
+    });
+    const { labels, annotations } = fieldsOf(template.metadata);
+    assert.equal(fieldsOf(annotations)["prometheus.io/port"], `${config.operator.port}`);
+    assert.deepEqual(fieldsOf(fieldsOf(kubernetes.deployment.spec).selector).matchLabels, labels);
+    const { selector, ports: served } = fieldsOf(service.spec);
+    assert.deepEqual(selector, labels);
+    assert.deepEqual(served, [{ name: "http", port: 8080, targetPort: "http" }]);
+  });
+});
+
+describe("the operator's listener responds to", () => {
+  test("Prometheus, which sends the target as Host", async () => {
+    await using service = await startService();
+    await using operator = await startOperator(service, operatorNames(configOfNode("node-a").operator));
+    const targets = valuesUnder("targets", parse(textOf("deploy/prometheus/prometheus.yml"))).flatMap(listOf);
+    assert.ok(targets.length > 0);
+    for (const target of targets) {
+      const request = `GET /metrics HTTP/1.1\r\nHost: ${target}\r\nConnection: close\r\n\r\n`;
+      const { status, body } = parseAnswer(await exchange(Number(new URL(operator.url).port), request));
+      assert.equal(status, 200, `${target}: ${body}`);
+    }
+  });
+
+  test("the probes of Kubernetes, which send the address of the pod", async () => {
+    await using service = await startService();
+    await using operator = await startOperator(service, operatorNames(kubernetes.config.operator));
+    for (const host of ["10.244.1.7:8081", "[fd00:10:244::7]:8081"]) {
+      for (const [name, { path: target }] of kubernetes.probes) {
+        const request = `GET ${target} HTTP/1.1\r\nHost: ${host}\r\nUser-Agent: kube-probe/1.33\r\nConnection: close\r\n\r\n`;
+        const { status, body } = parseAnswer(await exchange(Number(new URL(operator.url).port), request));
+        assert.equal(status, 200, `${name}: ${body}`);
+      }
+    }
+  });
+
+  test("HAProxy, which sends HTTP/1.0 without Host", async () => {
+    const [, request = ""] =
+      /^ {2}http-check send meth (\S+ uri \S+)$/m.exec(textOf("deploy/haproxy.cfg")) ?? [];
+    const [method, target] = request.split(" uri ");
+    await using service = await startService();
+    await using operator = await startOperator(service, operatorNames(configOfNode("node-a").operator));
+    const bytes = `${method} ${target} HTTP/1.0\r\n\r\n`;
+    const { status, body } = parseAnswer(await exchange(Number(new URL(operator.url).port), bytes));
+    assert.equal(status, 200, body);
+  });
+
+  test("HAProxy itself, with deploy/haproxy.cfg", { skip: missing("haproxy", "-v") }, async () => {
+    await using service = await startService();
+    await using operator = await startOperator(service, operatorNames(configOfNode("node-a").operator));
+    const folder = newFolder();
+    const socket = path.join(folder, "stats");
+    const file = path.join(folder, "haproxy.cfg");
+    const text = textOf("deploy/haproxy.cfg")
+      .replace("log stdout format raw local0", `stats socket ${socket}`)
+      .replace(/^resolvers docker\n(?: .*\n)+/m, "")
+      .replaceAll(" resolvers docker", "")
+      .replace("bind :8080", `bind unix@${folder}/public`)
+      .replace("check port 8081", `check port ${new URL(operator.url).port}`)
+      .replaceAll(/node-[ab]:8080/g, `127.0.0.1:${service.port}`);
+    writeFileSync(file, text);
+    const haproxy = spawn("haproxy", ["-f", file], { stdio: "ignore" });
+    try {
+      await until("HAProxy has checked both nodes", async () => {
+        const checked = await checksOf(socket);
+        assert.ok(
+          checked.every((status) => ["", "INI", "L7OK"].includes(status)),
+          `${checked}`,
+        );
+        return checked.filter((status) => status === "L7OK").length === 2;
+      });
+    } finally {
+      haproxy.kill("SIGKILL");
+    }
+  });
+});
+
+/** Status of the last check of each server of `nodes`; no rows until HAProxy listens. */
+async function checksOf(socket: string): Promise<string[]> {
+  if (!existsSync(socket)) return [];
+  const asking = connect(socket);
+  asking.end("show stat nodes 4 -1\n");
+  const [head = "", ...rows] = (await readAll(asking)).replace("# ", "").split("\n");
+  const column = head.split(",").indexOf("check_status");
+  return column === -1
+    ? []
+    : rows.filter((row) => row !== "").map((row) => (row.split(",")[column] ?? "").replace("* ", ""));
+}
