@@ -1,6 +1,6 @@
 /**
  * `npm run gpu`: fetches node-llama-cpp's CUDA binaries for this machine (about 540 MB unpacked), in the version that
- * is installed, and puts them where it looks for them. `npm ci` leaves them out (tools/no-cuda), because most machines
+ * is installed, checks them against the hashes of cuda-packages.ts, and puts them where it looks for them. `npm ci` leaves them out (tools/no-cuda), because most machines
  * have no use for them; after each `npm ci` this is to be run again.
  */
 import { execFile } from "node:child_process";
@@ -8,6 +8,7 @@ import { cp, mkdir, mkdtemp, readFile, rename, rm } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { promisify } from "node:util";
+import { cudaPackagesOf, cudaVersion, verifyArchive } from "./cuda-packages.ts";
 
 const run = promisify(execFile);
 const modules = join(import.meta.dirname, "..", "node_modules");
@@ -24,10 +25,16 @@ const manifest: unknown = JSON.parse(await readFile(join(modules, "node-llama-cp
 if (typeof manifest !== "object" || manifest === null || !("version" in manifest)) {
   throw new Error("node-llama-cpp has a version");
 }
+if (manifest.version !== cudaVersion) {
+  console.error(
+    `node-llama-cpp ${manifest.version} is installed, but the hashes in tools/cuda-packages.ts are for ${cudaVersion}. Run npm ci, or update the hashes.`,
+  );
+  process.exit(1);
+}
 const scratch = await mkdtemp(join(tmpdir(), "inkwell-cuda-"));
 try {
-  for (const part of ["cuda", "cuda-ext"]) {
-    const name = `@node-llama-cpp/${platform}-x64-${part}`;
+  const archives: { name: string; archive: string }[] = [];
+  for (const name of cudaPackagesOf(platform)) {
     console.log(`Fetching ${name}@${manifest.version} ...`);
     const { stdout } = await run(
       "npm",
@@ -39,10 +46,15 @@ try {
       },
     );
     const packed: unknown = JSON.parse(stdout);
-    const archive = fileNameOf(packed);
-    const unpacked = join(scratch, part);
+    const archive = join(scratch, fileNameOf(packed));
+    await verifyArchive(name, archive);
+    archives.push({ name, archive });
+  }
+  // Only now, so that a wrong archive leaves the installation as it was.
+  for (const { name, archive } of archives) {
+    const unpacked = `${archive}.unpacked`;
     await mkdir(unpacked);
-    await run("tar", ["-xzf", join(scratch, archive), "-C", unpacked, "--strip-components=1"]);
+    await run("tar", ["-xzf", archive, "-C", unpacked, "--strip-components=1"]);
     const place = join(modules, ...name.split("/"));
     await rm(place, { recursive: true, force: true });
     await moveFolder(unpacked, place);

@@ -32,6 +32,8 @@ export interface Wanted {
   /** Hex; absent where nobody has told us beforehand. */
   sha256: string | undefined;
   sizeBytes: number | undefined;
+  /** Most bytes to accept if the size is not known beforehand; absent: as many as the disk has room for. */
+  sizeBytesMax?: number;
   /** A last look at the whole file before it gets its name. */
   check?: (path: string) => Promise<unknown>;
 }
@@ -81,6 +83,7 @@ async function attempt(wanted: Wanted, part: PartFile, tools: FetchTools): Promi
         false,
       );
     }
+    requireWithin(wanted, totalBytes ?? 0);
     if (totalBytes !== undefined) await requireRoom(wanted.folder, totalBytes - receivedBytes);
     const sha256 = await receive(wanted, part, tools, answer, state, receivedBytes, totalBytes);
     finished = true;
@@ -192,9 +195,10 @@ async function receive(
       if (answer.status === 416) await answer.body.dump();
       else {
         for await (const chunk of piecesOf(answer)) {
+          receivedBytes += chunk.length;
+          requireWithin(wanted, receivedBytes);
           await file.writeFile(chunk);
           hash.update(chunk);
-          receivedBytes += chunk.length;
           report();
         }
       }
@@ -203,7 +207,10 @@ async function receive(
     }
   } catch (error) {
     tools.signal.throwIfAborted();
-    if (error instanceof TransportFailure) throw error;
+    if (error instanceof TransportFailure) {
+      if (receivedBytes > (wanted.sizeBytesMax ?? Number.POSITIVE_INFINITY)) await discardPart(part);
+      throw error;
+    }
     // A full disk hurts everything else on this machine too: give the room back.
     const needed = totalBytes === undefined ? `more than ${megabytes(receivedBytes)}` : megabytes(totalBytes);
     const failure = diskError(error, wanted.folder, needed);
@@ -215,6 +222,14 @@ async function receive(
     throw new TransportFailure(`${answer.url.host} sent ${receivedBytes} of ${totalBytes} bytes`, true);
   }
   return hash.digest("hex");
+}
+
+function requireWithin({ url, sizeBytesMax }: Wanted, bytes: number): void {
+  if (sizeBytesMax === undefined || bytes <= sizeBytesMax) return;
+  throw new TransportFailure(
+    `${url.host} offers more than the ${sizeBytesMax} bytes that are expected`,
+    false,
+  );
 }
 
 /** The body's pieces; what goes wrong with it is told from what goes wrong with the disk. */

@@ -10,8 +10,8 @@ import { type FileHandle, open } from "node:fs/promises";
 import { OperatorError } from "../errors.ts";
 
 export interface GgufSummary {
-  /** `llama`, `qwen3`, ... */
-  architecture: string;
+  /** `llama`, `qwen3`, ...; undefined for parts after the first. */
+  architecture: string | undefined;
   /** What the model was trained for, in tokens, where the file says so. */
   contextLength: number | undefined;
   sizeBytes: number;
@@ -22,6 +22,10 @@ const metadataEntriesMax = 100_000;
 const tensorsMax = 1_000_000;
 const dimensionsMax = 8;
 const arrayDepthMax = 4;
+const stringBytesMax = 65_535;
+/** llama.cpp refuses one that is no power of two. */
+const alignmentMax = 1 << 20;
+const defaultAlignment = 32;
 
 /** By ggml's type number: how many weights a block holds and how many bytes it takes. */
 const blockSizes: Record<number, readonly [weights: number, bytes: number]> = {
@@ -73,6 +77,7 @@ const valueSizes: Record<number, number> = {
   11: 8,
   12: 8,
 };
+const u32Type = 4;
 const stringType = 8;
 const arrayType = 9;
 
@@ -126,6 +131,7 @@ class Reader {
 
   async string(): Promise<string> {
     const bytes = await this.u64();
+    if (bytes > stringBytesMax) throw new Damage("its header holds a name that cannot be right");
     return (await this.take(bytes)).toString("utf8");
   }
 
@@ -156,7 +162,9 @@ async function readMetadata(reader: Reader, entries: number): Promise<Map<string
     const key = await reader.string();
     const type = await reader.u32();
     if (type === stringType && key === "general.architecture") known.set(key, await reader.string());
-    else if (type === 4) known.set(key, await reader.u32());
+    else if (type === u32Type) known.set(key, await reader.u32());
+    else if (key === "general.alignment")
+      throw new Damage(`its general.alignment is of type ${type}, not u32`);
     else await skipValue(reader, type);
   }
   return known;
@@ -191,7 +199,16 @@ async function whatElse(file: FileHandle, magic: string): Promise<string> {
   return `it begins with ${JSON.stringify(magic)} where a GGUF file has "GGUF"`;
 }
 
-async function readSummary(file: FileHandle): Promise<GgufSummary> {
+function alignmentIn(metadata: ReadonlyMap<string, string | number>): number {
+  const alignment = Number(metadata.get("general.alignment") ?? defaultAlignment);
+  const isRight = alignment >= 8 && alignment <= alignmentMax && Number.isInteger(Math.log2(alignment));
+  if (isRight) return alignment;
+  throw new Damage(
+    `its general.alignment is ${alignment}; it must be a power of two from 8 to ${alignmentMax}`,
+  );
+}
+
+async function readSummary(file: FileHandle, isPart: boolean): Promise<GgufSummary> {
   const sizeBytes = (await file.stat()).size;
   if (sizeBytes === 0) throw new Damage("it is empty");
   const reader = new Reader(file, sizeBytes);
@@ -209,29 +226,56 @@ async function readSummary(file: FileHandle): Promise<GgufSummary> {
   if (tensors > tensorsMax || entries > metadataEntriesMax) {
     throw new Damage(`its header announces ${tensors} tensors and ${entries} entries`);
   }
-  if (tensors === 0) throw new Damage("it holds a vocabulary only, no weights");
+  // The first of several parts may hold the header alone.
+  if (tensors === 0 && !isPart) throw new Damage("it holds a vocabulary only, no weights");
   const metadata = await readMetadata(reader, entries);
   const tensorsEnd = await readTensorsEnd(reader, tensors);
-  const alignment = Number(metadata.get("general.alignment") ?? 32);
+  const alignment = alignmentIn(metadata);
   const wholeBytes = Math.ceil(reader.position / alignment) * alignment + tensorsEnd;
   if (sizeBytes < wholeBytes) {
     throw new Damage(`it is cut short: its tensors need ${wholeBytes} bytes and it has ${sizeBytes}`);
   }
   const architecture = metadata.get("general.architecture");
-  if (typeof architecture !== "string") throw new Damage("it does not say which architecture it is for");
+  if (typeof architecture !== "string" && !isPart)
+    throw new Damage("it does not say which architecture it is for");
   const contextLength = metadata.get(`${architecture}.context_length`);
   return {
-    architecture,
+    architecture: typeof architecture === "string" ? architecture : undefined,
     contextLength: typeof contextLength === "number" ? contextLength : undefined,
     sizeBytes,
   };
+}
+
+/** `name-00001-of-00003.gguf`, as llama-gguf-split names the parts of a model. */
+const partName = /^(.+-)(\d{5})-of-(\d{5})\.gguf$/s;
+
+/** Checks the file, and all others if it is the first of several. Returns their size together. */
+export async function checkModel(path: string): Promise<{ sizeBytes: number }> {
+  const [, start, number, count] = partName.exec(path) ?? [];
+  if (start === undefined || count === undefined) return checkGguf(path);
+  if (Number(number) !== 1) {
+    const first = `${start}00001-of-${count}.gguf`;
+    throw new OperatorError(
+      `model file ${path} is part ${Number(number)} of a model; name the first: ${first}`,
+    );
+  }
+  let sizeBytes = 0;
+  for (let part = 1; part <= Number(count); part++) {
+    const file = `${start}${String(part).padStart(5, "0")}-of-${count}.gguf`;
+    sizeBytes += (await checkFile(file, true)).sizeBytes;
+  }
+  return { sizeBytes };
 }
 
 /**
  * Reads the header and checks that all tensors are there. Throws an `OperatorError` that names the file and what is
  * wrong with it.
  */
-export async function checkGguf(path: string): Promise<GgufSummary> {
+export function checkGguf(path: string): Promise<GgufSummary> {
+  return checkFile(path, partName.test(path));
+}
+
+async function checkFile(path: string, isPart: boolean): Promise<GgufSummary> {
   let file: FileHandle;
   try {
     file = await open(path, "r");
@@ -240,7 +284,7 @@ export async function checkGguf(path: string): Promise<GgufSummary> {
   }
   try {
     if (!(await file.stat()).isFile()) throw new Damage("it is not a file");
-    return await readSummary(file);
+    return await readSummary(file, isPart);
   } catch (error) {
     if (error instanceof Damage)
       throw new OperatorError(`model file ${path} cannot be used: ${error.message}`);

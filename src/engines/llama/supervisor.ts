@@ -24,7 +24,7 @@ import {
   type PreparedPrompt,
   type Prompt,
 } from "../../generation/engine.ts";
-import { checkGguf } from "../../weights/gguf.ts";
+import { checkModel } from "../../weights/gguf.ts";
 import type { EngineLog } from "../engine-log.ts";
 import { FairQueue } from "../fair-queue.ts";
 import type { ThinkTags } from "../thinking.ts";
@@ -102,7 +102,7 @@ export function stallMsOf({ sizeBytes }: Pick<LoadedModel, "sizeBytes">): number
  * and with the signal's reason when that aborts the load; either way no process is left behind.
  */
 export async function startLlamaEngine(options: LlamaOptions, signal?: AbortSignal): Promise<LlamaEngine> {
-  const { sizeBytes } = await checkGguf(options.modelPath);
+  const { sizeBytes } = await checkModel(options.modelPath);
   signal?.throwIfAborted();
   const engine = new LlamaEngine({ ...options, loadMs: options.loadMs ?? weightsMsOf(sizeBytes) });
   const abort = () => void engine.close();

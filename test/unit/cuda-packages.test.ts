@@ -1,0 +1,38 @@
+/** The pinned CUDA packages: for the version that is installed, and nothing else passes. */
+import assert from "node:assert/strict";
+import { mkdtemp, readFile, rm, writeFile } from "node:fs/promises";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { test } from "node:test";
+import { cudaPackagesOf, cudaVersion, verifyArchive } from "../../tools/cuda-packages.ts";
+
+const root = join(import.meta.dirname, "../..");
+
+test("the hashes are for the version of node-llama-cpp that package.json pins", async () => {
+  const { dependencies } = JSON.parse(await readFile(join(root, "package.json"), "utf8"));
+  assert.equal(dependencies["node-llama-cpp"], cudaVersion);
+});
+
+test("Linux and Windows have two packages each, and each is one that npm ci leaves out", async () => {
+  const { dependencies } = JSON.parse(await readFile(join(root, "package.json"), "utf8"));
+  for (const platform of ["linux", "win"]) {
+    const names = cudaPackagesOf(platform);
+    assert.equal(names.length, 2);
+    for (const name of names) assert.equal(dependencies[name], "file:tools/no-cuda");
+  }
+  assert.deepEqual(cudaPackagesOf("darwin"), []);
+});
+
+test("an archive with another hash is refused, and so is a package that is not pinned", async (t) => {
+  const folder = await mkdtemp(join(tmpdir(), "inkwell-cuda-"));
+  t.after(() => rm(folder, { recursive: true }));
+  const archive = join(folder, "package.tgz");
+  await writeFile(archive, "not the package");
+  for (const name of cudaPackagesOf("linux")) {
+    await assert.rejects(
+      verifyArchive(name, archive),
+      /has sha512-\S+ where sha512-\S+ is expected; nothing was installed/,
+    );
+  }
+  await assert.rejects(verifyArchive("@node-llama-cpp/other", archive), /is not pinned/);
+});
