@@ -42,8 +42,7 @@ export async function run(argv: readonly string[], host: Host): Promise<number> 
   } catch (error) {
     if (error instanceof CommanderError && error.exitCode === 0) return 0;
     const failure = failureOf(error, complaint.join(""));
-    // A command line that cannot be read may end before its --json.
-    if (cli.json || beforeDashes(argv).includes("--json")) host.stdout.write(`${failureLine(failure)}\n`);
+    if (cli.json) host.stdout.write(`${failureLine(failure)}\n`);
     else host.stderr.write(failure.text);
     return failure.code === "wrong_usage" ? 2 : 1;
   }

@@ -80,6 +80,7 @@ async function handle(request: IncomingMessage, response: ServerResponse): Promi
         { id: "small", pricing, ...limits, defaults: {} },
         { id: "bounded", pricing, ...limits, defaults: { max_tokens: 7 } },
         { id: "unpriced" },
+        { id: "tight", pricing, context_window: 8192, max_output_tokens: 7, defaults: {} },
       ],
     });
   } else if (request.url === "/v1/balance") {
@@ -212,6 +213,7 @@ describe("inkwell chat, piped", { timeout: 20_000 }, () => {
       /cut off at the limit of 7 tokens; --max-tokens sets another/,
     ],
     ["the default of the model", ["bounded"], 1234, /cut off at the limit of 7 tokens; --max-tokens/],
+    ["the limit of the model", ["tight"], 1234, /cut off at the limit of the model$/m],
     ["the end of the credits", [], 0, /· 0 left · cut off: the credits are used up/],
     ["credits that others hold", [], 1234, /cut off: other requests hold the credits that are left/],
     ["a limit that the service does not name", ["unpriced"], 0, /cut off at the limit$/m],

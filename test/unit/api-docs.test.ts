@@ -1,0 +1,34 @@
+/** docs/api.md names every header of the rate limits and every field that the model list adds. */
+import assert from "node:assert/strict";
+import { readFileSync } from "node:fs";
+import path from "node:path";
+import { test } from "node:test";
+import { rateHeaders } from "../../src/wire/rate-headers.ts";
+import { modelList } from "../../src/wire/response.ts";
+import { PuppetEngine } from "../fixtures/puppet-engine.ts";
+
+const text = readFileSync(path.join(import.meta.dirname, "../../docs/api.md"), "utf8");
+
+test("each x-ratelimit header is documented", () => {
+  const state = { limit: 1, remaining: 1, resetMs: 1 };
+  const names = Object.keys(rateHeaders({ requests: state, tokens: state }));
+  assert.equal(names.length, 6);
+  for (const name of names) assert.ok(text.includes(`| \`${name}\` |`), name);
+});
+
+test("each field that the model list adds is documented", () => {
+  const price = { prompt: 1, completion: 2 };
+  const model = {
+    id: "m",
+    engine: new PuppetEngine(),
+    price,
+    outputTokensMax: null,
+    created: 0,
+    ownedBy: "us",
+  };
+  const [shown] = modelList([model]).data;
+  const standard = ["id", "object", "created", "owned_by"];
+  const added = Object.keys(shown ?? {}).filter((name) => !standard.includes(name));
+  assert.ok(added.length > 0);
+  for (const name of added) assert.ok(text.includes(`| \`${name}\` |`), name);
+});
