@@ -21,7 +21,7 @@ import { createLogger } from "../src/main/logging.ts";
 import { Metrics } from "../src/server/metrics.ts";
 import { newRequestId } from "../src/server/request-id.ts";
 import { openSqliteStore } from "../src/store/sqlite.ts";
-import { completionObject } from "../src/wire/response.ts";
+import { completionJson } from "../src/wire/response.ts";
 import { ChunkEncoder, doneEvent } from "../src/wire/sse.ts";
 import { plans, price } from "./ledger-file.ts";
 import { upstreamAnswers, wholePath } from "./nginx.ts";
@@ -139,7 +139,7 @@ function newHead() {
 }
 
 function wholeAnswer() {
-  return completionObject(newHead(), { text: answer, finishReason: "length", usage });
+  return completionJson(newHead(), { text: answer, finishReason: "length", usage });
 }
 
 /** In the two writes that Inkwell makes. */
@@ -154,7 +154,7 @@ const local = { host: "127.0.0.1", port: 0 };
 async function startBare({ clients }: ServerTask): Promise<Started> {
   const app = fastify({ logger: false });
   app.post<{ Body: { stream?: boolean } }>(path, async (request, reply) => {
-    if (request.body.stream !== true) return wholeAnswer();
+    if (request.body.stream !== true) return reply.type("application/json").send(wholeAnswer());
     const [first, last] = streamedAnswer();
     reply.hijack();
     reply.raw.writeHead(200, streamHeaders);
@@ -194,7 +194,7 @@ async function startUpstream({ clients }: ServerTask): Promise<Started> {
     request.on("end", () => {
       const { stream }: { stream?: boolean } = JSON.parse(body);
       if (stream !== true) {
-        const text = JSON.stringify(wholeAnswer());
+        const text = wholeAnswer();
         response.writeHead(200, {
           "content-type": "application/json",
           "content-length": Buffer.byteLength(text),

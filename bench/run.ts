@@ -1,5 +1,6 @@
 /** `npm run bench -- NAME [options]`: runs one benchmark. Each prints one table with a ratio to a floor of the same run. */
 const benchmarks: Record<string, () => Promise<{ run(args: readonly string[]): Promise<void> }>> = {
+  blocking: () => import("./blocking.ts"),
   engine: () => import("./engine.ts"),
   gateway: () => import("./gateway.ts"),
   isolation: () => import("./isolation.ts"),

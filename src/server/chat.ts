@@ -8,13 +8,12 @@ import type { Logger } from "pino";
 import type { Caller } from "../access/caller.ts";
 import type { Rates } from "../credits/operations.ts";
 import { invariant } from "../errors.ts";
-import type { TokenLogprob } from "../generation/engine.ts";
 import type { AnswerEvent } from "../generation/generate.ts";
 import type { ChatRequest } from "../generation/request.ts";
 import { errorBody } from "../wire/error-body.ts";
 import { rateHeaders } from "../wire/rate-headers.ts";
 import { type ParsedRequest, parseRequest, type RequestLimits } from "../wire/request.ts";
-import { type Answer, type AnswerHead, completionObject } from "../wire/response.ts";
+import { type Answer, type AnswerHead, completionJson, logprobJson } from "../wire/response.ts";
 import { ChunkEncoder, doneEvent, errorEvent } from "../wire/sse.ts";
 import { BodyTurns } from "./body-turns.ts";
 import { dropIfIdle, EventStream, type StreamTimes } from "./event-stream.ts";
@@ -160,7 +159,7 @@ async function sendWhole(
   const logprobsWanted = chat.sampling.topLogprobs !== undefined;
   let rates: Rates = {};
   let text = "";
-  const logprobs: TokenLogprob[] = [];
+  const logprobs: string[] = [];
   let whole: Answer | null = null;
   for await (const event of events) {
     if (event.type === "accepted") {
@@ -169,7 +168,7 @@ async function sendWhole(
       visit.model = head.model;
     } else if (event.type === "text") {
       text += event.text;
-      if (event.logprobs !== undefined) logprobs.push(...event.logprobs);
+      for (const logprob of event.logprobs ?? []) logprobs.push(logprobJson(logprob));
     } else {
       const { finishReason, usage } = event;
       whole = { text, finishReason, usage, ...(logprobsWanted ? { logprobs } : {}) };
@@ -179,7 +178,7 @@ async function sendWhole(
   invariant(whole !== null, "an answer that nobody stopped has an end");
   visit.finish(200, null);
   reply.headers(answerHeaders(visit, rates)).type("application/json; charset=utf-8");
-  reply.send(JSON.stringify(completionObject(head, whole)));
+  reply.send(completionJson(head, whole));
   dropIfIdle(reply.raw, options.streamIdleMs);
 }
 

@@ -29,6 +29,7 @@ import {
   modelsPath,
   unknownPath,
 } from "./paths.ts";
+import { limitPipelining } from "./pipelining.ts";
 import { RefusalAllowance, type RefusalLimits } from "./refusal-allowance.ts";
 import { isUploading, logRefusal, notJson, refusalOf, refuse, refuseUnparsable } from "./refusing.ts";
 import { newRequestId } from "./request-id.ts";
@@ -105,6 +106,7 @@ export function createPublicServer(dependencies: PublicDependencies, options: Pu
   const connections = new Connections(options.connections, dependencies.onConnectionRefused);
   // On `localhost` Fastify opens a second server for the other loopback address, which is not guarded.
   connections.guard(app.server);
+  limitPipelining(app.server);
 
   let closing: Promise<void> | null = null;
 

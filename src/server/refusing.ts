@@ -18,6 +18,8 @@ const jsonType = "application/json; charset=utf-8";
 /** After a refusal, the rest of an upload is read and dropped up to these limits, so that its sender can read why. */
 const lingerMs = 5_000;
 const lingerBytesMax = 16 * 1024 * 1024;
+/** What reading a chunk costs beside its bytes. */
+const lingerBytesPerChunk = 4096;
 
 /** What a caller is told for `error`: itself where it is a refusal, else that something here is broken. */
 export function refusalOf(error: unknown): Refusal {
@@ -113,7 +115,7 @@ function answerAnUpload(
     response.end();
   };
   const count = (chunk: Buffer) => {
-    left -= chunk.length;
+    left -= chunk.length + lingerBytesPerChunk;
     if (left < 0) close();
   };
   const timer = setTimeout(close, lingerMs);

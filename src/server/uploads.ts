@@ -38,6 +38,13 @@ export const spareUploads = 4;
 /** First piece of memory for a body that does not announce its length. */
 const firstPieceBytes = 64 * 1024;
 
+/**
+ * Each chunk costs Node as much time as a kilobyte: a body of 4 MiB in chunks of one byte is work for seconds. Encoders
+ * that write JSON piece by piece send some thousand small chunks.
+ */
+const chunksFree = 16_384;
+const bytesPerChunkMin = 64;
+
 const retryAfterSeconds = 2;
 
 /** Uploads of one key, of one account, or of all. */
@@ -154,6 +161,7 @@ export class Upload {
   #reservedBytes: number;
   #bytes: Buffer<ArrayBuffer> | null = null;
   #receivedBytes = 0;
+  #chunks = 0;
   #isReleased = false;
   #stopReading: (() => void) | null = null;
 
@@ -243,6 +251,8 @@ export class Upload {
     const { bodyBytesMax } = this.#limits;
     const length = this.#receivedBytes + chunk.length;
     if (length > bodyBytesMax) throw tooLarge(bodyBytesMax);
+    this.#chunks += 1;
+    if (this.#chunks > chunksFree + length / bytesPerChunkMin) throw inTooManyChunks();
     const { declaredBytes } = this.#reservation;
     if (this.#bytes === null || this.#bytes.length < length) {
       const capacity =
@@ -272,6 +282,13 @@ export class Upload {
 function free({ buffer }: Buffer<ArrayBuffer>): void {
   // A worker may have taken it over.
   if (!buffer.detached) buffer.transfer(0);
+}
+
+function inTooManyChunks(): Refusal {
+  return new Refusal(
+    "request_too_large",
+    `The body comes in too many small chunks: more than ${chunksFree}, and one for each ${bytesPerChunkMin} bytes. Send larger chunks, or the body with a content-length.`,
+  );
 }
 
 export function tooLarge(bodyBytesMax: number): Refusal {

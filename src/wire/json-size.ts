@@ -26,14 +26,10 @@ export function exceededSize(bytes: Uint8Array, keysMax: number): "keys" | "valu
   const valuesMax = valuesPerKey * keysMax;
   let keys = 0;
   let values = 1;
-  let isString = false;
   for (let at = 0; at < bytes.length; at += 1) {
     const byte = bytes[at];
-    if (isString) {
-      if (byte === quote) isString = false;
-      else if (byte === backslash) at += 1;
-    } else if (byte === quote) {
-      isString = true;
+    if (byte === quote) {
+      at = endOfString(bytes, at + 1);
     } else if (byte === colon) {
       keys += 1;
       if (keys > keysMax) return "keys";
@@ -43,4 +39,24 @@ export function exceededSize(bytes: Uint8Array, keysMax: number): "keys" | "valu
     }
   }
   return null;
+}
+
+/** Beyond this, a native search for the next quotation mark is quicker than a look at each byte. */
+const shortString = 32;
+
+/** Returns where the closing quotation mark is, or the end of the bytes. */
+function endOfString(bytes: Uint8Array, start: number): number {
+  for (let at = start; ; ) {
+    for (const until = Math.min(at + shortString, bytes.length); at < until; at += 1) {
+      const byte = bytes[at];
+      if (byte === quote) return at;
+      if (byte === backslash) at += 1;
+    }
+    const found = bytes.indexOf(quote, at);
+    if (found < 0) return bytes.length;
+    let escapes = found;
+    while (escapes > at && bytes[escapes - 1] === backslash) escapes -= 1;
+    if ((found - escapes) % 2 === 0) return found;
+    at = found + 1;
+  }
 }

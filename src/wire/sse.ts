@@ -6,7 +6,7 @@
  */
 import { randomBytes } from "node:crypto";
 import type { FinishReason, TokenLogprob, Usage } from "../generation/engine.ts";
-import { type AnswerHead, logprobsObject, usageObject } from "./response.ts";
+import { type AnswerHead, logprobJson, logprobsJson, usageObject } from "./response.ts";
 
 export const doneEvent = "data: [DONE]\n\n";
 
@@ -44,7 +44,7 @@ export class ChunkEncoder {
   text(text: string, logprobs: readonly TokenLogprob[] | undefined): string {
     const content = oneLine(JSON.stringify(text));
     const extra =
-      logprobs === undefined ? "" : `"logprobs":${oneLine(JSON.stringify(logprobsObject(logprobs)))},`;
+      logprobs === undefined ? "" : `"logprobs":${oneLine(logprobsJson(logprobs.map(logprobJson)))},`;
     return this.#choice(`{"content":${content}}`, extra, "null", text.length);
   }
 

@@ -286,3 +286,23 @@ describe("headers that do not end", () => {
     assert.ok(performance.now() - startMs < 40_000);
   });
 });
+
+describe("bodies in chunks", () => {
+  const tiny = (body: string) => `${[...body].map((byte) => `1\r\n${byte}\r\n`).join("")}`;
+
+  test("takes a body in some thousand chunks of one byte", async () => {
+    await using service = await startService();
+    const body = goodBody.padEnd(10_000, " ");
+    const { answer } = begin(service, "transfer-encoding: chunked", `${tiny(body)}0\r\n\r\n`);
+    assert.equal((await answer).status, 200);
+  });
+
+  test("refuses a body in more chunks than a client needs, before it has ended", async () => {
+    await using service = await startService();
+    const { answer } = begin(service, "transfer-encoding: chunked", tiny(" ".repeat(30_000)));
+    const refused = await answer;
+    assert.equal(refused.status, 413);
+    assert.match(JSON.parse(refused.body).error.message, /too many small chunks/);
+    assert.equal(service.server.uploads.bytes, 0);
+  });
+});

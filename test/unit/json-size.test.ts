@@ -55,6 +55,28 @@ test("counts nothing inside strings, whatever they escape", () => {
   }
 });
 
+test("finds the end of long strings with escapes anywhere", () => {
+  const part = fc.constantFrom(
+    "a",
+    "a".repeat(31),
+    "a".repeat(32),
+    '\\"',
+    "\\\\",
+    "[",
+    ":",
+    ",",
+    "\\".repeat(64),
+  );
+  fc.assert(
+    fc.property(fc.array(part, { maxLength: 12 }), (parts) => {
+      const text = `["${parts.join("")}"]`;
+      assert.equal(exceededSize(bytesOf(text), 1), null, text);
+      assert.equal(exceededSize(bytesOf(`[${text},[2,3]]`), 1), "values", text);
+    }),
+    { numRuns: 1000 },
+  );
+});
+
 test("measures bytes that are not JSON", () => {
   assert.equal(exceededSize(bytesOf('"unfinished \\'), 1), null);
   assert.equal(exceededSize(bytesOf("[[[[[[[["), 1), "values");

@@ -1,0 +1,51 @@
+/**
+ * The longest time that the event loop of the service stands still, and how long `/healthz` takes, while generated worst
+ * cases run against the whole program: large and hostile bodies, floods of requests, long answers. The floor is the same
+ * measurement while nothing runs.
+ *
+ *   npm run bench -- blocking [--seconds 3] [--only TEXT]
+ *
+ * `--only`: attacks whose name contains the text. The block is measured inside the process, the health from another one.
+ */
+import { setTimeout as sleep } from "node:timers/promises";
+import { parseArgs } from "node:util";
+import { attacks, run as runAttack } from "../test/fixtures/attacks.ts";
+import { startWatchedService, type Watched } from "../test/fixtures/watched-service.ts";
+
+export async function run(args: readonly string[]): Promise<void> {
+  const { values } = parseArgs({
+    args: [...args],
+    options: { seconds: { type: "string", default: "3" }, only: { type: "string", default: "" } },
+  });
+  const ms = Number(values.seconds) * 1000;
+  await using service = await startWatchedService();
+  const table: Record<string, string>[] = [];
+  // Uncounted, so that code is compiled and files are open.
+  await service.watch(() => sleep(1000));
+  const idle = await service.watch(() => sleep(ms));
+  table.push(lineOf("idle", idle, idle, ""));
+  for (const attack of attacks.filter(({ name }) => name.includes(values.only))) {
+    let answers = "";
+    const watched = await service.watch(async () => {
+      const statuses = await runAttack(attack, service, ms);
+      answers = [...statuses].map(([status, count]) => `${count} x ${status || "none"}`).join(", ");
+    });
+    table.push(lineOf(attack.name, watched, idle, answers));
+    // What it left behind is not the next one's.
+    await sleep(300);
+  }
+  console.log(`Each attack for ${values.seconds} s, with the keys of ${service.keys.length} accounts`);
+  console.table(table);
+}
+
+function lineOf(attack: string, watched: Watched, idle: Watched, answers: string) {
+  return {
+    attack,
+    "longest block ms": watched.longestBlockMs.toFixed(0),
+    "health p50 ms": watched.healthP50Ms.toFixed(1),
+    "health p99 ms": watched.healthP99Ms.toFixed(1),
+    "p99 / idle": (watched.healthP99Ms / idle.healthP99Ms).toFixed(1),
+    "resident MB": watched.residentMb.toFixed(0),
+    answers,
+  };
+}
