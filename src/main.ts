@@ -27,6 +27,7 @@ import { catalogued, startModels } from "./main/models.ts";
 import { connectionLimits } from "./main/open-files.ts";
 import type { Tracing } from "./main/tracing.ts";
 import { makeFolder } from "./make-folder.ts";
+import { watchEventLoop } from "./server/event-loop.ts";
 import { Metrics } from "./server/metrics.ts";
 import { createOperatorServer } from "./server/operator.ts";
 import type { PublicServer } from "./server/public.ts";
@@ -109,6 +110,8 @@ export async function serve(
     const token = await operatorToken(config);
 
     const metrics = new Metrics();
+    const loop = watchEventLoop((delayMs) => metrics.eventLoopDelayed(delayMs));
+    undo.push(async () => loop.stop());
     // The longest wait of a start, so it begins first.
     const offered = config.models.map((model) => ({ model, slot: new EngineSlot(model.contextWindow) }));
     const loading = new AbortController();

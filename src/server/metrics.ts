@@ -37,6 +37,7 @@ const buckets = {
   requestSeconds: [0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 120, 300, 600],
   firstTokenSeconds: [0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2, 4, 8, 15, 30, 60],
   commitSeconds: [0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5],
+  eventLoopSeconds: [0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10],
   batchRequests: [1, 2, 3, 4, 6, 8, 12, 16, 32, 64, 128, 256],
   commitOperations: [1, 2, 4, 8, 16, 32, 64, 128, 256, 512],
 };
@@ -59,6 +60,7 @@ export class Metrics {
   readonly #expired: Counter;
   readonly #commitSeconds: Histogram;
   readonly #commitOperations: Histogram;
+  readonly #eventLoopSeconds: Histogram;
   readonly #lostSpans: Counter;
   readonly #auditProblems: Gauge;
   readonly #auditSeconds: Gauge;
@@ -167,6 +169,12 @@ export class Metrics {
       name: "inkwell_ledger_commit_operations",
       help: "Operations in one commit.",
       buckets: buckets.commitOperations,
+      registers,
+    });
+    this.#eventLoopSeconds = new Histogram({
+      name: "inkwell_event_loop_delay_seconds",
+      help: "How late the event loop came to a timer, looked at every 20 ms.",
+      buckets: buckets.eventLoopSeconds,
       registers,
     });
     this.#lostSpans = new Counter({
@@ -310,6 +318,10 @@ export class Metrics {
 
   decoded(model: string, requests: number): void {
     this.#batchRequests.labels({ model }).observe(requests);
+  }
+
+  eventLoopDelayed(delayMs: number): void {
+    this.#eventLoopSeconds.observe(delayMs / 1000);
   }
 
   lostSpans(count: number): void {
