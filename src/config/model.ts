@@ -3,7 +3,7 @@
  * Fetches and opens nothing. A model without a price is refused: it would be free for everybody.
  */
 import type { Price } from "../credits/pricing.ts";
-import { type DialectName, dialects } from "../engines/upstream/dialects.ts";
+import { type DialectName, dialectOf, dialects } from "../engines/upstream/dialects.ts";
 import { OperatorError } from "../errors.ts";
 import type { RequestDefaults } from "../generation/request.ts";
 import { parseSource } from "../weights/source.ts";
@@ -57,6 +57,8 @@ export interface UpstreamModelConfig extends AnyModelConfig {
   connectMs: number;
   headersMs: number;
   idleMs: number;
+  /** Stop sequences go along; they are always matched here too. */
+  sendStop: boolean;
   /** Null: the model does not think, as far as is known. */
   reasoning: UpstreamReasoningConfig | null;
 }
@@ -175,6 +177,7 @@ function readThinkTags(section: Section, { required = true } = {}): ThinkTags | 
 
 function readUpstream(common: Omit<AnyModelConfig, "parallel">, section: Section): UpstreamModelConfig {
   const seconds = kind.whole(1, 3600);
+  const dialect = section.value("dialect", kind.oneOf(...dialects), { or: "compatible" });
   return {
     ...common,
     engine: "upstream",
@@ -184,11 +187,12 @@ function readUpstream(common: Omit<AnyModelConfig, "parallel">, section: Section
       "model",
       kind.text("the model's name at the upstream", (value) => value.trim() !== ""),
     ),
-    dialect: section.value("dialect", kind.oneOf(...dialects), { or: "compatible" }),
+    dialect,
     parallel: section.value("parallel", kind.whole(1, 65_536), { or: 64 }),
     connectMs: section.value("connect_seconds", seconds, { or: 5 }) * 1000,
     headersMs: section.value("headers_seconds", seconds, { or: 120 }) * 1000,
     idleMs: section.value("idle_seconds", seconds, { or: 60 }) * 1000,
+    sendStop: section.value("send_stop", kind.flag, { or: dialectOf(dialect).sendsStop }),
     reasoning: section.hasSection("reasoning") ? section.section("reasoning", readUpstreamReasoning) : null,
   };
 }

@@ -64,6 +64,8 @@ export interface Usage {
   estimated: boolean;
   /** True where they were absurd, which somebody should look into. */
   absurd?: boolean;
+  /** True if the answer was ended here by a stop sequence, so that the upstream's own numbers could not come. */
+  endedHere?: boolean;
 }
 
 /** The usage of a request that no engine has begun on. */

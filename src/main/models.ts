@@ -117,6 +117,7 @@ function upstreamEngine(
     parallel: model.parallel,
     queueMax: config.limits.queueMax,
     times: { connectMs, headersMs, idleMs },
+    sendStop: model.sendStop,
     reasoning: model.reasoning,
     log: logger.child({ model: model.id }),
   });

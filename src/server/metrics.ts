@@ -374,7 +374,11 @@ export class Metrics {
 }
 
 /** An answer that was broken off never had the numbers that come at its end; a whole one without them is worth a look. */
-function estimatedBecause({ absurd = false }: Usage, ending: Ending): "absurd" | "cut" | "missing" {
+function estimatedBecause(
+  { absurd = false, endedHere = false }: Usage,
+  ending: Ending,
+): "absurd" | "cut" | "missing" {
   if (absurd) return "absurd";
+  if (endedHere) return "cut";
   return ending === "stop" || ending === "length" ? "missing" : "cut";
 }

@@ -240,7 +240,8 @@ test("an answer whose tokens were counted here is counted with the reason", asyn
   for (const [reason, change] of [
     ["missing", { estimated: true }],
     ["absurd", { estimated: true, absurd: true }],
-    ["none", {}],
+    ["cut", { estimated: true, endedHere: true }],
+    ["none", { endedHere: true }],
   ] as const) {
     const before = engine.generations.length;
     const answer = service.chat({ model: "puppet" });
@@ -251,8 +252,5 @@ test("an answer whose tokens were counted here is counted with the reason", asyn
     await (await answer).text();
     if (reason !== "none") assert.equal(await reasonOf(reason), 1);
   }
-  assert.deepEqual(
-    [await reasonOf("missing"), await reasonOf("absurd"), await reasonOf("cut")],
-    [1, 1, Number.NaN],
-  );
+  assert.deepEqual([await reasonOf("missing"), await reasonOf("absurd"), await reasonOf("cut")], [1, 1, 1]);
 });

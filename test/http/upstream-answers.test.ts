@@ -64,13 +64,18 @@ test("what a caller says of sampling, of its user and of thinking reaches the up
     seed: 7,
     presence_penalty: 0.25,
     frequency_penalty: -0.25,
-    stop: ["END", "\n\n"],
     logprobs: true,
     top_logprobs: 3,
     user: "ada@example.com",
     reasoning_effort: "high",
   };
-  const forHere = { n: 1, stream_options: { include_obfuscation: true }, store: true, metadata: { a: "b" } };
+  const forHere = {
+    stop: ["END"],
+    n: 1,
+    stream_options: { include_obfuscation: true },
+    store: true,
+    metadata: { a: "b" },
+  };
   const response = await front.chat({ ...forwarded, ...forHere, max_completion_tokens: 9 });
   assert.equal(response.status, 200, await response.text());
   const { cache_salt: salt, ...body } = front.upstream.last().body;
@@ -306,19 +311,6 @@ test("log-probabilities: at least one alternative is asked for, and what was not
     content: [{ token: "Hi", logprob: -0.5, bytes: [72, 105], top_logprobs: [] }],
     refusal: null,
   });
-});
-
-test("a stop sequence is asked of the upstream, and never sent though the upstream ignores it", async () => {
-  await using front = await startFront();
-  front.upstream.play = (call) => call.send(text("one "), text("EN"), text("D two"), text(" three"));
-  const response = await front.chat({ stop: ["END"] });
-  const answer = await jsonOf<Completion>(response);
-  assert.deepEqual(front.upstream.last().body.stop, ["END"]);
-  assert.equal(answer.choices[0]?.message.content, "one ");
-  assert.equal(answer.choices[0]?.finish_reason, "stop");
-  const { completionTokens, estimated } = charged(await front.receipt(response));
-  assert.deepEqual({ completionTokens, estimated }, { completionTokens: 3, estimated: true });
-  await front.upstream.last().closed;
 });
 
 test("an upstream that goes on beyond max_tokens is cut off there", async () => {

@@ -151,6 +151,32 @@ describe("llama-server as the upstream", { skip }, () => {
     assert.equal(stopped.choices[0]?.finish_reason, "stop");
   });
 
+  test("an answer that ends by length like a stop sequence begins is whole (ggml-org/llama.cpp#15007)", async () => {
+    const request = { model: "big", messages: say("What is ink?"), max_tokens: 12, temperature: 0 };
+    const plain = await jsonOf<Completion>(await service.chat(request));
+    const content = plain.choices[0]?.message.content ?? "";
+    assert.equal(plain.choices[0]?.finish_reason, "length");
+    const stop = `${content.slice(-6)} and then something else`;
+    const answer = await jsonOf<Completion>(await service.chat({ ...request, stop }));
+    assert.equal(answer.choices[0]?.message.content, content);
+    assert.equal(answer.choices[0]?.finish_reason, "length");
+    assert.equal(answer.usage.completion_tokens, plain.usage.completion_tokens);
+  });
+
+  test("an answer that a stop sequence ends here is charged exactly", async () => {
+    const messages = say("What is ink?");
+    const plain = await jsonOf<Completion>(
+      await service.chat({ model: "big", messages, max_tokens: 30, temperature: 0 }),
+    );
+    const stop = plain.choices[0]?.message.content.split(" ")[2] ?? "";
+    const settled = service.settled.length;
+    await (await service.chat({ model: "big", messages, max_tokens: 30, temperature: 0, stop })).text();
+    await until("it is settled", () => service.settled.length > settled);
+    const { usage } = service.settled.at(-1) ?? {};
+    assert.ok(usage !== undefined && !usage.estimated && usage.completionTokens < 30);
+    assert.equal(usage.promptTokens, plain.usage.prompt_tokens);
+  });
+
   test("a client that goes in mid-stream stops it over there, and is charged exactly (ggml-org/llama.cpp#24496)", async () => {
     const controller = new AbortController();
     const response = await service.chat(

@@ -349,6 +349,7 @@ describe("the file", () => {
     connect_seconds: 2
     headers_seconds: 600
     idle_seconds: 30
+    send_stop: true
     ${price}
     reasoning: { tags: ["<think>", "</think>"], opened: true }`,
       { BIG_KEY: "k1" },
@@ -369,6 +370,7 @@ describe("the file", () => {
       connectMs: 5000,
       headersMs: 120_000,
       idleMs: 60_000,
+      sendStop: false,
       reasoning: { field: "reasoning_content", tags: null, opened: false, hidden: false },
     });
     assert.deepEqual(wide, {
@@ -385,8 +387,24 @@ describe("the file", () => {
       connectMs: 2000,
       headersMs: 600_000,
       idleMs: 30_000,
+      sendStop: true,
       reasoning: { field: null, tags: ["<think>", "</think>"], opened: true, hidden: false },
     });
+  });
+
+  test("stop sequences are sent along as suits the dialect, unless the model has a setting", () => {
+    const sendStop = (settings: string) => {
+      const [model] = load(
+        `models: { big: { engine: upstream, url: "http://a/v1", model: m, ${settings} price: { prompt: 1, completion: 2 } } }`,
+      ).models;
+      assert.ok(model?.engine === "upstream");
+      return model.sendStop;
+    };
+    assert.equal(sendStop(""), false);
+    assert.equal(sendStop("dialect: llama-server,"), false);
+    assert.equal(sendStop("dialect: openai,"), true);
+    assert.equal(sendStop("dialect: openai, send_stop: false,"), false);
+    assert.equal(sendStop("dialect: llama-server, send_stop: true,"), true);
   });
 
   test("takes defaults for requests from variables too", () => {

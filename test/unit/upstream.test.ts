@@ -24,6 +24,7 @@ function bodyOf(
     sampling: { stop: [], ...sampling },
     user,
     reasoning,
+    sendStop: dialectOf(dialect).sendsStop,
   };
   return JSON.parse(requestBody(dialectOf(dialect), request));
 }
@@ -53,6 +54,14 @@ describe("what a request is called at each server", () => {
       assert.equal(bodyOf(dialect, { topK: 5 }).top_k, isKnown ? 5 : undefined, dialect);
       const off = dialect === "llama-server" ? 0 : -1;
       assert.equal(bodyOf(dialect, { topK: 0 }).top_k, isKnown ? off : undefined, dialect);
+    }
+  });
+
+  test("stop sequences go only to servers that lose no text with them, or that would go on and charge", () => {
+    for (const dialect of dialects) {
+      const isSent = dialect === "openai" || dialect === "ollama";
+      assert.deepEqual(bodyOf(dialect, { stop: ["END"] }).stop, isSent ? ["END"] : undefined, dialect);
+      assert.equal(bodyOf(dialect).stop, undefined);
     }
   });
 
@@ -339,4 +348,11 @@ test("text is handed on as it came, whatever halves of characters and tags are c
       assert.ok(visible.isWellFormed() && !visible.includes("STOP") && !visible.includes("<think>"));
     }),
   );
+});
+
+test("a stop sequence that nearly matched a long answer passes all of it on", () => {
+  const letters = 300_000;
+  const text = new AnswerText({ stop: [`${"a".repeat(letters)}b`], tags: null, opened: false });
+  for (let made = 0; made < letters; made++) assert.deepEqual(text.push("a", 1, []), []);
+  assert.equal(text.push("x", 1, []).length, letters + 1);
 });

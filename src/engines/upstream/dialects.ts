@@ -26,6 +26,11 @@ export interface Dialect {
   reasoning(wanted: WantedReasoning): Fields;
   /** Whom to ask for the tokens of a prompt; null where nobody can say. */
   tokenizer: "vllm" | "llama-server" | null;
+  /**
+   * Stop sequences are sent along by default. They are always matched here, and a server that matches them too may lose text
+   * (docs/decisions/0017-stop-sequences-are-matched-here.md).
+   */
+  sendsStop: boolean;
 }
 
 interface WantedReasoning {
@@ -45,12 +50,25 @@ const templateSwitch = ({ effort, none }: WantedReasoning): Fields => {
   return effort === null ? {} : { reasoning_effort: effort };
 };
 
-const plain = { streamOptions: {}, extra: {}, accountSalt: null, tokenizer: null } as const;
+const plain = {
+  streamOptions: {},
+  extra: {},
+  accountSalt: null,
+  tokenizer: null,
+  sendsStop: false,
+} as const;
 const countsAlong = { ...plain, streamOptions: { continuous_usage_stats: true } } as const;
 
 const table: Readonly<Record<DialectName, Dialect>> = {
   compatible: { ...plain, maxTokens: "max_tokens", topKOff: null, reasoning: effortOnly },
-  openai: { ...plain, maxTokens: "max_completion_tokens", topKOff: null, reasoning: effortOnly },
+  openai: {
+    ...plain,
+    maxTokens: "max_completion_tokens",
+    topKOff: null,
+    reasoning: effortOnly,
+    // It goes on without a reader, and charges for that.
+    sendsStop: true,
+  },
   vllm: {
     ...countsAlong,
     maxTokens: "max_tokens",
@@ -82,6 +100,8 @@ const table: Readonly<Record<DialectName, Dialect>> = {
     ...plain,
     maxTokens: "max_tokens",
     topKOff: null,
+    // It sends what it withheld when an answer ends by length.
+    sendsStop: true,
     reasoning: ({ effort, none }) =>
       none ? { reasoning_effort: "none" } : effortOnly({ effort, none: false }),
   },
@@ -102,6 +122,8 @@ export interface UpstreamRequest {
   user: string | null;
   /** Null where the model is not said to think: others refuse to be asked. */
   reasoning: Reasoning | null;
+  /** Stop sequences go along. */
+  sendStop: boolean;
 }
 
 const topKMax = 0x7fffffff;
@@ -110,7 +132,7 @@ const userLengthMax = 64;
 
 /** The JSON of a chat request. */
 export function requestBody(dialect: Dialect, request: UpstreamRequest): string {
-  const { model, messages, maxTokens, sampling, user, reasoning } = request;
+  const { model, messages, maxTokens, sampling, user, reasoning, sendStop } = request;
   const body: Fields = {
     model,
     messages: messages.map(({ role, content }) => ({ role, content })),
@@ -132,7 +154,7 @@ export function requestBody(dialect: Dialect, request: UpstreamRequest): string 
   if (sampling.presencePenalty !== undefined) body.presence_penalty = clampPenalty(sampling.presencePenalty);
   if (sampling.frequencyPenalty !== undefined)
     body.frequency_penalty = clampPenalty(sampling.frequencyPenalty);
-  if (sampling.stop.length > 0) body.stop = sampling.stop;
+  if (sendStop && sampling.stop.length > 0) body.stop = sampling.stop;
   if (sampling.topLogprobs !== undefined) {
     body.logprobs = true;
     // With 0 llama-server gives no log-probabilities at all; what is too much is cut when it comes.

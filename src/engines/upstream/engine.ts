@@ -55,6 +55,8 @@ export interface UpstreamOptions {
   times: UpstreamTimes;
   /** Null: the model is not said to think, and is not asked how much it should. */
   reasoning: UpstreamReasoning | null;
+  /** Stop sequences go along; absent: as suits the dialect. */
+  sendStop?: boolean;
   /** How long to wait for the usage after the end of an answer; default 5 s. */
   finishMs?: number;
   log: EngineLog;
@@ -269,6 +271,7 @@ export class UpstreamEngine implements Engine, GenerationOwner {
       sampling: job.options.sampling,
       user: job.user,
       reasoning: this.#asksReasoning ? job.reasoning : null,
+      sendStop: this.#options.sendStop ?? this.#dialect.sendsStop,
     });
   }
 

@@ -1,14 +1,13 @@
 /**
  * One answer out of an upstream, as the pipeline sees it.
  *
- * Guarantees: no more tokens are yielded than are paid for (what comes beyond waits, and the upstream's connection is
- * not read meanwhile); at most a window of events is buffered; `usage` never says less than what was yielded; after
- * `stop` the connection is closed and nothing more is yielded. A request is sent again only while nothing of an answer has
- * come: once over a fresh connection where a kept one was stale, once to another server, and in other foldings where
- * the chat template refuses the order of the messages.
+ * Guarantees: no more tokens are yielded than are paid for. Text beyond that waits, and the connection is not read meanwhile.
+ * At most a window of events is buffered. `usage` never reports fewer tokens than were yielded. After `stop`, and after a stop
+ * sequence, the connection is closed and nothing more is yielded. A request is sent again only before any of its answer has
+ * arrived: once over a fresh connection if a kept one was stale, and once to another server. If the chat template refuses the
+ * order of the messages, it is sent in other foldings.
  *
- * An upstream cannot be held back token by token: it may make more than is paid for, as much as the connection's buffers
- * take, before it notices that nobody reads. That is never yielded and never charged.
+ * An upstream makes tokens until the buffers of the connection are full. Unpaid tokens are never yielded and never charged.
  */
 import {
   EngineError,
@@ -329,6 +328,7 @@ export class UpstreamGeneration implements Generation {
   /** Ends here what the upstream would go on with. */
   #endShort(finishReason: FinishReason): void {
     if (finishReason === "length") this.#push(this.job.text.end());
+    else this.#final = { ...this.#count.soFar(this.#thinkingTokens), endedHere: true };
     this.#events.push({ type: "end", finishReason });
     this.#wasWhole();
     this.#exchange?.abort();
