@@ -211,6 +211,8 @@ class TerminalSession {
     );
     this.#reader.prompt();
     for await (const line of this.#reader) {
+      // Lines that were typed before Ctrl-D are still handed out.
+      if (!this.#open) break;
       this.#interrupted = false;
       if ((await takeLine(line, this.#chat)) === "leave") {
         this.#open = false;

@@ -434,6 +434,19 @@ describe("inkwell chat, at a terminal", { timeout: 20_000 }, () => {
     assert.equal(await session.ended, 0);
   });
 
+  test("stops the answer and leaves by Ctrl-D, without the lines that were typed ahead", async () => {
+    gone = Promise.withResolvers();
+    const session = open();
+    await session.shows("> ");
+    session.type("wait\r");
+    await session.shows("Good");
+    session.type("hello\r");
+    session.type("\u0004");
+    await gone.promise;
+    assert.equal(await session.ended, 0);
+    assert.deepEqual(lastBody().messages.at(-1), { role: "user", content: "wait" });
+  });
+
   test("leaves at the second Ctrl-C in a row, and only then", async () => {
     const session = open();
     await session.shows("> ");

@@ -16,6 +16,7 @@ import {
   miniature,
   mountSmallDisk,
   newFolder,
+  noDefaultModel,
   type ProgramOptions,
   startProgram,
 } from "../fixtures/program.ts";
@@ -299,13 +300,7 @@ test("a start that fails in one model leaves the others' processes behind no mor
   bad: { engine: llama, source: ./bad.gguf, price: { prompt: 1, completion: 1 } }
 `,
   );
-  const env = Object.fromEntries(
-    ["SOURCE", "THREADS", "GPU", "CONTEXT_WINDOW"].map((name) => [
-      `INKWELL_MODELS__SMOLLM2_135M_INSTRUCT__${name}`,
-      "",
-    ]),
-  );
-  await using service = startProgram(folder.path, { env });
+  await using service = startProgram(folder.path, { env: noDefaultModel });
   assert.deepEqual(await service.ended, { code: 1, signal: null }, service.stderr);
   assert.ok(service.enginePid() > 0, "the good one had been started; closing the program waits for its end");
   assert.ok(existsSync(path.join(folder.path, "data", "inkwell.db")));

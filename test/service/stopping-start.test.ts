@@ -13,6 +13,7 @@ import {
   assertSoundLedger,
   freePort,
   newFolder,
+  noDefaultModel,
   type Program,
   query,
   quickEntry,
@@ -59,12 +60,7 @@ models:
     entry: quickEntry,
     env: {
       INKWELL_PORT: `${port}`,
-      ...Object.fromEntries(
-        ["SOURCE", "THREADS", "GPU", "CONTEXT_WINDOW"].map((name) => [
-          `INKWELL_MODELS__SMOLLM2_135M_INSTRUCT__${name}`,
-          "",
-        ]),
-      ),
+      ...noDefaultModel,
     },
   };
   let key = "";

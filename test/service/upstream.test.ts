@@ -4,16 +4,8 @@ import { writeFile } from "node:fs/promises";
 import path from "node:path";
 import { test } from "node:test";
 import { ask } from "../fixtures/http-stream.ts";
-import { assertSoundLedger, newFolder, query, startProgram } from "../fixtures/program.ts";
+import { assertSoundLedger, newFolder, noDefaultModel, query, startProgram } from "../fixtures/program.ts";
 import { secretKey, startUpstream } from "../fixtures/upstream.ts";
-
-/** The variables by which other tests configure the default model, which is not here. */
-const noDefaultModel = Object.fromEntries(
-  ["SOURCE", "THREADS", "GPU", "CONTEXT_WINDOW", "DEFAULTS__MAX_TOKENS"].map((name) => [
-    `INKWELL_MODELS__SMOLLM2_135M_INSTRUCT__${name}`,
-    "",
-  ]),
-);
 
 test("a service in front of an upstream starts, answers, charges, and tells when the upstream is gone", async () => {
   await using upstream = await startUpstream();
