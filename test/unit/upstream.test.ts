@@ -222,6 +222,23 @@ describe("what is logged of an upstream's words", () => {
       assert.equal(loggable(said, packed), '{"error":"no model "big" in "/models""}');
     });
   });
+  test("nothing of the conversation, wherever in it the quoted part lies", () => {
+    const content = Array.from({ length: 300 }, (_, n) => n.toString(36)).join("-");
+    const asked = { key: null, user: null, messages: [{ role: "user" as const, content }] };
+    for (let from = 0; from + 24 <= content.length; from += 1) {
+      assert.match(loggable(`bad: ${content.slice(from, from + 24)}!`, asked), /quote the request/);
+      const shorter = `bad: ${content.slice(from, from + 23)}!`;
+      assert.equal(loggable(shorter, asked), shorter);
+    }
+  });
+  test("nothing at all about a conversation that takes too long to compare", () => {
+    const asked = {
+      key: null,
+      user: null,
+      messages: [{ role: "user" as const, content: "a".repeat(262_145) }],
+    };
+    assert.match(loggable("it is too long", asked), /quote the request/);
+  });
   test("not more than a few hundred characters, in one line", () => {
     const said = loggable("a\nb ".repeat(10_000), unlogged);
     assert.ok(said.length <= 300 && !said.includes("\n"));

@@ -142,6 +142,9 @@ const saidLengthMax = 300;
 const userLengthMin = 3;
 /** As long as what two texts have in common by accident never is. */
 const quoteLength = 24;
+const probeLength = 8;
+/** An upstream's words about a longer conversation are left out unread. */
+const comparedCharactersMax = 262_144;
 
 /** What an upstream was told and the log is not. */
 export interface Unlogged {
@@ -172,23 +175,46 @@ export function loggable(said: string, { key, user, messages }: Unlogged): strin
 
 /** Compares as much of each reading as the last one can have come from. */
 function quotes(readings: readonly string[], messages: readonly Message[]): boolean {
+  let characters = 0;
+  for (const { content } of messages) characters += content.length;
+  // To be sure of more takes too long for the event loop.
+  if (characters > comparedCharactersMax) return true;
   const contents = messages.map(({ content }) => spaced(content));
-  return readings.some((reading, index) => {
+  const said = readings.map((reading, index) => {
     const isLast = index === readings.length - 1;
-    return quotesAny(reading.slice(0, saidLengthMax * (isLast ? 1 : escapeLengthMax)), contents);
+    return reading.slice(0, saidLengthMax * (isLast ? 1 : escapeLengthMax));
+  });
+  return quotesWhole(said, contents) || quotesPart(said, contents);
+}
+
+/** Short messages count only if all of them is there. */
+function quotesWhole(said: readonly string[], contents: readonly string[]): boolean {
+  const short = new Set(contents.filter(({ length }) => length > 3 && length < quoteLength));
+  return said.some((text) => [...short].some((content) => text.includes(content)));
+}
+
+/**
+ * Whether `quoteLength` characters in a row are in both. Looks at a few characters of a content at a time, so far apart that one
+ * of these places is inside any part that the two have in common; linear in the contents.
+ */
+function quotesPart(said: readonly string[], contents: readonly string[]): boolean {
+  const parts = new Set(said.flatMap((text) => windowsOf(text, quoteLength)));
+  const probes = new Set(said.flatMap((text) => windowsOf(text, probeLength)));
+  const step = quoteLength - probeLength + 1;
+  return contents.some((content) => {
+    for (let at = 0; at + probeLength <= content.length; at += step) {
+      if (!probes.has(content.slice(at, at + probeLength))) continue;
+      for (let start = Math.max(0, at - step + 1); start <= at; start += 1) {
+        if (parts.has(content.slice(start, start + quoteLength))) return true;
+      }
+    }
+    return false;
   });
 }
 
-function quotesAny(text: string, contents: readonly string[]): boolean {
-  if (
-    contents.some((content) => content.length > 3 && content.length < quoteLength && text.includes(content))
-  )
-    return true;
-  for (let at = 0; at + quoteLength <= text.length; at++) {
-    const part = text.slice(at, at + quoteLength);
-    if (contents.some((content) => content.includes(part))) return true;
-  }
-  return false;
+function windowsOf(text: string, length: number): string[] {
+  const count = Math.max(0, text.length - length + 1);
+  return Array.from({ length: count }, (_, at) => text.slice(at, at + length));
 }
 
 /** JSON within JSON within JSON is not unheard of. */
