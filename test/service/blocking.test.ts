@@ -1,0 +1,37 @@
+/**
+ * Hostile requests of several accounts do not hold up the whole program. The bounds are wide, because a machine that runs
+ * tests is busy: before these requests were limited, each of them blocked the event loop for 3 to 30 s.
+ * `npm run bench -- blocking` measures them all.
+ */
+import assert from "node:assert/strict";
+import { after, before, test } from "node:test";
+import { attacks, run } from "../fixtures/attacks.ts";
+import { startWatchedService, type WatchedService } from "../fixtures/watched-service.ts";
+
+const attackMs = 1_500;
+const blockMsMax = 2_000;
+
+let service: WatchedService;
+before(async () => {
+  service = await startWatchedService();
+});
+after(() => service[Symbol.asyncDispose]());
+
+const names = [
+  "20 x 4 MB of text",
+  "20 x 130,000 messages",
+  "20 x 300,000 unknown fields of a message",
+  "20 x 32,000 objects with a key of their own",
+  "20 x 4 MB of opening brackets",
+  "bodies in chunks of one byte",
+  "pipelined requests without a key",
+];
+for (const name of names) {
+  test(`the event loop turns during ${name}`, async () => {
+    const attack = attacks.find((each) => each.name === name);
+    assert.ok(attack !== undefined, `no attack is called ${name}`);
+    const watched = await service.watch(() => run(attack, service, attackMs));
+    assert.ok(watched.longestBlockMs < blockMsMax, `blocked for ${watched.longestBlockMs} ms`);
+    assert.ok(watched.healthMaxMs < 2 * blockMsMax, `health took ${watched.healthMaxMs} ms`);
+  });
+}
