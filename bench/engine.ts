@@ -17,11 +17,10 @@
  */
 import { type ChildProcess, spawn } from "node:child_process";
 import { existsSync } from "node:fs";
-import { mkdtemp, rm, writeFile } from "node:fs/promises";
-import { tmpdir } from "node:os";
-import { join } from "node:path";
+import { join, resolve } from "node:path";
 import { parseArgs } from "node:util";
 import { Agent, request } from "undici";
+import { startLlamaService } from "./llama-service.ts";
 
 const root = join(import.meta.dirname, "..");
 const defaultModel = join(root, "data", "models", "SmolLM2-135M-Instruct.Q4_1.gguf");
@@ -88,11 +87,17 @@ export async function run(args: readonly string[]): Promise<void> {
     );
   const rows: Record<string, string>[] = [];
   for (const threads of numbers(values.threads)) {
-    await using service = await startService(values.model, threads);
+    await using service = await startLlamaService({
+      model: resolve(values.model),
+      threads,
+      parallel: 8,
+      contextWindow: 2048,
+    });
+    const inkwell = { url: service.url, key: service.keys[0] ?? "" };
     for (const concurrent of numbers(values.concurrent)) {
       // A first one uncounted, so that files are in memory and code is compiled.
       const asked = { model: values.model, threads, concurrent, tokens, promptTokens: 0 };
-      const warm = await throughHttp(service, { ...asked, tokens: 16 });
+      const warm = await throughHttp(inkwell, { ...asked, tokens: 16 });
       const settings = { ...asked, promptTokens: warm.promptTokens };
       if (llamaServer !== undefined) {
         const same = await throughHttp(serverAt(llamaServer), { ...settings, tokens: 16 });
@@ -106,7 +111,7 @@ export async function run(args: readonly string[]): Promise<void> {
         rounds.push({
           bare: await bareLoop(settings, undefined),
           floor: await bareLoop(settings, "1"),
-          inkwell: await throughHttp(service, settings),
+          inkwell: await throughHttp(inkwell, settings),
           server: llamaServer === undefined ? null : await throughHttp(serverAt(llamaServer), settings),
         });
       }
@@ -174,43 +179,6 @@ async function textOf(child: ChildProcess): Promise<string> {
   const code = await new Promise((resolve) => child.on("close", resolve));
   if (code !== 0) throw new Error(`a benchmark process ended with ${code}`);
   return text;
-}
-
-type Service = Server & AsyncDisposable;
-
-async function startService(model: string, threads: number): Promise<Service> {
-  const folder = await mkdtemp(join(tmpdir(), "inkwell-bench-"));
-  await writeFile(
-    join(folder, "inkwell.yaml"),
-    `listen: { port: 0 }
-operator: { port: 0 }
-log: { level: warn }
-plans: { bench: { base: { credits: 9000000, every: P1D }, overage: { credits: 0, every: P1D }, models: ["*"] } }
-models: { bench: { engine: llama, source: ${JSON.stringify(model)}, context_window: 2048, parallel: 8, threads: ${threads}, price: { prompt: 1, completion: 1 } } }
-`,
-  );
-  const child = spawn(process.execPath, [join(root, "src", "cli", "inkwell.ts"), "serve"], {
-    cwd: folder,
-    stdio: ["ignore", "pipe", "inherit"],
-  });
-  const closed = new Promise((resolve) => child.on("close", resolve));
-  let output = "";
-  const ready = new Promise<Service>((resolve, reject) => {
-    closed.then((code) => reject(new Error(`the service ended with ${code}`)));
-    child.stdout.setEncoding("utf8").on("data", (chunk: string) => {
-      output += chunk;
-      const url = /API +(http:\S+)\/v1/.exec(output)?.[1];
-      const key = /ink_\w{40}/.exec(output)?.[0];
-      if (url === undefined || key === undefined) return;
-      const stop = async () => {
-        child.kill("SIGTERM");
-        await closed;
-        await rm(folder, { recursive: true, force: true });
-      };
-      resolve({ url, key, [Symbol.asyncDispose]: stop });
-    });
-  });
-  return ready;
 }
 
 const agent = new Agent({ connections: 64 });

@@ -2,6 +2,7 @@
 const benchmarks: Record<string, () => Promise<{ run(args: readonly string[]): Promise<void> }>> = {
   blocking: () => import("./blocking.ts"),
   engine: () => import("./engine.ts"),
+  fairness: () => import("./fairness.ts"),
   gateway: () => import("./gateway.ts"),
   isolation: () => import("./isolation.ts"),
   ledger: () => import("./ledger.ts"),

@@ -153,12 +153,13 @@ function modelSettings(model: ModelConfig) {
     price: { prompt, completion, ...(cachedPrompt === undefined ? {} : { cached_prompt: cachedPrompt }) },
   };
   if (model.engine === "llama") {
-    const { engine, threads, gpu, loadMs, environment, reasoning } = model;
+    const { engine, threads, pausedBytesMax, gpu, loadMs, environment, reasoning } = model;
     return {
       engine,
       source: shownSource(model.source),
       ...common,
       ...(threads === null ? {} : { threads }),
+      paused_bytes: pausedBytesMax,
       gpu,
       ...(loadMs === null ? {} : { load_seconds: loadMs / 1000 }),
       environment: Object.keys(environment),

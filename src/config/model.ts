@@ -13,6 +13,8 @@ import * as kind from "./kinds.ts";
 import type { Section } from "./section.ts";
 
 const windowMax = 16_777_216;
+/** A tebibyte. */
+const pausedBytesMost = 2 ** 40;
 
 export type ThinkTags = readonly [open: string, close: string];
 
@@ -37,6 +39,8 @@ export interface LlamaModelConfig extends AnyModelConfig {
   source: string;
   /** Null: as many as suit the machine. */
   threads: number | null;
+  /** Memory for the states of paused answers; 0: their text is always evaluated again. */
+  pausedBytesMax: number;
   gpu: "auto" | "cuda" | "vulkan" | "metal" | "off";
   /** Most time to read the weights; null: as much as suits the file. */
   loadMs: number | null;
@@ -101,6 +105,7 @@ function readModel(id: string, section: Section, env: Environment): ModelConfig 
     source: engine === null ? sourceKind.standIn : readSource(section),
     parallel: section.value("parallel", kind.whole(1, 256), { or: 4 }),
     threads: section.optional("threads", kind.whole(1, 1024)),
+    pausedBytesMax: section.value("paused_bytes", kind.whole(0, pausedBytesMost), { or: 2 ** 30 }),
     gpu: section.value("gpu", kind.oneOf("auto", "cuda", "vulkan", "metal", "off"), { or: "auto" }),
     loadMs: readLoadMs(section),
     environment: readEngineEnvironment(section, env),

@@ -40,14 +40,24 @@ export class FairQueue<Item> {
   }
 
   shift(): Item | undefined {
-    for (const [accountId, items] of this.#byAccount) {
-      const item = items.shift();
-      this.#byAccount.delete(accountId);
-      if (items.length > 0) this.#byAccount.set(accountId, items);
-      this.#size -= 1;
-      return item;
-    }
-    return undefined;
+    const [accountId] = this.#byAccount.keys();
+    return accountId === undefined ? undefined : this.take(accountId);
+  }
+
+  /** The next item of one account, which stays. */
+  first(accountId: string): Item | undefined {
+    return this.#byAccount.get(accountId)?.[0];
+  }
+
+  /** Removes the next item of one account, which is its turn. */
+  take(accountId: string): Item | undefined {
+    const items = this.#byAccount.get(accountId);
+    if (items === undefined) return undefined;
+    const item = items.shift();
+    this.#byAccount.delete(accountId);
+    if (items.length > 0) this.#byAccount.set(accountId, items);
+    this.#size -= 1;
+    return item;
   }
 
   /** False where the item is not waiting (any more). */

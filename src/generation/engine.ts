@@ -139,6 +139,12 @@ export interface EngineLoad {
   running: number;
   /** In line for a place among them. */
   waiting: number;
+  /** Begun, and without a place for now. Absent: this engine pauses none. */
+  paused?: number;
+  /** How long the oldest of those in line has waited; 0 if there are none. */
+  oldestWaitMs?: number;
+  /** The longest that an account with requests in line has had no place at all. */
+  starvedMs?: number;
 }
 
 export type EngineState = "starting" | "ready" | "unavailable" | "closed";

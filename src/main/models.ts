@@ -88,6 +88,7 @@ async function startModel(
       contextWindow: model.contextWindow,
       parallel: model.parallel,
       queueMax: config.limits.queueMax,
+      pausedBytesMax: model.pausedBytesMax,
       ...(model.threads === null ? {} : { threads: model.threads }),
       gpu: model.gpu === "off" ? false : model.gpu,
       ...(model.reasoning === null ? {} : { reasoning: model.reasoning }),

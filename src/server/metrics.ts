@@ -8,7 +8,7 @@ import { Counter, collectDefaultMetrics, Gauge, Histogram, Registry } from "prom
 import type { Committed } from "../credits/ledger.ts";
 import type { Ending } from "../credits/rows.ts";
 import type { Catalog } from "../generation/catalog.ts";
-import type { Usage } from "../generation/engine.ts";
+import type { EngineLoad, Usage } from "../generation/engine.ts";
 import type { Receipt } from "../generation/generate.ts";
 import type { NodeView } from "../store/nodes.ts";
 import type { HoldTotals } from "../store/store.ts";
@@ -76,6 +76,9 @@ export class Metrics {
   readonly #ready: Gauge<"model">;
   readonly #engineRunning: Gauge<"model">;
   readonly #engineWaiting: Gauge<"model">;
+  readonly #enginePaused: Gauge<"model">;
+  readonly #oldestWait: Gauge<"model">;
+  readonly #starved: Gauge<"model">;
   readonly #nodes: Gauge;
   readonly #configDiffers: Gauge;
   readonly #lateCharges: Gauge;
@@ -245,6 +248,18 @@ export class Metrics {
       "Requests that the engine decodes together at this moment: the size of its batch.",
     );
     this.#engineWaiting = gaugePerModel("inkwell_engine_waiting_requests", "Requests in the engine's queue.");
+    this.#enginePaused = gaugePerModel(
+      "inkwell_engine_paused_requests",
+      "Requests that gave their place in the batch to another account and go on later.",
+    );
+    this.#oldestWait = gaugePerModel(
+      "inkwell_queue_oldest_wait_seconds",
+      "How long the oldest request in the engine's queue has waited; 0 if the queue is empty.",
+    );
+    this.#starved = gaugePerModel(
+      "inkwell_queue_starved_seconds",
+      "The longest that an account with requests in the queue has had no place in the batch at all.",
+    );
     this.#batchRequests = new Histogram({
       name: "inkwell_engine_batch_requests",
       help: "Requests in one step of the decoder, which makes a token for each or reads a part of a prompt.",
@@ -365,10 +380,13 @@ export class Metrics {
     this.#holds.set(totals.holds);
     this.#held.set(totals.micro / microPerCredit);
     for (const { id: model, engine } of catalog.all()) {
-      const load = engine.load?.() ?? { running: 0, waiting: 0 };
+      const load: EngineLoad = engine.load?.() ?? { running: 0, waiting: 0 };
       this.#ready.labels({ model }).set(engine.state === "ready" ? 1 : 0);
       this.#engineRunning.labels({ model }).set(load.running);
       this.#engineWaiting.labels({ model }).set(load.waiting);
+      this.#enginePaused.labels({ model }).set(load.paused ?? 0);
+      this.#oldestWait.labels({ model }).set((load.oldestWaitMs ?? 0) / 1000);
+      this.#starved.labels({ model }).set((load.starvedMs ?? 0) / 1000);
     }
   }
 }

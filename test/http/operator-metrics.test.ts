@@ -121,6 +121,9 @@ operatorTest(
     assert.equal(found.get("inkwell_running_requests"), 1);
     assert.equal(found.get('inkwell_engine_running_requests{model="small"}'), 1);
     assert.equal(found.get('inkwell_engine_waiting_requests{model="small"}'), 0);
+    assert.equal(found.get('inkwell_engine_paused_requests{model="small"}'), 0);
+    assert.equal(found.get('inkwell_queue_oldest_wait_seconds{model="small"}'), 0);
+    assert.equal(found.get('inkwell_queue_starved_seconds{model="small"}'), 0);
     assert.equal(found.get('inkwell_model_ready{model="small"}'), 1);
     going.abort();
     await reader?.cancel().catch(() => {});

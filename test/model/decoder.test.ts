@@ -1,9 +1,10 @@
 /** The decode loop step by step, over a backend that does as it is told. No model. */
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import type { Backend, BatchEntry, Sampler } from "../../src/engines/llama/backend.ts";
+import type { Backend, BatchEntry, Sampler, SavedState } from "../../src/engines/llama/backend.ts";
 import { Decoder } from "../../src/engines/llama/decoder.ts";
 import type { JobProgress, JobSpec } from "../../src/engines/llama/protocol.ts";
+import { SavedStates } from "../../src/engines/llama/saved-states.ts";
 import { Vocabulary } from "../../src/engines/llama/vocabulary.ts";
 
 const endOfTurn = 256;
@@ -29,6 +30,11 @@ class ScriptedBackend implements Backend {
   /** Of each step, whether its numbers had to come out as at any other time. */
   readonly repeatable: boolean[] = [];
   readonly truncated: [sequence: number, length: number][] = [];
+  readonly saved: number[] = [];
+  readonly disposed: number[] = [];
+  restored = 0;
+  /** What `restore` answers. */
+  restores = true;
   #scripts = new Map<number, number[]>();
   #logits: number[] = [];
   /** Throws in this step. */
@@ -75,6 +81,18 @@ class ScriptedBackend implements Backend {
     this.truncated.push([sequence, length]);
     return true;
   }
+
+  async save(sequence: number): Promise<SavedState> {
+    this.saved.push(sequence);
+    await Promise.resolve();
+    return { bytes: 100, dispose: () => void this.disposed.push(sequence) };
+  }
+
+  async restore(): Promise<boolean> {
+    this.restored += 1;
+    await Promise.resolve();
+    return this.restores;
+  }
 }
 
 function job(id: number, prompt: string, fields: Partial<JobSpec> = {}): JobSpec {
@@ -91,10 +109,17 @@ function job(id: number, prompt: string, fields: Partial<JobSpec> = {}): JobSpec
 }
 
 /** A decoder with its jobs' reports; `ended` resolves when so many have ended. */
-function start(backend: ScriptedBackend, jobs: JobSpec[], endings = jobs.length, contextWindow = 64) {
+function start(
+  backend: ScriptedBackend,
+  jobs: JobSpec[],
+  endings = jobs.length,
+  { contextWindow = 64, bytesMax = 1000 } = {},
+) {
   const ended = Promise.withResolvers<void>();
   const reports: JobProgress[] = [];
   const batches: number[] = [];
+  const placed: [id: number, sequence: number][] = [];
+  const warnings: string[] = [];
   let left = endings;
   const decoder = new Decoder({
     backend,
@@ -104,6 +129,8 @@ function start(backend: ScriptedBackend, jobs: JobSpec[], endings = jobs.length,
     closingTokens: Uint32Array.of(closeTag),
     contextWindow,
     parallel: 2,
+    states: new SavedStates({ backend, bytesMax, warn: (message) => warnings.push(message) }),
+    placed: (id, sequence) => placed.push([id, sequence]),
     report: (progress, decoded) => {
       reports.push(...progress);
       batches.push(...decoded);
@@ -119,7 +146,7 @@ function start(backend: ScriptedBackend, jobs: JobSpec[], endings = jobs.length,
       .filter((report) => report.id === id)
       .flatMap(({ events }) => events.map((event) => event.text))
       .join("");
-  return { decoder, ended: ended.promise, last, text, reports, batches };
+  return { decoder, ended: ended.promise, last, text, reports, batches, placed, warnings };
 }
 
 test("prompts are evaluated a chunk a step, in turns, beside the tokens of those that generate", async () => {
@@ -210,8 +237,8 @@ test("what a step made is told while the next one is under way, and at once wher
   await rest.promise;
   await new Promise(setImmediate);
   tell(-1);
-  // The prompt's step, of which the beginning has passed; the two after it; the rest for want of pay.
-  assert.deepEqual(told, [0, 0, 1, 1, 2, 3]);
+  // The beginning and the end of the prompt's step and of the two after it; the rest for want of pay.
+  assert.deepEqual(told, [0, 0, 0, 1, 1, 2, 3]);
 });
 
 test("each step is told of as it begins, also where there is a prompt to read and nothing else", async () => {
@@ -322,11 +349,100 @@ test("text that was held for a stop sequence is reported in parts, whole and in 
     paidTokens: 1000,
     sampling: { stop: [`${"a".repeat(2000)}b`], temperature: 0 },
   });
-  const { ended, reports, text, last } = start(backend, [spec], 1, 2048);
+  const { ended, reports, text, last } = start(backend, [spec], 1, { contextWindow: 2048 });
   await ended;
   assert.equal(text(1), "a".repeat(1000));
   assert.deepEqual(last(1)?.ending, { type: "length" });
   assert.equal(reports.filter(({ ending }) => ending !== undefined).length, 1);
   const most = Math.max(...reports.map(({ events }) => events.length));
   assert.ok(most > 1 && most <= 128, `${most} events in one report`);
+});
+
+/**
+ * Two answers fill both sequences; the second is paused for a third when it has made three tokens, and goes on when that
+ * has made its own three. The script of sequence 1 is for both, in this order.
+ */
+function startPaused(backend: ScriptedBackend, bytesMax: number, endings = 3) {
+  backend.script(0, "a".repeat(30));
+  backend.script(1, "bcdXYZefgh");
+  const running = start(backend, [job(1, "1"), job(2, "23456")], endings, { bytesMax });
+  backend.afterStep = (step) => {
+    // Its prompt has two chunks, one in each of the steps 1 and 2.
+    if (step === 4) {
+      running.decoder.pause(2);
+      running.decoder.start(job(3, "7", { maxTokens: 3 }));
+    }
+    if (running.last(3)?.ending !== undefined) running.decoder.resume(2);
+  };
+  const ofSequence1 = () =>
+    backend.steps
+      .flat()
+      .flatMap(({ sequence, position, tokens }) =>
+        sequence === 1 ? [`${position}:${Buffer.from(tokens).toString()}`] : [],
+      );
+  return { ...running, ofSequence1 };
+}
+
+test("a paused job's sequence goes to another job, and comes back with all that it held", async () => {
+  const backend = new ScriptedBackend();
+  const { ended, text, placed, last, ofSequence1 } = startPaused(backend, 1000);
+  await ended;
+  assert.equal(text(3), "XYZ");
+  assert.equal(text(2), "bcdefgh");
+  assert.equal(last(2)?.completionTokens, 7);
+  assert.deepEqual([backend.saved, backend.restored, backend.disposed], [[1], 1, [1]]);
+  assert.deepEqual(ofSequence1().slice(0, 4), ["0:2345", "4:6", "5:b", "6:c"]);
+  assert.deepEqual(ofSequence1().slice(4), ["0:7", "1:X", "2:Y", "7:d", "8:e", "9:f", "10:g", "11:h"]);
+  assert.deepEqual(placed, [
+    [1, 0],
+    [2, 1],
+    [3, 1],
+    [2, 1],
+  ]);
+});
+
+for (const [why, bytesMax, restores] of [
+  ["there is no memory for its state", 99, true],
+  ["its state cannot be put back", 1000, false],
+] as const) {
+  test(`a paused job's text is evaluated again, in chunks and without a new token, where ${why}`, async () => {
+    const backend = new ScriptedBackend();
+    backend.restores = restores;
+    const { ended, text, placed, last, ofSequence1, warnings } = startPaused(backend, bytesMax);
+    await ended;
+    assert.equal(text(2), "bcdefgh");
+    assert.equal(last(2)?.completionTokens, 7);
+    assert.equal(last(2)?.cachedTokens, 0);
+    assert.deepEqual(ofSequence1().slice(7), ["0:2345", "4:6bc", "7:d", "8:e", "9:f", "10:g", "11:h"]);
+    assert.equal(placed.length, 5, "told when it has its sequence, and again what that has cost");
+    assert.equal(backend.disposed.length, backend.saved.length);
+    assert.equal(warnings.length, restores ? 0 : 1);
+  });
+}
+
+test("a job that is stopped while its state is in memory ends at once and frees it", async () => {
+  const backend = new ScriptedBackend();
+  const { ended, decoder, last } = startPaused(backend, 1000, 3);
+  backend.beforeStep = () => {
+    if (backend.saved.length > 0) decoder.stop(2);
+  };
+  await ended;
+  assert.equal(last(2)?.ending?.type, "stopped");
+  assert.equal(last(2)?.completionTokens, 3);
+  assert.deepEqual([backend.saved, backend.restored, backend.disposed], [[1], 0, [1]]);
+});
+
+test("a paused job keeps its sequence while no other job needs it", async () => {
+  const backend = new ScriptedBackend();
+  backend.script(0, "a".repeat(10));
+  backend.script(1, "bcdefgh");
+  const { decoder, ended, text } = start(backend, [job(1, "1"), job(2, "2")]);
+  backend.afterStep = (step) => {
+    if (step === 3) decoder.pause(2);
+    if (step === 6) decoder.resume(2);
+  };
+  await ended;
+  assert.deepEqual(backend.steps.map((step) => step.length).slice(0, 8), [1, 2, 2, 2, 1, 1, 1, 2]);
+  assert.equal(text(2), "bcdefgh");
+  assert.deepEqual([backend.saved, backend.restored], [[], 0]);
 });

@@ -429,7 +429,7 @@ test("accounts take turns, the queue is bounded, and a queued generation that is
   assert.equal(last.started, false);
   assert.equal(last.usage.completionTokens, 0);
   await Promise.all([first.done, ...waiting.map(({ done }) => done), other.done]);
-  assert.deepEqual(order, ["anna 1", "anna 2", "boris 1", "anna 3"]);
+  assert.deepEqual(order, ["anna 1", "boris 1", "anna 2", "anna 3"]);
   await single.close();
 });
 

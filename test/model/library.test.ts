@@ -26,7 +26,10 @@ before(async () => {
     logLevel: LlamaLogLevel.error,
   });
   model = await llama.loadModel({ modelPath });
-  loaded = await loadBackend({ modelPath, contextWindow, parallel: 1, threads: 1, gpu: false }, () => {});
+  loaded = await loadBackend(
+    { modelPath, contextWindow, parallel: 1, pausedBytesMax: 0, threads: 1, gpu: false },
+    () => {},
+  );
 });
 
 after(() => model.llama.dispose());

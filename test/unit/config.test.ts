@@ -52,6 +52,7 @@ test("without a file and without variables, the defaults run", () => {
       outputTokensMax: null,
       parallel: 4,
       threads: null,
+      pausedBytesMax: 1_073_741_824,
       gpu: "auto",
       loadMs: null,
       environment: {},

@@ -15,7 +15,7 @@ import {
   type LlamaModel,
   NoBinaryFoundError,
 } from "node-llama-cpp";
-import { OperatorError } from "../../errors.ts";
+import { invariant, OperatorError } from "../../errors.ts";
 import type { Gpu, LoadOptions } from "./protocol.ts";
 import { ThreadGovernor } from "./thread-governor.ts";
 import { Vocabulary } from "./vocabulary.ts";
@@ -67,6 +67,20 @@ export interface Backend {
   candidates(logits: number, token: number, count: number): Promise<Candidates>;
   /** Keeps the first `length` tokens of a sequence. False where the model's memory cannot be cut there: it is then empty. */
   truncate(sequence: number, length: number): boolean;
+  /** Copies a sequence into this process's memory. Rejects if there is not enough. */
+  save(sequence: number): Promise<SavedState>;
+  /**
+   * Puts a copy back, bit for bit, into the sequence that it was taken from. False if that cannot be done: llama.cpp copies
+   * a part of the state only for models with sliding windows beside full attention, or with recurrent layers beside it.
+   * The sequence is then empty.
+   */
+  restore(state: SavedState): Promise<boolean>;
+}
+
+/** A copy of one sequence, in memory and nowhere else. */
+export interface SavedState {
+  readonly bytes: number;
+  dispose(): void;
 }
 
 interface NativeContext {
@@ -83,9 +97,19 @@ interface NativeContext {
   disposeSequence(sequence: number): void;
   removeTokenCellsFromSequence(sequence: number, from: number, to: number): boolean;
   getSequenceKvCacheMinPosition(sequence: number): number;
+  restoreCheckpoint(checkpoint: NativeCheckpoint, lastPosition: number): Promise<boolean>;
+}
+
+/** Holds its copy in a buffer of its own. `saveSequenceStateToFile` would write prompts to a disk. */
+interface NativeCheckpoint {
+  readonly size: number;
+  readonly maxPos: number;
+  init(context: NativeContext, sequence: number): Promise<void>;
+  dispose(): void;
 }
 
 type NativeSamplerClass = new (model: unknown) => Sampler;
+type NativeCheckpointClass = new () => NativeCheckpoint;
 
 function isNativeContext(value: unknown): value is NativeContext {
   return [
@@ -97,7 +121,12 @@ function isNativeContext(value: unknown): value is NativeContext {
     "disposeSequence",
     "removeTokenCellsFromSequence",
     "getSequenceKvCacheMinPosition",
+    "restoreCheckpoint",
   ].every((name) => isFunction(property(value, name)));
+}
+
+function isCheckpointClass(value: unknown): value is NativeCheckpointClass {
+  return isFunction(value) && isFunction(property(property(value, "prototype"), "init"));
 }
 
 function isSamplerClass(value: unknown): value is NativeSamplerClass {
@@ -128,11 +157,30 @@ const likeliestMax = 256;
 const logprobMin = -9999;
 const noTokens = new Uint32Array(0);
 
+class SavedSequence implements SavedState {
+  readonly sequence: number;
+  readonly checkpoint: NativeCheckpoint;
+
+  constructor(sequence: number, checkpoint: NativeCheckpoint) {
+    this.sequence = sequence;
+    this.checkpoint = checkpoint;
+  }
+
+  get bytes(): number {
+    return this.checkpoint.size;
+  }
+
+  dispose(): void {
+    this.checkpoint.dispose();
+  }
+}
+
 class NativeBackend implements Backend {
   readonly chunkTokens: number;
   readonly tokensPerSequenceMax = tokensPerSequenceMax;
   readonly #context: NativeContext;
   readonly #Sampler: NativeSamplerClass;
+  readonly #Checkpoint: NativeCheckpointClass;
   readonly #model: unknown;
   /** Null: every decode gets the threads that the context was made with. */
   readonly #governor: ThreadGovernor | null;
@@ -144,6 +192,7 @@ class NativeBackend implements Backend {
   constructor(
     context: NativeContext,
     samplerClass: NativeSamplerClass,
+    checkpointClass: NativeCheckpointClass,
     model: unknown,
     chunk: number,
     governor: ThreadGovernor | null,
@@ -152,6 +201,7 @@ class NativeBackend implements Backend {
     this.#governor = governor;
     this.#context = context;
     this.#Sampler = samplerClass;
+    this.#Checkpoint = checkpointClass;
     this.#model = model;
     this.#all = this.newSampler({ temperature: 0, seed: 0 });
     this.#likeliest = this.newSampler({ temperature: 1, topK: likeliestMax, seed: 0 });
@@ -230,6 +280,22 @@ class NativeBackend implements Backend {
     this.#context.disposeSequence(sequence);
     return length === 0;
   }
+
+  async save(sequence: number): Promise<SavedState> {
+    const checkpoint = new this.#Checkpoint();
+    await checkpoint.init(this.#context, sequence);
+    return new SavedSequence(sequence, checkpoint);
+  }
+
+  async restore(state: SavedState): Promise<boolean> {
+    invariant(state instanceof SavedSequence, "a state is restored by the backend that saved it");
+    const { sequence, checkpoint } = state;
+    // The library restores into what is there: a part of a state must not meet another job's tokens.
+    this.#context.disposeSequence(sequence);
+    if (await this.#context.restoreCheckpoint(checkpoint, checkpoint.maxPos)) return true;
+    this.#context.disposeSequence(sequence);
+    return false;
+  }
 }
 
 /** Token and probability, the likeliest first. */
@@ -295,8 +361,10 @@ export async function loadBackend(options: LoadOptions, log: Log): Promise<Loade
     );
   }
   const native = property(context, "_ctx");
-  const samplerClass = property(property(llama, "_bindings"), "AddonSampler");
-  if (!isNativeContext(native) || !isSamplerClass(samplerClass)) {
+  const bindings = property(llama, "_bindings");
+  const samplerClass = property(bindings, "AddonSampler");
+  const checkpointClass = property(bindings, "AddonContextSequenceCheckpoint");
+  if (!isNativeContext(native) || !isSamplerClass(samplerClass) || !isCheckpointClass(checkpointClass)) {
     throw new OperatorError(
       "The installed version of node-llama-cpp is not the one that this program was made for: run npm ci.",
     );
@@ -306,7 +374,14 @@ export async function loadBackend(options: LoadOptions, log: Log): Promise<Loade
   const everyToken = [...model.iterateAllTokens()];
   const endOfTurn = new Set<number>(everyToken.filter((token) => model.isEogToken(token)));
   return {
-    backend: new NativeBackend(native, samplerClass, property(model, "_model"), chunk, governor),
+    backend: new NativeBackend(
+      native,
+      samplerClass,
+      checkpointClass,
+      property(model, "_model"),
+      chunk,
+      governor,
+    ),
     vocabulary: new Vocabulary({
       kind: ggml.model,
       tokens: ggml.tokens,

@@ -10,6 +10,7 @@ import { loadBackend } from "./backend.ts";
 import { Decoder } from "./decoder.ts";
 import { PromptPlanner } from "./planner.ts";
 import { type FromChild, isToChild, type LoadOptions, type ToChild } from "./protocol.ts";
+import { SavedStates } from "./saved-states.ts";
 
 function send(message: FromChild): void {
   // A parent that is gone needs no answer: `disconnect` ends this process.
@@ -57,6 +58,12 @@ class Child {
       case "pay":
         this.#ready?.decoder.pay(message.id, message.paidTokens, message.isLast);
         return;
+      case "pause":
+        this.#ready?.decoder.pause(message.id);
+        return;
+      case "resume":
+        this.#ready?.decoder.resume(message.id);
+        return;
       case "stop":
         this.#ready?.decoder.stop(message.id);
         return;
@@ -79,7 +86,13 @@ class Child {
       thinkTags,
       closingTokens,
       parallel: options.parallel,
+      states: new SavedStates({
+        backend: loaded.backend,
+        bytesMax: options.pausedBytesMax,
+        warn: (message) => send({ type: "log", level: "warn", message }),
+      }),
       report: (jobs, batches) => send({ type: "progress", jobs, batches }),
+      placed: (id, sequence, tookMs) => send({ type: "placed", id, sequence, tookMs }),
     });
     this.#ready = { planner, decoder };
     // A defect in the loop must not leave requests waiting: the process ends and is started again.

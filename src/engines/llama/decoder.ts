@@ -8,8 +8,9 @@
  * reader has not granted room for more events, or that has made what is paid for, rests, and no other with it; a stop
  * takes effect before the next step; a job that fails takes no other along, unless the batch itself failed. Every step
  * is reported as it begins, also one that only reads a prompt: the supervisor knows by that that the step before it has
- * ended.
- * Does not queue by account and knows no limit on waiting jobs: the supervisor starts no more than there are sequences.
+ * ended. A paused job is in no batch and keeps its sampler and its text. It goes on as if it had not been paused, unless its
+ * text had to leave the sequence and could not be copied: then that is evaluated again, in chunks like a prompt.
+ * Does not queue by account and knows no limit on waiting jobs: the supervisor lets no more run than there are sequences.
  */
 import type { TokenLogprob } from "../../generation/engine.ts";
 import type { ThinkTags } from "../thinking.ts";
@@ -18,7 +19,8 @@ import { CompletionText } from "./completion.ts";
 import { Outbox } from "./outbox.ts";
 import type { Ending, JobProgress, JobSpec, TextEvent } from "./protocol.ts";
 import { isRepeatable, samplerConfig } from "./sampling.ts";
-import { chooseSequence, newSequence, type Sequence } from "./sequences.ts";
+import type { SavedStates } from "./saved-states.ts";
+import { type Seat, Seats } from "./seats.ts";
 import type { Vocabulary } from "./vocabulary.ts";
 
 export interface DecoderOptions {
@@ -30,20 +32,25 @@ export interface DecoderOptions {
   closingTokens: Uint32Array;
   contextWindow: number;
   parallel: number;
+  states: SavedStates;
   /** `batches`: the jobs in each decode since the last report. */
   report: (jobs: JobProgress[], batches: number[]) => void;
+  /** `tookMs`: decode time that the job's pause and return have cost. */
+  placed: (id: number, sequence: number, tookMs: number) => void;
 }
 
 interface Job {
   readonly spec: JobSpec;
-  readonly sequence: Sequence;
+  readonly seat: Seat;
+  /** Evaluated in chunks before anything else: the prompt, or all of its text if that has to be evaluated again. */
+  input: Uint32Array;
   readonly sampler: Sampler;
   readonly text: CompletionText;
   completionTokensMax: number;
   paidTokens: number;
   cachedTokens: number;
   completionTokens: number;
-  /** To be evaluated before the next token can be sampled; empty while the prompt is being evaluated. */
+  /** To be evaluated after the input, before the next token can be sampled; empty until the first token has been made. */
   next: Uint32Array;
   /** Events that the reader still has room for. */
   room: number;
@@ -53,7 +60,7 @@ interface Job {
 
 export class Decoder {
   readonly #options: DecoderOptions;
-  readonly #sequences: readonly Sequence[];
+  readonly #seats: Seats;
   readonly #tagTokens: ReadonlySet<number>;
   readonly #jobs = new Map<number, Job>();
   readonly #waiting = new Map<number, JobSpec>();
@@ -61,13 +68,12 @@ export class Decoder {
   readonly #outbox = new Outbox();
   #reportsAgain = false;
   #batches: number[] = [];
-  #uses = 0;
   #turns = 0;
   #wake: (() => void) | undefined;
 
   constructor(options: DecoderOptions) {
     this.#options = options;
-    this.#sequences = Array.from({ length: options.parallel }, (_, index) => newSequence(index));
+    this.#seats = new Seats(options);
     const tagTokens = (options.thinkTags ?? []).map((tag) => options.vocabulary.markers.get(tag));
     this.#tagTokens = new Set(tagTokens.filter((token) => token !== undefined));
   }
@@ -96,6 +102,18 @@ export class Decoder {
     this.#wake?.();
   }
 
+  /** Without effect on a job that is not here (any more). */
+  pause(id: number): void {
+    const job = this.#jobs.get(id);
+    if (job !== undefined) job.seat.isPaused = true;
+  }
+
+  resume(id: number): void {
+    const job = this.#jobs.get(id);
+    if (job !== undefined) job.seat.isPaused = false;
+    this.#wake?.();
+  }
+
   /** The job's last report, with the ending `stopped`, says that it is done; none comes if it has ended already. */
   stop(id: number): void {
     this.#stopping.add(id);
@@ -104,7 +122,10 @@ export class Decoder {
 
   async run(): Promise<never> {
     for (;;) {
-      const begun = [...this.#stopJobs(), ...this.#endPaidOut(), ...this.#admit()];
+      const begun = [...this.#stopJobs(), ...this.#endPaidOut()];
+      for (const job of this.#jobs.values())
+        if (!job.seat.isPaused && job.seat.away !== null) await this.#bringBack(job, job.seat.away.tokens);
+      if (this.#waiting.size > 0) begun.push(...(await this.#admit()));
       for (const progress of begun) this.#outbox.add(progress);
       // Before the next decode: where that kills the process, it must be known whose prompt it had.
       if (begun.length > 0) this.#report();
@@ -165,37 +186,39 @@ export class Decoder {
     return ended;
   }
 
-  #admit(): JobProgress[] {
+  async #bringBack(job: Job, tokens: readonly number[]): Promise<void> {
+    const { seat, spec } = job;
+    const input = tokens.length < job.input.length ? job.input : Uint32Array.from(tokens);
+    const isWhole = await this.#seats.bringBack(seat, input);
+    if (isWhole === null) return;
+    if (!isWhole) job.input = input;
+    this.#options.placed(spec.id, seat.sequence.index, seat.switchMs ?? 0);
+    seat.switchMs = isWhole ? null : (seat.switchMs ?? 0);
+  }
+
+  async #admit(): Promise<JobProgress[]> {
     const begun: JobProgress[] = [];
     for (const spec of this.#waiting.values()) {
-      const { backend } = this.#options;
-      const wanted = {
-        accountId: spec.accountId,
-        tokens: spec.prompt.tokens,
-        repeatable: isRepeatable(spec.sampling),
-      };
-      const choice = chooseSequence(this.#sequences, wanted, backend.chunkTokens);
-      if (choice === null) break;
+      const { accountId, prompt, sampling } = spec;
+      const wanted = { accountId, tokens: prompt.tokens, repeatable: isRepeatable(sampling) };
+      const seat = await this.#seats.take(wanted);
+      if (seat === null) break;
+      this.#options.placed(spec.id, seat.sequence.index, 0);
+      // It may have been paid more while a paused job's state was copied.
+      const job = this.#newJob(this.#waiting.get(spec.id) ?? spec, seat);
       this.#waiting.delete(spec.id);
-      const job = this.#newJob(spec, choice.sequence, choice.keep);
       this.#jobs.set(spec.id, job);
       begun.push(progressOf(job, []));
     }
     return begun;
   }
 
-  #newJob(spec: JobSpec, sequence: Sequence, keep: number): Job {
+  #newJob(spec: JobSpec, seat: Seat): Job {
     const { backend, contextWindow, thinkTags, vocabulary } = this.#options;
-    const kept = sequence.tokens.length === keep || backend.truncate(sequence.index, keep) ? keep : 0;
-    sequence.tokens.length = kept;
-    sequence.promptTokens = spec.prompt.tokens.length;
-    sequence.repeatable = Math.min(sequence.repeatable, kept);
-    sequence.accountId = spec.accountId;
-    sequence.busy = true;
-    sequence.lastUse = ++this.#uses;
     return {
       spec,
-      sequence,
+      seat,
+      input: spec.prompt.tokens,
       sampler: backend.newSampler(samplerConfig(spec.sampling, contextWindow)),
       text: new CompletionText({
         stop: spec.sampling.stop,
@@ -205,7 +228,7 @@ export class Decoder {
       }),
       completionTokensMax: Math.min(spec.maxTokens, contextWindow - spec.prompt.tokens.length),
       paidTokens: spec.paidTokens,
-      cachedTokens: kept,
+      cachedTokens: seat.sequence.tokens.length,
       completionTokens: 0,
       next: new Uint32Array(0),
       room: spec.window,
@@ -217,13 +240,14 @@ export class Decoder {
     const batch: { job: Job; entry: BatchEntry }[] = [];
     let prompt: Job | undefined;
     for (const job of this.#jobs.values()) {
-      const { sequence, next } = job;
-      if (next.length === 0) {
+      const { seat, next } = job;
+      if (seat.isPaused || seat.away !== null) continue;
+      if (isReading(job)) {
         if (prompt === undefined || job.lastTurn < prompt.lastTurn) prompt = job;
       } else if (job.room > 0 && job.completionTokens < job.paidTokens) {
         const entry = {
-          sequence: sequence.index,
-          position: sequence.tokens.length,
+          sequence: seat.sequence.index,
+          position: seat.sequence.tokens.length,
           tokens: next,
           sample: true,
         };
@@ -238,21 +262,22 @@ export class Decoder {
   }
 
   /** Chunks lie on a grid that begins with the prompt, so that the same prompt is always cut alike. */
-  #chunkOf({ spec, sequence }: Job): BatchEntry {
+  #chunkOf({ input, next, seat: { sequence } }: Job): BatchEntry {
     const { chunkTokens } = this.#options.backend;
-    const { tokens } = spec.prompt;
     const position = sequence.tokens.length;
-    const end = Math.min((Math.floor(position / chunkTokens) + 1) * chunkTokens, tokens.length);
+    const end = Math.min((Math.floor(position / chunkTokens) + 1) * chunkTokens, input.length);
     return {
       sequence: sequence.index,
       position,
-      tokens: tokens.subarray(position, end),
-      sample: end === tokens.length,
+      tokens: input.subarray(position, end),
+      // Text that is evaluated again has its next token already.
+      sample: end === input.length && next.length === 0,
     };
   }
 
   async #step(batch: readonly { job: Job; entry: BatchEntry }[]): Promise<JobProgress[]> {
     const { backend } = this.#options;
+    const startedMs = performance.now();
     let logits: number[];
     try {
       const [first, ...others] = batch;
@@ -268,15 +293,16 @@ export class Decoder {
     } catch (cause) {
       return batch.map(({ job }) => {
         const ended = this.#end(job, [], { type: "failed", message: `decoding failed: ${messageOf(cause)}` });
-        backend.truncate(job.sequence.index, 0);
-        job.sequence.tokens.length = 0;
-        job.sequence.repeatable = 0;
+        const { sequence } = job.seat;
+        backend.truncate(sequence.index, 0);
+        sequence.tokens.length = 0;
+        sequence.repeatable = 0;
         return ended;
       });
     }
     const sampling: [job: Job, logits: number][] = [];
     for (const [index, { job, entry }] of batch.entries()) {
-      this.#evaluated(job, entry, batch.length === 1);
+      this.#evaluated(job, entry, batch.length === 1, performance.now() - startedMs);
       if (entry.sample) sampling.push([job, logits[index] ?? -1]);
     }
     // llama.cpp puts its outputs in order when the first is asked for, without a lock: the others come after.
@@ -287,11 +313,19 @@ export class Decoder {
     return made;
   }
 
-  #evaluated({ sequence, next }: Job, entry: BatchEntry, alone: boolean): void {
+  #evaluated(job: Job, entry: BatchEntry, alone: boolean, tookMs: number): void {
+    const { seat, spec } = job;
+    const { sequence } = seat;
     const { chunkTokens } = this.#options.backend;
-    const wholeChunk = next.length === 0 && entry.tokens.length === chunkTokens;
+    const wasReading = isReading(job);
+    const wholeChunk = wasReading && entry.tokens.length === chunkTokens;
     if (alone && wholeChunk && sequence.repeatable === entry.position) sequence.repeatable += chunkTokens;
     for (const token of entry.tokens) sequence.tokens.push(token);
+    if (!wasReading || seat.switchMs === null) return;
+    seat.switchMs += tookMs;
+    if (isReading(job)) return;
+    this.#options.placed(spec.id, sequence.index, seat.switchMs);
+    seat.switchMs = null;
   }
 
   async #sample(job: Job, logits: number): Promise<JobProgress> {
@@ -310,7 +344,8 @@ export class Decoder {
 
   #accept(job: Job, token: number, logprob: TokenLogprob | undefined): JobProgress {
     const { closingTokens, contextWindow } = this.#options;
-    const { text, sequence } = job;
+    const { text } = job;
+    const { sequence } = job.seat;
     const { thinkingTokensMax } = job.spec.prompt;
     job.completionTokens += 1;
     const events = text.push(this.#bytesOf(token), logprob);
@@ -334,8 +369,7 @@ export class Decoder {
 
   #end(job: Job, events: TextEvent[], ending: Ending): JobProgress {
     this.#jobs.delete(job.spec.id);
-    job.sequence.busy = false;
-    job.sequence.lastUse = ++this.#uses;
+    this.#seats.release(job.seat);
     job.sampler.dispose();
     return { ...progressOf(job, events), ending };
   }
@@ -362,6 +396,11 @@ export class Decoder {
     const { vocabulary } = this.#options;
     return this.#tagTokens.has(token) ? vocabulary.nameBytesOf(token) : vocabulary.bytesOf(token);
   }
+}
+
+/** Whether some of its input is not in its sequence yet. */
+function isReading({ seat, input }: Job): boolean {
+  return seat.sequence.tokens.length < input.length;
 }
 
 function progressOf(job: Job, events: TextEvent[]): JobProgress {

@@ -75,6 +75,11 @@ export class LlamaGeneration implements Generation {
     return this.#stopped;
   }
 
+  /** True until its first token: its prompt is being evaluated. */
+  get isReading(): boolean {
+    return this.#usage.completionTokens === 0;
+  }
+
   /** Whether the child has something to do for it: it waits neither for pay nor for its reader. */
   get isDue(): boolean {
     if (this.#done) return false;

@@ -15,6 +15,8 @@ export interface LoadOptions {
   contextWindow: number;
   /** Sequences decoded together. */
   parallel: number;
+  /** Bytes of memory for the states of paused jobs; a job that finds no room there is evaluated again when it goes on. */
+  pausedBytesMax: number;
   threads: number;
   /** Absent: always `threads`. More: each decode may get as many where that is quicker (thread-governor.ts); not on a GPU. */
   threadsMax?: number | undefined;
@@ -61,6 +63,10 @@ export type ToChild =
   | { type: "grant"; id: number; events: number }
   /** `isLast`: the job ends there, as at `maxTokens`. */
   | { type: "pay"; id: number; paidTokens: number; isLast: boolean }
+  /** The job gives up its place before the next step; a later job may get its sequence. */
+  | { type: "pause"; id: number }
+  /** In its own sequence, or in another one if a job that runs has that. */
+  | { type: "resume"; id: number }
   | { type: "stop"; id: number };
 
 export interface TextEvent {
@@ -102,6 +108,8 @@ export type FromChild =
   | { type: "prepareFailed"; id: number; message: string }
   /** `batches`: how many jobs each decode that has begun since the last such message has in it; one decode, or none. */
   | { type: "progress"; jobs: JobProgress[]; batches: number[] }
+  /** The job has this sequence. `tookMs`: what it cost to bring it back, in time that no job was decoded. */
+  | { type: "placed"; id: number; sequence: number; tookMs: number }
   | { type: "log"; level: "info" | "warn" | "error"; message: string };
 
 const toChildTypes: ReadonlySet<unknown> = new Set<ToChild["type"]>([
@@ -110,6 +118,8 @@ const toChildTypes: ReadonlySet<unknown> = new Set<ToChild["type"]>([
   "start",
   "grant",
   "pay",
+  "pause",
+  "resume",
   "stop",
 ]);
 const fromChildTypes: ReadonlySet<unknown> = new Set<FromChild["type"]>([
@@ -120,6 +130,7 @@ const fromChildTypes: ReadonlySet<unknown> = new Set<FromChild["type"]>([
   "prepared",
   "prepareFailed",
   "progress",
+  "placed",
   "log",
 ]);
 

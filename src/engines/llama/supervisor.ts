@@ -2,12 +2,13 @@
  * The embedded engine: llama.cpp in a child process, kept alive.
  *
  * Guarantees:
- * - accounts take turns for the `parallel` sequences; the waiting room is bounded (fair-queue.ts);
- * - readers that are behind hold nobody up: while generations wait for a sequence, those that have one are decoded on, and
+ * - the `parallel` places are shared among accounts: an account with more than its fair share gives places up within a few
+ *   tokens, and the answers that had them are paused (places.ts); the waiting room is bounded (fair-queue.ts);
+ * - readers that are behind hold nobody up: while generations wait for a place, those that have one are decoded on, and
  *   what is made waits here, beyond a window of each up to `aheadItemsMax` for all of them; while nobody waits they rest;
- * - when the child ends (killed, crashed, out of memory) the generations that it had begun fail as "failed", with the
- *   usage received so far; those that wait go on waiting, and the child is started again with back-off. After
- *   `restartWaitMs` without a child, waiting and new ones fail as "unavailable";
+ * - when the child ends (killed, crashed, out of memory) the generations that it had begun, paused ones included, fail as
+ *   "failed", with the usage received so far; those that wait go on waiting, and the child is started again with back-off.
+ *   After `restartWaitMs` without a child, waiting and new ones fail as "unavailable";
  * - a child that hangs is noticed by the steps of its decode loop, which it reports one by one: where one is due and does
  *   not come for `stallMs`, the child is given up at once, and killed;
  * - no child outlives its parent, and no request is ever left without an end.
@@ -26,11 +27,11 @@ import {
 } from "../../generation/engine.ts";
 import { checkModel } from "../../weights/gguf.ts";
 import type { EngineLog } from "../engine-log.ts";
-import { FairQueue } from "../fair-queue.ts";
 import type { ThinkTags } from "../thinking.ts";
 import { EngineProcess } from "./engine-process.ts";
 import { LlamaGeneration } from "./generation.ts";
 import { LoadWatch, weightsMsOf } from "./load-watch.ts";
+import { Places, type PlacesLimits } from "./places.ts";
 import { Preparations } from "./preparations.ts";
 import { ProgressWatch } from "./progress-watch.ts";
 import type {
@@ -49,8 +50,15 @@ export interface LlamaOptions {
   contextWindow: number;
   /** Generations decoded together; each has a whole context window of memory. */
   parallel: number;
+  /**
+   * Memory for the states of paused generations. A generation that finds no room there has its text evaluated again when it
+   * goes on. Default 1 GiB.
+   */
+  pausedBytesMax?: number;
   /** Generations that may wait; as many again from accounts that have none waiting. */
   queueMax: number;
+  /** Runs and pauses of generations that share places. For tests. */
+  placesLimits?: PlacesLimits;
   /** Absent: all cores while they are free, one less while something else wants one. More than there are is lowered to that. */
   threads?: number;
   /** Default "auto". */
@@ -86,6 +94,9 @@ const stallMinMs = 60_000;
 const gibibyte = 2 ** 30;
 /** A text takes 150 bytes, a log-probability 200 to 300: 80 MB for 64 unread answers of 8192 tokens, 160 MB at most. */
 const defaultAheadItemsMax = 2 ** 19;
+const defaultPausedBytesMax = gibibyte;
+/** Time between two looks at the places while somebody waits for one. */
+const lookMs = 100;
 const retryAfterSeconds = 5;
 
 /**
@@ -119,9 +130,8 @@ export async function startLlamaEngine(options: LlamaOptions, signal?: AbortSign
 export class LlamaEngine implements Engine {
   readonly #options: LlamaOptions & { loadMs: number };
   readonly #log: EngineLog;
-  readonly #queue: FairQueue<LlamaGeneration>;
+  readonly #places: Places<LlamaGeneration>;
   readonly #restartWaitMs: number;
-  readonly #running = new Map<number, LlamaGeneration>();
   readonly #preparations: Preparations;
   #state: EngineState = "starting";
   #process: EngineProcess | undefined;
@@ -131,6 +141,7 @@ export class LlamaEngine implements Engine {
   #lastId = 0;
   #aheadItemsLeft: number;
   #restartDelayMs = restartDelayMinMs;
+  #lookTimer: NodeJS.Timeout | undefined;
   #restartTimer: NodeJS.Timeout | undefined;
   #unavailableTimer: NodeJS.Timeout | undefined;
 
@@ -138,7 +149,7 @@ export class LlamaEngine implements Engine {
   constructor(options: LlamaOptions & { loadMs: number }) {
     this.#options = options;
     this.#log = options.log;
-    this.#queue = new FairQueue(options.queueMax);
+    this.#places = new Places(options.parallel, options.queueMax, options.placesLimits);
     this.#restartWaitMs = options.restartWaitMs ?? defaultRestartWaitMs;
     this.#aheadItemsLeft = options.aheadItemsMax ?? defaultAheadItemsMax;
     this.#preparations = new Preparations({
@@ -158,7 +169,7 @@ export class LlamaEngine implements Engine {
   }
 
   load(): EngineLoad {
-    return { running: this.#running.size, waiting: this.#queue.size };
+    return this.#places.load(performance.now());
   }
 
   /** Of the child process, while there is one. */
@@ -195,14 +206,14 @@ export class LlamaEngine implements Engine {
   async close(): Promise<void> {
     if (this.#state !== "closed") {
       this.#state = "closed";
+      clearTimeout(this.#lookTimer);
       clearTimeout(this.#restartTimer);
       clearTimeout(this.#unavailableTimer);
       this.#watch?.stop();
       const closing = new EngineError("unavailable", "the engine has been closed");
       this.#preparations.failAll(closing);
-      for (const generation of [...this.#running.values(), ...this.#queue.takeAll()])
+      for (const generation of [...this.#places.takeBegun(performance.now()), ...this.#places.takeQueue()])
         generation.finish(closing);
-      this.#running.clear();
     }
     await this.#process?.kill();
   }
@@ -220,17 +231,22 @@ export class LlamaEngine implements Engine {
     );
     const job = { id: ++this.#lastId, accountId, prompt, maxTokens, paidTokens, sampling };
     const owner = {
-      grant: (id: number, events: number) => this.#tell({ type: "grant", id, events }),
+      grant: (id: number, events: number) => {
+        this.#tell({ type: "grant", id, events });
+        if (this.#places.isPaused(id)) this.#pump();
+      },
       pay: (id: number, paid: number, isLast: boolean) => {
         // One that waits still is handed over with what it has been paid by then.
-        if (this.#running.has(id)) this.#tell({ type: "pay", id, paidTokens: paid, isLast });
+        if (this.#places.find(id) === undefined) return;
+        this.#tell({ type: "pay", id, paidTokens: paid, isLast });
+        if (this.#places.isPaused(id)) this.#pump();
       },
       cancel: (cancelled: LlamaGeneration) => this.#cancel(cancelled),
       reserve: (items: number) => this.#reserve(items),
     };
     const generation = new LlamaGeneration(job, owner, onTokens);
-    if (!this.#queue.push(accountId, generation)) {
-      throw new EngineError("overloaded", `${this.#queue.size} generations are waiting already`, {
+    if (!this.#places.enqueue(generation, performance.now())) {
+      throw new EngineError("overloaded", `${this.load().waiting} generations are waiting already`, {
         retryAfterSeconds,
       });
     }
@@ -240,14 +256,15 @@ export class LlamaEngine implements Engine {
 
   /** To be called whenever a place may be free, or wanted. */
   #pump(): void {
-    while (this.#state === "ready" && this.#running.size < this.#options.parallel) {
-      const next = this.#queue.shift();
-      if (next === undefined) return;
-      this.#running.set(next.job.id, next);
-      this.#tell({ type: "start", job: next.job });
+    clearTimeout(this.#lookTimer);
+    if (this.#state !== "ready") return;
+    for (const { type, job } of this.#places.moves(performance.now())) {
+      if (type === "start") this.#tell({ type, job: job.job });
+      else this.#tell({ type, id: job.job.id });
     }
-    if (this.#queue.size === 0) return;
-    for (const generation of this.#running.values()) generation.runAhead();
+    if (!this.#places.isAnyoneWaiting) return;
+    for (const generation of this.#places.running()) generation.runAhead();
+    this.#lookTimer = setTimeout(() => this.#pump(), lookMs).unref();
   }
 
   #reserve(items: number): boolean {
@@ -265,13 +282,14 @@ export class LlamaEngine implements Engine {
   }
 
   #cancel(generation: LlamaGeneration): void {
-    const { id, accountId } = generation.job;
-    if (this.#running.has(id)) this.#tell({ type: "stop", id });
-    else if (this.#queue.remove(accountId, generation)) generation.finish();
+    const { id } = generation.job;
+    if (this.#places.find(id) !== undefined) this.#tell({ type: "stop", id });
+    else if (this.#places.remove(generation)) generation.finish();
   }
 
   #isDue(): boolean {
-    for (const generation of this.#running.values()) if (generation.isDue) return true;
+    for (const generation of this.#places.begun())
+      if (generation.stopping || (generation.isDue && !this.#places.isPaused(generation.job.id))) return true;
     return false;
   }
 
@@ -287,11 +305,12 @@ export class LlamaEngine implements Engine {
 
   /** Starts a child and has it load the model. */
   #launch(): Promise<LoadedModel> {
-    const { modelPath, contextWindow, parallel, gpu, reasoning } = this.#options;
+    const { modelPath, contextWindow, parallel, pausedBytesMax, gpu, reasoning } = this.#options;
     const load: LoadOptions = {
       modelPath,
       contextWindow,
       parallel,
+      pausedBytesMax: pausedBytesMax ?? defaultPausedBytesMax,
       ...this.#threads(),
       gpu: gpu ?? "auto",
       thinkTags: reasoning?.tags,
@@ -371,6 +390,10 @@ export class LlamaEngine implements Engine {
         this.#pump();
         this.#watch?.heard();
         return;
+      case "placed":
+        this.#places.placed(message.id, message.sequence, message.tookMs);
+        this.#pump();
+        return;
       case "log":
         this.#log[message.level]({ engine: this.pid }, message.message);
         return;
@@ -378,9 +401,9 @@ export class LlamaEngine implements Engine {
   }
 
   #progress(progress: JobProgress): void {
-    const generation = this.#running.get(progress.id);
+    const generation = this.#places.find(progress.id);
     if (generation === undefined) return;
-    if (progress.ending !== undefined) this.#running.delete(progress.id);
+    if (progress.ending !== undefined) this.#places.ended(progress.id, performance.now());
     generation.receive(progress);
     if (progress.ending?.type === "failed")
       generation.finish(new EngineError("failed", progress.ending.message));
@@ -403,12 +426,11 @@ export class LlamaEngine implements Engine {
     this.#preparations.suspend();
     const failure = new EngineError("failed", `the engine's process ended (${reason})`);
     // Youngest first, so that those put back keep their order.
-    for (const generation of [...this.#running.values()].reverse()) {
+    for (const generation of this.#places.takeBegun(performance.now())) {
       if (generation.started) generation.finish(failure);
       else if (generation.stopping) generation.finish();
-      else this.#queue.putBack(generation.job.accountId, generation);
+      else this.#places.putBack(generation, performance.now());
     }
-    this.#running.clear();
     this.#unavailableTimer = setTimeout(() => this.#giveUpWaiting(), this.#restartWaitMs);
   }
 
@@ -429,7 +451,7 @@ export class LlamaEngine implements Engine {
     this.#state = "unavailable";
     const failure = this.#unavailable();
     this.#preparations.failAll(failure);
-    for (const generation of this.#queue.takeAll()) generation.finish(failure);
+    for (const generation of this.#places.takeQueue()) generation.finish(failure);
   }
 
   #unavailable(): EngineError {

@@ -1,0 +1,167 @@
+/**
+ * One account floods the embedded engine, others ask for ten tokens: how long until their first token, beside the same on
+ * an idle service, and what taking turns costs in tokens per second.
+ *
+ *   npm run bench -- fairness [--model FILE] [--accounts 1,2,4,8] [--rounds 2] [--seconds 8] [--threads N]
+ *
+ * The flood is eight requests of one account with `max_tokens: 7000` for four places. The target for each newcomer is a
+ * second and twice its own idle time. For the throughput every account floods, so that places change hands all the time; the
+ * floor of the ratio is one account that floods alone, for which nothing is ever paused.
+ */
+import { existsSync } from "node:fs";
+import { join, resolve } from "node:path";
+import { setTimeout as sleep } from "node:timers/promises";
+import { parseArgs } from "node:util";
+import { Agent, request } from "undici";
+import { type LlamaService, startLlamaService } from "./llama-service.ts";
+
+const root = join(import.meta.dirname, "..");
+const defaultModel = join(root, "data", "models", "SmolLM2-135M-Instruct.Q4_1.gguf");
+const miniature = join(root, "models", "miniature.gguf");
+
+const parallel = 4;
+const floodRequests = 8;
+const floodTokens = 7000;
+/** Time for a flood to fill the places and to have run for longer than the shortest run. */
+const settleMs = 2000;
+
+const agent = new Agent({ connections: 256, headersTimeout: 600_000, bodyTimeout: 600_000 });
+
+let prompts = 0;
+
+/** No two prompts begin alike, so that none is evaluated from another's memory. */
+function nextPrompt(): string {
+  prompts += 1;
+  return `Chapter ${1000 + prompts}: write a very long, endless story about the sea, with many details, and do not stop early.`;
+}
+
+/** Calls `onToken` for each token; resolves at the end of the answer, or when it is aborted. */
+async function answer(
+  service: LlamaService,
+  account: number,
+  maxTokens: number,
+  onToken: () => void,
+  signal: AbortSignal,
+): Promise<void> {
+  try {
+    const { statusCode, body } = await request(`${service.url}/v1/chat/completions`, {
+      method: "POST",
+      dispatcher: agent,
+      signal,
+      headers: { authorization: `Bearer ${service.keys[account]}`, "content-type": "application/json" },
+      body: JSON.stringify({
+        model: "bench",
+        stream: true,
+        temperature: 0,
+        max_tokens: maxTokens,
+        messages: [{ role: "user", content: nextPrompt() }],
+      }),
+    });
+    if (statusCode !== 200) throw new Error(`${statusCode}: ${await body.text()}`);
+    for await (const chunk of body.setEncoding("utf8")) {
+      const text: string = chunk;
+      for (const _ of text.matchAll(/"content":"[^"]/g)) onToken();
+    }
+  } catch (error) {
+    if (!signal.aborted) throw error;
+  }
+}
+
+/** Milliseconds until the first token of an answer of ten. */
+async function firstTokenMs(service: LlamaService, account: number): Promise<number> {
+  const startedMs = performance.now();
+  let ms: number | null = null;
+  const onToken = () => {
+    ms ??= performance.now() - startedMs;
+  };
+  await answer(service, account, 10, onToken, AbortSignal.timeout(150_000));
+  return ms ?? Number.POSITIVE_INFINITY;
+}
+
+/** As many requests at once, each begun anew when it ends. */
+function flood(service: LlamaService, account: number, requests: number) {
+  const stopped = new AbortController();
+  let tokens = 0;
+  const onToken = () => {
+    tokens += 1;
+  };
+  const one = async () => {
+    while (!stopped.signal.aborted) await answer(service, account, floodTokens, onToken, stopped.signal);
+  };
+  const ended = Promise.all(Array.from({ length: requests }, one));
+  return {
+    get tokens() {
+      return tokens;
+    },
+    async stop() {
+      stopped.abort();
+      await ended;
+    },
+  };
+}
+
+/** Tokens per second of all of them together. */
+async function throughput(service: LlamaService, accounts: number, seconds: number): Promise<number> {
+  const floods = Array.from({ length: accounts }, (_, account) => flood(service, account, floodRequests));
+  await sleep(settleMs);
+  const made = () => floods.reduce((sum, { tokens }) => sum + tokens, 0);
+  const before = made();
+  const startedMs = performance.now();
+  await sleep(seconds * 1000);
+  const perSecond = (made() - before) / ((performance.now() - startedMs) / 1000);
+  await Promise.all(floods.map((each) => each.stop()));
+  return perSecond;
+}
+
+export async function run(args: readonly string[]): Promise<void> {
+  const { values } = parseArgs({
+    args: [...args],
+    options: {
+      model: { type: "string", default: existsSync(defaultModel) ? defaultModel : miniature },
+      accounts: { type: "string", default: "1,2,4,8" },
+      rounds: { type: "string", default: "2" },
+      seconds: { type: "string", default: "8" },
+      threads: { type: "string" },
+    },
+  });
+  const counts = values.accounts.split(",").map(Number);
+  await using service = await startLlamaService({
+    model: resolve(values.model),
+    parallel,
+    contextWindow: 8192,
+    accounts: 1 + Math.max(...counts),
+    ...(values.threads === undefined ? {} : { threads: Number(values.threads) }),
+  });
+  // The first is not counted, so that files are in memory and code is compiled.
+  await firstTokenMs(service, 0);
+  const idle: number[] = [];
+  for (let n = 0; n < 5; n += 1) idle.push(await firstTokenMs(service, 1));
+  const idleMs = idle.toSorted((left, right) => left - right)[2] ?? Number.NaN;
+  const boundMs = 1000 + 2 * idleMs;
+  const rows: Record<string, string>[] = [];
+  for (const count of counts) {
+    const waits: number[] = [];
+    for (let round = 0; round < Number(values.rounds); round += 1) {
+      const flooding = flood(service, 0, floodRequests);
+      await sleep(settleMs);
+      const newcomers = Array.from({ length: count }, (_, n) => firstTokenMs(service, n + 1));
+      waits.push(...(await Promise.all(newcomers)));
+      await flooding.stop();
+    }
+    const alone = await throughput(service, 1, Number(values.seconds));
+    const shared = await throughput(service, 1 + count, Number(values.seconds));
+    const slowestMs = Math.max(...waits);
+    rows.push({
+      "other accounts": `${count}`,
+      "idle, first token": `${idleMs.toFixed(0)} ms`,
+      "flooded, slowest first token": `${slowestMs.toFixed(0)} ms`,
+      target: `${boundMs.toFixed(0)} ms`,
+      "of the target": (slowestMs / boundMs).toFixed(2),
+      "one account tok/s": alone.toFixed(1),
+      "all in turns tok/s": shared.toFixed(1),
+      ratio: (shared / alone).toFixed(2),
+    });
+  }
+  console.log(`one account with ${floodRequests} requests of ${floodTokens} tokens, ${parallel} places`);
+  console.table(rows);
+}

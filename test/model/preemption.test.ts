@@ -1,0 +1,217 @@
+/**
+ * Places shared among accounts, on the real engine: an answer is paused for another account, and goes on as if nothing had
+ * been. How long that takes is not tested here (npm run bench -- fairness), only what comes before what.
+ */
+import assert from "node:assert/strict";
+import { type TestContext, test } from "node:test";
+import { setTimeout as sleep } from "node:timers/promises";
+import type { PlacesLimits } from "../../src/engines/llama/places.ts";
+import type { LlamaEngine } from "../../src/engines/llama/supervisor.ts";
+import { EngineError, type EngineLoad, type Generation } from "../../src/generation/engine.ts";
+import {
+  type Answer,
+  ask,
+  asked,
+  begin,
+  collect,
+  prepare,
+  startMiniature,
+} from "../fixtures/llama-engine.ts";
+
+/** The miniature goes on for ever when it is asked for something endless. */
+const endless = "Something endless, please.";
+const never = 1e9;
+/** Gives way at once, and comes back when the other has ended. */
+const atOnce: PlacesLimits = { runMinMs: 0, turnMs: never, restMaxMs: never, pausedMaxMs: never };
+const question = (account: string, maxTokens = 400) => ({
+  account,
+  maxTokens,
+  sampling: { seed: 11, temperature: 1.4, frequencyPenalty: 0.3 },
+});
+
+async function start(
+  t: TestContext,
+  options: Parameters<typeof startMiniature>[0] = {},
+): Promise<LlamaEngine> {
+  const engine = await startMiniature({ parallel: 1, placesLimits: atOnce, ...options });
+  t.after(() => engine.close());
+  return engine;
+}
+
+/** Reads it in the background. */
+function read(generation: Generation): Promise<Answer> {
+  const answer = collect(generation);
+  answer.catch(() => {});
+  return answer;
+}
+
+async function until(engine: LlamaEngine, isSo: (load: EngineLoad) => boolean): Promise<void> {
+  while (!isSo(engine.load())) await sleep(1);
+}
+
+const failsWith = (failure: string) => (error: unknown) =>
+  error instanceof EngineError && error.failure === failure;
+
+/** Anna's answer, paused after some tokens, and Boris's, which has its place. */
+async function startPaused(engine: LlamaEngine, annaTokens = 400, borisTokens = 900) {
+  const anna = await begin(engine, endless, question("anna", annaTokens));
+  const answer = read(anna);
+  while (anna.usage.completionTokens < 20) await sleep(1);
+  const boris = await begin(engine, endless, question("boris", borisTokens));
+  const borisAnswer = read(boris);
+  await until(engine, ({ paused }) => paused === 1);
+  while (!boris.started) await sleep(1);
+  return { anna, answer, boris, borisAnswer };
+}
+
+for (const [how, pausedBytesMax] of [
+  ["with its state in memory", 2 ** 30],
+  ["evaluated again for want of memory", 0],
+] as const) {
+  test(`a long answer gives its place to another account and goes on, ${how}`, async (t) => {
+    const engine = await start(t, { pausedBytesMax });
+    const undisturbed = await ask(engine, endless, question("carla"));
+    assert.equal(undisturbed.usage.completionTokens, 400);
+    const { anna, answer, borisAnswer } = await startPaused(engine, 400, 30);
+    const whilePaused = anna.usage.completionTokens;
+    assert.equal((await borisAnswer).usage.completionTokens, 30);
+    assert.ok(whilePaused < 400, "Boris was answered first");
+    const { text, usage, finishReason } = await answer;
+    assert.deepEqual({ ...usage, cachedTokens: 0 }, { ...undisturbed.usage, cachedTokens: 0 });
+    assert.equal(finishReason, "length");
+    if (pausedBytesMax > 0) assert.equal(text, undisturbed.text);
+    else assert.ok(text.startsWith(undisturbed.text.slice(0, 40)), "what was made before the pause stays");
+  });
+}
+
+test("a paused answer makes no token; it goes on when the place is free", async (t) => {
+  const engine = await start(t);
+  const { anna, answer, boris } = await startPaused(engine);
+  const { completionTokens } = anna.usage;
+  const borisBefore = boris.usage.completionTokens;
+  while (boris.usage.completionTokens < borisBefore + 50) await sleep(1);
+  assert.equal(anna.usage.completionTokens, completionTokens);
+  assert.deepEqual(
+    { ...engine.load(), starvedMs: 0, oldestWaitMs: 0 },
+    {
+      running: 1,
+      waiting: 0,
+      paused: 1,
+      oldestWaitMs: 0,
+      starvedMs: 0,
+    },
+  );
+  await boris.stop();
+  assert.equal((await answer).usage.completionTokens, 400);
+  assert.equal(engine.load().paused, 0);
+});
+
+test("accounts that take turns token by token all get the text that each would get alone", async (t) => {
+  const engine = await start(t, { placesLimits: { ...atOnce, turnMs: 0 } });
+  const accounts = ["anna", "boris", "carla"];
+  const alone = await ask(engine, endless, question("alone", 150));
+  let pausedMost = 0;
+  const generations = await Promise.all(
+    accounts.map((account) => begin(engine, endless, question(account, 150))),
+  );
+  const answers = generations.map(read);
+  const ended = Promise.all(answers);
+  while (engine.load().running > 0) {
+    pausedMost = Math.max(pausedMost, engine.load().paused ?? 0);
+    await sleep(1);
+  }
+  for (const { text } of await ended) assert.equal(text, alone.text);
+  assert.equal(pausedMost, 2, "all three had begun before the first had ended");
+});
+
+test("with every place contested every answer is whole, whatever was copied, evaluated again or moved", async (t) => {
+  const limits = { runMinMs: 0, turnMs: 0, restMaxMs: 0, pausedMaxMs: 20 };
+  for (const pausedBytesMax of [0, 200_000, 2 ** 30]) {
+    const engine = await start(t, { parallel: 2, pausedBytesMax, placesLimits: limits });
+    const generations: Generation[] = [];
+    for (const account of ["anna", "boris", "carla", "dora"])
+      for (const tokens of [40, 90])
+        generations.push(await begin(engine, `${endless} ${tokens}`, question(account, tokens)));
+    const counts = (await Promise.all(generations.map(read))).map(({ usage }) => usage.completionTokens);
+    assert.deepEqual(counts, [40, 90, 40, 90, 40, 90, 40, 90], `${pausedBytesMax} bytes`);
+    assert.deepEqual(engine.load(), { running: 0, waiting: 0, paused: 0, oldestWaitMs: 0, starvedMs: 0 });
+    await engine.close();
+  }
+});
+
+test("a paused answer ends at once when its client goes away, and the other goes on", async (t) => {
+  const engine = await start(t);
+  const { anna, boris, borisAnswer } = await startPaused(engine, 400, 300);
+  const { completionTokens } = anna.usage;
+  await anna.stop();
+  assert.equal(anna.usage.completionTokens, completionTokens, "what it had made, to be charged");
+  assert.ok(boris.usage.completionTokens < 300, "it did not wait for its place");
+  assert.equal(engine.load().paused, 0);
+  assert.equal((await borisAnswer).usage.completionTokens, 300);
+});
+
+test("a paused answer that is told to end where it is ends while it is paused", async (t) => {
+  const engine = await start(t);
+  const { anna, answer, boris } = await startPaused(engine);
+  const { completionTokens } = anna.usage;
+  anna.pay(completionTokens, true);
+  const { finishReason, usage } = await answer;
+  assert.equal(finishReason, "length");
+  assert.equal(usage.completionTokens, completionTokens);
+  await boris.stop();
+});
+
+test("an answer that waits for pay gives up its place, and comes back for it when it is paid", async (t) => {
+  const engine = await start(t, { placesLimits: { ...atOnce, runMinMs: never, restMaxMs: 0 } });
+  const prepared = await prepare(engine, endless, { account: "anna" });
+  const anna = prepared.generate({ ...asked(100), paidTokens: 10 });
+  const answer = read(anna);
+  while (anna.usage.completionTokens < 10) await sleep(1);
+  const other = await ask(engine, endless, question("anna", 20));
+  assert.equal(other.usage.completionTokens, 20, "of its own account as well");
+  assert.equal(engine.load().paused, 1);
+  anna.pay(100, false);
+  assert.equal((await answer).usage.completionTokens, 100);
+});
+
+test("closed, the engine ends paused answers as it ends those that run", async (t) => {
+  const engine = await start(t);
+  const { anna, answer, borisAnswer } = await startPaused(engine);
+  await engine.close();
+  await assert.rejects(answer, failsWith("unavailable"));
+  await assert.rejects(borisAnswer, failsWith("unavailable"));
+  assert.ok(anna.usage.completionTokens >= 20);
+});
+
+test("the child is killed: paused answers fail with their usage like those that run, and the next request is answered", async (t) => {
+  const engine = await start(t);
+  const { anna, answer, borisAnswer } = await startPaused(engine);
+  assert.ok(engine.pid !== undefined);
+  process.kill(engine.pid, "SIGKILL");
+  await assert.rejects(answer, failsWith("failed"));
+  await assert.rejects(borisAnswer, failsWith("failed"));
+  assert.ok(anna.started && anna.usage.completionTokens >= 20);
+  assert.equal((await ask(engine, "Hi", question("carla", 3))).usage.completionTokens, 3);
+  assert.equal(engine.load().paused, 0);
+});
+
+test("a paused answer is not taken for a child that hangs, however long it is paused", async (t) => {
+  const stallMs = 200;
+  const engine = await start(t, { stallMs });
+  const anna = await begin(engine, endless, question("anna", 60));
+  const answer = read(anna);
+  while (!anna.started) await sleep(1);
+  // Boris's waits for pay in its place, so that nothing at all is decoded.
+  const boris = (await prepare(engine, endless, { account: "boris" })).generate({
+    ...asked(50),
+    paidTokens: 5,
+  });
+  const borisAnswer = read(boris);
+  await until(engine, ({ paused }) => paused === 1);
+  const { pid } = engine;
+  await sleep(4 * stallMs);
+  assert.equal(engine.pid, pid);
+  boris.pay(50, false);
+  assert.equal((await borisAnswer).usage.completionTokens, 50);
+  assert.equal((await answer).usage.completionTokens, 60);
+});
