@@ -12,12 +12,15 @@ import type { Logger } from "pino";
 import { StoreUnavailableError } from "../credits/patience.ts";
 import { Refusal } from "../errors.ts";
 import type { EngineState } from "../generation/engine.ts";
+import type { Store } from "../store/store.ts";
 import { errorBody, errorHeaders, type Told } from "../wire/error-body.ts";
 import { type AdminDependencies, adminBodyBytesMax, createApp } from "./admin/app.ts";
 import { OperatorRefusal, unknownPath } from "./admin/refusals.ts";
 import { adminRoutes } from "./admin/routes.ts";
+import { Connections } from "./connections.ts";
 import type { Metrics } from "./metrics.ts";
 import { AllowedHosts, loggable } from "./operator-hosts.ts";
+import { limitPipelining } from "./pipelining.ts";
 
 export interface OperatorDependencies extends AdminDependencies {
   /** Of the service; in the OpenAPI document. */
@@ -39,6 +42,9 @@ export interface Readiness {
   models: Record<string, EngineState>;
 }
 
+/** Less than the files that main/open-files.ts reserves. One address leaves connections to others. */
+export const connectionLimits = { connectionsMax: 128, connectionsPerAddressMax: 96, trustedProxies: [] };
+
 const healthPath = "/healthz";
 const openPaths: ReadonlySet<string | null> = new Set([healthPath, "/readyz", "/metrics"]);
 /** Beside those, what the OpenAPI document does not describe. */
@@ -49,6 +55,8 @@ export function createOperatorServer(dependencies: OperatorDependencies): Fastif
   const isToken = tokenCheck(token);
   const allowedHosts = new AllowedHosts(dependencies.hosts);
   const app = createApp();
+  new Connections(connectionLimits).guard(app.server);
+  limitPipelining(app.server);
 
   // By the route that was found, never by how its address was spelled. What is no route needs the token too.
   app.addHook("onRequest", async (request, reply) => {
@@ -90,11 +98,14 @@ export function createOperatorServer(dependencies: OperatorDependencies): Fastif
   });
 
   app.get(healthPath, async () => ({ status: "ok" }));
+  // A burst of requests that need no token costs one look at the store.
+  const storeAnswers = shared(() => isAnswering(dependencies.store));
+  const metricsText = shared(() => metrics.text());
   app.get("/readyz", async (_request, reply) => {
-    const readiness = await readinessOf(dependencies);
+    const readiness = readinessOf(dependencies, await storeAnswers());
     return reply.code(readiness.ready ? 200 : 503).send(readiness);
   });
-  app.get("/metrics", async (_request, reply) => reply.type(metrics.contentType).send(await metrics.text()));
+  app.get("/metrics", async (_request, reply) => reply.type(metrics.contentType).send(await metricsText()));
   const openApi = adminRoutes(app, dependencies, version);
   app.get(documentPath, async () => openApi.document());
 
@@ -111,14 +122,28 @@ export function createOperatorServer(dependencies: OperatorDependencies): Fastif
   return app;
 }
 
-async function readinessOf({ store, catalog, draining }: OperatorDependencies): Promise<Readiness> {
-  const answered = await store.accounts({ limit: 1 }).then(
-    () => "ok" as const,
-    () => "unreachable" as const,
-  );
+function readinessOf({ catalog, draining }: OperatorDependencies, answers: boolean): Readiness {
   const models = Object.fromEntries(catalog.all().map(({ id, engine }) => [id, engine.state]));
-  const ready = answered === "ok" && !draining() && Object.values(models).includes("ready");
-  return { ready, store: answered, draining: draining(), models };
+  const ready = answers && !draining() && Object.values(models).includes("ready");
+  return { ready, store: answers ? "ok" : "unreachable", draining: draining(), models };
+}
+
+async function isAnswering(store: Store): Promise<boolean> {
+  return await store.accounts({ limit: 1 }).then(
+    () => true,
+    () => false,
+  );
+}
+
+/** `read`, with one result for all callers that arrive before it is there. */
+function shared<T>(read: () => Promise<T>): () => Promise<T> {
+  let underWay: Promise<T> | null = null;
+  return () => {
+    underWay ??= read().finally(() => {
+      underWay = null;
+    });
+    return underWay;
+  };
 }
 
 /** Compares digests, so that neither length nor content of the token shows in the time that it takes. */

@@ -46,6 +46,7 @@ const refusedEverywhere: readonly Code[] = [
   "internal_error",
   "balance_unavailable",
   "store_unavailable",
+  "overloaded",
 ];
 const refusedWithBody: readonly Code[] = [
   "invalid_json",

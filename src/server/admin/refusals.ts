@@ -34,6 +34,7 @@ export const sharedCodes = [
   "internal_error",
   "balance_unavailable",
   "store_unavailable",
+  "overloaded",
 ] as const;
 
 /** What an operator is told instead of an answer; the counterpart of a `Refusal`, and shaped like one. */

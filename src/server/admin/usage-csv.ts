@@ -28,7 +28,7 @@ function lineOf(fields: readonly string[]): string {
  * Inkwell gives out begins so; what stands in the database need not be of its making.
  */
 function textOf(value: unknown): string {
-  return typeof value === "string" && /^[=+\-@\t\r]/.test(value) ? `'${value}` : String(value);
+  return typeof value === "string" && /^[=+\-@\t\r\n]/.test(value) ? `'${value}` : String(value);
 }
 
 function fieldOf(text: string): string {

@@ -1,0 +1,107 @@
+/** Clients without a token that send much to the operator's listener, or hold its connections. */
+import assert from "node:assert/strict";
+import { once } from "node:events";
+import { connect, type Socket } from "node:net";
+import { connectionLimits } from "../../src/server/operator.ts";
+import { requestsAheadMax } from "../../src/server/pipelining.ts";
+import { operatorTests, type TestOperator } from "../fixtures/operator.ts";
+import { parseAnswer, readAll } from "../fixtures/raw-http.ts";
+
+const operatorTest = operatorTests();
+
+async function open({ url }: TestOperator, localAddress?: string): Promise<Socket> {
+  const from = localAddress === undefined ? {} : { localAddress };
+  const socket = connect({ port: Number(new URL(url).port), host: "127.0.0.1", ...from });
+  socket.on("error", () => {});
+  await once(socket, "connect");
+  return socket;
+}
+
+operatorTest("metrics that are asked for together are read once", async (operator, service) => {
+  const { holdTotals } = service.store;
+  const { promise: until, resolve: release } = Promise.withResolvers<void>();
+  const started = Promise.withResolvers<void>();
+  let reads = 0;
+  service.store.holdTotals = async () => {
+    reads += 1;
+    started.resolve();
+    await until;
+    return await holdTotals.call(service.store);
+  };
+  service.metrics.observe({
+    version: "0.0.0",
+    catalog: service.catalog,
+    running: () => 0,
+    connections: service.server.connections,
+    uploads: service.server.uploads,
+    holdTotals: () => service.store.holdTotals(),
+    nodes: () => [],
+    lateCharges: () => 0,
+  });
+  const first = operator.get("/metrics");
+  await started.promise;
+  const others = Array.from({ length: 10 }, () => operator.get("/metrics"));
+  // These are answered after the others have arrived: one connection, in their order.
+  for (let n = 0; n < 3; n++) assert.equal((await operator.get("/healthz")).status, 200);
+  release();
+  for (const { status } of await Promise.all([first, ...others])) assert.equal(status, 200);
+  assert.ok(reads <= 2, `${reads} reads`);
+  await operator.get("/metrics");
+  assert.ok(reads >= 2, "later requests are read anew");
+});
+
+operatorTest(
+  "readiness that is asked for together costs one look at the store",
+  async (operator, service) => {
+    const { accounts } = service.store;
+    const { promise: until, resolve: release } = Promise.withResolvers<void>();
+    const started = Promise.withResolvers<void>();
+    let looks = 0;
+    service.store.accounts = async (query) => {
+      looks += 1;
+      started.resolve();
+      await until;
+      return await accounts.call(service.store, query);
+    };
+    const first = operator.get("/readyz");
+    await started.promise;
+    const others = Array.from({ length: 10 }, () => operator.get("/readyz"));
+    for (let n = 0; n < 3; n++) assert.equal((await operator.get("/healthz")).status, 200);
+    const drained = service.server.drain();
+    release();
+    const answers = await Promise.all([first, ...others]);
+    await drained;
+    assert.ok(looks <= 2, `${looks} looks`);
+    for (const { status } of answers) assert.equal(status, 503, "the drain began before the answer");
+  },
+);
+
+operatorTest("closes a connection that sends thousands of requests ahead", async (operator, service) => {
+  const { accounts } = service.store;
+  let looks = 0;
+  service.store.accounts = async (query) => {
+    looks += 1;
+    return await accounts.call(service.store, query);
+  };
+  const socket = await open(operator);
+  // A connection that is closed over unread bytes is reset.
+  const closed = new Promise((resolve) => socket.on("close", resolve));
+  socket.resume();
+  socket.write("GET /readyz HTTP/1.1\r\nhost: [::1]\r\n\r\n".repeat(5000));
+  await closed;
+  assert.ok(looks <= requestsAheadMax, `${looks} looks`);
+  assert.equal((await operator.get("/readyz")).status, 200);
+});
+
+operatorTest("one address that holds its connections leaves some to others", async (operator) => {
+  const { connectionsPerAddressMax, connectionsMax } = connectionLimits;
+  assert.ok(connectionsPerAddressMax < connectionsMax);
+  const held = await Promise.all(
+    Array.from({ length: connectionsPerAddressMax }, () => open(operator, "127.0.0.2")),
+  );
+  const { status, body } = parseAnswer(await readAll(await open(operator, "127.0.0.2")));
+  assert.equal(status, 503);
+  assert.equal(JSON.parse(body).error.code, "overloaded");
+  assert.equal((await operator.get("/healthz")).status, 200);
+  for (const socket of held) socket.destroy();
+});
