@@ -242,3 +242,17 @@ operatorTest(
     service.store.audit = audit;
   },
 );
+
+operatorTest(
+  "filters and cursors are one line of text, which every database can compare",
+  async (operator) => {
+    for (const name of ["request_id", "model", "key", "after"]) {
+      for (const value of ["%00", "a%00b", "a%0ab", `${"a".repeat(301)}`]) {
+        refused(await operator.get(`/admin/usage?${name}=${value}`), 400, "invalid_value");
+      }
+    }
+    for (const path of ["/admin/keys/%00", "/admin/holds?account=%00", "/admin/accounts?after=%00"]) {
+      refused(await operator.get(path), 400, "invalid_value");
+    }
+  },
+);

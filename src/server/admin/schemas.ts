@@ -38,6 +38,10 @@ function descriptionOf(schema: TSchema): string {
 export const accountName = Type.String({ pattern: namePattern.source, description: nameRule });
 export const planName = Type.String({ minLength: 1, description: "the name of a plan of the configuration" });
 export const note = Type.String({ pattern: notePattern.source, description: noteRule });
+/** A filter. PostgreSQL refuses a query that has a NUL in it. */
+export function noteThatIs(what: string) {
+  return Type.String({ pattern: notePattern.source, description: `${what}, ${noteRule}` });
+}
 export const label = Type.String({ pattern: labelPattern.source, description: labelRule });
 export const operationId = Type.String({
   pattern: notePattern.source,
@@ -80,7 +84,7 @@ export const pageQuery = {
     }),
   ),
   after: Type.Optional(
-    Type.String({ minLength: 1, maxLength: 300, description: "the `next` of the page before" }),
+    Type.String({ pattern: "^[^\\p{Cc}\\p{Cs}]{1,300}$", description: "the `next` of the page before" }),
   ),
 };
 

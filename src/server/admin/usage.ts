@@ -17,9 +17,9 @@ const filters = schema.closed({
   account: Type.Optional(schema.accountName),
   from: Type.Optional(schema.moment),
   to: Type.Optional(schema.moment),
-  model: Type.Optional(Type.String({ minLength: 1, description: "the id of a model" })),
-  key: Type.Optional(Type.String({ minLength: 1, description: "the id of a key" })),
-  request_id: Type.Optional(Type.String({ minLength: 1, description: "the x-request-id of an answer" })),
+  model: Type.Optional(schema.noteThatIs("the id of a model")),
+  key: Type.Optional(schema.noteThatIs("the id of a key")),
+  request_id: Type.Optional(schema.noteThatIs("the x-request-id of an answer")),
   format: Type.Optional(Type.Enum(["json", "csv"], { description: '"json" or "csv"' })),
 });
 
