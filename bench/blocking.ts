@@ -42,6 +42,7 @@ function lineOf(attack: string, watched: Watched, idle: Watched, answers: string
   return {
     attack,
     "longest block ms": watched.longestBlockMs.toFixed(0),
+    "of it processor ms": watched.longestWorkMs.toFixed(0),
     "health p50 ms": watched.healthP50Ms.toFixed(1),
     "health p99 ms": watched.healthP99Ms.toFixed(1),
     "p99 / idle": (watched.healthP99Ms / idle.healthP99Ms).toFixed(1),

@@ -1,6 +1,7 @@
 /**
- * Hostile requests of several accounts do not hold up the whole program. The bounds are wide, because a machine that runs
- * tests is busy: before these requests were limited, each of them blocked the event loop for 3 to 30 s.
+ * Hostile requests of several accounts do not hold up the whole program. What is bounded is the processor time of the main
+ * thread between two turns of the event loop, which is the same on a busy machine. The bound is wide: before these requests
+ * were limited, each of them took 1 to 30 s at once.
  * `npm run bench -- blocking` measures them all.
  */
 import assert from "node:assert/strict";
@@ -9,7 +10,7 @@ import { attacks, run } from "../fixtures/attacks.ts";
 import { startWatchedService, type WatchedService } from "../fixtures/watched-service.ts";
 
 const attackMs = 1_500;
-const blockMsMax = 2_000;
+const workMsMax = 500;
 
 let service: WatchedService;
 before(async () => {
@@ -31,7 +32,6 @@ for (const name of names) {
     const attack = attacks.find((each) => each.name === name);
     assert.ok(attack !== undefined, `no attack is called ${name}`);
     const watched = await service.watch(() => run(attack, service, attackMs));
-    assert.ok(watched.longestBlockMs < blockMsMax, `blocked for ${watched.longestBlockMs} ms`);
-    assert.ok(watched.healthMaxMs < 2 * blockMsMax, `health took ${watched.healthMaxMs} ms`);
+    assert.ok(watched.longestWorkMs < workMsMax, `one turn took ${watched.longestWorkMs} ms`);
   });
 }
