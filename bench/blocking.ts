@@ -31,7 +31,7 @@ export async function run(args: readonly string[]): Promise<void> {
       answers = [...statuses].map(([status, count]) => `${count} x ${status || "none"}`).join(", ");
     });
     table.push(lineOf(attack.name, watched, idle, answers));
-    // What it left behind is not the next one's.
+    // The next attack must not pay for the rest of this one.
     await sleep(300);
   }
   console.log(`Each attack for ${values.seconds} s, with the keys of ${service.keys.length} accounts`);
