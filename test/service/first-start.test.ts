@@ -10,6 +10,8 @@ import { ask } from "../fixtures/http-stream.ts";
 import {
   assertSoundLedger,
   defaultBaseCredits,
+  entry,
+  environment,
   freePort,
   miniature,
   newFolder,
@@ -77,6 +79,25 @@ test("the first start prints a key once and lines that work when pasted; the sec
     assert.deepEqual(await service.stop("SIGINT"), { code: 0, signal: null });
   }
   assertSoundLedger(folder.path);
+});
+
+test("an endless answer to a first line of chat ends at the default of the model", async () => {
+  await using folder = await newFolder();
+  // An empty variable is unset: the default of the configuration stands.
+  const env = { INKWELL_MODELS__SMOLLM2_135M_INSTRUCT__DEFAULTS__MAX_TOKENS: "" };
+  await using service = startProgram(folder.path, {
+    env: { ...env, INKWELL_PORT: `${await freePort()}` },
+  });
+  const { url } = await service.up();
+  const chat = `echo "Tell me an endless story." | '${process.execPath}' '${entry}' chat`;
+  const { stdout, stderr } = await run("sh", ["-c", chat], {
+    cwd: folder.path,
+    env: { ...environment(folder.path), ...env, INKWELL_PORT: new URL(url).port },
+  });
+  assert.ok(stdout.length > 512, "the story is told");
+  assert.match(stderr, / 512 completion tokens · .* · cut off at the limit of 512 tokens; --max-tokens /);
+  const [receipt] = query(folder.path, "select completion_tokens, ending from usage");
+  assert.deepEqual({ ...receipt }, { completion_tokens: 512, ending: "length" });
 });
 
 test("without a network the miniature stands in, plainly said, and a later start goes on to the real model", async () => {
