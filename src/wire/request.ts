@@ -185,21 +185,27 @@ const unbounded = [
 /** Makes infinite numbers finite in the parsed body if any number is allowed there; throws if anything else is wrong. */
 function mended(given: unknown): ChatBody {
   if (isRecord(given)) {
-    makeFinite(given, unbounded);
-    if (isRecord(given.reasoning)) makeFinite(given.reasoning, ["max_tokens"]);
+    const { reasoning } = given;
+    const isChanged = makeFinite(given, unbounded);
+    const isReasoningChanged = isRecord(reasoning) && makeFinite(reasoning, ["max_tokens"]);
+    if ((isChanged || isReasoningChanged) && chatBody.Check(given)) return given;
   }
-  if (chatBody.Check(given)) return given;
   throw (
     explain(chatBodySchema, given, "") ??
     new Error("a body that the schema turns down has a fault to explain")
   );
 }
 
-function makeFinite(record: Record<string, unknown>, keys: readonly string[]): void {
+/** Returns whether it changed anything. */
+function makeFinite(record: Record<string, unknown>, keys: readonly string[]): boolean {
+  let isChanged = false;
   for (const key of keys) {
-    if (record[key] === Number.POSITIVE_INFINITY) record[key] = Number.MAX_VALUE;
-    else if (record[key] === Number.NEGATIVE_INFINITY) record[key] = -Number.MAX_VALUE;
+    const value = record[key];
+    if (value !== Number.POSITIVE_INFINITY && value !== Number.NEGATIVE_INFINITY) continue;
+    record[key] = Math.sign(value) * Number.MAX_VALUE;
+    isChanged = true;
   }
+  return isChanged;
 }
 
 function chatRequestOf(body: ChatBody): ChatRequest {
