@@ -22,9 +22,8 @@ export class ConversationForms {
 
   /** Goes on to the next form that differs; false where there is none. */
   fold(): boolean {
-    const before = JSON.stringify(this.#current);
     for (let form = this.#next(); form !== null; form = this.#next()) {
-      if (JSON.stringify(form) === before) continue;
+      if (isSame(form, this.#current)) continue;
       this.#current = form;
       return true;
     }
@@ -35,4 +34,14 @@ export class ConversationForms {
     const { value, done } = this.#foldings.next();
     return done === true ? null : value.map(({ role, texts }) => ({ role, content: texts.join("\n\n") }));
   }
+}
+
+function isSame(left: readonly Message[], right: readonly Message[]): boolean {
+  return (
+    left.length === right.length &&
+    left.every(({ role, content }, index) => {
+      const other = right[index];
+      return role === other?.role && content === other.content;
+    })
+  );
 }
