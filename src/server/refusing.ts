@@ -11,6 +11,7 @@ import { Refusal } from "../errors.ts";
 import { errorBody, errorHeaders, unparsableBody } from "../wire/error-body.ts";
 import { rateHeaders } from "../wire/rate-headers.ts";
 import { chatPath } from "./paths.ts";
+import { freeChunk } from "./uploads.ts";
 import { visitOf } from "./visit.ts";
 
 const jsonType = "application/json; charset=utf-8";
@@ -116,6 +117,7 @@ function answerAnUpload(
   };
   const count = (chunk: Buffer) => {
     left -= chunk.length + lingerBytesPerChunk;
+    freeChunk(chunk);
     if (left < 0) close();
   };
   const timer = setTimeout(close, lingerMs);
