@@ -124,20 +124,16 @@ test("a test suite that sends a thousand small invalid requests in a minute noti
     refusedMsPerMinute: 1_200,
   });
   const bodies = ["{", "{}", '{"model":"small","messages":[]}', '{"model":"small","messages":1,"n":2}'];
-  const request = (body: string) => {
-    const head = `host: x\r\nauthorization: Bearer ${service.key}\r\ncontent-type: application/json\r\n`;
-    return `POST ${chat} HTTP/1.1\r\n${head}content-length: ${body.length}\r\n\r\n${body}`;
+  let left = 1_000;
+  const statuses = new Set<number>();
+  const client = async () => {
+    while (left > 0) {
+      left -= 1;
+      const answer = await post(service, bodies[left % bodies.length] ?? "");
+      statuses.add(answer.status);
+      await answer.text();
+    }
   };
-  const all = Array.from({ length: 1_000 }, (_, n) => request(bodies[n % bodies.length] ?? ""));
-  // Over a few connections, one request behind the other.
-  const received = await Promise.all(
-    Array.from({ length: 10 }, (_, n) => {
-      const own = all.slice(n * 100, (n + 1) * 100).join("");
-      return exchange(service.port, `${own}GET / HTTP/1.1\r\nhost: x\r\nconnection: close\r\n\r\n`);
-    }),
-  );
-  const statuses = received.flatMap((text) =>
-    [...text.matchAll(/HTTP\/1\.1 (\d+) /g)].map(([, code]) => code),
-  );
-  assert.equal(statuses.filter((status) => status === "400").length, 1_000, String(new Set(statuses)));
+  await Promise.all(Array.from({ length: 10 }, client));
+  assert.deepEqual([...statuses], [400]);
 });
