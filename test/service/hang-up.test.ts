@@ -21,6 +21,9 @@ import {
 
 const skip = process.platform === "win32" ? "Windows has no signals" : false;
 
+/** With the most log-probabilities, an unread answer fills its connection and cannot be over too soon. */
+const long = { content: "An endless story, please.", logprobs: true, top_logprobs: 20, max_tokens: 3000 };
+
 /** How often the log says that the signal is ignored. */
 function ignored({ stderr }: Program): number {
   return stderr.match(/"msg":"SIGHUP is ignored; [^"]+"/g)?.length ?? 0;
@@ -33,7 +36,7 @@ test("SIGHUP: running answers finish, each signal is logged in one line, and the
   await using service = startProgram(folder.path);
   const { url, operatorUrl, key } = await service.up();
   assert.ok(key !== null);
-  const stream = await openStream({ url, key, content: "An endless story.", max_tokens: 500 });
+  const stream = await openStream({ url, key, ...long });
   for (const times of [1, 2]) {
     // A terminal sends the signal to the engine too.
     process.kill(service.enginePid(), "SIGHUP");
@@ -58,7 +61,7 @@ test("SIGHUP while the service starts, and again while it stops, changes nothing
   await service.shows("SIGHUP is ignored");
   const { url, key } = await service.up();
   assert.ok(key !== null);
-  const stream = await openStream({ url, key, content: "An endless story.", max_tokens: 500 });
+  const stream = await openStream({ url, key, ...long });
   const engine = service.enginePid();
   process.kill(engine, "SIGSTOP");
   service.process.kill("SIGTERM");
