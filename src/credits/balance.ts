@@ -12,7 +12,10 @@ import type { AccountRow, HoldRow } from "./rows.ts";
 /** An account as a balance is computed from it: one snapshot, and the clock it was read at. */
 export interface AccountSnapshot {
   account: AccountRow;
-  /** Holds of the account whose time has run out but which nobody has expired yet. */
+  /**
+   * Holds of the account whose time has run out but which nobody has expired yet, soonest first, `overdueMax` at most.
+   * Others count as running until they are ended, which shows a balance without what their last checkpoints cost.
+   */
   overdue: readonly HoldRow[];
   nowMs: EpochMs;
 }
@@ -44,6 +47,8 @@ export function balanceOf(snapshot: AccountSnapshot | null, plans: Plans): Balan
       nowMs,
       accounts: new Map([[read.id, read]]),
       holds: new Map(overdue.map((hold) => [rowKey(hold.account, hold.id), hold])),
+      overdue: overdue.map((hold) => rowKey(hold.account, hold.id)),
+      unfinished: new Set(),
       journal: new Map(),
       usage: new Map(),
       keys: new Map(),

@@ -10,13 +10,26 @@ import type { Plan, Plans } from "./plan.ts";
 import type { AccountRow, HoldRow, JournalKind, JournalRow, KeyRow, Split, UsageRow } from "./rows.ts";
 import { windowAt } from "./windows.ts";
 
+/**
+ * Most overdue holds that one commit ends, besides those that its operations name: the work of a commit is bounded,
+ * however many holds a dead node has left behind. About 5 ms.
+ */
+export const overdueMax = 100;
+
 /** All that the operations of one batch can touch, read under the lock. The kernel works on copies of its own. */
 export interface Ground {
   nowMs: EpochMs;
   /** Every account that an operation names and that exists. */
   accounts: ReadonlyMap<string, AccountRow>;
-  /** By `rowKey(account, id)`: open holds that an operation names, and all of those accounts' that are overdue. */
+  /** By `rowKey(account, id)`: open holds that an operation names, and those of `overdue`. */
   holds: ReadonlyMap<string, HoldRow>;
+  /**
+   * Keys of the overdue holds to end, in the order in which they end (time, account, id): the first `overdueMax` of
+   * all accounts that an operation takes or extends a hold on.
+   */
+  overdue: readonly string[];
+  /** Accounts that have overdue holds beyond those. */
+  unfinished: ReadonlySet<string>;
   /** By `rowKey(account, op)`: entries whose `op` is one of `opsOf` an operation of the batch. */
   journal: ReadonlyMap<string, JournalRow>;
   /** By `rowKey(account, id)`: usage rows of the holds that operations name. */
@@ -58,6 +71,11 @@ export function opOf(operation: Operation): string | null {
     case "expire":
       return null;
   }
+}
+
+/** Whether overdue holds of its account must end before the operation is decided: it asks for their credits. */
+export function endsOverdue({ kind }: Operation): boolean {
+  return kind === "hold" || kind === "extend";
 }
 
 /** Of the entry of a settlement that came after its hold had expired; read where the receipt is. */
@@ -303,16 +321,19 @@ export class Workings {
     return hold === undefined || hold === null ? null : { ...hold };
   }
 
-  /** Open holds of the account whose time has run out, by the clock that they were read by: whatever else is in the batch. */
+  /** Open holds of the account that this commit ends because they are overdue by the clock that they were read by. */
   overdue(account: string): HoldRow[] {
-    const { nowMs } = this.#ground;
-    const overdue: HoldRow[] = [];
-    for (const read of this.#ground.holds.values()) {
-      if (read.account !== account || read.expiresMs > nowMs) continue;
-      const hold = this.hold(account, read.id);
-      if (hold !== null && hold.expiresMs <= nowMs) overdue.push(hold);
-    }
-    return overdue;
+    const { nowMs, holds } = this.#ground;
+    return this.#ground.overdue.flatMap((key) => {
+      const read = holds.get(key);
+      const hold = read?.account === account ? this.hold(account, read.id) : null;
+      return hold !== null && hold.expiresMs <= nowMs ? [hold] : [];
+    });
+  }
+
+  /** Whether the account has overdue holds that this commit does not end. */
+  isUnfinished(account: string): boolean {
+    return this.#ground.unfinished.has(account);
   }
 
   put(hold: HoldRow): void {

@@ -19,6 +19,7 @@ import { type Changes, type FoundAccount, type Ground, lateOp, Workings } from "
 import type {
   AdjustOperation,
   AdjustOutcome,
+  Decision,
   ExpireOutcome,
   ExtendOperation,
   ExtendOutcome,
@@ -28,9 +29,9 @@ import type {
   OpenOperation,
   OpenOutcome,
   Operation,
-  Outcome,
   PlanOperation,
   PlanOutcome,
+  PutOffOutcome,
   Rates,
   SettleOperation,
   SettleOutcome,
@@ -49,19 +50,27 @@ export function decide(
   ground: Ground,
   plans: Plans,
   operations: readonly Operation[],
-): { outcomes: Outcome[]; changes: Changes } {
+): { outcomes: Decision[]; changes: Changes } {
   const workings = new Workings(ground, plans);
-  const outcomes = operations.map((operation) => decideOne(workings, operation));
+  const putOff = new Set<string>();
+  const outcomes = operations.map((operation): Decision => {
+    const { account } = operation;
+    // Operations on an account keep their order.
+    if (putOff.has(account)) return { kind: "unfinished" };
+    const decision = decideOne(workings, operation);
+    if (decision.kind === "unfinished") putOff.add(account);
+    return decision;
+  });
   return { outcomes, changes: workings.changes() };
 }
 
-function decideOne(workings: Workings, operation: Operation): Outcome {
+function decideOne(workings: Workings, operation: Operation): Decision {
   const outcome = outcomeOf(workings, operation);
   const expired = workings.takeExpired();
   return expired.length === 0 ? outcome : { ...outcome, expired };
 }
 
-function outcomeOf(workings: Workings, operation: Operation): Outcome {
+function outcomeOf(workings: Workings, operation: Operation): Decision {
   if (operation.kind === "open") return open(workings, operation);
   if (operation.kind === "plan") return changePlan(workings, operation);
   const found = workings.account(operation.account);
@@ -93,7 +102,11 @@ function open(workings: Workings, operation: OpenOperation): OpenOutcome | Groun
   return { kind: "opened" };
 }
 
-function hold(workings: Workings, found: FoundAccount, operation: HoldOperation): HoldOutcome {
+function hold(
+  workings: Workings,
+  found: FoundAccount,
+  operation: HoldOperation,
+): HoldOutcome | PutOffOutcome {
   const { account, plan, nowMs } = found;
   const { min, want } = operation;
   invariant(Number.isSafeInteger(min) && min >= 0 && want >= min, "a hold asks for a whole amount or more");
@@ -108,7 +121,8 @@ function hold(workings: Workings, found: FoundAccount, operation: HoldOperation)
   if (key.revokedMs !== null) return { kind: "refused", reason: "key_revoked" };
   if (key.expiresMs !== null && key.expiresMs <= nowMs) return { kind: "refused", reason: "key_expired" };
 
-  expireOverdue(workings, found);
+  // Their credits and places may be needed: decided now, a hold might be refused, or spend the wrong bucket.
+  if (expireOverdue(workings, found) === "some") return { kind: "unfinished" };
 
   const scopes = scopesOf(account, plan, key);
   followClock(scopes, nowMs);
@@ -161,7 +175,11 @@ function creditRefusal({ account, plan }: FoundAccount, min: MicroCredits, rates
   return { kind: "refused", reason: "insufficient_credits", refreshesAtMs, rates };
 }
 
-function extend(workings: Workings, found: FoundAccount, operation: ExtendOperation): ExtendOutcome {
+function extend(
+  workings: Workings,
+  found: FoundAccount,
+  operation: ExtendOperation,
+): ExtendOutcome | PutOffOutcome {
   const { account, nowMs } = found;
   const row = workings.hold(account.id, operation.hold);
   if (row === null) return { kind: "ended" };
@@ -174,7 +192,7 @@ function extend(workings: Workings, found: FoundAccount, operation: ExtendOperat
   // A checkpoint that arrives late never takes back a newer one.
   if (isFurther(used, row)) Object.assign(row, countsOf(used));
   workings.put(row);
-  expireOverdue(workings, found);
+  const ended = expireOverdue(workings, found);
   // An extension of no time saves nothing that is overdue.
   if (workings.hold(account.id, row.id) === null) return { kind: "ended" };
 
@@ -183,6 +201,8 @@ function extend(workings: Workings, found: FoundAccount, operation: ExtendOperat
   if (before !== null) {
     return { kind: "extended", amount: 0 - before.baseDelta - before.overageDelta - before.additionalDelta };
   }
+  // Time and checkpoint are written all the same.
+  if (more > 0 && ended === "some") return { kind: "unfinished" };
   const split = splitOver(account, more);
   const amount = sumOf(split);
   // Nothing moved: no entry, and the same operation may be decided again.
@@ -225,12 +245,14 @@ function expire(workings: Workings, found: FoundAccount, id: string): ExpireOutc
   return { kind: "expired" };
 }
 
-/** An expired hold counts no longer, whether or not anybody has swept it. */
-export function expireOverdue(workings: Workings, found: FoundAccount): void {
-  if (found.account.holds === 0) return;
-  for (const overdue of workings.overdue(found.account.id)) {
+/** An expired hold counts no longer, whether or not anybody has swept it. `some`: a further commit has to end the rest. */
+export function expireOverdue(workings: Workings, found: FoundAccount): "all" | "some" {
+  const { account } = found;
+  if (account.holds === 0) return "all";
+  for (const overdue of workings.overdue(account.id)) {
     end(workings, found, overdue, overdue, "expired", false);
   }
+  return workings.isUnfinished(account.id) ? "some" : "all";
 }
 
 /** Ends an open hold: charges it, gives the rest back to the windows it came from, writes the receipt. */

@@ -250,5 +250,5 @@ export class Ledger {
 }
 
 function isPutOff(decision: Decision | undefined): decision is PutOffOutcome {
-  return decision?.kind === "locked";
+  return decision?.kind === "locked" || decision?.kind === "unfinished";
 }

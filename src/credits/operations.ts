@@ -205,8 +205,11 @@ export type Outcome = OutcomeOf<Operation>;
 
 /** Instead of an outcome: the operation must be sent again, and so must those that follow it on its account. */
 export interface PutOffOutcome extends Findings {
-  /** Another session of the database has locked a row of the account. Nothing was done. */
-  kind: "locked";
+  /**
+   * `locked`: another session of the database has locked a row of the account, and nothing was done. `unfinished`: the
+   * account has more overdue holds than one commit ends; some were ended.
+   */
+  kind: "locked" | "unfinished";
 }
 
 export type Decision = Outcome | PutOffOutcome;

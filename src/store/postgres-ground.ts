@@ -5,7 +5,7 @@
  * are locked in the order of their ids. With `waits: "never"` no row is waited for: accounts with a row that another
  * session has locked are left out of what is read, and named.
  */
-import { type Ground, lateOp, opOf, rowKey } from "../credits/ground.ts";
+import { endsOverdue, type Ground, lateOp, opOf, rowKey } from "../credits/ground.ts";
 import type { Operation } from "../credits/operations.ts";
 import type { HoldRow, JournalRow, KeyRow, UsageRow } from "../credits/rows.ts";
 import { invariant } from "../errors.ts";
@@ -33,22 +33,44 @@ const readFreeAccounts = `${readAccounts} skip locked`;
 /** Those that are there, locked or not. */
 const findAccounts = "select id from account where id = any($1::text[])";
 
+/** The soonest overdue holds of each of these accounts, one more than a commit ends. */
+function overdueOf(accounts: string, max: string, nowMs: string): string {
+  return `
+    select a.account, h.id, h.key, h.expires_ms from unnest(${accounts}::text[]) as a(account)
+    cross join lateral (
+      select id, key, expires_ms from hold
+      where hold.account = a.account and hold.expires_ms <= ${nowMs}
+      order by hold.expires_ms, hold.id limit ${max}::bigint + 1
+    ) h`;
+}
+
+const clockOfCommit = "current_setting('inkwell.now_ms')::bigint";
+
 /**
- * What is named, and all that is overdue; always one row, so that the clock is told. Soonest first. The statement that
- * reads the keys goes by the same time: a clock may be set back between two looks.
+ * What is named, and the soonest that are overdue, each with its place among these; always one row, so that the clock
+ * and the accounts that have more of them are told. The statements that lock holds and read keys go by the same time: a
+ * clock may be set back between two looks.
  */
 const readHolds = `
   with clock as materialized (
     select set_config('inkwell.now_ms', (${clockMs})::text, true)::bigint as now_ms
   ),
+  overdue as (
+    select o.account, o.id, row_number() over (order by o.expires_ms, o.account, o.id) as place
+    from clock cross join lateral (${overdueOf("$4", "$5", "clock.now_ms")}) o
+  ),
   found as (
-    select h.* from unnest($2::text[], $3::text[]) as n(account, id)
-    join hold h on h.account = n.account and h.id = n.id
-    union
-    select h.* from clock join hold h on h.expires_ms <= clock.now_ms and h.account = any($4::text[])
+    select account, id, min(place) as place from (
+      select account, id, place from overdue where place <= $5::bigint
+      union all
+      select n.account, n.id, null from unnest($2::text[], $3::text[]) as n(account, id)
+    ) named
+    group by account, id
   )
-  select clock.now_ms, ${holdTable.list("f")} from clock left join found f on true
-  order by f.expires_ms, f.account, f.id`;
+  select clock.now_ms, (select array_agg(distinct account) from overdue where place > $5::bigint), f.place,
+    ${holdTable.list("h")}
+  from clock left join (found f join hold h on h.account = f.account and h.id = f.id) on true
+  order by f.place`;
 
 const readJournal = `
   select ${journalTable.list("j")} from unnest($1::text[], $2::text[]) as n(account, op)
@@ -63,8 +85,7 @@ const lockHolds = `
   with found as (
     select n.account, n.id from unnest($1::text[], $2::text[]) as n(account, id)
     union
-    select h.account, h.id from hold h
-    where h.expires_ms <= current_setting('inkwell.now_ms')::bigint and h.account = any($3::text[])
+    select o.account, o.id from (${overdueOf("$3", "$4", clockOfCommit)}) o
   )
   select h.account, h.id from found f join hold h on h.account = f.account and h.id = f.id
   for no key update of h skip locked`;
@@ -85,14 +106,17 @@ const namedKeys = `
     select u.account, u.key from unnest($3::text[], $4::text[]) as n(account, id)
     join usage u on u.id = n.id and u.account = n.account
     union
-    select h.account, h.key from hold h
-    where h.expires_ms <= current_setting('inkwell.now_ms')::bigint and h.account = any($5::text[])
+    select o.account, o.key from (${overdueOf("$5", "$6", clockOfCommit)}) o
   )
   select ${keyTable.list("k")} from named join api_key k on k.account = named.account and k.id = named.key`;
 
 const readKeys = namedKeys;
 
 const lockKeys = `${namedKeys} for no key update of k skip locked`;
+
+/** Cells of what `readHolds` answers with. */
+const placeAt = 2;
+const holdFrom = 3;
 
 /** Null rows: the statement was not sent. */
 type Rows = PostgresResult["rows"] | null;
@@ -107,12 +131,16 @@ export interface ReadUnderLock {
 export async function readUnderLock(
   connection: Connection,
   operations: readonly Operation[],
-  { nowMs, waits }: { nowMs: EpochMs | null; waits: "briefly" | "never" },
+  { nowMs, waits, overdueMax }: { nowMs: EpochMs | null; waits: "briefly" | "never"; overdueMax: number },
 ): Promise<ReadUnderLock> {
   const { ids, named, settled, ops, keysOfHolds } = namedBy(operations);
+  const ending = [
+    textArray([...new Set(operations.filter(endsOverdue).map(({ account }) => account))]),
+    overdueMax,
+  ];
   const isFree = waits === "never";
   const accountIds = textArray(ids);
-  const keysValues = [...keysOfHolds.arrays(), ...named.arrays(), accountIds];
+  const keysValues = [...keysOfHolds.arrays(), ...named.arrays(), ...ending];
   const locking = (name: string, text: string, values: readonly Cell[]) =>
     isFree ? { name, text, values } : null;
   const [
@@ -132,8 +160,8 @@ export async function readUnderLock(
       ? { name: "free accounts", text: readFreeAccounts, values: [accountIds] }
       : { name: "accounts", text: readAccounts, values: [accountIds] },
     locking("find accounts", findAccounts, [accountIds]),
-    { name: "holds", text: readHolds, values: [nowMs, ...named.arrays(), accountIds] },
-    locking("free holds", lockHolds, [...named.arrays(), accountIds]),
+    { name: "holds", text: readHolds, values: [nowMs, ...named.arrays(), ...ending] },
+    locking("free holds", lockHolds, [...named.arrays(), ...ending]),
     ops.size === 0 ? null : { name: "journal", text: readJournal, values: ops.arrays() },
     settled.size === 0 ? null : { name: "usage", text: readUsage, values: settled.arrays() },
     settled.size === 0 ? null : locking("free usage", lockUsage, settled.arrays()),
@@ -144,9 +172,10 @@ export async function readUnderLock(
   invariant(typeof now === "number", "the clock is told with the holds");
   const accounts = (accountRows ?? []).map(accountOf);
   // The row that tells the clock has no hold where there is none.
-  const holds = (holdRows ?? [])
-    .filter((cells) => cells[1] !== null)
-    .map((cells) => holdTable.rowOf(cells, 1));
+  const withHold = (holdRows ?? []).filter((cells) => cells[holdFrom] !== null);
+  const holds = withHold.map((cells) => holdTable.rowOf(cells, holdFrom));
+  const overdue = holds.filter((_, index) => withHold[index]?.[placeAt] !== null);
+  const unfinished = holdRows?.[0]?.[1];
   const journal = (journalRows ?? []).map((cells) => journalTable.rowOf(cells));
   const usage = (usageRows ?? []).map((cells) => usageTable.rowOf(cells));
   const keys = (keyRows ?? []).map((cells) => keyTable.rowOf(cells));
@@ -154,6 +183,8 @@ export async function readUnderLock(
     nowMs: now,
     accounts: new Map(accounts.map((row) => [row.id, row])),
     holds: new Map(holds.map((row: HoldRow) => [rowKey(row.account, row.id), row])),
+    overdue: overdue.map(({ account, id }) => rowKey(account, id)),
+    unfinished: new Set(Array.isArray(unfinished) ? unfinished.map(String) : []),
     journal: new Map(journal.map((row: JournalRow) => [rowKey(row.account, row.op), row])),
     usage: new Map(usage.map((row: UsageRow) => [rowKey(row.account, row.id), row])),
     keys: new Map(keys.map((row: KeyRow) => [row.id, row])),

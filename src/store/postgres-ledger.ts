@@ -11,7 +11,7 @@
  * another, each with a snapshot of its own (read committed): what waited for a lock is followed by what reads. It
  * skips the rest once one has failed, and ends the transaction with a rollback. It decides nothing about credits.
  */
-import { type Changes, type Ground, rowKey } from "../credits/ground.ts";
+import { type Changes, type Ground, overdueMax, rowKey } from "../credits/ground.ts";
 import { decide } from "../credits/kernel.ts";
 import type { Decision, Operation } from "../credits/operations.ts";
 import type { Plans } from "../credits/plan.ts";
@@ -46,11 +46,18 @@ export class PostgresLedger {
   readonly #connections: Connections;
   readonly #plans: Plans;
   readonly #now: (() => EpochMs) | null;
+  readonly #overdueMax: number;
   /** By the clock of `performance.now()`. */
   #waitsFromMs = 0;
 
-  /** `now` null: the clock of the database. */
-  constructor(connections: Connections, plans: Plans, now: (() => EpochMs) | null) {
+  /** `now` null: the clock of the database. `overdueHoldsMax`: for tests. */
+  constructor(
+    connections: Connections,
+    plans: Plans,
+    now: (() => EpochMs) | null,
+    overdueHoldsMax = overdueMax,
+  ) {
+    this.#overdueMax = overdueHoldsMax;
     this.#connections = connections;
     this.#plans = plans;
     this.#now = now;
@@ -89,7 +96,11 @@ export class PostgresLedger {
     let broken = true;
     try {
       const nowMs = this.#now?.() ?? null;
-      const { ground, locked } = await readUnderLock(connection, operations, { nowMs, waits });
+      const { ground, locked } = await readUnderLock(connection, operations, {
+        nowMs,
+        waits,
+        overdueMax: this.#overdueMax,
+      });
       const free = operations.filter(({ account }) => !locked.has(account));
       const { outcomes, changes } = decide(ground, this.#plans, free);
       await write(connection, ground, changes);

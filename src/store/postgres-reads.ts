@@ -1,5 +1,6 @@
 /** What is read on PostgreSQL outside the ledger's commits: keys, snapshots for balances, and lists by the page. */
 import type { AccountSnapshot } from "../credits/balance.ts";
+import { overdueMax } from "../credits/ground.ts";
 import type { AccountRow, HoldRow, JournalRow, KeyRow, UsageRow } from "../credits/rows.ts";
 import { invariant } from "../errors.ts";
 import type { EpochMs } from "../units.ts";
@@ -32,7 +33,10 @@ const readSnapshot = `
   with clock as materialized (select ${clockMs} as now_ms)
   select clock.now_ms, ${accountTable.list("a")}, ${holdTable.list("h")}
   from clock join account a on a.id = $2
-  left join hold h on h.account = a.id and h.expires_ms <= clock.now_ms
+  left join lateral (
+    select * from hold where hold.account = a.id and hold.expires_ms <= clock.now_ms
+    order by hold.expires_ms, hold.id limit ${overdueMax}
+  ) h on true
   order by h.expires_ms, h.id`;
 
 const insertKey = `

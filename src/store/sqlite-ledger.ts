@@ -6,9 +6,17 @@
  * their turn and the ledger stays exact. It decides nothing about credits.
  */
 import type { DatabaseSync, StatementSync } from "node:sqlite";
-import { type Changes, type Ground, lateOp, opOf, rowKey } from "../credits/ground.ts";
+import {
+  type Changes,
+  endsOverdue,
+  type Ground,
+  lateOp,
+  opOf,
+  overdueMax,
+  rowKey,
+} from "../credits/ground.ts";
 import { decide } from "../credits/kernel.ts";
-import type { Operation, Outcome } from "../credits/operations.ts";
+import type { Decision, Operation } from "../credits/operations.ts";
 import type { Plans } from "../credits/plan.ts";
 import type { AccountRow, HoldRow, JournalRow, KeyRow, UsageRow } from "../credits/rows.ts";
 import { invariant } from "../errors.ts";
@@ -37,7 +45,9 @@ export class SqliteLedger {
   readonly #now: () => EpochMs;
   readonly #account: Query;
   readonly #hold: Query;
+  readonly #isOverdue: StatementSync;
   readonly #overdue: StatementSync;
+  readonly #overdueMax: number;
   readonly #entry: Query;
   readonly #usage: Query;
   readonly #key: Query;
@@ -51,14 +61,17 @@ export class SqliteLedger {
   readonly #updateUsage: StatementSync;
   readonly #updateKey: StatementSync;
 
-  constructor(db: DatabaseSync, plans: Plans, now: () => EpochMs) {
+  /** `overdueHoldsMax`: for tests. */
+  constructor(db: DatabaseSync, plans: Plans, now: () => EpochMs, overdueHoldsMax = overdueMax) {
     this.#db = db;
+    this.#overdueMax = overdueHoldsMax;
     this.#plans = plans;
     this.#now = now;
     this.#account = new Query(db, `${select("account", accountColumns)} where id = ?`);
     this.#hold = new Query(db, `${select("hold", holdColumns)} where account = ? and id = ?`);
+    this.#isOverdue = db.prepare("select 1 from hold where expires_ms <= ? limit 1");
     this.#overdue = db.prepare(
-      "select account, id from hold where expires_ms <= ? order by expires_ms, account, id",
+      "select id, expires_ms from hold where account = ? and expires_ms <= ? order by expires_ms, id limit ?",
     );
     this.#entry = new Query(db, `${select("journal", journalColumns)} where op = ? and account = ?`);
     this.#usage = new Query(db, `${select("usage", usageColumns)} where id = ? and account = ?`);
@@ -76,7 +89,7 @@ export class SqliteLedger {
     );
   }
 
-  commit(operations: readonly Operation[]): Outcome[] {
+  commit(operations: readonly Operation[]): Decision[] {
     this.#db.exec("begin immediate");
     try {
       const ground = this.#read(operations);
@@ -126,11 +139,12 @@ export class SqliteLedger {
       const row = readAccount(this.#account, id);
       if (row !== undefined) accounts.set(id, row);
     }
-    // First of all holds, and soonest first: that is the order in which the kernel ends them.
-    for (const { account, id } of this.#overdue.all(nowMs)) {
-      if (typeof account === "string" && typeof id === "string" && accounts.has(account))
-        readHold(account, id);
-    }
+    const overdue = this.#overdueOf(
+      operations.filter(endsOverdue).flatMap(({ account }) => accounts.get(account) ?? []),
+      nowMs,
+    );
+    const ended = overdue.slice(0, this.#overdueMax);
+    for (const { account, id } of ended) readHold(account, id);
     for (const operation of operations) {
       const { account } = operation;
       if (!accounts.has(account)) continue;
@@ -152,7 +166,31 @@ export class SqliteLedger {
         }
       }
     }
-    return { nowMs, accounts, holds, journal, usage, keys };
+    return {
+      nowMs,
+      accounts,
+      holds,
+      overdue: ended.map(({ account, id }) => rowKey(account, id)),
+      unfinished: new Set(overdue.slice(this.#overdueMax).map(({ account }) => account)),
+      journal,
+      usage,
+      keys,
+    };
+  }
+
+  /** In the order in which they end. Of each account no more than are needed to see that there are too many. */
+  #overdueOf(accounts: readonly AccountRow[], nowMs: EpochMs): Overdue[] {
+    // Hardly ever is any hold overdue.
+    if (this.#isOverdue.get(nowMs) === undefined) return [];
+    const overdue: Overdue[] = [];
+    for (const account of new Set(accounts.filter(({ holds }) => holds > 0).map(({ id }) => id))) {
+      for (const row of this.#overdue.all(account, nowMs, this.#overdueMax + 1)) {
+        const { id, expires_ms: expiresMs } = row;
+        invariant(typeof id === "string" && typeof expiresMs === "number", "a hold has an id and a time");
+        overdue.push({ account, id, expiresMs });
+      }
+    }
+    return overdue.sort(soonestFirst);
   }
 
   #write(ground: Ground, changes: Changes): void {
@@ -175,6 +213,18 @@ export class SqliteLedger {
       one(this.#updateKey.run(requestsTatMs, tokensTatMs, holds, lastUsedMs, account, id), "api_key");
     }
   }
+}
+
+interface Overdue {
+  account: string;
+  id: string;
+  expiresMs: EpochMs;
+}
+
+function soonestFirst(a: Overdue, b: Overdue): number {
+  if (a.expiresMs !== b.expiresMs) return a.expiresMs - b.expiresMs;
+  if (a.account !== b.account) return a.account < b.account ? -1 : 1;
+  return a.id < b.id ? -1 : 1;
 }
 
 function insertInto(table: string, columns: readonly string[]): string {

@@ -1,6 +1,7 @@
 /** What is read of the ledger outside its commits, on SQLite: snapshots for balances, and lists by the page. */
 import type { DatabaseSync, SQLInputValue } from "node:sqlite";
 import type { AccountSnapshot } from "../credits/balance.ts";
+import { overdueMax } from "../credits/ground.ts";
 import type { AccountRow, HoldRow, JournalRow, UsageRow } from "../credits/rows.ts";
 import { invariant } from "../errors.ts";
 import type { EpochMs } from "../units.ts";
@@ -35,10 +36,9 @@ export class SqliteSnapshots {
     this.#db = db;
     this.#now = now;
     this.#account = new Query(db, `${select("account", accountColumns)} where id = ?`);
-    // The plus keeps SQLite from walking all of the account's holds: few of any account's are overdue.
     this.#overdue = new Query(
       db,
-      `${select("hold", holdColumns)} where expires_ms <= ? and +account = ? order by expires_ms, id`,
+      `${select("hold", holdColumns)} where account = ? and expires_ms <= ? order by expires_ms, id limit ?`,
     );
   }
 
@@ -49,7 +49,7 @@ export class SqliteSnapshots {
       const row = readAccount(this.#account, account);
       if (row === undefined) return null;
       const nowMs = this.#now();
-      return { account: row, overdue: this.#overdue.all(nowMs, account).map(holdOf), nowMs };
+      return { account: row, overdue: this.#overdue.all(account, nowMs, overdueMax).map(holdOf), nowMs };
     } finally {
       // A disk that fails ends it by itself.
       if (this.#db.isTransaction) this.#db.exec("commit");

@@ -1,5 +1,5 @@
 /** What the threads of the SQLite store say to each other: sqlite-remote.ts asks, sqlite-worker.ts answers. */
-import type { Operation, Outcome } from "../credits/operations.ts";
+import type { Decision, Operation } from "../credits/operations.ts";
 import type { Plans } from "../credits/plan.ts";
 import type { AccountRow, HoldRow, JournalRow, KeyRow, UsageRow } from "../credits/rows.ts";
 import type { EpochMs } from "../units.ts";
@@ -8,7 +8,7 @@ import type { AccountsQuery, HoldsQuery, HoldTotals, JournalQuery, UsageQuery } 
 
 /** What the thread that writes can be asked, and what it answers. */
 export interface WriterCalls {
-  commit(operations: readonly Operation[]): Outcome[];
+  commit(operations: readonly Operation[]): Decision[];
   addKey(key: KeyRow): boolean;
   revokeKey(id: string, atMs: EpochMs): KeyRow | null;
   /** Closes the file; the thread ends. */

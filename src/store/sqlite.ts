@@ -16,7 +16,7 @@
 import type { DatabaseSync } from "node:sqlite";
 import type { Worker } from "node:worker_threads";
 import type { AccountSnapshot } from "../credits/balance.ts";
-import type { Operation, Outcome } from "../credits/operations.ts";
+import type { Decision, Operation } from "../credits/operations.ts";
 import type { Plans } from "../credits/plan.ts";
 import type { AccountRow, HoldRow, JournalRow, KeyRow, UsageRow } from "../credits/rows.ts";
 import type { EpochMs } from "../units.ts";
@@ -95,7 +95,7 @@ class SqliteStore implements Store {
     this.#snapshots = new SqliteSnapshots(db, now);
   }
 
-  commit(operations: readonly Operation[]): Promise<Outcome[]> {
+  commit(operations: readonly Operation[]): Promise<Decision[]> {
     return this.#writer.call("commit", operations);
   }
 

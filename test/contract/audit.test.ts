@@ -361,7 +361,7 @@ test("a PostgreSQL database that is checked is not changed: without a ledger, or
   assert.deepEqual(await server.sql(schemas, name), []);
   await fill(await openPostgresStore({ url: server.url(name), plans }));
   assert.deepEqual((await audit(config)).broken, []);
-  await server.sql("drop table node; delete from migration where version = 2", name);
+  await server.sql("drop table node; delete from migration where version >= 2", name);
   await assert.rejects(audit(config), /was made by an older version of Inkwell. Nothing was changed/);
   assert.equal((await server.sql("select 1 from migration", name)).length, 1);
 });

@@ -1,8 +1,8 @@
-/** What reading receipts on from a place costs on PostgreSQL, in pages of the index: those that are asked for, however many came before. */
+/** What PostgreSQL reads for a question: what is asked for, however much else there is. */
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { openPostgresStore } from "../../src/store/postgres.ts";
-import { planOf, plansOf } from "../fixtures/ledger-rows.ts";
+import { hold, keyOf, planOf, plansOf } from "../fixtures/ledger-rows.ts";
 import { noPostgres, postgres } from "../fixtures/postgres.ts";
 
 const receipts = 50_000;
@@ -47,4 +47,48 @@ test("an account's receipts are read on from the last one that is known, not fro
   let read = 0;
   while (read === 0) read = (await pagesRead()) - before;
   assert.ok(read <= indexPagesMax, `${read} pages of the index were read`);
+});
+
+test("a commit finds the overdue holds of its accounts without reading those of others", {
+  skip: noPostgres ?? false,
+}, async () => {
+  const server = await postgres();
+  const name = await server.create();
+  const open = () => openPostgresStore({ url: server.url(name), plans: plansOf(planOf("starter", 100, 10)) });
+  const filled = await open();
+  for (const [account, hash] of [
+    ["ada", "1"],
+    ["bob", "2"],
+  ] as const) {
+    await filled.commit([{ kind: "open", account, plan: "starter" }]);
+    await filled.addKey(keyOf(`key-of-${account}`, account, { hash: hash.repeat(64) }));
+  }
+  await filled.commit([hold("overdue", 1, { key: "key-of-ada", ttlMs: 0 })]);
+  await filled.close();
+  const others = 20_000;
+  await server.sql(
+    `insert into hold select 'bob', 'left-' || n, 'key-of-bob', 'model', 0, n, 0, 0, 0, 0, 0, 0, 0, 0,
+       0, 0, 0, 0, 1, 1, 1 from generate_series(1, ${others}) n`,
+    name,
+  );
+  await server.sql("vacuum analyze hold", name);
+  const entriesRead = async () => {
+    const [row] = await server.sql(
+      `select sum(idx_tup_read) as entries, sum(idx_scan) as scans from pg_stat_user_indexes where relname = 'hold'`,
+      name,
+    );
+    return { entries: Number(row?.entries), scans: Number(row?.scans) };
+  };
+  const before = await entriesRead();
+  const store = await open();
+  const [outcome] = await store.commit([hold("h1", 1, { key: "key-of-ada" })]);
+  assert.equal(outcome?.kind, "held");
+  assert.deepEqual(
+    outcome.expired?.map(({ id }) => id),
+    ["overdue"],
+  );
+  await store.close();
+  let after = before;
+  while (after.scans === before.scans) after = await entriesRead();
+  assert.ok(after.entries - before.entries < 100, `${after.entries - before.entries} entries were read`);
 });

@@ -1,6 +1,7 @@
 /** What every store must do, method by method. */
 import assert from "node:assert/strict";
 import { after, afterEach, beforeEach, describe, test } from "node:test";
+import { overdueMax } from "../../src/credits/ground.ts";
 import type { Operation } from "../../src/credits/operations.ts";
 import type { Store } from "../../src/store/store.ts";
 import { assertSound, backends, type Database } from "../fixtures/backends.ts";
@@ -270,6 +271,61 @@ for (const backend of backends) {
         (await store.overdueHolds(database.clock.get(), 10)).map((row) => row.id),
         ["b1"],
       );
+    });
+
+    test("ends no more overdue holds in one commit than it may, soonest first, and puts off only their account", async () => {
+      await store.commit([{ kind: "open", account: "bob", plan: "starter" }]);
+      await store.addKey(keyOf("bobs", "bob", { hash: hashOf(2) }));
+      const left = overdueMax + 5;
+      const ids = Array.from({ length: left }, (_, n) => `left-${n}`);
+      // The last that was taken is the first that runs out.
+      await store.commit(ids.map((id, n) => hold(id, credits(1), { ttlMs: minute - n })));
+      database.clock.advance(minute);
+      const later = { kind: "topup", account: "ada", payment: "p1", amount: 1 } as const;
+      const asked = [
+        hold("h1", credits(100)),
+        hold("b1", credits(1), { account: "bob", key: "bobs" }),
+        later,
+      ];
+      const [first, bobs, put] = await store.commit(asked);
+      assert.equal(first?.kind, "unfinished");
+      assert.deepEqual(
+        first.expired?.map(({ id }) => id),
+        ids.toReversed().slice(0, overdueMax),
+      );
+      assert.equal(bobs?.kind, "held");
+      assert.deepEqual(put, { kind: "unfinished" }, "operations on an account keep their order");
+      assert.equal((await store.snapshot("ada"))?.account.holds, 5);
+      const [held, , added] = await store.commit(asked);
+      assert.equal(held?.kind, "held");
+      assert.equal(held.expired?.length, 5);
+      assert.equal(added?.kind, "added");
+    });
+
+    test("an extension of an account with too many overdue holds keeps its own hold alive, and is put off for credits only", async () => {
+      await store.commit([
+        hold("h1", credits(1), { ttlMs: 2 * minute }),
+        ...Array.from({ length: overdueMax + 1 }, (_, n) =>
+          hold(`left-${n}`, credits(0.5), { ttlMs: minute }),
+        ),
+      ]);
+      database.clock.advance(minute);
+      const used = { promptTokens: 1, cachedTokens: 0, completionTokens: 9, reasoningTokens: 0 };
+      const extend = { kind: "extend", account: "ada", hold: "h1", used, ttlMs: 9 * minute } as const;
+      const [asking] = await store.commit([{ ...extend, n: 1, more: credits(1) }]);
+      assert.equal(asking?.kind, "unfinished");
+      const kept = (await store.holds({ account: "ada", limit: 10 })).find(({ id }) => id === "h1");
+      assert.deepEqual([kept?.expiresMs, kept?.completionTokens], [start + 10 * minute, 9]);
+      const [extended] = await store.commit([{ ...extend, n: 1, more: credits(1) }]);
+      assert.partialDeepStrictEqual(extended, { kind: "extended", amount: credits(1) });
+    });
+
+    test("a balance counts no more overdue holds as ended than a commit ends", async () => {
+      const left = Array.from({ length: overdueMax + 5 }, (_, n) =>
+        hold(`left-${n}`, credits(1), { ttlMs: 0 }),
+      );
+      await store.commit(left);
+      assert.equal((await store.snapshot("ada"))?.overdue.length, overdueMax);
     });
 
     test("a settlement that comes after its hold has expired changes the receipt", async () => {

@@ -2,7 +2,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import fc from "fast-check";
-import type { Outcome } from "../../src/credits/operations.ts";
+import type { Decision } from "../../src/credits/operations.ts";
 import {
   accountIds,
   configurations,
@@ -35,7 +35,7 @@ test("a batch and its operations one by one come to the same rows and the same a
       nowMs += step.waitMs;
       const batch = step.drafts.map((draft) => operationOf(draft, told));
       told.operations.push(...batch);
-      const outcomes: Outcome[] = [];
+      const outcomes: Decision[] = [];
       for (const operation of batch) outcomes.push(...(await apart.commit([operation])));
       assert.deepEqual(await together.commit(batch), outcomes);
       const limit = 1000;

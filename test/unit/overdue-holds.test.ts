@@ -1,0 +1,75 @@
+/** Accounts that a dead node has left thousands of holds to: no commit ends too many, and nobody is refused for them. */
+import assert from "node:assert/strict";
+import { test } from "node:test";
+import { overdueMax } from "../../src/credits/ground.ts";
+import { Ledger } from "../../src/credits/ledger.ts";
+import { audit } from "../fixtures/ledger-audit.ts";
+import { type Bench, bench, credits, hold, keyOf, minute, planOf, settle } from "../fixtures/ledger-rows.ts";
+
+const limited = planOf("small", 10, 5, { limits: { concurrent: 700 } });
+const left = 3 * overdueMax + 7;
+
+/** All credits of the account are held by holds whose time has run out. */
+async function leftBehind(): Promise<{ made: Bench; ledger: Ledger; ended: number[] }> {
+  const made = await bench(limited);
+  for (let n = 0; n < left; n += 1) {
+    await made.apply(hold(`left-${n}`, Math.floor(credits(15) / left), { ttlMs: minute }));
+  }
+  made.clock.nowMs += minute;
+  const ended: number[] = [];
+  const ledger = new Ledger(made.store, {
+    onCommit: ({ expired }) => ended.push(expired.length),
+  });
+  return { made, ledger, ended };
+}
+
+test("a hold waits for as many commits as it takes and is not refused for credits that overdue holds hold", async () => {
+  const { made, ledger, ended } = await leftBehind();
+  const held = await ledger.apply(hold("h1", credits(15)));
+  assert.equal(held.kind, "held");
+  assert.deepEqual(ended, [overdueMax, overdueMax, overdueMax, 7]);
+  assert.deepEqual(
+    made.store.openHolds("ada").map(({ id }) => id),
+    ["h1"],
+  );
+  await audit(made.store);
+});
+
+test("a hold is not refused for the places that overdue holds take", async () => {
+  const { made, ledger } = await leftBehind();
+  await made.store.addKey(keyOf("narrow", "ada", { concurrent: 1 }));
+  const answers = [1, 2].map((n) => ledger.apply(hold(`h${n}`, credits(1), { key: "narrow" })));
+  const [first, second] = await Promise.all(answers);
+  assert.equal(first?.kind, "held");
+  assert.partialDeepStrictEqual(second, { kind: "refused", reason: "concurrency_limit_exceeded" });
+});
+
+test("operations of the account keep their order, and those of others are answered at once", async () => {
+  const { made, ledger } = await leftBehind();
+  await made.store.commit([{ kind: "open", account: "bob", plan: "small" }]);
+  const answered: string[] = [];
+  await Promise.all([
+    ledger.apply(hold("h1", credits(15))).then(() => answered.push("h1")),
+    ledger.apply(settle("h1", credits(15))).then((outcome) => answered.push(outcome.kind)),
+    ledger.apply(hold("h2", 1)).then((outcome) => {
+      answered.push(outcome.kind === "refused" ? outcome.reason : outcome.kind);
+    }),
+    ledger.apply({ kind: "topup", account: "bob", payment: "p", amount: 1 }).then(() => answered.push("bob")),
+  ]);
+  assert.deepEqual(answered, ["bob", "h1", "settled", "insufficient_credits"]);
+});
+
+test("what is answered in the end is the same however many holds a commit may end", async () => {
+  const results = [];
+  for (const max of [1, 10, left]) {
+    const { made, ledger } = await leftBehind();
+    made.store.overdueMax = max;
+    const outcomes = [
+      await ledger.apply(hold("h1", credits(3))),
+      await ledger.apply(settle("h1", credits(1))),
+    ];
+    results.push([outcomes.map(({ expired, ...outcome }) => outcome), made.buckets()]);
+  }
+  assert.deepEqual(results[0], results[2]);
+  assert.deepEqual(results[1], results[2]);
+});
