@@ -130,6 +130,11 @@ export async function serve(
     undo.push(async () => tracing?.close());
 
     const { store, ledger, nodes } = await openStore(config, {
+      onHoldLeft: (requestId, reason) =>
+        logger.warn(
+          { requestId, err: reason },
+          "a hold may have been taken and could not be given back; if it was, it expires",
+        ),
       onCommit: (commit) => {
         metrics.committed(commit);
         if (commit.expired.length > 0) tellExpired(commit, logger);

@@ -14,6 +14,8 @@ export interface Entry {
   readonly operation: Operation;
   /** When its account was first found locked, by the clock of `performance.now()`. */
   stuckSinceMs?: number;
+  /** True once an attempt failed after which the operation may have been done. */
+  mayBeDone?: boolean;
   resolve(outcome: Outcome): void;
   reject(error: unknown): void;
 }
@@ -143,5 +145,6 @@ export class AccountQueues {
 function lockedAccount({ operation: { account } }: Entry): StoreUnavailableError {
   return new StoreUnavailableError(
     `another session of the database has locked a row of account ${account} (pg_locks and pg_stat_activity show which session)`,
+    { mayBeDone: false },
   );
 }

@@ -4,10 +4,19 @@
  * to its invariants. Pure.
  */
 import { invariant } from "../errors.ts";
-import { type EpochMs, microOf } from "../units.ts";
+import { type EpochMs, type MicroCredits, microOf } from "../units.ts";
 import type { GroundFault, Operation } from "./operations.ts";
 import type { Plan, Plans } from "./plan.ts";
-import type { AccountRow, HoldRow, JournalKind, JournalRow, KeyRow, Split, UsageRow } from "./rows.ts";
+import type {
+  AccountRow,
+  Ending,
+  HoldRow,
+  JournalKind,
+  JournalRow,
+  KeyRow,
+  Split,
+  UsageRow,
+} from "./rows.ts";
 import { windowAt } from "./windows.ts";
 
 /**
@@ -81,6 +90,18 @@ export function endsOverdue({ kind }: Operation): boolean {
 /** Of the entry of a settlement that came after its hold had expired; read where the receipt is. */
 export function lateOp(hold: string): string {
   return `${hold}/late`;
+}
+
+const shortNote = / \((\d+) short before\)$/;
+
+/** Note of that entry: how the request ended, and the shortfall that the expiry had recorded, in micro-credits. */
+export function lateNote(ending: Ending, shortfallBefore: MicroCredits): string {
+  return shortfallBefore === 0 ? ending : `${ending} (${shortfallBefore} short before)`;
+}
+
+/** The shortfall that such a note has in it. */
+export function shortfallIn(note: string | null): MicroCredits {
+  return Number(shortNote.exec(note ?? "")?.[1] ?? 0);
 }
 
 /** An account changes only together with a journal entry, except that its limits may follow a clock that was set back. */

@@ -15,7 +15,15 @@
  */
 import { invariant } from "../errors.ts";
 import { type EpochMs, type MicroCredits, microOf } from "../units.ts";
-import { type Changes, type FoundAccount, type Ground, lateOp, Workings } from "./ground.ts";
+import {
+  type Changes,
+  type FoundAccount,
+  type Ground,
+  lateNote,
+  lateOp,
+  shortfallIn,
+  Workings,
+} from "./ground.ts";
 import type {
   AdjustOperation,
   AdjustOutcome,
@@ -230,7 +238,11 @@ function settle(workings: Workings, found: FoundAccount, operation: SettleOperat
   const late = workings.entry(account.id, lateOp(operation.hold));
   if (late === null) return outcome;
   const { baseDelta: base, overageDelta: overage, additionalDelta: additional } = late;
-  return { ...outcome, paidBefore: plus(outcome.paid, { base, overage, additional }) };
+  return {
+    ...outcome,
+    paidBefore: plus(outcome.paid, { base, overage, additional }),
+    shortfallBefore: shortfallIn(late.note),
+  };
 }
 
 function settled({ cost, base, overage, additional, shortfall }: UsageRow) {
@@ -329,7 +341,8 @@ function settleLate(
   const before = expired.promptTokens + expired.completionTokens;
   const scopes = scopesOf(account, plan, workings.key(expired.key));
   countTokens(scopes, used.promptTokens + used.completionTokens - before, nowMs);
-  workings.enter(account, "settle", lateOp(expired.id), operation.ending, negated(extra));
+  const note = lateNote(operation.ending, expired.shortfall);
+  workings.enter(account, "settle", lateOp(expired.id), note, negated(extra));
   const usage: UsageRow = {
     ...expired,
     ...countsOf(used),

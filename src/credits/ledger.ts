@@ -9,7 +9,7 @@
 import timers from "node:timers/promises";
 import { invariant } from "../errors.ts";
 import { AccountQueues, type Entry, type PutOff } from "./account-queues.ts";
-import type { Decision, Operation, Outcome, OutcomeOf, PutOffOutcome } from "./operations.ts";
+import type { Decision, HoldOperation, Operation, Outcome, OutcomeOf, PutOffOutcome } from "./operations.ts";
 import { patiently, StoreUnavailableError } from "./patience.ts";
 import type { UsageRow } from "./rows.ts";
 
@@ -34,6 +34,8 @@ export interface LedgerOptions {
   giveUpMs?: number;
   /** Before each further attempt at what is late, on top of the pauses of its own. */
   latePauseMs?: number;
+  /** Called if a hold whose commit was lost cannot be voided, so that it stays until it expires; it must not throw. */
+  onHoldLeft?(hold: string, reason: unknown): void;
   /** Called after each commit that went through; it must not throw. */
   onCommit?(commit: Committed): void;
 }
@@ -81,7 +83,10 @@ export class Ledger {
   readonly #onCommit: LedgerOptions["onCommit"];
   readonly #lanes: readonly Lane[];
   readonly #alone: AccountQueues;
+  readonly #onHoldLeft: LedgerOptions["onHoldLeft"];
   readonly #late = new Set<Promise<unknown>>();
+  /** Voids of holds of which nobody knows whether they were taken. */
+  readonly #voids = new Set<Promise<unknown>>();
   readonly #closing = new AbortController();
 
   constructor(store: LedgerStore, options: LedgerOptions = {}) {
@@ -91,6 +96,7 @@ export class Ledger {
     this.#giveUpMs = options.giveUpMs ?? defaultGiveUpMs;
     this.#latePauseMs = options.latePauseMs ?? defaultLatePauseMs;
     this.#onCommit = options.onCommit;
+    this.#onHoldLeft = options.onHoldLeft;
     this.#lanes = Array.from({ length: options.lanes ?? 1 }, () => ({ waiting: [], pump: null }));
     this.#alone = new AccountQueues({
       batchMax: this.#batchMax,
@@ -103,10 +109,19 @@ export class Ledger {
     });
   }
 
-  /** The outcome, once it is on disk. Rejects where it could not be decided: a defect, or the store stayed away. */
+  /**
+   * The outcome, once it is on disk. Rejects if it could not be decided: a defect, or the store stayed away. A hold that is
+   * rejected is void: if it was taken after all, it is given back as soon as the store answers.
+   */
   apply<O extends Operation>(operation: O): Promise<OutcomeOf<O>> {
     const { promise, resolve, reject } = Promise.withResolvers<Outcome>();
-    this.#add({ operation, resolve, reject });
+    const entry: Entry = { operation, resolve, reject };
+    this.#add(entry);
+    if (operation.kind === "hold") {
+      promise.catch(() => {
+        if (entry.mayBeDone) this.#voidLate(operation);
+      });
+    }
     // The store answers each operation with the outcome of its kind; `Outcome` is the union of them all.
     return promise as Promise<OutcomeOf<O>>;
   }
@@ -121,6 +136,19 @@ export class Ledger {
     return outcome;
   }
 
+  /**
+   * Nobody generates by a hold that was rejected, and nobody sends it again. A commit that the database is still at is
+   * decided first, because it has locked the account.
+   */
+  #voidLate({ account, hold }: HoldOperation): void {
+    const used = { promptTokens: 0, cachedTokens: 0, completionTokens: 0, reasoningTokens: 0 };
+    const operation = { kind: "settle", account, hold, used, ending: "refused", estimated: false } as const;
+    const voided = this.#applyUntilTaken(operation)
+      .catch((reason: unknown) => this.#onHoldLeft?.(hold, reason))
+      .finally(() => this.#voids.delete(voided));
+    this.#voids.add(voided);
+  }
+
   async #applyUntilTaken<O extends Operation>(operation: O): Promise<OutcomeOf<O>> {
     for (;;) {
       await timers.setTimeout(this.#latePauseMs, undefined, { signal: this.#closing.signal });
@@ -132,7 +160,7 @@ export class Ledger {
     }
   }
 
-  /** Operations that wait for a store that has stayed away. */
+  /** Charges that wait for a store that has stayed away. */
   get late(): number {
     return this.#late.size;
   }
@@ -145,8 +173,8 @@ export class Ledger {
       await this.settled();
       // What was refused just now becomes late in this turn.
       await timers.setImmediate();
-      await Promise.allSettled(this.#late);
-    } while (this.#late.size > 0);
+      await Promise.allSettled([...this.#late, ...this.#voids]);
+    } while (this.#late.size + this.#voids.size > 0);
     await this.settled();
     clearTimeout(giveUp);
   }
@@ -228,7 +256,16 @@ export class Ledger {
     const operations = batch.map((entry) => entry.operation);
     const beganMs = performance.now();
     const patience = { retriesMs, giveUpMs: this.#giveUpMs };
-    const attempt = () => this.#store.commit(operations);
+    const attempt = async () => {
+      try {
+        return await this.#store.commit(operations);
+      } catch (error) {
+        if (error instanceof StoreUnavailableError && error.mayBeDone) {
+          for (const entry of batch) entry.mayBeDone = true;
+        }
+        throw error;
+      }
+    };
     const decisions = await patiently(attempt, patience, this.#closing.signal);
     const putOff = batch.filter((_, index) => isPutOff(decisions[index]));
     const isFurther = decisions.some((decision) => decision.kind !== "locked");

@@ -152,6 +152,8 @@ export type SettleOutcome =
       shortfall: MicroCredits;
       /** Of `paid`, what the expiry of the hold had taken before its settlement came. Absent where it had not expired. */
       paidBefore?: Split;
+      /** Of `shortfall`, what the expiry had recorded. Absent with `paidBefore`. */
+      shortfallBefore?: MicroCredits;
     }
   /** No such hold was ever taken; nothing was charged. */
   | { kind: "unknown_hold" };

@@ -2,6 +2,19 @@
 /** The database cannot be reached or written just now (locked, disk full, connection lost). */
 export class StoreUnavailableError extends Error {
   override readonly name = "StoreUnavailableError";
+  /** False: nothing of what was asked has been done. True: it may have been, and only its answer was lost. */
+  readonly mayBeDone: boolean;
+
+  constructor(message: string, options: ErrorOptions & { mayBeDone?: boolean } = {}) {
+    super(message, options);
+    this.mayBeDone = options.mayBeDone ?? true;
+  }
+}
+
+/** The error, if it can be known that nothing was done before it. */
+export function withNothingDone(error: unknown): unknown {
+  if (!(error instanceof StoreUnavailableError)) return error;
+  return new StoreUnavailableError(error.message, { cause: error.cause, mayBeDone: false });
 }
 
 export interface Patience {

@@ -60,6 +60,8 @@ export interface Receipt {
   /** Of that, what the expiry of the hold had taken before; null where it had not expired. */
   paidBefore: Split | null;
   shortfall: MicroCredits;
+  /** Of that, what the expiry had recorded before. */
+  shortfallBefore: MicroCredits;
   /** Recorded only after the answer had ended, because the store had stayed away. */
   isLate: boolean;
   times: StageTimes;
@@ -292,9 +294,10 @@ async function settle(
       dependencies.onUnsettled?.(made.requestId, outcome);
       return false;
     }
-    const { cost, paid, paidBefore = null, shortfall } = outcome;
+    const { cost, paid, paidBefore = null, shortfall, shortfallBefore = 0 } = outcome;
     const { accountId, keyId } = caller;
-    dependencies.onSettled?.({ ...made, accountId, keyId, cost, paid, paidBefore, shortfall, isLate });
+    const charged = { cost, paid, paidBefore, shortfall, shortfallBefore };
+    dependencies.onSettled?.({ ...made, accountId, keyId, ...charged, isLate });
     return true;
   };
   try {

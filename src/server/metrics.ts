@@ -292,7 +292,7 @@ export class Metrics {
     }
   }
 
-  settled({ model, ending, usage, paid, paidBefore, shortfall }: Receipt): void {
+  settled({ model, ending, usage, paid, paidBefore, shortfall, shortfallBefore }: Receipt): void {
     this.#settlements.labels({ model, ending }).inc();
     for (const [kind, count] of [
       ["prompt", usage.promptTokens - usage.cachedTokens],
@@ -307,7 +307,7 @@ export class Metrics {
       const takenNow = paid[bucket] - (paidBefore?.[bucket] ?? 0);
       this.#charged.labels({ bucket, ending }).inc(takenNow / microPerCredit);
     }
-    this.#shortfall.inc(shortfall / microPerCredit);
+    this.#shortfall.inc((shortfall - shortfallBefore) / microPerCredit);
     if (usage.estimated) this.#estimated.labels({ model, reason: estimatedBecause(usage, ending) }).inc();
   }
 

@@ -12,7 +12,7 @@ import type { Logger } from "pino";
 import { StoreUnavailableError } from "../credits/patience.ts";
 import { Refusal } from "../errors.ts";
 import type { EngineState } from "../generation/engine.ts";
-import type { Store } from "../store/store.ts";
+import { ListTooSlowError, type Store } from "../store/store.ts";
 import { errorBody, errorHeaders, type Told } from "../wire/error-body.ts";
 import { type AdminDependencies, adminBodyBytesMax, createApp } from "./admin/app.ts";
 import { OperatorRefusal, unknownPath } from "./admin/refusals.ts";
@@ -183,6 +183,7 @@ function toldFor(error: unknown): Told {
     if (error.detail === undefined) return error;
     return { ...shapeOf(error), message: `${error.message} (${error.detail})` };
   }
+  if (error instanceof ListTooSlowError) return new OperatorRefusal("list_too_slow", error.message);
   if (error instanceof StoreUnavailableError) {
     return new Refusal(
       "store_unavailable",

@@ -20,6 +20,8 @@ export const limits = {
   connectMs: 5_000,
   /** One statement of a commit or a lookup. */
   statementMs: 10_000,
+  /** One page of a list. */
+  listMs: 10_000,
   /** For a row that a key is revoked under, or made. */
   lockMs: 5_000,
   /** For a row that another commit has locked: commits take milliseconds, and after this the others no longer wait. */
@@ -115,6 +117,11 @@ const commitSettings: Settings = {
   enable_mergejoin: "off",
   jit: "off",
 };
+
+/** A list leaves the server's other cores to the commits: no helpers, and no compilation of what runs once. */
+function listSettings(listMs: number): Settings {
+  return { statement_timeout: listMs, max_parallel_workers_per_gather: 0, jit: "off" };
+}
 
 const auditSettings: Settings = {
   ...readSettings,
@@ -290,8 +297,14 @@ async function send(client: pg.ClientBase, { text, name, values }: Statement): P
   }
 }
 
-export function readPool(url: string, purpose: keyof typeof connectionsMax): ConnectionPool {
-  return new ConnectionPool(url, readSettings, { max: connectionsMax[purpose], idleTimeoutMillis: 60_000 });
+/** `listMs`: for tests. */
+export function readPool(
+  url: string,
+  purpose: keyof typeof connectionsMax,
+  listMs: number = limits.listMs,
+): ConnectionPool {
+  const settings = purpose === "lists" ? { ...readSettings, ...listSettings(listMs) } : readSettings;
+  return new ConnectionPool(url, settings, { max: connectionsMax[purpose], idleTimeoutMillis: 60_000 });
 }
 
 /** Statements of one commit are sent without waiting for the answer to the one before. */
@@ -360,6 +373,20 @@ export function sqlState(error: unknown): string | null {
 /** Whether a row, or something else, was locked by another session for longer than may be waited. */
 export function isLockTimeout(error: unknown): boolean {
   return sqlState(error) === "55P03";
+}
+
+/**
+ * Whether the server has said that it did not do what was asked, and rolled it back. What it says while it stops, or of a
+ * connection that fails, may come after a commit that was done.
+ */
+export function isRefused(error: unknown): boolean {
+  const state = sqlState(error);
+  return state !== null && !/^(08|57P)/.test(state);
+}
+
+/** Whether the server stopped a statement at its time limit. */
+export function isStatementTimeout(error: unknown): boolean {
+  return sqlState(error) === "57014";
 }
 
 /** The unique index that an error is about; null where it is about something else. */

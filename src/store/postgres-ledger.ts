@@ -14,6 +14,7 @@
 import { type Changes, type Ground, overdueMax, rowKey } from "../credits/ground.ts";
 import { decide } from "../credits/kernel.ts";
 import type { Decision, Operation } from "../credits/operations.ts";
+import { withNothingDone } from "../credits/patience.ts";
 import type { Plans } from "../credits/plan.ts";
 import { invariant } from "../errors.ts";
 import type { EpochMs } from "../units.ts";
@@ -22,6 +23,7 @@ import {
   type Connections,
   doubledIn,
   isLockTimeout,
+  isRefused,
   type Statement,
 } from "./postgres-connection.ts";
 import { readUnderLock, together } from "./postgres-ground.ts";
@@ -92,8 +94,11 @@ export class PostgresLedger {
   }
 
   async #attempt(operations: readonly Operation[], waits: "briefly" | "never"): Promise<Decision[]> {
-    const connection = await this.#connections.connect();
+    const connection = await this.#connections.connect().catch((error: unknown) => {
+      throw withNothingDone(error);
+    });
     let broken = true;
+    let isWriting = false;
     try {
       const nowMs = this.#now?.() ?? null;
       const { ground, locked } = await readUnderLock(connection, operations, {
@@ -103,6 +108,7 @@ export class PostgresLedger {
       });
       const free = operations.filter(({ account }) => !locked.has(account));
       const { outcomes, changes } = decide(ground, this.#plans, free);
+      isWriting = true;
       await write(connection, ground, changes);
       broken = false;
       const decided = outcomes.values();
@@ -114,7 +120,7 @@ export class PostgresLedger {
       });
     } catch (error) {
       broken = await isBroken(connection);
-      throw error;
+      throw isWriting && !isRefused(error) ? error : withNothingDone(error);
     } finally {
       connection.release(broken);
     }

@@ -4,7 +4,7 @@ import { overdueMax } from "../credits/ground.ts";
 import type { AccountRow, HoldRow, JournalRow, KeyRow, UsageRow } from "../credits/rows.ts";
 import { invariant } from "../errors.ts";
 import type { EpochMs } from "../units.ts";
-import type { ConnectionPool } from "./postgres-connection.ts";
+import { type ConnectionPool, isStatementTimeout, limits } from "./postgres-connection.ts";
 import { clockMs } from "./postgres-ground.ts";
 import {
   accountOf,
@@ -21,6 +21,7 @@ import {
   type HoldsQuery,
   type HoldTotals,
   type JournalQuery,
+  ListTooSlowError,
   pageRowsMax,
   type UsageQuery,
 } from "./store.ts";
@@ -101,10 +102,12 @@ export class PostgresKeys {
 export class PostgresLists {
   readonly #pools: ReadPools;
   readonly #now: (() => EpochMs) | null;
+  readonly #listMs: number;
 
-  constructor(pools: ReadPools, now: (() => EpochMs) | null) {
+  constructor(pools: ReadPools, now: (() => EpochMs) | null, listMs: number = limits.listMs) {
     this.#pools = pools;
     this.#now = now;
+    this.#listMs = listMs;
   }
 
   async snapshot(account: string): Promise<AccountSnapshot | null> {
@@ -139,6 +142,8 @@ export class PostgresLists {
     filter.where("account = ?", query.account);
     filter.where("id = ?", query.id);
     filter.where("key = ?", query.key);
+    // A key has one account, whose receipts are found by an index.
+    filter.where("account = (select account from api_key where id = ?)", query.key);
     filter.where("model = ?", query.model);
     filter.where("at_ms >= ?", query.fromMs);
     filter.where("at_ms < ?", query.toMs);
@@ -187,7 +192,12 @@ export class PostgresLists {
       Number.isInteger(limit) && limit >= 1 && limit <= pageRowsMax,
       `a page has 1 to ${pageRowsMax} rows`,
     );
-    return await this.#pools[pool].find({ text, values: [...values, limit] });
+    try {
+      return await this.#pools[pool].find({ text, values: [...values, limit] });
+    } catch (error) {
+      if (isStatementTimeout(error)) throw new ListTooSlowError(this.#listMs, error);
+      throw error;
+    }
   }
 }
 

@@ -17,10 +17,12 @@ import {
 } from "../credits/ground.ts";
 import { decide } from "../credits/kernel.ts";
 import type { Decision, Operation } from "../credits/operations.ts";
+import { withNothingDone } from "../credits/patience.ts";
 import type { Plans } from "../credits/plan.ts";
 import type { AccountRow, HoldRow, JournalRow, KeyRow, UsageRow } from "../credits/rows.ts";
 import { invariant } from "../errors.ts";
 import type { EpochMs } from "../units.ts";
+import { storeError } from "./sqlite-file.ts";
 import { Query, select } from "./sqlite-query.ts";
 import {
   accountColumns,
@@ -90,17 +92,20 @@ export class SqliteLedger {
   }
 
   commit(operations: readonly Operation[]): Decision[] {
-    this.#db.exec("begin immediate");
+    let isCommitting = false;
     try {
+      this.#db.exec("begin immediate");
       const ground = this.#read(operations);
       const { outcomes, changes } = decide(ground, this.#plans, operations);
       this.#write(ground, changes);
+      isCommitting = true;
       this.#db.exec("commit");
       return outcomes;
     } catch (error) {
       // Some errors (a full disk) have rolled back already.
       if (this.#db.isTransaction) this.#db.exec("rollback");
-      throw error;
+      // Of a commit that fails on the way to the disk, nobody knows.
+      throw isCommitting ? storeError(error) : withNothingDone(storeError(error));
     }
   }
 

@@ -11,6 +11,7 @@ import { OperatorError } from "../errors.ts";
 import {
   type Answer,
   type Calls,
+  type Fault,
   openedId,
   type ReaderCalls,
   type SqliteThreadData,
@@ -134,12 +135,12 @@ export function storeClosed(): Error {
   return new Error("the store is closed");
 }
 
-function errorOf({ kind, message, stack }: Extract<Answer, { error: unknown }>["error"]): Error {
+function errorOf({ kind, message, stack, mayBeDone }: Fault): Error {
   switch (kind) {
     case "operator":
       return new OperatorError(message);
     case "unavailable":
-      return new StoreUnavailableError(message);
+      return new StoreUnavailableError(message, { mayBeDone });
     case "defect": {
       const error = new Error(message);
       error.stack = stack;

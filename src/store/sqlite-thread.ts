@@ -34,9 +34,15 @@ export type Call<M extends keyof Calls = keyof Calls> = {
   [P in M]: { id: number; method: P; args: Parameters<Calls[P]> };
 }[M];
 
-export type Answer =
-  | { id: number; value: unknown }
-  | { id: number; error: { kind: "operator" | "unavailable" | "defect"; message: string; stack: string } };
+export type Answer = { id: number; value: unknown } | { id: number; error: Fault };
+
+export interface Fault {
+  kind: "operator" | "unavailable" | "defect";
+  message: string;
+  stack: string;
+  /** Of `unavailable`. */
+  mayBeDone: boolean;
+}
 
 /** `id` of the first answer, which comes unasked when the file is open. */
 export const openedId = 0;

@@ -35,7 +35,8 @@ function faultOf(id: number, thrown: unknown): Answer {
       : error instanceof StoreUnavailableError
         ? "unavailable"
         : "defect";
-  return { id, error: { kind, message: error.message, stack: error.stack ?? error.message } };
+  const mayBeDone = error instanceof StoreUnavailableError && error.mayBeDone;
+  return { id, error: { kind, message: error.message, stack: error.stack ?? error.message, mayBeDone } };
 }
 
 function writing({ file, plans, clock }: SqliteThreadData): Handlers<WriterCalls> {

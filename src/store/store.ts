@@ -5,6 +5,7 @@
 import type { AccountSnapshot } from "../credits/balance.ts";
 import type { LedgerStore } from "../credits/ledger.ts";
 import type { AccountRow, HoldRow, JournalRow, KeyRow, UsageRow } from "../credits/rows.ts";
+import { OperatorError } from "../errors.ts";
 import type { EpochMs, MicroCredits } from "../units.ts";
 import type { AuditReport } from "./audit.ts";
 
@@ -60,6 +61,16 @@ export interface HoldTotals {
   holds: number;
   /** What they hold, parts from windows that have ended included. */
   micro: MicroCredits;
+}
+
+/** A list was stopped at its time limit. Sending the same request again is of no use. */
+export class ListTooSlowError extends OperatorError {
+  constructor(limitMs: number, cause: unknown) {
+    super(
+      `The list took longer than ${limitMs / 1000} s and was stopped. Ask for less: name an account, take a shorter time between from and to, or go on from the last row that you have (after).`,
+      cause,
+    );
+  }
 }
 
 export interface Store extends LedgerStore {

@@ -1,7 +1,10 @@
 /** What PostgreSQL reads for a question: what is asked for, however much else there is. */
 import assert from "node:assert/strict";
-import { test } from "node:test";
+import { afterEach, beforeEach, describe, test } from "node:test";
 import { openPostgresStore } from "../../src/store/postgres.ts";
+import { readPool } from "../../src/store/postgres-connection.ts";
+import { PostgresLists } from "../../src/store/postgres-reads.ts";
+import { ListTooSlowError, type Store } from "../../src/store/store.ts";
 import { hold, keyOf, planOf, plansOf } from "../fixtures/ledger-rows.ts";
 import { noPostgres, postgres } from "../fixtures/postgres.ts";
 
@@ -91,4 +94,94 @@ test("a commit finds the overdue holds of its accounts without reading those of 
   let after = before;
   while (after.scans === before.scans) after = await entriesRead();
   assert.ok(after.entries - before.entries < 100, `${after.entries - before.entries} entries were read`);
+});
+
+describe("lists that take long on PostgreSQL", { skip: noPostgres ?? false }, () => {
+  let url = "";
+  let store: Store;
+  beforeEach(async () => {
+    const server = await postgres();
+    const name = await server.create();
+    url = server.url(name);
+    store = await openPostgresStore({ url, plans: plansOf(planOf("starter", 100, 10)) });
+    await store.commit([{ kind: "open", account: "ada", plan: "starter" }]);
+    await store.addKey(keyOf("key", "ada", { hash: "1".repeat(64) }));
+    await server.sql(
+      `alter table usage rename to quick;
+       create view usage as select * from quick where (select pg_sleep(1)) is not null`,
+      name,
+    );
+  });
+  afterEach(() => store.close());
+
+  test("do not delay keys, balances, the sweeper, readiness or the revocation of a key", async () => {
+    let isListed = false;
+    const lists = Array.from({ length: 8 }, () =>
+      store.usage({ limit: 1 }).then(() => {
+        isListed = true;
+      }),
+    );
+    for (let n = 0; n < 10; n += 1) assert.notEqual(await store.findKey("1".repeat(64)), null);
+    assert.equal((await store.snapshot("ada"))?.account.id, "ada");
+    assert.deepEqual(await store.overdueHolds(null, 1), []);
+    assert.equal((await store.accounts({ limit: 1 })).length, 1);
+    assert.equal((await store.revokeKey("key", 5))?.revokedMs, 5);
+    assert.equal(isListed, false);
+    await Promise.all(lists);
+  });
+
+  test("are stopped at their time limit, and say what to ask for", async () => {
+    const pool = readPool(url, "lists", 50);
+    const lists = new PostgresLists(
+      { lookups: pool, service: pool, lists: pool, keyChanges: pool },
+      null,
+      50,
+    );
+    await assert.rejects(lists.usage({ limit: 1 }), ListTooSlowError);
+    await pool.end();
+  });
+});
+
+test("receipts of a short time are found without reading all of them, and so are those of a key", {
+  skip: noPostgres ?? false,
+}, async () => {
+  const server = await postgres();
+  const name = await server.create();
+  const open = () => openPostgresStore({ url: server.url(name), plans: plansOf(planOf("starter", 100, 10)) });
+  const filled = await open();
+  for (const [n, account] of ["ada", "bob"].entries()) {
+    await filled.commit([{ kind: "open", account, plan: "starter" }]);
+    await filled.addKey(keyOf(`key-of-${account}`, account, { hash: `${n}`.repeat(64) }));
+  }
+  await filled.close();
+  await server.sql(
+    `insert into usage select case when n % 1000 = 0 then 'ada' else 'bob' end, 'request-' || n, n, n,
+       case when n % 1000 = 0 then 'key-of-ada' else 'key-of-bob' end, 'model', 'stop', false,
+       0, 0, 0, 0, 1, 1, 1, 0, 0, 0, 0, 0 from generate_series(1, ${receipts}) n`,
+    name,
+  );
+  await server.sql("vacuum analyze usage", name);
+  const pagesRead = async () => {
+    const [row] = await server.sql(
+      `select heap_blks_read + heap_blks_hit as pages from pg_statio_user_tables where relname = 'usage'`,
+      name,
+    );
+    return Number(row?.pages);
+  };
+  for (const [query, ids] of [
+    [{ fromMs: receipts - 4, toMs: receipts - 1 }, [4, 3, 2].map((n) => receipts - n)],
+    [{ key: "key-of-ada", fromMs: receipts - 1500 }, [receipts - 1000, receipts]],
+  ] as const) {
+    const before = await pagesRead();
+    const store = await open();
+    const rows = await store.usage({ ...query, limit: 10 });
+    assert.deepEqual(
+      rows.map(({ id }) => id).sort(),
+      ids.map((n) => `request-${n}`),
+    );
+    await store.close();
+    let read = 0;
+    while (read === 0) read = (await pagesRead()) - before;
+    assert.ok(read < 200, `${read} pages were read; all receipts have some 900`);
+  }
 });

@@ -259,6 +259,48 @@ describe("on PostgreSQL", { skip: noPostgres ?? false }, () => {
       });
     }
 
+    for (const cut of cuts) {
+      test(`${cut}: a hold that was rejected is given back if it was taken`, async () => {
+        await make(server.url(database));
+        store = await open(proxy.url(database));
+        const ledger = new Ledger(store, { retriesMs: [], latePauseMs: 1 });
+        const before = (await store.snapshot("ada"))?.account;
+        proxy.cut = cut;
+        await assert.rejects(ledger.apply(hold("h1", credits(3))), (error) => {
+          assert.ok(error instanceof StoreUnavailableError);
+          assert.ok(error.mayBeDone);
+          return true;
+        });
+        await ledger.close(10_000);
+        const after = (await store.snapshot("ada"))?.account;
+        assert.deepEqual([after?.base, after?.holds], [before?.base, before?.holds]);
+        const receipts = await store.usage({ id: "h1", limit: 1 });
+        // Nobody can tell whether the server did it; if it did, the receipt says that it cost nothing.
+        for (const { ending, cost } of receipts) assert.deepEqual([ending, cost], ["refused", 0]);
+        if (cut === "after commit") assert.equal(receipts.length, 1);
+        if (cut === "before commit") assert.equal(receipts.length, 0);
+        await store.close();
+        await assertSoundAt(server.url(database));
+      });
+    }
+
+    test("what a server refuses, or never heard of, is known not to have been done", async () => {
+      await make(server.url(database));
+      const own = await startProxy(server);
+      store = await open(own.url(database));
+      await server.sql(
+        `create function full_disk() returns trigger language plpgsql as
+           $$ begin raise exception using errcode = 'disk_full'; end $$;
+         create trigger full_disk before insert on journal for each statement execute function full_disk()`,
+        database,
+      );
+      const isNotDone = (error: unknown) => error instanceof StoreUnavailableError && !error.mayBeDone;
+      await assert.rejects(store.commit([hold("h1", credits(3))]), isNotDone);
+      own.close();
+      await assert.rejects(store.commit([hold("h1", credits(3))]), isNotDone);
+      await store.close();
+    });
+
     test("a commit that the server is still at when its node sends it again counts once", async () => {
       await make(server.url(database));
       store = await open(proxy.url(database));

@@ -187,6 +187,36 @@ test("what a request cost and nobody could pay is the shortfall", async () => {
   await assertCharged(service, { credits: { base: 1_000_000 } });
 });
 
+for (const isLost of [false, true]) {
+  test(`the shortfall of a hold that expired and was settled later is counted once${isLost ? ", its acknowledgement lost too" : ""}`, async () => {
+    const { service, engine } = await startPuppet({
+      plan: { base: { credits: 1, every: "P1D" }, overage: { credits: 0, every: "P1M" } },
+      price: { prompt: 10_000, completion: 300_000 },
+      ledger: { retriesMs: [0, 0] },
+    });
+    await using _ = service;
+    const answer = service.chat({ model: "puppet" });
+    await until("the engine has the request", () => engine.generations.length === 1);
+    engine.last.begin();
+    for (let n = 0; n < 7; n += 1) engine.last.token("x");
+    const { account, ledger, store } = service;
+    const [{ id } = { id: "" }] = await store.holds({ limit: 1 });
+    await ledger.apply({ kind: "extend", account, hold: id, n: 9, more: 0, used: tokens(10, 5), ttlMs: 1 });
+    using db = new DatabaseSync(service.databaseFile, { timeout: 5000 });
+    db.prepare("update hold set expires_ms = created_ms where id = ?").run(id);
+    await ledger.apply({ kind: "expire", account, hold: id });
+    const counted = async () =>
+      Math.round((await sampleOf(service, "inkwell_shortfall_credits_total")) * 1e6);
+    assert.equal(await counted(), 600_000);
+    if (isLost) loseNextAcknowledgement(service);
+    engine.last.end("length");
+    await (await answer).text();
+    assert.equal((await store.usage({ limit: 1 }))[0]?.shortfall, 1_200_000);
+    assert.equal(await counted(), 1_200_000);
+    await assertCharged(service, { expired: { base: 1_000_000 } });
+  });
+}
+
 test("a charge that no store would take is counted as given up, and credits are counted only when they are taken", async () => {
   const { service, engine } = await startPuppet();
   await using _ = service;

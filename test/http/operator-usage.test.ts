@@ -1,5 +1,6 @@
 /** What the operator API tells of requests: receipts with every filter, as JSON and CSV; models, holds, the audit. */
 import assert from "node:assert/strict";
+import { ListTooSlowError } from "../../src/store/store.ts";
 import {
   type Fields,
   fieldsOf,
@@ -54,6 +55,18 @@ operatorTest(
     );
     assert.ok(number("cost_micro") > 0);
     assert.equal(number("base_micro"), number("cost_micro"));
+  },
+);
+
+operatorTest(
+  "a list that the store stopped at its time limit is refused with what to ask for",
+  async (operator, service) => {
+    const usage = service.store.usage.bind(service.store);
+    service.store.usage = () => Promise.reject(new ListTooSlowError(10_000, null));
+    const answer = await operator.get("/admin/usage?model=rare");
+    service.store.usage = usage;
+    refused(answer, 400, "list_too_slow");
+    assert.match(JSON.stringify(answer.body), /longer than 10 s .*name an account/);
   },
 );
 

@@ -11,6 +11,7 @@ import {
   holdTtlMs,
   queued,
   rest,
+  setup,
   test,
   turn,
 } from "../fixtures/pipeline.ts";
@@ -78,3 +79,26 @@ test("an account that became invalid while its request ran is told to the operat
   assertRefusal((await rest(events)).error, "internal_error");
   assert.equal(made.unsettled.length, 1);
 });
+
+for (const isGone of [false, true]) {
+  test(`a request whose hold may have been taken is refused and costs nothing, and the hold is given back${isGone ? ", its client gone too" : ""}`, async () => {
+    const made = await setup();
+    made.store.hooks = {
+      after: () => {
+        made.store.hooks = {};
+        if (isGone) made.abort.abort();
+        return Promise.reject(new StoreUnavailableError("the connection is cut"));
+      },
+    };
+    const { types, error } = await rest(made.run());
+    assert.deepEqual(types, []);
+    assert.ok(error instanceof StoreUnavailableError);
+    assert.equal(made.store.openHolds("ada").length, 1);
+    await made.ledger.close(10_000);
+    assert.deepEqual(made.store.openHolds("ada"), []);
+    assert.equal(made.spent(), 0);
+    assert.equal(made.engine.generations.length, 0);
+    assert.equal(made.store.receipt("ada", "r1")?.ending, "refused");
+    await audit(made.store);
+  });
+}

@@ -29,6 +29,7 @@ const receipt: Receipt = {
   paid: { base: 610, overage: 0, additional: 0 },
   shortfall: 0,
   paidBefore: null,
+  shortfallBefore: 0,
   isLate: false,
   times: { preparedMs: 1, heldMs: 2, generatedMs: 30 },
 };

@@ -39,6 +39,7 @@ function receiptOf({ ending, isLate = false }: Pick<Receipt, "ending"> & { isLat
     cost: 2_500_000,
     paid: { base: 2_500_000, overage: 0, additional: 0 },
     paidBefore: null,
+    shortfallBefore: 0,
     shortfall: 0,
     isLate,
     times: { preparedMs: nowMs, heldMs: nowMs, generatedMs: nowMs },

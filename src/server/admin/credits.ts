@@ -102,7 +102,7 @@ export function creditRoutes(app: AdminApp, { store, ledger, plans }: AdminDepen
         params,
         querystring: schema.closed(schema.pageQuery),
         response: { 200: schema.pageOf(schema.journalEntry) },
-        refusals: ["account_not_found"],
+        refusals: ["account_not_found", "list_too_slow"],
       },
     },
     async ({ params: { account }, query: { limit, after } }) => {

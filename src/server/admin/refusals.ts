@@ -9,6 +9,7 @@ export const operatorCatalogue = {
   invalid_operator_token: { status: 401, type: "authentication_error" },
   host_not_allowed: { status: 403, type: "permission_error" },
   origin_not_allowed: { status: 403, type: "permission_error" },
+  list_too_slow: { status: 400, type: "invalid_request_error" },
   account_not_found: { status: 404, type: "not_found_error" },
   key_not_found: { status: 404, type: "not_found_error" },
   account_exists: { status: 409, type: "invalid_request_error" },

@@ -48,7 +48,7 @@ export function serviceRoutes(app: AdminApp, { store, catalog, metrics, nodes }:
         tags: ["service"],
         querystring: schema.closed({ ...schema.pageQuery, account: Type.Optional(schema.accountName) }),
         response: { 200: schema.pageOf(schema.holdRecord) },
-        refusals: ["account_not_found"],
+        refusals: ["account_not_found", "list_too_slow"],
       },
     },
     async ({ query: { limit, after, account } }) => {

@@ -37,7 +37,7 @@ export function usageRoutes(app: AdminApp, { store }: AdminDependencies): void {
         tags: ["usage"],
         querystring: filters,
         response: { 200: Type.Unsafe<Static<typeof page> | Readable>(page) },
-        refusals: ["account_not_found"],
+        refusals: ["account_not_found", "list_too_slow"],
         csv: true,
       },
     },
