@@ -84,7 +84,7 @@ export class AccountQueues {
 
   async #run(): Promise<void> {
     while (this.#queues.size > 0) {
-      // What was added in this turn of the event loop is sent together; others find the thread free in between.
+      // Operations that are added in this turn of the event loop are sent together.
       await pause(this.#untilDueMs(), this.#options.signal);
       for (const [account, queue] of [...this.#queues]) {
         if (queue.dueMs > performance.now() && !this.#options.signal.aborted) continue;

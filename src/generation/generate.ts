@@ -7,6 +7,7 @@
  * | ending                                          | recorded as        | charged                                 |
  * |-------------------------------------------------|--------------------|-----------------------------------------|
  * | refused before an engine saw it                 | refused, or no row | nothing                                 |
+ * | the store did not answer to its hold            | refused, or no row | nothing: the ledger voids it            |
  * | engine failed before the first token            | engine_failed      | nothing                                 |
  * | engine failed, service stopped, not streamed    | engine_failed shutdown | nothing: nothing was delivered      |
  * | client gone before the first token, still queued| client_gone        | nothing                                 |

@@ -376,8 +376,8 @@ export function isLockTimeout(error: unknown): boolean {
 }
 
 /**
- * Whether the server has said that it did not do what was asked, and rolled it back. What it says while it stops, or of a
- * connection that fails, may come after a commit that was done.
+ * Whether the server answered with an error that means a rollback. Errors of a server that stops and of connections that
+ * fail may follow a commit that was done.
  */
 export function isRefused(error: unknown): boolean {
   const state = sqlState(error);

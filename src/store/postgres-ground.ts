@@ -2,8 +2,8 @@
  * What a commit on PostgreSQL locks and reads before the kernel decides.
  *
  * Guarantees that all reads go by one look at the clock, which is taken after the accounts are locked, and that accounts
- * are locked in the order of their ids. With `waits: "never"` no row is waited for: accounts with a row that another
- * session has locked are left out of what is read, and named.
+ * are locked in the order of their ids. Accounts with a row that was skipped because another session has locked it are
+ * named, and must not be decided on.
  */
 import { endsOverdue, type Ground, lateOp, opOf, rowKey } from "../credits/ground.ts";
 import type { Operation } from "../credits/operations.ts";
@@ -47,8 +47,8 @@ function overdueOf(accounts: string, max: string, nowMs: string): string {
 const clockOfCommit = "current_setting('inkwell.now_ms')::bigint";
 
 /**
- * What is named, and the soonest that are overdue, each with its place among these; always one row, so that the clock
- * and the accounts that have more of them are told. The statements that lock holds and read keys go by the same time: a
+ * The named holds, and the soonest overdue ones with their place among these. The answer has one row at least, for the
+ * clock and for the accounts that have more overdue holds. The statements that lock holds and read keys go by the same time: a
  * clock may be set back between two looks.
  */
 const readHolds = `
@@ -121,9 +121,15 @@ const holdFrom = 3;
 /** Null rows: the statement was not sent. */
 type Rows = PostgresResult["rows"] | null;
 
+/**
+ * Locked rows that are skipped in place of being waited for: none, those of accounts, or all that may be written. To
+ * lock every row costs half of a node's speed, and hardly ever is any other than an account's in the way.
+ */
+export type Skips = "nothing" | "accounts" | "rows";
+
 export interface ReadUnderLock {
   ground: Ground;
-  /** Accounts of which another session has locked a row. The ground has nothing of them that may be decided on. */
+  /** Accounts of which another session has locked a row. They must not be decided on. */
   locked: ReadonlySet<string>;
 }
 
@@ -131,18 +137,17 @@ export interface ReadUnderLock {
 export async function readUnderLock(
   connection: Connection,
   operations: readonly Operation[],
-  { nowMs, waits, overdueMax }: { nowMs: EpochMs | null; waits: "briefly" | "never"; overdueMax: number },
+  { nowMs, skips, overdueMax }: { nowMs: EpochMs | null; skips: Skips; overdueMax: number },
 ): Promise<ReadUnderLock> {
   const { ids, named, settled, ops, keysOfHolds } = namedBy(operations);
   const ending = [
     textArray([...new Set(operations.filter(endsOverdue).map(({ account }) => account))]),
     overdueMax,
   ];
-  const isFree = waits === "never";
   const accountIds = textArray(ids);
   const keysValues = [...keysOfHolds.arrays(), ...named.arrays(), ...ending];
   const locking = (name: string, text: string, values: readonly Cell[]) =>
-    isFree ? { name, text, values } : null;
+    skips === "rows" ? { name, text, values } : null;
   const [
     ,
     accountRows,
@@ -156,10 +161,10 @@ export async function readUnderLock(
     freeKeys,
   ] = await together(connection, [
     { text: "begin" },
-    isFree
+    skips !== "nothing"
       ? { name: "free accounts", text: readFreeAccounts, values: [accountIds] }
       : { name: "accounts", text: readAccounts, values: [accountIds] },
-    locking("find accounts", findAccounts, [accountIds]),
+    skips === "nothing" ? null : { name: "find accounts", text: findAccounts, values: [accountIds] },
     { name: "holds", text: readHolds, values: [nowMs, ...named.arrays(), ...ending] },
     locking("free holds", lockHolds, [...named.arrays(), ...ending]),
     ops.size === 0 ? null : { name: "journal", text: readJournal, values: ops.arrays() },
@@ -171,7 +176,7 @@ export async function readUnderLock(
   const now = holdRows?.[0]?.[0];
   invariant(typeof now === "number", "the clock is told with the holds");
   const accounts = (accountRows ?? []).map(accountOf);
-  // The row that tells the clock has no hold where there is none.
+  // One row is there for the clock alone if no hold is found.
   const withHold = (holdRows ?? []).filter((cells) => cells[holdFrom] !== null);
   const holds = withHold.map((cells) => holdTable.rowOf(cells, holdFrom));
   const overdue = holds.filter((_, index) => withHold[index]?.[placeAt] !== null);
@@ -189,17 +194,16 @@ export async function readUnderLock(
     usage: new Map(usage.map((row: UsageRow) => [rowKey(row.account, row.id), row])),
     keys: new Map(keys.map((row: KeyRow) => [row.id, row])),
   };
-  if (!isFree) return { ground, locked: new Set() };
+  if (skips === "nothing") return { ground, locked: new Set() };
   const isThere = new Set((foundRows ?? []).map(([id]) => String(id)));
-  const lockedRows = [
-    ...notAmong(freeHolds, holds),
-    ...notAmong(freeUsage, usage),
-    ...notAmong(freeKeys, keys),
-  ];
+  const lockedRows =
+    skips === "accounts"
+      ? []
+      : [...notAmong(freeHolds, holds), ...notAmong(freeUsage, usage), ...notAmong(freeKeys, keys)];
   const locked = new Set([
     ...[...isThere].filter((id) => !ground.accounts.has(id)),
     ...lockedRows.map(({ account }) => account),
-    // An account that is not there yet cannot be locked: opening it waits for whoever else does, and so has nobody beside it.
+    // An account that is not there yet cannot be locked. Opening it may wait for another session, so nobody is beside it.
     ...(ids.length === 1 ? [] : openedBy(operations).filter((id) => !isThere.has(id))),
   ]);
   return { ground, locked };

@@ -26,7 +26,7 @@ import {
   isRefused,
   type Statement,
 } from "./postgres-connection.ts";
-import { readUnderLock, together } from "./postgres-ground.ts";
+import { readUnderLock, type Skips, together } from "./postgres-ground.ts";
 import {
   accountTable,
   type Cell,
@@ -41,16 +41,17 @@ import {
 const accountsIndex = "account_pkey";
 const openingAttemptsMax = 3;
 
-/** For so long after a row was found locked, no commit of this node waits for any. */
-const neverWaitsMs = 10_000;
+/** For so long after a row was found locked, commits of this node skip such rows. */
+const skipsForMs = 10_000;
 
 export class PostgresLedger {
   readonly #connections: Connections;
   readonly #plans: Plans;
   readonly #now: (() => EpochMs) | null;
   readonly #overdueMax: number;
+  #skips: Skips = "nothing";
   /** By the clock of `performance.now()`. */
-  #waitsFromMs = 0;
+  #skipsUntilMs = 0;
 
   /** `now` null: the clock of the database. `overdueHoldsMax`: for tests. */
   constructor(
@@ -77,23 +78,28 @@ export class PostgresLedger {
 
   /**
    * A row that another commit works on is free in a moment, and waiting for it in line is fast and fair. If it is not
-   * free by then, its session is stuck. For some time no row is waited for then: one account delays the others once.
+   * free by then, its session is stuck, and for some time no row like it is waited for: it delays the others once.
    */
   async #withoutLocked(operations: readonly Operation[]): Promise<Decision[]> {
-    if (performance.now() >= this.#waitsFromMs) {
+    for (;;) {
+      const skips = performance.now() < this.#skipsUntilMs ? this.#skips : "nothing";
       try {
-        return await this.#attempt(operations, "briefly");
+        const decisions = await this.#attempt(operations, skips);
+        if (decisions.some(({ kind }) => kind === "locked")) this.#skip(skips);
+        return decisions;
       } catch (error) {
-        if (!isLockTimeout(error)) throw error;
+        if (!isLockTimeout(error) || skips === "rows") throw error;
+        this.#skip(skips === "nothing" ? "accounts" : "rows");
       }
-      this.#waitsFromMs = performance.now() + neverWaitsMs;
     }
-    const decisions = await this.#attempt(operations, "never");
-    if (decisions.some(({ kind }) => kind === "locked")) this.#waitsFromMs = performance.now() + neverWaitsMs;
-    return decisions;
   }
 
-  async #attempt(operations: readonly Operation[], waits: "briefly" | "never"): Promise<Decision[]> {
+  #skip(skips: Skips): void {
+    this.#skips = skips;
+    this.#skipsUntilMs = performance.now() + skipsForMs;
+  }
+
+  async #attempt(operations: readonly Operation[], skips: Skips): Promise<Decision[]> {
     const connection = await this.#connections.connect().catch((error: unknown) => {
       throw withNothingDone(error);
     });
@@ -103,7 +109,7 @@ export class PostgresLedger {
       const nowMs = this.#now?.() ?? null;
       const { ground, locked } = await readUnderLock(connection, operations, {
         nowMs,
-        waits,
+        skips,
         overdueMax: this.#overdueMax,
       });
       const free = operations.filter(({ account }) => !locked.has(account));
