@@ -89,6 +89,21 @@ test(
   },
 );
 
+test("keeps the order of a locked account's operations if it is free again at once", within, async () => {
+  const store = new LockedStore();
+  store.locked.add("ada");
+  const ledger = new Ledger(store, { batchMax: 2 });
+  const answers = [1, 2, 3, 4, 5].map((n) => ledger.apply(topup("ada", n)));
+  await until(() => store.commits.length === 1);
+  // The answer to the first commit is on its way; those that wait behind it would be next.
+  store.locked.clear();
+  await Promise.all(answers);
+  assert.deepEqual(
+    store.decided,
+    [1, 2, 3, 4, 5].map((n) => `ada ${n}`),
+  );
+});
+
 test("commits an account together with others again once it was answered on its own", within, async () => {
   const store = new LockedStore();
   store.locked.add("ada");
