@@ -50,6 +50,7 @@ import type { Plans } from "./plan.ts";
 import { costOf, type Price } from "./pricing.ts";
 import { countRequest, countTokens, followClock, rateRefusalOf, ratesOf, scopesOf } from "./rates.ts";
 import type { AccountRow, Ending, HoldRow, RowPrice, Split, TokenCounts, UsageRow } from "./rows.ts";
+import { additionally, minus, negated, plus, splitOver, sumOf } from "./splits.ts";
 
 /** Running requests rarely use all that they hold: about the time in which some of them end and give back. */
 const reservedRetryMs = 1000;
@@ -447,34 +448,6 @@ function addHeld(account: AccountRow, split: Split): void {
 
 function fits(account: AccountRow, amount: number): boolean {
   return Number.isSafeInteger(account.additional + account.heldAdditional + amount);
-}
-
-function sumOf(split: Split): MicroCredits {
-  return split.base + split.overage + split.additional;
-}
-
-function negated(split: Split): Split {
-  return { base: 0 - split.base, overage: 0 - split.overage, additional: 0 - split.additional };
-}
-
-function plus(a: Split, b: Split): Split {
-  return { base: a.base + b.base, overage: a.overage + b.overage, additional: a.additional + b.additional };
-}
-
-function minus(a: Split, b: Split): Split {
-  return { base: a.base - b.base, overage: a.overage - b.overage, additional: a.additional - b.additional };
-}
-
-function additionally(amount: number): Split {
-  return { base: 0, overage: 0, additional: amount };
-}
-
-/** Splits an amount over what each bucket has, in the order in which they are spent; less where there is less. */
-function splitOver(available: Split, amount: MicroCredits): Split {
-  const base = Math.min(amount, available.base);
-  const overage = Math.min(amount - base, available.overage);
-  const additional = Math.min(amount - base - overage, available.additional);
-  return { base, overage, additional };
 }
 
 function priceOf(row: RowPrice): Price {
