@@ -249,21 +249,25 @@ async function readSummary(file: FileHandle, isPart: boolean): Promise<GgufSumma
 /** `name-00001-of-00003.gguf`, as llama-gguf-split names the parts of a model. */
 const partName = /^(.+-)(\d{5})-of-(\d{5})\.gguf$/s;
 
+/** The file, and all others if it is the first of several. */
+export function modelFilesOf(path: string): string[] {
+  const [, start, , count] = partName.exec(path) ?? [];
+  if (start === undefined || count === undefined) return [path];
+  return Array.from({ length: Number(count) }, (_, index) => {
+    const number = String(index + 1).padStart(5, "0");
+    return `${start}${number}-of-${count}.gguf`;
+  });
+}
+
 /** Checks the file, and all others if it is the first of several. Returns their size together. */
 export async function checkModel(path: string): Promise<{ sizeBytes: number }> {
-  const [, start, number, count] = partName.exec(path) ?? [];
-  if (start === undefined || count === undefined) return checkGguf(path);
-  if (Number(number) !== 1) {
-    const first = `${start}00001-of-${count}.gguf`;
-    throw new OperatorError(
-      `model file ${path} is part ${Number(number)} of a model; name the first: ${first}`,
-    );
-  }
+  const files = modelFilesOf(path);
+  const [first] = files;
+  if (files.length === 1) return checkGguf(path);
+  if (first !== path)
+    throw new OperatorError(`model file ${path} is a later part of a model; name the first: ${first}`);
   let sizeBytes = 0;
-  for (let part = 1; part <= Number(count); part++) {
-    const file = `${start}${String(part).padStart(5, "0")}-of-${count}.gguf`;
-    sizeBytes += (await checkFile(file, true)).sizeBytes;
-  }
+  for (const file of files) sizeBytes += (await checkFile(file, true)).sizeBytes;
   return { sizeBytes };
 }
 

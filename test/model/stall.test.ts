@@ -5,6 +5,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { setTimeout as pause } from "node:timers/promises";
+import { fileURLToPath } from "node:url";
 import { Preparations } from "../../src/engines/llama/preparations.ts";
 import { ProgressWatch } from "../../src/engines/llama/progress-watch.ts";
 import type { ToChild } from "../../src/engines/llama/protocol.ts";
@@ -125,9 +126,9 @@ test("halted in mid-stream: the stream ends with an error, what was made is char
 });
 
 test("a native call that never returns: the child is killed, though it answers everything else", async (t) => {
-  const module = new URL("../fixtures/stuck-worker.ts", import.meta.url);
+  const module = fileURLToPath(new URL("../fixtures/stuck-worker.ts", import.meta.url));
   const log = new RecordedLog();
-  const environment = { ...process.env, NODE_OPTIONS: `--import=${module}` };
+  const environment = { ...process.env, NODE_OPTIONS: `--import=${module} --allow-fs-read=${module}` };
   const engine = await startMiniature({ parallel: 2, stallMs, environment, log });
   t.after(() => engine.close());
   const running = await begin(engine, endless, { maxTokens: 900 });

@@ -126,7 +126,7 @@ test("every part of a model in several files is checked, and the first is the on
   assert.equal((await checkModel(part(1))).sizeBytes, 3 * whole.length);
   await assert.rejects(
     checkModel(part(2)),
-    /is part 2 of a model; name the first: \S+big-00001-of-00003\.gguf$/,
+    /is a later part of a model; name the first: \S+big-00001-of-00003\.gguf$/,
   );
   assert.equal((await checkModel(miniaturePath)).sizeBytes, whole.length);
 });

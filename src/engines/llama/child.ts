@@ -7,6 +7,7 @@
  */
 import { OperatorError } from "../../errors.ts";
 import { loadBackend } from "./backend.ts";
+import { confineFurther } from "./confinement.ts";
 import { Decoder } from "./decoder.ts";
 import { PromptPlanner } from "./planner.ts";
 import { type FromChild, isToChild, type LoadOptions, type ToChild } from "./protocol.ts";
@@ -94,6 +95,7 @@ class Child {
       report: (jobs, batches) => send({ type: "progress", jobs, batches }),
       placed: (id, sequence, tookMs) => send({ type: "placed", id, sequence, tookMs }),
     });
+    confineFurther();
     this.#ready = { planner, decoder };
     // A defect in the loop must not leave requests waiting: the process ends and is started again.
     decoder.run().catch((cause: unknown) => {

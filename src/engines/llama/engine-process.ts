@@ -9,9 +9,11 @@ import { extname } from "node:path";
 import { createInterface } from "node:readline";
 import type { Readable } from "node:stream";
 import type { EngineLog } from "../engine-log.ts";
+import { confiningOptions } from "./confinement.ts";
 import { type FromChild, isFromChild, type ToChild } from "./protocol.ts";
 
 export interface EngineProcessOptions {
+  modelPath: string;
   environment: Readonly<Record<string, string | undefined>>;
   log: EngineLog;
   onMessage: (message: FromChild) => void;
@@ -37,7 +39,7 @@ export class EngineProcess {
     const module = new URL(`./child${extname(import.meta.filename)}`, import.meta.url);
     this.#child = fork(module, [], {
       execPath: process.execPath,
-      execArgv: [],
+      execArgv: confiningOptions(options.modelPath, options.environment),
       env: { ...options.environment, ...oneNativeThread },
       serialization: "advanced",
       stdio: ["ignore", "pipe", "pipe", "ipc"],

@@ -319,6 +319,7 @@ export class LlamaEngine implements Engine {
     const launchedMs = performance.now();
     let loaded = false;
     const child = new EngineProcess({
+      modelPath,
       environment: this.#options.environment,
       log: this.#log,
       onMessage: (message) => {

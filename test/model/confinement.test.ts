@@ -1,0 +1,74 @@
+/** What the JavaScript of the real child process may do while it loads a model, and afterwards. */
+import assert from "node:assert/strict";
+import { mkdtemp, rm, symlink } from "node:fs/promises";
+import { tmpdir } from "node:os";
+import { dirname, join } from "node:path";
+import { test } from "node:test";
+import { fileURLToPath } from "node:url";
+import { confiningOptions } from "../../src/engines/llama/confinement.ts";
+import { ask, miniaturePath, RecordedLog, startMiniature } from "../fixtures/llama-engine.ts";
+import { until } from "../fixtures/program.ts";
+
+const skip = process.platform === "linux" ? false : "the process is confined on Linux only";
+const nosy = fileURLToPath(new URL("../fixtures/nosy-child.ts", import.meta.url));
+
+test("the process reads the model and the program, starts nothing else once it is loaded, and never writes", {
+  skip,
+}, async (t) => {
+  const log = new RecordedLog();
+  const environment = { ...process.env, NODE_OPTIONS: `--import=${nosy} --allow-fs-read=${dirname(nosy)}` };
+  const engine = await startMiniature({ environment, log });
+  t.after(() => engine.close());
+  const { pid } = engine;
+  assert.ok(pid !== undefined);
+  const reports = () =>
+    log.lines.flatMap((line) =>
+      line.startsWith('info {"read') ? [/\{"read.*?\}/.exec(line)?.[0] ?? ""] : [],
+    );
+  // The process that tests the library's binaries is told the same options, and says so first or second.
+  await until("the process has started", () => reports().length > 0);
+  const loading = JSON.parse(reports()[0] ?? "");
+  assert.deepEqual(loading, {
+    readModel: true,
+    readParent: false,
+    readPasswords: false,
+    readFixture: true,
+    write: false,
+    spawn: true,
+    thread: false,
+  });
+  const before = reports().length;
+  process.kill(pid, "SIGUSR2");
+  await until("the process has reported", () => reports().length > before);
+  assert.deepEqual(new Set(Object.values(JSON.parse(reports().at(-1) ?? ""))), new Set([false]));
+  assert.equal((await ask(engine, "Hi", { maxTokens: 3 })).usage.completionTokens, 3);
+});
+
+test("a model behind a symbolic link is loaded", async (t) => {
+  const folder = await mkdtemp(join(tmpdir(), "inkwell-confinement-"));
+  t.after(() => rm(folder, { recursive: true }));
+  const modelPath = join(folder, "link.gguf");
+  await symlink(miniaturePath, modelPath);
+  const engine = await startMiniature({ modelPath });
+  await engine.close();
+});
+
+test("all parts of a model may be read, and the folders of a library path that is passed on", {
+  skip,
+}, () => {
+  const options = confiningOptions("/models/a-00001-of-00002.gguf", {
+    LD_LIBRARY_PATH: "/opt/cuda/lib:relative::/opt/more",
+    OTHER: "/secret",
+  });
+  for (const path of [
+    "/models/a-00001-of-00002.gguf",
+    "/models/a-00002-of-00002.gguf",
+    "/opt/cuda/lib",
+    "/opt/more",
+  ]) {
+    assert.ok(options.includes(`--allow-fs-read=${path}`), path);
+  }
+  for (const path of ["", "/", "/models", "relative", "/secret", "/etc", "/proc"])
+    assert.ok(!options.includes(`--allow-fs-read=${path}`), path);
+  assert.ok(!options.some((option) => /allow-(fs-write|worker|wasi|inspector)/.test(option)));
+});
