@@ -16,6 +16,7 @@ import {
   NoBinaryFoundError,
 } from "node-llama-cpp";
 import { invariant, OperatorError } from "../../errors.ts";
+import type { PromptTokenizer } from "./prompt.ts";
 import type { Gpu, LoadOptions } from "./protocol.ts";
 import { ThreadGovernor } from "./thread-governor.ts";
 import { Vocabulary } from "./vocabulary.ts";
@@ -311,7 +312,7 @@ function ratiosIn(sampled: unknown): [token: number, ratio: number][] {
 export interface LoadedBackend {
   backend: Backend;
   vocabulary: Vocabulary;
-  tokenize: (text: string) => Uint32Array;
+  tokenize: PromptTokenizer["tokenize"];
   isEndOfTurn: (token: number) => boolean;
   /** Null where the model names none, or wants none in front. */
   bos: number | null;
@@ -392,7 +393,8 @@ export async function loadBackend(options: LoadOptions, log: Log): Promise<Loade
         return known === undefined ? "" : model.detokenize([known]);
       },
     }),
-    tokenize: (text) => Uint32Array.from(model.tokenize(text, false)),
+    tokenize: (text, continues = false) =>
+      Uint32Array.from(model.tokenize(text, false, continues ? "trimLeadingSpace" : undefined)),
     isEndOfTurn: (token) => endOfTurn.has(token),
     bos: model.tokens.shouldPrependBosToken ? model.tokens.bos : null,
     bosText: model.tokens.bosString ?? "",

@@ -5,9 +5,8 @@
  * libraries alone; `confineFurther` takes away processes, addons and what is left of reading once the model is loaded.
  * The model does not bind native code, and has no scope for the network in Node 24. docs/security.md
  */
-import { realpathSync } from "node:fs";
-import { join, resolve, sep } from "node:path";
-import { fileURLToPath } from "node:url";
+import { existsSync, realpathSync } from "node:fs";
+import { dirname, join, resolve, sep } from "node:path";
 import { modelFilesOf } from "../../weights/gguf.ts";
 
 /** node-llama-cpp looks for the libraries of GPUs here, and for the kind of system. */
@@ -21,11 +20,10 @@ export function confiningOptions(
 ): string[] {
   if (process.platform !== "linux") return [];
   const program = resolve(import.meta.dirname, "../..");
-  const packages = packagesFolder();
   const readable = [
     program,
     join(program, "..", "package.json"),
-    packages,
+    ...packageFolders(program),
     ...modelFilesOf(modelPath),
     ...systemPaths,
     ...pathVariables.flatMap((name) => environment[name]?.split(":") ?? []),
@@ -52,10 +50,11 @@ export function confineFurther(): void {
   for (const scope of ["child", "addon", "fs.read"]) drop.call(process.permission, scope);
 }
 
-function packagesFolder(): string {
-  const file = fileURLToPath(import.meta.resolve("node-llama-cpp"));
-  const name = `${sep}node_modules${sep}`;
-  return file.slice(0, file.lastIndexOf(name) + name.length - 1);
+/** Where Node looks for packages of the program: in its folder and those above, which may be symbolic links. */
+function packageFolders(program: string): string[] {
+  const folder = join(program, "node_modules");
+  const above = dirname(program);
+  return [...(existsSync(folder) ? [folder] : []), ...(above === program ? [] : packageFolders(above))];
 }
 
 function real(path: string): string {

@@ -6,8 +6,9 @@
  */
 import type { Message, Reasoning } from "../../generation/engine.ts";
 import type { ThinkTags } from "../thinking.ts";
-import { PromptBuilder, type PromptTokenizer } from "./prompt.ts";
+import { markersIn, PromptBuilder, type PromptTokenizer } from "./prompt.ts";
 import type { PromptPlan } from "./protocol.ts";
+import { type RoleMarks, roleMarksOf } from "./role-marks.ts";
 import { ChatTemplate, fallbackTemplate, type Part } from "./template.ts";
 import { TimeLimitExceeded } from "./time-limit.ts";
 
@@ -58,10 +59,21 @@ export class PromptPlanner {
           )
         : options.thinkTags;
     this.thinkTags = tags ?? null;
+    const marks = marksOf(this.#template, options);
     this.#builder = new PromptBuilder(
       options,
-      (marker) => this.#template.mentions(marker) || (tags?.includes(marker) ?? false),
+      marks.plain,
+      (marker) =>
+        this.#template.mentions(marker) ||
+        marks.emitted.includes(marker) ||
+        (tags?.includes(marker) ?? false),
     );
+    const { inseparable } = this.#builder;
+    if (inseparable.length > 0) {
+      options.warn(
+        `messages can imitate these marks of the model's chat template, which its tokenizer spells in single characters: ${inseparable.join(" ")}`,
+      );
+    }
     this.closingTokens = tags ? this.#builder.markers(tags[1]) : new Uint32Array(0);
   }
 
@@ -119,18 +131,25 @@ function templateOf(options: PlannerOptions): ChatTemplate {
   try {
     return new ChatTemplate(options.template, texts);
   } catch (cause) {
-    if (cause instanceof TimeLimitExceeded) {
-      throw new Error(
-        `its chat template takes ${cause.message} to render one message, so it may loop for ever`,
-        {
-          cause,
-        },
-      );
-    }
+    if (cause instanceof TimeLimitExceeded) throw loops(cause);
     const why = cause instanceof Error ? cause.message : String(cause);
     options.warn(`the model's chat template cannot be used (${why}); ChatML is used`);
     return new ChatTemplate(fallbackTemplate, texts);
   }
+}
+
+function marksOf(template: ChatTemplate, { vocabulary }: PlannerOptions): RoleMarks {
+  try {
+    return roleMarksOf(template, markersIn(vocabulary));
+  } catch (cause) {
+    throw cause instanceof TimeLimitExceeded ? loops(cause) : cause;
+  }
+}
+
+function loops(cause: TimeLimitExceeded): Error {
+  return new Error(`its chat template takes ${cause.message} for a few words, so it may loop for ever`, {
+    cause,
+  });
 }
 
 function endsWith(parts: readonly Part[], tag: string): boolean {
