@@ -176,6 +176,12 @@ describe("the image", () => {
     assert.deepEqual(instruction("EXPOSE")[0], [`${config.listen.port}`, `${config.operator.port}`]);
   });
 
+  test("is built on images that are pinned by digest", () => {
+    const stages = new Set(instruction("FROM").flatMap((words) => words.slice(2)));
+    for (const [image = ""] of instruction("FROM")) if (!stages.has(image)) assertPinned(image);
+    assert.ok(instruction("FROM").length >= 2);
+  });
+
   test("does not run as root, is asked for its health by its own node, and starts the program itself", () => {
     assert.match(instruction("USER").at(-1)?.[0] ?? "", /^[1-9]\d*:[1-9]\d*$/);
     assert.ok(instruction("HEALTHCHECK").some((words) => words.join(" ").includes("'/healthz'")));
@@ -184,6 +190,27 @@ describe("the image", () => {
     assert.equal(program, "node");
     assert.ok(existsSync(path.join(root, String(script).replace("/app/", ""))));
   });
+});
+
+/** By a digest, beside the tag that people read. */
+function assertPinned(image: string): void {
+  assert.match(image, /^[\w./-]+:[\w.-]+@sha256:[0-9a-f]{64}$/, `${image} is pinned`);
+}
+
+test("compose: others' images are pinned by digest; nodes have no rights and write to their volumes alone", () => {
+  const services = fieldsOf(fieldsOf(parse(textOf("deploy/compose.yaml"), { merge: true })).services);
+  for (const [name, each] of Object.entries(services)) {
+    const service = fieldsOf(each);
+    if (service.build === undefined) assertPinned(String(service.image));
+    assert.deepEqual(service.security_opt, ["no-new-privileges:true"], name);
+  }
+  for (const name of ["node-a", "node-b"]) {
+    const node = fieldsOf(services[name]);
+    assert.deepEqual(node.cap_drop, ["ALL"]);
+    assert.equal(node.read_only, true);
+    assert.deepEqual(node.tmpfs, ["/tmp"]);
+    assert.equal(fieldsOf(node.ulimits).core, 0);
+  }
 });
 
 test("compose: nodes that wait for the database, settings that are known, files that exist, a stop longer than the drain", () => {
@@ -255,6 +282,27 @@ describe("the unit", () => {
     const { limits, dataDir } = configWith({ [name]: value });
     assert.equal(dataDir, `/var/lib/${setting("StateDirectory")}`);
     assert.ok(Number(setting("TimeoutStopSec")) * 1000 > limits.drainMs + 10_000);
+  });
+
+  test("keeps the processes of models from other users, devices, core dumps and privileged calls", () => {
+    const settings: string[] = text.match(/^\w+=.*$/gm) ?? [];
+    for (const line of [
+      "NoNewPrivileges=yes",
+      "CapabilityBoundingSet=",
+      "ProtectSystem=strict",
+      "ProtectHome=yes",
+      "ProtectProc=invisible",
+      "PrivateTmp=yes",
+      "PrivateDevices=yes",
+      "PrivateIPC=yes",
+      "NoExecPaths=/var/lib/inkwell",
+      "LimitCORE=0",
+      "RestrictNamespaces=yes",
+      "RestrictAddressFamilies=AF_INET AF_INET6 AF_UNIX AF_NETLINK",
+      "SystemCallFilter=@system-service",
+      "SystemCallFilter=~@privileged @resources",
+    ])
+      assert.ok(settings.includes(line), line);
   });
 
   test("the documented commands run as it does: same user, folder, data and secrets", () => {
