@@ -151,6 +151,9 @@ export async function run(args: readonly string[]): Promise<void> {
     const alone = await throughput(service, 1, Number(values.seconds));
     const shared = await throughput(service, 1 + count, Number(values.seconds));
     const slowestMs = Math.max(...waits);
+    console.error(
+      `${count} others: first tokens after ${waits.map((ms) => `${ms.toFixed(0)} ms`).join(", ")}`,
+    );
     rows.push({
       "other accounts": `${count}`,
       "idle, first token": `${idleMs.toFixed(0)} ms`,

@@ -7,6 +7,7 @@ const benchmarks: Record<string, () => Promise<{ run(args: readonly string[]): P
   isolation: () => import("./isolation.ts"),
   ledger: () => import("./ledger.ts"),
   nodes: () => import("./nodes.ts"),
+  preparation: () => import("./preparation.ts"),
   storage: () => import("./storage.ts"),
   stops: () => import("./stops.ts"),
   streams: () => import("./streams.ts"),

@@ -40,8 +40,13 @@ export class FairQueue<Item> {
   }
 
   shift(): Item | undefined {
-    const [accountId] = this.#byAccount.keys();
+    const [accountId] = this.accounts();
     return accountId === undefined ? undefined : this.take(accountId);
+  }
+
+  /** Accounts that have something waiting, in the order of their turns. */
+  accounts(): IterableIterator<string> {
+    return this.#byAccount.keys();
   }
 
   /** The next item of one account, which stays. */

@@ -33,6 +33,7 @@ class ScriptedBackend implements Backend {
   readonly saved: number[] = [];
   readonly disposed: number[] = [];
   restored = 0;
+  whileRestoring: () => void = () => {};
   /** What `restore` answers. */
   restores = true;
   #scripts = new Map<number, number[]>();
@@ -91,6 +92,7 @@ class ScriptedBackend implements Backend {
   async restore(): Promise<boolean> {
     this.restored += 1;
     await Promise.resolve();
+    this.whileRestoring();
     return this.restores;
   }
 }
@@ -113,7 +115,7 @@ function start(
   backend: ScriptedBackend,
   jobs: JobSpec[],
   endings = jobs.length,
-  { contextWindow = 64, bytesMax = 1000 } = {},
+  { contextWindow = 64, bytesMax = 1000, parallel = 2 } = {},
 ) {
   const ended = Promise.withResolvers<void>();
   const reports: JobProgress[] = [];
@@ -128,7 +130,7 @@ function start(
     thinkTags: ["<think>", "</think>"],
     closingTokens: Uint32Array.of(closeTag),
     contextWindow,
-    parallel: 2,
+    parallel,
     states: new SavedStates({ backend, bytesMax, warn: (message) => warnings.push(message) }),
     placed: (id, sequence) => placed.push([id, sequence]),
     report: (progress, decoded) => {
@@ -445,4 +447,42 @@ test("a paused job keeps its sequence while no other job needs it", async () => 
   assert.deepEqual(backend.steps.map((step) => step.length).slice(0, 8), [1, 2, 2, 2, 1, 1, 1, 2]);
   assert.equal(text(2), "bcdefgh");
   assert.deepEqual([backend.saved, backend.restored], [[], 0]);
+});
+
+test("what is asked for while a state is put back is done, also where nothing else is left to decode", async () => {
+  const backend = new ScriptedBackend();
+  backend.script(0, "a".repeat(9));
+  backend.script(1, "b".repeat(9));
+  const { decoder, ended, last } = start(backend, [job(1, "1"), job(2, "2")], 3);
+  backend.afterStep = (step) => {
+    if (step !== 3) return;
+    decoder.pause(1);
+    decoder.pause(2);
+    decoder.start(job(3, "3", { maxTokens: 2 }));
+    decoder.start(job(4, "4", { maxTokens: 2 }));
+  };
+  backend.whileRestoring = () => {
+    backend.whileRestoring = () => {};
+    decoder.pause(2);
+    decoder.resume(1);
+  };
+  while (last(3)?.ending === undefined || last(4)?.ending === undefined)
+    await new Promise((resolve) => setImmediate(resolve));
+  decoder.resume(2);
+  await ended;
+  assert.equal(last(1)?.ending?.type, "stop");
+});
+
+test("prompts take turns by account: one with many answers has no more turns than one with a single answer", async () => {
+  const backend = new ScriptedBackend();
+  const long = "l".repeat(40);
+  const flood = [1, 2, 3].map((id) => job(id, long, { accountId: "anna" }));
+  const { ended } = start(backend, [...flood, job(4, long, { accountId: "boris" })], 4, { parallel: 4 });
+  await ended;
+  const turns = backend.steps.flatMap((step) => step.filter(({ tokens }) => tokens.length === 4));
+  const lastOfBoris = turns.findLastIndex(({ sequence }) => sequence === 3);
+  const others = turns.slice(0, lastOfBoris).filter(({ sequence }) => sequence !== 3);
+  assert.equal(turns.length, 40);
+  assert.ok(others.length <= 5, `${others.length} turns of the others before the last of Boris's ten`);
+  assert.deepEqual(new Set(turns.slice(lastOfBoris + 1).map(({ sequence }) => sequence)).size, 3);
 });

@@ -211,6 +211,24 @@ test("an answer that was paused for too long comes back before all others, to an
   assert.deepEqual(hall.after(turnMs), ["pause c1", "resume b1"], "a2 has been paused enough");
 });
 
+test("a free place goes to the account with the fewest, though another has gone longer without a turn", () => {
+  const hall = new Hall(4);
+  for (const name of ["a1", "a2", "b1", "c1", "a3", "c2"]) hall.ask(name);
+  assert.deepEqual(hall.end("b1"), ["start c2"]);
+});
+
+test("two accounts that have waited for a minute each take no more turns: one answer ends, then the other", () => {
+  const hall = new Hall(1);
+  hall.ask("a1");
+  hall.after(runMinMs);
+  hall.ask("b1");
+  const turns = Array.from({ length: (4 * pausedMaxMs) / turnMs }, () => hall.after(turnMs).length);
+  assert.ok(turns.slice(0, pausedMaxMs / turnMs).every((moves) => moves === 2));
+  assert.ok(turns.slice(-pausedMaxMs / turnMs).every((moves) => moves === 0));
+  hall.ask("c1");
+  assert.deepEqual(hall.running, ["c1"], "a newcomer has its turn nevertheless");
+});
+
 test("a request in the queue leaves it, and one that is stopped is given no place", () => {
   const hall = new Hall(1);
   hall.ask("a1", "b1", "c1");

@@ -8,6 +8,7 @@ import { setTimeout as sleep } from "node:timers/promises";
 import type { PlacesLimits } from "../../src/engines/llama/places.ts";
 import type { LlamaEngine } from "../../src/engines/llama/supervisor.ts";
 import { EngineError, type EngineLoad, type Generation } from "../../src/generation/engine.ts";
+import { readEvents } from "../fixtures/events.ts";
 import {
   type Answer,
   ask,
@@ -17,6 +18,7 @@ import {
   prepare,
   startMiniature,
 } from "../fixtures/llama-engine.ts";
+import { errorOf, type ServiceOptions, startService, type TestService } from "../fixtures/service.ts";
 
 /** The miniature goes on for ever when it is asked for something endless. */
 const endless = "Something endless, please.";
@@ -214,4 +216,73 @@ test("a paused answer is not taken for a child that hangs, however long it is pa
   boris.pay(50, false);
   assert.equal((await borisAnswer).usage.completionTokens, 50);
   assert.equal((await answer).usage.completionTokens, 60);
+});
+
+/** They take longer than Boris's request needs to come in, and his longer than any wait of these tests. */
+const annaTokens = 2000;
+
+/** A stream of the service's own account, and one of Boris's that has taken its place. */
+async function startPausedRequest(engine: LlamaEngine, service: TestService) {
+  await service.ledger.apply({ kind: "open", account: "boris", plan: "test" });
+  const borisKey = await service.addKey({ account: "boris" });
+  const chat = (key: string, body: object, signal: AbortSignal) => {
+    const messages = [{ role: "user", content: endless }];
+    const headers = { authorization: `Bearer ${key}` };
+    return service.chat(
+      { model: "miniature", messages, seed: 1, stream: true, ...body },
+      { headers, signal },
+    );
+  };
+  const [anna, boris] = [new AbortController(), new AbortController()];
+  const response = await chat(service.key, { max_tokens: annaTokens }, anna.signal);
+  const requestId = response.headers.get("x-request-id") ?? "";
+  const text = response.text();
+  text.catch(() => {});
+  const other = (await chat(borisKey, { max_tokens: 7000 }, boris.signal)).text();
+  other.catch(() => {});
+  await until(engine, ({ paused }) => paused === 1);
+  return { anna, boris, requestId, text, again: () => chat(service.key, {}, anna.signal) };
+}
+
+async function startWithService(t: TestContext, options: ServiceOptions = {}) {
+  const engine = await start(t, { contextWindow: 8192 });
+  const service = await startService({ otherEngines: { miniature: engine }, ...options });
+  return { engine, service };
+}
+
+test("a paused request counts as running, keeps its hold and its connection, and is charged as any other", async (t) => {
+  const holdTtlMs = 300;
+  const plan = { limits: { concurrent: 1 } };
+  const { engine, service } = await startWithService(t, { plan, holdTtlMs, keepAliveMs: 50 });
+  await using _ = service;
+  const { boris, text, requestId, again } = await startPausedRequest(engine, service);
+  const refused = await again();
+  assert.equal(refused.status, 429);
+  assert.equal((await errorOf(refused)).code, "concurrency_limit_exceeded");
+  await sleep(3 * holdTtlMs);
+  assert.equal(engine.load().paused, 1, "still paused");
+  assert.equal((await service.store.snapshot(service.account))?.account.holds, 1);
+  boris.abort();
+  const received = await text;
+  assert.match(received, /^: keep-alive$/m);
+  const { done, error, texts } = readEvents(received);
+  assert.deepEqual([done, error], [true, null]);
+  const row = await service.receipt(requestId);
+  assert.deepEqual([row?.ending, row?.completionTokens], ["length", annaTokens]);
+  assert.ok(texts.length > 0);
+});
+
+test("a paused request whose client goes away is settled at once, for what it had made", async (t) => {
+  const { engine, service } = await startWithService(t);
+  await using _ = service;
+  const { anna, boris, requestId } = await startPausedRequest(engine, service);
+  anna.abort();
+  await until(engine, ({ paused, running }) => paused === 0 && running === 1);
+  while ((await service.receipt(requestId)) === undefined) await sleep(1);
+  const row = await service.receipt(requestId);
+  assert.ok(row !== undefined);
+  assert.equal(row.ending, "client_gone");
+  assert.ok(row.completionTokens < annaTokens);
+  assert.equal(row.cost, 10 * row.promptTokens + 30 * row.completionTokens);
+  boris.abort();
 });

@@ -212,6 +212,7 @@ test("a prompt that the child hangs over is not tried again when nobody waits fo
     waitMs: 500,
     stallMs: 1000,
     send: (message) => asked.push(message),
+    disturbs: () => false,
     stalled: () => {
       stalls += 1;
     },
@@ -231,7 +232,7 @@ test("a prompt that the child hangs over is not tried again when nobody waits fo
   assert.equal(asked.length, 1);
   const next = preparations.prepare(prompt, signal);
   assert.equal(asked.length, 2);
-  preparations.receive({ type: "prepared", id: 2, promptTokens: 7, prompt: null });
+  preparations.receive({ type: "prepared", id: 2, promptTokens: 7, prompt: null, workMs: 1 });
   assert.equal((await next).promptTokens, 7);
   t.mock.timers.tick(10_000);
   assert.equal(stalls, 1);

@@ -105,11 +105,18 @@ class Child {
   }
 
   async #prepare({ id, messages, reasoning }: Extract<ToChild, { type: "prepare" }>): Promise<void> {
+    const before = process.threadCpuUsage();
+    const workMs = (): number => {
+      const { user, system } = process.threadCpuUsage(before);
+      return (user + system) / 1000;
+    };
     try {
       if (this.#ready === undefined) throw new Error("no model is loaded");
-      send({ type: "prepared", id, ...(await this.#ready.planner.plan(messages, reasoning)) });
+      const plan = await this.#ready.planner.plan(messages, reasoning);
+      send({ type: "prepared", id, ...plan, workMs: workMs() });
     } catch (cause) {
-      send({ type: "prepareFailed", id, message: cause instanceof Error ? cause.message : String(cause) });
+      const message = cause instanceof Error ? cause.message : String(cause);
+      send({ type: "prepareFailed", id, message, workMs: workMs() });
     }
   }
 }

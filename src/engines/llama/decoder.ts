@@ -1,11 +1,10 @@
 /**
  * The decode loop: continuous batching of all running jobs over the model's sequences.
  *
- * Each step evaluates one batch: the next token of every sequence that generates, and one chunk of one prompt,
- * the prompt whose turn was longest ago. Then one token is sampled for each, and one report says what all of them made.
+ * Each step evaluates one batch: the next token of every sequence that generates, and one chunk of one prompt; accounts
+ * take turns (prompt-turns.ts). Then one token is sampled for each, and one report says what all of them made.
  *
- * Guarantees: between two turns of a prompt each other prompt has one at most, whatever jobs come and go; a job whose
- * reader has not granted room for more events, or that has made what is paid for, rests, and no other with it; a stop
+ * Guarantees: every prompt has its turn, whatever jobs come and go; a job whose reader has not granted room for more events, or that has made what is paid for, rests, and no other with it; a stop
  * takes effect before the next step; a job that fails takes no other along, unless the batch itself failed. Every step
  * is reported as it begins, also one that only reads a prompt: the supervisor knows by that that the step before it has
  * ended. A paused job is in no batch and keeps its sampler and its text. It goes on as if it had not been paused, unless its
@@ -17,6 +16,7 @@ import type { ThinkTags } from "../thinking.ts";
 import type { Backend, BatchEntry, Sampler } from "./backend.ts";
 import { CompletionText } from "./completion.ts";
 import { Outbox } from "./outbox.ts";
+import { PromptTurns } from "./prompt-turns.ts";
 import type { Ending, JobProgress, JobSpec, TextEvent } from "./protocol.ts";
 import { isRepeatable, samplerConfig } from "./sampling.ts";
 import type { SavedStates } from "./saved-states.ts";
@@ -54,7 +54,7 @@ interface Job {
   next: Uint32Array;
   /** Events that the reader still has room for. */
   room: number;
-  /** The number of its prompt's last turn. A new one's turn comes before the prompt that had the last. */
+  /** The number of its prompt's last turn. */
   lastTurn: number;
 }
 
@@ -68,7 +68,8 @@ export class Decoder {
   readonly #outbox = new Outbox();
   #reportsAgain = false;
   #batches: number[] = [];
-  #turns = 0;
+  readonly #turns = new PromptTurns();
+  #isNoticed = false;
   #wake: (() => void) | undefined;
 
   constructor(options: DecoderOptions) {
@@ -80,13 +81,13 @@ export class Decoder {
 
   start(spec: JobSpec): void {
     this.#waiting.set(spec.id, spec);
-    this.#wake?.();
+    this.#notice();
   }
 
   grant(id: number, events: number): void {
     const job = this.#jobs.get(id);
     if (job !== undefined) job.room += events;
-    this.#wake?.();
+    this.#notice();
   }
 
   pay(id: number, paidTokens: number, isLast: boolean): void {
@@ -99,7 +100,7 @@ export class Decoder {
       const maxTokens = isLast ? Math.min(waiting.maxTokens, paidTokens) : waiting.maxTokens;
       this.#waiting.set(id, { ...waiting, paidTokens, maxTokens });
     }
-    this.#wake?.();
+    this.#notice();
   }
 
   /** Without effect on a job that is not here (any more). */
@@ -111,17 +112,24 @@ export class Decoder {
   resume(id: number): void {
     const job = this.#jobs.get(id);
     if (job !== undefined) job.seat.isPaused = false;
-    this.#wake?.();
+    this.#notice();
   }
 
   /** The job's last report, with the ending `stopped`, says that it is done; none comes if it has ended already. */
   stop(id: number): void {
     this.#stopping.add(id);
+    this.#notice();
+  }
+
+  /** Something may have to be done: the loop looks again before it rests. */
+  #notice(): void {
+    this.#isNoticed = true;
     this.#wake?.();
   }
 
   async run(): Promise<never> {
     for (;;) {
+      this.#isNoticed = false;
       const begun = [...this.#stopJobs(), ...this.#endPaidOut()];
       for (const job of this.#jobs.values())
         if (!job.seat.isPaused && job.seat.away !== null) await this.#bringBack(job, job.seat.away.tokens);
@@ -132,6 +140,8 @@ export class Decoder {
       const batch = this.#compose();
       if (batch.length === 0) {
         this.#report();
+        // While a state was copied.
+        if (this.#isNoticed) continue;
         await new Promise<void>((resolve) => {
           this.#wake = resolve;
         });
@@ -232,19 +242,20 @@ export class Decoder {
       completionTokens: 0,
       next: new Uint32Array(0),
       room: spec.window,
-      lastTurn: this.#turns - 1,
+      lastTurn: this.#turns.firstTurn,
     };
   }
 
   #compose(): { job: Job; entry: BatchEntry }[] {
     const batch: { job: Job; entry: BatchEntry }[] = [];
-    let prompt: Job | undefined;
+    const readers: Job[] = [];
+    const answers = new Map<string, number>();
     for (const job of this.#jobs.values()) {
       const { seat, next } = job;
       if (seat.isPaused || seat.away !== null) continue;
-      if (isReading(job)) {
-        if (prompt === undefined || job.lastTurn < prompt.lastTurn) prompt = job;
-      } else if (job.room > 0 && job.completionTokens < job.paidTokens) {
+      answers.set(seat.accountId, (answers.get(seat.accountId) ?? 0) + 1);
+      if (isReading(job)) readers.push(job);
+      else if (job.room > 0 && job.completionTokens < job.paidTokens) {
         const entry = {
           sequence: seat.sequence.index,
           position: seat.sequence.tokens.length,
@@ -254,10 +265,8 @@ export class Decoder {
         batch.push({ job, entry });
       }
     }
-    if (prompt !== undefined) {
-      prompt.lastTurn = ++this.#turns;
-      batch.push({ job: prompt, entry: this.#chunkOf(prompt) });
-    }
+    const reader = this.#turns.next(readers, (accountId) => answers.get(accountId) ?? 1);
+    if (reader !== undefined) batch.push({ job: reader, entry: this.#chunkOf(reader) });
     return batch;
   }
 

@@ -148,6 +148,10 @@ export class Places<Job extends Placeable> {
     for (const { job } of this.#begun.values()) yield job;
   }
 
+  isAnyRunningBesides(accountId: string): boolean {
+    return this.#running > (this.#accounts.get(accountId)?.running ?? 0);
+  }
+
   /** Something could run if it had a place. */
   get isAnyoneWaiting(): boolean {
     if (this.#queue.size > 0) return true;

@@ -103,9 +103,12 @@ export type FromChild =
   | { type: "loaded"; model: LoadedModel }
   /** The model cannot be used; `message` is for the operator, whole sentences. The child ends. */
   | { type: "refused"; message: string }
-  /** `prompt` is null where the prompt cannot fit the window; `promptTokens` is then the least it can have. */
-  | { type: "prepared"; id: number; promptTokens: number; prompt: PromptPlan | null }
-  | { type: "prepareFailed"; id: number; message: string }
+  /**
+   * `prompt` is null where the prompt cannot fit the window; `promptTokens` is then the least it can have. `workMs`: processor
+   * time that the thread which drives the decoder has spent meanwhile.
+   */
+  | { type: "prepared"; id: number; promptTokens: number; prompt: PromptPlan | null; workMs: number }
+  | { type: "prepareFailed"; id: number; message: string; workMs: number }
   /** `batches`: how many jobs each decode that has begun since the last such message has in it; one decode, or none. */
   | { type: "progress"; jobs: JobProgress[]; batches: number[] }
   /** The job has this sequence. `tookMs`: what it cost to bring it back, in time that no job was decoded. */

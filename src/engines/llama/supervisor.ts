@@ -157,6 +157,7 @@ export class LlamaEngine implements Engine {
       stallMs: options.stallMs ?? stallMinMs,
       send: (message) => this.#process?.send(message),
       stalled: () => this.#killHung("has not counted a prompt"),
+      disturbs: (accountId) => this.#places.isAnyRunningBesides(accountId),
     });
   }
 

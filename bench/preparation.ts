@@ -1,0 +1,139 @@
+/**
+ * One account sends prompts that are just too long, which are refused only after they were tokenized. How fast is the
+ * answer of another account decoded meanwhile, against the same with nothing beside it?
+ *
+ *   npm run bench -- preparation [--model FILE] [--connections 6] [--seconds 6] [--rounds 3] [--threads N]
+ *
+ * The two are measured in turns. The target is a ratio of 0.85.
+ */
+import { existsSync } from "node:fs";
+import { join, resolve } from "node:path";
+import { setTimeout as sleep } from "node:timers/promises";
+import { parseArgs } from "node:util";
+import { Agent, request } from "undici";
+import { type LlamaService, startLlamaService } from "./llama-service.ts";
+
+const root = join(import.meta.dirname, "..");
+const defaultModel = join(root, "data", "models", "SmolLM2-135M-Instruct.Q4_1.gguf");
+const miniature = join(root, "models", "miniature.gguf");
+const contextWindow = 8192;
+const settleMs = 1000;
+
+const agent = new Agent({ connections: 64, headersTimeout: 60_000, bodyTimeout: 60_000 });
+
+/** Each word is a token at least, and no size alone says that there are too many. */
+const tooLong = "the sea ".repeat(contextWindow / 2 + 200);
+
+function chat(service: LlamaService, account: number, content: string, signal: AbortSignal) {
+  return request(`${service.url}/v1/chat/completions`, {
+    method: "POST",
+    dispatcher: agent,
+    signal,
+    headers: { authorization: `Bearer ${service.keys[account]}`, "content-type": "application/json" },
+    body: JSON.stringify({
+      model: "bench",
+      stream: true,
+      temperature: 0,
+      max_tokens: contextWindow,
+      messages: [{ role: "user", content }],
+    }),
+  });
+}
+
+/** An answer without an end; another is asked for if it has one nevertheless. */
+async function neighbour(service: LlamaService, signal: AbortSignal, onToken: () => void): Promise<void> {
+  while (!signal.aborted) {
+    const { body, statusCode } = await chat(service, 1, "Write an endless story about the sea.", signal);
+    if (statusCode !== 200) throw new Error(`the neighbour got ${statusCode}: ${await body.text()}`);
+    for await (const chunk of body.setEncoding("utf8")) {
+      const text: string = chunk;
+      for (const _ of text.matchAll(/"content":"[^"]/g)) onToken();
+    }
+  }
+}
+
+async function refused(service: LlamaService, signal: AbortSignal, onRefusal: (code: number) => void) {
+  while (!signal.aborted) {
+    const { body, statusCode } = await chat(service, 0, tooLong, signal);
+    await body.text();
+    if (statusCode === 200) throw new Error("the prompt was not too long");
+    onRefusal(statusCode);
+    // A client that is told to come back later does, after some time.
+    if (statusCode === 429 || statusCode === 503) await sleep(100, undefined, { signal });
+  }
+}
+
+const untilAborted = (promise: Promise<void>, signal: AbortSignal) =>
+  promise.catch((error: unknown) => {
+    if (!signal.aborted) throw error;
+  });
+
+/** Tokens per second of the neighbour, and the status codes that the flood got. */
+async function measure(service: LlamaService, connections: number, seconds: number) {
+  const stopped = new AbortController();
+  let tokens = 0;
+  const codes = new Map<number, number>();
+  const work = [
+    untilAborted(
+      neighbour(service, stopped.signal, () => {
+        tokens += 1;
+      }),
+      stopped.signal,
+    ),
+  ];
+  await sleep(settleMs);
+  for (let n = 0; n < connections; n += 1) {
+    const count = (code: number) => codes.set(code, (codes.get(code) ?? 0) + 1);
+    work.push(untilAborted(refused(service, stopped.signal, count), stopped.signal));
+  }
+  await sleep(settleMs);
+  const before = tokens;
+  const startedMs = performance.now();
+  await sleep(seconds * 1000);
+  const perSecond = (tokens - before) / ((performance.now() - startedMs) / 1000);
+  stopped.abort();
+  await Promise.all(work);
+  return { perSecond, codes };
+}
+
+function median(values: readonly number[]): number {
+  return values.toSorted((left, right) => left - right)[values.length >> 1] ?? Number.NaN;
+}
+
+export async function run(args: readonly string[]): Promise<void> {
+  const { values } = parseArgs({
+    args: [...args],
+    options: {
+      model: { type: "string", default: existsSync(defaultModel) ? defaultModel : miniature },
+      connections: { type: "string", default: "6" },
+      seconds: { type: "string", default: "6" },
+      rounds: { type: "string", default: "3" },
+      threads: { type: "string" },
+    },
+  });
+  await using service = await startLlamaService({
+    model: resolve(values.model),
+    parallel: 4,
+    contextWindow,
+    accounts: 2,
+    ...(values.threads === undefined ? {} : { threads: Number(values.threads) }),
+  });
+  const alone: number[] = [];
+  const beside: number[] = [];
+  const codes = new Map<number, number>();
+  const seconds = Number(values.seconds);
+  for (let round = 0; round < Number(values.rounds); round += 1) {
+    alone.push((await measure(service, 0, seconds)).perSecond);
+    const flooded = await measure(service, Number(values.connections), seconds);
+    beside.push(flooded.perSecond);
+    for (const [code, count] of flooded.codes) codes.set(code, (codes.get(code) ?? 0) + count);
+  }
+  const ratios = beside.map((each, round) => each / (alone[round] ?? Number.NaN));
+  console.table({
+    "alone tok/s": median(alone).toFixed(1),
+    "beside the flood tok/s": median(beside).toFixed(1),
+    ratio: median(ratios).toFixed(2),
+    "ratios of the rounds": ratios.map((ratio) => ratio.toFixed(2)).join(" "),
+    "answers to the flood": [...codes].map(([code, count]) => `${count} of ${code}`).join(", "),
+  });
+}

@@ -1,0 +1,112 @@
+/** The time that prompts may take of the thread that drives the decoder, by account. No model, no clock. */
+import assert from "node:assert/strict";
+import { type TestContext, test } from "node:test";
+import { burstMs, PreparationBudget, share } from "../../src/engines/llama/preparation-budget.ts";
+import { Preparations } from "../../src/engines/llama/preparations.ts";
+import type { ToChild } from "../../src/engines/llama/protocol.ts";
+import { EngineError } from "../../src/generation/engine.ts";
+
+test("an account takes its share of any time, and one burst", () => {
+  const budget = new PreparationBudget();
+  const promptMs = 30;
+  let taken = 0;
+  for (let nowMs = 0; nowMs < 60_000; nowMs += 1) {
+    if (budget.waitMs("anna", nowMs) > 0) continue;
+    taken += promptMs;
+    budget.spend("anna", promptMs, nowMs);
+  }
+  const most = share * 60_000 + burstMs + promptMs;
+  assert.ok(taken <= most && taken > 0.9 * most, `${taken} of at most ${most} ms`);
+});
+
+test("an account is told when it may go on, and a rest fills its bucket no further than a burst", () => {
+  const budget = new PreparationBudget();
+  budget.spend("anna", burstMs + 50, 0);
+  const waitMs = budget.waitMs("anna", 0);
+  assert.ok(budget.waitMs("anna", waitMs - 2) > 0);
+  assert.equal(budget.waitMs("anna", waitMs), 0);
+  assert.equal(budget.waitMs("boris", 0), 0);
+  budget.spend("anna", burstMs, 1_000_000);
+  assert.ok(budget.waitMs("anna", 1_000_000) > 0);
+});
+
+test("a debt is not forgotten, however many accounts come and go", () => {
+  const budget = new PreparationBudget();
+  budget.spend("anna", 10_000, 0);
+  for (let n = 0; n < 5000; n++) budget.spend(`account ${n}`, 1, n);
+  assert.ok(budget.waitMs("anna", 5000) > 0);
+});
+
+/** A child that takes `workMs` for each prompt, which is answered by hand. */
+function start(t: TestContext, disturbing: string[], workMs: number) {
+  t.mock.timers.enable({ apis: ["setInterval", "setTimeout"] });
+  const clock = { nowMs: 0 };
+  const asked: number[] = [];
+  const preparations = new Preparations({
+    waitMs: 15_000,
+    stallMs: 60_000,
+    send: (message: ToChild) => {
+      if (message.type === "prepare") asked.push(message.id);
+    },
+    stalled: () => assert.fail("nothing hangs"),
+    disturbs: (account) => disturbing.includes(account),
+    nowMs: () => clock.nowMs,
+  });
+  preparations.resume();
+  const tick = (ms: number): void => {
+    clock.nowMs += ms;
+    t.mock.timers.tick(ms);
+  };
+  const outcomes: string[] = [];
+  const ask = (account: string): void => {
+    const prompt = { accountId: account, messages: [], reasoning: {} };
+    preparations.prepare(prompt, new AbortController().signal).then(
+      () => outcomes.push(account),
+      (error: unknown) => outcomes.push(error instanceof EngineError ? error.failure : String(error)),
+    );
+  };
+  /** Answers what is asked for so many milliseconds. Returns how many prompts that were. */
+  const run = async (forMs: number): Promise<number> => {
+    let answered = 0;
+    for (let ms = 0; ms < forMs; ms += 10) {
+      const id = asked.shift();
+      if (id !== undefined) {
+        answered += 1;
+        preparations.receive({ type: "prepared", id, promptTokens: 9, prompt: null, workMs });
+      }
+      tick(10);
+      await Promise.resolve();
+    }
+    return answered;
+  };
+  return { ask, run, outcomes };
+}
+
+test("a flood of prompts takes a tenth of the time while others are answered, and all of it when nobody else is", async (t) => {
+  const disturbing = ["anna"];
+  const { ask, run } = start(t, disturbing, 10);
+  for (let n = 0; n < 200; n++) ask("anna");
+  const first = await run(3000);
+  assert.ok(first >= 40 && first <= 55, `${first} prompts of 10 ms in 3 s, of which 20 are the burst`);
+  disturbing.pop();
+  await run(200);
+  assert.ok((await run(500)) >= 45);
+});
+
+test("an account that is held up lets others go first, in their turns", async (t) => {
+  const { ask, run, outcomes } = start(t, ["anna", "boris"], 100);
+  for (let n = 0; n < 5; n++) ask("anna");
+  await run(500);
+  const before = outcomes.length;
+  ask("boris");
+  ask("boris");
+  await run(30);
+  assert.deepEqual(outcomes.slice(before), ["boris", "boris"]);
+});
+
+test("a prompt that its account's flood has held up for too long is refused as overloaded", async (t) => {
+  const { ask, run, outcomes } = start(t, ["anna"], 1000);
+  for (let n = 0; n < 5; n++) ask("anna");
+  await run(16_000);
+  assert.deepEqual(outcomes, ["anna", "anna", "overloaded", "overloaded", "overloaded"]);
+});
