@@ -106,6 +106,7 @@ function modelsOf({ upstream, script }: ServerTask, log: EngineLog): Model[] {
       dialect: "compatible",
       contextWindow: 8192,
       parallel: 64,
+      reserved: 0,
       queueMax: 1024,
       times: { connectMs: 5000, headersMs: 120_000, idleMs: 60_000 },
       reasoning: null,

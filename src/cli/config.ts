@@ -177,6 +177,7 @@ function modelSettings(model: ModelConfig) {
     connect_seconds: model.connectMs / 1000,
     headers_seconds: model.headersMs / 1000,
     idle_seconds: model.idleMs / 1000,
+    reserved: model.reserved,
     send_stop: model.sendStop,
     ...(reasoning === null
       ? {}

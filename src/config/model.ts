@@ -13,6 +13,8 @@ import * as kind from "./kinds.ts";
 import type { Section } from "./section.ts";
 
 const windowMax = 16_777_216;
+/** Requests at once to one upstream server. */
+const parallelMost = 65_536;
 /** A tebibyte. */
 const pausedBytesMost = 2 ** 40;
 
@@ -61,6 +63,8 @@ export interface UpstreamModelConfig extends AnyModelConfig {
   connectMs: number;
   headersMs: number;
   idleMs: number;
+  /** Of `parallel`, the last places that only accounts without a running request get. */
+  reserved: number;
   /** Stop sequences go along; they are always matched here too. */
   sendStop: boolean;
   /** Null: the model does not think, as far as is known. */
@@ -183,6 +187,7 @@ function readThinkTags(section: Section, { required = true } = {}): ThinkTags | 
 function readUpstream(common: Omit<AnyModelConfig, "parallel">, section: Section): UpstreamModelConfig {
   const seconds = kind.whole(1, 3600);
   const dialect = section.value("dialect", kind.oneOf(...dialects), { or: "compatible" });
+  const parallel = section.value("parallel", kind.whole(1, parallelMost), { or: 64 });
   return {
     ...common,
     engine: "upstream",
@@ -193,13 +198,28 @@ function readUpstream(common: Omit<AnyModelConfig, "parallel">, section: Section
       kind.text("the model's name at the upstream", (value) => value.trim() !== ""),
     ),
     dialect,
-    parallel: section.value("parallel", kind.whole(1, 65_536), { or: 64 }),
+    parallel,
+    reserved: readReserved(section, parallel),
     connectMs: section.value("connect_seconds", seconds, { or: 5 }) * 1000,
     headersMs: section.value("headers_seconds", seconds, { or: 120 }) * 1000,
     idleMs: section.value("idle_seconds", seconds, { or: 60 }) * 1000,
     sendStop: section.value("send_stop", kind.flag, { or: dialectOf(dialect).sendsStop }),
     reasoning: section.hasSection("reasoning") ? section.section("reasoning", readUpstreamReasoning) : null,
   };
+}
+
+/** An eighth: enough for newcomers in most seconds, and little for the accounts that are there. */
+function readReserved(section: Section, parallel: number): number {
+  const reserved = section.placed("reserved", kind.whole(0, parallelMost - 1), {
+    or: parallel === 1 ? 0 : Math.max(1, Math.floor(parallel / 8)),
+  });
+  if (reserved.value >= parallel) {
+    section.problem(
+      reserved.where,
+      `${section.path}.reserved: found ${reserved.value}, expected less than parallel, which is ${parallel}`,
+    );
+  }
+  return reserved.value;
 }
 
 const upstreamUrl = kind.text(

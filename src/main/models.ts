@@ -118,6 +118,7 @@ function upstreamEngine(
     parallel: model.parallel,
     queueMax: config.limits.queueMax,
     times: { connectMs, headersMs, idleMs },
+    reserved: model.reserved,
     sendStop: model.sendStop,
     reasoning: model.reasoning,
     log: logger.child({ model: model.id }),

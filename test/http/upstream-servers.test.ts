@@ -300,6 +300,7 @@ test("an Inkwell is an upstream like any other: its answers, its counts, its ref
     dialect: "compatible",
     contextWindow: 8192,
     parallel: 16,
+    reserved: 0,
     queueMax: 16,
     times: { connectMs: 5000, headersMs: 60_000, idleMs: 60_000 },
     reasoning: null,

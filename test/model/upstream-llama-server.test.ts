@@ -48,6 +48,7 @@ describe("llama-server as the upstream", { skip }, () => {
       dialect: "llama-server",
       contextWindow: 2048,
       parallel: 4,
+      reserved: 0,
       queueMax: 16,
       times: { connectMs: 5000, headersMs: 60_000, idleMs: 60_000 },
       reasoning: null,

@@ -94,6 +94,7 @@ test("the commands know an upstream model: listed without its key, nothing to fe
       connect_seconds: 5,
       headers_seconds: 120,
       idle_seconds: 60,
+      reserved: 8,
       send_stop: false,
       reasoning: { opened: false, hidden: true },
     },

@@ -351,6 +351,7 @@ describe("the file", () => {
     headers_seconds: 600
     idle_seconds: 30
     send_stop: true
+    reserved: 0
     ${price}
     reasoning: { tags: ["<think>", "</think>"], opened: true }`,
       { BIG_KEY: "k1" },
@@ -371,6 +372,7 @@ describe("the file", () => {
       connectMs: 5000,
       headersMs: 120_000,
       idleMs: 60_000,
+      reserved: 8,
       sendStop: false,
       reasoning: { field: "reasoning_content", tags: null, opened: false, hidden: false },
     });
@@ -388,9 +390,30 @@ describe("the file", () => {
       connectMs: 2000,
       headersMs: 600_000,
       idleMs: 30_000,
+      reserved: 0,
       sendStop: true,
       reasoning: { field: null, tags: ["<think>", "</think>"], opened: true, hidden: false },
     });
+  });
+
+  test("an eighth of an upstream's places is reserved, at least one of several, or as the model has it", () => {
+    const reserved = (settings: string) => {
+      const [model] = load(
+        `models: { big: { engine: upstream, url: "http://a/v1", model: m, ${settings}, price: { prompt: 1, completion: 2 } } }`,
+      ).models;
+      assert.ok(model?.engine === "upstream");
+      return model.reserved;
+    };
+    assert.deepEqual(
+      [1, 2, 4, 15, 16, 200].map((parallel) => reserved(`parallel: ${parallel}`)),
+      [0, 1, 1, 1, 2, 25],
+    );
+    assert.equal(reserved("parallel: 4, reserved: 3"), 3);
+    assert.equal(reserved("parallel: 4, reserved: 0"), 0);
+    assert.throws(
+      () => reserved("parallel: 4, reserved: 4"),
+      /models\.big\.reserved: found 4, expected less than parallel, which is 4/,
+    );
   });
 
   test("stop sequences are sent along as suits the dialect, unless the model has a setting", () => {

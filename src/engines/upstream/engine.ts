@@ -3,8 +3,8 @@
  *
  * Guarantees:
  * - an upstream's words, names and keys go to the operator's log at most, cleaned (failure.ts), never to a caller;
- * - each server gets no more requests at once than `parallel`; what comes beyond waits in a bounded line in which
- *   accounts take turns;
+ * - each server gets no more requests at once than `parallel`; others wait in a bounded line, and its last places are for
+ *   accounts that run nothing (place-line.ts);
  * - of the servers that seem to be alive the least busy one is asked; one that fails again and again is left alone for
  *   a while (circuit.ts). No request is ever made on the service's own account;
  * - a request is sent to another server at most once, and only while nothing of its answer has come (generation.ts).
@@ -22,7 +22,6 @@ import {
   type Prompt,
 } from "../../generation/engine.ts";
 import type { EngineLog } from "../engine-log.ts";
-import { FairQueue } from "../fair-queue.ts";
 import type { ThinkTags } from "../thinking.ts";
 import { AnswerText } from "./answer-text.ts";
 import { ConversationForms } from "./conversation-forms.ts";
@@ -37,6 +36,7 @@ import {
   UpstreamGeneration,
   type UpstreamJob,
 } from "./generation.ts";
+import { PlaceLine, type Places } from "./place-line.ts";
 import { type Sending, UpstreamServer, type UpstreamTimes } from "./server.ts";
 import { UpstreamTokenizer } from "./tokenizer.ts";
 
@@ -50,6 +50,8 @@ export interface UpstreamOptions {
   contextWindow: number;
   /** Requests at once, for each server. */
   parallel: number;
+  /** Of these, the last that only accounts without a running request get; fewer than `parallel`. */
+  reserved: number;
   /** Requests that may wait; as many again from accounts that have none waiting. */
   queueMax: number;
   times: UpstreamTimes;
@@ -83,7 +85,7 @@ export class UpstreamEngine implements Engine, GenerationOwner {
   readonly #options: UpstreamOptions;
   readonly #dialect: Dialect;
   readonly #servers: readonly UpstreamServer[];
-  readonly #queue: FairQueue<UpstreamGeneration>;
+  readonly #line: PlaceLine<UpstreamGeneration>;
   readonly #generations = new Set<UpstreamGeneration>();
   readonly #estimator = new PromptEstimator();
   readonly #tokenizer: UpstreamTokenizer;
@@ -102,7 +104,7 @@ export class UpstreamEngine implements Engine, GenerationOwner {
     this.#tellsLate = reasoning?.hidden ?? false;
     this.#dialect = dialectOf(options.dialect);
     this.#servers = urls.map((url) => new UpstreamServer({ url, key, connectionsMax: parallel, times }));
-    this.#queue = new FairQueue(options.queueMax);
+    this.#line = new PlaceLine(options.queueMax);
     this.#tokenizer = new UpstreamTokenizer((upstream, reason) => {
       log.warn(
         { upstream, reason },
@@ -126,7 +128,7 @@ export class UpstreamEngine implements Engine, GenerationOwner {
 
   load(): EngineLoad {
     const running = this.#servers.reduce((sum, { busy }) => sum + busy, 0);
-    return { running, waiting: this.#queue.size };
+    return { running, ...this.#line.load(performance.now()) };
   }
 
   async prepare(prompt: Prompt, signal: AbortSignal): Promise<PreparedPrompt> {
@@ -140,7 +142,7 @@ export class UpstreamEngine implements Engine, GenerationOwner {
 
   async close(): Promise<void> {
     this.#isClosed = true;
-    this.#queue.takeAll();
+    this.#line.takeAll(performance.now());
     clearTimeout(this.#restOver);
     for (const generation of this.#generations) generation.breakOff(this.#unavailable());
     await Promise.all(this.#servers.map((server) => server.close()));
@@ -185,8 +187,8 @@ export class UpstreamEngine implements Engine, GenerationOwner {
       finishMs,
     };
     const generation = new UpstreamGeneration(job, this);
-    if (!this.#queue.push(prompt.accountId, generation)) {
-      throw new EngineError("overloaded", `${this.#queue.size} requests are waiting already`, {
+    if (!this.#line.push(generation, performance.now())) {
+      throw new EngineError("overloaded", `${this.#line.size} requests are waiting already`, {
         retryAfterSeconds,
       });
     }
@@ -197,16 +199,25 @@ export class UpstreamEngine implements Engine, GenerationOwner {
 
   #pump(): void {
     let nowMs = performance.now();
-    while (this.#queue.size > 0 && !this.#isClosed) {
+    while (this.#line.size > 0 && !this.#isClosed) {
       const server = this.#choose(new Set(), nowMs);
-      if (server === null) break;
-      this.#queue.shift()?.begin(server);
+      const next = server === null ? undefined : this.#line.next(this.#places(nowMs));
+      if (server === null || next === undefined) break;
+      next.begin(server);
       nowMs = performance.now();
     }
     if (this.state === "unavailable") {
-      for (const generation of this.#queue.takeAll()) generation.breakOff(this.#unavailable());
+      for (const generation of this.#line.takeAll(nowMs)) generation.breakOff(this.#unavailable());
     }
     this.#pumpAfterRest(nowMs);
+  }
+
+  #places(nowMs: number): Places {
+    const { parallel, reserved } = this.#options;
+    const servers = this.#servers.filter((server) => !server.isOpen(nowMs));
+    const busy = servers.reduce((sum, server) => sum + server.busy, 0);
+    const total = servers.length * parallel;
+    return { total, free: total - busy, reserved: servers.length * reserved };
   }
 
   /**
@@ -215,7 +226,7 @@ export class UpstreamEngine implements Engine, GenerationOwner {
    */
   #pumpAfterRest(nowMs: number): void {
     clearTimeout(this.#restOver);
-    if (this.#queue.size === 0) return;
+    if (this.#line.size === 0) return;
     const rests = this.#servers.map(({ openUntilMs }) => (openUntilMs ?? nowMs) - nowMs);
     const nextMs = Math.min(...rests.filter((restMs) => restMs > 0));
     if (nextMs < Infinity) this.#restOver = setTimeout(() => this.#pump(), Math.ceil(nextMs));
@@ -332,8 +343,10 @@ export class UpstreamEngine implements Engine, GenerationOwner {
 
   ended(generation: UpstreamGeneration): void {
     this.#generations.delete(generation);
-    this.#queue.remove(generation.job.accountId, generation);
-    if (this.#queue.size === 0) clearTimeout(this.#restOver);
+    this.#line.remove(generation, performance.now());
+    // Its account, or another one, may now have one of the places that are free.
+    if (this.#line.size === 0) clearTimeout(this.#restOver);
+    else this.#pump();
   }
 }
 
