@@ -122,6 +122,8 @@ export class AccountQueues {
   }
 
   #proceed(queue: Queue): void {
+    // The first operation needs further commits, and those behind it would be sent in vain.
+    queue.batchMax = 1;
     for (const entry of queue.entries) delete entry.stuckSinceMs;
     queue.failures = 0;
     queue.dueMs = performance.now();

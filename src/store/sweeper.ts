@@ -3,10 +3,11 @@
  * each hold is checked again under the lock and ends once.
  */
 import type { Ledger } from "../credits/ledger.ts";
+import type { ExpireOperation, OutcomeOf } from "../credits/operations.ts";
 import { pageRowsMax, type Store } from "./store.ts";
 
-/** Holds expired per look; a look follows at once while there are more. */
-const sweepMax = 256;
+/** Holds expired per look; a look follows at once while there are more. They share a commit with requests, which must not take long. */
+const sweepMax = 64;
 
 export interface Sweeper {
   /** Resolves when no sweep is under way and none will follow. */
@@ -23,17 +24,20 @@ export function startSweeper(
   let underWay: Promise<void> | null = null;
 
   async function sweep(): Promise<void> {
-    // Holds that cannot be ended (their account is at fault) come first in every look; each looks past them.
+    // Holds that cannot be ended (their account is at fault, or locked) come first in every look; each looks past them.
     let stuck = 0;
+    let failures: unknown[] = [];
     for (let hasMore = true; hasMore && !stopped; ) {
       const limit = Math.min(stuck + sweepMax, pageRowsMax);
       const overdue = await store.overdueHolds(null, limit);
-      const outcomes = await Promise.all(
+      const outcomes = await Promise.allSettled(
         overdue.map(({ account, id }) => ledger.apply({ kind: "expire", account, hold: id })),
       );
       hasMore = overdue.length === limit && stuck < pageRowsMax - sweepMax;
-      stuck = outcomes.filter(({ kind }) => kind !== "expired" && kind !== "ended").length;
+      failures = outcomes.flatMap((outcome) => (outcome.status === "rejected" ? [outcome.reason] : []));
+      stuck = outcomes.filter((outcome) => !isEnded(outcome)).length;
     }
+    if (failures.length > 0) options.onError(failures[0]);
   }
 
   function start(): void {
@@ -53,4 +57,8 @@ export function startSweeper(
       if (underWay !== null) await underWay;
     },
   };
+}
+
+function isEnded(outcome: PromiseSettledResult<OutcomeOf<ExpireOperation>>): boolean {
+  return outcome.status === "fulfilled" && ["expired", "ended"].includes(outcome.value.kind);
 }

@@ -46,6 +46,44 @@ test("holds that cannot be ended do not stand in the way of those that can", wit
   assert.equal(made.store.openHolds("bob").length, 300);
 });
 
+test(
+  "holds of an account that another session has locked do not stand in the way of others",
+  within,
+  async () => {
+    const made = await bench(small, gone);
+    await made.store.commit([{ kind: "open", account: "bob", plan: "gone" }]);
+    await made.store.addKey(keyOf("bobs", "bob"));
+    for (let n = 0; n < 100; n += 1) {
+      await made.apply(hold(`b${n}`, credits(1), { account: "bob", key: "bobs", ttlMs: 1000 }));
+    }
+    await made.apply(hold("a", credits(3), { ttlMs: 2000 }));
+    made.clock.nowMs += minute;
+    const ledger = new Ledger(
+      {
+        async commit(operations) {
+          const free = operations.filter(({ account }) => account !== "bob");
+          const decided = (await made.store.commit(free)).values();
+          return operations.map(({ account }) => {
+            if (account === "bob") return { kind: "locked" };
+            return decided.next().value ?? { kind: "locked" };
+          });
+        },
+      },
+      { giveUpMs: 30 },
+    );
+    const errors: unknown[] = [];
+    const sweeper = startSweeper(made.store, ledger, {
+      everyMs: 60_000,
+      onError: (error) => errors.push(error),
+    });
+    while (errors.length === 0) await nextTurn();
+    await sweeper.stop();
+    assert.equal(made.store.receipt("ada", "a")?.ending, "expired");
+    assert.equal(made.store.openHolds("bob").length, 100);
+    assert.match(String(errors), /locked a row of account bob/);
+  },
+);
+
 test("more holds than one look takes are ended in one sweep", within, async () => {
   const made = await bench(gone);
   for (let n = 0; n < 600; n += 1) await made.apply(hold(`h${n}`, credits(1), { ttlMs: 1000 }));
