@@ -10,7 +10,7 @@ import { attacks, run } from "../fixtures/attacks.ts";
 import { startWatchedService, type WatchedService } from "../fixtures/watched-service.ts";
 
 const attackMs = 1_500;
-const workMsMax = 500;
+const workMsMax = 300;
 
 let service: WatchedService;
 before(async () => {

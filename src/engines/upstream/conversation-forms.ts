@@ -8,40 +8,46 @@ import type { Message } from "../../generation/engine.ts";
 import { foldings, type Turn } from "../folding.ts";
 
 export class ConversationForms {
-  readonly #foldings: Generator<Turn[]>;
+  readonly #foldings: Generator<Turn[], void>;
+  #turns: readonly Turn[];
   #current: readonly Message[];
 
   constructor(messages: readonly Message[]) {
     this.#foldings = foldings(messages, false);
-    this.#current = this.#next() ?? messages;
+    this.#turns = this.#foldings.next().value ?? [];
+    this.#current = messagesOf(this.#turns);
   }
 
   get current(): readonly Message[] {
     return this.#current;
   }
 
-  /** Goes on to the next form that differs; false where there is none. */
+  /** Changes to the next form that differs. Returns false if no form is left. */
   fold(): boolean {
-    for (let form = this.#next(); form !== null; form = this.#next()) {
-      if (isSame(form, this.#current)) continue;
-      this.#current = form;
+    // A loop over the generator itself would close it.
+    for (let next = this.#foldings.next(); next.done !== true; next = this.#foldings.next()) {
+      const turns = next.value;
+      if (isSame(turns, this.#turns)) continue;
+      this.#turns = turns;
+      this.#current = messagesOf(turns);
       return true;
     }
     return false;
   }
-
-  #next(): readonly Message[] | null {
-    const { value, done } = this.#foldings.next();
-    return done === true ? null : value.map(({ role, texts }) => ({ role, content: texts.join("\n\n") }));
-  }
 }
 
-function isSame(left: readonly Message[], right: readonly Message[]): boolean {
+function messagesOf(turns: readonly Turn[]): readonly Message[] {
+  return turns.map(({ role, texts }) => ({ role, content: texts.join("\n\n") }));
+}
+
+/** Compares texts before they are joined: they are the same strings, so that none of them is looked through. */
+function isSame(left: readonly Turn[], right: readonly Turn[]): boolean {
   return (
     left.length === right.length &&
-    left.every(({ role, content }, index) => {
+    left.every(({ role, texts }, index) => {
       const other = right[index];
-      return role === other?.role && content === other.content;
+      if (role !== other?.role || texts.length !== other.texts.length) return false;
+      return texts.every((text, at) => text === other.texts[at]);
     })
   );
 }
