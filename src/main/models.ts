@@ -98,7 +98,11 @@ async function startModel(
       log: logger.child({ model: model.id }),
     },
     signal,
-  );
+  ).catch((cause: unknown) => {
+    if (cause instanceof OperatorError)
+      throw new OperatorError(`models.${model.id}: ${cause.message}`, cause);
+    throw cause;
+  });
   await slot.fill(engine);
   return { onMiniature: !obtained.found };
 }

@@ -10,6 +10,7 @@ import path from "node:path";
 import { DatabaseSync } from "node:sqlite";
 import { test } from "node:test";
 import { startServer } from "../fixtures/file-server.ts";
+import { writeMiniature } from "../fixtures/llama-engine.ts";
 import {
   entry,
   environment,
@@ -171,6 +172,20 @@ test("a model file that llama.cpp cannot load is refused with its reason", async
   bytes.write("outputXnorm.weight", at, "latin1");
   writeFileSync(file, bytes);
   assertOneMessage(await refusedStart(folder.path, { env: { [source]: file } }), file, "output_norm.weight");
+});
+
+test("a model whose chat template loops for ever ends the start with an error that names the model", async () => {
+  await using folder = await newFolder();
+  const file = path.join(folder.path, "loops.gguf");
+  const range = "range(9999)";
+  await writeMiniature(
+    file,
+    `{% for a in ${range} %}{% for b in ${range} %}{% for c in ${range} %}{% endfor %}{% endfor %}{% endfor %}`,
+  );
+  assertOneMessage(
+    await refusedStart(folder.path, { env: { [source]: file } }),
+    `models.smollm2-135m-instruct: The model file ${file} cannot be used: its chat template takes longer than 5 s`,
+  );
 });
 
 test("a model file that is something else, or is not there", async () => {
