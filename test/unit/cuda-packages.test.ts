@@ -35,4 +35,10 @@ test("an archive with another hash is refused, and so is a package that is not p
     );
   }
   await assert.rejects(verifyArchive("@node-llama-cpp/other", archive), /is not pinned/);
+  // As npm computes it: echo -n "not the package" | openssl dgst -sha512 -binary | base64
+  await verifyArchive(
+    "@node-llama-cpp/other",
+    archive,
+    "sha512-8m5clX6Yj+wu8tvA9nWBk0UC8Nvo22cht+xSryH5w0tvGsRPFCTDyek0lT+z3COuYpH925gQzDWWkAOj8b/AVQ==",
+  );
 });
