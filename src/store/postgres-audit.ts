@@ -9,7 +9,8 @@
  */
 import type { EpochMs } from "../units.ts";
 import { type AuditReport, auditQueries, type Broken, type FaultyRow } from "./audit.ts";
-import { type Connection, forAudit, sqlState } from "./postgres-connection.ts";
+import { type Connection, forAudit } from "./postgres-connection.ts";
+import { sqlState } from "./postgres-errors.ts";
 import { clockMs } from "./postgres-ground.ts";
 import { type Cell, onlyCell } from "./postgres-rows.ts";
 

@@ -1,54 +1,18 @@
 /**
- * Connections to PostgreSQL: the address and what is set on each of them, the limits, and what errors mean.
+ * Connections to PostgreSQL: the address, and what is set on each of them.
  *
- * Guarantees that no wait is without a limit, that every error which another attempt can mend is a
- * `StoreUnavailableError`, and that no password is in any message. Whatever keeps the program from starting on a
- * database is one OperatorError that says what, where and what to do.
+ * Guarantees that no wait is without a limit (postgres-limits.ts), that every error is one of ours (postgres-errors.ts),
+ * and that no password is in any message.
  */
 import { Socket } from "node:net";
 import pg from "pg";
-import { StoreUnavailableError } from "../credits/patience.ts";
 import { OperatorError } from "../errors.ts";
+import { type Place, storeError, unavailable, whyOf } from "./postgres-errors.ts";
+import { connectionsMax, limits } from "./postgres-limits.ts";
 import type { Cell } from "./postgres-rows.ts";
 
 /** The tables are in a schema of their own, so that they meet nobody else's. */
 export const schemaName = "inkwell";
-
-/** No wait for the database is longer. */
-export const limits = {
-  /** To connect, and to get a connection of the pool. */
-  connectMs: 5_000,
-  /** One statement of a commit or a lookup. */
-  statementMs: 10_000,
-  /** One page of a list. */
-  listMs: 10_000,
-  /** For a row that a key is revoked under, or made. */
-  lockMs: 5_000,
-  /** For a row that another commit has locked: commits take milliseconds, and after this the others no longer wait. */
-  commitLockMs: 200,
-  /** A transaction whose node is frozen, or has vanished, gives its locks back. A commit is idle for milliseconds. */
-  idleInTransactionMs: 2_000,
-  /** The same, if the server still has an answer to send and the node does not read it. */
-  unreadAnswerMs: 5_000,
-  /** For an answer, where the server or the network is gone without a word. */
-  answerMs: 15_000,
-  /** For another node that is changing the schema. */
-  migrationLockMs: 60_000,
-  /** One query of an audit, which reads all rows: an hour for every few hundred million entries. */
-  auditStatementMs: 24 * 3_600_000,
-} as const;
-
-/** Connections beside those of commits, by what they are for. No list, and no change of a key, is in the way of a request. */
-export const connectionsMax = {
-  /** Keys and balances, which requests wait for. */
-  lookups: 4,
-  /** What the service asks for its own sake, and single rows for operators: each takes milliseconds. */
-  service: 2,
-  /** Receipts, journals, holds and keys by the page, which may take seconds. */
-  lists: 2,
-  /** New and revoked keys, which wait for the commits of their account. */
-  keyChanges: 1,
-} as const;
 
 export interface PostgresResult {
   rows: Cell[][];
@@ -125,6 +89,7 @@ function listSettings(listMs: number): Settings {
 
 const auditSettings: Settings = {
   ...readSettings,
+  idle_in_transaction_session_timeout: limits.idleAloneMs,
   statement_timeout: limits.auditStatementMs,
   work_mem: "64MB",
   jit: "off",
@@ -132,17 +97,10 @@ const auditSettings: Settings = {
 
 const migrationSettings: Settings = {
   ...readSettings,
+  idle_in_transaction_session_timeout: limits.idleAloneMs,
   statement_timeout: limits.auditStatementMs,
   lock_timeout: limits.migrationLockMs,
 };
-
-/** Where a database is, in words that may be logged. */
-export interface Place {
-  /** `host:port/database` or the folder of a socket. */
-  where: string;
-  database: string;
-  user: string;
-}
 
 /** Throws an OperatorError where the address is none. */
 export function placeOf(url: string): Place {
@@ -358,109 +316,4 @@ export function forAudit<T>(
 
 export function forMigration<T>(url: string, use: (connection: Connection) => Promise<T>): Promise<T> {
   return alone(url, migrationSettings, use);
-}
-
-/** SQLSTATE of what the server said; null where it said nothing: the connection is the matter. */
-function stateOf(error: unknown): string | null {
-  return error instanceof pg.DatabaseError ? (error.code ?? "") : null;
-}
-
-/** SQLSTATE of the cause of one of our errors, or of an error of the driver. */
-export function sqlState(error: unknown): string | null {
-  return stateOf(error) ?? (error instanceof Error ? stateOf(error.cause) : null);
-}
-
-/** Whether a row, or something else, was locked by another session for longer than may be waited. */
-export function isLockTimeout(error: unknown): boolean {
-  return sqlState(error) === "55P03";
-}
-
-/**
- * Whether the server answered with an error that means a rollback. Errors of a server that stops and of connections that
- * fail may follow a commit that was done.
- */
-export function isRefused(error: unknown): boolean {
-  const state = sqlState(error);
-  return state !== null && !/^(08|57P)/.test(state);
-}
-
-/** Whether the server stopped a statement at its time limit. */
-export function isStatementTimeout(error: unknown): boolean {
-  return sqlState(error) === "57014";
-}
-
-/** The unique index that an error is about; null where it is about something else. */
-export function doubledIn(error: unknown): string | null {
-  const isDoubled = error instanceof pg.DatabaseError && error.code === "23505";
-  return isDoubled ? (error.constraint ?? null) : null;
-}
-
-/**
- * Connection lost, transaction rolled back by the server, out of resources, stopped or being started, a disk that
- * fails, a server that only reads (it was the primary a moment ago), a time limit.
- */
-const passing = /^(08|40|53|57|58)|^(55P03|25006|25P03|25P04)$/;
-
-/** An error of the driver as the rest of the service knows it; what trying again can mend is told apart. */
-export function storeError(error: unknown): Error {
-  const state = stateOf(error);
-  if (state !== null && !passing.test(state)) return error instanceof Error ? error : new Error(whyOf(error));
-  return unavailable(error);
-}
-
-function unavailable(error: unknown): StoreUnavailableError {
-  return new StoreUnavailableError(`the database does not answer as it should just now: ${whyOf(error)}`, {
-    cause: error,
-  });
-}
-
-function whyOf(error: unknown): string {
-  // Of several addresses, each has failed in its own way.
-  if (error instanceof AggregateError) return error.errors.map(whyOf).join("; ");
-  return error instanceof Error ? error.message : String(error);
-}
-
-/** An error while a store is opened, as an operator is told it. */
-export function openingError(error: unknown, { where, database, user }: Place): unknown {
-  if (error instanceof OperatorError) return error;
-  const cause = error instanceof StoreUnavailableError ? error.cause : error;
-  const why = whyOf(cause);
-  const told = (message: string) => new OperatorError(message, cause);
-  switch (sqlState(error)) {
-    case "28P01":
-    case "28000":
-      return told(
-        `PostgreSQL at ${where} does not let the user "${user}" in (${why}). Correct the user or the password in the address, or the rules of the server (pg_hba.conf).`,
-      );
-    case "3D000":
-      return told(`PostgreSQL at ${where} has no database "${database}". Make it: createdb ${database}`);
-    case "42501":
-      return told(
-        `The user "${user}" may not do this in the database ${where}: ${why}. Give the right: grant create on database ${database} to ${user}. Tables that are there already must be the user's own.`,
-      );
-    case "25006":
-      return told(`PostgreSQL at ${where} only reads: it is a standby, or set so. Name the primary.`);
-    case "55P03":
-      return told(
-        `Another node is changing the database ${where} for longer than ${limits.migrationLockMs / 1000} s. Start again when it is done.`,
-      );
-    case "57P03":
-      return told(`PostgreSQL at ${where} is not ready yet (${why}). Start again in a moment.`);
-    case "53300":
-      return told(
-        `PostgreSQL at ${where} takes no more connections (${why}). Raise its max_connections, or let fewer programs use it.`,
-      );
-  }
-  // The driver's own words for a server that asks for one, and an address that has none.
-  if (why.includes("client password must be a string")) {
-    return told(
-      `PostgreSQL at ${where} wants a password of the user "${user}", and the address has none: database: postgres://${user}:PASSWORD@...`,
-    );
-  }
-  if (error instanceof StoreUnavailableError) {
-    return told(
-      `PostgreSQL at ${where} cannot be reached (${why}). Start it, or correct the address: database: postgres://USER:PASSWORD@HOST:5432/DATABASE`,
-    );
-  }
-  return error;
 }

@@ -18,14 +18,8 @@ import { withNothingDone } from "../credits/patience.ts";
 import type { Plans } from "../credits/plan.ts";
 import { invariant } from "../errors.ts";
 import type { EpochMs } from "../units.ts";
-import {
-  type Connection,
-  type Connections,
-  doubledIn,
-  isLockTimeout,
-  isRefused,
-  type Statement,
-} from "./postgres-connection.ts";
+import type { Connection, Connections, Statement } from "./postgres-connection.ts";
+import { doubledIn, isLockTimeout, isRefused } from "./postgres-errors.ts";
 import { readUnderLock, type Skips, together } from "./postgres-ground.ts";
 import {
   accountTable,

@@ -4,8 +4,10 @@ import { overdueMax } from "../credits/ground.ts";
 import type { AccountRow, HoldRow, JournalRow, KeyRow, UsageRow } from "../credits/rows.ts";
 import { invariant } from "../errors.ts";
 import type { EpochMs } from "../units.ts";
-import { type ConnectionPool, isStatementTimeout, limits } from "./postgres-connection.ts";
+import type { ConnectionPool } from "./postgres-connection.ts";
+import { isStatementTimeout } from "./postgres-errors.ts";
 import { clockMs } from "./postgres-ground.ts";
+import { limits } from "./postgres-limits.ts";
 import {
   accountOf,
   accountTable,

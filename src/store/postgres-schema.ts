@@ -7,15 +7,8 @@
  */
 import { invariant, OperatorError } from "../errors.ts";
 import { type AppliedMigration, pendingMigrations, readMigrations } from "./migrations.ts";
-import {
-  type Connection,
-  forAudit,
-  forMigration,
-  openingError,
-  type Place,
-  placeOf,
-  schemaName,
-} from "./postgres-connection.ts";
+import { type Connection, forAudit, forMigration, placeOf, schemaName } from "./postgres-connection.ts";
+import { openingError, type Place } from "./postgres-errors.ts";
 import { onlyCell } from "./postgres-rows.ts";
 
 const migrationsFolder = new URL("./migrations/postgres/", import.meta.url);

@@ -7,7 +7,7 @@ import { Ledger, type LedgerOptions } from "../../src/credits/ledger.ts";
 import { StoreUnavailableError } from "../../src/credits/patience.ts";
 import { commitLanes, openPostgresStore } from "../../src/store/postgres.ts";
 import { auditDatabase } from "../../src/store/postgres-audit.ts";
-import { limits } from "../../src/store/postgres-connection.ts";
+import { limits } from "../../src/store/postgres-limits.ts";
 import type { Store } from "../../src/store/store.ts";
 import { credits, hold, keyOf, settle } from "../fixtures/ledger-rows.ts";
 import { noPostgres, type Postgres, postgres } from "../fixtures/postgres.ts";
