@@ -16,6 +16,8 @@ import { until } from "../fixtures/program.ts";
 
 /** The miniature goes on for ever when it is asked for something endless. */
 const endless = "Something endless, please.";
+/** For tests of what happens before an answer is paused (preemption.test.ts has the pauses). */
+const noPauses = { runMinMs: 1e9, turnMs: 1e9, restMaxMs: 1e9, pausedMaxMs: 1e9 };
 
 let engine: LlamaEngine;
 
@@ -354,7 +356,7 @@ test("a reader that pauses holds up its own generation only, within its window",
 });
 
 test("readers that take nothing do not keep others from their places: what is made for them waits", async (t) => {
-  const single = await startMiniature({ parallel: 1 });
+  const single = await startMiniature({ parallel: 1, placesLimits: noPauses });
   t.after(() => single.close());
   const whole = await ask(single, endless, { account: "slow", maxTokens: 300, sampling: { seed: 1 } });
   const slow = await begin(single, endless, { account: "slow", maxTokens: 300, sampling: { seed: 1 } });
@@ -369,9 +371,9 @@ test("readers that take nothing do not keep others from their places: what is ma
   assert.deepEqual(texts, [...whole.events.slice(1), "length"]);
 });
 
-test("what waits for readers is bounded: beyond it they keep their places, until some is read or given up", async (t) => {
+test("what waits for readers is bounded: beyond it they rest, until some is read or given up", async (t) => {
   // Two windows.
-  const single = await startMiniature({ parallel: 1, aheadItemsMax: 64 });
+  const single = await startMiniature({ parallel: 1, aheadItemsMax: 64, placesLimits: noPauses });
   t.after(() => single.close());
   const slow = (maxTokens: number) =>
     begin(single, endless, { account: "slow", maxTokens, sampling: { seed: 1 } });
@@ -393,7 +395,7 @@ test("what waits for readers is bounded: beyond it they keep their places, until
 });
 
 test("one whose reader has gone gives up its place at once, though others wait and it is ahead", async (t) => {
-  const single = await startMiniature({ parallel: 1 });
+  const single = await startMiniature({ parallel: 1, placesLimits: noPauses });
   t.after(() => single.close());
   const slow = await begin(single, endless, { account: "slow", maxTokens: 900, sampling: { seed: 1 } });
   const events = slow[Symbol.asyncIterator]();
@@ -409,7 +411,7 @@ test("one whose reader has gone gives up its place at once, though others wait a
 });
 
 test("accounts take turns, the queue is bounded, and a queued generation that is stopped leaves at once", async () => {
-  const single = await startMiniature({ parallel: 1, queueMax: 3 });
+  const single = await startMiniature({ parallel: 1, queueMax: 3, placesLimits: noPauses });
   const order: string[] = [];
   const [anna, boris] = await Promise.all([
     prepare(single, endless, { account: "anna" }),

@@ -130,6 +130,25 @@ test("eight newcomers at once each have a turn within two shortest runs, whateve
     assert.ok(begun.includes(`start ${name}`), name);
 });
 
+test("an answer that still reads its prompt is not paused for an equal before its turn is over", () => {
+  const hall = new Hall(1);
+  hall.ask("a1");
+  hall.job("a1").isReading = true;
+  assert.deepEqual(hall.after(turnMs - 1), []);
+  assert.deepEqual(hall.ask("b1"), []);
+  assert.deepEqual(hall.after(1), ["pause a1", "start b1"]);
+});
+
+test("an account with a paused answer has no other one begun for it by a pause", () => {
+  const hall = new Hall(1);
+  hall.ask("a1", "a2", "a3");
+  hall.after(runMinMs);
+  hall.ask("b1", "b2", "b3");
+  const moves = Array.from({ length: 20 }, () => hall.after(runMinMs)).flat();
+  assert.ok(moves.length >= 8);
+  assert.deepEqual([...hall.places.begun()].map(({ job }) => job.accountId).sort(), ["a", "b"]);
+});
+
 test("more accounts than places take turns, and all get about as much", () => {
   const hall = new Hall(2);
   const accounts = ["a1", "b1", "c1", "d1"];
@@ -279,7 +298,7 @@ test("any order of requests, rests, endings and stops leaves every place in use 
     return (state >> 8) % below;
   };
   for (let round = 0; round < 30; round++) {
-    const hall = new Hall(1 + random(4));
+    const hall = new Hall(1 + random(4), 1000);
     const names: string[] = [];
     for (let step = 0; step < 300; step++) {
       const one = names[random(Math.max(1, names.length))];

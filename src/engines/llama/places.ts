@@ -4,8 +4,8 @@
  * Each account has a fair share: the places divided by the accounts that run or wait. Guarantees:
  * - a free place goes to the account with the fewest places, among equals to the one that has gone longest without a turn;
  * - an account with at least two places more than one that waits gives one up as soon as an answer of it has run for
- *   `runMinMs`; with one place more it does so for a request that has not begun, and otherwise after `turnMs`, so that more
- *   accounts than places take turns;
+ *   `runMinMs`; with one place more it does so for a request that has not begun, once its own answer has its first token, and
+ *   otherwise after `turnMs`, so that more accounts than places take turns;
  * - an answer that has rested for `restMaxMs` (it waits for pay or for its reader) gives way to anything that waits;
  * - of an account's answers the youngest is paused and the oldest comes back first, before a new request of that account;
  * - a pause and its return take at most a tenth of the time (`runsPerSwitch`);
@@ -88,6 +88,8 @@ interface Claim<Job> {
   /** Null: the account's next new request. */
   begun: Begun<Job> | null;
   isOverdue: boolean;
+  /** A paused answer of the account could run: it comes before the account's new requests. */
+  isSecond: boolean;
 }
 
 export class Places<Job extends Placeable> {
@@ -229,7 +231,8 @@ export class Places<Job extends Placeable> {
         if (this.#fits(claim)) return [this.#place(claim, nowMs)];
         continue;
       }
-      const victim = this.#victim(claim, nowMs);
+      // Nothing is paused for a request that could wait for its own account's turn.
+      const victim = claim.isSecond ? null : this.#victim(claim, nowMs);
       if (victim !== null) return [this.#pause(victim, nowMs), this.#place(claim, nowMs)];
     }
     if (!isFree || this.#isSequenceUnknown()) return [];
@@ -242,12 +245,15 @@ export class Places<Job extends Placeable> {
   #claims(nowMs: number): Claim<Job>[] {
     const claims: Claim<Job>[] = [];
     for (const account of this.#accounts.values()) {
+      let isSecond = false;
       for (const begun of account.begun) {
-        if (isClaiming(begun)) claims.push({ account, begun, isOverdue: this.#isOverdue(begun, nowMs) });
+        if (!isClaiming(begun)) continue;
+        claims.push({ account, begun, isOverdue: this.#isOverdue(begun, nowMs), isSecond: false });
+        isSecond = true;
       }
       const mayBegin = account.begun.size < begunPerPlaceMax * this.#places;
       if (mayBegin && this.#queue.first(account.id) !== undefined)
-        claims.push({ account, begun: null, isOverdue: false });
+        claims.push({ account, begun: null, isOverdue: false, isSecond });
     }
     return claims.sort((left, right) => {
       if (left.isOverdue !== right.isOverdue) return left.isOverdue ? -1 : 1;
@@ -296,7 +302,9 @@ export class Places<Job extends Placeable> {
     if (running.account === account) return isOverdue && !this.#isOverdue(running, nowMs) && ranMs >= turnMs;
     const more = running.account.running - account.running;
     if (more < 1) return false;
-    if (more > 1 || begun === null) return ranMs >= running.runMinMs;
+    if (more > 1) return ranMs >= running.runMinMs;
+    // A first token that is nearly there is worth more to all than an equal share of the time until then.
+    if (begun === null && !running.job.isReading) return ranMs >= running.runMinMs;
     return ranMs >= turnMs && !this.#isOverdue(running, nowMs);
   }
 

@@ -13,6 +13,7 @@ import type {
   UsageRow,
 } from "../../credits/rows.ts";
 import { longestAnswer, type Model } from "../../generation/catalog.ts";
+import type { EngineLoad } from "../../generation/engine.ts";
 import type { AuditReport } from "../../store/audit.ts";
 import type { NodeView } from "../../store/nodes.ts";
 import type { EpochMs } from "../../units.ts";
@@ -121,8 +122,12 @@ export function modelObject({
       completion: price.completion,
       cached_prompt: price.cachedPrompt ?? price.prompt,
     },
-    load: engine.load?.() ?? null,
+    load: loadObject(engine.load?.() ?? null),
   };
+}
+
+function loadObject(load: EngineLoad | null): Static<typeof schema.modelRecord>["load"] {
+  return load === null ? null : { running: load.running, waiting: load.waiting, paused: load.paused ?? 0 };
 }
 
 export function nodeObject(node: NodeView): Static<typeof schema.nodeRecord> {

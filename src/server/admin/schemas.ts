@@ -236,5 +236,5 @@ export const modelRecord = closed({
   context_window: count,
   max_output_tokens: count,
   pricing,
-  load: orNull(closed({ running: count, waiting: count })),
+  load: orNull(closed({ running: count, waiting: count, paused: count })),
 });
