@@ -66,6 +66,27 @@ async function startPaused(engine: LlamaEngine, annaTokens = 400, borisTokens = 
   return { anna, answer, boris, borisAnswer };
 }
 
+test("eight requests of 7000 tokens fill four places, and others are answered before any of these has ended", async (t) => {
+  const engine = await startMiniature({ parallel: 4, contextWindow: 8192 });
+  t.after(() => engine.close());
+  const flood = await Promise.all(
+    Array.from({ length: 8 }, () => begin(engine, endless, question("anna", 7000))),
+  );
+  const answers = flood.map(read);
+  await until(engine, ({ running, waiting }) => running === 4 && waiting === 4);
+  for (const others of [1, 2, 4, 8]) {
+    const newcomers = Array.from({ length: others }, (_, n) =>
+      ask(engine, "Hello!", question(`other ${n}`, 10)),
+    );
+    for (const { usage } of await Promise.all(newcomers)) assert.ok(usage.completionTokens > 0);
+  }
+  const { running, waiting, paused = 0 } = engine.load();
+  assert.equal(running + waiting + paused, 8, "none of the flood has ended");
+  await Promise.all(flood.map((generation) => generation.stop()));
+  for (const { usage } of flood) assert.ok(usage.completionTokens < 7000);
+  await Promise.allSettled(answers);
+});
+
 for (const [how, pausedBytesMax] of [
   ["with its state in memory", 2 ** 30],
   ["evaluated again for want of memory", 0],

@@ -73,6 +73,8 @@ test("a state that cannot be copied or put back is a warning, and the job has it
   const failing = states(100, true);
   const kept = await failing.keep(0, "anna", 10);
   assert.deepEqual([kept.state, kept.tokens.length], [null, 10]);
+  await failing.keep(1, "anna", 10);
+  assert.equal(failing.warnings.length, 1, "told once");
   assert.match(failing.warnings[0] ?? "", /out of memory/);
   const { saved, keep } = states(100);
   const whole = await keep(0, "anna", 10);

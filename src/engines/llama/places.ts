@@ -12,7 +12,7 @@
  * - an answer that was paused for `pausedMaxMs` in all comes back before all others, and takes no more turns with other accounts.
  *
  * A paused answer comes back to its own sequence, where its state fits. Only if it waits too long, or if a place would stay
- * empty, it comes back "anywhere", which means evaluating its text again.
+ * empty for longer than a turn, it comes back "anywhere", which means evaluating its text again.
  * Pure: it is handed times. The caller carries out the moves.
  */
 import { invariant } from "../../errors.ts";
@@ -236,8 +236,10 @@ export class Places<Job extends Placeable> {
       if (victim !== null) return [this.#pause(victim, nowMs), this.#place(claim, nowMs)];
     }
     if (!isFree || this.#isSequenceUnknown()) return [];
-    // Better to evaluate a text again than to leave a place empty.
-    const displaced = claims.find(({ begun }) => begun !== null);
+    // Better to evaluate a text again than to leave a place empty for long. Its own may be free soon.
+    const displaced = claims.find(
+      ({ begun }) => begun !== null && nowMs - begun.sinceMs >= this.#limits.turnMs,
+    );
     return displaced === undefined ? [] : [this.#place(displaced, nowMs)];
   }
 

@@ -27,6 +27,7 @@ export class SavedStates {
   readonly #options: SavedStatesOptions;
   /** Those with a copy. */
   readonly #kept = new Set<Kept>();
+  readonly #warned = new Set<string>();
   #bytesPerToken = 0;
   /** False once a copy turned out not to be the whole state: this model has no other. */
   #areWhole = true;
@@ -104,7 +105,10 @@ export class SavedStates {
     return true;
   }
 
+  /** Once for each kind: it may fail for every answer that is paused. */
   #warn(what: string, cause: unknown): void {
+    if (this.#warned.has(what)) return;
+    this.#warned.add(what);
     const why = cause instanceof Error ? cause.message : String(cause);
     this.#options.warn(`the state of a paused answer ${what}, so its text is evaluated again (${why})`);
   }
