@@ -8,6 +8,7 @@ const benchmarks: Record<string, () => Promise<{ run(args: readonly string[]): P
   ledger: () => import("./ledger.ts"),
   nodes: () => import("./nodes.ts"),
   preparation: () => import("./preparation.ts"),
+  refusals: () => import("./refusals.ts"),
   storage: () => import("./storage.ts"),
   stops: () => import("./stops.ts"),
   streams: () => import("./streams.ts"),
