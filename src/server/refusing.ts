@@ -21,6 +21,9 @@ const lingerMs = 5_000;
 const lingerBytesMax = 16 * 1024 * 1024;
 /** What reading a chunk costs beside its bytes. */
 const lingerBytesPerChunk = 4096;
+/** The rest is dropped no faster than this many bytes per pause: some MB a second, or an attack would keep the thread busy. */
+const lingerStepBytes = 64 * 1024;
+const lingerPauseMs = 10;
 
 /** What a caller is told for `error`: itself where it is a refusal, else that something here is broken. */
 export function refusalOf(error: unknown): Refusal {
@@ -110,15 +113,25 @@ function answerAnUpload(
   });
   response.write(body);
   let left = lingerBytesMax;
+  let stepLeft = lingerStepBytes;
+  let pause: NodeJS.Timeout | undefined;
   const close = () => {
     clearTimeout(timer);
+    clearTimeout(pause);
     request.off("data", count);
     response.end();
   };
   const count = (chunk: Buffer) => {
     left -= chunk.length + lingerBytesPerChunk;
+    stepLeft -= chunk.length;
     freeChunk(chunk);
-    if (left < 0) close();
+    if (left < 0) {
+      close();
+    } else if (stepLeft <= 0) {
+      stepLeft = lingerStepBytes;
+      request.pause();
+      pause = setTimeout(() => request.resume(), lingerPauseMs);
+    }
   };
   const timer = setTimeout(close, lingerMs);
   request.on("data", count);
