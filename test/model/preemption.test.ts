@@ -15,6 +15,7 @@ import {
   asked,
   begin,
   collect,
+  miniaturePath,
   prepare,
   startMiniature,
 } from "../fixtures/llama-engine.ts";
@@ -22,6 +23,7 @@ import { errorOf, type ServiceOptions, startService, type TestService } from "..
 
 /** The miniature goes on for ever when it is asked for something endless. */
 const endless = "Something endless, please.";
+const modelPath = process.env.INKWELL_TEST_MODEL ?? miniaturePath;
 const never = 1e9;
 /** Gives way at once, and comes back when the other has ended. */
 const atOnce: PlacesLimits = { runMinMs: 0, turnMs: never, restMaxMs: never, pausedMaxMs: never };
@@ -92,18 +94,20 @@ for (const [how, pausedBytesMax] of [
   ["evaluated again for want of memory", 0],
 ] as const) {
   test(`a long answer gives its place to another account and goes on, ${how}`, async (t) => {
-    const engine = await start(t, { pausedBytesMax });
+    const engine = await start(t, { pausedBytesMax, modelPath });
     const undisturbed = await ask(engine, endless, question("carla"));
-    assert.equal(undisturbed.usage.completionTokens, 400);
+    const { completionTokens } = undisturbed.usage;
+    assert.ok(completionTokens > 100, `${completionTokens} tokens`);
     const { anna, answer, borisAnswer } = await startPaused(engine, 400, 30);
     const whilePaused = anna.usage.completionTokens;
-    assert.equal((await borisAnswer).usage.completionTokens, 30);
-    assert.ok(whilePaused < 400, "Boris was answered first");
+    assert.ok((await borisAnswer).usage.completionTokens > 0);
+    assert.ok(whilePaused < completionTokens, "Boris was answered first");
     const { text, usage, finishReason } = await answer;
-    assert.deepEqual({ ...usage, cachedTokens: 0 }, { ...undisturbed.usage, cachedTokens: 0 });
-    assert.equal(finishReason, "length");
-    if (pausedBytesMax > 0) assert.equal(text, undisturbed.text);
-    else assert.ok(text.startsWith(undisturbed.text.slice(0, 40)), "what was made before the pause stays");
+    if (pausedBytesMax > 0) {
+      assert.equal(text, undisturbed.text);
+      assert.deepEqual({ ...usage, cachedTokens: 0 }, { ...undisturbed.usage, cachedTokens: 0 });
+      assert.equal(finishReason, undisturbed.finishReason);
+    } else assert.ok(text.startsWith(undisturbed.text.slice(0, 40)), "what was made before the pause stays");
   });
 }
 

@@ -15,7 +15,7 @@ export interface Seat {
   /** Its own unless it is `away`: then the one that it had. */
   sequence: Sequence;
   isPaused: boolean;
-  /** What it had in its sequence, while it has none. */
+  /** Contents of its sequence from before it lost it; null while it has one. */
   away: Kept | null;
   /** Time that its last switch has cost so far; null if the switch is over. */
   switchMs: number | null;
