@@ -110,7 +110,12 @@ test("does not count a request that was accepted, also if it fails or is left la
 });
 
 test("counts processor time: a body that takes long to check uses up the allowance by itself", async () => {
-  await using service = await startService({ refusedMsPerMinute: 1, bodyBytesMax: 8 * 1024 * 1024 });
+  await using service = await startService({
+    refusedMsPerMinute: 1,
+    bodyBytesMax: 8 * 1024 * 1024,
+    messagesMax: 100_000,
+    keysMax: 200_000,
+  });
   const slow = `{"model":"small","messages":[${'{"role":"user","content":"x"},'.repeat(50_000)}1]}`;
   assert.equal((await post(service, slow)).status, 400);
   const seconds = /^inkwell_refused_seconds_total (\S+)$/m.exec(await service.metrics.text())?.[1];
