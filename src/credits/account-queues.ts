@@ -87,11 +87,13 @@ export class AccountQueues {
       // Operations that are added in this turn of the event loop are sent together.
       await pause(this.#untilDueMs(), this.#options.signal);
       for (const [account, queue] of [...this.#queues]) {
-        if (queue.dueMs > performance.now() && !this.#options.signal.aborted) continue;
-        const isAnswered = await this.#attempt(queue);
-        if (!isAnswered && queue.entries.length > 0) continue;
+        if (queue.entries.length > 0) {
+          if (queue.dueMs > performance.now() && !this.#options.signal.aborted) continue;
+          const isAnswered = await this.#attempt(queue);
+          if (!isAnswered && queue.entries.length > 0) continue;
+        }
         this.#queues.delete(account);
-        if (queue.entries.length > 0) this.#options.leave(queue.entries);
+        this.#leave(queue.entries);
       }
     }
     this.#pump = null;
@@ -111,14 +113,23 @@ export class AccountQueues {
       queue.entries.splice(0, batch.length, ...entries);
       if (entries.length === 0) return true;
       if (isFurther) this.#proceed(queue);
-      else this.#wait(queue, entries, lockedAccount);
+      else this.#wait(queue, lockedAccount);
     } catch (error) {
-      if (error instanceof StoreUnavailableError) this.#wait(queue, batch, () => error);
+      if (error instanceof StoreUnavailableError) {
+        // To learn the same for each account would take as many times as long, and their callers wait.
+        for (const each of this.#queues.values()) this.#wait(each, () => error);
+      }
       // One operation that cannot be decided must not take the others of its account down with it.
       else if (batch.length > 1) queue.batchMax = 1;
       else queue.entries.shift()?.reject(error);
     }
     return false;
+  }
+
+  #leave(entries: readonly Entry[]): void {
+    if (entries.length === 0) return;
+    for (const entry of entries) delete entry.stuckSinceMs;
+    this.#options.leave(entries);
   }
 
   #proceed(queue: Queue): void {
@@ -129,15 +140,16 @@ export class AccountQueues {
     queue.dueMs = performance.now();
   }
 
-  #wait(queue: Queue, tried: readonly Entry[], reasonOf: (entry: Entry) => Error): void {
+  /** Those behind the ones that were tried wait for the same row, and no longer than these. */
+  #wait(queue: Queue, reasonOf: (entry: Entry) => Error): void {
     const nowMs = performance.now();
     const { giveUpMs, signal } = this.#options;
-    for (const entry of tried) {
+    queue.entries = queue.entries.filter((entry) => {
       entry.stuckSinceMs ??= nowMs;
-      if (nowMs - entry.stuckSinceMs < giveUpMs && !signal.aborted) continue;
-      queue.entries.splice(queue.entries.indexOf(entry), 1);
+      if (nowMs - entry.stuckSinceMs < giveUpMs && !signal.aborted) return true;
       entry.reject(reasonOf(entry));
-    }
+      return false;
+    });
     const longestMs = pauseMsMax + pauseMsPerQueue * this.#queues.size;
     queue.dueMs = nowMs + Math.min(longestMs, firstPauseMs * 2 ** queue.failures);
     queue.failures += 1;

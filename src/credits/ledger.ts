@@ -235,17 +235,22 @@ export class Ledger {
   }
 
   async #commitEach(lane: Lane, batch: readonly Entry[]): Promise<void> {
-    for (const [index, entry] of batch.entries()) {
-      if (this.#alone.has(entry.operation.account)) {
-        this.#alone.add(entry);
-        continue;
-      }
+    let rest = batch;
+    while (true) {
+      const [entry, ...others] = rest;
+      if (entry === undefined) return;
+      rest = others;
       try {
-        this.#setAside(lane, (await this.#commit([entry], this.#retriesMs)).entries);
+        const { entries } = await this.#commit([entry], this.#retriesMs);
+        if (entries.length === 0) continue;
+        // They were asked for before those that wait in the lane.
+        const isOfAccount = ({ operation }: Entry) => operation.account === entry.operation.account;
+        this.#setAside(lane, [...entries, ...rest.filter(isOfAccount)]);
+        rest = rest.filter((other) => !isOfAccount(other));
       } catch (error) {
         entry.reject(error);
         if (!(error instanceof StoreUnavailableError)) continue;
-        for (const other of batch.slice(index + 1)) other.reject(error);
+        for (const other of rest) other.reject(error);
         return;
       }
     }

@@ -1,7 +1,7 @@
 /** The batcher and accounts that the store puts off: the others do not wait, each account keeps its order, and callers learn in time. */
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { setImmediate as nextTurn } from "node:timers/promises";
+import { setImmediate as nextTurn, setTimeout as sleep } from "node:timers/promises";
 import { Ledger, type LedgerStore } from "../../src/credits/ledger.ts";
 import type { Decision, Operation, TopupOperation } from "../../src/credits/operations.ts";
 import { StoreUnavailableError } from "../../src/credits/patience.ts";
@@ -24,10 +24,13 @@ class LockedStore implements LedgerStore {
   /** While set, commits wait for it. */
   gate: Promise<void> | null = null;
   error: Error | null = null;
+  /** How long each commit takes. */
+  attemptMs = 0;
 
   async commit(operations: readonly Operation[]): Promise<Decision[]> {
     this.commits.push([...new Set(operations.map(({ account }) => account))]);
     await this.gate;
+    if (this.attemptMs > 0) await sleep(this.attemptMs);
     if (this.error !== null) throw this.error;
     for (const operation of operations) {
       if ("payment" in operation && this.bad.has(operation.payment)) throw new TypeError("no such amount");
@@ -134,6 +137,68 @@ test(
     assert.deepEqual(store.decided, ["ada 3"]);
   },
 );
+
+test(
+  "keeps the order of a locked account's operations if one beside them cannot be decided",
+  within,
+  async () => {
+    const store = new LockedStore();
+    store.locked.add("ada");
+    store.bad.add("13");
+    const gate = Promise.withResolvers<void>();
+    store.gate = gate.promise;
+    const ledger = new Ledger(store);
+    const bad = assert.rejects(ledger.apply(topup("bob", 13)), TypeError);
+    const answers = [1, 2, 3].map((n) => ledger.apply(topup("ada", n)));
+    await until(() => store.commits.length === 1);
+    // Waits in the commit queue while those before it are committed one by one.
+    answers.push(ledger.apply(topup("ada", 4)));
+    gate.resolve();
+    await bad;
+    await until(() => store.attemptsOn("ada") > 3);
+    store.locked.clear();
+    await Promise.all(answers);
+    assert.deepEqual(
+      store.decided,
+      [1, 2, 3, 4].map((n) => `ada ${n}`),
+    );
+  },
+);
+
+test("rejects all operations of a locked account in time, however many wait", within, async () => {
+  const store = new LockedStore();
+  store.locked.add("ada");
+  const ledger = new Ledger(store, { batchMax: 2, giveUpMs: 200 });
+  const began = performance.now();
+  const rejectedAfterMs: number[] = [];
+  const answers = Array.from({ length: 40 }, (_, n) =>
+    assert.rejects(ledger.apply(topup("ada", n)), StoreUnavailableError).then(() => {
+      rejectedAfterMs.push(performance.now() - began);
+    }),
+  );
+  await Promise.all(answers);
+  // One pause longer than its limit; 20 batches one after another would take 20 limits.
+  const longestMs = Math.max(...rejectedAfterMs);
+  assert.ok(longestMs < 2000, `the last one was rejected after ${longestMs} ms`);
+});
+
+test("rejects in time what many locked accounts wait for if the store stops answering", within, async () => {
+  const store = new LockedStore();
+  const ledger = new Ledger(store, { giveUpMs: 200 });
+  const accounts = Array.from({ length: 40 }, (_, n) => `account-${n}`);
+  for (const account of accounts) store.locked.add(account);
+  const answers = accounts.map((account) =>
+    assert.rejects(ledger.apply(topup(account, 1)), StoreUnavailableError),
+  );
+  await until(() => store.commits.length > accounts.length);
+  store.attemptMs = 100;
+  store.error = new StoreUnavailableError("the server is gone");
+  const began = performance.now();
+  await Promise.all(answers);
+  // An attempt for each of the accounts would take 4 s, and 8 s for all to be rejected.
+  const tookMs = performance.now() - began;
+  assert.ok(tookMs < 2000, `the last one was rejected after ${tookMs} ms`);
+});
 
 test("pauses between attempts on a locked account", within, async () => {
   const store = new LockedStore();
