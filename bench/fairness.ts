@@ -24,6 +24,8 @@ const floodRequests = 8;
 const floodTokens = 7000;
 /** Time for a flood to fill the places and to have run for longer than the shortest run. */
 const settleMs = 2000;
+/** Time for each of nine accounts to have its first turn: until then prompts are evaluated, which makes no tokens. */
+const turnsMs = 6000;
 
 const agent = new Agent({ connections: 256, headersTimeout: 600_000, bodyTimeout: 600_000 });
 
@@ -103,7 +105,7 @@ function flood(service: LlamaService, account: number, requests: number) {
 /** Tokens per second of all of them together. */
 async function throughput(service: LlamaService, accounts: number, seconds: number): Promise<number> {
   const floods = Array.from({ length: accounts }, (_, account) => flood(service, account, floodRequests));
-  await sleep(settleMs);
+  await sleep(turnsMs);
   const made = () => floods.reduce((sum, { tokens }) => sum + tokens, 0);
   const before = made();
   const startedMs = performance.now();
