@@ -35,26 +35,34 @@ import {
 const accountsIndex = "account_pkey";
 const openingAttemptsMax = 3;
 
-/** For so long after a row was found locked, commits of this node skip such rows. */
+/** For so long after a row was waited for in vain, commits of this node skip such rows. */
 const skipsForMs = 10_000;
+
+/** For tests. */
+export interface PostgresLedgerLimits {
+  overdueHoldsMax?: number;
+  skipsForMs?: number;
+}
 
 export class PostgresLedger {
   readonly #connections: Connections;
   readonly #plans: Plans;
   readonly #now: (() => EpochMs) | null;
   readonly #overdueMax: number;
+  readonly #skipsForMs: number;
   #skips: Skips = "nothing";
   /** By the clock of `performance.now()`. */
   #skipsUntilMs = 0;
 
-  /** `now` null: the clock of the database. `overdueHoldsMax`: for tests. */
+  /** `now` null: the clock of the database. */
   constructor(
     connections: Connections,
     plans: Plans,
     now: (() => EpochMs) | null,
-    overdueHoldsMax = overdueMax,
+    limits: PostgresLedgerLimits = {},
   ) {
-    this.#overdueMax = overdueHoldsMax;
+    this.#overdueMax = limits.overdueHoldsMax ?? overdueMax;
+    this.#skipsForMs = limits.skipsForMs ?? skipsForMs;
     this.#connections = connections;
     this.#plans = plans;
     this.#now = now;
@@ -72,25 +80,29 @@ export class PostgresLedger {
 
   /**
    * A row that another commit works on is free in a moment, and waiting for it in line is fast and fair. If it is not
-   * free by then, its session is stuck, and for some time no row like it is waited for: it delays the others once.
+   * free by then, its session is stuck, and for some time no row like it is waited for: it delays the others once. A row
+   * that is skipped in that time may well be in use for a moment only, and so does not make it longer.
    */
   async #withoutLocked(operations: readonly Operation[]): Promise<Decision[]> {
     for (;;) {
-      const skips = performance.now() < this.#skipsUntilMs ? this.#skips : "nothing";
+      const skips = this.#skipsNow();
       try {
-        const decisions = await this.#attempt(operations, skips);
-        if (decisions.some(({ kind }) => kind === "locked")) this.#skip(skips);
-        return decisions;
+        return await this.#attempt(operations, skips);
       } catch (error) {
-        if (!isLockTimeout(error) || skips === "rows") throw error;
-        this.#skip(skips === "nothing" ? "accounts" : "rows");
+        if (!isLockTimeout(error)) throw error;
+        if (skips === "rows") {
+          if (new Set(operations.map(({ account }) => account)).size > 1) throw error;
+          // Another session is just opening the account, and there is no row yet to skip.
+          return operations.map(() => ({ kind: "locked" }));
+        }
+        this.#skips = skips === "accounts" || this.#skipsNow() === "rows" ? "rows" : "accounts";
+        this.#skipsUntilMs = performance.now() + this.#skipsForMs;
       }
     }
   }
 
-  #skip(skips: Skips): void {
-    this.#skips = skips;
-    this.#skipsUntilMs = performance.now() + skipsForMs;
+  #skipsNow(): Skips {
+    return performance.now() < this.#skipsUntilMs ? this.#skips : "nothing";
   }
 
   async #attempt(operations: readonly Operation[], skips: Skips): Promise<Decision[]> {

@@ -7,6 +7,8 @@ import { Ledger, type LedgerOptions } from "../../src/credits/ledger.ts";
 import { StoreUnavailableError } from "../../src/credits/patience.ts";
 import { commitLanes, openPostgresStore } from "../../src/store/postgres.ts";
 import { auditDatabase } from "../../src/store/postgres-audit.ts";
+import { commitPool } from "../../src/store/postgres-connection.ts";
+import { PostgresLedger } from "../../src/store/postgres-ledger.ts";
 import { limits } from "../../src/store/postgres-limits.ts";
 import type { Store } from "../../src/store/store.ts";
 import { credits, hold, keyOf, settle } from "../fixtures/ledger-rows.ts";
@@ -60,6 +62,13 @@ describe("rows that another session has locked", { skip: noPostgres ?? false, ti
     };
   }
 
+  async function isWaiting(): Promise<boolean> {
+    const rows = await server.sql(
+      `select from pg_stat_activity where datname = '${database}' and wait_event_type = 'Lock'`,
+    );
+    return rows.length > 0;
+  }
+
   /** A request on each of the other accounts. */
   async function useOthers(by: Ledger, round: number): Promise<void> {
     await Promise.all(
@@ -101,23 +110,49 @@ describe("rows that another session has locked", { skip: noPostgres ?? false, ti
     });
   }
 
-  test("an account that another session is just opening delays no other, and is opened once", async () => {
-    const release = await lock(
-      `insert into account select 'new', plan, seq, created_ms, base, base_cap, base_anchor_ms, base_starts_ms,
-         base_ends_ms, overage, overage_cap, overage_anchor_ms, overage_starts_ms, overage_ends_ms, additional,
-         held_base, held_overage, held_additional, holds, requests_tat_ms, tokens_tat_ms
-       from account where id = 'ada'`,
-    );
-    const by = ledger();
-    let isOpen = false;
-    const opened = by.apply({ kind: "open", account: "new", plan: "starter" }).then(({ kind }) => {
-      isOpen = true;
-      return kind;
+  for (const isAlone of [false, true]) {
+    const name = isAlone ? "asked for before all others" : "asked for together with others";
+    test(`an account that another session is just opening delays no other, and is opened once: ${name}`, async () => {
+      const release = await lock(
+        `insert into account select 'new', plan, seq, created_ms, base, base_cap, base_anchor_ms, base_starts_ms,
+           base_ends_ms, overage, overage_cap, overage_anchor_ms, overage_starts_ms, overage_ends_ms, additional,
+           held_base, held_overage, held_additional, holds, requests_tat_ms, tokens_tat_ms
+         from account where id = 'ada'`,
+      );
+      const by = ledger();
+      let isOpen = false;
+      const opened = by.apply({ kind: "open", account: "new", plan: "starter" }).then(({ kind }) => {
+        isOpen = true;
+        return kind;
+      });
+      while (isAlone && !(await isWaiting())) await sleep(5);
+      for (let round = 0; round < 5; round += 1) await useOthers(by, round);
+      assert.equal(isOpen, false);
+      await release();
+      assert.equal(await opened, "opened");
     });
-    for (let round = 0; round < 5; round += 1) await useOthers(by, round);
-    assert.equal(isOpen, false);
+  }
+
+  test("rows that are locked for a moment are waited for again once the row that was stuck is free", async (t) => {
+    const pool = commitPool(url, 1);
+    t.after(() => pool.end());
+    const skipsForMs = 2000;
+    const commits = new PostgresLedger(pool, plans, null, { skipsForMs });
+    const timed = async (account: string) => {
+      const beganMs = performance.now();
+      const [outcome] = await commits.commit([{ kind: "topup", account, payment: "1", amount: 1 }]);
+      assert.equal(outcome?.kind, "locked");
+      return performance.now() - beganMs;
+    };
+    const release = await lock("select from account where id = 'ada' for update");
+    await timed("ada");
     await release();
-    assert.equal(await opened, "opened");
+    await lock("select from account where id = 'other-0' for update");
+    // A row that is met in this time is not waited for, and does not make the time longer.
+    await sleep(skipsForMs / 2);
+    await timed("other-0");
+    await sleep(skipsForMs / 2 + 100);
+    assert.ok((await timed("other-0")) > limits.commitLockMs * 0.9, "it was not waited for");
   });
 
   test("an account that stays locked is refused, and nothing of it has been done", async () => {
