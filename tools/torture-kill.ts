@@ -15,6 +15,7 @@ import { sliceTokens } from "../src/generation/funding.ts";
 import { ask } from "../test/fixtures/http-stream.ts";
 import {
   assertSoundLedger,
+  defaultPrice,
   freePort,
   newFolder,
   type Program,
@@ -32,13 +33,14 @@ const paymentsPerCycle = 2;
  * while a checkpoint was being written. Tenths of a second, at the pace of the miniature model.
  */
 const underWayTokensMax = 128;
-const price = { prompt: 10, completion: 30 };
+const price = defaultPrice;
 
-/** Small enough that it runs out now and then, so that payments matter. */
+/** Pays for some 30,000 tokens: little enough that it runs out now and then, so that payments matter. */
+const grantCredits = 3000;
 const configuration = `plans:
   starter:
-    base: { credits: 1, every: P1D }
-    overage: { credits: 1, every: P1M }
+    base: { credits: ${grantCredits}, every: P1D }
+    overage: { credits: ${grantCredits}, every: P1M }
 `;
 
 const prompts = [
@@ -193,7 +195,8 @@ function read(line: string, one: Seen): void {
 
 function pay(folder: string, id: string): Program {
   const [account] = query(folder, "select id from account");
-  return startProgram(folder, { args: ["credits", "add", String(account?.id), "1", "--payment", id] });
+  const args = ["credits", "add", String(account?.id), String(grantCredits), "--payment", id];
+  return startProgram(folder, { args });
 }
 
 /** Those that were acknowledged are there, and none is there twice. */
@@ -202,7 +205,7 @@ function assertPayments(folder: string, acknowledged: ReadonlySet<string>): void
   const counted = rows.map(({ note }) => String(note));
   assert.equal(new Set(counted).size, counted.length, "a payment was counted twice");
   for (const id of acknowledged) assert.ok(counted.includes(id), `${id} was acknowledged and is not there`);
-  for (const { note, micro } of rows) assert.equal(micro, 1_000_000, `${note} is one credit`);
+  for (const { note, micro } of rows) assert.equal(micro, grantCredits * 1_000_000, `the amount of ${note}`);
 }
 
 /** Throws where a charge is not what the client saw; prints both. */
