@@ -8,7 +8,6 @@ import { access, constants } from "node:fs/promises";
 import { hostname } from "node:os";
 import type { Readable, Writable } from "node:stream";
 import { setTimeout as sleep } from "node:timers/promises";
-import type { FastifyInstance } from "fastify";
 import type { Logger } from "pino";
 import { type FirstAccount, openFirstAccount } from "./access/first-account.ts";
 import { operatorNames } from "./config/operator.ts";
@@ -28,6 +27,7 @@ import { connectionLimits } from "./main/open-files.ts";
 import type { Tracing } from "./main/tracing.ts";
 import { makeFolder } from "./make-folder.ts";
 import { watchEventLoop } from "./server/event-loop.ts";
+import { listenOn } from "./server/listening.ts";
 import { Metrics } from "./server/metrics.ts";
 import { createOperatorServer } from "./server/operator.ts";
 import type { PublicServer } from "./server/public.ts";
@@ -216,7 +216,9 @@ export async function serve(
       lateCharges: () => ledger.late,
     });
     undo.push(() => operator.close());
-    const operatorUrl = await listening("operator", config.operator, () => operatorListen(operator, config));
+    const operatorUrl = await listening("operator", config.operator, () =>
+      listenOn(operator, config.operator),
+    );
 
     const sweeper = startSweeper(store, ledger, {
       everyMs: times.sweepEveryMs,
@@ -318,13 +320,6 @@ async function startTracing(config: Config, logger: Logger, metrics: Metrics): P
   if (config.tracing === null) return null;
   const { Tracing } = await import("./main/tracing.ts");
   return new Tracing(config.tracing, { version, logger, onLost: (spans) => metrics.lostSpans(spans) });
-}
-
-async function operatorListen(
-  operator: FastifyInstance,
-  { operator: { host, port } }: Config,
-): Promise<string> {
-  return await operator.listen({ host, port });
 }
 
 /**

@@ -21,6 +21,7 @@ import { Connections } from "./connections.ts";
 import type { Metrics } from "./metrics.ts";
 import { AllowedHosts, loggable } from "./operator-hosts.ts";
 import { limitPipelining } from "./pipelining.ts";
+import { isUploading, sendRefusal } from "./refusing.ts";
 
 export interface OperatorDependencies extends AdminDependencies {
   /** Of the service; in the OpenAPI document. */
@@ -66,6 +67,10 @@ export function createOperatorServer(dependencies: OperatorDependencies): Fastif
     if (route !== healthPath) allowedHosts.check(request.raw, request.originalUrl);
     if (!openPaths.has(route)) requireToken(request, isToken);
   });
+  app.addHook("onSend", async (request, reply) => {
+    // Otherwise Node would wait for the rest of the body before it takes the next request.
+    if (isUploading(request.raw)) reply.header("connection", "close");
+  });
   app.addHook("onResponse", async (request, reply) => {
     const route = request.routeOptions.url ?? null;
     if (openPaths.has(route)) return;
@@ -93,8 +98,9 @@ export function createOperatorServer(dependencies: OperatorDependencies): Fastif
         "operator request refused; operator.hosts does not list its host or origin",
       );
     }
-    reply.code(told.status).headers(errorHeaders(told)).type("application/json; charset=utf-8");
-    return reply.send(errorBody(told));
+    reply.headers(errorHeaders(told));
+    // Node has asked for a body that its client holds back, before the request came here.
+    sendRefusal(request, reply, { status: told.status, body: errorBody(told), holdsBody: false });
   });
 
   app.get(healthPath, async () => ({ status: "ok" }));

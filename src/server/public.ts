@@ -9,17 +9,17 @@
  * asked for nothing any more. Holds no state but the requests that are running; knows neither store nor engine.
  */
 import type { IncomingMessage, ServerResponse } from "node:http";
-import type { AddressInfo } from "node:net";
 import { type FastifyInstance, type FastifyReply, type FastifyRequest, fastify } from "fastify";
 import type { Logger } from "pino";
 import type { Caller } from "../access/caller.ts";
 import type { BalanceView } from "../credits/balance.ts";
-import { invariant, Refusal } from "../errors.ts";
+import { Refusal } from "../errors.ts";
 import { allows, type Catalog } from "../generation/catalog.ts";
 import { balanceObject, modelList } from "../wire/response.ts";
 import { chatHandler, type Generate } from "./chat.ts";
 import { type ConnectionLimits, type ConnectionRefusal, Connections } from "./connections.ts";
 import { Cors } from "./cors.ts";
+import { listenOn } from "./listening.ts";
 import {
   balancePath,
   chatPath,
@@ -104,7 +104,6 @@ export function createPublicServer(dependencies: PublicDependencies, options: Pu
   const uploads = new Uploads(limits, options.uploadTimes);
   const app = createApp(dependencies, options, running, uploads);
   const connections = new Connections(options.connections, dependencies.onConnectionRefused);
-  // On `localhost` Fastify opens a second server for the other loopback address, which is not guarded.
   connections.guard(app.server);
   limitPipelining(app.server);
 
@@ -130,12 +129,7 @@ export function createPublicServer(dependencies: PublicDependencies, options: Pu
   });
 
   return {
-    async listen(address) {
-      await app.listen(address);
-      const bound = app.server.address();
-      invariant(bound !== null && typeof bound !== "string", "a listener on a port has an address");
-      return `http://${hostOf(bound)}:${bound.port}`;
-    },
+    listen: (address) => listenOn(app, address),
     get running() {
       return running.count;
     },
@@ -261,8 +255,4 @@ function checkBody({ headers }: FastifyRequest, bodyBytesMax: number): void {
   if (encoding !== undefined && encoding !== "" && encoding !== "identity") {
     throw new Refusal("unsupported_media_type", "Send the body as it is, without content-encoding.");
   }
-}
-
-function hostOf({ address, family }: AddressInfo): string {
-  return family === "IPv6" ? `[${address}]` : address;
 }

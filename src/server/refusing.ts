@@ -68,16 +68,31 @@ export function refuse(request: FastifyRequest, reply: FastifyReply, refusal: Re
   if (visit.path === chatPath) reply.header("openai-processing-ms", Math.ceil(visit.elapsedMs()));
   if (refusal.rates !== undefined) reply.headers(rateHeaders(refusal.rates));
   reply.headers(errorHeaders(refusal));
-  const body = errorBody(refusal);
-  const send = () => void reply.code(refusal.status).type(jsonType).send(body);
+  sendRefusal(request, reply, {
+    status: refusal.status,
+    body: errorBody(refusal),
+    holdsBody: visit.holdsBody,
+  });
+}
+
+/**
+ * Sends a refusal, whose body is JSON. A client that still sends its own body gets to read it, and the connection closes
+ * within seconds. `holdsBody`: the client waits to be asked for its body.
+ */
+export function sendRefusal(
+  { raw: request }: FastifyRequest,
+  reply: FastifyReply,
+  { status, body, holdsBody }: { status: number; body: string; holdsBody: boolean },
+): void {
+  const send = () => void reply.code(status).type(jsonType).send(body);
   const sendEarly = () => {
     reply.hijack();
     reply.raw.setHeaders(headersOf(reply));
-    answerAnUpload(request.raw, reply.raw, refusal.status, body);
+    answerAnUpload(request, reply.raw, status, body);
   };
-  if (visit.holdsBody || !isUploading(request.raw)) send();
+  if (holdsBody || !isUploading(request)) send();
   // A body in the same packet as its headers is complete in a moment; then the connection can be kept.
-  else setImmediate(() => (isUploading(request.raw) ? sendEarly() : send()));
+  else setImmediate(() => (isUploading(request) ? sendEarly() : send()));
 }
 
 /** What the hooks have set so far, for an answer that is written past Fastify. */

@@ -105,3 +105,13 @@ operatorTest("one address that holds its connections leaves some to others", asy
   assert.equal((await operator.get("/healthz")).status, 200);
   for (const socket of held) socket.destroy();
 });
+
+operatorTest("a refusal that leaves a body unread closes its connection within seconds", async (operator) => {
+  const startMs = performance.now();
+  const socket = await open(operator);
+  socket.write("POST /admin/accounts HTTP/1.1\r\nhost: localhost\r\ncontent-length: 500\r\n\r\nx");
+  const { status, headers } = parseAnswer(await readAll(socket));
+  assert.deepEqual([status, headers.get("connection")], [401, "close"]);
+  // Node's own limit is 30 s.
+  assert.ok(performance.now() - startMs < 15_000);
+});
