@@ -114,6 +114,15 @@ function effective(config: Config) {
     models: Object.fromEntries(config.models.map((model) => [model.id, modelSettings(model)])),
     limits: {
       body_bytes: limits.bodyBytesMax,
+      upload_bytes: limits.uploadBytesMax,
+      upload_seconds: limits.uploadMs / 1000,
+      refused_bytes_per_minute: limits.refusedBytesPerMinute,
+      refused_milliseconds_per_minute: limits.refusedMsPerMinute,
+      ...(limits.connectionsMax === null ? {} : { connections: limits.connectionsMax }),
+      ...(limits.connectionsPerAddressMax === null
+        ? {}
+        : { connections_per_address: limits.connectionsPerAddressMax }),
+      trusted_proxies: limits.trustedProxies,
       messages: limits.messagesMax,
       keys: limits.keysMax,
       queue: limits.queueMax,

@@ -1,6 +1,6 @@
 /** `inkwell config` and `inkwell models`: what the configuration comes down to, and what no service would start with. */
 import assert from "node:assert/strict";
-import { statSync, writeFileSync } from "node:fs";
+import { readFileSync, statSync, writeFileSync } from "node:fs";
 import path from "node:path";
 import { describe, test } from "node:test";
 import { loadConfig } from "../../src/config.ts";
@@ -37,7 +37,7 @@ models:
   two: { engine: llama, source: default, price: { prompt: 1, completion: 1 }, reasoning: { tags: [] } }
   three: { engine: upstream, url: "http://a:1/v1", model: m, dialect: vllm, connect_seconds: 1, headers_seconds: 2, idle_seconds: 3, price: { prompt: 1, completion: 1 }, reasoning: { field: thoughts } }
   four: { engine: upstream, urls: ["http://a:1/v1", "http://b:1/v1"], model: m, price: { prompt: 1, completion: 1 }, reasoning: { tags: ["<t>", "</t>"], opened: true } }
-limits: { body_bytes: 2048, messages: 3, queue: 4, unready_seconds: 5, drain_seconds: 6, stream_idle_seconds: 7 }
+limits: { body_bytes: 2048, upload_bytes: 4096, upload_seconds: 8, refused_bytes_per_minute: 9, refused_milliseconds_per_minute: 10, connections: 11, connections_per_address: 2, trusted_proxies: ["10.0.0.0/8"], messages: 3, keys: 300, queue: 4, unready_seconds: 5, drain_seconds: 6, stream_idle_seconds: 7 }
 cors: { origins: ["https://a.example"] }
 log: { level: warn }
 tracing: { endpoint: "http://127.0.0.1:4318", service_name: writer }
@@ -74,6 +74,15 @@ tracing: { endpoint: "http://127.0.0.1:4318", service_name: writer }
     ]) {
       assert.match(stdout, shown);
     }
+  });
+
+  test("has each limit of the complete example", async () => {
+    const example = readFileSync(new URL("../../inkwell.example.yaml", import.meta.url), "utf8");
+    const [section = ""] = example.split(/^limits:$/m)[1]?.split(/^\S/m) ?? [];
+    const names = [...section.matchAll(/^ {2}(?:# )?([a-z_]+):/gm)].map(([, name]) => name);
+    assert.ok(names.includes("connections") && names.includes("stream_idle_seconds"));
+    const document = fieldsOf(await ledger.documentOf("config", "check", "--config", "full.yaml"));
+    assert.deepEqual(names.toSorted(), Object.keys(fieldsOf(document.limits)).toSorted());
   });
 
   test("shows no secrets", async () => {
