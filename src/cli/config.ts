@@ -43,6 +43,15 @@ async function check(cli: Cli): Promise<void> {
       `${grouped(limits.bodyBytesMax)} bytes and ${count(limits.messagesMax, "message")} a request, ${grouped(limits.queueMax)} waiting for a model`,
     ],
     [
+      "uploads",
+      `${grouped(limits.uploadBytesMax)} bytes at once, ${limits.uploadMs / 1000} s for a body of at most ${grouped(limits.keysMax)} keys`,
+    ],
+    [
+      "refused work",
+      `${grouped(limits.refusedBytesPerMinute)} bytes and ${grouped(limits.refusedMsPerMinute)} ms of processor time a minute for each key`,
+    ],
+    ["connections", connectionsText(config)],
+    [
       "stopping",
       `not ready for ${limits.unreadyMs / 1000} s, then ${limits.drainMs / 1000} s for running answers`,
     ],
@@ -87,6 +96,19 @@ function modelText(model: ModelConfig): string {
 
 function tokenText({ operator, dataDir }: Config): string {
   return operator.token === null ? `in ${path.join(dataDir, tokenFileName)}` : "configured";
+}
+
+function connectionsText({ limits }: Config): string {
+  const { connectionsMax, connectionsPerAddressMax, trustedProxies } = limits;
+  return [
+    connectionsMax === null
+      ? "as many as the limit of open files allows"
+      : `at most ${grouped(connectionsMax)}`,
+    connectionsPerAddressMax === null
+      ? "a quarter of them from one address"
+      : `${grouped(connectionsPerAddressMax)} from one address`,
+    ...(trustedProxies.length === 0 ? [] : [`any number from ${trustedProxies.join(", ")}`]),
+  ].join(", ");
 }
 
 /** As the file has it: what is sent where is added by the service. */
