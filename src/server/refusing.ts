@@ -134,6 +134,8 @@ function answerAnUpload(
     clearTimeout(timer);
     clearTimeout(pause);
     request.off("data", count);
+    // Node would go on reading and parsing until the connection is closed.
+    request.socket.pause();
     response.end();
   };
   const count = (chunk: Buffer) => {

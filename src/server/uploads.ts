@@ -201,6 +201,9 @@ export class Upload {
     };
     const fail = (reason: unknown) => {
       stop();
+      // Node goes on reading for up to 2 MB in this turn, and would parse all of that for nothing.
+      request.pause();
+      request.socket.pause();
       reject(reason);
     };
     const onData = (chunk: Buffer) => {
