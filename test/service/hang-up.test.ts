@@ -121,8 +121,12 @@ test("the service goes on when its terminal closes", {
     return answer?.status === 200;
   };
   try {
-    terminal.stdout.resume();
-    await until("the service is up", isReady);
+    let shown = "";
+    terminal.stdout.setEncoding("utf8").on("data", (text: string) => {
+      shown += text;
+    });
+    // Ready comes first: without a terminal to show the key to, a start fails.
+    await until("the service is up", () => shown.includes("Ctrl-C stops the service."));
     terminal.kill("SIGKILL");
     await once(terminal, "close");
     const pid = Number(readFileSync(pidFile, "utf8"));
