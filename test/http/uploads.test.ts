@@ -305,4 +305,30 @@ describe("bodies in chunks", () => {
     assert.match(JSON.parse(refused.body).error.message, /too many small chunks/);
     assert.equal(service.server.uploads.bytes, 0);
   });
+
+  const endings: [name: string, body: string][] = [
+    ["one chunk", `bb8\r\n${" ".repeat(0xbb8)}\r\n0\r\n\r\n`],
+    ["tiny chunks", `${tiny(" ".repeat(3_000))}0\r\n\r\n`],
+  ];
+  for (const [name, body] of endings) {
+    test(`reads the next request of a connection whose body, in ${name}, was refused as it ended`, async () => {
+      await using service = await startService({ bodyBytesMax: 2_048 });
+      const socket = connect({ port: service.port, host: "127.0.0.1" });
+      const authorization = `host: x\r\nauthorization: Bearer ${service.key}\r\n`;
+      let received = "";
+      socket.on("data", (text) => {
+        received += text;
+      });
+      const head = `POST ${chat} HTTP/1.1\r\n${authorization}content-type: application/json\r\n`;
+      socket.write(`${head}transfer-encoding: chunked\r\n\r\n`);
+      await until("the body is waited for", () => service.server.uploads.count === 1);
+      socket.write(body);
+      await until("it is refused", () => received.includes("request_too_large"));
+      assert.match(received, /connection: keep-alive/i);
+      socket.write(`GET /v1/models HTTP/1.1\r\n${authorization}connection: close\r\n\r\n`);
+      await once(socket, "close");
+      const statuses = [...received.matchAll(/HTTP\/1\.1 (\d+)/g)].map(([, status]) => status);
+      assert.deepEqual(statuses, ["413", "200"]);
+    });
+  }
 });
