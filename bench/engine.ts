@@ -21,6 +21,7 @@ import { join, resolve } from "node:path";
 import { parseArgs } from "node:util";
 import { Agent, request } from "undici";
 import { startLlamaService } from "./llama-service.ts";
+import { medianOf } from "./servers.ts";
 
 const root = join(import.meta.dirname, "..");
 const defaultModel = join(root, "data", "models", "SmolLM2-135M-Instruct.Q4_1.gguf");
@@ -149,11 +150,6 @@ function serverAt(address: string): Server {
 
 function ratio(one: Measured, other: Measured): number {
   return one.tokensPerSecond / other.tokensPerSecond;
-}
-
-function medianOf(values: readonly number[]): number {
-  const sorted = [...values].sort((a, b) => a - b);
-  return sorted[Math.floor(sorted.length / 2)] ?? Number.NaN;
 }
 
 /** The loop in a process of its own, which prints its tokens per second. */

@@ -18,6 +18,7 @@ import { openToWrite } from "../src/store/sqlite-file.ts";
 import { makeLedgerFile, nextAccount, plans } from "./ledger-file.ts";
 import { holdAndSettle } from "./pair.ts";
 import { type Batch, rawLoop } from "./raw-ledger.ts";
+import { medianOf } from "./servers.ts";
 
 interface Measured {
   pairsPerSecond: number;
@@ -162,9 +163,4 @@ function lineOf(
     "raw CPU µs/pair": median("cpuMicrosPerPair", floor).toFixed(0),
     spread: `${(spread * 100).toFixed(0)} %`,
   };
-}
-
-function medianOf(values: readonly number[]): number {
-  const sorted = [...values].sort((a, b) => a - b);
-  return sorted[Math.floor(sorted.length / 2)] ?? Number.NaN;
 }

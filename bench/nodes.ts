@@ -20,6 +20,7 @@ import { start } from "../test/fixtures/postgres.ts";
 import { plans } from "./ledger-file.ts";
 import type { NodeTask } from "./node-process.ts";
 import { openAccount } from "./pair.ts";
+import { medianOf } from "./servers.ts";
 
 interface Measured {
   pairsPerSecond: number;
@@ -137,9 +138,4 @@ function lineOf(
     "floor p99": median("p99Ms", floor).toFixed(1),
     spread: `${(spread * 100).toFixed(0)} %`,
   };
-}
-
-function medianOf(values: readonly number[]): number {
-  const sorted = [...values].sort((a, b) => a - b);
-  return sorted[Math.floor(sorted.length / 2)] ?? Number.NaN;
 }

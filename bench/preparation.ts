@@ -12,6 +12,7 @@ import { setTimeout as sleep } from "node:timers/promises";
 import { parseArgs } from "node:util";
 import { Agent, request } from "undici";
 import { type LlamaService, startLlamaService } from "./llama-service.ts";
+import { medianOf } from "./servers.ts";
 
 const root = join(import.meta.dirname, "..");
 const defaultModel = join(root, "data", "models", "SmolLM2-135M-Instruct.Q4_1.gguf");
@@ -96,10 +97,6 @@ async function measure(service: LlamaService, connections: number, seconds: numb
   return { perSecond, codes };
 }
 
-function median(values: readonly number[]): number {
-  return values.toSorted((left, right) => left - right)[values.length >> 1] ?? Number.NaN;
-}
-
 export async function run(args: readonly string[]): Promise<void> {
   const { values } = parseArgs({
     args: [...args],
@@ -130,9 +127,9 @@ export async function run(args: readonly string[]): Promise<void> {
   }
   const ratios = beside.map((each, round) => each / (alone[round] ?? Number.NaN));
   console.table({
-    "alone tok/s": median(alone).toFixed(1),
-    "beside the flood tok/s": median(beside).toFixed(1),
-    ratio: median(ratios).toFixed(2),
+    "alone tok/s": medianOf(alone).toFixed(1),
+    "beside the flood tok/s": medianOf(beside).toFixed(1),
+    ratio: medianOf(ratios).toFixed(2),
     "ratios of the rounds": ratios.map((ratio) => ratio.toFixed(2)).join(" "),
     "answers to the flood": [...codes].map(([code, count]) => `${count} of ${code}`).join(", "),
   });
