@@ -25,7 +25,7 @@ const lingerBytesPerChunk = 4096;
 const lingerStepBytes = 64 * 1024;
 const lingerPauseMs = 10;
 
-/** What a caller is told for `error`: itself where it is a refusal, else that something here is broken. */
+/** Returns `error` itself if it is a refusal, otherwise the refusal that the caller gets instead. */
 export function refusalOf(error: unknown): Refusal {
   if (error instanceof Refusal) return error;
   const code = error instanceof Error && "code" in error ? error.code : undefined;
@@ -56,7 +56,7 @@ export function notJson(): Refusal {
 export function logRefusal(logger: Logger, refusal: Refusal, requestId: string): void {
   if (refusal.status < 500) return;
   const { code, detail, cause } = refusal;
-  // What has an explanation needs no stack; what has none is a defect.
+  // A refusal with a detail is explained and needs no stack. A refusal without one is a defect.
   const fields = { requestId, code, ...(detail === undefined ? { err: cause } : { detail }) };
   if (refusal.status === 503) logger.warn(fields, "a request was refused");
   else logger.error(fields, "a request failed");

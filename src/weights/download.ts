@@ -29,7 +29,7 @@ export interface Wanted {
   credentials: readonly Credential[];
   folder: string;
   fileName: string;
-  /** Hex; absent where nobody has told us beforehand. */
+  /** Hex; absent if it is not known beforehand. */
   sha256: string | undefined;
   sizeBytes: number | undefined;
   /** Most bytes to accept if the size is not known beforehand; absent: as many as the disk has room for. */

@@ -1,8 +1,8 @@
 /**
  * From the messages of a request to the tokens of its prompt, and what is decided about thinking before it starts.
  *
- * Guarantees: every conversation has a plan. One that cannot fit the window is not tokenized where its size alone
- * says so, because tokenizing stands in the way of everybody's next token.
+ * Guarantees: every conversation has a plan. A conversation is not tokenized if its size alone shows that it cannot fit
+ * the window, because tokenizing delays the next token of every answer.
  */
 import type { Message, Reasoning } from "../../generation/engine.ts";
 import type { ThinkTags } from "../thinking.ts";

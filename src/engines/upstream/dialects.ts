@@ -24,7 +24,7 @@ export interface Dialect {
   /** Keeps what is cached for one account from another, where the server can. */
   accountSalt: "cache_salt" | null;
   reasoning(wanted: WantedReasoning): Fields;
-  /** Whom to ask for the tokens of a prompt; null where nobody can say. */
+  /** Kind of tokenizer that counts the tokens of a prompt; null if the server has none. */
   tokenizer: "vllm" | "llama-server" | null;
   /**
    * Stop sequences are sent along by default. They are always matched here, and a server that matches them too may lose text
