@@ -17,9 +17,14 @@ import { join } from "node:path";
 import { setTimeout as sleep } from "node:timers/promises";
 import { parseArgs } from "node:util";
 import pg from "pg";
-import { Ledger } from "../src/credits/ledger.ts";
-import { commitLanes, openPostgresStore, patientGiveUpMs, patientRetriesMs } from "../src/store/postgres.ts";
-import { openSqliteStore } from "../src/store/sqlite.ts";
+import { Ledger } from "../src/ledger/ledger.ts";
+import {
+  commitLanes,
+  openPostgresStore,
+  patientGiveUpMs,
+  patientRetriesMs,
+} from "../src/store/postgres/store.ts";
+import { openSqliteStore } from "../src/store/sqlite/store.ts";
 import type { Store } from "../src/store/store.ts";
 import { startSweeper } from "../src/store/sweeper.ts";
 import { type Postgres, start } from "../test/fixtures/postgres.ts";

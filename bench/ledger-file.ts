@@ -2,8 +2,8 @@
  * Ledger files to measure on: accounts with a key each, and as much history as wanted, written in one go. What they
  * hold is sound: `inkwell audit` finds nothing.
  */
-import type { Plan, Plans } from "../src/credits/plan.ts";
-import { openToWrite } from "../src/store/sqlite-file.ts";
+import type { Plan, Plans } from "../src/ledger/plan.ts";
+import { openToWrite } from "../src/store/sqlite/file.ts";
 
 /** So rich that nothing a benchmark takes is refused. */
 const plan: Plan = {

@@ -5,8 +5,8 @@
  * the pairs in that time. At 0 it ends.
  */
 import pg from "pg";
-import { Ledger } from "../src/credits/ledger.ts";
-import { commitLanes, openPostgresStore } from "../src/store/postgres.ts";
+import { Ledger } from "../src/ledger/ledger.ts";
+import { commitLanes, openPostgresStore } from "../src/store/postgres/store.ts";
 import { accountId, nextAccount, plans } from "./ledger-file.ts";
 import { holdAndSettle } from "./pair.ts";
 

@@ -2,8 +2,9 @@
  * What a request does to the ledger, for benchmarks that leave all else away: a hold, and when it is on disk a settlement;
  * between them, if wanted, extensions for a token each.
  */
-import type { Ledger } from "../src/credits/ledger.ts";
-import { newRequestId } from "../src/server/request-id.ts";
+
+import { newRequestId } from "../src/http/request-id.ts";
+import type { Ledger } from "../src/ledger/ledger.ts";
 import type { Store } from "../src/store/store.ts";
 import { accountId, keyId, price, used } from "./ledger-file.ts";
 

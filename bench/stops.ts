@@ -5,7 +5,7 @@
  *   npm run bench -- stops [--characters 1000000]
  */
 import { parseArgs } from "node:util";
-import { StopFinder } from "../src/engines/stops.ts";
+import { StopFinder } from "../src/engines/text/stops.ts";
 
 /** In characters; the last is what fits four times into a body of 4 MiB. */
 const lengths = [4, 1_000, 77_000, 1_000_000];

@@ -11,7 +11,7 @@ import assert from "node:assert/strict";
 import { writeFile } from "node:fs/promises";
 import path from "node:path";
 import { setTimeout as sleep } from "node:timers/promises";
-import { sliceTokens } from "../src/generation/funding.ts";
+import { sliceTokens } from "../src/chat/hold-extender.ts";
 import { ask } from "../test/fixtures/http-stream.ts";
 import {
   assertSoundLedger,

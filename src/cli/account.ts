@@ -1,10 +1,10 @@
 /** `inkwell account`: who may use the service, and on which plan. */
 import { randomUUID } from "node:crypto";
 import { Command } from "commander";
-import type { AccountRow } from "../credits/rows.ts";
+import type { OpenStore } from "../app.ts";
 import { invariant, OperatorError } from "../errors.ts";
-import type { OpenStore } from "../main.ts";
-import { accountObject, keyObject } from "../server/admin/objects.ts";
+import { accountObject, keyObject } from "../http/admin/objects.ts";
+import type { AccountRow } from "../ledger/rows.ts";
 import type { Store } from "../store/store.ts";
 import { accountName } from "./arguments.ts";
 import { type BalanceFound, balanceFound, balanceTable, sayHeld } from "./balance.ts";

@@ -1,6 +1,6 @@
 /** Reads the arguments and options of commands. What cannot be read is wrong usage: exit code 2. */
 import { InvalidArgumentError } from "commander";
-import { labelPattern, labelRule, namePattern, nameRule, notePattern, noteRule } from "../access/names.ts";
+import { labelPattern, labelRule, namePattern, nameRule, notePattern, noteRule } from "../accounts/names.ts";
 import { httpUrl } from "../config/kinds.ts";
 import { creditsMax, type EpochMs, momentOf, momentRule } from "../units.ts";
 

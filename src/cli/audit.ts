@@ -1,6 +1,6 @@
 /** `inkwell audit`: whether everything that always holds in the ledger does. Exit code 1 where something does not. */
 import { Command } from "commander";
-import { auditObject } from "../server/admin/objects.ts";
+import { auditObject } from "../http/admin/objects.ts";
 import type { AuditReport, Broken } from "../store/audit.ts";
 import { faultyRowsMax } from "../store/audit.ts";
 import type { Cli } from "./cli.ts";

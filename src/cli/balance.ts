@@ -1,11 +1,11 @@
 /** `inkwell balance`: the balance of an account, as its own clients are shown it. */
 import { Command } from "commander";
-import { type AccountSnapshot, balanceOf } from "../credits/balance.ts";
-import type { Plans } from "../credits/plan.ts";
 import { OperatorError, Refusal } from "../errors.ts";
+import { balanceObject } from "../http/openai-format/response.ts";
+import { type AccountSnapshot, balanceOf } from "../ledger/balance.ts";
+import type { Plans } from "../ledger/plan.ts";
 import type { Store } from "../store/store.ts";
 import type { MicroCredits } from "../units.ts";
-import { balanceObject } from "../wire/response.ts";
 import type { Cli } from "./cli.ts";
 import { exactCredits, grouped, table } from "./format.ts";
 import { mendIt, noAccount } from "./refusals.ts";

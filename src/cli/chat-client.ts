@@ -2,7 +2,7 @@
  * A client of the public API, like any other: it knows the service by its address and a key, and nothing else.
  * Whatever goes wrong is a `ClientError` of one line.
  */
-import { costOf, type Price } from "../credits/pricing.ts";
+import { costOf, type Price } from "../ledger/pricing.ts";
 import type { MicroCredits } from "../units.ts";
 import { eventData } from "./event-stream.ts";
 

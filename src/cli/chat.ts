@@ -10,10 +10,10 @@
 import { createInterface, type Interface } from "node:readline";
 import type { Writable } from "node:stream";
 import { Command } from "commander";
-import { issueKey } from "../access/issue-key.ts";
-import type { Config } from "../config.ts";
+import { issueKey } from "../accounts/issue-key.ts";
+import { dialled, urlOf } from "../app/listening.ts";
+import type { Config } from "../config/load.ts";
 import { OperatorError } from "../errors.ts";
-import { dialled, urlOf } from "../main/listening.ts";
 import { accountName, serviceUrl, tokenLimit } from "./arguments.ts";
 import { ChatClient, ClientError, type OfferedModel } from "./chat-client.ts";
 import { type Chat, takeLine } from "./chat-commands.ts";

@@ -4,9 +4,10 @@
  * Results go to stdout, everything that is said about them to stderr, so that the output of a command can be piped.
  * With `--json` stdout has one JSON document and nothing else; for a command that fails it is the error (failure.ts).
  */
+
+import type { OpenStore, RunningService, Streams } from "../app.ts";
 import type { Environment } from "../config/document.ts";
-import { type Config, type LoadOptions, loadConfig } from "../config.ts";
-import type { OpenStore, RunningService, Streams } from "../main.ts";
+import { type Config, type LoadOptions, loadConfig } from "../config/load.ts";
 import type { AuditReport } from "../store/audit.ts";
 
 /** What the composition root offers to the commands. */

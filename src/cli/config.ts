@@ -2,13 +2,13 @@
 import path from "node:path";
 import { Command } from "commander";
 import { databaseText } from "../config/database.ts";
+import { type Config, tokenFileName } from "../config/load.ts";
 import type { ModelConfig } from "../config/model.ts";
 import { operatorNames } from "../config/operator.ts";
 import type { TracingConfig } from "../config/tracing.ts";
-import { type Config, tokenFileName } from "../config.ts";
-import type { Plan } from "../credits/plan.ts";
 import { OperatorError } from "../errors.ts";
-import { defaultsObject } from "../wire/response.ts";
+import { defaultsObject } from "../http/openai-format/response.ts";
+import type { Plan } from "../ledger/plan.ts";
 import type { Cli } from "./cli.ts";
 import { count, grouped, table } from "./format.ts";
 import { fileOf, shownSource, sourcesOf } from "./models.ts";

@@ -1,6 +1,6 @@
 /** `inkwell credits`: additional credits, bought or corrected by hand. Safe to repeat: each id counts once. */
 import { Command } from "commander";
-import type { Config } from "../config.ts";
+import type { Config } from "../config/load.ts";
 import { OperatorError } from "../errors.ts";
 import type { Store } from "../store/store.ts";
 import { microOf } from "../units.ts";

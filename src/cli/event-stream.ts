@@ -1,5 +1,5 @@
 /** The data of each server-sent event of a byte stream, one after the other. */
-import { EventReader } from "../wire/event-reader.ts";
+import { EventReader } from "../engines/upstream/event-reader.ts";
 
 /** Guards the memory of a client whose server never ends an event. */
 const eventCharactersMax = 16 * 1024 * 1024;

@@ -3,8 +3,8 @@
  * The codes are part of the interface of `--json`; the texts may change.
  */
 import { CommanderError } from "commander";
-import { StoreUnavailableError } from "../credits/patience.ts";
 import { OperatorError } from "../errors.ts";
+import { StoreUnavailableError } from "../ledger/retry.ts";
 
 export interface Failure {
   code: "wrong_usage" | "refused" | "store_unavailable" | "internal_error";

@@ -1,9 +1,9 @@
 /** `inkwell key`: the keys by which clients are known. A key is shown once, when it is made; only its hash is kept. */
 import { Command } from "commander";
-import { issueKey, type KeyOptions } from "../access/issue-key.ts";
-import type { KeyRow } from "../credits/rows.ts";
+import { issueKey, type KeyOptions } from "../accounts/issue-key.ts";
 import { OperatorError } from "../errors.ts";
-import { keyObject } from "../server/admin/objects.ts";
+import { keyObject } from "../http/admin/objects.ts";
+import type { KeyRow } from "../ledger/rows.ts";
 import type { EpochMs } from "../units.ts";
 import { label, limit, modelIds, moment } from "./arguments.ts";
 import type { Cli } from "./cli.ts";

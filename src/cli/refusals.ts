@@ -1,9 +1,9 @@
 /** What a command says when the store or the configuration has another answer than hoped for. Exit code 1. */
 import { existsSync } from "node:fs";
+import type { Config } from "../config/load.ts";
 import { nearest } from "../config/section.ts";
-import type { Config } from "../config.ts";
-import type { GroundFault } from "../credits/operations.ts";
 import { OperatorError } from "../errors.ts";
+import type { GroundFault } from "../ledger/operations.ts";
 
 /** Of an account that cannot be read or changed. */
 export const mendIt =

@@ -3,8 +3,8 @@
  * once: what was running is then settled by its last checkpoint, at the next start. SIGHUP is logged and ignored.
  */
 import { Command } from "commander";
-import { greetingObject, greetingText } from "../main/greeting.ts";
-import { createLogger } from "../main/logging.ts";
+import { greetingObject, greetingText } from "../app/startup-banner.ts";
+import { createLogger } from "../telemetry/logger.ts";
 import type { Cli } from "./cli.ts";
 import { examples } from "./help.ts";
 

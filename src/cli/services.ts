@@ -1,5 +1,5 @@
 /** The composition root as the commands see it. */
-import { audit, backup, openStore, pullModel, serve, version } from "../main.ts";
+import { audit, backup, openStore, pullModel, serve, version } from "../app.ts";
 import type { Services } from "./cli.ts";
 import { requireLedger } from "./refusals.ts";
 

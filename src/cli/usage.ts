@@ -2,9 +2,9 @@
 import { once } from "node:events";
 import type { Writable } from "node:stream";
 import { Command } from "commander";
-import type { UsageRow } from "../credits/rows.ts";
-import { usageObject } from "../server/admin/objects.ts";
-import { usageCsv } from "../server/admin/usage-csv.ts";
+import { usageObject } from "../http/admin/objects.ts";
+import { usageCsv } from "../http/admin/usage-csv.ts";
+import type { UsageRow } from "../ledger/rows.ts";
 import type { UsageQuery } from "../store/store.ts";
 import { usagePages } from "../store/usage-pages.ts";
 import type { EpochMs, MicroCredits } from "../units.ts";

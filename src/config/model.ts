@@ -2,11 +2,12 @@
  * The `models` section: what each model is called, where its weights come from, how it is run and what it costs.
  * Fetches and opens nothing. A model without a price is refused: it would be free for everybody.
  */
-import type { Price } from "../credits/pricing.ts";
+
+import type { RequestDefaults } from "../chat/request.ts";
 import { type DialectName, dialectOf, dialects } from "../engines/upstream/dialects.ts";
 import { OperatorError } from "../errors.ts";
-import type { RequestDefaults } from "../generation/request.ts";
-import { parseSource } from "../weights/source.ts";
+import type { Price } from "../ledger/pricing.ts";
+import { parseSource } from "../model-files/source.ts";
 import type { Environment } from "./document.ts";
 import { readEngineEnvironment } from "./engine-environment.ts";
 import * as kind from "./kinds.ts";
@@ -37,7 +38,7 @@ interface AnyModelConfig {
 
 export interface LlamaModelConfig extends AnyModelConfig {
   engine: "llama";
-  /** `default`, an absolute path, `hf:...` or an address; sure to be one that weights/source.ts can read. */
+  /** `default`, an absolute path, `hf:...` or an address; sure to be one that model-files/source.ts can read. */
   source: string;
   /** Null: as many as suit the machine. */
   threads: number | null;

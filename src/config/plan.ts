@@ -1,6 +1,6 @@
 /** The `plans` section: what accounts are granted. At least one plan, each naming only models that exist. */
-import { namePattern, nameRule } from "../access/names.ts";
-import type { BucketPlan, Limits, Plan } from "../credits/plan.ts";
+import { namePattern, nameRule } from "../accounts/names.ts";
+import type { BucketPlan, Limits, Plan } from "../ledger/plan.ts";
 import * as kind from "./kinds.ts";
 import { nearest, type Section } from "./section.ts";
 

@@ -5,7 +5,7 @@
  * queue is closed. Holds no bound of its own: each engine holds up its source by `length` or by what is taken.
  */
 import { setImmediate as nextTurn } from "node:timers/promises";
-import type { EngineError, EngineEvent } from "../generation/engine.ts";
+import type { EngineError, EngineEvent } from "../chat/engine.ts";
 
 /**
  * Events that the reader may take in one turn of the event loop. Text that was held for a stop sequence comes as thousands

@@ -2,10 +2,11 @@
  * What the service asks of its database. The ledger's operations go through `commit`; everything else here is
  * reading, or writing rows that hold no credits (keys).
  */
-import type { AccountSnapshot } from "../credits/balance.ts";
-import type { LedgerStore } from "../credits/ledger.ts";
-import type { AccountRow, HoldRow, JournalRow, KeyRow, UsageRow } from "../credits/rows.ts";
+
 import { OperatorError } from "../errors.ts";
+import type { AccountSnapshot } from "../ledger/balance.ts";
+import type { LedgerStore } from "../ledger/ledger.ts";
+import type { AccountRow, HoldRow, JournalRow, KeyRow, UsageRow } from "../ledger/rows.ts";
 import type { EpochMs, MicroCredits } from "../units.ts";
 import type { AuditReport } from "./audit.ts";
 

@@ -2,8 +2,8 @@
  * Ends holds whose time has run out: those of processes that died. Any number of processes may sweep one store;
  * each hold is checked again under the lock and ends once.
  */
-import type { Ledger } from "../credits/ledger.ts";
-import type { ExpireOperation, OutcomeOf } from "../credits/operations.ts";
+import type { Ledger } from "../ledger/ledger.ts";
+import type { ExpireOperation, OutcomeOf } from "../ledger/operations.ts";
 import { pageRowsMax, type Store } from "./store.ts";
 
 /** Holds expired per look; a look follows at once while there are more. They share a commit with requests, which must not take long. */

@@ -1,5 +1,5 @@
 /** Walks all receipts that a query finds, a page at a time, so that however many there are none of it piles up. */
-import type { UsageRow } from "../credits/rows.ts";
+import type { UsageRow } from "../ledger/rows.ts";
 import type { Store, UsageQuery } from "./store.ts";
 
 /**

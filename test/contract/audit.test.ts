@@ -7,14 +7,14 @@ import { DatabaseSync } from "node:sqlite";
 import { after, before, describe, test } from "node:test";
 import { isDeepStrictEqual } from "node:util";
 import pg from "pg";
-import { loadConfig } from "../../src/config.ts";
-import { Ledger } from "../../src/credits/ledger.ts";
+import { audit } from "../../src/app/database.ts";
+import { loadConfig } from "../../src/config/load.ts";
 import { OperatorError } from "../../src/errors.ts";
-import { audit } from "../../src/main/database.ts";
+import { Ledger } from "../../src/ledger/ledger.ts";
 import { type Broken, invariants } from "../../src/store/audit.ts";
-import { openPostgresStore } from "../../src/store/postgres.ts";
-import { auditDatabase } from "../../src/store/postgres-audit.ts";
-import { openSqliteStore } from "../../src/store/sqlite.ts";
+import { auditDatabase } from "../../src/store/postgres/audit.ts";
+import { openPostgresStore } from "../../src/store/postgres/store.ts";
+import { openSqliteStore } from "../../src/store/sqlite/store.ts";
 import type { Store } from "../../src/store/store.ts";
 import {
   credits,

@@ -14,9 +14,9 @@ import { join } from "node:path";
 import { DatabaseSync } from "node:sqlite";
 import { after, beforeEach, test } from "node:test";
 import { OperatorError } from "../../src/errors.ts";
-import { openSqliteStore } from "../../src/store/sqlite.ts";
-import { auditFile } from "../../src/store/sqlite-audit.ts";
-import { backUpSqlite } from "../../src/store/sqlite-backup.ts";
+import { auditFile } from "../../src/store/sqlite/audit.ts";
+import { backUpSqlite } from "../../src/store/sqlite/backup.ts";
+import { openSqliteStore } from "../../src/store/sqlite/store.ts";
 import { credits, hold, keyOf, settle } from "../fixtures/ledger-rows.ts";
 import { paidEach, childPlans as plans, startStoreChild } from "../fixtures/store-child.ts";
 

@@ -1,9 +1,9 @@
 /** What PostgreSQL reads for a question: what is asked for, however much else there is. */
 import assert from "node:assert/strict";
 import { afterEach, beforeEach, describe, test } from "node:test";
-import { openPostgresStore } from "../../src/store/postgres.ts";
-import { readPool } from "../../src/store/postgres-connection.ts";
-import { PostgresLists } from "../../src/store/postgres-reads.ts";
+import { readPool } from "../../src/store/postgres/connection.ts";
+import { PostgresLists } from "../../src/store/postgres/reads.ts";
+import { openPostgresStore } from "../../src/store/postgres/store.ts";
 import { ListTooSlowError, type Store } from "../../src/store/store.ts";
 import { hold, keyOf, planOf, plansOf } from "../fixtures/ledger-rows.ts";
 import { noPostgres, postgres } from "../fixtures/postgres.ts";

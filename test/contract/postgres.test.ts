@@ -1,13 +1,13 @@
 /** What only PostgreSQL is asked for: servers that will not do, networks that break, and rows that it refuses itself. */
 import assert from "node:assert/strict";
 import { after, afterEach, before, beforeEach, describe, test } from "node:test";
-import { Ledger } from "../../src/credits/ledger.ts";
-import { StoreUnavailableError } from "../../src/credits/patience.ts";
 import { OperatorError } from "../../src/errors.ts";
-import { openPostgresStore, patientRetriesMs } from "../../src/store/postgres.ts";
-import { auditDatabase } from "../../src/store/postgres-audit.ts";
-import { pgDumpInstead } from "../../src/store/postgres-connection.ts";
-import { requireVersion } from "../../src/store/postgres-schema.ts";
+import { Ledger } from "../../src/ledger/ledger.ts";
+import { StoreUnavailableError } from "../../src/ledger/retry.ts";
+import { auditDatabase } from "../../src/store/postgres/audit.ts";
+import { pgDumpInstead } from "../../src/store/postgres/connection.ts";
+import { requireVersion } from "../../src/store/postgres/schema.ts";
+import { openPostgresStore, patientRetriesMs } from "../../src/store/postgres/store.ts";
 import type { Store } from "../../src/store/store.ts";
 import { credits, hold, keyOf, minute, planOf, plansOf, settle } from "../fixtures/ledger-rows.ts";
 import { noPostgres, type Postgres, postgres, start } from "../fixtures/postgres.ts";

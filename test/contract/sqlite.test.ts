@@ -16,12 +16,12 @@ import { join } from "node:path";
 import { DatabaseSync } from "node:sqlite";
 import { after, beforeEach, describe, test } from "node:test";
 import type { Worker } from "node:worker_threads";
-import { Ledger } from "../../src/credits/ledger.ts";
-import { StoreUnavailableError } from "../../src/credits/patience.ts";
 import { OperatorError } from "../../src/errors.ts";
-import { openSqliteStore } from "../../src/store/sqlite.ts";
-import { openToWrite, storeError } from "../../src/store/sqlite-file.ts";
-import { SqliteSnapshots } from "../../src/store/sqlite-reads.ts";
+import { Ledger } from "../../src/ledger/ledger.ts";
+import { StoreUnavailableError } from "../../src/ledger/retry.ts";
+import { openToWrite, storeError } from "../../src/store/sqlite/file.ts";
+import { SqliteSnapshots } from "../../src/store/sqlite/reads.ts";
+import { openSqliteStore } from "../../src/store/sqlite/store.ts";
 import type { Store } from "../../src/store/store.ts";
 import { credits, hold, keyOf, minute, planOf, plansOf, settle } from "../fixtures/ledger-rows.ts";
 

@@ -1,8 +1,8 @@
 /** What every store must do, method by method. */
 import assert from "node:assert/strict";
 import { after, afterEach, beforeEach, describe, test } from "node:test";
-import { overdueMax } from "../../src/credits/ground.ts";
-import type { Operation } from "../../src/credits/operations.ts";
+import type { Operation } from "../../src/ledger/operations.ts";
+import { overdueMax } from "../../src/ledger/snapshot.ts";
 import type { Store } from "../../src/store/store.ts";
 import { assertSound, backends, type Database } from "../fixtures/backends.ts";
 import {

@@ -1,8 +1,8 @@
 /** `GET /v1/balance`: its fields, its arithmetic, and what it says when there is nothing left or nothing to read. */
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import type { BalanceView, BucketView } from "../../src/credits/balance.ts";
-import { balanceObject } from "../../src/wire/response.ts";
+import { balanceObject } from "../../src/http/openai-format/response.ts";
+import type { BalanceView, BucketView } from "../../src/ledger/balance.ts";
 import { babble, errorOf, jsonOf, startService } from "../fixtures/service.ts";
 
 const at = Date.UTC(2026, 1, 28, 23, 59, 59, 999);

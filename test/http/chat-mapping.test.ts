@@ -1,7 +1,7 @@
 /** What the engine is handed for what a client sent. */
 import assert from "node:assert/strict";
 import { after, before, test } from "node:test";
-import type { GenerateOptions, Prompt } from "../../src/generation/engine.ts";
+import type { GenerateOptions, Prompt } from "../../src/chat/engine.ts";
 import { errorOf, startService, type TestService } from "../fixtures/service.ts";
 
 let service: TestService;

@@ -1,8 +1,8 @@
 /** A streamed answer, event by event; and the same answer in one piece. */
 import assert from "node:assert/strict";
 import { after, before, describe, test } from "node:test";
-import type { ScriptToken } from "../../src/engines/scripted.ts";
 import { type Chunk, type Events, readEvents } from "../fixtures/events.ts";
+import type { ScriptToken } from "../fixtures/scripted-engine.ts";
 import { babble, errorOf, jsonOf, say, startService, type TestService } from "../fixtures/service.ts";
 
 let service: TestService;

@@ -5,8 +5,8 @@
 import assert from "node:assert/strict";
 import { DatabaseSync } from "node:sqlite";
 import { type TestContext, test as testOf } from "node:test";
-import { StoreUnavailableError } from "../../src/credits/patience.ts";
-import type { Split } from "../../src/credits/rows.ts";
+import { StoreUnavailableError } from "../../src/ledger/retry.ts";
+import type { Split } from "../../src/ledger/rows.ts";
 import { hold, tokens } from "../fixtures/ledger-rows.ts";
 import { PuppetEngine } from "../fixtures/puppet-engine.ts";
 import { samplesOf } from "../fixtures/samples.ts";

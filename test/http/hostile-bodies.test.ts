@@ -3,7 +3,7 @@ import assert from "node:assert/strict";
 import { after, before, test } from "node:test";
 import fc from "fast-check";
 import { Refusal } from "../../src/errors.ts";
-import { parseRequest } from "../../src/wire/request.ts";
+import { parseRequest } from "../../src/http/openai-format/request.ts";
 import { errorOf, startService, type TestService } from "../fixtures/service.ts";
 
 let service: TestService;

@@ -4,8 +4,8 @@ import { once } from "node:events";
 import { connect } from "node:net";
 import { test } from "node:test";
 import { fastify } from "fastify";
-import { Connections } from "../../src/server/connections.ts";
-import { listenOn } from "../../src/server/listening.ts";
+import { Connections } from "../../src/http/connections.ts";
+import { listenOn } from "../../src/http/listening.ts";
 import { exchange } from "../fixtures/raw-http.ts";
 
 const resolve = async () => ["127.0.0.1", "127.0.0.2"];

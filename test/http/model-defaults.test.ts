@@ -1,7 +1,7 @@
 /** A model's defaults: when a request gets them, when its own values win, and how a client sees them. */
 import assert from "node:assert/strict";
 import { after, before, test } from "node:test";
-import type { GenerateOptions } from "../../src/generation/engine.ts";
+import type { GenerateOptions } from "../../src/chat/engine.ts";
 import { jsonOf, startService, type TestService } from "../fixtures/service.ts";
 
 let service: TestService;

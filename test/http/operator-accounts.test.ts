@@ -1,6 +1,6 @@
 /** Accounts and keys by the operator API: made once however often they are asked for, listed, changed, revoked. */
 import assert from "node:assert/strict";
-import { hashKey, parseKey } from "../../src/access/keys.ts";
+import { hashKey, parseKey } from "../../src/accounts/keys.ts";
 import { planOf } from "../fixtures/ledger-rows.ts";
 import { fieldsOf, operatorTests, refused } from "../fixtures/operator.ts";
 

@@ -2,8 +2,8 @@
 import assert from "node:assert/strict";
 import { once } from "node:events";
 import { connect, type Socket } from "node:net";
-import { connectionLimits } from "../../src/server/operator.ts";
-import { requestsAheadMax } from "../../src/server/pipelining.ts";
+import { connectionLimits } from "../../src/http/admin/server.ts";
+import { requestsAheadMax } from "../../src/http/pipelining.ts";
 import { operatorTests, type TestOperator } from "../fixtures/operator.ts";
 import { parseAnswer, readAll } from "../fixtures/raw-http.ts";
 

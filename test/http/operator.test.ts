@@ -5,7 +5,7 @@ import { test } from "node:test";
 import { Validator } from "@seriousme/openapi-schema-validator";
 import { IsSchema } from "typebox/schema";
 import { catalogue } from "../../src/errors.ts";
-import { operatorCatalogue, sharedCodes } from "../../src/server/admin/refusals.ts";
+import { operatorCatalogue, sharedCodes } from "../../src/http/admin/refusals.ts";
 import { fieldsOf, operatorTests, operatorToken, refused } from "../fixtures/operator.ts";
 
 const operatorTest = operatorTests();
@@ -180,7 +180,7 @@ operatorTest(
   "a store that stays away is told as such, and the change may be sent again",
   async (operator, service) => {
     const { commit } = service.store;
-    const { StoreUnavailableError } = await import("../../src/credits/patience.ts");
+    const { StoreUnavailableError } = await import("../../src/ledger/retry.ts");
     service.store.commit = () => Promise.reject(new StoreUnavailableError("disk full"));
     // The batcher tries again for three seconds before it gives up.
     const away = operator.post("/admin/accounts/test/topups", { payment_id: "p", credits: 5 });

@@ -3,8 +3,8 @@ import assert from "node:assert/strict";
 import { once } from "node:events";
 import { connect } from "node:net";
 import { after, before, describe, test } from "node:test";
+import { EngineError, type EngineFailure } from "../../src/chat/engine.ts";
 import { catalogue, type ErrorCode } from "../../src/errors.ts";
-import { EngineError, type EngineFailure } from "../../src/generation/engine.ts";
 import { exchange, parseAnswer, readAll } from "../fixtures/raw-http.ts";
 import { babble, errorOf, jsonOf, startService, type TestService } from "../fixtures/service.ts";
 
@@ -554,7 +554,7 @@ test("a prompt that is over the limit of tokens by itself is 429 and not worth a
 
 test("a database that is away is 503 on every path, and no defect", async () => {
   await using service = await startService();
-  const { StoreUnavailableError } = await import("../../src/credits/patience.ts");
+  const { StoreUnavailableError } = await import("../../src/ledger/retry.ts");
   const away = () => Promise.reject(new StoreUnavailableError("the disk at /secret is full"));
   const { commit, snapshot } = service.store;
   Object.assign(service.store, { commit: away, snapshot: away });

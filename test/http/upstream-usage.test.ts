@@ -1,7 +1,7 @@
 /** What an answer out of an upstream is charged, when the upstream's own numbers cannot be had or cannot be true. */
 import assert from "node:assert/strict";
 import { describe, test } from "node:test";
-import { sliceTokens } from "../../src/generation/funding.ts";
+import { sliceTokens } from "../../src/chat/hold-extender.ts";
 import { until } from "../fixtures/program.ts";
 import { jsonOf } from "../fixtures/service.ts";
 import {

@@ -2,9 +2,9 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import fc from "fast-check";
-import { CompletionText } from "../../src/engines/llama/completion.ts";
-import type { ThinkTags } from "../../src/engines/thinking.ts";
-import type { TokenLogprob } from "../../src/generation/engine.ts";
+import type { TokenLogprob } from "../../src/chat/engine.ts";
+import { CompletionText } from "../../src/engines/llama/decode/completion.ts";
+import type { ThinkTags } from "../../src/engines/text/thinking.ts";
 
 const tags: ThinkTags = ["<think>", "</think>"];
 

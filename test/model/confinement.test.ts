@@ -5,7 +5,7 @@ import { tmpdir } from "node:os";
 import { dirname, join } from "node:path";
 import { test } from "node:test";
 import { fileURLToPath } from "node:url";
-import { confiningOptions } from "../../src/engines/llama/confinement.ts";
+import { confiningOptions } from "../../src/engines/llama/process/confinement.ts";
 import { ask, miniaturePath, RecordedLog, startMiniature } from "../fixtures/llama-engine.ts";
 import { until } from "../fixtures/program.ts";
 

@@ -1,11 +1,11 @@
 /** The decode loop step by step, over a backend that does as it is told. No model. */
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import type { Backend, BatchEntry, Sampler, SavedState } from "../../src/engines/llama/backend.ts";
-import { Decoder } from "../../src/engines/llama/decoder.ts";
+import type { Backend, BatchEntry, Sampler, SavedState } from "../../src/engines/llama/decode/backend.ts";
+import { Decoder } from "../../src/engines/llama/decode/decoder.ts";
+import { SavedStates } from "../../src/engines/llama/decode/saved-states.ts";
+import { Vocabulary } from "../../src/engines/llama/prompt/vocabulary.ts";
 import type { JobProgress, JobSpec } from "../../src/engines/llama/protocol.ts";
-import { SavedStates } from "../../src/engines/llama/saved-states.ts";
-import { Vocabulary } from "../../src/engines/llama/vocabulary.ts";
 
 const endOfTurn = 256;
 const closeTag = 258;

@@ -1,8 +1,8 @@
 /** What the embedded engine promises for a generation, on the real llama.cpp with the miniature model. */
 import assert from "node:assert/strict";
 import { after, before, test } from "node:test";
-import type { LlamaEngine } from "../../src/engines/llama/supervisor.ts";
-import { EngineError, type EngineFailure } from "../../src/generation/engine.ts";
+import { EngineError, type EngineFailure } from "../../src/chat/engine.ts";
+import type { LlamaEngine } from "../../src/engines/llama/process/supervisor.ts";
 import {
   type Answer,
   ask,

@@ -1,7 +1,7 @@
 /** How far ahead of its reader a generation may be, by itself and while others wait. No model. */
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { LlamaGeneration } from "../../src/engines/llama/generation.ts";
+import { LlamaGeneration } from "../../src/engines/llama/process/generation.ts";
 import type { TextEvent } from "../../src/engines/llama/protocol.ts";
 
 const window = 32;

@@ -5,9 +5,9 @@
 import assert from "node:assert/strict";
 import { after, before, test } from "node:test";
 import { getLlama, LlamaLogLevel, type LlamaModel, type Token } from "node-llama-cpp";
-import { type LoadedBackend, loadBackend } from "../../src/engines/llama/backend.ts";
-import { PromptPlanner } from "../../src/engines/llama/planner.ts";
-import type { Message } from "../../src/generation/engine.ts";
+import type { Message } from "../../src/chat/engine.ts";
+import { type LoadedBackend, loadBackend } from "../../src/engines/llama/decode/backend.ts";
+import { PromptPlanner } from "../../src/engines/llama/prompt/planner.ts";
 import { ask, miniaturePath, startMiniature } from "../fixtures/llama-engine.ts";
 
 const modelPath = process.env.INKWELL_TEST_MODEL ?? miniaturePath;

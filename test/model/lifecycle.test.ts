@@ -14,7 +14,7 @@ import {
   type EngineFailure,
   type EngineState,
   type Generation,
-} from "../../src/generation/engine.ts";
+} from "../../src/chat/engine.ts";
 import {
   ask,
   begin,

@@ -7,11 +7,11 @@ import { mkdtemp, rm } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { after, before, test } from "node:test";
-import { LoadWatch, weightsMsOf } from "../../src/engines/llama/load-watch.ts";
-import { startLlamaEngine } from "../../src/engines/llama/supervisor.ts";
-import { TimeLimitExceeded, withTimeLimit } from "../../src/engines/llama/time-limit.ts";
+import { EngineError, type Message } from "../../src/chat/engine.ts";
+import { LoadWatch, weightsMsOf } from "../../src/engines/llama/process/load-watch.ts";
+import { startLlamaEngine } from "../../src/engines/llama/process/supervisor.ts";
+import { TimeLimitExceeded, withTimeLimit } from "../../src/engines/llama/prompt/time-limit.ts";
 import { OperatorError } from "../../src/errors.ts";
-import { EngineError, type Message } from "../../src/generation/engine.ts";
 import {
   ask,
   asked,

@@ -1,10 +1,10 @@
-/** Model files and settings that the engine cannot use: one message each. What a header tells is tested with weights/gguf.ts. */
+/** Model files and settings that the engine cannot use: one message each. What a header tells is tested with model-files/gguf.ts. */
 import assert from "node:assert/strict";
 import { mkdtemp, readFile, rm, writeFile } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { after, before, test } from "node:test";
-import { startLlamaEngine } from "../../src/engines/llama/supervisor.ts";
+import { startLlamaEngine } from "../../src/engines/llama/process/supervisor.ts";
 import { OperatorError } from "../../src/errors.ts";
 import { llamaOptions, miniaturePath } from "../fixtures/llama-engine.ts";
 

@@ -1,7 +1,7 @@
 /** Who runs, who waits and who is paused: places shared among accounts. No model, no clock. */
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { defaultPlacesLimits, type Placeable, Places } from "../../src/engines/llama/places.ts";
+import { defaultPlacesLimits, type Placeable, Places } from "../../src/engines/llama/process/places.ts";
 
 const { runMinMs, turnMs, restMaxMs, pausedMaxMs } = defaultPlacesLimits;
 

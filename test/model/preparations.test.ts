@@ -1,10 +1,10 @@
 /** The time that prompts may take of the thread that drives the decoder, by account. No model, no clock. */
 import assert from "node:assert/strict";
 import { type TestContext, test } from "node:test";
-import { burstMs, PreparationBudget, share } from "../../src/engines/llama/preparation-budget.ts";
-import { Preparations } from "../../src/engines/llama/preparations.ts";
+import { EngineError } from "../../src/chat/engine.ts";
+import { burstMs, PreparationBudget, share } from "../../src/engines/llama/process/prompt-budget.ts";
+import { Preparations } from "../../src/engines/llama/process/prompt-queue.ts";
 import type { ToChild } from "../../src/engines/llama/protocol.ts";
-import { EngineError } from "../../src/generation/engine.ts";
 
 test("an account takes its share of any time, and one burst", () => {
   const budget = new PreparationBudget();

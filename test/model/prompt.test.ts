@@ -1,10 +1,10 @@
 /** Messages to the tokens of a prompt: templates, folding, forged roles, beginning-of-text. No model. */
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { type PlannerOptions, PromptPlanner } from "../../src/engines/llama/planner.ts";
-import { ChatTemplate, fallbackTemplate } from "../../src/engines/llama/template.ts";
-import { Vocabulary } from "../../src/engines/llama/vocabulary.ts";
-import type { Message, Role } from "../../src/generation/engine.ts";
+import type { Message, Role } from "../../src/chat/engine.ts";
+import { type PlannerOptions, PromptPlanner } from "../../src/engines/llama/prompt/planner.ts";
+import { ChatTemplate, fallbackTemplate } from "../../src/engines/llama/prompt/template.ts";
+import { Vocabulary } from "../../src/engines/llama/prompt/vocabulary.ts";
 
 const control = 3;
 const userDefined = 4;

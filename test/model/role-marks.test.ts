@@ -4,9 +4,9 @@
  */
 import assert from "node:assert/strict";
 import { describe, test } from "node:test";
-import { PromptPlanner } from "../../src/engines/llama/planner.ts";
-import { Vocabulary } from "../../src/engines/llama/vocabulary.ts";
-import type { Message } from "../../src/generation/engine.ts";
+import type { Message } from "../../src/chat/engine.ts";
+import { PromptPlanner } from "../../src/engines/llama/prompt/planner.ts";
+import { Vocabulary } from "../../src/engines/llama/prompt/vocabulary.ts";
 
 interface Family {
   name: string;

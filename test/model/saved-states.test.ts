@@ -1,8 +1,8 @@
 /** Memory for the states of paused jobs: who gets it, and what happens when it fails. No model. */
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { SavedStates } from "../../src/engines/llama/saved-states.ts";
-import { newSequence, type Sequence } from "../../src/engines/llama/sequences.ts";
+import { SavedStates } from "../../src/engines/llama/decode/saved-states.ts";
+import { newSequence, type Sequence } from "../../src/engines/llama/decode/sequences.ts";
 
 /** One byte for each token. */
 function states(bytesMax: number, fails = false) {

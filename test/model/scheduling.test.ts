@@ -2,8 +2,8 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { FairQueue } from "../../src/engines/fair-queue.ts";
-import { isRepeatable, samplerConfig, seedOf } from "../../src/engines/llama/sampling.ts";
-import { chooseSequence, newSequence, type Sequence } from "../../src/engines/llama/sequences.ts";
+import { isRepeatable, samplerConfig, seedOf } from "../../src/engines/llama/decode/sampling.ts";
+import { chooseSequence, newSequence, type Sequence } from "../../src/engines/llama/decode/sequences.ts";
 
 function drain(queue: FairQueue<string>): string[] {
   const items: string[] = [];

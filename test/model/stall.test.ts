@@ -6,11 +6,15 @@ import assert from "node:assert/strict";
 import { test } from "node:test";
 import { setTimeout as pause } from "node:timers/promises";
 import { fileURLToPath } from "node:url";
-import { Preparations } from "../../src/engines/llama/preparations.ts";
-import { ProgressWatch } from "../../src/engines/llama/progress-watch.ts";
+import { EngineError } from "../../src/chat/engine.ts";
+import { ProgressWatch } from "../../src/engines/llama/process/progress-watch.ts";
+import { Preparations } from "../../src/engines/llama/process/prompt-queue.ts";
+import {
+  type LlamaEngine,
+  type LlamaOptions,
+  stallMsOf,
+} from "../../src/engines/llama/process/supervisor.ts";
 import type { ToChild } from "../../src/engines/llama/protocol.ts";
-import { type LlamaEngine, type LlamaOptions, stallMsOf } from "../../src/engines/llama/supervisor.ts";
-import { EngineError } from "../../src/generation/engine.ts";
 import { readEvents } from "../fixtures/events.ts";
 import {
   ask,

@@ -2,7 +2,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import fc from "fast-check";
-import { pieceLengthMax, piecesOf } from "../../src/engines/llama/text-cuts.ts";
+import { pieceLengthMax, piecesOf } from "../../src/engines/llama/prompt/chunker.ts";
 
 test("the pieces are the text, none is too long, none begins or ends inside a character", () => {
   const unit = fc.constantFrom(

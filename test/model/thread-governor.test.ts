@@ -1,7 +1,7 @@
 /** How the number of threads follows what decodes take. Made-up times, no model. */
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { ThreadGovernor } from "../../src/engines/llama/thread-governor.ts";
+import { ThreadGovernor } from "../../src/engines/llama/decode/thread-governor.ts";
 
 const calm = 1;
 const eager = 2;

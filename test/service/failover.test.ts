@@ -8,7 +8,7 @@ import { once } from "node:events";
 import { readFileSync, writeFileSync } from "node:fs";
 import path from "node:path";
 import { test } from "node:test";
-import { auditDatabase } from "../../src/store/postgres-audit.ts";
+import { auditDatabase } from "../../src/store/postgres/audit.ts";
 import { ask, openStream } from "../fixtures/http-stream.ts";
 import { noPostgres, start } from "../fixtures/postgres.ts";
 import { freePort, newFolder, quickEntry, startProgram, until } from "../fixtures/program.ts";

@@ -6,7 +6,7 @@ import assert from "node:assert/strict";
 import { writeFileSync } from "node:fs";
 import path from "node:path";
 import { after, before, describe, test } from "node:test";
-import { auditDatabase } from "../../src/store/postgres-audit.ts";
+import { auditDatabase } from "../../src/store/postgres/audit.ts";
 import { ask, openStream } from "../fixtures/http-stream.ts";
 import { noPostgres, type Postgres, postgres } from "../fixtures/postgres.ts";
 import {

@@ -14,7 +14,7 @@ import { createServer, request as httpRequest } from "node:http";
 import path from "node:path";
 import { test } from "node:test";
 import { setTimeout as sleep } from "node:timers/promises";
-import type { Readiness } from "../../src/server/operator.ts";
+import type { Readiness } from "../../src/http/admin/server.ts";
 import { ask, openStream } from "../fixtures/http-stream.ts";
 import {
   assertSoundLedger,

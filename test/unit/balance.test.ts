@@ -1,8 +1,8 @@
 /** What an account is shown to have: projected to the moment it is read at, and nothing written for it. */
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { type BalanceView, balanceOf } from "../../src/credits/balance.ts";
 import { Refusal } from "../../src/errors.ts";
+import { type BalanceView, balanceOf } from "../../src/ledger/balance.ts";
 import {
   type Bench,
   bench,

@@ -1,7 +1,7 @@
 /** `inkwell account`: what it does to the ledger, what it prints, and when it refuses. */
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { Ledger } from "../../src/credits/ledger.ts";
+import { Ledger } from "../../src/ledger/ledger.ts";
 import { cliLedger, refused, wrongUsage } from "../fixtures/cli-ledger.ts";
 
 const ledger = cliLedger();

@@ -3,7 +3,7 @@ import assert from "node:assert/strict";
 import { readFileSync, statSync, writeFileSync } from "node:fs";
 import path from "node:path";
 import { describe, test } from "node:test";
-import { loadConfig } from "../../src/config.ts";
+import { loadConfig } from "../../src/config/load.ts";
 import { runCli } from "../fixtures/cli-host.ts";
 import { cliLedger, refused } from "../fixtures/cli-ledger.ts";
 import { fieldsOf } from "../fixtures/operator.ts";

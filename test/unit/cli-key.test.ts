@@ -1,7 +1,7 @@
 /** `inkwell key`: keys are made, shown once, listed and revoked. */
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { hashKey } from "../../src/access/keys.ts";
+import { hashKey } from "../../src/accounts/keys.ts";
 import { cliLedger, refused, wrongUsage } from "../fixtures/cli-ledger.ts";
 
 const ledger = cliLedger();

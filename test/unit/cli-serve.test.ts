@@ -1,7 +1,7 @@
 /** `inkwell serve` and the signals that stop it, around a service that does nothing. */
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import type { Greeting } from "../../src/main/greeting.ts";
+import type { Greeting } from "../../src/app/startup-banner.ts";
 import { greeting, openPipe, type Ran, runCli, signal } from "../fixtures/cli-host.ts";
 import { refused } from "../fixtures/cli-ledger.ts";
 

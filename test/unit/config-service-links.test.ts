@@ -2,7 +2,7 @@
 // biome-ignore-all lint/suspicious/noTemplateCurlyInString: the configuration has placeholders of this form.
 import assert from "node:assert/strict";
 import { describe, test } from "node:test";
-import { loadConfig } from "../../src/config.ts";
+import { loadConfig } from "../../src/config/load.ts";
 import { directory, problemsOf } from "../fixtures/configuration.ts";
 import { type ServiceLink, serviceLinks } from "../fixtures/service-links.ts";
 

@@ -5,9 +5,9 @@ import { mkdirSync, statSync, writeFileSync } from "node:fs";
 import path from "node:path";
 import { describe, test } from "node:test";
 import { engineEnvironment } from "../../src/config/engine-environment.ts";
+import { type Config, loadConfig, operatorToken } from "../../src/config/load.ts";
 import type { LlamaModelConfig } from "../../src/config/model.ts";
 import { operatorNames } from "../../src/config/operator.ts";
-import { type Config, loadConfig, operatorToken } from "../../src/config.ts";
 import { OperatorError } from "../../src/errors.ts";
 import { directory, type Env, load, oneModel, price, problemsOf } from "../fixtures/configuration.ts";
 

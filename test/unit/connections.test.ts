@@ -1,9 +1,9 @@
 /** Which addresses are one client, and how many connections suit a process. */
 import assert from "node:assert/strict";
 import { describe, test } from "node:test";
+import { connectionLimits, openFilesMax } from "../../src/app/open-files.ts";
 import { OperatorError } from "../../src/errors.ts";
-import { connectionLimits, openFilesMax } from "../../src/main/open-files.ts";
-import { clientOf } from "../../src/server/connections.ts";
+import { clientOf } from "../../src/http/connections.ts";
 import { load } from "../fixtures/configuration.ts";
 
 describe("a client", () => {

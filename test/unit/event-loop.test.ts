@@ -1,8 +1,8 @@
 /** The delay of the event loop. */
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { watchEventLoop } from "../../src/server/event-loop.ts";
-import { Metrics } from "../../src/server/metrics.ts";
+import { watchEventLoop } from "../../src/telemetry/event-loop.ts";
+import { Metrics } from "../../src/telemetry/metrics.ts";
 import { samplesOf } from "../fixtures/samples.ts";
 
 function blockFor(ms: number): void {

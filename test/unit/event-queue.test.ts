@@ -1,8 +1,8 @@
 /** What waits for the reader of an answer. */
 import assert from "node:assert/strict";
 import { test } from "node:test";
+import { EngineError } from "../../src/chat/engine.ts";
 import { EventQueue } from "../../src/engines/event-queue.ts";
-import { EngineError } from "../../src/generation/engine.ts";
 
 function text(index: number) {
   return { type: "text", text: `${index}` } as const;

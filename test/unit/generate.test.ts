@@ -1,8 +1,8 @@
 /** The pipeline: a whole answer and what it charges, what limits it, and all endings at once. */
 import assert from "node:assert/strict";
 import fc from "fast-check";
+import { EngineError } from "../../src/chat/engine.ts";
 import { Refusal } from "../../src/errors.ts";
-import { EngineError } from "../../src/generation/engine.ts";
 import { audit } from "../fixtures/ledger-audit.ts";
 import { credits, keyOf, planOf } from "../fixtures/ledger-rows.ts";
 import {

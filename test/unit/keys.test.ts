@@ -2,9 +2,9 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import fc from "fast-check";
-import { authenticate, hashKey, mintKey, parseKey } from "../../src/access/keys.ts";
-import type { KeyRow } from "../../src/credits/rows.ts";
+import { authenticate, hashKey, mintKey, parseKey } from "../../src/accounts/keys.ts";
 import { type ErrorCode, Refusal } from "../../src/errors.ts";
+import type { KeyRow } from "../../src/ledger/rows.ts";
 import { day, keyOf, planOf, plansOf, start } from "../fixtures/ledger-rows.ts";
 
 const plan = planOf("starter", 100, 10);

@@ -2,9 +2,9 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { setImmediate as nextTurn, setTimeout as sleep } from "node:timers/promises";
-import { Ledger, type LedgerStore } from "../../src/credits/ledger.ts";
-import type { Decision, Operation, TopupOperation } from "../../src/credits/operations.ts";
-import { StoreUnavailableError } from "../../src/credits/patience.ts";
+import { Ledger, type LedgerStore } from "../../src/ledger/ledger.ts";
+import type { Decision, Operation, TopupOperation } from "../../src/ledger/operations.ts";
+import { StoreUnavailableError } from "../../src/ledger/retry.ts";
 
 const within = { timeout: 10_000 };
 

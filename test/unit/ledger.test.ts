@@ -1,9 +1,9 @@
 /** The batcher: what shares a commit, in which order it is answered, and what it makes of a store that fails. */
 import assert from "node:assert/strict";
 import { mock, test } from "node:test";
-import { Ledger, type LedgerStore } from "../../src/credits/ledger.ts";
-import type { Operation, Outcome, TopupOperation } from "../../src/credits/operations.ts";
-import { StoreUnavailableError } from "../../src/credits/patience.ts";
+import { Ledger, type LedgerStore } from "../../src/ledger/ledger.ts";
+import type { Operation, Outcome, TopupOperation } from "../../src/ledger/operations.ts";
+import { StoreUnavailableError } from "../../src/ledger/retry.ts";
 import { audit } from "../fixtures/ledger-audit.ts";
 import { bench, credits, hold, planOf, settle } from "../fixtures/ledger-rows.ts";
 

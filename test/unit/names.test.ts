@@ -1,7 +1,7 @@
 /** What operators may write: texts that every store gives back as they were, and finds again by themselves. */
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { labelPattern, notePattern } from "../../src/access/names.ts";
+import { labelPattern, notePattern } from "../../src/accounts/names.ts";
 
 test("a note is a text on one line", () => {
   for (const text of [

@@ -3,12 +3,12 @@ import assert from "node:assert/strict";
 import { readFileSync } from "node:fs";
 import path from "node:path";
 import { test } from "node:test";
-import { Ledger } from "../../src/credits/ledger.ts";
-import { Catalog } from "../../src/generation/catalog.ts";
-import { createApp } from "../../src/server/admin/app.ts";
-import { operatorCatalogue, sharedCodes } from "../../src/server/admin/refusals.ts";
-import { adminRoutes } from "../../src/server/admin/routes.ts";
-import { Metrics } from "../../src/server/metrics.ts";
+import { Catalog } from "../../src/chat/catalog.ts";
+import { createApp } from "../../src/http/admin/app.ts";
+import { operatorCatalogue, sharedCodes } from "../../src/http/admin/refusals.ts";
+import { adminRoutes } from "../../src/http/admin/routes.ts";
+import { Ledger } from "../../src/ledger/ledger.ts";
+import { Metrics } from "../../src/telemetry/metrics.ts";
 import { start } from "../fixtures/ledger-rows.ts";
 import { MemoryStore } from "../fixtures/memory-store.ts";
 

@@ -1,7 +1,7 @@
 /** Progress that is reported in parts. */
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { Outbox } from "../../src/engines/llama/outbox.ts";
+import { Outbox } from "../../src/engines/llama/decode/outbox.ts";
 import type { Ending, JobProgress } from "../../src/engines/llama/protocol.ts";
 
 function progress(id: number, texts: readonly string[], ending?: Ending): JobProgress {

@@ -1,8 +1,8 @@
 /** Accounts that a dead node has left thousands of holds to: no commit ends too many, and nobody is refused for them. */
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { overdueMax } from "../../src/credits/ground.ts";
-import { Ledger } from "../../src/credits/ledger.ts";
+import { Ledger } from "../../src/ledger/ledger.ts";
+import { overdueMax } from "../../src/ledger/snapshot.ts";
 import { audit } from "../fixtures/ledger-audit.ts";
 import { type Bench, bench, credits, hold, keyOf, minute, planOf, settle } from "../fixtures/ledger-rows.ts";
 

@@ -3,7 +3,7 @@ import assert from "node:assert/strict";
 import { getEventListeners } from "node:events";
 import { test } from "node:test";
 import { setImmediate as nextTurn } from "node:timers/promises";
-import { patiently, StoreUnavailableError } from "../../src/credits/patience.ts";
+import { patiently, StoreUnavailableError } from "../../src/ledger/retry.ts";
 
 const open = new AbortController().signal;
 const quick = { retriesMs: [1, 1, 1], giveUpMs: 60_000 };

@@ -4,7 +4,7 @@ import { once } from "node:events";
 import { createServer } from "node:http";
 import { connect } from "node:net";
 import { test } from "node:test";
-import { limitPipelining, requestsAheadMax } from "../../src/server/pipelining.ts";
+import { limitPipelining, requestsAheadMax } from "../../src/http/pipelining.ts";
 
 test("no answer is made for requests after the one that closed the connection", async () => {
   let answers = 0;

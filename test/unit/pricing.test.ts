@@ -2,7 +2,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import fc from "fast-check";
-import { completionTokensFor, costAtMost, costOf } from "../../src/credits/pricing.ts";
+import { completionTokensFor, costAtMost, costOf } from "../../src/ledger/pricing.ts";
 
 const made = (promptTokens: number, cachedTokens: number, completionTokens: number) => ({
   promptTokens,

@@ -2,7 +2,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import fc from "fast-check";
-import type { Limits } from "../../src/credits/plan.ts";
+import type { Limits } from "../../src/ledger/plan.ts";
 import {
   countRequest,
   countTokens,
@@ -10,7 +10,7 @@ import {
   rateRefusalOf,
   ratesOf,
   type Scope,
-} from "../../src/credits/rates.ts";
+} from "../../src/ledger/rates.ts";
 
 const now = Date.UTC(2026, 0, 15, 12);
 const minute = 60_000;

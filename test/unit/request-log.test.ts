@@ -3,10 +3,10 @@ import assert from "node:assert/strict";
 import { Writable } from "node:stream";
 import { test } from "node:test";
 import { pino } from "pino";
-import type { Receipt } from "../../src/generation/generate.ts";
-import { createLogger, terminalText } from "../../src/main/logging.ts";
-import { RequestLog } from "../../src/main/request-log.ts";
-import type { FinishedRequest } from "../../src/server/visit.ts";
+import type { Receipt } from "../../src/chat/generate.ts";
+import type { FinishedRequest } from "../../src/http/request-context.ts";
+import { RequestLog } from "../../src/telemetry/log.ts";
+import { createLogger, terminalText } from "../../src/telemetry/logger.ts";
 
 function recorded(use: (log: RequestLog) => void): Record<string, unknown>[] {
   const lines: Record<string, unknown>[] = [];

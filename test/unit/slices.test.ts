@@ -1,10 +1,10 @@
 /** Paying slice by slice: a long answer holds no more than it is about to need, and is never kept waiting for want of it. */
 import assert from "node:assert/strict";
 import { test as testOf } from "node:test";
-import { Ledger } from "../../src/credits/ledger.ts";
-import { StoreUnavailableError } from "../../src/credits/patience.ts";
-import { Catalog } from "../../src/generation/catalog.ts";
-import { type AnswerEvent, generate, type Receipt } from "../../src/generation/generate.ts";
+import { Catalog } from "../../src/chat/catalog.ts";
+import { type AnswerEvent, generate, type Receipt } from "../../src/chat/generate.ts";
+import { Ledger } from "../../src/ledger/ledger.ts";
+import { StoreUnavailableError } from "../../src/ledger/retry.ts";
 import { audit } from "../fixtures/ledger-audit.ts";
 import { type Bench, bench, planOf } from "../fixtures/ledger-rows.ts";
 import { PuppetEngine, type PuppetGeneration } from "../fixtures/puppet-engine.ts";

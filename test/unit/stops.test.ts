@@ -2,10 +2,10 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import fc from "fast-check";
-import type { Piece } from "../../src/engines/pieces.ts";
-import { SequenceMatcher } from "../../src/engines/sequence-matcher.ts";
-import { StopFinder } from "../../src/engines/stops.ts";
-import { ThinkingFilter, type ThinkTags } from "../../src/engines/thinking.ts";
+import type { Piece } from "../../src/engines/text/segments.ts";
+import { SequenceMatcher } from "../../src/engines/text/sequence-matcher.ts";
+import { StopFinder } from "../../src/engines/text/stops.ts";
+import { ThinkingFilter, type ThinkTags } from "../../src/engines/text/thinking.ts";
 
 /** Wide: linear matching takes a hundredth of it, quadratic matching many times as long. */
 const attackMsMax = 10_000;

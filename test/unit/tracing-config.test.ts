@@ -4,7 +4,7 @@ import { mkdtempSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import path from "node:path";
 import { test } from "node:test";
-import { loadConfig } from "../../src/config.ts";
+import { loadConfig } from "../../src/config/load.ts";
 
 function tracing(yaml: string, env: Record<string, string> = {}) {
   const cwd = mkdtempSync(path.join(tmpdir(), "inkwell-config-"));

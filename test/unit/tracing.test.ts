@@ -3,9 +3,9 @@ import assert from "node:assert/strict";
 import { test } from "node:test";
 import { setImmediate as nextTurn } from "node:timers/promises";
 import pino from "pino";
-import type { Receipt } from "../../src/generation/generate.ts";
-import { Tracing } from "../../src/main/tracing.ts";
-import type { FinishedRequest } from "../../src/server/visit.ts";
+import type { Receipt } from "../../src/chat/generate.ts";
+import type { FinishedRequest } from "../../src/http/request-context.ts";
+import { Tracing } from "../../src/telemetry/traces.ts";
 import { type Span, startCollector } from "../fixtures/collector.ts";
 
 const traceId = "0af7651916cd43dd8448eb211c80319c";

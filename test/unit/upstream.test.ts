@@ -2,12 +2,12 @@
 import assert from "node:assert/strict";
 import { describe, test } from "node:test";
 import fc from "fast-check";
+import type { Message, Reasoning, Sampling } from "../../src/chat/engine.ts";
 import { AnswerText } from "../../src/engines/upstream/answer-text.ts";
 import { Circuit, failuresMax, restMs, restMsMax } from "../../src/engines/upstream/circuit.ts";
 import { type DialectName, dialectOf, dialects, requestBody } from "../../src/engines/upstream/dialects.ts";
 import { PromptEstimator, sizeOf } from "../../src/engines/upstream/estimate.ts";
 import { failureOfStatus, loggable } from "../../src/engines/upstream/failure.ts";
-import type { Message, Reasoning, Sampling } from "../../src/generation/engine.ts";
 
 function bodyOf(
   dialect: DialectName,

@@ -7,9 +7,9 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { after, test } from "node:test";
 import { OperatorError } from "../../src/errors.ts";
-import type { Progress } from "../../src/weights/observer.ts";
-import { prepareFolder } from "../../src/weights/part-file.ts";
-import { type Obtained, obtainWeights, type WeightsOptions } from "../../src/weights/weights.ts";
+import { type Obtained, obtainWeights, type WeightsOptions } from "../../src/model-files/model-files.ts";
+import { prepareFolder } from "../../src/model-files/part-file.ts";
+import type { Progress } from "../../src/model-files/progress.ts";
 import { miniaturePath } from "../../tools/make-miniature.ts";
 import { type FileServer, hubHandler, sendContent, sha256, startServer } from "../fixtures/file-server.ts";
 
@@ -562,7 +562,7 @@ test("a process that is killed in the middle leaves its lock and its half to the
   const given = await options();
   const url = `${server.origin}/tiny.gguf`;
   const script = `
-    import { obtainWeights } from ${JSON.stringify(new URL("../../src/weights/weights.ts", import.meta.url).href)};
+    import { obtainWeights } from ${JSON.stringify(new URL("../../src/model-files/model-files.ts", import.meta.url).href)};
     const observer = { note() {}, progress({ receivedBytes }) { if (receivedBytes === ${half}) console.log("half"); } };
     await obtainWeights(${JSON.stringify(url)}, { modelsDir: ${JSON.stringify(given.modelsDir)}, observer, signal: new AbortController().signal });`;
   const child = spawn(process.execPath, ["--input-type=module", "-e", script], {

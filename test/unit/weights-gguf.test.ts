@@ -6,7 +6,7 @@ import { join } from "node:path";
 import { after, test } from "node:test";
 import fc from "fast-check";
 import { OperatorError } from "../../src/errors.ts";
-import { checkGguf, checkModel } from "../../src/weights/gguf.ts";
+import { checkGguf, checkModel } from "../../src/model-files/gguf.ts";
 import { miniaturePath } from "../../tools/make-miniature.ts";
 
 const folder = await mkdtemp(join(tmpdir(), "inkwell-gguf-"));

@@ -1,7 +1,7 @@
 /** What is shown of a fetch, on a terminal and elsewhere. */
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { barLine, createProgressRenderer } from "../../src/weights/progress.ts";
+import { barLine, createProgressRenderer } from "../../src/model-files/progress-display.ts";
 
 const mb = 1_000_000;
 

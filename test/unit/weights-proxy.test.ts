@@ -8,9 +8,9 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { after, before, describe, test } from "node:test";
 import { OperatorError } from "../../src/errors.ts";
-import { proxiesOf } from "../../src/weights/proxies.ts";
-import { Transport } from "../../src/weights/transport.ts";
-import { obtainWeights, type WeightsOptions } from "../../src/weights/weights.ts";
+import { obtainWeights, type WeightsOptions } from "../../src/model-files/model-files.ts";
+import { proxiesOf } from "../../src/model-files/proxies.ts";
+import { Transport } from "../../src/model-files/transport.ts";
 import { miniaturePath } from "../../tools/make-miniature.ts";
 import { selfSigned } from "../fixtures/certificate.ts";
 

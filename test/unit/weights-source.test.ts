@@ -5,8 +5,8 @@ import { tmpdir } from "node:os";
 import { dirname, join } from "node:path";
 import { after, test } from "node:test";
 import { OperatorError } from "../../src/errors.ts";
-import { packageIndexUrlOf } from "../../src/weights/pip-configuration.ts";
-import { parseSource } from "../../src/weights/source.ts";
+import { packageIndexUrlOf } from "../../src/model-files/pip-configuration.ts";
+import { parseSource } from "../../src/model-files/source.ts";
 
 const root = await mkdtemp(join(tmpdir(), "inkwell-source-"));
 after(() => rm(root, { recursive: true, force: true }));

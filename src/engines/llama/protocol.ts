@@ -4,8 +4,8 @@
  * Both ends are this source tree, so a message is recognised by its `type` and not checked further. The child
  * sends a `progress` message for each decode step as it begins, with what all sequences made in the one before.
  */
-import type { Message, Reasoning, Sampling, TokenLogprob } from "../../generation/engine.ts";
-import type { ThinkTags } from "../thinking.ts";
+import type { Message, Reasoning, Sampling, TokenLogprob } from "../../chat/engine.ts";
+import type { ThinkTags } from "../text/thinking.ts";
 
 export type Gpu = "auto" | "cuda" | "vulkan" | "metal" | false;
 

@@ -4,10 +4,10 @@
  *
  * Pure. Guarantees that no half of a character, no text between the tags and nothing of a stop sequence is passed on.
  */
-import type { TokenLogprob } from "../../generation/engine.ts";
-import type { Piece } from "../pieces.ts";
-import { StopFinder } from "../stops.ts";
-import { ThinkingFilter, type ThinkTags } from "../thinking.ts";
+import type { TokenLogprob } from "../../chat/engine.ts";
+import type { Piece } from "../text/segments.ts";
+import { StopFinder } from "../text/stops.ts";
+import { ThinkingFilter, type ThinkTags } from "../text/thinking.ts";
 
 export interface AnswerTextOptions {
   stop: readonly string[];

@@ -3,7 +3,7 @@
  *
  * Pure. Throws an `UpstreamFailure` where the event is no JSON object or tells of an error.
  */
-import type { TokenLogprob } from "../../generation/engine.ts";
+import type { TokenLogprob } from "../../chat/engine.ts";
 import { brokenAnswer } from "./failure.ts";
 import { fieldOf, usageOfTimings } from "./usage.ts";
 

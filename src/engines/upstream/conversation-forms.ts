@@ -1,11 +1,11 @@
 /**
  * A conversation in the forms that chat templates ask for: first as it was sent (a developer's messages as a system's, which
- * every server knows), then folded further and further, as the embedded engine does it (../folding.ts).
+ * every server knows), then folded further and further, as the embedded engine does it (text/message-normalisation.ts).
  *
  * Each form is made when it is asked for: nearly every conversation is taken as it is.
  */
-import type { Message } from "../../generation/engine.ts";
-import { foldings, type Turn } from "../folding.ts";
+import type { Message } from "../../chat/engine.ts";
+import { foldings, type Turn } from "../text/message-normalisation.ts";
 
 export class ConversationForms {
   readonly #foldings: Generator<Turn[], void>;

@@ -5,8 +5,8 @@
  * refuse is left out or brought into its range, so that nothing a caller may say becomes an upstream's error.
  */
 import { hash } from "node:crypto";
-import type { Message, Reasoning, Sampling } from "../../generation/engine.ts";
-import { isGreedy } from "../greedy.ts";
+import type { Message, Reasoning, Sampling } from "../../chat/engine.ts";
+import { isGreedy } from "../text/greedy.ts";
 
 export const dialects = ["compatible", "openai", "vllm", "sglang", "llama-server", "ollama"] as const;
 export type DialectName = (typeof dialects)[number];

@@ -20,9 +20,9 @@ import {
   type Message,
   type PreparedPrompt,
   type Prompt,
-} from "../../generation/engine.ts";
+} from "../../chat/engine.ts";
 import type { EngineLog } from "../engine-log.ts";
-import type { ThinkTags } from "../thinking.ts";
+import type { ThinkTags } from "../text/thinking.ts";
 import { AnswerText } from "./answer-text.ts";
 import { ConversationForms } from "./conversation-forms.ts";
 import { type Dialect, type DialectName, dialectOf, reasoningFields, requestBody } from "./dialects.ts";

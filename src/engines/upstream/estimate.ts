@@ -6,7 +6,7 @@
  * upper estimate is never below what any of these prompts had, and what is held for covers the prompt; the likely one
  * is what is charged where the upstream's own number never comes.
  */
-import type { Message } from "../../generation/engine.ts";
+import type { Message } from "../../chat/engine.ts";
 
 export interface PromptSize {
   bytes: number;

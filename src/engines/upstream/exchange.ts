@@ -6,7 +6,7 @@
  * and nothing more is told. Knows HTTP and server-sent events, and nothing of what the events say.
  */
 import type { Dispatcher } from "undici";
-import { EventReader } from "../../wire/event-reader.ts";
+import { EventReader } from "./event-reader.ts";
 import { brokenAnswer, failureOfConnection, failureOfStatus, type UpstreamFailure } from "./failure.ts";
 
 /** An event with the log-probabilities of a burst of tokens has some ten thousand. */

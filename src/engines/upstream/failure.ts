@@ -5,7 +5,7 @@
  * Pure. An upstream's own words are for the log alone, shortened, and without what must not be there either: the key,
  * the caller's name for its user, and whatever the upstream quotes from the conversation.
  */
-import type { EngineFailure, Message } from "../../generation/engine.ts";
+import type { EngineFailure, Message } from "../../chat/engine.ts";
 
 export interface FailureOptions {
   /** Another upstream may answer. */

@@ -18,9 +18,9 @@ import {
   type Message,
   type Reasoning,
   type Usage,
-} from "../../generation/engine.ts";
+} from "../../chat/engine.ts";
 import { EventQueue } from "../event-queue.ts";
-import type { Piece } from "../pieces.ts";
+import type { Piece } from "../text/segments.ts";
 import type { AnswerText } from "./answer-text.ts";
 import { type Chunk, type ChunkRules, readChunk } from "./chunk.ts";
 import type { Ticket } from "./circuit.ts";

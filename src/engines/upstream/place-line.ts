@@ -9,7 +9,7 @@
  *
  * Pure. Guarantees: an account without a running request gets any free place in its turn, whatever other accounts run.
  */
-import type { EngineLoad } from "../../generation/engine.ts";
+import type { EngineLoad } from "../../chat/engine.ts";
 import { FairQueue } from "../fair-queue.ts";
 
 /** Places at the servers that can be asked now. */

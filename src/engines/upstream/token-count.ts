@@ -6,7 +6,7 @@
  * one event has at least one for every eight characters. So the own count is more than what was made only where a server
  * cuts its tokens in parts.
  */
-import type { Usage } from "../../generation/engine.ts";
+import type { Usage } from "../../chat/engine.ts";
 import type { Chunk } from "./chunk.ts";
 import { saneUsage } from "./usage.ts";
 

@@ -5,7 +5,7 @@
  * Never fails and never takes longer than `askMs` for all its questions: a server that does not answer is not asked again
  * for a while.
  */
-import type { Message } from "../../generation/engine.ts";
+import type { Message } from "../../chat/engine.ts";
 import type { ConversationForms } from "./conversation-forms.ts";
 import type { Fields } from "./dialects.ts";
 import type { UpstreamServer } from "./server.ts";

@@ -4,7 +4,7 @@
  * Pure. Numbers that cannot be are never charged: negative ones would credit the account (lingyuins/octopus#243),
  * zeros under a visible answer would make it free (BerriAI/litellm#37992).
  */
-import type { TokenCounts } from "../../credits/rows.ts";
+import type { TokenCounts } from "../../ledger/rows.ts";
 
 export interface UsageBounds {
   /** Most prompt tokens that fit the model. */

@@ -1,0 +1,26 @@
+/** What of a configuration must be the same on every node of one database: whatever decides about credits. */
+import type { Config } from "../config/load.ts";
+import type { Plan } from "../ledger/plan.ts";
+import type { Agreement } from "../store/nodes.ts";
+
+/** Models of other prices are told apart from models that only one node has. */
+export function agreementOf({ plans, models }: Pick<Config, "plans" | "models">): Agreement {
+  return Object.fromEntries([
+    ...[...plans.values()].map((plan) => [`plan ${plan.id}`, planText(plan)]),
+    ...models.flatMap(({ id, price }) => [
+      [`model ${id}`, "offered"],
+      [`price of ${id}`, `${price.prompt}/${price.completion}/${price.cachedPrompt ?? price.prompt}`],
+    ]),
+  ]);
+}
+
+function planText({ base, overage, limits, models }: Plan): string {
+  const { requestsPerMinute, tokensPerMinute, concurrent } = limits;
+  const limitTexts = [requestsPerMinute, tokensPerMinute, concurrent].map((limit) => limit ?? "none");
+  return [
+    `${base.credits} every ${base.every}`,
+    `${overage.credits} every ${overage.every}`,
+    limitTexts.join("/"),
+    models.join(","),
+  ].join("; ");
+}

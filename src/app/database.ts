@@ -1,0 +1,70 @@
+/** The ledger's database, as configured: SQLite in a file, or PostgreSQL. */
+
+import type { Config } from "../config/load.ts";
+import { Ledger, type LedgerOptions } from "../ledger/ledger.ts";
+import type { AuditReport } from "../store/audit.ts";
+import { type NodeRegistry, soleNode } from "../store/nodes.ts";
+import { auditDatabase } from "../store/postgres/audit.ts";
+import { pgDumpInstead } from "../store/postgres/connection.ts";
+import { requireSchema } from "../store/postgres/schema.ts";
+import {
+  commitLanes,
+  openPostgresStore,
+  patientGiveUpMs,
+  patientRetriesMs,
+} from "../store/postgres/store.ts";
+import { auditFile } from "../store/sqlite/audit.ts";
+import { type Backup, backUpSqlite } from "../store/sqlite/backup.ts";
+import { openSqliteStore } from "../store/sqlite/store.ts";
+import type { Store } from "../store/store.ts";
+
+export interface OpenStore {
+  store: Store;
+  ledger: Ledger;
+}
+
+/** Beside the ledger, the processes that share its database. */
+interface OpenDatabase extends OpenStore {
+  nodes: NodeRegistry;
+}
+
+/** How long a backup or an audit waits for a database that another process is just recovering after a crash. */
+const readBusyMs = 5000;
+
+/** Opens the ledger, and makes its folder where there is none. */
+export async function openStore(config: Config, options: LedgerOptions = {}): Promise<OpenDatabase> {
+  const { database, plans } = config;
+  if (database.kind === "sqlite") {
+    const store = await openSqliteStore({ path: database.path, plans });
+    return { store, ledger: new Ledger(store, options), nodes: soleNode() };
+  }
+  const store = await openPostgresStore({ url: database.url, plans });
+  return {
+    store,
+    ledger: new Ledger(store, {
+      lanes: commitLanes,
+      retriesMs: patientRetriesMs,
+      giveUpMs: patientGiveUpMs,
+      ...options,
+    }),
+    nodes: store.nodes,
+  };
+}
+
+/** Copies the ledger as it is now into a new file, also beside a running service. */
+export async function backup(config: Config, file: string): Promise<Backup> {
+  const { database } = config;
+  if (database.kind === "postgres") throw pgDumpInstead(database.url, file);
+  return backUpSqlite({ path: database.path, busyMs: readBusyMs }, file);
+}
+
+/** Checks the ledger as it is now, also beside a running service. It is only read. */
+export async function audit(config: Config): Promise<AuditReport> {
+  const { database } = config;
+  if (database.kind === "sqlite") {
+    return auditFile({ file: { path: database.path, busyMs: readBusyMs }, nowMs: Date.now() });
+  }
+  const { signal } = new AbortController();
+  await requireSchema(database.url, signal);
+  return await auditDatabase(database.url, null, signal);
+}

@@ -1,0 +1,317 @@
+/**
+ * One request, top to bottom: model, prompt length, hold, engine, settlement. A streamed and an unstreamed answer
+ * go the same way.
+ *
+ * What a request costs, however it ends (docs/ledger.md):
+ *
+ * | ending                                          | recorded as        | charged                                 |
+ * |-------------------------------------------------|--------------------|-----------------------------------------|
+ * | refused before an engine saw it                 | refused, or no row | nothing                                 |
+ * | the store did not answer to its hold            | refused, or no row | nothing: the ledger voids it            |
+ * | engine failed before the first token            | engine_failed      | nothing                                 |
+ * | engine failed, service stopped, not streamed    | engine_failed shutdown | nothing: nothing was delivered      |
+ * | client gone before the first token, still queued| client_gone        | nothing                                 |
+ * | client gone before the first token, at work     | client_gone        | the prompt                              |
+ * | client gone in mid-stream                       | client_gone        | the prompt and every token made         |
+ * | engine failed in mid-stream                     | engine_failed      | the prompt and every token made         |
+ * | the service stopped in mid-stream               | shutdown           | the prompt and every token made         |
+ * | stop, length, what the credits bought           | stop length credits| exact usage                             |
+ * | this process died                               | expired            | the last checkpoint, when the hold ends |
+ */
+import type { Caller } from "../accounts/caller.ts";
+import { Refusal } from "../errors.ts";
+import type { Ledger } from "../ledger/ledger.ts";
+import type { OutcomeOf, Rates, SettleOperation } from "../ledger/operations.ts";
+import { costAtMost } from "../ledger/pricing.ts";
+import { StoreUnavailableError } from "../ledger/retry.ts";
+import type { Ending, Split } from "../ledger/rows.ts";
+import type { MicroCredits } from "../units.ts";
+import { allows, type Catalog, type Model } from "./catalog.ts";
+import {
+  EngineError,
+  type FinishReason,
+  type Generation,
+  nothingMade,
+  type TokenLogprob,
+  type Usage,
+} from "./engine.ts";
+import { Funding, firstSlice } from "./hold-extender.ts";
+import { refusalOfEngine, refusalOfHold } from "./refusals.ts";
+import { type ChatRequest, withDefaults } from "./request.ts";
+
+/** In this order: one `accepted`, any number of `text`, one `end`. */
+export type AnswerEvent =
+  /** All that can be refused beforehand has been passed and credits are held; the engine has the request. */
+  | { type: "accepted"; rates: Rates; promptTokens: number }
+  | { type: "text"; text: string; logprobs?: TokenLogprob[] }
+  /** The charge is on disk. */
+  | { type: "end"; finishReason: FinishReason; usage: Usage };
+
+/** What one request came to; for the log and the metrics. */
+export interface Receipt {
+  requestId: string;
+  accountId: string;
+  keyId: string;
+  model: string;
+  ending: Ending;
+  usage: Usage;
+  cost: MicroCredits;
+  /** What each bucket paid of the cost; the rest is the shortfall. */
+  paid: Split;
+  /** Of that, what the expiry of the hold had taken before; null where it had not expired. */
+  paidBefore: Split | null;
+  shortfall: MicroCredits;
+  /** Of that, what the expiry had recorded before. */
+  shortfallBefore: MicroCredits;
+  /** Recorded only after the answer had ended, because the store had stayed away. */
+  isLate: boolean;
+  times: StageTimes;
+}
+
+/** When each stage was over, on the clock of `performance.now()`. */
+export interface StageTimes {
+  /** The prompt had been counted. */
+  preparedMs: number;
+  /** Credits were held. */
+  heldMs: number;
+  /** The engine was done. */
+  generatedMs: number;
+}
+
+export interface GenerateDependencies {
+  catalog: Catalog;
+  ledger: Ledger;
+  /** How long a hold lives without an extension; one is written at least in every third of it. */
+  holdTtlMs: number;
+  onSettled?(receipt: Receipt): void;
+  /** A charge that could not be recorded and will not be: the hold is charged by its last checkpoint. */
+  onUnsettled?(requestId: string, reason: unknown): void;
+}
+
+/**
+ * Throws a `Refusal`: before `accepted` where the reason can be known by then, after it where the engine fails
+ * later. When `signal` aborts it stops the engine and settles what was made; then it throws the signal's reason
+ * where that is a `Refusal` (the service stops), and otherwise returns without an `end` (the client went away).
+ */
+export async function* generate(
+  dependencies: GenerateDependencies,
+  caller: Caller,
+  asked: ChatRequest,
+  requestId: string,
+  signal: AbortSignal,
+): AsyncGenerator<AnswerEvent, void, undefined> {
+  const { ledger } = dependencies;
+  const model = modelFor(dependencies.catalog, caller, asked.model);
+  const request = withDefaults(asked, model.defaults ?? {});
+
+  const { messages, reasoning, user } = request;
+  const prompt = {
+    accountId: caller.accountId,
+    messages,
+    reasoning,
+    ...(user === undefined ? {} : { user }),
+  };
+  const prepared = await model.engine.prepare(prompt, signal).catch((error: unknown) => {
+    if (signal.aborted) return null;
+    throw refusalOf(error, model.id);
+  });
+  if (prepared === null || signal.aborted) return endOfAborted(signal);
+  const preparedMs = performance.now();
+  const { promptTokens } = prepared;
+  const tokensLeft = model.engine.contextWindow - promptTokens;
+  if (tokensLeft < 1) throw contextLengthExceeded(model);
+  const wantTokens = Math.min(
+    request.maxTokens ?? tokensLeft,
+    tokensLeft,
+    model.outputTokensMax ?? tokensLeft,
+  );
+
+  const { price } = model;
+  const isWhole = model.engine.tellsLate === true;
+  const wantMicro = costAtMost(price, promptTokens, isWhole ? wantTokens : firstSlice(wantTokens));
+  const held = await ledger.apply({
+    kind: "hold",
+    account: caller.accountId,
+    hold: requestId,
+    key: caller.keyId,
+    model: model.id,
+    price,
+    promptTokens,
+    min: costAtMost(price, promptTokens, 1),
+    want: wantMicro,
+    ttlMs: dependencies.holdTtlMs,
+  });
+  if (held.kind !== "held") throw refusalOfHold(held, model.id, caller.accountId);
+  const heldMs = performance.now();
+
+  // From here on a hold is open: everything below ends in the `finally`.
+  let generation: Generation | null = null;
+  let ending: Ending = "refused";
+  let finishReason: FinishReason | null = null;
+  let isCharged = false;
+  const { accountId } = caller;
+  const { holdTtlMs } = dependencies;
+  const funded = { accountId, requestId, price, promptTokens, wantTokens, wantMicro, holdTtlMs };
+  const funding = new Funding(ledger, funded, held.amount);
+  const stop = () => void generation?.stop();
+  try {
+    if (signal.aborted) return endOfAborted(signal);
+    const { maxTokens, paidTokens } = funding;
+    const { sampling } = request;
+    generation = prepared.generate({
+      maxTokens,
+      paidTokens,
+      sampling,
+      onTokens: (made) => funding.made(made),
+    });
+    funding.watch(generation);
+    // Until the engine says otherwise, whatever ends the iteration is the reader's going away.
+    ending = "client_gone";
+    signal.addEventListener("abort", stop, { once: true });
+    yield { type: "accepted", rates: held.rates, promptTokens };
+    for await (const event of generation) {
+      if (event.type === "text") yield event;
+      else finishReason = event.finishReason;
+    }
+    if (finishReason === null) {
+      if (funding.failure !== null) {
+        ending = "engine_failed";
+        throw funding.failure;
+      }
+      if (!signal.aborted) throw new EngineError("failed", "the generation ended without its end");
+      return endOfAborted(signal);
+    }
+    const boughtOut = finishReason === "length" && funding.maxTokens < wantTokens;
+    ending = boughtOut ? "credits" : finishReason;
+  } catch (error) {
+    // Whatever else comes out of the iteration is a defect of the engine, and not for the caller to pay.
+    if (generation !== null && error !== signal.reason) ending = "engine_failed";
+    throw refusalOf(error, model.id);
+  } finally {
+    signal.removeEventListener("abort", stop);
+    await generation?.stop();
+    funding.stop();
+    if (ending === "client_gone" && signal.reason instanceof Refusal) ending = "shutdown";
+    const usage = generation?.usage ?? nothingMade;
+    isCharged = await settle(dependencies, caller, {
+      requestId,
+      model: model.id,
+      ending,
+      usage: chargedUsage(ending, { started: generation?.started ?? false, stream: request.stream }, usage),
+      times: { preparedMs, heldMs, generatedMs: performance.now() },
+    });
+  }
+  if (!isCharged) throw notSettled();
+  yield { type: "end", finishReason, usage: generation.usage };
+}
+
+/** The table above, for the cases in which what was made is not what is charged. */
+function chargedUsage(
+  ending: Ending,
+  { started, stream }: { started: boolean; stream: boolean },
+  usage: Usage,
+): Usage {
+  const isComplete = ending === "stop" || ending === "length" || ending === "credits";
+  const isOurs = ending === "engine_failed" || ending === "shutdown";
+  if (isOurs && !stream) return nothingMade;
+  if (isComplete || usage.completionTokens > 0) return usage;
+  if (!started || ending === "engine_failed" || ending === "refused") return nothingMade;
+  const { promptTokens, estimated } = usage;
+  return {
+    ...nothingMade,
+    promptTokens,
+    estimated,
+    cachedTokens: Math.min(usage.cachedTokens, promptTokens),
+  };
+}
+
+function modelFor(catalog: Catalog, caller: Caller, id: string): Model {
+  const model = catalog.find(id);
+  if (model === undefined) {
+    throw new Refusal(
+      "model_not_found",
+      `There is no model "${id}" here; GET /v1/models lists those there are.`,
+      {
+        param: "model",
+      },
+    );
+  }
+  if (!allows(caller.plan.models, id) || !allows(caller.models, id)) {
+    throw new Refusal(
+      "model_not_allowed",
+      `This key may not use "${id}"; GET /v1/models lists those it may.`,
+      {
+        param: "model",
+      },
+    );
+  }
+  return model;
+}
+
+/** Without their number: of messages that do not fit, engines know no more than a bound. */
+function contextLengthExceeded(model: Model): Refusal {
+  const window = model.engine.contextWindow;
+  return new Refusal(
+    "context_length_exceeded",
+    `The messages have too many tokens: "${model.id}" takes ${window} for prompt and answer together. Send fewer or shorter messages.`,
+    { param: "messages" },
+  );
+}
+
+/** A client that has gone is told nothing; one whose request the service ended is told why. */
+function endOfAborted(signal: AbortSignal): void {
+  if (signal.reason instanceof Refusal) throw signal.reason;
+}
+
+function refusalOf(error: unknown, model: string): unknown {
+  return error instanceof EngineError ? refusalOfEngine(error, model) : error;
+}
+
+function notSettled(): Refusal {
+  return new Refusal("internal_error", "The answer is complete, but its charge could not be recorded.");
+}
+
+/**
+ * Whether the answer may have its end: its charge is on disk, or the store has stayed away for longer than anybody
+ * should wait, and is asked until it takes the charge. False where that is of no use, which the operator is told.
+ */
+async function settle(
+  dependencies: GenerateDependencies,
+  caller: Caller,
+  made: Pick<Receipt, "requestId" | "model" | "ending" | "usage" | "times">,
+): Promise<boolean> {
+  const { ledger } = dependencies;
+  const { promptTokens, cachedTokens, completionTokens, reasoningTokens, estimated } = made.usage;
+  const operation: SettleOperation = {
+    kind: "settle",
+    account: caller.accountId,
+    hold: made.requestId,
+    used: { promptTokens, cachedTokens, completionTokens, reasoningTokens },
+    ending: made.ending,
+    estimated,
+  };
+  const settled = (outcome: OutcomeOf<SettleOperation>, isLate: boolean): boolean => {
+    if (outcome.kind !== "settled") {
+      dependencies.onUnsettled?.(made.requestId, outcome);
+      return false;
+    }
+    const { cost, paid, paidBefore = null, shortfall, shortfallBefore = 0 } = outcome;
+    const { accountId, keyId } = caller;
+    const charged = { cost, paid, paidBefore, shortfall, shortfallBefore };
+    dependencies.onSettled?.({ ...made, accountId, keyId, ...charged, isLate });
+    return true;
+  };
+  try {
+    return settled(await ledger.apply(operation), false);
+  } catch (error) {
+    if (error instanceof StoreUnavailableError) {
+      ledger.applyLate(operation).then(
+        (outcome) => settled(outcome, true),
+        (reason: unknown) => dependencies.onUnsettled?.(made.requestId, reason),
+      );
+      return true;
+    }
+    dependencies.onUnsettled?.(made.requestId, error);
+    return false;
+  }
+}

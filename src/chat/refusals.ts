@@ -1,0 +1,107 @@
+/** How the ledger's and the engines' reasons are told to a caller: one wording each, nothing of our insides. */
+
+import { Refusal } from "../errors.ts";
+import { balanceUnavailable } from "../ledger/balance.ts";
+import type { GroundFault, HoldOutcome } from "../ledger/operations.ts";
+import type { EngineError } from "./engine.ts";
+
+export function refusalOfHold(
+  outcome: Extract<HoldOutcome, { kind: "refused" }> | GroundFault,
+  model: string,
+  accountId: string,
+): Refusal {
+  if (outcome.kind === "no_account") return balanceUnavailable(`account ${accountId}: it has no row`);
+  if (outcome.kind === "balance_invalid") {
+    return balanceUnavailable(`account ${accountId}: ${outcome.problem}`);
+  }
+  switch (outcome.reason) {
+    case "insufficient_credits": {
+      const refresh =
+        outcome.refreshesAtMs === null
+          ? "This plan refills no credits; the operator of this service can add some."
+          : `Credits refresh at ${new Date(outcome.refreshesAtMs).toISOString()}.`;
+      return new Refusal(
+        "insufficient_credits",
+        `The balance cannot pay this prompt and one token of "${model}". ${refresh}`,
+        { rates: outcome.rates },
+      );
+    }
+    case "credits_reserved":
+      return new Refusal(
+        "credits_reserved",
+        "The credits that are left are held by requests of this account that are still running. Try again when some have ended, or ask for fewer max_tokens in each.",
+        { retryAfterSeconds: outcome.retryAfterMs / 1000, rates: outcome.rates },
+      );
+    case "rate_limit_exceeded": {
+      const whose = outcome.scope === "key" ? "this key" : "this account's plan";
+      const state = outcome.rates[outcome.of];
+      const limit = `The limit of ${whose} is ${state?.limit} ${outcome.of} per minute.`;
+      if (outcome.retryAfterMs === null) {
+        const message = `${limit} This prompt alone has more tokens than that; send a shorter one.`;
+        return new Refusal("rate_limit_exceeded", message, { waitingHelps: false, rates: outcome.rates });
+      }
+      const seconds = Math.max(1, Math.ceil(outcome.retryAfterMs / 1000));
+      return new Refusal("rate_limit_exceeded", `${limit} Try again in ${seconds} s.`, {
+        retryAfterSeconds: outcome.retryAfterMs / 1000,
+        rates: outcome.rates,
+      });
+    }
+    case "concurrency_limit_exceeded": {
+      const whose = outcome.scope === "key" ? "this key" : "this account's plan";
+      return new Refusal(
+        "concurrency_limit_exceeded",
+        `The limit of ${whose} is ${outcome.limit} requests running at once. Try again when one has ended.`,
+        { retryAfterSeconds: 1, rates: outcome.rates },
+      );
+    }
+    case "key_revoked":
+    case "key_expired":
+    case "key_unknown": {
+      const what = { key_revoked: "was revoked", key_expired: "has expired", key_unknown: "is not known" };
+      return new Refusal("invalid_api_key", `This API key ${what[outcome.reason]}. Use another one.`);
+    }
+    case "hold_ended":
+      return new Refusal("internal_error", "This request could not be run. Send it again.", {
+        detail: "a request id was used twice",
+      });
+  }
+}
+
+export function refusalOfEngine(error: EngineError, model: string): Refusal {
+  const retryAfterSeconds = error.retryAfterSeconds ?? 2;
+  const options = { detail: error.message, cause: error };
+  switch (error.failure) {
+    case "overloaded":
+      return new Refusal("overloaded", `Too many requests are waiting for "${model}". Try again shortly.`, {
+        ...options,
+        retryAfterSeconds,
+      });
+    case "unavailable":
+      return new Refusal(
+        "model_unavailable",
+        `The model "${model}" is not running just now. Try again shortly.`,
+        {
+          ...options,
+          retryAfterSeconds,
+        },
+      );
+    case "failed":
+      return new Refusal(
+        "upstream_error",
+        `The model "${model}" failed on this request. Try again.`,
+        options,
+      );
+    case "too_long":
+      return new Refusal(
+        "context_length_exceeded",
+        `The messages do not fit the context window of "${model}". Send fewer or shorter messages, or ask for fewer max_tokens.`,
+        { ...options, param: "messages" },
+      );
+    case "timeout":
+      return new Refusal(
+        "upstream_timeout",
+        `The model "${model}" did not answer in time. Try again.`,
+        options,
+      );
+  }
+}

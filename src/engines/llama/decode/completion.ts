@@ -1,0 +1,98 @@
+/**
+ * One completion's text: tokens in, text events out, one event for each token that has text by itself.
+ *
+ * Pure. Joins characters, takes out the thinking, ends at a stop sequence (looked for in the visible text only).
+ */
+import type { TokenLogprob } from "../../../chat/engine.ts";
+import { type Piece, Utf8Joiner } from "../../text/segments.ts";
+import { StopFinder } from "../../text/stops.ts";
+import { ThinkingFilter, type ThinkTags } from "../../text/thinking.ts";
+import type { TextEvent } from "../protocol.ts";
+
+export interface CompletionOptions {
+  stop: readonly string[];
+  /** Null where the model does not think. */
+  thinkTags: ThinkTags | null;
+  /** True where the prompt has opened the thinking. */
+  thinking: boolean;
+  /** True where the tokenizer puts a space before the first word, which is no part of the text. */
+  dropFirstSpace: boolean;
+}
+
+export class CompletionText {
+  readonly #joiner = new Utf8Joiner();
+  readonly #thinking: ThinkingFilter | null;
+  readonly #stops: StopFinder;
+  #dropSpace: boolean;
+  #stopped = false;
+
+  constructor(options: CompletionOptions) {
+    this.#thinking =
+      options.thinkTags === null ? null : new ThinkingFilter(options.thinkTags, options.thinking);
+    this.#stops = new StopFinder(options.stop);
+    this.#dropSpace = options.dropFirstSpace;
+  }
+
+  /** True once a stop sequence has been made. */
+  get stopped(): boolean {
+    return this.#stopped;
+  }
+
+  get thinking(): boolean {
+    return this.#thinking?.inside ?? false;
+  }
+
+  get reasoningTokens(): number {
+    if (this.#thinking === null) return 0;
+    return this.#thinking.tokens + (this.#thinking.inside ? this.#joiner.tokensWaiting : 0);
+  }
+
+  push(bytes: Uint8Array, logprob?: TokenLogprob): TextEvent[] {
+    const piece = this.#joiner.push(this.#withoutFirstSpace(bytes), logprob);
+    return piece === null
+      ? []
+      : this.#visible(this.#thinking === null ? [piece] : this.#thinking.push(piece));
+  }
+
+  /** No more tokens: what waited is text now. */
+  end(): TextEvent[] {
+    if (this.#stopped) return [];
+    const rest = this.#joiner.flush();
+    const pieces = rest === null ? [] : (this.#thinking?.push(rest) ?? [rest]);
+    const events = this.#visible([...pieces, ...(this.#thinking?.flush() ?? [])]);
+    if (!this.#stopped) addEvents(events, this.#stops.flush());
+    return events;
+  }
+
+  /** The thinking has been closed by force. */
+  closeThinking(): void {
+    const waiting = this.#joiner.tokensWaiting;
+    this.#joiner.flush();
+    this.#thinking?.close(waiting);
+  }
+
+  #visible(pieces: Piece[]): TextEvent[] {
+    const events: TextEvent[] = [];
+    for (const piece of pieces) {
+      if (this.#stopped) break;
+      const found = this.#stops.push(piece);
+      addEvents(events, found.pieces);
+      this.#stopped = found.stopped;
+    }
+    return events;
+  }
+
+  #withoutFirstSpace(bytes: Uint8Array): Uint8Array {
+    if (!this.#dropSpace || bytes.length === 0) return bytes;
+    this.#dropSpace = false;
+    return bytes[0] === 0x20 ? bytes.subarray(1) : bytes;
+  }
+}
+
+/** Held pieces may be more than a call takes as arguments, so they are added one by one. */
+function addEvents(events: TextEvent[], pieces: readonly Piece[]): void {
+  for (const { text, logprobs } of pieces) {
+    if (text === "") continue;
+    events.push(logprobs.length === 0 ? { type: "text", text } : { type: "text", text, logprobs });
+  }
+}

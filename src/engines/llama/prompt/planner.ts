@@ -1,0 +1,158 @@
+/**
+ * From the messages of a request to the tokens of its prompt, and what is decided about thinking before it starts.
+ *
+ * Guarantees: every conversation has a plan. A conversation is not tokenized if its size alone shows that it cannot fit
+ * the window, because tokenizing delays the next token of every answer.
+ */
+import type { Message, Reasoning } from "../../../chat/engine.ts";
+import type { ThinkTags } from "../../text/thinking.ts";
+import type { PromptPlan } from "../protocol.ts";
+import { markersIn, PromptBuilder, type PromptTokenizer } from "./prompt.ts";
+import { type RoleMarks, roleMarksOf } from "./role-marks.ts";
+import { ChatTemplate, fallbackTemplate, type Part } from "./template.ts";
+import { TimeLimitExceeded } from "./time-limit.ts";
+
+/** Most tokens to think for each `effort`; `reasoning.max_tokens` wins over it. Any other word says nothing, as none does. */
+const thinkingTokensOfEffort: ReadonlyMap<string, number> = new Map([
+  ["none", 0],
+  ["low", 512],
+  ["medium", 2048],
+  ["high", 8192],
+]);
+
+const knownThinkTags: readonly ThinkTags[] = [
+  ["<think>", "</think>"],
+  ["[THINK]", "[/THINK]"],
+  ["<seed:think>", "</seed:think>"],
+];
+
+export interface PlannerOptions extends PromptTokenizer {
+  /** Of the model's file; null: ChatML. */
+  template: string | null;
+  bosText: string;
+  eosText: string;
+  contextWindow: number;
+  /** Absent: found in the template. */
+  thinkTags?: ThinkTags | null | undefined;
+  warn: (message: string) => void;
+}
+
+export type Plan = { promptTokens: number; prompt: PromptPlan | null };
+
+export class PromptPlanner {
+  readonly thinkTags: ThinkTags | null;
+  /** What closes the thinking when it is put in by force. */
+  readonly closingTokens: Uint32Array;
+  readonly #options: PlannerOptions;
+  readonly #template: ChatTemplate;
+  readonly #builder: PromptBuilder;
+
+  constructor(options: PlannerOptions) {
+    this.#options = options;
+    this.#template = templateOf(options);
+    const tags =
+      options.thinkTags === undefined
+        ? knownThinkTags.find(
+            ([open, close]) =>
+              this.#template.mentions(open) &&
+              (this.#template.mentions(close) || options.vocabulary.markers.has(close)),
+          )
+        : options.thinkTags;
+    this.thinkTags = tags ?? null;
+    const marks = marksOf(this.#template, options);
+    this.#builder = new PromptBuilder(
+      options,
+      marks.plain,
+      (marker) =>
+        this.#template.mentions(marker) ||
+        marks.emitted.includes(marker) ||
+        (tags?.includes(marker) ?? false),
+    );
+    const { inseparable } = this.#builder;
+    if (inseparable.length > 0) {
+      options.warn(
+        `messages can imitate these marks of the model's chat template, which its tokenizer spells in single characters: ${inseparable.join(" ")}`,
+      );
+    }
+    this.closingTokens = tags ? this.#builder.markers(tags[1]) : new Uint32Array(0);
+  }
+
+  async plan(messages: readonly Message[], reasoning: Reasoning): Promise<Plan> {
+    const least = this.#leastTokens(messages);
+    if (least >= this.#options.contextWindow) return { promptTokens: least, prompt: null };
+    const thinkingTokensMax =
+      reasoning.maxTokens ??
+      (reasoning.effort === undefined ? undefined : thinkingTokensOfEffort.get(reasoning.effort));
+    const parts = this.#render(messages, this.#switch(thinkingTokensMax));
+    let thinking = this.thinkTags !== null && endsWith(parts, this.thinkTags[0]);
+    if (this.thinkTags !== null && thinkingTokensMax === 0) {
+      const [open, close] = this.thinkTags;
+      if (thinking) parts.push({ from: "template", text: `\n${close}\n\n` });
+      else if (!this.#template.switchesThinking)
+        parts.push({ from: "template", text: `${open}\n\n${close}\n\n` });
+      thinking = false;
+    }
+    const tokens = await this.#builder.build(parts, this.#options.contextWindow);
+    if (tokens.length >= this.#options.contextWindow) return { promptTokens: tokens.length, prompt: null };
+    return { promptTokens: tokens.length, prompt: { tokens, thinking, thinkingTokensMax } };
+  }
+
+  #render(messages: readonly Message[], thinking: boolean | undefined): Part[] {
+    try {
+      return this.#template.render(messages, { thinking });
+    } catch (cause) {
+      if (!(cause instanceof TimeLimitExceeded)) throw cause;
+      throw new Error(`the chat template takes ${cause.message} over this conversation`, { cause });
+    }
+  }
+
+  /** Asked to think or not to think, the template is told; not asked, it does what it does. */
+  #switch(thinkingTokensMax: number | undefined): boolean | undefined {
+    if (this.thinkTags === null || thinkingTokensMax === undefined) return undefined;
+    return thinkingTokensMax > 0;
+  }
+
+  /** Certain without looking at the text: a message has a token of its own, and no token stands for more than so many bytes. */
+  #leastTokens(messages: readonly Message[]): number {
+    const { vocabulary } = this.#options;
+    let bytes = 0;
+    for (const { content } of messages) bytes += Buffer.byteLength(content.trim());
+    const byBytes = vocabulary.lossless ? Math.ceil(bytes / vocabulary.bytesPerTokenMax) : 0;
+    return Math.max(messages.length, byBytes);
+  }
+}
+
+function templateOf(options: PlannerOptions): ChatTemplate {
+  const texts = { bos: options.bosText, eos: options.eosText };
+  if (options.template === null) {
+    options.warn("the model's file has no chat template; ChatML is used");
+    return new ChatTemplate(fallbackTemplate, texts);
+  }
+  try {
+    return new ChatTemplate(options.template, texts);
+  } catch (cause) {
+    if (cause instanceof TimeLimitExceeded) throw loops(cause);
+    const why = cause instanceof Error ? cause.message : String(cause);
+    options.warn(`the model's chat template cannot be used (${why}); ChatML is used`);
+    return new ChatTemplate(fallbackTemplate, texts);
+  }
+}
+
+function marksOf(template: ChatTemplate, { vocabulary }: PlannerOptions): RoleMarks {
+  try {
+    return roleMarksOf(template, markersIn(vocabulary));
+  } catch (cause) {
+    throw cause instanceof TimeLimitExceeded ? loops(cause) : cause;
+  }
+}
+
+function loops(cause: TimeLimitExceeded): Error {
+  return new Error(`its chat template takes ${cause.message} for a few words, so it may loop for ever`, {
+    cause,
+  });
+}
+
+function endsWith(parts: readonly Part[], tag: string): boolean {
+  const last = parts.at(-1);
+  return last?.from === "template" && last.text.trimEnd().endsWith(tag);
+}

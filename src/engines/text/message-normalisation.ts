@@ -1,0 +1,49 @@
+/**
+ * Turns a conversation into one that a model's chat template takes, a little further at each step.
+ *
+ * Pure. Clients may send messages in any order; templates raise errors over a second system message, two answers in a
+ * row or a conversation that begins with an answer. No text is lost by any step, and the order of the texts stays,
+ * but for system texts, which move to the front of the user's turn they are folded into.
+ */
+import type { Message, Role } from "../../chat/engine.ts";
+
+export interface Turn {
+  role: Role;
+  /** Joined by a blank line when the turn is written. */
+  texts: string[];
+}
+
+/** From the conversation as it is to a single user turn. The first one that the template takes is used. */
+export function* foldings(messages: readonly Message[], knowsDeveloper: boolean): Generator<Turn[]> {
+  const asSent = messages.map(({ role, content }): Turn => ({ role, texts: [content] }));
+  if (knowsDeveloper) yield asSent;
+  const system = asSent.map((turn): Turn => (turn.role === "developer" ? { ...turn, role: "system" } : turn));
+  yield system;
+  const merged = mergeNeighbours(
+    mergeNeighbours(system).map(
+      (turn, index): Turn => (turn.role === "system" && index > 0 ? { ...turn, role: "user" } : turn),
+    ),
+  );
+  yield merged;
+  const first = merged[0];
+  const afterSystem = first?.role === "system" ? 1 : 0;
+  const answered: Turn[] =
+    merged[afterSystem]?.role === "assistant"
+      ? merged.toSpliced(afterSystem, 0, { role: "user", texts: [""] })
+      : merged;
+  yield answered;
+  yield mergeNeighbours(
+    answered.map((turn): Turn => (turn.role === "system" ? { ...turn, role: "user" } : turn)),
+  );
+  yield [{ role: "user", texts: asSent.flatMap((turn) => turn.texts) }];
+}
+
+function mergeNeighbours(turns: readonly Turn[]): Turn[] {
+  const merged: Turn[] = [];
+  for (const turn of turns) {
+    const last = merged.at(-1);
+    if (last?.role === turn.role) last.texts.push(...turn.texts);
+    else merged.push({ role: turn.role, texts: [...turn.texts] });
+  }
+  return merged;
+}

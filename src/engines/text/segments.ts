@@ -1,0 +1,153 @@
+/**
+ * From the bytes of tokens to pieces of text, and text that has to wait until it is decided what it is.
+ *
+ * Pure. A piece is the text of one token, or of several where only together they end on a character. No byte is
+ * lost: what never becomes a character becomes U+FFFD.
+ */
+import type { TokenLogprob } from "../../chat/engine.ts";
+
+export interface Piece {
+  text: string;
+  /** The tokens that this text came from; 0 for the second part of a piece that was cut. */
+  tokens: number;
+  logprobs: TokenLogprob[];
+}
+
+const decoder = new TextDecoder("utf-8", { ignoreBOM: true });
+const noBytes = new Uint8Array(0);
+
+/** Joins tokens that end inside a UTF-8 character to the one that completes it. */
+export class Utf8Joiner {
+  #bytes: Uint8Array = noBytes;
+  #tokens = 0;
+  #logprobs: TokenLogprob[] = [];
+
+  /** Tokens that wait for the rest of their character (or for any text at all). */
+  get tokensWaiting(): number {
+    return this.#tokens;
+  }
+
+  /** Null while there is nothing to show for the token. */
+  push(bytes: Uint8Array, logprob?: TokenLogprob): Piece | null {
+    const waiting = this.#bytes.length;
+    const all = waiting > 0 ? concat(this.#bytes, bytes) : bytes;
+    this.#tokens += 1;
+    if (logprob !== undefined) this.#logprobs.push(logprob);
+    const open = incompleteTail(all);
+    // A token that completes one character and begins another hands on what is complete: nothing waits for ever.
+    const completed = waiting > 0 && all.length - open > waiting;
+    const whole = open === 0 || completed ? all.length - open : 0;
+    this.#bytes = whole === 0 ? all : all.subarray(whole);
+    return whole === 0 ? null : this.#take(decoder.decode(all.subarray(0, whole)));
+  }
+
+  /** At the end of the text: what is left, its unfinished character as U+FFFD. */
+  flush(): Piece | null {
+    const rest = this.#bytes;
+    this.#bytes = noBytes;
+    if (rest.length === 0) {
+      this.#tokens = 0;
+      this.#logprobs = [];
+      return null;
+    }
+    return this.#take(decoder.decode(rest));
+  }
+
+  #take(text: string): Piece {
+    const piece = { text, tokens: this.#tokens, logprobs: this.#logprobs };
+    this.#tokens = 0;
+    this.#logprobs = [];
+    return piece;
+  }
+}
+
+/** How many bytes at the end begin a character that more bytes could complete. */
+function incompleteTail(bytes: Uint8Array): number {
+  for (let back = 1; back <= 3 && back <= bytes.length; back++) {
+    const byte = bytes[bytes.length - back] ?? 0;
+    if (byte < 0x80) return 0;
+    if (byte < 0xc0) continue;
+    const length = byte >= 0xf5 || byte < 0xc2 ? 1 : byte >= 0xf0 ? 4 : byte >= 0xe0 ? 3 : 2;
+    return length > back ? back : 0;
+  }
+  return 0;
+}
+
+function concat(left: Uint8Array, right: Uint8Array): Uint8Array {
+  const all = new Uint8Array(left.length + right.length);
+  all.set(left);
+  all.set(right, left.length);
+  return all;
+}
+
+/** Taken pieces that the list may keep before it is shortened. */
+const takenMin = 64;
+
+/** Pieces whose text is not decided yet. Each operation takes time for the pieces that it adds or takes, not for those that stay. */
+export class HeldPieces {
+  #pieces: Piece[] = [];
+  /** Pieces before this index have been taken. */
+  #first = 0;
+  #length = 0;
+  #tokens = 0;
+
+  /** UTF-16 units of text. */
+  get length(): number {
+    return this.#length;
+  }
+
+  get tokens(): number {
+    return this.#tokens;
+  }
+
+  push(piece: Piece): void {
+    this.#pieces.push(piece);
+    this.#length += piece.text.length;
+    this.#tokens += piece.tokens;
+  }
+
+  /** Takes the pieces that end at or before `end`; one that goes beyond stays whole. */
+  takeWhole(end: number): Piece[] {
+    const taken: Piece[] = [];
+    let left = end;
+    for (let piece = this.#next; piece !== undefined && piece.text.length <= left; piece = this.#next) {
+      left -= piece.text.length;
+      taken.push(piece);
+      this.#first += 1;
+      this.#length -= piece.text.length;
+      this.#tokens -= piece.tokens;
+    }
+    this.#dropTaken();
+    return taken;
+  }
+
+  /** Takes the text before `end`. A piece that goes beyond is cut: its first part takes the tokens along. */
+  takeTo(end: number): Piece[] {
+    const left = this.#length - end;
+    const taken = this.takeWhole(end);
+    const next = this.#next;
+    if (this.#length > left && next !== undefined) {
+      const cut = this.#length - left;
+      taken.push({ ...next, text: next.text.slice(0, cut) });
+      this.#pieces[this.#first] = { text: next.text.slice(cut), tokens: 0, logprobs: [] };
+      this.#length = left;
+      this.#tokens -= next.tokens;
+    }
+    return taken;
+  }
+
+  takeAll(): Piece[] {
+    return this.takeWhole(this.#length);
+  }
+
+  get #next(): Piece | undefined {
+    return this.#pieces[this.#first];
+  }
+
+  #dropTaken(): void {
+    if (this.#first === this.#pieces.length) this.#pieces = [];
+    else if (this.#first < takenMin || 2 * this.#first < this.#pieces.length) return;
+    else this.#pieces = this.#pieces.slice(this.#first);
+    this.#first = 0;
+  }
+}

@@ -1,0 +1,79 @@
+/**
+ * The names under which the operator's listener responds: its defence against DNS rebinding.
+ *
+ * A web page can point its own host name at this machine. Its scripts then read this listener as if it were their own
+ * origin, but their browser still sends the page's name in `Host`. So a request must name an IP address, `localhost`
+ * or a configured name. Ports are not compared. An HTTP/1.0 request without `Host` passes: browsers do not send one.
+ */
+import type { IncomingMessage } from "node:http";
+import { isIPv4, isIPv6 } from "node:net";
+import { OperatorRefusal } from "./refusals.ts";
+
+/** Longest part of a refused name that a message repeats. */
+const shownCharactersMax = 100;
+
+const remedy =
+  "IP addresses and localhost are always accepted. If the name is yours, add it to operator.hosts in inkwell.yaml (INKWELL_OPERATOR_HOSTS).";
+
+export class AllowedHosts {
+  readonly #names: ReadonlySet<string>;
+
+  /** `names` in ASCII, without ports; IP addresses and `localhost` need no entry. */
+  constructor(names: readonly string[]) {
+    this.#names = new Set(["localhost", ...names.map(canonical)]);
+  }
+
+  /**
+   * Throws unless every host that the request names is allowed: all `Host` headers, the target in absolute form
+   * (`GET http://host/path`, which servers must prefer to `Host`), and all `Origin` headers.
+   */
+  check(
+    { headersDistinct: { host: hosts = [], origin: origins = [] } }: IncomingMessage,
+    target: string,
+  ): void {
+    const inTarget = /^[a-z][a-z\d+.-]*:\/\/([^/?#]*)/i.exec(target)?.[1];
+    for (const host of inTarget === undefined ? hosts : [...hosts, inTarget]) {
+      if (!this.#allows(host)) throw new OperatorRefusal("host_not_allowed", hostMessage(host));
+    }
+    for (const origin of origins) {
+      if (!this.#allowsOrigin(origin)) throw new OperatorRefusal("origin_not_allowed", originMessage(origin));
+    }
+  }
+
+  /** `authority` is `name`, `name:port`, `1.2.3.4:port` or `[::1]:port`. */
+  #allows(authority: string): boolean {
+    const [, inBrackets, plain] = /^(?:\[([^\]]*)\]|([^\s:/@[\]\\]+))(?::\d*)?$/.exec(authority) ?? [];
+    if (inBrackets !== undefined) return isIPv6(inBrackets);
+    if (plain === undefined) return false;
+    const name = canonical(plain);
+    return isIPv4(name) || this.#names.has(name);
+  }
+
+  /** Refuses `null`, which sandboxed pages and local files send, and the origins of browser extensions. */
+  #allowsOrigin(origin: string): boolean {
+    if (!/^https?:\/\//i.test(origin) || !URL.canParse(origin)) return false;
+    return this.#allows(new URL(origin).host);
+  }
+}
+
+/** `OPS.example.` and `ops.example` are the same host. */
+function canonical(name: string): string {
+  return name.toLowerCase().replace(/\.$/, "");
+}
+
+/** A host or origin as the log may have it: undefined for text that is not a DNS name, which may be a secret. */
+export function loggable(header: string | undefined): string | undefined {
+  return /^(?:https?:\/\/)?[a-z\d.-]{1,253}(?::\d{1,5})?$/i.test(header ?? "") ? header : undefined;
+}
+
+function hostMessage(host: string): string {
+  return `This listener does not respond to requests for the host ${shown(host)}. ${remedy}`;
+}
+
+function originMessage(origin: string): string {
+  return `This listener does not respond to pages of the origin ${shown(origin)}. ${remedy}`;
+}
+
+function shown(text: string): string {
+  return JSON.stringify(text.slice(0, shownCharactersMax));
+}

@@ -1,0 +1,162 @@
+/**
+ * Limits the connections of a listener, in total and from one client address, so that no client can use up the files that
+ * the process may open. Health and the operator's listener are apart, and keep working.
+ *
+ * A refused connection is answered before a request is read: `503 overloaded`, which a balancer may repeat elsewhere.
+ * Trusted proxies are exempt from the limit of one address, because they carry many clients.
+ */
+import type { Server } from "node:http";
+import { BlockList, isIPv6, type Socket } from "node:net";
+import { invariant, Refusal } from "../errors.ts";
+import { errorBody, errorHeaders } from "./openai-format/error-body.ts";
+
+export interface ConnectionLimits {
+  connectionsMax: number;
+  connectionsPerAddressMax: number;
+  /** Addresses and networks (`10.0.0.0/8`) of proxies. */
+  trustedProxies: readonly string[];
+}
+
+export type ConnectionRefusal = "total" | "address";
+
+/** After its answer, a refused connection is kept open this long, so that its client can read why. */
+const lingerMs = 1_000;
+
+/** So many refused connections are kept open; more are closed without an answer. */
+const lingeringMax = 64;
+
+/** The prefix of an IPv6 network that one client controls, in groups of 16 bits. */
+const clientGroups = 4;
+
+export class Connections {
+  readonly #limits: ConnectionLimits;
+  readonly #trusted: BlockList;
+  readonly #onRefused: (reason: ConnectionRefusal, address: string) => void;
+  readonly #perClient = new Map<string, number>();
+  #count = 0;
+  #lingering = 0;
+
+  constructor(
+    limits: ConnectionLimits,
+    onRefused: (reason: ConnectionRefusal, address: string) => void = () => {},
+  ) {
+    this.#limits = limits;
+    this.#trusted = networksOf(limits.trustedProxies);
+    this.#onRefused = onRefused;
+  }
+
+  /** Open connections, refused ones not included. */
+  get count(): number {
+    return this.#count;
+  }
+
+  get max(): number {
+    return this.#limits.connectionsMax;
+  }
+
+  /** Lets only those connections reach the server that are within the limits. */
+  guard(server: Server): void {
+    const listeners = server.listeners("connection");
+    invariant(listeners.length > 0, "an HTTP server listens to its connections");
+    server.removeAllListeners("connection");
+    server.on("connection", (socket: Socket) => {
+      if (!this.#admit(socket)) return;
+      for (const listener of listeners) Reflect.apply(listener, server, [socket]);
+    });
+  }
+
+  #admit(socket: Socket): boolean {
+    const { remoteAddress } = socket;
+    // The client has left already.
+    if (remoteAddress === undefined) {
+      socket.destroy();
+      return false;
+    }
+    const { connectionsMax, connectionsPerAddressMax } = this.#limits;
+    const client = clientOf(remoteAddress);
+    const own = this.#perClient.get(client) ?? 0;
+    const isFull = this.#count >= connectionsMax;
+    if (isFull || (own >= connectionsPerAddressMax && !this.#isTrusted(remoteAddress))) {
+      this.#onRefused(isFull ? "total" : "address", remoteAddress);
+      this.#turnAway(socket, isFull ? "as it can" : "from your address as it accepts");
+      return false;
+    }
+    this.#count += 1;
+    this.#perClient.set(client, own + 1);
+    socket.once("close", () => {
+      this.#count -= 1;
+      const left = (this.#perClient.get(client) ?? 1) - 1;
+      if (left > 0) this.#perClient.set(client, left);
+      else this.#perClient.delete(client);
+    });
+    return true;
+  }
+
+  #isTrusted(address: string): boolean {
+    const plain = withoutMapping(address);
+    return this.#trusted.check(plain, isIPv6(plain) ? "ipv6" : "ipv4");
+  }
+
+  #turnAway(socket: Socket, howMany: string): void {
+    socket.on("error", () => {});
+    if (this.#lingering >= lingeringMax) {
+      socket.destroy();
+      return;
+    }
+    this.#lingering += 1;
+    const refusal = new Refusal(
+      "overloaded",
+      `This service has as many connections ${howMany}. Close connections that you do not need, and try again shortly.`,
+      { retryAfterSeconds: 2 },
+    );
+    const body = errorBody(refusal);
+    const headers = Object.entries({
+      "content-type": "application/json; charset=utf-8",
+      "content-length": String(Buffer.byteLength(body)),
+      connection: "close",
+      ...errorHeaders(refusal),
+    }).map(([name, value]) => `${name}: ${value}\r\n`);
+    socket.end(`HTTP/1.1 503 Service Unavailable\r\n${headers.join("")}\r\n${body}`);
+    // A connection that is closed over unread data is reset, and its client loses the answer.
+    socket.resume();
+    const timer = setTimeout(() => socket.destroy(), lingerMs);
+    socket.once("close", () => {
+      clearTimeout(timer);
+      this.#lingering -= 1;
+    });
+  }
+}
+
+/** The client that an address stands for: an IPv4 address, or the /64 network of an IPv6 address. */
+export function clientOf(address: string): string {
+  const plain = withoutMapping(address);
+  if (!isIPv6(plain)) return plain;
+  const [unscoped = ""] = plain.split("%", 1);
+  const [head = "", tail] = unscoped.split("::");
+  const groups = head === "" ? [] : head.split(":");
+  if (tail !== undefined) {
+    const last = tail === "" ? [] : tail.split(":");
+    // An IPv4 address at the end stands for two groups.
+    const length = last.length + (last.at(-1)?.includes(".") ? 1 : 0);
+    while (groups.length + length < 8) groups.push("0");
+    groups.push(...last);
+  }
+  const prefix = groups.slice(0, clientGroups).map((group) => Number.parseInt(group, 16).toString(16));
+  return `${prefix.join(":")}::/64`;
+}
+
+/** On a listener for both families, IPv4 clients have addresses such as `::ffff:192.0.2.1`. */
+function withoutMapping(address: string): string {
+  return /^::ffff:([\d.]+)$/i.exec(address)?.[1] ?? address;
+}
+
+function networksOf(trusted: readonly string[]): BlockList {
+  const networks = new BlockList();
+  for (const each of trusted) {
+    const [address = "", prefix] = each.split("/");
+    const family = isIPv6(address) ? "ipv6" : "ipv4";
+    if (prefix === undefined) networks.addAddress(address, family);
+    else networks.addSubnet(address, Number(prefix), family);
+  }
+  return networks;
+}

@@ -1,0 +1,154 @@
+/**
+ * Says what is wrong with a body that a schema has turned down: the first fault, as a `Refusal` that names the
+ * field, what was found and what would be right. Runs only after the compiled check has failed. Of an array it
+ * explains the first item that is at fault; the items before it are only checked, by compiled code.
+ *
+ * The schema is the only source: a field's `description` completes the sentence "<field> must be ...", its `hint`
+ * adds the way out. It reads the few keywords that our schemas use, not JSON Schema at large, and it follows the
+ * schema's depth, never the body's.
+ */
+import Type, { type TProperties, type TSchema } from "typebox";
+import { Compile, type Validator } from "typebox/compile";
+import { Refusal } from "../../errors.ts";
+
+/** Longest piece of the caller's own text that a message or `param` repeats. */
+const quotedCharactersMax = 64;
+
+/** The first fault of `value`, or null where it has none. `path` is `""` for the body itself. */
+export function explain(schema: TSchema, value: unknown, path: string): Refusal | null {
+  if (Type.IsUnion(schema)) {
+    const branch = schema.anyOf.find((candidate) => hasType(candidate, value));
+    return branch === undefined ? wrongType(schema, value, path) : explain(branch, value, path);
+  }
+  if (!hasType(schema, value)) return wrongType(schema, value, path);
+  if (Type.IsObject(schema) && isRecord(value)) return explainObject(schema, value, path);
+  if (Type.IsArray(schema) && Array.isArray(value)) {
+    const least = numberOf(schema, "minItems") ?? 0;
+    const most = numberOf(schema, "maxItems") ?? Number.POSITIVE_INFINITY;
+    if (value.length < least || value.length > most) return wrongValue(schema, value, path);
+    const items = validatorOf(schema.items);
+    const index = value.findIndex((item) => !items.Check(item));
+    return index < 0 ? null : explain(schema.items, value[index], `${path}[${index}]`);
+  }
+  return validatorOf(schema).Check(value) ? null : wrongValue(schema, value, path);
+}
+
+/** By schema: these are part of the program, so there are no more of them than it has. */
+const validators = new WeakMap<TSchema, Validator>();
+
+function validatorOf(schema: TSchema): Validator {
+  let validator = validators.get(schema);
+  if (validator === undefined) {
+    validator = Compile(schema);
+    validators.set(schema, validator);
+  }
+  return validator;
+}
+
+function explainObject(
+  schema: TSchema & { properties: TProperties; required?: readonly string[] },
+  value: Record<string, unknown>,
+  path: string,
+): Refusal | null {
+  const prefix = path === "" ? "" : `${path}.`;
+  for (const [key, property] of Object.entries(schema.properties)) {
+    const name = prefix + key;
+    if (Object.hasOwn(value, key)) {
+      const fault = Type.IsNull(property)
+        ? value[key] === null
+          ? null
+          : unknownKey(schema, path, key)
+        : explain(property, value[key], name);
+      if (fault !== null) return fault;
+    } else if (schema.required?.includes(key)) {
+      return new Refusal(
+        "missing_required_parameter",
+        `${name} is missing: it must be ${rightFor(property)}.`,
+        {
+          param: name,
+        },
+      );
+    }
+  }
+  if ("additionalProperties" in schema && schema.additionalProperties === false) {
+    const stranger = Object.keys(value).find((key) => !Object.hasOwn(schema.properties, key));
+    if (stranger !== undefined) return unknownKey(schema, path, stranger);
+  }
+  return null;
+}
+
+function unknownKey(schema: TSchema, path: string, key: string): Refusal {
+  const shown = cut(key);
+  const name = path === "" ? shown : `${path}.${shown}`;
+  return new Refusal(
+    "unknown_parameter",
+    `${name} is not accepted: ${path === "" ? "this" : path} must be ${rightFor(schema)}. Remove ${shown}.`,
+    { param: name },
+  );
+}
+
+function wrongType(schema: TSchema, value: unknown, path: string): Refusal {
+  return fault("invalid_type", schema, value, path);
+}
+
+function wrongValue(schema: TSchema, value: unknown, path: string): Refusal {
+  return fault("invalid_value", schema, value, path);
+}
+
+function fault(
+  code: "invalid_type" | "invalid_value",
+  schema: TSchema,
+  value: unknown,
+  path: string,
+): Refusal {
+  const hint = textOf(schema, "hint");
+  const message = `${path === "" ? "The body" : path} must be ${rightFor(schema)}, not ${shownAs(value)}.${hint === undefined ? "" : ` ${hint}`}`;
+  return new Refusal(code, message, path === "" ? {} : { param: path });
+}
+
+function rightFor(schema: TSchema): string {
+  return textOf(schema, "description") ?? "something else";
+}
+
+function textOf(schema: TSchema, keyword: "description" | "hint"): string | undefined {
+  const found = keywordOf(schema, keyword);
+  return typeof found === "string" ? found : undefined;
+}
+
+function numberOf(schema: TSchema, keyword: "minItems" | "maxItems"): number | undefined {
+  const found = keywordOf(schema, keyword);
+  return typeof found === "number" ? found : undefined;
+}
+
+function keywordOf(schema: TSchema, keyword: string): unknown {
+  return Object.entries(schema).find(([key]) => key === keyword)?.[1];
+}
+
+function hasType(schema: TSchema, value: unknown): boolean {
+  if (Type.IsUnion(schema)) return schema.anyOf.some((branch) => hasType(branch, value));
+  if (Type.IsNull(schema)) return value === null;
+  if (Type.IsBoolean(schema)) return typeof value === "boolean";
+  if (Type.IsNumber(schema)) return typeof value === "number";
+  if (Type.IsInteger(schema)) return Number.isInteger(value);
+  if (Type.IsArray(schema)) return Array.isArray(value);
+  if (Type.IsObject(schema)) return isRecord(value);
+  return typeof value === "string";
+}
+
+export function isRecord(value: unknown): value is Record<string, unknown> {
+  return typeof value === "object" && value !== null && !Array.isArray(value);
+}
+
+/** What was found, short enough for a message: a kind of thing, or the thing itself where it is small. */
+function shownAs(value: unknown): string {
+  if (Array.isArray(value)) return value.length === 0 ? "an empty array" : `an array of ${value.length}`;
+  if (typeof value === "object" && value !== null) return "an object";
+  if (typeof value === "string")
+    return value === "" ? "an empty string" : `the string ${JSON.stringify(cut(value))}`;
+  return String(value);
+}
+
+function cut(text: string): string {
+  const wellFormed = text.slice(0, quotedCharactersMax).toWellFormed();
+  return text.length > quotedCharactersMax ? `${wellFormed}...` : wellFormed;
+}

@@ -1,0 +1,137 @@
+/** The JSON objects of every good answer that is not streamed: completion, balance, list of models. */
+
+import { longestAnswer, type Model } from "../../chat/catalog.ts";
+import type { FinishReason, TokenLogprob, Usage } from "../../chat/engine.ts";
+import type { RequestDefaults } from "../../chat/request.ts";
+import type { BalanceView, BucketView } from "../../ledger/balance.ts";
+import { creditsIn, type MicroCredits } from "../../units.ts";
+
+/** The same on a completion and on every chunk of a stream. */
+export interface AnswerHead {
+  /** `chatcmpl-` and the request id. */
+  id: string;
+  /** Seconds since the epoch. */
+  created: number;
+  model: string;
+}
+
+export interface Answer {
+  text: string;
+  /** Each token as `logprobJson` has it. Absent unless asked for. */
+  logprobs?: readonly string[];
+  finishReason: FinishReason;
+  usage: Usage;
+}
+
+/**
+ * Returns the JSON of a whole answer. Log-probabilities come encoded: those of 8,192 tokens with 20 alternatives are 12 MB, which
+ * would block the event loop for 0.1 s if they were encoded together.
+ */
+export function completionJson(head: AnswerHead, answer: Answer): string {
+  const { text, logprobs, finishReason, usage } = answer;
+  const { id, created, model } = head;
+  const fields = JSON.stringify({ id, object: "chat.completion", created, model }).slice(0, -1);
+  // Role and content only, so that a client may send the message back as it is.
+  const message = JSON.stringify({ role: "assistant", content: text });
+  const content = logprobs === undefined ? "" : `"logprobs":${logprobsJson(logprobs)},`;
+  const choice = `{"index":0,"message":${message},${content}"finish_reason":"${finishReason}"}`;
+  return `${fields},"choices":[${choice}],"usage":${JSON.stringify(usageObject(usage))}}`;
+}
+
+export function usageObject(usage: Usage) {
+  return {
+    prompt_tokens: usage.promptTokens,
+    completion_tokens: usage.completionTokens,
+    total_tokens: usage.promptTokens + usage.completionTokens,
+    prompt_tokens_details: { cached_tokens: usage.cachedTokens },
+    completion_tokens_details: { reasoning_tokens: usage.reasoningTokens },
+  };
+}
+
+/** `tokens`: each as `logprobJson` has it. */
+export function logprobsJson(tokens: readonly string[]): string {
+  return `{"content":[${tokens.join(",")}],"refusal":null}`;
+}
+
+export function logprobJson({ token, logprob, bytes, topLogprobs }: TokenLogprob): string {
+  return JSON.stringify({ token, logprob, bytes, top_logprobs: topLogprobs });
+}
+
+export function modelList(models: readonly Model[]) {
+  return {
+    object: "list",
+    data: models.map(({ id, created, ownedBy, engine, outputTokensMax, defaults = {}, price }) => ({
+      id,
+      object: "model",
+      created,
+      owned_by: ownedBy,
+      context_window: engine.contextWindow,
+      max_output_tokens: longestAnswer(engine.contextWindow, outputTokensMax),
+      defaults: defaultsObject(defaults),
+      // Credits per million tokens.
+      pricing: {
+        prompt: price.prompt,
+        completion: price.completion,
+        cached_prompt: price.cachedPrompt ?? price.prompt,
+      },
+    })),
+  };
+}
+
+/** Under the names that requests use; only the values that are set. */
+export function defaultsObject({ temperature, topP, topK, maxTokens }: RequestDefaults) {
+  return {
+    ...(temperature === undefined ? {} : { temperature }),
+    ...(topP === undefined ? {} : { top_p: topP }),
+    ...(topK === undefined ? {} : { top_k: topK }),
+    ...(maxTokens === undefined ? {} : { max_tokens: maxTokens }),
+  };
+}
+
+export function balanceObject(view: BalanceView) {
+  const { base, overage, additionalMicro } = view;
+  const credits = {
+    base: creditsIn(base.micro),
+    overage: creditsIn(overage.micro),
+    additional: creditsIn(additionalMicro),
+  };
+  const caps = { base: creditsIn(base.capMicro), overage: creditsIn(overage.capMicro) };
+  // The sum of the three that are shown, so that nobody who adds them up is contradicted.
+  const total = credits.base + credits.overage + credits.additional;
+  return {
+    object: "balance" as const,
+    available: total > 0,
+    plan: view.plan,
+    balances: {
+      base: { credits: credits.base, percent: percentOf(base.micro, base.capMicro) },
+      overage: { credits: credits.overage, percent: percentOf(overage.micro, overage.capMicro) },
+      additional: { credits: credits.additional },
+      total: {
+        credits: total,
+        percent: percentOf(base.micro + overage.micro, base.capMicro + overage.capMicro),
+      },
+    },
+    caps: {
+      base: { credits: caps.base },
+      overage: { credits: caps.overage },
+      total: { credits: caps.base + caps.overage },
+    },
+    baseWindow: windowObject(base),
+    overageWindow: windowObject(overage),
+  };
+}
+
+function windowObject(bucket: BucketView) {
+  return {
+    startedAt: new Date(bucket.startsMs).toISOString(),
+    refreshesAt: new Date(bucket.endsMs).toISOString(),
+  };
+}
+
+/** 0 to 100, at most two decimals, rounded down; 0 where the cap is 0. */
+function percentOf(micro: MicroCredits, capMicro: MicroCredits): number {
+  if (capMicro <= 0) return 0;
+  // A share of 10,000 times micro-credits is beyond 53 bits.
+  const share = Number((BigInt(micro) * 10_000n) / BigInt(capMicro));
+  return Math.min(share, 10_000) / 100;
+}

@@ -1,0 +1,198 @@
+/**
+ * `POST /v1/chat/completions` after key, size and media type have been checked: parse, generate, and send what is
+ * generated, event by event or collected at the end. Until the first event a failure is an HTTP status, after it an
+ * event of its own.
+ */
+import type { FastifyReply, FastifyRequest } from "fastify";
+import type { Logger } from "pino";
+import type { Caller } from "../../accounts/caller.ts";
+import type { AnswerEvent } from "../../chat/generate.ts";
+import type { ChatRequest } from "../../chat/request.ts";
+import { invariant } from "../../errors.ts";
+import type { Rates } from "../../ledger/operations.ts";
+import { headersOf, logRefusal, refusalOf } from "../error-handler.ts";
+import { ChunkEncoder, doneEvent, errorEvent } from "../openai-format/chunks.ts";
+import { errorBody } from "../openai-format/error-body.ts";
+import { rateHeaders } from "../openai-format/rate-headers.ts";
+import { type ParsedRequest, parseRequest, type RequestLimits } from "../openai-format/request.ts";
+import { type Answer, type AnswerHead, completionJson, logprobJson } from "../openai-format/response.ts";
+import { callerOf, type Visit, visitOf } from "../request-context.ts";
+import { BodyTurns } from "./body-turns.ts";
+import { dropIfIdle, EventStream, type StreamTimes } from "./event-stream.ts";
+import type { RunningRequest, RunningRequests } from "./running-requests.ts";
+
+/** The pipeline (chat/generate.ts), bound to what it works with. */
+export type Generate = (
+  caller: Caller,
+  request: ChatRequest,
+  requestId: string,
+  signal: AbortSignal,
+) => AsyncGenerator<AnswerEvent, void, undefined>;
+
+export interface ChatOptions extends StreamTimes, RequestLimits {}
+
+/** One request being answered. */
+interface Exchange {
+  reply: FastifyReply;
+  visit: Visit;
+  head: AnswerHead;
+  events: AsyncGenerator<AnswerEvent, void, undefined>;
+  run: RunningRequest;
+}
+
+export function chatHandler(
+  generate: Generate,
+  running: RunningRequests,
+  logger: Logger,
+  options: ChatOptions,
+) {
+  const turns = new BodyTurns();
+
+  /** Null if the client left before its turn. */
+  async function parse(
+    request: FastifyRequest,
+    reply: FastifyReply,
+    body: Uint8Array,
+  ): Promise<ParsedRequest | null> {
+    const visit = visitOf(request);
+    const work = () => visit.measure(() => parseRequest(body, options));
+    if (turns.isFree) return turns.run(work);
+    const { accountId } = callerOf(request);
+    return await running.need(request.raw, reply.raw, () =>
+      turns.wait(accountId, () => (request.raw.socket.destroyed ? null : work())),
+    );
+  }
+
+  return async function answer(request: FastifyRequest, reply: FastifyReply): Promise<void> {
+    const visit = visitOf(request);
+    const created = Math.floor(Date.now() / 1000);
+    const body = await readBody(request, reply, running);
+    const parsed = body === null ? null : await parse(request, reply, body);
+    if (parsed === null) {
+      reply.hijack();
+      visit.finish(null, null);
+      return;
+    }
+    const run = running.enter(request.raw, reply.raw);
+    const head = { id: `chatcmpl-${request.id}`, created, model: parsed.chat.model };
+    try {
+      const events = generate(callerOf(request), parsed.chat, request.id, run.signal);
+      const exchange: Exchange = { reply, visit, head, events, run };
+      visit.streamed = parsed.chat.stream;
+      if (parsed.chat.stream) await sendStream(exchange, parsed, running, logger, options);
+      else await sendWhole(exchange, parsed, options);
+      if (run.gone) {
+        reply.hijack();
+        visit.finish(reply.raw.headersSent ? 200 : null, null);
+      }
+    } finally {
+      run.leave();
+    }
+  };
+}
+
+async function sendStream(
+  { reply, visit, head, events, run }: Exchange,
+  parsed: ParsedRequest,
+  running: RunningRequests,
+  logger: Logger,
+  options: ChatOptions,
+): Promise<void> {
+  const chunks = new ChunkEncoder(head, parsed);
+  let rates: Rates = {};
+  const sendHeaders = () => {
+    reply.hijack();
+    reply.raw.setHeaders(headersOf(reply));
+    reply.raw.writeHead(200, {
+      ...answerHeaders(visit, rates),
+      ...running.connectionHeaders(),
+      "content-type": "text/event-stream",
+      "cache-control": "no-cache",
+      "x-accel-buffering": "no",
+    });
+  };
+  const stream = new EventStream(reply.raw, sendHeaders, options, run.signal);
+  let prelude = chunks.first();
+  let ended = false;
+  try {
+    for await (const event of events) {
+      if (event.type === "accepted") visit.accept();
+      // For a client that has gone the rest is only played to its end, which settles it.
+      if (run.gone) continue;
+      if (event.type === "accepted") {
+        rates = event.rates;
+        visit.model = head.model;
+        stream.open();
+        continue;
+      }
+      if (event.type === "text") {
+        stream.send(prelude + chunks.text(event.text, event.logprobs));
+        visit.firstTokenMs ??= visit.elapsedMs();
+        const room = stream.room();
+        if (room !== null) await room;
+      } else {
+        const usage = parsed.includeUsage ? chunks.usage(event.usage) : "";
+        stream.end(prelude + chunks.last(event.finishReason) + usage + doneEvent);
+        ended = true;
+        visit.finish(200, null);
+      }
+      prelude = "";
+    }
+    invariant(ended || run.gone, "an answer that nobody stopped has an end");
+  } catch (error) {
+    if (!stream.begun) throw error;
+    const refusal = refusalOf(error);
+    logRefusal(logger, refusal, visit.requestId);
+    visit.finish(200, refusal.code);
+    // No [DONE]: clients that miss it know that the answer is not whole.
+    if (!run.gone) stream.end(errorEvent(errorBody(refusal)));
+  } finally {
+    stream.close();
+  }
+}
+
+async function sendWhole(
+  { reply, visit, head, events, run }: Exchange,
+  { chat }: ParsedRequest,
+  options: ChatOptions,
+): Promise<void> {
+  const logprobsWanted = chat.sampling.topLogprobs !== undefined;
+  let rates: Rates = {};
+  let text = "";
+  const logprobs: string[] = [];
+  let whole: Answer | null = null;
+  for await (const event of events) {
+    if (event.type === "accepted") {
+      visit.accept();
+      rates = event.rates;
+      visit.model = head.model;
+    } else if (event.type === "text") {
+      text += event.text;
+      for (const logprob of event.logprobs ?? []) logprobs.push(logprobJson(logprob));
+    } else {
+      const { finishReason, usage } = event;
+      whole = { text, finishReason, usage, ...(logprobsWanted ? { logprobs } : {}) };
+    }
+  }
+  if (run.gone) return;
+  invariant(whole !== null, "an answer that nobody stopped has an end");
+  visit.finish(200, null);
+  reply.headers(answerHeaders(visit, rates)).type("application/json; charset=utf-8");
+  reply.send(completionJson(head, whole));
+  dropIfIdle(reply.raw, options.streamIdleMs);
+}
+
+function answerHeaders(visit: Visit, rates: Rates): Record<string, string> {
+  return { "openai-processing-ms": String(Math.ceil(visit.elapsedMs())), ...rateHeaders(rates) };
+}
+
+/** Null if the client left. */
+function readBody(
+  request: FastifyRequest,
+  reply: FastifyReply,
+  running: RunningRequests,
+): Promise<Uint8Array | null> {
+  const { upload } = visitOf(request);
+  invariant(upload !== null, "a body is admitted before it is read");
+  return running.need(request.raw, reply.raw, () => upload.read(request.raw));
+}

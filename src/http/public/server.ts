@@ -1,0 +1,258 @@
+/**
+ * The public listener: three endpoints, and the same order of refusal on each of them.
+ *
+ *   path and method -> key -> allowances for refusals and uploads -> body size and media type -> JSON -> schema -> model
+ *   -> prompt length -> rates and concurrency -> credits -> capacity
+ *
+ * The first four are here, in `onRequest`, before a byte of the body is read; JSON and schema in openai-format/request.ts;
+ * the rest in the pipeline. While the service drains, `shutting_down` comes before the key: a database that is away is
+ * asked for nothing any more. Holds no state but the requests that are running; knows neither store nor engine.
+ */
+import type { IncomingMessage, ServerResponse } from "node:http";
+import { type FastifyInstance, type FastifyReply, type FastifyRequest, fastify } from "fastify";
+import type { Logger } from "pino";
+import type { Caller } from "../../accounts/caller.ts";
+import { allows, type Catalog } from "../../chat/catalog.ts";
+import { Refusal } from "../../errors.ts";
+import type { BalanceView } from "../../ledger/balance.ts";
+import { type ConnectionLimits, type ConnectionRefusal, Connections } from "../connections.ts";
+import { isUploading, logRefusal, notJson, refusalOf, refuse, refuseUnparsable } from "../error-handler.ts";
+import { listenOn } from "../listening.ts";
+import { balanceObject, modelList } from "../openai-format/response.ts";
+import {
+  balancePath,
+  chatPath,
+  endpointOf,
+  methodNotAllowed,
+  methodsOf,
+  modelsPath,
+  unknownPath,
+} from "../paths.ts";
+import { limitPipelining } from "../pipelining.ts";
+import { RefusalAllowance, type RefusalLimits } from "../refusal-allowance.ts";
+import { callerOf, type OnFinished, Visit, visitDecorator, visitOf } from "../request-context.ts";
+import { newRequestId } from "../request-id.ts";
+import { tooLarge, type UploadLimits, Uploads, type UploadTimes } from "../uploads.ts";
+import { chatHandler, type Generate } from "./chat.ts";
+import { Cors } from "./cors.ts";
+import { type Abandoned, RunningRequests } from "./running-requests.ts";
+
+export interface PublicDependencies {
+  catalog: Catalog;
+  /** The value of the `authorization` header. Throws `missing_api_key` or `invalid_api_key`. */
+  authenticate(header: string | undefined): Promise<Caller>;
+  generate: Generate;
+  /** Throws `balance_unavailable`. */
+  readBalance(accountId: string): Promise<BalanceView>;
+  logger: Logger;
+  onConnectionRefused?(reason: ConnectionRefusal, address: string): void;
+  /** One report for each request that could be parsed. */
+  onFinished?: OnFinished;
+}
+
+export interface PublicOptions {
+  connections: ConnectionLimits;
+  limits: UploadLimits &
+    RefusalLimits & {
+      messagesMax: number;
+      /** Most keys in the JSON of one body. */
+      keysMax: number;
+      /** A client that takes nothing of a stream for so long is dropped. */
+      streamIdleMs: number;
+      /** A stream is never silent for longer. */
+      keepAliveMs: number;
+    };
+  /** Origins of browser pages that may call; `*` for any; none by default. */
+  corsOrigins: readonly string[];
+  /** For tests, which do not wait as long. */
+  uploadTimes?: UploadTimes;
+}
+
+/** Longest time until the headers of a request are complete, counted from the connection or from their first byte. */
+const headersTimeoutMs = 15_000;
+
+/** Longest time that a connection without a request stays open; longer than balancers keep theirs. */
+const keepAliveTimeoutMs = 72_000;
+
+/** How often Node looks for connections that have exceeded these times. */
+const connectionsCheckMs = 2_000;
+
+export interface PublicServer {
+  /** Port 0: a free one. Answers with the base address, `http://127.0.0.1:8080`. */
+  listen(address: { host: string; port: number }): Promise<string>;
+  /** Requests that are being answered. */
+  readonly running: number;
+  readonly connections: { readonly count: number; readonly max: number };
+  /** Request bodies that are being received or checked. */
+  readonly uploads: { readonly count: number; readonly bytes: number };
+  readonly draining: boolean;
+  /** From now on each answer tells its client to come back over another connection: a balancer sends it elsewhere. */
+  retire(): void;
+  /** From now on new requests are refused with 503; resolves when the running ones have ended or are abandoned. */
+  drain(): Promise<void>;
+  /** Ends the running requests as they stand; each client is told that the service stops. */
+  stop(): void;
+  /** After `drain` and `stop`: closes the connections of what still runs, and waits for it no longer. */
+  abandon(): Abandoned;
+  /** Drains, then closes the listener and every connection. Idempotent. */
+  close(): Promise<void>;
+}
+
+export function createPublicServer(dependencies: PublicDependencies, options: PublicOptions): PublicServer {
+  const { limits } = options;
+  const running = new RunningRequests();
+  const uploads = new Uploads(limits, options.uploadTimes);
+  const app = createApp(dependencies, options, running, uploads);
+  const connections = new Connections(options.connections, dependencies.onConnectionRefused);
+  connections.guard(app.server);
+  limitPipelining(app.server);
+
+  let closing: Promise<void> | null = null;
+
+  app.route({
+    method: "POST",
+    url: chatPath,
+    handler: chatHandler(dependencies.generate, running, dependencies.logger, limits),
+  });
+  app.get(balancePath, async (request, reply) => {
+    const { accountId } = callerOf(request);
+    const balance = await running.need(request.raw, reply.raw, () => dependencies.readBalance(accountId));
+    if (balance === null) leaveUnanswered(request, reply);
+    else sendJson(request, reply, balanceObject(balance));
+  });
+  app.get(modelsPath, async (request, reply) => {
+    const caller = callerOf(request);
+    const usable = dependencies.catalog
+      .all()
+      .filter(({ id }) => allows(caller.models, id) && allows(caller.plan.models, id));
+    sendJson(request, reply, modelList(usable));
+  });
+
+  return {
+    listen: (address) => listenOn(app, address),
+    get running() {
+      return running.count;
+    },
+    connections,
+    uploads,
+    get draining() {
+      return running.draining;
+    },
+    retire: () => running.retire(),
+    drain: () => running.drain(),
+    stop: () => running.stop(),
+    abandon: () => running.abandon(),
+    close() {
+      closing ??= running.drain().then(() => app.close());
+      return closing;
+    },
+  };
+
+  function sendJson(request: FastifyRequest, reply: FastifyReply, body: object): void {
+    visitOf(request).finish(200, null);
+    reply.type("application/json; charset=utf-8").send(JSON.stringify(body));
+  }
+}
+
+function createApp(
+  dependencies: PublicDependencies,
+  { limits, corsOrigins }: PublicOptions,
+  running: RunningRequests,
+  uploads: Uploads,
+): FastifyInstance {
+  const { authenticate, logger } = dependencies;
+  const allowance = new RefusalAllowance(limits);
+  const onFinished: OnFinished = (finished) => {
+    const { accountId, keyId, refused } = finished;
+    if (refused !== null && accountId !== null && keyId !== null) {
+      allowance.charge({ accountId, keyId }, refused);
+    }
+    dependencies.onFinished?.(finished);
+  };
+  const cors = new Cors(corsOrigins);
+
+  const app = fastify({
+    logger: false,
+    genReqId: newRequestId,
+    // The router decodes escapes and knows few methods; what it is given has been decided already.
+    rewriteUrl: (request) => endpointOf(request.url ?? "") ?? "/",
+    // Behind the limits of uploads.ts, which answer with a code.
+    requestTimeout: headersTimeoutMs + limits.uploadMs + 2 * connectionsCheckMs,
+    keepAliveTimeout: keepAliveTimeoutMs,
+    return503OnClosing: false,
+    // By then no answer is under way; connections that are open but silent would keep the process for minutes.
+    forceCloseConnections: true,
+    http: {
+      requireHostHeader: false,
+      headersTimeout: headersTimeoutMs,
+      connectionsCheckingInterval: connectionsCheckMs,
+    },
+    clientErrorHandler: (error, socket) => refuseUnparsable(error, socket, running.busy(socket)),
+  });
+  // A client that asks first is told to go on only when its body is wanted.
+  const answer = (request: IncomingMessage, response: ServerResponse) => {
+    app.server.emit("request", request, response);
+  };
+  app.server.on("checkContinue", answer);
+  app.server.on("checkExpectation", answer);
+
+  app.decorateRequest(visitDecorator);
+  app.removeAllContentTypeParsers();
+  // The handler reads the body itself.
+  app.addContentTypeParser("*", (_request, _body, done) => done(null));
+
+  app.addHook("onRequest", async (request, reply) => {
+    const { method, headers } = request;
+    const endpoint = endpointOf(request.originalUrl);
+    const visit = new Visit(request, endpoint, onFinished);
+    request.setDecorator(visitDecorator, visit);
+    reply.header("x-request-id", request.id);
+    reply.headers(cors.headers(headers));
+    if (endpoint === null) throw unknownPath(request.originalUrl);
+    if (request.is404) {
+      const allowed = methodsOf(endpoint);
+      if (cors.isPreflight(method, headers)) {
+        visit.finish(204, null);
+        return reply.code(204).headers(cors.preflightHeaders(headers, allowed)).send();
+      }
+      reply.header("allow", cors.enabled ? `${allowed}, OPTIONS` : allowed);
+      throw methodNotAllowed(endpoint, method);
+    }
+    visit.caller = await running.need(request.raw, reply.raw, () => authenticate(headers.authorization));
+    if (visit.caller === null) leaveUnanswered(request, reply);
+    if (visit.caller === null || endpoint !== chatPath) return;
+    allowance.require(visit.caller);
+    visit.upload = uploads.admit(visit.caller, headers);
+    checkBody(request, limits.bodyBytesMax);
+    if (visit.holdsBody) reply.raw.writeContinue();
+    visit.holdsBody = false;
+  });
+  app.addHook("onSend", async (request, reply) => {
+    reply.headers(running.connectionHeaders());
+    // Otherwise Node would wait for the rest of the body before it takes the next request.
+    if (isUploading(request.raw)) reply.header("connection", "close");
+  });
+  app.setErrorHandler((error, request, reply) => {
+    const refusal = refusalOf(error);
+    logRefusal(logger, refusal, request.id);
+    refuse(request, reply, refusal);
+  });
+  return app;
+}
+
+/** The client is gone: nobody reads an answer, and nothing more of the request will come. */
+function leaveUnanswered(request: FastifyRequest, reply: FastifyReply): void {
+  reply.hijack();
+  visitOf(request).finish(null, null);
+}
+
+/** What the headers say about a body, before it is read. */
+function checkBody({ headers }: FastifyRequest, bodyBytesMax: number): void {
+  if (Number(headers["content-length"] ?? 0) > bodyBytesMax) throw tooLarge(bodyBytesMax);
+  const type = headers["content-type"]?.split(";", 1)[0]?.trim().toLowerCase();
+  if (type !== "application/json") throw notJson();
+  const encoding = headers["content-encoding"]?.trim().toLowerCase();
+  if (encoding !== undefined && encoding !== "" && encoding !== "identity") {
+    throw new Refusal("unsupported_media_type", "Send the body as it is, without content-encoding.");
+  }
+}

@@ -1,0 +1,478 @@
+/**
+ * The decisions of the ledger, and the only code that moves credits.
+ *
+ * Pure: no I/O and no clock. A store reads, under its locks, all that a batch of operations can touch, the kernel
+ * takes the operations one after another and answers with the new rows, the store writes them in the same
+ * transaction. What it guarantees, whatever it is handed:
+ *
+ * - no bucket goes below zero, base and overage never above their caps;
+ * - a hold ends once: an operation that comes again finds its journal or usage row and changes nothing;
+ * - every change of a bucket is a journal entry with that delta, numbered without gaps;
+ * - tokens x prices = cost = what each bucket paid + shortfall.
+ *
+ * Windows roll forward before anything else is decided. Credits are spent from base, then overage, then
+ * additional.
+ */
+import { invariant } from "../errors.ts";
+import { type EpochMs, type MicroCredits, microOf } from "../units.ts";
+import { additionally, minus, negated, plus, splitOver, sumOf } from "./bucket-amounts.ts";
+import type {
+  AdjustOperation,
+  AdjustOutcome,
+  Decision,
+  ExpireOutcome,
+  ExtendOperation,
+  ExtendOutcome,
+  GroundFault,
+  HoldOperation,
+  HoldOutcome,
+  OpenOperation,
+  OpenOutcome,
+  Operation,
+  PlanOperation,
+  PlanOutcome,
+  PutOffOutcome,
+  Rates,
+  SettleOperation,
+  SettleOutcome,
+  TopupOperation,
+  TopupOutcome,
+} from "./operations.ts";
+import type { Plans } from "./plan.ts";
+import { costOf, type Price } from "./pricing.ts";
+import { countRequest, countTokens, followClock, rateRefusalOf, ratesOf, scopesOf } from "./rates.ts";
+import type { AccountRow, Ending, HoldRow, RowPrice, Split, TokenCounts, UsageRow } from "./rows.ts";
+import {
+  type Changes,
+  type FoundAccount,
+  type Ground,
+  lateNote,
+  lateOp,
+  shortfallIn,
+  Workings,
+} from "./snapshot.ts";
+
+/** Running requests rarely use all that they hold: about the time in which some of them end and give back. */
+const reservedRetryMs = 1000;
+
+export function decide(
+  ground: Ground,
+  plans: Plans,
+  operations: readonly Operation[],
+): { outcomes: Decision[]; changes: Changes } {
+  const workings = new Workings(ground, plans);
+  const putOff = new Set<string>();
+  const outcomes = operations.map((operation): Decision => {
+    const { account } = operation;
+    // Operations on an account keep their order.
+    if (putOff.has(account)) return { kind: "unfinished" };
+    const decision = decideOne(workings, operation);
+    if (decision.kind === "unfinished") putOff.add(account);
+    return decision;
+  });
+  return { outcomes, changes: workings.changes() };
+}
+
+function decideOne(workings: Workings, operation: Operation): Decision {
+  const outcome = outcomeOf(workings, operation);
+  const expired = workings.takeExpired();
+  return expired.length === 0 ? outcome : { ...outcome, expired };
+}
+
+function outcomeOf(workings: Workings, operation: Operation): Decision {
+  if (operation.kind === "open") return open(workings, operation);
+  if (operation.kind === "plan") return changePlan(workings, operation);
+  const found = workings.account(operation.account);
+  if (found.kind !== "found") return found;
+  switch (operation.kind) {
+    case "hold":
+      return hold(workings, found, operation);
+    case "extend":
+      return extend(workings, found, operation);
+    case "settle":
+      return settle(workings, found, operation);
+    case "expire":
+      return expire(workings, found, operation.hold);
+    case "topup":
+      return topup(workings, found, operation);
+    case "adjust":
+      return adjust(workings, found, operation);
+  }
+}
+
+function open(workings: Workings, operation: OpenOperation): OpenOutcome | GroundFault {
+  const existing = workings.planOf(operation.account);
+  if (existing !== undefined) return { kind: "exists", plan: existing };
+  const plan = workings.planNamed(operation.plan);
+  if (plan === undefined) {
+    return { kind: "balance_invalid", problem: `the plan "${operation.plan}" is not in the configuration` };
+  }
+  workings.open(operation.account, plan);
+  return { kind: "opened" };
+}
+
+function hold(
+  workings: Workings,
+  found: FoundAccount,
+  operation: HoldOperation,
+): HoldOutcome | PutOffOutcome {
+  const { account, plan, nowMs } = found;
+  const { min, want } = operation;
+  invariant(Number.isSafeInteger(min) && min >= 0 && want >= min, "a hold asks for a whole amount or more");
+  const taken = workings.entry(account.id, operation.hold);
+  if (taken !== null) {
+    if (workings.hold(account.id, operation.hold) === null) return { kind: "refused", reason: "hold_ended" };
+    const amount = 0 - taken.baseDelta - taken.overageDelta - taken.additionalDelta;
+    return { kind: "held", amount, rates: {} };
+  }
+  const key = workings.key(operation.key);
+  if (key === null || key.account !== account.id) return { kind: "refused", reason: "key_unknown" };
+  if (key.revokedMs !== null) return { kind: "refused", reason: "key_revoked" };
+  if (key.expiresMs !== null && key.expiresMs <= nowMs) return { kind: "refused", reason: "key_expired" };
+
+  // Their credits and places may be needed: decided now, a hold might be refused, or spend the wrong bucket.
+  if (expireOverdue(workings, found) === "some") return { kind: "unfinished" };
+
+  const scopes = scopesOf(account, plan, key);
+  followClock(scopes, nowMs);
+  const limited = rateRefusalOf(scopes, operation.promptTokens, nowMs);
+  if (limited !== null) return limited;
+  const available = sumOf(account);
+  if (available < operation.min) return creditRefusal(found, operation.min, ratesOf(scopes, nowMs));
+
+  const split = splitOver(account, operation.want);
+  countRequest(scopes, operation.promptTokens, nowMs);
+  key.holds += 1;
+  key.lastUsedMs = nowMs;
+  account.holds += 1;
+  addHeld(account, split);
+  workings.put({
+    account: account.id,
+    id: operation.hold,
+    key: key.id,
+    model: operation.model,
+    createdMs: nowMs,
+    expiresMs: nowMs + operation.ttlMs,
+    ...split,
+    baseStartsMs: account.baseStartsMs,
+    overageStartsMs: account.overageStartsMs,
+    basePast: 0,
+    overagePast: 0,
+    meteredTokens: operation.promptTokens,
+    promptTokens: 0,
+    cachedTokens: 0,
+    completionTokens: 0,
+    reasoningTokens: 0,
+    pricePrompt: operation.price.prompt,
+    priceCompletion: operation.price.completion,
+    priceCachedPrompt: operation.price.cachedPrompt ?? operation.price.prompt,
+  });
+  workings.enter(account, "hold", operation.hold, key.id, negated(split));
+  return { kind: "held", amount: sumOf(split), rates: ratesOf(scopes, nowMs) };
+}
+
+function creditRefusal({ account, plan }: FoundAccount, min: MicroCredits, rates: Rates): HoldOutcome {
+  const held = account.heldBase + account.heldOverage + account.heldAdditional;
+  if (sumOf(account) + held >= min) {
+    return { kind: "refused", reason: "credits_reserved", retryAfterMs: reservedRetryMs, rates };
+  }
+  // The next refresh fills to what the plan gives by then, not to the cap that the account has of it today.
+  const refills: EpochMs[] = [];
+  if (plan.base.credits > 0) refills.push(account.baseEndsMs);
+  if (plan.overage.credits > 0) refills.push(account.overageEndsMs);
+  const refreshesAtMs = refills.length === 0 ? null : Math.min(...refills);
+  return { kind: "refused", reason: "insufficient_credits", refreshesAtMs, rates };
+}
+
+function extend(
+  workings: Workings,
+  found: FoundAccount,
+  operation: ExtendOperation,
+): ExtendOutcome | PutOffOutcome {
+  const { account, nowMs } = found;
+  const row = workings.hold(account.id, operation.hold);
+  if (row === null) return { kind: "ended" };
+  const { used, more } = operation;
+  assertTokens(used);
+  invariant(Number.isSafeInteger(more) && more >= 0, "an extension asks for a whole amount or nothing");
+  // What cannot be charged is never written down: the hold could not end any more.
+  costOf(priceOf(row), used);
+  row.expiresMs = Math.max(row.expiresMs, nowMs + operation.ttlMs);
+  // A checkpoint that arrives late never takes back a newer one.
+  if (isFurther(used, row)) Object.assign(row, countsOf(used));
+  workings.put(row);
+  const ended = expireOverdue(workings, found);
+  // An extension of no time saves nothing that is overdue.
+  if (workings.hold(account.id, row.id) === null) return { kind: "ended" };
+
+  const op = `${operation.hold}/${operation.n}`;
+  const before = workings.entry(account.id, op);
+  if (before !== null) {
+    return { kind: "extended", amount: 0 - before.baseDelta - before.overageDelta - before.additionalDelta };
+  }
+  // Time and checkpoint are written all the same.
+  if (more > 0 && ended === "some") return { kind: "unfinished" };
+  const split = splitOver(account, more);
+  const amount = sumOf(split);
+  // Nothing moved: no entry, and the same operation may be decided again.
+  if (amount === 0) return { kind: "extended", amount };
+  age(row, account);
+  row.base += split.base;
+  row.overage += split.overage;
+  row.additional += split.additional;
+  addHeld(account, split);
+  workings.enter(account, "extend", op, row.id, negated(split));
+  return { kind: "extended", amount };
+}
+
+function settle(workings: Workings, found: FoundAccount, operation: SettleOperation): SettleOutcome {
+  const { account } = found;
+  assertTokens(operation.used);
+  invariant(operation.ending !== "expired", "a settlement is no expiry");
+  const row = workings.hold(account.id, operation.hold);
+  if (row !== null) {
+    return settled(end(workings, found, row, operation.used, operation.ending, operation.estimated));
+  }
+  const ended = workings.usage(account.id, operation.hold);
+  if (ended === null) return { kind: "unknown_hold" };
+  const outcome = settled(ended.ending === "expired" ? settleLate(workings, found, ended, operation) : ended);
+  const late = workings.entry(account.id, lateOp(operation.hold));
+  if (late === null) return outcome;
+  const { baseDelta: base, overageDelta: overage, additionalDelta: additional } = late;
+  return {
+    ...outcome,
+    paidBefore: plus(outcome.paid, { base, overage, additional }),
+    shortfallBefore: shortfallIn(late.note),
+  };
+}
+
+function settled({ cost, base, overage, additional, shortfall }: UsageRow) {
+  return { kind: "settled", cost, paid: { base, overage, additional }, shortfall } satisfies SettleOutcome;
+}
+
+function expire(workings: Workings, found: FoundAccount, id: string): ExpireOutcome {
+  const row = workings.hold(found.account.id, id);
+  if (row === null) return { kind: "ended" };
+  if (row.expiresMs > found.nowMs) return { kind: "alive" };
+  end(workings, found, row, row, "expired", false);
+  return { kind: "expired" };
+}
+
+/** An expired hold counts no longer, whether or not anybody has swept it. `some`: a further commit has to end the rest. */
+export function expireOverdue(workings: Workings, found: FoundAccount): "all" | "some" {
+  const { account } = found;
+  if (account.holds === 0) return "all";
+  for (const overdue of workings.overdue(account.id)) {
+    end(workings, found, overdue, overdue, "expired", false);
+  }
+  return workings.isUnfinished(account.id) ? "some" : "all";
+}
+
+/** Ends an open hold: charges it, gives the rest back to the windows it came from, writes the receipt. */
+function end(
+  workings: Workings,
+  found: FoundAccount,
+  row: HoldRow,
+  used: TokenCounts,
+  ending: Ending,
+  estimated: boolean,
+): UsageRow {
+  const { account, nowMs, atMs } = found;
+  age(row, account);
+  const cost = costOf(priceOf(row), used);
+  const held: Split = {
+    base: row.basePast + row.base,
+    overage: row.overagePast + row.overage,
+    additional: row.additional,
+  };
+  const spent = splitOver(held, cost);
+  // What past windows gave is spent first: the rest can still go back.
+  const back: Split = {
+    base: row.base - Math.max(0, spent.base - row.basePast),
+    overage: row.overage - Math.max(0, spent.overage - row.overagePast),
+    additional: row.additional - spent.additional,
+  };
+  // More than was held: an engine made more than it was told to. Taken from what is there, the rest is recorded.
+  const extra = splitOver(account, cost - sumOf(spent));
+  addHeld(account, negated(row));
+  account.holds -= 1;
+  const key = workings.key(row.key);
+  if (key !== null) key.holds -= 1;
+  const made = used.promptTokens + used.completionTokens;
+  countTokens(scopesOf(account, found.plan, key), made - row.meteredTokens, nowMs);
+
+  const kind = ending === "expired" ? "expire" : made === 0 ? "void" : "settle";
+  workings.enter(account, kind, `${row.id}/end`, ending, minus(back, extra));
+  const paid = plus(spent, extra);
+  const usage: UsageRow = {
+    account: account.id,
+    id: row.id,
+    seq: account.seq,
+    atMs,
+    key: row.key,
+    model: row.model,
+    ending,
+    estimated,
+    ...countsOf(used),
+    pricePrompt: row.pricePrompt,
+    priceCompletion: row.priceCompletion,
+    priceCachedPrompt: row.priceCachedPrompt,
+    cost,
+    ...paid,
+    shortfall: cost - sumOf(paid),
+  };
+  workings.end(row, usage);
+  return usage;
+}
+
+/** The hold expired before its settlement came: charges what the checkpoint had not, once. */
+function settleLate(
+  workings: Workings,
+  found: FoundAccount,
+  expired: UsageRow,
+  operation: SettleOperation,
+): UsageRow {
+  const { account, nowMs, atMs, plan } = found;
+  const known = costOf(priceOf(expired), operation.used);
+  // What the checkpoint charged stays charged, and then stays on the receipt.
+  const isMore = known >= expired.cost && operation.used.completionTokens >= expired.completionTokens;
+  const used = isMore ? operation.used : expired;
+  const cost = isMore ? known : expired.cost;
+  const extra = splitOver(account, cost - expired.cost);
+  const before = expired.promptTokens + expired.completionTokens;
+  const scopes = scopesOf(account, plan, workings.key(expired.key));
+  countTokens(scopes, used.promptTokens + used.completionTokens - before, nowMs);
+  const note = lateNote(operation.ending, expired.shortfall);
+  workings.enter(account, "settle", lateOp(expired.id), note, negated(extra));
+  const usage: UsageRow = {
+    ...expired,
+    ...countsOf(used),
+    seq: account.seq,
+    atMs,
+    ending: operation.ending,
+    estimated: operation.estimated,
+    cost,
+    ...plus(expired, extra),
+    shortfall: expired.shortfall + cost - expired.cost - sumOf(extra),
+  };
+  workings.record(usage);
+  return usage;
+}
+
+function topup(workings: Workings, found: FoundAccount, operation: TopupOperation): TopupOutcome {
+  const { account } = found;
+  invariant(
+    Number.isSafeInteger(operation.amount) && operation.amount > 0,
+    "a top-up is a whole positive amount",
+  );
+  const op = `payment:${operation.payment}`;
+  const before = workings.entry(account.id, op);
+  if (before !== null) {
+    if (before.additionalDelta !== operation.amount)
+      return { kind: "differs", amount: before.additionalDelta };
+    return { kind: "added", additional: account.additional, again: true };
+  }
+  if (!fits(account, operation.amount)) return { kind: "too_much" };
+  workings.enter(account, "topup", op, operation.payment, additionally(operation.amount));
+  return { kind: "added", additional: account.additional, again: false };
+}
+
+function adjust(workings: Workings, found: FoundAccount, operation: AdjustOperation): AdjustOutcome {
+  const { account } = found;
+  invariant(Number.isSafeInteger(operation.amount), "an adjustment is a whole amount");
+  const op = `adjust:${operation.op}`;
+  const before = workings.entry(account.id, op);
+  if (before !== null) {
+    const same = before.additionalDelta === operation.amount && before.note === operation.reason;
+    if (!same) return { kind: "differs", amount: before.additionalDelta, reason: before.note ?? "" };
+    return { kind: "adjusted", additional: account.additional, again: true };
+  }
+  if (account.additional + operation.amount < 0)
+    return { kind: "too_little", additional: account.additional };
+  if (!fits(account, operation.amount)) return { kind: "too_much" };
+  workings.enter(account, "adjust", op, operation.reason, additionally(operation.amount));
+  return { kind: "adjusted", additional: account.additional, again: false };
+}
+
+/**
+ * An upgrade raises cap and remaining by the difference at once; a downgrade takes effect at the next refresh. Also
+ * the way on for an account whose plan has gone from the configuration.
+ */
+function changePlan(workings: Workings, operation: PlanOperation): PlanOutcome | GroundFault {
+  if (workings.planOf(operation.account) === undefined) return { kind: "no_account" };
+  const plan = workings.planNamed(operation.plan);
+  if (plan === undefined) {
+    return { kind: "balance_invalid", problem: `the plan "${operation.plan}" is not in the configuration` };
+  }
+  const op = `plan:${operation.op}`;
+  const before = workings.entry(operation.account, op);
+  if (before !== null) {
+    return before.note === plan.id
+      ? { kind: "changed", again: true }
+      : { kind: "differs", plan: before.note ?? "" };
+  }
+  const found = workings.account(operation.account, plan.id);
+  if (found.kind !== "found") return found;
+  const { account } = found;
+  const raise: Split = {
+    base: Math.max(0, microOf(plan.base.credits) - account.baseCap),
+    overage: Math.max(0, microOf(plan.overage.credits) - account.overageCap),
+    additional: 0,
+  };
+  account.plan = plan.id;
+  account.baseCap += raise.base;
+  account.overageCap += raise.overage;
+  workings.enter(account, "plan", op, plan.id, raise);
+  return { kind: "changed", again: false };
+}
+
+/** Parts of a hold that came from a window which has ended cannot go back. */
+function age(row: HoldRow, account: AccountRow): void {
+  if (row.baseStartsMs !== account.baseStartsMs) {
+    row.basePast += row.base;
+    row.base = 0;
+    row.baseStartsMs = account.baseStartsMs;
+  }
+  if (row.overageStartsMs !== account.overageStartsMs) {
+    row.overagePast += row.overage;
+    row.overage = 0;
+    row.overageStartsMs = account.overageStartsMs;
+  }
+}
+
+function addHeld(account: AccountRow, split: Split): void {
+  account.heldBase += split.base;
+  account.heldOverage += split.overage;
+  account.heldAdditional += split.additional;
+}
+
+function fits(account: AccountRow, amount: number): boolean {
+  return Number.isSafeInteger(account.additional + account.heldAdditional + amount);
+}
+
+function priceOf(row: RowPrice): Price {
+  return { prompt: row.pricePrompt, completion: row.priceCompletion, cachedPrompt: row.priceCachedPrompt };
+}
+
+/** Whether the counts are those of a later moment of the same request. */
+function isFurther(used: TokenCounts, known: TokenCounts): boolean {
+  if (used.completionTokens !== known.completionTokens) return used.completionTokens > known.completionTokens;
+  return used.promptTokens >= known.promptTokens;
+}
+
+function countsOf(used: TokenCounts): TokenCounts {
+  const { promptTokens, cachedTokens, completionTokens, reasoningTokens } = used;
+  return { promptTokens, cachedTokens, completionTokens, reasoningTokens };
+}
+
+function assertTokens(used: TokenCounts): void {
+  const { promptTokens, cachedTokens, completionTokens, reasoningTokens } = used;
+  for (const count of [promptTokens, cachedTokens, completionTokens, reasoningTokens]) {
+    invariant(
+      Number.isSafeInteger(count) && count >= 0,
+      () => `token counts are whole: ${JSON.stringify(used)}`,
+    );
+  }
+  invariant(cachedTokens <= promptTokens, "cached tokens are part of the prompt's");
+  invariant(reasoningTokens <= completionTokens, "reasoning tokens are part of the completion's");
+}

@@ -1,0 +1,237 @@
+/**
+ * One commit of the ledger on PostgreSQL: lock, read what the operations can touch, let the kernel decide, write.
+ *
+ * Guarantees that all of a batch is written or nothing, that the clock is read after the locks are held and is the
+ * database's own, so that all nodes go by one, and that accounts are locked in the order of their ids, and opened in
+ * it, so that no two commits wait for each other. An account with a row that another session keeps locked is answered
+ * `locked`, and the others are decided. What goes wrong in a way that another attempt can mend is a
+ * `StoreUnavailableError`; where the answer to `commit` itself is lost, what was done is found by its operation ids.
+ *
+ * Two round trips: lock and read are sent together, and so are write and commit. The server does one statement after
+ * another, each with a snapshot of its own (read committed): what waited for a lock is followed by what reads. It
+ * skips the rest once one has failed, and ends the transaction with a rollback. It decides nothing about credits.
+ */
+
+import { invariant } from "../../errors.ts";
+import { decide } from "../../ledger/kernel.ts";
+import type { Decision, Operation } from "../../ledger/operations.ts";
+import type { Plans } from "../../ledger/plan.ts";
+import { withNothingDone } from "../../ledger/retry.ts";
+import { type Changes, type Ground, overdueMax, rowKey } from "../../ledger/snapshot.ts";
+import type { EpochMs } from "../../units.ts";
+import type { Connection, Connections, Statement } from "./connection.ts";
+import { doubledIn, isLockTimeout, isRefused } from "./errors.ts";
+import {
+  accountTable,
+  type Cell,
+  holdTable,
+  journalTable,
+  type Table,
+  textArray,
+  usageTable,
+} from "./rows.ts";
+import { readUnderLock, type Skips, together } from "./snapshot.ts";
+
+/** Where the database refuses an account as already there, another node has opened it just now. */
+const accountsIndex = "account_pkey";
+const openingAttemptsMax = 3;
+
+/** For so long after a row was waited for in vain, commits of this node skip such rows. */
+const skipsForMs = 10_000;
+
+/** For tests. */
+export interface PostgresLedgerLimits {
+  overdueHoldsMax?: number;
+  skipsForMs?: number;
+}
+
+export class PostgresLedger {
+  readonly #connections: Connections;
+  readonly #plans: Plans;
+  readonly #now: (() => EpochMs) | null;
+  readonly #overdueMax: number;
+  readonly #skipsForMs: number;
+  #skips: Skips = "nothing";
+  /** By the clock of `performance.now()`. */
+  #skipsUntilMs = 0;
+
+  /** `now` null: the clock of the database. */
+  constructor(
+    connections: Connections,
+    plans: Plans,
+    now: (() => EpochMs) | null,
+    limits: PostgresLedgerLimits = {},
+  ) {
+    this.#overdueMax = limits.overdueHoldsMax ?? overdueMax;
+    this.#skipsForMs = limits.skipsForMs ?? skipsForMs;
+    this.#connections = connections;
+    this.#plans = plans;
+    this.#now = now;
+  }
+
+  async commit(operations: readonly Operation[]): Promise<Decision[]> {
+    for (let attempt = 1; ; attempt += 1) {
+      try {
+        return await this.#withoutLocked(operations);
+      } catch (error) {
+        if (attempt === openingAttemptsMax || doubledIn(error) !== accountsIndex) throw error;
+      }
+    }
+  }
+
+  /**
+   * A row that another commit works on is free in a moment, and waiting for it in line is fast and fair. If it is not
+   * free by then, its session is stuck, and for some time no row like it is waited for: it delays the others once. A row
+   * that is skipped in that time may well be in use for a moment only, and so does not make it longer.
+   */
+  async #withoutLocked(operations: readonly Operation[]): Promise<Decision[]> {
+    for (;;) {
+      const skips = this.#skipsNow();
+      try {
+        return await this.#attempt(operations, skips);
+      } catch (error) {
+        if (!isLockTimeout(error)) throw error;
+        if (skips === "rows") {
+          if (new Set(operations.map(({ account }) => account)).size > 1) throw error;
+          // Another session is just opening the account, and there is no row yet to skip.
+          return operations.map(() => ({ kind: "locked" }));
+        }
+        this.#skips = skips === "accounts" || this.#skipsNow() === "rows" ? "rows" : "accounts";
+        this.#skipsUntilMs = performance.now() + this.#skipsForMs;
+      }
+    }
+  }
+
+  #skipsNow(): Skips {
+    return performance.now() < this.#skipsUntilMs ? this.#skips : "nothing";
+  }
+
+  async #attempt(operations: readonly Operation[], skips: Skips): Promise<Decision[]> {
+    const connection = await this.#connections.connect().catch((error: unknown) => {
+      throw withNothingDone(error);
+    });
+    let broken = true;
+    let isWriting = false;
+    try {
+      const nowMs = this.#now?.() ?? null;
+      const { ground, locked } = await readUnderLock(connection, operations, {
+        nowMs,
+        skips,
+        overdueMax: this.#overdueMax,
+      });
+      const free = operations.filter(({ account }) => !locked.has(account));
+      const { outcomes, changes } = decide(ground, this.#plans, free);
+      isWriting = true;
+      await write(connection, ground, changes);
+      broken = false;
+      const decided = outcomes.values();
+      return operations.map(({ account }) => {
+        if (locked.has(account)) return { kind: "locked" };
+        const { value } = decided.next();
+        invariant(value !== undefined, "the kernel answers each operation");
+        return value;
+      });
+    } catch (error) {
+      broken = await isBroken(connection);
+      throw isWriting && !isRefused(error) ? error : withNothingDone(error);
+    } finally {
+      connection.release(broken);
+    }
+  }
+}
+
+/** Ends what was begun; where that fails too, the connection is of no more use, and the server ends it. */
+async function isBroken(connection: Connection): Promise<boolean> {
+  return await connection.query({ text: "rollback" }).then(
+    () => false,
+    () => true,
+  );
+}
+
+const insertAccounts = insertInto(accountTable);
+const updateAccounts = update(accountTable, ["id"]);
+const insertHolds = insertInto(holdTable);
+const updateHolds = update(holdTable, ["account", "id"]);
+const deleteHolds = expecting(
+  "hold",
+  `delete from hold t using unnest($1::text[], $2::text[]) as n(account, id)
+  where t.account = n.account and t.id = n.id`,
+);
+const insertJournal = insertInto(journalTable);
+const insertUsage = insertInto(usageTable);
+const updateUsage = update(usageTable, ["account", "id"]);
+const updateKeys = expecting(
+  "api_key",
+  `update api_key t set requests_tat_ms = n.requests_tat_ms, tokens_tat_ms = n.tokens_tat_ms, holds = n.holds,
+    last_used_ms = n.last_used_ms
+  from unnest($1::text[], $2::text[], $3::double precision[], $4::double precision[], $5::bigint[], $6::bigint[])
+    as n(account, id, requests_tat_ms, tokens_tat_ms, holds, last_used_ms)
+  where t.account = n.account and t.id = n.id`,
+);
+
+async function write(connection: Connection, ground: Ground, changes: Changes): Promise<void> {
+  const { holdsEnded, keys } = changes;
+  const [newAccounts, accounts] = apart(changes.accounts, (row) => ground.accounts.has(row.id));
+  // What is not there yet cannot be locked: two nodes that open the same accounts meet in one order here as well.
+  newAccounts.sort((a, b) => (a.id < b.id ? -1 : 1));
+  const [newHolds, holds] = apart(changes.holdsPut, (row) => ground.holds.has(rowKey(row.account, row.id)));
+  const [newUsage, usage] = apart(changes.usage, (row) => ground.usage.has(rowKey(row.account, row.id)));
+  const statements: (Statement | null)[] = [
+    some("insert accounts", insertAccounts, newAccounts, accountTable.arraysOf),
+    some("update accounts", updateAccounts, accounts, accountTable.arraysOf),
+    some("insert holds", insertHolds, newHolds, holdTable.arraysOf),
+    some("update holds", updateHolds, holds, holdTable.arraysOf),
+    some("delete holds", deleteHolds, holdsEnded, (rows) => [
+      textArray(rows.map((row) => row.account)),
+      textArray(rows.map((row) => row.id)),
+    ]),
+    some("insert journal", insertJournal, changes.journal, journalTable.arraysOf),
+    some("insert usage", insertUsage, newUsage, usageTable.arraysOf),
+    some("update usage", updateUsage, usage, usageTable.arraysOf),
+    some("update keys", updateKeys, keys, (rows) => [
+      textArray(rows.map((row) => row.account)),
+      textArray(rows.map((row) => row.id)),
+      `{${rows.map((row) => row.requestsTatMs).join(",")}}`,
+      `{${rows.map((row) => row.tokensTatMs).join(",")}}`,
+      `{${rows.map((row) => row.holds).join(",")}}`,
+      `{${rows.map((row) => row.lastUsedMs ?? "null").join(",")}}`,
+    ]),
+  ];
+  await together(connection, [...statements, { text: "commit" }]);
+}
+
+function apart<R>(rows: readonly R[], isRead: (row: R) => boolean): [fresh: R[], read: R[]] {
+  return [rows.filter((row) => !isRead(row)), rows.filter(isRead)];
+}
+
+function some<R>(
+  name: string,
+  text: string,
+  rows: readonly R[],
+  arraysOf: (rows: readonly R[]) => string[],
+): Statement | null {
+  if (rows.length === 0) return null;
+  const values: Cell[] = arraysOf(rows);
+  return { name, text, values: text.includes("expect_rows") ? [...values, rows.length] : values };
+}
+
+function insertInto<R>({ name, columns, unnest }: Table<R>): string {
+  return `insert into ${name} (${columns.join(", ")}) select * from ${unnest}`;
+}
+
+/** The key is not set, not even to itself: so that no index is touched, and nobody who refers to it waits. */
+function update<R>({ name, columns, unnest }: Table<R>, key: readonly string[]): string {
+  const set = columns.filter((column) => !key.includes(column)).map((column) => `${column} = n.${column}`);
+  const where = key.map((column) => `t.${column} = n.${column}`);
+  return expecting(
+    name,
+    `update ${name} t set ${set.join(", ")} from ${unnest} as n(${columns.join(", ")}) where ${where.join(" and ")}`,
+  );
+}
+
+/** The last parameter is how many rows it must be: that they were read under the lock is not taken for granted. */
+function expecting(name: string, writing: string): string {
+  const count = Math.max(...[...writing.matchAll(/\$(\d+)/g)].map(([, n]) => Number(n))) + 1;
+  return `with written as (${writing} returning 1)
+  select expect_rows(count(*), $${count}::bigint, '${name}') from written`;
+}

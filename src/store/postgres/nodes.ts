@@ -1,0 +1,41 @@
+/** The nodes on a PostgreSQL database, by the clock of the database. */
+import { invariant } from "../../errors.ts";
+import { type Agreement, type NodeRegistry, type NodeRow, silentMs } from "../nodes.ts";
+import type { ConnectionPool } from "./connection.ts";
+import type { Cell } from "./rows.ts";
+import { clockMs } from "./snapshot.ts";
+
+/** Nobody asks for a node that has been silent for so long. */
+const forgottenMs = 3_600_000;
+
+const beat = `
+  with clock as materialized (select ${clockMs} as now_ms),
+  forgotten as (delete from node using clock where seen_ms < now_ms - ${forgottenMs})
+  insert into node (id, version, started_ms, seen_ms, agreement) select $2, $3, now_ms, now_ms, $4::json from clock
+  on conflict (id) do update set seen_ms = excluded.seen_ms, agreement = excluded.agreement`;
+
+const living = `
+  select id, version, started_ms, seen_ms, agreement from node
+  where seen_ms >= ${clockMs} - ${silentMs} order by started_ms, id`;
+
+export function postgresNodes(pool: ConnectionPool): NodeRegistry {
+  return {
+    async beat({ id, version, agreement }) {
+      await pool.query({ text: beat, values: [null, id, version, JSON.stringify(agreement)] });
+      return (await pool.query({ text: living, values: [null] })).rows.map(nodeOf);
+    },
+    async leave(id) {
+      await pool.query({ text: "delete from node where id = $1", values: [id] });
+    },
+  };
+}
+
+function nodeOf([id, version, startedMs, seenMs, agreement]: Cell[]): NodeRow {
+  invariant(typeof startedMs === "number" && typeof seenMs === "number", "a node has times");
+  return { id: String(id), version: String(version), startedMs, seenMs, agreement: agreementOf(agreement) };
+}
+
+function agreementOf(found: unknown): Agreement {
+  invariant(typeof found === "object" && found !== null, "an agreement is an object");
+  return Object.fromEntries(Object.entries(found).map(([name, words]) => [name, String(words)]));
+}

@@ -1,0 +1,274 @@
+/**
+ * What a commit on PostgreSQL locks and reads before the kernel decides.
+ *
+ * Guarantees that all reads go by one look at the clock, which is taken after the accounts are locked, and that accounts
+ * are locked in the order of their ids. Accounts with a row that was skipped because another session has locked it are
+ * named, and must not be decided on.
+ */
+
+import { invariant } from "../../errors.ts";
+import type { Operation } from "../../ledger/operations.ts";
+import type { HoldRow, JournalRow, KeyRow, UsageRow } from "../../ledger/rows.ts";
+import { endsOverdue, type Ground, lateOp, opOf, rowKey } from "../../ledger/snapshot.ts";
+import type { EpochMs } from "../../units.ts";
+import type { Connection, PostgresResult, Statement } from "./connection.ts";
+import {
+  accountOf,
+  accountTable,
+  type Cell,
+  holdTable,
+  journalTable,
+  keyTable,
+  textArray,
+  usageTable,
+} from "./rows.ts";
+
+/** The clock of the database, unless one is handed in. */
+export const clockMs = "coalesce($1::bigint, floor(extract(epoch from clock_timestamp()) * 1000)::bigint)";
+
+const readAccounts = `
+  select ${accountTable.list()} from account where id = any($1::text[]) order by id for no key update`;
+
+const readFreeAccounts = `${readAccounts} skip locked`;
+
+/** Those that are there, locked or not. */
+const findAccounts = "select id from account where id = any($1::text[])";
+
+/** The soonest overdue holds of each of these accounts, one more than a commit ends. */
+function overdueOf(accounts: string, max: string, nowMs: string): string {
+  return `
+    select a.account, h.id, h.key, h.expires_ms from unnest(${accounts}::text[]) as a(account)
+    cross join lateral (
+      select id, key, expires_ms from hold
+      where hold.account = a.account and hold.expires_ms <= ${nowMs}
+      order by hold.expires_ms, hold.id limit ${max}::bigint + 1
+    ) h`;
+}
+
+const clockOfCommit = "current_setting('inkwell.now_ms')::bigint";
+
+/**
+ * The named holds, and the soonest overdue ones with their place among these. The answer has one row at least, for the
+ * clock and for the accounts that have more overdue holds. The statements that lock holds and read keys go by the same time: a
+ * clock may be set back between two looks.
+ */
+const readHolds = `
+  with clock as materialized (
+    select set_config('inkwell.now_ms', (${clockMs})::text, true)::bigint as now_ms
+  ),
+  overdue as (
+    select o.account, o.id, row_number() over (order by o.expires_ms, o.account, o.id) as place
+    from clock cross join lateral (${overdueOf("$4", "$5", "clock.now_ms")}) o
+  ),
+  found as (
+    select account, id, min(place) as place from (
+      select account, id, place from overdue where place <= $5::bigint
+      union all
+      select n.account, n.id, null from unnest($2::text[], $3::text[]) as n(account, id)
+    ) named
+    group by account, id
+  )
+  select clock.now_ms, (select array_agg(distinct account) from overdue where place > $5::bigint), f.place,
+    ${holdTable.list("h")}
+  from clock left join (found f join hold h on h.account = f.account and h.id = f.id) on true
+  order by f.place`;
+
+const readJournal = `
+  select ${journalTable.list("j")} from unnest($1::text[], $2::text[]) as n(account, op)
+  join journal j on j.op = n.op and j.account = n.account`;
+
+const readUsage = `
+  select ${usageTable.list("u")} from unnest($1::text[], $2::text[]) as n(account, id)
+  join usage u on u.id = n.id and u.account = n.account`;
+
+/** As `readHolds` has found them, by the same look at the clock. */
+const lockHolds = `
+  with found as (
+    select n.account, n.id from unnest($1::text[], $2::text[]) as n(account, id)
+    union
+    select o.account, o.id from (${overdueOf("$3", "$4", clockOfCommit)}) o
+  )
+  select h.account, h.id from found f join hold h on h.account = f.account and h.id = f.id
+  for no key update of h skip locked`;
+
+const lockUsage = `
+  select u.account, u.id from unnest($1::text[], $2::text[]) as n(account, id)
+  join usage u on u.id = n.id and u.account = n.account
+  for no key update of u skip locked`;
+
+/** Those that holds are asked with, and those of the holds and receipts that are named or overdue. */
+const namedKeys = `
+  with named as (
+    select n.account, n.key from unnest($1::text[], $2::text[]) as n(account, key)
+    union
+    select h.account, h.key from unnest($3::text[], $4::text[]) as n(account, id)
+    join hold h on h.account = n.account and h.id = n.id
+    union
+    select u.account, u.key from unnest($3::text[], $4::text[]) as n(account, id)
+    join usage u on u.id = n.id and u.account = n.account
+    union
+    select o.account, o.key from (${overdueOf("$5", "$6", clockOfCommit)}) o
+  )
+  select ${keyTable.list("k")} from named join api_key k on k.account = named.account and k.id = named.key`;
+
+const readKeys = namedKeys;
+
+const lockKeys = `${namedKeys} for no key update of k skip locked`;
+
+/** Cells of what `readHolds` answers with. */
+const placeAt = 2;
+const holdFrom = 3;
+
+/** Null rows: the statement was not sent. */
+type Rows = PostgresResult["rows"] | null;
+
+/**
+ * Locked rows that are skipped in place of being waited for: none, those of accounts, or all that may be written. To
+ * lock every row costs half of a node's speed, and hardly ever is any other than an account's in the way.
+ */
+export type Skips = "nothing" | "accounts" | "rows";
+
+export interface ReadUnderLock {
+  ground: Ground;
+  /** Accounts of which another session has locked a row. They must not be decided on. */
+  locked: ReadonlySet<string>;
+}
+
+/** Begins a transaction. `nowMs` null: the clock of the database. */
+export async function readUnderLock(
+  connection: Connection,
+  operations: readonly Operation[],
+  { nowMs, skips, overdueMax }: { nowMs: EpochMs | null; skips: Skips; overdueMax: number },
+): Promise<ReadUnderLock> {
+  const { ids, named, settled, ops, keysOfHolds } = namedBy(operations);
+  const ending = [
+    textArray([...new Set(operations.filter(endsOverdue).map(({ account }) => account))]),
+    overdueMax,
+  ];
+  const accountIds = textArray(ids);
+  const keysValues = [...keysOfHolds.arrays(), ...named.arrays(), ...ending];
+  const locking = (name: string, text: string, values: readonly Cell[]) =>
+    skips === "rows" ? { name, text, values } : null;
+  const [
+    ,
+    accountRows,
+    foundRows,
+    holdRows,
+    freeHolds,
+    journalRows,
+    usageRows,
+    freeUsage,
+    keyRows,
+    freeKeys,
+  ] = await together(connection, [
+    { text: "begin" },
+    skips !== "nothing"
+      ? { name: "free accounts", text: readFreeAccounts, values: [accountIds] }
+      : { name: "accounts", text: readAccounts, values: [accountIds] },
+    skips === "nothing" ? null : { name: "find accounts", text: findAccounts, values: [accountIds] },
+    { name: "holds", text: readHolds, values: [nowMs, ...named.arrays(), ...ending] },
+    locking("free holds", lockHolds, [...named.arrays(), ...ending]),
+    ops.size === 0 ? null : { name: "journal", text: readJournal, values: ops.arrays() },
+    settled.size === 0 ? null : { name: "usage", text: readUsage, values: settled.arrays() },
+    settled.size === 0 ? null : locking("free usage", lockUsage, settled.arrays()),
+    { name: "keys", text: readKeys, values: keysValues },
+    locking("free keys", lockKeys, keysValues),
+  ]);
+  const now = holdRows?.[0]?.[0];
+  invariant(typeof now === "number", "the clock is told with the holds");
+  const accounts = (accountRows ?? []).map(accountOf);
+  // One row is there for the clock alone if no hold is found.
+  const withHold = (holdRows ?? []).filter((cells) => cells[holdFrom] !== null);
+  const holds = withHold.map((cells) => holdTable.rowOf(cells, holdFrom));
+  const overdue = holds.filter((_, index) => withHold[index]?.[placeAt] !== null);
+  const unfinished = holdRows?.[0]?.[1];
+  const journal = (journalRows ?? []).map((cells) => journalTable.rowOf(cells));
+  const usage = (usageRows ?? []).map((cells) => usageTable.rowOf(cells));
+  const keys = (keyRows ?? []).map((cells) => keyTable.rowOf(cells));
+  const ground = {
+    nowMs: now,
+    accounts: new Map(accounts.map((row) => [row.id, row])),
+    holds: new Map(holds.map((row: HoldRow) => [rowKey(row.account, row.id), row])),
+    overdue: overdue.map(({ account, id }) => rowKey(account, id)),
+    unfinished: new Set(Array.isArray(unfinished) ? unfinished.map(String) : []),
+    journal: new Map(journal.map((row: JournalRow) => [rowKey(row.account, row.op), row])),
+    usage: new Map(usage.map((row: UsageRow) => [rowKey(row.account, row.id), row])),
+    keys: new Map(keys.map((row: KeyRow) => [row.id, row])),
+  };
+  if (skips === "nothing") return { ground, locked: new Set() };
+  const isThere = new Set((foundRows ?? []).map(([id]) => String(id)));
+  const lockedRows =
+    skips === "accounts"
+      ? []
+      : [...notAmong(freeHolds, holds), ...notAmong(freeUsage, usage), ...notAmong(freeKeys, keys)];
+  const locked = new Set([
+    ...[...isThere].filter((id) => !ground.accounts.has(id)),
+    ...lockedRows.map(({ account }) => account),
+    // An account that is not there yet cannot be locked. Opening it may wait for another session, so nobody is beside it.
+    ...(ids.length === 1 ? [] : openedBy(operations).filter((id) => !isThere.has(id))),
+  ]);
+  return { ground, locked };
+}
+
+/** Rows that the locking statement skipped. Account and id are the first two cells of what it answers. */
+function notAmong<R extends { account: string; id: string }>(
+  free: Rows | undefined,
+  read: readonly R[],
+): R[] {
+  const known = new Set((free ?? []).map(([account, id]) => rowKey(String(account), String(id))));
+  return read.filter(({ account, id }) => !known.has(rowKey(account, id)));
+}
+
+function openedBy(operations: readonly Operation[]): string[] {
+  return operations.filter(({ kind }) => kind === "open").map(({ account }) => account);
+}
+
+function namedBy(operations: readonly Operation[]) {
+  const named = new Pairs();
+  const settled = new Pairs();
+  const ops = new Pairs();
+  const keysOfHolds = new Pairs();
+  for (const operation of operations) {
+    const { account } = operation;
+    const op = opOf(operation);
+    if (op !== null) ops.add(account, op);
+    if ("hold" in operation) named.add(account, operation.hold);
+    if (operation.kind === "settle") {
+      settled.add(account, operation.hold);
+      ops.add(account, lateOp(operation.hold));
+    }
+    if (operation.kind === "hold") keysOfHolds.add(account, operation.key);
+  }
+  const ids = [...new Set(operations.map((operation) => operation.account))];
+  return { ids, named, settled, ops, keysOfHolds };
+}
+
+/** Two columns, without a pair twice. */
+class Pairs {
+  readonly #pairs = new Map<string, [string, string]>();
+
+  add(account: string, id: string): void {
+    this.#pairs.set(rowKey(account, id), [account, id]);
+  }
+
+  get size(): number {
+    return this.#pairs.size;
+  }
+
+  arrays(): [string, string] {
+    const pairs = [...this.#pairs.values()];
+    return [textArray(pairs.map(([account]) => account)), textArray(pairs.map(([, id]) => id))];
+  }
+}
+
+/** Sent at once, done one after another. The first that fails is why the others do. */
+export async function together(
+  connection: Connection,
+  statements: readonly (Statement | null)[],
+): Promise<Rows[]> {
+  const sent = statements.map((statement) => (statement === null ? null : connection.query(statement)));
+  const answers = await Promise.allSettled(sent);
+  const failed = answers.find((answer) => answer.status === "rejected");
+  if (failed !== undefined) throw failed.reason;
+  return answers.map((answer) => (answer.status === "fulfilled" ? (answer.value?.rows ?? null) : null));
+}
