@@ -21,7 +21,7 @@ import { Catalog } from "./chat/catalog.ts";
 import { EngineSlot } from "./chat/engine-slot.ts";
 import { type Config, operatorToken } from "./config/load.ts";
 import { operatorNames } from "./config/operator.ts";
-import { OperatorError } from "./errors.ts";
+import { messageOf, OperatorError } from "./errors.ts";
 import { createOperatorServer } from "./http/admin/server.ts";
 import { listenOn } from "./http/listening.ts";
 import type { Abandoned } from "./http/public/running-requests.ts";
@@ -277,7 +277,7 @@ function tellExpired({ expired }: Committed, logger: Logger): void {
 
 /** Who started it hears why at the end only. */
 function tellUnstarted(error: unknown, running: number, logger: Logger): void {
-  const reason = error instanceof Error ? error.message : String(error);
+  const reason = messageOf(error);
   logger.warn({ running, reason }, "the start is over; running answers may finish");
 }
 
@@ -307,7 +307,7 @@ async function makeDataFolder(folder: string): Promise<void> {
     makeFolder(folder);
     await access(folder, constants.W_OK | constants.X_OK);
   } catch (error) {
-    const reason = error instanceof Error ? error.message : String(error);
+    const reason = messageOf(error);
     throw new OperatorError(
       `The data folder ${folder} cannot be written (${reason}). Make it writable for this user, or name another one (data in inkwell.yaml, or INKWELL_DATA).`,
       error,

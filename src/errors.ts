@@ -107,6 +107,11 @@ export class OperatorError extends Error {
   }
 }
 
+/** Returns the message of a caught value, whatever was thrown. */
+export function messageOf(error: unknown): string {
+  return error instanceof Error ? error.message || error.name : String(error);
+}
+
 /** A state that the code rules out. Not for bad input: a failed invariant is a defect and becomes a 500. */
 export function invariant(condition: unknown, message: string | (() => string)): asserts condition {
   if (!condition) throw new Error(`invariant broken: ${typeof message === "string" ? message : message()}`);

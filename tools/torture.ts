@@ -2,6 +2,7 @@
  * `npm run torture -- [options]`: the ledger under random operations and faults, for as long as you like.
  */
 import { parseArgs } from "node:util";
+import { messageOf } from "../src/errors.ts";
 import { torture } from "../test/fixtures/torture.ts";
 import { subjects } from "../test/fixtures/torture-subjects.ts";
 import { tortureByKilling } from "./torture-kill.ts";
@@ -31,7 +32,7 @@ function given() {
       },
     }).values;
   } catch (error) {
-    return refuse(error instanceof Error ? error.message : String(error));
+    return refuse(messageOf(error));
   }
 }
 

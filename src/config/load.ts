@@ -18,7 +18,7 @@ import { existsSync, readFileSync } from "node:fs";
 import { link, readFile, rm, writeFile } from "node:fs/promises";
 import { homedir } from "node:os";
 import path from "node:path";
-import { OperatorError } from "../errors.ts";
+import { messageOf, OperatorError } from "../errors.ts";
 import type { Plans } from "../ledger/plan.ts";
 import { makeFolder } from "../make-folder.ts";
 import { type DatabaseConfig, readDatabase } from "./database.ts";
@@ -350,8 +350,4 @@ function refusal(problems: Problems): OperatorError {
 
 function hasCode(error: unknown, code: string): boolean {
   return error instanceof Error && "code" in error && error.code === code;
-}
-
-function messageOf(error: unknown): string {
-  return error instanceof Error ? error.message : String(error);
 }

@@ -7,7 +7,7 @@
  * Format: https://github.com/ggml-org/ggml/blob/master/docs/gguf.md
  */
 import { type FileHandle, open } from "node:fs/promises";
-import { OperatorError } from "../errors.ts";
+import { messageOf, OperatorError } from "../errors.ts";
 
 export interface GgufSummary {
   /** `llama`, `qwen3`, ...; undefined for parts after the first. */
@@ -302,5 +302,5 @@ function reasonOf(error: unknown): string {
   const code = error instanceof Error && "code" in error ? error.code : undefined;
   if (code === "ENOENT") return "there is no such file";
   if (code === "EACCES" || code === "EPERM") return "this user may not read it";
-  return error instanceof Error ? error.message : String(error);
+  return messageOf(error);
 }

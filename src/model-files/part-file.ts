@@ -6,7 +6,7 @@ import { type Hash, randomUUID } from "node:crypto";
 import { createReadStream } from "node:fs";
 import { type FileHandle, open, rename, rm, statfs } from "node:fs/promises";
 import { join } from "node:path";
-import { OperatorError } from "../errors.ts";
+import { messageOf, OperatorError } from "../errors.ts";
 import { makeFolder } from "../make-folder.ts";
 import { megabytes } from "./progress.ts";
 
@@ -93,10 +93,7 @@ export function diskError(error: unknown, folder: string, needed: string): Error
       error,
     );
   }
-  return new OperatorError(
-    `models folder ${folder}: ${error instanceof Error ? error.message : String(error)}`,
-    error,
-  );
+  return new OperatorError(`models folder ${folder}: ${messageOf(error)}`, error);
 }
 
 function noRoom(folder: string, needed: string, cause?: unknown): OperatorError {

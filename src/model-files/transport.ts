@@ -9,6 +9,7 @@
  */
 import { getCACertificates } from "node:tls";
 import { type Dispatcher, EnvHttpProxyAgent, errors, Pool, request } from "undici";
+import { messageOf } from "../errors.ts";
 import { noProxies, type Proxies } from "./proxies.ts";
 
 /** How long each part of a conversation may stay silent. */
@@ -252,10 +253,7 @@ export function failureOf(url: URL, error: unknown): TransportFailure {
       false,
     );
   }
-  return fail(
-    `the connection to ${place} broke (${code ?? (error instanceof Error ? error.message : String(error))})`,
-    true,
-  );
+  return fail(`the connection to ${place} broke (${code ?? messageOf(error)})`, true);
 }
 
 /** Of the error, or of the first of the addresses that were tried. */

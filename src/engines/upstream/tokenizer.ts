@@ -6,6 +6,7 @@
  * for a while.
  */
 import type { Message } from "../../chat/engine.ts";
+import { messageOf } from "../../errors.ts";
 import type { ConversationForms } from "./conversation-forms.ts";
 import type { Fields } from "./dialects.ts";
 import type { UpstreamServer } from "./server.ts";
@@ -57,7 +58,7 @@ export class UpstreamTokenizer {
     } catch (error) {
       if (signal.aborted) return null;
       this.#pausedUntilMs.set(server, performance.now() + pauseMs);
-      this.#warn(server.name, error instanceof Error ? error.message : String(error));
+      this.#warn(server.name, messageOf(error));
       return null;
     }
   }

@@ -10,7 +10,7 @@ import Type, { type Static, type TSchema } from "typebox";
 import { Compile } from "typebox/compile";
 import type { Reasoning, Sampling } from "../../chat/engine.ts";
 import type { ChatRequest } from "../../chat/request.ts";
-import { Refusal } from "../../errors.ts";
+import { messageOf, Refusal } from "../../errors.ts";
 import { explain, isRecord } from "./explain.ts";
 import { exceededSize, valuesPerKey } from "./json-size.ts";
 
@@ -150,7 +150,7 @@ export function parseJson(bytes: Uint8Array): unknown {
   try {
     return JSON.parse(text);
   } catch (cause) {
-    const problem = cause instanceof Error ? cause.message : String(cause);
+    const problem = messageOf(cause);
     throw new Refusal("invalid_json", `The body is not valid JSON: ${problem.toWellFormed()}.`, { cause });
   }
 }

@@ -5,7 +5,7 @@
  * from starting on a database is one OperatorError that says what, where and what to do.
  */
 import pg from "pg";
-import { OperatorError } from "../../errors.ts";
+import { messageOf, OperatorError } from "../../errors.ts";
 import { StoreUnavailableError } from "../../ledger/retry.ts";
 import { limits } from "./limits.ts";
 
@@ -74,7 +74,7 @@ export function unavailable(error: unknown): StoreUnavailableError {
 export function whyOf(error: unknown): string {
   // Of several addresses, each has failed in its own way.
   if (error instanceof AggregateError) return error.errors.map(whyOf).join("; ");
-  return error instanceof Error ? error.message : String(error);
+  return messageOf(error);
 }
 
 /** An error while a store is opened, as an operator is told it. */

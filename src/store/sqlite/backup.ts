@@ -7,7 +7,7 @@
  */
 import { closeSync, existsSync, fsyncSync, openSync, renameSync, rmSync, statSync } from "node:fs";
 import { basename, dirname } from "node:path";
-import { OperatorError } from "../../errors.ts";
+import { messageOf, OperatorError } from "../../errors.ts";
 import { openAsItIs, type SqliteFile } from "./file.ts";
 
 export interface Backup {
@@ -72,7 +72,7 @@ function sync(path: string): void {
 
 function cannotWrite(to: string, error: unknown): OperatorError {
   // Under the name that was asked for, not the one that it has until it is whole.
-  const why = (error instanceof Error ? error.message : String(error)).replaceAll(`${to}.part`, to);
+  const why = messageOf(error).replaceAll(`${to}.part`, to);
   return new OperatorError(
     `The backup ${to} cannot be written (${why}). Its folder must be writable and have room for it.`,
     error,

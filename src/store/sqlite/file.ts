@@ -7,7 +7,7 @@
 import { closeSync, openSync, statfsSync, statSync } from "node:fs";
 import { dirname } from "node:path";
 import { DatabaseSync } from "node:sqlite";
-import { OperatorError } from "../../errors.ts";
+import { messageOf, OperatorError } from "../../errors.ts";
 import { StoreUnavailableError } from "../../ledger/retry.ts";
 import { makeFolder } from "../../make-folder.ts";
 import type { EpochMs } from "../../units.ts";
@@ -47,7 +47,7 @@ function codeOf(error: unknown): number | null {
 /** An error of a statement as the rest of the service knows it; what trying again can mend is told apart. */
 export function storeError(error: unknown): Error {
   const found = codeOf(error);
-  const why = error instanceof Error ? error.message : String(error);
+  const why = messageOf(error);
   switch (found) {
     case code.busy:
     case code.locked:
@@ -132,7 +132,7 @@ function makeFile(path: string): void {
     // Hashes of keys and everybody's usage: for the owner only. SQLite gives its log the same mode.
     closeSync(openSync(path, "a", 0o600));
   } catch (error) {
-    const why = error instanceof Error ? error.message : String(error);
+    const why = messageOf(error);
     const isFolder = statSync(path, { throwIfNoEntry: false })?.isDirectory() === true;
     throw new OperatorError(
       isFolder
@@ -191,7 +191,7 @@ function explained<T>({ path, busyMs }: SqliteFile, open: () => T): T {
   try {
     return open();
   } catch (error) {
-    const why = error instanceof Error ? error.message : String(error);
+    const why = messageOf(error);
     switch (codeOf(error)) {
       case code.notadb:
         throw new OperatorError(

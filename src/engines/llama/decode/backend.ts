@@ -15,7 +15,7 @@ import {
   type LlamaModel,
   NoBinaryFoundError,
 } from "node-llama-cpp";
-import { invariant, OperatorError } from "../../../errors.ts";
+import { invariant, messageOf, OperatorError } from "../../../errors.ts";
 import type { PromptTokenizer } from "../prompt/prompt.ts";
 import { Vocabulary } from "../prompt/vocabulary.ts";
 import type { Gpu, LoadOptions } from "../protocol.ts";
@@ -445,11 +445,7 @@ function withoutBinaries(gpu: Gpu, modelPath: string): string {
 async function reason(cause: unknown, complaints: readonly string[]): Promise<string> {
   await new Promise((resolve) => setTimeout(resolve, 50));
   const words = complaints.find((line) => line.includes("error loading") && !line.includes("failed to load"));
-  return (
-    words?.replace(/^.*error loading model: /, "") ??
-    complaints[0] ??
-    (cause instanceof Error ? cause.message : String(cause))
-  );
+  return words?.replace(/^.*error loading model: /, "") ?? complaints[0] ?? messageOf(cause);
 }
 
 function diagnosis(words: string): string {

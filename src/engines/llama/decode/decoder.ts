@@ -12,6 +12,7 @@
  * Does not queue by account and knows no limit on waiting jobs: the supervisor lets no more run than there are sequences.
  */
 import type { TokenLogprob } from "../../../chat/engine.ts";
+import { messageOf } from "../../../errors.ts";
 import type { ThinkTags } from "../../text/thinking.ts";
 import type { Vocabulary } from "../prompt/vocabulary.ts";
 import type { Ending, JobProgress, JobSpec, TextEvent } from "../protocol.ts";
@@ -420,8 +421,4 @@ function progressOf(job: Job, events: TextEvent[]): JobProgress {
     completionTokens: job.completionTokens,
     reasoningTokens: job.text.reasoningTokens,
   };
-}
-
-function messageOf(cause: unknown): string {
-  return cause instanceof Error ? cause.message : String(cause);
 }

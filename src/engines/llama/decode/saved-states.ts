@@ -5,6 +5,7 @@
  * written to a file. A job without a copy goes on all the same: its text is evaluated again. A failure to copy is a warning,
  * never the end of a job.
  */
+import { messageOf } from "../../../errors.ts";
 import type { Backend, SavedState } from "./backend.ts";
 import type { Sequence } from "./sequences.ts";
 
@@ -109,7 +110,7 @@ export class SavedStates {
   #warn(what: string, cause: unknown): void {
     if (this.#warned.has(what)) return;
     this.#warned.add(what);
-    const why = cause instanceof Error ? cause.message : String(cause);
+    const why = messageOf(cause);
     this.#options.warn(`the state of a paused answer ${what}, so its text is evaluated again (${why})`);
   }
 }

@@ -5,7 +5,7 @@
  * terminal that it shares with its parent, and the end of that terminal. The parent decides when running answers are
  * cut off. Keeps nothing on disk.
  */
-import { OperatorError } from "../../../errors.ts";
+import { messageOf, OperatorError } from "../../../errors.ts";
 import { loadBackend } from "../decode/backend.ts";
 import { Decoder } from "../decode/decoder.ts";
 import { SavedStates } from "../decode/saved-states.ts";
@@ -28,7 +28,7 @@ function sendAndWait(message: FromChild): Promise<void> {
 
 function refusalOf(cause: unknown, modelPath: string): string {
   if (cause instanceof OperatorError) return cause.message;
-  const why = cause instanceof Error ? cause.message || cause.name : String(cause);
+  const why = messageOf(cause);
   return `The model file ${modelPath} cannot be used: ${why}.`;
 }
 
@@ -115,7 +115,7 @@ class Child {
       const plan = await this.#ready.planner.plan(messages, reasoning);
       send({ type: "prepared", id, ...plan, workMs: workMs() });
     } catch (cause) {
-      const message = cause instanceof Error ? cause.message : String(cause);
+      const message = messageOf(cause);
       send({ type: "prepareFailed", id, message, workMs: workMs() });
     }
   }

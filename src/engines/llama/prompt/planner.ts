@@ -5,6 +5,7 @@
  * the window, because tokenizing delays the next token of every answer.
  */
 import type { Message, Reasoning } from "../../../chat/engine.ts";
+import { messageOf } from "../../../errors.ts";
 import type { ThinkTags } from "../../text/thinking.ts";
 import type { PromptPlan } from "../protocol.ts";
 import { markersIn, PromptBuilder, type PromptTokenizer } from "./prompt.ts";
@@ -132,7 +133,7 @@ function templateOf(options: PlannerOptions): ChatTemplate {
     return new ChatTemplate(options.template, texts);
   } catch (cause) {
     if (cause instanceof TimeLimitExceeded) throw loops(cause);
-    const why = cause instanceof Error ? cause.message : String(cause);
+    const why = messageOf(cause);
     options.warn(`the model's chat template cannot be used (${why}); ChatML is used`);
     return new ChatTemplate(fallbackTemplate, texts);
   }

@@ -9,6 +9,7 @@
 import { randomBytes } from "node:crypto";
 import { Template } from "@huggingface/jinja";
 import type { Message } from "../../../chat/engine.ts";
+import { messageOf } from "../../../errors.ts";
 import { foldings, type Turn } from "../../text/message-normalisation.ts";
 import { withTimeLimit } from "./time-limit.ts";
 
@@ -98,7 +99,7 @@ export class ChatTemplate {
         ...(options.thinking === undefined ? {} : { enable_thinking: options.thinking }),
       });
     } catch (cause) {
-      return new Error(cause instanceof Error ? cause.message : String(cause), { cause });
+      return new Error(messageOf(cause), { cause });
     }
     return cut(rendered, nonce, texts);
   }
