@@ -19,10 +19,10 @@ import { parseArgs } from "node:util";
 import pg from "pg";
 import { Ledger } from "../src/ledger/ledger.ts";
 import {
-  commitLanes,
+  commitGiveUpMs,
+  commitQueues,
+  commitRetriesMs,
   openPostgresStore,
-  patientGiveUpMs,
-  patientRetriesMs,
 } from "../src/store/postgres/store.ts";
 import { openSqliteStore } from "../src/store/sqlite/store.ts";
 import type { Store } from "../src/store/store.ts";
@@ -127,9 +127,9 @@ async function filled(count = accounts): Promise<Database> {
   const url = server.url(name);
   const store = await openPostgresStore({ url, plans });
   const ledger = new Ledger(store, {
-    lanes: commitLanes,
-    retriesMs: patientRetriesMs,
-    giveUpMs: patientGiveUpMs,
+    commitQueues: commitQueues,
+    retriesMs: commitRetriesMs,
+    giveUpMs: commitGiveUpMs,
   });
   await Promise.all(Array.from({ length: count }, (_, n) => openAccount(store, ledger, n)));
   return { server, name, url, store, ledger };

@@ -6,7 +6,7 @@
  */
 import pg from "pg";
 import { Ledger } from "../src/ledger/ledger.ts";
-import { commitLanes, openPostgresStore } from "../src/store/postgres/store.ts";
+import { commitQueues, openPostgresStore } from "../src/store/postgres/store.ts";
 import { accountId, nextAccount, plans } from "./ledger-file.ts";
 import { holdAndSettle } from "./pair.ts";
 
@@ -24,7 +24,7 @@ type Pair = (account: number) => Promise<void>;
 
 async function ledgerPairs({ url }: NodeTask): Promise<{ pair: Pair; close(): Promise<void> }> {
   const store = await openPostgresStore({ url, plans });
-  const ledger = new Ledger(store, { lanes: commitLanes });
+  const ledger = new Ledger(store, { commitQueues: commitQueues });
   return {
     pair: (n) => holdAndSettle(ledger, n),
     async close() {

@@ -13,7 +13,7 @@ import { join } from "node:path";
 import { DatabaseSync } from "node:sqlite";
 import { parseArgs } from "node:util";
 import { Ledger, type LedgerOptions } from "../src/ledger/ledger.ts";
-import { commitLanes, openPostgresStore } from "../src/store/postgres/store.ts";
+import { commitQueues, openPostgresStore } from "../src/store/postgres/store.ts";
 import { openSqliteStore } from "../src/store/sqlite/store.ts";
 import type { Store } from "../src/store/store.ts";
 import { start } from "../test/fixtures/postgres.ts";
@@ -138,7 +138,7 @@ async function onPostgres(wanted: Wanted): Promise<Stored> {
     return Number(row?.bytes);
   };
   const before = await logged();
-  const commits = await makeRequests(store, wanted, { lanes: commitLanes });
+  const commits = await makeRequests(store, wanted, { commitQueues: commitQueues });
   const written = (await logged()) - before;
   await store.close();
   await server.sql("vacuum", database);

@@ -7,12 +7,7 @@ import { type NodeRegistry, soleNode } from "../store/nodes.ts";
 import { auditDatabase } from "../store/postgres/audit.ts";
 import { pgDumpInstead } from "../store/postgres/connection.ts";
 import { requireSchema } from "../store/postgres/schema.ts";
-import {
-  commitLanes,
-  openPostgresStore,
-  patientGiveUpMs,
-  patientRetriesMs,
-} from "../store/postgres/store.ts";
+import { commitGiveUpMs, commitQueues, commitRetriesMs, openPostgresStore } from "../store/postgres/store.ts";
 import { auditFile } from "../store/sqlite/audit.ts";
 import { type Backup, backUpSqlite } from "../store/sqlite/backup.ts";
 import { openSqliteStore } from "../store/sqlite/store.ts";
@@ -42,9 +37,9 @@ export async function openStore(config: Config, options: LedgerOptions = {}): Pr
   return {
     store,
     ledger: new Ledger(store, {
-      lanes: commitLanes,
-      retriesMs: patientRetriesMs,
-      giveUpMs: patientGiveUpMs,
+      commitQueues: commitQueues,
+      retriesMs: commitRetriesMs,
+      giveUpMs: commitGiveUpMs,
       ...options,
     }),
     nodes: store.nodes,

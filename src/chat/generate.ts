@@ -24,7 +24,7 @@ import type { Ledger } from "../ledger/ledger.ts";
 import type { OutcomeOf, Rates, SettleOperation } from "../ledger/operations.ts";
 import { costAtMost } from "../ledger/pricing.ts";
 import { StoreUnavailableError } from "../ledger/retry.ts";
-import type { Ending, Split } from "../ledger/rows.ts";
+import type { BucketAmounts, Ending } from "../ledger/rows.ts";
 import type { MicroCredits } from "../units.ts";
 import { allows, type Catalog, type Model } from "./catalog.ts";
 import {
@@ -57,9 +57,9 @@ export interface Receipt {
   usage: Usage;
   cost: MicroCredits;
   /** What each bucket paid of the cost; the rest is the shortfall. */
-  paid: Split;
+  paid: BucketAmounts;
   /** Of that, what the expiry of the hold had taken before; null where it had not expired. */
-  paidBefore: Split | null;
+  paidBefore: BucketAmounts | null;
   shortfall: MicroCredits;
   /** Of that, what the expiry had recorded before. */
   shortfallBefore: MicroCredits;

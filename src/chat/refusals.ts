@@ -2,11 +2,11 @@
 
 import { Refusal } from "../errors.ts";
 import { balanceUnavailable } from "../ledger/balance.ts";
-import type { GroundFault, HoldOutcome } from "../ledger/operations.ts";
+import type { AccountError, HoldOutcome } from "../ledger/operations.ts";
 import type { EngineError } from "./engine.ts";
 
 export function refusalOfHold(
-  outcome: Extract<HoldOutcome, { kind: "refused" }> | GroundFault,
+  outcome: Extract<HoldOutcome, { kind: "refused" }> | AccountError,
   model: string,
   accountId: string,
 ): Refusal {

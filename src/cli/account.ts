@@ -145,7 +145,7 @@ async function setPlan(cli: Cli, name: string, plan: string): Promise<void> {
   await cli.withStore(config, async ({ store, ledger }) => {
     const outcome = await ledger.apply({ kind: "plan", account: name, op: `plan-${randomUUID()}`, plan });
     // The operation is new: it cannot have been done before, with another plan.
-    invariant(outcome.kind !== "differs", "a new operation finds nothing that was done before");
+    invariant(outcome.kind !== "conflict", "a new operation finds nothing that was done before");
     if (outcome.kind !== "changed") throw groundFault(name, outcome);
     cli.print(await document(store, name), "");
     cli.say(

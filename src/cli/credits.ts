@@ -49,14 +49,14 @@ async function add(cli: Cli, account: string, credits: number, payment: string):
     const outcome = await ledger.apply({ kind: "topup", account, payment, amount: microOf(credits) });
     switch (outcome.kind) {
       case "added":
-        await report(cli, config, store, account, { payment_id: payment, credits, again: outcome.again });
+        await report(cli, config, store, account, { payment_id: payment, credits, again: outcome.replayed });
         cli.say(
-          outcome.again
+          outcome.replayed
             ? `Payment ${payment} was counted before; nothing has changed.`
             : `${count(credits, "credit")} added to ${account}; its additional credits are now ${exactCredits(outcome.additional)}.`,
         );
         return;
-      case "differs":
+      case "conflict":
         throw new OperatorError(
           `Payment ${payment} was counted before, with ${exactCredits(outcome.amount)} credits instead of ` +
             `${exactCredits(microOf(credits))}. Nothing has changed; another payment needs another id.`,
@@ -80,14 +80,14 @@ async function adjust(
     const outcome = await ledger.apply({ kind: "adjust", account, op: id, amount: microOf(credits), reason });
     switch (outcome.kind) {
       case "adjusted":
-        await report(cli, config, store, account, { operation_id: id, credits, again: outcome.again });
+        await report(cli, config, store, account, { operation_id: id, credits, again: outcome.replayed });
         cli.say(
-          outcome.again
+          outcome.replayed
             ? `Adjustment ${id} was made before; nothing has changed.`
             : `The additional credits of ${account} are now ${exactCredits(outcome.additional)}.`,
         );
         return;
-      case "differs":
+      case "conflict":
         throw new OperatorError(
           `Adjustment ${id} was made before, by ${exactCredits(outcome.amount)} credits for the reason ` +
             `${JSON.stringify(outcome.reason)}, instead of ${exactCredits(microOf(credits))} for ` +

@@ -3,7 +3,7 @@ import { existsSync } from "node:fs";
 import type { Config } from "../config/load.ts";
 import { nearest } from "../config/section.ts";
 import { OperatorError } from "../errors.ts";
-import type { GroundFault } from "../ledger/operations.ts";
+import type { AccountError } from "../ledger/operations.ts";
 
 /** Of an account that cannot be read or changed. */
 export const mendIt =
@@ -25,7 +25,7 @@ export function requireLedger({ database }: Config): void {
   );
 }
 
-export function groundFault(account: string, fault: GroundFault): OperatorError {
+export function groundFault(account: string, fault: AccountError): OperatorError {
   if (fault.kind === "no_account") return noAccount(account);
   return new OperatorError(
     `The account ${account} cannot be changed before it is mended: ${fault.problem}. ${mendIt}`,

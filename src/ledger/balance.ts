@@ -7,7 +7,7 @@ import type { EpochMs, MicroCredits } from "../units.ts";
 import { expireOverdue } from "./kernel.ts";
 import type { Plans } from "./plan.ts";
 import type { AccountRow, HoldRow } from "./rows.ts";
-import { rowKey, Workings } from "./snapshot.ts";
+import { rowKey, UnitOfWork } from "./snapshot.ts";
 
 /** An account as a balance is computed from it: one snapshot, and the clock it was read at. */
 export interface AccountSnapshot {
@@ -42,7 +42,7 @@ export interface BalanceView {
 export function balanceOf(snapshot: AccountSnapshot | null, plans: Plans): BalanceView {
   if (snapshot === null) throw balanceUnavailable("the account has no row");
   const { account: read, overdue, nowMs } = snapshot;
-  const workings = new Workings(
+  const work = new UnitOfWork(
     {
       nowMs,
       accounts: new Map([[read.id, read]]),
@@ -55,10 +55,10 @@ export function balanceOf(snapshot: AccountSnapshot | null, plans: Plans): Balan
     },
     plans,
   );
-  const found = workings.account(read.id);
+  const found = work.account(read.id);
   if (found.kind === "balance_invalid") throw balanceUnavailable(`account ${read.id}: ${found.problem}`);
   if (found.kind !== "found") throw balanceUnavailable("the account has no row");
-  expireOverdue(workings, found);
+  expireOverdue(work, found);
   const { account } = found;
   return {
     plan: account.plan,

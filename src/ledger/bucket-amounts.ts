@@ -1,29 +1,29 @@
 /** Arithmetic of amounts in the three buckets. Pure. */
 import type { MicroCredits } from "../units.ts";
-import type { Split } from "./rows.ts";
+import type { BucketAmounts } from "./rows.ts";
 
-export function sumOf(split: Split): MicroCredits {
-  return split.base + split.overage + split.additional;
+export function sumOf(amounts: BucketAmounts): MicroCredits {
+  return amounts.base + amounts.overage + amounts.additional;
 }
 
-export function negated(split: Split): Split {
-  return { base: 0 - split.base, overage: 0 - split.overage, additional: 0 - split.additional };
+export function negated(amounts: BucketAmounts): BucketAmounts {
+  return { base: 0 - amounts.base, overage: 0 - amounts.overage, additional: 0 - amounts.additional };
 }
 
-export function plus(a: Split, b: Split): Split {
+export function plus(a: BucketAmounts, b: BucketAmounts): BucketAmounts {
   return { base: a.base + b.base, overage: a.overage + b.overage, additional: a.additional + b.additional };
 }
 
-export function minus(a: Split, b: Split): Split {
+export function minus(a: BucketAmounts, b: BucketAmounts): BucketAmounts {
   return { base: a.base - b.base, overage: a.overage - b.overage, additional: a.additional - b.additional };
 }
 
-export function additionally(amount: number): Split {
+export function additionalOnly(amount: number): BucketAmounts {
   return { base: 0, overage: 0, additional: amount };
 }
 
 /** Splits an amount over what each bucket has, in the order in which they are spent; less where there is less. */
-export function splitOver(available: Split, amount: MicroCredits): Split {
+export function allocate(available: BucketAmounts, amount: MicroCredits): BucketAmounts {
   const base = Math.min(amount, available.base);
   const overage = Math.min(amount - base, available.overage);
   const additional = Math.min(amount - base - overage, available.additional);

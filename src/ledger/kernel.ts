@@ -15,15 +15,15 @@
  */
 import { invariant } from "../errors.ts";
 import { type EpochMs, type MicroCredits, microOf } from "../units.ts";
-import { additionally, minus, negated, plus, splitOver, sumOf } from "./bucket-amounts.ts";
+import { additionalOnly, allocate, minus, negated, plus, sumOf } from "./bucket-amounts.ts";
 import type {
+  AccountError,
   AdjustOperation,
   AdjustOutcome,
   Decision,
   ExpireOutcome,
   ExtendOperation,
   ExtendOutcome,
-  GroundFault,
   HoldOperation,
   HoldOutcome,
   OpenOperation,
@@ -41,97 +41,93 @@ import type {
 import type { Plans } from "./plan.ts";
 import { costOf, type Price } from "./pricing.ts";
 import { countRequest, countTokens, followClock, rateRefusalOf, ratesOf, scopesOf } from "./rates.ts";
-import type { AccountRow, Ending, HoldRow, RowPrice, Split, TokenCounts, UsageRow } from "./rows.ts";
+import type { AccountRow, BucketAmounts, Ending, HoldRow, RowPrice, TokenCounts, UsageRow } from "./rows.ts";
 import {
   type Changes,
   type FoundAccount,
-  type Ground,
   lateNote,
   lateOp,
+  type Snapshot,
   shortfallIn,
-  Workings,
+  UnitOfWork,
 } from "./snapshot.ts";
 
 /** Running requests rarely use all that they hold: about the time in which some of them end and give back. */
 const reservedRetryMs = 1000;
 
 export function decide(
-  ground: Ground,
+  snapshot: Snapshot,
   plans: Plans,
   operations: readonly Operation[],
 ): { outcomes: Decision[]; changes: Changes } {
-  const workings = new Workings(ground, plans);
+  const work = new UnitOfWork(snapshot, plans);
   const putOff = new Set<string>();
   const outcomes = operations.map((operation): Decision => {
     const { account } = operation;
     // Operations on an account keep their order.
     if (putOff.has(account)) return { kind: "unfinished" };
-    const decision = decideOne(workings, operation);
+    const decision = decideOne(work, operation);
     if (decision.kind === "unfinished") putOff.add(account);
     return decision;
   });
-  return { outcomes, changes: workings.changes() };
+  return { outcomes, changes: work.changes() };
 }
 
-function decideOne(workings: Workings, operation: Operation): Decision {
-  const outcome = outcomeOf(workings, operation);
-  const expired = workings.takeExpired();
+function decideOne(work: UnitOfWork, operation: Operation): Decision {
+  const outcome = outcomeOf(work, operation);
+  const expired = work.takeExpired();
   return expired.length === 0 ? outcome : { ...outcome, expired };
 }
 
-function outcomeOf(workings: Workings, operation: Operation): Decision {
-  if (operation.kind === "open") return open(workings, operation);
-  if (operation.kind === "plan") return changePlan(workings, operation);
-  const found = workings.account(operation.account);
+function outcomeOf(work: UnitOfWork, operation: Operation): Decision {
+  if (operation.kind === "open") return open(work, operation);
+  if (operation.kind === "plan") return changePlan(work, operation);
+  const found = work.account(operation.account);
   if (found.kind !== "found") return found;
   switch (operation.kind) {
     case "hold":
-      return hold(workings, found, operation);
+      return hold(work, found, operation);
     case "extend":
-      return extend(workings, found, operation);
+      return extend(work, found, operation);
     case "settle":
-      return settle(workings, found, operation);
+      return settle(work, found, operation);
     case "expire":
-      return expire(workings, found, operation.hold);
+      return expire(work, found, operation.hold);
     case "topup":
-      return topup(workings, found, operation);
+      return topup(work, found, operation);
     case "adjust":
-      return adjust(workings, found, operation);
+      return adjust(work, found, operation);
   }
 }
 
-function open(workings: Workings, operation: OpenOperation): OpenOutcome | GroundFault {
-  const existing = workings.planOf(operation.account);
+function open(work: UnitOfWork, operation: OpenOperation): OpenOutcome | AccountError {
+  const existing = work.planOf(operation.account);
   if (existing !== undefined) return { kind: "exists", plan: existing };
-  const plan = workings.planNamed(operation.plan);
+  const plan = work.planNamed(operation.plan);
   if (plan === undefined) {
     return { kind: "balance_invalid", problem: `the plan "${operation.plan}" is not in the configuration` };
   }
-  workings.open(operation.account, plan);
+  work.open(operation.account, plan);
   return { kind: "opened" };
 }
 
-function hold(
-  workings: Workings,
-  found: FoundAccount,
-  operation: HoldOperation,
-): HoldOutcome | PutOffOutcome {
+function hold(work: UnitOfWork, found: FoundAccount, operation: HoldOperation): HoldOutcome | PutOffOutcome {
   const { account, plan, nowMs } = found;
   const { min, want } = operation;
   invariant(Number.isSafeInteger(min) && min >= 0 && want >= min, "a hold asks for a whole amount or more");
-  const taken = workings.entry(account.id, operation.hold);
+  const taken = work.entry(account.id, operation.hold);
   if (taken !== null) {
-    if (workings.hold(account.id, operation.hold) === null) return { kind: "refused", reason: "hold_ended" };
+    if (work.hold(account.id, operation.hold) === null) return { kind: "refused", reason: "hold_ended" };
     const amount = 0 - taken.baseDelta - taken.overageDelta - taken.additionalDelta;
     return { kind: "held", amount, rates: {} };
   }
-  const key = workings.key(operation.key);
+  const key = work.key(operation.key);
   if (key === null || key.account !== account.id) return { kind: "refused", reason: "key_unknown" };
   if (key.revokedMs !== null) return { kind: "refused", reason: "key_revoked" };
   if (key.expiresMs !== null && key.expiresMs <= nowMs) return { kind: "refused", reason: "key_expired" };
 
   // Their credits and places may be needed: decided now, a hold might be refused, or spend the wrong bucket.
-  if (expireOverdue(workings, found) === "some") return { kind: "unfinished" };
+  if (expireOverdue(work, found) === "some") return { kind: "unfinished" };
 
   const scopes = scopesOf(account, plan, key);
   followClock(scopes, nowMs);
@@ -140,20 +136,20 @@ function hold(
   const available = sumOf(account);
   if (available < operation.min) return creditRefusal(found, operation.min, ratesOf(scopes, nowMs));
 
-  const split = splitOver(account, operation.want);
+  const amounts = allocate(account, operation.want);
   countRequest(scopes, operation.promptTokens, nowMs);
   key.holds += 1;
   key.lastUsedMs = nowMs;
   account.holds += 1;
-  addHeld(account, split);
-  workings.put({
+  addHeld(account, amounts);
+  work.put({
     account: account.id,
     id: operation.hold,
     key: key.id,
     model: operation.model,
     createdMs: nowMs,
     expiresMs: nowMs + operation.ttlMs,
-    ...split,
+    ...amounts,
     baseStartsMs: account.baseStartsMs,
     overageStartsMs: account.overageStartsMs,
     basePast: 0,
@@ -167,8 +163,8 @@ function hold(
     priceCompletion: operation.price.completion,
     priceCachedPrompt: operation.price.cachedPrompt ?? operation.price.prompt,
   });
-  workings.enter(account, "hold", operation.hold, key.id, negated(split));
-  return { kind: "held", amount: sumOf(split), rates: ratesOf(scopes, nowMs) };
+  work.post(account, "hold", operation.hold, key.id, negated(amounts));
+  return { kind: "held", amount: sumOf(amounts), rates: ratesOf(scopes, nowMs) };
 }
 
 function creditRefusal({ account, plan }: FoundAccount, min: MicroCredits, rates: Rates): HoldOutcome {
@@ -185,12 +181,12 @@ function creditRefusal({ account, plan }: FoundAccount, min: MicroCredits, rates
 }
 
 function extend(
-  workings: Workings,
+  work: UnitOfWork,
   found: FoundAccount,
   operation: ExtendOperation,
 ): ExtendOutcome | PutOffOutcome {
   const { account, nowMs } = found;
-  const row = workings.hold(account.id, operation.hold);
+  const row = work.hold(account.id, operation.hold);
   if (row === null) return { kind: "ended" };
   const { used, more } = operation;
   assertTokens(used);
@@ -200,43 +196,43 @@ function extend(
   row.expiresMs = Math.max(row.expiresMs, nowMs + operation.ttlMs);
   // A checkpoint that arrives late never takes back a newer one.
   if (isFurther(used, row)) Object.assign(row, countsOf(used));
-  workings.put(row);
-  const ended = expireOverdue(workings, found);
+  work.put(row);
+  const ended = expireOverdue(work, found);
   // An extension of no time saves nothing that is overdue.
-  if (workings.hold(account.id, row.id) === null) return { kind: "ended" };
+  if (work.hold(account.id, row.id) === null) return { kind: "ended" };
 
   const op = `${operation.hold}/${operation.n}`;
-  const before = workings.entry(account.id, op);
+  const before = work.entry(account.id, op);
   if (before !== null) {
     return { kind: "extended", amount: 0 - before.baseDelta - before.overageDelta - before.additionalDelta };
   }
   // Time and checkpoint are written all the same.
   if (more > 0 && ended === "some") return { kind: "unfinished" };
-  const split = splitOver(account, more);
-  const amount = sumOf(split);
+  const amounts = allocate(account, more);
+  const amount = sumOf(amounts);
   // Nothing moved: no entry, and the same operation may be decided again.
   if (amount === 0) return { kind: "extended", amount };
-  age(row, account);
-  row.base += split.base;
-  row.overage += split.overage;
-  row.additional += split.additional;
-  addHeld(account, split);
-  workings.enter(account, "extend", op, row.id, negated(split));
+  rollHold(row, account);
+  row.base += amounts.base;
+  row.overage += amounts.overage;
+  row.additional += amounts.additional;
+  addHeld(account, amounts);
+  work.post(account, "extend", op, row.id, negated(amounts));
   return { kind: "extended", amount };
 }
 
-function settle(workings: Workings, found: FoundAccount, operation: SettleOperation): SettleOutcome {
+function settle(work: UnitOfWork, found: FoundAccount, operation: SettleOperation): SettleOutcome {
   const { account } = found;
   assertTokens(operation.used);
   invariant(operation.ending !== "expired", "a settlement is no expiry");
-  const row = workings.hold(account.id, operation.hold);
+  const row = work.hold(account.id, operation.hold);
   if (row !== null) {
-    return settled(end(workings, found, row, operation.used, operation.ending, operation.estimated));
+    return settled(end(work, found, row, operation.used, operation.ending, operation.estimated));
   }
-  const ended = workings.usage(account.id, operation.hold);
+  const ended = work.usage(account.id, operation.hold);
   if (ended === null) return { kind: "unknown_hold" };
-  const outcome = settled(ended.ending === "expired" ? settleLate(workings, found, ended, operation) : ended);
-  const late = workings.entry(account.id, lateOp(operation.hold));
+  const outcome = settled(ended.ending === "expired" ? settleLate(work, found, ended, operation) : ended);
+  const late = work.entry(account.id, lateOp(operation.hold));
   if (late === null) return outcome;
   const { baseDelta: base, overageDelta: overage, additionalDelta: additional } = late;
   return {
@@ -250,27 +246,27 @@ function settled({ cost, base, overage, additional, shortfall }: UsageRow) {
   return { kind: "settled", cost, paid: { base, overage, additional }, shortfall } satisfies SettleOutcome;
 }
 
-function expire(workings: Workings, found: FoundAccount, id: string): ExpireOutcome {
-  const row = workings.hold(found.account.id, id);
+function expire(work: UnitOfWork, found: FoundAccount, id: string): ExpireOutcome {
+  const row = work.hold(found.account.id, id);
   if (row === null) return { kind: "ended" };
   if (row.expiresMs > found.nowMs) return { kind: "alive" };
-  end(workings, found, row, row, "expired", false);
+  end(work, found, row, row, "expired", false);
   return { kind: "expired" };
 }
 
 /** An expired hold counts no longer, whether or not anybody has swept it. `some`: a further commit has to end the rest. */
-export function expireOverdue(workings: Workings, found: FoundAccount): "all" | "some" {
+export function expireOverdue(work: UnitOfWork, found: FoundAccount): "all" | "some" {
   const { account } = found;
   if (account.holds === 0) return "all";
-  for (const overdue of workings.overdue(account.id)) {
-    end(workings, found, overdue, overdue, "expired", false);
+  for (const overdue of work.overdue(account.id)) {
+    end(work, found, overdue, overdue, "expired", false);
   }
-  return workings.isUnfinished(account.id) ? "some" : "all";
+  return work.isUnfinished(account.id) ? "some" : "all";
 }
 
 /** Ends an open hold: charges it, gives the rest back to the windows it came from, writes the receipt. */
 function end(
-  workings: Workings,
+  work: UnitOfWork,
   found: FoundAccount,
   row: HoldRow,
   used: TokenCounts,
@@ -278,31 +274,31 @@ function end(
   estimated: boolean,
 ): UsageRow {
   const { account, nowMs, atMs } = found;
-  age(row, account);
+  rollHold(row, account);
   const cost = costOf(priceOf(row), used);
-  const held: Split = {
+  const held: BucketAmounts = {
     base: row.basePast + row.base,
     overage: row.overagePast + row.overage,
     additional: row.additional,
   };
-  const spent = splitOver(held, cost);
+  const spent = allocate(held, cost);
   // What past windows gave is spent first: the rest can still go back.
-  const back: Split = {
+  const back: BucketAmounts = {
     base: row.base - Math.max(0, spent.base - row.basePast),
     overage: row.overage - Math.max(0, spent.overage - row.overagePast),
     additional: row.additional - spent.additional,
   };
   // More than was held: an engine made more than it was told to. Taken from what is there, the rest is recorded.
-  const extra = splitOver(account, cost - sumOf(spent));
+  const extra = allocate(account, cost - sumOf(spent));
   addHeld(account, negated(row));
   account.holds -= 1;
-  const key = workings.key(row.key);
+  const key = work.key(row.key);
   if (key !== null) key.holds -= 1;
   const made = used.promptTokens + used.completionTokens;
   countTokens(scopesOf(account, found.plan, key), made - row.meteredTokens, nowMs);
 
   const kind = ending === "expired" ? "expire" : made === 0 ? "void" : "settle";
-  workings.enter(account, kind, `${row.id}/end`, ending, minus(back, extra));
+  work.post(account, kind, `${row.id}/end`, ending, minus(back, extra));
   const paid = plus(spent, extra);
   const usage: UsageRow = {
     account: account.id,
@@ -321,13 +317,13 @@ function end(
     ...paid,
     shortfall: cost - sumOf(paid),
   };
-  workings.end(row, usage);
+  work.end(row, usage);
   return usage;
 }
 
 /** The hold expired before its settlement came: charges what the checkpoint had not, once. */
 function settleLate(
-  workings: Workings,
+  work: UnitOfWork,
   found: FoundAccount,
   expired: UsageRow,
   operation: SettleOperation,
@@ -338,12 +334,12 @@ function settleLate(
   const isMore = known >= expired.cost && operation.used.completionTokens >= expired.completionTokens;
   const used = isMore ? operation.used : expired;
   const cost = isMore ? known : expired.cost;
-  const extra = splitOver(account, cost - expired.cost);
+  const extra = allocate(account, cost - expired.cost);
   const before = expired.promptTokens + expired.completionTokens;
-  const scopes = scopesOf(account, plan, workings.key(expired.key));
+  const scopes = scopesOf(account, plan, work.key(expired.key));
   countTokens(scopes, used.promptTokens + used.completionTokens - before, nowMs);
   const note = lateNote(operation.ending, expired.shortfall);
-  workings.enter(account, "settle", lateOp(expired.id), note, negated(extra));
+  work.post(account, "settle", lateOp(expired.id), note, negated(extra));
   const usage: UsageRow = {
     ...expired,
     ...countsOf(used),
@@ -355,66 +351,66 @@ function settleLate(
     ...plus(expired, extra),
     shortfall: expired.shortfall + cost - expired.cost - sumOf(extra),
   };
-  workings.record(usage);
+  work.record(usage);
   return usage;
 }
 
-function topup(workings: Workings, found: FoundAccount, operation: TopupOperation): TopupOutcome {
+function topup(work: UnitOfWork, found: FoundAccount, operation: TopupOperation): TopupOutcome {
   const { account } = found;
   invariant(
     Number.isSafeInteger(operation.amount) && operation.amount > 0,
     "a top-up is a whole positive amount",
   );
   const op = `payment:${operation.payment}`;
-  const before = workings.entry(account.id, op);
+  const before = work.entry(account.id, op);
   if (before !== null) {
     if (before.additionalDelta !== operation.amount)
-      return { kind: "differs", amount: before.additionalDelta };
-    return { kind: "added", additional: account.additional, again: true };
+      return { kind: "conflict", amount: before.additionalDelta };
+    return { kind: "added", additional: account.additional, replayed: true };
   }
   if (!fits(account, operation.amount)) return { kind: "too_much" };
-  workings.enter(account, "topup", op, operation.payment, additionally(operation.amount));
-  return { kind: "added", additional: account.additional, again: false };
+  work.post(account, "topup", op, operation.payment, additionalOnly(operation.amount));
+  return { kind: "added", additional: account.additional, replayed: false };
 }
 
-function adjust(workings: Workings, found: FoundAccount, operation: AdjustOperation): AdjustOutcome {
+function adjust(work: UnitOfWork, found: FoundAccount, operation: AdjustOperation): AdjustOutcome {
   const { account } = found;
   invariant(Number.isSafeInteger(operation.amount), "an adjustment is a whole amount");
   const op = `adjust:${operation.op}`;
-  const before = workings.entry(account.id, op);
+  const before = work.entry(account.id, op);
   if (before !== null) {
     const same = before.additionalDelta === operation.amount && before.note === operation.reason;
-    if (!same) return { kind: "differs", amount: before.additionalDelta, reason: before.note ?? "" };
-    return { kind: "adjusted", additional: account.additional, again: true };
+    if (!same) return { kind: "conflict", amount: before.additionalDelta, reason: before.note ?? "" };
+    return { kind: "adjusted", additional: account.additional, replayed: true };
   }
   if (account.additional + operation.amount < 0)
     return { kind: "too_little", additional: account.additional };
   if (!fits(account, operation.amount)) return { kind: "too_much" };
-  workings.enter(account, "adjust", op, operation.reason, additionally(operation.amount));
-  return { kind: "adjusted", additional: account.additional, again: false };
+  work.post(account, "adjust", op, operation.reason, additionalOnly(operation.amount));
+  return { kind: "adjusted", additional: account.additional, replayed: false };
 }
 
 /**
  * An upgrade raises cap and remaining by the difference at once; a downgrade takes effect at the next refresh. Also
  * the way on for an account whose plan has gone from the configuration.
  */
-function changePlan(workings: Workings, operation: PlanOperation): PlanOutcome | GroundFault {
-  if (workings.planOf(operation.account) === undefined) return { kind: "no_account" };
-  const plan = workings.planNamed(operation.plan);
+function changePlan(work: UnitOfWork, operation: PlanOperation): PlanOutcome | AccountError {
+  if (work.planOf(operation.account) === undefined) return { kind: "no_account" };
+  const plan = work.planNamed(operation.plan);
   if (plan === undefined) {
     return { kind: "balance_invalid", problem: `the plan "${operation.plan}" is not in the configuration` };
   }
   const op = `plan:${operation.op}`;
-  const before = workings.entry(operation.account, op);
+  const before = work.entry(operation.account, op);
   if (before !== null) {
     return before.note === plan.id
-      ? { kind: "changed", again: true }
-      : { kind: "differs", plan: before.note ?? "" };
+      ? { kind: "changed", replayed: true }
+      : { kind: "conflict", plan: before.note ?? "" };
   }
-  const found = workings.account(operation.account, plan.id);
+  const found = work.account(operation.account, plan.id);
   if (found.kind !== "found") return found;
   const { account } = found;
-  const raise: Split = {
+  const raise: BucketAmounts = {
     base: Math.max(0, microOf(plan.base.credits) - account.baseCap),
     overage: Math.max(0, microOf(plan.overage.credits) - account.overageCap),
     additional: 0,
@@ -422,12 +418,12 @@ function changePlan(workings: Workings, operation: PlanOperation): PlanOutcome |
   account.plan = plan.id;
   account.baseCap += raise.base;
   account.overageCap += raise.overage;
-  workings.enter(account, "plan", op, plan.id, raise);
-  return { kind: "changed", again: false };
+  work.post(account, "plan", op, plan.id, raise);
+  return { kind: "changed", replayed: false };
 }
 
 /** Parts of a hold that came from a window which has ended cannot go back. */
-function age(row: HoldRow, account: AccountRow): void {
+function rollHold(row: HoldRow, account: AccountRow): void {
   if (row.baseStartsMs !== account.baseStartsMs) {
     row.basePast += row.base;
     row.base = 0;
@@ -440,10 +436,10 @@ function age(row: HoldRow, account: AccountRow): void {
   }
 }
 
-function addHeld(account: AccountRow, split: Split): void {
-  account.heldBase += split.base;
-  account.heldOverage += split.overage;
-  account.heldAdditional += split.additional;
+function addHeld(account: AccountRow, amounts: BucketAmounts): void {
+  account.heldBase += amounts.base;
+  account.heldOverage += amounts.overage;
+  account.heldAdditional += amounts.additional;
 }
 
 function fits(account: AccountRow, amount: number): boolean {

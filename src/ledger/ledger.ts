@@ -10,7 +10,7 @@ import timers from "node:timers/promises";
 import { invariant } from "../errors.ts";
 import { AccountQueues, type Entry, type PutOff } from "./account-queues.ts";
 import type { Decision, HoldOperation, Operation, Outcome, OutcomeOf, PutOffOutcome } from "./operations.ts";
-import { patiently, StoreUnavailableError } from "./retry.ts";
+import { retry, StoreUnavailableError } from "./retry.ts";
 import type { UsageRow } from "./rows.ts";
 
 export interface LedgerStore {
@@ -25,7 +25,7 @@ export interface LedgerStore {
 
 export interface LedgerOptions {
   /** Most commits at the same time, each on accounts of its own; for a store that is a network away. Default: 1. */
-  lanes?: number;
+  commitQueues?: number;
   /** Most operations in one commit. */
   batchMax?: number;
   /** Pauses before an operation is sent again; when they are used up it is rejected. */
@@ -49,7 +49,7 @@ export interface Committed {
 }
 
 /** Operations on some of the accounts, one commit after another. */
-interface Lane {
+interface CommitQueue {
   waiting: Entry[];
   pump: Promise<void> | null;
 }
@@ -57,7 +57,7 @@ interface Lane {
 /** With more, the store would wait for their answers to be worked on, and the callers for the store. */
 const defaultBatchMax = 256;
 /** So many operations wait for no more. */
-const gatheredMin = 64;
+const delayedBelow = 64;
 const defaultRetriesMs = [10, 50, 250, 1000, 2000];
 /** Longer than the pauses, and shorter than the 5 s that an attempt waits for a locked SQLite file: one of those is enough. */
 const defaultGiveUpMs = 4000;
@@ -68,8 +68,8 @@ const defaultLatePauseMs = 1000;
  * loop, and for what the answers of the last commit lead to in the next one. At 32 callers that makes half as many
  * commits of twice the size. A large one begins at once, while the answers of the last are still worked on.
  */
-async function gathered({ waiting }: Lane): Promise<void> {
-  if (waiting.length >= gatheredMin) return;
+async function batchDelay({ waiting }: CommitQueue): Promise<void> {
+  if (waiting.length >= delayedBelow) return;
   await timers.setImmediate();
   await timers.setImmediate();
 }
@@ -81,8 +81,8 @@ export class Ledger {
   readonly #giveUpMs: number;
   readonly #latePauseMs: number;
   readonly #onCommit: LedgerOptions["onCommit"];
-  readonly #lanes: readonly Lane[];
-  readonly #alone: AccountQueues;
+  readonly #queues: readonly CommitQueue[];
+  readonly #accountQueues: AccountQueues;
   readonly #onHoldLeft: LedgerOptions["onHoldLeft"];
   readonly #late = new Set<Promise<unknown>>();
   /** Voids of holds of which nobody knows whether they were taken. */
@@ -97,8 +97,8 @@ export class Ledger {
     this.#latePauseMs = options.latePauseMs ?? defaultLatePauseMs;
     this.#onCommit = options.onCommit;
     this.#onHoldLeft = options.onHoldLeft;
-    this.#lanes = Array.from({ length: options.lanes ?? 1 }, () => ({ waiting: [], pump: null }));
-    this.#alone = new AccountQueues({
+    this.#queues = Array.from({ length: options.commitQueues ?? 1 }, () => ({ waiting: [], pump: null }));
+    this.#accountQueues = new AccountQueues({
       batchMax: this.#batchMax,
       giveUpMs: this.#giveUpMs,
       signal: this.#closing.signal,
@@ -166,9 +166,9 @@ export class Ledger {
   }
 
   /** Gives the store so long for what it has not taken yet, then gives that up. Resolves when every operation has been answered. */
-  async close(patienceMs: number): Promise<void> {
-    if (patienceMs <= 0) this.#closing.abort();
-    const giveUp = patienceMs > 0 ? setTimeout(() => this.#closing.abort(), patienceMs) : undefined;
+  async close(graceMs: number): Promise<void> {
+    if (graceMs <= 0) this.#closing.abort();
+    const giveUp = graceMs > 0 ? setTimeout(() => this.#closing.abort(), graceMs) : undefined;
     do {
       await this.settled();
       // What was refused just now becomes late in this turn.
@@ -181,60 +181,60 @@ export class Ledger {
 
   /** Resolves when every operation asked for so far has been answered. */
   async settled(): Promise<void> {
-    const pumps = () => [...this.#lanes, this.#alone].map(({ pump }) => pump);
+    const pumps = () => [...this.#queues, this.#accountQueues].map(({ pump }) => pump);
     while (pumps().some((pump) => pump !== null)) await Promise.all(pumps());
   }
 
   #add(entry: Entry): void {
     const { account } = entry.operation;
-    if (this.#alone.has(account)) {
-      this.#alone.add(entry);
+    if (this.#accountQueues.has(account)) {
+      this.#accountQueues.add(entry);
       return;
     }
-    const lane = this.#laneOf(account);
-    lane.waiting.push(entry);
-    lane.pump ??= this.#run(lane);
+    const queue = this.#queueOf(account);
+    queue.waiting.push(entry);
+    queue.pump ??= this.#run(queue);
   }
 
-  /** Those that wait in the lane follow: operations on an account keep their order. */
-  #setAside(lane: Lane, entries: readonly Entry[]): void {
+  /** Those that wait in the queue follow: operations on an account keep their order. */
+  #setAside(queue: CommitQueue, entries: readonly Entry[]): void {
     if (entries.length === 0) return;
-    for (const entry of entries) this.#alone.add(entry);
-    const waiting = lane.waiting.splice(0);
+    for (const entry of entries) this.#accountQueues.add(entry);
+    const waiting = queue.waiting.splice(0);
     for (const entry of waiting) {
-      if (this.#alone.has(entry.operation.account)) this.#alone.add(entry);
-      else lane.waiting.push(entry);
+      if (this.#accountQueues.has(entry.operation.account)) this.#accountQueues.add(entry);
+      else queue.waiting.push(entry);
     }
   }
 
   /** Always the same for one account, so that its operations keep their order. */
-  #laneOf(account: string): Lane {
+  #queueOf(account: string): CommitQueue {
     let sum = 0;
     for (let n = 0; n < account.length; n += 1) sum = (sum * 31 + account.charCodeAt(n)) >>> 0;
-    const lane = this.#lanes[sum % this.#lanes.length];
-    invariant(lane !== undefined, "there is a lane");
-    return lane;
+    const queue = this.#queues[sum % this.#queues.length];
+    invariant(queue !== undefined, "there is a queue");
+    return queue;
   }
 
-  async #run(lane: Lane): Promise<void> {
-    while (lane.waiting.length > 0) {
-      await gathered(lane);
-      const batch = lane.waiting.splice(0, this.#batchMax);
+  async #run(queue: CommitQueue): Promise<void> {
+    while (queue.waiting.length > 0) {
+      await batchDelay(queue);
+      const batch = queue.waiting.splice(0, this.#batchMax);
       try {
-        this.#setAside(lane, (await this.#commit(batch, this.#retriesMs)).entries);
+        this.#setAside(queue, (await this.#commit(batch, this.#retriesMs)).entries);
       } catch (error) {
         // A store that stays away answers none of them; asking for each anew would take as many times as long.
         if (batch.length === 1 || error instanceof StoreUnavailableError) {
           for (const entry of batch) entry.reject(error);
         }
         // One operation that cannot be decided must not take the others down with it.
-        else await this.#commitEach(lane, batch);
+        else await this.#commitEach(queue, batch);
       }
     }
-    lane.pump = null;
+    queue.pump = null;
   }
 
-  async #commitEach(lane: Lane, batch: readonly Entry[]): Promise<void> {
+  async #commitEach(queue: CommitQueue, batch: readonly Entry[]): Promise<void> {
     let rest = batch;
     while (true) {
       const [entry, ...others] = rest;
@@ -243,9 +243,9 @@ export class Ledger {
       try {
         const { entries } = await this.#commit([entry], this.#retriesMs);
         if (entries.length === 0) continue;
-        // They were asked for before those that wait in the lane.
+        // They were asked for before those that wait in the queue.
         const isOfAccount = ({ operation }: Entry) => operation.account === entry.operation.account;
-        this.#setAside(lane, [...entries, ...rest.filter(isOfAccount)]);
+        this.#setAside(queue, [...entries, ...rest.filter(isOfAccount)]);
         rest = rest.filter((other) => !isOfAccount(other));
       } catch (error) {
         entry.reject(error);
@@ -260,7 +260,7 @@ export class Ledger {
   async #commit(batch: readonly Entry[], retriesMs: readonly number[]): Promise<PutOff> {
     const operations = batch.map((entry) => entry.operation);
     const beganMs = performance.now();
-    const patience = { retriesMs, giveUpMs: this.#giveUpMs };
+    const policy = { retriesMs, giveUpMs: this.#giveUpMs };
     const attempt = async () => {
       try {
         return await this.#store.commit(operations);
@@ -271,7 +271,7 @@ export class Ledger {
         throw error;
       }
     };
-    const decisions = await patiently(attempt, patience, this.#closing.signal);
+    const decisions = await retry(attempt, policy, this.#closing.signal);
     const putOff = batch.filter((_, index) => isPutOff(decisions[index]));
     const isFurther = decisions.some((decision) => decision.kind !== "locked");
     if (isFurther) {

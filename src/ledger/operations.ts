@@ -4,7 +4,7 @@
  */
 import type { EpochMs, MicroCredits } from "../units.ts";
 import type { Price } from "./pricing.ts";
-import type { Ending, Split, TokenCounts, UsageRow } from "./rows.ts";
+import type { BucketAmounts, Ending, TokenCounts, UsageRow } from "./rows.ts";
 
 export interface OpenOperation {
   kind: "open";
@@ -148,10 +148,10 @@ export type SettleOutcome =
       kind: "settled";
       /** What each bucket paid + shortfall. */
       cost: MicroCredits;
-      paid: Split;
+      paid: BucketAmounts;
       shortfall: MicroCredits;
       /** Of `paid`, what the expiry of the hold had taken before its settlement came. Absent where it had not expired. */
-      paidBefore?: Split;
+      paidBefore?: BucketAmounts;
       /** Of `shortfall`, what the expiry had recorded. Absent with `paidBefore`. */
       shortfallBefore?: MicroCredits;
     }
@@ -161,27 +161,27 @@ export type SettleOutcome =
 export type ExpireOutcome = { kind: "expired" } | { kind: "alive" } | { kind: "ended" };
 
 export type TopupOutcome =
-  | { kind: "added"; additional: MicroCredits; again: boolean }
-  | { kind: "differs"; amount: MicroCredits }
+  | { kind: "added"; additional: MicroCredits; replayed: boolean }
+  | { kind: "conflict"; amount: MicroCredits }
   /** The bucket would no longer be a safe integer. */
   | { kind: "too_much" };
 
 export type AdjustOutcome =
-  | { kind: "adjusted"; additional: MicroCredits; again: boolean }
+  | { kind: "adjusted"; additional: MicroCredits; replayed: boolean }
   /** The operation was done before, with another of the two. */
-  | { kind: "differs"; amount: number; reason: string }
+  | { kind: "conflict"; amount: number; reason: string }
   | { kind: "too_little"; additional: MicroCredits }
   | { kind: "too_much" };
 
 export type OpenOutcome = { kind: "opened" } | { kind: "exists"; plan: string };
 
 export type PlanOutcome =
-  | { kind: "changed"; again: boolean }
+  | { kind: "changed"; replayed: boolean }
   /** The operation was done before, with this other plan. */
-  | { kind: "differs"; plan: string };
+  | { kind: "conflict"; plan: string };
 
 /** Any operation on an account may be answered so. */
-export type GroundFault =
+export type AccountError =
   | { kind: "no_account" }
   /** The account's row or plan is missing or contradicts itself; nothing is moved until an operator mends it. */
   | { kind: "balance_invalid"; problem: string };
@@ -202,7 +202,7 @@ interface Findings {
   expired?: readonly UsageRow[];
 }
 
-export type OutcomeOf<O extends Operation> = (Outcomes[O["kind"]] | GroundFault) & Findings;
+export type OutcomeOf<O extends Operation> = (Outcomes[O["kind"]] | AccountError) & Findings;
 export type Outcome = OutcomeOf<Operation>;
 
 /** Instead of an outcome: the operation must be sent again, and so must those that follow it on its account. */

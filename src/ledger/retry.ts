@@ -17,7 +17,7 @@ export function withNothingDone(error: unknown): unknown {
   return new StoreUnavailableError(error.message, { cause: error.cause, mayBeDone: false });
 }
 
-export interface Patience {
+export interface RetryPolicy {
   /** Pauses before each further attempt; when they are used up the last one counts. */
   retriesMs: readonly number[];
   /** After so long there is no further one either: the attempts themselves may take their time. */
@@ -28,9 +28,9 @@ export interface Patience {
  * Answers with the first attempt that succeeds. Rejects as the last one did, and at once with anything but a
  * `StoreUnavailableError`. When the signal aborts there is no further attempt.
  */
-export async function patiently<T>(
+export async function retry<T>(
   attempt: () => Promise<T>,
-  { retriesMs, giveUpMs }: Patience,
+  { retriesMs, giveUpMs }: RetryPolicy,
   signal: AbortSignal,
 ): Promise<T> {
   const beganMs = performance.now();

@@ -40,7 +40,7 @@ export interface AccountRow {
 }
 
 /** Amounts in the three buckets, in the order in which they are spent. */
-export interface Split {
+export interface BucketAmounts {
   base: MicroCredits;
   overage: MicroCredits;
   additional: MicroCredits;

@@ -5,16 +5,16 @@
  */
 import { invariant } from "../errors.ts";
 import { type EpochMs, type MicroCredits, microOf } from "../units.ts";
-import type { GroundFault, Operation } from "./operations.ts";
+import type { AccountError, Operation } from "./operations.ts";
 import type { Plan, Plans } from "./plan.ts";
 import type {
   AccountRow,
+  BucketAmounts,
   Ending,
   HoldRow,
   JournalKind,
   JournalRow,
   KeyRow,
-  Split,
   UsageRow,
 } from "./rows.ts";
 import { windowAt } from "./windows.ts";
@@ -26,7 +26,7 @@ import { windowAt } from "./windows.ts";
 export const overdueMax = 100;
 
 /** All that the operations of one batch can touch, read under the lock. The kernel works on copies of its own. */
-export interface Ground {
+export interface Snapshot {
   nowMs: EpochMs;
   /** Every account that an operation names and that exists. */
   accounts: ReadonlyMap<string, AccountRow>;
@@ -165,8 +165,8 @@ export interface FoundAccount {
 }
 
 /** One batch while it is decided. Rows are copied before they are first changed. */
-export class Workings {
-  readonly #ground: Ground;
+export class UnitOfWork {
+  readonly #snapshot: Snapshot;
   readonly #plans: Plans;
   readonly #accounts = new Map<string, AccountRow>();
   readonly #holds = new Map<string, HoldRow | null>();
@@ -175,8 +175,8 @@ export class Workings {
   readonly #keys = new Map<string, KeyRow>();
   readonly #expired: UsageRow[] = [];
 
-  constructor(ground: Ground, plans: Plans) {
-    this.#ground = ground;
+  constructor(snapshot: Snapshot, plans: Plans) {
+    this.#snapshot = snapshot;
     this.#plans = plans;
   }
 
@@ -189,25 +189,25 @@ export class Workings {
         continue;
       }
       // A hold that was taken and ended within the batch was never written.
-      const written = this.#ground.holds.get(key);
+      const written = this.#snapshot.holds.get(key);
       if (written !== undefined) holdsEnded.push({ account: written.account, id: written.id });
     }
     return {
       accounts: [...this.#accounts.values()].filter((account) =>
-        isMoved(account, this.#ground.accounts.get(account.id)),
+        isMoved(account, this.#snapshot.accounts.get(account.id)),
       ),
       holdsPut,
       holdsEnded,
       journal: [...this.#journal.values()],
       usage: [...this.#usage.values()],
-      keys: [...this.#keys.values()].filter((key) => isChanged(key, this.#ground.keys.get(key.id))),
+      keys: [...this.#keys.values()].filter((key) => isChanged(key, this.#snapshot.keys.get(key.id))),
     };
   }
 
   /** A new account, with its two windows beginning now. Null where it exists already. */
   open(id: string, plan: Plan): AccountRow | null {
-    if (this.#accounts.has(id) || this.#ground.accounts.has(id)) return null;
-    const nowMs = this.#ground.nowMs;
+    if (this.#accounts.has(id) || this.#snapshot.accounts.has(id)) return null;
+    const nowMs = this.#snapshot.nowMs;
     const base = windowAt(nowMs, plan.base.every, nowMs);
     const overage = windowAt(nowMs, plan.overage.every, nowMs);
     const account: AccountRow = {
@@ -234,7 +234,7 @@ export class Workings {
       tokensTatMs: 0,
     };
     this.#accounts.set(id, account);
-    this.enter(account, "open", "open", plan.id, {
+    this.post(account, "open", "open", plan.id, {
       base: account.baseCap,
       overage: account.overageCap,
       additional: 0,
@@ -247,17 +247,17 @@ export class Workings {
   }
 
   planOf(id: string): string | undefined {
-    return (this.#accounts.get(id) ?? this.#ground.accounts.get(id))?.plan;
+    return (this.#accounts.get(id) ?? this.#snapshot.accounts.get(id))?.plan;
   }
 
   /**
    * The account with its windows rolled to now, or why nothing can be decided on it. One whose plan has gone from
    * the configuration is taken as being on `successor`, where that is given: so it can be moved to another plan.
    */
-  account(id: string, successor?: string): FoundAccount | GroundFault {
+  account(id: string, successor?: string): FoundAccount | AccountError {
     let account = this.#accounts.get(id);
     if (account === undefined) {
-      const read = this.#ground.accounts.get(id);
+      const read = this.#snapshot.accounts.get(id);
       if (read === undefined) return { kind: "no_account" };
       account = { ...read };
       if (successor !== undefined && !this.#plans.has(account.plan)) account.plan = successor;
@@ -268,18 +268,18 @@ export class Workings {
     const plan = this.#plans.get(account.plan);
     invariant(plan !== undefined, `the plan of account ${id} was checked`);
     this.#roll(account, plan);
-    return { kind: "found", account, plan, nowMs: this.#ground.nowMs, atMs: this.#atOf(account) };
+    return { kind: "found", account, plan, nowMs: this.#snapshot.nowMs, atMs: this.#atOf(account) };
   }
 
   /** One that was set back never makes a window begin in the future. */
   #atOf(account: AccountRow): EpochMs {
-    return Math.max(this.#ground.nowMs, account.baseStartsMs, account.overageStartsMs);
+    return Math.max(this.#snapshot.nowMs, account.baseStartsMs, account.overageStartsMs);
   }
 
   /** Fills the buckets whose window has ended, in one step however many windows were missed. */
   #roll(account: AccountRow, plan: Plan): void {
     const nowMs = this.#atOf(account);
-    const deltas: Split = { base: 0, overage: 0, additional: 0 };
+    const deltas: BucketAmounts = { base: 0, overage: 0, additional: 0 };
     const baseEnded = nowMs >= account.baseEndsMs;
     const overageEnded = nowMs >= account.overageEndsMs;
     if (!baseEnded && !overageEnded) return;
@@ -301,11 +301,11 @@ export class Workings {
       account.heldOverage = 0;
       deltas.overage = account.overageCap - account.overage;
     }
-    this.enter(account, "refresh", `refresh/${account.seq + 1}`, null, deltas);
+    this.post(account, "refresh", `refresh/${account.seq + 1}`, null, deltas);
   }
 
   /** Moves the buckets and writes the entry; everything else about the account is already as it will be. */
-  enter(account: AccountRow, kind: JournalKind, op: string, note: string | null, deltas: Split): void {
+  post(account: AccountRow, kind: JournalKind, op: string, note: string | null, deltas: BucketAmounts): void {
     account.base += deltas.base;
     account.overage += deltas.overage;
     account.additional += deltas.additional;
@@ -331,21 +331,21 @@ export class Workings {
 
   entry(account: string, op: string): JournalRow | null {
     const key = rowKey(account, op);
-    return this.#journal.get(key) ?? this.#ground.journal.get(key) ?? null;
+    return this.#journal.get(key) ?? this.#snapshot.journal.get(key) ?? null;
   }
 
   /** A copy to change; `put` it or `end` it. */
   hold(account: string, id: string): HoldRow | null {
     const key = rowKey(account, id);
     const changed = this.#holds.get(key);
-    const hold = changed === undefined ? this.#ground.holds.get(key) : changed;
+    const hold = changed === undefined ? this.#snapshot.holds.get(key) : changed;
     return hold === undefined || hold === null ? null : { ...hold };
   }
 
   /** Open holds of the account that this commit ends because they are overdue by the clock that they were read by. */
   overdue(account: string): HoldRow[] {
-    const { nowMs, holds } = this.#ground;
-    return this.#ground.overdue.flatMap((key) => {
+    const { nowMs, holds } = this.#snapshot;
+    return this.#snapshot.overdue.flatMap((key) => {
       const read = holds.get(key);
       const hold = read?.account === account ? this.hold(account, read.id) : null;
       return hold !== null && hold.expiresMs <= nowMs ? [hold] : [];
@@ -354,7 +354,7 @@ export class Workings {
 
   /** Whether the account has overdue holds that this commit does not end. */
   isUnfinished(account: string): boolean {
-    return this.#ground.unfinished.has(account);
+    return this.#snapshot.unfinished.has(account);
   }
 
   put(hold: HoldRow): void {
@@ -378,14 +378,14 @@ export class Workings {
 
   usage(account: string, id: string): UsageRow | null {
     const key = rowKey(account, id);
-    return this.#usage.get(key) ?? this.#ground.usage.get(key) ?? null;
+    return this.#usage.get(key) ?? this.#snapshot.usage.get(key) ?? null;
   }
 
   /** The key's row to change in place; null where there is none. */
   key(id: string): KeyRow | null {
     const changed = this.#keys.get(id);
     if (changed !== undefined) return changed;
-    const read = this.#ground.keys.get(id);
+    const read = this.#snapshot.keys.get(id);
     if (read === undefined) return null;
     const copy = { ...read };
     this.#keys.set(id, copy);

@@ -118,7 +118,7 @@ test("restored, after a crash that left its log behind: the moment of the backup
     settle("running", 7),
   ]);
   assert.deepEqual(
-    [again, sent].map((outcome) => outcome?.kind === "added" && outcome.again),
+    [again, sent].map((outcome) => outcome?.kind === "added" && outcome.replayed),
     [true, false],
   );
   assert.deepEqual((await store.audit()).broken, []);

@@ -9,7 +9,7 @@ import { auditDatabase } from "../../src/store/postgres/audit.ts";
 import { commitPool } from "../../src/store/postgres/connection.ts";
 import { PostgresLedger } from "../../src/store/postgres/ledger.ts";
 import { limits } from "../../src/store/postgres/limits.ts";
-import { commitLanes, openPostgresStore } from "../../src/store/postgres/store.ts";
+import { commitQueues, openPostgresStore } from "../../src/store/postgres/store.ts";
 import type { Store } from "../../src/store/store.ts";
 import { credits, hold, keyOf, settle } from "../fixtures/ledger-rows.ts";
 import { noPostgres, type Postgres, postgres } from "../fixtures/postgres.ts";
@@ -48,7 +48,7 @@ describe("rows that another session has locked", { skip: noPostgres ?? false, ti
   }
 
   function ledger(options: LedgerOptions = {}): Ledger {
-    return new Ledger(store, { lanes: commitLanes, ...options });
+    return new Ledger(store, { commitQueues: commitQueues, ...options });
   }
 
   /** Runs the statements in a transaction that stays open until the function it returns is called. */

@@ -7,7 +7,7 @@ import { StoreUnavailableError } from "../../src/ledger/retry.ts";
 import { auditDatabase } from "../../src/store/postgres/audit.ts";
 import { pgDumpInstead } from "../../src/store/postgres/connection.ts";
 import { requireVersion } from "../../src/store/postgres/schema.ts";
-import { openPostgresStore, patientRetriesMs } from "../../src/store/postgres/store.ts";
+import { commitRetriesMs, openPostgresStore } from "../../src/store/postgres/store.ts";
 import type { Store } from "../../src/store/store.ts";
 import { credits, hold, keyOf, minute, planOf, plansOf, settle } from "../fixtures/ledger-rows.ts";
 import { noPostgres, type Postgres, postgres, start } from "../fixtures/postgres.ts";
@@ -319,7 +319,7 @@ describe("on PostgreSQL", { skip: noPostgres ?? false }, () => {
       ] as const) {
         proxy.cut = "with commit, unseen by the server";
         const outcome = await ledger.apply(operation);
-        answers.push("again" in outcome ? outcome.again : outcome.kind);
+        answers.push("replayed" in outcome ? outcome.replayed : outcome.kind);
       }
       // The node that was cut off has done it, and the one that came after it has waited and seen that.
       assert.deepEqual(answers, [true, "exists", "held", "settled"]);
@@ -373,7 +373,7 @@ describe("on PostgreSQL", { skip: noPostgres ?? false }, () => {
     await stopped;
     const again = new Ledger(other).apply(topup);
     await locker;
-    assert.deepEqual(await again, { kind: "added", additional: credits(5) + 1, again: false });
+    assert.deepEqual(await again, { kind: "added", additional: credits(5) + 1, replayed: false });
     await store.close();
     await other.close();
   });
@@ -439,7 +439,7 @@ describe("on PostgreSQL", { skip: noPostgres ?? false }, () => {
     const url = own.url(name);
     await make(url);
     const stores = await Promise.all([0, 1].map(() => open(url)));
-    const ledgers = stores.map((store) => new Ledger(store, { retriesMs: patientRetriesMs, lanes: 2 }));
+    const ledgers = stores.map((store) => new Ledger(store, { retriesMs: commitRetriesMs, commitQueues: 2 }));
     let acknowledged = 0;
     let stopped = false;
     const callers = Array.from({ length: 16 }, async (_, caller) => {

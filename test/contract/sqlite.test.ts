@@ -213,7 +213,7 @@ describe("opening an SQLite file", () => {
     await assert.rejects(waiting, { name: "StoreUnavailableError", message: /locked/ });
     other.exec("commit");
     const [outcome] = await store.commit([{ kind: "topup", account: "ada", payment: "p2", amount: 1 }]);
-    assert.deepEqual(outcome, { kind: "added", additional: credits(5) + 1, again: false });
+    assert.deepEqual(outcome, { kind: "added", additional: credits(5) + 1, replayed: false });
     other.close();
     await store.close();
   });

@@ -55,7 +55,7 @@ for (const backend of backends) {
         ]),
         [
           { kind: "held", amount: credits(3), rates: {} },
-          { kind: "added", additional: credits(5), again: false },
+          { kind: "added", additional: credits(5), replayed: false },
           { kind: "no_account" },
           { kind: "held", amount: credits(2), rates: {} },
         ],
@@ -154,7 +154,7 @@ for (const backend of backends) {
       const before = [await store.snapshot("ada"), await store.journal("ada", { limit: 100 })];
       assert.deepEqual(await store.commit(operations), [
         { kind: "exists", plan: "bought" },
-        { kind: "added", additional: credits(5), again: true },
+        { kind: "added", additional: credits(5), replayed: true },
         { kind: "refused", reason: "hold_ended" },
         settled,
       ]);
@@ -165,8 +165,8 @@ for (const backend of backends) {
       const topup = { kind: "topup", account: "ada", payment: "p1", amount: credits(5) } as const;
       const outcomes = await store.commit([topup, topup, hold("h1", credits(3)), hold("h1", credits(3))]);
       assert.deepEqual(outcomes.slice(0, 2), [
-        { kind: "added", additional: credits(5), again: false },
-        { kind: "added", additional: credits(5), again: true },
+        { kind: "added", additional: credits(5), replayed: false },
+        { kind: "added", additional: credits(5), replayed: true },
       ]);
       assert.equal((await store.snapshot("ada"))?.account.base, credits(97));
     });
@@ -177,7 +177,7 @@ for (const backend of backends) {
       store = await database.open();
       assert.deepEqual(
         await store.commit([{ kind: "topup", account: "ada", payment: "p1", amount: credits(6) }]),
-        [{ kind: "differs", amount: credits(5) }],
+        [{ kind: "conflict", amount: credits(5) }],
       );
     });
 
@@ -191,7 +191,7 @@ for (const backend of backends) {
       assert.deepEqual(await store.snapshot("ada"), before);
       assert.deepEqual(await store.journal("ada", { afterSeq: 1, limit: 10 }), []);
       assert.deepEqual(await store.commit([topup]), [
-        { kind: "added", additional: credits(5), again: false },
+        { kind: "added", additional: credits(5), replayed: false },
       ]);
     });
 
@@ -512,7 +512,7 @@ for (const backend of backends) {
       assert.deepEqual([entry?.op, entry?.note], [`adjust:${odd}`, odd]);
       assert.deepEqual(
         await store.commit([{ kind: "adjust", account: "ada", op: odd, amount: 5, reason: odd }]),
-        [{ kind: "adjusted", additional: 5, again: true }],
+        [{ kind: "adjusted", additional: 5, replayed: true }],
       );
     });
 
@@ -530,7 +530,7 @@ for (const backend of backends) {
     test("the largest amounts are exact", async () => {
       const most = Number.MAX_SAFE_INTEGER;
       assert.deepEqual(await store.commit([{ kind: "topup", account: "ada", payment: "p1", amount: most }]), [
-        { kind: "added", additional: most, again: false },
+        { kind: "added", additional: most, replayed: false },
       ]);
       assert.deepEqual(await store.commit([{ kind: "topup", account: "ada", payment: "p2", amount: 1 }]), [
         { kind: "too_much" },
@@ -549,7 +549,7 @@ for (const backend of backends) {
       const answer = store.commit([{ kind: "topup", account: "ada", payment: "p1", amount: 7 }]);
       await Promise.all([store.close(), store.close()]);
       await store.close();
-      assert.deepEqual(await answer, [{ kind: "added", additional: 7, again: false }]);
+      assert.deepEqual(await answer, [{ kind: "added", additional: 7, replayed: false }]);
       await assert.rejects(store.commit([]), /closed/);
       await assert.rejects(store.findKey(hashOf(1)), /closed|open/);
     });

@@ -6,7 +6,7 @@ import assert from "node:assert/strict";
 import { DatabaseSync } from "node:sqlite";
 import { type TestContext, test as testOf } from "node:test";
 import { StoreUnavailableError } from "../../src/ledger/retry.ts";
-import type { Split } from "../../src/ledger/rows.ts";
+import type { BucketAmounts } from "../../src/ledger/rows.ts";
 import { hold, tokens } from "../fixtures/ledger-rows.ts";
 import { PuppetEngine } from "../fixtures/puppet-engine.ts";
 import { samplesOf } from "../fixtures/samples.ts";
@@ -39,9 +39,12 @@ async function until(what: string, isSo: () => boolean | Promise<boolean>): Prom
 }
 
 /** Whatever the counters have been told of each ending is what the ledger took, to the micro-credit. */
-async function assertCharged(service: TestService, charged: Record<string, Partial<Split>>): Promise<void> {
+async function assertCharged(
+  service: TestService,
+  charged: Record<string, Partial<BucketAmounts>>,
+): Promise<void> {
   const found = samplesOf(await service.metrics.text());
-  const counted: Record<string, Partial<Split>> = {};
+  const counted: Record<string, Partial<BucketAmounts>> = {};
   for (const [name, credits] of found) {
     const [, bucket, ending] =
       /^inkwell_charged_credits_total\{bucket="(\w+)",ending="(\w+)"\}$/.exec(name) ?? [];

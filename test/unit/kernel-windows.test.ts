@@ -113,7 +113,7 @@ example(
   small,
   async (made) => {
     await made.apply(hold("h", credits(4)));
-    assert.deepEqual(await made.apply(planTo("large", "c1")), { kind: "changed", again: false });
+    assert.deepEqual(await made.apply(planTo("large", "c1")), { kind: "changed", replayed: false });
     assert.deepEqual(made.buckets(), [credits(26), credits(5), 0]);
     assert.equal(made.store.account("ada").baseCap, credits(30));
     await made.apply(settle("h", 0));
@@ -168,8 +168,8 @@ example(
   async (made) => {
     await made.apply(planTo("large", "c1"));
     await made.apply(planTo("small", "c2"));
-    assert.deepEqual(await made.apply(planTo("large", "c1")), { kind: "changed", again: true });
-    assert.deepEqual(await made.apply(planTo("small", "c1")), { kind: "differs", plan: "large" });
+    assert.deepEqual(await made.apply(planTo("large", "c1")), { kind: "changed", replayed: true });
+    assert.deepEqual(await made.apply(planTo("small", "c1")), { kind: "conflict", plan: "large" });
     assert.equal(made.store.account("ada").plan, "small");
   },
   large,

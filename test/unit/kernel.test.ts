@@ -38,7 +38,7 @@ example("an account may be opened and used in the same batch", small, async (mad
     { kind: "open", account: "bob", plan: "small" },
     { kind: "topup", account: "bob", payment: "p", amount: 5 },
   ]);
-  assert.deepEqual(outcomes, [{ kind: "opened" }, { kind: "added", additional: 5, again: false }]);
+  assert.deepEqual(outcomes, [{ kind: "opened" }, { kind: "added", additional: 5, replayed: false }]);
 });
 
 example("every operation on an account that does not exist is answered so", small, async ({ store }) => {
@@ -61,17 +61,17 @@ example("every operation on an account that does not exist is answered so", smal
 // Credits bought and adjusted
 
 example("a payment counts once, ever (lago-api#3618)", small, async (made) => {
-  assert.deepEqual(await made.apply(topup("p1", 500)), { kind: "added", additional: 500, again: false });
-  assert.deepEqual(await made.apply(topup("p1", 500)), { kind: "added", additional: 500, again: true });
+  assert.deepEqual(await made.apply(topup("p1", 500)), { kind: "added", additional: 500, replayed: false });
+  assert.deepEqual(await made.apply(topup("p1", 500)), { kind: "added", additional: 500, replayed: true });
   made.clock.nowMs += 900 * day;
-  assert.deepEqual(await made.apply(topup("p1", 500)), { kind: "added", additional: 500, again: true });
-  assert.deepEqual(await made.apply(topup("p2", 500)), { kind: "added", additional: 1000, again: false });
+  assert.deepEqual(await made.apply(topup("p1", 500)), { kind: "added", additional: 500, replayed: true });
+  assert.deepEqual(await made.apply(topup("p2", 500)), { kind: "added", additional: 1000, replayed: false });
 });
 
 example("the same payment with another amount is told so and adds nothing", small, async (made) => {
   const outcomes = await made.store.commit([topup("p", 500), topup("p", 600)]);
-  assert.deepEqual(outcomes[1], { kind: "differs", amount: 500 });
-  assert.deepEqual(await made.apply(topup("p", 600)), { kind: "differs", amount: 500 });
+  assert.deepEqual(outcomes[1], { kind: "conflict", amount: 500 });
+  assert.deepEqual(await made.apply(topup("p", 600)), { kind: "conflict", amount: 500 });
   assert.equal(made.buckets()[2], 500);
 });
 
@@ -87,14 +87,14 @@ example("an adjustment goes up and down, once for each operation id", small, asy
   assert.deepEqual(await made.apply(adjust("down", -30)), {
     kind: "adjusted",
     additional: 70,
-    again: false,
+    replayed: false,
   });
   assert.deepEqual(await made.apply(adjust("down", -30)), {
     kind: "adjusted",
     additional: 70,
-    again: true,
+    replayed: true,
   });
-  const before = { kind: "differs", amount: -30, reason: "a test" };
+  const before = { kind: "conflict", amount: -30, reason: "a test" };
   assert.deepEqual(await made.apply(adjust("down", -31)), before);
   assert.deepEqual(await made.apply(adjust("down", -30, "another reason")), before);
 });

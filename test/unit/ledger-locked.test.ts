@@ -38,7 +38,7 @@ class LockedStore implements LedgerStore {
     return operations.map((operation) => {
       if (this.locked.has(operation.account)) return { kind: "locked" };
       this.decided.push(`${operation.account} ${"payment" in operation ? operation.payment : ""}`);
-      return { kind: "added", additional: 1, again: false };
+      return { kind: "added", additional: 1, replayed: false };
     });
   }
 

@@ -32,7 +32,7 @@ class FakeStore implements LedgerStore {
     if (failure !== null) throw failure;
     return operations.map((operation) => {
       const additional = "payment" in operation ? Number(operation.payment) : 0;
-      return { kind: "added", additional, again: false };
+      return { kind: "added", additional, replayed: false };
     });
   }
 }
@@ -45,7 +45,7 @@ function numbers(count: number): number[] {
 
 test("an operation is answered with its own outcome", async () => {
   const ledger = new Ledger(new FakeStore());
-  assert.deepEqual(await ledger.apply(topup("7")), { kind: "added", additional: 7, again: false });
+  assert.deepEqual(await ledger.apply(topup("7")), { kind: "added", additional: 7, replayed: false });
 });
 
 test("operations asked for in the same turn share one commit, answered each by its own (llmgateway#2656)", async () => {
@@ -88,10 +88,10 @@ test("with lanes, accounts wait for each other no longer, and each keeps its ord
       for (const account of new Set(operations.map((operation) => operation.account)))
         await gates.get(account)?.promise;
       committed.push(...operations.map((each) => `${each.account} ${"payment" in each ? each.payment : ""}`));
-      return operations.map(() => ({ kind: "added", additional: 1, again: false }));
+      return operations.map(() => ({ kind: "added", additional: 1, replayed: false }));
     },
   };
-  const ledger = new Ledger(store, { lanes: 2, batchMax: 2 });
+  const ledger = new Ledger(store, { commitQueues: 2, batchMax: 2 });
   const adas = ["1", "2", "3"].map((payment) => ledger.apply(topup(payment, "ada")));
   const bobs = ["1", "2", "3"].map((payment) => ledger.apply(topup(payment, "bob")));
   gates.get("bob")?.resolve();
@@ -160,7 +160,7 @@ test("what is late is asked for until the store takes it, and closing waits for 
   const outcome = ledger.applyLate(topup("7"));
   assert.equal(ledger.late, 1);
   await ledger.close(10_000);
-  assert.deepEqual(await outcome, { kind: "added", additional: 7, again: false });
+  assert.deepEqual(await outcome, { kind: "added", additional: 7, replayed: false });
   assert.equal(ledger.late, 0);
   assert.equal(store.batches.length, 4);
 });
@@ -261,7 +261,7 @@ test("a defect is not tried again", async () => {
 });
 
 test("a store that answers fewer operations than it was sent is a defect for those without an answer", async () => {
-  const ledger = new Ledger({ commit: async () => [{ kind: "added", additional: 1, again: false }] });
+  const ledger = new Ledger({ commit: async () => [{ kind: "added", additional: 1, replayed: false }] });
   const [first, second] = await Promise.allSettled([ledger.apply(topup("1")), ledger.apply(topup("2"))]);
   assert.equal(first.status, "fulfilled");
   assert.match(String(second.status === "rejected" && second.reason), /fewer operations/);

@@ -1,6 +1,6 @@
 /** `/admin/accounts`: open them, list them, show one, put one on another plan. */
 import { balanceUnavailable } from "../../ledger/balance.ts";
-import type { GroundFault } from "../../ledger/operations.ts";
+import type { AccountError } from "../../ledger/operations.ts";
 import type { Plans } from "../../ledger/plan.ts";
 import type { AccountRow } from "../../ledger/rows.ts";
 import type { Store } from "../../store/store.ts";
@@ -94,7 +94,7 @@ export function accountRoutes(app: AdminApp, { store, ledger, plans }: AdminDepe
     async ({ params: { account }, body }) => {
       requirePlan(plans, body.plan);
       const outcome = await ledger.apply({ kind: "plan", account, op: body.operation_id, plan: body.plan });
-      if (outcome.kind === "differs") {
+      if (outcome.kind === "conflict") {
         throw new OperatorRefusal(
           "operation_differs",
           `The operation "${body.operation_id}" put ${account} on the plan ${outcome.plan} before, not on ${body.plan}. Nothing has changed; another change needs another id.`,
@@ -113,7 +113,7 @@ export async function accountOf(store: Store, id: string): Promise<AccountRow> {
   return snapshot.account;
 }
 
-export function faultOf(account: string, fault: GroundFault): Error {
+export function faultOf(account: string, fault: AccountError): Error {
   if (fault.kind === "no_account") return accountNotFound(account);
   return balanceUnavailable(`account ${account}: ${fault.problem}`);
 }

@@ -32,11 +32,11 @@ export function creditRoutes(app: AdminApp, { store, ledger, plans }: AdminDepen
     },
     async ({ params: { account }, body: { payment_id: payment, credits } }) => {
       const outcome = await ledger.apply({ kind: "topup", account, payment, amount: microOf(credits) });
-      if (outcome.kind === "differs") throw paidOtherwise(payment, outcome.amount, credits);
+      if (outcome.kind === "conflict") throw paidOtherwise(payment, outcome.amount, credits);
       if (outcome.kind === "too_much") throw tooMany(account);
       if (outcome.kind !== "added") throw faultOf(account, outcome);
       const balance = await balanceIn(store, plans, account);
-      return { account, payment_id: payment, credits, again: outcome.again, balance };
+      return { account, payment_id: payment, credits, again: outcome.replayed, balance };
     },
   );
 
@@ -62,7 +62,7 @@ export function creditRoutes(app: AdminApp, { store, ledger, plans }: AdminDepen
     async ({ params: { account }, body: { operation_id: op, credits, reason } }) => {
       if (credits === 0) throw invalidValue("credits", "credits must not be 0: that would change nothing.");
       const outcome = await ledger.apply({ kind: "adjust", account, op, amount: microOf(credits), reason });
-      if (outcome.kind === "differs") throw adjustedOtherwise(op, outcome, { credits, reason });
+      if (outcome.kind === "conflict") throw adjustedOtherwise(op, outcome, { credits, reason });
       if (outcome.kind === "too_little") {
         throw new OperatorRefusal(
           "too_few_credits",
@@ -73,7 +73,7 @@ export function creditRoutes(app: AdminApp, { store, ledger, plans }: AdminDepen
       if (outcome.kind === "too_much") throw tooMany(account);
       if (outcome.kind !== "adjusted") throw faultOf(account, outcome);
       const balance = await balanceIn(store, plans, account);
-      return { account, operation_id: op, credits, again: outcome.again, balance };
+      return { account, operation_id: op, credits, again: outcome.replayed, balance };
     },
   );
 

@@ -17,7 +17,7 @@ import { decide } from "../../ledger/kernel.ts";
 import type { Decision, Operation } from "../../ledger/operations.ts";
 import type { Plans } from "../../ledger/plan.ts";
 import { withNothingDone } from "../../ledger/retry.ts";
-import { type Changes, type Ground, overdueMax, rowKey } from "../../ledger/snapshot.ts";
+import { type Changes, overdueMax, rowKey, type Snapshot } from "../../ledger/snapshot.ts";
 import type { EpochMs } from "../../units.ts";
 import type { Connection, Connections, Statement } from "./connection.ts";
 import { doubledIn, isLockTimeout, isRefused } from "./errors.ts";
@@ -114,15 +114,15 @@ export class PostgresLedger {
     let isWriting = false;
     try {
       const nowMs = this.#now?.() ?? null;
-      const { ground, locked } = await readUnderLock(connection, operations, {
+      const { snapshot, locked } = await readUnderLock(connection, operations, {
         nowMs,
         skips,
         overdueMax: this.#overdueMax,
       });
       const free = operations.filter(({ account }) => !locked.has(account));
-      const { outcomes, changes } = decide(ground, this.#plans, free);
+      const { outcomes, changes } = decide(snapshot, this.#plans, free);
       isWriting = true;
-      await write(connection, ground, changes);
+      await write(connection, snapshot, changes);
       broken = false;
       const decided = outcomes.values();
       return operations.map(({ account }) => {
@@ -169,13 +169,13 @@ const updateKeys = expecting(
   where t.account = n.account and t.id = n.id`,
 );
 
-async function write(connection: Connection, ground: Ground, changes: Changes): Promise<void> {
+async function write(connection: Connection, snapshot: Snapshot, changes: Changes): Promise<void> {
   const { holdsEnded, keys } = changes;
-  const [newAccounts, accounts] = apart(changes.accounts, (row) => ground.accounts.has(row.id));
+  const [newAccounts, accounts] = apart(changes.accounts, (row) => snapshot.accounts.has(row.id));
   // What is not there yet cannot be locked: two nodes that open the same accounts meet in one order here as well.
   newAccounts.sort((a, b) => (a.id < b.id ? -1 : 1));
-  const [newHolds, holds] = apart(changes.holdsPut, (row) => ground.holds.has(rowKey(row.account, row.id)));
-  const [newUsage, usage] = apart(changes.usage, (row) => ground.usage.has(rowKey(row.account, row.id)));
+  const [newHolds, holds] = apart(changes.holdsPut, (row) => snapshot.holds.has(rowKey(row.account, row.id)));
+  const [newUsage, usage] = apart(changes.usage, (row) => snapshot.usage.has(rowKey(row.account, row.id)));
   const statements: (Statement | null)[] = [
     some("insert accounts", insertAccounts, newAccounts, accountTable.arraysOf),
     some("update accounts", updateAccounts, accounts, accountTable.arraysOf),

@@ -9,7 +9,7 @@
 import { invariant } from "../../errors.ts";
 import type { Operation } from "../../ledger/operations.ts";
 import type { HoldRow, JournalRow, KeyRow, UsageRow } from "../../ledger/rows.ts";
-import { endsOverdue, type Ground, lateOp, opOf, rowKey } from "../../ledger/snapshot.ts";
+import { endsOverdue, lateOp, opOf, rowKey, type Snapshot } from "../../ledger/snapshot.ts";
 import type { EpochMs } from "../../units.ts";
 import type { Connection, PostgresResult, Statement } from "./connection.ts";
 import {
@@ -129,7 +129,7 @@ type Rows = PostgresResult["rows"] | null;
 export type Skips = "nothing" | "accounts" | "rows";
 
 export interface ReadUnderLock {
-  ground: Ground;
+  snapshot: Snapshot;
   /** Accounts of which another session has locked a row. They must not be decided on. */
   locked: ReadonlySet<string>;
 }
@@ -185,7 +185,7 @@ export async function readUnderLock(
   const journal = (journalRows ?? []).map((cells) => journalTable.rowOf(cells));
   const usage = (usageRows ?? []).map((cells) => usageTable.rowOf(cells));
   const keys = (keyRows ?? []).map((cells) => keyTable.rowOf(cells));
-  const ground = {
+  const snapshot = {
     nowMs: now,
     accounts: new Map(accounts.map((row) => [row.id, row])),
     holds: new Map(holds.map((row: HoldRow) => [rowKey(row.account, row.id), row])),
@@ -195,19 +195,19 @@ export async function readUnderLock(
     usage: new Map(usage.map((row: UsageRow) => [rowKey(row.account, row.id), row])),
     keys: new Map(keys.map((row: KeyRow) => [row.id, row])),
   };
-  if (skips === "nothing") return { ground, locked: new Set() };
+  if (skips === "nothing") return { snapshot, locked: new Set() };
   const isThere = new Set((foundRows ?? []).map(([id]) => String(id)));
   const lockedRows =
     skips === "accounts"
       ? []
       : [...notAmong(freeHolds, holds), ...notAmong(freeUsage, usage), ...notAmong(freeKeys, keys)];
   const locked = new Set([
-    ...[...isThere].filter((id) => !ground.accounts.has(id)),
+    ...[...isThere].filter((id) => !snapshot.accounts.has(id)),
     ...lockedRows.map(({ account }) => account),
     // An account that is not there yet cannot be locked. Opening it may wait for another session, so nobody is beside it.
     ...(ids.length === 1 ? [] : openedBy(operations).filter((id) => !isThere.has(id))),
   ]);
-  return { ground, locked };
+  return { snapshot, locked };
 }
 
 /** Rows that the locking statement skipped. Account and id are the first two cells of what it answers. */

@@ -13,7 +13,7 @@
 import type { AccountSnapshot } from "../../ledger/balance.ts";
 import type { Decision, Operation } from "../../ledger/operations.ts";
 import type { Plans } from "../../ledger/plan.ts";
-import { patiently } from "../../ledger/retry.ts";
+import { retry } from "../../ledger/retry.ts";
 import type { AccountRow, HoldRow, JournalRow, KeyRow, UsageRow } from "../../ledger/rows.ts";
 import type { EpochMs } from "../../units.ts";
 import type { AuditReport } from "../audit.ts";
@@ -35,14 +35,14 @@ import { PostgresKeys, PostgresLists, type ReadPools } from "./reads.ts";
 import { prepareSchema } from "./schema.ts";
 
 /** Commits of one node at the same time. Two hide the way to the database; more make smaller commits (docs/decisions/0008). */
-export const commitLanes = 2;
+export const commitQueues = 2;
 /** One more for the accounts that are committed on their own. */
-const commitConnectionsMax = commitLanes + 1;
+const commitConnectionsMax = commitQueues + 1;
 
 /** Before an operation is sent, or a key or balance read, again: a server that starts anew, or another that takes over, is back in some seconds. */
-export const patientRetriesMs = [10, 50, 250, 1000, 2000, 4000, 8000] as const;
+export const commitRetriesMs = [10, 50, 250, 1000, 2000, 4000, 8000] as const;
 /** Where the attempts themselves take their time: a server that is gone without a word. */
-export const patientGiveUpMs = 15_000;
+export const commitGiveUpMs = 15_000;
 
 export interface PostgresStoreOptions {
   /** `postgres://USER:PASSWORD@HOST:5432/DATABASE`, with what libpq allows after a question mark. */
@@ -110,7 +110,7 @@ export class PostgresStore implements Store {
   }
 
   findKey(hash: string): Promise<FoundKey | null> {
-    return this.#during(() => this.#patiently(() => this.#keys.find(hash)));
+    return this.#during(() => this.#retry(() => this.#keys.find(hash)));
   }
 
   addKey(key: KeyRow): Promise<boolean> {
@@ -130,7 +130,7 @@ export class PostgresStore implements Store {
   }
 
   snapshot(account: string): Promise<AccountSnapshot | null> {
-    return this.#during(() => this.#patiently(() => this.#lists.snapshot(account)));
+    return this.#during(() => this.#retry(() => this.#lists.snapshot(account)));
   }
 
   accounts(query: AccountsQuery): Promise<AccountRow[]> {
@@ -170,9 +170,9 @@ export class PostgresStore implements Store {
   }
 
   /** A request that arrives while the server is away waits for its key, as it then would for its commit. */
-  #patiently<T>(read: () => Promise<T>): Promise<T> {
-    const patience = { retriesMs: patientRetriesMs, giveUpMs: patientGiveUpMs };
-    return patiently(read, patience, this.#closing.signal);
+  #retry<T>(read: () => Promise<T>): Promise<T> {
+    const policy = { retriesMs: commitRetriesMs, giveUpMs: commitGiveUpMs };
+    return retry(read, policy, this.#closing.signal);
   }
 
   /** What was asked before the store is closed is still answered; what is asked after it is not. */

@@ -3,7 +3,7 @@ import assert from "node:assert/strict";
 import { getEventListeners } from "node:events";
 import { test } from "node:test";
 import { setImmediate as nextTurn } from "node:timers/promises";
-import { patiently, StoreUnavailableError } from "../../src/ledger/retry.ts";
+import { retry, StoreUnavailableError } from "../../src/ledger/retry.ts";
 
 const open = new AbortController().signal;
 const quick = { retriesMs: [1, 1, 1], giveUpMs: 60_000 };
@@ -22,12 +22,12 @@ function away(attempts: number): { attempt(): Promise<string>; made(): number } 
 }
 
 test("a store that comes back is asked until it answers", async () => {
-  assert.equal(await patiently(away(3).attempt, quick, open), "answer 4");
+  assert.equal(await retry(away(3).attempt, quick, open), "answer 4");
 });
 
 test("one that does not is given up with the last pause, or with the time", async () => {
-  await assert.rejects(patiently(away(9).attempt, quick, open), /attempt 4/);
-  await assert.rejects(patiently(away(9).attempt, { ...quick, giveUpMs: 0 }, open), /attempt 1/);
+  await assert.rejects(retry(away(9).attempt, quick, open), /attempt 4/);
+  await assert.rejects(retry(away(9).attempt, { ...quick, giveUpMs: 0 }, open), /attempt 1/);
 });
 
 test("a defect is told at once", async () => {
@@ -37,14 +37,14 @@ test("a defect is told at once", async () => {
     made += 1;
     throw defect;
   };
-  await assert.rejects(patiently(attempt, quick, open), defect);
+  await assert.rejects(retry(attempt, quick, open), defect);
   assert.equal(made, 1);
 });
 
 test("a store that is closed is asked no more", { timeout: 10_000 }, async () => {
   const closing = new AbortController();
   const { attempt, made } = away(9);
-  const answer = patiently(attempt, { retriesMs: [600_000, 600_000], giveUpMs: 600_000 }, closing.signal);
+  const answer = retry(attempt, { retriesMs: [600_000, 600_000], giveUpMs: 600_000 }, closing.signal);
   await nextTurn();
   closing.abort();
   await assert.rejects(answer, /attempt 1/);
@@ -53,8 +53,8 @@ test("a store that is closed is asked no more", { timeout: 10_000 }, async () =>
 
 test("a store that is closed already is asked once", { timeout: 10_000 }, async () => {
   const { attempt, made } = away(9);
-  const patience = { retriesMs: [600_000], giveUpMs: 600_000 };
-  await assert.rejects(patiently(attempt, patience, AbortSignal.abort()), /attempt 1/);
+  const policy = { retriesMs: [600_000], giveUpMs: 600_000 };
+  await assert.rejects(retry(attempt, policy, AbortSignal.abort()), /attempt 1/);
   assert.equal(made(), 1);
 });
 
@@ -62,9 +62,9 @@ test("however many wait, they hang on a signal by one listener, and all end with
   timeout: 10_000,
 }, async () => {
   const closing = new AbortController();
-  const patience = { retriesMs: [1, 600_000], giveUpMs: 600_000 };
+  const policy = { retriesMs: [1, 600_000], giveUpMs: 600_000 };
   const waiting = Array.from({ length: 100 }, () => away(9));
-  const answers = waiting.map(({ attempt }) => patiently(attempt, patience, closing.signal));
+  const answers = waiting.map(({ attempt }) => retry(attempt, policy, closing.signal));
   const all = Promise.allSettled(answers);
   while (waiting.some(({ made }) => made() < 2)) await nextTurn();
   await nextTurn();
