@@ -11,7 +11,7 @@ import { StoreUnavailableError } from "../ledger/retry.ts";
 import { errorBody, errorHeaders, unparsableBody } from "./openai-format/error-body.ts";
 import { rateHeaders } from "./openai-format/rate-headers.ts";
 import { chatPath } from "./paths.ts";
-import { visitOf } from "./request-context.ts";
+import { contextOf } from "./request-context.ts";
 import { freeChunk } from "./uploads.ts";
 
 const jsonType = "application/json; charset=utf-8";
@@ -63,15 +63,15 @@ export function logRefusal(logger: Logger, refusal: Refusal, requestId: string):
 }
 
 export function refuse(request: FastifyRequest, reply: FastifyReply, refusal: Refusal): void {
-  const visit = visitOf(request);
-  visit.finish(refusal.status, refusal.code);
-  if (visit.path === chatPath) reply.header("openai-processing-ms", Math.ceil(visit.elapsedMs()));
+  const context = contextOf(request);
+  context.finish(refusal.status, refusal.code);
+  if (context.path === chatPath) reply.header("openai-processing-ms", Math.ceil(context.elapsedMs()));
   if (refusal.rates !== undefined) reply.headers(rateHeaders(refusal.rates));
   reply.headers(errorHeaders(refusal));
   sendRefusal(request, reply, {
     status: refusal.status,
     body: errorBody(refusal),
-    holdsBody: visit.holdsBody,
+    holdsBody: context.holdsBody,
   });
 }
 

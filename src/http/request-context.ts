@@ -29,11 +29,11 @@ export interface FinishedRequest {
 
 export type OnFinished = (finished: FinishedRequest) => void;
 
-const decorator = "visit";
+const decorator = "requestContext";
 
-export { decorator as visitDecorator };
+export { decorator as contextDecorator };
 
-export class Visit {
+export class RequestContext {
   readonly requestId: string;
   readonly method: string;
   readonly path: string | null;
@@ -112,14 +112,14 @@ export class Visit {
   }
 }
 
-export function visitOf(request: FastifyRequest): Visit {
-  const visit: unknown = request.getDecorator(decorator);
-  invariant(visit instanceof Visit, "every request has been received");
-  return visit;
+export function contextOf(request: FastifyRequest): RequestContext {
+  const context: unknown = request.getDecorator(decorator);
+  invariant(context instanceof RequestContext, "every request has been received");
+  return context;
 }
 
 export function callerOf(request: FastifyRequest): Caller {
-  const { caller } = visitOf(request);
+  const { caller } = contextOf(request);
   invariant(caller !== null, "the key has been checked before the endpoint is reached");
   return caller;
 }

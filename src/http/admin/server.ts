@@ -16,7 +16,7 @@ import { ListTooSlowError, type Store } from "../../store/store.ts";
 import type { Metrics } from "../../telemetry/metrics.ts";
 import { Connections } from "../connections.ts";
 import { isUploading, sendRefusal } from "../error-handler.ts";
-import { errorBody, errorHeaders, type Told } from "../openai-format/error-body.ts";
+import { type ErrorResponse, errorBody, errorHeaders } from "../openai-format/error-body.ts";
 import { limitPipelining } from "../pipelining.ts";
 import { AllowedHosts, loggable } from "./allowed-hosts.ts";
 import { type AdminDependencies, adminBodyBytesMax, createApp } from "./app.ts";
@@ -182,7 +182,7 @@ function namedIn(params: unknown): object {
   };
 }
 
-function toldFor(error: unknown): Told {
+function toldFor(error: unknown): ErrorResponse {
   if (error instanceof OperatorRefusal) return error;
   if (error instanceof Refusal) {
     // Here the one who asks is the one whom the detail is for.
@@ -199,7 +199,7 @@ function toldFor(error: unknown): Told {
   return refusalOfFastify(error);
 }
 
-function shapeOf({ status, type, code, message, param, retryAfterSeconds }: Refusal): Told {
+function shapeOf({ status, type, code, message, param, retryAfterSeconds }: Refusal): ErrorResponse {
   return { status, type, code, message, param, retryAfterSeconds };
 }
 

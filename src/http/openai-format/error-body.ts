@@ -5,7 +5,7 @@
 import type { ErrorType } from "../../errors.ts";
 
 /** Whatever is told to a caller: a `Refusal`, or the operator API's own kind of it. */
-export interface Told {
+export interface ErrorResponse {
   status: number;
   type: ErrorType;
   code: string;
@@ -21,7 +21,7 @@ const retryAfterSecondsMax = 60;
 /** A message may repeat what the caller sent, which may be long. */
 const messageCharactersMax = 1_000;
 
-export function errorBody(refusal: Told): string {
+export function errorBody(refusal: ErrorResponse): string {
   const { message, type, param, code } = refusal;
   return JSON.stringify({ error: { message: cut(message), type, param, code } });
 }
@@ -31,7 +31,7 @@ export function unparsableBody(message: string): string {
   return JSON.stringify({ error: { message, type: "invalid_request_error", param: null, code: null } });
 }
 
-export function errorHeaders(refusal: Told): Record<string, string> {
+export function errorHeaders(refusal: ErrorResponse): Record<string, string> {
   if (refusal.status === 401) return { "www-authenticate": "Bearer" };
   if (refusal.status === 402 || refusal.waitingHelps === false) return { "x-should-retry": "false" };
   if (refusal.status !== 429 && refusal.status !== 503) return {};

@@ -16,7 +16,7 @@ import { errorBody } from "../openai-format/error-body.ts";
 import { rateHeaders } from "../openai-format/rate-headers.ts";
 import { type ParsedRequest, parseRequest, type RequestLimits } from "../openai-format/request.ts";
 import { type Answer, type AnswerHead, completionJson, logprobJson } from "../openai-format/response.ts";
-import { callerOf, type Visit, visitOf } from "../request-context.ts";
+import { callerOf, contextOf, type RequestContext } from "../request-context.ts";
 import { BodyTurns } from "./body-turns.ts";
 import { dropIfIdle, EventStream, type StreamTimes } from "./event-stream.ts";
 import type { RunningRequest, RunningRequests } from "./running-requests.ts";
@@ -34,7 +34,7 @@ export interface ChatOptions extends StreamTimes, RequestLimits {}
 /** One request being answered. */
 interface Exchange {
   reply: FastifyReply;
-  visit: Visit;
+  context: RequestContext;
   head: AnswerHead;
   events: AsyncGenerator<AnswerEvent, void, undefined>;
   run: RunningRequest;
@@ -54,8 +54,8 @@ export function chatHandler(
     reply: FastifyReply,
     body: Uint8Array,
   ): Promise<ParsedRequest | null> {
-    const visit = visitOf(request);
-    const work = () => visit.measure(() => parseRequest(body, options));
+    const context = contextOf(request);
+    const work = () => context.measure(() => parseRequest(body, options));
     if (turns.isFree) return turns.run(work);
     const { accountId } = callerOf(request);
     return await running.need(request.raw, reply.raw, () =>
@@ -64,26 +64,26 @@ export function chatHandler(
   }
 
   return async function answer(request: FastifyRequest, reply: FastifyReply): Promise<void> {
-    const visit = visitOf(request);
+    const context = contextOf(request);
     const created = Math.floor(Date.now() / 1000);
     const body = await readBody(request, reply, running);
     const parsed = body === null ? null : await parse(request, reply, body);
     if (parsed === null) {
       reply.hijack();
-      visit.finish(null, null);
+      context.finish(null, null);
       return;
     }
     const run = running.enter(request.raw, reply.raw);
     const head = { id: `chatcmpl-${request.id}`, created, model: parsed.chat.model };
     try {
       const events = generate(callerOf(request), parsed.chat, request.id, run.signal);
-      const exchange: Exchange = { reply, visit, head, events, run };
-      visit.streamed = parsed.chat.stream;
+      const exchange: Exchange = { reply, context, head, events, run };
+      context.streamed = parsed.chat.stream;
       if (parsed.chat.stream) await sendStream(exchange, parsed, running, logger, options);
       else await sendWhole(exchange, parsed, options);
       if (run.gone) {
         reply.hijack();
-        visit.finish(reply.raw.headersSent ? 200 : null, null);
+        context.finish(reply.raw.headersSent ? 200 : null, null);
       }
     } finally {
       run.leave();
@@ -92,7 +92,7 @@ export function chatHandler(
 }
 
 async function sendStream(
-  { reply, visit, head, events, run }: Exchange,
+  { reply, context, head, events, run }: Exchange,
   parsed: ParsedRequest,
   running: RunningRequests,
   logger: Logger,
@@ -104,7 +104,7 @@ async function sendStream(
     reply.hijack();
     reply.raw.setHeaders(headersOf(reply));
     reply.raw.writeHead(200, {
-      ...answerHeaders(visit, rates),
+      ...answerHeaders(context, rates),
       ...running.connectionHeaders(),
       "content-type": "text/event-stream",
       "cache-control": "no-cache",
@@ -116,25 +116,25 @@ async function sendStream(
   let ended = false;
   try {
     for await (const event of events) {
-      if (event.type === "accepted") visit.accept();
+      if (event.type === "accepted") context.accept();
       // For a client that has gone the rest is only played to its end, which settles it.
       if (run.gone) continue;
       if (event.type === "accepted") {
         rates = event.rates;
-        visit.model = head.model;
+        context.model = head.model;
         stream.open();
         continue;
       }
       if (event.type === "text") {
         stream.send(prelude + chunks.text(event.text, event.logprobs));
-        visit.firstTokenMs ??= visit.elapsedMs();
+        context.firstTokenMs ??= context.elapsedMs();
         const room = stream.room();
         if (room !== null) await room;
       } else {
         const usage = parsed.includeUsage ? chunks.usage(event.usage) : "";
         stream.end(prelude + chunks.last(event.finishReason) + usage + doneEvent);
         ended = true;
-        visit.finish(200, null);
+        context.finish(200, null);
       }
       prelude = "";
     }
@@ -142,8 +142,8 @@ async function sendStream(
   } catch (error) {
     if (!stream.begun) throw error;
     const refusal = refusalOf(error);
-    logRefusal(logger, refusal, visit.requestId);
-    visit.finish(200, refusal.code);
+    logRefusal(logger, refusal, context.requestId);
+    context.finish(200, refusal.code);
     // No [DONE]: clients that miss it know that the answer is not whole.
     if (!run.gone) stream.end(errorEvent(errorBody(refusal)));
   } finally {
@@ -152,7 +152,7 @@ async function sendStream(
 }
 
 async function sendWhole(
-  { reply, visit, head, events, run }: Exchange,
+  { reply, context, head, events, run }: Exchange,
   { chat }: ParsedRequest,
   options: ChatOptions,
 ): Promise<void> {
@@ -163,9 +163,9 @@ async function sendWhole(
   let whole: Answer | null = null;
   for await (const event of events) {
     if (event.type === "accepted") {
-      visit.accept();
+      context.accept();
       rates = event.rates;
-      visit.model = head.model;
+      context.model = head.model;
     } else if (event.type === "text") {
       text += event.text;
       for (const logprob of event.logprobs ?? []) logprobs.push(logprobJson(logprob));
@@ -176,14 +176,14 @@ async function sendWhole(
   }
   if (run.gone) return;
   invariant(whole !== null, "an answer that nobody stopped has an end");
-  visit.finish(200, null);
-  reply.headers(answerHeaders(visit, rates)).type("application/json; charset=utf-8");
+  context.finish(200, null);
+  reply.headers(answerHeaders(context, rates)).type("application/json; charset=utf-8");
   reply.send(completionJson(head, whole));
   dropIfIdle(reply.raw, options.streamIdleMs);
 }
 
-function answerHeaders(visit: Visit, rates: Rates): Record<string, string> {
-  return { "openai-processing-ms": String(Math.ceil(visit.elapsedMs())), ...rateHeaders(rates) };
+function answerHeaders(context: RequestContext, rates: Rates): Record<string, string> {
+  return { "openai-processing-ms": String(Math.ceil(context.elapsedMs())), ...rateHeaders(rates) };
 }
 
 /** Null if the client left. */
@@ -192,7 +192,7 @@ function readBody(
   reply: FastifyReply,
   running: RunningRequests,
 ): Promise<Uint8Array | null> {
-  const { upload } = visitOf(request);
+  const { upload } = contextOf(request);
   invariant(upload !== null, "a body is admitted before it is read");
   return running.need(request.raw, reply.raw, () => upload.read(request.raw));
 }

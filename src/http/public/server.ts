@@ -30,7 +30,13 @@ import {
 } from "../paths.ts";
 import { limitPipelining } from "../pipelining.ts";
 import { RefusalAllowance, type RefusalLimits } from "../refusal-allowance.ts";
-import { callerOf, type OnFinished, Visit, visitDecorator, visitOf } from "../request-context.ts";
+import {
+  callerOf,
+  contextDecorator,
+  contextOf,
+  type OnFinished,
+  RequestContext,
+} from "../request-context.ts";
 import { newRequestId } from "../request-id.ts";
 import { tooLarge, type UploadLimits, Uploads, type UploadTimes } from "../uploads.ts";
 import { chatHandler, type Generate } from "./chat.ts";
@@ -149,7 +155,7 @@ export function createPublicServer(dependencies: PublicDependencies, options: Pu
   };
 
   function sendJson(request: FastifyRequest, reply: FastifyReply, body: object): void {
-    visitOf(request).finish(200, null);
+    contextOf(request).finish(200, null);
     reply.type("application/json; charset=utf-8").send(JSON.stringify(body));
   }
 }
@@ -196,7 +202,7 @@ function createApp(
   app.server.on("checkContinue", answer);
   app.server.on("checkExpectation", answer);
 
-  app.decorateRequest(visitDecorator);
+  app.decorateRequest(contextDecorator);
   app.removeAllContentTypeParsers();
   // The handler reads the body itself.
   app.addContentTypeParser("*", (_request, _body, done) => done(null));
@@ -204,28 +210,28 @@ function createApp(
   app.addHook("onRequest", async (request, reply) => {
     const { method, headers } = request;
     const endpoint = endpointOf(request.originalUrl);
-    const visit = new Visit(request, endpoint, onFinished);
-    request.setDecorator(visitDecorator, visit);
+    const context = new RequestContext(request, endpoint, onFinished);
+    request.setDecorator(contextDecorator, context);
     reply.header("x-request-id", request.id);
     reply.headers(cors.headers(headers));
     if (endpoint === null) throw unknownPath(request.originalUrl);
     if (request.is404) {
       const allowed = methodsOf(endpoint);
       if (cors.isPreflight(method, headers)) {
-        visit.finish(204, null);
+        context.finish(204, null);
         return reply.code(204).headers(cors.preflightHeaders(headers, allowed)).send();
       }
       reply.header("allow", cors.enabled ? `${allowed}, OPTIONS` : allowed);
       throw methodNotAllowed(endpoint, method);
     }
-    visit.caller = await running.need(request.raw, reply.raw, () => authenticate(headers.authorization));
-    if (visit.caller === null) leaveUnanswered(request, reply);
-    if (visit.caller === null || endpoint !== chatPath) return;
-    allowance.require(visit.caller);
-    visit.upload = uploads.admit(visit.caller, headers);
+    context.caller = await running.need(request.raw, reply.raw, () => authenticate(headers.authorization));
+    if (context.caller === null) leaveUnanswered(request, reply);
+    if (context.caller === null || endpoint !== chatPath) return;
+    allowance.require(context.caller);
+    context.upload = uploads.admit(context.caller, headers);
     checkBody(request, limits.bodyBytesMax);
-    if (visit.holdsBody) reply.raw.writeContinue();
-    visit.holdsBody = false;
+    if (context.holdsBody) reply.raw.writeContinue();
+    context.holdsBody = false;
   });
   app.addHook("onSend", async (request, reply) => {
     reply.headers(running.connectionHeaders());
@@ -243,7 +249,7 @@ function createApp(
 /** The client is gone: nobody reads an answer, and nothing more of the request will come. */
 function leaveUnanswered(request: FastifyRequest, reply: FastifyReply): void {
   reply.hijack();
-  visitOf(request).finish(null, null);
+  contextOf(request).finish(null, null);
 }
 
 /** What the headers say about a body, before it is read. */
