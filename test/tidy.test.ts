@@ -172,6 +172,13 @@ test("docs/errors.md has one row for each code of the catalogue, as the catalogu
   assert.deepEqual(Object.fromEntries(rows), Object.fromEntries(expected));
 });
 
+test("pages for operators are short", () => {
+  for (const page of filesBelow("docs/operating", ".md")) {
+    const words = textOf(page).split(/\s+/).length;
+    assert.ok(words <= 1100, `${page} has ${words} words: it is two pages`);
+  }
+});
+
 test("every path that a document names exists", () => {
   for (const document of documents) {
     const named = textOf(document).matchAll(

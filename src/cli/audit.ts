@@ -27,7 +27,7 @@ function verdict({ broken, journalRows }: AuditReport): string {
   if (broken.length === 0) return `The ledger is sound: ${checked} checked.`;
   return (
     `The ledger is not sound: ${count(broken.length, "rule is", "rules are")} broken, ${checked} checked. ` +
-    "What to do: docs/operating.md, under Incidents."
+    "What to do: docs/operating/incidents.md."
   );
 }
 

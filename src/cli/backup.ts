@@ -19,6 +19,6 @@ async function backup(cli: Cli, name: string): Promise<void> {
   const { bytes } = await services.backup(cli.config(), file);
   cli.print({ file, bytes }, "");
   cli.say(
-    `The ledger is copied to ${file} (${grouped(bytes)} bytes). To restore it: docs/operating.md, under Restore.`,
+    `The ledger is copied to ${file} (${grouped(bytes)} bytes). To restore it: docs/operating/backup.md.`,
   );
 }

@@ -27,7 +27,7 @@ In a checkout "npm run -s inkwell --" stands for "inkwell".
 Every command works on the ledger itself, beside a running service or without one.
 Exit codes: 0 done, 1 refused (stderr says why), 2 wrong usage. Results go to stdout, remarks to stderr.
 With --json an error is one line on stdout, too: {"error":{"code","message"}}. docs/cli.md has the shape of every document.
-Settings: inkwell.example.yaml has all of them, with their variables. Operation: docs/operating.md.`,
+Settings: inkwell.example.yaml has all of them, with their variables. Operation: docs/operating/README.md.`,
     );
 }
 

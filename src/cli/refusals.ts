@@ -8,7 +8,7 @@ import type { AccountError } from "../ledger/operations.ts";
 /** Of an account that cannot be read or changed. */
 export const mendIt =
   'An account whose plan is gone is put on another one by "inkwell account set NAME --plan PLAN"; for anything else ' +
-  "see docs/operating.md, under Incidents.";
+  "see docs/operating/incidents.md.";
 
 export function noAccount(account: string): OperatorError {
   return new OperatorError(

@@ -102,7 +102,7 @@ test("restored, after a crash that left its log behind: the moment of the backup
   await child.ended;
   assert.ok(existsSync(`${path}-wal`), "a killed process leaves its log");
 
-  // As docs/operating.md says: stop, put the three files aside, copy, audit, start.
+  // As docs/operating/backup.md describes: stop, put the three files aside, copy, audit, start.
   for (const ending of ["", "-wal", "-shm"]) rmSync(`${path}${ending}`);
   copyFileSync(copy, path);
   assert.deepEqual(soundness(path).broken, []);

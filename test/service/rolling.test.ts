@@ -165,8 +165,11 @@ test("two services are restarted in turn under load, and no request fails", { sk
   assertSoundLedger(folder.path);
 });
 
-test("the loop in docs/operating.md goes on when every model is ready, and not before", async (t) => {
-  const docs = readFileSync(path.join(import.meta.dirname, "../../docs/operating.md"), "utf8");
+test("the documented loop of a rolling restart continues only if every model is ready", async (t) => {
+  const docs = readFileSync(
+    path.join(import.meta.dirname, "../../docs/operating/rolling-restart.md"),
+    "utf8",
+  );
   const [, script = ""] = /until docker compose[^"]*?node -e "([^"]*)"/s.exec(docs) ?? [];
   assert.match(script, /127\.0\.0\.1:8081/);
   let answer: [status: number, readiness: object] = [503, {}];

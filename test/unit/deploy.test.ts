@@ -97,10 +97,10 @@ describe("metrics", () => {
     assert.equal(new Set(ids).size, ids.length, "each panel has an id of its own");
   });
 
-  test("every metric of Inkwell's own is on the dashboard, and in docs/operating.md with its labels", () => {
+  test("every metric of Inkwell's own is on the dashboard, and in docs/operating/metrics.md with its labels", () => {
     const dashboard = textOf("deploy/grafana/inkwell.json");
     const rows = new Map(
-      textOf("docs/operating.md")
+      textOf("docs/operating/metrics.md")
         .split("\n")
         .filter((line) => line.startsWith("| `inkwell_"))
         .map((line) => {
@@ -131,7 +131,7 @@ describe("metrics", () => {
       .flatMap(listOf)
       .map(fieldsOf);
     assert.ok(alerts.length >= 10);
-    const paragraphs = [...textOf("docs/operating.md").matchAll(/^#+ (Inkwell\w+)$/gm)].map(
+    const paragraphs = [...textOf("docs/operating/alerts.md").matchAll(/^#+ (Inkwell\w+)$/gm)].map(
       ([, name]) => name,
     );
     assert.deepEqual(
@@ -144,7 +144,7 @@ describe("metrics", () => {
       assert.match(String(fieldsOf(labels).severity), /^(critical|warning|info)$/);
       const { summary, runbook } = fieldsOf(annotations);
       assert.ok(typeof summary === "string" && summary !== "");
-      assert.equal(runbook, `docs/operating.md#${String(alert).toLowerCase()}`);
+      assert.equal(runbook, `docs/operating/alerts.md#${String(alert).toLowerCase()}`);
     }
   });
 });
@@ -306,7 +306,8 @@ describe("the unit", () => {
   });
 
   test("the documented commands run as it does: same user, folder, data and secrets", () => {
-    const command = /^systemd-run ([^`]*) account list$/m.exec(textOf("docs/operating.md"))?.[1] ?? "";
+    const command =
+      /^systemd-run ([^`]*) account list$/m.exec(textOf("docs/operating/systemd.md"))?.[1] ?? "";
     const words = command.replaceAll("\\\n", " ").split(/\s+/);
     const given = (option: string) => words.filter((_, index) => words[index - 1] === option);
     assert.deepEqual(given("-p").toSorted(), [
@@ -380,7 +381,7 @@ test("the alert of failing requests counts those of chat against those of chat",
     exp_labels: { severity: "critical" },
     exp_annotations: {
       summary: "More than 5 % of the chat requests fail",
-      runbook: "docs/operating.md#inkwellservererrors",
+      runbook: "docs/operating/alerts.md#inkwellservererrors",
     },
   };
   const file = path.join(newFolder(), "test.yml");
@@ -413,10 +414,10 @@ test("the alert of failing requests counts those of chat against those of chat",
   run("promtool", "test", "rules", file);
 });
 
-test("everything in deploy/ is told of in docs/operating.md", () => {
-  const documented = textOf("docs/operating.md");
+test("docs/operating mentions every file in deploy/", () => {
+  const documented = globSync("docs/operating/*.md", { cwd: root }).map(textOf).join("\n");
   for (const file of globSync("deploy/**/*.*", { cwd: root }).concat("deploy/Dockerfile")) {
-    assert.ok(documented.includes(file), `docs/operating.md names ${file}`);
+    assert.ok(documented.includes(file), `docs/operating mentions ${file}`);
   }
 });
 

@@ -1,6 +1,6 @@
-/** docs/operating.md says what the code does: codes, metrics and routes of the operator's listener, none missing, none more. */
+/** docs/operating lists exactly the codes, metrics and routes of the operator listener. */
 import assert from "node:assert/strict";
-import { readFileSync } from "node:fs";
+import { readdirSync, readFileSync } from "node:fs";
 import path from "node:path";
 import { test } from "node:test";
 import { Catalog } from "../../src/chat/catalog.ts";
@@ -12,7 +12,10 @@ import { Metrics } from "../../src/telemetry/metrics.ts";
 import { start } from "../fixtures/ledger-rows.ts";
 import { MemoryStore } from "../fixtures/memory-store.ts";
 
-const text = readFileSync(path.join(import.meta.dirname, "../../docs/operating.md"), "utf8");
+const folder = path.join(import.meta.dirname, "../../docs/operating");
+const text = readdirSync(folder)
+  .map((page) => readFileSync(path.join(folder, page), "utf8"))
+  .join("\n");
 const rows = text
   .split("\n")
   .filter((line) => line.startsWith("|"))

@@ -89,7 +89,7 @@ export class OpenApi {
         title: "Inkwell operator API",
         version: this.#version,
         description:
-          "Accounts, keys, credits and receipts. Every change is safe to repeat. Amounts that end in _micro are whole micro-credits (1 credit = 1,000,000), prices credits per million tokens, times ISO 8601 in UTC. docs/operating.md has the codes of errors.",
+          "Accounts, keys, credits and receipts. Every change is safe to repeat. Amounts that end in _micro are whole micro-credits (1 credit = 1,000,000), prices credits per million tokens, times ISO 8601 in UTC. docs/operating/operator-errors.md lists the error codes.",
       },
       servers: [{ url: "/" }],
       security: [{ operatorToken: [] }],

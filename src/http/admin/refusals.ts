@@ -1,6 +1,6 @@
 /**
  * What the operator API refuses: the closed table of its own codes, beside those of the public catalogue (errors.ts)
- * that it shares. docs/operating.md has a row for each. A test holds the two together.
+ * that it shares. docs/operating/operator-errors.md has a row for each. A test holds the two together.
  */
 import { type ErrorType, Refusal } from "../../errors.ts";
 

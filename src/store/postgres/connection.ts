@@ -127,7 +127,7 @@ export function pgDumpInstead(url: string, file: string): OperatorError {
   address.password = "";
   address.searchParams.delete("password");
   return new OperatorError(
-    `The ledger is in PostgreSQL, whose own tools copy it, beside a running service too: pg_dump --format=custom --schema=${schemaName} --file="${file}" "${address.href}" (docs/operating.md, under Backup of PostgreSQL)`,
+    `The ledger is in PostgreSQL, whose own tools copy it, beside a running service too: pg_dump --format=custom --schema=${schemaName} --file="${file}" "${address.href}" (docs/operating/postgresql-backup.md)`,
   );
 }
 
