@@ -11,12 +11,12 @@ import { setTimeout as sleep } from "node:timers/promises";
 import type { Logger } from "pino";
 import { type FirstAccount, openFirstAccount } from "./accounts/first-account.ts";
 import { createChatService } from "./app/chat-service.ts";
-import { agreementOf } from "./app/config-fingerprint.ts";
+import { fingerprintOf } from "./app/config-fingerprint.ts";
 import { openStore } from "./app/database.ts";
 import { dialled, listening, requirePort, urlOf } from "./app/listening.ts";
 import { catalogued, startModels } from "./app/models.ts";
 import { connectionLimits } from "./app/open-files.ts";
-import type { Greeting } from "./app/startup-banner.ts";
+import type { StartupBanner } from "./app/startup-banner.ts";
 import { Catalog } from "./chat/catalog.ts";
 import { EngineSlot } from "./chat/engine-slot.ts";
 import { type Config, operatorToken } from "./config/load.ts";
@@ -28,7 +28,7 @@ import type { Abandoned } from "./http/public/running-requests.ts";
 import type { PublicServer } from "./http/public/server.ts";
 import type { Committed } from "./ledger/ledger.ts";
 import { makeFolder } from "./make-folder.ts";
-import { beatEveryMs, type NodeView, startNodeWatch } from "./store/nodes.ts";
+import { heartbeatEveryMs, type NodeView, startNodeWatch } from "./store/nodes.ts";
 import { startSweeper } from "./store/sweeper.ts";
 import { watchEventLoop } from "./telemetry/event-loop.ts";
 import { createLogger } from "./telemetry/logger.ts";
@@ -46,7 +46,7 @@ export interface Streams {
 
 export interface RunningService {
   /** To be told now that it is up. A first key is nowhere else. */
-  readonly greeting: Greeting;
+  readonly banner: StartupBanner;
   /** Refuses new requests, lets the running ones finish within the drain time, and closes everything. Idempotent. */
   stop(): Promise<void>;
   /** Resolves when the service has stopped. */
@@ -62,7 +62,7 @@ export interface ServiceTimes {
   /** Between two looks for such holds. */
   sweepEveryMs: number;
   /** Between two words of this process to the other nodes. */
-  beatEveryMs: number;
+  heartbeatEveryMs: number;
   /** What ended with the drain time has this long to be settled and told. */
   settleMs: number;
 }
@@ -71,7 +71,7 @@ export const serviceTimes: ServiceTimes = {
   keepAliveMs: 15_000,
   holdTtlMs: 30_000,
   sweepEveryMs: 10_000,
-  beatEveryMs,
+  heartbeatEveryMs,
   settleMs: 10_000,
 };
 
@@ -147,9 +147,9 @@ export async function serve(
 
     const watch = await startNodeWatch(
       nodes,
-      { id: nodeId(), version, agreement: agreementOf(config) },
+      { id: nodeId(), version, fingerprint: fingerprintOf(config) },
       {
-        everyMs: times.beatEveryMs,
+        everyMs: times.heartbeatEveryMs,
         onDiffers: (differing) => tellDiffering(differing, logger),
         onError: (error) =>
           logger.warn({ err: error }, "the other nodes could not be looked at; trying again"),
@@ -232,7 +232,7 @@ export async function serve(
     const first: FirstAccount | null = await openFirstAccount(store, ledger, config.plans);
     return {
       ...runningService(config, times, logger, server, leave, undoAll),
-      greeting: {
+      banner: {
         publicUrl: urlOf(host, config.listen.port || portOf(publicUrl)),
         onEveryAddress: host !== config.listen.host,
         operatorUrl,
@@ -334,10 +334,10 @@ async function endAnswers(
 ): Promise<number> {
   const drained = server.drain();
   const cut = setTimeout(() => server.stop(), drainMs);
-  const patienceMs = drainMs + settleMs;
-  const untilMs = performance.now() + patienceMs;
+  const deadlineMs = drainMs + settleMs;
+  const untilMs = performance.now() + deadlineMs;
   // A client that does not read, or a store that does not answer, holds up no stop.
-  const over = setTimeout(() => tellAbandoned(server.abandon(), logger), patienceMs);
+  const over = setTimeout(() => tellAbandoned(server.abandon(), logger), deadlineMs);
   await drained;
   clearTimeout(cut);
   clearTimeout(over);
@@ -351,7 +351,7 @@ function runningService(
   server: PublicServer,
   leave: AbortController,
   undoAll: (untilMs: number) => Promise<void>,
-): Omit<RunningService, "greeting"> {
+): Omit<RunningService, "banner"> {
   const { promise: stopped, resolve, reject } = Promise.withResolvers<void>();
   let stopping: Promise<void> | null = null;
 

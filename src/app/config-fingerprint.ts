@@ -1,10 +1,10 @@
 /** What of a configuration must be the same on every node of one database: whatever decides about credits. */
 import type { Config } from "../config/load.ts";
 import type { Plan } from "../ledger/plan.ts";
-import type { Agreement } from "../store/nodes.ts";
+import type { ConfigFingerprint } from "../store/nodes.ts";
 
 /** Models of other prices are told apart from models that only one node has. */
-export function agreementOf({ plans, models }: Pick<Config, "plans" | "models">): Agreement {
+export function fingerprintOf({ plans, models }: Pick<Config, "plans" | "models">): ConfigFingerprint {
   return Object.fromEntries([
     ...[...plans.values()].map((plan) => [`plan ${plan.id}`, planText(plan)]),
     ...models.flatMap(({ id, price }) => [

@@ -6,7 +6,7 @@ import { fileURLToPath } from "node:url";
 import type { Config } from "../config/load.ts";
 import type { LlamaModelConfig } from "../config/model.ts";
 import { OperatorError } from "../errors.ts";
-import { type Obtained, obtainWeights } from "../model-files/model-files.ts";
+import { type Obtained, obtainModelFile } from "../model-files/model-files.ts";
 import { packageIndexUrlOf } from "../model-files/pip-configuration.ts";
 import { createProgressRenderer, type ProgressStream } from "../model-files/progress-display.ts";
 
@@ -23,9 +23,9 @@ export async function obtainModel(
   const { hubUrl, hubToken, env, home } = config.sources;
   const renderer = createProgressRenderer(stderr);
   try {
-    return await obtainWeights(model.source, {
+    return await obtainModelFile(model.source, {
       modelsDir: config.modelsDir,
-      observer: renderer,
+      progress: renderer,
       signal,
       environment: env,
       hubEndpoint: hubUrl,

@@ -1,7 +1,7 @@
 /** What `inkwell serve` says when it is up: where it listens, the first key, and lines to paste. */
 import { relative } from "node:path";
 
-export interface Greeting {
+export interface StartupBanner {
   /** `http://127.0.0.1:8080`; where it listens on every address, one that a client on this machine can use. */
   publicUrl: string;
   onEveryAddress: boolean;
@@ -16,8 +16,8 @@ export interface Greeting {
 }
 
 /** Paths are shown as they are from `cwd`. */
-export function greetingText(
-  { publicUrl, onEveryAddress, operatorUrl, tokenFile, models, first, onAnyPort }: Greeting,
+export function bannerText(
+  { publicUrl, onEveryAddress, operatorUrl, tokenFile, models, first, onAnyPort }: StartupBanner,
   cwd: string,
 ): string {
   const token = tokenFile === null ? "" : `   (token: ${relative(cwd, tokenFile)})`;
@@ -56,7 +56,7 @@ export function greetingText(
 }
 
 /** The same for a program; a path is absolute. */
-export function greetingObject({ publicUrl, operatorUrl, tokenFile, models, first }: Greeting) {
+export function bannerObject({ publicUrl, operatorUrl, tokenFile, models, first }: StartupBanner) {
   return {
     api: `${publicUrl}/v1`,
     operator: operatorUrl,

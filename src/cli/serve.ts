@@ -3,7 +3,7 @@
  * once: what was running is then settled by its last checkpoint, at the next start. SIGHUP is logged and ignored.
  */
 import { Command } from "commander";
-import { greetingObject, greetingText } from "../app/startup-banner.ts";
+import { bannerObject, bannerText } from "../app/startup-banner.ts";
 import { createLogger } from "../telemetry/logger.ts";
 import type { Cli } from "./cli.ts";
 import { examples } from "./help.ts";
@@ -53,10 +53,10 @@ async function serve(cli: Cli): Promise<void> {
     if (!cli.json) stdout.write(`Inkwell ${services.version}\n`);
     const service = await services.serve(config, cli.host, starting.signal);
     stop = () => service.stop();
-    const { greeting } = service;
+    const { banner } = service;
     // In one line: who reads it does not wait for an end that comes when the service stops.
-    const document = { version: services.version, ...greetingObject(greeting) };
-    stdout.write(`${cli.json ? JSON.stringify(document) : greetingText(greeting, cwd)}\n`);
+    const document = { version: services.version, ...bannerObject(banner) };
+    stdout.write(`${cli.json ? JSON.stringify(document) : bannerText(banner, cwd)}\n`);
     // A signal that came too late to stop the start finds a service that is up.
     if (asked !== undefined) stop().catch(() => {});
     await service.stopped;

@@ -21,7 +21,7 @@ import {
   requireRoom,
 } from "./part-file.ts";
 import { megabytes } from "./progress.ts";
-import { type FetchTools, persistently } from "./retry.ts";
+import { type FetchTools, fetchWithRetries } from "./retry.ts";
 import { type Answer, type Credential, failureOf, TransportFailure } from "./transport.ts";
 
 export interface Wanted {
@@ -50,7 +50,7 @@ interface Begun {
 /** Resolves with the file's path. Throws a `TransportFailure`, or an `OperatorError` about the disk. */
 export async function download(wanted: Wanted, tools: FetchTools): Promise<string> {
   const part = partFileOf(wanted.folder, wanted.fileName);
-  await persistently(
+  await fetchWithRetries(
     tools,
     () => sizeOf(part.partPath),
     () => attempt(wanted, part, tools),
@@ -186,7 +186,7 @@ async function receive(
   if (startBytes > 0) await hashInto(hash, part.partPath);
   let receivedBytes = startBytes;
   const report = (): void =>
-    tools.observer.progress({ fileName: wanted.fileName, receivedBytes, totalBytes });
+    tools.progress.received({ fileName: wanted.fileName, receivedBytes, totalBytes });
   try {
     const file = await open(part.partPath, startBytes > 0 ? "a" : "w");
     try {

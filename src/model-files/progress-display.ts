@@ -3,7 +3,7 @@
  * elsewhere (a log file, a service manager) plain lines, at every tenth or after five quiet seconds. Writes to
  * the stream that it is given, and only there. Our own: it is no longer than what would adapt a general progress bar.
  */
-import { type FetchObserver, megabytes, type Progress } from "./progress.ts";
+import { type FetchProgress, megabytes, type Progress } from "./progress.ts";
 
 /** What is needed of `process.stderr`. */
 export interface ProgressStream {
@@ -12,7 +12,7 @@ export interface ProgressStream {
   write(text: string): unknown;
 }
 
-export interface ProgressRenderer extends FetchObserver {
+export interface ProgressRenderer extends FetchProgress {
   /** Ends the line in progress, if there is one. Whoever writes to the stream calls it first. */
   end(): void;
 }
@@ -66,7 +66,7 @@ class Bar implements ProgressRenderer {
     this.#now = now;
   }
 
-  progress(progress: Progress): void {
+  received(progress: Progress): void {
     const atMs = this.#now();
     const begins = this.#rate.add(progress, atMs);
     const done = progress.receivedBytes === progress.totalBytes;
@@ -127,7 +127,7 @@ class Lines implements ProgressRenderer {
     this.#now = now;
   }
 
-  progress(progress: Progress): void {
+  received(progress: Progress): void {
     const { fileName, receivedBytes, totalBytes } = progress;
     const atMs = this.#now();
     const begins = this.#rate.add(progress, atMs);

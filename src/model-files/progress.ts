@@ -7,8 +7,8 @@ export interface Progress {
   totalBytes: number | undefined;
 }
 
-export interface FetchObserver {
-  progress(progress: Progress): void;
+export interface FetchProgress {
+  received(progress: Progress): void;
   /** One sentence about what happens next or went wrong; for the operator. */
   note(text: string): void;
 }

@@ -5,7 +5,7 @@
  * has it, `%XX` and all.
  */
 import { OperatorError } from "../errors.ts";
-import { decoded } from "./try-decode.ts";
+import { tryDecode } from "./try-decode.ts";
 
 export interface Proxies {
   /** Addresses that undici takes; empty: none. */
@@ -46,5 +46,5 @@ function addressIn(environment: Readonly<Record<string, string | undefined>>, na
 /** A host, and perhaps a user who can be read; no more, which undici would refuse. */
 function isHostAlone({ hostname, pathname, search, hash, username, password }: URL): boolean {
   const isBare = hostname !== "" && pathname === "/" && search === "" && hash === "";
-  return isBare && decoded(username) !== undefined && decoded(password) !== undefined;
+  return isBare && tryDecode(username) !== undefined && tryDecode(password) !== undefined;
 }

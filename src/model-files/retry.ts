@@ -1,13 +1,13 @@
 /** Trying again what may pass: with back-off, a bounded number of times, and told to whoever watches. */
 import { setTimeout as sleep } from "node:timers/promises";
-import type { FetchObserver } from "./progress.ts";
+import type { FetchProgress } from "./progress.ts";
 import { type Transport, TransportFailure } from "./transport.ts";
 
 const attemptsMax = 5;
 
 export interface FetchTools {
   transport: Transport;
-  observer: FetchObserver;
+  progress: FetchProgress;
   signal: AbortSignal;
   /** Before the second attempt; twice as long before each further one. */
   backoffMs: number;
@@ -17,7 +17,7 @@ export interface FetchTools {
  * Runs the action until it succeeds or fails for good. Attempts that got further (`reached` is more than before)
  * do not count against it, so that a long fetch over a poor line comes to its end.
  */
-export async function persistently<T>(
+export async function fetchWithRetries<T>(
   tools: FetchTools,
   reached: () => Promise<number>,
   action: () => Promise<T>,
@@ -36,7 +36,7 @@ export async function persistently<T>(
       }
       const waitMs = error.retryAfterMs ?? tools.backoffMs * 2 ** (failures - 1);
       const when = waitMs >= 1000 ? ` in ${Math.round(waitMs / 1000)} s` : "";
-      tools.observer.note(`${error.message}; trying again${when}`);
+      tools.progress.note(`${error.message}; trying again${when}`);
       await sleep(waitMs, undefined, { signal: tools.signal });
     }
   }

@@ -5,7 +5,7 @@
 import { createHash } from "node:crypto";
 import { isDeepStrictEqual } from "node:util";
 import { OperatorError } from "../errors.ts";
-import { decoded } from "./try-decode.ts";
+import { tryDecode } from "./try-decode.ts";
 
 export interface HubFile {
   /** `owner/name` */
@@ -76,8 +76,8 @@ function parseAddress(text: string): Source {
     throw new OperatorError(`model source ${withoutLogin(text)} is not a complete address`);
   const url = new URL(text);
   const place = `${url.origin}${url.pathname}`;
-  const last = decoded(url.pathname.split("/").at(-1) ?? "");
-  if (last === undefined || decoded(url.username) === undefined || decoded(url.password) === undefined) {
+  const last = tryDecode(url.pathname.split("/").at(-1) ?? "");
+  if (last === undefined || tryDecode(url.username) === undefined || tryDecode(url.password) === undefined) {
     throw new OperatorError(
       `model source ${withoutLogin(place)} has a % that begins no %XX: for a % itself write %25`,
     );

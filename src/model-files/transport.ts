@@ -13,13 +13,13 @@ import { messageOf } from "../errors.ts";
 import { noProxies, type Proxies } from "./proxies.ts";
 
 /** How long each part of a conversation may stay silent. */
-export interface Patience {
+export interface Timeouts {
   connectMs: number;
   headersMs: number;
   bodyIdleMs: number;
 }
 
-export const usualPatience: Patience = { connectMs: 10_000, headersMs: 30_000, bodyIdleMs: 30_000 };
+export const defaultTimeouts: Timeouts = { connectMs: 10_000, headersMs: 30_000, bodyIdleMs: 30_000 };
 
 const redirectsMax = 8;
 /** The longest that a server's wish to be left alone is followed instead of reported. */
@@ -59,12 +59,12 @@ export class Transport {
   /** By the scheme of an address. One agent for both would take "no proxy for HTTPS" as "the one for HTTP". */
   readonly #agents: { http: Dispatcher; https: Dispatcher };
 
-  constructor(patience: Patience = usualPatience, proxies: Proxies = noProxies) {
+  constructor(timeouts: Timeouts = defaultTimeouts, proxies: Proxies = noProxies) {
     const connect = {
-      timeout: patience.connectMs,
+      timeout: timeouts.connectMs,
       ca: [...new Set([...getCACertificates("default"), ...getCACertificates("system")])],
     };
-    const limits = { headersTimeout: patience.headersMs, bodyTimeout: patience.bodyIdleMs };
+    const limits = { headersTimeout: timeouts.headersMs, bodyTimeout: timeouts.bodyIdleMs };
     const agentBy = (proxy: string): Dispatcher =>
       new EnvHttpProxyAgent({
         httpProxy: proxy,

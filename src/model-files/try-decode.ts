@@ -1,5 +1,5 @@
 /** The text that `%XX` in an address stands for; undefined where a `%` is none of those. */
-export function decoded(text: string): string | undefined {
+export function tryDecode(text: string): string | undefined {
   try {
     return decodeURIComponent(text);
   } catch {

@@ -8,12 +8,12 @@
 import type { EpochMs } from "../units.ts";
 
 /** What must be the same on all nodes: by the name that an operator knows it by, in words. */
-export type Agreement = Readonly<Record<string, string>>;
+export type ConfigFingerprint = Readonly<Record<string, string>>;
 
 export interface NodeSelf {
   id: string;
   version: string;
-  agreement: Agreement;
+  fingerprint: ConfigFingerprint;
 }
 
 export interface NodeRow extends NodeSelf {
@@ -24,20 +24,20 @@ export interface NodeRow extends NodeSelf {
 
 export interface NodeRegistry {
   /** Says that this node lives; answers with all that do, this one included, in the order of their start. */
-  beat(self: NodeSelf): Promise<NodeRow[]>;
+  heartbeat(self: NodeSelf): Promise<NodeRow[]>;
   /** This node ends. */
   leave(id: string): Promise<void>;
 }
 
 /** Without a word for so long, a node is not alive. */
 export const silentMs = 20_000;
-export const beatEveryMs = 5_000;
+export const heartbeatEveryMs = 5_000;
 
 /** Of a store that no other node shares. */
 export function soleNode(): NodeRegistry {
   const startedMs = Date.now();
   return {
-    beat: async (self) => [{ ...self, startedMs, seenMs: Date.now() }],
+    heartbeat: async (self) => [{ ...self, startedMs, seenMs: Date.now() }],
     leave: async () => {},
   };
 }
@@ -73,11 +73,11 @@ export async function startNodeWatch(
   let underWay: Promise<void> | null = null;
 
   async function look(): Promise<void> {
-    const rows = await registry.beat(self);
+    const rows = await registry.heartbeat(self);
     seen = rows.map((row) => ({
       ...row,
       isSelf: row.id === self.id,
-      differs: differences(self.agreement, row.agreement),
+      differs: differences(self.fingerprint, row.fingerprint),
     }));
     const differing = seen.filter((node) => node.differs.length > 0);
     const telling = JSON.stringify(differing.map(({ id, differs }) => [id, differs]));
@@ -108,7 +108,7 @@ export async function startNodeWatch(
 }
 
 /** Names of what only one of them has, or both in different words. */
-export function differences(one: Agreement, other: Agreement): string[] {
+export function differences(one: ConfigFingerprint, other: ConfigFingerprint): string[] {
   const names = new Set([...Object.keys(one), ...Object.keys(other)]);
   return [...names].filter((name) => one[name] !== other[name]).sort();
 }

@@ -1,8 +1,8 @@
 /** `inkwell serve` and the signals that stop it, around a service that does nothing. */
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import type { Greeting } from "../../src/app/startup-banner.ts";
-import { greeting, openPipe, type Ran, runCli, signal } from "../fixtures/cli-host.ts";
+import type { StartupBanner } from "../../src/app/startup-banner.ts";
+import { banner, openPipe, type Ran, runCli, signal } from "../fixtures/cli-host.ts";
 import { refused } from "../fixtures/cli-ledger.ts";
 
 test("a signal that comes as the start ends stops the service that is then up", {
@@ -16,20 +16,20 @@ test("a signal that comes as the start ends stops the service that is then up", 
       stops += 1;
       resolve();
     };
-    return { greeting, stop, stopped };
+    return { banner, stop, stopped };
   };
   const ran = await runCli(["serve"], { cwd: "/srv", services: { serve } });
   assert.deepEqual([ran.code, stops], [0, 1]);
 });
 
-async function greeted(argv: readonly string[], said: Greeting): Promise<Ran> {
-  const serve = async () => ({ greeting: said, stop: async () => {}, stopped: Promise.resolve() });
+async function started(argv: readonly string[], said: StartupBanner): Promise<Ran> {
+  const serve = async () => ({ banner: said, stop: async () => {}, stopped: Promise.resolve() });
   return await runCli(argv, { cwd: "/srv", services: { serve } });
 }
 
 test("with --json stdout is one line: where it is, what it offers, and the first key", async () => {
   const first = { account: "default", plan: "starter", key: "ink_x" };
-  const ran = await greeted(["serve", "--json"], { ...greeting, tokenFile: "/srv/data/token", first });
+  const ran = await started(["serve", "--json"], { ...banner, tokenFile: "/srv/data/token", first });
   assert.deepEqual([ran.code, ran.stderr, ran.stdout.split("\n").length], [0, "", 2]);
   assert.deepEqual(JSON.parse(ran.stdout), {
     version: "0.0.0",
@@ -42,7 +42,7 @@ test("with --json stdout is one line: where it is, what it offers, and the first
 });
 
 test("without --json people are told", async () => {
-  const { stdout } = await greeted(["serve"], { ...greeting, tokenFile: "/srv/data/token" });
+  const { stdout } = await started(["serve"], { ...banner, tokenFile: "/srv/data/token" });
   assert.match(stdout, /^Inkwell 0\.0\.0\n/);
   assert.match(stdout, /^ {2}Operator +http:\/\/127\.0\.0\.1:8081 +\(token: data\/token\)$/m);
   assert.match(stdout, /^ {2}In another terminal: npm run -s inkwell -- chat$/m);
@@ -50,7 +50,7 @@ test("without --json people are told", async () => {
 
 test("where it listens on every address, the lines to paste have one that can be dialled", async () => {
   const first = { account: "default", plan: "starter", key: "ink_x" };
-  const { stdout } = await greeted(["serve"], { ...greeting, onEveryAddress: true, first });
+  const { stdout } = await started(["serve"], { ...banner, onEveryAddress: true, first });
   assert.match(
     stdout,
     /^ {2}API +http:\/\/127\.0\.0\.1:8080\/v1 +\(and on every other address of this machine\)$/m,
@@ -59,11 +59,11 @@ test("where it listens on every address, the lines to paste have one that can be
 });
 
 test("the chat that is advertised knows the address, also where any free port was taken", async () => {
-  const anywhere = { ...greeting, publicUrl: "http://127.0.0.1:43210", onAnyPort: true };
+  const anywhere = { ...banner, publicUrl: "http://127.0.0.1:43210", onAnyPort: true };
   const chat = "In another terminal: npm run -s inkwell -- chat --url http://127.0.0.1:43210 --key";
-  assert.ok((await greeted(["serve"], anywhere)).stdout.includes(`${chat} KEY\n`));
+  assert.ok((await started(["serve"], anywhere)).stdout.includes(`${chat} KEY\n`));
   const first = { account: "default", plan: "starter", key: "ink_x" };
-  assert.ok((await greeted(["serve"], { ...anywhere, first })).stdout.includes(`${chat} ink_x\n`));
+  assert.ok((await started(["serve"], { ...anywhere, first })).stdout.includes(`${chat} ink_x\n`));
 });
 
 test("runs until the service has stopped", async () => {
@@ -73,7 +73,7 @@ test("runs until the service has stopped", async () => {
   });
   const serve = async () => {
     setImmediate(stop);
-    return { greeting, stop: async () => stop(), stopped };
+    return { banner, stop: async () => stop(), stopped };
   };
   assert.equal((await runCli(["serve"], { cwd: "/srv", services: { serve } })).code, 0);
 });
@@ -87,7 +87,7 @@ test("stops the service at a signal, says so, and ends when it has stopped", asy
       stops++;
       stopped.resolve();
     };
-    return { greeting, stop, stopped: stopped.promise };
+    return { banner, stop, stopped: stopped.promise };
   };
   const listeners = process.listenerCount("SIGTERM");
   const session = openPipe(["serve"], { cwd: "/srv", services: { serve } });

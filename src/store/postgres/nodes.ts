@@ -1,6 +1,6 @@
 /** The nodes on a PostgreSQL database, by the clock of the database. */
 import { invariant } from "../../errors.ts";
-import { type Agreement, type NodeRegistry, type NodeRow, silentMs } from "../nodes.ts";
+import { type ConfigFingerprint, type NodeRegistry, type NodeRow, silentMs } from "../nodes.ts";
 import type { ConnectionPool } from "./connection.ts";
 import type { Cell } from "./rows.ts";
 import { clockMs } from "./snapshot.ts";
@@ -8,7 +8,7 @@ import { clockMs } from "./snapshot.ts";
 /** Nobody asks for a node that has been silent for so long. */
 const forgottenMs = 3_600_000;
 
-const beat = `
+const heartbeat = `
   with clock as materialized (select ${clockMs} as now_ms),
   forgotten as (delete from node using clock where seen_ms < now_ms - ${forgottenMs})
   insert into node (id, version, started_ms, seen_ms, agreement) select $2, $3, now_ms, now_ms, $4::json from clock
@@ -20,8 +20,8 @@ const living = `
 
 export function postgresNodes(pool: ConnectionPool): NodeRegistry {
   return {
-    async beat({ id, version, agreement }) {
-      await pool.query({ text: beat, values: [null, id, version, JSON.stringify(agreement)] });
+    async heartbeat({ id, version, fingerprint }) {
+      await pool.query({ text: heartbeat, values: [null, id, version, JSON.stringify(fingerprint)] });
       return (await pool.query({ text: living, values: [null] })).rows.map(nodeOf);
     },
     async leave(id) {
@@ -30,12 +30,18 @@ export function postgresNodes(pool: ConnectionPool): NodeRegistry {
   };
 }
 
-function nodeOf([id, version, startedMs, seenMs, agreement]: Cell[]): NodeRow {
+function nodeOf([id, version, startedMs, seenMs, fingerprint]: Cell[]): NodeRow {
   invariant(typeof startedMs === "number" && typeof seenMs === "number", "a node has times");
-  return { id: String(id), version: String(version), startedMs, seenMs, agreement: agreementOf(agreement) };
+  return {
+    id: String(id),
+    version: String(version),
+    startedMs,
+    seenMs,
+    fingerprint: fingerprintOf(fingerprint),
+  };
 }
 
-function agreementOf(found: unknown): Agreement {
-  invariant(typeof found === "object" && found !== null, "an agreement is an object");
+function fingerprintOf(found: unknown): ConfigFingerprint {
+  invariant(typeof found === "object" && found !== null, "a fingerprint is an object");
   return Object.fromEntries(Object.entries(found).map(([name, words]) => [name, String(words)]));
 }

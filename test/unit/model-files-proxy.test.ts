@@ -8,7 +8,7 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { after, before, describe, test } from "node:test";
 import { OperatorError } from "../../src/errors.ts";
-import { obtainWeights, type WeightsOptions } from "../../src/model-files/model-files.ts";
+import { type ModelFileOptions, obtainModelFile } from "../../src/model-files/model-files.ts";
 import { proxiesOf } from "../../src/model-files/proxies.ts";
 import { Transport } from "../../src/model-files/transport.ts";
 import { miniaturePath } from "../../tools/make-miniature.ts";
@@ -65,15 +65,15 @@ after(() => {
 
 function fetched(address: string, environment: Record<string, string>) {
   asked.length = 0;
-  const options: WeightsOptions = {
+  const options: ModelFileOptions = {
     modelsDir: mkdtempSync(join(root, "models-")),
-    observer: { note: () => {}, progress: () => {} },
+    progress: { note: () => {}, received: () => {} },
     signal: new AbortController().signal,
-    patience: { connectMs: 2000, headersMs: 500, bodyIdleMs: 500 },
+    timeouts: { connectMs: 2000, headersMs: 500, bodyIdleMs: 500 },
     backoffMs: 1,
     environment,
   };
-  return obtainWeights(address, options);
+  return obtainModelFile(address, options);
 }
 
 test("what this machine trusts is trusted behind a proxy too", async () => {

@@ -15,7 +15,7 @@ function recorder(terminal: { isTTY?: boolean; columns?: number } = {}) {
 test("on a terminal one line is redrawn in place and ended when the file is whole", () => {
   const { clock, texts, renderer } = recorder({ isTTY: true, columns: 100 });
   for (let received = 0; received <= 98 * mb; received += mb) {
-    renderer.progress({ fileName: "tiny.gguf", receivedBytes: received, totalBytes: 98 * mb });
+    renderer.received({ fileName: "tiny.gguf", receivedBytes: received, totalBytes: 98 * mb });
     clock.nowMs += 50;
   }
   assert.ok(texts.length < 60, "not more often than the eye follows");
@@ -62,13 +62,13 @@ test("long waits are told in minutes and hours", () => {
 
 test("a narrow terminal's width is kept to, with its last column free", () => {
   const { texts, renderer } = recorder({ isTTY: true, columns: 40 });
-  renderer.progress({ fileName: "SmolLM2-135M-Instruct.Q4_1.gguf", receivedBytes: mb, totalBytes: 98 * mb });
+  renderer.received({ fileName: "SmolLM2-135M-Instruct.Q4_1.gguf", receivedBytes: mb, totalBytes: 98 * mb });
   assert.ok((texts[0] ?? "").length - "\r\x1b[K".length <= 39, texts[0]);
 });
 
 test("a note stands on a line of its own", () => {
   const { texts, renderer } = recorder({ isTTY: true, columns: 80 });
-  renderer.progress({ fileName: "a", receivedBytes: 1, totalBytes: 2 });
+  renderer.received({ fileName: "a", receivedBytes: 1, totalBytes: 2 });
   renderer.note("trying again");
   renderer.end();
   assert.deepEqual(texts.slice(1), ["\n", "trying again\n"]);
@@ -77,7 +77,7 @@ test("a note stands on a line of its own", () => {
 test("elsewhere there is a line at the beginning, at every tenth and at the end, and no control characters", () => {
   const { texts, renderer } = recorder();
   for (let received = 0; received <= 98 * mb; received += mb / 10) {
-    renderer.progress({ fileName: "tiny.gguf", receivedBytes: received, totalBytes: 98 * mb });
+    renderer.received({ fileName: "tiny.gguf", receivedBytes: received, totalBytes: 98 * mb });
   }
   assert.equal(texts.length, 11);
   assert.equal(texts[0], "fetching tiny.gguf: 0.0 MB of 98 MB (0 %)\n");
@@ -87,7 +87,7 @@ test("elsewhere there is a line at the beginning, at every tenth and at the end,
 test("elsewhere a slow fetch shows a sign of life every five seconds", () => {
   const { clock, texts, renderer } = recorder();
   for (let second = 0; second <= 60; second++) {
-    renderer.progress({ fileName: "tiny.gguf", receivedBytes: second * 1000, totalBytes: 98 * mb });
+    renderer.received({ fileName: "tiny.gguf", receivedBytes: second * 1000, totalBytes: 98 * mb });
     clock.nowMs += 1000;
   }
   assert.equal(texts.length, 13);

