@@ -31,6 +31,22 @@ export function creditsIn(micro: MicroCredits): Credits {
   return Math.floor(micro / microPerCredit);
 }
 
+/** Returns an amount as text with all its digits: 1,234.000567. */
+export function exactCredits(micro: MicroCredits): string {
+  const sign = micro < 0 ? "-" : "";
+  const size = Math.abs(micro);
+  const fraction = String(size % microPerCredit)
+    .padStart(6, "0")
+    .replace(/0+$/, "");
+  const wholePart = grouped(Math.floor(size / microPerCredit));
+  return `${sign}${wholePart}${fraction === "" ? "" : `.${fraction}`}`;
+}
+
+/** Returns a whole number with separators: 1,234,567. */
+export function grouped(whole: number): string {
+  return whole.toLocaleString("en-US");
+}
+
 export const momentRule = "ISO 8601 with its zone: 2027-01-31, or 2027-01-31T18:00:00Z";
 
 /** A date (its beginning, in UTC) or a moment with its zone; null where the text is neither. */

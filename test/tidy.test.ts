@@ -11,6 +11,7 @@ const root = join(import.meta.dirname, "..");
 const modules = [
   "errors",
   "units",
+  "spelling",
   "make-folder",
   "ledger",
   "store",

@@ -4,7 +4,7 @@ import { invariant } from "../errors.ts";
 import type { Ledger } from "../ledger/ledger.ts";
 import type { Plans } from "../ledger/plan.ts";
 import type { Store } from "../store/store.ts";
-import { issueKey } from "./issue-key.ts";
+import { issueKey } from "./keys.ts";
 
 const name = "default";
 

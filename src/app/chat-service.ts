@@ -3,7 +3,7 @@
  * traces) of each request. Nothing in it listens yet.
  */
 import type { Logger } from "pino";
-import { authenticate } from "../accounts/keys.ts";
+import { authenticate } from "../accounts/authentication.ts";
 import type { Catalog } from "../chat/catalog.ts";
 import { generate, type Receipt } from "../chat/generate.ts";
 import type { ChatRequest } from "../chat/request.ts";

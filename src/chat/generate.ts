@@ -18,7 +18,7 @@
  * | stop, length, what the credits bought           | stop length credits| exact usage                             |
  * | this process died                               | expired            | the last checkpoint, when the hold ends |
  */
-import type { Caller } from "../accounts/caller.ts";
+import type { Caller } from "../accounts/authentication.ts";
 import { Refusal } from "../errors.ts";
 import type { Ledger } from "../ledger/ledger.ts";
 import type { OutcomeOf, Rates, SettleOperation } from "../ledger/operations.ts";

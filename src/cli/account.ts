@@ -1,4 +1,5 @@
 /** `inkwell account`: who may use the service, and on which plan. */
+
 import { randomUUID } from "node:crypto";
 import { Command } from "commander";
 import type { OpenStore } from "../app.ts";
@@ -6,10 +7,11 @@ import { invariant, OperatorError } from "../errors.ts";
 import { accountObject, keyObject } from "../http/admin/objects.ts";
 import type { AccountRow } from "../ledger/rows.ts";
 import type { Store } from "../store/store.ts";
+import { grouped } from "../units.ts";
 import { accountName } from "./arguments.ts";
 import { type BalanceFound, balanceFound, balanceTable, sayHeld } from "./balance.ts";
 import type { Cli } from "./cli.ts";
-import { count, grouped, shortTime, table } from "./format.ts";
+import { count, shortTime, table } from "./format.ts";
 import { examples } from "./help.ts";
 import { keyTable } from "./key.ts";
 import { groundFault, mendIt, noAccount, requirePlan } from "./refusals.ts";

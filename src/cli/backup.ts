@@ -1,8 +1,9 @@
 /** `inkwell backup`: a copy of the ledger as it is at one moment, also beside a running service. */
+
 import path from "node:path";
 import { Command } from "commander";
+import { grouped } from "../units.ts";
 import type { Cli } from "./cli.ts";
-import { grouped } from "./format.ts";
 import { examples } from "./help.ts";
 
 export function backupCommand(cli: Cli): Command {

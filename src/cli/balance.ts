@@ -5,9 +5,9 @@ import { balanceObject } from "../http/openai-format/response.ts";
 import { type AccountSnapshot, balanceOf } from "../ledger/balance.ts";
 import type { Plans } from "../ledger/plan.ts";
 import type { Store } from "../store/store.ts";
-import type { MicroCredits } from "../units.ts";
+import { exactCredits, grouped, type MicroCredits } from "../units.ts";
 import type { Cli } from "./cli.ts";
-import { exactCredits, grouped, table } from "./format.ts";
+import { table } from "./format.ts";
 import { mendIt, noAccount } from "./refusals.ts";
 
 export type Balance = ReturnType<typeof balanceObject>;

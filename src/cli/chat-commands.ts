@@ -2,11 +2,11 @@
  * Lines of a conversation: a line that begins with a slash is a command and is never sent, any other line is a turn.
  * Two slashes send a line that begins with one.
  */
-import { nearest } from "../config/section.ts";
+
+import { nearest, unknownName } from "../spelling.ts";
+import { grouped } from "../units.ts";
 import type { Balance, OfferedModel } from "./chat-client.ts";
 import type { Conversation, Turn } from "./conversation.ts";
-import { grouped } from "./format.ts";
-import { noSuch } from "./refusals.ts";
 
 /** "refused": nothing was done with the line. */
 export type LineOutcome = "done" | "leave" | "refused";
@@ -108,7 +108,7 @@ function useModel({ conversation, models }: Chat, id: string): LineOutcome {
   const model = models.find((each) => each.id === id);
   if (model === undefined) {
     const ids = models.map((each) => each.id);
-    conversation.remark(noSuch("model", id, ids).message);
+    conversation.remark(unknownName("model", id, ids));
     return "refused";
   }
   conversation.use(model);

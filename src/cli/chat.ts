@@ -10,17 +10,18 @@
 import { createInterface, type Interface } from "node:readline";
 import type { Writable } from "node:stream";
 import { Command } from "commander";
-import { issueKey } from "../accounts/issue-key.ts";
+import { issueKey } from "../accounts/keys.ts";
 import { dialled, urlOf } from "../app/listening.ts";
 import type { Config } from "../config/load.ts";
 import { OperatorError } from "../errors.ts";
+import { unknownName } from "../spelling.ts";
 import { accountName, serviceUrl, tokenLimit } from "./arguments.ts";
 import { ChatClient, ClientError, type OfferedModel } from "./chat-client.ts";
 import { type Chat, takeLine } from "./chat-commands.ts";
 import type { Cli } from "./cli.ts";
 import { Conversation, sentence } from "./conversation.ts";
 import { examples } from "./help.ts";
-import { noAccount, noSuch } from "./refusals.ts";
+import { noAccount } from "./refusals.ts";
 
 const ownKeyTtlMs = 24 * 60 * 60 * 1000;
 
@@ -239,11 +240,8 @@ function chooseModel(offered: readonly OfferedModel[], wanted: string | undefine
   if (wanted === undefined) return first;
   const model = offered.find(({ id }) => id === wanted);
   if (model !== undefined) return model;
-  throw noSuch(
-    "model",
-    wanted,
-    offered.map(({ id }) => id),
-  );
+  const ids = offered.map(({ id }) => id);
+  throw new OperatorError(unknownName("model", wanted, ids));
 }
 
 function addressOf({ listen: { host, port } }: Config): string {

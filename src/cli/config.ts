@@ -1,4 +1,5 @@
 /** `inkwell config check`: whether the next start would take the configuration, and what it comes down to. */
+
 import path from "node:path";
 import { Command } from "commander";
 import { databaseText } from "../config/database.ts";
@@ -9,8 +10,9 @@ import type { TracingConfig } from "../config/tracing.ts";
 import { OperatorError } from "../errors.ts";
 import { defaultsObject } from "../http/openai-format/response.ts";
 import type { Plan } from "../ledger/plan.ts";
+import { grouped } from "../units.ts";
 import type { Cli } from "./cli.ts";
-import { count, grouped, table } from "./format.ts";
+import { count, table } from "./format.ts";
 import { fileOf, shownSource, sourcesOf } from "./models.ts";
 
 export function configCommand(cli: Cli): Command {

@@ -2,8 +2,10 @@
  * One conversation: the messages so far, the request under way, and the cost of each turn. Writes answers to one stream
  * and remarks to another. Knows neither terminal nor keyboard.
  */
+
 import type { Writable } from "node:stream";
 import { styleText } from "node:util";
+import { exactCredits, grouped } from "../units.ts";
 import {
   type Balance,
   type ChatClient,
@@ -13,7 +15,6 @@ import {
   type OfferedModel,
   type TokenUsage,
 } from "./chat-client.ts";
-import { exactCredits, grouped } from "./format.ts";
 
 /** Bounds an answer of a model that has no default of its own. */
 const answerTokensMax = 2048;

@@ -3,11 +3,11 @@ import { Command } from "commander";
 import type { Config } from "../config/load.ts";
 import { OperatorError } from "../errors.ts";
 import type { Store } from "../store/store.ts";
-import { microOf } from "../units.ts";
+import { exactCredits, microOf } from "../units.ts";
 import { creditsToAdd, creditsToAdjust, note } from "./arguments.ts";
 import { balanceIn } from "./balance.ts";
 import type { Cli } from "./cli.ts";
-import { count, exactCredits } from "./format.ts";
+import { count } from "./format.ts";
 import { examples } from "./help.ts";
 import { groundFault } from "./refusals.ts";
 

@@ -1,6 +1,5 @@
 /** How values look to people: tables, amounts, times. No colour and no decisions. */
-import type { EpochMs, MicroCredits } from "../units.ts";
-import { microPerCredit } from "../units.ts";
+import { type EpochMs, grouped } from "../units.ts";
 
 export interface Column {
   head: string;
@@ -23,22 +22,6 @@ export function table(columns: readonly Column[], rows: readonly (readonly strin
       .join("  ")
       .trimEnd();
   return [line(columns.map(({ head }) => head)), ...rows.map(line)].join("\n");
-}
-
-/** Every digit of an amount: 1,234.000567. */
-export function exactCredits(micro: MicroCredits): string {
-  const sign = micro < 0 ? "-" : "";
-  const size = Math.abs(micro);
-  const fraction = String(size % microPerCredit)
-    .padStart(6, "0")
-    .replace(/0+$/, "");
-  const wholePart = grouped(Math.floor(size / microPerCredit));
-  return `${sign}${wholePart}${fraction === "" ? "" : `.${fraction}`}`;
-}
-
-/** 1,234,567 */
-export function grouped(whole: number): string {
-  return whole.toLocaleString("en-US");
 }
 
 export function isoTime(ms: EpochMs): string {

@@ -1,6 +1,6 @@
 /** `inkwell key`: the keys by which clients are known. A key is shown once, when it is made; only its hash is kept. */
 import { Command } from "commander";
-import { issueKey, type KeyOptions } from "../accounts/issue-key.ts";
+import { issueKey, type KeyOptions } from "../accounts/keys.ts";
 import { OperatorError } from "../errors.ts";
 import { keyObject } from "../http/admin/objects.ts";
 import type { KeyRow } from "../ledger/rows.ts";

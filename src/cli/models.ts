@@ -1,15 +1,17 @@
 /** `inkwell models`: what the configuration offers, and fetching a model's file before it is needed. */
+
 import { Command } from "commander";
 import { longestAnswer } from "../chat/catalog.ts";
 import type { ModelConfig } from "../config/model.ts";
-import { nearest } from "../config/section.ts";
 import { OperatorError } from "../errors.ts";
 import { defaultsObject } from "../http/openai-format/response.ts";
 import { findWeights } from "../model-files/model-files.ts";
 import { megabytes } from "../model-files/progress.ts";
 import { withoutLogin } from "../model-files/source.ts";
+import { nearest } from "../spelling.ts";
+import { grouped } from "../units.ts";
 import type { Cli } from "./cli.ts";
-import { grouped, table } from "./format.ts";
+import { table } from "./format.ts";
 import { examples } from "./help.ts";
 import { requireModel } from "./refusals.ts";
 

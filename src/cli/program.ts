@@ -3,7 +3,7 @@
  * 1 for a refusal, 2 for wrong usage. Errors go to stderr as text, or with --json to stdout as one line of JSON.
  */
 import { type Command, CommanderError } from "commander";
-import { nearest } from "../config/section.ts";
+import { nearest } from "../spelling.ts";
 import { accountCommand } from "./account.ts";
 import { auditCommand } from "./audit.ts";
 import { backupCommand } from "./backup.ts";

@@ -1,9 +1,9 @@
 /** What a command says when the store or the configuration has another answer than hoped for. Exit code 1. */
 import { existsSync } from "node:fs";
 import type { Config } from "../config/load.ts";
-import { nearest } from "../config/section.ts";
 import { OperatorError } from "../errors.ts";
 import type { AccountError } from "../ledger/operations.ts";
+import { unknownName } from "../spelling.ts";
 
 /** Of an account that cannot be read or changed. */
 export const mendIt =
@@ -33,16 +33,10 @@ export function groundFault(account: string, fault: AccountError): OperatorError
 }
 
 export function requirePlan(config: Config, plan: string): void {
-  if (!config.plans.has(plan)) throw noSuch("plan", plan, [...config.plans.keys()]);
+  if (!config.plans.has(plan)) throw new OperatorError(unknownName("plan", plan, [...config.plans.keys()]));
 }
 
 export function requireModel(config: Config, model: string): void {
   const ids = config.models.map(({ id }) => id);
-  if (!ids.includes(model)) throw noSuch("model", model, ids);
-}
-
-export function noSuch(what: string, name: string, names: readonly string[]): OperatorError {
-  const near = nearest(name, names);
-  const help = near === undefined ? `There are: ${names.join(", ")}.` : `Did you mean ${near}?`;
-  return new OperatorError(`There is no ${what} ${JSON.stringify(name)}. ${help}`);
+  if (!ids.includes(model)) throw new OperatorError(unknownName("model", model, ids));
 }

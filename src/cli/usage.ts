@@ -7,10 +7,10 @@ import { usageCsv } from "../http/admin/usage-csv.ts";
 import type { UsageRow } from "../ledger/rows.ts";
 import type { UsageQuery } from "../store/store.ts";
 import { usagePages } from "../store/usage-pages.ts";
-import type { EpochMs, MicroCredits } from "../units.ts";
+import { type EpochMs, exactCredits, grouped, type MicroCredits } from "../units.ts";
 import { moment } from "./arguments.ts";
 import type { Cli } from "./cli.ts";
-import { type Column, count, exactCredits, grouped, shortTime, table } from "./format.ts";
+import { type Column, count, shortTime, table } from "./format.ts";
 import { examples } from "./help.ts";
 import { noAccount } from "./refusals.ts";
 

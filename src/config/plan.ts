@@ -1,8 +1,9 @@
 /** The `plans` section: what accounts are granted. At least one plan, each naming only models that exist. */
 import { namePattern, nameRule } from "../accounts/names.ts";
 import type { BucketPlan, Limits, Plan } from "../ledger/plan.ts";
+import { nearest } from "../spelling.ts";
 import * as kind from "./kinds.ts";
-import { nearest, type Section } from "./section.ts";
+import type { Section } from "./section.ts";
 
 /** In the order of the configuration. */
 export function readPlans(root: Section, modelIds: readonly string[]): Plan[] {

@@ -6,6 +6,7 @@
  * that one start tells an operator everything. It decides nothing about what the values mean.
  */
 import path from "node:path";
+import { editDistance, nearest } from "../spelling.ts";
 import type { Environment, Found, Problems } from "./document.ts";
 import { quoted } from "./document.ts";
 import type { Kind } from "./kinds.ts";
@@ -284,36 +285,6 @@ export function refuseUnknownVariables(
 /** One letter off, or with fewer underscores than there should be. */
 function isSlip(name: string, meant: string): boolean {
   return meant.replaceAll("__", "_") === name || editDistance(name, meant) === 1;
-}
-
-/** The candidate that differs least, if that is no more than two letters in five. */
-export function nearest(word: string, candidates: readonly string[]): string | undefined {
-  let best: { candidate: string; distance: number } | undefined;
-  for (const candidate of candidates) {
-    const distance = editDistance(word.toLowerCase(), candidate.toLowerCase());
-    const close = distance <= Math.floor(Math.max(word.length, candidate.length) / 2.5);
-    if (close && (best === undefined || distance < best.distance)) best = { candidate, distance };
-  }
-  return best?.candidate;
-}
-
-/** Letters to insert, drop, change or swap with a neighbour (optimal string alignment). */
-function editDistance(a: string, b: string): number {
-  let beforeLast: number[] = [];
-  let last = Array.from({ length: b.length + 1 }, (_, j) => j);
-  for (let i = 1; i <= a.length; i++) {
-    const row = [i];
-    for (let j = 1; j <= b.length; j++) {
-      const same = a[i - 1] === b[j - 1];
-      let least = Math.min((last[j] ?? 0) + 1, (row[j - 1] ?? 0) + 1, (last[j - 1] ?? 0) + (same ? 0 : 1));
-      const swapped = i > 1 && j > 1 && a[i - 1] === b[j - 2] && a[i - 2] === b[j - 1];
-      if (swapped) least = Math.min(least, (beforeLast[j - 2] ?? 0) + 1);
-      row.push(least);
-    }
-    beforeLast = last;
-    last = row;
-  }
-  return last[b.length] ?? 0;
 }
 
 /** `smollm2-135m` in the name of a variable. */

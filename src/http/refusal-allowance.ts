@@ -6,7 +6,7 @@
  * A burst of a whole minute's worth is allowed. The number of refusals does not count: small invalid requests are cheap.
  * Kept in memory, for this process alone, and forgotten when nothing counts any more.
  */
-import type { Caller } from "../accounts/caller.ts";
+import type { Caller } from "../accounts/authentication.ts";
 import { Refusal } from "../errors.ts";
 
 export interface RefusalLimits {

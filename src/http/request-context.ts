@@ -1,6 +1,6 @@
 /** What the server knows of one request while it answers it, and the one report it makes of it at the end. */
 import type { FastifyRequest } from "fastify";
-import type { Caller } from "../accounts/caller.ts";
+import type { Caller } from "../accounts/authentication.ts";
 import { type ErrorCode, invariant } from "../errors.ts";
 import type { Work } from "./refusal-allowance.ts";
 import type { Upload } from "./uploads.ts";

@@ -7,7 +7,7 @@
  * at once, without a garbage collection.
  */
 import type { IncomingMessage } from "node:http";
-import type { Caller } from "../accounts/caller.ts";
+import type { Caller } from "../accounts/authentication.ts";
 import { invariant, Refusal } from "../errors.ts";
 
 export interface UploadLimits {

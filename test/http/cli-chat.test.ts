@@ -8,8 +8,8 @@ import { createServer, type IncomingMessage, type ServerResponse } from "node:ht
 import { tmpdir } from "node:os";
 import path from "node:path";
 import { after, before, describe, test } from "node:test";
-import { exactCredits } from "../../src/cli/format.ts";
 import type { Store } from "../../src/store/store.ts";
+import { exactCredits } from "../../src/units.ts";
 import { openPipe, openTerminal, type Ran, runCli, signal } from "../fixtures/cli-host.ts";
 import { babble, startService, type TestService } from "../fixtures/service.ts";
 

@@ -128,7 +128,7 @@ test("set refuses an account or plan that does not exist", async () => {
   await ledger.openAccount();
   refused(
     await ledger.inkwell("account", "set", "alice", "--plan", "huge"),
-    /no plan "huge"\. There are: starter, big\./,
+    /no plan "huge"\. Defined: starter, big\./,
   );
 });
 

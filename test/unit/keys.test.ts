@@ -1,8 +1,9 @@
-/** Keys: their format, and what an Authorization header is answered with. */
+/** The format of keys, and authentication by the Authorization header. */
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import fc from "fast-check";
-import { authenticate, hashKey, mintKey, parseKey } from "../../src/accounts/keys.ts";
+import { authenticate } from "../../src/accounts/authentication.ts";
+import { hashKey, mintKey, parseKey } from "../../src/accounts/keys.ts";
 import { type ErrorCode, Refusal } from "../../src/errors.ts";
 import type { KeyRow } from "../../src/ledger/rows.ts";
 import { day, keyOf, planOf, plansOf, start } from "../fixtures/ledger-rows.ts";
@@ -34,13 +35,13 @@ async function refusal(header: string | undefined, store = storeOf()): Promise<R
   throw new assert.AssertionError({ message: `the header ${header} was accepted` });
 }
 
-/** Neither the caller nor the log gets to see any part of a key that is long enough to matter. */
+/** Neither the message nor the log detail may contain a recognisable part of a key. */
 function assertNoKey(error: Refusal, header: string | undefined): void {
   const said = `${error.message} ${error.detail} ${error.stack}`;
   for (const word of (header ?? "").split(/\s+/).filter((word) => word.length > 12)) {
     assert.ok(
       !said.includes(word.slice(0, 8)) && !said.includes(word.slice(-8)),
-      "the message holds the key",
+      "the message contains the key",
     );
   }
 }
@@ -51,14 +52,14 @@ async function refused(header: string | undefined, code: ErrorCode, says: RegExp
   assert.match(error.message, says);
 }
 
-test("a key is ink_ and 40 base62 characters, the last six a CRC32 of the 34 before them", () => {
+test("a key is ink_ and 40 base62 characters; the last six are the CRC32 of the 34 before", () => {
   assert.match(key, /^ink_[0-9A-Za-z]{40}$/);
   assert.equal(parseKey(key), "ok");
-  // Written out once, so that keys stay keys: the CRC32 of 34 zeros is 0x277f8325, in base62 0iqUEf.
+  // A fixed example keeps old keys valid: the CRC32 of 34 zeros is 0x277f8325, in base62 0iqUEf.
   assert.equal(parseKey(`ink_${"0".repeat(34)}0iqUEf`), "ok");
 });
 
-test("every character of the alphabet is as likely as any other", () => {
+test("generates every character of the alphabet with the same probability", () => {
   const counts = new Map<string, number>();
   const keys = 4000;
   for (let n = 0; n < keys; n += 1) {
@@ -72,12 +73,12 @@ test("every character of the alphabet is as likely as any other", () => {
   assert.ok(chiSquared < 140, `chi squared is ${chiSquared}`);
 });
 
-test("no two keys are the same", () => {
+test("generates different keys", () => {
   const keys = new Set(Array.from({ length: 1000 }, mintKey));
   assert.equal(keys.size, 1000);
 });
 
-test("one wrong, missing, doubled or swapped character makes a key mistyped", () => {
+test("detects one wrong, missing, doubled or swapped character", () => {
   const other = (character: string) => (character === "a" ? "b" : "a");
   for (let at = 4; at < key.length; at += 1) {
     const before = key.slice(0, at);
@@ -92,13 +93,13 @@ test("one wrong, missing, doubled or swapped character makes a key mistyped", ()
   }
 });
 
-test("a key of another service is told apart from a mistyped one", () => {
+test("distinguishes a key of another service from a mistyped key", () => {
   for (const text of ["sk-proj-abcdef", "", "ink", "INK_", key.slice(4)])
     assert.equal(parseKey(text), "foreign");
   for (const text of ["ink_", `${key}x`, key.toLowerCase()]) assert.equal(parseKey(text), "mistyped");
 });
 
-test("no text makes parsing or the header check throw anything but a refusal", async () => {
+test("refuses every malformed header without another error", async () => {
   const headers = fc.oneof(
     fc.string({ unit: "binary" }),
     fc.string().map((text) => `Bearer ${text}`),
@@ -118,48 +119,48 @@ test("the hash is SHA-256 in lower-case hex", () => {
   assert.equal(hashKey("abc"), "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad");
 });
 
-test("a valid key stands for its account, with plan and models", async () => {
+test("authenticates a valid key as its account, with plan and models", async () => {
   const check = authenticate(storeOf({ models: ["small"] }), plans);
   const caller = { accountId: "ada", keyId: "key_1", plan, models: ["small"], concurrent: null };
   assert.deepEqual(await check(`Bearer ${key}`, start), caller);
   assert.deepEqual(await check(`  bearer   ${key} `, start), caller);
 });
 
-test("no header, an empty one and a bare Bearer are a missing key, and the message shows the header to send", async () => {
+test("reports a missing key for a missing or empty header and for Bearer alone", async () => {
   for (const header of [undefined, "", "  ", "Bearer", "Bearer "]) {
     await refused(header, "missing_api_key", /Authorization: Bearer ink_/);
   }
 });
 
-test("another scheme or more words than two are told what the header looks like", async () => {
-  await refused(`Basic ${key}`, "invalid_api_key", /not of the form: Bearer ink_/);
-  await refused(`Bearer ${key} ${key}`, "invalid_api_key", /not of the form: Bearer ink_/);
-  await refused(key, "invalid_api_key", /not of the form: Bearer ink_/);
+test("refuses another scheme and surplus words, and names the form of the header", async () => {
+  await refused(`Basic ${key}`, "invalid_api_key", /must have the form: Bearer ink_/);
+  await refused(`Bearer ${key} ${key}`, "invalid_api_key", /must have the form: Bearer ink_/);
+  await refused(key, "invalid_api_key", /must have the form: Bearer ink_/);
 });
 
-test("a mistyped key and one of another service are told so without a look into the store", async () => {
+test("refuses mistyped and foreign keys without reading the store", async () => {
   const store = storeOf();
   await refused(`Bearer ${key.slice(0, -1)}`, "invalid_api_key", /mistyped or incomplete/, store);
   await refused(`Bearer sk-${key.slice(4)}`, "invalid_api_key", /not an API key of this service/, store);
   assert.equal(store.lookups, 0);
 });
 
-test("an unknown key is told so", async () => {
-  await refused(`Bearer ${mintKey()}`, "invalid_api_key", /not known here/);
+test("refuses an unknown key", async () => {
+  await refused(`Bearer ${mintKey()}`, "invalid_api_key", /is unknown/);
 });
 
-test("a store that answers with another key's row lets nobody in", async () => {
+test("refuses a key if the store returns the row of another key", async () => {
   const store = {
     findKey: async () => ({ key: keyOf("k", "ada", { hash: hashKey("other") }), plan: "starter" }),
   };
   await assert.rejects(authenticate(store, plans)(`Bearer ${key}`, start), { code: "invalid_api_key" });
 });
 
-test("a revoked key is told so", async () => {
+test("refuses a revoked key", async () => {
   await refused(`Bearer ${key}`, "invalid_api_key", /revoked/, storeOf({ revokedMs: start - 1 }));
 });
 
-test("a key expires at its moment, not before, and is told when that was", async () => {
+test("refuses a key from its expiry time on, and names that time", async () => {
   const store = storeOf({ expiresMs: start + day });
   const check = authenticate(store, plans);
   assert.equal((await check(`Bearer ${key}`, start + day - 1)).keyId, "key_1");
@@ -169,7 +170,7 @@ test("a key expires at its moment, not before, and is told when that was", async
   });
 });
 
-test("a key revoked between two requests is refused at the second", async () => {
+test("refuses the second request if the key was revoked after the first", async () => {
   const store = storeOf();
   const check = authenticate(store, plans);
   await check(`Bearer ${key}`, start);
@@ -178,7 +179,7 @@ test("a key revoked between two requests is refused at the second", async () => 
   await assert.rejects(check(`Bearer ${key}`, start), { code: "invalid_api_key" });
 });
 
-test("an account whose plan is not in the configuration: balance_unavailable, and only the log says why", async () => {
+test("reports balance_unavailable for an unknown plan, with the reason only in the log detail", async () => {
   const error = await refusal(`Bearer ${key}`, storeOf({}, "gone"));
   assert.equal(error.code, "balance_unavailable");
   assert.match(String(error.detail), /ada.*"gone"/);

@@ -2,7 +2,7 @@
 import { hash } from "node:crypto";
 import { isDeepStrictEqual } from "node:util";
 import Type, { type Static } from "typebox";
-import { issueKey, type KeyOptions } from "../../accounts/issue-key.ts";
+import { issueKey, type KeyOptions } from "../../accounts/keys.ts";
 import type { Catalog } from "../../chat/catalog.ts";
 import type { KeyRow } from "../../ledger/rows.ts";
 import type { Store } from "../../store/store.ts";

@@ -5,7 +5,7 @@
  */
 import type { FastifyReply, FastifyRequest } from "fastify";
 import type { Logger } from "pino";
-import type { Caller } from "../../accounts/caller.ts";
+import type { Caller } from "../../accounts/authentication.ts";
 import type { AnswerEvent } from "../../chat/generate.ts";
 import type { ChatRequest } from "../../chat/request.ts";
 import { invariant } from "../../errors.ts";

@@ -11,7 +11,7 @@
 import type { IncomingMessage, ServerResponse } from "node:http";
 import { type FastifyInstance, type FastifyReply, type FastifyRequest, fastify } from "fastify";
 import type { Logger } from "pino";
-import type { Caller } from "../../accounts/caller.ts";
+import type { Caller } from "../../accounts/authentication.ts";
 import { allows, type Catalog } from "../../chat/catalog.ts";
 import { Refusal } from "../../errors.ts";
 import type { BalanceView } from "../../ledger/balance.ts";

@@ -1,0 +1,83 @@
+/**
+ * Authenticates requests by their API key.
+ *
+ * Nothing is cached: a revoked key is refused at the next request. No message or detail contains a key or a
+ * part of one.
+ */
+import { timingSafeEqual } from "node:crypto";
+import { Refusal } from "../errors.ts";
+import { balanceUnavailable } from "../ledger/balance.ts";
+import type { Plan, Plans } from "../ledger/plan.ts";
+import type { Store } from "../store/store.ts";
+import type { EpochMs } from "../units.ts";
+import { hashKey, keyFormat, parseKey } from "./keys.ts";
+
+/** The account and key that a request is authenticated as. */
+export interface Caller {
+  accountId: string;
+  keyId: string;
+  /** Plan of the account. */
+  plan: Plan;
+  /** Requests that the key may run at the same time; null if only the plan limits them. */
+  concurrent: number | null;
+  /** Models that the key allows (`*` for all). The plan must allow the model too. */
+  models: readonly string[];
+}
+
+/**
+ * Returns a function that authenticates the value of an `Authorization` header. It throws the refusals
+ * `missing_api_key` and `invalid_api_key`, and `balance_unavailable` if the configuration lacks the account's plan.
+ */
+export function authenticate(
+  store: Pick<Store, "findKey">,
+  plans: Plans,
+): (header: string | undefined, nowMs: EpochMs) => Promise<Caller> {
+  return async (header, nowMs) => {
+    const given = hashKey(keyIn(header));
+    const found = await store.findKey(given);
+    if (found === null || !timingSafeEqual(Buffer.from(found.key.hash), Buffer.from(given))) {
+      throw invalid("This API key is unknown. It may belong to another service.");
+    }
+    const { key } = found;
+    if (key.revokedMs !== null) throw invalid("This API key has been revoked.");
+    if (key.expiresMs !== null && key.expiresMs <= nowMs) {
+      throw invalid(`This API key expired at ${new Date(key.expiresMs).toISOString()}.`);
+    }
+    const plan = plans.get(found.plan);
+    if (plan === undefined) {
+      throw balanceUnavailable(
+        `account ${key.account}: its plan "${found.plan}" is not in the configuration`,
+      );
+    }
+    const { account: accountId, id: keyId, models, concurrent } = key;
+    return { accountId, keyId, plan, models, concurrent };
+  };
+}
+
+function keyIn(header: string | undefined): string {
+  const [scheme = "", key = "", ...rest] = (header ?? "").trim().split(/\s+/);
+  const isBearer = scheme.toLowerCase() === "bearer";
+  if (scheme === "" || (key === "" && isBearer)) {
+    throw new Refusal(
+      "missing_api_key",
+      "This request has no API key. Send it in a header: Authorization: Bearer ink_...",
+    );
+  }
+  if (!isBearer || rest.length > 0) {
+    throw invalid("The Authorization header must have the form: Bearer ink_...");
+  }
+  switch (parseKey(key)) {
+    case "ok":
+      return key;
+    case "mistyped":
+      throw invalid(
+        `This API key is mistyped or incomplete: its check characters do not match. ${keyFormat} Copy the whole key again.`,
+      );
+    case "foreign":
+      throw invalid(`This is not an API key of this service. ${keyFormat}`);
+  }
+}
+
+function invalid(message: string): Refusal {
+  return new Refusal("invalid_api_key", `${message} Ask the operator of this service for a valid key.`);
+}
