@@ -333,7 +333,7 @@ test("no snapshot of an audit on PostgreSQL outlasts a rule: each sees what was 
   await other.connect();
   await other.query("begin; lock table inkwell.hold in access exclusive mode");
   const audit = auditDatabase(url, null, new AbortController().signal);
-  const waiting = "select pid from pg_locks where not granted";
+  const waiting = `select from pg_stat_activity where datname = '${name}' and wait_event_type = 'Lock'`;
   while ((await server.sql(waiting, name)).length === 0);
   // No rule has looked at the keys yet.
   await server.sql("update api_key set holds = 7", name);

@@ -3,7 +3,7 @@ import assert from "node:assert/strict";
 import { once } from "node:events";
 import { connect, createServer, type Server, type Socket } from "node:net";
 import path from "node:path";
-import { after, afterEach, before, beforeEach, describe, test } from "node:test";
+import { afterEach, before, beforeEach, describe, test } from "node:test";
 import { setImmediate as nextTurn } from "node:timers/promises";
 import { OperatorError } from "../../src/errors.ts";
 import { StoreUnavailableError } from "../../src/ledger/retry.ts";
@@ -120,9 +120,7 @@ describe("connections to PostgreSQL", { skip: noPostgres ?? false }, () => {
   afterEach(async () => {
     for (const store of opened.splice(0)) await store.close();
     assert.deepEqual((await auditDatabase(url, null, new AbortController().signal)).broken, []);
-  });
-  after(async () => {
-    await server.sql("alter role locked login");
+    await server.drop(database);
   });
 
   async function open(as = url): Promise<Store> {
@@ -143,15 +141,17 @@ describe("connections to PostgreSQL", { skip: noPostgres ?? false }, () => {
   }
 
   test("a server that lets nobody in for a while is no defect of what was asked", async () => {
-    const locked = server.url(database, `locked:${encodeURIComponent("open sesame")}`);
-    await server.sql(`grant usage on schema inkwell to locked`, database);
-    await server.sql(`grant all on all tables in schema inkwell to locked`, database);
-    const store = await open(locked);
-    await server.sql("alter role locked nologin");
+    // Roles belong to the whole server, which other tests use: this one has its own.
+    const role = `role_of_${database}`;
+    await server.sql(`create role ${role} login`);
+    await server.sql(`grant usage on schema inkwell to ${role}`, database);
+    await server.sql(`grant all on all tables in schema inkwell to ${role}`, database);
+    const store = await open(server.url(database, role));
+    await server.sql(`alter role ${role} nologin`);
     await cutAll();
     await assert.rejects(store.commit([topup("p1")]), StoreUnavailableError);
     await assert.rejects(store.accounts({ limit: 1 }), StoreUnavailableError);
-    await server.sql("alter role locked login");
+    await server.sql(`alter role ${role} login`);
     assert.equal((await store.commit([topup("p1")]))[0]?.kind, "added");
     assert.equal((await store.snapshot("ada"))?.account.additional, 1);
   });

@@ -41,6 +41,7 @@ describe("rows that another session has locked", { skip: noPostgres ?? false, ti
     await Promise.all(sessions.splice(0).map((session) => session.end()));
     await store.close();
     assert.deepEqual((await auditDatabase(url, null, new AbortController().signal)).broken, []);
+    await server.drop(database);
   });
 
   function keyIdOf(account: string): string {

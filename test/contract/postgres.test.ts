@@ -120,6 +120,7 @@ describe("on PostgreSQL", { skip: noPostgres ?? false }, () => {
   });
   afterEach(async () => {
     await Promise.all(opened.splice(0).map((store) => store.close()));
+    await server.drop(database);
   });
 
   describe("opening a database", () => {
@@ -170,9 +171,10 @@ describe("on PostgreSQL", { skip: noPostgres ?? false }, () => {
     });
 
     test("a database that cannot hold every letter is refused", async () => {
-      await server.sql(`create database latin encoding latin1 template template0`);
-      await refused(server.url("latin"), /keeps text as LATIN1/);
-      await server.drop("latin");
+      const latin = `${database}_latin`;
+      await server.sql(`create database ${latin} encoding latin1 template template0`);
+      await refused(server.url(latin), /keeps text as LATIN1/);
+      await server.drop(latin);
     });
 
     test("a server that is too old is refused", () => {
@@ -480,17 +482,19 @@ describe("on PostgreSQL", { skip: noPostgres ?? false }, () => {
       holds: 1,
     });
   });
+});
 
-  describe("the database refuses", () => {
-    let sound = "";
-    for (const [name, sql, says] of badWrites) {
-      test(name, async () => {
-        if (sound === "") {
-          await make(server.url(database));
-          sound = database;
-        }
-        await assert.rejects(server.sql(sql, sound), says);
-      });
-    }
+describe("the database refuses", { skip: noPostgres ?? false }, () => {
+  before(async () => {
+    server = await postgres();
+    database = await server.create();
+    await make(server.url(database));
   });
+  after(() => server.drop(database));
+
+  for (const [name, sql, says] of badWrites) {
+    test(name, async () => {
+      await assert.rejects(server.sql(sql, database), says);
+    });
+  }
 });

@@ -1,0 +1,82 @@
+/**
+ * Runs the tests: `npm test` runs all of them, and `npx node test/run.ts test/http` those of a folder or file.
+ *
+ * Test files run in parallel. They share one PostgreSQL, on which each creates its own databases, and nothing else.
+ * Files that measure latency, the event loop or memory run one by one afterwards. All results form one report, with
+ * totals and failures at its end. The exit status is 1 if a test fails.
+ */
+import { existsSync, globSync, statSync } from "node:fs";
+import { availableParallelism } from "node:os";
+import { join, relative, sep } from "node:path";
+import { Readable } from "node:stream";
+import { pipeline } from "node:stream/promises";
+import { run } from "node:test";
+import { spec, type TestEvent } from "node:test/reporters";
+import { noPostgres, sharedServerVariable, start } from "./fixtures/postgres.ts";
+
+/** Files that measure latency, the event loop or memory. */
+const alone = [
+  "test/service/attack-memory.test.ts",
+  "test/service/blocking.test.ts",
+  "test/service/stop-attack.test.ts",
+  "test/unit/event-loop.test.ts",
+];
+/** Long files come first, so that none of them is left over when the others have ended. */
+const folders = ["service", "model", "contract", "http", "unit"];
+
+const root = join(import.meta.dirname, "..");
+for (const file of alone) {
+  if (!existsSync(join(root, file))) throw new Error(`${file} is missing: update the list in test/run.ts.`);
+}
+const given = process.argv.slice(2);
+const wanted = given.length > 0 ? given : folders.map((folder) => join(root, "test", folder));
+const files = wanted.flatMap(filesIn).sort((a, b) => rankOf(a) - rankOf(b));
+if (files.length === 0) throw new Error(`There are no tests in ${wanted.join(", ")}.`);
+
+// Modules are parsed and stripped of their types once, not in each of the processes.
+process.env.NODE_COMPILE_CACHE ??= join(root, "node_modules", ".cache", "node");
+if (noPostgres === null) process.env[sharedServerVariable] = (await start()).folder;
+
+await pipeline(Readable.from(report()), new spec(), process.stdout);
+
+function filesIn(path: string): string[] {
+  const found = statSync(path).isFile() ? [path] : globSync(join(path, "**/*.test.ts"));
+  return found.map((file) => relative(root, file).replaceAll(sep, "/"));
+}
+
+function rankOf(file: string): number {
+  return folders.indexOf(file.split("/")[1] ?? "");
+}
+
+/** Events of all test files, followed by the totals. */
+async function* report(): AsyncGenerator<TestEvent> {
+  const startedMs = performance.now();
+  const totals = new Map<string, number>();
+  let summary: TestEvent | null = null;
+  const parts = [
+    { files: files.filter((file) => !alone.includes(file)), concurrency: availableParallelism() },
+    { files: files.filter((file) => alone.includes(file)), concurrency: 1 },
+  ];
+  for (const part of parts.filter(({ files }) => files.length > 0)) {
+    const events: AsyncIterable<TestEvent> = run({ ...part, cwd: root });
+    for await (const event of events) {
+      // Totals of this part: the report has those of all parts.
+      if (event.type === "test:diagnostic" && event.data.file === undefined) continue;
+      if (event.type !== "test:summary" || event.data.file !== undefined) {
+        yield event;
+        continue;
+      }
+      summary = event;
+      if (!event.data.success) process.exitCode = 1;
+      for (const [name, count] of Object.entries(event.data.counts)) {
+        totals.set(name, (totals.get(name) ?? 0) + count);
+      }
+    }
+  }
+  totals.set("seconds", Math.round((performance.now() - startedMs) / 1000));
+  for (const [name, count] of totals) {
+    yield { type: "test:diagnostic", data: { nesting: 0, level: "info", message: `${name} ${count}` } };
+  }
+  // The reporter lists the failures when it gets a summary.
+  if (summary !== null) yield summary;
+}
