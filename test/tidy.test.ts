@@ -180,6 +180,25 @@ test("pages for operators are short", () => {
   }
 });
 
+test("decision records are complete", () => {
+  for (const record of filesBelow("docs/decisions", ".md")) {
+    if (record.endsWith("README.md")) continue;
+    const required = [
+      /^# \S/m,
+      /^Date: \d{4}-\d\d-\d\d\. Status: /m,
+      /^## Context$/m,
+      /^## Decision$/m,
+      /^## Consequences$/m,
+    ];
+    for (const part of required) assert.match(textOf(record), part, record);
+    const name = record.replace("docs/decisions/", "");
+    assert.ok(
+      textOf("docs/decisions/README.md").includes(`](${name})`),
+      `docs/decisions/README.md lists ${name}`,
+    );
+  }
+});
+
 test("every path that a document names exists", () => {
   for (const document of documents) {
     const named = textOf(document).matchAll(
