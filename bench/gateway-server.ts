@@ -1,12 +1,10 @@
 /**
  * One of the servers that the benchmarks of the HTTP path measure, in a process of its own. `inkwell`: as main.ts puts
  * it together, with a scripted engine, or before an upstream. `bare`: a Fastify handler that answers with the same
- * bytes. `proxy`: one that fetches them through undici from an upstream. `upstream`: answers with the same bytes from
- * Node's own HTTP server.
+ * bytes. `proxy`: one that fetches them through undici from an upstream. `upstream`: the mock upstream.
  *
  * Tells its parent where it listens and, when asked, the processor time and the memory it has used.
  */
-import { createServer } from "node:http";
 import { join } from "node:path";
 import { fastify } from "fastify";
 import { Pool } from "undici";
@@ -19,13 +17,15 @@ import { ChunkEncoder, doneEvent } from "../src/http/openai-format/chunks.ts";
 import { completionJson } from "../src/http/openai-format/response.ts";
 import { newRequestId } from "../src/http/request-id.ts";
 import { Ledger } from "../src/ledger/ledger.ts";
+import { commitQueues, openPostgresStore } from "../src/store/postgres/store.ts";
 import { openSqliteStore } from "../src/store/sqlite/store.ts";
 import { createLogger } from "../src/telemetry/logger.ts";
 import { Metrics } from "../src/telemetry/metrics.ts";
 import { ScriptedEngine } from "../test/fixtures/scripted-engine.ts";
 import { plans, price } from "./ledger-file.ts";
-import { upstreamAnswers, wholePath } from "./nginx.ts";
+import { startMockUpstream } from "./mock-upstream.ts";
 import { openAccount } from "./pair.ts";
+import { upstreamAnswers, wholePath } from "./upstream-answers.ts";
 
 export type Which = "inkwell" | "bare" | "proxy" | "upstream";
 
@@ -36,6 +36,8 @@ export interface ServerTask {
   clients: number;
   /** For its database. */
   folder: string;
+  /** URL of an empty PostgreSQL database; absent: SQLite in `folder`. */
+  database?: string;
   /** Where answers are fetched: an origin, with a path for each model. */
   upstream?: string;
   /** What the scripted engine of `inkwell` says; default: one token at once. */
@@ -55,16 +57,20 @@ export interface Memory {
 }
 
 const path = "/v1/chat/completions";
-const model = "bench";
+const model = "short";
 const answer = "Hello";
 
 async function startInkwell(task: ServerTask): Promise<Started> {
-  const { clients, folder } = task;
-  const store = await openSqliteStore({ path: join(folder, "inkwell.db"), plans });
+  const { clients, folder, database } = task;
+  const store =
+    database === undefined
+      ? await openSqliteStore({ path: join(folder, "inkwell.db"), plans })
+      : await openPostgresStore({ url: database, plans });
   const metrics = new Metrics();
   // Which goes to a file here, as it does under a service manager.
   const logger = createLogger("info", process.stderr);
-  const ledger = new Ledger(store, { onCommit: (commit) => metrics.committed(commit) });
+  const queues = database === undefined ? {} : { commitQueues };
+  const ledger = new Ledger(store, { ...queues, onCommit: (commit) => metrics.committed(commit) });
   const keys: string[] = [];
   for (let n = 0; n < clients; n += 1) {
     const key = mintKey();
@@ -186,33 +192,7 @@ async function startProxy({ clients, upstream = "" }: ServerTask): Promise<Start
 }
 
 async function startUpstream({ clients }: ServerTask): Promise<Started> {
-  const server = createServer((request, response) => {
-    let body = "";
-    request.setEncoding("utf8");
-    request.on("data", (text: string) => {
-      body += text;
-    });
-    request.on("end", () => {
-      const { stream }: { stream?: boolean } = JSON.parse(body);
-      if (stream !== true) {
-        const text = wholeAnswer();
-        response.writeHead(200, {
-          "content-type": "application/json",
-          "content-length": Buffer.byteLength(text),
-        });
-        response.end(text);
-        return;
-      }
-      const [first, last] = streamedAnswer();
-      response.writeHead(200, streamHeaders);
-      response.write(first);
-      response.end(last);
-    });
-  });
-  await new Promise<void>((resolve) => server.listen(local, resolve));
-  const address = server.address();
-  const port = address === null || typeof address === "string" ? 0 : address.port;
-  return started(`http://127.0.0.1:${port}`, clients);
+  return started(await startMockUpstream(), clients);
 }
 
 function started(url: string, clients: number): Started {

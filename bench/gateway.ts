@@ -39,7 +39,7 @@ export async function run(args: readonly string[]): Promise<void> {
   const table: Record<string, string>[] = [];
   for (const stream of values.stream.split(",")) {
     const body = {
-      model: "bench",
+      model: "short",
       messages: [{ role: "user", content: "Count from one to ten in words." }],
       max_tokens: 1,
       stream: stream === "true",

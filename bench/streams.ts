@@ -29,7 +29,7 @@ export async function run(args: readonly string[]): Promise<void> {
   await using server = await startServer({ which: "inkwell", clients: streams, script: { tokens, tokenMs } });
   const { port, keys } = server;
   const messages = [{ role: "user", content: "Count from one to a hundred in words." }];
-  const body = { model: "bench", messages, max_tokens: tokens, stream: true };
+  const body = { model: "short", messages, max_tokens: tokens, stream: true };
   const task: LoadTask = { port, keys, body, seconds: 0 };
   const inTheMiddle = (tokens * tokenMs) / 2;
 
