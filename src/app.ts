@@ -1,6 +1,7 @@
 /**
- * The composition root: with src/main/ the only place that names concrete stores and engines. Puts the parts together,
- * starts them in an order in which nothing is half done when one of them fails, and stops them in the opposite one.
+ * The composition root: together with src/app/ the only place that names concrete stores and engines.
+ *
+ * Parts are started in order and closed in the opposite order. A start that fails leaves nothing running.
  */
 import { randomBytes } from "node:crypto";
 import { readFileSync } from "node:fs";
@@ -9,11 +10,11 @@ import { hostname } from "node:os";
 import type { Readable, Writable } from "node:stream";
 import { setTimeout as sleep } from "node:timers/promises";
 import type { Logger } from "pino";
-import { type FirstAccount, openFirstAccount } from "./accounts/first-account.ts";
-import { createChatService } from "./app/chat-service.ts";
+import { openFirstAccount } from "./accounts/first-account.ts";
+import { type ChatServiceParts, createChatService } from "./app/chat-service.ts";
 import { fingerprintOf } from "./app/config-fingerprint.ts";
-import { openStore } from "./app/database.ts";
-import { dialled, listening, requirePort, urlOf } from "./app/listening.ts";
+import { type OpenDatabase, openStore } from "./app/database.ts";
+import { listening, publicAddress, requirePort } from "./app/listening.ts";
 import { catalogued, startModels } from "./app/models.ts";
 import { connectionLimits } from "./app/open-files.ts";
 import type { StartupBanner } from "./app/startup-banner.ts";
@@ -23,20 +24,25 @@ import { type Config, operatorToken } from "./config/load.ts";
 import { operatorNames } from "./config/operator.ts";
 import { messageOf, OperatorError } from "./errors.ts";
 import { createOperatorServer } from "./http/admin/server.ts";
+import type { ConnectionLimits } from "./http/connections.ts";
 import { listenOn } from "./http/listening.ts";
 import type { Abandoned } from "./http/public/running-requests.ts";
 import type { PublicServer } from "./http/public/server.ts";
-import type { Committed } from "./ledger/ledger.ts";
+import type { Ledger } from "./ledger/ledger.ts";
 import { makeFolder } from "./make-folder.ts";
-import { heartbeatEveryMs, type NodeView, startNodeWatch } from "./store/nodes.ts";
+import {
+  heartbeatEveryMs,
+  type NodeRegistry,
+  type NodeView,
+  type NodeWatch,
+  startNodeWatch,
+} from "./store/nodes.ts";
+import type { Store } from "./store/store.ts";
 import { startSweeper } from "./store/sweeper.ts";
 import { watchEventLoop } from "./telemetry/event-loop.ts";
 import { createLogger } from "./telemetry/logger.ts";
 import { Metrics } from "./telemetry/metrics.ts";
 import type { Tracing } from "./telemetry/traces.ts";
-
-export { audit, backup, type OpenStore, openStore } from "./app/database.ts";
-export { pullModel } from "./app/models.ts";
 
 export interface Streams {
   stdin: Readable & { isTTY?: boolean };
@@ -45,25 +51,25 @@ export interface Streams {
 }
 
 export interface RunningService {
-  /** To be told now that it is up. A first key is nowhere else. */
+  /** Shown to the operator. It is the only place where the key of a first account appears. */
   readonly banner: StartupBanner;
-  /** Refuses new requests, lets the running ones finish within the drain time, and closes everything. Idempotent. */
+  /** Refuses new requests, lets running ones finish within the drain time and closes everything. Idempotent. */
   stop(): Promise<void>;
   /** Resolves when the service has stopped. */
   readonly stopped: Promise<void>;
 }
 
-/** The times that no operator needs to choose; tests do, so as not to wait for them. */
+/** Times that operators cannot configure. Tests set shorter ones. */
 export interface ServiceTimes {
-  /** A stream that is silent for longer gets a comment line, so that nothing on the way takes it for dead. */
+  /** A stream that is silent for this long gets a comment line, so that proxies keep the connection. */
   keepAliveMs: number;
-  /** Without a heartbeat for so long, a hold is ended by its last checkpoint. */
+  /** A hold without a heartbeat for this long expires and is charged by its last checkpoint. */
   holdTtlMs: number;
-  /** Between two looks for such holds. */
+  /** Interval between searches for expired holds. */
   sweepEveryMs: number;
-  /** Between two words of this process to the other nodes. */
+  /** Interval between heartbeats to the other nodes. */
   heartbeatEveryMs: number;
-  /** What ended with the drain time has this long to be settled and told. */
+  /** Time to settle and report answers that the end of the drain time cut off. */
   settleMs: number;
 }
 
@@ -75,137 +81,240 @@ export const serviceTimes: ServiceTimes = {
   settleMs: 10_000,
 };
 
-/** Of the package: its manifest lies one folder up, from src as from dist. */
-export const version = versionIn(readFileSync(new URL("../package.json", import.meta.url), "utf8"));
+/** Version from package.json. */
+export const { version }: { version: string } = JSON.parse(
+  readFileSync(new URL("../package.json", import.meta.url), "utf8"),
+);
 
 /**
- * Resolves when the service answers. Throws an `OperatorError` where it cannot, and the signal's reason when that
- * aborts the start; either way with nothing left running.
+ * Resolves when the service answers requests. Throws an `OperatorError` if it cannot start, or the signal's reason if
+ * the signal aborts the start. In both cases nothing is left running.
  */
 export async function serve(
   config: Config,
-  io: Streams,
+  { stderr }: Streams,
   signal: AbortSignal,
   times = serviceTimes,
 ): Promise<RunningService> {
-  const logger = createLogger(config.log.level, io.stderr);
-  if (config.ignoredVariables.length > 0) {
-    logger.info(
-      { variables: config.ignoredVariables },
-      "variables that Kubernetes sets for Services are ignored; enableServiceLinks: false in the pod removes them",
-    );
-  }
-  // In the order in which they are to be undone, last first; each is told how long it may take.
-  const undo: ((untilMs: number) => Promise<void>)[] = [];
-  const undoAll = async (untilMs: number) => {
-    for (let step = undo.pop(); step !== undefined; step = undo.pop()) await step(untilMs);
-  };
-  let answering: PublicServer | null = null;
+  const service = new Service(config, stderr, times);
   try {
-    // Asked before anything is made: the commonest slip leaves no trace.
+    const banner = await service.start(signal);
+    return { banner, stop: () => service.stop(), stopped: service.stopped };
+  } catch (error) {
+    await service.abandonStart(error);
+    throw error;
+  }
+}
+
+type Parts = Omit<ChatServiceParts, "watchers">;
+
+class Service {
+  readonly #config: Config;
+  readonly #stderr: Streams["stderr"];
+  readonly #times: ServiceTimes;
+  readonly #logger: Logger;
+  readonly #metrics = new Metrics();
+  /** Everything that has been started. Closed in the opposite order. */
+  readonly #started = new AsyncDisposableStack();
+  /** Charges that the store has not recorded by then are given up. Set when closing begins. */
+  #closeByMs = Number.POSITIVE_INFINITY;
+  /** Aborts when the service is asked to stop, before it refuses requests. */
+  readonly #leaving = new AbortController();
+  #server: PublicServer | null = null;
+  #stopping: Promise<void> | null = null;
+  readonly #stopped = Promise.withResolvers<void>();
+
+  constructor(config: Config, stderr: Streams["stderr"], times: ServiceTimes) {
+    this.#config = config;
+    this.#stderr = stderr;
+    this.#times = times;
+    this.#logger = createLogger(config.log.level, stderr);
+  }
+
+  get stopped(): Promise<void> {
+    return this.#stopped.promise;
+  }
+
+  async start(signal: AbortSignal): Promise<StartupBanner> {
+    const config = this.#config;
+    this.#logIgnoredVariables();
+    // Checked before anything is created: a port in use is the most common mistake, and leaves no trace.
     await requirePort("listen", config.listen);
     await requirePort("operator", config.operator);
     const connections = connectionLimits(config.limits);
     await makeDataFolder(config.dataDir);
     const token = await operatorToken(config);
 
-    const metrics = new Metrics();
-    const loop = watchEventLoop((delayMs) => metrics.eventLoopDelayed(delayMs));
-    undo.push(async () => loop.stop());
-    // The longest wait of a start, so it begins first.
-    const offered = config.models.map((model) => ({ model, slot: new EngineSlot(model.contextWindow) }));
-    const loading = new AbortController();
-    const either = AbortSignal.any([signal, loading.signal]);
-    const models = startModels(config, offered, io.stderr, { logger, metrics }, either);
-    undo.push(async () => {
-      loading.abort(new Error("the service could not be started"));
-      await Promise.allSettled([models]);
+    this.#watchEventLoop();
+    // Models take longest to load, so they begin first.
+    const { catalog, loading } = this.#startModels(signal);
+    // Closed after the ledger, which records charges until it is closed.
+    const tracing = await this.#startTracing();
+    const { store, ledger, nodes } = await this.#openDatabase();
+    const watch = await this.#watchNodes(nodes);
+    const parts = {
+      store,
+      ledger,
+      catalog,
+      plans: config.plans,
+      metrics: this.#metrics,
+      logger: this.#logger,
+    };
+    const server = this.#createPublicServer(parts, tracing, connections);
+    const boundUrl = await listening("listen", config.listen, () => server.listen(config.listen));
+    this.#observe(parts, server, watch);
+    const operatorUrl = await this.#listenToOperator(parts, server, watch, token.token);
+    this.#sweepHolds(store, ledger);
+
+    const models = await loading;
+    signal.throwIfAborted();
+    const first = await openFirstAccount(store, ledger, config.plans);
+    return { ...publicAddress(config.listen, boundUrl), operatorUrl, tokenFile: token.file, models, first };
+  }
+
+  /**
+   * Closes what a failed start has started. Models that were ready answered requests while others were still loading:
+   * those answers get the drain time too.
+   */
+  async abandonStart(error: unknown): Promise<void> {
+    const running = this.#server?.running ?? 0;
+    if (running > 0) {
+      // The caller sees the error only after the drain.
+      const reason = messageOf(error);
+      this.#logger.warn({ running, reason }, "the start failed; running answers may finish");
+    }
+    try {
+      await this.#close();
+    } catch (err) {
+      // The error of the start is the one to report to the operator.
+      this.#logger.error({ err }, "a part could not be closed after the failed start");
+    }
+  }
+
+  /** Never rejects; `stopped` does. */
+  stop(): Promise<void> {
+    this.#stopping ??= this.#stop().then(this.#stopped.resolve, this.#stopped.reject);
+    return this.#stopping;
+  }
+
+  async #stop(): Promise<void> {
+    const { unreadyMs } = this.#config.limits;
+    this.#logger.info({ running: this.#server?.running }, "stopping");
+    this.#leaving.abort();
+    this.#server?.retire();
+    if (unreadyMs > 0) await sleep(unreadyMs);
+    await this.#close();
+    this.#logger.info("stopped");
+  }
+
+  async #close(): Promise<void> {
+    if (this.#server !== null) await this.#drain(this.#server);
+    this.#closeByMs = Math.min(this.#closeByMs, performance.now() + this.#times.settleMs);
+    await this.#started.disposeAsync();
+  }
+
+  /**
+   * Refuses new requests. Running ones may finish within the drain time, are then settled as they stand, and are
+   * abandoned if that takes too long.
+   */
+  async #drain(server: PublicServer): Promise<void> {
+    const { drainMs } = this.#config.limits;
+    const drained = server.drain();
+    const cut = setTimeout(() => server.stop(), drainMs);
+    // A client that does not read, or a store that does not respond, cannot delay the stop.
+    const limitMs = drainMs + this.#times.settleMs;
+    const over = setTimeout(() => this.#logAbandoned(server.abandon()), limitMs);
+    this.#closeByMs = performance.now() + limitMs;
+    await drained;
+    clearTimeout(cut);
+    clearTimeout(over);
+  }
+
+  #watchEventLoop(): void {
+    const loop = watchEventLoop((delayMs) => this.#metrics.eventLoopDelayed(delayMs));
+    this.#started.defer(() => loop.stop());
+  }
+
+  #startModels(signal: AbortSignal) {
+    const offered = this.#config.models.map((model) => ({
+      model,
+      slot: new EngineSlot(model.contextWindow),
+    }));
+    const failed = new AbortController();
+    const either = AbortSignal.any([signal, failed.signal]);
+    const watchers = { logger: this.#logger, metrics: this.#metrics };
+    const loading = startModels(this.#config, offered, this.#stderr, watchers, either);
+    // `start` awaits it later; until then a failure is not an unhandled rejection.
+    loading.catch(() => {});
+    this.#started.defer(async () => {
+      failed.abort(new Error("the service could not be started"));
+      await Promise.allSettled([loading]);
       await Promise.all(offered.map(({ slot }) => slot.close()));
     });
-    // Whether they could be loaded is asked below; what goes wrong until then is told instead.
-    models.catch(() => {});
+    return { catalog: new Catalog(offered.map(({ model, slot }) => catalogued(model, slot))), loading };
+  }
 
-    // Closed after the ledger, which records charges up to its end.
-    const tracing = await startTracing(config, logger, metrics);
-    undo.push(async () => tracing?.close());
+  /** Loads OpenTelemetry only if a collector is configured. */
+  async #startTracing(): Promise<Tracing | null> {
+    const { tracing: options } = this.#config;
+    if (options === null) return null;
+    const { Tracing } = await import("./telemetry/traces.ts");
+    const onLost = (spans: number) => this.#metrics.lostSpans(spans);
+    const tracing = new Tracing(options, { version, logger: this.#logger, onLost });
+    this.#started.defer(() => tracing.close());
+    return tracing;
+  }
 
-    const { store, ledger, nodes } = await openStore(config, {
+  async #openDatabase(): Promise<OpenDatabase> {
+    const database = await openStore(this.#config, {
       onHoldLeft: (requestId, reason) =>
-        logger.warn(
+        this.#logger.warn(
           { requestId, err: reason },
           "a hold may have been taken and could not be given back; if it was, it expires",
         ),
       onCommit: (commit) => {
-        metrics.committed(commit);
-        if (commit.expired.length > 0) tellExpired(commit, logger);
+        this.#metrics.committed(commit);
+        const { length: count } = commit.expired;
+        if (count > 0)
+          this.#logger.warn({ count }, "holds expired and were charged by their last checkpoint");
       },
     });
-    undo.push(async (untilMs) => {
-      await ledger.close(Math.max(0, untilMs - performance.now()));
-      await store.close();
+    this.#started.defer(async () => {
+      await database.ledger.close(Math.max(0, this.#closeByMs - performance.now()));
+      await database.store.close();
     });
+    return database;
+  }
 
-    const watch = await startNodeWatch(
-      nodes,
-      { id: nodeId(), version, fingerprint: fingerprintOf(config) },
-      {
-        everyMs: times.heartbeatEveryMs,
-        onDiffers: (differing) => tellDiffering(differing, logger),
-        onError: (error) =>
-          logger.warn({ err: error }, "the other nodes could not be looked at; trying again"),
-      },
-    );
-    undo.push(() => watch.stop());
+  async #watchNodes(nodes: NodeRegistry): Promise<NodeWatch> {
+    const self = { id: nodeId(), version, fingerprint: fingerprintOf(this.#config) };
+    const watch = await startNodeWatch(nodes, self, {
+      everyMs: this.#times.heartbeatEveryMs,
+      onDiffers: (differing) => this.#logDiffering(differing),
+      onError: (err) => this.#logger.warn({ err }, "the heartbeat to the other nodes failed; trying again"),
+    });
+    this.#started.defer(() => watch.stop());
+    return watch;
+  }
 
-    const catalog = new Catalog(offered.map(({ model, slot }) => catalogued(model, slot)));
+  #createPublicServer(parts: Parts, tracing: Tracing | null, connections: ConnectionLimits): PublicServer {
+    const { limits, cors } = this.#config;
     const server = createChatService(
+      { ...parts, watchers: tracing === null ? [] : [tracing] },
       {
-        store,
-        ledger,
-        catalog,
-        plans: config.plans,
-        metrics,
-        logger,
-        watchers: tracing === null ? [] : [tracing],
-      },
-      {
-        holdTtlMs: times.holdTtlMs,
-        limits: {
-          bodyBytesMax: config.limits.bodyBytesMax,
-          uploadBytesMax: config.limits.uploadBytesMax,
-          uploadMs: config.limits.uploadMs,
-          refusedBytesPerMinute: config.limits.refusedBytesPerMinute,
-          refusedMsPerMinute: config.limits.refusedMsPerMinute,
-          messagesMax: config.limits.messagesMax,
-          keysMax: config.limits.keysMax,
-          streamIdleMs: config.limits.streamIdleMs,
-          keepAliveMs: times.keepAliveMs,
-        },
-        corsOrigins: config.cors.origins,
+        holdTtlMs: this.#times.holdTtlMs,
+        limits: { ...limits, keepAliveMs: this.#times.keepAliveMs },
+        corsOrigins: cors.origins,
         connections,
       },
     );
-    answering = server;
-    undo.push(() => server.close());
-    const publicUrl = await listening("listen", config.listen, () => server.listen(config.listen));
+    this.#server = server;
+    this.#started.defer(() => server.close());
+    return server;
+  }
 
-    // Aborts when the service is going to stop, some time before it refuses anything.
-    const leave = new AbortController();
-    const leaving = leave.signal;
-    const operator = createOperatorServer({
-      version,
-      token: token.token,
-      hosts: operatorNames(config.operator),
-      store,
-      ledger,
-      plans: config.plans,
-      catalog,
-      metrics,
-      nodes: () => watch.nodes(),
-      logger,
-      draining: () => leaving.aborted || server.draining,
-    });
-    metrics.observe({
+  #observe({ catalog, store, ledger }: Parts, server: PublicServer, watch: NodeWatch): void {
+    this.#metrics.observe({
       version,
       catalog,
       running: () => server.running,
@@ -215,91 +324,67 @@ export async function serve(
       nodes: () => watch.nodes(),
       lateCharges: () => ledger.late,
     });
-    undo.push(() => operator.close());
-    const operatorUrl = await listening("operator", config.operator, () =>
-      listenOn(operator, config.operator),
-    );
+  }
 
-    const sweeper = startSweeper(store, ledger, {
-      everyMs: times.sweepEveryMs,
-      onError: (error) => logger.error({ err: error }, "expired holds could not be ended; trying again"),
+  #listenToOperator(parts: Parts, server: PublicServer, watch: NodeWatch, token: string): Promise<string> {
+    const address = this.#config.operator;
+    const operator = createOperatorServer({
+      ...parts,
+      version,
+      token,
+      hosts: operatorNames(address),
+      nodes: () => watch.nodes(),
+      draining: () => this.#leaving.signal.aborted || server.draining,
     });
-    undo.push(() => sweeper.stop());
+    this.#started.defer(() => operator.close());
+    return listening("operator", address, () => listenOn(operator, address));
+  }
 
-    const loaded = await models;
-    signal.throwIfAborted();
-    const host = dialled(config.listen.host);
-    const first: FirstAccount | null = await openFirstAccount(store, ledger, config.plans);
-    return {
-      ...runningService(config, times, logger, server, leave, undoAll),
-      banner: {
-        publicUrl: urlOf(host, config.listen.port || portOf(publicUrl)),
-        onEveryAddress: host !== config.listen.host,
-        operatorUrl,
-        tokenFile: token.file,
-        models: loaded,
-        first,
-        onAnyPort: config.listen.port === 0,
-      },
-    };
-  } catch (error) {
-    if (answering !== null && answering.running > 0) tellUnstarted(error, answering.running, logger);
-    // Models that are up answer while others are still fetched: their clients are owed the drain time like any others.
-    const untilMs =
-      answering === null
-        ? performance.now() + times.settleMs
-        : await endAnswers(answering, config, times, logger);
-    await undoAll(untilMs);
-    throw error;
+  #sweepHolds(store: Store, ledger: Ledger): void {
+    const sweeper = startSweeper(store, ledger, {
+      everyMs: this.#times.sweepEveryMs,
+      onError: (err) => this.#logger.error({ err }, "expired holds could not be ended; trying again"),
+    });
+    this.#started.defer(() => sweeper.stop());
+  }
+
+  #logIgnoredVariables(): void {
+    const { ignoredVariables: variables } = this.#config;
+    if (variables.length === 0) return;
+    this.#logger.info(
+      { variables },
+      "variables that Kubernetes sets for Services are ignored; enableServiceLinks: false in the pod removes them",
+    );
+  }
+
+  #logDiffering(differing: readonly NodeView[]): void {
+    for (const { id, differs } of differing) {
+      this.#logger.warn({ node: id, differs }, "another node on this database has another configuration");
+    }
+    if (differing.length === 0) {
+      this.#logger.info("all nodes on this database have the same configuration again");
+    }
+  }
+
+  #logAbandoned({ unread, unsettled }: Abandoned): void {
+    if (unread > 0) {
+      this.#logger.warn(
+        { unread },
+        "answers have not been read to their end and are cut off; their charges are recorded in full",
+      );
+    }
+    if (unsettled > 0) {
+      this.#logger.error(
+        { unsettled },
+        "requests are still not settled; if their charges cannot be recorded now, their holds expire and are charged by their last checkpoint",
+      );
+    }
   }
 }
 
-/** Of an address on a port that was free, which is never the one that a URL leaves out. */
-function portOf(url: string): number {
-  return Number(new URL(url).port);
-}
-
-/** Of this process: another one after a restart. */
+/** Unique for each process: a restart has another id. */
 function nodeId(): string {
   return `${hostname()}-${randomBytes(4).toString("hex")}`;
-}
-
-function tellDiffering(differing: readonly NodeView[], logger: Logger): void {
-  for (const { id, differs } of differing) {
-    logger.warn({ node: id, differs }, "another node on this database has another configuration");
-  }
-  if (differing.length === 0) logger.info("all nodes on this database have the same configuration again");
-}
-
-function tellExpired({ expired }: Committed, logger: Logger): void {
-  logger.warn({ count: expired.length }, "holds expired and were charged by their last checkpoint");
-}
-
-/** Who started it hears why at the end only. */
-function tellUnstarted(error: unknown, running: number, logger: Logger): void {
-  const reason = messageOf(error);
-  logger.warn({ running, reason }, "the start is over; running answers may finish");
-}
-
-function tellAbandoned({ unread, unsettled }: Abandoned, logger: Logger): void {
-  if (unread > 0) {
-    logger.warn(
-      { unread },
-      "answers have not been read to their end and are cut off; that takes nothing from their charges",
-    );
-  }
-  if (unsettled > 0) {
-    logger.error(
-      { unsettled },
-      "requests are still not settled; those whose charges cannot be recorded now will expire, charged by their last checkpoint",
-    );
-  }
-}
-
-function versionIn(manifest: string): string {
-  const parsed: unknown = JSON.parse(manifest);
-  const isManifest = typeof parsed === "object" && parsed !== null && "version" in parsed;
-  return isManifest ? String(parsed.version) : "unknown";
 }
 
 async function makeDataFolder(folder: string): Promise<void> {
@@ -307,67 +392,9 @@ async function makeDataFolder(folder: string): Promise<void> {
     makeFolder(folder);
     await access(folder, constants.W_OK | constants.X_OK);
   } catch (error) {
-    const reason = messageOf(error);
     throw new OperatorError(
-      `The data folder ${folder} cannot be written (${reason}). Make it writable for this user, or name another one (data in inkwell.yaml, or INKWELL_DATA).`,
+      `The data folder ${folder} cannot be written (${messageOf(error)}). Make it writable for this user, or name another one (data in inkwell.yaml, or INKWELL_DATA).`,
       error,
     );
   }
-}
-
-/** Where no collector is configured nothing of OpenTelemetry is loaded. */
-async function startTracing(config: Config, logger: Logger, metrics: Metrics): Promise<Tracing | null> {
-  if (config.tracing === null) return null;
-  const { Tracing } = await import("./telemetry/traces.ts");
-  return new Tracing(config.tracing, { version, logger, onLost: (spans) => metrics.lostSpans(spans) });
-}
-
-/**
- * From now on new requests are refused; the running ones may finish within the drain time, are then settled as they
- * stand, and are given up when that takes too long. Answers with the moment by which everything else is to be closed.
- */
-async function endAnswers(
-  server: PublicServer,
-  { limits: { drainMs } }: Config,
-  { settleMs }: ServiceTimes,
-  logger: Logger,
-): Promise<number> {
-  const drained = server.drain();
-  const cut = setTimeout(() => server.stop(), drainMs);
-  const deadlineMs = drainMs + settleMs;
-  const untilMs = performance.now() + deadlineMs;
-  // A client that does not read, or a store that does not answer, holds up no stop.
-  const over = setTimeout(() => tellAbandoned(server.abandon(), logger), deadlineMs);
-  await drained;
-  clearTimeout(cut);
-  clearTimeout(over);
-  return Math.min(untilMs, performance.now() + settleMs);
-}
-
-function runningService(
-  config: Config,
-  times: ServiceTimes,
-  logger: Logger,
-  server: PublicServer,
-  leave: AbortController,
-  undoAll: (untilMs: number) => Promise<void>,
-): Omit<RunningService, "banner"> {
-  const { promise: stopped, resolve, reject } = Promise.withResolvers<void>();
-  let stopping: Promise<void> | null = null;
-
-  async function stop(): Promise<void> {
-    logger.info({ running: server.running }, "stopping");
-    leave.abort();
-    server.retire();
-    if (config.limits.unreadyMs > 0) await sleep(config.limits.unreadyMs);
-    await undoAll(await endAnswers(server, config, times, logger));
-    logger.info("stopped");
-  }
-  return {
-    stopped,
-    stop() {
-      stopping ??= stop().then(resolve, reject);
-      return stopping;
-    },
-  };
 }

@@ -19,7 +19,7 @@ export interface OpenStore {
 }
 
 /** Beside the ledger, the processes that share its database. */
-interface OpenDatabase extends OpenStore {
+export interface OpenDatabase extends OpenStore {
   nodes: NodeRegistry;
 }
 

@@ -20,7 +20,17 @@ export function urlOf(host: string, port: number): string {
   return `http://${isIPv6(host) ? `[${host}]` : host}:${port}`;
 }
 
-/** Whether the port can be had at this moment; it is not kept. Any free one always can. */
+/** The public address for the startup banner. `boundUrl` has the port that the listener got. */
+export function publicAddress({ host, port }: Address, boundUrl: string) {
+  const client = dialled(host);
+  return {
+    publicUrl: urlOf(client, port || Number(new URL(boundUrl).port)),
+    onEveryAddress: client !== host,
+    onAnyPort: port === 0,
+  };
+}
+
+/** Throws an `OperatorError` if the port cannot be bound. Does not keep it. */
 export async function requirePort(name: ListenerName, address: Address): Promise<void> {
   if (address.port === 0) return;
   await listening(name, address, async () => {

@@ -2,7 +2,7 @@
 
 import { randomUUID } from "node:crypto";
 import { Command } from "commander";
-import type { OpenStore } from "../app.ts";
+import type { OpenStore } from "../app/database.ts";
 import { invariant, OperatorError } from "../errors.ts";
 import { accountObject, keyObject } from "../http/admin/objects.ts";
 import type { AccountRow } from "../ledger/rows.ts";

@@ -5,7 +5,8 @@
  * With `--json` stdout has one JSON document and nothing else; for a command that fails it is the error (failure.ts).
  */
 
-import type { OpenStore, RunningService, Streams } from "../app.ts";
+import type { OpenStore } from "../app/database.ts";
+import type { RunningService, Streams } from "../app.ts";
 import type { Environment } from "../config/document.ts";
 import { type Config, type LoadOptions, loadConfig } from "../config/load.ts";
 import type { AuditReport } from "../store/audit.ts";

@@ -1,5 +1,7 @@
 /** The composition root as the commands see it. */
-import { audit, backup, openStore, pullModel, serve, version } from "../app.ts";
+import { audit, backup, openStore } from "../app/database.ts";
+import { pullModel } from "../app/models.ts";
+import { serve, version } from "../app.ts";
 import type { Services } from "./cli.ts";
 import { requireLedger } from "./refusals.ts";
 

@@ -5,7 +5,7 @@ import { existsSync, mkdirSync, readdirSync, readFileSync, rmSync, writeFileSync
 import path from "node:path";
 import { DatabaseSync } from "node:sqlite";
 import { beforeEach, describe, test } from "node:test";
-import { backup } from "../../src/app.ts";
+import { backup } from "../../src/app/database.ts";
 import { services } from "../../src/cli/services.ts";
 import { openSqliteStore } from "../../src/store/sqlite/store.ts";
 import { cliLedger, refused } from "../fixtures/cli-ledger.ts";
