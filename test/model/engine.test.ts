@@ -17,7 +17,7 @@ import { until } from "../fixtures/program.ts";
 /** The miniature goes on for ever when it is asked for something endless. */
 const endless = "Something endless, please.";
 /** For tests of what happens before an answer is paused (preemption.test.ts has the pauses). */
-const noPauses = { runMinMs: 1e9, turnMs: 1e9, restMaxMs: 1e9, pausedMaxMs: 1e9 };
+const noPauses = { runMinMs: 1e9, turnMs: 1e9, blockedMaxMs: 1e9, pausedMaxMs: 1e9 };
 
 let engine: LlamaEngine;
 

@@ -3,12 +3,12 @@ import assert from "node:assert/strict";
 import { test } from "node:test";
 import { defaultPlacesLimits, type Placeable, Places } from "../../src/engines/llama/process/places.ts";
 
-const { runMinMs, turnMs, restMaxMs, pausedMaxMs } = defaultPlacesLimits;
+const { runMinMs, turnMs, blockedMaxMs, pausedMaxMs } = defaultPlacesLimits;
 
 interface TestJob extends Placeable {
   isDue: boolean;
   stopping: boolean;
-  isReading: boolean;
+  isPrefilling: boolean;
 }
 
 /** Places with a decoder that gives each job a sequence at once, and tells what is moved, such as "start a1". */
@@ -34,7 +34,7 @@ class Hall {
         job: { id: ++this.#lastId, accountId: name.charAt(0) },
         isDue: true,
         stopping: false,
-        isReading: false,
+        isPrefilling: false,
       };
       this.jobs.set(name, job);
       assert.ok(this.places.enqueue(job, this.nowMs), name);
@@ -133,7 +133,7 @@ test("eight newcomers at once each have a turn within two shortest runs, whateve
 test("an answer that still reads its prompt is not paused for an equal before its turn is over", () => {
   const hall = new Hall(1);
   hall.ask("a1");
-  hall.job("a1").isReading = true;
+  hall.job("a1").isPrefilling = true;
   assert.deepEqual(hall.after(turnMs - 1), []);
   assert.deepEqual(hall.ask("b1"), []);
   assert.deepEqual(hall.after(1), ["pause a1", "start b1"]);
@@ -177,7 +177,7 @@ test("a switch that takes long is followed by a run of nine times as long", () =
 test("the account with the most places gives one up, its youngest answer first, one that still reads its prompt last", () => {
   const hall = new Hall(4);
   hall.ask("a1", "b1", "b2", "b3");
-  hall.job("b3").isReading = true;
+  hall.job("b3").isPrefilling = true;
   hall.after(runMinMs);
   assert.deepEqual(hall.ask("c1"), ["pause b2", "start c1"]);
 });
@@ -186,12 +186,12 @@ test("an answer that rests gives way to anything that waits, its own account's t
   const hall = new Hall(1);
   hall.ask("a1", "a2");
   hall.job("a1").isDue = false;
-  assert.deepEqual(hall.after(restMaxMs), [], "the rest is counted from when it is seen");
+  assert.deepEqual(hall.after(blockedMaxMs), [], "the rest is counted from when it is seen");
   hall.job("a1").isDue = true;
-  assert.deepEqual(hall.after(restMaxMs), []);
+  assert.deepEqual(hall.after(blockedMaxMs), []);
   hall.job("a1").isDue = false;
   hall.after(1);
-  assert.deepEqual(hall.after(restMaxMs), ["pause a1", "start a2"]);
+  assert.deepEqual(hall.after(blockedMaxMs), ["pause a1", "start a2"]);
   assert.deepEqual(hall.end("a2"), [], "it rests still");
   hall.job("a1").isDue = true;
   assert.deepEqual(hall.look(), ["resume a1"]);
@@ -202,7 +202,7 @@ test("an account whose answers all rest cannot begin any number of others", () =
   hall.ask("a1", "a2", "a3", "a4", "a5", "a6", "a7");
   for (let round = 0; round < 10; round++) {
     for (const job of hall.jobs.values()) job.isDue = false;
-    hall.after(restMaxMs);
+    hall.after(blockedMaxMs);
   }
   const { running, waiting, paused } = hall.places.load(hall.nowMs);
   assert.deepEqual({ running, waiting, paused }, { running: 2, waiting: 3, paused: 2 });

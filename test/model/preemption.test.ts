@@ -26,7 +26,7 @@ const endless = "Something endless, please.";
 const modelPath = process.env.INKWELL_TEST_MODEL ?? miniaturePath;
 const never = 1e9;
 /** Gives way at once, and comes back when the other has ended. */
-const atOnce: PlacesLimits = { runMinMs: 0, turnMs: never, restMaxMs: never, pausedMaxMs: never };
+const atOnce: PlacesLimits = { runMinMs: 0, turnMs: never, blockedMaxMs: never, pausedMaxMs: never };
 const question = (account: string, maxTokens = 400) => ({
   account,
   maxTokens,
@@ -152,7 +152,7 @@ test("accounts that take turns token by token all get the text that each would g
 });
 
 test("with every place contested every answer is whole, whatever was copied, evaluated again or moved", async (t) => {
-  const limits = { runMinMs: 0, turnMs: 0, restMaxMs: 0, pausedMaxMs: 20 };
+  const limits = { runMinMs: 0, turnMs: 0, blockedMaxMs: 0, pausedMaxMs: 20 };
   for (const pausedBytesMax of [0, 200_000, 2 ** 30]) {
     const engine = await start(t, { parallel: 2, pausedBytesMax, placesLimits: limits });
     const generations: Generation[] = [];
@@ -189,7 +189,7 @@ test("a paused answer that is told to end where it is ends while it is paused", 
 });
 
 test("an answer that waits for pay gives up its place, and comes back for it when it is paid", async (t) => {
-  const engine = await start(t, { placesLimits: { ...atOnce, runMinMs: never, restMaxMs: 0 } });
+  const engine = await start(t, { placesLimits: { ...atOnce, runMinMs: never, blockedMaxMs: 0 } });
   const prepared = await prepare(engine, endless, { account: "anna" });
   const anna = prepared.generate({ ...asked(100), paidTokens: 10 });
   const answer = read(anna);

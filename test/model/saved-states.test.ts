@@ -25,7 +25,7 @@ function states(bytesMax: number, fails = false) {
   });
   const keep = (index: number, account: string, tokens: number) => {
     length = tokens;
-    return saved.keep(sequence(index, tokens), account);
+    return saved.save(sequence(index, tokens), account);
   };
   return { saved, keep, warnings, disposed };
 }
@@ -44,10 +44,10 @@ test("a state is put back into its sequence with all that is known of it, once",
   const kept = await keep(1, "anna", 40);
   assert.equal(saved.bytes, 40);
   const other = { ...sequence(1, 7), accountId: "boris" };
-  assert.equal(await saved.putBack(kept, other), true);
+  assert.equal(await saved.restore(kept, other), true);
   assert.deepEqual(other, { ...sequence(1, 40), accountId: "anna" });
   assert.deepEqual([saved.bytes, disposed], [0, [1]]);
-  assert.equal(await saved.putBack(kept, other), false);
+  assert.equal(await saved.restore(kept, other), false);
 });
 
 test("the states never take more than the limit, and the account with the most gives some up first", async () => {
@@ -84,7 +84,7 @@ test("a state that cannot be copied or put back is a warning, and the job has it
     warn: (message) => failing.warnings.push(message),
     backend: { save: () => assert.fail(), restore: async () => Promise.reject(new Error("no such state")) },
   });
-  assert.equal(await elsewhere.putBack(whole, sequence(0, 1)), false);
+  assert.equal(await elsewhere.restore(whole, sequence(0, 1)), false);
   assert.match(failing.warnings[1] ?? "", /no such state/);
   assert.equal(saved.bytes, 0 + (whole.state === null ? 0 : 10));
 });
@@ -103,10 +103,10 @@ test("where a state is a part only, no other is copied", async () => {
       restore: async () => false,
     },
   });
-  const kept = await saved.keep(sequence(0, 10), "anna");
+  const kept = await saved.save(sequence(0, 10), "anna");
   const target = sequence(0, 5);
-  assert.equal(await saved.putBack(kept, target), false);
+  assert.equal(await saved.restore(kept, target), false);
   assert.deepEqual([target.tokens, target.repeatable], [[], 0]);
-  assert.equal((await saved.keep(sequence(1, 10), "anna")).state, null);
+  assert.equal((await saved.save(sequence(1, 10), "anna")).state, null);
   assert.deepEqual([saves, warnings.length, saved.bytes], [1, 1, 0]);
 });

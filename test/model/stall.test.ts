@@ -8,7 +8,7 @@ import { setTimeout as pause } from "node:timers/promises";
 import { fileURLToPath } from "node:url";
 import { EngineError } from "../../src/chat/engine.ts";
 import { ProgressWatch } from "../../src/engines/llama/process/progress-watch.ts";
-import { Preparations } from "../../src/engines/llama/process/prompt-queue.ts";
+import { PromptQueue } from "../../src/engines/llama/process/prompt-queue.ts";
 import {
   type LlamaEngine,
   type LlamaOptions,
@@ -212,7 +212,7 @@ test("a prompt that the child hangs over is not tried again when nobody waits fo
   t.mock.timers.enable({ apis: ["setInterval", "setTimeout"] });
   const asked: ToChild[] = [];
   let stalls = 0;
-  const preparations = new Preparations({
+  const queue = new PromptQueue({
     waitMs: 500,
     stallMs: 1000,
     send: (message) => asked.push(message),
@@ -223,20 +223,20 @@ test("a prompt that the child hangs over is not tried again when nobody waits fo
   });
   const signal = new AbortController().signal;
   const prompt = { accountId: "anna", messages: [], reasoning: {} };
-  preparations.resume();
-  const hung = preparations.prepare(prompt, signal);
+  queue.resume();
+  const hung = queue.prepare(prompt, signal);
   const late = assert.rejects(hung, (error) => error instanceof EngineError && error.failure === "timeout");
   t.mock.timers.tick(500);
   await late;
   assert.equal(stalls, 0);
   t.mock.timers.tick(750);
   assert.equal(stalls, 1);
-  preparations.suspend();
-  preparations.resume();
+  queue.suspend();
+  queue.resume();
   assert.equal(asked.length, 1);
-  const next = preparations.prepare(prompt, signal);
+  const next = queue.prepare(prompt, signal);
   assert.equal(asked.length, 2);
-  preparations.receive({ type: "prepared", id: 2, promptTokens: 7, prompt: null, workMs: 1 });
+  queue.receive({ type: "prepared", id: 2, promptTokens: 7, prompt: null, workMs: 1 });
   assert.equal((await next).promptTokens, 7);
   t.mock.timers.tick(10_000);
   assert.equal(stalls, 1);

@@ -22,7 +22,7 @@ import { Outbox } from "./outbox.ts";
 import { PromptTurns } from "./prompt-turns.ts";
 import { isRepeatable, samplerConfig } from "./sampling.ts";
 import type { SavedStates } from "./saved-states.ts";
-import { type Seat, Seats } from "./seats.ts";
+import { type Lease, SequencePool } from "./sequence-pool.ts";
 
 export interface DecoderOptions {
   backend: Backend;
@@ -42,7 +42,7 @@ export interface DecoderOptions {
 
 interface Job {
   readonly spec: JobSpec;
-  readonly seat: Seat;
+  readonly lease: Lease;
   /** Evaluated in chunks before anything else: the prompt, or all of its text if that has to be evaluated again. */
   input: Uint32Array;
   readonly sampler: Sampler;
@@ -61,7 +61,7 @@ interface Job {
 
 export class Decoder {
   readonly #options: DecoderOptions;
-  readonly #seats: Seats;
+  readonly #sequencePool: SequencePool;
   readonly #tagTokens: ReadonlySet<number>;
   readonly #jobs = new Map<number, Job>();
   readonly #waiting = new Map<number, JobSpec>();
@@ -75,7 +75,7 @@ export class Decoder {
 
   constructor(options: DecoderOptions) {
     this.#options = options;
-    this.#seats = new Seats(options);
+    this.#sequencePool = new SequencePool(options);
     const tagTokens = (options.thinkTags ?? []).map((tag) => options.vocabulary.markers.get(tag));
     this.#tagTokens = new Set(tagTokens.filter((token) => token !== undefined));
   }
@@ -107,12 +107,12 @@ export class Decoder {
   /** Without effect on a job that is not here (any more). */
   pause(id: number): void {
     const job = this.#jobs.get(id);
-    if (job !== undefined) job.seat.isPaused = true;
+    if (job !== undefined) job.lease.isPaused = true;
   }
 
   resume(id: number): void {
     const job = this.#jobs.get(id);
-    if (job !== undefined) job.seat.isPaused = false;
+    if (job !== undefined) job.lease.isPaused = false;
     this.#notice();
   }
 
@@ -131,9 +131,10 @@ export class Decoder {
   async run(): Promise<never> {
     for (;;) {
       this.#isNoticed = false;
-      const begun = [...this.#stopJobs(), ...this.#endPaidOut()];
+      const begun = [...this.#stopJobs(), ...this.#endAtBudget()];
       for (const job of this.#jobs.values())
-        if (!job.seat.isPaused && job.seat.away !== null) await this.#bringBack(job, job.seat.away.tokens);
+        if (!job.lease.isPaused && job.lease.evicted !== null)
+          await this.#restore(job, job.lease.evicted.tokens);
       if (this.#waiting.size > 0) begun.push(...(await this.#admit()));
       for (const progress of begun) this.#outbox.add(progress);
       // Before the next decode: where that kills the process, it must be known whose prompt it had.
@@ -188,7 +189,7 @@ export class Decoder {
   }
 
   /** Jobs that rested for want of pay and have learned that no more will come. */
-  #endPaidOut(): JobProgress[] {
+  #endAtBudget(): JobProgress[] {
     const ended: JobProgress[] = [];
     for (const job of this.#jobs.values()) {
       if (job.completionTokens < job.completionTokensMax || job.completionTokens === 0) continue;
@@ -197,14 +198,14 @@ export class Decoder {
     return ended;
   }
 
-  async #bringBack(job: Job, tokens: readonly number[]): Promise<void> {
-    const { seat, spec } = job;
+  async #restore(job: Job, tokens: readonly number[]): Promise<void> {
+    const { lease, spec } = job;
     const input = tokens.length < job.input.length ? job.input : Uint32Array.from(tokens);
-    const isWhole = await this.#seats.bringBack(seat, input);
+    const isWhole = await this.#sequencePool.restore(lease, input);
     if (isWhole === null) return;
     if (!isWhole) job.input = input;
-    this.#options.placed(spec.id, seat.sequence.index, seat.switchMs ?? 0);
-    seat.switchMs = isWhole ? null : (seat.switchMs ?? 0);
+    this.#options.placed(spec.id, lease.sequence.index, lease.switchMs ?? 0);
+    lease.switchMs = isWhole ? null : (lease.switchMs ?? 0);
   }
 
   async #admit(): Promise<JobProgress[]> {
@@ -212,11 +213,11 @@ export class Decoder {
     for (const spec of this.#waiting.values()) {
       const { accountId, prompt, sampling } = spec;
       const wanted = { accountId, tokens: prompt.tokens, repeatable: isRepeatable(sampling) };
-      const seat = await this.#seats.take(wanted);
-      if (seat === null) break;
-      this.#options.placed(spec.id, seat.sequence.index, 0);
+      const lease = await this.#sequencePool.acquire(wanted);
+      if (lease === null) break;
+      this.#options.placed(spec.id, lease.sequence.index, 0);
       // It may have been paid more while a paused job's state was copied.
-      const job = this.#newJob(this.#waiting.get(spec.id) ?? spec, seat);
+      const job = this.#newJob(this.#waiting.get(spec.id) ?? spec, lease);
       this.#waiting.delete(spec.id);
       this.#jobs.set(spec.id, job);
       begun.push(progressOf(job, []));
@@ -224,11 +225,11 @@ export class Decoder {
     return begun;
   }
 
-  #newJob(spec: JobSpec, seat: Seat): Job {
+  #newJob(spec: JobSpec, lease: Lease): Job {
     const { backend, contextWindow, thinkTags, vocabulary } = this.#options;
     return {
       spec,
-      seat,
+      lease,
       input: spec.prompt.tokens,
       sampler: backend.newSampler(samplerConfig(spec.sampling, contextWindow)),
       text: new CompletionText({
@@ -239,7 +240,7 @@ export class Decoder {
       }),
       completionTokensMax: Math.min(spec.maxTokens, contextWindow - spec.prompt.tokens.length),
       paidTokens: spec.paidTokens,
-      cachedTokens: seat.sequence.tokens.length,
+      cachedTokens: lease.sequence.tokens.length,
       completionTokens: 0,
       next: new Uint32Array(0),
       room: spec.window,
@@ -249,30 +250,30 @@ export class Decoder {
 
   #compose(): { job: Job; entry: BatchEntry }[] {
     const batch: { job: Job; entry: BatchEntry }[] = [];
-    const readers: Job[] = [];
+    const prefilling: Job[] = [];
     const answers = new Map<string, number>();
     for (const job of this.#jobs.values()) {
-      const { seat, next } = job;
-      if (seat.isPaused || seat.away !== null) continue;
-      answers.set(seat.accountId, (answers.get(seat.accountId) ?? 0) + 1);
-      if (isReading(job)) readers.push(job);
+      const { lease, next } = job;
+      if (lease.isPaused || lease.evicted !== null) continue;
+      answers.set(lease.accountId, (answers.get(lease.accountId) ?? 0) + 1);
+      if (isPrefilling(job)) prefilling.push(job);
       else if (job.room > 0 && job.completionTokens < job.paidTokens) {
         const entry = {
-          sequence: seat.sequence.index,
-          position: seat.sequence.tokens.length,
+          sequence: lease.sequence.index,
+          position: lease.sequence.tokens.length,
           tokens: next,
           sample: true,
         };
         batch.push({ job, entry });
       }
     }
-    const reader = this.#turns.next(readers, (accountId) => answers.get(accountId) ?? 1);
+    const reader = this.#turns.next(prefilling, (accountId) => answers.get(accountId) ?? 1);
     if (reader !== undefined) batch.push({ job: reader, entry: this.#chunkOf(reader) });
     return batch;
   }
 
   /** Chunks lie on a grid that begins with the prompt, so that the same prompt is always cut alike. */
-  #chunkOf({ input, next, seat: { sequence } }: Job): BatchEntry {
+  #chunkOf({ input, next, lease: { sequence } }: Job): BatchEntry {
     const { chunkTokens } = this.#options.backend;
     const position = sequence.tokens.length;
     const end = Math.min((Math.floor(position / chunkTokens) + 1) * chunkTokens, input.length);
@@ -303,7 +304,7 @@ export class Decoder {
     } catch (cause) {
       return batch.map(({ job }) => {
         const ended = this.#end(job, [], { type: "failed", message: `decoding failed: ${messageOf(cause)}` });
-        const { sequence } = job.seat;
+        const { sequence } = job.lease;
         backend.truncate(sequence.index, 0);
         sequence.tokens.length = 0;
         sequence.repeatable = 0;
@@ -324,18 +325,18 @@ export class Decoder {
   }
 
   #evaluated(job: Job, entry: BatchEntry, alone: boolean, tookMs: number): void {
-    const { seat, spec } = job;
-    const { sequence } = seat;
+    const { lease, spec } = job;
+    const { sequence } = lease;
     const { chunkTokens } = this.#options.backend;
-    const wasReading = isReading(job);
+    const wasReading = isPrefilling(job);
     const wholeChunk = wasReading && entry.tokens.length === chunkTokens;
     if (alone && wholeChunk && sequence.repeatable === entry.position) sequence.repeatable += chunkTokens;
     for (const token of entry.tokens) sequence.tokens.push(token);
-    if (!wasReading || seat.switchMs === null) return;
-    seat.switchMs += tookMs;
-    if (isReading(job)) return;
-    this.#options.placed(spec.id, sequence.index, seat.switchMs);
-    seat.switchMs = null;
+    if (!wasReading || lease.switchMs === null) return;
+    lease.switchMs += tookMs;
+    if (isPrefilling(job)) return;
+    this.#options.placed(spec.id, sequence.index, lease.switchMs);
+    lease.switchMs = null;
   }
 
   async #sample(job: Job, logits: number): Promise<JobProgress> {
@@ -355,7 +356,7 @@ export class Decoder {
   #accept(job: Job, token: number, logprob: TokenLogprob | undefined): JobProgress {
     const { closingTokens, contextWindow } = this.#options;
     const { text } = job;
-    const { sequence } = job.seat;
+    const { sequence } = job.lease;
     const { thinkingTokensMax } = job.spec.prompt;
     job.completionTokens += 1;
     const events = text.push(this.#bytesOf(token), logprob);
@@ -379,7 +380,7 @@ export class Decoder {
 
   #end(job: Job, events: TextEvent[], ending: Ending): JobProgress {
     this.#jobs.delete(job.spec.id);
-    this.#seats.release(job.seat);
+    this.#sequencePool.release(job.lease);
     job.sampler.dispose();
     return { ...progressOf(job, events), ending };
   }
@@ -409,8 +410,8 @@ export class Decoder {
 }
 
 /** Whether some of its input is not in its sequence yet. */
-function isReading({ seat, input }: Job): boolean {
-  return seat.sequence.tokens.length < input.length;
+function isPrefilling({ lease, input }: Job): boolean {
+  return lease.sequence.tokens.length < input.length;
 }
 
 function progressOf(job: Job, events: TextEvent[]): JobProgress {

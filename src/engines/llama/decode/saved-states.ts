@@ -10,7 +10,7 @@ import type { Backend, SavedState } from "./backend.ts";
 import type { Sequence } from "./sequences.ts";
 
 /** Tokens that a sequence held for a job, and a copy of its state if there is one. */
-export interface Kept {
+export interface EvictedSequence {
   readonly accountId: string;
   readonly tokens: readonly number[];
   readonly promptTokens: number;
@@ -27,7 +27,7 @@ export interface SavedStatesOptions {
 export class SavedStates {
   readonly #options: SavedStatesOptions;
   /** Those with a copy. */
-  readonly #kept = new Set<Kept>();
+  readonly #saved = new Set<EvictedSequence>();
   readonly #warned = new Set<string>();
   #bytesPerToken = 0;
   /** False once a copy turned out not to be the whole state: this model has no other. */
@@ -38,31 +38,37 @@ export class SavedStates {
   }
 
   get bytes(): number {
-    return bytesOf(this.#kept);
+    return bytesOf(this.#saved);
   }
 
-  async keep(sequence: Sequence, accountId: string): Promise<Kept> {
+  async save(sequence: Sequence, accountId: string): Promise<EvictedSequence> {
     const { promptTokens, repeatable } = sequence;
-    const kept: Kept = { accountId, tokens: [...sequence.tokens], promptTokens, repeatable, state: null };
-    const tokens = kept.tokens.length;
+    const evicted: EvictedSequence = {
+      accountId,
+      tokens: [...sequence.tokens],
+      promptTokens,
+      repeatable,
+      state: null,
+    };
+    const tokens = evicted.tokens.length;
     if (!this.#areWhole || tokens === 0 || !this.#makeRoom(accountId, tokens * this.#bytesPerToken))
-      return kept;
+      return evicted;
     try {
       const state = await this.#options.backend.save(sequence.index);
       this.#bytesPerToken = state.bytes / tokens;
       if (this.#makeRoom(accountId, state.bytes)) {
-        kept.state = state;
-        this.#kept.add(kept);
+        evicted.state = state;
+        this.#saved.add(evicted);
       } else state.dispose();
     } catch (cause) {
       this.#warn("could not be copied", cause);
     }
-    return kept;
+    return evicted;
   }
 
   /** True if the sequence, the one that it was taken from, holds everything again. Otherwise nothing of it may be used. */
-  async putBack(kept: Kept, sequence: Sequence): Promise<boolean> {
-    const { state } = kept;
+  async restore(evicted: EvictedSequence, sequence: Sequence): Promise<boolean> {
+    const { state } = evicted;
     if (state === null) return false;
     let isWhole = false;
     try {
@@ -76,30 +82,30 @@ export class SavedStates {
     } catch (cause) {
       this.#warn("could not be put back", cause);
     }
-    this.drop(kept);
-    sequence.tokens = isWhole ? [...kept.tokens] : [];
-    sequence.promptTokens = kept.promptTokens;
-    sequence.repeatable = isWhole ? kept.repeatable : 0;
-    sequence.accountId = kept.accountId;
+    this.drop(evicted);
+    sequence.tokens = isWhole ? [...evicted.tokens] : [];
+    sequence.promptTokens = evicted.promptTokens;
+    sequence.repeatable = isWhole ? evicted.repeatable : 0;
+    sequence.accountId = evicted.accountId;
     return isWhole;
   }
 
-  drop(kept: Kept): void {
-    this.#kept.delete(kept);
-    kept.state?.dispose();
-    kept.state = null;
+  drop(evicted: EvictedSequence): void {
+    this.#saved.delete(evicted);
+    evicted.state?.dispose();
+    evicted.state = null;
   }
 
   /** False if the account would have to give up more than any other. */
   #makeRoom(accountId: string, bytes: number): boolean {
     while (this.bytes + bytes > this.#options.bytesMax) {
-      let largest: { ofOne: Kept; bytes: number } | null = null;
-      for (const [account, ofOne] of Map.groupBy(this.#kept, (kept) => kept.accountId)) {
+      let largest: { ofOne: EvictedSequence; bytes: number } | null = null;
+      for (const [account, ofOne] of Map.groupBy(this.#saved, (evicted) => evicted.accountId)) {
         const held = bytesOf(ofOne);
         if (account !== accountId && ofOne[0] !== undefined && (largest === null || held > largest.bytes))
           largest = { ofOne: ofOne[0], bytes: held };
       }
-      const own = bytesOf([...this.#kept].filter((kept) => kept.accountId === accountId)) + bytes;
+      const own = bytesOf([...this.#saved].filter((evicted) => evicted.accountId === accountId)) + bytes;
       if (largest === null || largest.bytes < own) return false;
       this.drop(largest.ofOne);
     }
@@ -115,8 +121,8 @@ export class SavedStates {
   }
 }
 
-function bytesOf(kept: Iterable<Kept>): number {
+function bytesOf(evicted: Iterable<EvictedSequence>): number {
   let bytes = 0;
-  for (const { state } of kept) bytes += state?.bytes ?? 0;
+  for (const { state } of evicted) bytes += state?.bytes ?? 0;
   return bytes;
 }

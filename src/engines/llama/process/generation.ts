@@ -76,7 +76,7 @@ export class LlamaGeneration implements Generation {
   }
 
   /** True until its first token: its prompt is being evaluated. */
-  get isReading(): boolean {
+  get isPrefilling(): boolean {
     return this.#usage.completionTokens === 0;
   }
 

@@ -26,7 +26,7 @@ export interface PlacesLimits {
   /** Run before accounts with more answers than places take turns. */
   turnMs: number;
   /** Longest rest (for pay, for a reader) of an answer that keeps its place while others wait. */
-  restMaxMs: number;
+  blockedMaxMs: number;
   /** Total pause of one answer before it has priority. */
   pausedMaxMs: number;
 }
@@ -34,7 +34,7 @@ export interface PlacesLimits {
 export const defaultPlacesLimits: PlacesLimits = {
   runMinMs: 500,
   turnMs: 2000,
-  restMaxMs: 500,
+  blockedMaxMs: 500,
   pausedMaxMs: 60_000,
 };
 /** After a switch that cost t, an answer runs for so many t before the next pause. */
@@ -49,7 +49,7 @@ export interface Placeable {
   /** Asked to stop; never given a place. */
   readonly stopping: boolean;
   /** Its prompt is still being evaluated. */
-  readonly isReading: boolean;
+  readonly isPrefilling: boolean;
 }
 
 export type Move<Job> =
@@ -81,7 +81,7 @@ interface Begun<Job> {
   /** In all pauses that are over. */
   pausedMs: number;
   runMinMs: number;
-  restsSinceMs: number | null;
+  blockedSinceMs: number | null;
 }
 
 interface Claim<Job> {
@@ -214,8 +214,8 @@ export class Places<Job extends Placeable> {
     const moves: Move<Job>[] = [];
     if (!this.isAnyoneWaiting) return moves;
     for (const begun of this.#begun.values()) {
-      if (begun.isPaused || begun.job.isDue) begun.restsSinceMs = null;
-      else begun.restsSinceMs ??= nowMs;
+      if (begun.isPaused || begun.job.isDue) begun.blockedSinceMs = null;
+      else begun.blockedSinceMs ??= nowMs;
     }
     for (;;) {
       const step = this.#step(nowMs);
@@ -295,11 +295,11 @@ export class Places<Job extends Placeable> {
   }
 
   #givesWay(running: Begun<Job>, { account, begun, isOverdue }: Claim<Job>, nowMs: number): boolean {
-    const { sequence, restsSinceMs, sinceMs } = running;
+    const { sequence, blockedSinceMs: restsSinceMs, sinceMs } = running;
     if (!running.isPlaced) return false;
     // The state of what comes back fits one sequence only.
     if (begun !== null && !isOverdue && begun.sequence !== sequence) return false;
-    if (restsSinceMs !== null) return nowMs - restsSinceMs >= this.#limits.restMaxMs;
+    if (restsSinceMs !== null) return nowMs - restsSinceMs >= this.#limits.blockedMaxMs;
     const ranMs = nowMs - sinceMs;
     const turnMs = Math.max(this.#limits.turnMs, running.runMinMs);
     if (running.account === account) return isOverdue && !this.#isOverdue(running, nowMs) && ranMs >= turnMs;
@@ -307,17 +307,17 @@ export class Places<Job extends Placeable> {
     if (more < 1) return false;
     if (more > 1) return ranMs >= running.runMinMs;
     // A first token that is nearly there is worth more to all than an equal share of the time until then.
-    if (begun === null && !running.job.isReading) return ranMs >= running.runMinMs;
+    if (begun === null && !running.job.isPrefilling) return ranMs >= running.runMinMs;
     return ranMs >= turnMs && !this.#isOverdue(running, nowMs);
   }
 
   #isBetterVictim(left: Begun<Job>, right: Begun<Job>, nowMs: number): boolean {
-    const rests = (begun: Begun<Job>): boolean => begun.restsSinceMs !== null;
+    const rests = (begun: Begun<Job>): boolean => begun.blockedSinceMs !== null;
     if (rests(left) !== rests(right)) return rests(left);
     if (left.account.running !== right.account.running) return left.account.running > right.account.running;
     const leftIsOverdue = this.#isOverdue(left, nowMs);
     if (leftIsOverdue !== this.#isOverdue(right, nowMs)) return !leftIsOverdue;
-    if (left.job.isReading !== right.job.isReading) return right.job.isReading;
+    if (left.job.isPrefilling !== right.job.isPrefilling) return right.job.isPrefilling;
     if (left.account !== right.account) return left.account.turn < right.account.turn;
     return left.job.job.id > right.job.job.id;
   }
@@ -351,7 +351,7 @@ export class Places<Job extends Placeable> {
       sinceMs: nowMs,
       pausedMs: 0,
       runMinMs: this.#limits.runMinMs,
-      restsSinceMs: null,
+      blockedSinceMs: null,
     };
     this.#begun.set(job.job.id, fresh);
     account.begun.add(fresh);
@@ -361,7 +361,7 @@ export class Places<Job extends Placeable> {
   #pause(begun: Begun<Job>, nowMs: number): Move<Job> {
     begun.isPaused = true;
     begun.sinceMs = nowMs;
-    begun.restsSinceMs = null;
+    begun.blockedSinceMs = null;
     this.#leavePlace(begun, nowMs);
     return { type: "pause", job: begun.job };
   }

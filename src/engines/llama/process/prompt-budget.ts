@@ -19,7 +19,7 @@ interface Bucket {
   atMs: number;
 }
 
-export class PreparationBudget {
+export class PromptBudget {
   readonly #buckets = new Map<string, Bucket>();
 
   /** Milliseconds until the account may prepare again; 0: now. */

@@ -11,14 +11,14 @@ import { EngineError, type Prompt } from "../../../chat/engine.ts";
 import { FairQueue } from "../../fair-queue.ts";
 import type { FromChild, PromptPlan, ToChild } from "../protocol.ts";
 import { ProgressWatch } from "./progress-watch.ts";
-import { PreparationBudget } from "./prompt-budget.ts";
+import { PromptBudget } from "./prompt-budget.ts";
 
 export interface Prepared {
   promptTokens: number;
   prompt: PromptPlan | null;
 }
 
-export interface PreparationsOptions {
+export interface PromptQueueOptions {
   /** How long a prompt may wait for its turn and its answer. */
   waitMs: number;
   /** How long the child may take for one prompt. */
@@ -36,7 +36,7 @@ interface Pending {
   readonly id: number;
   readonly prompt: Prompt;
   readonly settle: (outcome: Prepared | EngineError) => void;
-  tries: number;
+  attempts: number;
   /** Nobody waits for it any more. */
   isOver: boolean;
 }
@@ -45,27 +45,27 @@ type Answer = Extract<FromChild, { type: "prepared" | "prepareFailed" }>;
 
 /** Prompts that may wait; they are the callers' bodies, so this bounds memory too. */
 const waitingMax = 256;
-const triesMax = 2;
+const attemptsMax = 2;
 /** A prompt that took longer than this is followed by as long a rest: prompts take half of the child's time at most. */
-const quickMs = 20;
+const cooldownAfterMs = 20;
 /** While prompts are held up: the others may have ended meanwhile. */
 const lookMs = 100;
 const retryAfterSeconds = 5;
 
-export class Preparations {
-  readonly #options: PreparationsOptions;
+export class PromptQueue {
+  readonly #options: PromptQueueOptions;
   readonly #waiting = new FairQueue<Pending>(waitingMax);
   readonly #watch: ProgressWatch;
-  readonly #budget = new PreparationBudget();
+  readonly #budget = new PromptBudget();
   readonly #nowMs: () => number;
   #budgetTimer: NodeJS.Timeout | undefined;
   #asked: Pending | undefined;
   #askedMs = 0;
   #running = false;
-  #resting = false;
+  #isCoolingDown = false;
   #lastId = 0;
 
-  constructor(options: PreparationsOptions) {
+  constructor(options: PromptQueueOptions) {
     this.#options = options;
     this.#nowMs = options.nowMs ?? (() => performance.now());
     this.#watch = new ProgressWatch({
@@ -81,7 +81,7 @@ export class Preparations {
     const pending: Pending = {
       id: ++this.#lastId,
       prompt,
-      tries: 0,
+      attempts: 0,
       isOver: false,
       settle: (outcome) => (outcome instanceof EngineError ? reject(outcome) : resolve(outcome)),
     };
@@ -115,11 +115,11 @@ export class Preparations {
     if (this.#options.disturbs(accountId)) this.#budget.spend(accountId, answer.workMs, this.#nowMs());
     pending.settle(answer.type === "prepared" ? answer : new EngineError("failed", answer.message));
     const tookMs = this.#nowMs() - this.#askedMs;
-    if (tookMs < quickMs) this.#next();
+    if (tookMs < cooldownAfterMs) this.#next();
     else {
-      this.#resting = true;
+      this.#isCoolingDown = true;
       setTimeout(() => {
-        this.#resting = false;
+        this.#isCoolingDown = false;
         this.#next();
       }, tookMs).unref();
     }
@@ -138,7 +138,7 @@ export class Preparations {
     this.#asked = undefined;
     this.#watch.stop();
     if (pending === undefined || pending.isOver) return;
-    if (pending.tries < triesMax) this.#waiting.putBack(pending.prompt.accountId, pending);
+    if (pending.attempts < attemptsMax) this.#waiting.putBack(pending.prompt.accountId, pending);
     else pending.settle(new EngineError("failed", "the engine's process ended twice over this prompt"));
   }
 
@@ -150,12 +150,12 @@ export class Preparations {
   }
 
   #next(): void {
-    if (!this.#running || this.#resting || this.#asked !== undefined) return;
+    if (!this.#running || this.#isCoolingDown || this.#asked !== undefined) return;
     const pending = this.#take();
     if (pending === undefined) return;
     this.#asked = pending;
     this.#askedMs = this.#nowMs();
-    pending.tries += 1;
+    pending.attempts += 1;
     const { messages, reasoning } = pending.prompt;
     this.#watch.look();
     this.#options.send({ type: "prepare", id: pending.id, messages, reasoning });

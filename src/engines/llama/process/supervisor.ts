@@ -42,7 +42,7 @@ import { LlamaGeneration } from "./generation.ts";
 import { LoadWatch, weightsMsOf } from "./load-watch.ts";
 import { Places, type PlacesLimits } from "./places.ts";
 import { ProgressWatch } from "./progress-watch.ts";
-import { Preparations } from "./prompt-queue.ts";
+import { PromptQueue } from "./prompt-queue.ts";
 
 export interface LlamaOptions {
   modelPath: string;
@@ -132,7 +132,7 @@ export class LlamaEngine implements Engine {
   readonly #log: EngineLog;
   readonly #places: Places<LlamaGeneration>;
   readonly #restartWaitMs: number;
-  readonly #preparations: Preparations;
+  readonly #promptQueue: PromptQueue;
   #state: EngineState = "starting";
   #process: EngineProcess | undefined;
   #model: LoadedModel | undefined;
@@ -152,7 +152,7 @@ export class LlamaEngine implements Engine {
     this.#places = new Places(options.parallel, options.queueMax, options.placesLimits);
     this.#restartWaitMs = options.restartWaitMs ?? defaultRestartWaitMs;
     this.#aheadItemsLeft = options.aheadItemsMax ?? defaultAheadItemsMax;
-    this.#preparations = new Preparations({
+    this.#promptQueue = new PromptQueue({
       waitMs: this.#restartWaitMs,
       stallMs: options.stallMs ?? stallMinMs,
       send: (message) => this.#process?.send(message),
@@ -197,7 +197,7 @@ export class LlamaEngine implements Engine {
 
   async prepare(prompt: Prompt, signal: AbortSignal): Promise<PreparedPrompt> {
     if (this.#state === "closed" || this.#state === "unavailable") throw this.#unavailable();
-    const { promptTokens, prompt: plan } = await this.#preparations.prepare(prompt, signal);
+    const { promptTokens, prompt: plan } = await this.#promptQueue.prepare(prompt, signal);
     return {
       promptTokens,
       generate: (options) => this.#generate(prompt.accountId, plan, promptTokens, options),
@@ -212,7 +212,7 @@ export class LlamaEngine implements Engine {
       clearTimeout(this.#unavailableTimer);
       this.#watch?.stop();
       const closing = new EngineError("unavailable", "the engine has been closed");
-      this.#preparations.failAll(closing);
+      this.#promptQueue.failAll(closing);
       for (const generation of [...this.#places.takeBegun(performance.now()), ...this.#places.takeQueue()])
         generation.finish(closing);
     }
@@ -233,13 +233,13 @@ export class LlamaEngine implements Engine {
     const job = { id: ++this.#lastId, accountId, prompt, maxTokens, paidTokens, sampling };
     const owner = {
       grant: (id: number, events: number) => {
-        this.#tell({ type: "grant", id, events });
+        this.#send({ type: "grant", id, events });
         if (this.#places.isPaused(id)) this.#pump();
       },
       pay: (id: number, paid: number, isLast: boolean) => {
         // One that waits still is handed over with what it has been paid by then.
         if (this.#places.find(id) === undefined) return;
-        this.#tell({ type: "pay", id, paidTokens: paid, isLast });
+        this.#send({ type: "pay", id, paidTokens: paid, isLast });
         if (this.#places.isPaused(id)) this.#pump();
       },
       cancel: (cancelled: LlamaGeneration) => this.#cancel(cancelled),
@@ -260,8 +260,8 @@ export class LlamaEngine implements Engine {
     clearTimeout(this.#lookTimer);
     if (this.#state !== "ready") return;
     for (const { type, job } of this.#places.moves(performance.now())) {
-      if (type === "start") this.#tell({ type, job: job.job });
-      else this.#tell({ type, id: job.job.id });
+      if (type === "start") this.#send({ type, job: job.job });
+      else this.#send({ type, id: job.job.id });
     }
     if (!this.#places.isAnyoneWaiting) return;
     for (const generation of this.#places.running()) generation.runAhead();
@@ -277,14 +277,14 @@ export class LlamaEngine implements Engine {
   }
 
   /** Something that may give the child something to do. */
-  #tell(message: ToChild): void {
+  #send(message: ToChild): void {
     this.#process?.send(message);
     this.#watch?.look();
   }
 
   #cancel(generation: LlamaGeneration): void {
     const { id } = generation.job;
-    if (this.#places.find(id) !== undefined) this.#tell({ type: "stop", id });
+    if (this.#places.find(id) !== undefined) this.#send({ type: "stop", id });
     else if (this.#places.remove(generation)) generation.finish();
   }
 
@@ -376,7 +376,7 @@ export class LlamaEngine implements Engine {
       isDue: () => this.#isDue(),
       stalled: () => this.#killHung("has made no progress"),
     });
-    this.#preparations.resume();
+    this.#promptQueue.resume();
     this.#pump();
   }
 
@@ -384,7 +384,7 @@ export class LlamaEngine implements Engine {
     switch (message.type) {
       case "prepared":
       case "prepareFailed":
-        this.#preparations.receive(message);
+        this.#promptQueue.receive(message);
         return;
       case "progress":
         for (const answers of message.batches) this.#options.onDecode?.(answers);
@@ -425,7 +425,7 @@ export class LlamaEngine implements Engine {
     this.#state = "starting";
     this.#watch?.stop();
     this.#watch = undefined;
-    this.#preparations.suspend();
+    this.#promptQueue.suspend();
     const failure = new EngineError("failed", `the engine's process ended (${reason})`);
     // Youngest first, so that those put back keep their order.
     for (const generation of this.#places.takeBegun(performance.now())) {
@@ -452,7 +452,7 @@ export class LlamaEngine implements Engine {
   #giveUpWaiting(): void {
     this.#state = "unavailable";
     const failure = this.#unavailable();
-    this.#preparations.failAll(failure);
+    this.#promptQueue.failAll(failure);
     for (const generation of this.#places.takeQueue()) generation.finish(failure);
   }
 

@@ -12,12 +12,12 @@
  */
 
 /** In UTF-16 units; an eighth of what overflows a stack of 8 MiB, because there are smaller ones. */
-export const pieceLengthMax = 2048;
+export const chunkLengthMax = 2048;
 
-export function* piecesOf(text: string): Generator<string, void, undefined> {
+export function* chunksOf(text: string): Generator<string, void, undefined> {
   let from = 0;
-  while (text.length - from > pieceLengthMax) {
-    const to = cutIn(text, from + pieceLengthMax / 2, from + pieceLengthMax);
+  while (text.length - from > chunkLengthMax) {
+    const to = cutIn(text, from + chunkLengthMax / 2, from + chunkLengthMax);
     yield text.slice(from, to);
     from = to;
   }

@@ -7,7 +7,7 @@
  * such tokens template and message are tokenized together, as the model was trained.
  */
 import { setImmediate } from "node:timers/promises";
-import { pieceLengthMax, piecesOf } from "./chunker.ts";
+import { chunkLengthMax, chunksOf } from "./chunker.ts";
 import type { Part } from "./template.ts";
 import type { Vocabulary } from "./vocabulary.ts";
 
@@ -26,7 +26,7 @@ interface Run {
   contents: { start: number; end: number }[];
 }
 
-interface Piece {
+interface Segment {
   text: string;
   continues: boolean;
 }
@@ -80,13 +80,13 @@ export class PromptBuilder {
     const runs: Uint32Array[] = [];
     let length = 0;
     let unbroken = 0;
-    for (const piece of this.#pieces(parts)) {
+    for (const piece of this.#segments(parts)) {
       const run = typeof piece === "number" ? Uint32Array.of(piece) : tokenize(piece.text, piece.continues);
       runs.push(run);
       length += run.length;
       if (length >= tokensMax) break;
       unbroken += typeof piece === "number" ? 1 : piece.text.length;
-      if (unbroken < pieceLengthMax) continue;
+      if (unbroken < chunkLengthMax) continue;
       unbroken = 0;
       await setImmediate();
     }
@@ -101,7 +101,7 @@ export class PromptBuilder {
   }
 
   /** Tokens of the template's markers, and the texts between them. */
-  *#pieces(parts: readonly Part[]): Generator<Piece | number, void, undefined> {
+  *#segments(parts: readonly Part[]): Generator<Segment | number, void, undefined> {
     let run: Run = { text: "", contents: [] };
     for (const part of parts) {
       if (part.from === "content") {
@@ -114,24 +114,24 @@ export class PromptBuilder {
       for (const match of this.#markers === null ? [] : part.text.matchAll(this.#markers)) {
         run.text += part.text.slice(last, match.index);
         last = match.index + match[0].length;
-        yield* this.#broken(run);
+        yield* this.#separated(run);
         run = { text: "", contents: [] };
         const token = this.#tokenizer.vocabulary.markers.get(match[0]);
         if (token !== undefined) yield token;
       }
       run.text += part.text.slice(last);
     }
-    yield* this.#broken(run);
+    yield* this.#separated(run);
   }
 
   /** Breaks marks that a message spells, so that they are spelled and not meant. */
-  *#broken(run: Run): Generator<Piece, void, undefined> {
+  *#separated(run: Run): Generator<Segment, void, undefined> {
     let last = 0;
     for (const cut of this.#cutsIn(run)) {
-      yield* this.#short(run.text.slice(last, cut), last > 0);
+      yield* this.#chunked(run.text.slice(last, cut), last > 0);
       last = cut;
     }
-    yield* this.#short(run.text.slice(last), last > 0);
+    yield* this.#chunked(run.text.slice(last), last > 0);
   }
 
   /** In ascending order. */
@@ -153,10 +153,10 @@ export class PromptBuilder {
     return [...cuts].sort((left, right) => left - right);
   }
 
-  *#short(text: string, continues: boolean): Generator<Piece, void, undefined> {
+  *#chunked(text: string, continues: boolean): Generator<Segment, void, undefined> {
     if (text === "") return;
     if (!this.#tokenizer.vocabulary.splitsWords) yield { text, continues };
-    else for (const piece of piecesOf(text)) yield { text: piece, continues: false };
+    else for (const piece of chunksOf(text)) yield { text: piece, continues: false };
   }
 }
 

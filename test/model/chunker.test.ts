@@ -2,7 +2,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import fc from "fast-check";
-import { pieceLengthMax, piecesOf } from "../../src/engines/llama/prompt/chunker.ts";
+import { chunkLengthMax, chunksOf } from "../../src/engines/llama/prompt/chunker.ts";
 
 test("the pieces are the text, none is too long, none begins or ends inside a character", () => {
   const unit = fc.constantFrom(
@@ -24,12 +24,12 @@ test("the pieces are the text, none is too long, none begins or ends inside a ch
   fc.assert(
     fc.property(fc.array(run, { maxLength: 5 }), (runs) => {
       const text = runs.join("");
-      const pieces = [...piecesOf(text)];
+      const pieces = [...chunksOf(text)];
       assert.equal(pieces.join(""), text);
       for (const [index, piece] of pieces.entries()) {
-        assert.ok(piece.length > 0 && piece.length <= pieceLengthMax);
+        assert.ok(piece.length > 0 && piece.length <= chunkLengthMax);
         if (index > 0 && text.isWellFormed()) assert.ok(piece.isWellFormed());
-        assert.ok(index === pieces.length - 1 || piece.length > pieceLengthMax / 2 - 2);
+        assert.ok(index === pieces.length - 1 || piece.length > chunkLengthMax / 2 - 2);
       }
     }),
     { numRuns: 300 },
@@ -37,24 +37,24 @@ test("the pieces are the text, none is too long, none begins or ends inside a ch
 });
 
 test("a text of a usual length is left whole", () => {
-  assert.deepEqual([...piecesOf("")], []);
-  const text = "a".repeat(pieceLengthMax);
-  assert.deepEqual([...piecesOf(text)], [text]);
+  assert.deepEqual([...chunksOf("")], []);
+  const text = "a".repeat(chunkLengthMax);
+  assert.deepEqual([...chunksOf(text)], [text]);
 });
 
 test("prose is cut before the blank that begins a word, and nowhere else", () => {
-  const pieces = [...piecesOf("It is 7 o'clock. Well,\n\nthe  ink is dry. ".repeat(500))];
+  const pieces = [...chunksOf("It is 7 o'clock. Well,\n\nthe  ink is dry. ".repeat(500))];
   assert.ok(pieces.length > 5);
   for (const piece of pieces.slice(1)) assert.match(piece, /^ [^ ]/);
   for (const piece of pieces.slice(0, -1)) assert.match(piece, /[a-z0-9]$/);
 });
 
 test("without such a place: before another blank, then where the kind of character changes, then anywhere", () => {
-  for (const piece of [...piecesOf(`${"x".repeat(40)}.\n`.repeat(200))].slice(1)) assert.match(piece, /^\n/);
-  for (const piece of [...piecesOf("墨水在井里是黑的。".repeat(500))].slice(1))
+  for (const piece of [...chunksOf(`${"x".repeat(40)}.\n`.repeat(200))].slice(1)) assert.match(piece, /^\n/);
+  for (const piece of [...chunksOf("墨水在井里是黑的。".repeat(500))].slice(1))
     assert.match(piece, /^[。墨]/);
   assert.deepEqual(
-    [...piecesOf("a".repeat(pieceLengthMax + 5))].map((piece) => piece.length),
-    [pieceLengthMax, 5],
+    [...chunksOf("a".repeat(chunkLengthMax + 5))].map((piece) => piece.length),
+    [chunkLengthMax, 5],
   );
 });

@@ -2,12 +2,12 @@
 import assert from "node:assert/strict";
 import { type TestContext, test } from "node:test";
 import { EngineError } from "../../src/chat/engine.ts";
-import { burstMs, PreparationBudget, share } from "../../src/engines/llama/process/prompt-budget.ts";
-import { Preparations } from "../../src/engines/llama/process/prompt-queue.ts";
+import { burstMs, PromptBudget, share } from "../../src/engines/llama/process/prompt-budget.ts";
+import { PromptQueue } from "../../src/engines/llama/process/prompt-queue.ts";
 import type { ToChild } from "../../src/engines/llama/protocol.ts";
 
 test("an account takes its share of any time, and one burst", () => {
-  const budget = new PreparationBudget();
+  const budget = new PromptBudget();
   const promptMs = 30;
   let taken = 0;
   for (let nowMs = 0; nowMs < 60_000; nowMs += 1) {
@@ -20,7 +20,7 @@ test("an account takes its share of any time, and one burst", () => {
 });
 
 test("an account is told when it may go on, and a rest fills its bucket no further than a burst", () => {
-  const budget = new PreparationBudget();
+  const budget = new PromptBudget();
   budget.spend("anna", burstMs + 50, 0);
   const waitMs = budget.waitMs("anna", 0);
   assert.ok(budget.waitMs("anna", waitMs - 2) > 0);
@@ -31,7 +31,7 @@ test("an account is told when it may go on, and a rest fills its bucket no furth
 });
 
 test("a debt is not forgotten, however many accounts come and go", () => {
-  const budget = new PreparationBudget();
+  const budget = new PromptBudget();
   budget.spend("anna", 10_000, 0);
   for (let n = 0; n < 5000; n++) budget.spend(`account ${n}`, 1, n);
   assert.ok(budget.waitMs("anna", 5000) > 0);
@@ -42,7 +42,7 @@ function start(t: TestContext, disturbing: string[], workMs: number) {
   t.mock.timers.enable({ apis: ["setInterval", "setTimeout"] });
   const clock = { nowMs: 0 };
   const asked: number[] = [];
-  const preparations = new Preparations({
+  const queue = new PromptQueue({
     waitMs: 15_000,
     stallMs: 60_000,
     send: (message: ToChild) => {
@@ -52,7 +52,7 @@ function start(t: TestContext, disturbing: string[], workMs: number) {
     disturbs: (account) => disturbing.includes(account),
     nowMs: () => clock.nowMs,
   });
-  preparations.resume();
+  queue.resume();
   const tick = (ms: number): void => {
     clock.nowMs += ms;
     t.mock.timers.tick(ms);
@@ -60,7 +60,7 @@ function start(t: TestContext, disturbing: string[], workMs: number) {
   const outcomes: string[] = [];
   const ask = (account: string): void => {
     const prompt = { accountId: account, messages: [], reasoning: {} };
-    preparations.prepare(prompt, new AbortController().signal).then(
+    queue.prepare(prompt, new AbortController().signal).then(
       () => outcomes.push(account),
       (error: unknown) => outcomes.push(error instanceof EngineError ? error.failure : String(error)),
     );
@@ -72,7 +72,7 @@ function start(t: TestContext, disturbing: string[], workMs: number) {
       const id = asked.shift();
       if (id !== undefined) {
         answered += 1;
-        preparations.receive({ type: "prepared", id, promptTokens: 9, prompt: null, workMs });
+        queue.receive({ type: "prepared", id, promptTokens: 9, prompt: null, workMs });
       }
       tick(10);
       await Promise.resolve();
