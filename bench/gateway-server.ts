@@ -9,12 +9,12 @@ import { join } from "node:path";
 import { fastify } from "fastify";
 import { Pool } from "undici";
 import { hashKey, mintKey } from "../src/accounts/keys.ts";
-import { createChatService } from "../src/app/chat-service.ts";
 import { Catalog, type Model } from "../src/chat/catalog.ts";
 import type { EngineLog } from "../src/engines/engine-log.ts";
 import { UpstreamEngine } from "../src/engines/upstream/engine.ts";
 import { ChunkEncoder, doneEvent } from "../src/http/openai-format/chunks.ts";
 import { completionJson } from "../src/http/openai-format/response.ts";
+import { createPublicServer } from "../src/http/public/server.ts";
 import { newRequestId } from "../src/http/request-id.ts";
 import { Ledger } from "../src/ledger/ledger.ts";
 import { commitQueues, openPostgresStore } from "../src/store/postgres/store.ts";
@@ -78,7 +78,7 @@ async function startInkwell(task: ServerTask): Promise<Started> {
     await openAccount(store, ledger, n, { hash: hashKey(key), lastFour: key.slice(-4) });
   }
   const catalog = new Catalog(modelsOf(task, logger));
-  const server = createChatService(
+  const server = createPublicServer(
     { store, ledger, catalog, plans, metrics, logger },
     {
       holdTtlMs: 30_000,

@@ -11,7 +11,6 @@ import type { Readable, Writable } from "node:stream";
 import { setTimeout as sleep } from "node:timers/promises";
 import type { Logger } from "pino";
 import { openFirstAccount } from "./accounts/first-account.ts";
-import { type ChatServiceParts, createChatService } from "./app/chat-service.ts";
 import { fingerprintOf } from "./app/config-fingerprint.ts";
 import { type OpenDatabase, openStore } from "./app/database.ts";
 import { listening, publicAddress, requirePort } from "./app/listening.ts";
@@ -27,7 +26,7 @@ import { createOperatorServer } from "./http/admin/server.ts";
 import type { ConnectionLimits } from "./http/connections.ts";
 import { listenOn } from "./http/listening.ts";
 import type { Abandoned } from "./http/public/running-requests.ts";
-import type { PublicServer } from "./http/public/server.ts";
+import { createPublicServer, type PublicDependencies, type PublicServer } from "./http/public/server.ts";
 import type { Ledger } from "./ledger/ledger.ts";
 import { makeFolder } from "./make-folder.ts";
 import {
@@ -106,7 +105,7 @@ export async function serve(
   }
 }
 
-type Parts = Omit<ChatServiceParts, "watchers">;
+type Parts = Omit<PublicDependencies, "observers">;
 
 class Service {
   readonly #config: Config;
@@ -299,8 +298,8 @@ class Service {
 
   #createPublicServer(parts: Parts, tracing: Tracing | null, connections: ConnectionLimits): PublicServer {
     const { limits, cors } = this.#config;
-    const server = createChatService(
-      { ...parts, watchers: tracing === null ? [] : [tracing] },
+    const server = createPublicServer(
+      { ...parts, observers: tracing === null ? [] : [tracing] },
       {
         holdTtlMs: this.#times.holdTtlMs,
         limits: { ...limits, keepAliveMs: this.#times.keepAliveMs },

@@ -25,33 +25,30 @@ export interface Caller {
 }
 
 /**
- * Returns a function that authenticates the value of an `Authorization` header. It throws the refusals
- * `missing_api_key` and `invalid_api_key`, and `balance_unavailable` if the configuration lacks the account's plan.
+ * Authenticates the value of an `Authorization` header. Throws the refusals `missing_api_key` and `invalid_api_key`,
+ * and `balance_unavailable` if the configuration lacks the account's plan.
  */
-export function authenticate(
-  store: Pick<Store, "findKey">,
-  plans: Plans,
-): (header: string | undefined, nowMs: EpochMs) => Promise<Caller> {
-  return async (header, nowMs) => {
-    const given = hashKey(keyIn(header));
-    const found = await store.findKey(given);
-    if (found === null || !timingSafeEqual(Buffer.from(found.key.hash), Buffer.from(given))) {
-      throw invalid("This API key is unknown. It may belong to another service.");
-    }
-    const { key } = found;
-    if (key.revokedMs !== null) throw invalid("This API key has been revoked.");
-    if (key.expiresMs !== null && key.expiresMs <= nowMs) {
-      throw invalid(`This API key expired at ${new Date(key.expiresMs).toISOString()}.`);
-    }
-    const plan = plans.get(found.plan);
-    if (plan === undefined) {
-      throw balanceUnavailable(
-        `account ${key.account}: its plan "${found.plan}" is not in the configuration`,
-      );
-    }
-    const { account: accountId, id: keyId, models, concurrent } = key;
-    return { accountId, keyId, plan, models, concurrent };
-  };
+export async function authenticate(
+  { store, plans }: { store: Pick<Store, "findKey">; plans: Plans },
+  header: string | undefined,
+  nowMs: EpochMs,
+): Promise<Caller> {
+  const given = hashKey(keyIn(header));
+  const found = await store.findKey(given);
+  if (found === null || !timingSafeEqual(Buffer.from(found.key.hash), Buffer.from(given))) {
+    throw invalid("This API key is unknown. It may belong to another service.");
+  }
+  const { key } = found;
+  if (key.revokedMs !== null) throw invalid("This API key has been revoked.");
+  if (key.expiresMs !== null && key.expiresMs <= nowMs) {
+    throw invalid(`This API key expired at ${new Date(key.expiresMs).toISOString()}.`);
+  }
+  const plan = plans.get(found.plan);
+  if (plan === undefined) {
+    throw balanceUnavailable(`account ${key.account}: its plan "${found.plan}" is not in the configuration`);
+  }
+  const { account: accountId, id: keyId, models, concurrent } = key;
+  return { accountId, keyId, plan, models, concurrent };
 }
 
 function keyIn(header: string | undefined): string {

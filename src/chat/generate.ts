@@ -47,11 +47,8 @@ export type AnswerEvent =
   /** The charge is on disk. */
   | { type: "end"; finishReason: FinishReason; usage: Usage };
 
-/** What one request came to; for the log and the metrics. */
-export interface Receipt {
-  requestId: string;
-  accountId: string;
-  keyId: string;
+/** Charge of one request, for its record. */
+export interface Charge {
   model: string;
   ending: Ending;
   usage: Usage;
@@ -63,8 +60,6 @@ export interface Receipt {
   shortfall: MicroCredits;
   /** Of that, what the expiry had recorded before. */
   shortfallBefore: MicroCredits;
-  /** Recorded only after the answer had ended, because the store had stayed away. */
-  isLate: boolean;
   times: StageTimes;
 }
 
@@ -76,6 +71,19 @@ export interface StageTimes {
   heldMs: number;
   /** The engine was done. */
   generatedMs: number;
+  /** The charge was recorded. */
+  settledMs: number;
+}
+
+/** The part of a request's record that the pipeline fills in. */
+export interface ChatRecord {
+  readonly requestId: string;
+  /** Id of the requested model, if the catalog has it. */
+  model: string | null;
+  /** The charge has been recorded: before the end of the answer, or after it if the store was away. */
+  charged(charge: Charge): void;
+  /** The charge could not be recorded and is given up: the hold is charged by its last checkpoint. */
+  unsettled(reason: unknown): void;
 }
 
 export interface GenerateDependencies {
@@ -83,9 +91,6 @@ export interface GenerateDependencies {
   ledger: Ledger;
   /** How long a hold lives without an extension; one is written at least in every third of it. */
   holdTtlMs: number;
-  onSettled?(receipt: Receipt): void;
-  /** A charge that could not be recorded and will not be: the hold is charged by its last checkpoint. */
-  onUnsettled?(requestId: string, reason: unknown): void;
 }
 
 /**
@@ -97,11 +102,14 @@ export async function* generate(
   dependencies: GenerateDependencies,
   caller: Caller,
   asked: ChatRequest,
-  requestId: string,
+  record: ChatRecord,
   signal: AbortSignal,
 ): AsyncGenerator<AnswerEvent, void, undefined> {
   const { ledger } = dependencies;
-  const model = modelFor(dependencies.catalog, caller, asked.model);
+  const { requestId } = record;
+  const model = modelOf(dependencies.catalog, asked.model);
+  record.model = model.id;
+  requireAllowed(caller, model.id);
   const request = withDefaults(asked, model.defaults ?? {});
 
   const { messages, reasoning, user } = request;
@@ -193,8 +201,7 @@ export async function* generate(
     funding.stop();
     if (ending === "client_gone" && signal.reason instanceof Refusal) ending = "shutdown";
     const usage = generation?.usage ?? nothingMade;
-    isCharged = await settle(dependencies, caller, {
-      requestId,
+    isCharged = await settle(ledger, accountId, record, {
       model: model.id,
       ending,
       usage: chargedUsage(ending, { started: generation?.started ?? false, stream: request.stream }, usage),
@@ -225,7 +232,7 @@ function chargedUsage(
   };
 }
 
-function modelFor(catalog: Catalog, caller: Caller, id: string): Model {
+function modelOf(catalog: Catalog, id: string): Model {
   const model = catalog.find(id);
   if (model === undefined) {
     throw new Refusal(
@@ -236,6 +243,10 @@ function modelFor(catalog: Catalog, caller: Caller, id: string): Model {
       },
     );
   }
+  return model;
+}
+
+function requireAllowed(caller: Caller, id: string): void {
   if (!allows(caller.plan.models, id) || !allows(caller.models, id)) {
     throw new Refusal(
       "model_not_allowed",
@@ -245,7 +256,6 @@ function modelFor(catalog: Catalog, caller: Caller, id: string): Model {
       },
     );
   }
-  return model;
 }
 
 /** Without their number: of messages that do not fit, engines know no more than a bound. */
@@ -276,42 +286,38 @@ function notSettled(): Refusal {
  * should wait, and is asked until it takes the charge. False where that is of no use, which the operator is told.
  */
 async function settle(
-  dependencies: GenerateDependencies,
-  caller: Caller,
-  made: Pick<Receipt, "requestId" | "model" | "ending" | "usage" | "times">,
+  ledger: Ledger,
+  accountId: string,
+  record: ChatRecord,
+  made: Pick<Charge, "model" | "ending" | "usage"> & { times: Omit<StageTimes, "settledMs"> },
 ): Promise<boolean> {
-  const { ledger } = dependencies;
   const { promptTokens, cachedTokens, completionTokens, reasoningTokens, estimated } = made.usage;
   const operation: SettleOperation = {
     kind: "settle",
-    account: caller.accountId,
-    hold: made.requestId,
+    account: accountId,
+    hold: record.requestId,
     used: { promptTokens, cachedTokens, completionTokens, reasoningTokens },
     ending: made.ending,
     estimated,
   };
-  const settled = (outcome: OutcomeOf<SettleOperation>, isLate: boolean): boolean => {
+  const settled = (outcome: OutcomeOf<SettleOperation>): boolean => {
     if (outcome.kind !== "settled") {
-      dependencies.onUnsettled?.(made.requestId, outcome);
+      record.unsettled(outcome);
       return false;
     }
     const { cost, paid, paidBefore = null, shortfall, shortfallBefore = 0 } = outcome;
-    const { accountId, keyId } = caller;
-    const charged = { cost, paid, paidBefore, shortfall, shortfallBefore };
-    dependencies.onSettled?.({ ...made, accountId, keyId, ...charged, isLate });
+    const times = { ...made.times, settledMs: performance.now() };
+    record.charged({ ...made, times, cost, paid, paidBefore, shortfall, shortfallBefore });
     return true;
   };
   try {
-    return settled(await ledger.apply(operation), false);
+    return settled(await ledger.apply(operation));
   } catch (error) {
     if (error instanceof StoreUnavailableError) {
-      ledger.applyLate(operation).then(
-        (outcome) => settled(outcome, true),
-        (reason: unknown) => dependencies.onUnsettled?.(made.requestId, reason),
-      );
+      ledger.applyLate(operation).then(settled, (reason: unknown) => record.unsettled(reason));
       return true;
     }
-    dependencies.onUnsettled?.(made.requestId, error);
+    record.unsettled(error);
     return false;
   }
 }

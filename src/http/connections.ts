@@ -8,6 +8,7 @@
 import type { Server } from "node:http";
 import { BlockList, isIPv6, type Socket } from "node:net";
 import { invariant, Refusal } from "../errors.ts";
+import type { ConnectionRefusal } from "../telemetry/log.ts";
 import { errorBody, errorHeaders } from "./openai-format/error-body.ts";
 
 export interface ConnectionLimits {
@@ -16,8 +17,6 @@ export interface ConnectionLimits {
   /** Addresses and networks (`10.0.0.0/8`) of proxies. */
   trustedProxies: readonly string[];
 }
-
-export type ConnectionRefusal = "total" | "address";
 
 /** After its answer, a refused connection is kept open this long, so that its client can read why. */
 const lingerMs = 1_000;

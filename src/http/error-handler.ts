@@ -10,7 +10,6 @@ import { Refusal } from "../errors.ts";
 import { StoreUnavailableError } from "../ledger/retry.ts";
 import { errorBody, errorHeaders, unparsableBody } from "./openai-format/error-body.ts";
 import { rateHeaders } from "./openai-format/rate-headers.ts";
-import { chatPath } from "./paths.ts";
 import { contextOf } from "./request-context.ts";
 import { freeChunk } from "./uploads.ts";
 
@@ -65,7 +64,8 @@ export function logRefusal(logger: Logger, refusal: Refusal, requestId: string):
 export function refuse(request: FastifyRequest, reply: FastifyReply, refusal: Refusal): void {
   const context = contextOf(request);
   context.finish(refusal.status, refusal.code);
-  if (context.path === chatPath) reply.header("openai-processing-ms", Math.ceil(context.elapsedMs()));
+  const { record } = context;
+  if (record.isChat) reply.header("openai-processing-ms", Math.ceil(record.elapsedMs()));
   if (refusal.rates !== undefined) reply.headers(rateHeaders(refusal.rates));
   reply.headers(errorHeaders(refusal));
   sendRefusal(request, reply, {

@@ -8,17 +8,13 @@
  */
 import type { Caller } from "../accounts/authentication.ts";
 import { Refusal } from "../errors.ts";
+import type { Work } from "../telemetry/request-record.ts";
 
 export interface RefusalLimits {
   /** Body bytes of refused requests of one key. */
   refusedBytesPerMinute: number;
   /** Processor time of the main thread for refused requests of one key. */
   refusedMsPerMinute: number;
-}
-
-export interface Work {
-  bytes: number;
-  ms: number;
 }
 
 const accountFactor = 4;

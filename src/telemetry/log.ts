@@ -1,57 +1,54 @@
 /**
- * One line of the log for each request: what was asked for, how it was answered, whom it was charged to and how much.
- * Brings together what the server knows of a request and what the ledger wrote down about it.
+ * Log lines of the public listener: one line per request with its answer and its charge, one line for a charge that is
+ * recorded later, and one line per minute for refused connections.
  */
 import type { Logger } from "pino";
-import type { Receipt } from "../chat/generate.ts";
-import type { FinishedRequest } from "../http/request-context.ts";
+import type { Charge } from "../chat/generate.ts";
 import { microPerCredit } from "../units.ts";
+import { isFailure, type RequestObserver, type RequestRecord } from "./request-record.ts";
 
-export class RequestLog {
+export class RequestLog implements RequestObserver {
   readonly #logger: Logger;
-  /** Of requests that are about to finish: one that is settled in time finishes in the same breath. */
-  readonly #receipts = new Map<string, Receipt>();
 
   constructor(logger: Logger) {
     this.#logger = logger;
   }
 
-  settled(receipt: Receipt): void {
-    if (!receipt.isLate) {
-      this.#receipts.set(receipt.requestId, receipt);
-      return;
-    }
-    const { requestId, accountId, keyId, model } = receipt;
-    const fields = { requestId, account: accountId, keyId, model, ...charged(receipt) };
-    this.#logger.info(fields, "the charge of an earlier request has been recorded");
-  }
-
-  finished(finished: FinishedRequest): void {
-    const { requestId, method, path, status, code, model, accountId, keyId, durationMs, firstTokenMs } =
-      finished;
-    const receipt = this.#receipts.get(requestId);
-    this.#receipts.delete(requestId);
+  finished(record: RequestRecord): void {
+    const { requestId, method, path, status, code, caller, charge, durationMs, firstTokenMs } = record;
+    const model = record.acceptedModel;
     const fields = {
       requestId,
       method,
       path,
       status,
       ...(code === null ? {} : { code }),
-      ...(accountId === null ? {} : { account: accountId, keyId }),
+      ...(caller === null ? {} : { account: caller.accountId, keyId: caller.keyId }),
       ...(model === null ? {} : { model }),
-      ...(receipt === undefined ? {} : charged(receipt)),
+      ...(charge === null ? {} : chargeFields(charge)),
       durationMs: Math.round(durationMs),
       ...(firstTokenMs === null ? {} : { firstTokenMs: Math.round(firstTokenMs) }),
     };
     const message = `${method} ${path ?? "(unknown path)"} ${status ?? "client gone"}`;
-    // A stream that broke off had its 200 already.
-    const failed = (status !== null && status >= 500) || (status === 200 && code !== null);
-    if (failed) this.#logger.warn(fields, message);
+    if (isFailure(record)) this.#logger.warn(fields, message);
     else this.#logger.info(fields, message);
+  }
+
+  chargedLate({ requestId, caller }: RequestRecord, charge: Charge): void {
+    const { accountId: account, keyId } = caller ?? {};
+    const fields = { requestId, account, keyId, model: charge.model, ...chargeFields(charge) };
+    this.#logger.info(fields, "the charge of an earlier request has been recorded");
+  }
+
+  unsettled({ requestId }: RequestRecord, reason: unknown): void {
+    this.#logger.error(
+      { requestId, err: reason },
+      "a charge could not be recorded and is given up; its last checkpoint will be charged",
+    );
   }
 }
 
-function charged({ ending, usage, cost, shortfall }: Receipt): object {
+function chargeFields({ ending, usage, cost, shortfall }: Charge): object {
   const { promptTokens, cachedTokens, completionTokens, reasoningTokens } = usage;
   return {
     ending,
@@ -62,4 +59,36 @@ function charged({ ending, usage, cost, shortfall }: Receipt): object {
     credits: cost / microPerCredit,
     ...(shortfall === 0 ? {} : { shortfall: shortfall / microPerCredit }),
   };
+}
+
+/** `total`: the limit of all connections. `address`: the limit of one address. */
+export type ConnectionRefusal = "total" | "address";
+
+const silentMs = 60_000;
+
+const explanations: Record<ConnectionRefusal, string> = {
+  total: "connections are refused: as many are open as limits.connections allows",
+  address:
+    "connections are refused: an address has as many open as limits.connections_per_address allows; if it is a proxy, name it in limits.trusted_proxies",
+};
+
+/** Logs at most one line per minute and reason, with the number of refusals since the last line. */
+export class RefusedConnectionLog {
+  readonly #logger: Logger;
+  readonly #lastLines = new Map<ConnectionRefusal, { atMs: number; since: number }>();
+
+  constructor(logger: Logger) {
+    this.#logger = logger;
+  }
+
+  refused(reason: ConnectionRefusal, address: string): void {
+    const last = this.#lastLines.get(reason);
+    const nowMs = performance.now();
+    if (last !== undefined && nowMs - last.atMs < silentMs) {
+      last.since += 1;
+      return;
+    }
+    this.#lastLines.set(reason, { atMs: nowMs, since: 0 });
+    this.#logger.warn({ address, refusedSinceLastLine: last?.since ?? 0 }, explanations[reason]);
+  }
 }

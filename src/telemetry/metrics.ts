@@ -7,14 +7,14 @@
 import { Counter, collectDefaultMetrics, Gauge, Histogram, Registry } from "prom-client";
 import type { Catalog } from "../chat/catalog.ts";
 import type { EngineLoad, Usage } from "../chat/engine.ts";
-import type { Receipt } from "../chat/generate.ts";
-import type { ConnectionRefusal } from "../http/connections.ts";
-import type { FinishedRequest } from "../http/request-context.ts";
+import type { Charge } from "../chat/generate.ts";
 import type { Committed } from "../ledger/ledger.ts";
 import type { Ending } from "../ledger/rows.ts";
 import type { NodeView } from "../store/nodes.ts";
 import type { HoldTotals } from "../store/store.ts";
 import { microPerCredit } from "../units.ts";
+import type { ConnectionRefusal } from "./log.ts";
+import type { RequestObserver, RequestRecord } from "./request-record.ts";
 
 export interface MetricsSources {
   version: string;
@@ -44,7 +44,7 @@ const buckets = {
 
 const paying = ["base", "overage", "additional"] as const;
 
-export class Metrics {
+export class Metrics implements RequestObserver {
   readonly #registry = new Registry();
   readonly #requests: Counter<"endpoint" | "status" | "code">;
   readonly #requestSeconds: Histogram<"endpoint" | "model">;
@@ -279,7 +279,9 @@ export class Metrics {
     this.#sources = sources;
   }
 
-  finished({ path, status, code, durationMs, firstTokenMs, model, refused }: FinishedRequest): void {
+  finished(record: RequestRecord): void {
+    const { path, status, code, durationMs, firstTokenMs, acceptedModel: model, refused, charge } = record;
+    if (charge !== null) this.charged(charge);
     const endpoint = path ?? "other";
     this.#requests.labels({ endpoint, status: String(status ?? "none"), code: code ?? "" }).inc();
     this.#requestSeconds.labels({ endpoint, model: model ?? "" }).observe(durationMs / 1000);
@@ -292,7 +294,11 @@ export class Metrics {
     }
   }
 
-  settled({ model, ending, usage, paid, paidBefore, shortfall, shortfallBefore }: Receipt): void {
+  chargedLate(_record: RequestRecord, charge: Charge): void {
+    this.charged(charge);
+  }
+
+  charged({ model, ending, usage, paid, paidBefore, shortfall, shortfallBefore }: Charge): void {
     this.#settlements.labels({ model, ending }).inc();
     for (const [kind, count] of [
       ["prompt", usage.promptTokens - usage.cachedTokens],

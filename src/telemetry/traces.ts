@@ -12,7 +12,6 @@
  */
 import {
   type Attributes,
-  type AttributeValue,
   type Context,
   isSpanContextValid,
   ROOT_CONTEXT,
@@ -35,14 +34,12 @@ import {
   type SpanExporter,
 } from "@opentelemetry/sdk-trace-base";
 import type { Logger } from "pino";
-import type { Receipt } from "../chat/generate.ts";
-import type { ChatRequest } from "../chat/request.ts";
+import type { Charge } from "../chat/generate.ts";
 import type { TracingConfig } from "../config/tracing.ts";
 import type { ErrorCode } from "../errors.ts";
-import { chatPath } from "../http/paths.ts";
-import type { FinishedRequest } from "../http/request-context.ts";
 import type { Ending } from "../ledger/rows.ts";
 import { microPerCredit } from "../units.ts";
+import { isFailure, type RequestObserver, type RequestRecord } from "./request-record.ts";
 
 export interface TracingDependencies {
   /** Of the service. */
@@ -60,36 +57,21 @@ const batchEveryMs = 1000;
 /** One attempt to send, retries included; a stop waits for twice that at most. */
 const exportTimeoutMs = 3000;
 
-/** Requests that have ended without their charge, of which the oldest is forgotten first. */
-const unchargedMax = 4096;
-
-/** What is known of a request that is still being answered. */
-interface Trail {
-  askedMs: number;
-  request: Attributes;
-  charge: Charge | null;
-}
-
-interface Charge {
-  receipt: Receipt;
-  settledMs: number;
-}
-
-/** Of a request whose span has been made, what those of its stages take. */
-interface Ended {
-  /** The span of the request. */
-  below: Context;
-  /** What `performance.now()` is to be added to for the time of day. */
+/** Data that stage spans need once the request span exists. */
+interface RequestSpan {
+  /** Contains the request span, the parent of the stage spans. */
+  context: Context;
+  /** Time of day at which `performance.now()` was 0. */
   clockMs: number;
-  askedMs: number;
+  parsedMs: number;
   code: ErrorCode | null;
 }
 
-export class Tracing {
+export class Tracing implements RequestObserver {
   readonly #provider: BasicTracerProvider;
   readonly #tracer: Tracer;
-  readonly #trails = new Map<string, Trail>();
-  readonly #uncharged = new Map<string, Ended>();
+  /** Request spans without stages, because the charge is still to come. */
+  readonly #uncharged = new WeakMap<RequestRecord, RequestSpan>();
 
   constructor({ url, serviceName }: TracingConfig, dependencies: TracingDependencies) {
     const resource = defaultResource()
@@ -105,40 +87,45 @@ export class Tracing {
     this.#tracer = this.#provider.getTracer("inkwell");
   }
 
-  /** `model` is null where there is none of the name that was asked for. */
-  asked(requestId: string, model: string | null, request: ChatRequest): void {
-    const { maxTokens, sampling } = request;
-    this.#trails.set(requestId, {
-      askedMs: performance.now(),
-      request: {
-        ...(model === null ? {} : { "gen_ai.request.model": model }),
-        ...given("gen_ai.request.max_tokens", maxTokens),
-        ...given("gen_ai.request.temperature", sampling.temperature),
-        ...given("gen_ai.request.top_p", sampling.topP),
-        ...given("gen_ai.request.top_k", sampling.topK),
-        ...given("gen_ai.request.seed", sampling.seed),
-        ...given("gen_ai.request.presence_penalty", sampling.presencePenalty),
-        ...given("gen_ai.request.frequency_penalty", sampling.frequencyPenalty),
-      },
-      charge: null,
-    });
+  finished(record: RequestRecord): void {
+    if (!record.isChat) return;
+    // One look at the wall clock for all times of a request, so that they fit together.
+    const endMs = Date.now();
+    const clockMs = endMs - performance.now();
+    const startTime = endMs - record.durationMs;
+    const { code, firstTokenMs, charge, parsedMs } = record;
+    const attributes = {
+      ...conventional,
+      ...requestAttributes(record),
+      ...answerAttributes(record),
+      ...(charge === null ? {} : chargeAttributes(record.requestId, charge)),
+    };
+    const root = this.#tracer.startSpan(
+      spanName(record.model),
+      { kind: SpanKind.SERVER, startTime, attributes },
+      callerContext(record.traceparent),
+    );
+    if (firstTokenMs !== null) root.addEvent("first_token", startTime + firstTokenMs);
+    if (isFailure(record)) root.setStatus({ code: SpanStatusCode.ERROR });
+    if (parsedMs !== null) {
+      const span = {
+        context: trace.setSpanContext(ROOT_CONTEXT, root.spanContext()),
+        clockMs,
+        parsedMs,
+        code,
+      };
+      if (charge !== null) this.#writeStages(span, charge);
+      // A request that a model has taken will be charged.
+      else if (record.isAccepted) this.#uncharged.set(record, span);
+    }
+    root.end(endMs);
   }
 
-  settled(receipt: Receipt): void {
-    const { requestId } = receipt;
-    const charge = { receipt, settledMs: performance.now() };
-    const trail = this.#trails.get(requestId);
-    if (trail !== undefined) trail.charge = charge;
-    const ended = this.#uncharged.get(requestId);
-    // The span of the request has been sent without them: its settlement tells the tokens.
-    if (ended !== undefined) this.#writeStages(ended, charge, charged(receipt));
-    this.#uncharged.delete(requestId);
-  }
-
-  finished(finished: FinishedRequest): void {
-    const trail = this.#trails.get(finished.requestId);
-    this.#trails.delete(finished.requestId);
-    if (finished.path === chatPath) this.#write(finished, trail);
+  chargedLate(record: RequestRecord, charge: Charge): void {
+    const span = this.#uncharged.get(record);
+    this.#uncharged.delete(record);
+    // The request span has been sent without the charge, so the settlement span has it.
+    if (span !== undefined) this.#writeStages(span, charge, chargeAttributes(record.requestId, charge));
   }
 
   /** Sends what is queued, if the collector takes it in time. Never rejects. */
@@ -147,63 +134,28 @@ export class Tracing {
     await this.#provider.shutdown().catch(() => {});
   }
 
-  #write(finished: FinishedRequest, trail: Trail | undefined): void {
-    // One look at the wall clock for all of a request's times, so that they fit together.
-    const endMs = Date.now();
-    const clockMs = endMs - performance.now();
-    const startTime = endMs - finished.durationMs;
-    const { requestId, model, code, firstTokenMs } = finished;
-    const attributes = {
-      ...conventional,
-      ...trail?.request,
-      ...answered(finished),
-      ...charged(trail?.charge?.receipt),
-    };
-    const root = this.#tracer.startSpan(
-      spanName(trail?.request["gen_ai.request.model"]),
-      { kind: SpanKind.SERVER, startTime, attributes },
-      callersContext(finished.traceparent),
-    );
-    if (firstTokenMs !== null) root.addEvent("first_token", startTime + firstTokenMs);
-    if (isFailure(finished)) root.setStatus({ code: SpanStatusCode.ERROR });
-    if (trail !== undefined) {
-      const below = trace.setSpanContext(ROOT_CONTEXT, root.spanContext());
-      const ended = { below, clockMs, askedMs: trail.askedMs, code };
-      if (trail.charge !== null) this.#writeStages(ended, trail.charge);
-      // A model has taken it, so it will be charged.
-      else if (model !== null) this.#remember(requestId, ended);
-    }
-    root.end(endMs);
-  }
-
-  #remember(requestId: string, ended: Ended): void {
-    const [oldest] = this.#uncharged.keys();
-    if (oldest !== undefined && this.#uncharged.size >= unchargedMax) this.#uncharged.delete(oldest);
-    this.#uncharged.set(requestId, ended);
-  }
-
-  /** `settlement`: what the span of the request does not tell. */
+  /** `settlement`: attributes that the request span does not have. */
   #writeStages(
-    { below, clockMs, askedMs, code }: Ended,
-    { receipt, settledMs }: Charge,
+    { context, clockMs, parsedMs, code }: RequestSpan,
+    { model, times }: Charge,
     settlement: Attributes = {},
   ): void {
-    const { preparedMs, heldMs, generatedMs } = receipt.times;
+    const { preparedMs, heldMs, generatedMs, settledMs } = times;
     const stage = (name: string, fromMs: number, toMs: number, attributes = {}, kind = SpanKind.INTERNAL) => {
       const startTime = clockMs + fromMs;
-      const span = this.#tracer.startSpan(name, { kind, startTime, attributes }, below);
+      const span = this.#tracer.startSpan(name, { kind, startTime, attributes }, context);
       if ("error.type" in attributes) span.setStatus({ code: SpanStatusCode.ERROR });
       span.end(clockMs + toMs);
     };
-    stage("prepare", askedMs, preparedMs);
+    stage("prepare", parsedMs, preparedMs);
     stage("hold", preparedMs, heldMs);
-    // Tokens are told once: who adds them up over spans shall count them once.
+    // Tokens are on one span only, so that a sum over spans counts them once.
     const generation = {
       ...conventional,
-      "gen_ai.request.model": receipt.model,
+      "gen_ai.request.model": model,
       ...given("error.type", code),
     };
-    stage(spanName(receipt.model), heldMs, generatedMs, generation, SpanKind.CLIENT);
+    stage(spanName(model), heldMs, generatedMs, generation, SpanKind.CLIENT);
     stage("settle", generatedMs, settledMs, settlement);
   }
 }
@@ -254,14 +206,28 @@ class Batches extends BatchSpanProcessor {
 
 const conventional = { "gen_ai.operation.name": "chat", "gen_ai.provider.name": "inkwell" };
 
-/** By the conventions: what is done, and by which model where there is one. */
-function spanName(model: AttributeValue | undefined): string {
+/** Returns the operation and the model, if known, as the conventions require. */
+function spanName(model: string | null): string {
   const { "gen_ai.operation.name": operation } = conventional;
-  return model === undefined ? operation : `${operation} ${model}`;
+  return model === null ? operation : `${operation} ${model}`;
 }
 
-function answered(finished: FinishedRequest): Attributes {
-  const { requestId, method, path, status, code, accountId, streamed, firstTokenMs } = finished;
+function requestAttributes({ model, parameters }: RequestRecord): Attributes {
+  if (parameters === null) return {};
+  return {
+    ...given("gen_ai.request.model", model),
+    ...given("gen_ai.request.max_tokens", parameters.maxTokens),
+    ...given("gen_ai.request.temperature", parameters.temperature),
+    ...given("gen_ai.request.top_p", parameters.topP),
+    ...given("gen_ai.request.top_k", parameters.topK),
+    ...given("gen_ai.request.seed", parameters.seed),
+    ...given("gen_ai.request.presence_penalty", parameters.presencePenalty),
+    ...given("gen_ai.request.frequency_penalty", parameters.frequencyPenalty),
+  };
+}
+
+function answerAttributes(record: RequestRecord): Attributes {
+  const { requestId, method, path, status, code, caller, streamed, firstTokenMs } = record;
   return {
     "http.request.method": method,
     "http.route": path ?? "",
@@ -270,13 +236,11 @@ function answered(finished: FinishedRequest): Attributes {
     "gen_ai.request.stream": streamed,
     ...given("gen_ai.response.time_to_first_chunk", firstTokenMs === null ? null : firstTokenMs / 1000),
     "inkwell.request_id": requestId,
-    ...given("inkwell.account", accountId),
+    ...given("inkwell.account", caller?.accountId),
   };
 }
 
-function charged(receipt: Receipt | undefined): Attributes {
-  if (receipt === undefined) return {};
-  const { requestId, model, ending, usage, cost, shortfall } = receipt;
+function chargeAttributes(requestId: string, { model, ending, usage, cost, shortfall }: Charge): Attributes {
   const finishReason = finishReasons[ending];
   return {
     "gen_ai.response.id": `chatcmpl-${requestId}`,
@@ -302,16 +266,11 @@ function given(name: string, value: string | number | null | undefined): Attribu
   return value === null || value === undefined ? {} : { [name]: value };
 }
 
-/** A stream that broke off had its 200 already. */
-function isFailure({ status, code }: FinishedRequest): boolean {
-  return (status !== null && status >= 500) || (status === 200 && code !== null);
-}
-
 /**
  * Of the W3C's header; what is no such header is as if there were none. Version 00 ends with the flags, a later one may
  * go on.
  */
-function callersContext(traceparent: string | null) {
+function callerContext(traceparent: string | null) {
   const [, traceId = "", spanId = "", flags = ""] =
     /^(?!ff|00-.{53})[0-9a-f]{2}-([0-9a-f]{32})-([0-9a-f]{16})-([0-9a-f]{2})(?:-.*)?$/.exec(
       traceparent ?? "",

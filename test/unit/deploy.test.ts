@@ -34,7 +34,7 @@ async function metricsOfService(): Promise<Map<string, Set<string>>> {
   await (await service.chat({ max_tokens: 3 })).text();
   const [receipt] = service.settled;
   assert.ok(receipt !== undefined);
-  service.metrics.settled({ ...receipt, usage: { ...receipt.usage, estimated: true } });
+  service.metrics.charged({ ...receipt, usage: { ...receipt.usage, estimated: true } });
   service.metrics.decoded("small", 2);
   const { text } = await operator.get("/metrics");
   const known = new Map<string, Set<string>>();

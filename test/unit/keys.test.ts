@@ -26,7 +26,7 @@ function storeOf(change: Partial<KeyRow> = {}, planName = "starter") {
 
 async function refusal(header: string | undefined, store = storeOf()): Promise<Refusal> {
   try {
-    await authenticate(store, plans)(header, start);
+    await authenticate({ store, plans }, header, start);
   } catch (error) {
     assert.ok(error instanceof Refusal);
     assertNoKey(error, header);
@@ -120,10 +120,10 @@ test("the hash is SHA-256 in lower-case hex", () => {
 });
 
 test("authenticates a valid key as its account, with plan and models", async () => {
-  const check = authenticate(storeOf({ models: ["small"] }), plans);
+  const dependencies = { store: storeOf({ models: ["small"] }), plans };
   const caller = { accountId: "ada", keyId: "key_1", plan, models: ["small"], concurrent: null };
-  assert.deepEqual(await check(`Bearer ${key}`, start), caller);
-  assert.deepEqual(await check(`  bearer   ${key} `, start), caller);
+  assert.deepEqual(await authenticate(dependencies, `Bearer ${key}`, start), caller);
+  assert.deepEqual(await authenticate(dependencies, `  bearer   ${key} `, start), caller);
 });
 
 test("reports a missing key for a missing or empty header and for Bearer alone", async () => {
@@ -153,7 +153,7 @@ test("refuses a key if the store returns the row of another key", async () => {
   const store = {
     findKey: async () => ({ key: keyOf("k", "ada", { hash: hashKey("other") }), plan: "starter" }),
   };
-  await assert.rejects(authenticate(store, plans)(`Bearer ${key}`, start), { code: "invalid_api_key" });
+  await assert.rejects(authenticate({ store, plans }, `Bearer ${key}`, start), { code: "invalid_api_key" });
 });
 
 test("refuses a revoked key", async () => {
@@ -162,7 +162,7 @@ test("refuses a revoked key", async () => {
 
 test("refuses a key from its expiry time on, and names that time", async () => {
   const store = storeOf({ expiresMs: start + day });
-  const check = authenticate(store, plans);
+  const check = (header: string, nowMs: number) => authenticate({ store, plans }, header, nowMs);
   assert.equal((await check(`Bearer ${key}`, start + day - 1)).keyId, "key_1");
   await assert.rejects(check(`Bearer ${key}`, start + day), {
     code: "invalid_api_key",
@@ -172,7 +172,7 @@ test("refuses a key from its expiry time on, and names that time", async () => {
 
 test("refuses the second request if the key was revoked after the first", async () => {
   const store = storeOf();
-  const check = authenticate(store, plans);
+  const check = (header: string, nowMs: number) => authenticate({ store, plans }, header, nowMs);
   await check(`Bearer ${key}`, start);
   const revoked = storeOf({ revokedMs: start });
   store.findKey = (hash) => revoked.findKey(hash);

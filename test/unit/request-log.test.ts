@@ -3,10 +3,9 @@ import assert from "node:assert/strict";
 import { Writable } from "node:stream";
 import { test } from "node:test";
 import { pino } from "pino";
-import type { Receipt } from "../../src/chat/generate.ts";
-import type { FinishedRequest } from "../../src/http/request-context.ts";
 import { RequestLog } from "../../src/telemetry/log.ts";
 import { createLogger, terminalText } from "../../src/telemetry/logger.ts";
+import { chargeOf, recordOf } from "../fixtures/request-record.ts";
 
 function recorded(use: (log: RequestLog) => void): Record<string, unknown>[] {
   const lines: Record<string, unknown>[] = [];
@@ -18,43 +17,16 @@ function recorded(use: (log: RequestLog) => void): Record<string, unknown>[] {
   return lines;
 }
 
-const receipt: Receipt = {
-  requestId: "r1",
-  accountId: "ada",
-  keyId: "key_1",
-  model: "small",
-  ending: "stop",
+const charge = chargeOf({
   usage: { promptTokens: 40, cachedTokens: 30, completionTokens: 7, reasoningTokens: 2, estimated: false },
   cost: 610,
   paid: { base: 610, overage: 0, additional: 0 },
-  shortfall: 0,
-  paidBefore: null,
-  shortfallBefore: 0,
-  isLate: false,
-  times: { preparedMs: 1, heldMs: 2, generatedMs: 30 },
-};
+});
 
-const finished: FinishedRequest = {
-  requestId: "r1",
-  method: "POST",
-  path: "/v1/chat/completions",
-  status: 200,
-  code: null,
-  model: "small",
-  durationMs: 34.6,
-  firstTokenMs: 11.2,
-  accountId: "ada",
-  keyId: "key_1",
-  streamed: true,
-  refused: null,
-  traceparent: null,
-};
+const answered = { durationMs: 34.6, firstTokenMs: 11.2 };
 
 test("a request that was charged is one line, of what was asked and what it cost", () => {
-  const lines = recorded((log) => {
-    log.settled(receipt);
-    log.finished(finished);
-  });
+  const lines = recorded((log) => log.finished(recordOf({ ...answered, charge })));
   assert.equal(lines.length, 1);
   const [line = {}] = lines;
   assert.equal(line.msg, "POST /v1/chat/completions 200");
@@ -69,9 +41,10 @@ test("a request that was charged is one line, of what was asked and what it cost
 
 test("a charge that is recorded after its request has ended is a line of its own", () => {
   const lines = recorded((log) => {
-    log.finished(finished);
-    log.settled({ ...receipt, isLate: true });
-    log.finished({ ...finished, requestId: "r2" });
+    const record = recordOf(answered, [log]);
+    record.finish(200, null, null);
+    record.charged(charge);
+    log.finished(recordOf({ ...answered, requestId: "r2" }));
   });
   assert.deepEqual(
     lines.map(({ requestId, credits }) => [requestId, credits]),
@@ -84,8 +57,8 @@ test("a charge that is recorded after its request has ended is a line of its own
 });
 
 test("a refusal names its code, and the id that its caller was given", () => {
-  const refused = { ...finished, status: 429, code: "rate_limit_exceeded", firstTokenMs: null } as const;
-  const [line = {}] = recorded((log) => log.finished(refused));
+  const refused = { ...answered, status: 429, code: "rate_limit_exceeded", firstTokenMs: null } as const;
+  const [line = {}] = recorded((log) => log.finished(recordOf(refused)));
   assert.equal(line.level, 30);
   assert.equal(
     terminalText(line),
@@ -95,24 +68,26 @@ test("a refusal names its code, and the id that its caller was given", () => {
 
 test("what failed here is a warning, also where the stream had begun", () => {
   for (const status of [200, 502]) {
-    const [line = {}] = recorded((log) => log.finished({ ...finished, status, code: "upstream_error" }));
+    const [line = {}] = recorded((log) =>
+      log.finished(recordOf({ ...answered, status, code: "upstream_error" })),
+    );
     assert.equal(line.level, 40);
   }
 });
 
 test("a client that left is told apart, and unknown paths and callers are not made up", () => {
-  const gone = { ...finished, status: null, firstTokenMs: null };
+  const gone = { ...answered, status: null, firstTokenMs: null };
   const stranger = {
     ...gone,
     path: null,
     status: 404,
     code: "unknown_path",
     model: null,
-    accountId: null,
+    caller: null,
   } as const;
   const lines = recorded((log) => {
-    log.finished(gone);
-    log.finished(stranger);
+    log.finished(recordOf(gone));
+    log.finished(recordOf(stranger));
   });
   assert.deepEqual(lines.map(terminalText), [
     "POST /v1/chat/completions client gone  ada  small  35 ms",

@@ -2,7 +2,7 @@
 import assert from "node:assert/strict";
 import { test as testOf } from "node:test";
 import { Catalog } from "../../src/chat/catalog.ts";
-import { type AnswerEvent, generate, type Receipt } from "../../src/chat/generate.ts";
+import { type AnswerEvent, type Charge, generate } from "../../src/chat/generate.ts";
 import { Ledger } from "../../src/ledger/ledger.ts";
 import { StoreUnavailableError } from "../../src/ledger/retry.ts";
 import { audit } from "../fixtures/ledger-audit.ts";
@@ -21,7 +21,7 @@ function test(name: string, run: () => Promise<void>): void {
 
 interface Setup extends Bench {
   engine: PuppetEngine;
-  receipts: Receipt[];
+  receipts: Charge[];
   begin(requestId: string): Promise<{ generation: PuppetGeneration; rest: Promise<AnswerEvent[]> }>;
 }
 
@@ -31,12 +31,11 @@ async function setup(micro: number): Promise<Setup> {
   await made.apply({ kind: "topup", account: "ada", payment: "p", amount: micro });
   const engine = new PuppetEngine();
   engine.contextWindow = 5000;
-  const receipts: Receipt[] = [];
+  const receipts: Charge[] = [];
   const dependencies = {
     catalog: new Catalog([{ id: "model", engine, price, outputTokensMax: null, created: 0, ownedBy: "us" }]),
     ledger: new Ledger(made.store, { retriesMs: [] }),
     holdTtlMs: 60_000,
-    onSettled: (receipt: Receipt) => receipts.push(receipt),
   };
   const caller = { accountId: "ada", keyId: "key", plan: broke, models: ["*"], concurrent: null };
   const request = { model: "model", messages: [], sampling: { stop: [] }, reasoning: {}, stream: true };
@@ -45,7 +44,13 @@ async function setup(micro: number): Promise<Setup> {
     engine,
     receipts,
     async begin(requestId) {
-      const events = generate(dependencies, caller, request, requestId, new AbortController().signal);
+      const record = {
+        requestId,
+        model: null,
+        charged: (charge: Charge) => receipts.push(charge),
+        unsettled: (reason: unknown) => assert.fail(String(reason)),
+      };
+      const events = generate(dependencies, caller, request, record, new AbortController().signal);
       await events.next();
       const generation = engine.last;
       generation.begin();

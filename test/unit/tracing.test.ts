@@ -3,48 +3,12 @@ import assert from "node:assert/strict";
 import { test } from "node:test";
 import { setImmediate as nextTurn } from "node:timers/promises";
 import pino from "pino";
-import type { Receipt } from "../../src/chat/generate.ts";
-import type { FinishedRequest } from "../../src/http/request-context.ts";
 import { Tracing } from "../../src/telemetry/traces.ts";
 import { type Span, startCollector } from "../fixtures/collector.ts";
+import { chargeOf, recordOf } from "../fixtures/request-record.ts";
 
 const traceId = "0af7651916cd43dd8448eb211c80319c";
 const spanId = "b7ad6b7169203331";
-
-const finished: FinishedRequest = {
-  requestId: "r1",
-  method: "POST",
-  path: "/v1/chat/completions",
-  status: 200,
-  code: null,
-  durationMs: 30,
-  firstTokenMs: null,
-  accountId: "ada",
-  keyId: "key",
-  model: "small",
-  streamed: true,
-  refused: null,
-  traceparent: null,
-};
-
-function receiptOf({ ending, isLate = false }: Pick<Receipt, "ending"> & { isLate?: boolean }): Receipt {
-  const nowMs = performance.now();
-  return {
-    requestId: "r1",
-    accountId: "ada",
-    keyId: "key",
-    model: "small",
-    ending,
-    usage: { promptTokens: 3, cachedTokens: 1, completionTokens: 5, reasoningTokens: 0, estimated: false },
-    cost: 2_500_000,
-    paid: { base: 2_500_000, overage: 0, additional: 0 },
-    paidBefore: null,
-    shortfallBefore: 0,
-    shortfall: 0,
-    isLate,
-    times: { preparedMs: nowMs, heldMs: nowMs, generatedMs: nowMs },
-  };
-}
 
 /** What the collector has of `report`. */
 async function spansOf(report: (tracing: Tracing) => void | Promise<void>): Promise<Span[]> {
@@ -58,16 +22,6 @@ async function spansOf(report: (tracing: Tracing) => void | Promise<void>): Prom
   return collector.spans();
 }
 
-function ask(tracing: Tracing): void {
-  tracing.asked("r1", "small", {
-    model: "small",
-    messages: [{ role: "user", content: "hello" }],
-    stream: true,
-    sampling: { stop: [] },
-    reasoning: {},
-  });
-}
-
 /** The span of the request, and those below it in the order in which they ended. */
 const stagesOf = (spans: readonly Span[]) => {
   const root = spans.find(({ kind }) => kind === "server");
@@ -79,11 +33,8 @@ const stagesOf = (spans: readonly Span[]) => {
 };
 
 test("a generation that failed is an error with its code, on its own span as on the request's", async () => {
-  const spans = await spansOf((tracing) => {
-    ask(tracing);
-    tracing.settled(receiptOf({ ending: "engine_failed" }));
-    tracing.finished({ ...finished, code: "upstream_error" });
-  });
+  const charge = chargeOf({ ending: "engine_failed" });
+  const spans = await spansOf((tracing) => tracing.finished(recordOf({ code: "upstream_error", charge })));
   const { root, stages, names } = stagesOf(spans);
   assert.deepEqual(names, ["prepare", "hold", "chat small", "settle"]);
   assert.deepEqual(
@@ -104,10 +55,7 @@ test("a request that was refused is one span, with its code", async () => {
     [429, "rate_limit_exceeded"],
     [502, "upstream_error"],
   ] as const) {
-    const spans = await spansOf((tracing) => {
-      ask(tracing);
-      tracing.finished({ ...finished, status, code, model: null });
-    });
+    const spans = await spansOf((tracing) => tracing.finished(recordOf({ status, code, isAccepted: false })));
     const { root, names } = stagesOf(spans);
     assert.deepEqual(names, []);
     assert.deepEqual([root.name, root.attributes["error.type"]], ["chat small", code]);
@@ -117,13 +65,13 @@ test("a request that was refused is one span, with its code", async () => {
 
 test("a charge that comes after the answer's end has its spans then, and tells the tokens once", async () => {
   const spans = await spansOf(async (tracing) => {
-    ask(tracing);
-    const receipt = receiptOf({ ending: "stop", isLate: true });
-    tracing.finished(finished);
+    const record = recordOf({}, [tracing]);
+    record.finish(200, null, null);
     await nextTurn();
-    tracing.settled(receipt);
-    // The request that it belongs to has been told; nothing is told twice.
-    tracing.settled(receipt);
+    const charge = chargeOf({ ending: "stop" });
+    record.charged(charge);
+    // The stages have been sent, and are not sent twice.
+    record.charged(charge);
   });
   const { root, stages, names } = stagesOf(spans);
   assert.deepEqual(names, ["prepare", "hold", "chat small", "settle"]);
@@ -141,10 +89,7 @@ test("a charge that comes after the answer's end has its spans then, and tells t
 
 test("a header that is no traceparent begins a trace of its own, and one of a later version is read as far as it is known", async () => {
   const parentOf = async (traceparent: string) => {
-    const [root] = await spansOf((tracing) => {
-      ask(tracing);
-      tracing.finished({ ...finished, traceparent });
-    });
+    const [root] = await spansOf((tracing) => tracing.finished(recordOf({ traceparent })));
     return root?.parentSpanId;
   };
   const known = `${traceId}-${spanId}-01`;

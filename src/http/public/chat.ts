@@ -5,9 +5,7 @@
  */
 import type { FastifyReply, FastifyRequest } from "fastify";
 import type { Logger } from "pino";
-import type { Caller } from "../../accounts/authentication.ts";
-import type { AnswerEvent } from "../../chat/generate.ts";
-import type { ChatRequest } from "../../chat/request.ts";
+import { type AnswerEvent, type GenerateDependencies, generate } from "../../chat/generate.ts";
 import { invariant } from "../../errors.ts";
 import type { Rates } from "../../ledger/operations.ts";
 import { headersOf, logRefusal, refusalOf } from "../error-handler.ts";
@@ -21,14 +19,6 @@ import { BodyTurns } from "./body-turns.ts";
 import { dropIfIdle, EventStream, type StreamTimes } from "./event-stream.ts";
 import type { RunningRequest, RunningRequests } from "./running-requests.ts";
 
-/** The pipeline (chat/generate.ts), bound to what it works with. */
-export type Generate = (
-  caller: Caller,
-  request: ChatRequest,
-  requestId: string,
-  signal: AbortSignal,
-) => AsyncGenerator<AnswerEvent, void, undefined>;
-
 export interface ChatOptions extends StreamTimes, RequestLimits {}
 
 /** One request being answered. */
@@ -41,7 +31,7 @@ interface Exchange {
 }
 
 export function chatHandler(
-  generate: Generate,
+  service: GenerateDependencies,
   running: RunningRequests,
   logger: Logger,
   options: ChatOptions,
@@ -76,9 +66,9 @@ export function chatHandler(
     const run = running.enter(request.raw, reply.raw);
     const head = { id: `chatcmpl-${request.id}`, created, model: parsed.chat.model };
     try {
-      const events = generate(callerOf(request), parsed.chat, request.id, run.signal);
+      context.record.parsed(parsed.chat);
+      const events = generate(service, callerOf(request), parsed.chat, context.record, run.signal);
       const exchange: Exchange = { reply, context, head, events, run };
-      context.streamed = parsed.chat.stream;
       if (parsed.chat.stream) await sendStream(exchange, parsed, running, logger, options);
       else await sendWhole(exchange, parsed, options);
       if (run.gone) {
@@ -121,13 +111,12 @@ async function sendStream(
       if (run.gone) continue;
       if (event.type === "accepted") {
         rates = event.rates;
-        context.model = head.model;
         stream.open();
         continue;
       }
       if (event.type === "text") {
         stream.send(prelude + chunks.text(event.text, event.logprobs));
-        context.firstTokenMs ??= context.elapsedMs();
+        context.record.firstTokenMs ??= context.record.elapsedMs();
         const room = stream.room();
         if (room !== null) await room;
       } else {
@@ -142,7 +131,7 @@ async function sendStream(
   } catch (error) {
     if (!stream.begun) throw error;
     const refusal = refusalOf(error);
-    logRefusal(logger, refusal, context.requestId);
+    logRefusal(logger, refusal, context.record.requestId);
     context.finish(200, refusal.code);
     // No [DONE]: clients that miss it know that the answer is not whole.
     if (!run.gone) stream.end(errorEvent(errorBody(refusal)));
@@ -165,7 +154,6 @@ async function sendWhole(
     if (event.type === "accepted") {
       context.accept();
       rates = event.rates;
-      context.model = head.model;
     } else if (event.type === "text") {
       text += event.text;
       for (const logprob of event.logprobs ?? []) logprobs.push(logprobJson(logprob));
@@ -183,7 +171,7 @@ async function sendWhole(
 }
 
 function answerHeaders(context: RequestContext, rates: Rates): Record<string, string> {
-  return { "openai-processing-ms": String(Math.ceil(context.elapsedMs())), ...rateHeaders(rates) };
+  return { "openai-processing-ms": String(Math.ceil(context.record.elapsedMs())), ...rateHeaders(rates) };
 }
 
 /** Null if the client left. */

@@ -6,16 +6,22 @@
  *
  * The first four are here, in `onRequest`, before a byte of the body is read; JSON and schema in openai-format/request.ts;
  * the rest in the pipeline. While the service drains, `shutting_down` comes before the key: a database that is away is
- * asked for nothing any more. Holds no state but the requests that are running; knows neither store nor engine.
+ * asked for nothing any more.
  */
 import type { IncomingMessage, ServerResponse } from "node:http";
 import { type FastifyInstance, type FastifyReply, type FastifyRequest, fastify } from "fastify";
 import type { Logger } from "pino";
-import type { Caller } from "../../accounts/authentication.ts";
+import { authenticate } from "../../accounts/authentication.ts";
 import { allows, type Catalog } from "../../chat/catalog.ts";
 import { Refusal } from "../../errors.ts";
-import type { BalanceView } from "../../ledger/balance.ts";
-import { type ConnectionLimits, type ConnectionRefusal, Connections } from "../connections.ts";
+import { balanceOf } from "../../ledger/balance.ts";
+import type { Ledger } from "../../ledger/ledger.ts";
+import type { Plans } from "../../ledger/plan.ts";
+import type { Store } from "../../store/store.ts";
+import { RefusedConnectionLog, RequestLog } from "../../telemetry/log.ts";
+import type { Metrics } from "../../telemetry/metrics.ts";
+import type { RequestObserver } from "../../telemetry/request-record.ts";
+import { type ConnectionLimits, Connections } from "../connections.ts";
 import { isUploading, logRefusal, notJson, refusalOf, refuse, refuseUnparsable } from "../error-handler.ts";
 import { listenOn } from "../listening.ts";
 import { balanceObject, modelList } from "../openai-format/response.ts";
@@ -30,33 +36,27 @@ import {
 } from "../paths.ts";
 import { limitPipelining } from "../pipelining.ts";
 import { RefusalAllowance, type RefusalLimits } from "../refusal-allowance.ts";
-import {
-  callerOf,
-  contextDecorator,
-  contextOf,
-  type OnFinished,
-  RequestContext,
-} from "../request-context.ts";
+import { callerOf, contextDecorator, contextOf, RequestContext } from "../request-context.ts";
 import { newRequestId } from "../request-id.ts";
 import { tooLarge, type UploadLimits, Uploads, type UploadTimes } from "../uploads.ts";
-import { chatHandler, type Generate } from "./chat.ts";
+import { chatHandler } from "./chat.ts";
 import { Cors } from "./cors.ts";
 import { type Abandoned, RunningRequests } from "./running-requests.ts";
 
 export interface PublicDependencies {
+  store: Store;
+  ledger: Ledger;
+  plans: Plans;
   catalog: Catalog;
-  /** The value of the `authorization` header. Throws `missing_api_key` or `invalid_api_key`. */
-  authenticate(header: string | undefined): Promise<Caller>;
-  generate: Generate;
-  /** Throws `balance_unavailable`. */
-  readBalance(accountId: string): Promise<BalanceView>;
+  metrics: Metrics;
   logger: Logger;
-  onConnectionRefused?(reason: ConnectionRefusal, address: string): void;
-  /** One report for each request that could be parsed. */
-  onFinished?: OnFinished;
+  /** Get the record of each request, after the metrics and the request log. */
+  observers?: readonly RequestObserver[];
 }
 
 export interface PublicOptions {
+  /** Time without a heartbeat after which a hold is ended by its last checkpoint. */
+  holdTtlMs: number;
   connections: ConnectionLimits;
   limits: UploadLimits &
     RefusalLimits & {
@@ -105,11 +105,16 @@ export interface PublicServer {
 }
 
 export function createPublicServer(dependencies: PublicDependencies, options: PublicOptions): PublicServer {
-  const { limits } = options;
+  const { store, ledger, plans, catalog, metrics, logger } = dependencies;
+  const { limits, holdTtlMs } = options;
   const running = new RunningRequests();
   const uploads = new Uploads(limits, options.uploadTimes);
   const app = createApp(dependencies, options, running, uploads);
-  const connections = new Connections(options.connections, dependencies.onConnectionRefused);
+  const refusedConnections = new RefusedConnectionLog(logger);
+  const connections = new Connections(options.connections, (reason, address) => {
+    metrics.connectionRefused(reason);
+    refusedConnections.refused(reason, address);
+  });
   connections.guard(app.server);
   limitPipelining(app.server);
 
@@ -118,17 +123,19 @@ export function createPublicServer(dependencies: PublicDependencies, options: Pu
   app.route({
     method: "POST",
     url: chatPath,
-    handler: chatHandler(dependencies.generate, running, dependencies.logger, limits),
+    handler: chatHandler({ catalog, ledger, holdTtlMs }, running, logger, limits),
   });
   app.get(balancePath, async (request, reply) => {
     const { accountId } = callerOf(request);
-    const balance = await running.need(request.raw, reply.raw, () => dependencies.readBalance(accountId));
+    const balance = await running.need(request.raw, reply.raw, async () =>
+      balanceOf(await store.snapshot(accountId), plans),
+    );
     if (balance === null) leaveUnanswered(request, reply);
     else sendJson(request, reply, balanceObject(balance));
   });
   app.get(modelsPath, async (request, reply) => {
     const caller = callerOf(request);
-    const usable = dependencies.catalog
+    const usable = catalog
       .all()
       .filter(({ id }) => allows(caller.models, id) && allows(caller.plan.models, id));
     sendJson(request, reply, modelList(usable));
@@ -166,15 +173,9 @@ function createApp(
   running: RunningRequests,
   uploads: Uploads,
 ): FastifyInstance {
-  const { authenticate, logger } = dependencies;
+  const { logger, metrics } = dependencies;
   const allowance = new RefusalAllowance(limits);
-  const onFinished: OnFinished = (finished) => {
-    const { accountId, keyId, refused } = finished;
-    if (refused !== null && accountId !== null && keyId !== null) {
-      allowance.charge({ accountId, keyId }, refused);
-    }
-    dependencies.onFinished?.(finished);
-  };
+  const observers = [metrics, new RequestLog(logger), ...(dependencies.observers ?? [])];
   const cors = new Cors(corsOrigins);
 
   const app = fastify({
@@ -210,7 +211,7 @@ function createApp(
   app.addHook("onRequest", async (request, reply) => {
     const { method, headers } = request;
     const endpoint = endpointOf(request.originalUrl);
-    const context = new RequestContext(request, endpoint, onFinished);
+    const context = new RequestContext(request, endpoint, { allowance, observers });
     request.setDecorator(contextDecorator, context);
     reply.header("x-request-id", request.id);
     reply.headers(cors.headers(headers));
@@ -224,11 +225,14 @@ function createApp(
       reply.header("allow", cors.enabled ? `${allowed}, OPTIONS` : allowed);
       throw methodNotAllowed(endpoint, method);
     }
-    context.caller = await running.need(request.raw, reply.raw, () => authenticate(headers.authorization));
-    if (context.caller === null) leaveUnanswered(request, reply);
-    if (context.caller === null || endpoint !== chatPath) return;
-    allowance.require(context.caller);
-    context.upload = uploads.admit(context.caller, headers);
+    const caller = await running.need(request.raw, reply.raw, () =>
+      authenticate(dependencies, headers.authorization, Date.now()),
+    );
+    if (caller === null) return leaveUnanswered(request, reply);
+    context.record.caller = caller;
+    if (!context.record.isChat) return;
+    allowance.require(caller);
+    context.upload = uploads.admit(caller, headers);
     checkBody(request, limits.bodyBytesMax);
     if (context.holdsBody) reply.raw.writeContinue();
     context.holdsBody = false;
