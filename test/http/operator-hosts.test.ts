@@ -3,8 +3,8 @@
  * names one. Sent as bytes, because clients set `Host` themselves.
  */
 import assert from "node:assert/strict";
-import { test } from "node:test";
-import { fieldsOf, operatorToken, startOperator } from "../fixtures/operator.ts";
+import { after, before, test } from "node:test";
+import { fieldsOf, operatorToken, startOperator, type TestOperator } from "../fixtures/operator.ts";
 import { exchange, parseAnswer } from "../fixtures/raw-http.ts";
 import { startService, type TestService } from "../fixtures/service.ts";
 
@@ -18,32 +18,36 @@ interface Asking {
 /** The body of every request; routes that take none ignore it. */
 const newAccount = JSON.stringify({ id: "ada", plan: "test" });
 
-/** A listener that is also known as `ops.example`, `xn--bro-hoa.example` and `node_a`. */
+let service: TestService;
+let operator: TestOperator;
+before(async () => {
+  service = await startService();
+  operator = await startOperator(service, ["Ops.Example", "xn--bro-hoa.example.", "node_a", "fd00::1"]);
+});
+after(async () => {
+  await operator[Symbol.asyncDispose]();
+  await service[Symbol.asyncDispose]();
+});
+
+/** Sends one request to a listener whose names are `ops.example`, `xn--bro-hoa.example` and `node_a`. */
+async function answerTo(requestLine: string, headers: readonly string[]) {
+  const head = [
+    requestLine,
+    ...headers,
+    `authorization: Bearer ${operatorToken}`,
+    "connection: close",
+    `content-length: ${newAccount.length}`,
+    "content-type: application/json",
+  ];
+  const bytes = `${head.join("\r\n")}\r\n\r\n${newAccount}`;
+  const { status, body } = parseAnswer(await exchange(Number(new URL(operator.url).port), bytes));
+  const isError = status >= 400 && body.startsWith("{");
+  return { status, error: isError ? fieldsOf(fieldsOf(JSON.parse(body)).error) : {} };
+}
+
 function hostTest(name: string, run: (asking: Asking) => Promise<void>): void {
-  void test(name, async () => {
-    await using service = await startService();
-    await using operator = await startOperator(service, [
-      "Ops.Example",
-      "xn--bro-hoa.example.",
-      "node_a",
-      "fd00::1",
-    ]);
-    const { port } = new URL(operator.url);
-    const answerTo = async (requestLine: string, headers: readonly string[]) => {
-      const head = [
-        requestLine,
-        ...headers,
-        `authorization: Bearer ${operatorToken}`,
-        "connection: close",
-        `content-length: ${newAccount.length}`,
-        "content-type: application/json",
-      ];
-      const bytes = `${head.join("\r\n")}\r\n\r\n${newAccount}`;
-      const { status, body } = parseAnswer(await exchange(Number(port), bytes));
-      const isError = status >= 400 && body.startsWith("{");
-      return { status, error: isError ? fieldsOf(fieldsOf(JSON.parse(body)).error) : {} };
-    };
-    await run({
+  void test(name, () =>
+    run({
       service,
       ask: async (requestLine, ...headers) => {
         const { status, error } = await answerTo(requestLine, headers);
@@ -51,8 +55,8 @@ function hostTest(name: string, run: (asking: Asking) => Promise<void>): void {
       },
       messageOf: async (requestLine, ...headers) =>
         String((await answerTo(requestLine, headers)).error.message),
-    });
-  });
+    }),
+  );
 }
 
 const allowed = [200, undefined];
@@ -227,6 +231,7 @@ hostTest("says which host was refused and which setting adds it", async ({ messa
 });
 
 hostTest("logs each refusal with the host, unless that is not a name", async ({ ask, service }) => {
+  service.log.length = 0;
   const refusals = () => service.log.filter(({ code }) => String(code).endsWith("_not_allowed"));
   await ask("GET /metrics HTTP/1.1", "Host: evil.example:8081");
   await ask("GET /readyz HTTP/1.1", "Host: localhost", "Origin: https://evil.example");
