@@ -13,13 +13,13 @@
 import {
   type Attributes,
   type Context,
-  isSpanContextValid,
   ROOT_CONTEXT,
   SpanKind,
   SpanStatusCode,
   type Tracer,
   trace,
 } from "@opentelemetry/api";
+import { parseTraceParent } from "@opentelemetry/core";
 import { OTLPTraceExporter } from "@opentelemetry/exporter-trace-otlp-http";
 import {
   defaultResource,
@@ -266,15 +266,8 @@ function given(name: string, value: string | number | null | undefined): Attribu
   return value === null || value === undefined ? {} : { [name]: value };
 }
 
-/**
- * Of the W3C's header; what is no such header is as if there were none. Version 00 ends with the flags, a later one may
- * go on.
- */
+/** The caller's span, if its `traceparent` header is valid. */
 function callerContext(traceparent: string | null) {
-  const [, traceId = "", spanId = "", flags = ""] =
-    /^(?!ff|00-.{53})[0-9a-f]{2}-([0-9a-f]{32})-([0-9a-f]{16})-([0-9a-f]{2})(?:-.*)?$/.exec(
-      traceparent ?? "",
-    ) ?? [];
-  const context = { traceId, spanId, traceFlags: Number.parseInt(flags, 16) & 1, isRemote: true };
-  return isSpanContextValid(context) ? trace.setSpanContext(ROOT_CONTEXT, context) : ROOT_CONTEXT;
+  const span = parseTraceParent(traceparent ?? "");
+  return span === null ? ROOT_CONTEXT : trace.setSpanContext(ROOT_CONTEXT, { ...span, isRemote: true });
 }
