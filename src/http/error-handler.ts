@@ -2,7 +2,7 @@
  * How a refusal leaves the server: any error becomes one answer with the body of openai-format/error-body.ts. What only the
  * operator may know goes to the log here, and nowhere else.
  */
-import type { IncomingMessage, ServerResponse } from "node:http";
+import type { IncomingMessage, OutgoingHttpHeaders } from "node:http";
 import type { Socket } from "node:net";
 import type { FastifyReply, FastifyRequest } from "fastify";
 import type { Logger } from "pino";
@@ -85,23 +85,18 @@ export function sendRefusal(
   { status, body, holdsBody }: { status: number; body: string; holdsBody: boolean },
 ): void {
   const send = () => void reply.code(status).type(jsonType).send(body);
-  const sendEarly = () => {
-    reply.hijack();
-    reply.raw.setHeaders(headersOf(reply));
-    answerAnUpload(request, reply.raw, status, body);
-  };
   if (holdsBody || !isUploading(request)) send();
   // A body in the same packet as its headers is complete in a moment; then the connection can be kept.
-  else setImmediate(() => (isUploading(request) ? sendEarly() : send()));
+  else setImmediate(() => (isUploading(request) ? answerAnUpload(request, reply, status, body) : send()));
 }
 
-/** What the hooks have set so far, for an answer that is written past Fastify. */
-export function headersOf(reply: FastifyReply): Map<string, string | number | readonly string[]> {
-  const headers = new Map<string, string | number | readonly string[]>();
+/** Sends the head of an answer that is written past Fastify. `headers` go over those that hooks have set. */
+export function writeHead(reply: FastifyReply, status: number, headers: OutgoingHttpHeaders): void {
+  reply.hijack();
   for (const [name, value] of Object.entries(reply.getHeaders())) {
-    if (value !== undefined) headers.set(name, value);
+    if (value !== undefined) reply.raw.setHeader(name, value);
   }
-  return headers;
+  reply.raw.writeHead(status, headers);
 }
 
 /** Returns whether the request has a body of which a part is still to come. */
@@ -114,16 +109,11 @@ export function isUploading({ complete, headers }: IncomingMessage): boolean {
  * Sends the whole answer at once but closes only when the client has stopped sending: a connection closed over
  * unread data is reset, and takes the answer down with it.
  */
-function answerAnUpload(
-  request: IncomingMessage,
-  response: ServerResponse,
-  status: number,
-  body: string,
-): void {
-  const length = Buffer.byteLength(body);
-  response.writeHead(status, {
+function answerAnUpload(request: IncomingMessage, reply: FastifyReply, status: number, body: string): void {
+  const { raw: response } = reply;
+  writeHead(reply, status, {
     "content-type": jsonType,
-    "content-length": length,
+    "content-length": Buffer.byteLength(body),
     connection: "close",
   });
   response.write(body);

@@ -1,5 +1,5 @@
 /** State of one request while the server answers it, beside its record: the reserved body and the work so far. */
-import type { FastifyRequest } from "fastify";
+import type { FastifyReply, FastifyRequest } from "fastify";
 import type { Caller } from "../accounts/authentication.ts";
 import { type ErrorCode, invariant } from "../errors.ts";
 import { type RequestObserver, RequestRecord } from "../telemetry/request-record.ts";
@@ -63,6 +63,12 @@ export class RequestContext {
     const refused = isRefused ? { bytes: upload.receivedBytes, ms: this.#workMs } : null;
     if (refused !== null && record.caller !== null) this.#allowance.charge(record.caller, refused);
     record.finish(status, code, refused);
+  }
+
+  /** Ends a request whose client has left: nobody reads the rest of an answer. */
+  leaveUnanswered(reply: FastifyReply): void {
+    reply.hijack();
+    this.finish(reply.raw.headersSent ? 200 : null, null);
   }
 }
 

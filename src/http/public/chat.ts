@@ -8,7 +8,7 @@ import type { Logger } from "pino";
 import { type AnswerEvent, type GenerateDependencies, generate } from "../../chat/generate.ts";
 import { invariant } from "../../errors.ts";
 import type { Rates } from "../../ledger/operations.ts";
-import { headersOf, logRefusal, refusalOf } from "../error-handler.ts";
+import { logRefusal, refusalOf, writeHead } from "../error-handler.ts";
 import { ChunkEncoder, doneEvent, errorEvent } from "../openai-format/chunks.ts";
 import { errorBody } from "../openai-format/error-body.ts";
 import { rateHeaders } from "../openai-format/rate-headers.ts";
@@ -38,31 +38,22 @@ export function chatHandler(
 ) {
   const turns = new BodyTurns();
 
-  /** Null if the client left before its turn. */
-  async function parse(
-    request: FastifyRequest,
-    reply: FastifyReply,
-    body: Uint8Array,
-  ): Promise<ParsedRequest | null> {
-    const context = contextOf(request);
-    const work = () => context.measure(() => parseRequest(body, options));
-    if (turns.isFree) return turns.run(work);
+  /** Returns null if the client left before its turn. */
+  async function receive(request: FastifyRequest, context: RequestContext): Promise<ParsedRequest | null> {
+    const { upload } = context;
+    invariant(upload !== null, "a body is admitted before it is read");
+    const body = await upload.read(request.raw);
+    const parse = () => context.measure(() => parseRequest(body, options));
+    if (turns.isFree) return turns.run(parse);
     const { accountId } = callerOf(request);
-    return await running.need(request.raw, reply.raw, () =>
-      turns.wait(accountId, () => (request.raw.socket.destroyed ? null : work())),
-    );
+    return await turns.wait(accountId, () => (request.raw.socket.destroyed ? null : parse()));
   }
 
   return async function answer(request: FastifyRequest, reply: FastifyReply): Promise<void> {
     const context = contextOf(request);
     const created = Math.floor(Date.now() / 1000);
-    const body = await readBody(request, reply, running);
-    const parsed = body === null ? null : await parse(request, reply, body);
-    if (parsed === null) {
-      reply.hijack();
-      context.finish(null, null);
-      return;
-    }
+    const parsed = await running.need(request.raw, reply.raw, () => receive(request, context));
+    if (parsed === null) return context.leaveUnanswered(reply);
     const run = running.enter(request.raw, reply.raw);
     const head = { id: `chatcmpl-${request.id}`, created, model: parsed.chat.model };
     try {
@@ -71,10 +62,7 @@ export function chatHandler(
       const exchange: Exchange = { reply, context, head, events, run };
       if (parsed.chat.stream) await sendStream(exchange, parsed, running, logger, options);
       else await sendWhole(exchange, parsed, options);
-      if (run.gone) {
-        reply.hijack();
-        context.finish(reply.raw.headersSent ? 200 : null, null);
-      }
+      if (run.gone) context.leaveUnanswered(reply);
     } finally {
       run.leave();
     }
@@ -91,9 +79,7 @@ async function sendStream(
   const chunks = new ChunkEncoder(head, parsed);
   let rates: Rates = {};
   const sendHeaders = () => {
-    reply.hijack();
-    reply.raw.setHeaders(headersOf(reply));
-    reply.raw.writeHead(200, {
+    writeHead(reply, 200, {
       ...answerHeaders(context, rates),
       ...running.connectionHeaders(),
       "content-type": "text/event-stream",
@@ -172,15 +158,4 @@ async function sendWhole(
 
 function answerHeaders(context: RequestContext, rates: Rates): Record<string, string> {
   return { "openai-processing-ms": String(Math.ceil(context.record.elapsedMs())), ...rateHeaders(rates) };
-}
-
-/** Null if the client left. */
-function readBody(
-  request: FastifyRequest,
-  reply: FastifyReply,
-  running: RunningRequests,
-): Promise<Uint8Array | null> {
-  const { upload } = contextOf(request);
-  invariant(upload !== null, "a body is admitted before it is read");
-  return running.need(request.raw, reply.raw, () => upload.read(request.raw));
 }

@@ -130,7 +130,7 @@ export function createPublicServer(dependencies: PublicDependencies, options: Pu
     const balance = await running.need(request.raw, reply.raw, async () =>
       balanceOf(await store.snapshot(accountId), plans),
     );
-    if (balance === null) leaveUnanswered(request, reply);
+    if (balance === null) contextOf(request).leaveUnanswered(reply);
     else sendJson(request, reply, balanceObject(balance));
   });
   app.get(modelsPath, async (request, reply) => {
@@ -228,7 +228,7 @@ function createApp(
     const caller = await running.need(request.raw, reply.raw, () =>
       authenticate(dependencies, headers.authorization, Date.now()),
     );
-    if (caller === null) return leaveUnanswered(request, reply);
+    if (caller === null) return context.leaveUnanswered(reply);
     context.record.caller = caller;
     if (!context.record.isChat) return;
     allowance.require(caller);
@@ -248,12 +248,6 @@ function createApp(
     refuse(request, reply, refusal);
   });
   return app;
-}
-
-/** The client is gone: nobody reads an answer, and nothing more of the request will come. */
-function leaveUnanswered(request: FastifyRequest, reply: FastifyReply): void {
-  reply.hijack();
-  contextOf(request).finish(null, null);
 }
 
 /** What the headers say about a body, before it is read. */
