@@ -33,13 +33,19 @@ export interface KeyOptions {
   concurrent?: number | undefined;
 }
 
-/** Adds a key to an account. Returns null if the account does not exist. Nothing but the result contains the key. */
+export interface IssuedKey {
+  /** The key itself. It is stored nowhere: show it once. */
+  key: string;
+  row: KeyRow;
+}
+
+/** Adds a key to an account. Returns null if the account does not exist. */
 export async function issueKey(
   store: Store,
   account: string,
   options: KeyOptions,
   nowMs: EpochMs,
-): Promise<{ key: string; row: KeyRow } | null> {
+): Promise<IssuedKey | null> {
   const key = mintKey();
   const row: KeyRow = {
     id: options.id ?? `key_${randomBytes(8).toString("hex")}`,
@@ -57,7 +63,7 @@ export async function issueKey(
 }
 
 /** Returns the part of a key's row that its options determine. */
-export function keyProperties(account: string, options: KeyOptions) {
+export function keyProperties(account: string, options: { [P in keyof KeyOptions]: KeyOptions[P] | null }) {
   return {
     account,
     name: options.name ?? null,

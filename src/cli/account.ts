@@ -1,163 +1,135 @@
-/** `inkwell account`: who may use the service, and on which plan. */
-
+/** `inkwell account`: opens, lists and shows accounts, and changes their plans. */
 import { randomUUID } from "node:crypto";
 import { Command } from "commander";
-import type { OpenStore } from "../app/database.ts";
-import { invariant, OperatorError } from "../errors.ts";
+import { accountExists, requirePlan } from "../accounts/refusals.ts";
 import { accountObject, keyObject } from "../http/admin/objects.ts";
-import type { AccountRow } from "../ledger/rows.ts";
-import type { Store } from "../store/store.ts";
-import { grouped } from "../units.ts";
+import { balanceObject } from "../http/openai-format/response.ts";
+import type { BalanceView } from "../ledger/balance.ts";
+import { creditsIn, grouped, type MicroCredits } from "../units.ts";
 import { accountName } from "./arguments.ts";
-import { type BalanceFound, balanceFound, balanceTable, sayHeld } from "./balance.ts";
+import { balanceTable, remarkHeld } from "./balance.ts";
 import type { Cli } from "./cli.ts";
-import { count, shortTime, table } from "./format.ts";
+import { repairAdvice } from "./failure.ts";
+import { count, right, shortTime, table } from "./format.ts";
 import { examples } from "./help.ts";
 import { keyTable } from "./key.ts";
-import { groundFault, mendIt, noAccount, requirePlan } from "./refusals.ts";
-
-const pageSize = 100;
 
 export function accountCommand(cli: Cli): Command {
-  const account = new Command("account").description("who may use the service, and on which plan");
+  const account = new Command("account").description("open, list and show accounts, and change their plans");
 
   account
     .command("create")
-    .description("open an account; with the first one the ledger is made where there is none")
+    .description("open an account; the first account also creates the ledger, if none exists")
     .argument("<name>", "lower-case letters, digits, dots, dashes, underscores", accountName)
-    .requiredOption("--plan <plan>", "a plan of the configuration, which config check shows")
+    .requiredOption("--plan <plan>", "a plan of the configuration, as config check shows it")
     .addHelpText("after", examples("inkwell account create ada --plan starter"))
-    .action((name: string, options: { plan: string }) => create(cli, name, options.plan));
+    .action((name: string, { plan }: { plan: string }) => create(cli, name, plan));
 
   account
     .command("list")
-    .description("every account with its plan and credits")
+    .description("list all accounts with their plans and credits")
     .action(() => list(cli));
 
   account
     .command("show")
-    .description("one account: plan, balance, keys")
+    .description("show one account: plan, balance, keys")
     .argument("<name>", "as account list shows it")
     .action((name: string) => show(cli, name));
 
   account
     .command("set")
-    .description("put an account on another plan; more counts at once, less from the next refresh")
+    .description("change the plan; a larger grant counts at once, a smaller one from the next refresh")
     .argument("<name>", "as account list shows it")
-    .requiredOption("--plan <plan>", "a plan of the configuration, which config check shows")
+    .requiredOption("--plan <plan>", "a plan of the configuration, as config check shows it")
     .addHelpText("after", examples("inkwell account set ada --plan pro"))
-    .action((name: string, options: { plan: string }) => setPlan(cli, name, options.plan));
+    .action((name: string, { plan }: { plan: string }) => setPlan(cli, name, plan));
 
   return account;
 }
 
 async function create(cli: Cli, name: string, plan: string): Promise<void> {
   const config = cli.config();
-  requirePlan(config, plan);
-  const open = async ({ store, ledger }: OpenStore) => {
-    const outcome = await ledger.apply({ kind: "open", account: name, plan });
-    if (outcome.kind === "exists") {
-      throw new OperatorError(
-        `There is an account ${name} already, on plan ${outcome.plan}. "inkwell account set" changes its plan.`,
-      );
-    }
-    if (outcome.kind !== "opened") throw groundFault(name, outcome);
-    cli.print(await document(store, name), "");
-    cli.say(`Account ${name} is open, on plan ${plan}. A key for it: inkwell key create ${name}`);
-  };
-  await cli.withStore(config, open, { make: true });
+  // A wrong plan must not create a ledger.
+  requirePlan(config.plans, plan);
+  await cli.withActions(
+    config,
+    async (actions) => {
+      const { account, isNew } = await actions.openAccount(name, plan);
+      if (!isNew) throw accountExists(name, plan);
+      cli.print(accountObject(account), "");
+      cli.remark(`Account ${name} is open, on plan ${plan}. To issue a key: inkwell key create ${name}`);
+    },
+    { create: true },
+  );
 }
 
 async function list(cli: Cli): Promise<void> {
-  const config = cli.config();
-  await cli.withStore(config, async ({ store }) => {
-    const found: ({ row: AccountRow } & BalanceFound)[] = [];
-    let after: string | undefined;
-    for (;;) {
-      const page = await store.accounts({ ...(after === undefined ? {} : { after }), limit: pageSize });
-      for (const row of page) {
-        const snapshot = await store.snapshot(row.id);
-        invariant(snapshot !== null, "accounts are never deleted");
-        found.push({ row, ...balanceFound(snapshot, config.plans) });
-      }
-      after = page.at(-1)?.id;
-      if (page.length < pageSize) break;
-    }
-    const right = { align: "right" } as const;
-    const wrong = found.filter(({ problem }) => problem !== null).length;
+  await cli.withActions(cli.config(), async (actions) => {
+    const states = await actions.accountStates();
+    const invalid = states.filter(({ problem }) => problem !== null).length;
+    const cells = (balance: BalanceView) =>
+      [balance.base.micro, balance.overage.micro, balance.additionalMicro].map(creditsText);
     cli.print(
-      found.map(({ row, balance, problem }) => ({ ...accountObject(row), balance, problem })),
+      states.map(({ account, balance, problem }) => ({
+        ...accountObject(account),
+        balance: balance && balanceObject(balance),
+        problem,
+      })),
       table(
         [
-          { head: "ACCOUNT" },
-          { head: "PLAN" },
-          { head: "BASE", ...right },
-          { head: "OVERAGE", ...right },
-          { head: "ADDITIONAL", ...right },
-          { head: "CREATED" },
-          ...(wrong === 0 ? [] : [{ head: "PROBLEM" }]),
+          "ACCOUNT",
+          "PLAN",
+          right("BASE"),
+          right("OVERAGE"),
+          right("ADDITIONAL"),
+          "CREATED",
+          ...(invalid === 0 ? [] : ["PROBLEM"]),
         ],
-        found.map(({ row, balance, problem }) => [
-          row.id,
-          row.plan,
-          creditsText(balance?.balances.base),
-          creditsText(balance?.balances.overage),
-          creditsText(balance?.balances.additional),
-          shortTime(row.createdMs),
+        states.map(({ account: { id, plan, createdMs }, balance, problem }) => [
+          id,
+          plan,
+          ...(balance === null ? ["-", "-", "-"] : cells(balance)),
+          shortTime(createdMs),
           problem ?? "",
         ]),
       ),
     );
-    if (wrong > 0) cli.say(`${count(wrong, "account")} must be mended. ${mendIt}`);
-    if (found.length === 0)
-      cli.say("There are no accounts yet. Open one: inkwell account create NAME --plan PLAN");
+    if (invalid > 0) cli.remark(`${count(invalid, "account")} must be repaired. ${repairAdvice}`);
+    if (states.length === 0)
+      cli.remark("There are no accounts yet. To open one: inkwell account create NAME --plan PLAN");
   });
 }
 
-function creditsText(bucket: { credits: number } | undefined): string {
-  return bucket === undefined ? "-" : grouped(bucket.credits);
+function creditsText(micro: MicroCredits): string {
+  return grouped(creditsIn(micro));
 }
 
 async function show(cli: Cli, name: string): Promise<void> {
-  const config = cli.config();
-  await cli.withStore(config, async ({ store }) => {
-    const snapshot = await store.snapshot(name);
-    if (snapshot === null) throw noAccount(name);
-    const found = balanceFound(snapshot, config.plans);
-    const { balance, problem } = found;
-    const keys = await store.keys(name);
+  await cli.withActions(cli.config(), async (actions) => {
+    const { account, nowMs, balance: view, problem } = await actions.accountState(name);
+    const keys = await actions.keys(name);
+    const balance = view && balanceObject(view);
     cli.print(
-      { ...accountObject(snapshot.account), balance, problem, keys: keys.map(keyObject) },
+      { ...accountObject(account), balance, problem, keys: keys.map(keyObject) },
       [
-        `Account ${name}, plan ${snapshot.account.plan}, opened ${shortTime(snapshot.account.createdMs)}`,
-        "",
-        balance === null ? `Its balance cannot be read: ${problem}.` : balanceTable(balance),
-        "",
-        keys.length === 0 ? `No keys. Make one: inkwell key create ${name}` : keyTable(keys, snapshot.nowMs),
-      ].join("\n"),
+        `Account ${name}, plan ${account.plan}, opened ${shortTime(account.createdMs)}`,
+        balance === null ? `The balance cannot be read: ${problem}.` : balanceTable(balance),
+        keys.length === 0 ? `No keys. To issue one: inkwell key create ${name}` : keyTable(keys, nowMs),
+      ].join("\n\n"),
     );
-    if (found.balance === null) cli.say(mendIt);
-    else sayHeld(cli, found.heldMicro);
+    if (view === null) cli.remark(repairAdvice);
+    else remarkHeld(cli, view.heldMicro);
   });
 }
 
 async function setPlan(cli: Cli, name: string, plan: string): Promise<void> {
   const config = cli.config();
-  requirePlan(config, plan);
-  await cli.withStore(config, async ({ store, ledger }) => {
-    const outcome = await ledger.apply({ kind: "plan", account: name, op: `plan-${randomUUID()}`, plan });
-    // The operation is new: it cannot have been done before, with another plan.
-    invariant(outcome.kind !== "conflict", "a new operation finds nothing that was done before");
-    if (outcome.kind !== "changed") throw groundFault(name, outcome);
-    cli.print(await document(store, name), "");
-    cli.say(
-      `Account ${name} is on plan ${plan}: what it grants more counts at once, what it grants less from the next refresh.`,
+  requirePlan(config.plans, plan);
+  await cli.withActions(config, async (actions) => {
+    const account = await actions.changePlan(name, `plan-${randomUUID()}`, plan);
+    cli.print(accountObject(account), "");
+    cli.remark(
+      `Account ${name} is on plan ${plan}. A larger grant counts at once, a smaller one from the next refresh.`,
     );
   });
-}
-
-async function document(store: Store, name: string) {
-  const snapshot = await store.snapshot(name);
-  if (snapshot === null) throw noAccount(name);
-  return accountObject(snapshot.account);
 }

@@ -19,7 +19,7 @@ async function backup(cli: Cli, name: string): Promise<void> {
   const file = path.resolve(cwd, name);
   const { bytes } = await services.backup(cli.config(), file);
   cli.print({ file, bytes }, "");
-  cli.say(
+  cli.remark(
     `The ledger is copied to ${file} (${grouped(bytes)} bytes). To restore it: docs/operating/backup.md.`,
   );
 }

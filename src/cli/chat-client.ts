@@ -1,10 +1,11 @@
 /**
- * A client of the public API, like any other: it knows the service by its address and a key, and nothing else.
- * Whatever goes wrong is a `ClientError` of one line.
+ * A client of the public API. It knows the service only by its URL and a key, as any other client does, and expects
+ * no field of a response to be present. Every failure is a `ClientError` whose message is one line.
  */
+import { messageOf } from "../errors.ts";
 import { costOf, type Price } from "../ledger/pricing.ts";
 import type { MicroCredits } from "../units.ts";
-import { eventData } from "./event-stream.ts";
+import { eventsOf } from "./event-stream.ts";
 
 export interface ChatMessage {
   role: "user" | "assistant";
@@ -13,14 +14,14 @@ export interface ChatMessage {
 
 export interface OfferedModel {
   id: string;
-  /** Credits per million tokens; null if the service does not say. */
+  /** Credits per million tokens; null if the service does not report them. */
   price: Price | null;
   limits: AnswerLimits;
 }
 
-/** Bounds of an answer in completion tokens; null if the service does not say. */
+/** Limits of an answer in tokens; null if the service does not report them. */
 export interface AnswerLimits {
-  /** `max_tokens` of a request that has none. */
+  /** `max_tokens` of a request that does not set it. */
   defaultTokens: number | null;
   outputTokensMax: number | null;
   /** For prompt and answer together. */
@@ -30,7 +31,7 @@ export interface AnswerLimits {
 export interface Bucket {
   name: "base" | "overage" | "additional";
   credits: number;
-  /** Null: it has none. */
+  /** Null for a bucket without a cap. */
   cap: number | null;
   refreshesAt: string | null;
 }
@@ -50,9 +51,14 @@ export type ChatEvent =
   | { kind: "text"; text: string }
   | { kind: "end"; finishReason: string; usage: TokenUsage | null };
 
-/** One line for the person at the terminal. */
+/** A failure, as one line for the person at the terminal. */
 export class ClientError extends Error {
   override readonly name = "ClientError";
+}
+
+/** Parsed JSON whose fields may all be missing or of another type. */
+interface Json {
+  readonly [field: string]: Json | undefined;
 }
 
 export class ChatClient {
@@ -65,25 +71,24 @@ export class ChatClient {
     this.#key = key;
   }
 
-  /** Returns the models that the key may use; none if `signal` aborts. */
+  /** Returns the models that the key may use, or no models if `signal` aborts. */
   async models(signal: AbortSignal): Promise<OfferedModel[]> {
     const body = await this.#json("/v1/models", signal);
-    return list(field(body, "data")).flatMap((each) => {
-      const id = field(each, "id");
-      const price = priceIn(field(each, "pricing"));
-      return typeof id === "string" ? [{ id, price, limits: limitsIn(each) }] : [];
+    return list(body?.data).flatMap((model) => {
+      const id = text(model?.id);
+      return id === "" ? [] : [{ id, price: priceIn(model?.pricing), limits: limitsIn(model) }];
     });
   }
 
-  /** Returns null if the answer has no balance, or if `signal` aborts. */
+  /** Returns null if the response has no balance, or if `signal` aborts. */
   async balance(signal: AbortSignal): Promise<Balance | null> {
     const body = await this.#json("/v1/balance", signal);
-    const total = whole(field(field(field(body, "balances"), "total"), "credits"));
+    const total = whole(body?.balances?.total?.credits);
     const names = ["base", "overage", "additional"] as const;
     return total === null ? null : { total, buckets: names.flatMap((name) => bucketIn(body, name)) };
   }
 
-  /** Ends with the `end` event, or throws. Aborting `signal` ends it without one. */
+  /** Yields the answer, and the `end` event if the answer is whole; otherwise throws. Ends early if `signal` aborts. */
   async *answer(
     model: string,
     messages: readonly ChatMessage[],
@@ -102,44 +107,39 @@ export class ChatClient {
     let finishReason = "";
     let usage: TokenUsage | null = null;
     try {
-      for await (const data of eventData(response.body)) {
+      for await (const { data } of eventsOf(response.body)) {
         if (data === "[DONE]") {
           yield { kind: "end", finishReason, usage };
           return;
         }
         const chunk = parse(data);
-        const error = field(chunk, "error");
-        if (error !== undefined) throw new ClientError(errorLine(error, "the service broke off the answer"));
-        const choice = list(field(chunk, "choices"))[0];
-        const text = field(field(choice, "delta"), "content");
-        if (typeof text === "string" && text !== "") yield { kind: "text", text };
-        const reason = field(choice, "finish_reason");
-        if (typeof reason === "string") finishReason = reason;
-        usage = usageIn(field(chunk, "usage")) ?? usage;
+        if (chunk?.error !== undefined) throw serviceError(chunk, "the service broke off the answer");
+        const choice = list(chunk?.choices)[0];
+        const content = text(choice?.delta?.content);
+        if (content !== "") yield { kind: "text", text: content };
+        finishReason = text(choice?.finish_reason) || finishReason;
+        usage = usageIn(chunk?.usage) ?? usage;
       }
     } catch (error) {
       if (signal.aborted) return;
-      if (error instanceof ClientError) throw error;
-      throw new ClientError(`the connection broke: ${reasonOf(error)}`);
+      throw connectionError(error);
     }
     throw new ClientError("the answer broke off before its end");
   }
 
   /** Returns undefined if `signal` aborts first. */
-  async #json(path: string, signal: AbortSignal): Promise<unknown> {
+  async #json(path: string, signal: AbortSignal): Promise<Json | undefined> {
     const response = await this.#fetch(path, { signal });
     if (response === null) return undefined;
-    let text: string;
     try {
-      text = await response.text();
+      return parse(await response.text());
     } catch (error) {
       if (signal.aborted) return undefined;
-      throw new ClientError(`the connection broke: ${reasonOf(error)}`);
+      throw connectionError(error);
     }
-    return parse(text);
   }
 
-  /** A good answer; null where it was aborted first. */
+  /** Returns a response with a status of success, or null if the signal aborts first. */
   async #fetch(path: string, init: RequestInit): Promise<Response | null> {
     const headers = { ...init.headers, authorization: `Bearer ${this.#key}` };
     let response: Response;
@@ -149,91 +149,83 @@ export class ChatClient {
     } catch (error) {
       if (init.signal?.aborted) return null;
       throw new ClientError(
-        `no service answers at ${this.#baseUrl} (${reasonOf(error)}); "npm start" starts one`,
+        `no service responds at ${this.#baseUrl} (${reasonOf(error)}); "npm start" starts one`,
       );
     }
-    const error = field(parse(await response.text()), "error");
-    throw new ClientError(errorLine(error, `the service answered with status ${response.status}`));
+    throw serviceError(parse(await response.text()), `the service responded with status ${response.status}`);
   }
 }
 
-/** What the answer cost; null where usage or price are not known. */
+/** Returns the cost of an answer, or null if its usage or price is unknown. */
 export function costOfAnswer(usage: TokenUsage | null, price: Price | null): MicroCredits | null {
   return usage === null || price === null ? null : costOf(price, usage);
 }
 
-function errorLine(error: unknown, otherwise: string): string {
-  const message = field(error, "message");
-  const code = field(error, "code");
-  const text = typeof message === "string" && message !== "" ? message : otherwise;
-  const line = text.replace(/\s+/g, " ").trim();
-  return typeof code === "string" ? `${line} (${code})` : line;
+function serviceError(body: Json | undefined, otherwise: string): ClientError {
+  const message = text(body?.error?.message) || otherwise;
+  const line = message.replace(/\s+/g, " ").trim();
+  const code = text(body?.error?.code);
+  return new ClientError(code === "" ? line : `${line} (${code})`);
 }
 
-function priceIn(pricing: unknown): Price | null {
-  const prompt = whole(field(pricing, "prompt"));
-  const completion = whole(field(pricing, "completion"));
-  const cachedPrompt = whole(field(pricing, "cached_prompt"));
+function connectionError(error: unknown): ClientError {
+  return error instanceof ClientError ? error : new ClientError(`the connection broke: ${reasonOf(error)}`);
+}
+
+function priceIn(pricing: Json | undefined): Price | null {
+  const prompt = whole(pricing?.prompt);
+  const completion = whole(pricing?.completion);
   if (prompt === null || completion === null) return null;
-  return { prompt, completion, ...(cachedPrompt === null ? {} : { cachedPrompt }) };
+  return { prompt, completion, cachedPrompt: whole(pricing?.cached_prompt) ?? prompt };
 }
 
-function limitsIn(model: unknown): AnswerLimits {
+function limitsIn(model: Json | undefined): AnswerLimits {
   return {
-    defaultTokens: whole(field(field(model, "defaults"), "max_tokens")),
-    outputTokensMax: whole(field(model, "max_output_tokens")),
-    contextWindow: whole(field(model, "context_window")),
+    defaultTokens: whole(model?.defaults?.max_tokens),
+    outputTokensMax: whole(model?.max_output_tokens),
+    contextWindow: whole(model?.context_window),
   };
 }
 
-function bucketIn(balance: unknown, name: Bucket["name"]): Bucket[] {
-  const credits = whole(field(field(field(balance, "balances"), name), "credits"));
-  const refreshesAt = field(field(balance, `${name}Window`), "refreshesAt");
-  if (credits === null) return [];
-  return [
-    {
-      name,
-      credits,
-      cap: whole(field(field(field(balance, "caps"), name), "credits")),
-      refreshesAt: typeof refreshesAt === "string" ? refreshesAt : null,
-    },
-  ];
+function bucketIn(body: Json | undefined, name: Bucket["name"]): Bucket[] {
+  const credits = whole(body?.balances?.[name]?.credits);
+  const cap = whole(body?.caps?.[name]?.credits);
+  const refreshesAt = text(body?.[`${name}Window`]?.refreshesAt) || null;
+  return credits === null ? [] : [{ name, credits, cap, refreshesAt }];
 }
 
-function usageIn(usage: unknown): TokenUsage | null {
-  const promptTokens = whole(field(usage, "prompt_tokens"));
-  const completionTokens = whole(field(usage, "completion_tokens"));
-  const cachedTokens = whole(field(field(usage, "prompt_tokens_details"), "cached_tokens")) ?? 0;
+function usageIn(usage: Json | undefined): TokenUsage | null {
+  const promptTokens = whole(usage?.prompt_tokens);
+  const completionTokens = whole(usage?.completion_tokens);
+  const cachedTokens = whole(usage?.prompt_tokens_details?.cached_tokens) ?? 0;
   return promptTokens === null || completionTokens === null
     ? null
     : { promptTokens, cachedTokens, completionTokens };
+}
+
+function parse(body: string): Json | undefined {
+  try {
+    return JSON.parse(body);
+  } catch {
+    throw new ClientError("the service responded with something that is not JSON; is the URL right?");
+  }
 }
 
 function whole(value: unknown): number | null {
   return typeof value === "number" && Number.isSafeInteger(value) && value >= 0 ? value : null;
 }
 
-function parse(text: string): unknown {
-  try {
-    return JSON.parse(text);
-  } catch {
-    throw new ClientError("the service answered with something that is no JSON; is the address right?");
-  }
+function text(value: unknown): string {
+  return typeof value === "string" ? value : "";
 }
 
-function field(value: unknown, name: string): unknown {
-  if (typeof value !== "object" || value === null) return undefined;
-  return Object.getOwnPropertyDescriptor(value, name)?.value;
-}
-
-function list(value: unknown): unknown[] {
+function list(value: unknown): (Json | undefined)[] {
   return Array.isArray(value) ? value : [];
 }
 
-/** `fetch` hides the reason in its cause, and that one may be several (one for each address of a name). */
+/** `fetch` keeps the reason in `cause`, which may be several errors, one for each address of a host. */
 function reasonOf(error: unknown): string {
-  if (!(error instanceof Error)) return String(error);
-  if (error.cause instanceof AggregateError && error.cause.errors.length > 0)
-    return reasonOf(error.cause.errors[0]);
-  return error.cause === undefined ? error.message : reasonOf(error.cause);
+  if (!(error instanceof Error) || error.cause === undefined) return messageOf(error);
+  const { cause } = error;
+  return reasonOf(cause instanceof AggregateError ? (cause.errors[0] ?? cause) : cause);
 }

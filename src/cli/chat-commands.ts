@@ -1,19 +1,25 @@
 /**
- * Lines of a conversation: a line that begins with a slash is a command and is never sent, any other line is a turn.
- * Two slashes send a line that begins with one.
+ * Lines of a conversation. A line that begins with a slash is a command and is never sent; any other line is a turn.
+ * A line that begins with two slashes is sent with one.
  */
-
 import { nearest, unknownName } from "../spelling.ts";
 import { grouped } from "../units.ts";
 import type { Balance, OfferedModel } from "./chat-client.ts";
 import type { Conversation, Turn } from "./conversation.ts";
 
-/** "refused": nothing was done with the line. */
+/** `refused`: the line had no effect. */
 export type LineOutcome = "done" | "leave" | "refused";
+
+export interface Chat {
+  conversation: Conversation;
+  /** Models that the service offers. */
+  models: readonly OfferedModel[];
+  turns: Turn[];
+}
 
 interface Command {
   name: string;
-  /** Shown behind the name; a command without one takes no argument. */
+  /** Shown behind the name. A command without it takes no argument. */
   argument?: string;
   help: string;
   run(chat: Chat, argument: string): Promise<LineOutcome> | LineOutcome;
@@ -22,19 +28,14 @@ interface Command {
 const commands: readonly Command[] = [
   { name: "/help", help: "lists these commands", run: showHelp },
   { name: "/balance", help: "shows the credits of the account", run: showBalance },
-  { name: "/model", argument: "[id]", help: "lists the models, or goes on with another one", run: useModel },
+  { name: "/model", argument: "[id]", help: "lists the models, or changes to another model", run: useModel },
   { name: "/clear", help: "begins a new conversation", run: clear },
   { name: "/quit", help: "leaves, as do /exit and Ctrl-D", run: () => "leave" },
 ];
 
 const aliases: Readonly<Record<string, string>> = { "/exit": "/quit" };
 
-export interface Chat {
-  conversation: Conversation;
-  /** The models that the service offers. */
-  models: readonly OfferedModel[];
-  turns: Turn[];
-}
+const howToSend = "To send a line that begins with a slash, begin it with two.";
 
 export async function takeLine(line: string, chat: Chat): Promise<LineOutcome> {
   const said = line.trim();
@@ -52,25 +53,21 @@ export async function takeLine(line: string, chat: Chat): Promise<LineOutcome> {
   return await command.run(chat, argument);
 }
 
-const howToSend = "To send a line that begins with a slash, begin it with two.";
-
 function refuse({ conversation }: Chat, text: string): LineOutcome {
   conversation.remark(text);
   return "refused";
 }
 
 function unknownCommand(word: string): string {
-  const near = nearest(
-    word,
-    commands.map(({ name }) => name),
-  );
+  const names = commands.map(({ name }) => name);
+  const near = nearest(word, names);
   const hint = near === undefined ? "/help lists the commands." : `Did you mean ${near}?`;
   return `There is no command ${word}. ${hint} ${howToSend}`;
 }
 
 function showHelp({ conversation }: Chat): LineOutcome {
   const lines = commands.map(
-    ({ name, argument, help }) => `${[name, argument ?? ""].join(" ").padEnd(13)} ${help}`,
+    ({ name, argument = "", help }) => `${`${name} ${argument}`.padEnd(13)} ${help}`,
   );
   conversation.remark([...lines, howToSend, "Ctrl-C stops an answer and keeps the conversation."].join("\n"));
   return "done";
@@ -84,33 +81,27 @@ async function showBalance({ conversation }: Chat): Promise<LineOutcome> {
 }
 
 function balanceText({ total, buckets }: Balance): string {
-  const lines = buckets.map(({ name, credits, cap, refreshesAt }) =>
-    [
-      `  ${name.padEnd(10)} ${grouped(credits)}`,
-      ...(cap === null ? [] : [` of ${grouped(cap)}`]),
-      ...(refreshesAt === null ? [] : [`, refreshes ${refreshesAt}`]),
-    ].join(""),
-  );
+  const lines = buckets.map(({ name, credits, cap, refreshesAt }) => {
+    const of = cap === null ? "" : ` of ${grouped(cap)}`;
+    const refreshes = refreshesAt === null ? "" : `, refreshes ${refreshesAt}`;
+    return `  ${name.padEnd(10)} ${grouped(credits)}${of}${refreshes}`;
+  });
   const held = "Credits that running requests hold count as left until those requests end.";
   return [`${grouped(total)} credits left`, ...lines, held].join("\n");
 }
 
-function useModel({ conversation, models }: Chat, id: string): LineOutcome {
+function useModel(chat: Chat, id: string): LineOutcome {
+  const { conversation, models } = chat;
   if (id === "") {
     const width = Math.max(...models.map((model) => model.id.length));
-    const lines = models.map(
-      (model) =>
-        `${model.id === conversation.model.id ? "*" : " "} ${model.id.padEnd(width)}${priceText(model)}`,
-    );
+    const mark = (model: OfferedModel) => (model.id === conversation.model.id ? "*" : " ");
+    const lines = models.map((model) => `${mark(model)} ${model.id.padEnd(width)}${priceText(model)}`);
     conversation.remark(lines.join("\n"));
     return "done";
   }
   const model = models.find((each) => each.id === id);
-  if (model === undefined) {
-    const ids = models.map((each) => each.id);
-    conversation.remark(unknownName("model", id, ids));
-    return "refused";
-  }
+  const ids = models.map((each) => each.id);
+  if (model === undefined) return refuse(chat, unknownName("model", id, ids));
   conversation.use(model);
   conversation.remark(`The next answers come from ${model.id}.`);
   return "done";
@@ -123,6 +114,6 @@ function priceText({ price }: OfferedModel): string {
 
 function clear({ conversation }: Chat): LineOutcome {
   conversation.forget();
-  conversation.remark("Forgotten; this is a new conversation.");
+  conversation.remark("Forgotten. This is a new conversation.");
   return "done";
 }

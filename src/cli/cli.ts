@@ -1,34 +1,34 @@
 /**
- * What every command is handed: the streams it writes to, the configuration, the store.
+ * The context of every command: its streams, the configuration, and the operator actions on the store.
  *
- * Results go to stdout, everything that is said about them to stderr, so that the output of a command can be piped.
- * With `--json` stdout has one JSON document and nothing else; for a command that fails it is the error (failure.ts).
+ * Results go to stdout, remarks about them to stderr, so that the output of a command can be piped. With `--json`,
+ * stdout has one JSON document and nothing else; if the command fails, the document is the error (failure.ts).
  */
-
+import { OperatorActions } from "../accounts/operator-actions.ts";
 import type { OpenStore } from "../app/database.ts";
 import type { RunningService, Streams } from "../app.ts";
 import type { Environment } from "../config/document.ts";
-import { type Config, type LoadOptions, loadConfig } from "../config/load.ts";
+import { type Config, loadConfig } from "../config/load.ts";
 import type { AuditReport } from "../store/audit.ts";
 
-/** What the composition root offers to the commands. */
+/** What the composition root offers to commands. */
 export interface Services {
-  /** Of the package. */
+  /** Version of the package. */
   version: string;
-  /** Unless `make`, there must be a ledger already. */
-  openStore(config: Config, options: { make: boolean }): Promise<OpenStore>;
+  /** Throws if no ledger exists, unless `create`. */
+  openStore(config: Config, options: { create: boolean }): Promise<OpenStore>;
   serve(config: Config, io: Streams, signal: AbortSignal): Promise<RunningService>;
-  /** Checks the ledger, which there must be. It is not changed. */
+  /** Checks the ledger without changing it. Throws if no ledger exists. */
   audit(config: Config): Promise<AuditReport>;
-  /** Copies the ledger into a file that is not there yet. */
+  /** Copies the ledger into a new file. */
   backup(config: Config, file: string): Promise<{ bytes: number }>;
-  /** Fetches the model file of the configured model unless it is there; the path. */
+  /** Downloads the model file unless it exists. Returns its path, or null for a model of an upstream. */
   pullModel(config: Config, modelId: string, io: Streams): Promise<string | null>;
 }
 
 export interface Host extends Streams {
   cwd: string;
-  /** Absent: the environment of the process. */
+  /** Default: the environment of the process. */
   env?: Environment;
   services: Services;
 }
@@ -41,10 +41,10 @@ export interface GlobalOptions {
 export class Cli {
   readonly host: Host;
   readonly #options: () => GlobalOptions;
-  /** 0 unless a command that went through has something to report by it. */
+  /** Exit code of a command that does not throw. */
   exitCode = 0;
 
-  /** `options` is asked when a command runs: only then is the command line parsed. */
+  /** `options` is called when a command runs, because the command line is parsed only then. */
   constructor(host: Host, options: () => GlobalOptions) {
     this.host = host;
     this.#options = options;
@@ -57,37 +57,35 @@ export class Cli {
   config(): Config {
     const { config: file } = this.#options();
     const { cwd, env } = this.host;
-    const options: LoadOptions = { cwd };
-    if (file !== undefined) options.file = file;
-    if (env !== undefined) options.env = env;
-    return loadConfig(options);
+    return loadConfig({ cwd, file, env });
   }
 
   /**
-   * Opens the store for the length of `use`; with or without a service that runs on it. Where there is no ledger yet
-   * it is made only for `make`: in the wrong folder, an empty one would answer every question wrongly.
+   * Runs `use` on the opened store and closes it; a running service may use the same store. Only with `create` a
+   * missing ledger is created: an empty ledger in the wrong folder would give wrong answers.
    */
-  async withStore<T>(
+  async withActions<T>(
     config: Config,
-    use: (open: OpenStore) => Promise<T>,
-    { make = false } = {},
+    use: (actions: OperatorActions) => Promise<T>,
+    { create = false } = {},
   ): Promise<T> {
-    const open = await this.host.services.openStore(config, { make });
+    const { store, ledger } = await this.host.services.openStore(config, { create });
+    const modelIds = config.models.map(({ id }) => id);
     try {
-      return await use(open);
+      return await use(new OperatorActions({ store, ledger, plans: config.plans, modelIds }));
     } finally {
-      await open.store.close();
+      await store.close();
     }
   }
 
-  /** The result: the document with `--json`, else the text; nothing where the text is empty. */
+  /** Prints the result: the document with `--json`, otherwise the text unless it is empty. */
   print(document: unknown, text: string): void {
     if (this.json) this.host.stdout.write(`${JSON.stringify(document, null, 2)}\n`);
     else if (text !== "") this.host.stdout.write(`${text}\n`);
   }
 
-  /** For people, beside the result. */
-  say(message: string): void {
+  /** Writes a line for people to stderr. */
+  remark(message: string): void {
     this.host.stderr.write(`${message}\n`);
   }
 }

@@ -64,7 +64,7 @@ async function check(cli: Cli): Promise<void> {
   ];
   cli.print(effective(config), table([{ head: "SETTING" }, { head: "VALUE" }], rows));
   const { plans, models } = config;
-  cli.say(`The configuration is right: ${count(plans.size, "plan")}, ${count(models.length, "model")}.`);
+  cli.remark(`The configuration is right: ${count(plans.size, "plan")}, ${count(models.length, "model")}.`);
 }
 
 /** A file that is still to be fetched may be missing; one that lies there, or should, must do. */

@@ -1,8 +1,7 @@
 /**
- * One conversation: the messages so far, the request under way, and the cost of each turn. Writes answers to one stream
- * and remarks to another. Knows neither terminal nor keyboard.
+ * A conversation: its messages, the running request, and the cost of each turn. Writes answers to one stream and
+ * remarks to another, and does not read input.
  */
-
 import type { Writable } from "node:stream";
 import { styleText } from "node:util";
 import { exactCredits, grouped } from "../units.ts";
@@ -16,24 +15,24 @@ import {
   type TokenUsage,
 } from "./chat-client.ts";
 
-/** Bounds an answer of a model that has no default of its own. */
+/** Limits an answer of a model without a default. */
 const answerTokensMax = 2048;
 
-/** One exchange, as `--json` reports it. */
+/** One exchange, in the form of the `--json` document. */
 export interface Turn {
   user: string;
   model: string;
-  /** As far as it came. */
+  /** The text received, even if the answer is not whole. */
   assistant: string;
   /** Null if the answer was stopped or failed. */
   finish_reason: string | null;
   usage: { prompt_tokens: number; cached_tokens: number; completion_tokens: number } | null;
-  /** Exact, with its fraction as decimal text. */
+  /** Exact credits as decimal text. */
   credits: string | null;
   error: string | null;
 }
 
-/** Where a conversation is shown. */
+/** Streams that show a conversation. */
 export interface Screen {
   answers: Writable;
   remarks: Writable;
@@ -41,7 +40,7 @@ export interface Screen {
 
 export interface ConversationOptions {
   model: OfferedModel;
-  /** Most tokens of an answer; null: the model's default, else `answerTokensMax`. */
+  /** Maximum tokens of an answer. Null: the model's default, or `answerTokensMax`. */
   maxTokens: number | null;
 }
 
@@ -51,7 +50,7 @@ export class Conversation {
   readonly #maxTokens: number | null;
   #model: OfferedModel;
   #history: ChatMessage[] = [];
-  /** Of the request under way. */
+  /** Aborts the running request. */
   #abort: AbortController | null = null;
 
   constructor(client: ChatClient, { model, maxTokens }: ConversationOptions, screen: Screen) {
@@ -61,7 +60,7 @@ export class Conversation {
     this.#screen = screen;
   }
 
-  /** Whether there is a request to stop. */
+  /** Whether a request is running. */
   get busy(): boolean {
     return this.#abort !== null;
   }
@@ -70,12 +69,12 @@ export class Conversation {
     return this.#model;
   }
 
-  /** Goes on with another model; the messages stay. */
+  /** Changes the model and keeps the messages. */
   use(model: OfferedModel): void {
     this.#model = model;
   }
 
-  /** Ends the request under way, if there is one. */
+  /** Ends the running request, if there is one. */
   stop(): void {
     this.#abort?.abort();
   }
@@ -89,7 +88,7 @@ export class Conversation {
     remarks.write(`${styleText("dim", printable(text), { stream: remarks })}\n`);
   }
 
-  /** Asks, and writes the answer as it comes. An error of the service is shown, and is in the turn. */
+  /** Sends a message and writes the answer while it arrives. An error of the service is shown and part of the turn. */
   async say(said: string): Promise<Turn> {
     return await this.#stoppable(async (signal) => {
       const turn = await this.#ask(said, signal);
@@ -98,16 +97,13 @@ export class Conversation {
     });
   }
 
-  /** Returns null if the balance is unknown, which has been shown, or if `stop` was called. */
+  /** Returns null if the balance is unknown, with a remark, or if `stop` was called. */
   async balance(): Promise<Balance | null> {
     return await this.#stoppable(async (signal) => {
-      try {
-        return await this.#client.balance(signal);
-      } catch (error) {
-        if (!(error instanceof ClientError)) throw error;
-        this.remark(sentence(error.message));
-        return null;
-      }
+      const balance = await this.#readBalance(signal);
+      if (!(balance instanceof ClientError)) return balance;
+      this.remark(sentence(balance.message));
+      return null;
     });
   }
 
@@ -151,35 +147,37 @@ export class Conversation {
     }
     if (turn.assistant !== "") {
       answers.write("\n");
-      // A turn without an answer is forgotten, so that the next request does not repeat it.
+      // A turn without an answer is not added, so that the next request does not repeat it.
       this.#history = [...messages, { role: "assistant", content: turn.assistant }];
     }
     return turn;
   }
 
-  /** Returns the `max_tokens` to send; null leaves it to the model's default. */
+  /** Returns the `max_tokens` to send; null leaves the limit to the model's default. */
   #limit(): number | null {
     if (this.#maxTokens !== null) return this.#maxTokens;
     return this.#model.limits.defaultTokens === null ? answerTokensMax : null;
   }
 
-  async #summary(turn: Turn, signal: AbortSignal): Promise<string> {
-    if (turn.error !== null) return sentence(turn.error);
-    if (turn.finish_reason === null) return "Stopped. The prompt and the tokens made until now are charged.";
-    const { usage, credits } = turn;
-    const left = await this.#creditsLeft(signal);
-    const parts = [
-      usage === null
-        ? []
-        : `${grouped(usage.prompt_tokens)} prompt + ${grouped(usage.completion_tokens)} completion tokens`,
-      credits === null ? [] : `${credits} credits`,
-      left.text,
-      turn.finish_reason === "length" ? this.#reasonOfLength(usage, left.credits) : [],
-    ];
-    return parts.flat().join(" · ");
+  async #summary({ error, finish_reason, usage, credits }: Turn, signal: AbortSignal): Promise<string> {
+    if (error !== null) return sentence(error);
+    if (finish_reason === null) return "Stopped. The prompt and the tokens made until now are charged.";
+    // An unknown balance does not fail the turn.
+    const balance = await this.#readBalance(signal);
+    const parts: string[] = [];
+    if (usage !== null) {
+      const { prompt_tokens, completion_tokens } = usage;
+      parts.push(`${grouped(prompt_tokens)} prompt + ${grouped(completion_tokens)} completion tokens`);
+    }
+    if (credits !== null) parts.push(`${credits} credits`);
+    if (balance instanceof ClientError) parts.push(`balance unknown: ${balance.message}`);
+    else if (balance !== null) parts.push(`${grouped(balance.total)} left`);
+    const creditsLeft = balance === null || balance instanceof ClientError ? null : balance.total;
+    if (finish_reason === "length") parts.push(this.#reasonOfLength(usage, creditsLeft));
+    return parts.join(" · ");
   }
 
-  /** An answer that is shorter than every limit ended because its credits did (docs/api.md). */
+  /** An answer that is shorter than every limit ended for lack of credits (docs/api.md). */
   #reasonOfLength(usage: Turn["usage"], creditsLeft: number | null): string {
     const { defaultTokens, outputTokensMax, contextWindow } = this.#model.limits;
     if (usage === null || outputTokensMax === null || contextWindow === null) return "cut off at the limit";
@@ -195,14 +193,11 @@ export class Conversation {
       : "cut off at the limit of the model";
   }
 
-  /** An unknown balance does not fail the turn. */
-  async #creditsLeft(signal: AbortSignal): Promise<{ credits: number | null; text: string[] }> {
+  async #readBalance(signal: AbortSignal): Promise<Balance | ClientError | null> {
     try {
-      const balance = await this.#client.balance(signal);
-      if (balance === null) return { credits: null, text: [] };
-      return { credits: balance.total, text: [`${grouped(balance.total)} left`] };
+      return await this.#client.balance(signal);
     } catch (error) {
-      if (error instanceof ClientError) return { credits: null, text: [`balance unknown: ${error.message}`] };
+      if (error instanceof ClientError) return error;
       throw error;
     }
   }
@@ -214,12 +209,12 @@ function usageObject(usage: TokenUsage | null): Turn["usage"] {
   return { prompt_tokens: promptTokens, cached_tokens: cachedTokens, completion_tokens: completionTokens };
 }
 
-/** Without control characters, which could steer the terminal: the text comes from a model or a service. */
+/** Removes control characters: text of a model or a service could control the terminal with them. */
 function printable(text: string): string {
   return text.replace(/(?![\n\t])\p{Cc}/gu, "");
 }
 
-/** A message of the service as a sentence of its own. */
+/** Returns a message of the service as a sentence. */
 export function sentence(text: string): string {
   return text.charAt(0).toUpperCase() + text.slice(1) + (/[.?!)]$/.test(text) ? "" : ".");
 }

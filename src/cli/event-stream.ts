@@ -1,23 +1,25 @@
-/** The data of each server-sent event of a byte stream, one after the other. */
-import { EventReader } from "../engines/upstream/event-reader.ts";
+/** Server-sent events of a response, read with eventsource-parser. Bounds the memory for an event that never ends. */
+import { type EventSourceMessage, EventSourceParserStream } from "eventsource-parser/stream";
 
-/** Guards the memory of a client whose server never ends an event. */
 const eventCharactersMax = 16 * 1024 * 1024;
 
-export async function* eventData(chunks: AsyncIterable<Uint8Array>): AsyncGenerator<string> {
-  let come: string[] = [];
-  const reader = new EventReader({
-    charactersMax: eventCharactersMax,
-    onEvent: (data) => come.push(data),
-    onTooLarge: () => {
-      throw new Error(`an event of more than ${eventCharactersMax} characters`);
+export function eventsOf(bytes: ReadableStream<Uint8Array<ArrayBuffer>>): AsyncIterable<EventSourceMessage> {
+  return bytes
+    .pipeThrough(new TextDecoderStream())
+    .pipeThrough(lastLineEnd())
+    .pipeThrough(new EventSourceParserStream({ maxBufferSize: eventCharactersMax }));
+}
+
+/** Completes a CR at the end of the stream: the parser would wait for an LF behind it, and drop the event. */
+function lastLineEnd(): TransformStream<string, string> {
+  let last = "";
+  return new TransformStream({
+    transform(text, controller) {
+      last = text.at(-1) ?? last;
+      controller.enqueue(text);
+    },
+    flush(controller) {
+      if (last === "\r") controller.enqueue("\n");
     },
   });
-  for await (const chunk of chunks) {
-    reader.push(chunk);
-    yield* come;
-    come = [];
-  }
-  reader.end();
-  yield* come;
 }

@@ -1,34 +1,57 @@
 /**
- * Failures of commands: their code, and their text for people and for scripts (docs/cli.md).
- * The codes are part of the interface of `--json`; the texts may change.
+ * Failures of commands: their codes, and their texts for people and scripts (docs/cli.md). The codes are part of the
+ * interface of `--json`; the texts may change.
  */
 import { CommanderError } from "commander";
-import { OperatorError } from "../errors.ts";
+import { type OperatorCode, OperatorRefusal } from "../accounts/refusals.ts";
+import { OperatorError, Refusal } from "../errors.ts";
 import { StoreUnavailableError } from "../ledger/retry.ts";
 
 export interface Failure {
   code: "wrong_usage" | "refused" | "store_unavailable" | "internal_error";
-  /** For people, with its line end. */
+  /** For people, with a line end. */
   text: string;
 }
 
-/** `complaint`: everything that Commander would have written to stderr. */
+/** What to do about an account whose balance cannot be read. */
+export const repairAdvice =
+  'If the plan of an account is missing, choose another with "inkwell account set NAME --plan PLAN". For other problems ' +
+  "see docs/operating.md, under Incidents.";
+
+/** Appended to the messages of operator actions. */
+const advice: Partial<Record<OperatorCode, string>> = {
+  account_not_found: '"inkwell account list" lists the accounts; "inkwell account create" opens one.',
+  account_exists: '"inkwell account set" changes its plan.',
+  key_not_found: '"inkwell key list" lists the ids.',
+};
+
+/** `complaint` is everything that Commander wrote to stderr. */
 export function failureOf(error: unknown, complaint: string): Failure {
   if (error instanceof CommanderError) return { code: "wrong_usage", text: complaint };
-  if (error instanceof OperatorError) return { code: "refused", text: `${error.message}\n` };
+  if (error instanceof OperatorError) return refused(error.message);
+  if (error instanceof OperatorRefusal) return refused(error.message, advice[error.code]);
+  if (error instanceof Refusal) {
+    return error.code === "balance_unavailable"
+      ? refused(`The balance cannot be read (${error.detail}).`, repairAdvice)
+      : refused(error.message);
+  }
   if (error instanceof StoreUnavailableError) {
     const text =
-      `The ledger could not be read or written: ${error.message}.\nSending the same command again is safe, ` +
-      "also where this one was done after all: with the same --payment or --id nothing is counted twice.\n";
+      `The ledger could not be read or written: ${error.message}.\nSending the same command again is safe, even if ` +
+      "this one took effect: with the same --payment or --id nothing is counted twice.\n";
     return { code: "store_unavailable", text };
   }
   const stack = error instanceof Error ? error.stack : error;
   return { code: "internal_error", text: `This is a defect of Inkwell, please report it:\n${stack}\n` };
 }
 
-/** The failure as one line of JSON: `{"error":{"code":"refused","message":"..."}}`. */
+function refused(...sentences: (string | undefined)[]): Failure {
+  return { code: "refused", text: `${sentences.filter((each) => each !== undefined).join(" ")}\n` };
+}
+
+/** Returns the failure as one line of JSON: `{"error":{"code":"refused","message":"..."}}`. */
 export function failureLine({ code, text }: Failure): string {
-  // Without a command, Commander writes the whole help.
+  // If the command is missing, Commander writes the whole help.
   const message = text.startsWith("Usage:")
     ? 'The command is incomplete. "inkwell --help" lists the commands.'
     : text.replace(/^error: /, "").trimEnd();

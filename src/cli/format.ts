@@ -1,15 +1,21 @@
-/** How values look to people: tables, amounts, times. No colour and no decisions. */
+/** Text for people: tables, times and counts, without colour. */
 import { type EpochMs, grouped } from "../units.ts";
 
 export interface Column {
   head: string;
   align?: "left" | "right";
-  /** At least so many characters. */
+  /** Minimum width in characters. */
   width?: number;
 }
 
-/** Columns wide enough for their longest value, two spaces apart. */
-export function table(columns: readonly Column[], rows: readonly (readonly string[])[]): string {
+/** Returns the head of a column that is aligned to the right. */
+export function right(head: string): Column {
+  return { head, align: "right" };
+}
+
+/** Formats a table. Each column is as wide as its longest value; columns are two spaces apart. */
+export function table(heads: readonly (string | Column)[], rows: readonly (readonly string[])[]): string {
+  const columns = heads.map((head): Column => (typeof head === "string" ? { head } : head));
   const widths = columns.map(({ head, width = 0 }, i) =>
     Math.max(head.length, width, ...rows.map((row) => row[i]?.length ?? 0)),
   );
@@ -24,15 +30,12 @@ export function table(columns: readonly Column[], rows: readonly (readonly strin
   return [line(columns.map(({ head }) => head)), ...rows.map(line)].join("\n");
 }
 
-export function isoTime(ms: EpochMs): string {
-  return new Date(ms).toISOString();
-}
-
-/** To the minute, for tables. */
+/** Returns a time to the minute, for tables. */
 export function shortTime(ms: EpochMs | null): string {
-  return ms === null ? "-" : `${isoTime(ms).slice(0, 16).replace("T", " ")}Z`;
+  return ms === null ? "-" : `${new Date(ms).toISOString().slice(0, 16).replace("T", " ")}Z`;
 }
 
+/** Returns a number with its noun: `1 request`, `2 requests`. */
 export function count(number: number, singular: string, plural = `${singular}s`): string {
   return `${grouped(number)} ${number === 1 ? singular : plural}`;
 }

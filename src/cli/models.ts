@@ -8,12 +8,11 @@ import { defaultsObject } from "../http/openai-format/response.ts";
 import { findWeights } from "../model-files/model-files.ts";
 import { megabytes } from "../model-files/progress.ts";
 import { withoutLogin } from "../model-files/source.ts";
-import { nearest } from "../spelling.ts";
+import { nearest, unknownName } from "../spelling.ts";
 import { grouped } from "../units.ts";
 import type { Cli } from "./cli.ts";
 import { table } from "./format.ts";
 import { examples } from "./help.ts";
-import { requireModel } from "./refusals.ts";
 
 export function modelsCommand(cli: Cli): Command {
   const models = new Command("models")
@@ -38,7 +37,8 @@ export function modelsCommand(cli: Cli): Command {
     .addHelpText("after", examples("inkwell models pull smollm2-135m-instruct"))
     .action(async (id: string) => {
       const config = cli.config();
-      requireModel(config, id);
+      const ids = config.models.map((model) => model.id);
+      if (!ids.includes(id)) throw new OperatorError(unknownName("model", id, ids));
       const file = await cli.host.services.pullModel(config, id, cli.host);
       if (file === null) {
         cli.print({ id, file }, `${id} is run by an upstream: there is no file to fetch.`);
@@ -79,8 +79,8 @@ async function list(cli: Cli): Promise<void> {
       ]),
     ),
   );
-  for (const file of files) if (file !== null && file.problem !== null) cli.say(`${file.problem}.`);
-  cli.say("Prices in credits per million tokens.");
+  for (const file of files) if (file !== null && file.problem !== null) cli.remark(`${file.problem}.`);
+  cli.remark("Prices in credits per million tokens.");
 }
 
 /** All null: it is still to be fetched. With a problem no service starts. */

@@ -36,7 +36,7 @@ async function serve(cli: Cli): Promise<void> {
       starting.abort(new Error(`stopped by ${signal} while starting`));
       return;
     }
-    cli.say("Stopping: running answers may finish. Once more to stop at once.");
+    cli.remark("Stopping: running answers may finish. Once more to stop at once.");
     // How it went is told by `stopped`.
     stop().catch(() => {});
   };
@@ -62,7 +62,7 @@ async function serve(cli: Cli): Promise<void> {
     await service.stopped;
   } catch (error) {
     if (asked === undefined || error !== starting.signal.reason) throw error;
-    cli.say("Stopped before the service was up.");
+    cli.remark("Stopped before the service was up.");
     cli.exitCode = signalExitCodes[asked];
   } finally {
     process.off("SIGHUP", onHangUp);

@@ -103,10 +103,10 @@ export type LogLevel = "trace" | "debug" | "info" | "warn" | "error" | "silent";
 
 export interface LoadOptions {
   /** Where `inkwell.yaml` is looked for. */
-  cwd?: string;
+  cwd?: string | undefined;
   /** A file to read instead; must exist. */
-  file?: string;
-  env?: Environment;
+  file?: string | undefined;
+  env?: Environment | undefined;
 }
 
 /** In the data folder. */

@@ -2,7 +2,7 @@
  * What an account has at this moment, computed from its row without writing anything: windows are rolled, overdue
  * holds are taken as expired, and what running requests hold still counts as the account's.
  */
-import { Refusal } from "../errors.ts";
+import { invariant, Refusal } from "../errors.ts";
 import type { EpochMs, MicroCredits } from "../units.ts";
 import { expireOverdue } from "./kernel.ts";
 import type { Plans } from "./plan.ts";
@@ -38,10 +38,19 @@ export interface BalanceView {
   heldMicro: MicroCredits;
 }
 
-/** Throws the refusal `balance_unavailable` where the data are missing or contradict themselves. */
+/** Throws the refusal `balance_unavailable` if the account is missing or invalid. */
 export function balanceOf(snapshot: AccountSnapshot | null, plans: Plans): BalanceView {
   if (snapshot === null) throw balanceUnavailable("the account has no row");
-  const { account: read, overdue, nowMs } = snapshot;
+  const found = readBalance(snapshot, plans);
+  if ("problem" in found) throw balanceUnavailable(`account ${snapshot.account.id}: ${found.problem}`);
+  return found;
+}
+
+/** Returns the balance, or the problem if the account contradicts itself or its plan is not configured. */
+export function readBalance(
+  { account: read, overdue, nowMs }: AccountSnapshot,
+  plans: Plans,
+): BalanceView | { problem: string } {
   const work = new UnitOfWork(
     {
       nowMs,
@@ -56,8 +65,8 @@ export function balanceOf(snapshot: AccountSnapshot | null, plans: Plans): Balan
     plans,
   );
   const found = work.account(read.id);
-  if (found.kind === "balance_invalid") throw balanceUnavailable(`account ${read.id}: ${found.problem}`);
-  if (found.kind !== "found") throw balanceUnavailable("the account has no row");
+  if (found.kind === "balance_invalid") return { problem: found.problem };
+  invariant(found.kind === "found", "the snapshot has the account");
   expireOverdue(work, found);
   const { account } = found;
   return {

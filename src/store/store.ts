@@ -21,38 +21,38 @@ export interface FoundKey {
 
 export interface AccountsQuery {
   /** Accounts after this id. */
-  after?: string;
+  after?: string | undefined;
   /** 1 to `pageRowsMax`. */
   limit: number;
 }
 
 export interface JournalQuery {
-  afterSeq?: number;
+  afterSeq?: number | undefined;
   /** 1 to `pageRowsMax`. */
   limit: number;
 }
 
 export interface UsageQuery {
-  account?: string;
+  account?: string | undefined;
   /** The request id that the client saw. */
-  id?: string;
+  id?: string | undefined;
   /** Id of the key. */
-  key?: string;
-  model?: string;
+  key?: string | undefined;
+  model?: string | undefined;
   /** From this moment on. */
-  fromMs?: EpochMs;
+  fromMs?: EpochMs | undefined;
   /** Before this moment. */
-  toMs?: EpochMs;
+  toMs?: EpochMs | undefined;
   /** Rows after this one (its `account` and `seq`), in the order (account, seq). */
-  after?: { account: string; seq: number };
+  after?: { account: string; seq: number } | undefined;
   /** 1 to `pageRowsMax`. */
   limit: number;
 }
 
 export interface HoldsQuery {
-  account?: string;
+  account?: string | undefined;
   /** Holds after this one, in the order (account, id). */
-  after?: { account: string; id: string };
+  after?: { account: string; id: string } | undefined;
   /** 1 to `pageRowsMax`. */
   limit: number;
 }

@@ -14,7 +14,7 @@ export async function* usagePages(
 ): AsyncGenerator<UsageRow[], void, undefined> {
   let after = query.after;
   for (;;) {
-    const page = await store.usage({ ...query, ...(after === undefined ? {} : { after }), limit: pageRows });
+    const page = await store.usage({ ...query, after, limit: pageRows });
     if (page.length > 0) yield page;
     const last = page.at(-1);
     if (last === undefined || page.length < pageRows) return;

@@ -202,7 +202,7 @@ describe("inkwell chat, piped", { timeout: 20_000 }, () => {
   });
 
   test("says so when what answers is no such service", async () => {
-    assert.match((await chat("teapot\n")).stderr, /no JSON; is the address right\?/);
+    assert.match((await chat("teapot\n")).stderr, /not JSON; is the URL right\?/);
   });
 
   const cuts: [rule: string, argv: string[], left: number, remark: RegExp][] = [
@@ -392,7 +392,7 @@ describe("inkwell chat, piped", { timeout: 20_000 }, () => {
     assert.equal(ran.code, 1);
     assert.match(
       ran.stderr,
-      /^No service answers at http:\/\/127\.0\.0\.1:\d+ \(.*ECONNREFUSED.*\); "npm start" starts one\.\n$/,
+      /^No service responds at http:\/\/127\.0\.0\.1:\d+ \(.*ECONNREFUSED.*\); "npm start" starts one\.\n$/,
     );
   });
 });

@@ -24,7 +24,7 @@ operatorTest(
 operatorTest("an account that was opened on another plan is not opened again", async (operator) => {
   await operator.post("/admin/accounts", { id: "ada", plan: "big" });
   const answer = await operator.post("/admin/accounts", { id: "ada", plan: "test" });
-  assert.match(refused(answer, 409, "account_exists"), /opened on the plan big/);
+  assert.match(refused(answer, 409, "account_exists"), /opened on plan big/);
 });
 
 operatorTest("what opened an account may come again after its plan was changed", async (operator) => {
@@ -40,7 +40,7 @@ operatorTest("an account has a plain name and a plan that exists", async (operat
   }
   refused(await operator.post("/admin/accounts", { plan: "test" }), 400, "missing_required_parameter");
   const answer = await operator.post("/admin/accounts", { id: "ada", plan: "bigg" });
-  assert.match(refused(answer, 400, "invalid_value"), /no plan "bigg" .* test, big\./);
+  assert.match(refused(answer, 400, "invalid_value"), /no plan "bigg"\. Did you mean big\?/);
   refused(await operator.get("/admin/accounts/ada"), 404, "account_not_found");
 });
 
@@ -139,7 +139,7 @@ operatorTest("a key is refused where it could not work", async (operator) => {
   const post = (body: object) => operator.post(keys, { operation_id: "k", ...body });
   assert.match(
     refused(await post({ models: ["small", "huge"] }), 400, "invalid_value"),
-    /no model "huge" .* small, other\./,
+    /no model "huge"\. Defined: small, other\./,
   );
   refused(await post({ models: [] }), 400, "invalid_value");
   refused(await post({ expires_at: "2020-01-01" }), 400, "invalid_value");

@@ -4,8 +4,9 @@ import { connect } from "node:net";
 import { test } from "node:test";
 import { Validator } from "@seriousme/openapi-schema-validator";
 import { IsSchema } from "typebox/schema";
+import { operatorCatalogue } from "../../src/accounts/refusals.ts";
 import { catalogue } from "../../src/errors.ts";
-import { operatorCatalogue, sharedCodes } from "../../src/http/admin/refusals.ts";
+import { sharedCodes } from "../../src/http/admin/refusals.ts";
 import { fieldsOf, operatorTests, operatorToken, refused } from "../fixtures/operator.ts";
 
 const operatorTest = operatorTests();
@@ -90,7 +91,7 @@ operatorTest("an unknown path, and a path with another method", async (operator)
   refused(await operator.get("/v1/models"), 404, "unknown_path");
   refused(await operator.get("/admin/accounts/%zz"), 404, "unknown_path");
   const answer = await operator.ask("PUT", "/admin/accounts/test");
-  assert.match(refused(answer, 405, "method_not_allowed"), /does not take PUT, only GET, HEAD, PATCH\./);
+  assert.match(refused(answer, 405, "method_not_allowed"), /does not accept PUT, only GET, HEAD, PATCH\./);
   assert.equal(answer.headers.get("allow"), "GET, HEAD, PATCH");
   for (const path of ["/healthz", "/readyz", "/metrics", "/admin/openapi.json"]) {
     const posted = await operator.ask("POST", path);

@@ -11,7 +11,7 @@ test("create opens an account on a plan and says how to go on", async () => {
   assert.deepEqual(ran, {
     code: 0,
     stdout: "",
-    stderr: "Account alice is open, on plan starter. A key for it: inkwell key create alice\n",
+    stderr: "Account alice is open, on plan starter. To issue a key: inkwell key create alice\n",
   });
   assert.equal(ledger.store.account("alice").plan, "starter");
   assert.equal(ledger.closed, 1);
@@ -27,7 +27,7 @@ test("create refuses a name that is taken, and says on which plan it is", async 
   await ledger.openAccount();
   refused(
     await ledger.inkwell("account", "create", "alice", "--plan", "big"),
-    /account alice already, on plan starter/,
+    /Account alice already exists, opened on plan starter/,
   );
 });
 
@@ -88,7 +88,7 @@ test("an account whose plan is gone is listed and shown with its problem, beside
     `alice    gone         -        -           -  2027-01-15 12:00Z  ${problem}`,
     "bob      starter  1,000      200           0  2027-01-15 12:00Z",
   ]);
-  assert.match(list.stderr, /^1 account must be mended\. .*"inkwell account set NAME --plan PLAN"/);
+  assert.match(list.stderr, /^1 account must be repaired\. .*"inkwell account set NAME --plan PLAN"/);
   const documents = await ledger.documentOf("account", "list");
   assert.ok(Array.isArray(documents));
   assert.deepEqual(
@@ -101,7 +101,7 @@ test("an account whose plan is gone is listed and shown with its problem, beside
 
   const shown = await ledger.inkwell("account", "show", "alice");
   assert.equal(shown.code, 0);
-  assert.match(shown.stdout, new RegExp(`^Its balance cannot be read: ${problem}\\.$`, "m"));
+  assert.match(shown.stdout, new RegExp(`^The balance cannot be read: ${problem}\\.$`, "m"));
   assert.match(shown.stdout, /^key_\w+ +alice +ink_/m);
   assert.match(shown.stderr, /inkwell account set NAME --plan PLAN/);
   const document = await ledger.documentOf("account", "show", "alice");
@@ -118,7 +118,7 @@ test("set changes the plan at once where it is an upgrade", async () => {
   const ran = await ledger.inkwell("account", "set", "alice", "--plan", "big");
   assert.equal(
     ran.stderr,
-    "Account alice is on plan big: what it grants more counts at once, what it grants less from the next refresh.\n",
+    "Account alice is on plan big. A larger grant counts at once, a smaller one from the next refresh.\n",
   );
   assert.equal(ledger.store.account("alice").base, 5_000_000_000);
 });

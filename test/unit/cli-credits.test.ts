@@ -13,9 +13,9 @@ describe("credits", () => {
     const add = ["credits", "add", "alice", "50", "--payment", "p1"];
     assert.equal(
       (await ledger.inkwell(...add)).stderr,
-      "50 credits added to alice; its additional credits are now 50.\n",
+      "50 credits added to alice. It has 50 additional credits now.\n",
     );
-    assert.match((await ledger.inkwell(...add)).stderr, /Payment p1 was counted before; nothing has changed/);
+    assert.match((await ledger.inkwell(...add)).stderr, /Payment p1 was counted before. Nothing has changed/);
     assert.equal(ledger.store.account("alice").additional, 50_000_000);
     refused(
       await ledger.inkwell("credits", "add", "alice", "51", "--payment", "p1"),
@@ -45,15 +45,15 @@ describe("credits", () => {
     await ledger.openAccount();
     const adjust = (credits: string, id: string, reason = "a gift") =>
       ledger.inkwell("credits", "adjust", "alice", credits, "--reason", reason, "--id", id);
-    assert.match((await adjust("30", "i1")).stderr, /additional credits of alice are now 30\./);
-    assert.match((await adjust("-10", "i2")).stderr, /are now 20\./);
+    assert.match((await adjust("30", "i1")).stderr, /Account alice has 30 additional credits now\./);
+    assert.match((await adjust("-10", "i2")).stderr, /has 20 additional credits now\./);
     assert.match((await adjust("-10", "i2")).stderr, /Adjustment i2 was made before/);
     refused(
       await adjust("-9", "i2"),
-      /was made before, by -10 credits for the reason "a gift", instead of -9 for "a gift"/,
+      /was made before, with -10 credits and the reason "a gift" instead of -9 and "a gift"/,
     );
-    refused(await adjust("-10", "i2", "a slip"), /for the reason "a gift", instead of -10 for "a slip"/);
-    refused(await adjust("-21", "i3"), /has 20 additional credits; no more than that can be taken away/);
+    refused(await adjust("-10", "i2", "a slip"), /the reason "a gift" instead of -10 and "a slip"/);
+    refused(await adjust("-21", "i3"), /has 20 additional credits\. An adjustment cannot take away more/);
     assert.equal(ledger.store.account("alice").additional, 20_000_000);
   });
 
@@ -133,7 +133,7 @@ total         1,200  1,200  100.00 %
     const ran = await ledger.inkwell("balance", "alice");
     refused(
       ran,
-      /^The balance of alice cannot be read: its plan "gone" is not in the configuration\. An account whose plan is gone is put on another one by "inkwell account set NAME --plan PLAN"/,
+      /^The balance cannot be read \(account alice: its plan "gone" is not in the configuration\)\. If the plan of an account is missing, choose another with "inkwell account set NAME --plan PLAN"/,
     );
     assert.doesNotMatch(ran.stderr, /The operator of this service/, "that is who reads it");
   });

@@ -1,10 +1,13 @@
-/** The reader of server-sent events, held against streams that are cut in every possible place. */
+/** Server-sent events, read from streams that are cut in every possible place. */
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import fc from "fast-check";
-import { eventData } from "../../src/cli/event-stream.ts";
+import { eventsOf } from "../../src/cli/event-stream.ts";
 
-async function* chunksOf(bytes: Uint8Array, cuts: readonly number[]): AsyncGenerator<Uint8Array> {
+async function* chunksOf(
+  bytes: Uint8Array<ArrayBuffer>,
+  cuts: readonly number[],
+): AsyncGenerator<Uint8Array<ArrayBuffer>> {
   let from = 0;
   for (const cut of [...cuts.filter((at) => at < bytes.length).toSorted((a, b) => a - b), bytes.length]) {
     yield bytes.subarray(from, cut);
@@ -12,29 +15,29 @@ async function* chunksOf(bytes: Uint8Array, cuts: readonly number[]): AsyncGener
   }
 }
 
-async function all(events: AsyncIterable<string>): Promise<string[]> {
+async function all(chunks: AsyncIterable<Uint8Array<ArrayBuffer>>): Promise<string[]> {
   const list: string[] = [];
-  for await (const event of events) list.push(event);
+  for await (const { data } of eventsOf(ReadableStream.from(chunks))) list.push(data);
   return list;
 }
 
 async function read(text: string, cuts: readonly number[] = []): Promise<string[]> {
-  return await all(eventData(chunksOf(new TextEncoder().encode(text), cuts)));
+  return await all(chunksOf(new TextEncoder().encode(text), cuts));
 }
 
 const table: [sentence: string, text: string, events: string[]][] = [
   ["reads the data of each event", "data: a\n\ndata: b\n\n", ["a", "b"]],
-  ["takes CRLF and CR for line ends", "data: a\r\n\r\ndata: b\r\rdata: c\n\r\n", ["a", "b", "c"]],
+  ["accepts CRLF and CR as line ends", "data: a\r\n\r\ndata: b\r\rdata: c\n\r\n", ["a", "b", "c"]],
   ["ends an event at a CR that is the last byte", "data: a\n\r", ["a"]],
   [
     "skips comments and fields that are not data",
     ": keep-alive\n\nevent: x\nid: 1\ndata: a\nretry: 3\n\n",
     ["a"],
   ],
-  ["takes off one space and no more", "data:a\n\ndata:  b\n\n", ["a", " b"]],
+  ["removes one leading space only", "data:a\n\ndata:  b\n\n", ["a", " b"]],
   ["joins several lines of data", "data: a\ndata\ndata: b\n\n", ["a\n\nb"]],
   ["joins lines that end in CRLF", "data: a\r\ndata: b\r\n\r\n", ["a\nb"]],
-  ["gives nothing for an event that the end cuts short", "data: a\n\ndata: b\n", ["a"]],
+  ["drops an event that the end cuts short", "data: a\n\ndata: b\n", ["a"]],
   ["skips a byte order mark", "\uFEFFdata: a\n\n", ["a"]],
   ["leaves Unicode line separators in the data", "data: a\u2028b\u0085c\n\n", ["a\u2028b\u0085c"]],
 ];
@@ -46,7 +49,7 @@ for (const [sentence, text, events] of table) {
   });
 }
 
-test("wherever a stream is cut, its events are the same", async () => {
+test("reads the same events wherever the stream is cut", async () => {
   const lineEnd = fc.constantFrom("\n", "\r\n", "\r");
   const line = fc.string({ unit: "grapheme" }).map((text) => text.replace(/[\r\n]/g, ""));
   const events = fc.array(fc.tuple(line, lineEnd), { maxLength: 6 });
@@ -67,5 +70,5 @@ test("refuses an event that never ends", async () => {
     const chunk = new Uint8Array(1024 * 1024).fill(0x61);
     for (let i = 0; i < 17; i++) yield chunk;
   }
-  await assert.rejects(all(eventData(endless())), /an event of more than 16777216 characters/);
+  await assert.rejects(all(endless()), /exceeded max buffer size of 16777216 characters/);
 });

@@ -10,7 +10,7 @@ test("create prints the key alone on stdout, and everything else on stderr", asy
   await ledger.openAccount();
   const ran = await ledger.inkwell("key", "create", "alice");
   assert.match(ran.stdout, /^ink_[0-9A-Za-z]{40}\n$/);
-  assert.match(ran.stderr, /^This key of alice is shown only now; .* inkwell key revoke key_[0-9a-f]{16}\n$/);
+  assert.match(ran.stderr, /^The key of alice is shown only now\. .* inkwell key revoke key_[0-9a-f]{16}\n$/);
   const [row] = await ledger.store.keys("alice");
   assert.equal(row?.hash, hashKey(ran.stdout.trim()));
   assert.deepEqual([row.models, row.expiresMs], [["*"], null]);
@@ -89,7 +89,10 @@ test("list hides keys that have ended, unless asked for all", async () => {
 test("revoke ends a key once, and may be repeated", async () => {
   await ledger.openAccount();
   const { id } = await ledger.makeKey();
-  assert.match((await ledger.inkwell("key", "revoke", id)).stderr, /is revoked; it is refused from now on/);
+  assert.match(
+    (await ledger.inkwell("key", "revoke", id)).stderr,
+    /is revoked\. Requests with it are refused from now on/,
+  );
   assert.ok(ledger.store.key(id).revokedMs !== null);
   const earlier = await ledger.makeKey();
   await ledger.store.revokeKey(earlier.id, Date.UTC(2026, 0, 1));
@@ -101,14 +104,14 @@ test("revoke ends a key once, and may be repeated", async () => {
 });
 
 test("revoke refuses an id that does not exist", async () => {
-  refused(await ledger.inkwell("key", "revoke", "key_0"), /There is no key key_0/);
+  refused(await ledger.inkwell("key", "revoke", "key_0"), /There is no key "key_0"/);
 });
 
 test("list says how to begin where there is none", async () => {
   await ledger.openAccount();
   assert.match(
     (await ledger.inkwell("key", "list", "alice")).stderr,
-    /Make one: inkwell key create alice\n$/,
+    /To issue one: inkwell key create alice\n$/,
   );
   assert.match((await ledger.inkwell("key", "list")).stderr, /inkwell key create ACCOUNT\n$/);
 });

@@ -114,7 +114,7 @@ test("nothing there is an empty list, an empty table or names alone, and no fail
   const { code, stdout, stderr } = await usage(...none);
   assert.deepEqual(
     { code, stdout, stderr },
-    { code: 0, stdout: "", stderr: "No such request has finished.\n" },
+    { code: 0, stdout: "", stderr: "No matching request has finished.\n" },
   );
   assert.match((await usage("--csv", ...none)).stdout, /^request_id,[\w,]+\r\n$/);
 });

@@ -168,7 +168,7 @@ describe("chat", () => {
     await ledger.openAccount("default");
     const env = { INKWELL_PORT: "1" };
     const ran = await ledger.run(["chat"], { env });
-    assert.match(ran.stderr, /^No service answers at http:\/\/127\.0\.0\.1:1/);
+    assert.match(ran.stderr, /^No service responds at http:\/\/127\.0\.0\.1:1/);
     const [row, ...others] = await ledger.store.keys();
     assert.deepEqual(others, []);
     assert.equal(row?.name, "chat");

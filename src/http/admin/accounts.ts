@@ -1,26 +1,21 @@
-/** `/admin/accounts`: open them, list them, show one, put one on another plan. */
-import { balanceUnavailable } from "../../ledger/balance.ts";
-import type { AccountError } from "../../ledger/operations.ts";
-import type { Plans } from "../../ledger/plan.ts";
-import type { AccountRow } from "../../ledger/rows.ts";
-import type { Store } from "../../store/store.ts";
-import type { AdminApp, AdminDependencies } from "./app.ts";
+/** `/admin/accounts`: opening, listing and showing accounts, and changing their plans. */
+import type { OperatorActions } from "../../accounts/operator-actions.ts";
+import type { AdminApp } from "./app.ts";
 import { accountObject } from "./objects.ts";
 import { pageOf } from "./paging.ts";
-import { accountNotFound, invalidValue, OperatorRefusal } from "./refusals.ts";
 import * as schema from "./schemas.ts";
 
 const tags = ["accounts"];
 const params = schema.closed({ account: schema.accountName });
 
-export function accountRoutes(app: AdminApp, { store, ledger, plans }: AdminDependencies): void {
+export function accountRoutes(app: AdminApp, actions: OperatorActions): void {
   app.post(
     "/admin/accounts",
     {
       schema: {
         summary: "Open an account",
         description:
-          "Sent again with the same plan it answers 200 and the account as it is now, also where its plan was changed since.",
+          "A repetition with the same plan returns 200 and the present account, even if its plan has changed since.",
         operationId: "openAccount",
         tags,
         body: schema.closed({ id: schema.accountName, plan: schema.planName }),
@@ -28,16 +23,9 @@ export function accountRoutes(app: AdminApp, { store, ledger, plans }: AdminDepe
         refusals: ["account_exists"],
       },
     },
-    async ({ body }, reply) => {
-      requirePlan(plans, body.plan);
-      const outcome = await ledger.apply({ kind: "open", account: body.id, plan: body.plan });
-      if (outcome.kind === "no_account" || outcome.kind === "balance_invalid") {
-        throw faultOf(body.id, outcome);
-      }
-      if (outcome.kind === "exists") await requireOpenedOn(store, body.id, body.plan);
-      return reply
-        .code(outcome.kind === "opened" ? 201 : 200)
-        .send(accountObject(await accountOf(store, body.id)));
+    async ({ body: { id, plan } }, reply) => {
+      const { account, isNew } = await actions.openAccount(id, plan);
+      return reply.code(isNew ? 201 : 200).send(accountObject(account));
     },
   );
 
@@ -55,7 +43,7 @@ export function accountRoutes(app: AdminApp, { store, ledger, plans }: AdminDepe
     async ({ query: { limit, after } }) =>
       pageOf(
         limit,
-        (rows) => store.accounts({ ...(after === undefined ? {} : { after }), limit: rows }),
+        (rows) => actions.accounts({ after, limit: rows }),
         accountObject,
         (row) => row.id,
       ),
@@ -73,16 +61,16 @@ export function accountRoutes(app: AdminApp, { store, ledger, plans }: AdminDepe
         refusals: ["account_not_found"],
       },
     },
-    async ({ params: { account } }) => accountObject(await accountOf(store, account)),
+    async ({ params: { account } }) => accountObject(await actions.account(account)),
   );
 
   app.patch(
     "/admin/accounts/:account",
     {
       schema: {
-        summary: "Put an account on another plan",
+        summary: "Change the plan of an account",
         description:
-          "What the new plan grants more counts at once, what it grants less from the next refresh. Once per operation id.",
+          "A larger grant counts at once, a smaller one from the next refresh on. Each operation id takes effect once.",
         operationId: "changePlan",
         tags,
         params,
@@ -91,48 +79,7 @@ export function accountRoutes(app: AdminApp, { store, ledger, plans }: AdminDepe
         refusals: ["account_not_found", "operation_differs"],
       },
     },
-    async ({ params: { account }, body }) => {
-      requirePlan(plans, body.plan);
-      const outcome = await ledger.apply({ kind: "plan", account, op: body.operation_id, plan: body.plan });
-      if (outcome.kind === "conflict") {
-        throw new OperatorRefusal(
-          "operation_differs",
-          `The operation "${body.operation_id}" put ${account} on the plan ${outcome.plan} before, not on ${body.plan}. Nothing has changed; another change needs another id.`,
-          "plan",
-        );
-      }
-      if (outcome.kind !== "changed") throw faultOf(account, outcome);
-      return accountObject(await accountOf(store, account));
-    },
-  );
-}
-
-export async function accountOf(store: Store, id: string): Promise<AccountRow> {
-  const snapshot = await store.snapshot(id);
-  if (snapshot === null) throw accountNotFound(id);
-  return snapshot.account;
-}
-
-export function faultOf(account: string, fault: AccountError): Error {
-  if (fault.kind === "no_account") return accountNotFound(account);
-  return balanceUnavailable(`account ${account}: ${fault.problem}`);
-}
-
-function requirePlan(plans: Plans, plan: string): void {
-  if (plans.has(plan)) return;
-  throw invalidValue(
-    "plan",
-    `There is no plan "${plan}" in the configuration; it has ${[...plans.keys()].join(", ")}.`,
-  );
-}
-
-/** The plan that the account was opened on stands in the first entry of its journal. */
-async function requireOpenedOn(store: Store, account: string, plan: string): Promise<void> {
-  const [opening] = await store.journal(account, { limit: 1 });
-  if (opening?.note === plan) return;
-  throw new OperatorRefusal(
-    "account_exists",
-    `There is an account "${account}" already, opened on the plan ${opening?.note}. PATCH /admin/accounts/${account} changes its plan.`,
-    "id",
+    async ({ params: { account }, body: { operation_id, plan } }) =>
+      accountObject(await actions.changePlan(account, operation_id, plan)),
   );
 }

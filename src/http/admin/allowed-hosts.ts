@@ -7,7 +7,7 @@
  */
 import type { IncomingMessage } from "node:http";
 import { isIPv4, isIPv6 } from "node:net";
-import { OperatorRefusal } from "./refusals.ts";
+import { OperatorRefusal } from "../../accounts/refusals.ts";
 
 /** Longest part of a refused name that a message repeats. */
 const shownCharactersMax = 100;

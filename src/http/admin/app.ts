@@ -9,6 +9,7 @@ import type { FastifyInstance, FastifySchemaCompiler, FastifyTypeProvider } from
 import { fastify } from "fastify";
 import Type, { type Static, type TSchema } from "typebox";
 import { Compile } from "typebox/compile";
+import type { OperatorCode } from "../../accounts/refusals.ts";
 import type { Catalog } from "../../chat/catalog.ts";
 import { invariant, Refusal } from "../../errors.ts";
 import type { Ledger } from "../../ledger/ledger.ts";
@@ -20,7 +21,6 @@ import { refuseUnparsable } from "../error-handler.ts";
 import { explain, isRecord } from "../openai-format/explain.ts";
 import { parseJson } from "../openai-format/request.ts";
 import { newRequestId } from "../request-id.ts";
-import type { OperatorCode } from "./refusals.ts";
 import { closed } from "./schemas.ts";
 
 declare module "fastify" {

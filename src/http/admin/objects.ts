@@ -1,8 +1,9 @@
 /**
- * The ledger's rows as operators are shown them, by the operator API and by the command line alike. Every field of
- * a row is there except the hash of a key.
+ * The JSON objects of the operator API, which the command line prints too. They contain every field of the ledger's
+ * rows except the hash of a key.
  */
 import type { Static } from "typebox";
+import type { CreditsChange } from "../../accounts/operator-actions.ts";
 import { longestAnswer, type Model } from "../../chat/catalog.ts";
 import type { EngineLoad } from "../../chat/engine.ts";
 import type {
@@ -16,14 +17,14 @@ import type {
 } from "../../ledger/rows.ts";
 import type { AuditReport } from "../../store/audit.ts";
 import type { NodeView } from "../../store/nodes.ts";
-import type { EpochMs } from "../../units.ts";
+import type { Credits, EpochMs } from "../../units.ts";
+import { balanceObject } from "../openai-format/response.ts";
 import type * as schema from "./schemas.ts";
 
 export function accountObject(row: AccountRow): Static<typeof schema.account> {
   return { id: row.id, plan: row.plan, created_at: isoTime(row.createdMs) };
 }
 
-/** Everything about a key except the key. */
 export function keyObject(row: KeyRow): Static<typeof schema.key> {
   return {
     id: row.id,
@@ -41,6 +42,24 @@ export function keyObject(row: KeyRow): Static<typeof schema.key> {
     revoked_at: isoTimeOrNull(row.revokedMs),
     last_used_at: isoTimeOrNull(row.lastUsedMs),
   };
+}
+
+export function topupObject(
+  account: string,
+  payment_id: string,
+  credits: Credits,
+  { replayed, balance }: CreditsChange,
+): Static<typeof schema.topup> {
+  return { account, payment_id, credits, again: replayed, balance: balanceObject(balance) };
+}
+
+export function adjustmentObject(
+  account: string,
+  operation_id: string,
+  credits: Credits,
+  { replayed, balance }: CreditsChange,
+): Static<typeof schema.adjustment> {
+  return { account, operation_id, credits, again: replayed, balance: balanceObject(balance) };
 }
 
 export function journalObject(row: JournalRow): Static<typeof schema.journalEntry> {

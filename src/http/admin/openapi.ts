@@ -1,9 +1,10 @@
 /** The OpenAPI 3.1 document of the operator API, put together from the schemas that its routes validate with. */
 import type { FastifySchema, RouteOptions } from "fastify";
 import Type from "typebox";
+import { type OperatorCode, operatorCatalogue } from "../../accounts/refusals.ts";
 import { catalogue as publicCatalogue } from "../../errors.ts";
 import { isRecord } from "../openai-format/explain.ts";
-import { type OperatorCode, operatorCatalogue } from "./refusals.ts";
+import { refusedEverywhere, refusedWithBody } from "./refusals.ts";
 import * as schema from "./schemas.ts";
 
 type Json = Record<string, unknown>;
@@ -35,25 +36,13 @@ const components = new Map<unknown, string>([
   [error, "Error"],
 ]);
 
-const refusedEverywhere: readonly Code[] = [
+/** Codes of requests that are refused before their route is called. */
+const refusedAtTheDoor = [
   "missing_operator_token",
   "invalid_operator_token",
   "host_not_allowed",
   "origin_not_allowed",
-  "invalid_type",
-  "invalid_value",
-  "unknown_parameter",
-  "internal_error",
-  "balance_unavailable",
-  "store_unavailable",
-  "overloaded",
-];
-const refusedWithBody: readonly Code[] = [
-  "invalid_json",
-  "missing_required_parameter",
-  "request_too_large",
-  "unsupported_media_type",
-];
+] as const;
 
 /** Collects routes as they are added (`onRoute`) and gives the document of all that are below `/admin`. */
 export class OpenApi {
@@ -140,7 +129,12 @@ function answersOf({ response, csv }: FastifySchema): Json {
 
 /** One answer for each status, which names its codes. */
 function refusalsOf({ refusals = [], body }: FastifySchema): Json {
-  const codes: Code[] = [...refusedEverywhere, ...(body === undefined ? [] : refusedWithBody), ...refusals];
+  const codes: Code[] = [
+    ...refusedAtTheDoor,
+    ...refusedEverywhere,
+    ...(body === undefined ? [] : refusedWithBody),
+    ...refusals,
+  ];
   const byStatus = Map.groupBy(codes, statusOf);
   const answers = [...byStatus].map(([status, those]) => [
     String(status),

@@ -1,8 +1,9 @@
-/** Lists by the page: `?limit&after` in, `{ data, next }` out. `next` is null on the last page and only there. */
-import { invalidValue } from "./refusals.ts";
+/** Pages of lists: `?limit&after` in, `{ data, next }` out. `next` is null on the last page and only there. */
+import { invalidValue } from "../../accounts/refusals.ts";
+import { type EpochMs, momentOf, momentRule } from "../../units.ts";
 import { listRowsDefault } from "./schemas.ts";
 
-/** `read` is asked for one row more than is shown, by which it is known whether there is another page. */
+/** Reads one row more than the page shows, to know whether another page follows. */
 export async function pageOf<Row, Shown>(
   limit: number | undefined,
   read: (rows: number) => Promise<readonly Row[]>,
@@ -16,7 +17,7 @@ export async function pageOf<Row, Shown>(
   return { data: shown.map(show), next: last === undefined ? null : cursorOf(last) };
 }
 
-/** Of a list that is at hand as a whole; each row's id is its cursor. */
+/** Pages through a list in memory. The cursor is the id of a row. */
 export async function pageIn<Row extends { id: string }, Shown>(
   rows: readonly Row[],
   { limit, after }: { limit?: number; after?: string },
@@ -28,7 +29,7 @@ export async function pageIn<Row extends { id: string }, Shown>(
   return pageOf(limit, read, show, ({ id }) => id);
 }
 
-/** The last place of a page of what many accounts have; names of accounts have no colon. */
+/** Returns the cursor of a list over several accounts. Account names have no colon. */
 export function placeCursor(account: string, rest: string | number): string {
   return `${account}:${rest}`;
 }
@@ -45,6 +46,13 @@ export function seqIn(cursor: string): number {
   return Number(cursor);
 }
 
+/** Returns the time that a request's field names. */
+export function momentNamed(param: string, text: string | undefined): EpochMs | undefined {
+  const ms = text === undefined ? undefined : momentOf(text);
+  if (ms === null) throw invalidValue(param, `${param} must be ${momentRule}.`);
+  return ms;
+}
+
 function wrongCursor() {
-  return invalidValue("after", "after must be the `next` of the page before, as it was given.");
+  return invalidValue("after", "after must be the `next` of the page before, unchanged.");
 }

@@ -1,4 +1,5 @@
-/** Everything below `/admin` that the document describes, and the document. */
+/** All routes below `/admin`, and the OpenAPI document that describes them. */
+import { OperatorActions } from "../../accounts/operator-actions.ts";
 import { accountRoutes } from "./accounts.ts";
 import type { AdminApp, AdminDependencies } from "./app.ts";
 import { creditRoutes } from "./credits.ts";
@@ -7,14 +8,15 @@ import { OpenApi } from "./openapi.ts";
 import { serviceRoutes } from "./service.ts";
 import { usageRoutes } from "./usage.ts";
 
-/** `version` is the service's; the document carries it. */
 export function adminRoutes(app: AdminApp, dependencies: AdminDependencies, version: string): OpenApi {
   const openApi = new OpenApi(version);
   app.addHook("onRoute", (route) => openApi.add(route));
-  accountRoutes(app, dependencies);
-  keyRoutes(app, dependencies);
-  creditRoutes(app, dependencies);
-  usageRoutes(app, dependencies);
-  serviceRoutes(app, dependencies);
+  const modelIds = dependencies.catalog.all().map(({ id }) => id);
+  const actions = new OperatorActions({ ...dependencies, modelIds });
+  accountRoutes(app, actions);
+  keyRoutes(app, actions);
+  creditRoutes(app, actions);
+  usageRoutes(app, actions);
+  serviceRoutes(app, actions, dependencies);
   return openApi;
 }

@@ -1,14 +1,15 @@
 /**
- * The operator's listener, apart from the public one and bound to loopback unless configured otherwise: whether the
- * service is alive and whether it can answer, its metrics, and the operator API below `/admin`.
+ * The operator's listener: health, readiness and metrics of the service, and the operator API below `/admin`. It has
+ * its own port, bound to loopback unless configured otherwise.
  *
- * Without the operator's token there are `/healthz`, `/readyz` and `/metrics`, which name no account, and nothing
- * else. A page in the operator's browser can do no harm here: it does not know the token, is told of no permission
- * to read answers, and a body must be JSON, which browsers of their own accord do not send to another origin.
+ * Only `/healthz`, `/readyz` and `/metrics` need no token; they name no account. A web page in the operator's browser
+ * cannot use this listener: it does not know the token, no CORS header lets it read a response, and bodies must be
+ * JSON, which browsers do not send to another origin without asking first.
  */
 import { hash, timingSafeEqual } from "node:crypto";
 import type { FastifyInstance, FastifyRequest } from "fastify";
 import type { Logger } from "pino";
+import { OperatorRefusal } from "../../accounts/refusals.ts";
 import type { EngineState } from "../../chat/engine.ts";
 import { Refusal } from "../../errors.ts";
 import { StoreUnavailableError } from "../../ledger/retry.ts";
@@ -20,15 +21,15 @@ import { type ErrorResponse, errorBody, errorHeaders } from "../openai-format/er
 import { limitPipelining } from "../pipelining.ts";
 import { AllowedHosts, loggable } from "./allowed-hosts.ts";
 import { type AdminDependencies, adminBodyBytesMax, createApp } from "./app.ts";
-import { OperatorRefusal, unknownPath } from "./refusals.ts";
+import { advice, unknownPath } from "./refusals.ts";
 import { adminRoutes } from "./routes.ts";
 
 export interface OperatorDependencies extends AdminDependencies {
-  /** Of the service; in the OpenAPI document. */
+  /** Version of the service, for the OpenAPI document. */
   version: string;
-  /** What `Authorization: Bearer` must be followed by. */
+  /** The bearer token of operators. */
   token: string;
-  /** Names of this listener beside IP addresses and `localhost`. */
+  /** Host names of this listener, in addition to IP addresses and `localhost`. */
   hosts: readonly string[];
   metrics: Metrics;
   logger: Logger;
@@ -38,17 +39,17 @@ export interface OperatorDependencies extends AdminDependencies {
 export interface Readiness {
   ready: boolean;
   store: "ok" | "unreachable";
-  /** The service is being stopped. */
+  /** True while the service stops. */
   draining: boolean;
   models: Record<string, EngineState>;
 }
 
-/** Less than the files that app/open-files.ts reserves. One address leaves connections to others. */
+/** Fewer than the files that app/open-files.ts reserves. One client address cannot take all connections. */
 export const connectionLimits = { connectionsMax: 128, connectionsPerAddressMax: 96, trustedProxies: [] };
 
 const healthPath = "/healthz";
 const openPaths: ReadonlySet<string | null> = new Set([healthPath, "/readyz", "/metrics"]);
-/** Beside those, what the OpenAPI document does not describe. */
+/** Needs the token, but is not in the OpenAPI document. */
 const documentPath = "/admin/openapi.json";
 
 export function createOperatorServer(dependencies: OperatorDependencies): FastifyInstance {
@@ -59,16 +60,16 @@ export function createOperatorServer(dependencies: OperatorDependencies): Fastif
   new Connections(connectionLimits).guard(app.server);
   limitPipelining(app.server);
 
-  // By the route that was found, never by how its address was spelled. What is no route needs the token too.
+  // Checks the route that was found, not the spelling of the path. Unknown paths need the token too.
   app.addHook("onRequest", async (request, reply) => {
     const route = request.routeOptions.url ?? null;
     reply.header("x-request-id", request.id);
-    // Health checks send any host name, and the answer says nothing about the service.
+    // Health checks may send any host name; the response reveals nothing about the service.
     if (route !== healthPath) allowedHosts.check(request.raw, request.originalUrl);
     if (!openPaths.has(route)) requireToken(request, isToken);
   });
   app.addHook("onSend", async (request, reply) => {
-    // Otherwise Node would wait for the rest of the body before it takes the next request.
+    // If the connection stayed open, Node would wait for the rest of the body before the next request.
     if (isUploading(request.raw)) reply.header("connection", "close");
   });
   app.addHook("onResponse", async (request, reply) => {
@@ -79,8 +80,8 @@ export function createOperatorServer(dependencies: OperatorDependencies): Fastif
         requestId: request.id,
         method: request.method,
         path: route,
-        // What is refused may name anything, a key by mistake among it.
-        ...(reply.statusCode < 400 ? namedIn(request.params) : {}),
+        // The path of a refused request may contain anything, even a key by mistake.
+        ...(reply.statusCode < 400 ? idsIn(request.params) : {}),
         status: reply.statusCode,
         durationMs: Math.round(reply.elapsedTime),
       },
@@ -88,23 +89,23 @@ export function createOperatorServer(dependencies: OperatorDependencies): Fastif
     );
   });
   app.setErrorHandler((error, request, reply) => {
-    const told = toldFor(error);
-    if (told.status >= 500)
-      logger.error({ requestId: request.id, code: told.code, err: error }, "operator request failed");
-    if (told.status === 403) {
+    const response = responseTo(error);
+    const { status, code } = response;
+    if (status >= 500) logger.error({ requestId: request.id, code, err: error }, "operator request failed");
+    if (status === 403) {
       const { host, origin } = request.headers;
       logger.warn(
-        { requestId: request.id, code: told.code, host: loggable(host), origin: loggable(origin) },
-        "operator request refused; operator.hosts does not list its host or origin",
+        { requestId: request.id, code, host: loggable(host), origin: loggable(origin) },
+        "operator request refused: operator.hosts does not list its host or origin",
       );
     }
-    reply.headers(errorHeaders(told));
-    // Node has asked for a body that its client holds back, before the request came here.
-    sendRefusal(request, reply, { status: told.status, body: errorBody(told), holdsBody: false });
+    reply.headers(errorHeaders(response));
+    // Node has already asked for a body that the client held back (Expect: 100-continue).
+    sendRefusal(request, reply, { status, body: errorBody(response), holdsBody: false });
   });
 
   app.get(healthPath, async () => ({ status: "ok" }));
-  // A burst of requests that need no token costs one look at the store.
+  // Without a token, a burst of requests causes only one read of the store.
   const storeAnswers = shared(() => isAnswering(dependencies.store));
   const metricsText = shared(() => metrics.text());
   app.get("/readyz", async (_request, reply) => {
@@ -122,7 +123,7 @@ export function createOperatorServer(dependencies: OperatorDependencies): Fastif
     reply.header("allow", methods.join(", "));
     throw new Refusal(
       "method_not_allowed",
-      `${path.slice(0, 100)} does not take ${request.method}, only ${methods.join(", ")}.`,
+      `${path.slice(0, 100)} does not accept ${request.method}, only ${methods.join(", ")}.`,
     );
   });
   return app;
@@ -141,18 +142,18 @@ async function isAnswering(store: Store): Promise<boolean> {
   );
 }
 
-/** `read`, with one result for all callers that arrive before it is there. */
+/** Returns a function whose simultaneous callers share one call of `read`. */
 function shared<T>(read: () => Promise<T>): () => Promise<T> {
-  let underWay: Promise<T> | null = null;
+  let pending: Promise<T> | null = null;
   return () => {
-    underWay ??= read().finally(() => {
-      underWay = null;
+    pending ??= read().finally(() => {
+      pending = null;
     });
-    return underWay;
+    return pending;
   };
 }
 
-/** Compares digests, so that neither length nor content of the token shows in the time that it takes. */
+/** Compares digests, so that the time taken reveals neither the length nor the content of the token. */
 function tokenCheck(token: string): (given: string) => boolean {
   const digest = (text: string) => hash("sha256", text, "buffer");
   const right = digest(token);
@@ -165,7 +166,7 @@ function requireToken({ headers }: FastifyRequest, isToken: (given: string) => b
   if (given === undefined) {
     throw new OperatorRefusal(
       "missing_operator_token",
-      "This needs the operator token, in a header: Authorization: Bearer ... It is INKWELL_OPERATOR_TOKEN, or in the file operator-token of the data folder.",
+      "The operator token is missing. Send it in a header: Authorization: Bearer ... Its value is INKWELL_OPERATOR_TOKEN, or the content of the file operator-token in the data folder.",
     );
   }
   if (!isToken(given)) {
@@ -173,8 +174,8 @@ function requireToken({ headers }: FastifyRequest, isToken: (given: string) => b
   }
 }
 
-/** Which account or key an operator's request was about; for the log. */
-function namedIn(params: unknown): object {
+/** Returns the account and key in a request's path, for the log. */
+function idsIn(params: unknown): object {
   if (typeof params !== "object" || params === null) return {};
   return {
     ...("account" in params ? { account: params.account } : {}),
@@ -182,25 +183,25 @@ function namedIn(params: unknown): object {
   };
 }
 
-function toldFor(error: unknown): ErrorResponse {
-  if (error instanceof OperatorRefusal) return error;
-  if (error instanceof Refusal) {
-    // Here the one who asks is the one whom the detail is for.
-    if (error.detail === undefined) return error;
-    return { ...shapeOf(error), message: `${error.message} (${error.detail})` };
-  }
+function responseTo(error: unknown): ErrorResponse {
+  if (error instanceof OperatorRefusal) return extended(error, advice[error.code]);
+  // Only operators read this response, so it contains the detail.
+  if (error instanceof Refusal) return extended(error, error.detail && `(${error.detail})`);
   if (error instanceof ListTooSlowError) return new OperatorRefusal("list_too_slow", error.message);
   if (error instanceof StoreUnavailableError) {
     return new Refusal(
       "store_unavailable",
-      "The database cannot be reached or written just now. Sending the same request again is safe.",
+      "The database cannot be reached or written now. Sending the same request again is safe.",
     );
   }
   return refusalOfFastify(error);
 }
 
-function shapeOf({ status, type, code, message, param, retryAfterSeconds }: Refusal): ErrorResponse {
-  return { status, type, code, message, param, retryAfterSeconds };
+/** Returns the error response with a text added to its message. */
+function extended(error: ErrorResponse, text: string | undefined): ErrorResponse {
+  if (text === undefined) return error;
+  const { status, type, code, param, retryAfterSeconds } = error;
+  return { status, type, code, message: `${error.message} ${text}`, param, retryAfterSeconds };
 }
 
 function refusalOfFastify(error: unknown): Refusal {
@@ -215,9 +216,8 @@ function refusalOfFastify(error: unknown): Refusal {
   if (code === "FST_ERR_CTP_BODY_TOO_LARGE") {
     return new Refusal("request_too_large", `The body is larger than ${adminBodyBytesMax} bytes.`);
   }
-  if (status === 400)
-    return new Refusal("invalid_json", "The body ended before its content-length was reached.");
-  return new Refusal("internal_error", "Something went wrong here, not in the request; the log says more.", {
+  if (status === 400) return new Refusal("invalid_json", "The body is shorter than its content-length.");
+  return new Refusal("internal_error", "The server failed, not the request. The log has the details.", {
     cause: error,
   });
 }

@@ -1,17 +1,21 @@
-/** `/admin/models`, `/admin/nodes`, `/admin/holds` and `/admin/audit`: what is offered, by whom, what is running, is it sound. */
+/** `/admin/models`, `/admin/nodes`, `/admin/holds` and `/admin/audit`: the state of the service and its ledger. */
 import Type from "typebox";
-import { accountOf } from "./accounts.ts";
+import type { OperatorActions } from "../../accounts/operator-actions.ts";
 import type { AdminApp, AdminDependencies } from "./app.ts";
 import { auditObject, holdObject, modelObject, nodeObject } from "./objects.ts";
 import { pageIn, pageOf, placeCursor, placeIn } from "./paging.ts";
 import * as schema from "./schemas.ts";
 
-export function serviceRoutes(app: AdminApp, { store, catalog, metrics, nodes }: AdminDependencies): void {
+export function serviceRoutes(
+  app: AdminApp,
+  actions: OperatorActions,
+  { store, catalog, metrics, nodes }: AdminDependencies,
+): void {
   app.get(
     "/admin/models",
     {
       schema: {
-        summary: "The models, their state, price and load",
+        summary: "List models with their state, price and load",
         operationId: "listModels",
         tags: ["service"],
         querystring: schema.closed(schema.pageQuery),
@@ -25,9 +29,9 @@ export function serviceRoutes(app: AdminApp, { store, catalog, metrics, nodes }:
     "/admin/nodes",
     {
       schema: {
-        summary: "The processes on this database that live, in the order of their start",
+        summary: "List the live processes on this database, in the order of their start",
         description:
-          "As this one saw them at its last look, seconds ago. `differs` names what decides about credits and is not the same there.",
+          "As this process last saw them, a few seconds ago. `differs` lists the settings that affect credits and differ from this process.",
         operationId: "listNodes",
         tags: ["service"],
         querystring: schema.closed(schema.pageQuery),
@@ -41,9 +45,10 @@ export function serviceRoutes(app: AdminApp, { store, catalog, metrics, nodes }:
     "/admin/holds",
     {
       schema: {
-        summary: "Running requests and what they hold, in the order of account and request id",
+        summary:
+          "List running requests and the credits that they hold, in the order of account and request id",
         description:
-          "A hold whose `expires_at` has passed is of a process that died; it is charged by its last checkpoint within seconds.",
+          "A hold whose `expires_at` has passed belongs to a process that died. It is charged by its last checkpoint within seconds.",
         operationId: "listHolds",
         tags: ["service"],
         querystring: schema.closed({ ...schema.pageQuery, account: Type.Optional(schema.accountName) }),
@@ -52,16 +57,11 @@ export function serviceRoutes(app: AdminApp, { store, catalog, metrics, nodes }:
       },
     },
     async ({ query: { limit, after, account } }) => {
-      if (account !== undefined) await accountOf(store, account);
       const place = placeIn(after);
+      const from = place && { account: place.account, id: place.rest };
       return pageOf(
         limit,
-        (rows) =>
-          store.holds({
-            ...(account === undefined ? {} : { account }),
-            ...(place === undefined ? {} : { after: { account: place.account, id: place.rest } }),
-            limit: rows,
-          }),
+        (rows) => actions.holds({ account, after: from, limit: rows }),
         holdObject,
         (row) => placeCursor(row.account, row.id),
       );
@@ -72,9 +72,9 @@ export function serviceRoutes(app: AdminApp, { store, catalog, metrics, nodes }:
     "/admin/audit",
     {
       schema: {
-        summary: "Check over all rows what always holds in the ledger",
+        summary: "Check the ledger's invariants over all rows",
         description:
-          "Reads all rows, which takes minutes on a large ledger. No request waits for it; on PostgreSQL those on a busy account become slower meanwhile. The metrics keep the result.",
+          "Reads all rows, which takes minutes on a large ledger. No request waits for it, but on PostgreSQL requests of a busy account become slower meanwhile. The metrics keep the result.",
         operationId: "audit",
         tags: ["service"],
         response: { 200: schema.auditReport },

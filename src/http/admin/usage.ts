@@ -1,14 +1,12 @@
-/** `/admin/usage`: the receipts of finished requests, by the page as JSON or all of them as CSV. */
+/** `/admin/usage`: the receipts of finished requests, as pages of JSON or all of them as CSV. */
 import { Readable } from "node:stream";
 import Type, { type Static } from "typebox";
+import type { OperatorActions } from "../../accounts/operator-actions.ts";
+import { invalidValue } from "../../accounts/refusals.ts";
 import type { UsageQuery } from "../../store/store.ts";
-import { usagePages } from "../../store/usage-pages.ts";
-import { accountOf } from "./accounts.ts";
-import type { AdminApp, AdminDependencies } from "./app.ts";
-import { momentNamed } from "./keys.ts";
+import type { AdminApp } from "./app.ts";
 import { usageObject } from "./objects.ts";
-import { pageOf, placeCursor, placeIn, seqIn } from "./paging.ts";
-import { invalidValue } from "./refusals.ts";
+import { momentNamed, pageOf, placeCursor, placeIn, seqIn } from "./paging.ts";
 import * as schema from "./schemas.ts";
 import { usageCsv } from "./usage-csv.ts";
 
@@ -25,14 +23,14 @@ const filters = schema.closed({
 
 const page = schema.pageOf(schema.usageRecord);
 
-export function usageRoutes(app: AdminApp, { store }: AdminDependencies): void {
+export function usageRoutes(app: AdminApp, actions: OperatorActions): void {
   app.get(
     "/admin/usage",
     {
       schema: {
-        summary: "One receipt for each finished request, in the order of account and journal",
+        summary: "List receipts of finished requests, in the order of account and journal",
         description:
-          "`from` counts, `to` does not. With `format=csv` or `accept: text/csv` all receipts come as one CSV, whatever their number; it takes no `limit`.",
+          "`from` is inclusive, `to` exclusive. With `format=csv` or `accept: text/csv`, all receipts come as one CSV; `limit` is not accepted then.",
         operationId: "listUsage",
         tags: ["usage"],
         querystring: filters,
@@ -43,43 +41,35 @@ export function usageRoutes(app: AdminApp, { store }: AdminDependencies): void {
     },
     async ({ query, headers }, reply) => {
       const wanted = queryOf(query);
-      if (wanted.account !== undefined) await accountOf(store, wanted.account);
-      if (query.format === "csv" || (query.format === undefined && acceptsCsv(headers.accept))) {
-        if (query.limit !== undefined) throw invalidValue("limit", "limit is for JSON: a CSV has every row.");
-        reply.header("content-type", "text/csv; charset=utf-8; header=present");
-        return Readable.from(usageCsv(usagePages(store, wanted)));
+      const { limit, format = acceptsCsv(headers.accept) ? "csv" : "json" } = query;
+      if (format === "json") {
+        return pageOf(
+          limit,
+          (rows) => actions.usage({ ...wanted, limit: rows }),
+          usageObject,
+          ({ account, seq }) => placeCursor(account, seq),
+        );
       }
-      return pageOf(
-        query.limit,
-        (rows) => store.usage({ ...wanted, limit: rows }),
-        usageObject,
-        ({ account, seq }) => placeCursor(account, seq),
-      );
+      const pages = await actions.usagePages(wanted);
+      if (limit !== undefined) throw invalidValue("limit", "limit is for JSON: a CSV has every row.");
+      reply.header("content-type", "text/csv; charset=utf-8; header=present");
+      return Readable.from(usageCsv(pages));
     },
   );
 }
 
-function acceptsCsv(accept: string | undefined): boolean {
-  return (accept ?? "")
-    .split(",")
-    .some((range) => range.split(";", 1)[0]?.trim().toLowerCase() === "text/csv");
+function acceptsCsv(accept = ""): boolean {
+  return accept.split(",").some((range) => range.split(";", 1)[0]?.trim().toLowerCase() === "text/csv");
 }
 
 function queryOf(query: Static<typeof filters>): Omit<UsageQuery, "limit"> {
-  const { account, model, key } = query;
+  const { account, model, key, request_id: id } = query;
   const place = placeIn(query.after);
-  const fromMs = query.from === undefined ? undefined : momentNamed("from", query.from);
-  const toMs = query.to === undefined ? undefined : momentNamed("to", query.to);
+  const after = place && { account: place.account, seq: seqIn(place.rest) };
+  const fromMs = momentNamed("from", query.from);
+  const toMs = momentNamed("to", query.to);
   if (fromMs !== undefined && toMs !== undefined && toMs <= fromMs) {
-    throw invalidValue("to", "to must be after from, and does not count itself: no receipt is between them.");
+    throw invalidValue("to", "to must be after from: to itself is excluded.");
   }
-  return {
-    ...(account === undefined ? {} : { account }),
-    ...(model === undefined ? {} : { model }),
-    ...(key === undefined ? {} : { key }),
-    ...(query.request_id === undefined ? {} : { id: query.request_id }),
-    ...(fromMs === undefined ? {} : { fromMs }),
-    ...(toMs === undefined ? {} : { toMs }),
-    ...(place === undefined ? {} : { after: { account: place.account, seq: seqIn(place.rest) } }),
-  };
+  return { account, model, key, id, fromMs, toMs, after };
 }

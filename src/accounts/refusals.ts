@@ -1,0 +1,100 @@
+/**
+ * Errors of operator actions, as one closed catalogue for the operator API and the command line. Errors whose code
+ * the public catalogue (errors.ts) defines are thrown as its `Refusal`. A message names no command and no endpoint:
+ * the command line and the API add their own advice. A test compares the catalogue with docs/operating.md.
+ */
+import { type ErrorType, Refusal } from "../errors.ts";
+import { balanceUnavailable } from "../ledger/balance.ts";
+import type { AccountError } from "../ledger/operations.ts";
+import { unknownName } from "../spelling.ts";
+import type { EpochMs } from "../units.ts";
+import type { KeyOptions } from "./keys.ts";
+
+export const operatorCatalogue = {
+  missing_operator_token: { status: 401, type: "authentication_error" },
+  invalid_operator_token: { status: 401, type: "authentication_error" },
+  host_not_allowed: { status: 403, type: "permission_error" },
+  origin_not_allowed: { status: 403, type: "permission_error" },
+  list_too_slow: { status: 400, type: "invalid_request_error" },
+  account_not_found: { status: 404, type: "not_found_error" },
+  key_not_found: { status: 404, type: "not_found_error" },
+  account_exists: { status: 409, type: "invalid_request_error" },
+  operation_differs: { status: 409, type: "invalid_request_error" },
+  payment_differs: { status: 409, type: "invalid_request_error" },
+  too_few_credits: { status: 409, type: "invalid_request_error" },
+  too_many_credits: { status: 409, type: "invalid_request_error" },
+} as const satisfies Record<string, { status: number; type: ErrorType }>;
+
+export type OperatorCode = keyof typeof operatorCatalogue;
+
+/** A refused operator action. Nothing has changed. */
+export class OperatorRefusal extends Error {
+  override readonly name = "OperatorRefusal";
+  readonly code: OperatorCode;
+  /** Field of the API request that is wrong. */
+  readonly param: string | null;
+
+  constructor(code: OperatorCode, message: string, param: string | null = null) {
+    super(message);
+    this.code = code;
+    this.param = param;
+  }
+
+  get status(): number {
+    return operatorCatalogue[this.code].status;
+  }
+
+  get type(): ErrorType {
+    return operatorCatalogue[this.code].type;
+  }
+}
+
+export function accountNotFound(account: string): OperatorRefusal {
+  return new OperatorRefusal("account_not_found", `There is no account ${account}.`);
+}
+
+export function accountExists(account: string, plan: string | null): OperatorRefusal {
+  return new OperatorRefusal(
+    "account_exists",
+    `Account ${account} already exists, opened on plan ${plan}.`,
+    "id",
+  );
+}
+
+export function keyNotFound(id: string): OperatorRefusal {
+  return new OperatorRefusal("key_not_found", `There is no key "${id}".`);
+}
+
+/** Returns the refusal of an operation that the ledger answered with an account error. */
+export function accountRefusal(account: string, error: AccountError): Error {
+  if (error.kind === "no_account") return accountNotFound(account);
+  return balanceUnavailable(`account ${account}: ${error.problem}`);
+}
+
+/** Returns the refusal of a value that is well-formed but cannot be used. */
+export function invalidValue(param: string, message: string): Refusal {
+  return new Refusal("invalid_value", message, { param });
+}
+
+export function requirePlan(plans: ReadonlyMap<string, unknown>, plan: string): void {
+  if (!plans.has(plan)) throw invalidValue("plan", unknownName("plan", plan, [...plans.keys()]));
+}
+
+/** Refuses a key that names an unknown model or has expired already. */
+export function requireUsableKey(
+  { models = [], expiresMs }: KeyOptions,
+  modelIds: readonly string[],
+  nowMs: EpochMs,
+): void {
+  for (const [index, model] of models.entries()) {
+    if (model !== "*" && !modelIds.includes(model))
+      throw invalidValue(`models[${index}]`, unknownName("model", model, modelIds));
+  }
+  if (expiresMs !== undefined && expiresMs <= nowMs) {
+    const expiry = new Date(expiresMs).toISOString();
+    throw invalidValue(
+      "expires_at",
+      `The key would have expired already, at ${expiry}. Choose a later time.`,
+    );
+  }
+}
