@@ -112,6 +112,11 @@ export function messageOf(error: unknown): string {
   return error instanceof Error ? error.message || error.name : String(error);
 }
 
+/** Returns the `code` of an error of Node or of a library, such as `ENOENT`. */
+export function codeOf(error: unknown): string | undefined {
+  return error instanceof Error && "code" in error && typeof error.code === "string" ? error.code : undefined;
+}
+
 /** A state that the code rules out. Not for bad input: a failed invariant is a defect and becomes a 500. */
 export function invariant(condition: unknown, message: string | (() => string)): asserts condition {
   if (!condition) throw new Error(`invariant broken: ${typeof message === "string" ? message : message()}`);

@@ -11,6 +11,8 @@ const root = join(import.meta.dirname, "..");
 const modules = [
   "errors",
   "units",
+  "given",
+  "retry",
   "spelling",
   "make-folder",
   "ledger",

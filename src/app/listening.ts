@@ -1,7 +1,7 @@
 /** Binding a port, and the one message an operator gets where that cannot be done. */
 import { once } from "node:events";
 import { createServer, isIPv6 } from "node:net";
-import { OperatorError } from "../errors.ts";
+import { codeOf, OperatorError } from "../errors.ts";
 
 type ListenerName = "listen" | "operator";
 
@@ -48,7 +48,7 @@ export async function listening<T>(
   try {
     return await bind();
   } catch (error) {
-    const code = error instanceof Error && "code" in error ? error.code : undefined;
+    const code = codeOf(error);
     const prefix = name === "listen" ? "INKWELL" : "INKWELL_OPERATOR";
     const other = `choose another one with ${name}: { port } in inkwell.yaml or ${prefix}_PORT`;
     if (code === "EADDRINUSE") {

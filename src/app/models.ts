@@ -7,6 +7,7 @@ import type { LlamaModelConfig, ModelConfig, UpstreamModelConfig } from "../conf
 import { startLlamaEngine } from "../engines/llama/process/supervisor.ts";
 import { UpstreamEngine } from "../engines/upstream/engine.ts";
 import { OperatorError } from "../errors.ts";
+import { given } from "../given.ts";
 import type { ProgressStream } from "../model-files/progress-display.ts";
 import type { Metrics } from "../telemetry/metrics.ts";
 import { miniatureNotice, miniaturePath, notObtained, obtainModel } from "./model-files.ts";
@@ -89,10 +90,8 @@ async function startModel(
       parallel: model.parallel,
       queueMax: config.limits.queueMax,
       pausedBytesMax: model.pausedBytesMax,
-      ...(model.threads === null ? {} : { threads: model.threads }),
       gpu: model.gpu === "off" ? false : model.gpu,
-      ...(model.reasoning === null ? {} : { reasoning: model.reasoning }),
-      ...(model.loadMs === null ? {} : { loadMs: model.loadMs }),
+      ...given({ threads: model.threads, reasoning: model.reasoning, loadMs: model.loadMs }),
       environment: model.environment,
       onDecode: (answers) => metrics.decoded(model.id, answers),
       log: logger.child({ model: model.id }),

@@ -18,7 +18,7 @@ import { existsSync, readFileSync } from "node:fs";
 import { link, readFile, rm, writeFile } from "node:fs/promises";
 import { homedir } from "node:os";
 import path from "node:path";
-import { messageOf, OperatorError } from "../errors.ts";
+import { codeOf, messageOf, OperatorError } from "../errors.ts";
 import type { Plans } from "../ledger/plan.ts";
 import { makeFolder } from "../make-folder.ts";
 import { type DatabaseConfig, readDatabase } from "./database.ts";
@@ -180,7 +180,7 @@ export async function operatorToken(config: Config): Promise<{ token: string; fi
         await writeFile(draft, `${randomBytes(32).toString("base64url")}\n`, { flag: "wx", mode: 0o600 });
         await link(draft, file);
       } catch (error) {
-        if (!hasCode(error, "EEXIST")) throw error;
+        if (codeOf(error) !== "EEXIST") throw error;
       } finally {
         await rm(draft, { force: true });
       }
@@ -346,8 +346,4 @@ function refusal(problems: Problems): OperatorError {
       ? "The configuration is wrong:"
       : `The configuration is wrong in ${lines.length} places:`;
   return new OperatorError([head, ...lines.map((each) => `  ${each}`)].join("\n"));
-}
-
-function hasCode(error: unknown, code: string): boolean {
-  return error instanceof Error && "code" in error && error.code === code;
 }

@@ -4,8 +4,10 @@
  */
 
 import type { RequestDefaults } from "../chat/request.ts";
+import type { ThinkTags } from "../engines/text/thinking.ts";
 import { type DialectName, dialectOf, dialects } from "../engines/upstream/dialects.ts";
 import { OperatorError } from "../errors.ts";
+import { given } from "../given.ts";
 import type { Price } from "../ledger/pricing.ts";
 import { parseSource } from "../model-files/source.ts";
 import type { Environment } from "./document.ts";
@@ -18,8 +20,6 @@ const windowMax = 16_777_216;
 const parallelMost = 65_536;
 /** A tebibyte. */
 const pausedBytesMost = 2 ** 40;
-
-export type ThinkTags = readonly [open: string, close: string];
 
 export type ModelConfig = LlamaModelConfig | UpstreamModelConfig;
 
@@ -137,23 +137,19 @@ function readPrice(section: Section): Price {
     return {
       prompt: price.value("prompt", kind.price, or),
       completion: price.value("completion", kind.price, or),
-      ...(cachedPrompt === null ? {} : { cachedPrompt }),
+      ...given({ cachedPrompt }),
     };
   });
 }
 
 /** In the ranges that the public API takes. */
 function readDefaults(section: Section): RequestDefaults {
-  const temperature = section.optional("temperature", kind.decimal(0, 2));
-  const topP = section.optional("top_p", kind.decimal(0, 1));
-  const topK = section.optional("top_k", kind.whole(0, 2_147_483_647));
-  const maxTokens = section.optional("max_tokens", kind.whole(1, windowMax));
-  return {
-    ...(temperature === null ? {} : { temperature }),
-    ...(topP === null ? {} : { topP }),
-    ...(topK === null ? {} : { topK }),
-    ...(maxTokens === null ? {} : { maxTokens }),
-  };
+  return given({
+    temperature: section.optional("temperature", kind.decimal(0, 2)),
+    topP: section.optional("top_p", kind.decimal(0, 1)),
+    topK: section.optional("top_k", kind.whole(0, 2_147_483_647)),
+    maxTokens: section.optional("max_tokens", kind.whole(1, windowMax)),
+  });
 }
 
 const sourceKind = kind.text(

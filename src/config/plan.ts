@@ -1,5 +1,6 @@
 /** The `plans` section: what accounts are granted. At least one plan, each naming only models that exist. */
 import { namePattern, nameRule } from "../accounts/names.ts";
+import { given } from "../given.ts";
 import type { BucketPlan, Limits, Plan } from "../ledger/plan.ts";
 import { nearest } from "../spelling.ts";
 import * as kind from "./kinds.ts";
@@ -45,12 +46,9 @@ function readPlan(id: string, section: Section, modelIds: readonly string[]): Pl
 
 function readPlanLimits(section: Section): Limits {
   const count = kind.whole(1, 1_000_000_000);
-  const requestsPerMinute = section.optional("requests_per_minute", count);
-  const tokensPerMinute = section.optional("tokens_per_minute", count);
-  const concurrent = section.optional("concurrent", count);
-  return {
-    ...(requestsPerMinute === null ? {} : { requestsPerMinute }),
-    ...(tokensPerMinute === null ? {} : { tokensPerMinute }),
-    ...(concurrent === null ? {} : { concurrent }),
-  };
+  return given({
+    requestsPerMinute: section.optional("requests_per_minute", count),
+    tokensPerMinute: section.optional("tokens_per_minute", count),
+    concurrent: section.optional("concurrent", count),
+  });
 }

@@ -6,7 +6,7 @@ import type { IncomingMessage, OutgoingHttpHeaders } from "node:http";
 import type { Socket } from "node:net";
 import type { FastifyReply, FastifyRequest } from "fastify";
 import type { Logger } from "pino";
-import { Refusal } from "../errors.ts";
+import { codeOf, Refusal } from "../errors.ts";
 import { StoreUnavailableError } from "../ledger/retry.ts";
 import { errorBody, errorHeaders, unparsableBody } from "./openai-format/error-body.ts";
 import { rateHeaders } from "./openai-format/rate-headers.ts";
@@ -27,8 +27,7 @@ const lingerPauseMs = 10;
 /** Returns `error` itself if it is a refusal, otherwise the refusal that the caller gets instead. */
 export function refusalOf(error: unknown): Refusal {
   if (error instanceof Refusal) return error;
-  const code = error instanceof Error && "code" in error ? error.code : undefined;
-  if (code === "FST_ERR_CTP_INVALID_MEDIA_TYPE") return notJson();
+  if (codeOf(error) === "FST_ERR_CTP_INVALID_MEDIA_TYPE") return notJson();
   if (error instanceof StoreUnavailableError) {
     return new Refusal(
       "store_unavailable",

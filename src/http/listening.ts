@@ -8,7 +8,7 @@ import { lookup } from "node:dns/promises";
 import { once } from "node:events";
 import { createServer } from "node:net";
 import type { FastifyInstance } from "fastify";
-import { invariant } from "../errors.ts";
+import { codeOf, invariant } from "../errors.ts";
 
 export interface Address {
   host: string;
@@ -46,12 +46,8 @@ async function alsoListen({ server }: FastifyInstance, address: Address): Promis
     await once(second, "listening");
   } catch (error) {
     // Names may have addresses that the machine does not; the first one serves without them.
-    if (hasCode(error, "EADDRNOTAVAIL") || hasCode(error, "EAFNOSUPPORT")) return;
+    if (["EADDRNOTAVAIL", "EAFNOSUPPORT"].includes(codeOf(error) ?? "")) return;
     throw error;
   }
   server.once("close", () => second.close());
-}
-
-function hasCode(error: unknown, code: string): boolean {
-  return error instanceof Error && "code" in error && error.code === code;
 }

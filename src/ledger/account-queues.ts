@@ -6,8 +6,9 @@
  * that an operation is rejected if its account stays locked for longer than `giveUpMs`. An account leaves this place
  * with the first commit that answers all it was sent.
  */
+import { pause } from "../retry.ts";
 import type { Operation, Outcome } from "./operations.ts";
-import { pause, StoreUnavailableError } from "./retry.ts";
+import { StoreUnavailableError } from "./retry.ts";
 
 /** An operation and its caller. */
 export interface Entry {

@@ -10,6 +10,7 @@
  * clock was set back. The requests' timestamp tells the two apart: it never lies before the moment at which anything
  * was counted, and at most a minute after it, because no more requests are let in.
  */
+import { given } from "../given.ts";
 import type { EpochMs } from "../units.ts";
 import type { HoldOutcome, RateState, Rates } from "./operations.ts";
 import type { Limits, Plan } from "./plan.ts";
@@ -27,11 +28,8 @@ export interface Scope {
 export function scopesOf(account: AccountRow, plan: Plan, key: KeyRow | null): Scope[] {
   const scopes: Scope[] = [{ scope: "account", limits: plan.limits, row: account }];
   if (key !== null) {
-    const limits: Limits = {
-      ...(key.requestsPerMinute === null ? {} : { requestsPerMinute: key.requestsPerMinute }),
-      ...(key.tokensPerMinute === null ? {} : { tokensPerMinute: key.tokensPerMinute }),
-      ...(key.concurrent === null ? {} : { concurrent: key.concurrent }),
-    };
+    const { requestsPerMinute, tokensPerMinute, concurrent } = key;
+    const limits = given({ requestsPerMinute, tokensPerMinute, concurrent });
     scopes.push({ scope: "key", limits, row: key });
   }
   return scopes;

@@ -1,4 +1,6 @@
-/** What a request cannot do without is asked of the store again while it stays away: its commits, its key, its balance. */
+/** Retries of calls to the store while it is unavailable: commits, and reads of keys and balances. */
+import { retryWhile } from "../retry.ts";
+
 /** The database cannot be reached or written just now (locked, disk full, connection lost). */
 export class StoreUnavailableError extends Error {
   override readonly name = "StoreUnavailableError";
@@ -18,72 +20,22 @@ export function withNothingDone(error: unknown): unknown {
 }
 
 export interface RetryPolicy {
-  /** Pauses before each further attempt; when they are used up the last one counts. */
+  /** Pauses before each further attempt. After the last one the error of the attempt counts. */
   retriesMs: readonly number[];
-  /** After so long there is no further one either: the attempts themselves may take their time. */
+  /** No attempt starts after this time. An attempt that is under way may take longer. */
   giveUpMs: number;
 }
 
-/**
- * Answers with the first attempt that succeeds. Rejects as the last one did, and at once with anything but a
- * `StoreUnavailableError`. When the signal aborts there is no further attempt.
- */
-export async function retry<T>(
+/** Retries while the store is unavailable. Any other error ends the retries at once. */
+export function retry<T>(
   attempt: () => Promise<T>,
   { retriesMs, giveUpMs }: RetryPolicy,
   signal: AbortSignal,
 ): Promise<T> {
   const beganMs = performance.now();
-  for (const pauseMs of retriesMs) {
-    try {
-      return await attempt();
-    } catch (error) {
-      const isOver = performance.now() - beganMs >= giveUpMs;
-      if (!(error instanceof StoreUnavailableError) || isOver) throw error;
-      if ((await pause(pauseMs, signal)) === "aborted") throw error;
-    }
-  }
-  return await attempt();
-}
-
-/**
- * What ends the pauses that hang on a signal. One listener for all of them: to add or take one off takes as long as
- * there are others, and every request waits while the store is away.
- */
-const pauses = new WeakMap<AbortSignal, Set<() => void>>();
-
-/** Resolves after the pause, or as soon as the signal aborts. */
-export function pause(pauseMs: number, signal: AbortSignal): Promise<"over" | "aborted"> {
-  const { promise, resolve } = Promise.withResolvers<"over" | "aborted">();
-  if (signal.aborted) {
-    resolve("aborted");
-    return promise;
-  }
-  const pausing = pausesUntil(signal);
-  const abort = () => {
-    clearTimeout(timer);
-    resolve("aborted");
+  const delayMs = (error: unknown, failures: number) => {
+    const isOver = performance.now() - beganMs >= giveUpMs;
+    return error instanceof StoreUnavailableError && !isOver ? retriesMs[failures - 1] : undefined;
   };
-  const timer = setTimeout(() => {
-    pausing.delete(abort);
-    resolve("over");
-  }, pauseMs);
-  pausing.add(abort);
-  return promise;
-}
-
-function pausesUntil(signal: AbortSignal): Set<() => void> {
-  const known = pauses.get(signal);
-  if (known !== undefined) return known;
-  const pausing = new Set<() => void>();
-  pauses.set(signal, pausing);
-  signal.addEventListener(
-    "abort",
-    () => {
-      for (const abort of pausing) abort();
-      pausing.clear();
-    },
-    { once: true },
-  );
-  return pausing;
+  return retryWhile(attempt, delayMs, signal);
 }

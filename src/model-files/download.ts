@@ -10,7 +10,7 @@
  */
 import { createHash } from "node:crypto";
 import { open, readFile, stat, writeFile } from "node:fs/promises";
-import { messageOf, OperatorError } from "../errors.ts";
+import { codeOf, messageOf, OperatorError } from "../errors.ts";
 import {
   adoptPart,
   discardPart,
@@ -269,7 +269,7 @@ function addressOf(wanted: Wanted): string {
 
 async function sizeOf(path: string): Promise<number> {
   const found = await stat(path).catch((error: unknown) => {
-    if (error instanceof Error && "code" in error && error.code === "ENOENT") return undefined;
+    if (codeOf(error) === "ENOENT") return undefined;
     throw new OperatorError(`${path} cannot be looked at: ${messageOf(error)}`, error);
   });
   return found?.size ?? 0;

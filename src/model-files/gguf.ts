@@ -7,7 +7,7 @@
  * Format: https://github.com/ggml-org/ggml/blob/master/docs/gguf.md
  */
 import { type FileHandle, open } from "node:fs/promises";
-import { messageOf, OperatorError } from "../errors.ts";
+import { codeOf, messageOf, OperatorError } from "../errors.ts";
 
 export interface GgufSummary {
   /** `llama`, `qwen3`, ...; undefined for parts after the first. */
@@ -299,7 +299,7 @@ async function checkFile(path: string, isPart: boolean): Promise<GgufSummary> {
 }
 
 function reasonOf(error: unknown): string {
-  const code = error instanceof Error && "code" in error ? error.code : undefined;
+  const code = codeOf(error);
   if (code === "ENOENT") return "there is no such file";
   if (code === "EACCES" || code === "EPERM") return "this user may not read it";
   return messageOf(error);

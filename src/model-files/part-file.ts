@@ -6,7 +6,7 @@ import { type Hash, randomUUID } from "node:crypto";
 import { createReadStream } from "node:fs";
 import { type FileHandle, open, rename, rm, statfs } from "node:fs/promises";
 import { join } from "node:path";
-import { messageOf, OperatorError } from "../errors.ts";
+import { codeOf, messageOf, OperatorError } from "../errors.ts";
 import { makeFolder } from "../make-folder.ts";
 import { megabytes } from "./progress.ts";
 
@@ -79,7 +79,7 @@ async function synced(path: string, flags: string): Promise<void> {
 
 /** What to tell the operator when the disk refuses. `needed`: how much room the whole file takes, in words. */
 export function diskError(error: unknown, folder: string, needed: string): Error {
-  const code = error instanceof Error && "code" in error ? error.code : undefined;
+  const code = codeOf(error);
   if (code === "ENOSPC" || code === "EDQUOT") return noRoom(folder, needed, error);
   if (code === "EACCES" || code === "EPERM" || code === "EROFS") {
     return new OperatorError(

@@ -1,5 +1,5 @@
-/** Trying again what may pass: with back-off, a bounded number of times, and told to whoever watches. */
-import { setTimeout as sleep } from "node:timers/promises";
+/** Retries of downloads: with back-off, a bounded number of times, and reported to the operator. */
+import { retryWhile } from "../retry.ts";
 import type { FetchProgress } from "./progress.ts";
 import { type Transport, TransportFailure } from "./transport.ts";
 
@@ -9,35 +9,35 @@ export interface FetchTools {
   transport: Transport;
   progress: FetchProgress;
   signal: AbortSignal;
-  /** Before the second attempt; twice as long before each further one. */
+  /** Pause before the second attempt. Doubles for each further one. */
   backoffMs: number;
 }
 
 /**
- * Runs the action until it succeeds or fails for good. Attempts that got further (`reached` is more than before)
- * do not count against it, so that a long fetch over a poor line comes to its end.
+ * Runs the action until it succeeds or fails permanently. An attempt that got further (`reached` has grown) starts the
+ * count again, so that a long download over a poor connection completes.
  */
-export async function fetchWithRetries<T>(
+export function fetchWithRetries<T>(
   tools: FetchTools,
   reached: () => Promise<number>,
   action: () => Promise<T>,
 ): Promise<T> {
   let failures = 0;
-  for (;;) {
-    const before = await reached();
-    try {
-      return await action();
-    } catch (error) {
-      tools.signal.throwIfAborted();
-      if (!(error instanceof TransportFailure) || !error.transient) throw error;
-      failures = (await reached()) > before ? 1 : failures + 1;
-      if (failures === attemptsMax) {
-        throw new TransportFailure(`${error.message} (${attemptsMax} times)`, false, { cause: error });
-      }
-      const waitMs = error.retryAfterMs ?? tools.backoffMs * 2 ** (failures - 1);
-      const when = waitMs >= 1000 ? ` in ${Math.round(waitMs / 1000)} s` : "";
-      tools.progress.note(`${error.message}; trying again${when}`);
-      await sleep(waitMs, undefined, { signal: tools.signal });
+  let before = 0;
+  const attempt = async () => {
+    before = await reached();
+    return action();
+  };
+  const delayMs = async (error: unknown) => {
+    if (!(error instanceof TransportFailure) || !error.transient || tools.signal.aborted) return undefined;
+    failures = (await reached()) > before ? 1 : failures + 1;
+    if (failures === attemptsMax) {
+      throw new TransportFailure(`${error.message} (${attemptsMax} times)`, false, { cause: error });
     }
-  }
+    const waitMs = error.retryAfterMs ?? tools.backoffMs * 2 ** (failures - 1);
+    const when = waitMs >= 1000 ? ` in ${Math.round(waitMs / 1000)} s` : "";
+    tools.progress.note(`${error.message}; trying again${when}`);
+    return waitMs;
+  };
+  return retryWhile(attempt, delayMs, tools.signal);
 }

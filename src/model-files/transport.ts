@@ -9,7 +9,7 @@
  */
 import { getCACertificates } from "node:tls";
 import { type Dispatcher, EnvHttpProxyAgent, errors, Pool, request } from "undici";
-import { messageOf } from "../errors.ts";
+import { codeOf, messageOf } from "../errors.ts";
 import { noProxies, type Proxies } from "./proxies.ts";
 
 /** How long each part of a conversation may stay silent. */
@@ -232,7 +232,8 @@ function retryAfterMs(text: string | undefined): number | undefined {
 
 /** The sentence for what happened below HTTP, while connecting or in the middle of a body. */
 export function failureOf(url: URL, error: unknown): TransportFailure {
-  const code = codeOf(error);
+  // If several addresses were tried, the first one's error counts.
+  const code = codeOf(error instanceof AggregateError ? (error.errors[0] ?? error) : error);
   const place = url.host;
   const fail = (message: string, transient: boolean): TransportFailure =>
     new TransportFailure(message, transient, { cause: error });
@@ -254,11 +255,4 @@ export function failureOf(url: URL, error: unknown): TransportFailure {
     );
   }
   return fail(`the connection to ${place} broke (${code ?? messageOf(error)})`, true);
-}
-
-/** Of the error, or of the first of the addresses that were tried. */
-function codeOf(error: unknown): string | undefined {
-  if (error instanceof AggregateError && error.errors.length > 0) return codeOf(error.errors[0]);
-  if (error instanceof Error && "code" in error && typeof error.code === "string") return error.code;
-  return undefined;
 }

@@ -2,9 +2,9 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { Outbox } from "../../src/engines/llama/decode/outbox.ts";
-import type { Ending, JobProgress } from "../../src/engines/llama/protocol.ts";
+import type { JobEnding, JobProgress } from "../../src/engines/llama/protocol.ts";
 
-function progress(id: number, texts: readonly string[], ending?: Ending): JobProgress {
+function progress(id: number, texts: readonly string[], ending?: JobEnding): JobProgress {
   const events = texts.map((text) => ({ type: "text" as const, text }));
   const counts = { id, cachedTokens: 1, completionTokens: 2, reasoningTokens: 0 };
   return ending === undefined ? { ...counts, events } : { ...counts, events, ending };

@@ -1,4 +1,4 @@
-/** Reads that are tried again: how often, for how long, and what ends it before. */
+/** Retries of calls to the store: how often, for how long, and what ends them early. */
 import assert from "node:assert/strict";
 import { getEventListeners } from "node:events";
 import { test } from "node:test";
@@ -8,7 +8,7 @@ import { retry, StoreUnavailableError } from "../../src/ledger/retry.ts";
 const open = new AbortController().signal;
 const quick = { retriesMs: [1, 1, 1], giveUpMs: 60_000 };
 
-/** A store that is away for the first so many attempts. */
+/** A store that is unavailable for the first attempts. */
 function away(attempts: number): { attempt(): Promise<string>; made(): number } {
   let made = 0;
   return {
@@ -21,16 +21,16 @@ function away(attempts: number): { attempt(): Promise<string>; made(): number } 
   };
 }
 
-test("a store that comes back is asked until it answers", async () => {
+test("retries until the store is available again", async () => {
   assert.equal(await retry(away(3).attempt, quick, open), "answer 4");
 });
 
-test("one that does not is given up with the last pause, or with the time", async () => {
+test("gives up after the last pause, or after the time limit", async () => {
   await assert.rejects(retry(away(9).attempt, quick, open), /attempt 4/);
   await assert.rejects(retry(away(9).attempt, { ...quick, giveUpMs: 0 }, open), /attempt 1/);
 });
 
-test("a defect is told at once", async () => {
+test("throws a defect at once", async () => {
   const defect = new Error("no such column");
   let made = 0;
   const attempt = async () => {
@@ -41,7 +41,7 @@ test("a defect is told at once", async () => {
   assert.equal(made, 1);
 });
 
-test("a store that is closed is asked no more", { timeout: 10_000 }, async () => {
+test("stops retrying when the store is closed", { timeout: 10_000 }, async () => {
   const closing = new AbortController();
   const { attempt, made } = away(9);
   const answer = retry(attempt, { retriesMs: [600_000, 600_000], giveUpMs: 600_000 }, closing.signal);
@@ -51,14 +51,14 @@ test("a store that is closed is asked no more", { timeout: 10_000 }, async () =>
   assert.equal(made(), 1);
 });
 
-test("a store that is closed already is asked once", { timeout: 10_000 }, async () => {
+test("tries once if the store is closed already", { timeout: 10_000 }, async () => {
   const { attempt, made } = away(9);
   const policy = { retriesMs: [600_000], giveUpMs: 600_000 };
   await assert.rejects(retry(attempt, policy, AbortSignal.abort()), /attempt 1/);
   assert.equal(made(), 1);
 });
 
-test("however many wait, they hang on a signal by one listener, and all end with it", {
+test("any number of waiting reads share one listener on a signal, and all end with it", {
   timeout: 10_000,
 }, async () => {
   const closing = new AbortController();

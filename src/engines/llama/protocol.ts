@@ -75,7 +75,7 @@ export interface TextEvent {
   logprobs?: TokenLogprob[];
 }
 
-export type Ending =
+export type JobEnding =
   /** The model ended its turn, or a stop sequence did. */
   | { type: "stop" }
   | { type: "length" }
@@ -90,7 +90,7 @@ export interface JobProgress {
   cachedTokens: number;
   completionTokens: number;
   reasoningTokens: number;
-  ending?: Ending;
+  ending?: JobEnding;
 }
 
 /** What a child that loads a model is doing. */

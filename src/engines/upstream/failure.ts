@@ -6,6 +6,7 @@
  * the caller's name for its user, and whatever the upstream quotes from the conversation.
  */
 import type { EngineFailure, Message } from "../../chat/engine.ts";
+import { codeOf } from "../../errors.ts";
 
 export interface FailureOptions {
   /** Another upstream may answer. */
@@ -57,7 +58,7 @@ const closed: ReadonlySet<unknown> = new Set(["UND_ERR_SOCKET", "ECONNRESET", "E
 
 /** The connection closed from the other side; where no byte of an answer had come, it may have been a stale one. */
 export function wasClosed(error: unknown): boolean {
-  return error instanceof Error && "code" in error && closed.has(error.code);
+  return closed.has(codeOf(error));
 }
 
 /** An error of the connection. `begun`: the request was on its way; `answered`: there was a byte of the answer. */
@@ -65,8 +66,8 @@ export function failureOfConnection(
   error: Error,
   { begun, answered }: { begun: boolean; answered: boolean },
 ): UpstreamFailure {
-  const code = "code" in error ? error.code : undefined;
-  const said = `${error.message || error.name}${typeof code === "string" ? ` (${code})` : ""}`;
+  const code = codeOf(error);
+  const said = `${error.message || error.name}${code === undefined ? "" : ` (${code})`}`;
   const worthAnother = { elsewhere: true, isFault: true };
   switch (code) {
     case "UND_ERR_CONNECT_TIMEOUT":

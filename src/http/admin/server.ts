@@ -11,7 +11,7 @@ import type { FastifyInstance, FastifyRequest } from "fastify";
 import type { Logger } from "pino";
 import { OperatorRefusal } from "../../accounts/refusals.ts";
 import type { EngineState } from "../../chat/engine.ts";
-import { Refusal } from "../../errors.ts";
+import { codeOf, Refusal } from "../../errors.ts";
 import { StoreUnavailableError } from "../../ledger/retry.ts";
 import { ListTooSlowError, type Store } from "../../store/store.ts";
 import type { Metrics } from "../../telemetry/metrics.ts";
@@ -205,7 +205,7 @@ function extended(error: ErrorResponse, text: string | undefined): ErrorResponse
 }
 
 function refusalOfFastify(error: unknown): Refusal {
-  const code = error instanceof Error && "code" in error ? error.code : undefined;
+  const code = codeOf(error);
   const status = error instanceof Error && "statusCode" in error ? error.statusCode : undefined;
   if (code === "FST_ERR_CTP_INVALID_MEDIA_TYPE") {
     return new Refusal(

@@ -15,7 +15,7 @@ import type { TokenLogprob } from "../../../chat/engine.ts";
 import { messageOf } from "../../../errors.ts";
 import type { ThinkTags } from "../../text/thinking.ts";
 import type { Vocabulary } from "../prompt/vocabulary.ts";
-import type { Ending, JobProgress, JobSpec, TextEvent } from "../protocol.ts";
+import type { JobEnding, JobProgress, JobSpec, TextEvent } from "../protocol.ts";
 import type { Backend, BatchEntry, Sampler } from "./backend.ts";
 import { CompletionText } from "./completion.ts";
 import { Outbox } from "./outbox.ts";
@@ -378,7 +378,7 @@ export class Decoder {
     return progressOf(job, events);
   }
 
-  #end(job: Job, events: TextEvent[], ending: Ending): JobProgress {
+  #end(job: Job, events: TextEvent[], ending: JobEnding): JobProgress {
     this.#jobs.delete(job.spec.id);
     this.#sequencePool.release(job.lease);
     job.sampler.dispose();

@@ -6,7 +6,7 @@
  */
 import type { EngineError, EngineEvent, Generation, Usage } from "../../../chat/engine.ts";
 import { EventQueue } from "../../event-queue.ts";
-import type { Ending, JobProgress, JobSpec } from "../protocol.ts";
+import type { JobEnding, JobProgress, JobSpec } from "../protocol.ts";
 
 /** Events that a generation may be ahead of its reader. */
 const windowEvents = 32;
@@ -147,7 +147,7 @@ export class LlamaGeneration implements Generation {
     this.#finished.resolve();
   }
 
-  #end(ending: Ending): void {
+  #end(ending: JobEnding): void {
     // Failures come through `finish`: what they are called is not this class's business.
     if (ending.type === "stop" || ending.type === "length")
       this.#events.push({ type: "end", finishReason: ending.type });
