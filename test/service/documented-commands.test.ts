@@ -1,0 +1,132 @@
+/** Commands and configuration in README.md and docs/ work as they are written, in the order in which they are written. */
+import assert from "node:assert/strict";
+import { execFile, spawnSync } from "node:child_process";
+import { globSync, mkdirSync, readFileSync, writeFileSync } from "node:fs";
+import path from "node:path";
+import { test } from "node:test";
+import { promisify } from "node:util";
+import { parse, stringify } from "yaml";
+import { loadConfig } from "../../src/config/load.ts";
+import { noPostgres, start } from "../fixtures/postgres.ts";
+import { entry, newFolder, startProgram } from "../fixtures/program.ts";
+
+const run = promisify(execFile);
+const root = path.join(import.meta.dirname, "../..");
+
+interface Block {
+  document: string;
+  language: string;
+  text: string;
+}
+
+const documents = ["README.md", ...globSync("docs/**/*.md", { cwd: root }).toSorted()];
+const blocks = documents.flatMap((document): Block[] => {
+  const text = readFileSync(path.join(root, document), "utf8");
+  return [...text.matchAll(/^```(\w+)\n(.*?)^```$/gms)].map(([, language = "", body = ""]) => {
+    return { document, language, text: body };
+  });
+});
+
+/** Commands that no test runs, by their beginning, each with the reason. */
+const notRun: [beginning: string, reason: string][] = [
+  ["git clone", "continuous integration installs and tests a clone"],
+  ["npm run gpu", "downloads 540 MB"],
+  ["docker", "needs Docker"],
+  ["useradd", "needs systemd"],
+  ["systemd-run", "needs systemd; test/unit/deploy.test.ts compares it with the unit"],
+  ["for node in", "needs Docker; test/service/rolling.test.ts runs its loop"],
+  ["pg_dump", "the test server has no client programs"],
+];
+
+const commands = blocks.filter(
+  ({ language, text }) => language === "sh" && !notRun.some(([beginning]) => text.startsWith(beginning)),
+);
+
+function hasPrograms(...programs: string[]): boolean {
+  return programs.every((program) => spawnSync("sh", ["-c", `command -v ${program}`]).status === 0);
+}
+
+test("every command is run or has a reason", () => {
+  assert.ok(blocks.length > 15);
+  for (const [beginning] of notRun) {
+    assert.ok(
+      blocks.some(({ language, text }) => language === "sh" && text.startsWith(beginning)),
+      `no document has a command "${beginning}"`,
+    );
+  }
+});
+
+test("the commands succeed", {
+  skip: hasPrograms("bash", "curl") ? false : "needs bash and curl",
+}, async () => {
+  await using folder = await newFolder();
+  await using program = startProgram(folder.path);
+  const { url, operatorUrl, key } = await program.up();
+  assert.ok(key !== null);
+  mkdirSync(path.join(folder.path, "backups"));
+  for (const { document, text } of commands) {
+    const here = text
+      .replaceAll("http://127.0.0.1:8080", url)
+      .replaceAll("http://127.0.0.1:8081", operatorUrl)
+      .replaceAll("ink_...", key)
+      .replaceAll("npm run -s inkwell --", "inkwell")
+      .replaceAll("/backups/", `${folder.path}/backups/`)
+      .replaceAll("2027-01-15", "$(date +%F)")
+      .replaceAll("curl ", "curl --fail-with-body --silent --show-error ");
+    const script = `set -euo pipefail\ninkwell() { "${process.execPath}" "${entry}" "$@"; }\n${here}`;
+    const env = { PATH: process.env.PATH ?? "", HOME: folder.path };
+    await assert.doesNotReject(
+      run("bash", ["-c", script], { cwd: folder.path, env }),
+      `${document}:\n${text}`,
+    );
+  }
+  for (const { document, text } of blocks.filter(({ language }) => language === "ts")) {
+    const here = text.replace("http://127.0.0.1:8080", url).replace("ink_...", key);
+    const script = `${here}\nconst { data } = await client.models.list();\nif (data.length === 0) throw new Error("no model");`;
+    const child = run(process.execPath, ["--input-type=module-typescript", "-e", script], { cwd: root });
+    await assert.doesNotReject(child, `${document}:\n${text}`);
+  }
+});
+
+test("the configuration is accepted", async () => {
+  const found = blocks.filter(({ language }) => language === "yaml");
+  assert.ok(found.length >= 5);
+  for (const { document, text } of found) {
+    await using folder = await newFolder();
+    const env = { BIG_KEY: "secret", INKWELL_DB_PASSWORD: "secret" };
+    writeFileSync(path.join(folder.path, "inkwell.yaml"), stringify(completed(text)));
+    assert.doesNotThrow(() => loadConfig({ cwd: folder.path, env }), `${document}:\n${text}`);
+  }
+});
+
+/** Adds what a model needs if an example shows only some of its settings. */
+function completed(text: string): object {
+  const isModel = text.startsWith("    ");
+  const example: { models?: Record<string, object> } = isModel
+    ? { models: { "my-model": parse(text) } }
+    : parse(text);
+  const required = { engine: "llama", source: "./my-model.gguf", price: { prompt: 1, completion: 1 } };
+  for (const [id, model] of Object.entries(example.models ?? {})) {
+    if (!("engine" in model)) example.models = { ...example.models, [id]: { ...required, ...model } };
+  }
+  return example;
+}
+
+test("the JSON is JSON", () => {
+  for (const { language, text } of blocks) if (language === "json") JSON.parse(text);
+});
+
+test("the SQL runs on PostgreSQL", { skip: noPostgres ?? false }, async () => {
+  const server = await start();
+  try {
+    for (const { document, text } of blocks.filter(({ language }) => language === "sql")) {
+      for (const statement of text.split(";").map((each) => each.trim())) {
+        if (statement === "") continue;
+        const here = statement.replace("PID", "0");
+        await assert.doesNotReject(server.sql(here), `${document}: ${statement}`);
+      }
+    }
+  } finally {
+    await server.kill();
+  }
+});
