@@ -25,11 +25,6 @@ import { closed } from "./schemas.ts";
 
 declare module "fastify" {
   interface FastifySchema {
-    /** For the OpenAPI document: what the route does, in a line. */
-    summary?: string;
-    description?: string;
-    operationId?: string;
-    tags?: readonly string[];
     /** Refusals beside those that every route has. */
     refusals?: readonly OperatorCode[];
     /** The good answer can be had as CSV too. */

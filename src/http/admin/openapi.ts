@@ -1,13 +1,16 @@
-/** The OpenAPI 3.1 document of the operator API, put together from the schemas that its routes validate with. */
-import type { FastifySchema, RouteOptions } from "fastify";
+/**
+ * The OpenAPI 3.1 document of the operator API. @fastify/swagger derives it from the schemas that the routes validate
+ * with; this file adds the components, and the error responses of each route with their codes.
+ */
+import swagger from "@fastify/swagger";
+import type { FastifyInstance, FastifySchema } from "fastify";
 import Type from "typebox";
 import { type OperatorCode, operatorCatalogue } from "../../accounts/refusals.ts";
-import { catalogue as publicCatalogue } from "../../errors.ts";
+import { invariant, catalogue as publicCatalogue } from "../../errors.ts";
 import { isRecord } from "../openai-format/explain.ts";
-import { refusedEverywhere, refusedWithBody } from "./refusals.ts";
+import { refusedBeforeRouting, refusedEverywhere, refusedWithBody } from "./refusals.ts";
 import * as schema from "./schemas.ts";
 
-type Json = Record<string, unknown>;
 type Code = OperatorCode | keyof typeof publicCatalogue;
 
 const error = schema.closed({
@@ -19,8 +22,8 @@ const error = schema.closed({
   }),
 });
 
-/** Shown once and referred to. */
-const components = new Map<unknown, string>([
+/** Schemas that the document contains once, under these names. */
+const components = new Map<object, string>([
   [schema.account, "Account"],
   [schema.key, "Key"],
   [schema.newKey, "NewKey"],
@@ -36,130 +39,101 @@ const components = new Map<unknown, string>([
   [error, "Error"],
 ]);
 
-/** Codes of requests that are refused before their route is called. */
-const refusedAtTheDoor = [
-  "missing_operator_token",
-  "invalid_operator_token",
-  "host_not_allowed",
-  "origin_not_allowed",
-] as const;
-
-/** Collects routes as they are added (`onRoute`) and gives the document of all that are below `/admin`. */
-export class OpenApi {
-  readonly #version: string;
-  readonly #paths: Record<string, Json> = {};
-
-  constructor(version: string) {
-    this.#version = version;
-  }
-
-  add({ method, url, schema: route }: Pick<RouteOptions, "method" | "url" | "schema">): void {
-    // GET routes answer HEAD too; that needs no telling.
-    if (route?.operationId === undefined || typeof method !== "string" || method === "HEAD") return;
-    const path = url.replace(/:(\w+)/g, "{$1}");
-    this.#paths[path] ??= {};
-    const operations = this.#paths[path];
-    operations[method.toLowerCase()] = operationOf(route);
-  }
-
-  /** Which methods a path takes, as the header `allow` names them; empty where there is no such path. */
-  methodsOf(path: string): string[] {
-    const found = Object.entries(this.#paths).find(([template]) =>
-      new RegExp(`^${template.replaceAll(".", "\\.").replace(/\{\w+\}/g, "[^/]+")}$`).test(path),
-    );
-    const methods = Object.keys(found?.[1] ?? {}).map((method) => method.toUpperCase());
-    return methods.flatMap((method) => (method === "GET" ? ["GET", "HEAD"] : [method]));
-  }
-
-  document(): Json {
-    return {
+/** Documents the routes that are registered after this call and have an `operationId`. */
+export function documentRoutes(app: FastifyInstance, version: string): void {
+  app.register(swagger, {
+    openapi: {
       openapi: "3.1.0",
       info: {
         title: "Inkwell operator API",
-        version: this.#version,
+        version,
         description:
-          "Accounts, keys, credits and receipts. Every change is safe to repeat. Amounts that end in _micro are whole micro-credits (1 credit = 1,000,000), prices credits per million tokens, times ISO 8601 in UTC. docs/operating/operator-errors.md lists the error codes.",
+          "Accounts, keys, credits and receipts. Every change is safe to repeat. Amounts that end in _micro are whole micro-credits (1 credit = 1,000,000), prices credits per million tokens, times ISO 8601 in UTC. docs/operating.md has the codes of errors.",
       },
       servers: [{ url: "/" }],
       security: [{ operatorToken: [] }],
       tags: ["accounts", "keys", "credits", "usage", "service"].map((name) => ({ name })),
-      paths: this.#paths,
       components: {
         securitySchemes: { operatorToken: { type: "http", scheme: "bearer" } },
-        schemas: Object.fromEntries([...components].map(([component, name]) => [name, fieldsOf(component)])),
+        schemas: Object.fromEntries(
+          [...components].map(([component, name]) => [name, shownFields(component)]),
+        ),
       },
-    };
-  }
+    },
+    transform: ({ schema: route, url }) => ({ schema: documented(route), url }),
+    transformObject(document) {
+      invariant("openapiObject" in document, "the document is OpenAPI 3");
+      // An operation without parameters keeps its empty list.
+      for (const path of Object.values(document.openapiObject.paths ?? {})) {
+        for (const operation of [path?.get, path?.post]) if (operation) operation.parameters ??= [];
+      }
+      return document.openapiObject;
+    },
+  });
 }
 
-function operationOf(route: FastifySchema): Json {
-  const { summary, description, operationId, tags, body } = route;
+/** Returns the methods of a documented path, as the `allow` header lists them; none for an unknown path. */
+export function methodsOf(app: FastifyInstance, path: string): string[] {
+  const found = Object.entries(app.swagger().paths ?? {}).find(([template]) =>
+    new RegExp(`^${template.replaceAll(".", "\\.").replace(/\{\w+\}/g, "[^/]+")}$`).test(path),
+  );
+  const methods = Object.keys(found?.[1] ?? {}).map((method) => method.toUpperCase());
+  return methods.flatMap((method) => (method === "GET" ? ["GET", "HEAD"] : [method]));
+}
+
+function documented(route: FastifySchema | undefined): FastifySchema {
+  if (route?.operationId === undefined) return { hide: true };
+  const { refusals, csv, response, ...described } = route;
   return {
-    operationId,
-    tags,
-    summary,
-    ...(description === undefined ? {} : { description }),
-    parameters: [...parametersOf(route.params, "path"), ...parametersOf(route.querystring, "query")],
-    ...(body === undefined ? {} : { requestBody: { required: true, content: jsonOf(body) } }),
-    responses: { ...answersOf(route), ...refusalsOf(route) },
+    ...shownFields(described),
+    response: { ...goodResponses(response, csv), ...errorResponses(route) },
   };
 }
 
-function parametersOf(described: unknown, place: "path" | "query"): Json[] {
-  if (!Type.IsSchema(described) || !Type.IsObject(described)) return [];
-  return Object.entries(described.properties).map(([name, property]) => ({
-    name,
-    in: place,
-    required: described.required?.includes(name) ?? false,
-    schema: shown(property),
-  }));
-}
-
-function answersOf({ response, csv }: FastifySchema): Json {
+function goodResponses(response: unknown, csv = false) {
   if (!isRecord(response)) return {};
-  const answers = Object.entries(response).map(([status, body]) => [
+  const responses = Object.entries(response).map(([status, body]) => [
     status,
     {
-      description: status === "201" ? "Made" : "Done",
-      content: { ...jsonOf(body), ...(csv === true ? { "text/csv": { schema: { type: "string" } } } : {}) },
+      description: status === "201" ? "Created" : "Done",
+      content: { ...jsonOf(body), ...(csv ? { "text/csv": { schema: { type: "string" } } } : {}) },
     },
   ]);
-  return Object.fromEntries(answers);
+  return Object.fromEntries(responses);
 }
 
-/** One answer for each status, which names its codes. */
-function refusalsOf({ refusals = [], body }: FastifySchema): Json {
+/** One response for each status; its description lists the codes. */
+function errorResponses({ refusals = [], body }: FastifySchema) {
   const codes: Code[] = [
-    ...refusedAtTheDoor,
+    ...refusedBeforeRouting,
     ...refusedEverywhere,
     ...(body === undefined ? [] : refusedWithBody),
     ...refusals,
   ];
   const byStatus = Map.groupBy(codes, statusOf);
-  const answers = [...byStatus].map(([status, those]) => [
-    String(status),
+  const responses = [...byStatus].map(([status, those]) => [
+    status,
     { description: those.map((code) => `\`${code}\``).join(", "), content: jsonOf(error) },
   ]);
-  return Object.fromEntries(answers);
+  return Object.fromEntries(responses);
 }
 
 function statusOf(code: Code): number {
   return { ...publicCatalogue, ...operatorCatalogue }[code].status;
 }
 
-function jsonOf(body: unknown): Json {
+function jsonOf(body: unknown) {
   return { "application/json": { schema: shown(body) } };
 }
 
-/** A schema as it is written down: components by their name, without what only our own messages need. */
+/** Returns a part of a schema with references to the components in it. */
 function shown(part: unknown): unknown {
-  const name = components.get(part);
-  return name === undefined ? fieldsOf(part) : { $ref: `#/components/schemas/${name}` };
-}
-
-function fieldsOf(part: unknown): unknown {
   if (Array.isArray(part)) return part.map(shown);
   if (!isRecord(part)) return part;
-  const fields = Object.entries(part).filter(([name]) => name !== "hint");
-  return Object.fromEntries(fields.map(([name, value]) => [name, shown(value)]));
+  const name = components.get(part);
+  return name === undefined ? shownFields(part) : { $ref: `#/components/schemas/${name}` };
+}
+
+function shownFields(part: object): object {
+  return Object.fromEntries(Object.entries(part).map(([name, value]) => [name, shown(value)]));
 }

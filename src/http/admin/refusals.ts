@@ -5,6 +5,14 @@
 import type { OperatorCode } from "../../accounts/refusals.ts";
 import { Refusal } from "../../errors.ts";
 
+/** Operator codes of requests that are refused before their route is called. */
+export const refusedBeforeRouting = [
+  "missing_operator_token",
+  "invalid_operator_token",
+  "host_not_allowed",
+  "origin_not_allowed",
+] as const;
+
 /** Shared codes that every route may respond with. */
 export const refusedEverywhere = [
   "invalid_type",

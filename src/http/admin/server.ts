@@ -21,6 +21,7 @@ import { type ErrorResponse, errorBody, errorHeaders } from "../openai-format/er
 import { limitPipelining } from "../pipelining.ts";
 import { AllowedHosts, loggable } from "./allowed-hosts.ts";
 import { type AdminDependencies, adminBodyBytesMax, createApp } from "./app.ts";
+import { methodsOf } from "./openapi.ts";
 import { advice, unknownPath } from "./refusals.ts";
 import { adminRoutes } from "./routes.ts";
 
@@ -113,12 +114,12 @@ export function createOperatorServer(dependencies: OperatorDependencies): Fastif
     return reply.code(readiness.ready ? 200 : 503).send(readiness);
   });
   app.get("/metrics", async (_request, reply) => reply.type(metrics.contentType).send(await metricsText()));
-  const openApi = adminRoutes(app, dependencies, version);
-  app.get(documentPath, async () => openApi.document());
+  adminRoutes(app, dependencies, version);
+  app.get(documentPath, async () => app.swagger());
 
   app.setNotFoundHandler(async (request, reply) => {
     const path = request.url.split("?", 1)[0] ?? "";
-    const methods = openPaths.has(path) || path === documentPath ? ["GET", "HEAD"] : openApi.methodsOf(path);
+    const methods = openPaths.has(path) || path === documentPath ? ["GET", "HEAD"] : methodsOf(app, path);
     if (methods.length === 0) throw unknownPath();
     reply.header("allow", methods.join(", "));
     throw new Refusal(
