@@ -1,11 +1,11 @@
 /**
- * The longest time that the event loop of the service stands still, and how long `/healthz` takes, while generated worst
- * cases run against the whole program: large and hostile bodies, floods of requests, long answers. The floor is the same
- * measurement while nothing runs.
+ * Longest block of the event loop, and latency of `/healthz`, while generated worst cases run against the whole program:
+ * large and hostile bodies, floods of requests, long answers. The floor is the same measurement of an idle service.
  *
  *   npm run bench -- blocking [--seconds 3] [--only TEXT]
  *
- * `--only`: attacks whose name contains the text. The block is measured inside the process, the health from another one.
+ * `--only` selects attacks whose name contains the text. The block is measured inside the process, the latency from
+ * another process.
  */
 import { setTimeout as sleep } from "node:timers/promises";
 import { parseArgs } from "node:util";
@@ -20,7 +20,7 @@ export async function run(args: readonly string[]): Promise<void> {
   const ms = Number(values.seconds) * 1000;
   await using service = await startWatchedService();
   const table: Record<string, string>[] = [];
-  // Uncounted, so that code is compiled and files are open.
+  // Not counted: code is compiled and files are opened.
   await service.watch(() => sleep(1000));
   const idle = await service.watch(() => sleep(ms));
   table.push(lineOf("idle", idle, idle, ""));
@@ -31,7 +31,7 @@ export async function run(args: readonly string[]): Promise<void> {
       answers = [...statuses].map(([status, count]) => `${count} x ${status || "none"}`).join(", ");
     });
     table.push(lineOf(attack.name, watched, idle, answers));
-    // The next attack must not pay for the rest of this one.
+    // The rest of this attack must not affect the next one.
     await sleep(300);
   }
   console.log(`Each attack for ${values.seconds} s, with the keys of ${service.keys.length} accounts`);

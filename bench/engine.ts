@@ -38,7 +38,7 @@ interface Settings {
 
 interface Measured {
   tokensPerSecond: number;
-  /** Median over the requests; null where it was not measured. */
+  /** Median over the requests, or null if it was not measured. */
   firstTokenMs: number | null;
 }
 

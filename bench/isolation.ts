@@ -1,13 +1,15 @@
 /**
- * What one slow thing costs everybody else: the time of a hold and a settlement on other accounts, or of finding a key,
- * undisturbed and beside it in the same run.
+ * Cost of one disturbance for other accounts: the time of a hold and a settlement, or of a key lookup, undisturbed and
+ * disturbed in the same run.
  *
  *   npm run bench -- isolation [--part locked,frozen,lists,overdue] [--seconds 4] [--receipts 1000000] [--holds 50000]
  *
- * `locked`: another session of PostgreSQL keeps the row of one account locked. `frozen`: a second node is stopped
- * (SIGSTOP) inside a transaction. `lists`: eight filtered lists over all receipts on PostgreSQL, over and over, beside
- * key look-ups. `overdue`: holds of a node that died, all of one account or 50 of each, with the sweeper that ends
- * them, on SQLite. PostgreSQL is a server that this starts on the same machine, with fsync on.
+ * - `locked`: another session of PostgreSQL locks the row of one account.
+ * - `frozen`: a second node is stopped (SIGSTOP) inside a transaction.
+ * - `lists`: eight filtered lists over all receipts on PostgreSQL, repeated, beside key lookups.
+ * - `overdue`: holds of a dead node, all of one account or 50 of each, ended by the sweeper, on SQLite.
+ *
+ * The bench starts PostgreSQL on this machine, with fsync.
  */
 import { type ChildProcess, spawn } from "node:child_process";
 import { once } from "node:events";
@@ -93,7 +95,7 @@ async function printed(title: string, measuring: Promise<Measured[]>): Promise<v
   );
 }
 
-/** Each client goes on with its own accounts, one pair after another. An answer that never came counts as long as it was waited for. */
+/** Each client sends one pair after another on its own accounts. A pair without an answer counts with the time waited. */
 async function pairs(
   ledger: Ledger,
   of: readonly number[],
@@ -183,7 +185,7 @@ async function frozen(seconds: number): Promise<Measured[]> {
   ];
 }
 
-/** Until it is found to stand inside a transaction. */
+/** Stops the node until it is inside a transaction. */
 async function freeze(node: ChildProcess, server: Postgres, database: string): Promise<void> {
   const inside = `select 1 from pg_stat_activity where datname = '${database}' and state = 'idle in transaction'`;
   for (;;) {
@@ -247,7 +249,7 @@ async function overdue(holds: number, perAccount: number): Promise<Measured[]> {
   const ledger = new Ledger(store);
   try {
     const owners = Math.ceil(holds / perAccount);
-    // The first are those whose requests are measured.
+    // Requests of the first accounts are measured.
     const measured = Array.from({ length: 8 }, (_, n) => n);
     await Promise.all(
       Array.from({ length: measured.length + owners }, (_, n) => openAccount(store, ledger, n)),
@@ -274,7 +276,7 @@ async function overdue(holds: number, perAccount: number): Promise<Measured[]> {
     const beganMs = performance.now();
     const errors: unknown[] = [];
     const sweeper = startSweeper(store, ledger, { everyMs: 1000, onError: (error) => errors.push(error) });
-    // A request of an account that has such holds.
+    // A request of an account with overdue holds.
     const own = holdAndSettle(ledger, ofOwner(0)).then(() => performance.now() - beganMs);
     const latenciesMs: number[] = [];
     while ((await store.overdueHolds(null, 1)).length > 0) {

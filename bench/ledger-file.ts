@@ -1,11 +1,11 @@
 /**
- * Ledger files to measure on: accounts with a key each, and as much history as wanted, written in one go. What they
- * hold is sound: `inkwell audit` finds nothing.
+ * Ledger files for benchmarks: accounts with a key each, and a history of the requested length, written at once. They are
+ * sound: `inkwell audit` finds nothing.
  */
 import type { Plan, Plans } from "../src/ledger/plan.ts";
 import { openToWrite } from "../src/store/sqlite/file.ts";
 
-/** So rich that nothing a benchmark takes is refused. */
+/** Enough credits for every benchmark. */
 const plan: Plan = {
   id: "bench",
   base: { credits: 9_000_000, every: "P1D" },
@@ -16,7 +16,7 @@ const plan: Plan = {
 
 export const plans: Plans = new Map([[plan.id, plan]]);
 export const price = { prompt: 1, completion: 1 };
-/** What every request in these files uses, and so what it costs in micro-credits. */
+/** Usage of every request in these files, which determines its cost in micro-credits. */
 export const used = { promptTokens: 10, cachedTokens: 0, completionTokens: 1, reasoningTokens: 0 };
 
 export function accountId(n: number): string {
@@ -28,14 +28,14 @@ export function keyId(n: number): string {
 }
 
 /**
- * The account whose turn it is, in an order that takes each once before any comes again and neighbours never one
- * after the other: in the order of their rows, the accounts of one commit would share their pages.
+ * Returns the account of a turn. Each account has one turn before any has a second one, and neighbours never follow each
+ * other: otherwise the accounts of one commit would share pages.
  */
 export function nextAccount(turn: number, accounts: number): number {
   return (turn * 7919) % accounts;
 }
 
-/** `journalRows` are holds and settlements, spread evenly over the accounts; each account has its `open` besides. */
+/** `journalRows` counts holds and settlements, spread evenly over the accounts, without the `open` of each account. */
 export function makeLedgerFile(path: string, accounts: number, journalRows: number): void {
   const nowMs = Date.now();
   const startsMs = nowMs - 3_600_000;
@@ -43,7 +43,7 @@ export function makeLedgerFile(path: string, accounts: number, journalRows: numb
   const cap = plan.base.credits * 1_000_000;
   const held = used.promptTokens + 100;
   const cost = used.promptTokens + used.completionTokens;
-  // Whole rounds over the accounts, so that all have the same history.
+  // Whole rounds over the accounts, so that all have equal histories.
   const rounds = Math.ceil(journalRows / 2 / accounts);
   const db = openToWrite({ path, busyMs: 5000 }, nowMs);
   db.exec(`

@@ -1,6 +1,6 @@
 /**
- * Pairs of hold and settlement per second through the ledger (batcher, kernel, SQLite in its thread, every commit
- * synced to disk), against a raw loop of the same writes in batches of the same sizes, in the same run, in turns.
+ * Pairs of hold and settlement per second through the ledger: batcher, kernel, SQLite in its thread, every commit
+ * synced to disk. The floor, in turns in the same run, is a raw loop of the same writes in batches of the same sizes.
  *
  *   npm run bench -- ledger [--callers 1,32,512] [--accounts 1,10000] [--rows 0,1000000] [--seconds 1] [--rounds 3]
  *
@@ -22,7 +22,7 @@ import { medianOf } from "./servers.ts";
 
 interface Measured {
   pairsPerSecond: number;
-  /** Of processor time, all threads together. */
+  /** Processor time of all threads. */
   cpuMicrosPerPair: number;
   p50Ms: number;
   p99Ms: number;

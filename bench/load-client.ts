@@ -1,18 +1,17 @@
 /**
- * The clients of the benchmarks of the HTTP path, in a process of their own: each has one connection and sends the
- * next request when the last byte of an answer is there. Writes and reads bytes itself and looks at no more of them
- * than it must, so that the client costs less than any server. Reads its task from stdin, prints what it measured as
- * JSON.
+ * Clients for the benchmarks of the HTTP path, in a process of their own. Each has one connection and sends the next
+ * request after the last byte of a response. They write and read raw bytes and parse as little as possible, so that a client
+ * costs less than any server. The task comes from stdin; the measurements are printed as JSON.
  */
 import { connect } from "node:net";
 import { text } from "node:stream/consumers";
 
 export interface LoadTask {
   port: number;
-  /** One client for each. */
+  /** One client per key. */
   keys: string[];
   body: object;
-  /** 0: one request for each client. */
+  /** 0: one request per client. */
   seconds: number;
 }
 
@@ -22,20 +21,20 @@ export interface LoadResult {
   p50Ms: number;
   p99Ms: number;
   slowestMs: number;
-  /** The longest that any client waited between two pieces of an answer. */
+  /** Longest wait of any client between two parts of an answer. */
   silenceMs: number;
 }
 
 const endOfChunks = "\r\n0\r\n\r\n";
 
-/** Tells where an answer ends; one request is under way at a time, so its last byte is the last that comes. */
+/** Finds the end of a response. One request runs at a time, so its last byte is the last one received. */
 class Answer {
   #head: Buffer | null = Buffer.alloc(0);
-  /** Of the body, where its length is told. */
+  /** Bytes of the body if the response has a content-length. */
   #bytesLeft: number | null = null;
   #tail = "";
 
-  /** True when it is whole. */
+  /** Returns true when the response is complete. */
   push(bytes: Buffer): boolean {
     if (this.#head === null) return this.#body(bytes);
     const head = this.#head.length === 0 ? bytes : Buffer.concat([this.#head, bytes]);
@@ -47,7 +46,7 @@ class Answer {
     const length = /content-length: (\d+)/i.exec(lines)?.[1];
     if (length !== undefined) this.#bytesLeft = Number(length);
     this.#head = null;
-    // With the end of the head, for a body that is nothing but its end.
+    // Includes the end of the head, for a body that consists only of its end.
     return this.#body(head.subarray(length === undefined ? end + 2 : end + 4));
   }
 

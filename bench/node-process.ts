@@ -1,8 +1,8 @@
 /**
- * One node of `bench/nodes.ts`: a process with a ledger on the shared PostgreSQL, or with nothing but a pool of
- * connections (the floor). Its clients take turns over the keys; each takes a hold and, when that is on disk, settles
- * it, then again. Tells its parent when it is ready; then, for each number of seconds that it is told, the latencies of
- * the pairs in that time. At 0 it ends.
+ * One node of `bench/nodes.ts`: a process with a ledger on the shared PostgreSQL, or with only a connection pool (the
+ * floor). Its clients take turns over the keys; each takes a hold, settles it when it is on disk, and repeats. The process reports to
+ * its parent when it is ready. For each number of seconds that it receives, it measures and returns the latencies of the pairs. 0
+ * ends it.
  */
 import pg from "pg";
 import { Ledger } from "../src/ledger/ledger.ts";
@@ -12,11 +12,11 @@ import { holdAndSettle } from "./pair.ts";
 
 export interface NodeTask {
   url: string;
-  /** `ledger`: Inkwell's; `row update`: one statement that takes from a row, and one that gives back. */
+  /** `ledger`: Inkwell's ledger. `row update`: one statement that takes from a row, and one that returns to it. */
   by: "ledger" | "row update";
-  /** Of this node. */
+  /** Clients of this node. */
   clients: number;
-  /** Of all nodes: an account each. */
+  /** Keys of all nodes, one account each. */
   keys: number;
 }
 
@@ -70,7 +70,7 @@ async function callFor(ms: number): Promise<number[]> {
   return latenciesMs;
 }
 
-// Uncounted, so that code is compiled, statements are prepared and connections open.
+// Not counted: code is compiled, statements are prepared and connections are opened.
 await callFor(500);
 process.on("message", async (seconds: number) => {
   if (seconds > 0) process.send?.(await callFor(seconds * 1000));

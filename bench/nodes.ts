@@ -1,13 +1,12 @@
 /**
- * What the ledger adds to a request when several nodes share one PostgreSQL: the time of a hold and a settlement, each
- * on disk before it is answered, from 1, 2 and 3 processes, on one hot key and on many. In the same run, in turns, the
- * least that consistent accounting can do: one statement that takes from a row and one that gives back, on a pool of
- * connections, with no journal, no receipt, no limits and no protection from a lost answer.
+ * Time that the ledger adds to a request if several nodes share one PostgreSQL: a hold and a settlement, each on disk
+ * before it is acknowledged, from 1, 2 and 3 processes, on one busy key and on many. The floor, measured in turns in the same
+ * run, is the minimum of consistent accounting: one statement that takes from a row and one that returns to it, on a
+ * connection pool, without journal, receipts, limits or protection from lost acknowledgements.
  *
  *   npm run bench -- nodes [--nodes 1,2,3] [--keys 1,1000] [--clients 20,50] [--seconds 1] [--rounds 3]
  *
- * `--database postgres://...` measures on an empty database of yours; without it, on a server that this starts on the
- * same machine, with fsync on.
+ * `--database postgres://...` uses your empty database. Otherwise the bench starts a server on this machine, with fsync.
  */
 import { type ChildProcess, spawn } from "node:child_process";
 import { once } from "node:events";
@@ -84,7 +83,7 @@ interface Nodes extends AsyncDisposable {
   children: readonly ChildProcess[];
 }
 
-/** `clients`: of all nodes together. */
+/** `clients` is the total over all nodes. */
 async function startNodes(task: NodeTask, nodes: number): Promise<Nodes> {
   const children = Array.from({ length: nodes }, (_, node) => {
     const clients = Math.floor((task.clients + node) / nodes);

@@ -1,6 +1,6 @@
 /**
- * What a request does to the ledger, for benchmarks that leave all else away: a hold, and when it is on disk a settlement;
- * between them, if wanted, extensions for a token each.
+ * The ledger operations of a request, for benchmarks that omit everything else: a hold, optional extensions of one token
+ * each, and a settlement when the hold is on disk.
  */
 
 import { newRequestId } from "../src/http/request-id.ts";
@@ -8,7 +8,7 @@ import type { Ledger } from "../src/ledger/ledger.ts";
 import type { Store } from "../src/store/store.ts";
 import { accountId, keyId, price, used } from "./ledger-file.ts";
 
-/** An account that nothing is refused to, with a key. */
+/** An account without limits, with a key. */
 export async function openAccount(
   store: Store,
   ledger: Ledger,

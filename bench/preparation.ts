@@ -59,7 +59,7 @@ async function refused(service: LlamaService, signal: AbortSignal, onRefusal: (c
     await body.text();
     if (statusCode === 200) throw new Error("the prompt was not too long");
     onRefusal(statusCode);
-    // A client that is told to come back later does, after some time.
+    // A refused client retries after a pause.
     if (statusCode === 429 || statusCode === 503) await sleep(100, undefined, { signal });
   }
 }

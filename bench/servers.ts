@@ -1,6 +1,6 @@
 /**
- * What the benchmarks of the HTTP path share: servers in processes of their own, on one core with all their threads,
- * and clients on the other cores, which load them.
+ * Shared by the benchmarks of the HTTP path: servers in separate processes, on one core with all their threads, and
+ * clients on the other cores.
  */
 import { type ChildProcess, execFile, spawn } from "node:child_process";
 import { once } from "node:events";
@@ -18,11 +18,11 @@ export interface Server extends Started, AsyncDisposable {
 
 export interface Measured extends LoadResult {
   cpuMicrosPerRequest: number;
-  /** Of the server's core. Well below 1 the clients were the slower part, or others had the core. */
+  /** Load of the server's core. Well below 1, the clients were slower, or other processes used the core. */
   busy: number;
 }
 
-/** What is measured is on the first core, what loads it on the others. */
+/** The measured server runs on the first core, clients on the others. */
 export const cores = { server: "0", clients: `1-${Math.max(1, availableParallelism() - 1)}` };
 
 function pinned(core: string, file: string, args: readonly string[]): [string, string[]] {
@@ -61,7 +61,7 @@ async function cpuMicrosOf(server: Server): Promise<number> {
   return usage === undefined ? Number.NaN : usage.user + usage.system;
 }
 
-/** After a collection of what nobody needs any more. */
+/** Memory after a garbage collection. */
 export async function memoryOf(server: Server): Promise<Memory> {
   server.process.send("memory");
   const [memory]: Memory[] = await once(server.process, "message");
@@ -69,7 +69,7 @@ export async function memoryOf(server: Server): Promise<Memory> {
   return memory;
 }
 
-/** One after another: what the clients of one task measured. */
+/** Runs the tasks one after the other and returns the measurements of their clients. */
 export async function load(task: LoadTask): Promise<LoadResult> {
   const [command, args] = pinned(cores.clients, "load-client.ts", []);
   const running = promisify(execFile)(command, args);

@@ -42,7 +42,7 @@ function measure(length: number, characters: number): { perCharacterNs: number; 
     longestMs = Math.max(longestMs, performance.now() - calledMs);
   };
   for (let made = 1; made < characters; made++) push("a");
-  // Breaks the longest match off, so that all that is held goes on at once.
+  // Ends the longest match, so that all withheld text is released at once.
   push("x");
   return { perCharacterNs: ((performance.now() - startedMs) * 1e6) / characters, longestMs };
 }

@@ -1,11 +1,11 @@
 /**
- * What a finished request leaves on disk and what is written for it: one hold and one settlement through the ledger, on
- * both stores, with every commit synced. A long answer has extensions between them.
+ * Bytes that a finished request stores and writes: one hold and one settlement through the ledger, on both stores, with
+ * every commit synced. A long answer has extensions in between.
  *
  *   npm run bench -- storage [--requests 20000] [--accounts 1000] [--callers 64] [--extensions 0]
  *
- * `written` is what reaches the disk, the logs included: on SQLite as the system counts it, on PostgreSQL the log
- * alone, whose pages come on top when it is checkpointed.
+ * `written` is the number of bytes that reach the disk, including logs. On SQLite the operating system counts them. On
+ * PostgreSQL it is the log; pages are written in addition at a checkpoint.
  */
 import { mkdtemp, readFile, rm, stat } from "node:fs/promises";
 import { tmpdir } from "node:os";
@@ -24,11 +24,11 @@ interface Wanted {
   requests: number;
   accounts: number;
   callers: number;
-  /** For each request. */
+  /** Per request. */
   extensions: number;
 }
 
-/** Bytes, by the name of a table with its indexes. */
+/** Bytes of each table with its indexes. */
 type Sizes = Record<string, number>;
 
 interface Stored {
@@ -122,7 +122,7 @@ async function onSqlite(wanted: Wanted): Promise<Stored> {
   }
 }
 
-/** By this process so far, to the disk. */
+/** Bytes that this process has written to the disk. */
 async function writtenBytes(): Promise<number> {
   const io = await readFile("/proc/self/io", "utf8");
   return Number(/^write_bytes: (\d+)/m.exec(io)?.[1]);
