@@ -19,17 +19,18 @@ import type { Plans } from "../../ledger/plan.ts";
 import { withNothingDone } from "../../ledger/retry.ts";
 import { type Changes, overdueMax, rowKey, type Snapshot } from "../../ledger/snapshot.ts";
 import type { EpochMs } from "../../units.ts";
-import type { Connection, Connections, Statement } from "./connection.ts";
-import { doubledIn, isLockTimeout, isRefused } from "./errors.ts";
 import {
   accountTable,
-  type Cell,
+  holdKeyTable,
   holdTable,
   journalTable,
+  keyStateTable,
   type Table,
-  textArray,
   usageTable,
-} from "./rows.ts";
+} from "../tables.ts";
+import type { Connection, Connections, Statement } from "./connection.ts";
+import { doubledIn, isLockTimeout, isRefused } from "./errors.ts";
+import { arraysOf, unnest } from "./rows.ts";
 import { readUnderLock, type Skips, together } from "./snapshot.ts";
 
 /** Where the database refuses an account as already there, another node has opened it just now. */
@@ -152,22 +153,11 @@ const insertAccounts = insertInto(accountTable);
 const updateAccounts = update(accountTable, ["id"]);
 const insertHolds = insertInto(holdTable);
 const updateHolds = update(holdTable, ["account", "id"]);
-const deleteHolds = expecting(
-  "hold",
-  `delete from hold t using unnest($1::text[], $2::text[]) as n(account, id)
-  where t.account = n.account and t.id = n.id`,
-);
+const deleteHolds = deletion(holdKeyTable);
 const insertJournal = insertInto(journalTable);
 const insertUsage = insertInto(usageTable);
 const updateUsage = update(usageTable, ["account", "id"]);
-const updateKeys = expecting(
-  "api_key",
-  `update api_key t set requests_tat_ms = n.requests_tat_ms, tokens_tat_ms = n.tokens_tat_ms, holds = n.holds,
-    last_used_ms = n.last_used_ms
-  from unnest($1::text[], $2::text[], $3::double precision[], $4::double precision[], $5::bigint[], $6::bigint[])
-    as n(account, id, requests_tat_ms, tokens_tat_ms, holds, last_used_ms)
-  where t.account = n.account and t.id = n.id`,
-);
+const updateKeys = update(keyStateTable, ["account", "id"]);
 
 async function write(connection: Connection, snapshot: Snapshot, changes: Changes): Promise<void> {
   const { holdsEnded, keys } = changes;
@@ -176,26 +166,16 @@ async function write(connection: Connection, snapshot: Snapshot, changes: Change
   newAccounts.sort((a, b) => (a.id < b.id ? -1 : 1));
   const [newHolds, holds] = apart(changes.holdsPut, (row) => snapshot.holds.has(rowKey(row.account, row.id)));
   const [newUsage, usage] = apart(changes.usage, (row) => snapshot.usage.has(rowKey(row.account, row.id)));
-  const statements: (Statement | null)[] = [
-    some("insert accounts", insertAccounts, newAccounts, accountTable.arraysOf),
-    some("update accounts", updateAccounts, accounts, accountTable.arraysOf),
-    some("insert holds", insertHolds, newHolds, holdTable.arraysOf),
-    some("update holds", updateHolds, holds, holdTable.arraysOf),
-    some("delete holds", deleteHolds, holdsEnded, (rows) => [
-      textArray(rows.map((row) => row.account)),
-      textArray(rows.map((row) => row.id)),
-    ]),
-    some("insert journal", insertJournal, changes.journal, journalTable.arraysOf),
-    some("insert usage", insertUsage, newUsage, usageTable.arraysOf),
-    some("update usage", updateUsage, usage, usageTable.arraysOf),
-    some("update keys", updateKeys, keys, (rows) => [
-      textArray(rows.map((row) => row.account)),
-      textArray(rows.map((row) => row.id)),
-      `{${rows.map((row) => row.requestsTatMs).join(",")}}`,
-      `{${rows.map((row) => row.tokensTatMs).join(",")}}`,
-      `{${rows.map((row) => row.holds).join(",")}}`,
-      `{${rows.map((row) => row.lastUsedMs ?? "null").join(",")}}`,
-    ]),
+  const statements = [
+    insertAccounts(newAccounts),
+    updateAccounts(accounts),
+    insertHolds(newHolds),
+    updateHolds(holds),
+    deleteHolds(holdsEnded),
+    insertJournal(changes.journal),
+    insertUsage(newUsage),
+    updateUsage(usage),
+    updateKeys(keys),
   ];
   await together(connection, [...statements, { text: "commit" }]);
 }
@@ -204,34 +184,41 @@ function apart<R>(rows: readonly R[], isRead: (row: R) => boolean): [fresh: R[],
   return [rows.filter((row) => !isRead(row)), rows.filter(isRead)];
 }
 
-function some<R>(
-  name: string,
-  text: string,
-  rows: readonly R[],
-  arraysOf: (rows: readonly R[]) => string[],
-): Statement | null {
-  if (rows.length === 0) return null;
-  const values: Cell[] = arraysOf(rows);
-  return { name, text, values: text.includes("expect_rows") ? [...values, rows.length] : values };
-}
+/** Writes all rows with one statement; null if there are none. */
+type Writing<R> = (rows: readonly R[]) => Statement | null;
 
-function insertInto<R>({ name, columns, unnest }: Table<R>): string {
-  return `insert into ${name} (${columns.join(", ")}) select * from ${unnest}`;
+function insertInto<R>(table: Table<R>): Writing<R> {
+  const { name } = table;
+  const text = `insert into ${name} (${table.list()}) select * from ${unnest(table)}`;
+  return (rows) =>
+    rows.length === 0 ? null : { name: `insert ${name}`, text, values: arraysOf(table, rows) };
 }
 
 /** The key is not set, not even to itself: so that no index is touched, and nobody who refers to it waits. */
-function update<R>({ name, columns, unnest }: Table<R>, key: readonly string[]): string {
-  const set = columns.filter((column) => !key.includes(column)).map((column) => `${column} = n.${column}`);
-  const where = key.map((column) => `t.${column} = n.${column}`);
-  return expecting(
-    name,
-    `update ${name} t set ${set.join(", ")} from ${unnest} as n(${columns.join(", ")}) where ${where.join(" and ")}`,
-  );
+function update<R>(table: Table<R>, key: readonly string[]): Writing<R> {
+  const set = table.columns.filter((column) => !key.includes(column.name));
+  return expecting("update", table, {
+    verb: `update ${table.name} t set ${set.map((column) => `${column.name} = n.${column.name}`).join(", ")} from`,
+    key,
+  });
+}
+
+function deletion<R>(table: Table<R>): Writing<R> {
+  const key = table.columns.map((column) => column.name);
+  return expecting("delete", table, { verb: `delete from ${table.name} t using`, key });
 }
 
 /** The last parameter is how many rows it must be: that they were read under the lock is not taken for granted. */
-function expecting(name: string, writing: string): string {
-  const count = Math.max(...[...writing.matchAll(/\$(\d+)/g)].map(([, n]) => Number(n))) + 1;
-  return `with written as (${writing} returning 1)
-  select expect_rows(count(*), $${count}::bigint, '${name}') from written`;
+function expecting<R>(
+  kind: "update" | "delete",
+  table: Table<R>,
+  { verb, key }: { verb: string; key: readonly string[] },
+): Writing<R> {
+  const where = key.map((column) => `t.${column} = n.${column}`).join(" and ");
+  const text = `
+    with written as (${verb} ${unnest(table)} as n(${table.list()}) where ${where} returning 1)
+    select expect_rows(count(*), $${table.columns.length + 1}::bigint, '${table.name}') from written`;
+  const name = `${kind} ${table.name}`;
+  return (rows) =>
+    rows.length === 0 ? null : { name, text, values: [...arraysOf(table, rows), rows.length] };
 }

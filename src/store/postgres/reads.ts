@@ -15,10 +15,11 @@ import {
   pageRowsMax,
   type UsageQuery,
 } from "../store.ts";
+import { accountOf, accountTable, holdTable, journalTable, keyTable, usageTable } from "../tables.ts";
 import type { ConnectionPool } from "./connection.ts";
 import { isStatementTimeout } from "./errors.ts";
 import { limits } from "./limits.ts";
-import { accountOf, accountTable, type Cell, holdTable, journalTable, keyTable, usageTable } from "./rows.ts";
+import { arrayLiteral, type Cell } from "./rows.ts";
 import { clockMs } from "./snapshot.ts";
 
 const findKey = `
@@ -36,7 +37,7 @@ const readSnapshot = `
   order by h.expires_ms, h.id`;
 
 const insertKey = `
-  insert into api_key (${keyTable.columns.join(", ")})
+  insert into api_key (${keyTable.list()})
   select ${keyTable.columns.map((_, index) => `$${index + 1}`).join(", ")}
   where exists (select from account where id = $1)`;
 
@@ -70,8 +71,7 @@ export class PostgresKeys {
   }
 
   async add(key: KeyRow): Promise<boolean> {
-    const row = Object.entries(key);
-    const values = keyTable.fields.map((field) => row.find(([name]) => name === field)?.[1]);
+    const values = keyTable.valuesOf(key, arrayLiteral);
     const { rowCount } = await this.#pools.keyChanges.query({ text: insertKey, values });
     return rowCount === 1;
   }

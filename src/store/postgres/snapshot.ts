@@ -11,17 +11,9 @@ import type { Operation } from "../../ledger/operations.ts";
 import type { HoldRow, JournalRow, KeyRow, UsageRow } from "../../ledger/rows.ts";
 import { endsOverdue, lateOp, opOf, rowKey, type Snapshot } from "../../ledger/snapshot.ts";
 import type { EpochMs } from "../../units.ts";
+import { accountOf, accountTable, holdTable, journalTable, keyTable, usageTable } from "../tables.ts";
 import type { Connection, PostgresResult, Statement } from "./connection.ts";
-import {
-  accountOf,
-  accountTable,
-  type Cell,
-  holdTable,
-  journalTable,
-  keyTable,
-  textArray,
-  usageTable,
-} from "./rows.ts";
+import { arrayLiteral, type Cell } from "./rows.ts";
 
 /** The clock of the database, unless one is handed in. */
 export const clockMs = "coalesce($1::bigint, floor(extract(epoch from clock_timestamp()) * 1000)::bigint)";
@@ -142,10 +134,10 @@ export async function readUnderLock(
 ): Promise<ReadUnderLock> {
   const { ids, named, settled, ops, keysOfHolds } = namedBy(operations);
   const ending = [
-    textArray([...new Set(operations.filter(endsOverdue).map(({ account }) => account))]),
+    arrayLiteral([...new Set(operations.filter(endsOverdue).map(({ account }) => account))]),
     overdueMax,
   ];
-  const accountIds = textArray(ids);
+  const accountIds = arrayLiteral(ids);
   const keysValues = [...keysOfHolds.arrays(), ...named.arrays(), ...ending];
   const locking = (name: string, text: string, values: readonly Cell[]) =>
     skips === "rows" ? { name, text, values } : null;
@@ -257,7 +249,7 @@ class Pairs {
 
   arrays(): [string, string] {
     const pairs = [...this.#pairs.values()];
-    return [textArray(pairs.map(([account]) => account)), textArray(pairs.map(([, id]) => id))];
+    return [arrayLiteral(pairs.map(([account]) => account)), arrayLiteral(pairs.map(([, id]) => id))];
   }
 }
 

@@ -22,37 +22,22 @@ import {
   type Snapshot,
 } from "../../ledger/snapshot.ts";
 import type { EpochMs } from "../../units.ts";
+import { accountTable, holdTable, journalTable, keyStateTable, keyTable, usageTable } from "../tables.ts";
 import { storeError } from "./file.ts";
-import { Query, select } from "./query.ts";
-import {
-  accountColumns,
-  accountValues,
-  holdColumns,
-  holdOf,
-  holdValues,
-  journalColumns,
-  journalOf,
-  journalValues,
-  keyColumns,
-  keyOf,
-  readAccount,
-  usageColumns,
-  usageOf,
-  usageValues,
-} from "./rows.ts";
+import { AccountQuery, insertInto, Query, update, valuesOf } from "./query.ts";
 
 export class SqliteLedger {
   readonly #db: DatabaseSync;
   readonly #plans: Plans;
   readonly #now: () => EpochMs;
-  readonly #account: Query;
-  readonly #hold: Query;
+  readonly #account: AccountQuery;
+  readonly #hold: Query<HoldRow>;
   readonly #isOverdue: StatementSync;
   readonly #overdue: StatementSync;
   readonly #overdueMax: number;
-  readonly #entry: Query;
-  readonly #usage: Query;
-  readonly #key: Query;
+  readonly #entry: Query<JournalRow>;
+  readonly #usage: Query<UsageRow>;
+  readonly #key: Query<KeyRow>;
   readonly #insertAccount: StatementSync;
   readonly #updateAccount: StatementSync;
   readonly #insertHold: StatementSync;
@@ -69,26 +54,24 @@ export class SqliteLedger {
     this.#overdueMax = overdueHoldsMax;
     this.#plans = plans;
     this.#now = now;
-    this.#account = new Query(db, `${select("account", accountColumns)} where id = ?`);
-    this.#hold = new Query(db, `${select("hold", holdColumns)} where account = ? and id = ?`);
+    this.#account = new AccountQuery(db);
+    this.#hold = new Query(db, holdTable, "where account = ? and id = ?");
     this.#isOverdue = db.prepare("select 1 from hold where expires_ms <= ? limit 1");
     this.#overdue = db.prepare(
       "select id, expires_ms from hold where account = ? and expires_ms <= ? order by expires_ms, id limit ?",
     );
-    this.#entry = new Query(db, `${select("journal", journalColumns)} where op = ? and account = ?`);
-    this.#usage = new Query(db, `${select("usage", usageColumns)} where id = ? and account = ?`);
-    this.#key = new Query(db, `${select("api_key", keyColumns)} where account = ? and id = ?`);
-    this.#insertAccount = db.prepare(insertInto("account", accountColumns));
-    this.#updateAccount = db.prepare(update("account", accountColumns, ["id"]));
-    this.#insertHold = db.prepare(insertInto("hold", holdColumns));
-    this.#updateHold = db.prepare(update("hold", holdColumns, ["account", "id"]));
+    this.#entry = new Query(db, journalTable, "where op = ? and account = ?");
+    this.#usage = new Query(db, usageTable, "where id = ? and account = ?");
+    this.#key = new Query(db, keyTable, "where account = ? and id = ?");
+    this.#insertAccount = db.prepare(insertInto(accountTable));
+    this.#updateAccount = db.prepare(update(accountTable, ["id"]));
+    this.#insertHold = db.prepare(insertInto(holdTable));
+    this.#updateHold = db.prepare(update(holdTable, ["account", "id"]));
     this.#deleteHold = db.prepare("delete from hold where account = ? and id = ?");
-    this.#insertEntry = db.prepare(insertInto("journal", journalColumns));
-    this.#insertUsage = db.prepare(insertInto("usage", usageColumns));
-    this.#updateUsage = db.prepare(update("usage", usageColumns, ["account", "id"]));
-    this.#updateKey = db.prepare(
-      "update api_key set requests_tat_ms = ?, tokens_tat_ms = ?, holds = ?, last_used_ms = ? where account = ? and id = ?",
-    );
+    this.#insertEntry = db.prepare(insertInto(journalTable));
+    this.#insertUsage = db.prepare(insertInto(usageTable));
+    this.#updateUsage = db.prepare(update(usageTable, ["account", "id"]));
+    this.#updateKey = db.prepare(update(keyStateTable, ["account", "id"]));
   }
 
   commit(operations: readonly Operation[]): Decision[] {
@@ -120,28 +103,27 @@ export class SqliteLedger {
 
     const readKey = (account: string, id: string) => {
       if (keys.has(id)) return;
-      const row = this.#key.get(account, id);
-      if (row !== undefined) keys.set(id, keyOf(row));
+      const key = this.#key.get(account, id);
+      if (key !== undefined) keys.set(id, key);
     };
     const readHold = (account: string, id: string) => {
       const name = rowKey(account, id);
       if (holds.has(name)) return true;
-      const row = this.#hold.get(account, id);
-      if (row === undefined) return false;
-      const hold = holdOf(row);
+      const hold = this.#hold.get(account, id);
+      if (hold === undefined) return false;
       holds.set(name, hold);
       readKey(account, hold.key);
       return true;
     };
 
     const readEntry = (account: string, op: string) => {
-      const row = this.#entry.get(op, account);
-      if (row !== undefined) journal.set(rowKey(account, op), journalOf(row));
-      return row !== undefined;
+      const entry = this.#entry.get(op, account);
+      if (entry !== undefined) journal.set(rowKey(account, op), entry);
+      return entry !== undefined;
     };
 
     for (const id of new Set(operations.map((operation) => operation.account))) {
-      const row = readAccount(this.#account, id);
+      const row = this.#account.get(id);
       if (row !== undefined) accounts.set(id, row);
     }
     const overdue = this.#overdueOf(
@@ -162,9 +144,8 @@ export class SqliteLedger {
       }
       if ("hold" in operation && !readHold(account, operation.hold) && operation.kind === "settle") {
         // An open hold has no receipt, and only a settlement asks for one.
-        const row = this.#usage.get(operation.hold, account);
-        if (row !== undefined) {
-          const receipt = usageOf(row);
+        const receipt = this.#usage.get(operation.hold, account);
+        if (receipt !== undefined) {
           usage.set(rowKey(account, receipt.id), receipt);
           readKey(account, receipt.key);
           readEntry(account, lateOp(receipt.id));
@@ -200,23 +181,23 @@ export class SqliteLedger {
 
   #write(snapshot: Snapshot, changes: Changes): void {
     for (const row of changes.accounts) {
-      if (!snapshot.accounts.has(row.id)) this.#insertAccount.run(...accountValues(row));
-      else one(this.#updateAccount.run(...accountValues(row)), "account");
+      const values = valuesOf(accountTable, row);
+      if (!snapshot.accounts.has(row.id)) this.#insertAccount.run(...values);
+      else one(this.#updateAccount.run(...values), "account");
     }
     for (const row of changes.holdsPut) {
-      if (!snapshot.holds.has(rowKey(row.account, row.id))) this.#insertHold.run(...holdValues(row));
-      else one(this.#updateHold.run(...holdValues(row)), "hold");
+      const values = valuesOf(holdTable, row);
+      if (!snapshot.holds.has(rowKey(row.account, row.id))) this.#insertHold.run(...values);
+      else one(this.#updateHold.run(...values), "hold");
     }
     for (const { account, id } of changes.holdsEnded) one(this.#deleteHold.run(account, id), "hold");
-    for (const row of changes.journal) this.#insertEntry.run(...journalValues(row));
+    for (const row of changes.journal) this.#insertEntry.run(...valuesOf(journalTable, row));
     for (const row of changes.usage) {
-      if (!snapshot.usage.has(rowKey(row.account, row.id))) this.#insertUsage.run(...usageValues(row));
-      else one(this.#updateUsage.run(...usageValues(row)), "usage");
+      const values = valuesOf(usageTable, row);
+      if (!snapshot.usage.has(rowKey(row.account, row.id))) this.#insertUsage.run(...values);
+      else one(this.#updateUsage.run(...values), "usage");
     }
-    for (const row of changes.keys) {
-      const { requestsTatMs, tokensTatMs, holds, lastUsedMs, account, id } = row;
-      one(this.#updateKey.run(requestsTatMs, tokensTatMs, holds, lastUsedMs, account, id), "api_key");
-    }
+    for (const row of changes.keys) one(this.#updateKey.run(...valuesOf(keyStateTable, row)), "api_key");
   }
 }
 
@@ -230,21 +211,6 @@ function soonestFirst(a: Overdue, b: Overdue): number {
   if (a.expiresMs !== b.expiresMs) return a.expiresMs - b.expiresMs;
   if (a.account !== b.account) return a.account < b.account ? -1 : 1;
   return a.id < b.id ? -1 : 1;
-}
-
-function insertInto(table: string, columns: readonly string[]): string {
-  return `insert into ${table} (${columns.join(", ")}) values (${columns.map(() => "?").join(", ")})`;
-}
-
-/**
- * Takes the same values as `insertInto`. The key is not set, not even to itself: SQLite would look through all rows
- * that refer to it, which for an account is its whole journal.
- */
-function update(table: string, columns: readonly string[], key: readonly string[]): string {
-  const marked = columns.map((column, index) => ({ column, equals: `${column} = ?${index + 1}` }));
-  const set = marked.filter(({ column }) => !key.includes(column)).map(({ equals }) => equals);
-  const where = marked.filter(({ column }) => key.includes(column)).map(({ equals }) => equals);
-  return `update ${table} set ${set.join(", ")} where ${where.join(" and ")}`;
 }
 
 function one(result: { changes: number | bigint }, table: string): void {

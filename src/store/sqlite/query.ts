@@ -1,79 +1,91 @@
 /**
- * What a statement of SQLite answers with: rows as arrays of cells, and each cell as what it has to be. A value of another
- * type than the schema says is a defect and throws; integers beyond 2^53 are refused by the driver.
+ * Prepared statements of SQLite that answer with rows of a table, and the statements that write such rows.
+ *
+ * Cells are read as arrays: half the time of objects with a property for each column. The driver throws a RangeError
+ * for integers beyond 2^53.
  */
-import type { DatabaseSync, SQLInputValue, SQLOutputValue, StatementSync } from "node:sqlite";
+import type { DatabaseSync, SQLInputValue, StatementSync } from "node:sqlite";
 import { invariant } from "../../errors.ts";
+import type { AccountRow } from "../../ledger/rows.ts";
+import { accountOf, accountTable, type Table, type Value } from "../tables.ts";
 
-/** The cells of a row, in the order of its columns below. */
-export type Row = readonly SQLOutputValue[];
+/** The cells of a row, in the order of its columns. */
+export type Cells = readonly unknown[];
 
-/** A statement that returns rows as arrays: half the time of objects with a property for each column. */
-export class Query {
-  readonly #statement: StatementSync;
-
-  constructor(db: DatabaseSync, sql: string) {
-    this.#statement = db.prepare(sql);
-    this.#statement.setReturnArrays(true);
-  }
-
-  get(...values: SQLInputValue[]): Row | undefined {
-    const row = this.#statement.get(...values);
-    return row === undefined ? undefined : cellsOf(row);
-  }
-
-  all(...values: SQLInputValue[]): Row[] {
-    return this.#statement.all(...values).map(cellsOf);
-  }
-
-  /** Integers of any size, as bigints. */
-  getExact(...values: SQLInputValue[]): Row | undefined {
-    this.#statement.setReadBigInts(true);
-    try {
-      return this.get(...values);
-    } finally {
-      this.#statement.setReadBigInts(false);
-    }
-  }
+export function prepare(db: DatabaseSync, sql: string): StatementSync {
+  const statement = db.prepare(sql);
+  statement.setReturnArrays(true);
+  return statement;
 }
 
-function cellsOf(row: unknown): Row {
+export function cellsOf(row: unknown): Cells {
   invariant(Array.isArray(row), "the driver returns rows as arrays");
   return row;
 }
 
-/** All columns of a table, in the order in which its rows are read. */
-export function select(table: string, columns: readonly string[]): string {
-  return `select ${columns.join(", ")} from ${table}`;
+/** Finds rows of one table; `rest` is what follows `from`. */
+export class Query<R> {
+  readonly #table: Table<R>;
+  readonly #statement: StatementSync;
+
+  constructor(db: DatabaseSync, table: Table<R>, rest: string) {
+    this.#table = table;
+    this.#statement = prepare(db, `select ${table.list()} from ${table.name} ${rest}`);
+  }
+
+  get(...values: SQLInputValue[]): R | undefined {
+    const row = this.#statement.get(...values);
+    return row === undefined ? undefined : this.#table.rowOf(cellsOf(row));
+  }
+
+  all(...values: SQLInputValue[]): R[] {
+    return this.#statement.all(...values).map((row) => this.#table.rowOf(cellsOf(row)));
+  }
 }
 
-/** Undefined where the row has no such column. */
-export type Cell = SQLOutputValue | undefined;
+/** Finds an account by its id, also if an amount in it was damaged and is beyond 2^53. */
+export class AccountQuery {
+  readonly #safe: Query<AccountRow>;
+  readonly #exact: StatementSync;
 
-export function misread(cell: Cell, expected: string): Error {
-  return new Error(`the database holds ${String(cell)} where ${expected} should be`);
+  constructor(db: DatabaseSync) {
+    const rest = "where id = ?";
+    this.#safe = new Query(db, accountTable, rest);
+    this.#exact = prepare(db, `select ${accountTable.list()} from account ${rest}`);
+    this.#exact.setReadBigInts(true);
+  }
+
+  get(id: string): AccountRow | undefined {
+    try {
+      return this.#safe.get(id);
+    } catch (error) {
+      if (!(error instanceof RangeError)) throw error;
+    }
+    const row = this.#exact.get(id);
+    return row === undefined ? undefined : accountOf(cellsOf(row));
+  }
 }
 
-export function text(cell: Cell): string {
-  if (typeof cell !== "string") throw misread(cell, "text");
-  return cell;
+/** The row's values as parameters of `insertInto` and `update`. */
+export function valuesOf<R>(table: Table<R>, row: R): Value[] {
+  return table.valuesOf(row, JSON.stringify);
 }
 
-export function textOrNull(cell: Cell): string | null {
-  return cell === null ? null : text(cell);
+export function insertInto<R>({ name, columns }: Table<R>): string {
+  const names = columns.map((column) => column.name).join(", ");
+  return `insert into ${name} (${names}) values (${columns.map(() => "?").join(", ")})`;
 }
 
-export function numeric(cell: Cell): number {
-  if (typeof cell !== "number") throw misread(cell, "a number");
-  return cell;
-}
-
-export function numericOrNull(cell: Cell): number | null {
-  return cell === null ? null : numeric(cell);
-}
-
-export function oneOf<T extends string>(values: readonly T[], cell: Cell): T {
-  const found = values.find((value) => value === cell);
-  if (found === undefined) throw misread(cell, values.join(" or "));
-  return found;
+/**
+ * Takes the same values as `insertInto`. The key is not set, not even to itself: SQLite would look through all rows
+ * that refer to it, which for an account is its whole journal.
+ */
+export function update<R>({ name, columns }: Table<R>, key: readonly string[]): string {
+  const marked = columns.map((column, index) => ({
+    name: column.name,
+    equals: `${column.name} = ?${index + 1}`,
+  }));
+  const set = marked.filter((column) => !key.includes(column.name)).map(({ equals }) => equals);
+  const where = marked.filter((column) => key.includes(column.name)).map(({ equals }) => equals);
+  return `update ${name} set ${set.join(", ")} where ${where.join(" and ")}`;
 }

@@ -1,5 +1,5 @@
 /** What is read of the ledger outside its commits, on SQLite: snapshots for balances, and lists by the page. */
-import type { DatabaseSync, SQLInputValue } from "node:sqlite";
+import type { DatabaseSync, SQLInputValue, StatementSync } from "node:sqlite";
 import { invariant } from "../../errors.ts";
 import type { AccountSnapshot } from "../../ledger/balance.ts";
 import type { AccountRow, HoldRow, JournalRow, UsageRow } from "../../ledger/rows.ts";
@@ -13,32 +13,23 @@ import {
   pageRowsMax,
   type UsageQuery,
 } from "../store.ts";
-import { Query, select } from "./query.ts";
-import {
-  accountColumns,
-  accountOf,
-  holdColumns,
-  holdOf,
-  journalColumns,
-  journalOf,
-  readAccount,
-  usageColumns,
-  usageOf,
-} from "./rows.ts";
+import { accountTable, holdTable, journalTable, usageTable } from "../tables.ts";
+import { AccountQuery, cellsOf, prepare, Query } from "./query.ts";
 
 export class SqliteSnapshots {
   readonly #db: DatabaseSync;
   readonly #now: () => EpochMs;
-  readonly #account: Query;
-  readonly #overdue: Query;
+  readonly #account: AccountQuery;
+  readonly #overdue: Query<HoldRow>;
 
   constructor(db: DatabaseSync, now: () => EpochMs) {
     this.#db = db;
     this.#now = now;
-    this.#account = new Query(db, `${select("account", accountColumns)} where id = ?`);
+    this.#account = new AccountQuery(db);
     this.#overdue = new Query(
       db,
-      `${select("hold", holdColumns)} where account = ? and expires_ms <= ? order by expires_ms, id limit ?`,
+      holdTable,
+      "where account = ? and expires_ms <= ? order by expires_ms, id limit ?",
     );
   }
 
@@ -46,10 +37,10 @@ export class SqliteSnapshots {
   of(account: string): AccountSnapshot | null {
     this.#db.exec("begin");
     try {
-      const row = readAccount(this.#account, account);
+      const row = this.#account.get(account);
       if (row === undefined) return null;
       const nowMs = this.#now();
-      return { account: row, overdue: this.#overdue.all(account, nowMs, overdueMax).map(holdOf), nowMs };
+      return { account: row, overdue: this.#overdue.all(account, nowMs, overdueMax), nowMs };
     } finally {
       // A disk that fails ends it by itself.
       if (this.#db.isTransaction) this.#db.exec("commit");
@@ -60,25 +51,23 @@ export class SqliteSnapshots {
 export class SqliteLists {
   readonly #db: DatabaseSync;
   readonly #now: () => EpochMs;
-  readonly #accounts: Query;
-  readonly #journal: Query;
-  readonly #overdue: Query;
-  readonly #holdTotals: Query;
+  readonly #accounts: Query<AccountRow>;
+  readonly #journal: Query<JournalRow>;
+  readonly #overdue: Query<HoldRow>;
+  readonly #holdTotals: StatementSync;
 
   constructor(db: DatabaseSync, now: () => EpochMs) {
     this.#db = db;
     this.#now = now;
-    this.#accounts = new Query(db, `${select("account", accountColumns)} where id > ? order by id limit ?`);
-    this.#journal = new Query(
-      db,
-      `${select("journal", journalColumns)} where account = ? and seq > ? order by seq limit ?`,
-    );
+    this.#accounts = new Query(db, accountTable, "where id > ? order by id limit ?");
+    this.#journal = new Query(db, journalTable, "where account = ? and seq > ? order by seq limit ?");
     this.#overdue = new Query(
       db,
-      `${select("hold", holdColumns)} where expires_ms <= ? order by expires_ms, account, id limit ?`,
+      holdTable,
+      "where expires_ms <= ? order by expires_ms, account, id limit ?",
     );
     // total() is a float where sum() would refuse an integer beyond 53 bits.
-    this.#holdTotals = new Query(
+    this.#holdTotals = prepare(
       db,
       "select count(*), total(base + overage + additional + base_past + overage_past) from hold",
     );
@@ -86,12 +75,12 @@ export class SqliteLists {
 
   accounts({ after, limit }: AccountsQuery): AccountRow[] {
     assertLimit(limit);
-    return this.#accounts.all(after ?? "", limit).map(accountOf);
+    return this.#accounts.all(after ?? "", limit);
   }
 
   journal(account: string, { afterSeq, limit }: JournalQuery): JournalRow[] {
     assertLimit(limit);
-    return this.#journal.all(account, afterSeq ?? 0, limit).map(journalOf);
+    return this.#journal.all(account, afterSeq ?? 0, limit);
   }
 
   usage(query: UsageQuery): UsageRow[] {
@@ -110,9 +99,10 @@ export class SqliteLists {
     else if (after !== undefined) {
       filter.where(`(${place}.account, ${place}.seq) > (?, ?)`, after.account, after.seq);
     }
-    const columns = usageColumns.map((column) => `u.${column}`).join(", ");
-    const sql = `select ${columns} from ${rows}${filter.sql} order by ${place}.account, ${place}.seq limit ?`;
-    return new Query(this.#db, sql).all(...filter.values, query.limit).map(usageOf);
+    const sql = `select ${usageTable.list("u")} from ${rows}${filter.sql} order by ${place}.account, ${place}.seq limit ?`;
+    return prepare(this.#db, sql)
+      .all(...filter.values, query.limit)
+      .map((row) => usageTable.rowOf(cellsOf(row)));
   }
 
   holds({ account, after, limit }: HoldsQuery): HoldRow[] {
@@ -120,18 +110,18 @@ export class SqliteLists {
     const filter = new Filter();
     if (account !== undefined) filter.where("account = ?", account);
     if (after !== undefined) filter.where("(account, id) > (?, ?)", after.account, after.id);
-    const sql = `${select("hold", holdColumns)}${filter.sql} order by account, id limit ?`;
-    return new Query(this.#db, sql).all(...filter.values, limit).map(holdOf);
+    const rest = `${filter.sql} order by account, id limit ?`;
+    return new Query(this.#db, holdTable, rest).all(...filter.values, limit);
   }
 
   holdTotals(): HoldTotals {
-    const row = this.#holdTotals.get();
-    return { holds: Number(row?.[0]), micro: Number(row?.[1]) };
+    const [holds, micro] = cellsOf(this.#holdTotals.get());
+    return { holds: Number(holds), micro: Number(micro) };
   }
 
   overdueHolds(atMs: EpochMs | null, limit: number): HoldRow[] {
     assertLimit(limit);
-    return this.#overdue.all(atMs ?? this.#now(), limit).map(holdOf);
+    return this.#overdue.all(atMs ?? this.#now(), limit);
   }
 }
 
