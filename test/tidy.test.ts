@@ -31,6 +31,15 @@ const modules = [
   "cli",
 ];
 
+/** Parts of the embedded engine, and the parts that each may import. The service loads `process`, the child the others. */
+const llamaImports: Readonly<Record<string, readonly string[]>> = {
+  protocol: [],
+  process: ["protocol", "process"],
+  prompt: ["protocol", "prompt"],
+  decode: ["protocol", "prompt", "decode"],
+  child: ["protocol", "prompt", "decode"],
+};
+
 /** Only the composition root (and tests, benches) may name these. */
 const adapters = [
   /^src\/store\/sqlite\//,
@@ -122,6 +131,18 @@ test("no engine knows another one", () => {
         other === undefined || other === own,
         `${file} imports ${imported}: what engines share is in src/engines`,
       );
+    }
+  }
+});
+
+test("the service and the engine's child process share only the protocol", () => {
+  const partOf = (file: string) => /^src\/engines\/llama\/(\w+)/.exec(file)?.[1];
+  for (const file of sources) {
+    const part = partOf(file);
+    if (part === undefined) continue;
+    for (const imported of importsOf(file)) {
+      const other = partOf(imported);
+      assert.ok(other === undefined || llamaImports[part]?.includes(other), `${file} imports ${imported}`);
     }
   }
 });

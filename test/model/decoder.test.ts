@@ -140,7 +140,7 @@ function start(
       if (left <= 0) ended.resolve();
     },
   });
-  for (const spec of jobs) decoder.start(spec);
+  for (const spec of jobs) decoder.receive({ type: "start", job: spec });
   decoder.run().catch(ended.reject);
   const last = (id: number) => reports.findLast((report) => report.id === id);
   const text = (id: number) =>
@@ -174,7 +174,7 @@ test("a short prompt waits for one part of a long one, whichever of the two jobs
     const backend = new ScriptedBackend();
     const running = start(backend, [job(long, "l".repeat(40))], 2);
     backend.afterStep = (step) => {
-      if (step === 1) running.decoder.start(job(short, "s"));
+      if (step === 1) running.decoder.receive({ type: "start", job: job(short, "s") });
     };
     await running.ended;
     const turns = backend.steps.map((step) => step.map(({ sequence }) => sequence).join(" "));
@@ -193,7 +193,7 @@ test("one short prompt after the other does not keep a long one from its turns",
     // Each short one begins when the one before has read its prompt, with a higher number than the long one's.
     if (first !== "s" || last === 20) return;
     last += 1;
-    running.decoder.start(job(last, "ssss"));
+    running.decoder.receive({ type: "start", job: job(last, "ssss") });
   };
   while (running.last(3)?.ending === undefined) await new Promise(setImmediate);
   assert.equal(read.slice(0, 19).join(""), "lslslslslslslslslsl");
@@ -280,7 +280,7 @@ test("a job without room for events rests until it is granted some", async () =>
   backend.afterStep = (step) => {
     if (step === steps + 3) rest.resolve();
   };
-  decoder.grant(1, 10);
+  decoder.receive({ type: "grant", id: 1, events: 10 });
   await rest.promise;
   await new Promise(setImmediate);
   assert.equal(text(1), "abcdef");
@@ -290,7 +290,7 @@ test("a stop takes effect before the next step, also in the middle of a prompt",
   const backend = new ScriptedBackend();
   const running = start(backend, [job(1, "abcdefghijklmnop")]);
   backend.afterStep = (step) => {
-    if (step === 1) running.decoder.stop(1);
+    if (step === 1) running.decoder.receive({ type: "stop", id: 1 });
   };
   await running.ended;
   assert.equal(backend.steps.length, 2);
@@ -303,7 +303,7 @@ test("a job that is stopped before it has a sequence ends without having begun",
   backend.script(0, "aaaa");
   backend.script(1, "bbbb");
   const { decoder, ended, reports } = start(backend, [job(1, "1"), job(2, "2"), job(3, "3")]);
-  decoder.stop(3);
+  decoder.receive({ type: "stop", id: 3 });
   await ended;
   assert.equal(reports.filter(({ id }) => id === 3).length, 1);
   assert.deepEqual(reports.find(({ id }) => id === 3)?.ending, { type: "stopped" });
@@ -328,7 +328,7 @@ test("a batch that fails ends its jobs, and what their sequences held is not bui
   await ended;
   assert.equal(last(1)?.ending?.type, "failed");
   assert.deepEqual(backend.truncated, [[0, 0]]);
-  decoder.start(job(2, "1a", { accountId: "account-1" }));
+  decoder.receive({ type: "start", job: job(2, "1a", { accountId: "account-1" }) });
   while (!reports.some(({ id, ending }) => id === 2 && ending !== undefined)) await new Promise(setImmediate);
   assert.equal(last(2)?.cachedTokens, 0);
 });
@@ -371,10 +371,10 @@ function startPaused(backend: ScriptedBackend, bytesMax: number, endings = 3) {
   backend.afterStep = (step) => {
     // Its prompt has two chunks, one in each of the steps 1 and 2.
     if (step === 4) {
-      running.decoder.pause(2);
-      running.decoder.start(job(3, "7", { maxTokens: 3 }));
+      running.decoder.receive({ type: "pause", id: 2 });
+      running.decoder.receive({ type: "start", job: job(3, "7", { maxTokens: 3 }) });
     }
-    if (running.last(3)?.ending !== undefined) running.decoder.resume(2);
+    if (running.last(3)?.ending !== undefined) running.decoder.receive({ type: "resume", id: 2 });
   };
   const ofSequence1 = () =>
     backend.steps
@@ -426,7 +426,7 @@ test("a job that is stopped while its state is in memory ends at once and frees 
   const backend = new ScriptedBackend();
   const { ended, decoder, last } = startPaused(backend, 1000, 3);
   backend.beforeStep = () => {
-    if (backend.saved.length > 0) decoder.stop(2);
+    if (backend.saved.length > 0) decoder.receive({ type: "stop", id: 2 });
   };
   await ended;
   assert.equal(last(2)?.ending?.type, "stopped");
@@ -440,8 +440,8 @@ test("a paused job keeps its sequence while no other job needs it", async () => 
   backend.script(1, "bcdefgh");
   const { decoder, ended, text } = start(backend, [job(1, "1"), job(2, "2")]);
   backend.afterStep = (step) => {
-    if (step === 3) decoder.pause(2);
-    if (step === 6) decoder.resume(2);
+    if (step === 3) decoder.receive({ type: "pause", id: 2 });
+    if (step === 6) decoder.receive({ type: "resume", id: 2 });
   };
   await ended;
   assert.deepEqual(backend.steps.map((step) => step.length).slice(0, 8), [1, 2, 2, 2, 1, 1, 1, 2]);
@@ -456,19 +456,19 @@ test("what is asked for while a state is put back is done, also where nothing el
   const { decoder, ended, last } = start(backend, [job(1, "1"), job(2, "2")], 3);
   backend.afterStep = (step) => {
     if (step !== 3) return;
-    decoder.pause(1);
-    decoder.pause(2);
-    decoder.start(job(3, "3", { maxTokens: 2 }));
-    decoder.start(job(4, "4", { maxTokens: 2 }));
+    decoder.receive({ type: "pause", id: 1 });
+    decoder.receive({ type: "pause", id: 2 });
+    decoder.receive({ type: "start", job: job(3, "3", { maxTokens: 2 }) });
+    decoder.receive({ type: "start", job: job(4, "4", { maxTokens: 2 }) });
   };
   backend.whileRestoring = () => {
     backend.whileRestoring = () => {};
-    decoder.pause(2);
-    decoder.resume(1);
+    decoder.receive({ type: "pause", id: 2 });
+    decoder.receive({ type: "resume", id: 1 });
   };
   while (last(3)?.ending === undefined || last(4)?.ending === undefined)
     await new Promise((resolve) => setImmediate(resolve));
-  decoder.resume(2);
+  decoder.receive({ type: "resume", id: 2 });
   await ended;
   assert.equal(last(1)?.ending?.type, "stop");
 });

@@ -1,8 +1,8 @@
 /**
- * What the service and the engine's child process say to each other over the IPC channel (structured clone).
+ * Messages between the service and the engine's child process, sent over the IPC channel (structured clone).
  *
- * Both ends are this source tree, so a message is recognised by its `type` and not checked further. The child
- * sends a `progress` message for each decode step as it begins, with what all sequences made in the one before.
+ * Both ends run this source tree, so messages are not validated. The child sends one `progress` message at the
+ * start of each decode step. It holds the output of all jobs from the step before.
  */
 import type { Message, Reasoning, Sampling, TokenLogprob } from "../../chat/engine.ts";
 import type { ThinkTags } from "../text/thinking.ts";
@@ -11,36 +11,36 @@ export type Gpu = "auto" | "cuda" | "vulkan" | "metal" | false;
 
 export interface LoadOptions {
   modelPath: string;
-  /** Most tokens of one sequence; lowered to what the model was trained for. */
+  /** Maximum tokens of one sequence, lowered to the length that the model was trained for. */
   contextWindow: number;
   /** Sequences decoded together. */
   parallel: number;
-  /** Bytes of memory for the states of paused jobs; a job that finds no room there is evaluated again when it goes on. */
+  /** Memory limit for the states of paused jobs. A job without a saved state is evaluated again when it resumes. */
   pausedBytesMax: number;
   threads: number;
-  /** Absent: always `threads`. More: each decode may get as many where that is quicker (thread-governor.ts); not on a GPU. */
+  /** Maximum threads of one decode if all cores are free (thread-governor.ts). Default: `threads`. Ignored on a GPU. */
   threadsMax?: number | undefined;
   gpu: Gpu;
-  /** Absent: found in the model's chat template. Null: the model does not think. */
+  /** Default: taken from the model's chat template. Null: the model does not think. */
   thinkTags?: ThinkTags | null | undefined;
 }
 
 export interface LoadedModel {
   contextWindow: number;
-  /** What the model calls itself, its size and its quantisation; for the log. */
+  /** The model's own name, its size and its quantisation, for the log. */
   description: string;
-  /** Of all its weights. */
+  /** Size of all weights. */
   sizeBytes: number;
-  /** Null where the model does not think. */
+  /** Null if the model does not think. */
   thinkTags: ThinkTags | null;
 }
 
-/** What `prepare` found out and `start` needs again. */
+/** Result of `prepare` that `start` needs. */
 export interface PromptPlan {
   tokens: Uint32Array;
-  /** True where the prompt itself opens the thinking. */
+  /** True if the prompt itself opens the thinking. */
   thinking: boolean;
-  /** Most tokens to think; absent: no limit but the completion's own. */
+  /** Maximum thinking tokens. Default: limited only by the completion. */
   thinkingTokensMax?: number | undefined;
 }
 
@@ -49,10 +49,10 @@ export interface JobSpec {
   accountId: string;
   prompt: PromptPlan;
   maxTokens: number;
-  /** Completion tokens that are paid for; the job rests when it has made them, until a `pay`. */
+  /** Completion tokens that are paid for. The job waits there for a `pay` message. */
   paidTokens: number;
   sampling: Sampling;
-  /** Text events that may be sent before the first `grant`. */
+  /** Text events that the child may send before the first `grant`. */
   window: number;
 }
 
@@ -61,11 +61,11 @@ export type ToChild =
   | { type: "prepare"; id: number; messages: readonly Message[]; reasoning: Reasoning }
   | { type: "start"; job: JobSpec }
   | { type: "grant"; id: number; events: number }
-  /** `isLast`: the job ends there, as at `maxTokens`. */
+  /** `isLast`: the job ends at `paidTokens`, as it would at `maxTokens`. */
   | { type: "pay"; id: number; paidTokens: number; isLast: boolean }
-  /** The job gives up its place before the next step; a later job may get its sequence. */
+  /** The job takes no part in the next step. A later job may get its sequence. */
   | { type: "pause"; id: number }
-  /** In its own sequence, or in another one if a job that runs has that. */
+  /** The job continues in its own sequence, or in another one if its own is in use. */
   | { type: "resume"; id: number }
   | { type: "stop"; id: number };
 
@@ -76,14 +76,14 @@ export interface TextEvent {
 }
 
 export type JobEnding =
-  /** The model ended its turn, or a stop sequence did. */
+  /** The model ended its turn, or a stop sequence was generated. */
   | { type: "stop" }
   | { type: "length" }
-  /** As asked for by a `stop` message. */
+  /** Reply to a `stop` message. */
   | { type: "stopped" }
   | { type: "failed"; message: string };
 
-/** What one job made in one decode step; the counts are totals. The first one says that the job has begun. */
+/** Output of one job in one decode step. Counts are totals. The first one reports that the job has started. */
 export interface JobProgress {
   id: number;
   events: TextEvent[];
@@ -93,7 +93,7 @@ export interface JobProgress {
   ending?: JobEnding;
 }
 
-/** What a child that loads a model is doing. */
+/** Phase of a child that loads a model. */
 export type LoadPhase = "process" | "weights" | "template";
 
 export type FromChild =
@@ -101,50 +101,21 @@ export type FromChild =
   | { type: "up" }
   | { type: "loading"; phase: LoadPhase }
   | { type: "loaded"; model: LoadedModel }
-  /** The model cannot be used; `message` is for the operator, whole sentences. The child ends. */
+  /** The model cannot be used. `message` is for the operator, in whole sentences. The child ends. */
   | { type: "refused"; message: string }
   /**
-   * `prompt` is null where the prompt cannot fit the window; `promptTokens` is then the least it can have. `workMs`: processor
-   * time that the thread which drives the decoder has spent meanwhile.
+   * `prompt` is null if the prompt cannot fit the window; `promptTokens` is then a lower bound. `workMs`: processor
+   * time of the thread that drives the decoder.
    */
   | { type: "prepared"; id: number; promptTokens: number; prompt: PromptPlan | null; workMs: number }
   | { type: "prepareFailed"; id: number; message: string; workMs: number }
-  /** `batches`: how many jobs each decode that has begun since the last such message has in it; one decode, or none. */
+  /** `batches`: number of jobs in each decode since the last `progress` message, which is one decode or none. */
   | { type: "progress"; jobs: JobProgress[]; batches: number[] }
-  /** The job has this sequence. `tookMs`: what it cost to bring it back, in time that no job was decoded. */
+  /** The job has this sequence. `tookMs`: decode time lost to all jobs by restoring it. */
   | { type: "placed"; id: number; sequence: number; tookMs: number }
   | { type: "log"; level: "info" | "warn" | "error"; message: string };
 
-const toChildTypes: ReadonlySet<unknown> = new Set<ToChild["type"]>([
-  "load",
-  "prepare",
-  "start",
-  "grant",
-  "pay",
-  "pause",
-  "resume",
-  "stop",
-]);
-const fromChildTypes: ReadonlySet<unknown> = new Set<FromChild["type"]>([
-  "up",
-  "loading",
-  "loaded",
-  "refused",
-  "prepared",
-  "prepareFailed",
-  "progress",
-  "placed",
-  "log",
-]);
-
-export function isToChild(message: unknown): message is ToChild {
-  return (
-    typeof message === "object" && message !== null && "type" in message && toChildTypes.has(message.type)
-  );
-}
-
-export function isFromChild(message: unknown): message is FromChild {
-  return (
-    typeof message === "object" && message !== null && "type" in message && fromChildTypes.has(message.type)
-  );
+/** Accepts any object with a `type`. The receiver ignores types that it does not handle. */
+export function isMessage<M extends ToChild | FromChild>(message: unknown): message is M {
+  return typeof message === "object" && message !== null && "type" in message;
 }

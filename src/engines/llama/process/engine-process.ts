@@ -1,15 +1,14 @@
 /**
- * One child process of the engine: started, spoken to, listened to, killed.
+ * One child process of the engine: starts it, sends and receives messages, kills it.
  *
- * Guarantees: what the child and the native library print goes to the operator's log, line by line, never to the
- * terminal; a message to a dead child is dropped, its end is told exactly once.
+ * Guarantees: output of the child and of the native library goes to the operator's log line by line, never to the
+ * terminal. Messages to a dead child are dropped. `onEnd` is called exactly once.
  */
 import { type ChildProcess, fork } from "node:child_process";
 import { extname } from "node:path";
 import { createInterface } from "node:readline";
-import type { Readable } from "node:stream";
 import type { EngineLog } from "../../engine-log.ts";
-import { type FromChild, isFromChild, type ToChild } from "../protocol.ts";
+import { type FromChild, isMessage, type ToChild } from "../protocol.ts";
 import { confiningOptions } from "./confinement.ts";
 
 export interface EngineProcessOptions {
@@ -17,13 +16,13 @@ export interface EngineProcessOptions {
   environment: Readonly<Record<string, string | undefined>>;
   log: EngineLog;
   onMessage: (message: FromChild) => void;
-  /** `reason` is for the log: how it ended and what it printed last. */
+  /** `reason` is for the log: exit code or signal, and the last lines of output. */
   onEnd: (reason: string) => void;
 }
 
 /**
- * Without it libuv hands each decode to another of its four threads, and llama.cpp's helper threads start anew and late for each
- * token: 2 threads then decode slower than 1 (61 and 95 tokens/s measured; 141 with this).
+ * By default libuv spreads decodes over its four threads, and llama.cpp's helper threads then start late for each
+ * token: 2 threads decode slower than 1 (61 and 95 tokens/s measured; 141 with this setting).
  */
 const oneNativeThread = { UV_THREADPOOL_SIZE: "1" };
 
@@ -36,7 +35,7 @@ export class EngineProcess {
   readonly #lastLines: string[] = [];
 
   constructor(options: EngineProcessOptions) {
-    const module = new URL(`./child${extname(import.meta.filename)}`, import.meta.url);
+    const module = new URL(`../child${extname(import.meta.filename)}`, import.meta.url);
     this.#child = fork(module, [], {
       execPath: process.execPath,
       execArgv: confiningOptions(options.modelPath, options.environment),
@@ -45,15 +44,21 @@ export class EngineProcess {
       stdio: ["ignore", "pipe", "pipe", "ipc"],
     });
     this.#child.on("message", (message: unknown) => {
-      if (isFromChild(message)) options.onMessage(message);
+      if (isMessage<FromChild>(message)) options.onMessage(message);
     });
-    for (const stream of [this.#child.stdout, this.#child.stderr]) {
-      if (stream !== null) this.#logLines(stream, options.log);
+    for (const input of [this.#child.stdout, this.#child.stderr]) {
+      if (input === null) continue;
+      createInterface({ input }).on("line", (line) => {
+        const text = line.slice(0, lineLengthMax);
+        this.#lastLines.push(text);
+        if (this.#lastLines.length > lastLinesMax) this.#lastLines.shift();
+        options.log.info({ engine: this.pid }, text);
+      });
     }
-    let told = false;
+    let ended = false;
     const end = (how: string): void => {
-      if (told) return;
-      told = true;
+      if (ended) return;
+      ended = true;
       this.#ended.resolve();
       options.onEnd([how, ...this.#lastLines].join("; "));
     };
@@ -68,22 +73,13 @@ export class EngineProcess {
   }
 
   send(message: ToChild): void {
-    // A failure to send is the child's end, which `close` tells.
+    // If sending fails, the child has ended, and `close` reports that.
     if (this.#child.connected) this.#child.send(message, () => {});
   }
 
-  /** It keeps nothing that would have to be saved, so it is not asked. */
+  /** Kills the child without asking it, because it has nothing to save. */
   kill(): Promise<void> {
     this.#child.kill("SIGKILL");
     return this.#ended.promise;
-  }
-
-  #logLines(stream: Readable, log: EngineLog): void {
-    createInterface({ input: stream }).on("line", (line) => {
-      const text = line.slice(0, lineLengthMax);
-      this.#lastLines.push(text);
-      if (this.#lastLines.length > lastLinesMax) this.#lastLines.shift();
-      log.info({ engine: this.pid }, text);
-    });
   }
 }
