@@ -6,7 +6,7 @@ import assert from "node:assert/strict";
 import { after, before, test } from "node:test";
 import { getLlama, LlamaLogLevel, type LlamaModel, type Token } from "node-llama-cpp";
 import type { Message } from "../../src/chat/engine.ts";
-import { type LoadedBackend, loadBackend } from "../../src/engines/llama/decode/backend.ts";
+import { type LoadedBackend, loadBackend } from "../../src/engines/llama/decode/load.ts";
 import { PromptPlanner } from "../../src/engines/llama/prompt/planner.ts";
 import { ask, miniaturePath, startMiniature } from "../fixtures/llama-engine.ts";
 

@@ -5,8 +5,8 @@
  * terminal that it shares with its parent: the parent decides when running answers end. Writes nothing to disk.
  */
 import { messageOf, OperatorError } from "../../errors.ts";
-import { loadBackend } from "./decode/backend.ts";
 import { Decoder } from "./decode/decoder.ts";
+import { loadBackend } from "./decode/load.ts";
 import { SavedStates } from "./decode/saved-states.ts";
 import { PromptPlanner } from "./prompt/planner.ts";
 import { type FromChild, isMessage, type LoadOptions, type ToChild } from "./protocol.ts";

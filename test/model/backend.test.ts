@@ -1,0 +1,49 @@
+/** Batches as llama.cpp gets them, over a native context that records calls. No model. */
+import assert from "node:assert/strict";
+import { test } from "node:test";
+import { type BatchEntry, NativeBackend } from "../../src/engines/llama/decode/backend.ts";
+
+/** Puts the logits of each sampled token at its position in the batch, as llama.cpp does. */
+function recordingBackend() {
+  const sequences: number[] = [];
+  let tokensAdded = 0;
+  const unused = (): never => assert.fail("not called by decode");
+  const context = {
+    initBatch: () => {},
+    addToBatch: (sequence: number, _: number, tokens: Uint32Array, logits: Uint32Array) => {
+      sequences.push(sequence);
+      const positions = logits.map((index) => tokensAdded + index);
+      tokensAdded += tokens.length;
+      return positions;
+    },
+    decodeBatch: async () => {},
+    setThreads: unused,
+    sampleToken: unused,
+    disposeSequence: unused,
+    removeTokenCellsFromSequence: unused,
+    getSequenceKvCacheMinPosition: unused,
+    restoreCheckpoint: unused,
+  };
+  class Sampler {
+    applyConfig(): void {}
+    dispose(): void {}
+  }
+  class Checkpoint {
+    readonly size = 0;
+    readonly maxPos = 0;
+    init = unused;
+    dispose(): void {}
+  }
+  return { sequences, backend: new NativeBackend({ context, Sampler, Checkpoint, model: null }, 64, null) };
+}
+
+function entry(sequence: number, tokens: number, sample: boolean): BatchEntry {
+  return { sequence, position: 0, tokens: new Uint32Array(tokens), sample };
+}
+
+test("a batch has its sequences in ascending order, so that llama.cpp evaluates them in one pass", async () => {
+  const { backend, sequences } = recordingBackend();
+  const logits = await backend.decode([entry(2, 1, true), entry(0, 3, true), entry(1, 2, false)], false);
+  assert.deepEqual(sequences, [0, 1, 2]);
+  assert.deepEqual(logits, [5, 2, -1]);
+});
