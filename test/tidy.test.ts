@@ -44,7 +44,7 @@ const llamaImports: Readonly<Record<string, readonly string[]>> = {
 const adapters = [
   /^src\/store\/sqlite\//,
   /^src\/store\/postgres\//,
-  /^src\/engines\/llama\/process\/supervisor/,
+  /^src\/engines\/llama\/process\/engine\.ts/,
   /^src\/engines\/upstream\/engine/,
 ];
 

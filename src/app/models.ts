@@ -4,7 +4,7 @@ import type { Model } from "../chat/catalog.ts";
 import type { EngineSlot } from "../chat/engine-slot.ts";
 import type { Config } from "../config/load.ts";
 import type { LlamaModelConfig, ModelConfig, UpstreamModelConfig } from "../config/model.ts";
-import { startLlamaEngine } from "../engines/llama/process/supervisor.ts";
+import { startLlamaEngine } from "../engines/llama/process/engine.ts";
 import { UpstreamEngine } from "../engines/upstream/engine.ts";
 import { OperatorError } from "../errors.ts";
 import { given } from "../given.ts";

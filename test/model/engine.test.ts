@@ -2,7 +2,7 @@
 import assert from "node:assert/strict";
 import { after, before, test } from "node:test";
 import { EngineError, type EngineFailure } from "../../src/chat/engine.ts";
-import type { LlamaEngine } from "../../src/engines/llama/process/supervisor.ts";
+import type { LlamaEngine } from "../../src/engines/llama/process/engine.ts";
 import {
   type Answer,
   ask,

@@ -192,7 +192,7 @@ test("threads beyond the cores are lowered to them, and the log says so", async 
   const cores = availableParallelism();
   const engine = await startMiniature({ threads: cores + 1, log });
   await engine.close();
-  const lowered = `threads is lowered from ${cores + 1} to the ${cores} cores there are`;
+  const lowered = `threads is lowered from ${cores + 1} to the number of cores, ${cores}`;
   assert.ok(log.lines.some((line) => line.startsWith("warn") && line.includes(lowered)));
   assert.ok(log.lines.some((line) => line.includes("model loaded") && line.includes(` ${cores} threads)`)));
 });

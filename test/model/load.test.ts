@@ -8,8 +8,8 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { after, before, test } from "node:test";
 import { EngineError, type Message } from "../../src/chat/engine.ts";
+import { startLlamaEngine } from "../../src/engines/llama/process/engine.ts";
 import { LoadWatch, weightsMsOf } from "../../src/engines/llama/process/load-watch.ts";
-import { startLlamaEngine } from "../../src/engines/llama/process/supervisor.ts";
 import { TimeLimitExceeded, withTimeLimit } from "../../src/engines/llama/prompt/time-limit.ts";
 import { OperatorError } from "../../src/errors.ts";
 import {

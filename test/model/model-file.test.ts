@@ -4,7 +4,7 @@ import { mkdtemp, readFile, rm, writeFile } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { after, before, test } from "node:test";
-import { startLlamaEngine } from "../../src/engines/llama/process/supervisor.ts";
+import { startLlamaEngine } from "../../src/engines/llama/process/engine.ts";
 import { OperatorError } from "../../src/errors.ts";
 import { llamaOptions, miniaturePath } from "../fixtures/llama-engine.ts";
 

@@ -6,8 +6,8 @@ import assert from "node:assert/strict";
 import { type TestContext, test } from "node:test";
 import { setTimeout as sleep } from "node:timers/promises";
 import { EngineError, type EngineLoad, type Generation } from "../../src/chat/engine.ts";
+import type { LlamaEngine } from "../../src/engines/llama/process/engine.ts";
 import type { PlacesLimits } from "../../src/engines/llama/process/places.ts";
-import type { LlamaEngine } from "../../src/engines/llama/process/supervisor.ts";
 import { readEvents } from "../fixtures/events.ts";
 import {
   type Answer,

@@ -7,13 +7,9 @@ import { test } from "node:test";
 import { setTimeout as pause } from "node:timers/promises";
 import { fileURLToPath } from "node:url";
 import { EngineError } from "../../src/chat/engine.ts";
+import { type LlamaEngine, type LlamaOptions, stallMsOf } from "../../src/engines/llama/process/engine.ts";
 import { ProgressWatch } from "../../src/engines/llama/process/progress-watch.ts";
 import { PromptQueue } from "../../src/engines/llama/process/prompt-queue.ts";
-import {
-  type LlamaEngine,
-  type LlamaOptions,
-  stallMsOf,
-} from "../../src/engines/llama/process/supervisor.ts";
 import type { ToChild } from "../../src/engines/llama/protocol.ts";
 import { readEvents } from "../fixtures/events.ts";
 import {

@@ -1,23 +1,32 @@
 /**
- * One child process of the engine: starts it, sends and receives messages, kills it.
+ * One child process of the engine: starts it, has it load the model, sends and receives messages, kills it.
  *
  * Guarantees: output of the child and of the native library goes to the operator's log line by line, never to the
- * terminal. Messages to a dead child are dropped. `onEnd` is called exactly once.
+ * terminal. `loaded` resolves or rejects within the limits of load-watch.ts. Messages to a dead child are dropped.
+ * `onEnd` is called exactly once. A child that does not load its model is killed.
  */
 import { type ChildProcess, fork } from "node:child_process";
 import { extname } from "node:path";
 import { createInterface } from "node:readline";
+import { OperatorError } from "../../../errors.ts";
 import type { EngineLog } from "../../engine-log.ts";
-import { type FromChild, isMessage, type ToChild } from "../protocol.ts";
+import { type FromChild, isMessage, type LoadedModel, type LoadOptions, type ToChild } from "../protocol.ts";
 import { confiningOptions } from "./confinement.ts";
+import { LoadWatch } from "./load-watch.ts";
+
+/** Messages of a child whose model is loaded. */
+export type EngineMessage = Exclude<FromChild, { type: "up" | "loading" | "loaded" | "refused" }>;
 
 export interface EngineProcessOptions {
-  modelPath: string;
+  load: LoadOptions;
+  /** Time limit for reading the weights. */
+  weightsMs: number;
   environment: Readonly<Record<string, string | undefined>>;
   log: EngineLog;
-  onMessage: (message: FromChild) => void;
+  onLoaded: (model: LoadedModel) => void;
+  onMessage: (message: EngineMessage) => void;
   /** `reason` is for the log: exit code or signal, and the last lines of output. */
-  onEnd: (reason: string) => void;
+  onEnd: (reason: string, wasLoaded: boolean) => void;
 }
 
 /**
@@ -30,37 +39,60 @@ const lineLengthMax = 1000;
 const lastLinesMax = 5;
 
 export class EngineProcess {
+  /** Rejects with an `OperatorError`. */
+  readonly loaded: Promise<LoadedModel>;
   readonly #child: ChildProcess;
   readonly #ended = Promise.withResolvers<void>();
-  readonly #lastLines: string[] = [];
 
   constructor(options: EngineProcessOptions) {
+    const { environment, load, log, weightsMs } = options;
+    const { modelPath } = load;
     const module = new URL(`../child${extname(import.meta.filename)}`, import.meta.url);
     this.#child = fork(module, [], {
       execPath: process.execPath,
-      execArgv: confiningOptions(options.modelPath, options.environment),
-      env: { ...options.environment, ...oneNativeThread },
+      execArgv: confiningOptions(modelPath, environment),
+      env: { ...environment, ...oneNativeThread },
       serialization: "advanced",
       stdio: ["ignore", "pipe", "pipe", "ipc"],
     });
+    const { promise, resolve, reject } = Promise.withResolvers<LoadedModel>();
+    this.loaded = promise;
+    const refuse = (error: OperatorError): void => {
+      reject(error);
+      void this.kill();
+    };
+    const watch = new LoadWatch({ modelPath, engine: this.pid, weightsMs, log, expired: refuse });
+    let isLoaded = false;
     this.#child.on("message", (message: unknown) => {
-      if (isMessage<FromChild>(message)) options.onMessage(message);
+      if (!isMessage<FromChild>(message)) return;
+      if (message.type === "up") this.send({ type: "load", options: load });
+      else if (message.type === "loading") watch.enter(message.phase);
+      else if (message.type === "refused") refuse(new OperatorError(message.message));
+      else if (message.type === "loaded") {
+        isLoaded = true;
+        watch.stop();
+        options.onLoaded(message.model);
+        resolve(message.model);
+      } else options.onMessage(message);
     });
+    const lastLines: string[] = [];
     for (const input of [this.#child.stdout, this.#child.stderr]) {
       if (input === null) continue;
       createInterface({ input }).on("line", (line) => {
         const text = line.slice(0, lineLengthMax);
-        this.#lastLines.push(text);
-        if (this.#lastLines.length > lastLinesMax) this.#lastLines.shift();
-        options.log.info({ engine: this.pid }, text);
+        lastLines.push(text);
+        if (lastLines.length > lastLinesMax) lastLines.shift();
+        log.info({ engine: this.pid }, text);
       });
     }
-    let ended = false;
+    let hasEnded = false;
     const end = (how: string): void => {
-      if (ended) return;
-      ended = true;
+      if (hasEnded) return;
+      hasEnded = true;
       this.#ended.resolve();
-      options.onEnd([how, ...this.#lastLines].join("; "));
+      const reason = [how, ...lastLines].join("; ");
+      if (!isLoaded) reject(watch.ended(reason));
+      options.onEnd(reason, isLoaded);
     };
     this.#child.on("error", (error) => end(`it could not be started: ${error.message}`));
     this.#child.on("close", (code, signal) =>

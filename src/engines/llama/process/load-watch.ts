@@ -1,8 +1,8 @@
 /**
  * Watches one start of the engine's process: logs its phases, and ends a start that takes too long.
  *
- * Guarantees that `expired` is called at most once, with the phase that took longer than its limit. A suspended parent
- * does not expire a start, because time is counted in ticks (progress-watch.ts).
+ * Guarantees: `expired` is called at most once, with an error that names the phase. A suspended parent does not
+ * expire a start (progress-watch.ts).
  */
 import { OperatorError } from "../../../errors.ts";
 import type { EngineLog } from "../../engine-log.ts";
@@ -11,82 +11,45 @@ import { ProgressWatch } from "./progress-watch.ts";
 
 export interface LoadWatchOptions {
   modelPath: string;
-  /** Process number. */
+  /** Process number, for the log. */
   engine: number | undefined;
-  /** Limit of reading the weights. */
+  /** Time limit for reading the weights. */
   weightsMs: number;
   log: EngineLog;
   expired: (error: OperatorError) => void;
 }
 
-/** The process only has to read its own code. */
-const processMs = 60_000;
-/** The process itself breaks a template off much earlier (template.ts); this limit is for a process that cannot. */
-const templateMs = 60_000;
-/** Time between two log lines of a start that goes on. */
+/** Interval of log lines during a long start. */
 const noticeMs = 30_000;
 
 const gibibyte = 2 ** 30;
 
-/** Five minutes and one more for each GiB, which is 17 MiB/s: slower than any disk that a model is run from. */
+/** Five minutes plus one for each GiB. That is 17 MiB/s, slower than any disk that models are run from. */
 export function weightsMsOf(sizeBytes: number): number {
   return Math.ceil(60_000 * (5 + sizeBytes / gibibyte));
 }
 
-export class LoadWatch {
-  readonly #options: LoadWatchOptions;
-  readonly #startedMs = performance.now();
-  #phase: LoadPhase = "process";
-  #watch: ProgressWatch | undefined;
-  #notices: NodeJS.Timeout | undefined;
-
-  constructor(options: LoadWatchOptions) {
-    this.#options = options;
-    const { log, modelPath, engine, weightsMs } = options;
-    log.info({ modelPath, engine, limitSeconds: weightsMs / 1000 }, "loading the model");
-    this.#notices = setInterval(() => {
-      const tookSeconds = Math.round((performance.now() - this.#startedMs) / 1000);
-      log.warn(
-        { modelPath, engine, tookSeconds },
-        `still loading the model after ${tookSeconds} s: ${doing[this.#phase]}`,
-      );
-    }, noticeMs).unref();
-    this.enter("process");
-  }
-
-  /** The error for a process that ended before the model was loaded. `reason`: how it ended, and its last lines. */
-  ended(reason: string): OperatorError {
-    this.stop();
-    const cause = causes.find(({ signs }) => signs.test(reason))?.cause;
-    return this.#refusal(`its process ended while ${doing[this.#phase]} (${reason})${cause ?? ""}`);
-  }
-
-  enter(phase: LoadPhase): void {
-    this.#phase = phase;
-    this.#watch?.stop();
-    const limitMs = { process: processMs, weights: this.#options.weightsMs, template: templateMs }[phase];
-    this.#watch = new ProgressWatch({
-      boundMs: limitMs,
-      isDue: () => true,
-      stalled: () => {
-        this.stop();
-        this.#options.expired(
-          this.#refusal(`${doing[phase]} took longer than ${limitMs / 1000} s${advice[phase]}`),
-        );
-      },
-    });
-    this.#watch.look();
-  }
-
-  stop(): void {
-    this.#watch?.stop();
-    clearInterval(this.#notices);
-  }
-
-  #refusal(why: string): OperatorError {
-    return new OperatorError(`The model file ${this.#options.modelPath} cannot be used: ${why}.`);
-  }
+interface Phase {
+  doing: string;
+  /** Null: `weightsMs`. */
+  limitMs: number | null;
+  advice: string;
 }
+
+const phases: Record<LoadPhase, Phase> = {
+  process: { doing: "starting its process", limitMs: 60_000, advice: "" },
+  weights: {
+    doing: "reading its weights",
+    limitMs: null,
+    advice: "; if its disk is slow, raise load_seconds of the model",
+  },
+  // The process stops a looping template much earlier (time-limit.ts). This limit is for a process that cannot.
+  template: {
+    doing: "reading its chat template",
+    limitMs: 60_000,
+    advice: "; the template may loop for ever, so use another file of the model",
+  },
+};
 
 /** Memory is blamed only if the kernel killed the process, or if the process itself reported a lack of memory. */
 const causes: readonly { signs: RegExp; cause: string }[] = [
@@ -102,14 +65,55 @@ const causes: readonly { signs: RegExp; cause: string }[] = [
   },
 ];
 
-const doing: Record<LoadPhase, string> = {
-  process: "starting its process",
-  weights: "reading its weights",
-  template: "reading its chat template",
-};
+export class LoadWatch {
+  readonly #options: LoadWatchOptions;
+  readonly #notices: NodeJS.Timeout;
+  #phase = phases.process;
+  #watch: ProgressWatch | undefined;
 
-const advice: Record<LoadPhase, string> = {
-  process: "",
-  weights: "; if its disk is slow, raise load_seconds of the model",
-  template: "; the template may loop for ever, so use another file of the model",
-};
+  constructor(options: LoadWatchOptions) {
+    this.#options = options;
+    const { log, modelPath, engine, weightsMs } = options;
+    const startedMs = performance.now();
+    log.info({ modelPath, engine, limitSeconds: weightsMs / 1000 }, "loading the model");
+    this.#notices = setInterval(() => {
+      const tookSeconds = Math.round((performance.now() - startedMs) / 1000);
+      const message = `still loading the model after ${tookSeconds} s: ${this.#phase.doing}`;
+      log.warn({ modelPath, engine, tookSeconds }, message);
+    }, noticeMs).unref();
+    this.enter("process");
+  }
+
+  enter(name: LoadPhase): void {
+    const phase = phases[name];
+    this.#phase = phase;
+    this.#watch?.stop();
+    const boundMs = phase.limitMs ?? this.#options.weightsMs;
+    this.#watch = new ProgressWatch({
+      boundMs,
+      isDue: () => true,
+      stalled: () => {
+        this.stop();
+        const why = `${phase.doing} took longer than ${boundMs / 1000} s${phase.advice}`;
+        this.#options.expired(this.#refusal(why));
+      },
+    });
+    this.#watch.look();
+  }
+
+  /** Returns the error for a process that ended too early. `reason`: exit code or signal, and its last lines. */
+  ended(reason: string): OperatorError {
+    this.stop();
+    const cause = causes.find(({ signs }) => signs.test(reason))?.cause ?? "";
+    return this.#refusal(`its process ended while ${this.#phase.doing} (${reason})${cause}`);
+  }
+
+  stop(): void {
+    this.#watch?.stop();
+    clearInterval(this.#notices);
+  }
+
+  #refusal(why: string): OperatorError {
+    return new OperatorError(`The model file ${this.#options.modelPath} cannot be used: ${why}.`);
+  }
+}

@@ -1,10 +1,9 @@
 /**
- * Notices that work which is due makes no progress.
+ * Detects that due work makes no progress.
  *
- * Guarantees: `stalled` is called once, when something has been due for `boundMs` without a sign of progress, and at most a
- * quarter of that later; never while nothing is due. A process that was itself held up (suspended, starved) does not take
- * its own absence for the other's: the time is counted in ticks, and one that comes late counts as one.
- * Knows nothing of what is due: it asks.
+ * Guarantees: `stalled` is called once, after work has been due for `boundMs` to `1.25 * boundMs` without progress,
+ * and never while no work is due. If this process itself was suspended or starved, the pause does not count: time is
+ * measured in ticks, and a late tick counts as one.
  */
 export interface ProgressWatchOptions {
   boundMs: number;
@@ -23,13 +22,13 @@ export class ProgressWatch {
     this.#options = options;
   }
 
-  /** A sign of progress. */
+  /** Records progress. */
   heard(): void {
     this.#silentTicks = 0;
     this.look();
   }
 
-  /** To be called whenever something may have become due, or due no more. */
+  /** Call this whenever work may have become due, or is no longer due. */
   look(): void {
     if (!this.#options.isDue()) this.stop();
     else this.#timer ??= setInterval(() => this.#tick(), this.#options.boundMs / ticks).unref();
@@ -43,7 +42,7 @@ export class ProgressWatch {
 
   #tick(): void {
     this.#silentTicks += 1;
-    // The first may have come right after the last sign.
+    // The first tick may follow right after the last progress.
     if (this.#silentTicks <= ticks) return;
     this.stop();
     this.#options.stalled();

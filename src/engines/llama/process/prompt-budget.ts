@@ -1,20 +1,21 @@
 /**
- * Time that each account's prompts may take of the thread that drives the decoder, while answers of others are decoded.
+ * Limits the time that each account's prompts take from the thread that drives the decoder, while answers of other
+ * accounts are decoded.
  *
- * A bucket of milliseconds for each account: filled at `share`, up to `burstMs`, emptied by what a preparation has taken.
- * Guarantees: over any time t an account takes `share * t + burstMs` and one preparation at most; an account that has not
- * prepared for a while is never held up. Pure: it is handed times. Whether an account disturbs anybody is the caller's business.
+ * Each account has a token bucket of milliseconds. It fills at `share` up to `burstMs`, and each prompt takes its work
+ * time out. Guarantees: over any time t, an account takes at most `share * t + burstMs` plus one prompt. An account
+ * without recent prompts never waits. Pure: the caller passes the time, and decides when the budget applies.
  */
 
-/** Part of the time. Templating and tokenizing stand in the way of the next token, so this is what others lose at most. */
+/** Part of the time. Templating and tokenizing delay the next token, so other accounts lose at most this part. */
 export const share = 0.1;
-/** A prompt of 8,000 tokens takes some 9 ms. */
+/** For comparison: a prompt of 8,000 tokens takes about 9 ms. */
 export const burstMs = 200;
-/** Accounts that are remembered; those whose bucket is full are forgotten first. */
+/** Limit of remembered accounts. Accounts with a full bucket are forgotten first. */
 const accountsMax = 1024;
 
 interface Bucket {
-  /** Negative after a preparation that took more than there was. */
+  /** Negative after a prompt that took more than was left. */
   ms: number;
   atMs: number;
 }
@@ -22,7 +23,7 @@ interface Bucket {
 export class PromptBudget {
   readonly #buckets = new Map<string, Bucket>();
 
-  /** Milliseconds until the account may prepare again; 0: now. */
+  /** Returns the milliseconds until the account may continue, 0 if it may continue now. */
   waitMs(accountId: string, nowMs: number): number {
     const bucket = this.#buckets.get(accountId);
     if (bucket === undefined) return 0;
@@ -36,7 +37,7 @@ export class PromptBudget {
     if (this.#buckets.size <= accountsMax) return;
     for (const [account, each] of this.#buckets)
       if (levelOf(each, nowMs) >= burstMs) this.#buckets.delete(account);
-    // Nothing but accounts in debt: the one that has been there longest goes.
+    // If all accounts are in debt, the oldest entry goes.
     const [oldest] = this.#buckets.keys();
     if (this.#buckets.size > accountsMax && oldest !== undefined) this.#buckets.delete(oldest);
   }

@@ -1,11 +1,13 @@
 /**
- * Asks the child for the tokens of prompts, one at a time, accounts taking turns.
+ * Prompts that wait for the child to tokenize them. The child gets one at a time, and accounts take turns.
  *
- * One at a time because the child prepares on the thread that drives the decoder: between two prompts the running
- * generations get their step; after a long one they get as much time as it took. While generations of other accounts run, an
- * account's prompts take a tenth of the time at most (preparation-budget.ts); its next ones wait, and those of other accounts
- * go first. Guarantees: every call ends (answered, aborted, timed out or failed); a prompt that was under way when the child ended is tried once more with the next
- * child, if somebody still waits for it; a child that has a prompt and gives no answer for `stallMs` is reported.
+ * The child tokenizes on the thread that drives the decoder, so running answers get their step between two prompts.
+ * After a long prompt they get as much time as it took. While answers of other accounts run, an account's prompts take
+ * at most a tenth of the time (prompt-budget.ts), and prompts of other accounts go first.
+ *
+ * Guarantees: every call ends: with a result, an abort, a timeout or a failure. If the child ends during a prompt, the
+ * prompt gets a second attempt with the next child, unless its caller has gone. A child that does not return a prompt
+ * within `stallMs` is reported.
  */
 import { EngineError, type Prompt } from "../../../chat/engine.ts";
 import { FairQueue } from "../../fair-queue.ts";
@@ -19,14 +21,14 @@ export interface Prepared {
 }
 
 export interface PromptQueueOptions {
-  /** How long a prompt may wait for its turn and its answer. */
+  /** Time limit of a call. */
   waitMs: number;
-  /** How long the child may take for one prompt. */
+  /** Time limit of the child for one prompt. */
   stallMs: number;
   send: (message: ToChild) => void;
-  /** The child has taken longer. */
+  /** Called if the child exceeds `stallMs`. */
   stalled: () => void;
-  /** Whether generations of other accounts run. */
+  /** Whether answers of other accounts run. */
   disturbs: (accountId: string) => boolean;
   /** Default: the process's own clock. */
   nowMs?: () => number;
@@ -37,18 +39,18 @@ interface Pending {
   readonly prompt: Prompt;
   readonly settle: (outcome: Prepared | EngineError) => void;
   attempts: number;
-  /** Nobody waits for it any more. */
+  /** The caller has a result or has gone. */
   isOver: boolean;
 }
 
 type Answer = Extract<FromChild, { type: "prepared" | "prepareFailed" }>;
 
-/** Prompts that may wait; they are the callers' bodies, so this bounds memory too. */
+/** Limit of waiting prompts. They hold request bodies, so this also limits memory. */
 const waitingMax = 256;
 const attemptsMax = 2;
-/** A prompt that took longer than this is followed by as long a rest: prompts take half of the child's time at most. */
+/** A prompt that took longer is followed by a cooldown of equal length, so prompts take at most half of the time. */
 const cooldownAfterMs = 20;
-/** While prompts are held up: the others may have ended meanwhile. */
+/** Interval of checks while prompts wait for their budget, because the other answers may end meanwhile. */
 const lookMs = 100;
 const retryAfterSeconds = 5;
 
@@ -59,6 +61,7 @@ export class PromptQueue {
   readonly #budget = new PromptBudget();
   readonly #nowMs: () => number;
   #budgetTimer: NodeJS.Timeout | undefined;
+  /** The prompt that the child has. */
   #asked: Pending | undefined;
   #askedMs = 0;
   #running = false;
@@ -85,17 +88,14 @@ export class PromptQueue {
       isOver: false,
       settle: (outcome) => (outcome instanceof EngineError ? reject(outcome) : resolve(outcome)),
     };
-    if (!this.#waiting.push(prompt.accountId, pending)) {
-      throw new EngineError("overloaded", "too many prompts are waiting to be tokenized", {
-        retryAfterSeconds,
-      });
-    }
+    if (!this.#waiting.push(prompt.accountId, pending))
+      throw new EngineError("overloaded", "too many prompts wait to be tokenized", { retryAfterSeconds });
     const abort = (): void => {
       this.#waiting.remove(prompt.accountId, pending);
       reject(signal.reason);
     };
     signal.addEventListener("abort", abort, { once: true });
-    const timer = setTimeout(() => this.#late(pending), this.#options.waitMs);
+    const timer = setTimeout(() => pending.settle(this.#late(pending)), this.#options.waitMs);
     this.#next();
     try {
       return await promise;
@@ -115,23 +115,23 @@ export class PromptQueue {
     if (this.#options.disturbs(accountId)) this.#budget.spend(accountId, answer.workMs, this.#nowMs());
     pending.settle(answer.type === "prepared" ? answer : new EngineError("failed", answer.message));
     const tookMs = this.#nowMs() - this.#askedMs;
-    if (tookMs < cooldownAfterMs) this.#next();
-    else {
-      this.#isCoolingDown = true;
+    this.#isCoolingDown = tookMs >= cooldownAfterMs;
+    if (this.#isCoolingDown) {
       setTimeout(() => {
         this.#isCoolingDown = false;
         this.#next();
       }, tookMs).unref();
     }
+    this.#next();
   }
 
-  /** The child is there (again). */
+  /** Call this when a child is ready. */
   resume(): void {
     this.#running = true;
     this.#next();
   }
 
-  /** The child has ended. */
+  /** Call this when the child has ended. */
   suspend(): void {
     this.#running = false;
     const pending = this.#asked;
@@ -139,7 +139,7 @@ export class PromptQueue {
     this.#watch.stop();
     if (pending === undefined || pending.isOver) return;
     if (pending.attempts < attemptsMax) this.#waiting.putBack(pending.prompt.accountId, pending);
-    else pending.settle(new EngineError("failed", "the engine's process ended twice over this prompt"));
+    else pending.settle(new EngineError("failed", "the engine's process ended twice during this prompt"));
   }
 
   failAll(failure: EngineError): void {
@@ -161,13 +161,12 @@ export class PromptQueue {
     this.#options.send({ type: "prepare", id: pending.id, messages, reasoning });
   }
 
-  /** The next prompt of the first account that may prepare now. Asks again later if none may. */
+  /** Takes the next prompt of the first account with a budget. If no account has one, checks again later. */
   #take(): Pending | undefined {
     clearTimeout(this.#budgetTimer);
-    const nowMs = this.#nowMs();
     let soonestMs = lookMs;
     for (const accountId of this.#waiting.accounts()) {
-      const waitMs = this.#options.disturbs(accountId) ? this.#budget.waitMs(accountId, nowMs) : 0;
+      const waitMs = this.#waitMs(accountId);
       if (waitMs === 0) return this.#waiting.take(accountId);
       soonestMs = Math.min(soonestMs, waitMs);
     }
@@ -175,24 +174,21 @@ export class PromptQueue {
     return undefined;
   }
 
-  #late(pending: Pending): void {
+  /** Returns the error for a prompt that has reached its time limit. */
+  #late(pending: Pending): EngineError {
     const { accountId } = pending.prompt;
-    const isHeldUp = this.#waiting.remove(accountId, pending) && this.#isOverBudget(accountId);
-    if (!this.#running) {
-      pending.settle(
-        new EngineError("unavailable", "the engine's process is not running", { retryAfterSeconds }),
-      );
-      return;
-    }
-    if (isHeldUp) {
+    const wasWaiting = this.#waiting.remove(accountId, pending);
+    if (!this.#running)
+      return new EngineError("unavailable", "the engine's process is not running", { retryAfterSeconds });
+    if (wasWaiting && this.#waitMs(accountId) > 0) {
       const why = "prompts of this account have used up their share of the time while others are answered";
-      pending.settle(new EngineError("overloaded", why, { retryAfterSeconds }));
-      return;
+      return new EngineError("overloaded", why, { retryAfterSeconds });
     }
-    pending.settle(new EngineError("timeout", "the prompt was not tokenized in time"));
+    return new EngineError("timeout", "the prompt was not tokenized in time");
   }
 
-  #isOverBudget(accountId: string): boolean {
-    return this.#options.disturbs(accountId) && this.#budget.waitMs(accountId, this.#nowMs()) > 0;
+  /** Returns the milliseconds until the account's budget allows another prompt. */
+  #waitMs(accountId: string): number {
+    return this.#options.disturbs(accountId) ? this.#budget.waitMs(accountId, this.#nowMs()) : 0;
   }
 }
