@@ -1,7 +1,7 @@
 /**
- * One completion's text: tokens in, text events out, one event for each token that has text by itself.
+ * Turns one completion's tokens into text events, one event for each token that has text of its own.
  *
- * Pure. Joins characters, takes out the thinking, ends at a stop sequence (looked for in the visible text only).
+ * Pure. Joins the bytes of characters, removes the thinking, and ends at a stop sequence in the visible text.
  */
 import type { TokenLogprob } from "../../../chat/engine.ts";
 import { type Piece, Utf8Joiner } from "../../text/segments.ts";
@@ -11,11 +11,11 @@ import type { TextEvent } from "../protocol.ts";
 
 export interface CompletionOptions {
   stop: readonly string[];
-  /** Null where the model does not think. */
+  /** Null if the model does not think. */
   thinkTags: ThinkTags | null;
-  /** True where the prompt has opened the thinking. */
+  /** True if the prompt opens the thinking. */
   thinking: boolean;
-  /** True where the tokenizer puts a space before the first word, which is no part of the text. */
+  /** True if the tokenizer puts a space before the first word. It is removed. */
   dropFirstSpace: boolean;
 }
 
@@ -33,7 +33,7 @@ export class CompletionText {
     this.#dropSpace = options.dropFirstSpace;
   }
 
-  /** True once a stop sequence has been made. */
+  /** A stop sequence has been generated. */
   get stopped(): boolean {
     return this.#stopped;
   }
@@ -54,7 +54,7 @@ export class CompletionText {
       : this.#visible(this.#thinking === null ? [piece] : this.#thinking.push(piece));
   }
 
-  /** No more tokens: what waited is text now. */
+  /** Returns the text that was held, because no more tokens follow. */
   end(): TextEvent[] {
     if (this.#stopped) return [];
     const rest = this.#joiner.flush();
@@ -64,7 +64,7 @@ export class CompletionText {
     return events;
   }
 
-  /** The thinking has been closed by force. */
+  /** Ends the thinking at its limit. */
   closeThinking(): void {
     const waiting = this.#joiner.tokensWaiting;
     this.#joiner.flush();
@@ -89,7 +89,7 @@ export class CompletionText {
   }
 }
 
-/** Held pieces may be more than a call takes as arguments, so they are added one by one. */
+/** Adds one by one, because a call cannot take as many arguments as there may be held segments. */
 function addEvents(events: TextEvent[], pieces: readonly Piece[]): void {
   for (const { text, logprobs } of pieces) {
     if (text === "") continue;

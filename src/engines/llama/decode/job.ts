@@ -5,6 +5,7 @@
  * input lie on a grid that starts with the prompt, so equal prompts are cut at equal places.
  */
 import type { TokenLogprob } from "../../../chat/engine.ts";
+import { given } from "../../../given.ts";
 import type { ThinkTags } from "../../text/thinking.ts";
 import type { Vocabulary } from "../prompt/vocabulary.ts";
 import type { JobEnding, JobProgress, JobSpec, TextEvent } from "../protocol.ts";
@@ -157,7 +158,7 @@ export class Job {
       completionTokens: this.#completionTokens,
       reasoningTokens: this.#text.reasoningTokens,
     };
-    return { id: this.spec.id, events, ...counts, ...(ending === undefined ? {} : { ending }) };
+    return { id: this.spec.id, events, ...counts, ...given({ ending }) };
   }
 
   /** A thinking tag may be a control token, which has no text of its own. */

@@ -1,8 +1,8 @@
 /**
- * Progress of jobs that the decoder has yet to report.
+ * Output of jobs that the decoder has not reported yet.
  *
- * Pure. Guarantees: a report has at most `eventsMax` events of each job, because text that was held for a stop sequence comes
- * as thousands of events at once. Progress of one job keeps its order, and its ending comes last.
+ * Pure. Guarantees: a report has at most `eventsMax` events of each job, because text that was held for a stop sequence
+ * is released as thousands of events at once. Output of one job keeps its order, and its ending comes last.
  */
 import type { JobProgress } from "../protocol.ts";
 
@@ -10,7 +10,7 @@ import type { JobProgress } from "../protocol.ts";
 const eventsMax = 128;
 
 export class Outbox {
-  /** No list is empty, and no item of it has more than `eventsMax` events. */
+  /** No list is empty, and no item has more than `eventsMax` events. */
   readonly #byJob = new Map<number, JobProgress[]>();
 
   get isEmpty(): boolean {
@@ -29,7 +29,7 @@ export class Outbox {
     this.#byJob.set(progress.id, parts);
   }
 
-  /** Takes what one report may have of each job. */
+  /** Takes the output for one report. */
   take(): JobProgress[] {
     const taken: JobProgress[] = [];
     for (const [id, parts] of this.#byJob) {

@@ -1,30 +1,30 @@
 /**
- * Which prompt has its next chunk evaluated: each step of the decode loop has room for one.
+ * Chooses the prompt whose next chunk is evaluated. Each step of the decode loop has room for one chunk.
  *
- * Accounts share these turns. Guarantees: an account with n running answers has one turn for n of an account with one, so
- * the more an account runs at once, the less its prompts delay others; among accounts with equally many, and within an
- * account, the prompt whose turn was longest ago is next; every prompt has its turn, whatever others come and go.
+ * Guarantees: an account with n running answers gets one turn for n turns of an account with one, so more answers of
+ * one account delay others less. Among equal accounts, and within an account, the prompt with the oldest turn is next.
+ * Every prompt gets its turn, whatever jobs arrive and end.
  */
 export interface PromptJob {
   readonly lease: { readonly accountId: string };
-  /** The number of its last turn. A new one's turn comes before the prompt that had the last. */
+  /** Number of its last turn. A new prompt goes before the prompt that had the last turn. */
   lastTurn: number;
 }
 
 export class PromptTurns {
-  /** Grows with each turn of an account by what the turn costs it; the lowest is next. Empty while nobody reads. */
+  /** Cost of each account's turns so far. The lowest is next. Empty while there are no prompts. */
   readonly #spent = new Map<string, number>();
   #turns = 0;
 
-  /** For a new reader. */
+  /** `lastTurn` of a new prompt. */
   get firstTurn(): number {
     return this.#turns - 1;
   }
 
-  /** Undefined if nobody reads. `answers`: how many running answers an account has. */
+  /** Returns undefined without prompts. `answers` returns the number of an account's running answers. */
   next<R extends PromptJob>(prefilling: readonly R[], answers: (accountId: string) => number): R | undefined {
     const known = prefilling.flatMap(({ lease }) => this.#spent.get(lease.accountId) ?? []);
-    // Accounts that begin to read are level with the least of those that do: they have nothing saved up.
+    // A new account starts at the lowest cost: it has saved up nothing.
     const level = known.length === 0 ? 0 : Math.min(...known);
     for (const [account, spent] of this.#spent)
       if (prefilling.length === 0 || spent < level) this.#spent.delete(account);

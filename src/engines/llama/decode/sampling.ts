@@ -1,8 +1,8 @@
 /**
- * From a request's sampling parameters to llama.cpp's samplers.
+ * Converts a request's sampling parameters to llama.cpp's samplers.
  *
- * Pure but for the seed of a request that names none. What is absent has OpenAI's default (temperature 1, top_p 1,
- * no penalties), never the library's (top_k 40, top_p 0.95). A seed is folded to 32 bits, penalties are clamped to -2 to 2.
+ * Missing parameters get OpenAI's defaults (temperature 1, top_p 1, no penalties), not the library's (top_k 40, top_p
+ * 0.95). Seeds are reduced to 32 bits, penalties are clamped to -2 to 2. Pure, except for a random seed.
  */
 import { randomInt } from "node:crypto";
 import type { Sampling } from "../../../chat/engine.ts";
@@ -10,20 +10,20 @@ import { isGreedy } from "../../text/greedy.ts";
 import type { SamplerConfig } from "./backend.ts";
 
 const topKMax = 0x7fffffff;
-/** To llama.cpp this seed means "choose one"; it shares the one below. */
+/** Means "random" to llama.cpp. A request with this seed gets the seed below. */
 const randomSeed = 0xffffffff;
 
-/** Whether the same request must give the same text again. */
+/** Returns whether the same request must return the same text. */
 export function isRepeatable(sampling: Sampling): boolean {
   return sampling.seed !== undefined || isGreedy(sampling);
 }
 
-/** `tokensMax`: how many tokens the penalties look back over, which is the whole completion. */
+/** `tokensMax`: length of the longest completion. Penalties look back over all of it. */
 export function samplerConfig(sampling: Sampling, tokensMax: number): SamplerConfig {
   const config: SamplerConfig = { temperature: 0, seed: seedOf(sampling.seed) };
   if (!isGreedy(sampling)) {
     config.temperature = sampling.temperature ?? 1;
-    // Left out where they do nothing: a top_k of the whole vocabulary sorts it, 5 ms a token instead of 0.5.
+    // Left out if they have no effect: a top_k of the whole vocabulary sorts it, 5 ms per token instead of 0.5.
     if (sampling.topP !== undefined && sampling.topP < 1) config.topP = sampling.topP;
     if (sampling.topK !== undefined && sampling.topK > 0) config.topK = Math.min(sampling.topK, topKMax);
   }

@@ -1,15 +1,15 @@
 /**
- * States of paused jobs that gave up their sequences: what each sequence held, copied into memory.
+ * Saved states of paused jobs that lost their sequences, in memory.
  *
- * Guarantees: the copies take `bytesMax` together, and the account that has most of it loses its copies first; nothing is
- * written to a file. A job without a copy goes on all the same: its text is evaluated again. A failure to copy is a warning,
- * never the end of a job.
+ * Guarantees: the copies take at most `bytesMax` together. If that is reached, the account with the most bytes loses its
+ * copies first. Nothing is written to a file. A job without a copy still continues, because its text is evaluated
+ * again. A failed copy is a warning and does not end a job.
  */
 import { messageOf } from "../../../errors.ts";
 import type { Backend, SavedState } from "./backend.ts";
 import type { Sequence } from "./sequences.ts";
 
-/** Tokens that a sequence held for a job, and a copy of its state if there is one. */
+/** Contents of a sequence that a job lost, and a copy of its state if there is one. */
 export interface EvictedSequence {
   readonly accountId: string;
   readonly tokens: readonly number[];
@@ -26,11 +26,11 @@ export interface SavedStatesOptions {
 
 export class SavedStates {
   readonly #options: SavedStatesOptions;
-  /** Those with a copy. */
+  /** Evicted sequences with a copy. */
   readonly #saved = new Set<EvictedSequence>();
   readonly #warned = new Set<string>();
   #bytesPerToken = 0;
-  /** False once a copy turned out not to be the whole state: this model has no other. */
+  /** False after an incomplete copy. All copies of such a model are incomplete. */
   #areWhole = true;
 
   constructor(options: SavedStatesOptions) {
@@ -43,14 +43,9 @@ export class SavedStates {
 
   async save(sequence: Sequence, accountId: string): Promise<EvictedSequence> {
     const { promptTokens, repeatable } = sequence;
-    const evicted: EvictedSequence = {
-      accountId,
-      tokens: [...sequence.tokens],
-      promptTokens,
-      repeatable,
-      state: null,
-    };
-    const tokens = evicted.tokens.length;
+    const held = [...sequence.tokens];
+    const evicted: EvictedSequence = { accountId, tokens: held, promptTokens, repeatable, state: null };
+    const tokens = held.length;
     if (!this.#areWhole || tokens === 0 || !this.#makeRoom(accountId, tokens * this.#bytesPerToken))
       return evicted;
     try {
@@ -66,19 +61,18 @@ export class SavedStates {
     return evicted;
   }
 
-  /** True if the sequence, the one that it was taken from, holds everything again. Otherwise nothing of it may be used. */
+  /** Restores a copy to its own sequence. Returns false if the contents are incomplete and must not be used. */
   async restore(evicted: EvictedSequence, sequence: Sequence): Promise<boolean> {
     const { state } = evicted;
     if (state === null) return false;
     let isWhole = false;
     try {
       isWhole = await this.#options.backend.restore(state);
-      if (!isWhole) {
-        this.#areWhole = false;
+      this.#areWhole &&= isWhole;
+      if (!isWhole)
         this.#options.warn(
           "the state of a paused answer cannot be restored with this model; paused answers are evaluated again",
         );
-      }
     } catch (cause) {
       this.#warn("could not be put back", cause);
     }
@@ -96,23 +90,20 @@ export class SavedStates {
     evicted.state = null;
   }
 
-  /** False if the account would have to give up more than any other. */
+  /** Drops copies of the largest accounts. Returns false if this account would be the largest. */
   #makeRoom(accountId: string, bytes: number): boolean {
     while (this.bytes + bytes > this.#options.bytesMax) {
-      let largest: { ofOne: EvictedSequence; bytes: number } | null = null;
-      for (const [account, ofOne] of Map.groupBy(this.#saved, (evicted) => evicted.accountId)) {
-        const held = bytesOf(ofOne);
-        if (account !== accountId && ofOne[0] !== undefined && (largest === null || held > largest.bytes))
-          largest = { ofOne: ofOne[0], bytes: held };
-      }
-      const own = bytesOf([...this.#saved].filter((evicted) => evicted.accountId === accountId)) + bytes;
-      if (largest === null || largest.bytes < own) return false;
-      this.drop(largest.ofOne);
+      const byAccount = Map.groupBy(this.#saved, (evicted) => evicted.accountId);
+      const ownBytes = bytesOf(byAccount.get(accountId) ?? []) + bytes;
+      byAccount.delete(accountId);
+      const [largest = []] = [...byAccount.values()].sort((left, right) => bytesOf(right) - bytesOf(left));
+      if (largest[0] === undefined || bytesOf(largest) < ownBytes) return false;
+      this.drop(largest[0]);
     }
     return true;
   }
 
-  /** Once for each kind: it may fail for every answer that is paused. */
+  /** Warns once for each kind, because every paused answer may fail alike. */
   #warn(what: string, cause: unknown): void {
     if (this.#warned.has(what)) return;
     this.#warned.add(what);

@@ -1,9 +1,11 @@
 /**
- * The sequences and their holders: running jobs, and paused ones while no other job needs their sequence.
+ * The model's sequences and the jobs that hold them.
  *
- * Guarantees: a sequence has one holder at most; a new job gets an idle sequence if there is one (sequences.ts), otherwise
- * that of the paused job with the shortest text, whose state is kept (saved-states.ts). A copied state fits only the
- * sequence it came from. A job that returns while that one is in use evaluates its text again in another.
+ * A new job gets an idle sequence (sequences.ts). If there is none, it gets that of the paused job with the shortest
+ * text, and the paused job's state is saved (saved-states.ts).
+ *
+ * Guarantees: a sequence has at most one holder. A saved state returns only to the sequence it came from. If that one
+ * is in use, the job's text is evaluated again in another.
  */
 import type { Backend } from "./backend.ts";
 import type { EvictedSequence, SavedStates } from "./saved-states.ts";
@@ -12,12 +14,12 @@ import { chooseSequence, newSequence, type Sequence, type Wanted } from "./seque
 export interface Lease {
   readonly accountId: string;
   readonly repeatable: boolean;
-  /** Its own unless it is `away`: then the one that it had. */
+  /** The job's sequence, or its last one if it was evicted. */
   sequence: Sequence;
   isPaused: boolean;
-  /** Contents of its sequence from before it lost it; null while it has one. */
+  /** Contents of the sequence that the job lost, or null while it has one. */
   evicted: EvictedSequence | null;
-  /** Time that its last switch has cost so far; null if the switch is over. */
+  /** Duration of the current switch to or from a sequence, or null. */
   switchMs: number | null;
 }
 
@@ -38,24 +40,22 @@ export class SequencePool {
     this.#sequences = Array.from({ length: options.parallel }, (_, index) => newSequence(index));
   }
 
-  /** The first tokens of the prompt that are already there are `lease.sequence.tokens`. Null if every sequence is running. */
+  /** `lease.sequence.tokens` is the part of the prompt that is already there. Null if all sequences are running. */
   async acquire(wanted: Wanted): Promise<Lease | null> {
-    const choice = await this.#choose(wanted);
-    if (choice === null) return null;
+    const sequence = await this.#occupy(wanted);
+    if (sequence === null) return null;
     const { accountId, repeatable } = wanted;
-    const { sequence } = choice;
     const lease = { accountId, repeatable, sequence, isPaused: false, evicted: null, switchMs: null };
     this.#leases.add(lease);
-    this.#occupy(sequence, wanted, choice.keep);
     return lease;
   }
 
   /**
-   * Gives a job its sequence again. True: everything is in it as it was. False: another sequence, or too little is in it, and
-   * `input` has to be evaluated. Null: every sequence is running.
+   * Returns a sequence to an evicted job. True: its contents are as before. False: some are missing, and `input` has to
+   * be evaluated. Null: all sequences are running.
    */
   async restore(lease: Lease, input: Uint32Array): Promise<boolean | null> {
-    const { evicted, sequence } = lease;
+    const { accountId, evicted, repeatable, sequence } = lease;
     if (evicted === null) return true;
     const startedMs = performance.now();
     for (const other of this.#leases)
@@ -71,18 +71,15 @@ export class SequencePool {
       }
       this.#options.backend.truncate(sequence.index, 0);
     }
-    const { accountId, repeatable } = lease;
-    const wanted = { accountId, repeatable, tokens: input };
-    const choice = await this.#choose(wanted);
-    if (choice === null) return null;
+    const other = await this.#occupy({ accountId, repeatable, tokens: input });
+    if (other === null) return null;
     this.#options.states.drop(evicted);
     lease.evicted = null;
-    lease.sequence = choice.sequence;
-    this.#occupy(choice.sequence, wanted, choice.keep);
+    lease.sequence = other;
     return false;
   }
 
-  /** The job has ended. */
+  /** Call this when the job has ended. */
   release(lease: Lease): void {
     this.#leases.delete(lease);
     if (lease.evicted !== null) this.#options.states.drop(lease.evicted);
@@ -92,9 +89,25 @@ export class SequencePool {
     }
   }
 
+  /** Makes a sequence busy for a job and cuts it to the prefix that the job reuses. */
+  async #occupy(wanted: Wanted): Promise<Sequence | null> {
+    const choice = await this.#choose(wanted);
+    if (choice === null) return null;
+    const { sequence, keep } = choice;
+    const isThere = sequence.tokens.length === keep || this.#options.backend.truncate(sequence.index, keep);
+    const kept = isThere ? keep : 0;
+    sequence.tokens.length = kept;
+    sequence.promptTokens = wanted.tokens.length;
+    sequence.repeatable = Math.min(sequence.repeatable, kept);
+    sequence.accountId = wanted.accountId;
+    sequence.busy = true;
+    sequence.lastUse = ++this.#uses;
+    return sequence;
+  }
+
   async #choose(wanted: Wanted): Promise<ReturnType<typeof chooseSequence>> {
-    const { chunkTokens } = this.#options.backend;
-    const idle = chooseSequence(this.#sequences, wanted, chunkTokens);
+    const choose = () => chooseSequence(this.#sequences, wanted, this.#options.backend.chunkTokens);
+    const idle = choose();
     if (idle !== null) return idle;
     let shortest: Lease | null = null;
     for (const lease of this.#leases) {
@@ -104,7 +117,7 @@ export class SequencePool {
     }
     if (shortest === null) return null;
     await this.#evict(shortest);
-    return chooseSequence(this.#sequences, wanted, chunkTokens);
+    return choose();
   }
 
   async #evict(lease: Lease): Promise<void> {
@@ -112,16 +125,5 @@ export class SequencePool {
     lease.evicted = await this.#options.states.save(lease.sequence, lease.accountId);
     lease.sequence.busy = false;
     lease.switchMs = performance.now() - startedMs;
-  }
-
-  #occupy(sequence: Sequence, { accountId, tokens }: Wanted, keep: number): void {
-    const isThere = sequence.tokens.length === keep || this.#options.backend.truncate(sequence.index, keep);
-    const kept = isThere ? keep : 0;
-    sequence.tokens.length = kept;
-    sequence.promptTokens = tokens.length;
-    sequence.repeatable = Math.min(sequence.repeatable, kept);
-    sequence.accountId = accountId;
-    sequence.busy = true;
-    sequence.lastUse = ++this.#uses;
   }
 }

@@ -1,44 +1,41 @@
 /**
- * Which sequence a new job gets, and how much of its prompt is there already.
+ * Chooses the sequence that a new job gets, and the part of its prompt that is already there.
  *
- * The order of choice, among the idle ones:
- * 1. a sequence that holds this conversation of this account: all of its last prompt comes again (its answer may not: what
- *    was thought is left out of the next prompt), or at least four fifths of what it holds are kept, as where only the last
- *    turn is another;
- * 2. one that is spare: empty, or not used while four requests for each sequence came and went;
- * 3. the one with the longest prefix, where that is at least a quarter of the prompt, and of what would be lost with the rest;
- * 4. the one that was used longest ago.
- * So conversations that begin alike, with the same template or system prompt, leave each other's memory alone while there is
- * other room, and a few tokens in common never cost more than they are worth.
+ * Idle sequences are preferred in this order:
+ * 1. The sequence that holds this conversation of this account. It contains the whole last prompt, or at least four
+ *    fifths of its tokens are kept. The last answer may differ, because thinking is left out of the next prompt.
+ * 2. A spare sequence: empty, or unused while four requests for each sequence came and went.
+ * 3. The longest prefix, if it is at least a quarter of the prompt, and of the tokens that would be lost.
+ * 4. The sequence that was used longest ago.
+ * So conversations that share only a template or a system prompt do not take each other's memory while there is room.
  *
- * Pure. Guarantees: what one account's requests left in a sequence is used for that account only. A job whose outcome
- * must be repeatable builds only on tokens that were computed as it would compute them itself: llama.cpp's
- * arithmetic depends on how many tokens are in a batch (a prompt's last logits move in the second digit), so these are whole chunks
- * on the grid, alone in their batch.
+ * Pure. Guarantees: tokens of one account's requests are reused for that account only. A repeatable job reuses only
+ * tokens that were computed as it would compute them: in whole chunks on the grid, alone in their batch. llama.cpp's
+ * results depend on the size of the batch (the last logits of a prompt differ in the second digit).
  */
 
 /**
- * A prompt may end in what opens the answer and does not come again with it: `<think>` and its closing tag with their blanks
- * are 5 tokens. No more, because the shortest other message with the mark of its end differs in 6 (ChatML).
+ * A prompt may end with an opening of the answer that the next prompt leaves out: `<think>` and its closing tag with
+ * their blanks are 5 tokens. The limit is not higher, because the shortest other message differs in 6 (ChatML).
  */
 const openingTokensMax = 5;
-/** So many tokens kept for each that is lost make it the same conversation. */
+/** Ratio of kept to lost tokens from which two texts are the same conversation. */
 const keptPerLost = 4;
-/** Part of the prompt, and of what is lost, that a prefix must be to count. */
+/** Minimum ratio of a prefix to the prompt, and to the lost tokens. */
 const worthwhilePart = 1 / 4;
-/** For each sequence there is; so many since its last use make one spare. */
+/** Requests per sequence after which an unused sequence is spare. */
 const spareAfterRequests = 4;
-/** A request's begin and its end. */
+/** Start and end of a request. */
 const usesPerRequest = 2;
 
 export interface Sequence {
   readonly index: number;
   accountId: string | null;
-  /** What its memory holds. */
+  /** Tokens in its memory. */
   tokens: number[];
-  /** Of the last request, whose tokens these are; what follows is its answer. */
+  /** Length of the last request's prompt. Its answer follows. */
   promptTokens: number;
-  /** How many of the first tokens were computed in whole chunks, alone in their batch. */
+  /** Number of leading tokens that were computed in whole chunks, alone in their batch. */
   repeatable: number;
   busy: boolean;
   /** Grows with each use. */
@@ -58,13 +55,13 @@ export interface Wanted {
 interface Candidate {
   sequence: Sequence;
   keep: number;
-  /** Of the order of choice above; 3 and 4 are one, and `worth` tells them apart. */
+  /** Position in the order above. 3 and 4 have one rank and differ in `worth`. */
   rank: number;
-  /** What of `keep` counts in the choice. */
+  /** Part of `keep` that counts in the choice. */
   worth: number;
 }
 
-/** An idle sequence and the length of the prefix to keep, or null while all are busy. At least one token is left to evaluate. */
+/** Returns an idle sequence and the length of its prefix to keep, or null. At least one token is left to evaluate. */
 export function chooseSequence(
   sequences: readonly Sequence[],
   wanted: Wanted,
@@ -94,7 +91,7 @@ function candidateOf(sequence: Sequence, wanted: Wanted, chunkTokens: number, sp
 function isSameConversation(sequence: Sequence, common: number): boolean {
   if (common === 0) return false;
   const held = sequence.tokens.length;
-  // The prompt of a request that was stopped may not be there as a whole.
+  // The prompt of a stopped request may be incomplete.
   const lostOfPrompt = Math.min(sequence.promptTokens, held) - common;
   if (lostOfPrompt <= Math.min(openingTokensMax, common)) return true;
   return common >= keptPerLost * (held - common);
@@ -111,7 +108,7 @@ function idleLonger(left: Sequence, right: Sequence): boolean {
   return left.lastUse < right.lastUse;
 }
 
-/** The last token of a prompt is always evaluated: the first of the answer is drawn from that. */
+/** Leaves out the last token of the prompt, because the answer's first token is sampled from its logits. */
 function commonTokens(sequence: Sequence, wanted: Wanted): number {
   const most = Math.min(sequence.tokens.length, wanted.tokens.length - 1);
   let common = 0;

@@ -1,27 +1,28 @@
 /**
- * How many threads each decode gets on a CPU: all cores while they are free, one less while something else wants one.
+ * Chooses the number of threads of each decode on a CPU: all cores while they are free, otherwise one less.
  *
- * llama.cpp's threads wait for one another many times in each decode, and spin while they wait. With a core for each,
- * one thread more makes 1.5 to 1.7 times the tokens on 2 cores; when another program takes one of the cores, it makes
- * a fifth. So this compares what decodes take with what they are known to take with the fewer threads (the baseline) and
- * keeps to all cores (boosted) as long as that is quicker on the whole.
+ * llama.cpp's threads wait for one another many times in each decode, and spin while they wait. If each has a core, the
+ * additional thread makes 1.5 to 1.7 times the tokens on 2 cores. If another program takes one of the cores, it makes a
+ * fifth. So decodes with all cores ("boosted") are compared with known times at one thread less ("baseline"). They
+ * stay boosted as long as that is faster overall.
  *
- * Guarantees: what must come out the same at any time never depends on how many cores were free; each trial of the boosted count that fails costs at most the time of a few decodes at the baseline and that of the
- * decode that failed it, and trials become rarer (up to a minute apart) while they fail. Pure: it is handed times.
+ * Guarantees: repeatable results do not depend on free cores. A failed trial of boosted decodes costs at most a few
+ * baseline decodes plus its slowest decode. Failing trials become rarer, up to a minute apart. Pure: the caller passes
+ * the time.
  */
 
-/** Loss at which the boosted count is given up, in decodes at the baseline. One decode that is held up for five times its time is no reason yet. */
+/** Loss in baseline decodes that ends a trial. A single decode of five times the usual time does not. */
 const lossMax = 6;
-/** A new trial begins with most of that spent: its first slow decode ends it. */
+/** Loss at the start of a new trial. Its first slow decode ends it. */
 const trialLoss = 4.5;
 const cooldownMinMs = 1000;
 const cooldownMaxMs = 60_000;
-/** After a decode that took long the rest is longer too, so that trials stay a small part of the time with slow models. */
+/** Cooldown for each millisecond of the decode that failed, so that trials stay cheap with slow models. */
 const cooldownPerDecode = 30;
-/** Before a kind of batch has been seen so often with the baseline, there is nothing to compare with. */
+/** Baseline times of a kind of batch that are needed before a comparison. */
 const baselineTimesMin = 2;
 const baselineTimesMax = 5;
-/** One in so many is decoded with the baseline nevertheless: what it takes grows with the texts. */
+/** After so many boosted decodes one runs at the baseline, because texts and their times grow. */
 const recheckEvery = 32;
 
 export class ThreadGovernor {
@@ -39,9 +40,9 @@ export class ThreadGovernor {
     this.#boosted = boosted;
   }
 
-  /** For the next decode of so many tokens. `nowMs` is of any clock that only goes forward. */
+  /** Returns the threads for the next decode. `nowMs` is from a monotonic clock. */
   choose(tokens: number, repeatable: boolean, nowMs: number): number {
-    // Attention for a single token adds up in as many parts as there are threads; for several it does not.
+    // Attention sums in one part per thread for a single token, so its result depends on the threads.
     if (repeatable && tokens === 1) return this.#baseline;
     const known = this.#baselineTimes[kindOf(tokens)];
     if (known === undefined || known.count < baselineTimesMin) return this.#baseline;
@@ -65,7 +66,7 @@ export class ThreadGovernor {
     this.#trialMs += tookMs;
     this.#loss = Math.max(0, this.#loss + tookMs / known.medianMs - 1);
     if (this.#loss < lossMax) return;
-    // A trial that went well for longer than the rest before it was worth it: the trouble is new.
+    // A trial that lasted longer than its cooldown was worth it: the disturbance is new.
     if (this.#trialMs > this.#cooldownMs) this.#cooldownMs = cooldownMinMs;
     this.#cooldownUntilMs = nowMs + Math.max(this.#cooldownMs, cooldownPerDecode * tookMs);
     this.#cooldownMs = Math.min(2 * this.#cooldownMs, cooldownMaxMs);
@@ -74,7 +75,7 @@ export class ThreadGovernor {
   }
 }
 
-/** The last times of one kind of batch with the baseline. */
+/** The last baseline times of one kind of batch. */
 class BaselineTimes {
   readonly #times = new Float64Array(baselineTimesMax);
   readonly #sorted = new Float64Array(baselineTimesMax);
@@ -97,7 +98,7 @@ class BaselineTimes {
   }
 }
 
-/** Batches that take about as long: up to eight tokens each number by itself, then two steps for each doubling. */
+/** Groups batches of similar duration: one kind per number up to eight tokens, then two kinds per doubling. */
 function kindOf(tokens: number): number {
   return tokens <= 8 ? tokens : Math.floor(2 * Math.log2(tokens)) + 3;
 }
