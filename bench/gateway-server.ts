@@ -14,13 +14,13 @@ import type { EngineLog } from "../src/engines/engine-log.ts";
 import { UpstreamEngine } from "../src/engines/upstream/engine.ts";
 import { ChunkEncoder, doneEvent } from "../src/http/openai-format/chunks.ts";
 import { completionJson } from "../src/http/openai-format/response.ts";
-import { createPublicServer } from "../src/http/public/server.ts";
-import { newRequestId } from "../src/http/request-id.ts";
+import { PublicServer } from "../src/http/public/server.ts";
 import { Ledger } from "../src/ledger/ledger.ts";
 import { commitQueues, openPostgresStore } from "../src/store/postgres/store.ts";
 import { openSqliteStore } from "../src/store/sqlite/store.ts";
 import { createLogger } from "../src/telemetry/logger.ts";
 import { Metrics } from "../src/telemetry/metrics.ts";
+import { newRequestId } from "../src/telemetry/request-record.ts";
 import { ScriptedEngine } from "../test/fixtures/scripted-engine.ts";
 import { plans, price } from "./ledger-file.ts";
 import { startMockUpstream } from "./mock-upstream.ts";
@@ -78,7 +78,7 @@ async function startInkwell(task: ServerTask): Promise<Started> {
     await openAccount(store, ledger, n, { hash: hashKey(key), lastFour: key.slice(-4) });
   }
   const catalog = new Catalog(modelsOf(task, logger));
-  const server = createPublicServer(
+  const server = new PublicServer(
     { store, ledger, catalog, plans, metrics, logger },
     {
       holdTtlMs: 30_000,

@@ -3,9 +3,9 @@
  * each, and a settlement when the hold is on disk.
  */
 
-import { newRequestId } from "../src/http/request-id.ts";
 import type { Ledger } from "../src/ledger/ledger.ts";
 import type { Store } from "../src/store/store.ts";
+import { newRequestId } from "../src/telemetry/request-record.ts";
 import { accountId, keyId, price, used } from "./ledger-file.ts";
 
 /** An account without limits, with a key. */

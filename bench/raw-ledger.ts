@@ -4,7 +4,7 @@
  * its amounts in memory; a row that several operations of a batch change is written once, as the ledger writes it.
  */
 import type { DatabaseSync } from "node:sqlite";
-import { newRequestId } from "../src/http/request-id.ts";
+import { newRequestId } from "../src/telemetry/request-record.ts";
 import { accountId, keyId, nextAccount, used } from "./ledger-file.ts";
 
 /** Operations of one commit of the ledger. */

@@ -26,7 +26,7 @@ import { createOperatorServer } from "./http/admin/server.ts";
 import type { ConnectionLimits } from "./http/connections.ts";
 import { listenOn } from "./http/listening.ts";
 import type { Abandoned } from "./http/public/running-requests.ts";
-import { createPublicServer, type PublicDependencies, type PublicServer } from "./http/public/server.ts";
+import { type PublicDependencies, PublicServer } from "./http/public/server.ts";
 import type { Ledger } from "./ledger/ledger.ts";
 import { makeFolder } from "./make-folder.ts";
 import {
@@ -176,7 +176,7 @@ class Service {
    * those answers get the drain time too.
    */
   async abandonStart(error: unknown): Promise<void> {
-    const running = this.#server?.running ?? 0;
+    const running = this.#server?.requests.count ?? 0;
     if (running > 0) {
       // The caller sees the error only after the drain.
       const reason = messageOf(error);
@@ -198,9 +198,9 @@ class Service {
 
   async #stop(): Promise<void> {
     const { unreadyMs } = this.#config.limits;
-    this.#logger.info({ running: this.#server?.running }, "stopping");
+    this.#logger.info({ running: this.#server?.requests.count }, "stopping");
     this.#leaving.abort();
-    this.#server?.retire();
+    this.#server?.requests.retire();
     if (unreadyMs > 0) await sleep(unreadyMs);
     await this.#close();
     this.#logger.info("stopped");
@@ -218,11 +218,11 @@ class Service {
    */
   async #drain(server: PublicServer): Promise<void> {
     const { drainMs } = this.#config.limits;
-    const drained = server.drain();
-    const cut = setTimeout(() => server.stop(), drainMs);
+    const drained = server.requests.drain();
+    const cut = setTimeout(() => server.requests.stop(), drainMs);
     // A client that does not read, or a store that does not respond, cannot delay the stop.
     const limitMs = drainMs + this.#times.settleMs;
-    const over = setTimeout(() => this.#logAbandoned(server.abandon()), limitMs);
+    const over = setTimeout(() => this.#logAbandoned(server.requests.abandon()), limitMs);
     this.#closeByMs = performance.now() + limitMs;
     await drained;
     clearTimeout(cut);
@@ -298,7 +298,7 @@ class Service {
 
   #createPublicServer(parts: Parts, tracing: Tracing | null, connections: ConnectionLimits): PublicServer {
     const { limits, cors } = this.#config;
-    const server = createPublicServer(
+    const server = new PublicServer(
       { ...parts, observers: tracing === null ? [] : [tracing] },
       {
         holdTtlMs: this.#times.holdTtlMs,
@@ -316,7 +316,7 @@ class Service {
     this.#metrics.observe({
       version,
       catalog,
-      running: () => server.running,
+      running: () => server.requests.count,
       connections: server.connections,
       uploads: server.uploads,
       holdTotals: () => store.holdTotals(),
@@ -333,7 +333,7 @@ class Service {
       token,
       hosts: operatorNames(address),
       nodes: () => watch.nodes(),
-      draining: () => this.#leaving.signal.aborted || server.draining,
+      draining: () => this.#leaving.signal.aborted || server.requests.draining,
     });
     this.#started.defer(() => operator.close());
     return listening("operator", address, () => listenOn(operator, address));

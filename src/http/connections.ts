@@ -1,11 +1,12 @@
 /**
  * Limits the connections of a listener, in total and from one client address, so that no client can use up the files that
- * the process may open. Health and the operator's listener are apart, and keep working.
+ * the process may open. Limits the requests that one connection sends ahead of its answers. The two listeners have
+ * separate limits, so health checks keep working.
  *
- * A refused connection is answered before a request is read: `503 overloaded`, which a balancer may repeat elsewhere.
- * Trusted proxies are exempt from the limit of one address, because they carry many clients.
+ * A refused connection gets `503 overloaded` before a request is read, and a balancer may repeat the request elsewhere.
+ * Trusted proxies are exempt from the limit per address, because they carry many clients.
  */
-import type { Server } from "node:http";
+import type { IncomingMessage, Server, ServerResponse } from "node:http";
 import { BlockList, isIPv6, type Socket } from "node:net";
 import { invariant, Refusal } from "../errors.ts";
 import type { ConnectionRefusal } from "../telemetry/log.ts";
@@ -53,15 +54,10 @@ export class Connections {
     return this.#limits.connectionsMax;
   }
 
-  /** Lets only those connections reach the server that are within the limits. */
+  /** Lets only connections and requests within the limits reach the server. */
   guard(server: Server): void {
-    const listeners = server.listeners("connection");
-    invariant(listeners.length > 0, "an HTTP server listens to its connections");
-    server.removeAllListeners("connection");
-    server.on("connection", (socket: Socket) => {
-      if (!this.#admit(socket)) return;
-      for (const listener of listeners) Reflect.apply(listener, server, [socket]);
-    });
+    filter(server, "connection", (socket: Socket) => this.#admit(socket));
+    limitPipelining(server);
   }
 
   #admit(socket: Socket): boolean {
@@ -158,4 +154,51 @@ function networksOf(trusted: readonly string[]): BlockList {
     else networks.addSubnet(address, Number(prefix), family);
   }
   return networks;
+}
+
+/** Most requests that a connection may send ahead. Clients that pipeline send a few; others wait for each answer. */
+export const requestsAheadMax = 16;
+
+/**
+ * Closes connections that send more requests ahead. Node reads 64 KiB of a connection at once: 2,000 requests of 30 bytes,
+ * which would block the event loop for 0.1 s.
+ */
+function limitPipelining(server: Server): void {
+  const unanswered = new WeakMap<Socket, number>();
+  filter(server, "request", ({ socket }: IncomingMessage, response: ServerResponse) => {
+    const count = (unanswered.get(socket) ?? 0) + 1;
+    if (count > requestsAheadMax) {
+      if (!socket.destroyed) destroyUnparsed(socket);
+      return false;
+    }
+    unanswered.set(socket, count);
+    response.once("close", () => unanswered.set(socket, (unanswered.get(socket) ?? 1) - 1));
+    return true;
+  });
+}
+
+/** Hands on only those events to the listeners of the server that `admit` returns true for. */
+function filter<Arguments extends unknown[]>(
+  server: Server,
+  event: string,
+  admit: (...given: Arguments) => boolean,
+): void {
+  const listeners = server.listeners(event);
+  invariant(listeners.length > 0, "an HTTP server listens to its connections and requests");
+  server.removeAllListeners(event);
+  server.on(event, (...given: Arguments) => {
+    if (!admit(...given)) return;
+    for (const listener of listeners) Reflect.apply(listener, server, given);
+  });
+}
+
+/**
+ * Closes a connection. `destroy` alone does not stop Node from parsing the rest of what it has read, which may be
+ * thousands of requests. Each would get an answer, and an error when the connection closes. Without its undocumented
+ * listener the parser makes neither, and takes a fraction of the time. Node sets it anew for each connection.
+ */
+function destroyUnparsed(socket: Socket): void {
+  const parser: unknown = Reflect.get(socket, "parser");
+  if (typeof parser === "object" && parser !== null) Reflect.set(parser, "onIncoming", () => 0);
+  socket.destroy();
 }

@@ -16,7 +16,7 @@ export interface Address {
   port: number;
 }
 
-/** Resolves with the base address, `http://127.0.0.1:8080`. `resolve`: for tests. */
+/** Resolves with the URL of the listener, for example `http://127.0.0.1:8080`. `resolve`: for tests. */
 export async function listenOn(
   app: FastifyInstance,
   { host, port }: Address,

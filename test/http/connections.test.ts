@@ -257,8 +257,8 @@ describe("a client that reads slowly", () => {
     await using service = await startService({ script: say(long), streamIdleMs: 100 });
     const stuck = open(service, { stream: false });
     stuck.pause();
-    await until(() => service.server.running === 1, "the request runs");
-    await until(() => service.server.running === 0, "the request is given up");
+    await until(() => service.server.requests.count === 1, "the request runs");
+    await until(() => service.server.requests.count === 0, "the request is given up");
     stuck.resume();
     assert.ok((await readAll(stuck)).length < long.length, "the rest was never sent");
     assert.equal(service.settled[0]?.ending, "stop");
@@ -310,12 +310,12 @@ describe("a service that stops", () => {
     const streamed = service.chat({ stream: true, max_tokens: 2 });
     const whole = service.chat({ max_tokens: 2 });
     await until(() => service.engine.working === 2, "two are running");
-    const drained = service.server.drain();
+    const drained = service.server.requests.drain();
     const refused = await service.chat();
     assert.equal(refused.status, 503);
     assert.equal(refused.headers.get("connection"), "close");
     assert.equal((await errorOf(refused)).code, "shutting_down");
-    assert.equal(service.server.running, 2);
+    assert.equal(service.server.requests.count, 2);
     for (const token of ["a", "b", "c", "d"]) hand.give(token);
     assert.ok(readEvents(await (await streamed).text()).done);
     assert.equal((await whole).status, 200);
@@ -335,7 +335,7 @@ describe("a service that stops", () => {
     const whole = service.chat();
     await until(() => service.engine.working === 3, "three are running");
     const closed = service.server.close();
-    service.server.stop();
+    service.server.requests.stop();
     const { texts, error, done } = readEvents(await response.text());
     assert.deepEqual(
       { texts, code: error?.code, done },
@@ -406,7 +406,7 @@ describe("a service that stops", () => {
     const running = service.chat({ max_tokens: 1 });
     await until(() => service.engine.working === 1, "one is running");
     const away = storeAway(service);
-    const drained = service.server.drain();
+    const drained = service.server.requests.drain();
     for (const answer of [
       await service.chat(),
       await service.request("GET", "/v1/models", { headers: { authorization: "Bearer ink_none" } }),
@@ -433,11 +433,11 @@ describe("a service that stops", () => {
     const { promise: back, resolve: comesBack } = Promise.withResolvers<void>();
     service.store.commit = (operations) => back.then(() => commit.call(service.store, operations));
     const heard = readAll(open(service, { stream: true }));
-    await until(() => service.server.running === 2, "another one waits for the store");
+    await until(() => service.server.requests.count === 2, "another one waits for the store");
 
-    const drained = service.server.drain();
-    service.server.stop();
-    assert.deepEqual(service.server.abandon(), { unread: 1, unsettled: 1 });
+    const drained = service.server.requests.drain();
+    service.server.requests.stop();
+    assert.deepEqual(service.server.requests.abandon(), { unread: 1, unsettled: 1 });
     await drained;
     await service.server.close();
     unread.resume();
@@ -456,7 +456,7 @@ describe("a service that stops", () => {
     // Begun before, and answered after.
     const whole = service.chat({ max_tokens: 1 });
     await until(() => service.engine.working === 1, "one is running");
-    service.server.retire();
+    service.server.requests.retire();
     const streamed = service.chat({ stream: true, max_tokens: 1 });
     await until(() => service.engine.working === 2, "another one is running, though it came late");
     hand.give("a");
@@ -470,7 +470,7 @@ describe("a service that stops", () => {
       assert.equal(connectionOf(answer), "close");
       await answer.text();
     }
-    assert.equal(service.server.draining, false);
+    assert.equal(service.server.requests.draining, false);
   });
 
   test("tells so too where an answer that ran already is sent while it drains", async () => {
@@ -478,7 +478,7 @@ describe("a service that stops", () => {
     const service = await startService({ script: { tokens: hand.tokens } });
     const answers = [service.chat({ max_tokens: 1 }), service.chat({ stream: true, max_tokens: 1 })];
     await until(() => service.engine.working === 2, "two are running");
-    const drained = service.server.drain();
+    const drained = service.server.requests.drain();
     hand.give("a");
     hand.give("b");
     for (const answer of await Promise.all(answers)) {

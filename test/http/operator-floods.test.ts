@@ -3,7 +3,7 @@ import assert from "node:assert/strict";
 import { once } from "node:events";
 import { connect, type Socket } from "node:net";
 import { connectionLimits } from "../../src/http/admin/server.ts";
-import { requestsAheadMax } from "../../src/http/pipelining.ts";
+import { requestsAheadMax } from "../../src/http/connections.ts";
 import { operatorTests, type TestOperator } from "../fixtures/operator.ts";
 import { parseAnswer, readAll } from "../fixtures/raw-http.ts";
 
@@ -67,7 +67,7 @@ operatorTest(
     await started.promise;
     const others = Array.from({ length: 10 }, () => operator.get("/readyz"));
     for (let n = 0; n < 3; n++) assert.equal((await operator.get("/healthz")).status, 200);
-    const drained = service.server.drain();
+    const drained = service.server.requests.drain();
     release();
     const answers = await Promise.all([first, ...others]);
     await drained;

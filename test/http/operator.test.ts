@@ -24,7 +24,7 @@ operatorTest("health, readiness and metrics need no token", async (operator) => 
 });
 
 operatorTest("a service that is being stopped is alive and not ready", async (operator, service) => {
-  await service.server.drain();
+  await service.server.requests.drain();
   assert.equal((await operator.get("/healthz")).status, 200);
   const ready = await operator.get("/readyz");
   assert.equal(ready.status, 503);

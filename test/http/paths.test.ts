@@ -194,7 +194,7 @@ describe("what is wrong is looked for in one order", () => {
 
   test("the path comes before the shutting down, and the shutting down before the key and all else", async () => {
     await using draining = await startService();
-    void draining.server.drain();
+    void draining.server.requests.drain();
     assert.equal(await refusal(await draining.chat({ temperature: 9 })), "shutting_down");
     assert.equal(
       await refusal(await draining.chat({}, { headers: { authorization: "x" } })),

@@ -2,7 +2,7 @@
 import assert from "node:assert/strict";
 import { connect } from "node:net";
 import { after, before, test } from "node:test";
-import { requestsAheadMax } from "../../src/http/pipelining.ts";
+import { requestsAheadMax } from "../../src/http/connections.ts";
 import { exchange, readAll } from "../fixtures/raw-http.ts";
 import { startService, type TestService } from "../fixtures/service.ts";
 

@@ -281,7 +281,7 @@ test("a hundred requests at once over two upstreams, each going another way: eve
     return await response?.text().catch(() => null);
   });
   await Promise.all(requests);
-  await until("nothing is at work", () => front.service.server.running === 0);
+  await until("nothing is at work", () => front.service.server.requests.count === 0);
   const rows = await front.service.store.usage({ account: front.service.account, limit: 200 });
   for (const row of rows) {
     assert.ok(row.completionTokens <= 2 && row.shortfall === 0);

@@ -34,13 +34,13 @@ test("bodies that wait when the service drains are refused with shutting_down", 
   const requests = Array.from({ length: 12 }, () => service.chat({ tools }));
   // The engine gets the first one before the client sees its answer, when others may have had their turn too.
   while (service.engine.prompts.length === 0) await nextTurn();
-  void service.server.drain();
+  void service.server.requests.drain();
   const codes = new Set<string>();
   for (const response of await Promise.all(requests)) {
     if (response.status !== 200) codes.add((await errorOf(response)).code);
   }
   assert.deepEqual([...codes], ["shutting_down"]);
-  await service.server.drain();
-  assert.equal(service.server.running, 0);
+  await service.server.requests.drain();
+  assert.equal(service.server.requests.count, 0);
   assert.ok(service.engine.prompts.every(({ messages }) => messages[0]?.content === hello[0].content));
 });

@@ -3,8 +3,7 @@ import assert from "node:assert/strict";
 import { readFileSync } from "node:fs";
 import path from "node:path";
 import { test } from "node:test";
-import { rateHeaders } from "../../src/http/openai-format/rate-headers.ts";
-import { modelList } from "../../src/http/openai-format/response.ts";
+import { modelList, rateHeaders } from "../../src/http/openai-format/response.ts";
 import { PuppetEngine } from "../fixtures/puppet-engine.ts";
 
 const text = readFileSync(path.join(import.meta.dirname, "../../docs/api.md"), "utf8");

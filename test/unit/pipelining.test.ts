@@ -4,12 +4,13 @@ import { once } from "node:events";
 import { createServer } from "node:http";
 import { connect } from "node:net";
 import { test } from "node:test";
-import { limitPipelining, requestsAheadMax } from "../../src/http/pipelining.ts";
+import { Connections, requestsAheadMax } from "../../src/http/connections.ts";
 
 test("no answer is made for requests after the one that closed the connection", async () => {
   let answers = 0;
   const server = createServer((_request, response) => setTimeout(() => response.end(), 1));
-  limitPipelining(server);
+  const limits = { connectionsMax: 100, connectionsPerAddressMax: 100, trustedProxies: [] };
+  new Connections(limits).guard(server);
   server.prependListener("request", () => {
     answers += 1;
   });

@@ -4,7 +4,7 @@ import { randomBytes } from "node:crypto";
 import { once } from "node:events";
 import { createServer, type IncomingMessage, request } from "node:http";
 import { after, before, test } from "node:test";
-import { Uploads } from "../../src/http/uploads.ts";
+import { Uploads } from "../../src/http/public/uploads.ts";
 import { planOf } from "../fixtures/ledger-rows.ts";
 
 const caller = {

@@ -17,10 +17,10 @@ import type { Plans } from "../../ledger/plan.ts";
 import type { NodeView } from "../../store/nodes.ts";
 import type { Store } from "../../store/store.ts";
 import type { Metrics } from "../../telemetry/metrics.ts";
-import { refuseUnparsable } from "../error-handler.ts";
-import { explain, isRecord } from "../openai-format/explain.ts";
-import { parseJson } from "../openai-format/request.ts";
-import { newRequestId } from "../request-id.ts";
+import { newRequestId } from "../../telemetry/request-record.ts";
+import { refuseUnparsable } from "../error-response.ts";
+import { explain } from "../openai-format/explain.ts";
+import { isRecord, parseJson } from "../openai-format/json.ts";
 import { closed } from "./schemas.ts";
 
 declare module "fastify" {

@@ -7,7 +7,7 @@ import type { FastifyInstance, FastifySchema } from "fastify";
 import Type from "typebox";
 import { type OperatorCode, operatorCatalogue } from "../../accounts/refusals.ts";
 import { invariant, catalogue as publicCatalogue } from "../../errors.ts";
-import { isRecord } from "../openai-format/explain.ts";
+import { isRecord } from "../openai-format/json.ts";
 import { refusedBeforeRouting, refusedEverywhere, refusedWithBody } from "./refusals.ts";
 import * as schema from "./schemas.ts";
 

@@ -16,9 +16,9 @@ import { StoreUnavailableError } from "../../ledger/retry.ts";
 import { ListTooSlowError, type Store } from "../../store/store.ts";
 import type { Metrics } from "../../telemetry/metrics.ts";
 import { Connections } from "../connections.ts";
-import { isUploading, sendRefusal } from "../error-handler.ts";
-import { type ErrorResponse, errorBody, errorHeaders } from "../openai-format/error-body.ts";
-import { limitPipelining } from "../pipelining.ts";
+import { sendError } from "../error-response.ts";
+import type { ErrorResponse } from "../openai-format/error-body.ts";
+import { isUploading } from "../request-body.ts";
 import { AllowedHosts, loggable } from "./allowed-hosts.ts";
 import { type AdminDependencies, adminBodyBytesMax, createApp } from "./app.ts";
 import { methodsOf } from "./openapi.ts";
@@ -59,7 +59,6 @@ export function createOperatorServer(dependencies: OperatorDependencies): Fastif
   const allowedHosts = new AllowedHosts(dependencies.hosts);
   const app = createApp();
   new Connections(connectionLimits).guard(app.server);
-  limitPipelining(app.server);
 
   // Checks the route that was found, not the spelling of the path. Unknown paths need the token too.
   app.addHook("onRequest", async (request, reply) => {
@@ -100,9 +99,8 @@ export function createOperatorServer(dependencies: OperatorDependencies): Fastif
         "operator request refused: operator.hosts does not list its host or origin",
       );
     }
-    reply.headers(errorHeaders(response));
     // Node has already asked for a body that the client held back (Expect: 100-continue).
-    sendRefusal(request, reply, { status, body: errorBody(response), holdsBody: false });
+    sendError(request, reply, response);
   });
 
   app.get(healthPath, async () => ({ status: "ok" }));

@@ -10,6 +10,7 @@
 import Type, { type TProperties, type TSchema } from "typebox";
 import { Compile, type Validator } from "typebox/compile";
 import { Refusal } from "../../errors.ts";
+import { isRecord } from "./json.ts";
 
 /** Longest piece of the caller's own text that a message or `param` repeats. */
 const quotedCharactersMax = 64;
@@ -133,10 +134,6 @@ function hasType(schema: TSchema, value: unknown): boolean {
   if (Type.IsArray(schema)) return Array.isArray(value);
   if (Type.IsObject(schema)) return isRecord(value);
   return typeof value === "string";
-}
-
-export function isRecord(value: unknown): value is Record<string, unknown> {
-  return typeof value === "object" && value !== null && !Array.isArray(value);
 }
 
 /** What was found, short enough for a message: a kind of thing, or the thing itself where it is small. */

@@ -10,9 +10,9 @@ import Type, { type Static, type TSchema } from "typebox";
 import { Compile } from "typebox/compile";
 import type { Reasoning, Sampling } from "../../chat/engine.ts";
 import type { ChatRequest } from "../../chat/request.ts";
-import { messageOf, Refusal } from "../../errors.ts";
-import { explain, isRecord } from "./explain.ts";
-import { exceededSize, valuesPerKey } from "./json-size.ts";
+import { Refusal } from "../../errors.ts";
+import { explain } from "./explain.ts";
+import { exceededSize, isRecord, parseJson, valuesPerKey } from "./json.ts";
 
 function orNull<S extends TSchema>(schema: S, description: string) {
   return Type.Optional(Type.Union([schema, Type.Null()], { description }));
@@ -134,25 +134,6 @@ export function parseRequest(bytes: Uint8Array, limits: RequestLimits): ParsedRe
     );
   }
   return readRequest(parseJson(bytes), limits);
-}
-
-/** Skips a byte order mark at the start, refuses bytes that are not UTF-8. */
-const decoder = new TextDecoder("utf-8", { fatal: true });
-
-export function parseJson(bytes: Uint8Array): unknown {
-  let text: string;
-  try {
-    text = decoder.decode(bytes);
-  } catch (cause) {
-    throw new Refusal("invalid_json", "The body is not valid UTF-8; send JSON encoded as UTF-8.", { cause });
-  }
-  if (text === "") throw new Refusal("invalid_json", "The body is empty; send a JSON object.");
-  try {
-    return JSON.parse(text);
-  } catch (cause) {
-    const problem = messageOf(cause);
-    throw new Refusal("invalid_json", `The body is not valid JSON: ${problem.toWellFormed()}.`, { cause });
-  }
 }
 
 function readRequest(given: unknown, { messagesMax }: RequestLimits): ParsedRequest {

@@ -1,9 +1,9 @@
-/** The JSON objects of every good answer that is not streamed: completion, balance, list of models. */
-
+/** JSON objects of the answers that are not streamed (completion, balance, list of models), and the headers on limits. */
 import { longestAnswer, type Model } from "../../chat/catalog.ts";
 import type { FinishReason, TokenLogprob, Usage } from "../../chat/engine.ts";
 import type { RequestDefaults } from "../../chat/request.ts";
 import type { BalanceView, BucketView } from "../../ledger/balance.ts";
+import type { RateState, Rates } from "../../ledger/operations.ts";
 import { creditsIn, type MicroCredits } from "../../units.ts";
 
 /** The same on a completion and on every chunk of a stream. */
@@ -134,4 +134,25 @@ function percentOf(micro: MicroCredits, capMicro: MicroCredits): number {
   // A share of 10,000 times micro-credits is beyond 53 bits.
   const share = Number((BigInt(micro) * 10_000n) / BigInt(capMicro));
   return Math.min(share, 10_000) / 100;
+}
+
+/** Returns `x-ratelimit-*`, in the units that SDKs know from OpenAI: a reset is written `1m30s` or `250ms`. */
+export function rateHeaders(rates: Rates): Record<string, string> {
+  const headers: Record<string, string> = {};
+  if (rates.requests !== undefined) addRate(headers, "requests", rates.requests);
+  if (rates.tokens !== undefined) addRate(headers, "tokens", rates.tokens);
+  return headers;
+}
+
+function addRate(headers: Record<string, string>, of: "requests" | "tokens", state: RateState): void {
+  headers[`x-ratelimit-limit-${of}`] = String(state.limit);
+  headers[`x-ratelimit-remaining-${of}`] = String(Math.max(0, Math.floor(state.remaining)));
+  headers[`x-ratelimit-reset-${of}`] = duration(Math.max(0, Math.ceil(state.resetMs)));
+}
+
+function duration(ms: number): string {
+  if (ms < 1000) return `${ms}ms`;
+  const minutes = Math.floor(ms / 60_000);
+  const seconds = `${(ms % 60_000) / 1000}s`;
+  return minutes === 0 ? seconds : `${minutes}m${seconds}`;
 }

@@ -8,15 +8,21 @@ import type { Logger } from "pino";
 import { type AnswerEvent, type GenerateDependencies, generate } from "../../chat/generate.ts";
 import { invariant } from "../../errors.ts";
 import type { Rates } from "../../ledger/operations.ts";
-import { logRefusal, refusalOf, writeHead } from "../error-handler.ts";
+import { writeHead } from "../error-response.ts";
 import { ChunkEncoder, doneEvent, errorEvent } from "../openai-format/chunks.ts";
 import { errorBody } from "../openai-format/error-body.ts";
-import { rateHeaders } from "../openai-format/rate-headers.ts";
 import { type ParsedRequest, parseRequest, type RequestLimits } from "../openai-format/request.ts";
-import { type Answer, type AnswerHead, completionJson, logprobJson } from "../openai-format/response.ts";
-import { callerOf, contextOf, type RequestContext } from "../request-context.ts";
+import {
+  type Answer,
+  type AnswerHead,
+  completionJson,
+  logprobJson,
+  rateHeaders,
+} from "../openai-format/response.ts";
 import { BodyTurns } from "./body-turns.ts";
+import { logRefusal, refusalOf } from "./error-handler.ts";
 import { dropIfIdle, EventStream, type StreamTimes } from "./event-stream.ts";
+import { callerOf, contextOf, type RequestContext } from "./request-context.ts";
 import type { RunningRequest, RunningRequests } from "./running-requests.ts";
 
 export interface ChatOptions extends StreamTimes, RequestLimits {}

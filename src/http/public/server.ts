@@ -4,11 +4,10 @@
  *   path and method -> key -> allowances for refusals and uploads -> body size and media type -> JSON -> schema -> model
  *   -> prompt length -> rates and concurrency -> credits -> capacity
  *
- * The first four are here, in `onRequest`, before a byte of the body is read; JSON and schema in openai-format/request.ts;
- * the rest in the pipeline. While the service drains, `shutting_down` comes before the key: a database that is away is
- * asked for nothing any more.
+ * The first four are checked in `#receive`, before a byte of the body is read, JSON and schema in openai-format/request.ts,
+ * the others in chat/generate.ts. While the service drains, `shutting_down` comes before the key, so that no request waits
+ * for a database that is away.
  */
-import type { IncomingMessage, ServerResponse } from "node:http";
 import { type FastifyInstance, type FastifyReply, type FastifyRequest, fastify } from "fastify";
 import type { Logger } from "pino";
 import { authenticate } from "../../accounts/authentication.ts";
@@ -20,28 +19,19 @@ import type { Plans } from "../../ledger/plan.ts";
 import type { Store } from "../../store/store.ts";
 import { RefusedConnectionLog, RequestLog } from "../../telemetry/log.ts";
 import type { Metrics } from "../../telemetry/metrics.ts";
-import type { RequestObserver } from "../../telemetry/request-record.ts";
+import { newRequestId, type RequestObserver, RequestRecord } from "../../telemetry/request-record.ts";
 import { type ConnectionLimits, Connections } from "../connections.ts";
-import { isUploading, logRefusal, notJson, refusalOf, refuse, refuseUnparsable } from "../error-handler.ts";
-import { listenOn } from "../listening.ts";
+import { refuseUnparsable } from "../error-response.ts";
+import { type Address, listenOn } from "../listening.ts";
 import { balanceObject, modelList } from "../openai-format/response.ts";
-import {
-  balancePath,
-  chatPath,
-  endpointOf,
-  methodNotAllowed,
-  methodsOf,
-  modelsPath,
-  unknownPath,
-} from "../paths.ts";
-import { limitPipelining } from "../pipelining.ts";
-import { RefusalAllowance, type RefusalLimits } from "../refusal-allowance.ts";
-import { callerOf, contextDecorator, contextOf, RequestContext } from "../request-context.ts";
-import { newRequestId } from "../request-id.ts";
-import { tooLarge, type UploadLimits, Uploads, type UploadTimes } from "../uploads.ts";
+import { isUploading } from "../request-body.ts";
 import { chatHandler } from "./chat.ts";
 import { Cors } from "./cors.ts";
-import { type Abandoned, RunningRequests } from "./running-requests.ts";
+import { errorHandler, notJson } from "./error-handler.ts";
+import { RefusalAllowance, type RefusalLimits } from "./refusal-allowance.ts";
+import { callerOf, contextDecorator, contextOf, RequestContext } from "./request-context.ts";
+import { RunningRequests } from "./running-requests.ts";
+import { tooLarge, type UploadLimits, Uploads, type UploadTimes } from "./uploads.ts";
 
 export interface PublicDependencies {
   store: Store;
@@ -63,14 +53,14 @@ export interface PublicOptions {
       messagesMax: number;
       /** Most keys in the JSON of one body. */
       keysMax: number;
-      /** A client that takes nothing of a stream for so long is dropped. */
+      /** A client that reads nothing of a stream for this long is dropped. */
       streamIdleMs: number;
-      /** A stream is never silent for longer. */
+      /** Longest silence of a stream. */
       keepAliveMs: number;
     };
   /** Origins of browser pages that may call; `*` for any; none by default. */
   corsOrigins: readonly string[];
-  /** For tests, which do not wait as long. */
+  /** Shorter times, for tests. */
   uploadTimes?: UploadTimes;
 }
 
@@ -83,175 +73,188 @@ const keepAliveTimeoutMs = 72_000;
 /** How often Node looks for connections that have exceeded these times. */
 const connectionsCheckMs = 2_000;
 
-export interface PublicServer {
-  /** Port 0: a free one. Answers with the base address, `http://127.0.0.1:8080`. */
-  listen(address: { host: string; port: number }): Promise<string>;
-  /** Requests that are being answered. */
-  readonly running: number;
-  readonly connections: { readonly count: number; readonly max: number };
-  /** Request bodies that are being received or checked. */
-  readonly uploads: { readonly count: number; readonly bytes: number };
-  readonly draining: boolean;
-  /** From now on each answer tells its client to come back over another connection: a balancer sends it elsewhere. */
-  retire(): void;
-  /** From now on new requests are refused with 503; resolves when the running ones have ended or are abandoned. */
-  drain(): Promise<void>;
-  /** Ends the running requests as they stand; each client is told that the service stops. */
-  stop(): void;
-  /** After `drain` and `stop`: closes the connections of what still runs, and waits for it no longer. */
-  abandon(): Abandoned;
+const chatPath = "/v1/chat/completions";
+const balancePath = "/v1/balance";
+const modelsPath = "/v1/models";
+
+/** Methods of each endpoint, as the headers `allow` and `access-control-allow-methods` list them. */
+const methods: ReadonlyMap<string, string> = new Map([
+  [chatPath, "POST"],
+  [balancePath, "GET, HEAD"],
+  [modelsPath, "GET, HEAD"],
+]);
+
+export class PublicServer {
+  readonly requests = new RunningRequests();
+  readonly uploads: Uploads;
+  readonly connections: Connections;
+  readonly #dependencies: PublicDependencies;
+  readonly #bodyBytesMax: number;
+  readonly #cors: Cors;
+  readonly #allowance: RefusalAllowance;
+  readonly #observers: readonly RequestObserver[];
+  readonly #app: FastifyInstance;
+  #closing: Promise<void> | null = null;
+
+  constructor(dependencies: PublicDependencies, options: PublicOptions) {
+    const { catalog, ledger, metrics, logger, observers = [] } = dependencies;
+    const { limits, holdTtlMs } = options;
+    this.#dependencies = dependencies;
+    this.#bodyBytesMax = limits.bodyBytesMax;
+    this.#cors = new Cors(options.corsOrigins);
+    this.#allowance = new RefusalAllowance(limits);
+    this.#observers = [metrics, new RequestLog(logger), ...observers];
+    this.uploads = new Uploads(limits, options.uploadTimes);
+    this.#app = this.#createApp(limits.uploadMs);
+    this.#app.post(chatPath, chatHandler({ catalog, ledger, holdTtlMs }, this.requests, logger, limits));
+    this.#app.get(balancePath, (request, reply) => this.#sendBalance(request, reply));
+    this.#app.get(modelsPath, async (request, reply) => this.#sendModels(request, reply));
+    const refusedConnections = new RefusedConnectionLog(logger);
+    this.connections = new Connections(options.connections, (reason, address) => {
+      metrics.connectionRefused(reason);
+      refusedConnections.refused(reason, address);
+    });
+    this.connections.guard(this.#app.server);
+  }
+
+  /** Resolves with the URL of the listener, for example `http://127.0.0.1:8080`. Port 0: any free port. */
+  listen(address: Address): Promise<string> {
+    return listenOn(this.#app, address);
+  }
+
   /** Drains, then closes the listener and every connection. Idempotent. */
-  close(): Promise<void>;
-}
+  close(): Promise<void> {
+    this.#closing ??= this.requests.drain().then(() => this.#app.close());
+    return this.#closing;
+  }
 
-export function createPublicServer(dependencies: PublicDependencies, options: PublicOptions): PublicServer {
-  const { store, ledger, plans, catalog, metrics, logger } = dependencies;
-  const { limits, holdTtlMs } = options;
-  const running = new RunningRequests();
-  const uploads = new Uploads(limits, options.uploadTimes);
-  const app = createApp(dependencies, options, running, uploads);
-  const refusedConnections = new RefusedConnectionLog(logger);
-  const connections = new Connections(options.connections, (reason, address) => {
-    metrics.connectionRefused(reason);
-    refusedConnections.refused(reason, address);
-  });
-  connections.guard(app.server);
-  limitPipelining(app.server);
+  #createApp(uploadMs: number): FastifyInstance {
+    const app = fastify({
+      logger: false,
+      genReqId: newRequestId,
+      // The router decodes escapes and knows few methods, so the endpoint is found before.
+      rewriteUrl: (request) => endpointOf(request.url ?? "") ?? "/",
+      // Longer than the limits of uploads.ts, which answer with a code.
+      requestTimeout: headersTimeoutMs + uploadMs + 2 * connectionsCheckMs,
+      keepAliveTimeout: keepAliveTimeoutMs,
+      return503OnClosing: false,
+      // No answer is running any more when the listener closes. Idle connections would keep the process for minutes.
+      forceCloseConnections: true,
+      http: {
+        requireHostHeader: false,
+        headersTimeout: headersTimeoutMs,
+        connectionsCheckingInterval: connectionsCheckMs,
+      },
+      clientErrorHandler: (error, socket) => refuseUnparsable(error, socket, this.requests.busy(socket)),
+    });
+    // A client that sends `expect: 100-continue` is asked for its body only if the body is wanted.
+    for (const event of ["checkContinue", "checkExpectation"]) {
+      app.server.on(event, (request, response) => app.server.emit("request", request, response));
+    }
+    app.decorateRequest(contextDecorator);
+    app.removeAllContentTypeParsers();
+    // The handler reads the body itself.
+    app.addContentTypeParser("*", (_request, _body, done) => done(null));
+    app.addHook("onRequest", (request, reply) => this.#receive(request, reply));
+    app.addHook("onSend", async (request, reply) => {
+      reply.headers(this.requests.connectionHeaders());
+      // Otherwise Node would wait for the rest of the body before it takes the next request.
+      if (isUploading(request.raw)) reply.header("connection", "close");
+    });
+    app.setErrorHandler(errorHandler(this.#dependencies.logger));
+    return app;
+  }
 
-  let closing: Promise<void> | null = null;
+  /** Checks everything about a request that is known before its body is read. */
+  async #receive(request: FastifyRequest, reply: FastifyReply): Promise<FastifyReply | undefined> {
+    const { id: requestId, method, headers } = request;
+    const path = endpointOf(request.originalUrl);
+    const traceparent = typeof headers.traceparent === "string" ? headers.traceparent : null;
+    const isChat = path === chatPath;
+    const record = new RequestRecord({ requestId, method, path, isChat, traceparent }, this.#observers);
+    const context = new RequestContext(record, this.#allowance, headers);
+    request.setDecorator(contextDecorator, context);
+    reply.header("x-request-id", requestId);
+    reply.headers(this.#cors.headers(headers));
+    if (path === null) throw unknownPath(request.originalUrl);
+    if (request.is404) return this.#refuseMethod(request, reply, path);
+    const caller = await this.requests.need(request.raw, reply.raw, () =>
+      authenticate(this.#dependencies, headers.authorization, Date.now()),
+    );
+    if (caller === null) {
+      context.leaveUnanswered(reply);
+      return;
+    }
+    record.caller = caller;
+    if (!isChat) return;
+    this.#allowance.require(caller);
+    context.upload = this.uploads.admit(caller, headers);
+    checkBody(headers, this.#bodyBytesMax);
+    if (context.holdsBody) reply.raw.writeContinue();
+    context.holdsBody = false;
+    return;
+  }
 
-  app.route({
-    method: "POST",
-    url: chatPath,
-    handler: chatHandler({ catalog, ledger, holdTtlMs }, running, logger, limits),
-  });
-  app.get(balancePath, async (request, reply) => {
+  /** Throws `method_not_allowed`, except for the preflight request of a browser. */
+  #refuseMethod(request: FastifyRequest, reply: FastifyReply, path: string): FastifyReply {
+    const { method, headers } = request;
+    const allowed = methods.get(path) ?? "";
+    const cors = this.#cors;
+    if (cors.isPreflight(method, headers)) {
+      contextOf(request).finish(204, null);
+      return reply.code(204).headers(cors.preflightHeaders(headers, allowed)).send();
+    }
+    reply.header("allow", cors.enabled ? `${allowed}, OPTIONS` : allowed);
+    throw new Refusal("method_not_allowed", `${path} does not take ${method}, only ${allowed}.`);
+  }
+
+  async #sendBalance(request: FastifyRequest, reply: FastifyReply): Promise<void> {
+    const { store, plans } = this.#dependencies;
     const { accountId } = callerOf(request);
-    const balance = await running.need(request.raw, reply.raw, async () =>
+    const balance = await this.requests.need(request.raw, reply.raw, async () =>
       balanceOf(await store.snapshot(accountId), plans),
     );
     if (balance === null) contextOf(request).leaveUnanswered(reply);
     else sendJson(request, reply, balanceObject(balance));
-  });
-  app.get(modelsPath, async (request, reply) => {
-    const caller = callerOf(request);
-    const usable = catalog
+  }
+
+  #sendModels(request: FastifyRequest, reply: FastifyReply): void {
+    const { models, plan } = callerOf(request);
+    const usable = this.#dependencies.catalog
       .all()
-      .filter(({ id }) => allows(caller.models, id) && allows(caller.plan.models, id));
+      .filter(({ id }) => allows(models, id) && allows(plan.models, id));
     sendJson(request, reply, modelList(usable));
-  });
-
-  return {
-    listen: (address) => listenOn(app, address),
-    get running() {
-      return running.count;
-    },
-    connections,
-    uploads,
-    get draining() {
-      return running.draining;
-    },
-    retire: () => running.retire(),
-    drain: () => running.drain(),
-    stop: () => running.stop(),
-    abandon: () => running.abandon(),
-    close() {
-      closing ??= running.drain().then(() => app.close());
-      return closing;
-    },
-  };
-
-  function sendJson(request: FastifyRequest, reply: FastifyReply, body: object): void {
-    contextOf(request).finish(200, null);
-    reply.type("application/json; charset=utf-8").send(JSON.stringify(body));
   }
 }
 
-function createApp(
-  dependencies: PublicDependencies,
-  { limits, corsOrigins }: PublicOptions,
-  running: RunningRequests,
-  uploads: Uploads,
-): FastifyInstance {
-  const { logger, metrics } = dependencies;
-  const allowance = new RefusalAllowance(limits);
-  const observers = [metrics, new RequestLog(logger), ...(dependencies.observers ?? [])];
-  const cors = new Cors(corsOrigins);
-
-  const app = fastify({
-    logger: false,
-    genReqId: newRequestId,
-    // The router decodes escapes and knows few methods; what it is given has been decided already.
-    rewriteUrl: (request) => endpointOf(request.url ?? "") ?? "/",
-    // Behind the limits of uploads.ts, which answer with a code.
-    requestTimeout: headersTimeoutMs + limits.uploadMs + 2 * connectionsCheckMs,
-    keepAliveTimeout: keepAliveTimeoutMs,
-    return503OnClosing: false,
-    // By then no answer is under way; connections that are open but silent would keep the process for minutes.
-    forceCloseConnections: true,
-    http: {
-      requireHostHeader: false,
-      headersTimeout: headersTimeoutMs,
-      connectionsCheckingInterval: connectionsCheckMs,
-    },
-    clientErrorHandler: (error, socket) => refuseUnparsable(error, socket, running.busy(socket)),
-  });
-  // A client that asks first is told to go on only when its body is wanted.
-  const answer = (request: IncomingMessage, response: ServerResponse) => {
-    app.server.emit("request", request, response);
-  };
-  app.server.on("checkContinue", answer);
-  app.server.on("checkExpectation", answer);
-
-  app.decorateRequest(contextDecorator);
-  app.removeAllContentTypeParsers();
-  // The handler reads the body itself.
-  app.addContentTypeParser("*", (_request, _body, done) => done(null));
-
-  app.addHook("onRequest", async (request, reply) => {
-    const { method, headers } = request;
-    const endpoint = endpointOf(request.originalUrl);
-    const context = new RequestContext(request, endpoint, { allowance, observers });
-    request.setDecorator(contextDecorator, context);
-    reply.header("x-request-id", request.id);
-    reply.headers(cors.headers(headers));
-    if (endpoint === null) throw unknownPath(request.originalUrl);
-    if (request.is404) {
-      const allowed = methodsOf(endpoint);
-      if (cors.isPreflight(method, headers)) {
-        context.finish(204, null);
-        return reply.code(204).headers(cors.preflightHeaders(headers, allowed)).send();
-      }
-      reply.header("allow", cors.enabled ? `${allowed}, OPTIONS` : allowed);
-      throw methodNotAllowed(endpoint, method);
-    }
-    const caller = await running.need(request.raw, reply.raw, () =>
-      authenticate(dependencies, headers.authorization, Date.now()),
-    );
-    if (caller === null) return context.leaveUnanswered(reply);
-    context.record.caller = caller;
-    if (!context.record.isChat) return;
-    allowance.require(caller);
-    context.upload = uploads.admit(caller, headers);
-    checkBody(request, limits.bodyBytesMax);
-    if (context.holdsBody) reply.raw.writeContinue();
-    context.holdsBody = false;
-  });
-  app.addHook("onSend", async (request, reply) => {
-    reply.headers(running.connectionHeaders());
-    // Otherwise Node would wait for the rest of the body before it takes the next request.
-    if (isUploading(request.raw)) reply.header("connection", "close");
-  });
-  app.setErrorHandler((error, request, reply) => {
-    const refusal = refusalOf(error);
-    logRefusal(logger, refusal, request.id);
-    refuse(request, reply, refusal);
-  });
-  return app;
+function sendJson(request: FastifyRequest, reply: FastifyReply, body: object): void {
+  contextOf(request).finish(200, null);
+  reply.type("application/json; charset=utf-8").send(JSON.stringify(body));
 }
 
-/** What the headers say about a body, before it is read. */
-function checkBody({ headers }: FastifyRequest, bodyBytesMax: number): void {
+/**
+ * Returns the endpoint that a request target names, or null. Paths are compared byte for byte: no trailing slash, no
+ * escapes, no other case. A query is ignored. HTTP/1.1 allows the absolute form too (`GET http://host/v1/models`).
+ */
+function endpointOf(target: string): string | null {
+  const query = target.indexOf("?");
+  let path = query === -1 ? target : target.slice(0, query);
+  if (!path.startsWith("/")) path = /^https?:\/\/[^/]*(\/.*)$/i.exec(path)?.[1] ?? path;
+  return methods.has(path) ? path : null;
+}
+
+/** Longest part of a target that a message repeats. */
+const shownCharactersMax = 100;
+
+function unknownPath(target: string): Refusal {
+  return new Refusal(
+    "unknown_path",
+    `There is nothing at ${target.slice(0, shownCharactersMax)}. There is POST ${chatPath}, GET ${balancePath} and GET ${modelsPath}.`,
+  );
+}
+
+/** Checks what the headers say about the body. */
+function checkBody(headers: FastifyRequest["headers"], bodyBytesMax: number): void {
   if (Number(headers["content-length"] ?? 0) > bodyBytesMax) throw tooLarge(bodyBytesMax);
   const type = headers["content-type"]?.split(";", 1)[0]?.trim().toLowerCase();
   if (type !== "application/json") throw notJson();

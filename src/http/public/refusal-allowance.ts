@@ -6,9 +6,9 @@
  * A burst of a whole minute's worth is allowed. The number of refusals does not count: small invalid requests are cheap.
  * Kept in memory, for this process alone, and forgotten when nothing counts any more.
  */
-import type { Caller } from "../accounts/authentication.ts";
-import { Refusal } from "../errors.ts";
-import type { Work } from "../telemetry/request-record.ts";
+import type { Caller } from "../../accounts/authentication.ts";
+import { Refusal } from "../../errors.ts";
+import type { Work } from "../../telemetry/request-record.ts";
 
 export interface RefusalLimits {
   /** Body bytes of refused requests of one key. */

@@ -1,9 +1,8 @@
 /** State of one request while the server answers it, beside its record: the reserved body and the work so far. */
 import type { FastifyReply, FastifyRequest } from "fastify";
-import type { Caller } from "../accounts/authentication.ts";
-import { type ErrorCode, invariant } from "../errors.ts";
-import { type RequestObserver, RequestRecord } from "../telemetry/request-record.ts";
-import { chatPath } from "./paths.ts";
+import type { Caller } from "../../accounts/authentication.ts";
+import { type ErrorCode, invariant } from "../../errors.ts";
+import type { RequestRecord } from "../../telemetry/request-record.ts";
 import type { RefusalAllowance } from "./refusal-allowance.ts";
 import type { Upload } from "./uploads.ts";
 
@@ -11,27 +10,19 @@ const decorator = "requestContext";
 
 export { decorator as contextDecorator };
 
-export interface ContextDependencies {
-  allowance: RefusalAllowance;
-  observers: readonly RequestObserver[];
-}
-
 export class RequestContext {
   readonly record: RequestRecord;
-  /** The client holds its body back until it is told to go on (`expect: 100-continue`). */
+  /** The client sends its body only after it has been asked for it (`expect: 100-continue`). */
   holdsBody: boolean;
   /** The body of a chat request. */
   upload: Upload | null = null;
   #workMs = 0;
   readonly #allowance: RefusalAllowance;
 
-  constructor(request: FastifyRequest, path: string | null, dependencies: ContextDependencies) {
-    const { id: requestId, method, headers } = request;
-    const traceparent = typeof headers.traceparent === "string" ? headers.traceparent : null;
-    const head = { requestId, method, path, isChat: path === chatPath, traceparent };
-    this.record = new RequestRecord(head, dependencies.observers);
+  constructor(record: RequestRecord, allowance: RefusalAllowance, headers: FastifyRequest["headers"]) {
+    this.record = record;
     this.holdsBody = headers.expect?.toLowerCase() === "100-continue";
-    this.#allowance = dependencies.allowance;
+    this.#allowance = allowance;
   }
 
   /**

@@ -1,9 +1,10 @@
 /**
- * Measures a JSON text before it is parsed, so that a body of a million tiny parts is refused instead of built.
+ * Parses the JSON of request bodies, and measures it before: a body of a million tiny parts is refused instead of built.
  *
  * Pure and linear in the bytes. The number of keys and values decides what JSON.parse costs, not the number of bytes: 4 MiB
  * take 2 ms as one long string, 0.2 s as 380,000 distinct keys and 0.2 to 0.5 s as two million nested arrays.
  */
+import { messageOf, Refusal } from "../../errors.ts";
 
 /** A value without a key costs JSON.parse less than a fourth of a value with a key. */
 export const valuesPerKey = 4;
@@ -59,4 +60,27 @@ function endOfString(bytes: Uint8Array, start: number): number {
     if ((found - escapes) % 2 === 0) return found;
     at = found + 1;
   }
+}
+
+/** Skips a byte order mark at the start, refuses bytes that are not UTF-8. */
+const decoder = new TextDecoder("utf-8", { fatal: true });
+
+export function parseJson(bytes: Uint8Array): unknown {
+  let text: string;
+  try {
+    text = decoder.decode(bytes);
+  } catch (cause) {
+    throw new Refusal("invalid_json", "The body is not valid UTF-8; send JSON encoded as UTF-8.", { cause });
+  }
+  if (text === "") throw new Refusal("invalid_json", "The body is empty; send a JSON object.");
+  try {
+    return JSON.parse(text);
+  } catch (cause) {
+    const problem = messageOf(cause);
+    throw new Refusal("invalid_json", `The body is not valid JSON: ${problem.toWellFormed()}.`, { cause });
+  }
+}
+
+export function isRecord(value: unknown): value is Record<string, unknown> {
+  return typeof value === "object" && value !== null && !Array.isArray(value);
 }

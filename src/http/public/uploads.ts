@@ -7,8 +7,9 @@
  * at once, without a garbage collection.
  */
 import type { IncomingMessage } from "node:http";
-import type { Caller } from "../accounts/authentication.ts";
-import { invariant, Refusal } from "../errors.ts";
+import type { Caller } from "../../accounts/authentication.ts";
+import { invariant, Refusal } from "../../errors.ts";
+import { freeChunk } from "../request-body.ts";
 
 export interface UploadLimits {
   /** Largest body. */
@@ -44,9 +45,6 @@ const firstPieceBytes = 64 * 1024;
  */
 const chunksFree = 16_384;
 const bytesPerChunkMin = 64;
-
-/** Smaller pieces of a body are left to the garbage collector: to free one takes a microsecond. */
-const chunkFreedBytes = 4096;
 
 const retryAfterSeconds = 2;
 
@@ -283,17 +281,6 @@ export class Upload {
   #whole(): Uint8Array {
     return this.#bytes?.subarray(0, this.#receivedBytes) ?? new Uint8Array();
   }
-}
-
-/**
- * Frees a piece of a body. Node gives each its own memory, which only garbage collections free otherwise: tens of
- * megabytes wait for them, and the allocator returns little of that to the system. A piece of shared memory is left alone.
- */
-export function freeChunk(chunk: Buffer): void {
-  const { buffer } = chunk;
-  if (chunk.length < chunkFreedBytes) return;
-  if (buffer instanceof ArrayBuffer && buffer.byteLength === chunk.length && !buffer.detached)
-    buffer.transfer(0);
 }
 
 /** Frees memory now: left to the garbage collector, bodies outlive their reservations by far. */

@@ -1,0 +1,57 @@
+/**
+ * Turns any error of a public request into one refusal, its error response and its log line. The `detail` of a refusal is
+ * for the operator: it goes to the log only.
+ */
+import type { FastifyReply, FastifyRequest } from "fastify";
+import type { Logger } from "pino";
+import { codeOf, Refusal } from "../../errors.ts";
+import { StoreUnavailableError } from "../../ledger/retry.ts";
+import { sendError } from "../error-response.ts";
+import { rateHeaders } from "../openai-format/response.ts";
+import { contextOf } from "./request-context.ts";
+
+/** Returns `error` itself if it is a refusal, otherwise the refusal that the caller gets instead. */
+export function refusalOf(error: unknown): Refusal {
+  if (error instanceof Refusal) return error;
+  if (codeOf(error) === "FST_ERR_CTP_INVALID_MEDIA_TYPE") return notJson();
+  if (error instanceof StoreUnavailableError) {
+    return new Refusal(
+      "store_unavailable",
+      "This service cannot reach or write its database just now. Nothing was charged; send the request again in a moment.",
+      { cause: error, detail: error.message, retryAfterSeconds: 5 },
+    );
+  }
+  return new Refusal("internal_error", "This service failed on the request. The request is not at fault.", {
+    cause: error,
+  });
+}
+
+export function notJson(): Refusal {
+  return new Refusal(
+    "unsupported_media_type",
+    "Send the body as JSON, with the header content-type: application/json.",
+  );
+}
+
+export function logRefusal(logger: Logger, refusal: Refusal, requestId: string): void {
+  if (refusal.status < 500) return;
+  const { code, detail, cause } = refusal;
+  // A refusal with a detail is explained and needs no stack. A refusal without one is a defect.
+  const fields = { requestId, code, ...(detail === undefined ? { err: cause } : { detail }) };
+  if (refusal.status === 503) logger.warn(fields, "a request was refused");
+  else logger.error(fields, "a request failed");
+}
+
+/** Returns Fastify's error handler. */
+export function errorHandler(logger: Logger) {
+  return (error: unknown, request: FastifyRequest, reply: FastifyReply): void => {
+    const refusal = refusalOf(error);
+    logRefusal(logger, refusal, request.id);
+    const context = contextOf(request);
+    context.finish(refusal.status, refusal.code);
+    const { record } = context;
+    if (record.isChat) reply.header("openai-processing-ms", Math.ceil(record.elapsedMs()));
+    if (refusal.rates !== undefined) reply.headers(rateHeaders(refusal.rates));
+    sendError(request, reply, refusal, context.holdsBody);
+  };
+}
