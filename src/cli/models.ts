@@ -5,7 +5,7 @@ import { longestAnswer } from "../chat/catalog.ts";
 import type { ModelConfig } from "../config/model.ts";
 import { OperatorError } from "../errors.ts";
 import { defaultsObject } from "../http/openai-format/response.ts";
-import { findWeights } from "../model-files/model-files.ts";
+import { findModelFile } from "../model-files/model-files.ts";
 import { megabytes } from "../model-files/progress.ts";
 import { withoutLogin } from "../model-files/source.ts";
 import { nearest, unknownName } from "../spelling.ts";
@@ -94,7 +94,7 @@ interface ModelFile {
 export async function fileOf(model: ModelConfig, modelsDir: string): Promise<ModelFile | null> {
   if (model.engine === "upstream") return null;
   try {
-    const found = await findWeights(model.source, modelsDir);
+    const found = await findModelFile(model.source, modelsDir);
     return { path: found?.path ?? null, bytes: found?.sizeBytes ?? null, problem: null };
   } catch (error) {
     if (!(error instanceof OperatorError)) throw error;

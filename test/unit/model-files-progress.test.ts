@@ -12,7 +12,7 @@ function recorder(terminal: { isTTY?: boolean; columns?: number } = {}) {
   return { clock, texts, renderer: createProgressRenderer(stream, () => clock.nowMs) };
 }
 
-test("on a terminal one line is redrawn in place and ended when the file is whole", () => {
+test("redraws one line on a terminal and ends it with the file", () => {
   const { clock, texts, renderer } = recorder({ isTTY: true, columns: 100 });
   for (let received = 0; received <= 98 * mb; received += mb) {
     renderer.received({ fileName: "tiny.gguf", receivedBytes: received, totalBytes: 98 * mb });
@@ -26,7 +26,7 @@ test("on a terminal one line is redrawn in place and ended when the file is whol
   assert.equal(texts.at(-1), "\n");
 });
 
-test("a bar never wraps, and drops what does not fit, the share last", () => {
+test("shortens the line to fit, and keeps the percentage longest", () => {
   const progress = {
     fileName: "SmolLM2-135M-Instruct.Q4_1.gguf",
     receivedBytes: 49 * mb,
@@ -45,14 +45,14 @@ test("a bar never wraps, and drops what does not fit, the share last", () => {
   );
 });
 
-test("without a total there is no share and no end to foresee", () => {
+test("shows neither percentage nor remaining time without a total", () => {
   assert.equal(
     barLine({ fileName: "a.gguf", receivedBytes: 5 * mb, totalBytes: undefined }, mb, 80),
     "a.gguf  5.0 MB  1.0 MB/s",
   );
 });
 
-test("long waits are told in minutes and hours", () => {
+test("shows long waits in minutes and hours", () => {
   const left = (seconds: number): string =>
     barLine({ fileName: "", receivedBytes: 0, totalBytes: seconds * mb }, mb, 200);
   assert.match(left(59), /59 s left/);
@@ -60,13 +60,13 @@ test("long waits are told in minutes and hours", () => {
   assert.match(left(7260), /2 h 1 min left/);
 });
 
-test("a narrow terminal's width is kept to, with its last column free", () => {
+test("fits a narrow terminal and leaves its last column free", () => {
   const { texts, renderer } = recorder({ isTTY: true, columns: 40 });
   renderer.received({ fileName: "SmolLM2-135M-Instruct.Q4_1.gguf", receivedBytes: mb, totalBytes: 98 * mb });
   assert.ok((texts[0] ?? "").length - "\r\x1b[K".length <= 39, texts[0]);
 });
 
-test("a note stands on a line of its own", () => {
+test("writes a note on its own line", () => {
   const { texts, renderer } = recorder({ isTTY: true, columns: 80 });
   renderer.received({ fileName: "a", receivedBytes: 1, totalBytes: 2 });
   renderer.note("trying again");
@@ -74,17 +74,17 @@ test("a note stands on a line of its own", () => {
   assert.deepEqual(texts.slice(1), ["\n", "trying again\n"]);
 });
 
-test("elsewhere there is a line at the beginning, at every tenth and at the end, and no control characters", () => {
+test("writes lines without control characters to a log: at the start, every tenth and the end", () => {
   const { texts, renderer } = recorder();
   for (let received = 0; received <= 98 * mb; received += mb / 10) {
     renderer.received({ fileName: "tiny.gguf", receivedBytes: received, totalBytes: 98 * mb });
   }
   assert.equal(texts.length, 11);
-  assert.equal(texts[0], "fetching tiny.gguf: 0.0 MB of 98 MB (0 %)\n");
-  assert.equal(texts.at(-1), "fetching tiny.gguf: 98 MB of 98 MB (100 %)\n");
+  assert.equal(texts[0], "downloading tiny.gguf: 0.0 MB of 98 MB (0 %)\n");
+  assert.equal(texts.at(-1), "downloading tiny.gguf: 98 MB of 98 MB (100 %)\n");
 });
 
-test("elsewhere a slow fetch shows a sign of life every five seconds", () => {
+test("writes a line to a log every five seconds of a slow download", () => {
   const { clock, texts, renderer } = recorder();
   for (let second = 0; second <= 60; second++) {
     renderer.received({ fileName: "tiny.gguf", receivedBytes: second * 1000, totalBytes: 98 * mb });

@@ -76,7 +76,7 @@ function fetched(address: string, environment: Record<string, string>) {
   return obtainModelFile(address, options);
 }
 
-test("what this machine trusts is trusted behind a proxy too", async () => {
+test("trusts the system's certificates behind a proxy too", async () => {
   const obtained = await fetched(`https://localhost:${hostPort}/m.gguf`, {
     HTTPS_PROXY: `http://localhost:${proxyPort}`,
   });
@@ -85,7 +85,7 @@ test("what this machine trusts is trusted behind a proxy too", async () => {
   assert.deepEqual(asked, [`localhost:${hostPort}`]);
 });
 
-test("a proxy is named without a scheme too, with a user, and not for the hosts of NO_PROXY", async () => {
+test("accepts a proxy without a scheme and with a user, and bypasses it for NO_PROXY", async () => {
   const https_proxy = `ink:w%40ll@localhost:${proxyPort}`;
   const address = `https://localhost:${hostPort}/m.gguf`;
   assert.ok((await fetched(address, { https_proxy })).found);
@@ -96,7 +96,7 @@ test("a proxy is named without a scheme too, with a user, and not for the hosts 
   assert.deepEqual(asked, ["http://hub.example/m.gguf"]);
 });
 
-test("a proxy that is set to nothing is none for its scheme, whatever the other one has", async () => {
+test("uses no proxy for a scheme whose variable is empty", async () => {
   const named = `http://localhost:${proxyPort}`;
   const address = `https://localhost:${hostPort}/m.gguf`;
   assert.ok((await fetched(address, { HTTPS_PROXY: "", HTTP_PROXY: named })).found);
@@ -107,7 +107,7 @@ test("a proxy that is set to nothing is none for its scheme, whatever the other 
   assert.deepEqual(asked, [`localhost:${hostPort}`]);
 });
 
-test("a transport that is closed asks nobody, for either scheme", async () => {
+test("sends no request after close, for either scheme", async () => {
   const transport = new Transport();
   await transport.close();
   for (const address of [`https://localhost:${hostPort}/`, `http://localhost:${proxyPort}/`]) {
@@ -119,7 +119,7 @@ test("a transport that is closed asks nobody, for either scheme", async () => {
 });
 
 for (const scheme of ["https", "http"]) {
-  test(`a proxy that says nothing is given up: to an address of ${scheme}`, async () => {
+  test(`gives up a silent proxy to a URL with ${scheme}`, async () => {
     const sockets = new Set<Socket>();
     const silent = createProxy(() => {})
       .on("connection", (socket) => sockets.add(socket))
@@ -136,8 +136,8 @@ for (const scheme of ["https", "http"]) {
   });
 }
 
-describe("what proxies are written as", () => {
-  test("the small name comes first, the one for HTTP serves for HTTPS too, nothing means none", () => {
+describe("proxy settings", () => {
+  test("prefer lower case, use HTTP_PROXY for HTTPS too, and treat an empty value as no proxy", () => {
     const HTTP_PROXY = "http://one.example:3128";
     const https_proxy = "http://two.example";
     assert.deepEqual(proxiesOf({ HTTP_PROXY, NO_PROXY: "a, b" }), {
@@ -150,7 +150,7 @@ describe("what proxies are written as", () => {
     assert.deepEqual(proxiesOf({ HTTP_PROXY, HTTPS_PROXY: " " }), { http: HTTP_PROXY, https: "", none: "" });
   });
 
-  test("a slash behind the port is no path", () => {
+  test("accept a slash after the port", () => {
     for (const HTTP_PROXY of ["http://proxy.example:3128/", "https://proxy.example/"]) {
       assert.equal(proxiesOf({ HTTP_PROXY }).http, HTTP_PROXY);
     }
@@ -162,13 +162,13 @@ describe("what proxies are written as", () => {
   );
   const withMore = ["/pac", "/?secret", "#secret"].map((more) => `http://proxy.example:3128${more}`);
   for (const written of [...wrong, ...foreign, ...withMore, "http://ink:100%@proxy.example"]) {
-    test(`refused, by the name of the variable and without what it says: ${written}`, async () => {
+    test(`refuse, without showing the value: ${written}`, async () => {
       for (const name of ["HTTPS_PROXY", "http_proxy"]) {
         await assert.rejects(fetched("https://hub.example/m.gguf", { [name]: written }), (error) => {
           assert.ok(error instanceof OperatorError, String(error));
           assert.match(
             error.message,
-            new RegExp(`^${name} is not the address of an HTTP proxy: write it as http:`),
+            new RegExp(`^${name} is not the URL of an HTTP proxy: write it as http:`),
           );
           assert.doesNotMatch(error.message, /secret|100%@|pac/);
           return true;

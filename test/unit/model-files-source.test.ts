@@ -11,7 +11,7 @@ import { parseSource } from "../../src/model-files/source.ts";
 const root = await mkdtemp(join(tmpdir(), "inkwell-source-"));
 after(() => rm(root, { recursive: true, force: true }));
 
-test("the default, a path, a file of the hub and an address are told apart", () => {
+test("distinguishes the default, a path, a hub file and a URL", () => {
   assert.deepEqual(parseSource("default"), { kind: "default" });
   assert.deepEqual(parseSource("./models/a b.gguf"), { kind: "path", path: "./models/a b.gguf" });
   assert.deepEqual(parseSource("C:\\models\\a.GGUF"), { kind: "path", path: "C:\\models\\a.GGUF" });
@@ -34,14 +34,14 @@ const nameOf = (text: string): string => {
   return source.kind === "url" || source.kind === "hub" ? source.fileName : "";
 };
 
-test("two addresses that end alike get two files, one with another query the same", () => {
+test("gives two URLs with the same ending two files, and one URL with two queries the same file", () => {
   assert.notEqual(nameOf("https://a.example/m.gguf"), nameOf("https://b.example/m.gguf"));
   assert.equal(nameOf("https://a.example/m.gguf?t=1"), nameOf("https://a.example/m.gguf?t=2"));
 });
 
 const commit = "0123456789abcdef0123456789abcdef01234567";
 
-test("two files of the hub get two files here, however alike they are written", () => {
+test("gives two hub files two file names, however similar they are", () => {
   const sources = [
     "hf:o/r/v2/f.gguf",
     "hf:o/r@v2/f.gguf",
@@ -63,7 +63,7 @@ test("two files of the hub get two files here, however alike they are written", 
   }
 });
 
-test("what can be taken for nothing else has a plain name, without a mark: files that are there are found", () => {
+test("uses a name without a mark if it is unambiguous, so existing files are found", () => {
   assert.equal(nameOf("hf:o/r/q4/f.gguf"), "o--r--q4--f.gguf");
   assert.equal(nameOf("hf:o/r@main/q4/f.gguf"), "o--r--q4--f.gguf");
   assert.equal(nameOf(`hf:o/r@${commit}/f.gguf`), `o--r--${commit}--f.gguf`);
@@ -80,17 +80,17 @@ const refused: [text: string, message: RegExp][] = [
   ["hf:owner/repo/big-00001-of-00003.gguf", /one part of a split model.*path of the first/],
   ["https://a.example/big-00002-of-00003.gguf", /one part of a split model/],
   ["https://a.example/index.html", /does not end in \.gguf/],
-  ["https://", /not a complete address/],
+  ["https://", /not a complete URL/],
   ["https://host.example/100%.gguf", /^model source https:\/\/host\.example\/100%\.gguf .* write %25/],
   ["https://ann:100%@host.example/m.gguf", /^model source https:\/\/host\.example\/m\.gguf .* write %25/],
-  ["ftp://a.example/m.gguf", /only https:\/\/ addresses/],
-  ["https://ann:word@", /^model source https:\/\/\.\.\.@ is not a complete address/],
+  ["ftp://a.example/m.gguf", /only https:\/\/ URLs/],
+  ["https://ann:word@", /^model source https:\/\/\.\.\.@ is not a complete URL/],
   ["ftp://ann:word@a.example/m.gguf", /^model source ftp:\/\/\.\.\.@a\.example\/m\.gguf: only/],
   ["https://ann:word@a.example/big-00002-of-00003.gguf", /^model source https:\/\/a\.example\/big/],
 ];
 
 for (const [text, message] of refused) {
-  test(`the source "${text}" is refused with what would be right`, () => {
+  test(`refuses the source "${text}" and names the valid forms`, () => {
     assert.throws(
       () => parseSource(text),
       (error) => error instanceof OperatorError && message.test(error.message),
@@ -99,16 +99,16 @@ for (const [text, message] of refused) {
 }
 
 const withSecret: [text: string, shown: string][] = [
-  ["https://ann:Zm9v/YmFy@a.example/m.gguf", "https://...@a.example/m.gguf is not a complete address"],
-  ["https://ann:Zm?v#Y@mFy@a.example/m.gguf", "https://...@a.example/m.gguf is not a complete address"],
+  ["https://ann:Zm9v/YmFy@a.example/m.gguf", "https://...@a.example/m.gguf is not a complete URL"],
+  ["https://ann:Zm?v#Y@mFy@a.example/m.gguf", "https://...@a.example/m.gguf is not a complete URL"],
   ["https://ann:12/YmFy@a.example/m.bin", "https://...@a.example/m.bin does not end in .gguf"],
   ["https://ann:12/100%@a.example/100%.gguf", "https://...@a.example/100%.gguf has a %"],
   [
     "https://ann:12/YmFy@a.example/m-00002-of-00003.gguf",
     "https://...@a.example/m-00002-of-00003.gguf is one part",
   ],
-  ["ftp://ann:Zm9v/YmFy@a.example/m.gguf", "ftp://...@a.example/m.gguf: only https:// addresses"],
-  ["ftp://YmFy/Zm9v@a.example/m.gguf", "ftp://...@a.example/m.gguf: only https:// addresses"],
+  ["ftp://ann:Zm9v/YmFy@a.example/m.gguf", "ftp://...@a.example/m.gguf: only https:// URLs"],
+  ["ftp://YmFy/Zm9v@a.example/m.gguf", "ftp://...@a.example/m.gguf: only https:// URLs"],
   ["https:/ann:YmFy@a.example/m.bin", "https:/...@a.example/m.bin is not understood"],
   ["https//ann:Zm9v/YmFy@a.example/m.bin", "https//...@a.example/m.bin is not understood"],
   ["//ann:YmFy@a.example/m", "...@a.example/m is not understood"],
@@ -120,7 +120,7 @@ const withSecret: [text: string, shown: string][] = [
     "hf://ann:Zm9v/YmFy@hub.example/owner/repo/m.gguf",
     "hf://...@hub.example/owner/repo/m.gguf is not understood",
   ],
-  // With the ending of a path, which would be looked for on the disk and told of whole.
+  // With the ending of a path, these would be looked up on the disk and shown in full.
   ["https:/ann:YmFy@a.example/m.gguf", "https:/...@a.example/m.gguf is not understood"],
   ["https//ann:YmFy@a.example/m.gguf", "https//...@a.example/m.gguf is not understood"],
   ["https:ann:YmFy@a.example/m.gguf", "https:...@a.example/m.gguf is not understood"],
@@ -129,7 +129,7 @@ const withSecret: [text: string, shown: string][] = [
 ];
 
 for (const [text, shown] of withSecret) {
-  test(`a name and password are not repeated, however they are written: ${JSON.stringify(text)}`, () => {
+  test(`never repeats a user and password: ${JSON.stringify(text)}`, () => {
     assert.throws(
       () => parseSource(text),
       (error) => {
@@ -142,7 +142,7 @@ for (const [text, shown] of withSecret) {
   });
 }
 
-test("the revision of a file of the hub is no password, and is shown", () => {
+test("shows the revision of a hub file, which is no password", () => {
   assert.throws(
     () => parseSource("hf:owner/repo@v2/m.bin"),
     /^OperatorError: model source hf:owner\/repo@v2\/m\.bin is/,
@@ -171,7 +171,7 @@ async function indexWith(
 
 const userFile = ".config/pip/pip.conf";
 
-test("the environment's index comes before every file", async () => {
+test("prefers the index of the environment to every file", async () => {
   const files = { [userFile]: "[global]\nindex-url = https://file.example/simple\n" };
   assert.equal(
     await indexWith(files, { PIP_INDEX_URL: "https://env.example/simple/" }),
@@ -180,7 +180,7 @@ test("the environment's index comes before every file", async () => {
   assert.equal(await indexWith(files, {}), "https://file.example/simple");
 });
 
-test("the command's own section comes before the global one, comments and other keys count for nothing", async () => {
+test("prefers the section of the command to the global one, and ignores comments and other keys", async () => {
   const text =
     "[global]\r\n# index-url = https://no.example\r\nextra-index-url = https://no.example\r\nindex_url: https://global.example/simple\r\n";
   assert.equal(await indexWith({ [userFile]: text }, {}), "https://global.example/simple");
@@ -190,7 +190,7 @@ test("the command's own section comes before the global one, comments and other 
   );
 });
 
-test("a file that is named, a virtual environment's and the older place are read, in pip's order", async () => {
+test("reads a named file, that of the virtual environment and the older path, in pip's order", async () => {
   const files = {
     "named.conf": "[global]\nindex-url = https://named.example\n",
     "venv/pip.conf": "[global]\nindex-url = https://venv.example\n",
@@ -208,6 +208,6 @@ test("a file that is named, a virtual environment's and the older place are read
   );
 });
 
-test("without any configuration it is the public index", async () => {
+test("uses the public index without any configuration", async () => {
   assert.equal(await indexWith({}, { PIP_CONFIG_FILE: "/dev/null" }), "https://pypi.org/simple");
 });

@@ -1,8 +1,0 @@
-/** The text that `%XX` in an address stands for; undefined where a `%` is none of those. */
-export function tryDecode(text: string): string | undefined {
-  try {
-    return decodeURIComponent(text);
-  } catch {
-    return undefined;
-  }
-}
