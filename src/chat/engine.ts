@@ -80,7 +80,8 @@ export const nothingMade: Usage = {
 export type FinishReason = "stop" | "length";
 
 /**
- * What a generation yields, in order: any number of `text` events, then one `end`.
+ * What a generation yields in batches, in order: any number of `text` events, then one `end`. A batch has at least one event
+ * and is what one network read or one decode step brought.
  * One `text` event for each token that has text by itself: a token that ends inside a UTF-8 character is joined
  * to the one that completes it, text that may begin a stop sequence waits until that is decided. Thinking is
  * never yielded, only counted in the usage.
@@ -106,7 +107,7 @@ export interface GenerateOptions {
  * One running generation. Iterate it once. A reader that pauses holds up this generation only, within a bounded
  * buffer. Throws an `EngineError` when the engine fails.
  */
-export interface Generation extends AsyncIterable<EngineEvent> {
+export interface Generation extends AsyncIterable<readonly EngineEvent[]> {
   /** What has been made so far. After `stop` has resolved, or the `end` event, it is final. Never fewer tokens than were yielded. */
   readonly usage: Usage;
   /**

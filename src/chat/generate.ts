@@ -39,7 +39,7 @@ import { Funding, firstSlice } from "./hold-extender.ts";
 import { refusalOfEngine, refusalOfHold } from "./refusals.ts";
 import { type ChatRequest, withDefaults } from "./request.ts";
 
-/** In this order: one `accepted`, any number of `text`, one `end`. */
+/** In this order: one `accepted`, any number of `text`, one `end`. The events of one batch are there at the same time. */
 export type AnswerEvent =
   /** All that can be refused beforehand has been passed and credits are held; the engine has the request. */
   | { type: "accepted"; rates: Rates; promptTokens: number }
@@ -104,7 +104,7 @@ export async function* generate(
   asked: ChatRequest,
   record: ChatRecord,
   signal: AbortSignal,
-): AsyncGenerator<AnswerEvent, void, undefined> {
+): AsyncGenerator<readonly AnswerEvent[], void, undefined> {
   const { ledger } = dependencies;
   const { requestId } = record;
   const model = modelOf(dependencies.catalog, asked.model);
@@ -176,10 +176,12 @@ export async function* generate(
     // Until the engine says otherwise, whatever ends the iteration is the reader's going away.
     ending = "client_gone";
     signal.addEventListener("abort", stop, { once: true });
-    yield { type: "accepted", rates: held.rates, promptTokens };
-    for await (const event of generation) {
-      if (event.type === "text") yield event;
-      else finishReason = event.finishReason;
+    yield [{ type: "accepted", rates: held.rates, promptTokens }];
+    for await (const batch of generation) {
+      const texts = batch.filter((event) => event.type === "text");
+      if (texts.length > 0) yield texts;
+      const last = batch.at(-1);
+      if (last?.type === "end") finishReason = last.finishReason;
     }
     if (finishReason === null) {
       if (funding.failure !== null) {
@@ -209,7 +211,7 @@ export async function* generate(
     });
   }
   if (!isCharged) throw notSettled();
-  yield { type: "end", finishReason, usage: generation.usage };
+  yield [{ type: "end", finishReason, usage: generation.usage }];
 }
 
 /** The table above, for the cases in which what was made is not what is charged. */

@@ -48,7 +48,7 @@ export class EventQueue {
   async *drain(
     taken: (event: EngineEvent) => void,
     ended: () => Promise<void>,
-  ): AsyncGenerator<EngineEvent, void, undefined> {
+  ): AsyncGenerator<EngineEvent[], void, undefined> {
     let burst = 0;
     try {
       while (!this.#isClosed) {
@@ -61,7 +61,7 @@ export class EventQueue {
         if (event !== undefined) {
           burst += 1;
           taken(event);
-          yield event;
+          yield [event];
           if (event.type === "end") return;
         } else if (this.#failure !== null) {
           throw this.#failure;

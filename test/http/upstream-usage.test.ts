@@ -2,6 +2,7 @@
 import assert from "node:assert/strict";
 import { describe, test } from "node:test";
 import { sliceTokens } from "../../src/chat/hold-extender.ts";
+import { eventsOf } from "../fixtures/batches.ts";
 import { until } from "../fixtures/program.ts";
 import { jsonOf } from "../fixtures/service.ts";
 import {
@@ -363,7 +364,7 @@ test("a reader that pauses for longer than an upstream may be silent loses nothi
   const prepared = await front.engine.prepare(prompt, new AbortController().signal);
   const options = { maxTokens: 1_000_000, paidTokens: 1_000_000, sampling: { stop: [] }, onTokens: () => {} };
   let read = 0;
-  for await (const event of prepared.generate(options)) {
+  for await (const event of eventsOf(prepared.generate(options))) {
     if (event.type !== "text") continue;
     read += 1;
     if (read === 10) await new Promise((resolve) => setTimeout(resolve, 1000));
@@ -392,7 +393,7 @@ describe("a reader that pauses for longer than the usage may take does not lose 
       const options = { maxTokens: 1000, paidTokens: 1000, sampling: { stop: [] }, onTokens: () => {} };
       const generation = prepared.generate(options);
       let read = 0;
-      for await (const { type } of generation) {
+      for await (const { type } of eventsOf(generation)) {
         if (type !== "text") continue;
         read += 1;
         if (read === 10) await new Promise((resolve) => setTimeout(resolve, 5 * finishMs));

@@ -3,6 +3,7 @@ import assert from "node:assert/strict";
 import { after, before, test } from "node:test";
 import { EngineError, type EngineFailure } from "../../src/chat/engine.ts";
 import type { LlamaEngine } from "../../src/engines/llama/process/engine.ts";
+import { eventsOf } from "../fixtures/batches.ts";
 import {
   type Answer,
   ask,
@@ -312,7 +313,7 @@ test("an aborted generation stops the decoder: its usage is final, its sequence 
   const single = await startMiniature({ parallel: 1 });
   const generation = await begin(single, endless, { maxTokens: 900 });
   let read = 0;
-  for await (const event of generation) {
+  for await (const event of eventsOf(generation)) {
     assert.equal(event.type, "text");
     if (++read === 5) break;
   }
@@ -329,7 +330,7 @@ test("an aborted generation stops the decoder: its usage is final, its sequence 
 test("stop from outside ends the iteration without an end event", async () => {
   const generation = await begin(engine, endless, { maxTokens: 900 });
   const types: string[] = [];
-  for await (const event of generation) {
+  for await (const event of eventsOf(generation)) {
     types.push(event.type);
     if (types.length === 3) void generation.stop();
   }
@@ -338,7 +339,7 @@ test("stop from outside ends the iteration without an end event", async () => {
 
 test("a reader that pauses holds up its own generation only, within its window", async () => {
   const paused = await begin(engine, endless, { account: "slow", maxTokens: 200, sampling: { seed: 1 } });
-  const events = paused[Symbol.asyncIterator]();
+  const events = eventsOf(paused);
   await events.next();
   // All places are taken, and nobody waits for one.
   const others = [1, 2, 3].map((seed) =>
@@ -360,7 +361,7 @@ test("readers that take nothing do not keep others from their places: what is ma
   t.after(() => single.close());
   const whole = await ask(single, endless, { account: "slow", maxTokens: 300, sampling: { seed: 1 } });
   const slow = await begin(single, endless, { account: "slow", maxTokens: 300, sampling: { seed: 1 } });
-  const events = slow[Symbol.asyncIterator]();
+  const events = eventsOf(slow);
   await events.next();
   const other = await ask(single, endless, { account: "fast", maxTokens: 5 });
   assert.equal(other.usage.completionTokens, 5);
@@ -398,7 +399,7 @@ test("one whose reader has gone gives up its place at once, though others wait a
   const single = await startMiniature({ parallel: 1, placesLimits: noPauses });
   t.after(() => single.close());
   const slow = await begin(single, endless, { account: "slow", maxTokens: 900, sampling: { seed: 1 } });
-  const events = slow[Symbol.asyncIterator]();
+  const events = eventsOf(slow);
   await events.next();
   const other = await begin(single, endless, { account: "fast", maxTokens: 5 });
   await until("it is ahead of its window", () => slow.usage.completionTokens > 100);

@@ -3,6 +3,7 @@ import assert from "node:assert/strict";
 import { test } from "node:test";
 import { LlamaGeneration } from "../../src/engines/llama/process/generation.ts";
 import type { TextEvent } from "../../src/engines/llama/protocol.ts";
+import { eventsOf } from "../fixtures/batches.ts";
 
 const window = 32;
 
@@ -38,7 +39,7 @@ function begin(left = 1_000_000, topLogprobs?: number) {
     state.made += events.length;
     generation.receive({ id: 1, events, cachedTokens: 0, completionTokens: state.made, reasoningTokens: 0 });
   };
-  const reader = generation[Symbol.asyncIterator]();
+  const reader = eventsOf(generation);
   const read = async (events: number) => {
     for (let index = 0; index < events; index++) assert.equal((await reader.next()).value?.type, "text");
   };

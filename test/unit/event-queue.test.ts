@@ -3,6 +3,7 @@ import assert from "node:assert/strict";
 import { test } from "node:test";
 import { EngineError } from "../../src/chat/engine.ts";
 import { EventQueue } from "../../src/engines/event-queue.ts";
+import { eventsOf } from "../fixtures/batches.ts";
 
 function text(index: number) {
   return { type: "text", text: `${index}` } as const;
@@ -11,11 +12,13 @@ function text(index: number) {
 function drain(queue: EventQueue) {
   let endings = 0;
   const taken: string[] = [];
-  const reader = queue.drain(
-    (event) => taken.push(event.type === "text" ? event.text : event.finishReason),
-    async () => {
-      endings += 1;
-    },
+  const reader = eventsOf(
+    queue.drain(
+      (event) => taken.push(event.type === "text" ? event.text : event.finishReason),
+      async () => {
+        endings += 1;
+      },
+    ),
   );
   return { reader, taken, endings: () => endings };
 }

@@ -5,6 +5,7 @@ import { Catalog } from "../../src/chat/catalog.ts";
 import { type AnswerEvent, type Charge, generate } from "../../src/chat/generate.ts";
 import { Ledger } from "../../src/ledger/ledger.ts";
 import { StoreUnavailableError } from "../../src/ledger/retry.ts";
+import { eventsOf } from "../fixtures/batches.ts";
 import { audit } from "../fixtures/ledger-audit.ts";
 import { type Bench, bench, planOf } from "../fixtures/ledger-rows.ts";
 import { PuppetEngine, type PuppetGeneration } from "../fixtures/puppet-engine.ts";
@@ -50,7 +51,7 @@ async function setup(micro: number): Promise<Setup> {
         charged: (charge: Charge) => receipts.push(charge),
         unsettled: (reason: unknown) => assert.fail(String(reason)),
       };
-      const events = generate(dependencies, caller, request, record, new AbortController().signal);
+      const events = eventsOf(generate(dependencies, caller, request, record, new AbortController().signal));
       await events.next();
       const generation = engine.last;
       generation.begin();

@@ -39,6 +39,11 @@ export class AnswerText {
     return this.#thinking?.tokens ?? 0;
   }
 
+  /** True if `push` would return the text as it is, as one piece. */
+  passes(text: string): boolean {
+    return this.#thinking === null && this.#stops === null && this.#half === "" && text.isWellFormed();
+  }
+
   push(text: string, tokens: number, logprobs: readonly TokenLogprob[]): Piece[] {
     const whole = this.#whole(text);
     if (whole === "" && tokens === 0) return [];

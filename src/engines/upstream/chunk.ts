@@ -1,10 +1,11 @@
 /**
- * One event of an upstream's stream, read: whatever fields it has, only these are looked at, each checked.
+ * Reads the events of one upstream's stream. Of the fields that an event has, only those of `Chunk` are looked at, and
+ * each is checked.
  *
- * Pure. Throws an `UpstreamFailure` where the event is no JSON object or tells of an error.
+ * Pure. Throws an `UpstreamFailure` if the event is no JSON object or tells of an error.
  */
 import type { TokenLogprob } from "../../chat/engine.ts";
-import { brokenAnswer } from "./failure.ts";
+import { brokenAnswer, UpstreamFailure } from "./failure.ts";
 import { fieldOf, usageOfTimings } from "./usage.ts";
 
 export interface Chunk {
@@ -24,7 +25,85 @@ export interface ChunkRules {
   topLogprobs: number | null;
 }
 
-export function readChunk(data: string, rules: ChunkRules): Chunk {
+/** Events in a row that a reader learns from in vain: of some servers, events differ in more than their text. */
+const lessonsMax = 4;
+/** The text of an event that a pattern is checked with. No escape in JSON begins with its first letter. */
+const probe = "inkwell";
+const unplain = /["\\\p{Cc}]/u;
+
+/**
+ * Reads the events of one stream. Most differ in nothing but their text, so what is before and behind the text is
+ * compared, and only the first events are parsed as JSON: a comparison takes a tenth of the time.
+ */
+export class ChunkReader {
+  readonly #rules: ChunkRules;
+  #before = "";
+  #behind = "";
+  #lessons = 0;
+
+  constructor(rules: ChunkRules) {
+    this.#rules = rules;
+    // Log-probabilities are different in each event.
+    if (rules.topLogprobs !== null) this.#lessons = lessonsMax;
+  }
+
+  read(data: string): Chunk {
+    const text = this.#textOf(data);
+    if (text !== null) {
+      this.#lessons = 0;
+      return plainChunk(text);
+    }
+    const chunk = readChunk(data, this.#rules);
+    if (this.#lessons < lessonsMax && isPlain(chunk)) this.#learn(data, chunk.text);
+    return chunk;
+  }
+
+  /**
+   * Returns the text of an event that is like the learned one, or null. A text without quotes, backslashes and control
+   * characters is in JSON as it is, so that in its place the event reads as with any other such text.
+   */
+  #textOf(data: string): string | null {
+    const end = data.length - this.#behind.length;
+    if (this.#before === "" || end <= this.#before.length) return null;
+    if (!data.startsWith(this.#before) || !data.endsWith(this.#behind)) return null;
+    const text = data.slice(this.#before.length, end);
+    return unplain.test(text) ? null : text;
+  }
+
+  #learn(data: string, text: string): void {
+    this.#lessons += 1;
+    const at = /"content":\s*"/.exec(data);
+    if (at === null || text === probe || unplain.test(text)) return;
+    const from = at.index + at[0].length;
+    if (!data.startsWith(`${text}"`, from)) return;
+    const before = data.slice(0, from);
+    const behind = data.slice(from + text.length);
+    if (!isPlaceOfText(before, behind, this.#rules)) return;
+    this.#before = before;
+    this.#behind = behind;
+  }
+}
+
+function isPlaceOfText(before: string, behind: string, rules: ChunkRules): boolean {
+  try {
+    const chunk = readChunk(before + probe + behind, rules);
+    return chunk.text === probe && isPlain(chunk);
+  } catch (error) {
+    if (error instanceof UpstreamFailure) return false;
+    throw error;
+  }
+}
+
+function plainChunk(text: string): Chunk {
+  return { text, thinks: false, logprobs: null, finishReason: null, usage: null };
+}
+
+/** Text and nothing else. */
+function isPlain({ text, thinks, logprobs, finishReason, usage }: Chunk): boolean {
+  return text !== "" && !thinks && logprobs === null && finishReason === null && usage === null;
+}
+
+function readChunk(data: string, rules: ChunkRules): Chunk {
   const event = parsed(data);
   const error = fieldOf(event, "error") ?? (fieldOf(event, "object") === "error" ? event : undefined);
   if (error !== undefined && error !== null) throw brokenAnswer(`it told of an error: ${errorText(error)}`);

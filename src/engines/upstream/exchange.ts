@@ -1,82 +1,132 @@
 /**
- * One request to one upstream: its events as they come, and exactly one end.
+ * One HTTP request to one upstream. The owner takes the events that have arrived; what arrives meanwhile waits.
  *
- * Guarantees: an event is handed on whole however the network cut it, and none is larger than `eventCharactersMax`;
- * after `pause` no more is read than what the connection had delivered already; after `abort` the connection is closed
- * and nothing more is told. Knows HTTP and server-sent events, and nothing of what the events say.
+ * Guarantees: events come whole however the network cut them, and none is larger than `eventCharactersMax`. No more than
+ * a window and one read of the connection waits: the connection is paused until it is taken, and the upstream's idle time
+ * does not count meanwhile. After `abort` the connection is closed and nothing more arrives. Knows HTTP and server-sent
+ * events, and nothing of what the events say.
  */
 import type { Dispatcher } from "undici";
 import { EventReader } from "./event-reader.ts";
 import { brokenAnswer, failureOfConnection, failureOfStatus, type UpstreamFailure } from "./failure.ts";
 
-/** An event with the log-probabilities of a burst of tokens has some ten thousand. */
+/** An event with the log-probabilities of a burst of tokens has tens of thousands. */
 export const eventCharactersMax = 1024 * 1024;
-/** Of an error's body; enough for what it says. */
+export const doneData = "[DONE]";
+/** Some 400 events of ordinary tokens, which take a millisecond to read. */
+const windowBytes = 65_536;
+/** Of an error's body; enough for its message. */
 const errorCharactersMax = 16 * 1024;
 /** After the last event, for the connection to come to its end and be used again. */
 const drainMs = 1000;
 
-export interface ExchangeReader {
-  /** The upstream has a connection and is being sent the request. */
-  begun(): void;
-  /** `isError`: the server named the event so. */
-  event(data: string, isError: boolean): void;
-  /** The body ended as HTTP has it. */
-  ended(): void;
-  failed(failure: UpstreamFailure): void;
+export interface ExchangeOwner {
+  /** Something has arrived, or nothing more will. */
+  changed(): void;
+  /** The connection is free again or closed. Called once. */
+  freed(): void;
 }
 
 export class Exchange implements Dispatcher.DispatchHandler {
-  readonly #reader: ExchangeReader;
-  readonly #over: () => void;
-  readonly #events = new EventReader({
+  readonly #owner: ExchangeOwner;
+  readonly #reader = new EventReader({
     charactersMax: eventCharactersMax,
-    onEvent: (data, name) => {
-      if (!this.#isDone) this.#reader.event(data, name === "error");
-    },
+    onEvent: (data, name) => this.#receive(data, name),
     onTooLarge: () => this.#break(brokenAnswer(`an event has more than ${eventCharactersMax} characters`)),
   });
   #controller: Dispatcher.DispatchController | null = null;
-  #answered = false;
-  /** Nobody is to be told anything more. */
-  #isDone = false;
-  #isClosed = false;
-  #isAborted = false;
+  /** Bytes of the answer that have not been taken. */
+  #bytes: Buffer[] = [];
+  #byteCount = 0;
+  #events: string[] = [];
+  #hasBegun = false;
+  #hasAnswered = false;
   #error: ErrorAnswer | null = null;
+  #ending: "ended" | UpstreamFailure | null = null;
+  /** The owner wants nothing more. */
+  #isReleased = false;
+  /** What arrived was broken, and what follows it does not count. */
+  #isBroken = false;
+  #isAborted = false;
+  #isClosed = false;
+  #isFreed = false;
+  #isAwaited = false;
   #draining: NodeJS.Timeout | undefined;
 
-  /** `over` is called once, after all else, when the connection is free again or gone. */
-  constructor(reader: ExchangeReader, over: () => void) {
-    this.#reader = reader;
-    this.#over = over;
+  constructor(owner: ExchangeOwner) {
+    this.#owner = owner;
   }
 
+  /** True once the upstream has a connection and is being sent the request. */
+  get hasBegun(): boolean {
+    return this.#hasBegun;
+  }
+
+  /** How the answer ended, once all its events have been taken; null before. */
+  get ending(): "ended" | UpstreamFailure | null {
+    return this.hasArrived ? null : this.#ending;
+  }
+
+  /** True if bytes wait to be taken. */
+  get hasArrived(): boolean {
+    return this.#bytes.length > 0;
+  }
+
+  /** Returns the data of the events that have arrived since the last call, and reads on. */
+  take(): string[] {
+    const events: string[] = [];
+    const bytes = this.#bytes;
+    this.#events = events;
+    this.#bytes = [];
+    this.#byteCount = 0;
+    // Which may bring more at once, for the next call.
+    if (!this.#isClosed && this.#controller?.paused === true) this.#controller.resume();
+    const [first] = bytes;
+    if (first !== undefined) this.#reader.push(bytes.length === 1 ? first : Buffer.concat(bytes));
+    // Some servers leave out the empty line after their last event.
+    if (this.#ending === "ended" && !this.hasArrived) this.#reader.end({ isLenient: true });
+    return events;
+  }
+
+  /** No more is read than the connection has delivered already, until the next `take`. */
   pause(): void {
     if (!this.#isClosed) this.#controller?.pause();
   }
 
-  resume(): void {
-    if (!this.#isClosed && this.#controller?.paused === true) this.#controller.resume();
+  /**
+   * The owner waits for `changed`. A connection that closes now is freed only by `handled`, so that its place is given to
+   * another request only when the owner has seen the failure.
+   */
+  await(): void {
+    this.#isAwaited = true;
   }
 
-  /** Nobody reads any more; the connection is closed at once. */
+  /** The owner has seen what had changed. */
+  handled(): void {
+    this.#isAwaited = false;
+    if (this.#isClosed) this.#free();
+  }
+
+  /** Closes the connection at once. Nothing more arrives. */
   abort(): void {
-    this.#isDone = true;
+    this.#isReleased = true;
+    this.#bytes = [];
     this.#cut();
+    this.handled();
   }
 
-  /** All that was wanted has come; what is left of the answer may go by, so that the connection can be used again. */
+  /** The rest of the answer is skipped, so that the connection can be used again. */
   release(): void {
-    if (this.#isClosed || this.#isDone) return;
-    this.#isDone = true;
-    this.resume();
-    this.#draining = setTimeout(() => this.#cut(), drainMs);
+    this.#isReleased = true;
+    if (!this.#isClosed && this.#controller?.paused === true) this.#controller.resume();
+    if (!this.#isClosed) this.#draining = setTimeout(() => this.#cut(), drainMs);
+    this.handled();
   }
 
   onRequestStart(controller: Dispatcher.DispatchController): void {
     this.#controller = controller;
     if (this.#isAborted) controller.abort(new Error("aborted"));
-    else if (!this.#isDone) this.#reader.begun();
+    else this.#hasBegun = true;
   }
 
   onResponseStart(
@@ -84,7 +134,7 @@ export class Exchange implements Dispatcher.DispatchHandler {
     status: number,
     headers: Record<string, string | string[] | undefined>,
   ): void {
-    this.#answered = true;
+    this.#hasAnswered = true;
     if (status < 200) return;
     const contentType = headerOf(headers, "content-type") ?? "no content-type";
     if (status !== 200) {
@@ -95,46 +145,48 @@ export class Exchange implements Dispatcher.DispatchHandler {
   }
 
   onResponseData(_controller: Dispatcher.DispatchController, bytes: Buffer): void {
-    if (this.#isDone) return;
-    if (this.#error === null) this.#events.push(bytes);
-    else {
+    if (this.#isReleased || this.#ending !== null) return;
+    if (this.#error !== null) {
       this.#error.body += bytes.toString("utf8");
       if (this.#error.body.length > errorCharactersMax) this.#break(failureOfAnswer(this.#error));
+      return;
     }
+    this.#bytes.push(bytes);
+    this.#byteCount += bytes.length;
+    if (this.#byteCount >= windowBytes) this.pause();
+    this.#owner.changed();
   }
 
   onResponseEnd(): void {
-    this.#end();
+    this.#end(this.#error === null ? "ended" : failureOfAnswer(this.#error));
     this.#close();
   }
 
   onResponseError(_controller: Dispatcher.DispatchController, error: Error): void {
+    const state = { begun: this.#controller !== null, answered: this.#hasAnswered };
     // A status says more than the connection that broke behind it.
-    if (this.#error !== null) this.#fail(failureOfAnswer(this.#error));
-    else
-      this.#fail(failureOfConnection(error, { begun: this.#controller !== null, answered: this.#answered }));
+    this.#end(this.#error === null ? failureOfConnection(error, state) : failureOfAnswer(this.#error));
     this.#close();
   }
 
-  #end(): void {
-    if (this.#error !== null) this.#fail(failureOfAnswer(this.#error));
-    // Some servers leave out the empty line after their last event.
-    if (!this.#isDone) this.#events.end({ isLenient: true });
-    if (this.#isDone) return;
-    this.#isDone = true;
-    this.#reader.ended();
+  #receive(data: string, name: string | undefined): void {
+    if (this.#isReleased || this.#isBroken) return;
+    if (name === "error" && data !== doneData) this.#break(brokenAnswer(`it told of an error: ${data}`));
+    else this.#events.push(data);
   }
 
-  #fail(failure: UpstreamFailure): void {
-    if (this.#isDone) return;
-    this.#isDone = true;
-    this.#reader.failed(failure);
+  #end(ending: "ended" | UpstreamFailure): void {
+    if (this.#isReleased || this.#ending !== null) return;
+    this.#ending = ending;
+    this.#owner.changed();
   }
 
-  /** Ends it from this side. */
+  /** Ends the exchange from this side. What the answer has after this point does not count. */
   #break(failure: UpstreamFailure): void {
-    if (this.#isDone) return;
-    this.#fail(failure);
+    if (this.#isReleased || this.#isBroken) return;
+    this.#isBroken = true;
+    this.#ending = failure;
+    this.#owner.changed();
     this.#cut();
   }
 
@@ -144,10 +196,15 @@ export class Exchange implements Dispatcher.DispatchHandler {
   }
 
   #close(): void {
-    if (this.#isClosed) return;
     this.#isClosed = true;
     clearTimeout(this.#draining);
-    this.#over();
+    if (!this.#isAwaited) this.#free();
+  }
+
+  #free(): void {
+    if (this.#isFreed) return;
+    this.#isFreed = true;
+    this.#owner.freed();
   }
 }
 

@@ -1,81 +1,53 @@
 /**
- * One answer out of an upstream, as the pipeline sees it.
+ * One answer out of an upstream, as the pipeline sees it: waits for a place, sends the request, and takes what arrives,
+ * as much at once as the network brought. Nothing is read ahead of the pipeline but the window of the connection.
  *
- * Guarantees: no more tokens are yielded than are paid for. Text beyond that waits, and the connection is not read meanwhile.
- * At most a window of events is buffered. `usage` never reports fewer tokens than were yielded. After `stop`, and after a stop
- * sequence, the connection is closed and nothing more is yielded. A request is sent again only before any of its answer has
- * arrived: once over a fresh connection if a kept one was stale, and once to another server. If the chat template refuses the
- * order of the messages, it is sent in other foldings.
+ * Guarantees: after `stop`, and after a stop sequence, the connection is closed and nothing more is yielded. A request is
+ * sent again only before any of its answer has arrived: once over a fresh connection if a kept one was stale, and once to
+ * another server. If the chat template refuses the order of the messages, it is sent in other foldings.
  *
  * An upstream makes tokens until the buffers of the connection are full. Unpaid tokens are never yielded and never charged.
  */
+import { setImmediate as nextTurn } from "node:timers/promises";
 import {
   EngineError,
   type EngineEvent,
-  type FinishReason,
-  type GenerateOptions,
   type Generation,
-  type Message,
   type Reasoning,
   type Usage,
 } from "../../chat/engine.ts";
-import { EventQueue } from "../event-queue.ts";
-import type { Piece } from "../text/segments.ts";
-import type { AnswerText } from "./answer-text.ts";
-import { type Chunk, type ChunkRules, readChunk } from "./chunk.ts";
+import { Answer, type AnswerOptions } from "./answer.ts";
 import type { Ticket } from "./circuit.ts";
 import type { ConversationForms } from "./conversation-forms.ts";
-import type { PromptEstimate } from "./estimate.ts";
-import type { Exchange, ExchangeReader } from "./exchange.ts";
+import { type Dialect, requestBody } from "./dialects.ts";
+import type { Exchange } from "./exchange.ts";
 import { brokenAnswer, UpstreamFailure } from "./failure.ts";
-import type { Sending, UpstreamServer } from "./server.ts";
-import { type CountAfter, TokenCount } from "./token-count.ts";
+import type { UpstreamServer } from "./server.ts";
+import type { Applicant, ServerPool } from "./server-pool.ts";
 
-/** Events that a generation may be ahead of its reader. */
-const windowEvents = 64;
 /** For usage and the end of the stream, when the answer itself has come to its end. */
 const finishMs = 5000;
+/** Events of one batch. Text that was held for a stop sequence comes as thousands at once, and writing all takes seconds. */
+const batchMax = 256;
+/** 64 events with 20 alternatives each take about 10 ms to write. */
+const batchMaxWithLogprobs = 64;
 
-export interface UpstreamJob {
+export interface UpstreamJob extends AnswerOptions {
   accountId: string;
-  reasoning: Reasoning;
+  dialect: Dialect;
+  /** The model's name at the upstream. */
+  model: string;
+  /** Null where the model is not said to think, and so is not asked how much it should. */
+  reasoning: Reasoning | null;
+  /** Stop sequences go along. */
+  sendStop: boolean;
   /** As the caller names whom it asks for; null where it does not. */
   user: string | null;
   /** The conversation, in the form to begin with and in those that stricter chat templates take. */
   forms: ConversationForms;
-  prompt: PromptEstimate;
-  options: GenerateOptions;
-  rules: ChunkRules;
-  text: AnswerText;
-  contextWindow: number;
   finishMs?: number | undefined;
-}
-
-export interface GenerationOwner {
-  /** What is sent for this generation now. */
-  body(job: UpstreamJob, messages: readonly Message[], maxTokens: number): string;
-  send(server: UpstreamServer, body: string, reader: ExchangeReader, how: Sending): Exchange;
-  /** Another server that may be asked now; null where there is none. */
-  another(tried: ReadonlySet<UpstreamServer>): UpstreamServer | null;
-  /** What the log may say of it. */
-  failed(server: UpstreamServer, failure: UpstreamFailure, job: UpstreamJob, how: Failing): string;
-  /** The first of an answer came. */
-  answered(server: UpstreamServer): void;
-  /** An answer came as far as it was wanted, whoever ended it. */
-  wasWhole(server: UpstreamServer): void;
-  /** Ended of its own accord. */
-  completed(server: UpstreamServer, job: UpstreamJob, answer: CompletedAnswer): void;
-  /** Nothing more comes of it; it may still be waiting for its turn. */
-  ended(generation: UpstreamGeneration): void;
-}
-
-/** Of a request that failed. */
-export interface Failing {
-  ticket: Ticket;
-  /** Something of its answer had come. */
-  inAnswer: boolean;
-  /** It goes to another server, so nobody else hears of the failure. */
-  isAgain: boolean;
+  /** The answer ended of its own accord. */
+  onCompleted(server: UpstreamServer, job: UpstreamJob, answer: CompletedAnswer): void;
 }
 
 export interface CompletedAnswer {
@@ -86,315 +58,278 @@ export interface CompletedAnswer {
   paidTokens: number;
 }
 
-/** What has come of an answer and cannot be taken yet. */
-type Held = Chunk | "done" | "ended" | UpstreamFailure;
+/** The request as it was sent last. */
+interface Sent {
+  server: UpstreamServer;
+  ticket: Ticket;
+  exchange: Exchange;
+}
 
-export class UpstreamGeneration implements Generation {
+export class UpstreamGeneration implements Generation, Applicant {
   readonly job: UpstreamJob;
-  readonly #owner: GenerationOwner;
-  /** Of what the server that is asked now has said. */
-  #count: TokenCount;
-  readonly #events = new EventQueue();
-  readonly #held: Held[] = [];
+  readonly #pool: ServerPool;
+  readonly #answer: Answer;
   readonly #tried = new Set<UpstreamServer>();
-  #maxTokens: number;
-  #paidTokens: number;
-  /** What the upstream was asked for; 0 before. */
-  #askedTokens = 0;
-  #messages: readonly Message[];
+  #sent: Sent | null = null;
   #wasFresh = false;
-  /** That is asked now, and how it knows this request. */
-  #sent: { server: UpstreamServer; ticket: Ticket } | null = null;
-  #exchange: Exchange | null = null;
-  #started = false;
-  #answered = false;
-  #finish: FinishReason | null = null;
-  #finishing: NodeJS.Timeout | undefined;
-  #final: Usage | null = null;
+  /** The upstream has begun on the prompt in an earlier form. */
+  #hadBegun = false;
+  #hasAnswered = false;
+  /** Taken from the exchange; those before `#next` are in the answer. */
+  #events: readonly string[] = [];
+  #next = 0;
+  /** When the rest of an answer that has its end is waited for no longer; null: the reader may have been slow since. */
+  #finishByMs: number | null = null;
+  #failure: EngineError | null = null;
   #isOver = false;
-  #isPaused = false;
+  #isStopped = false;
+  #wake: (() => void) | null = null;
 
-  constructor(job: UpstreamJob, owner: GenerationOwner) {
+  constructor(job: UpstreamJob, pool: ServerPool) {
     this.job = job;
-    this.#owner = owner;
-    this.#messages = job.forms.current;
-    this.#maxTokens = job.options.maxTokens;
-    this.#paidTokens = job.options.paidTokens;
-    this.#count = newCount(job);
+    this.#pool = pool;
+    this.#answer = new Answer(job);
   }
 
   get usage(): Usage {
-    return this.#final ?? this.#count.soFar(this.#thinkingTokens);
+    return this.#answer.usage;
   }
 
   get started(): boolean {
-    return this.#started;
-  }
-
-  [Symbol.asyncIterator](): AsyncGenerator<EngineEvent, void, undefined> {
-    return this.#events.drain(
-      () => this.#readOn(),
-      () => this.stop(),
-    );
+    return this.#hadBegun || this.#sent?.exchange.hasBegun === true;
   }
 
   pay(paidTokens: number, isLast: boolean): void {
     if (this.#isOver) return;
-    this.#paidTokens = Math.max(this.#paidTokens, paidTokens);
-    if (isLast) this.#maxTokens = Math.min(this.#maxTokens, this.#paidTokens);
-    this.#takeHeld();
+    this.#answer.pay(paidTokens, isLast);
+    this.#wake?.();
   }
 
   async stop(): Promise<void> {
-    this.#events.close();
-    if (this.#isOver) return;
-    this.#isOver = true;
-    this.#end();
-    this.#exchange?.abort();
+    this.#isStopped = true;
+    if (!this.#isOver) this.#end(null);
+    this.#wake?.();
   }
 
-  /** From the engine: its turn has come. */
+  /** Sends the request: a place at this server is taken for it. */
   begin(server: UpstreamServer): void {
     this.#send(server, false);
+    this.#wake?.();
   }
 
-  /** From the engine: there will be no turn, or no more of the answer. */
+  /** Ends the request: it gets no place, or loses the one it has. */
   breakOff(failure: EngineError): void {
     if (this.#isOver) return;
-    this.#exchange?.abort();
-    this.#over(failure);
+    this.#end(failure);
+    this.#wake?.();
+  }
+
+  async *[Symbol.asyncIterator](): AsyncGenerator<EngineEvent[], void, undefined> {
+    const most = this.job.rules.topLogprobs === null ? batchMax : batchMaxWithLogprobs;
+    try {
+      while (!this.#isStopped) {
+        const batch: EngineEvent[] = [];
+        const failure = this.#isOver ? null : this.#take(batch);
+        if (batch.length > 0) {
+          for (let from = 0; from < batch.length && !this.#isStopped; from += most) {
+            if (from > 0) await nextTurn();
+            yield batch.length <= most ? batch : batch.slice(from, from + most);
+          }
+          this.#finishByMs = null;
+        } else if (this.#isOver) {
+          if (this.#failure !== null) throw this.#failure;
+          return;
+        } else if (failure !== null) await this.#sendAgain(failure);
+        else await this.#change();
+      }
+    } finally {
+      await this.stop();
+    }
+  }
+
+  /** Adds what has arrived and is paid for to `batch`. Returns a failure after which the request may be sent again. */
+  #take(batch: EngineEvent[]): UpstreamFailure | null {
+    if (this.#sent === null) return null;
+    const { exchange } = this.#sent;
+    let failure: UpstreamFailure | null = null;
+    try {
+      this.#takeEvents(exchange, batch);
+    } catch (error) {
+      if (!(error instanceof UpstreamFailure)) throw error;
+      failure = this.#failed(error, batch);
+    }
+    if (!this.#isOver && failure === null) exchange.handled();
+    return failure;
+  }
+
+  #takeEvents(exchange: Exchange, batch: EngineEvent[]): void {
+    if (!this.#read(batch)) return;
+    this.#events = exchange.take();
+    this.#next = 0;
+    if (!this.#read(batch)) return;
+    const { ending } = exchange;
+    if (ending === "ended") this.#close("ended", batch);
+    else if (ending !== null) throw ending;
+    else if (this.#finishByMs !== null && performance.now() >= this.#finishByMs) this.#complete(batch);
+  }
+
+  /** Reads the events that have been taken. Returns false if one waits to be paid for or ends the answer. */
+  #read(batch: EngineEvent[]): boolean {
+    const answer = this.#answer;
+    for (let data = this.#events[this.#next]; data !== undefined; data = this.#events[this.#next]) {
+      const taken = answer.take(data, batch);
+      if (taken === "unpaid") {
+        this.#sent?.exchange.pause();
+        break;
+      }
+      this.#next += 1;
+      if (taken === "done") this.#close("done", batch);
+      else if (answer.hasText) this.#answered();
+      if (taken === "short") this.#endShort();
+      if (this.#isOver) return false;
+    }
+    if (answer.hasText) answer.report();
+    return !answer.isUnpaid;
+  }
+
+  /** Waits until something arrives, is paid for, or ends the answer. */
+  async #change(): Promise<void> {
+    const exchange = this.#sent?.exchange;
+    if (exchange?.hasArrived === true && !this.#answer.isUnpaid) return;
+    let timer: NodeJS.Timeout | undefined;
+    // Only while the connection is read: what a slow reader or a missing payment holds up is not late.
+    if (this.#answer.finish !== null && !this.#answer.isUnpaid) {
+      const nowMs = performance.now();
+      this.#finishByMs ??= nowMs + (this.job.finishMs ?? finishMs);
+      timer = setTimeout(() => this.#wake?.(), Math.max(0, Math.ceil(this.#finishByMs - nowMs)));
+    }
+    exchange?.await();
+    await new Promise<void>((resolve) => {
+      this.#wake = resolve;
+    });
+    this.#wake = null;
+    clearTimeout(timer);
   }
 
   #send(server: UpstreamServer, isFresh: boolean): void {
-    const { job } = this;
+    const { dialect, model, reasoning, sendStop, accountId, user, forms, options } = this.job;
     this.#tried.add(server);
-    this.#askedTokens = this.#maxTokens;
-    // What another server said of its tokens before it failed is nothing that this one made.
-    this.#count = newCount(job);
-    const body = this.#owner.body(job, this.#messages, this.#maxTokens);
+    const body = requestBody(dialect, {
+      accountId,
+      model,
+      messages: forms.current,
+      maxTokens: this.#answer.restart(),
+      sampling: options.sampling,
+      user,
+      reasoning,
+      sendStop,
+    });
     const ticket = server.enter(this.#sent?.ticket ?? null);
-    this.#sent = { server, ticket };
-    const reader: ExchangeReader = {
-      begun: () => {
-        this.#started = true;
-      },
-      event: (data, isError) => this.#receive(() => this.#read(data, isError)),
-      ended: () => this.#receive(() => "ended"),
-      failed: (failure) => this.#receive(() => failure),
-    };
-    this.#exchange = this.#owner.send(server, body, reader, { ticket, isFresh });
+    this.#events = [];
+    this.#next = 0;
+    const owner = { changed: () => this.#wake?.(), freed: this.#pool.pump };
+    this.#sent = { server, ticket, exchange: server.send(body, owner, { ticket, isFresh }) };
   }
 
-  get #thinkingTokens(): number {
-    return this.job.text.thinkingTokens;
+  /** Sends the request again if that may help, in a turn of the event loop of its own; ends the answer otherwise. */
+  async #sendAgain(failure: UpstreamFailure): Promise<void> {
+    await this.#pool.resendTurn();
+    const failed = this.#sent;
+    if (failed === null || this.#isOver) return;
+    const other = this.#nextServer(failed.server, failure);
+    if (other === null) return this.#fail(failure);
+    if (other !== failed.server) this.#tell(failure, true);
+    this.#hadBegun = failure.isRefused && this.started;
+    this.#send(other, failure.isStale && other === failed.server);
+    // Only now, when the failure is known: the place that this makes is filled at once.
+    failed.exchange.abort();
   }
 
-  #receive(read: () => Held): void {
-    if (this.#isOver) return;
-    const held = read();
-    if (this.#held.length > 0 || !this.#take(held)) this.#held.push(held);
-    if (this.#isOver) return;
-    if (this.#held.length > 0 || this.#events.length >= windowEvents) {
-      this.#isPaused = true;
-      this.#exchange?.pause();
-      clearTimeout(this.#finishing);
+  /** Returns the server that gets the request now, the same one over a fresh connection or in another form; null: none. */
+  #nextServer(server: UpstreamServer, failure: UpstreamFailure): UpstreamServer | null {
+    if (failure.isStale && !this.#wasFresh) {
+      this.#wasFresh = true;
+      return server;
     }
+    if (failure.isRefused && this.job.forms.fold()) return server;
+    return failure.elsewhere && this.#tried.size === 1 ? this.#pool.another(this.#tried) : null;
   }
 
-  #takeHeld(): void {
-    for (let next = this.#held[0]; next !== undefined && !this.#isOver; next = this.#held[0]) {
-      if (!this.#take(next)) break;
-      this.#held.shift();
-    }
-    this.#readOn();
-  }
-
-  #readOn(): void {
-    if (!this.#isPaused || this.#held.length > 0 || this.#events.length > windowEvents / 2) return;
-    this.#isPaused = false;
-    this.#exchange?.resume();
-    if (this.#finish !== null) this.#waitForRest(this.#finish);
-  }
-
-  #read(data: string, isError: boolean): Held {
-    if (data === "[DONE]") return "done";
-    try {
-      if (isError) return brokenAnswer(`it told of an error: ${data}`);
-      return readChunk(data, this.job.rules);
-    } catch (error) {
-      if (error instanceof UpstreamFailure) return error;
-      throw error;
-    }
-  }
-
-  /** False where it has to wait for pay. */
-  #take(held: Held): boolean {
-    if (held instanceof UpstreamFailure) {
-      this.#fail(held);
-      return true;
-    }
-    if (held === "done" || held === "ended") {
-      this.#close(held);
-      return true;
-    }
-    const { text, thinks, usage, finishReason } = held;
-    if (text !== "" || thinks) {
-      const count = this.#count.after(held, this.#askedTokens);
-      const { tokens } = count;
-      if (tokens > this.#paidTokens || tokens > this.#maxTokens) {
-        if (this.#paidTokens >= this.#maxTokens) this.#endShort("length");
-        // Made, though not yet to be had: asks for what it takes.
-        else this.job.options.onTokens(tokens);
-        return this.#isOver;
-      }
-      this.#addText(held, count);
-      if (this.#isOver) return true;
-    } else if (usage !== null) this.#count.report(usage);
-    if (finishReason !== null && this.#finish === null) this.#finishWith(finishReason);
-    return true;
-  }
-
-  #addText(chunk: Chunk, count: CountAfter): void {
-    this.#hasAnswered();
-    const added = this.#count.add(chunk, count);
-    const { job } = this;
-    if (chunk.text !== "") {
-      this.#push(job.text.push(chunk.text, added, chunk.thinks ? [] : (chunk.logprobs ?? [])));
-    }
-    job.options.onTokens(this.#count.completionTokens);
-    if (job.text.stopped) this.#endShort("stop");
-  }
-
-  #hasAnswered(): void {
-    if (this.#answered || this.#sent === null) return;
-    this.#answered = true;
-    this.#owner.answered(this.#sent.server);
-  }
-
-  #push(pieces: readonly Piece[]): void {
-    const { topLogprobs } = this.job.rules;
-    for (const { text, logprobs } of pieces) {
-      if (text === "") continue;
-      this.#events.push(topLogprobs === null ? { type: "text", text } : { type: "text", text, logprobs });
-    }
-  }
-
-  #finishWith(reason: string): void {
-    if (reason === "error" || reason === "abort") {
-      this.#fail(brokenAnswer(`it ended the answer with the reason ${reason}`));
-      return;
-    }
-    this.#finish = reason === "length" ? "length" : "stop";
-    this.#waitForRest(this.#finish);
-  }
-
-  /** Only while the connection is read: what a slow reader holds up is not late. */
-  #waitForRest(reason: FinishReason): void {
-    clearTimeout(this.#finishing);
-    if (this.#isPaused || this.#isOver) return;
-    this.#finishing = setTimeout(() => this.#complete(reason), this.job.finishMs ?? finishMs);
+  #answered(): void {
+    if (this.#hasAnswered || this.#sent === null) return;
+    this.#hasAnswered = true;
+    this.#pool.answered(this.#sent.server);
   }
 
   /** The stream says that it is over, or is. */
-  #close(how: "done" | "ended"): void {
-    if (this.#finish !== null) this.#complete(this.#finish);
-    else if (how === "ended" || this.#count.events === 0)
-      this.#fail(brokenAnswer("its answer ended without its end"));
-    else this.#complete(this.#count.completionTokens >= this.#askedTokens ? "length" : "stop");
+  #close(how: "done" | "ended", batch: EngineEvent[]): void {
+    const isEnd = this.#answer.finish !== null || (how === "done" && this.#answer.hasText);
+    if (!isEnd) throw brokenAnswer("its answer ended without its end");
+    this.#complete(batch);
   }
 
-  #complete(reason: FinishReason): void {
-    if (this.#isOver) return;
+  #complete(batch: EngineEvent[]): void {
     const { job } = this;
-    this.#push(job.text.end());
-    const finish = job.text.stopped ? "stop" : reason;
-    const { usage, promptTokens } = this.#count.final(this.#askedTokens, this.#thinkingTokens);
-    this.#final = usage;
-    // Usage may tell of tokens without text, which are made and paid for all the same.
-    job.options.onTokens(usage.completionTokens);
-    this.#events.push({ type: "end", finishReason: finish });
+    const promptTokens = this.#answer.complete(this.#answer.finish ?? this.#answer.impliedFinish, batch);
     this.#wasWhole();
-    const answer: CompletedAnswer = { usage, promptTokens, paidTokens: this.#paidTokens };
-    if (this.#sent !== null) this.#owner.completed(this.#sent.server, job, answer);
-    this.#exchange?.release();
-    this.#over(null);
+    const { usage, paidTokens } = this.#answer;
+    if (this.#sent !== null) job.onCompleted(this.#sent.server, job, { usage, promptTokens, paidTokens });
+    this.#sent?.exchange.release();
+    this.#over();
   }
 
+  /** The answer has been ended here: the upstream would go on. */
+  #endShort(): void {
+    this.#wasWhole();
+    this.#end(null);
+  }
+
+  /** An answer came as far as it was wanted, whoever ended it. */
   #wasWhole(): void {
-    this.#hasAnswered();
-    if (this.#sent !== null) this.#owner.wasWhole(this.#sent.server);
+    this.#answered();
+    this.#sent?.server.completed();
   }
 
-  /** Ends here what the upstream would go on with. */
-  #endShort(finishReason: FinishReason): void {
-    if (finishReason === "length") this.#push(this.job.text.end());
-    else this.#final = { ...this.#count.soFar(this.#thinkingTokens), endedHere: true };
-    this.#events.push({ type: "end", finishReason });
-    this.#wasWhole();
-    this.#exchange?.abort();
-    this.#over(null);
+  /** Returns the failure if the request may be sent again; otherwise ends the answer. */
+  #failed(failure: UpstreamFailure, batch: EngineEvent[]): UpstreamFailure | null {
+    if (this.#answer.finish !== null) {
+      // The answer is whole; only what belongs to it is lost.
+      this.#complete(batch);
+      return null;
+    }
+    const { isStale, isRefused, elsewhere } = failure;
+    if (!this.#answer.hasText && (isStale || isRefused || elsewhere)) return failure;
+    this.#fail(failure);
+    return null;
   }
 
   #fail(failure: UpstreamFailure): void {
-    if (this.#finish !== null) {
-      // The answer is whole; only what belongs to it is lost.
-      this.#complete(this.#finish);
-      return;
-    }
-    const exchange = this.#exchange;
-    const isAgain = this.#count.events === 0 && this.#sendAgain(failure);
-    const said = isAgain ? "" : this.#failed(failure, false);
-    // Only now, when the failure is known: the place that this makes is filled at once.
-    exchange?.abort();
-    if (isAgain) return;
+    const reason = this.#tell(failure, false);
     const { retryAfterSeconds } = failure;
     const seconds = retryAfterSeconds === undefined ? {} : { retryAfterSeconds };
-    this.#over(new EngineError(failure.failure, said, seconds));
+    this.#end(new EngineError(failure.failure, reason, seconds));
   }
 
-  #failed(failure: UpstreamFailure, isAgain: boolean): string {
+  /** Returns what the log may say of the failure. */
+  #tell(failure: UpstreamFailure, isAgain: boolean): string {
     if (this.#sent === null) return "";
     const { server, ticket } = this.#sent;
-    return this.#owner.failed(server, failure, this.job, { ticket, inAnswer: this.#answered, isAgain });
+    const { user, forms } = this.job;
+    const request = { ticket, inAnswer: this.#hasAnswered, isAgain, user, messages: forms.current };
+    return this.#pool.failed(server, failure, request);
   }
 
-  #sendAgain(failure: UpstreamFailure): boolean {
-    if (this.#sent === null) return false;
-    const { server } = this.#sent;
-    if (failure.isStale && !this.#wasFresh) {
-      this.#wasFresh = true;
-      this.#started = false;
-      this.#send(server, true);
-      return true;
-    }
-    if (failure.isRefused && this.job.forms.fold()) {
-      this.#messages = this.job.forms.current;
-      this.#send(server, false);
-      return true;
-    }
-    if (!failure.elsewhere || this.#tried.size > 1) return false;
-    const other = this.#owner.another(this.#tried);
-    if (other === null) return false;
-    this.#failed(failure, true);
-    this.#started = false;
-    this.#send(other, false);
-    return true;
-  }
-
-  #over(failure: EngineError | null): void {
+  #end(failure: EngineError | null): void {
+    this.#failure = failure;
+    // Frees its place, which may be filled at once.
     this.#isOver = true;
-    if (failure !== null) this.#events.fail(failure);
-    this.#end();
+    this.#sent?.exchange.abort();
+    this.#over();
   }
 
-  #end(): void {
-    clearTimeout(this.#finishing);
-    this.#held.length = 0;
-    this.#final ??= this.#count.soFar(this.#thinkingTokens);
-    this.#owner.ended(this);
+  #over(): void {
+    this.#isOver = true;
+    this.#answer.freeze();
+    this.#pool.leave(this);
   }
-}
-
-function newCount({ prompt, contextWindow }: UpstreamJob): TokenCount {
-  return new TokenCount(prompt.likely, contextWindow);
 }

@@ -6,7 +6,7 @@
  */
 import { Client, type Dispatcher, Pool } from "undici";
 import { Circuit, restMsMax, type Ticket } from "./circuit.ts";
-import { Exchange, type ExchangeReader } from "./exchange.ts";
+import { Exchange, type ExchangeOwner } from "./exchange.ts";
 import { type UpstreamFailure, wasClosed } from "./failure.ts";
 
 export interface UpstreamTimes {
@@ -110,15 +110,18 @@ export class UpstreamServer {
     return this.#circuit.enter(performance.now(), insteadOf);
   }
 
-  /** Sends a chat request. `over` is called when there is room for another one. */
-  send(body: string, reader: ExchangeReader, over: () => void, { ticket, isFresh }: Sending): Exchange {
+  /** Sends a chat request. `owner.freed` is called when there is room for another one. */
+  send(body: string, owner: ExchangeOwner, { ticket, isFresh }: Sending): Exchange {
     this.#busy += 1;
     const client = isFresh ? new Client(this.#origin, this.#transport) : null;
-    const exchange = new Exchange(reader, () => {
-      this.#busy -= 1;
-      this.#circuit.left(ticket);
-      void client?.destroy();
-      over();
+    const exchange = new Exchange({
+      changed: owner.changed,
+      freed: () => {
+        this.#busy -= 1;
+        this.#circuit.left(ticket);
+        void client?.destroy();
+        owner.freed();
+      },
     });
     (client ?? this.#pool).dispatch(
       { method: "POST", path: `${this.#path}/chat/completions`, headers: this.#headers, body },

@@ -32,7 +32,7 @@ interface Exchange {
   reply: FastifyReply;
   context: RequestContext;
   head: AnswerHead;
-  events: AsyncGenerator<AnswerEvent, void, undefined>;
+  batches: AsyncGenerator<readonly AnswerEvent[], void, undefined>;
   run: RunningRequest;
 }
 
@@ -64,8 +64,8 @@ export function chatHandler(
     const head = { id: `chatcmpl-${request.id}`, created, model: parsed.chat.model };
     try {
       context.record.parsed(parsed.chat);
-      const events = generate(service, callerOf(request), parsed.chat, context.record, run.signal);
-      const exchange: Exchange = { reply, context, head, events, run };
+      const batches = generate(service, callerOf(request), parsed.chat, context.record, run.signal);
+      const exchange: Exchange = { reply, context, head, batches, run };
       if (parsed.chat.stream) await sendStream(exchange, parsed, running, logger, options);
       else await sendWhole(exchange, parsed, options);
       if (run.gone) context.leaveUnanswered(reply);
@@ -76,7 +76,7 @@ export function chatHandler(
 }
 
 async function sendStream(
-  { reply, context, head, events, run }: Exchange,
+  { reply, context, head, batches, run }: Exchange,
   parsed: ParsedRequest,
   running: RunningRequests,
   logger: Logger,
@@ -97,27 +97,32 @@ async function sendStream(
   let prelude = chunks.first();
   let ended = false;
   try {
-    for await (const event of events) {
-      if (event.type === "accepted") context.accept();
+    for await (const batch of batches) {
+      let text = "";
+      let last = "";
+      for (const event of batch) {
+        if (event.type === "text") text += chunks.text(event.text, event.logprobs);
+        else if (event.type === "accepted") {
+          context.accept();
+          rates = event.rates;
+        } else {
+          const usage = parsed.includeUsage ? chunks.usage(event.usage) : "";
+          last = chunks.last(event.finishReason) + usage + doneEvent;
+        }
+      }
       // For a client that has gone the rest is only played to its end, which settles it.
       if (run.gone) continue;
-      if (event.type === "accepted") {
-        rates = event.rates;
-        stream.open();
-        continue;
-      }
-      if (event.type === "text") {
-        stream.send(prelude + chunks.text(event.text, event.logprobs));
+      if (text !== "") {
+        stream.send(prelude + text);
+        prelude = "";
         context.record.firstTokenMs ??= context.record.elapsedMs();
         const room = stream.room();
         if (room !== null) await room;
-      } else {
-        const usage = parsed.includeUsage ? chunks.usage(event.usage) : "";
-        stream.end(prelude + chunks.last(event.finishReason) + usage + doneEvent);
+      } else if (last !== "") {
+        stream.end(prelude + last);
         ended = true;
         context.finish(200, null);
-      }
-      prelude = "";
+      } else stream.open();
     }
     invariant(ended || run.gone, "an answer that nobody stopped has an end");
   } catch (error) {
@@ -133,7 +138,7 @@ async function sendStream(
 }
 
 async function sendWhole(
-  { reply, context, head, events, run }: Exchange,
+  { reply, context, head, batches, run }: Exchange,
   { chat }: ParsedRequest,
   options: ChatOptions,
 ): Promise<void> {
@@ -142,16 +147,18 @@ async function sendWhole(
   let text = "";
   const logprobs: string[] = [];
   let whole: Answer | null = null;
-  for await (const event of events) {
-    if (event.type === "accepted") {
-      context.accept();
-      rates = event.rates;
-    } else if (event.type === "text") {
-      text += event.text;
-      for (const logprob of event.logprobs ?? []) logprobs.push(logprobJson(logprob));
-    } else {
-      const { finishReason, usage } = event;
-      whole = { text, finishReason, usage, ...(logprobsWanted ? { logprobs } : {}) };
+  for await (const batch of batches) {
+    for (const event of batch) {
+      if (event.type === "accepted") {
+        context.accept();
+        rates = event.rates;
+      } else if (event.type === "text") {
+        text += event.text;
+        for (const logprob of event.logprobs ?? []) logprobs.push(logprobJson(logprob));
+      } else {
+        const { finishReason, usage } = event;
+        whole = { text, finishReason, usage, ...(logprobsWanted ? { logprobs } : {}) };
+      }
     }
   }
   if (run.gone) return;

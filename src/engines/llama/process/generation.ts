@@ -90,7 +90,7 @@ export class LlamaGeneration implements Generation {
     return completionTokens < paidTokens && this.#room > 0;
   }
 
-  [Symbol.asyncIterator](): AsyncGenerator<EngineEvent, void, undefined> {
+  [Symbol.asyncIterator](): AsyncGenerator<EngineEvent[], void, undefined> {
     return this.#events.drain(
       (event) => {
         if (event.type === "text") this.#read();

@@ -1,0 +1,160 @@
+/**
+ * One answer of an upstream as far as it has arrived: its text, its tokens and its end.
+ *
+ * No I/O. Guarantees: no text beyond what is paid for is passed on. `usage` never reports fewer tokens than were passed
+ * on. Nothing follows the end.
+ */
+import type { EngineEvent, FinishReason, GenerateOptions, Usage } from "../../chat/engine.ts";
+import type { Piece } from "../text/segments.ts";
+import type { AnswerText } from "./answer-text.ts";
+import { type Chunk, ChunkReader, type ChunkRules } from "./chunk.ts";
+import type { PromptEstimate } from "./estimate.ts";
+import { doneData } from "./exchange.ts";
+import { brokenAnswer } from "./failure.ts";
+import { TokenCount } from "./token-count.ts";
+
+export interface AnswerOptions {
+  prompt: PromptEstimate;
+  contextWindow: number;
+  rules: ChunkRules;
+  text: AnswerText;
+  options: GenerateOptions;
+}
+
+/** "unpaid": the event was not taken. "done": the stream has its end. "short": the answer has been ended here. */
+export type Taken = "taken" | "unpaid" | "done" | "short";
+
+export class Answer {
+  readonly #given: AnswerOptions;
+  readonly #text: AnswerText;
+  readonly #chunks: ChunkReader;
+  #count: TokenCount;
+  #maxTokens: number;
+  #paidTokens: number;
+  #askedTokens: number;
+  #finish: FinishReason | null = null;
+  /** Read, and waits to be paid for. */
+  #unpaid: Chunk | null = null;
+  #final: Usage | null = null;
+
+  constructor(given: AnswerOptions) {
+    const { prompt, contextWindow, rules, text, options } = given;
+    this.#given = given;
+    this.#text = text;
+    this.#chunks = new ChunkReader(rules);
+    this.#count = new TokenCount(prompt.likely, contextWindow);
+    this.#maxTokens = options.maxTokens;
+    this.#paidTokens = options.paidTokens;
+    this.#askedTokens = options.maxTokens;
+  }
+
+  get usage(): Usage {
+    return this.#final ?? this.#count.soFar(this.#text.thinkingTokens);
+  }
+
+  /** True once there is any text, thinking included. */
+  get hasText(): boolean {
+    return this.#count.events > 0;
+  }
+
+  get isUnpaid(): boolean {
+    return this.#unpaid !== null;
+  }
+
+  get paidTokens(): number {
+    return this.#paidTokens;
+  }
+
+  /** The reason that the upstream gave for the end; null before. */
+  get finish(): FinishReason | null {
+    return this.#finish;
+  }
+
+  /** Begins anew and returns the most tokens to ask for. What another server told does not count here. */
+  restart(): number {
+    const { prompt, contextWindow } = this.#given;
+    this.#askedTokens = this.#maxTokens;
+    this.#count = new TokenCount(prompt.likely, contextWindow);
+    return this.#askedTokens;
+  }
+
+  pay(paidTokens: number, isLast: boolean): void {
+    this.#paidTokens = Math.max(this.#paidTokens, paidTokens);
+    if (isLast) this.#maxTokens = Math.min(this.#maxTokens, this.#paidTokens);
+  }
+
+  /** Adds what the event has to `batch`. Throws an `UpstreamFailure` if the event is broken or tells of an error. */
+  take(data: string, batch: EngineEvent[]): Taken {
+    if (data === doneData) return "done";
+    const chunk = this.#unpaid ?? this.#chunks.read(data);
+    this.#unpaid = null;
+    const { text, thinks, usage, finishReason } = chunk;
+    if (text !== "" || thinks) {
+      const after = this.#count.after(chunk, this.#askedTokens);
+      if (after.tokens > this.#paidTokens || after.tokens > this.#maxTokens) {
+        if (this.#paidTokens >= this.#maxTokens) return this.#endShort("length", batch);
+        this.#unpaid = chunk;
+        // Made, though not yet to be had: asks for what it takes.
+        this.#given.options.onTokens(after.tokens);
+        return "unpaid";
+      }
+      const added = this.#count.add(chunk, after);
+      if (text !== "") this.#addText(chunk, added, batch);
+      if (this.#text.stopped) return this.#endShort("stop", batch);
+    } else if (usage !== null) this.#count.report(usage);
+    if (finishReason !== null && this.#finish === null) {
+      if (finishReason === "error" || finishReason === "abort") {
+        throw brokenAnswer(`it ended the answer with the reason ${finishReason}`);
+      }
+      this.#finish = finishReason === "length" ? "length" : "stop";
+    }
+    return "taken";
+  }
+
+  /** Reports the tokens made so far. */
+  report(): void {
+    this.#given.options.onTokens(this.#count.completionTokens);
+  }
+
+  /** Returns why an answer ended whose upstream gave no reason. */
+  get impliedFinish(): FinishReason {
+    return this.#count.completionTokens >= this.#askedTokens ? "length" : "stop";
+  }
+
+  /** Adds the end, with what had waited to be decided. Returns the prompt's tokens as the upstream counted them, if sane. */
+  complete(reason: FinishReason, batch: EngineEvent[]): number | null {
+    this.#add(this.#text.end(), batch);
+    const { usage, promptTokens } = this.#count.final(this.#askedTokens, this.#text.thinkingTokens);
+    this.#final = usage;
+    // Usage may tell of tokens without text, which are made and paid for all the same.
+    this.#given.options.onTokens(usage.completionTokens);
+    batch.push({ type: "end", finishReason: this.#text.stopped ? "stop" : reason });
+    return promptTokens;
+  }
+
+  /** From here on the usage stays what it is. */
+  freeze(): void {
+    this.#final ??= this.#count.soFar(this.#text.thinkingTokens);
+  }
+
+  /** Ends here what the upstream would go on with. */
+  #endShort(finishReason: FinishReason, batch: EngineEvent[]): "short" {
+    if (finishReason === "length") this.#add(this.#text.end(), batch);
+    const usage = this.#count.soFar(this.#text.thinkingTokens);
+    this.#final = finishReason === "stop" ? { ...usage, endedHere: true } : usage;
+    batch.push({ type: "end", finishReason });
+    return "short";
+  }
+
+  #addText({ text, thinks, logprobs }: Chunk, tokens: number, batch: EngineEvent[]): void {
+    if (logprobs === null && this.#text.passes(text)) batch.push({ type: "text", text });
+    else this.#add(this.#text.push(text, tokens, thinks ? [] : (logprobs ?? [])), batch);
+  }
+
+  #add(pieces: readonly Piece[], batch: EngineEvent[]): void {
+    const hasLogprobs = this.#given.rules.topLogprobs !== null;
+    for (const { text, logprobs } of pieces) {
+      if (text !== "") batch.push(hasLogprobs ? { type: "text", text, logprobs } : { type: "text", text });
+    }
+  }
+}

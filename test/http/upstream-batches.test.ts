@@ -1,0 +1,176 @@
+/** Text of an upstream travels in batches: what one read of the network brought is taken, yielded and written at once. */
+import assert from "node:assert/strict";
+import { connect } from "node:net";
+import { test } from "node:test";
+import { setImmediate as nextTurn } from "node:timers/promises";
+import type { EngineEvent, GenerateOptions, Generation } from "../../src/chat/engine.ts";
+import { eventsOf } from "../fixtures/batches.ts";
+import { until } from "../fixtures/program.ts";
+import { readAll } from "../fixtures/raw-http.ts";
+import { charged, delta, done, type Front, finish, startFront, text, usage } from "../fixtures/upstream.ts";
+
+const words = (count: number) => Array.from({ length: count }, (_, n) => text(`${n} `));
+
+async function begin(front: Front, options: Partial<GenerateOptions> = {}): Promise<Generation> {
+  const prompt = { accountId: "a", messages: [{ role: "user", content: "Hi" }], reasoning: {} } as const;
+  const prepared = await front.engine.prepare(prompt, new AbortController().signal);
+  const paidTokens = options.maxTokens ?? 1000;
+  return prepared.generate({
+    maxTokens: 1000,
+    paidTokens,
+    sampling: { stop: [] },
+    onTokens: () => {},
+    ...options,
+  });
+}
+
+function textsOf(batch: readonly EngineEvent[] | undefined): string {
+  return (batch ?? [])
+    .map((event) => (event.type === "text" ? event.text : `<${event.finishReason}>`))
+    .join("");
+}
+
+async function batchesOf(generation: Generation): Promise<string[]> {
+  const batches: string[] = [];
+  for await (const batch of generation) batches.push(textsOf(batch));
+  return batches;
+}
+
+const all = (count: number) => Array.from({ length: count }, (_, n) => `${n} `).join("");
+
+test("64 events and the end in one read are one batch", async () => {
+  await using front = await startFront();
+  front.upstream.play = (call) => call.stream([...words(64), finish(), usage(5, 64), done].join(""));
+  const generation = await begin(front);
+  assert.deepEqual(await batchesOf(generation), [`${all(64)}<stop>`]);
+  assert.equal(generation.usage.completionTokens, 64);
+});
+
+test("each batch of a stream is one write to the client", async () => {
+  await using front = await startFront();
+  front.upstream.play = (call) => call.stream([...words(64), finish(), usage(5, 64), done].join(""));
+  const { port, key } = front.service;
+  const body = JSON.stringify({ model: "big", messages: [{ role: "user", content: "Hi" }], stream: true });
+  const socket = connect(port, "127.0.0.1");
+  socket.write(
+    `POST /v1/chat/completions HTTP/1.1\r\nhost: test\r\nauthorization: Bearer ${key}\r\ncontent-type: application/json\r\nconnection: close\r\ncontent-length: ${body.length}\r\n\r\n${body}`,
+  );
+  const received = await readAll(socket);
+  // A chunk of HTTP is a write: the text, then the end when the charge is on disk.
+  const chunks = received.split(/^[0-9a-f]+\r$/m).slice(1);
+  assert.deepEqual(
+    chunks.map((chunk) => chunk.match(/"content":"\d+ "/g)?.length ?? 0),
+    [64, 0, 0],
+  );
+});
+
+test("a batch with more tokens than are paid for is cut at the paid token", async () => {
+  await using front = await startFront();
+  front.upstream.play = (call) => call.stream([...words(10), finish(), usage(5, 10), done].join(""));
+  const made: number[] = [];
+  const generation = await begin(front, { paidTokens: 3, onTokens: (tokens) => made.push(tokens) });
+  const batches = generation[Symbol.asyncIterator]();
+  assert.equal(textsOf((await batches.next()).value), all(3));
+  const next = batches.next();
+  await until("the fourth token is asked for", () => made.includes(4));
+  assert.equal(generation.usage.completionTokens, 3);
+  generation.pay(5, false);
+  assert.equal(textsOf((await next).value), "3 4 ");
+  const last = batches.next();
+  await nextTurn();
+  generation.pay(7, true);
+  assert.equal(textsOf((await last).value), "5 6 <length>");
+  assert.equal((await batches.next()).done, true);
+  assert.equal(generation.usage.completionTokens, 7);
+});
+
+test("thinking that had to be paid for is read on when it is, though it has no text", async () => {
+  await using front = await startFront({
+    reasoning: { field: null, tags: null, opened: false, hidden: false },
+  });
+  const thoughts = Array.from({ length: 10 }, () => delta({ reasoning_content: "hm" }));
+  front.upstream.play = async (call) => {
+    await call.send(thoughts.join(""));
+    await call.stream(text("Yes"), finish(), usage(5, 11), done);
+  };
+  const made: number[] = [];
+  const generation = await begin(front, { paidTokens: 3, onTokens: (tokens) => made.push(tokens) });
+  const answer = batchesOf(generation);
+  await until("the fourth token is asked for", () => made.includes(4));
+  generation.pay(100, false);
+  assert.equal((await answer).join(""), "Yes<stop>");
+});
+
+test("a stop in the middle of what has arrived yields nothing more, and costs what was taken", async () => {
+  await using front = await startFront();
+  front.upstream.play = (call) => call.send(words(900).join(""));
+  const generation = await begin(front);
+  let read = 0;
+  for await (const _ of eventsOf(generation)) {
+    read += 1;
+    if (read === 10) void generation.stop();
+  }
+  assert.ok(read < 900, `${read} events of the first batch at most`);
+  assert.ok(generation.usage.completionTokens >= read);
+  await front.upstream.last().closed;
+});
+
+test("a stop cancels a read that waits for the upstream, at once", async () => {
+  await using front = await startFront();
+  front.upstream.play = (call) => call.send(text("a"));
+  const generation = await begin(front);
+  const batches = generation[Symbol.asyncIterator]();
+  assert.equal(textsOf((await batches.next()).value), "a");
+  const waiting = batches.next();
+  await generation.stop();
+  assert.equal((await waiting).done, true);
+  assert.equal(generation.usage.completionTokens, 1);
+  await front.upstream.last().closed;
+});
+
+test("a stop cancels a read that waits to be paid for", async () => {
+  await using front = await startFront();
+  front.upstream.play = (call) => call.send(words(10).join(""));
+  const generation = await begin(front, { paidTokens: 2 });
+  const batches = generation[Symbol.asyncIterator]();
+  assert.equal(textsOf((await batches.next()).value), all(2));
+  const waiting = batches.next();
+  await nextTurn();
+  await generation.stop();
+  assert.equal((await waiting).done, true);
+  assert.equal(generation.usage.completionTokens, 2);
+});
+
+test("a stop sequence is found across batches, and nothing of it is sent", async () => {
+  await using front = await startFront();
+  front.upstream.play = async (call) => {
+    await call.send(text("one "), text("S"));
+    await until("the first batch is read", () => generation.usage.completionTokens === 2);
+    await call.send([text("T"), text("OP"), text(" two"), finish()].join(""));
+  };
+  const generation = await begin(front, { sampling: { stop: ["STOP"] } });
+  assert.deepEqual(await batchesOf(generation), ["one ", "<stop>"]);
+  assert.equal(generation.usage.completionTokens, 4);
+});
+
+test("an error behind text in one read comes after the text, and the text is charged", async () => {
+  await using front = await startFront();
+  const error = `data: {"error":{"message":"out of memory"}}\n\n`;
+  front.upstream.play = (call) => call.stream(text("a") + text("b") + error + text("c"));
+  const events = await front.events();
+  assert.deepEqual(events.texts, ["a", "b"]);
+  assert.equal(events.error?.code, "upstream_error");
+  const { completionTokens, ending } = charged(await front.settled());
+  assert.deepEqual({ completionTokens, ending }, { completionTokens: 2, ending: "engine_failed" });
+});
+
+test("an answer whose connection breaks behind text in one read keeps the text", async () => {
+  await using front = await startFront();
+  front.upstream.play = async (call) => {
+    await call.send(text("a") + text("b"));
+    call.socket.destroy();
+  };
+  const events = await front.events();
+  assert.deepEqual(events.texts, ["a", "b"]);
+  assert.equal(events.error?.code, "upstream_error");
+});

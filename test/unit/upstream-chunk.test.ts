@@ -1,0 +1,100 @@
+/** Events of an upstream's stream are read alike, whether they are parsed or compared with the ones before. */
+import assert from "node:assert/strict";
+import { test } from "node:test";
+import fc from "fast-check";
+import { ChunkReader, type ChunkRules } from "../../src/engines/upstream/chunk.ts";
+
+const rules: ChunkRules = { reasoningFields: ["reasoning_content"], topLogprobs: null };
+const head = { id: "chatcmpl-0", object: "chat.completion.chunk", created: 1, model: 'a "model"' };
+
+function eventOf(delta: object, choice: object = {}, more: object = {}): string {
+  return JSON.stringify({
+    ...head,
+    choices: [{ index: 0, delta, finish_reason: null, ...choice }],
+    usage: null,
+    ...more,
+  });
+}
+
+/** What a reader makes of an event, a failure included. */
+function resultOf(reader: ChunkReader, data: string): unknown {
+  try {
+    return reader.read(data);
+  } catch (error) {
+    return String(error);
+  }
+}
+
+const texts = fc.oneof(
+  fc.constantFrom(
+    "a",
+    " word",
+    '"',
+    "\\",
+    "\\u0041",
+    "\n",
+    "\u0000",
+    "\u2028",
+    "\u00fc",
+    "\u{1f600}",
+    "",
+    "inkwell",
+  ),
+  fc.string({ unit: "binary", maxLength: 6 }),
+);
+const letters = fc.constantFrom("a", "b");
+const events = fc.oneof(
+  { weight: 6, arbitrary: texts.map((content) => eventOf({ content })) },
+  texts.map((content) => eventOf({ content }, { finish_reason: "stop" })),
+  texts.map((content) => eventOf({ content }, {}, { usage: { prompt_tokens: 1, completion_tokens: 1 } })),
+  texts.map((content) => eventOf({ content, reasoning_content: content })),
+  texts.map((content) => eventOf({ role: "assistant", content })),
+  fc.tuple(letters, letters).map(([note, content]) => eventOf({ note: { content: note }, content })),
+  texts.map((content) => eventOf({ content }, {}, { error: { message: content } })),
+  texts.map((content) => eventOf({ content }, {}, { extra: { content } })),
+  // Written with spaces, and broken.
+  texts.map((content) => eventOf({ content }).replaceAll('":', '": ')),
+  texts.map((content) => eventOf({ content: "x" }).replace('"x"', `"${content}"`)),
+  fc.tuple(texts, fc.nat(200)).map(([content, length]) => eventOf({ content }).slice(0, length)),
+  texts.map((content) => `${eventOf({ content })}${content}`),
+);
+
+test("an event is read the same behind any others as by itself", () => {
+  fc.assert(
+    fc.property(fc.array(events, { maxLength: 40 }), (stream) => {
+      const reader = new ChunkReader(rules);
+      for (const data of stream)
+        assert.deepEqual(resultOf(reader, data), resultOf(new ChunkReader(rules), data));
+    }),
+    { numRuns: 500 },
+  );
+});
+
+test("an event that only looks like those before it is parsed", () => {
+  const reader = new ChunkReader(rules);
+  for (let n = 0; n < 3; n += 1) assert.equal(reader.read(eventOf({ content: "word" })).text, "word");
+  const smuggled = eventOf({ content: "x" }).replace(
+    '"x"',
+    '"x"},"finish_reason":"stop","more":{"content":"y"',
+  );
+  assert.deepEqual(reader.read(smuggled), {
+    text: "x",
+    thinks: false,
+    logprobs: null,
+    finishReason: null,
+    usage: null,
+  });
+  assert.throws(() => reader.read(eventOf({ content: "x" }).replace('"x"', '"x\\"')), /no JSON object/);
+  assert.equal(reader.read(eventOf({ content: "x" }).replace('"x"', '"\\u0041"')).text, "A");
+});
+
+test("events that are alike are not parsed", (t) => {
+  const parse = t.mock.method(JSON, "parse");
+  const reader = new ChunkReader(rules);
+  for (let n = 0; n < 1000; n += 1) {
+    // As of a server that tells the second in which it made each event.
+    const created = { created: Math.floor(n / 100) };
+    assert.equal(reader.read(eventOf({ content: ` word${n}` }, {}, created)).text, ` word${n}`);
+  }
+  assert.ok(parse.mock.callCount() <= 20, `${parse.mock.callCount()} of 1000 were parsed`);
+});
