@@ -2,8 +2,9 @@
 import assert from "node:assert/strict";
 import { afterEach, beforeEach, describe, test } from "node:test";
 import { readPool } from "../../src/store/postgres/connection.ts";
-import { PostgresLists } from "../../src/store/postgres/reads.ts";
+import { connectionsOn, postgresDialect } from "../../src/store/postgres/reads.ts";
 import { openPostgresStore } from "../../src/store/postgres/store.ts";
+import { queriesOn } from "../../src/store/queries.ts";
 import { ListTooSlowError, type Store } from "../../src/store/store.ts";
 import { hold, keyOf, planOf, plansOf } from "../fixtures/ledger-rows.ts";
 import { noPostgres, postgres } from "../fixtures/postgres.ts";
@@ -132,11 +133,8 @@ describe("lists that take long on PostgreSQL", { skip: noPostgres ?? false }, ()
 
   test("are stopped at their time limit, and say what to ask for", async () => {
     const pool = readPool(url, "lists", 50);
-    const lists = new PostgresLists(
-      { lookups: pool, service: pool, lists: pool, keyChanges: pool },
-      null,
-      50,
-    );
+    const pools = { lookups: pool, service: pool, lists: pool, history: pool, keyChanges: pool };
+    const lists = queriesOn(connectionsOn(pools, 50), postgresDialect(null));
     await assert.rejects(lists.usage({ limit: 1 }), ListTooSlowError);
     await pool.end();
   });

@@ -6,10 +6,7 @@
  * to the byte, also one that an older version made. In WAL mode a reader holds up no writer; the log grows for as long
  * as the reader is at it.
  */
-import { once } from "node:events";
-import { extname } from "node:path";
 import type { DatabaseSync, SQLOutputValue } from "node:sqlite";
-import { Worker } from "node:worker_threads";
 import { OperatorError } from "../../errors.ts";
 import type { EpochMs } from "../../units.ts";
 import { type AuditReport, auditQueries, type FaultyRow, faultyRowsMax } from "../audit.ts";
@@ -24,23 +21,6 @@ const auditedVersionMin = 1;
 export interface AuditTask {
   file: SqliteFile;
   nowMs: EpochMs;
-}
-
-/** `onThread` is handed the thread, to end it early. */
-export async function auditInThread(
-  task: AuditTask,
-  onThread: (thread: Worker) => void,
-): Promise<AuditReport> {
-  const file = new URL(`./audit-worker${extname(import.meta.filename)}`, import.meta.url);
-  const thread = new Worker(file, { workerData: task });
-  onThread(thread);
-  const ended = once(thread, "exit").then(() => {
-    throw new Error("the audit was ended before it was through");
-  });
-  // Whichever comes first tells; what the thread throws rejects both.
-  ended.catch(() => {});
-  const [report] = await Promise.race([once(thread, "message"), ended]);
-  return report;
 }
 
 /**

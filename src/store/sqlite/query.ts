@@ -7,18 +7,19 @@
 import type { DatabaseSync, SQLInputValue, StatementSync } from "node:sqlite";
 import { invariant } from "../../errors.ts";
 import type { AccountRow } from "../../ledger/rows.ts";
+import type { SqlStatement } from "../queries.ts";
 import { accountOf, accountTable, type Table, type Value } from "../tables.ts";
 
 /** The cells of a row, in the order of its columns. */
 export type Cells = readonly unknown[];
 
-export function prepare(db: DatabaseSync, sql: string): StatementSync {
+function prepare(db: DatabaseSync, sql: string): StatementSync {
   const statement = db.prepare(sql);
   statement.setReturnArrays(true);
   return statement;
 }
 
-export function cellsOf(row: unknown): Cells {
+function cellsOf(row: unknown): Cells {
   invariant(Array.isArray(row), "the driver returns rows as arrays");
   return row;
 }
@@ -40,6 +41,23 @@ export class Query<R> {
 
   all(...values: SQLInputValue[]): R[] {
     return this.#statement.all(...values).map((row) => this.#table.rowOf(cellsOf(row)));
+  }
+}
+
+/** Runs statements of any kind. */
+export class Statements {
+  readonly #db: DatabaseSync;
+  readonly #named = new Map<string, StatementSync>();
+
+  constructor(db: DatabaseSync) {
+    this.#db = db;
+  }
+
+  rows({ name, text, values }: SqlStatement): Cells[] {
+    const known = name === undefined ? undefined : this.#named.get(name);
+    const statement = known ?? prepare(this.#db, text);
+    if (name !== undefined) this.#named.set(name, statement);
+    return statement.all(...values).map(cellsOf);
   }
 }
 

@@ -1,119 +1,114 @@
 /**
- * The other side of worker.ts: asks a thread, and matches its answers to the calls by number.
+ * Calls the functions of a thread (worker.ts), and matches the answers to the calls by number.
  *
- * A thread that dies (it ran out of memory, say) takes nothing along: what it had not answered is rejected with a
- * `StoreUnavailableError`, which the ledger sends again, and the next call starts another one.
+ * A thread that dies, for lack of memory for example, loses nothing: its unanswered calls are rejected with a
+ * `StoreUnavailableError`, so the ledger sends them again, and the next call starts another thread.
  */
 import { extname } from "node:path";
 import { Worker } from "node:worker_threads";
 import { OperatorError } from "../../errors.ts";
 import { StoreUnavailableError } from "../../ledger/retry.ts";
-import {
-  type Answer,
-  type Calls,
-  type Fault,
-  openedId,
-  type ReaderCalls,
-  type SqliteThreadData,
-  type WriterCalls,
-} from "./thread.ts";
+import { type Answer, type Calls, type Fault, openedId, type SqliteThreadData } from "./thread.ts";
 
-/** `C`: what the thread of this role can be asked. */
-export class Remote<C extends WriterCalls | ReaderCalls> {
+export class Remote {
   readonly #data: SqliteThreadData;
   #thread: Thread | null = null;
-  #closed = false;
+  #isClosed = false;
 
   constructor(data: SqliteThreadData) {
     this.#data = data;
   }
 
-  /** Starts the thread, which else the first call does. Rejects with the reason where the file cannot be opened. */
+  /** Starts the thread; otherwise the first call does. Rejects if the file cannot be opened. */
   async open(): Promise<void> {
     await this.#running().opened;
   }
 
-  call<M extends keyof C & keyof Calls>(
-    method: M,
-    ...args: Parameters<Calls[M]>
-  ): Promise<ReturnType<Calls[M]>> {
-    if (this.#closed) return Promise.reject(storeClosed());
+  call<M extends keyof Calls>(method: M, ...args: Parameters<Calls[M]>): Promise<ReturnType<Calls[M]>> {
+    if (this.#isClosed) return Promise.reject(storeClosed());
     return this.#running().call(method, args);
   }
 
-  /** Resolves when all calls have been answered and the thread has ended. Idempotent. */
+  /** Resolves when all calls are answered and the thread has ended. Idempotent. */
   async close(): Promise<void> {
-    this.#closed = true;
+    this.#isClosed = true;
     await this.#thread?.close();
   }
 
+  /** Ends the thread at once. Unanswered calls are rejected. */
+  async terminate(): Promise<void> {
+    this.#isClosed = true;
+    await this.#thread?.terminate();
+  }
+
   #running(): Thread {
-    if (this.#thread === null || this.#thread.ended) this.#thread = new Thread(this.#data);
+    if (this.#thread === null || this.#thread.isEnded) this.#thread = new Thread(this.#data);
     return this.#thread;
   }
 }
 
-interface Pending {
-  resolve(value: unknown): void;
-  reject(error: Error): void;
-}
-
+/** One run of worker.ts. */
 class Thread {
   /** Settles when the file is open, or with the reason why it is not. */
   readonly opened: Promise<unknown>;
   readonly #role: string;
   readonly #worker: Worker;
-  readonly #pending = new Map<number, Pending>();
+  readonly #pending = new Map<number, PromiseWithResolvers<unknown>>();
   readonly #exited: Promise<void>;
   #lastId = openedId;
-  #ended = false;
+  #isEnded = false;
   #closed: Promise<void> | null = null;
 
   constructor(data: SqliteThreadData) {
-    // Run from the sources and from what tsc emits: the worker's file ends as this one does.
+    // The worker's file has the ending of this one, in the sources and in the output of tsc.
     const file = new URL(`./worker${extname(import.meta.filename)}`, import.meta.url);
     this.#role = data.role;
     this.opened = this.#expect(openedId);
-    // Calls that came before are told as well.
+    // Rejects the calls that were sent before.
     this.opened.catch((error: Error) => this.#end(error));
     this.#worker = new Worker(file, { workerData: data });
     this.#worker.on("message", (answer: Answer) => this.#settle(answer));
     this.#worker.on("error", (error) => this.#end(error));
-    this.#exited = new Promise((resolve) => {
-      this.#worker.on("exit", () => {
-        this.#end();
-        resolve();
-      });
+    const exited = Promise.withResolvers<void>();
+    this.#exited = exited.promise;
+    this.#worker.on("exit", () => {
+      this.#end();
+      exited.resolve();
     });
   }
 
-  /** Whether it answers nothing any more. */
-  get ended(): boolean {
-    return this.#ended;
+  /** True if the thread answers no more calls. */
+  get isEnded(): boolean {
+    return this.#isEnded;
   }
 
   call<M extends keyof Calls>(method: M, args: Parameters<Calls[M]>): Promise<ReturnType<Calls[M]>> {
     this.#lastId += 1;
     const answer = this.#expect(this.#lastId);
     this.#worker.postMessage({ id: this.#lastId, method, args });
-    // The thread answers a call with what `Calls` says; both ends are this project's.
+    // The thread answers with the type that `Calls` has; worker.ts implements that interface.
     return answer as Promise<ReturnType<Calls[M]>>;
   }
 
   async close(): Promise<void> {
-    // One that dies on the way has lost nothing: whatever it has answered is on disk.
+    // A thread that dies here loses nothing: everything that it answered is on disk.
     const unlessEnded = (error: unknown) => {
-      if (!this.#ended) throw error;
+      if (!this.#isEnded) throw error;
     };
-    if (!this.#ended) this.#closed ??= this.call("close", []).catch(unlessEnded);
+    if (!this.#isEnded) this.#closed ??= this.call("close", []).catch(unlessEnded);
     await this.#closed;
     await this.#exited;
   }
 
+  async terminate(): Promise<void> {
+    await this.#worker.terminate();
+    await this.#exited;
+  }
+
   #expect(id: number): Promise<unknown> {
-    const { promise, resolve, reject } = Promise.withResolvers<unknown>();
-    this.#pending.set(id, { resolve, reject });
-    return promise;
+    const pending = Promise.withResolvers<unknown>();
+    this.#pending.set(id, pending);
+    return pending.promise;
   }
 
   #settle(answer: Answer): void {
@@ -124,7 +119,7 @@ class Thread {
   }
 
   #end(cause?: Error): void {
-    this.#ended = true;
+    this.#isEnded = true;
     const error = new StoreUnavailableError(`the ${this.#role} of the database has stopped`, { cause });
     for (const pending of this.#pending.values()) pending.reject(error);
     this.#pending.clear();
@@ -136,15 +131,7 @@ export function storeClosed(): Error {
 }
 
 function errorOf({ kind, message, stack, mayBeDone }: Fault): Error {
-  switch (kind) {
-    case "operator":
-      return new OperatorError(message);
-    case "unavailable":
-      return new StoreUnavailableError(message, { mayBeDone });
-    case "defect": {
-      const error = new Error(message);
-      error.stack = stack;
-      return error;
-    }
-  }
+  if (kind === "operator") return new OperatorError(message);
+  if (kind === "unavailable") return new StoreUnavailableError(message, { mayBeDone });
+  return Object.assign(new Error(message), { stack });
 }
