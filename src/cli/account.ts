@@ -56,7 +56,7 @@ async function create(cli: Cli, name: string, plan: string): Promise<void> {
     async (actions) => {
       const { account, isNew } = await actions.openAccount(name, plan);
       if (!isNew) throw accountExists(name, plan);
-      cli.print(accountObject(account), "");
+      cli.print(accountObject.of(account), "");
       cli.remark(`Account ${name} is open, on plan ${plan}. To issue a key: inkwell key create ${name}`);
     },
     { create: true },
@@ -71,7 +71,7 @@ async function list(cli: Cli): Promise<void> {
       [balance.base.micro, balance.overage.micro, balance.additionalMicro].map(creditsText);
     cli.print(
       states.map(({ account, balance, problem }) => ({
-        ...accountObject(account),
+        ...accountObject.of(account),
         balance: balance && balanceObject(balance),
         problem,
       })),
@@ -110,7 +110,7 @@ async function show(cli: Cli, name: string): Promise<void> {
     const keys = await actions.keys(name);
     const balance = view && balanceObject(view);
     cli.print(
-      { ...accountObject(account), balance, problem, keys: keys.map(keyObject) },
+      { ...accountObject.of(account), balance, problem, keys: keys.map(keyObject.of) },
       [
         `Account ${name}, plan ${account.plan}, opened ${shortTime(account.createdMs)}`,
         balance === null ? `The balance cannot be read: ${problem}.` : balanceTable(balance),
@@ -127,7 +127,7 @@ async function setPlan(cli: Cli, name: string, plan: string): Promise<void> {
   requirePlan(config.plans, plan);
   await cli.withActions(config, async (actions) => {
     const account = await actions.changePlan(name, `plan-${randomUUID()}`, plan);
-    cli.print(accountObject(account), "");
+    cli.print(accountObject.of(account), "");
     cli.remark(
       `Account ${name} is on plan ${plan}. A larger grant counts at once, a smaller one from the next refresh.`,
     );

@@ -16,7 +16,7 @@ export function auditCommand(cli: Cli): Command {
 
 async function audit(cli: Cli): Promise<void> {
   const report = await cli.host.services.audit(cli.config());
-  cli.print(auditObject(report), report.broken.map(brokenText).join("\n\n"));
+  cli.print(auditObject.of(report), report.broken.map(brokenText).join("\n\n"));
   cli.remark(verdict(report));
   if (report.broken.length > 0) cli.exitCode = 1;
 }

@@ -20,7 +20,7 @@ export function creditsCommand(cli: Cli): Command {
     .action((account: string, amount: number, { payment }: { payment: string }) =>
       cli.withActions(cli.config(), async (actions) => {
         const change = await actions.addCredits(account, payment, amount);
-        cli.print(topupObject(account, payment, amount, change), "");
+        cli.print(topupObject.of({ account, id: payment, credits: amount, change }), "");
         cli.remark(
           change.replayed
             ? `Payment ${payment} was counted before. Nothing has changed.`
@@ -43,7 +43,7 @@ export function creditsCommand(cli: Cli): Command {
     .action((account: string, amount: number, { reason, id }: { reason: string; id: string }) =>
       cli.withActions(cli.config(), async (actions) => {
         const change = await actions.adjustCredits(account, id, amount, reason);
-        cli.print(adjustmentObject(account, id, amount, change), "");
+        cli.print(adjustmentObject.of({ account, id, credits: amount, change }), "");
         cli.remark(
           change.replayed
             ? `Adjustment ${id} was made before. Nothing has changed.`

@@ -2,7 +2,7 @@
 import { Command } from "commander";
 import type { KeyOptions } from "../accounts/keys.ts";
 import { requireUsableKey } from "../accounts/refusals.ts";
-import { keyObject } from "../http/admin/objects.ts";
+import { keyObject, newKeyObject } from "../http/admin/objects.ts";
 import type { KeyRow } from "../ledger/rows.ts";
 import type { EpochMs } from "../units.ts";
 import { label, limit, modelIds, moment } from "./arguments.ts";
@@ -70,7 +70,7 @@ async function create(cli: Cli, account: string, options: KeyOptions): Promise<v
   );
   await cli.withActions(config, async (actions) => {
     const { key, row } = await actions.issueKey(account, options);
-    cli.print({ key, ...keyObject(row) }, key);
+    cli.print(newKeyObject.of({ key, ...row }), key);
     cli.remark(
       `The key of ${account} is shown only now. Keep it safe. To revoke it: inkwell key revoke ${row.id}`,
     );
@@ -82,7 +82,7 @@ async function list(cli: Cli, account: string | undefined, all: boolean): Promis
     const nowMs = Date.now();
     const keys = await actions.keys(account);
     const shown = all ? keys : keys.filter((row) => stateOf(row, nowMs) === "active");
-    cli.print(shown.map(keyObject), keyTable(shown, nowMs));
+    cli.print(shown.map(keyObject.of), keyTable(shown, nowMs));
     const hidden = keys.length - shown.length;
     const command = ["inkwell key list", ...(account === undefined ? [] : [account]), "--all"].join(" ");
     if (hidden > 0) cli.remark(`${hidden} more, revoked or expired: ${command}`);
@@ -94,7 +94,7 @@ async function list(cli: Cli, account: string | undefined, all: boolean): Promis
 async function revoke(cli: Cli, id: string): Promise<void> {
   await cli.withActions(cli.config(), async (actions) => {
     const { row, revokedBefore } = await actions.revokeKey(id);
-    cli.print(keyObject(row), "");
+    cli.print(keyObject.of(row), "");
     cli.remark(
       revokedBefore
         ? `Key ${id} was revoked before, at ${shortTime(row.revokedMs)}.`

@@ -70,7 +70,7 @@ async function* usageJson(pages: Pages): AsyncGenerator<string, void, undefined>
   let before = "[\n";
   for await (const rows of pages) {
     for (const row of rows) {
-      yield `${before}  ${JSON.stringify(usageObject(row))}`;
+      yield `${before}  ${JSON.stringify(usageObject.of(row))}`;
       before = ",\n";
     }
   }

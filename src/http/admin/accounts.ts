@@ -19,13 +19,13 @@ export function accountRoutes(app: AdminApp, actions: OperatorActions): void {
         operationId: "openAccount",
         tags,
         body: schema.closed({ id: schema.accountName, plan: schema.planName }),
-        response: { 200: schema.account, 201: schema.account },
+        response: { 200: accountObject.schema, 201: accountObject.schema },
         refusals: ["account_exists"],
       },
     },
     async ({ body: { id, plan } }, reply) => {
       const { account, isNew } = await actions.openAccount(id, plan);
-      return reply.code(isNew ? 201 : 200).send(accountObject(account));
+      return reply.code(isNew ? 201 : 200).send(accountObject.of(account));
     },
   );
 
@@ -37,14 +37,14 @@ export function accountRoutes(app: AdminApp, actions: OperatorActions): void {
         operationId: "listAccounts",
         tags,
         querystring: schema.closed(schema.pageQuery),
-        response: { 200: schema.pageOf(schema.account) },
+        response: { 200: schema.pageOf(accountObject.schema) },
       },
     },
     async ({ query: { limit, after } }) =>
       pageOf(
         limit,
         (rows) => actions.accounts({ after, limit: rows }),
-        accountObject,
+        accountObject.of,
         (row) => row.id,
       ),
   );
@@ -57,11 +57,11 @@ export function accountRoutes(app: AdminApp, actions: OperatorActions): void {
         operationId: "showAccount",
         tags,
         params,
-        response: { 200: schema.account },
+        response: { 200: accountObject.schema },
         refusals: ["account_not_found"],
       },
     },
-    async ({ params: { account } }) => accountObject(await actions.account(account)),
+    async ({ params: { account } }) => accountObject.of(await actions.account(account)),
   );
 
   app.patch(
@@ -75,11 +75,11 @@ export function accountRoutes(app: AdminApp, actions: OperatorActions): void {
         tags,
         params,
         body: schema.closed({ operation_id: schema.operationId, plan: schema.planName }),
-        response: { 200: schema.account },
+        response: { 200: accountObject.schema },
         refusals: ["account_not_found", "operation_differs"],
       },
     },
     async ({ params: { account }, body: { operation_id, plan } }) =>
-      accountObject(await actions.changePlan(account, operation_id, plan)),
+      accountObject.of(await actions.changePlan(account, operation_id, plan)),
   );
 }

@@ -3,7 +3,7 @@ import type { OperatorActions } from "../../accounts/operator-actions.ts";
 import { invalidValue } from "../../accounts/refusals.ts";
 import { balanceObject } from "../openai-format/response.ts";
 import type { AdminApp } from "./app.ts";
-import { adjustmentObject, journalObject, topupObject } from "./objects.ts";
+import { adjustmentObject, balance, journalObject, topupObject } from "./objects.ts";
 import { pageOf, seqIn } from "./paging.ts";
 import * as schema from "./schemas.ts";
 
@@ -22,12 +22,14 @@ export function creditRoutes(app: AdminApp, actions: OperatorActions): void {
         tags,
         params,
         body: schema.closed({ payment_id: schema.note, credits: schema.credits }),
-        response: { 200: schema.topup },
+        response: { 200: topupObject.schema },
         refusals: ["account_not_found", "payment_differs", "too_many_credits"],
       },
     },
-    async ({ params: { account }, body: { payment_id: payment, credits } }) =>
-      topupObject(account, payment, credits, await actions.addCredits(account, payment, credits)),
+    async ({ params: { account }, body: { payment_id: payment, credits } }) => {
+      const change = await actions.addCredits(account, payment, credits);
+      return topupObject.of({ account, id: payment, credits, change });
+    },
   );
 
   app.post(
@@ -45,14 +47,14 @@ export function creditRoutes(app: AdminApp, actions: OperatorActions): void {
           credits: schema.signedCredits,
           reason: schema.note,
         }),
-        response: { 200: schema.adjustment },
+        response: { 200: adjustmentObject.schema },
         refusals: ["account_not_found", "operation_differs", "too_few_credits", "too_many_credits"],
       },
     },
     async ({ params: { account }, body: { operation_id: operation, credits, reason } }) => {
       if (credits === 0) throw invalidValue("credits", "credits must not be 0, which changes nothing.");
       const change = await actions.adjustCredits(account, operation, credits, reason);
-      return adjustmentObject(account, operation, credits, change);
+      return adjustmentObject.of({ account, id: operation, credits, change });
     },
   );
 
@@ -64,7 +66,7 @@ export function creditRoutes(app: AdminApp, actions: OperatorActions): void {
         operationId: "showBalance",
         tags,
         params,
-        response: { 200: schema.balance },
+        response: { 200: balance },
         refusals: ["account_not_found"],
       },
     },
@@ -80,7 +82,7 @@ export function creditRoutes(app: AdminApp, actions: OperatorActions): void {
         tags,
         params,
         querystring: schema.closed(schema.pageQuery),
-        response: { 200: schema.pageOf(schema.journalEntry) },
+        response: { 200: schema.pageOf(journalObject.schema) },
         refusals: ["account_not_found", "list_too_slow"],
       },
     },
@@ -89,7 +91,7 @@ export function creditRoutes(app: AdminApp, actions: OperatorActions): void {
       return pageOf(
         limit,
         (rows) => actions.journal(account, { afterSeq, limit: rows }),
-        journalObject,
+        journalObject.of,
         ({ seq }) => String(seq),
       );
     },

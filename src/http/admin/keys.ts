@@ -2,7 +2,7 @@
 import Type from "typebox";
 import type { OperatorActions } from "../../accounts/operator-actions.ts";
 import type { AdminApp } from "./app.ts";
-import { keyObject } from "./objects.ts";
+import { keyObject, newKeyObject } from "./objects.ts";
 import { momentNamed, pageIn } from "./paging.ts";
 import * as schema from "./schemas.ts";
 
@@ -30,7 +30,7 @@ export function keyRoutes(app: AdminApp, actions: OperatorActions): void {
           tokens_per_minute: Type.Optional(schema.limit),
           concurrent: Type.Optional(schema.limit),
         }),
-        response: { 200: schema.newKey, 201: schema.newKey },
+        response: { 200: newKeyObject.schema, 201: newKeyObject.schema },
         refusals: ["account_not_found", "operation_differs"],
       },
     },
@@ -45,7 +45,7 @@ export function keyRoutes(app: AdminApp, actions: OperatorActions): void {
         concurrent,
       };
       const { key, row } = await actions.issueKeyOnce(account, operation_id, options);
-      return reply.code(key === null ? 200 : 201).send({ key, ...keyObject(row) });
+      return reply.code(key === null ? 200 : 201).send(newKeyObject.of({ key, ...row }));
     },
   );
 
@@ -58,11 +58,11 @@ export function keyRoutes(app: AdminApp, actions: OperatorActions): void {
         tags,
         params: accountParams,
         querystring: schema.closed(schema.pageQuery),
-        response: { 200: schema.pageOf(schema.key) },
+        response: { 200: schema.pageOf(keyObject.schema) },
         refusals: ["account_not_found"],
       },
     },
-    async ({ params: { account }, query }) => pageIn(await actions.keys(account), query, keyObject),
+    async ({ params: { account }, query }) => pageIn(await actions.keys(account), query, keyObject.of),
   );
 
   app.get(
@@ -73,11 +73,11 @@ export function keyRoutes(app: AdminApp, actions: OperatorActions): void {
         operationId: "showKey",
         tags,
         params: keyParams,
-        response: { 200: schema.key },
+        response: { 200: keyObject.schema },
         refusals: ["key_not_found"],
       },
     },
-    async ({ params: { key } }) => keyObject(await actions.key(key)),
+    async ({ params: { key } }) => keyObject.of(await actions.key(key)),
   );
 
   app.delete(
@@ -89,10 +89,10 @@ export function keyRoutes(app: AdminApp, actions: OperatorActions): void {
         operationId: "revokeKey",
         tags,
         params: keyParams,
-        response: { 200: schema.key },
+        response: { 200: keyObject.schema },
         refusals: ["key_not_found"],
       },
     },
-    async ({ params: { key } }) => keyObject((await actions.revokeKey(key)).row),
+    async ({ params: { key } }) => keyObject.of((await actions.revokeKey(key)).row),
   );
 }

@@ -1,11 +1,13 @@
 /**
- * The JSON objects of the operator API, which the command line prints too. They contain every field of the ledger's
- * rows except the hash of a key.
+ * The JSON objects of the operator API, which the command line prints too. Each field has its schema and its value in
+ * one place. The objects contain every field of the ledger's rows except the hash of a key.
+ *
+ * Amounts in fields that end in `_micro` are whole micro-credits (1 credit = 1,000,000), prices are credits per million
+ * tokens, times are ISO 8601 in UTC.
  */
-import type { Static } from "typebox";
+import Type, { type Static, type TObject, type TProperties } from "typebox";
 import type { CreditsChange } from "../../accounts/operator-actions.ts";
 import { longestAnswer, type Model } from "../../chat/catalog.ts";
-import type { EngineLoad } from "../../chat/engine.ts";
 import type {
   AccountRow,
   HoldRow,
@@ -18,164 +20,227 @@ import type {
 import type { AuditReport } from "../../store/audit.ts";
 import type { NodeView } from "../../store/nodes.ts";
 import type { Credits, EpochMs } from "../../units.ts";
-import { balanceObject } from "../openai-format/response.ts";
-import type * as schema from "./schemas.ts";
+import { balanceObject, pricingObject } from "../openai-format/response.ts";
+import { closed, orNull } from "./schemas.ts";
 
-export function accountObject(row: AccountRow): Static<typeof schema.account> {
-  return { id: row.id, plan: row.plan, created_at: isoTime(row.createdMs) };
+const time = Type.String({ format: "date-time", description: "a time" });
+const count = Type.Integer({ minimum: 0 });
+const micro = Type.Integer({ minimum: 0, description: "micro-credits" });
+const microDelta = Type.Integer({ description: "micro-credits" });
+const text = Type.String();
+
+/** For each field, its schema and its value. */
+type Fields<Row, P extends TProperties> = {
+  [Name in keyof P]: readonly [schema: P[Name], read: (row: Row) => Static<P[Name]>];
+};
+
+/** An object's schema, and the function that makes the object of a row. */
+export interface JsonObject<Row, P extends TProperties> {
+  schema: TObject<P>;
+  of(row: Row): { [Name in keyof P]: Static<P[Name]> };
 }
 
-export function keyObject(row: KeyRow): Static<typeof schema.key> {
-  return {
-    id: row.id,
-    account: row.account,
-    name: row.name,
-    last_four: row.lastFour,
-    models: [...row.models],
-    limits: {
+/** Fixes the type of the row; the types of the fields are inferred. */
+function fieldsFor<Row>() {
+  return <P extends TProperties>(fields: Fields<Row, P>) => fields;
+}
+
+function objectFor<Row>() {
+  return <P extends TProperties>(fields: Fields<Row, P>): JsonObject<Row, P> => {
+    const entries = Object.entries(fields);
+    const schemas = entries.map(([name, [schema]]) => [name, schema]);
+    return {
+      schema: closed(Object.fromEntries(schemas)),
+      of: (row) => {
+        const values = entries.map(([name, [, read]]) => [name, read(row)]);
+        return Object.fromEntries(values);
+      },
+    };
+  };
+}
+
+export const accountObject = objectFor<AccountRow>()({
+  id: [text, (row) => row.id],
+  plan: [text, (row) => row.plan],
+  created_at: [time, (row) => isoTime(row.createdMs)],
+});
+
+const limits = closed({
+  requests_per_minute: orNull(count),
+  tokens_per_minute: orNull(count),
+  concurrent: orNull(count),
+});
+
+const keyFields = fieldsFor<KeyRow>()({
+  id: [text, (row) => row.id],
+  account: [text, (row) => row.account],
+  name: [orNull(text), (row) => row.name],
+  last_four: [text, (row) => row.lastFour],
+  models: [Type.Array(text), (row) => [...row.models]],
+  limits: [
+    limits,
+    (row) => ({
       requests_per_minute: row.requestsPerMinute,
       tokens_per_minute: row.tokensPerMinute,
       concurrent: row.concurrent,
+    }),
+  ],
+  created_at: [time, (row) => isoTime(row.createdMs)],
+  expires_at: [orNull(time), (row) => isoTimeOrNull(row.expiresMs)],
+  revoked_at: [orNull(time), (row) => isoTimeOrNull(row.revokedMs)],
+  last_used_at: [orNull(time), (row) => isoTimeOrNull(row.lastUsedMs)],
+});
+
+export const keyObject = objectFor<KeyRow>()(keyFields);
+export const newKeyObject = objectFor<KeyRow & { key: string | null }>()({
+  key: [orNull(Type.String({ description: "the key itself, only in this response" })), (row) => row.key],
+  ...keyFields,
+});
+
+/** As `GET /v1/balance` returns it. */
+const bucket = closed({ credits: count, percent: Type.Number() });
+const cap = closed({ credits: count });
+const window = closed({ startedAt: time, refreshesAt: time });
+export const balance = closed({
+  object: Type.Literal("balance"),
+  available: Type.Boolean(),
+  plan: text,
+  balances: closed({ base: bucket, overage: bucket, additional: cap, total: bucket }),
+  caps: closed({ base: cap, overage: cap, total: cap }),
+  baseWindow: window,
+  overageWindow: window,
+});
+
+/** A change of credits with the id that makes it safe to repeat. */
+interface CreditsRow {
+  account: string;
+  id: string;
+  credits: Credits;
+  change: CreditsChange;
+}
+
+const changeFields = fieldsFor<CreditsRow>()({
+  credits: [Type.Integer(), (row) => row.credits],
+  again: [
+    Type.Boolean({ description: "whether the id had taken effect before" }),
+    (row) => row.change.replayed,
+  ],
+  balance: [balance, (row) => balanceObject(row.change.balance)],
+});
+
+export const topupObject = objectFor<CreditsRow>()({
+  account: [text, (row) => row.account],
+  payment_id: [text, (row) => row.id],
+  ...changeFields,
+  credits: [count, (row) => row.credits],
+});
+
+export const adjustmentObject = objectFor<CreditsRow>()({
+  account: [text, (row) => row.account],
+  operation_id: [text, (row) => row.id],
+  ...changeFields,
+});
+
+export const journalObject = objectFor<JournalRow>()({
+  seq: [count, (row) => row.seq],
+  at: [time, (row) => isoTime(row.atMs)],
+  kind: [text, (row) => row.kind],
+  operation: [text, (row) => row.op],
+  note: [orNull(text), (row) => row.note],
+  base_delta_micro: [microDelta, (row) => row.baseDelta],
+  overage_delta_micro: [microDelta, (row) => row.overageDelta],
+  additional_delta_micro: [microDelta, (row) => row.additionalDelta],
+  base_after_micro: [micro, (row) => row.baseAfter],
+  overage_after_micro: [micro, (row) => row.overageAfter],
+  additional_after_micro: [micro, (row) => row.additionalAfter],
+});
+
+const tokenAndPriceFields = fieldsFor<TokenCounts & RowPrice>()({
+  prompt_tokens: [count, (row) => row.promptTokens],
+  cached_tokens: [count, (row) => row.cachedTokens],
+  completion_tokens: [count, (row) => row.completionTokens],
+  reasoning_tokens: [count, (row) => row.reasoningTokens],
+  price_prompt: [count, (row) => row.pricePrompt],
+  price_cached_prompt: [count, (row) => row.priceCachedPrompt],
+  price_completion: [count, (row) => row.priceCompletion],
+});
+
+export const usageObject = objectFor<UsageRow>()({
+  request_id: [text, (row) => row.id],
+  account: [text, (row) => row.account],
+  key: [text, (row) => row.key],
+  model: [text, (row) => row.model],
+  finished_at: [time, (row) => isoTime(row.atMs)],
+  ending: [text, (row) => row.ending],
+  estimated: [Type.Boolean(), (row) => row.estimated],
+  ...tokenAndPriceFields,
+  cost_micro: [micro, (row) => row.cost],
+  base_micro: [micro, (row) => row.base],
+  overage_micro: [micro, (row) => row.overage],
+  additional_micro: [micro, (row) => row.additional],
+  shortfall_micro: [micro, (row) => row.shortfall],
+  journal_seq: [count, (row) => row.seq],
+});
+
+export const holdObject = objectFor<HoldRow>()({
+  request_id: [text, (row) => row.id],
+  account: [text, (row) => row.account],
+  key: [text, (row) => row.key],
+  model: [text, (row) => row.model],
+  created_at: [time, (row) => isoTime(row.createdMs)],
+  expires_at: [time, (row) => isoTime(row.expiresMs)],
+  held_micro: [micro, (row) => row.base + row.basePast + row.overage + row.overagePast + row.additional],
+  ...tokenAndPriceFields,
+});
+
+const broken = closed({
+  invariant: Type.String({ description: "the invariant that does not hold" }),
+  rows: Type.Array(Type.Record(Type.String(), Type.Union([Type.String(), Type.Number(), Type.Null()]))),
+});
+
+export const auditObject = objectFor<AuditReport>()({
+  sound: [Type.Boolean(), (report) => report.broken.length === 0],
+  checked_at: [time, (report) => isoTime(report.checkedMs)],
+  journal_entries: [count, (report) => report.journalRows],
+  broken: [
+    Type.Array(broken, { description: "the invariants that do not hold, each with its first rows at fault" }),
+    (report) => report.broken,
+  ],
+});
+
+const load = closed({ running: count, waiting: count, paused: count });
+
+export const modelObject = objectFor<Model>()({
+  id: [text, (model) => model.id],
+  state: [text, (model) => model.engine.state],
+  context_window: [count, (model) => model.engine.contextWindow],
+  max_output_tokens: [count, (model) => longestAnswer(model.engine.contextWindow, model.outputTokensMax)],
+  pricing: [
+    closed({ prompt: count, completion: count, cached_prompt: count }),
+    (model) => pricingObject(model.price),
+  ],
+  load: [
+    orNull(load),
+    ({ engine }) => {
+      const now = engine.load?.() ?? null;
+      return now && { running: now.running, waiting: now.waiting, paused: now.paused ?? 0 };
     },
-    created_at: isoTime(row.createdMs),
-    expires_at: isoTimeOrNull(row.expiresMs),
-    revoked_at: isoTimeOrNull(row.revokedMs),
-    last_used_at: isoTimeOrNull(row.lastUsedMs),
-  };
-}
+  ],
+});
 
-export function topupObject(
-  account: string,
-  payment_id: string,
-  credits: Credits,
-  { replayed, balance }: CreditsChange,
-): Static<typeof schema.topup> {
-  return { account, payment_id, credits, again: replayed, balance: balanceObject(balance) };
-}
-
-export function adjustmentObject(
-  account: string,
-  operation_id: string,
-  credits: Credits,
-  { replayed, balance }: CreditsChange,
-): Static<typeof schema.adjustment> {
-  return { account, operation_id, credits, again: replayed, balance: balanceObject(balance) };
-}
-
-export function journalObject(row: JournalRow): Static<typeof schema.journalEntry> {
-  return {
-    seq: row.seq,
-    at: isoTime(row.atMs),
-    kind: row.kind,
-    operation: row.op,
-    note: row.note,
-    base_delta_micro: row.baseDelta,
-    overage_delta_micro: row.overageDelta,
-    additional_delta_micro: row.additionalDelta,
-    base_after_micro: row.baseAfter,
-    overage_after_micro: row.overageAfter,
-    additional_after_micro: row.additionalAfter,
-  };
-}
-
-export function usageObject(row: UsageRow): Static<typeof schema.usageRecord> {
-  return {
-    request_id: row.id,
-    account: row.account,
-    key: row.key,
-    model: row.model,
-    finished_at: isoTime(row.atMs),
-    ending: row.ending,
-    estimated: row.estimated,
-    ...tokenFields(row),
-    ...priceFields(row),
-    cost_micro: row.cost,
-    base_micro: row.base,
-    overage_micro: row.overage,
-    additional_micro: row.additional,
-    shortfall_micro: row.shortfall,
-    journal_seq: row.seq,
-  };
-}
-
-export function holdObject(row: HoldRow): Static<typeof schema.holdRecord> {
-  return {
-    request_id: row.id,
-    account: row.account,
-    key: row.key,
-    model: row.model,
-    created_at: isoTime(row.createdMs),
-    expires_at: isoTime(row.expiresMs),
-    held_micro: row.base + row.basePast + row.overage + row.overagePast + row.additional,
-    ...tokenFields(row),
-    ...priceFields(row),
-  };
-}
-
-export function auditObject({
-  checkedMs,
-  journalRows,
-  broken,
-}: AuditReport): Static<typeof schema.auditReport> {
-  return {
-    sound: broken.length === 0,
-    checked_at: isoTime(checkedMs),
-    journal_entries: journalRows,
-    broken,
-  };
-}
-
-export function modelObject({
-  id,
-  engine,
-  outputTokensMax,
-  price,
-}: Model): Static<typeof schema.modelRecord> {
-  return {
-    id,
-    state: engine.state,
-    context_window: engine.contextWindow,
-    max_output_tokens: longestAnswer(engine.contextWindow, outputTokensMax),
-    pricing: {
-      prompt: price.prompt,
-      completion: price.completion,
-      cached_prompt: price.cachedPrompt ?? price.prompt,
-    },
-    load: loadObject(engine.load?.() ?? null),
-  };
-}
-
-function loadObject(load: EngineLoad | null): Static<typeof schema.modelRecord>["load"] {
-  return load === null ? null : { running: load.running, waiting: load.waiting, paused: load.paused ?? 0 };
-}
-
-export function nodeObject(node: NodeView): Static<typeof schema.nodeRecord> {
-  return {
-    id: node.id,
-    version: node.version,
-    started_at: isoTime(node.startedMs),
-    seen_at: isoTime(node.seenMs),
-    self: node.isSelf,
-    differs: [...node.differs],
-  };
-}
-
-function tokenFields(row: TokenCounts) {
-  return {
-    prompt_tokens: row.promptTokens,
-    cached_tokens: row.cachedTokens,
-    completion_tokens: row.completionTokens,
-    reasoning_tokens: row.reasoningTokens,
-  };
-}
-
-function priceFields(row: RowPrice) {
-  return {
-    price_prompt: row.pricePrompt,
-    price_cached_prompt: row.priceCachedPrompt,
-    price_completion: row.priceCompletion,
-  };
-}
+export const nodeObject = objectFor<NodeView>()({
+  id: [text, (node) => node.id],
+  version: [text, (node) => node.version],
+  started_at: [time, (node) => isoTime(node.startedMs)],
+  seen_at: [time, (node) => isoTime(node.seenMs)],
+  self: [Type.Boolean({ description: "whether this node responds" }), (node) => node.isSelf],
+  differs: [
+    Type.Array(text, {
+      description: "plans, models and prices whose configuration differs from this node's",
+    }),
+    (node) => [...node.differs],
+  ],
+});
 
 function isoTime(ms: EpochMs): string {
   return new Date(ms).toISOString();

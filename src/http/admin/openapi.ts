@@ -8,34 +8,35 @@ import Type from "typebox";
 import { type OperatorCode, operatorCatalogue } from "../../accounts/refusals.ts";
 import { invariant, catalogue as publicCatalogue } from "../../errors.ts";
 import { isRecord } from "../openai-format/json.ts";
+import * as objects from "./objects.ts";
 import { refusedBeforeRouting, refusedEverywhere, refusedWithBody } from "./refusals.ts";
-import * as schema from "./schemas.ts";
+import { closed, orNull } from "./schemas.ts";
 
 type Code = OperatorCode | keyof typeof publicCatalogue;
 
-const error = schema.closed({
-  error: schema.closed({
+const error = closed({
+  error: closed({
     message: Type.String(),
     type: Type.String(),
-    param: schema.orNull(Type.String()),
+    param: orNull(Type.String()),
     code: Type.String(),
   }),
 });
 
 /** Schemas that the document contains once, under these names. */
 const components = new Map<object, string>([
-  [schema.account, "Account"],
-  [schema.key, "Key"],
-  [schema.newKey, "NewKey"],
-  [schema.balance, "Balance"],
-  [schema.topup, "Topup"],
-  [schema.adjustment, "Adjustment"],
-  [schema.journalEntry, "JournalEntry"],
-  [schema.usageRecord, "UsageRecord"],
-  [schema.holdRecord, "Hold"],
-  [schema.modelRecord, "Model"],
-  [schema.nodeRecord, "Node"],
-  [schema.auditReport, "AuditReport"],
+  [objects.accountObject.schema, "Account"],
+  [objects.keyObject.schema, "Key"],
+  [objects.newKeyObject.schema, "NewKey"],
+  [objects.balance, "Balance"],
+  [objects.topupObject.schema, "Topup"],
+  [objects.adjustmentObject.schema, "Adjustment"],
+  [objects.journalObject.schema, "JournalEntry"],
+  [objects.usageObject.schema, "UsageRecord"],
+  [objects.holdObject.schema, "Hold"],
+  [objects.modelObject.schema, "Model"],
+  [objects.nodeObject.schema, "Node"],
+  [objects.auditObject.schema, "AuditReport"],
   [error, "Error"],
 ]);
 

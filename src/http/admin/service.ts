@@ -19,10 +19,10 @@ export function serviceRoutes(
         operationId: "listModels",
         tags: ["service"],
         querystring: schema.closed(schema.pageQuery),
-        response: { 200: schema.pageOf(schema.modelRecord) },
+        response: { 200: schema.pageOf(modelObject.schema) },
       },
     },
-    async ({ query }) => pageIn(catalog.all(), query, modelObject),
+    async ({ query }) => pageIn(catalog.all(), query, modelObject.of),
   );
 
   app.get(
@@ -35,10 +35,10 @@ export function serviceRoutes(
         operationId: "listNodes",
         tags: ["service"],
         querystring: schema.closed(schema.pageQuery),
-        response: { 200: schema.pageOf(schema.nodeRecord) },
+        response: { 200: schema.pageOf(nodeObject.schema) },
       },
     },
-    async ({ query }) => pageIn(nodes(), query, nodeObject),
+    async ({ query }) => pageIn(nodes(), query, nodeObject.of),
   );
 
   app.get(
@@ -52,7 +52,7 @@ export function serviceRoutes(
         operationId: "listHolds",
         tags: ["service"],
         querystring: schema.closed({ ...schema.pageQuery, account: Type.Optional(schema.accountName) }),
-        response: { 200: schema.pageOf(schema.holdRecord) },
+        response: { 200: schema.pageOf(holdObject.schema) },
         refusals: ["account_not_found", "list_too_slow"],
       },
     },
@@ -62,7 +62,7 @@ export function serviceRoutes(
       return pageOf(
         limit,
         (rows) => actions.holds({ account, after: from, limit: rows }),
-        holdObject,
+        holdObject.of,
         (row) => placeCursor(row.account, row.id),
       );
     },
@@ -77,13 +77,13 @@ export function serviceRoutes(
           "Reads all rows, which takes minutes on a large ledger. No request waits for it, but on PostgreSQL requests of a busy account become slower meanwhile. The metrics keep the result.",
         operationId: "audit",
         tags: ["service"],
-        response: { 200: schema.auditReport },
+        response: { 200: auditObject.schema },
       },
     },
     async () => {
       const report = await store.audit();
       metrics.audited(report.broken.length, report.checkedMs);
-      return auditObject(report);
+      return auditObject.of(report);
     },
   );
 }

@@ -1,21 +1,14 @@
-/** Receipts as CSV (RFC 4180): one line each under one line of names, which are those of the JSON. */
+/** Receipts as CSV (RFC 4180): a line of field names, as in the JSON, and a line for each receipt. */
 import type { UsageRow } from "../../ledger/rows.ts";
 import { usageObject } from "./objects.ts";
-import { usageRecord } from "./schemas.ts";
 
-/** The text in pieces, one for each page of rows; the names come first, even where there is nothing else. */
+/** Yields the line of names, even if there are no receipts, and then a text for each page. */
 export async function* usageCsv(
   pages: AsyncIterable<readonly UsageRow[]>,
 ): AsyncGenerator<string, void, undefined> {
-  const names = Object.keys(usageRecord.properties);
-  yield lineOf(names);
+  yield lineOf(Object.keys(usageObject.schema.properties));
   for await (const rows of pages) {
-    yield rows
-      .map((row) => {
-        const fields = new Map<string, unknown>(Object.entries(usageObject(row)));
-        return lineOf(names.map((name) => textOf(fields.get(name))));
-      })
-      .join("");
+    yield rows.map((row) => lineOf(Object.values(usageObject.of(row)).map(textOf))).join("");
   }
 }
 
@@ -24,8 +17,8 @@ function lineOf(fields: readonly string[]): string {
 }
 
 /**
- * A text that a spreadsheet would take for a formula is made one that it does not, by an apostrophe. No name that
- * Inkwell gives out begins so; what stands in the database need not be of its making.
+ * Puts an apostrophe before a text that a spreadsheet would run as a formula. Inkwell gives out no such name, but the
+ * database may contain names from elsewhere.
  */
 function textOf(value: unknown): string {
   return typeof value === "string" && /^[=+\-@\t\r\n]/.test(value) ? `'${value}` : String(value);

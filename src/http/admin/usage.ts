@@ -21,7 +21,7 @@ const filters = schema.closed({
   format: Type.Optional(Type.Enum(["json", "csv"], { description: '"json" or "csv"' })),
 });
 
-const page = schema.pageOf(schema.usageRecord);
+const page = schema.pageOf(usageObject.schema);
 
 export function usageRoutes(app: AdminApp, actions: OperatorActions): void {
   app.get(
@@ -46,7 +46,7 @@ export function usageRoutes(app: AdminApp, actions: OperatorActions): void {
         return pageOf(
           limit,
           (rows) => actions.usage({ ...wanted, limit: rows }),
-          usageObject,
+          usageObject.of,
           ({ account, seq }) => placeCursor(account, seq),
         );
       }

@@ -4,6 +4,7 @@ import type { FinishReason, TokenLogprob, Usage } from "../../chat/engine.ts";
 import type { RequestDefaults } from "../../chat/request.ts";
 import type { BalanceView, BucketView } from "../../ledger/balance.ts";
 import type { RateState, Rates } from "../../ledger/operations.ts";
+import type { Price } from "../../ledger/pricing.ts";
 import { creditsIn, type MicroCredits } from "../../units.ts";
 
 /** The same on a completion and on every chunk of a stream. */
@@ -68,14 +69,14 @@ export function modelList(models: readonly Model[]) {
       context_window: engine.contextWindow,
       max_output_tokens: longestAnswer(engine.contextWindow, outputTokensMax),
       defaults: defaultsObject(defaults),
-      // Credits per million tokens.
-      pricing: {
-        prompt: price.prompt,
-        completion: price.completion,
-        cached_prompt: price.cachedPrompt ?? price.prompt,
-      },
+      pricing: pricingObject(price),
     })),
   };
+}
+
+/** Credits per million tokens. */
+export function pricingObject({ prompt, completion, cachedPrompt = prompt }: Price) {
+  return { prompt, completion, cached_prompt: cachedPrompt };
 }
 
 /** Under the names that requests use; only the values that are set. */
