@@ -1,16 +1,16 @@
 /** `inkwell account`: opens, lists and shows accounts, and changes their plans. */
 import { randomUUID } from "node:crypto";
 import { Command } from "commander";
+import type { AccountState } from "../accounts/operator-actions.ts";
 import { accountExists, requirePlan } from "../accounts/refusals.ts";
 import { accountObject, keyObject } from "../http/admin/objects.ts";
 import { balanceObject } from "../http/openai-format/response.ts";
-import type { BalanceView } from "../ledger/balance.ts";
 import { creditsIn, grouped, type MicroCredits } from "../units.ts";
 import { accountName } from "./arguments.ts";
 import { balanceTable, remarkHeld } from "./balance.ts";
 import type { Cli } from "./cli.ts";
 import { repairAdvice } from "./failure.ts";
-import { count, right, shortTime, table } from "./format.ts";
+import { type Column, count, shortTime, table } from "./format.ts";
 import { examples } from "./help.ts";
 import { keyTable } from "./key.ts";
 
@@ -67,58 +67,45 @@ async function list(cli: Cli): Promise<void> {
   await cli.withActions(cli.config(), async (actions) => {
     const states = await actions.accountStates();
     const invalid = states.filter(({ problem }) => problem !== null).length;
-    const cells = (balance: BalanceView) =>
-      [balance.base.micro, balance.overage.micro, balance.additionalMicro].map(creditsText);
-    cli.print(
-      states.map(({ account, balance, problem }) => ({
-        ...accountObject.of(account),
-        balance: balance && balanceObject(balance),
-        problem,
-      })),
-      table(
-        [
-          "ACCOUNT",
-          "PLAN",
-          right("BASE"),
-          right("OVERAGE"),
-          right("ADDITIONAL"),
-          "CREATED",
-          ...(invalid === 0 ? [] : ["PROBLEM"]),
-        ],
-        states.map(({ account: { id, plan, createdMs }, balance, problem }) => [
-          id,
-          plan,
-          ...(balance === null ? ["-", "-", "-"] : cells(balance)),
-          shortTime(createdMs),
-          problem ?? "",
-        ]),
-      ),
-    );
+    const columns: Column<AccountState>[] = [
+      { head: "ACCOUNT", cell: ({ account }) => account.id },
+      { head: "PLAN", cell: ({ account }) => account.plan },
+      { head: "BASE", right: true, cell: ({ balance }) => creditsText(balance?.base.micro) },
+      { head: "OVERAGE", right: true, cell: ({ balance }) => creditsText(balance?.overage.micro) },
+      { head: "ADDITIONAL", right: true, cell: ({ balance }) => creditsText(balance?.additionalMicro) },
+      { head: "CREATED", cell: ({ account }) => shortTime(account.createdMs) },
+    ];
+    if (invalid > 0) columns.push({ head: "PROBLEM", cell: ({ problem }) => problem ?? "" });
+    cli.print(states.map(stateObject), table(states, columns));
     if (invalid > 0) cli.remark(`${count(invalid, "account")} must be repaired. ${repairAdvice}`);
     if (states.length === 0)
       cli.remark("There are no accounts yet. To open one: inkwell account create NAME --plan PLAN");
   });
 }
 
-function creditsText(micro: MicroCredits): string {
-  return grouped(creditsIn(micro));
+function stateObject({ account, balance, problem }: AccountState) {
+  return { ...accountObject.of(account), balance: balance && balanceObject(balance), problem };
+}
+
+function creditsText(micro: MicroCredits | undefined): string {
+  return micro === undefined ? "-" : grouped(creditsIn(micro));
 }
 
 async function show(cli: Cli, name: string): Promise<void> {
   await cli.withActions(cli.config(), async (actions) => {
-    const { account, nowMs, balance: view, problem } = await actions.accountState(name);
+    const state = await actions.accountState(name);
+    const { account, nowMs, balance, problem } = state;
     const keys = await actions.keys(name);
-    const balance = view && balanceObject(view);
     cli.print(
-      { ...accountObject.of(account), balance, problem, keys: keys.map(keyObject.of) },
+      { ...stateObject(state), keys: keys.map(keyObject.of) },
       [
         `Account ${name}, plan ${account.plan}, opened ${shortTime(account.createdMs)}`,
         balance === null ? `The balance cannot be read: ${problem}.` : balanceTable(balance),
         keys.length === 0 ? `No keys. To issue one: inkwell key create ${name}` : keyTable(keys, nowMs),
       ].join("\n\n"),
     );
-    if (view === null) cli.remark(repairAdvice);
-    else remarkHeld(cli, view.heldMicro);
+    if (balance === null) cli.remark(repairAdvice);
+    else remarkHeld(cli, balance.heldMicro);
   });
 }
 

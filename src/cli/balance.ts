@@ -1,9 +1,10 @@
 /** `inkwell balance`: the balance of an account, as `GET /v1/balance` shows it to clients. */
 import { Command } from "commander";
 import { balanceObject } from "../http/openai-format/response.ts";
+import type { BalanceView } from "../ledger/balance.ts";
 import { exactCredits, grouped, type MicroCredits } from "../units.ts";
 import type { Cli } from "./cli.ts";
-import { right, table } from "./format.ts";
+import { table } from "./format.ts";
 
 export function balanceCommand(cli: Cli): Command {
   return new Command("balance")
@@ -11,10 +12,10 @@ export function balanceCommand(cli: Cli): Command {
     .argument("<account>", "as account list shows it")
     .action((account: string) =>
       cli.withActions(cli.config(), async (actions) => {
-        const view = await actions.balance(account);
-        const balance = balanceObject(view);
-        cli.print(balance, `Account ${account}, plan ${balance.plan}\n\n${balanceTable(balance)}`);
-        remarkHeld(cli, view.heldMicro);
+        const balance = await actions.balance(account);
+        const text = `Account ${account}, plan ${balance.plan}\n\n${balanceTable(balance)}`;
+        cli.print(balanceObject(balance), text);
+        remarkHeld(cli, balance.heldMicro);
       }),
     );
 }
@@ -28,23 +29,30 @@ export function remarkHeld(cli: Cli, heldMicro: MicroCredits): void {
   );
 }
 
-export function balanceTable(balance: ReturnType<typeof balanceObject>): string {
-  const { balances, caps, baseWindow, overageWindow } = balance;
-  const share = (percent: number) => `${percent.toFixed(2)} %`;
-  const row = (name: "base" | "overage" | "total", ...more: string[]) => [
-    name,
-    grouped(balances[name].credits),
-    grouped(caps[name].credits),
-    share(balances[name].percent),
-    ...more,
+interface BucketRow {
+  name: string;
+  left: { credits: number; percent?: number };
+  cap?: { credits: number };
+  window?: { refreshesAt: string };
+}
+
+export function balanceTable(view: BalanceView): string {
+  const { balances, caps, baseWindow, overageWindow } = balanceObject(view);
+  const rows: BucketRow[] = [
+    { name: "base", left: balances.base, cap: caps.base, window: baseWindow },
+    { name: "overage", left: balances.overage, cap: caps.overage, window: overageWindow },
+    { name: "additional", left: balances.additional },
+    { name: "total", left: balances.total, cap: caps.total },
   ];
-  return table(
-    ["BUCKET", right("CREDITS"), right("OF"), right("LEFT"), "REFRESHES"],
-    [
-      row("base", baseWindow.refreshesAt),
-      row("overage", overageWindow.refreshesAt),
-      ["additional", grouped(balances.additional.credits)],
-      row("total"),
-    ],
-  );
+  return table(rows, [
+    { head: "BUCKET", cell: ({ name }) => name },
+    { head: "CREDITS", right: true, cell: ({ left }) => grouped(left.credits) },
+    { head: "OF", right: true, cell: ({ cap }) => (cap === undefined ? "" : grouped(cap.credits)) },
+    {
+      head: "LEFT",
+      right: true,
+      cell: ({ left: { percent } }) => (percent === undefined ? "" : `${percent.toFixed(2)} %`),
+    },
+    { head: "REFRESHES", cell: ({ window }) => window?.refreshesAt ?? "" },
+  ]);
 }

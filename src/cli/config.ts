@@ -1,4 +1,4 @@
-/** `inkwell config check`: whether the next start would take the configuration, and what it comes down to. */
+/** `inkwell config check`: checks the configuration as a start would, and shows the resulting settings. */
 
 import path from "node:path";
 import { Command } from "commander";
@@ -17,20 +17,25 @@ import { fileOf, shownSource, sourcesOf } from "./models.ts";
 
 export function configCommand(cli: Cli): Command {
   const command = new Command("config").description(
-    "whether the configuration is right, and what it comes down to",
+    "check the configuration and show the resulting settings",
   );
   command
     .command("check")
-    .description("tell everything that is wrong with it, or what holds; secrets are left out")
+    .description("list all problems of the configuration, or its settings; secrets are left out")
     .action(() => check(cli));
   return command;
 }
+
+const columns = [
+  { head: "SETTING", cell: ([setting]: readonly [string, string]) => setting },
+  { head: "VALUE", cell: ([, value]: readonly [string, string]) => value },
+];
 
 async function check(cli: Cli): Promise<void> {
   const config = cli.config();
   await requireModelFiles(config);
   const { limits, cors, tracing } = config;
-  const rows = [
+  const rows: [setting: string, value: string][] = [
     ["file", config.file ?? "none: defaults and environment"],
     ["public API", `${config.listen.host} port ${config.listen.port}`],
     ["operator API", `${config.operator.host} port ${config.operator.port}, token ${tokenText(config)}`],
@@ -38,8 +43,8 @@ async function check(cli: Cli): Promise<void> {
     ["data", config.dataDir],
     ["model files", config.modelsDir],
     ["database", databaseText(config.database)],
-    ...[...config.plans.values()].map((plan) => ["plan", planText(plan)]),
-    ...config.models.map((model) => ["model", modelText(model)]),
+    ...[...config.plans.values()].map((plan): [string, string] => ["plan", planText(plan)]),
+    ...config.models.map((model): [string, string] => ["model", modelText(model)]),
     [
       "limits",
       `${grouped(limits.bodyBytesMax)} bytes and ${count(limits.messagesMax, "message")} a request, ${grouped(limits.queueMax)} waiting for a model`,
@@ -62,12 +67,12 @@ async function check(cli: Cli): Promise<void> {
     ["log", config.log.level],
     ["traces", tracing === null ? "none" : `${endpointOf(tracing)} as ${tracing.serviceName}`],
   ];
-  cli.print(effective(config), table([{ head: "SETTING" }, { head: "VALUE" }], rows));
+  cli.print(effective(config), table(rows, columns));
   const { plans, models } = config;
-  cli.remark(`The configuration is right: ${count(plans.size, "plan")}, ${count(models.length, "model")}.`);
+  cli.remark(`The configuration is valid: ${count(plans.size, "plan")}, ${count(models.length, "model")}.`);
 }
 
-/** A file that is still to be fetched may be missing; one that lies there, or should, must do. */
+/** Throws if a model file cannot be used. A file that a start would download may be missing. */
 async function requireModelFiles({ models, modelsDir }: Config): Promise<void> {
   const problems: string[] = [];
   for (const model of models) {
@@ -76,7 +81,9 @@ async function requireModelFiles({ models, modelsDir }: Config): Promise<void> {
   }
   if (problems.length === 0) return;
   throw new OperatorError(
-    ["The configuration can be read, but no service starts with its model files:", ...problems].join("\n"),
+    ["The configuration is valid, but the service cannot start with these model files:", ...problems].join(
+      "\n",
+    ),
   );
 }
 
@@ -113,23 +120,26 @@ function connectionsText({ limits }: Config): string {
   ].join(", ");
 }
 
-/** As the file has it: what is sent where is added by the service. */
+/** Returns the endpoint as the file names it, without the path that the service adds. */
 function endpointOf({ url }: TracingConfig): string {
   return url.replace(/\/v1\/traces$/, "");
 }
 
-/** In the shape of the file, with every default; what has none and is not set is left out. Secrets are only said to be set. */
+/**
+ * Returns the configuration in the shape of the file, with every default. Settings without a value are undefined, which
+ * JSON leaves out. Of secrets it only says that they are set.
+ */
 function effective(config: Config) {
-  const { limits, tracing } = config;
+  const { limits, operator, tracing } = config;
   return {
     file: config.file,
     listen: config.listen,
     operator: {
-      host: config.operator.host,
-      port: config.operator.port,
-      token: config.operator.token === null ? "in the data folder" : "configured",
-      ...(config.operator.url === null ? {} : { url: config.operator.url }),
-      hosts: config.operator.hosts,
+      host: operator.host,
+      port: operator.port,
+      token: operator.token === null ? "in the data folder" : "configured",
+      url: operator.url ?? undefined,
+      hosts: operator.hosts,
     },
     data: config.dataDir,
     models_dir: config.modelsDir,
@@ -142,10 +152,8 @@ function effective(config: Config) {
       upload_seconds: limits.uploadMs / 1000,
       refused_bytes_per_minute: limits.refusedBytesPerMinute,
       refused_milliseconds_per_minute: limits.refusedMsPerMinute,
-      ...(limits.connectionsMax === null ? {} : { connections: limits.connectionsMax }),
-      ...(limits.connectionsPerAddressMax === null
-        ? {}
-        : { connections_per_address: limits.connectionsPerAddressMax }),
+      connections: limits.connectionsMax ?? undefined,
+      connections_per_address: limits.connectionsPerAddressMax ?? undefined,
       trusted_proxies: limits.trustedProxies,
       messages: limits.messagesMax,
       keys: limits.keysMax,
@@ -156,9 +164,8 @@ function effective(config: Config) {
     },
     cors: config.cors,
     log: config.log,
-    ...(tracing === null
-      ? {}
-      : { tracing: { endpoint: endpointOf(tracing), service_name: tracing.serviceName } }),
+    tracing:
+      tracing === null ? undefined : { endpoint: endpointOf(tracing), service_name: tracing.serviceName },
   };
 }
 
@@ -167,43 +174,39 @@ function planSettings({ base, overage, limits, models }: Plan) {
   return {
     base,
     overage,
-    limits: {
-      ...(requestsPerMinute === undefined ? {} : { requests_per_minute: requestsPerMinute }),
-      ...(tokensPerMinute === undefined ? {} : { tokens_per_minute: tokensPerMinute }),
-      ...(concurrent === undefined ? {} : { concurrent }),
-    },
+    limits: { requests_per_minute: requestsPerMinute, tokens_per_minute: tokensPerMinute, concurrent },
     models,
   };
 }
 
 function modelSettings(model: ModelConfig) {
+  const { engine, defaults } = model;
   const { prompt, completion, cachedPrompt } = model.price;
   const common = {
     context_window: model.contextWindow,
-    ...(model.outputTokensMax === null ? {} : { max_output_tokens: model.outputTokensMax }),
+    max_output_tokens: model.outputTokensMax ?? undefined,
     parallel: model.parallel,
-    ...(Object.keys(model.defaults).length === 0 ? {} : { defaults: defaultsObject(model.defaults) }),
-    price: { prompt, completion, ...(cachedPrompt === undefined ? {} : { cached_prompt: cachedPrompt }) },
+    defaults: Object.keys(defaults).length === 0 ? undefined : defaultsObject(defaults),
+    price: { prompt, completion, cached_prompt: cachedPrompt },
   };
   if (model.engine === "llama") {
-    const { engine, threads, pausedBytesMax, gpu, loadMs, environment, reasoning } = model;
     return {
       engine,
       source: shownSource(model.source),
       ...common,
-      ...(threads === null ? {} : { threads }),
-      paused_bytes: pausedBytesMax,
-      gpu,
-      ...(loadMs === null ? {} : { load_seconds: loadMs / 1000 }),
-      environment: Object.keys(environment),
-      ...(reasoning === null ? {} : { reasoning: { tags: reasoning.tags ?? [] } }),
+      threads: model.threads ?? undefined,
+      paused_bytes: model.pausedBytesMax,
+      gpu: model.gpu,
+      load_seconds: model.loadMs === null ? undefined : model.loadMs / 1000,
+      environment: Object.keys(model.environment),
+      reasoning: model.reasoning === null ? undefined : { tags: model.reasoning.tags ?? [] },
     };
   }
-  const { engine, reasoning } = model;
+  const { reasoning } = model;
   return {
     engine,
     urls: model.urls.map(shownSource),
-    ...(model.key === null ? {} : { key: "configured" }),
+    key: model.key === null ? undefined : "configured",
     model: model.model,
     dialect: model.dialect,
     ...common,
@@ -212,15 +215,9 @@ function modelSettings(model: ModelConfig) {
     idle_seconds: model.idleMs / 1000,
     reserved: model.reserved,
     send_stop: model.sendStop,
-    ...(reasoning === null
-      ? {}
-      : {
-          reasoning: {
-            ...(reasoning.field === null ? {} : { field: reasoning.field }),
-            ...(reasoning.tags === null ? {} : { tags: reasoning.tags }),
-            opened: reasoning.opened,
-            hidden: reasoning.hidden,
-          },
-        }),
+    reasoning:
+      reasoning === null
+        ? undefined
+        : { ...reasoning, field: reasoning.field ?? undefined, tags: reasoning.tags ?? undefined },
   };
 }

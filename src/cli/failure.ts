@@ -16,7 +16,7 @@ export interface Failure {
 /** What to do about an account whose balance cannot be read. */
 export const repairAdvice =
   'If the plan of an account is missing, choose another with "inkwell account set NAME --plan PLAN". For other problems ' +
-  "see docs/operating.md, under Incidents.";
+  "see docs/operating/incidents.md.";
 
 /** Appended to the messages of operator actions. */
 const advice: Partial<Record<OperatorCode, string>> = {

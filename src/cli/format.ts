@@ -1,33 +1,29 @@
 /** Text for people: tables, times and counts, without colour. */
 import { type EpochMs, grouped } from "../units.ts";
 
-export interface Column {
+export interface Column<Row> {
   head: string;
-  align?: "left" | "right";
+  /** Aligned to the right, for numbers. */
+  right?: boolean;
   /** Minimum width in characters. */
   width?: number;
-}
-
-/** Returns the head of a column that is aligned to the right. */
-export function right(head: string): Column {
-  return { head, align: "right" };
+  cell(row: Row): string;
 }
 
 /** Formats a table. Each column is as wide as its longest value; columns are two spaces apart. */
-export function table(heads: readonly (string | Column)[], rows: readonly (readonly string[])[]): string {
-  const columns = heads.map((head): Column => (typeof head === "string" ? { head } : head));
-  const widths = columns.map(({ head, width = 0 }, i) =>
-    Math.max(head.length, width, ...rows.map((row) => row[i]?.length ?? 0)),
-  );
-  const line = (cells: readonly string[]) =>
-    columns
-      .map(({ align }, i) => {
-        const cell = cells[i] ?? "";
-        return align === "right" ? cell.padStart(widths[i] ?? 0) : cell.padEnd(widths[i] ?? 0);
-      })
+export function table<Row>(rows: readonly Row[], columns: readonly Column<Row>[]): string {
+  const padded = columns.map(({ head, right = false, width: least = 0, cell }) => {
+    const cells = [head, ...rows.map(cell)];
+    const width = Math.max(least, ...cells.map(({ length }) => length));
+    return cells.map((text) => (right ? text.padStart(width) : text.padEnd(width)));
+  });
+  const lines = Array.from({ length: rows.length + 1 }, (_, line) =>
+    padded
+      .map((cells) => cells[line])
       .join("  ")
-      .trimEnd();
-  return [line(columns.map(({ head }) => head)), ...rows.map(line)].join("\n");
+      .trimEnd(),
+  );
+  return lines.join("\n");
 }
 
 /** Returns a time to the minute, for tables. */

@@ -104,20 +104,17 @@ async function revoke(cli: Cli, id: string): Promise<void> {
 }
 
 export function keyTable(rows: readonly KeyRow[], nowMs: EpochMs): string {
-  return table(
-    ["ID", "ACCOUNT", "KEY", "NAME", "STATE", "MODELS", "LIMITS", "LAST USED", "EXPIRES"],
-    rows.map((row) => [
-      row.id,
-      row.account,
-      `ink_...${row.lastFour}`,
-      row.name ?? "-",
-      stateOf(row, nowMs),
-      row.models.join(","),
-      limitsOf(row),
-      shortTime(row.lastUsedMs),
-      shortTime(row.expiresMs),
-    ]),
-  );
+  return table(rows, [
+    { head: "ID", cell: (row) => row.id },
+    { head: "ACCOUNT", cell: (row) => row.account },
+    { head: "KEY", cell: (row) => `ink_...${row.lastFour}` },
+    { head: "NAME", cell: (row) => row.name ?? "-" },
+    { head: "STATE", cell: (row) => stateOf(row, nowMs) },
+    { head: "MODELS", cell: (row) => row.models.join(",") },
+    { head: "LIMITS", cell: limitsOf },
+    { head: "LAST USED", cell: (row) => shortTime(row.lastUsedMs) },
+    { head: "EXPIRES", cell: (row) => shortTime(row.expiresMs) },
+  ]);
 }
 
 function stateOf(row: KeyRow, nowMs: EpochMs): "active" | "revoked" | "expired" {

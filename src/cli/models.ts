@@ -1,10 +1,10 @@
-/** `inkwell models`: what the configuration offers, and fetching a model's file before it is needed. */
+/** `inkwell models`: lists the models of the configuration, and downloads their files in advance. */
 
 import { Command } from "commander";
 import { longestAnswer } from "../chat/catalog.ts";
 import type { ModelConfig } from "../config/model.ts";
 import { OperatorError } from "../errors.ts";
-import { defaultsObject } from "../http/openai-format/response.ts";
+import { defaultsObject, pricingObject } from "../http/openai-format/response.ts";
 import { findModelFile } from "../model-files/model-files.ts";
 import { megabytes } from "../model-files/progress.ts";
 import { withoutLogin } from "../model-files/source.ts";
@@ -16,7 +16,7 @@ import { examples } from "./help.ts";
 
 export function modelsCommand(cli: Cli): Command {
   const models = new Command("models")
-    .description("the models of the configuration, their prices and their files")
+    .description("list the models of the configuration with their prices and files")
     .argument("[command]")
     .action((word: string | undefined) => {
       if (word === undefined) return list(cli);
@@ -32,7 +32,7 @@ export function modelsCommand(cli: Cli): Command {
 
   models
     .command("pull")
-    .description("fetch the file of a model, so that no start has to wait for it")
+    .description("download the file of a model, so that no start has to wait for it")
     .argument("<id>", "as in the configuration")
     .addHelpText("after", examples("inkwell models pull smollm2-135m-instruct"))
     .action(async (id: string) => {
@@ -40,11 +40,7 @@ export function modelsCommand(cli: Cli): Command {
       const ids = config.models.map((model) => model.id);
       if (!ids.includes(id)) throw new OperatorError(unknownName("model", id, ids));
       const file = await cli.host.services.pullModel(config, id, cli.host);
-      if (file === null) {
-        cli.print({ id, file }, `${id} is run by an upstream: there is no file to fetch.`);
-        return;
-      }
-      cli.print({ id, file }, file);
+      cli.print({ id, file }, file ?? `${id} is run by an upstream: there is no file to fetch.`);
     });
 
   return models;
@@ -52,45 +48,34 @@ export function modelsCommand(cli: Cli): Command {
 
 async function list(cli: Cli): Promise<void> {
   const { models, modelsDir } = cli.config();
-  const files = await Promise.all(models.map((model) => fileOf(model, modelsDir)));
-  const right = { align: "right" } as const;
-  cli.print(
-    models.map((model, i) => ({ ...modelObject(model), file: files[i] ?? null })),
-    table(
-      [
-        { head: "MODEL" },
-        { head: "SOURCE" },
-        { head: "CONTEXT", ...right },
-        { head: "PARALLEL", ...right },
-        { head: "PROMPT", ...right },
-        { head: "CACHED", ...right },
-        { head: "COMPLETION", ...right },
-        { head: "FILE" },
-      ],
-      models.map((model, i) => [
-        model.id,
-        sourcesOf(model).join(", "),
-        grouped(model.contextWindow),
-        grouped(model.parallel),
-        grouped(model.price.prompt),
-        grouped(model.price.cachedPrompt ?? model.price.prompt),
-        grouped(model.price.completion),
-        fileText(files[i] ?? null),
-      ]),
-    ),
+  const found = await Promise.all(
+    models.map(async (model) => ({ model, file: await fileOf(model, modelsDir) })),
   );
-  for (const file of files) if (file !== null && file.problem !== null) cli.remark(`${file.problem}.`);
-  cli.remark("Prices in credits per million tokens.");
+  cli.print(
+    found.map(({ model, file }) => ({ ...modelObject(model), file })),
+    table(found, [
+      { head: "MODEL", cell: ({ model }) => model.id },
+      { head: "SOURCE", cell: ({ model }) => sourcesOf(model).join(", ") },
+      { head: "CONTEXT", right: true, cell: ({ model }) => grouped(model.contextWindow) },
+      { head: "PARALLEL", right: true, cell: ({ model }) => grouped(model.parallel) },
+      { head: "PROMPT", right: true, cell: ({ model }) => grouped(model.price.prompt) },
+      { head: "CACHED", right: true, cell: ({ model }) => grouped(pricingObject(model.price).cached_prompt) },
+      { head: "COMPLETION", right: true, cell: ({ model }) => grouped(model.price.completion) },
+      { head: "FILE", cell: ({ file }) => fileText(file) },
+    ]),
+  );
+  for (const { file } of found) if (file !== null && file.problem !== null) cli.remark(`${file.problem}.`);
+  cli.remark("Prices are in credits per million tokens.");
 }
 
-/** All null: it is still to be fetched. With a problem no service starts. */
+/** All null: the file is not downloaded yet. With a problem, the service cannot start. */
 interface ModelFile {
   path: string | null;
   bytes: number | null;
   problem: string | null;
 }
 
-/** Null where an upstream runs the model. */
+/** Returns null for a model of an upstream. */
 export async function fileOf(model: ModelConfig, modelsDir: string): Promise<ModelFile | null> {
   if (model.engine === "upstream") return null;
   try {
@@ -104,8 +89,8 @@ export async function fileOf(model: ModelConfig, modelsDir: string): Promise<Mod
 
 function fileText(file: ModelFile | null): string {
   if (file === null) return "-";
-  if (file.problem !== null) return "will not do";
-  return file.bytes === null ? "to be fetched" : megabytes(file.bytes);
+  if (file.problem !== null) return "unusable";
+  return file.bytes === null ? "not downloaded" : megabytes(file.bytes);
 }
 
 function modelObject(model: ModelConfig) {
@@ -125,20 +110,16 @@ function modelObject(model: ModelConfig) {
     max_output_tokens: longestAnswer(contextWindow, outputTokensMax),
     parallel,
     defaults: defaultsObject(defaults),
-    pricing: {
-      prompt: price.prompt,
-      completion: price.completion,
-      cached_prompt: price.cachedPrompt ?? price.prompt,
-    },
+    pricing: pricingObject(price),
   };
 }
 
-/** Where a model's weights come from, or who runs it. */
+/** Returns the source of a model's file, or the URLs of its upstream. */
 export function sourcesOf(model: ModelConfig): string[] {
   return model.engine === "llama" ? [shownSource(model.source)] : model.urls.map(shownSource);
 }
 
-/** As the configuration has it, without what may be secret in an address. */
+/** Returns a source without the parts of its URL that may be secret. */
 export function shownSource(source: string): string {
   if (!/^https?:/i.test(source)) return source;
   const { origin, pathname } = new URL(source);

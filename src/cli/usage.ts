@@ -8,7 +8,7 @@ import type { UsageRow } from "../ledger/rows.ts";
 import { type EpochMs, exactCredits, grouped } from "../units.ts";
 import { moment } from "./arguments.ts";
 import type { Cli } from "./cli.ts";
-import { count, right, shortTime, table } from "./format.ts";
+import { type Column, count, shortTime, table } from "./format.ts";
 import { examples } from "./help.ts";
 
 interface Options {
@@ -78,39 +78,29 @@ async function* usageJson(pages: Pages): AsyncGenerator<string, void, undefined>
 }
 
 /** The minimum widths keep the pages aligned. */
-const columns = [
-  { head: "FINISHED", width: 17 },
-  { head: "ACCOUNT", width: 12 },
-  { head: "MODEL", width: 24 },
-  { ...right("PROMPT"), width: 9 },
-  { ...right("CACHED"), width: 9 },
-  right("COMPLETION"),
-  { ...right("CREDITS"), width: 14 },
-  { head: "ENDING", width: 13 },
-  "REQUEST",
+const columns: readonly Column<UsageRow>[] = [
+  { head: "FINISHED", width: 17, cell: (row) => shortTime(row.atMs) },
+  { head: "ACCOUNT", width: 12, cell: (row) => row.account },
+  { head: "MODEL", width: 24, cell: (row) => row.model },
+  { head: "PROMPT", right: true, width: 9, cell: (row) => grouped(row.promptTokens) },
+  { head: "CACHED", right: true, width: 9, cell: (row) => grouped(row.cachedTokens) },
+  { head: "COMPLETION", right: true, cell: completionText },
+  { head: "CREDITS", right: true, width: 14, cell: (row) => exactCredits(row.cost - row.shortfall) },
+  { head: "ENDING", width: 13, cell: (row) => row.ending },
+  { head: "REQUEST", cell: (row) => row.id },
 ];
+
+function completionText({ completionTokens, estimated }: UsageRow): string {
+  return `${grouped(completionTokens)}${estimated ? "?" : ""}`;
+}
 
 async function* usageTable(pages: Pages): AsyncGenerator<string, void, undefined> {
   let isFirst = true;
   for await (const rows of pages) {
-    const lines = table(columns, rows.map(cellsOf));
+    const lines = table(rows, columns);
     yield `${isFirst ? lines : lines.slice(lines.indexOf("\n") + 1)}\n`;
     isFirst = false;
   }
-}
-
-function cellsOf(row: UsageRow): string[] {
-  return [
-    shortTime(row.atMs),
-    row.account,
-    row.model,
-    grouped(row.promptTokens),
-    grouped(row.cachedTokens),
-    `${grouped(row.completionTokens)}${row.estimated ? "?" : ""}`,
-    exactCredits(row.cost - row.shortfall),
-    row.ending,
-    row.id,
-  ];
 }
 
 /** Waits until a slow reader has taken the text. */

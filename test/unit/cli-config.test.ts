@@ -15,7 +15,7 @@ const { cwd } = ledger;
 describe("config check", () => {
   test("says that the configuration is right, and what it comes down to", async () => {
     const ran = await ledger.inkwell("config", "check");
-    assert.equal(ran.stderr, "The configuration is right: 2 plans, 1 model.\n");
+    assert.equal(ran.stderr, "The configuration is valid: 2 plans, 1 model.\n");
     assert.match(ran.stdout, /^plan +big: 5,000 credits every P1D, overage 0 every P1M$/m);
   });
 
@@ -136,7 +136,7 @@ tracing: { endpoint: "http://127.0.0.1:4318", service_name: writer }
     );
     refused(
       await ledger.inkwell("config", "check", "--config", "missing.yaml"),
-      /^The configuration can be read, but no service starts with its model files:\n {2}models\.none\.source: model file \S+none\.gguf cannot be opened: there is no such file\n {2}models\.short\.source: model file \S+short\.gguf cannot be used: .*\n$/,
+      /^The configuration is valid, but the service cannot start with these model files:\n {2}models\.none\.source: model file \S+none\.gguf cannot be opened: there is no such file\n {2}models\.short\.source: model file \S+short\.gguf cannot be used: .*\n$/,
     );
   });
 
@@ -165,7 +165,7 @@ describe("models", () => {
     ]);
     assert.match(
       (await ledger.inkwell("models")).stdout,
-      /^small +default +8,192 +4 +10 +10 +30 +to be fetched$/m,
+      /^small +default +8,192 +4 +10 +10 +30 +not downloaded$/m,
     );
   });
 
@@ -185,9 +185,9 @@ describe("models", () => {
     assert.equal(ran.code, 0);
     assert.deepEqual(
       ran.stdout.split("\n").map((line) => line.split(/ {2,}/).at(-1)),
-      ["FILE", `${(size / 1e6).toFixed(1)} MB`, "will not do", "-", ""],
+      ["FILE", `${(size / 1e6).toFixed(1)} MB`, "unusable", "-", ""],
     );
-    assert.match(ran.stderr, /^model file \S+bad\.gguf cannot be used: .*\.\nPrices in credits/);
+    assert.match(ran.stderr, /^model file \S+bad\.gguf cannot be used: .*\.\nPrices are in credits/);
     const documents = await ledger.documentOf("models", "--config", "files.yaml");
     assert.ok(Array.isArray(documents));
     assert.deepEqual(documents[0].file, { path: miniature, bytes: size, problem: null });

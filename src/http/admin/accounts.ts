@@ -5,7 +5,6 @@ import { accountObject } from "./objects.ts";
 import { pageOf } from "./paging.ts";
 import * as schema from "./schemas.ts";
 
-const tags = ["accounts"];
 const params = schema.closed({ account: schema.accountName });
 
 export function accountRoutes(app: AdminApp, actions: OperatorActions): void {
@@ -17,7 +16,6 @@ export function accountRoutes(app: AdminApp, actions: OperatorActions): void {
         description:
           "A repetition with the same plan returns 200 and the present account, even if its plan has changed since.",
         operationId: "openAccount",
-        tags,
         body: schema.closed({ id: schema.accountName, plan: schema.planName }),
         response: { 200: accountObject.schema, 201: accountObject.schema },
         refusals: ["account_exists"],
@@ -35,7 +33,6 @@ export function accountRoutes(app: AdminApp, actions: OperatorActions): void {
       schema: {
         summary: "List accounts, in the order of their ids",
         operationId: "listAccounts",
-        tags,
         querystring: schema.closed(schema.pageQuery),
         response: { 200: schema.pageOf(accountObject.schema) },
       },
@@ -55,7 +52,6 @@ export function accountRoutes(app: AdminApp, actions: OperatorActions): void {
       schema: {
         summary: "Show one account",
         operationId: "showAccount",
-        tags,
         params,
         response: { 200: accountObject.schema },
         refusals: ["account_not_found"],
@@ -72,7 +68,6 @@ export function accountRoutes(app: AdminApp, actions: OperatorActions): void {
         description:
           "A larger grant counts at once, a smaller one from the next refresh on. Each operation id takes effect once.",
         operationId: "changePlan",
-        tags,
         params,
         body: schema.closed({ operation_id: schema.operationId, plan: schema.planName }),
         response: { 200: accountObject.schema },

@@ -7,7 +7,6 @@ import { adjustmentObject, balance, journalObject, topupObject } from "./objects
 import { pageOf, seqIn } from "./paging.ts";
 import * as schema from "./schemas.ts";
 
-const tags = ["credits"];
 const params = schema.closed({ account: schema.accountName });
 
 export function creditRoutes(app: AdminApp, actions: OperatorActions): void {
@@ -19,7 +18,6 @@ export function creditRoutes(app: AdminApp, actions: OperatorActions): void {
         description:
           "Each payment id takes effect once. A repetition changes nothing and has `again: true`; with another amount it is refused.",
         operationId: "addCredits",
-        tags,
         params,
         body: schema.closed({ payment_id: schema.note, credits: schema.credits }),
         response: { 200: topupObject.schema },
@@ -40,7 +38,6 @@ export function creditRoutes(app: AdminApp, actions: OperatorActions): void {
         description:
           "Each operation id takes effect once. A repetition changes nothing and has `again: true`; with another amount or reason it is refused.",
         operationId: "adjustCredits",
-        tags,
         params,
         body: schema.closed({
           operation_id: schema.operationId,
@@ -64,7 +61,6 @@ export function creditRoutes(app: AdminApp, actions: OperatorActions): void {
       schema: {
         summary: "Show the balance of an account, as GET /v1/balance does",
         operationId: "showBalance",
-        tags,
         params,
         response: { 200: balance },
         refusals: ["account_not_found"],
@@ -79,7 +75,6 @@ export function creditRoutes(app: AdminApp, actions: OperatorActions): void {
       schema: {
         summary: "List all changes of an account's buckets, oldest first",
         operationId: "listJournal",
-        tags,
         params,
         querystring: schema.closed(schema.pageQuery),
         response: { 200: schema.pageOf(journalObject.schema) },

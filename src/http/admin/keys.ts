@@ -6,7 +6,6 @@ import { keyObject, newKeyObject } from "./objects.ts";
 import { momentNamed, pageIn } from "./paging.ts";
 import * as schema from "./schemas.ts";
 
-const tags = ["keys"];
 const accountParams = schema.closed({ account: schema.accountName });
 const keyParams = schema.closed({ key: schema.note });
 
@@ -19,7 +18,6 @@ export function keyRoutes(app: AdminApp, actions: OperatorActions): void {
         description:
           "Only the response that creates the key (201) contains it. A repetition with the same operation id returns 200 with `key: null`. If you lost the first response, revoke the key and issue another.",
         operationId: "makeKey",
-        tags,
         params: accountParams,
         body: schema.closed({
           operation_id: schema.operationId,
@@ -55,7 +53,6 @@ export function keyRoutes(app: AdminApp, actions: OperatorActions): void {
       schema: {
         summary: "List the keys of an account, with revoked and expired ones, in the order of their creation",
         operationId: "listKeys",
-        tags,
         params: accountParams,
         querystring: schema.closed(schema.pageQuery),
         response: { 200: schema.pageOf(keyObject.schema) },
@@ -71,7 +68,6 @@ export function keyRoutes(app: AdminApp, actions: OperatorActions): void {
       schema: {
         summary: "Show one key, without its secret",
         operationId: "showKey",
-        tags,
         params: keyParams,
         response: { 200: keyObject.schema },
         refusals: ["key_not_found"],
@@ -87,7 +83,6 @@ export function keyRoutes(app: AdminApp, actions: OperatorActions): void {
         summary: "Revoke a key, at once and for good",
         description: "Running requests may finish. A repetition changes nothing: `revoked_at` stays.",
         operationId: "revokeKey",
-        tags,
         params: keyParams,
         response: { 200: keyObject.schema },
         refusals: ["key_not_found"],

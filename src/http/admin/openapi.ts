@@ -41,7 +41,7 @@ const components = new Map<object, string>([
 ]);
 
 /** Documents the routes that are registered after this call and have an `operationId`. */
-export function documentRoutes(app: FastifyInstance, version: string): void {
+export function documentRoutes(app: FastifyInstance, version: string, tags: readonly string[]): void {
   app.register(swagger, {
     openapi: {
       openapi: "3.1.0",
@@ -49,11 +49,11 @@ export function documentRoutes(app: FastifyInstance, version: string): void {
         title: "Inkwell operator API",
         version,
         description:
-          "Accounts, keys, credits and receipts. Every change is safe to repeat. Amounts that end in _micro are whole micro-credits (1 credit = 1,000,000), prices credits per million tokens, times ISO 8601 in UTC. docs/operating.md has the codes of errors.",
+          "Accounts, keys, credits and receipts. Every change is safe to repeat. Amounts that end in _micro are whole micro-credits (1 credit = 1,000,000), prices credits per million tokens, times ISO 8601 in UTC. docs/operating/operator-errors.md explains the error codes.",
       },
       servers: [{ url: "/" }],
       security: [{ operatorToken: [] }],
-      tags: ["accounts", "keys", "credits", "usage", "service"].map((name) => ({ name })),
+      tags: tags.map((name) => ({ name })),
       components: {
         securitySchemes: { operatorToken: { type: "http", scheme: "bearer" } },
         schemas: Object.fromEntries(

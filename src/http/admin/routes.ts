@@ -1,4 +1,4 @@
-/** All routes below `/admin`, and the OpenAPI document that describes them. */
+/** All routes below `/admin`. The tags of the OpenAPI document are the names of their groups. */
 import { OperatorActions } from "../../accounts/operator-actions.ts";
 import { accountRoutes } from "./accounts.ts";
 import type { AdminApp, AdminDependencies } from "./app.ts";
@@ -8,15 +8,24 @@ import { documentRoutes } from "./openapi.ts";
 import { serviceRoutes } from "./service.ts";
 import { usageRoutes } from "./usage.ts";
 
+const groups = {
+  accounts: accountRoutes,
+  keys: keyRoutes,
+  credits: creditRoutes,
+  usage: usageRoutes,
+  service: serviceRoutes,
+};
+
 export function adminRoutes(app: AdminApp, dependencies: AdminDependencies, version: string): void {
-  documentRoutes(app, version);
+  documentRoutes(app, version, Object.keys(groups));
   const modelIds = dependencies.catalog.all().map(({ id }) => id);
   const actions = new OperatorActions({ ...dependencies, modelIds });
-  app.register(async (documented) => {
-    accountRoutes(documented, actions);
-    keyRoutes(documented, actions);
-    creditRoutes(documented, actions);
-    usageRoutes(documented, actions);
-    serviceRoutes(documented, actions, dependencies);
-  });
+  for (const [tag, routes] of Object.entries(groups)) {
+    app.register(async (group) => {
+      group.addHook("onRoute", ({ schema = {} }) => {
+        schema.tags = [tag];
+      });
+      routes(group, actions, dependencies);
+    });
+  }
 }

@@ -17,7 +17,6 @@ export function serviceRoutes(
       schema: {
         summary: "List models with their state, price and load",
         operationId: "listModels",
-        tags: ["service"],
         querystring: schema.closed(schema.pageQuery),
         response: { 200: schema.pageOf(modelObject.schema) },
       },
@@ -33,7 +32,6 @@ export function serviceRoutes(
         description:
           "As this process last saw them, a few seconds ago. `differs` lists the settings that affect credits and differ from this process.",
         operationId: "listNodes",
-        tags: ["service"],
         querystring: schema.closed(schema.pageQuery),
         response: { 200: schema.pageOf(nodeObject.schema) },
       },
@@ -50,7 +48,6 @@ export function serviceRoutes(
         description:
           "A hold whose `expires_at` has passed belongs to a process that died. It is charged by its last checkpoint within seconds.",
         operationId: "listHolds",
-        tags: ["service"],
         querystring: schema.closed({ ...schema.pageQuery, account: Type.Optional(schema.accountName) }),
         response: { 200: schema.pageOf(holdObject.schema) },
         refusals: ["account_not_found", "list_too_slow"],
@@ -76,7 +73,6 @@ export function serviceRoutes(
         description:
           "Reads all rows, which takes minutes on a large ledger. No request waits for it, but on PostgreSQL requests of a busy account become slower meanwhile. The metrics keep the result.",
         operationId: "audit",
-        tags: ["service"],
         response: { 200: auditObject.schema },
       },
     },

@@ -32,7 +32,6 @@ export function usageRoutes(app: AdminApp, actions: OperatorActions): void {
         description:
           "`from` is inclusive, `to` exclusive. With `format=csv` or `accept: text/csv`, all receipts come as one CSV; `limit` is not accepted then.",
         operationId: "listUsage",
-        tags: ["usage"],
         querystring: filters,
         response: { 200: Type.Unsafe<Static<typeof page> | Readable>(page) },
         refusals: ["account_not_found", "list_too_slow"],
