@@ -1,6 +1,6 @@
 /**
- * Measures how late the event loop comes to a timer. While it is late, nobody is answered: neither requests nor streams
- * nor health checks. One sample every 20 ms costs a thousandth of a core.
+ * Measures the delay of the event loop with a timer. During a delay, requests, streams and health
+ * checks all wait. One sample every 20 ms costs a thousandth of a core.
  */
 
 const everyMs = 20;
@@ -9,7 +9,10 @@ export interface EventLoopWatch {
   stop(): void;
 }
 
-/** Calls `observe` with each delay, in milliseconds. A block of the event loop is one long delay. Keeps no process alive. */
+/**
+ * Calls `observe` with each delay. A block of the event loop is one long delay. The timer keeps no
+ * process alive.
+ */
 export function watchEventLoop(observe: (delayMs: number) => void): EventLoopWatch {
   let dueMs = performance.now() + everyMs;
   const timer = setInterval(() => {

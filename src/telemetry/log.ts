@@ -1,6 +1,6 @@
 /**
- * Log lines of the public listener: one line per request with its answer and its charge, one line for a charge that is
- * recorded later, and one line per minute for refused connections.
+ * Log lines of the public listener: one line per request with its answer and its charge, one line
+ * for a charge that is recorded later, and one line per minute for refused connections.
  */
 import type { Logger } from "pino";
 import type { Charge } from "../chat/generate.ts";
@@ -72,7 +72,9 @@ const explanations: Record<ConnectionRefusal, string> = {
     "connections are refused: an address has as many open as limits.connections_per_address allows; if it is a proxy, name it in limits.trusted_proxies",
 };
 
-/** Logs at most one line per minute and reason, with the number of refusals since the last line. */
+/**
+ * Logs at most one line per minute and reason, with the number of refusals since the last line.
+ */
 export class RefusedConnectionLog {
   readonly #logger: Logger;
   readonly #lastLines = new Map<ConnectionRefusal, { atMs: number; since: number }>();

@@ -1,10 +1,10 @@
 /**
- * The service's log: JSON lines on stderr, or readable ones where stderr is a terminal. Never a key, never what
- * people or models wrote: only ids, counts, times and reasons are handed to it.
+ * The log of the service: JSON lines on stderr, or readable lines if stderr is a terminal. It has
+ * ids, counts, times and reasons, but no keys and no text of people or models.
  *
- * What stands in a log of JSON lines is there before the process ends by itself; a process that is killed loses at
- * most the lines of its last turn of the event loop, and none of a warning or worse. Lines that cannot be written are
- * lost, and nothing else is: the next ones are written again.
+ * JSON lines are written before the process exits. A process that is killed loses at most the
+ * lines of its last turn of the event loop, and no warning or error. A line that cannot be written
+ * is lost, and the following lines are written.
  */
 import type { Writable } from "node:stream";
 import { stripVTControlCharacters } from "node:util";
@@ -21,17 +21,21 @@ export function createLogger(level: LogLevel, stderr: Writable & { isTTY?: boole
     messageFormat: terminalText,
     translateTime: "SYS:HH:MM:ss",
   });
-  // Not by the stream that pino-pretty offers: it ends at the first line that cannot be written.
+  // The stream of pino-pretty is not used, because it ends at the first line that cannot be
+  // written.
   return pino(options, { write: (line: string) => stderr.write(readable(line)) });
 }
 
 const warnLevel = 40;
 
-/** Writes the lines of one turn of the event loop together: one system call for each cost a request 2 % of its time. */
+/**
+ * Writes the lines of one turn of the event loop together. A system call for each line cost 2 % of
+ * a request's time.
+ */
 class TurnWriter {
-  /** Asks pino for `lastLevel`. */
+  /** Makes pino set `lastLevel`. */
   readonly [symbols.needsMetadataGsym] = true;
-  /** Of the line that is being written. */
+  /** Level of the line that is being written. */
   lastLevel = 0;
   readonly #to: Writable;
   #lines = "";
@@ -54,12 +58,12 @@ class TurnWriter {
 
 type Fields = Record<string, unknown>;
 
-/** What stands after time and level; the same fields as in JSON, as short as a person needs them. */
+/** Returns the message and the fields of a log line for the terminal, without time and level. */
 export function terminalText(line: Fields): string {
   const { level: _level, time: _time, msg, err, ...fields } = line;
   const isRequest = "method" in fields && "durationMs" in fields;
   const parts = isRequest ? requestParts(fields) : Object.entries(fields).map(field);
-  // A native library's line or an upstream's error must not paint on the terminal.
+  // Text of a native library or an upstream may contain control characters.
   return stripVTControlCharacters([[String(msg), ...parts].join("  "), ...errorLines(err)].join("\n"));
 }
 
@@ -79,7 +83,7 @@ function requestParts(fields: Fields): string[] {
   if (code !== undefined) parts.push(String(code));
   const first = firstTokenMs === undefined ? "" : `, first token ${firstTokenMs} ms`;
   parts.push(`${durationMs} ms${first}`, ...Object.entries(more).map(field));
-  // Long, and of use only where somebody may ask about it: callers have it in a header.
+  // The id is long, and only of use if the caller, who has it in a header, asks about the request.
   if (code !== undefined) parts.push(`${requestId}`);
   return parts;
 }
@@ -88,7 +92,7 @@ function field([name, value]: [string, unknown]): string {
   return `${name}=${typeof value === "string" ? value : JSON.stringify(value)}`;
 }
 
-/** Only defects are logged with their error. */
+/** Returns the stack. Only defects are logged with their error. */
 function errorLines(err: unknown): string[] {
   if (err === undefined) return [];
   const stack = typeof err === "object" && err !== null && "stack" in err ? err.stack : JSON.stringify(err);

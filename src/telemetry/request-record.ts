@@ -1,6 +1,6 @@
 /**
- * The record of one request. The server and the pipeline fill it in; the log, the metrics and the traces get it when the
- * request has ended. A charge that is recorded later is a second event.
+ * The record of one request. The server and the pipeline fill it in; the log, the metrics and the
+ * traces get it when the request has ended. A charge that is recorded later is a second event.
  *
  * Holds nothing that people or models wrote.
  */
@@ -12,9 +12,9 @@ import type { ChatRequest } from "../chat/request.ts";
 import type { ErrorCode } from "../errors.ts";
 
 /**
- * Returns a new request id, which is also the id of the hold and the receipt: a UUID of version 7 (RFC 9562), which begins
- * with the time. The ledger's indexes begin with these ids. With random ids, a journal of 600,000 rows took a sixth of the
- * holds and settlements per second.
+ * Returns a new request id, which is also the id of the hold and the receipt: a UUID of version 7
+ * (RFC 9562), which begins with the time. The ledger's indexes begin with these ids. With random
+ * ids, a journal of 600,000 rows took a sixth of the holds and settlements per second.
  */
 export function newRequestId(): string {
   const time = Date.now().toString(16).padStart(12, "0");
@@ -69,14 +69,16 @@ export class RequestRecord implements ChatRecord {
   model: string | null = null;
   /** The model has taken the request. */
   isAccepted = false;
-  /** Time to the first token that was sent; null if there was none, or the answer is not streamed. */
+  /**
+   * Time to the first token that was sent; null if no token was sent or the answer is not streamed.
+   */
   firstTokenMs: number | null = null;
   charge: Charge | null = null;
   /** Null if the client left before an answer could be sent. */
   status: number | null = null;
   code: ErrorCode | null = null;
   durationMs = 0;
-  /** Work on a chat request that was not accepted; null if there was none. */
+  /** Work on a chat request that was refused or left; null for other requests. */
   refused: Work | null = null;
   readonly #observers: readonly RequestObserver[];
   #isFinished = false;
@@ -130,7 +132,10 @@ export class RequestRecord implements ChatRecord {
   }
 }
 
-/** Returns whether the service failed on the request. A stream that broke off has already sent its 200. */
+/**
+ * Returns whether the service failed on the request. A stream that broke off has already sent its
+ * 200.
+ */
 export function isFailure({ status, code }: RequestRecord): boolean {
   return (status !== null && status >= 500) || (status === 200 && code !== null);
 }

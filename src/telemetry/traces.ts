@@ -1,17 +1,18 @@
 /**
- * Traces by the GenAI conventions of OpenTelemetry: one span for each chat request, inside the caller's trace where the
- * request names one (`traceparent`), and below it one for each stage of a request that was charged. A request that was
- * refused is the one span.
+ * Traces by the GenAI conventions of OpenTelemetry. Each chat request is a span, in the caller's
+ * trace if the request names one (`traceparent`). A request that was charged has a child span for
+ * each stage.
  *
- * The spans are made when a request is over, from what the server and the ledger reported of it; nothing waits for
- * them. Those of the stages follow later where the charge does, because the store had stayed away. All are queued, up to
- * a bound, and sent in batches; what cannot be sent is lost and counted. In them is neither a key nor anything that people
- * or models wrote, stop sequences and unknown models' names included.
+ * The spans are made from the record of a request when it has ended, so no request waits for them.
+ * A charge that is recorded later adds the stages then. Spans are queued up to a bound and sent in
+ * batches; spans that cannot be sent are lost and counted. No span contains a key or text of
+ * people or models, not even stop sequences or unknown model names.
  *
- * Loaded only where a collector is configured; nothing else of Inkwell imports OpenTelemetry.
+ * This file is loaded only if a collector is configured. No other file imports OpenTelemetry.
  */
 import {
   type Attributes,
+  type AttributeValue,
   type Context,
   ROOT_CONTEXT,
   SpanKind,
@@ -42,19 +43,25 @@ import { microPerCredit } from "../units.ts";
 import { isFailure, type RequestObserver, type RequestRecord } from "./request-record.ts";
 
 export interface TracingDependencies {
-  /** Of the service. */
+  /** Version of the service. */
   version: string;
   logger: Logger;
-  /** Spans that were dropped, because the queue was full or the collector did not take them. */
+  /** Reports spans that were dropped, because the queue was full or the collector failed. */
   onLost(spans: number): void;
 }
 
-/** Finished spans that wait to be sent: some 800 requests. */
+/** Most finished spans in the queue: those of about 800 requests. */
 const queueSpansMax = 4096;
-/** Written as JSON at a stretch, for some 5 ms; and the exporter sends at most 30 batches side by side. */
+/**
+ * A batch is encoded in one step of about 5 ms. The exporter sends at most 30 batches at the same
+ * time.
+ */
 const batchSpansMax = 256;
 const batchEveryMs = 1000;
-/** One attempt to send, retries included; a stop waits for twice that at most. */
+/**
+ * Longest time to send a batch, retries included. A stop of the service waits for at most twice
+ * this time.
+ */
 const exportTimeoutMs = 3000;
 
 /** Data that stage spans need once the request span exists. */
@@ -89,7 +96,7 @@ export class Tracing implements RequestObserver {
 
   finished(record: RequestRecord): void {
     if (!record.isChat) return;
-    // One look at the wall clock for all times of a request, so that they fit together.
+    // The wall clock is read once, so that all times of a request fit together.
     const endMs = Date.now();
     const clockMs = endMs - performance.now();
     const startTime = endMs - record.durationMs;
@@ -115,7 +122,7 @@ export class Tracing implements RequestObserver {
         code,
       };
       if (charge !== null) this.#writeStages(span, charge);
-      // A request that a model has taken will be charged.
+      // A request that a model has accepted will be charged.
       else if (record.isAccepted) this.#uncharged.set(record, span);
     }
     root.end(endMs);
@@ -128,9 +135,9 @@ export class Tracing implements RequestObserver {
     if (span !== undefined) this.#writeStages(span, charge, chargeAttributes(record.requestId, charge));
   }
 
-  /** Sends what is queued, if the collector takes it in time. Never rejects. */
+  /** Sends the queued spans, if the collector takes them in time. Never rejects. */
   async close(): Promise<void> {
-    // What could not be sent has been counted and told by then.
+    // Spans that could not be sent have been counted and logged by then.
     await this.#provider.shutdown().catch(() => {});
   }
 
@@ -150,17 +157,13 @@ export class Tracing implements RequestObserver {
     stage("prepare", parsedMs, preparedMs);
     stage("hold", preparedMs, heldMs);
     // Tokens are on one span only, so that a sum over spans counts them once.
-    const generation = {
-      ...conventional,
-      "gen_ai.request.model": model,
-      ...given("error.type", code),
-    };
+    const generation = { ...conventional, ...given({ "gen_ai.request.model": model, "error.type": code }) };
     stage(spanName(model), heldMs, generatedMs, generation, SpanKind.CLIENT);
     stage("settle", generatedMs, settledMs, settlement);
   }
 }
 
-/** Sends spans in batches, drops those that find the queue full, and counts whatever is lost. */
+/** Sends spans in batches. Drops spans if the queue is full, and counts every lost span. */
 class Batches extends BatchSpanProcessor {
   readonly #onLost: TracingDependencies["onLost"];
   #waiting = 0;
@@ -173,7 +176,7 @@ class Batches extends BatchSpanProcessor {
         exporter.export(spans, (result) => {
           const failed = result.code !== 0;
           if (failed) onLost(spans.length);
-          // One line when it begins and one when it is over, however long it lasts.
+          // Logs one line when a failure begins and one when it ends.
           if (failed && !failing) {
             const reason = result.error?.message || result.error?.name;
             logger.warn({ reason }, "the collector does not take traces; they are lost");
@@ -214,38 +217,38 @@ function spanName(model: string | null): string {
 
 function requestAttributes({ model, parameters }: RequestRecord): Attributes {
   if (parameters === null) return {};
-  return {
-    ...given("gen_ai.request.model", model),
-    ...given("gen_ai.request.max_tokens", parameters.maxTokens),
-    ...given("gen_ai.request.temperature", parameters.temperature),
-    ...given("gen_ai.request.top_p", parameters.topP),
-    ...given("gen_ai.request.top_k", parameters.topK),
-    ...given("gen_ai.request.seed", parameters.seed),
-    ...given("gen_ai.request.presence_penalty", parameters.presencePenalty),
-    ...given("gen_ai.request.frequency_penalty", parameters.frequencyPenalty),
-  };
+  return given({
+    "gen_ai.request.model": model,
+    "gen_ai.request.max_tokens": parameters.maxTokens,
+    "gen_ai.request.temperature": parameters.temperature,
+    "gen_ai.request.top_p": parameters.topP,
+    "gen_ai.request.top_k": parameters.topK,
+    "gen_ai.request.seed": parameters.seed,
+    "gen_ai.request.presence_penalty": parameters.presencePenalty,
+    "gen_ai.request.frequency_penalty": parameters.frequencyPenalty,
+  });
 }
 
 function answerAttributes(record: RequestRecord): Attributes {
   const { requestId, method, path, status, code, caller, streamed, firstTokenMs } = record;
-  return {
+  return given({
     "http.request.method": method,
     "http.route": path ?? "",
-    ...given("http.response.status_code", status),
-    ...given("error.type", code),
+    "http.response.status_code": status,
+    "error.type": code,
     "gen_ai.request.stream": streamed,
-    ...given("gen_ai.response.time_to_first_chunk", firstTokenMs === null ? null : firstTokenMs / 1000),
+    "gen_ai.response.time_to_first_chunk": firstTokenMs === null ? null : firstTokenMs / 1000,
     "inkwell.request_id": requestId,
-    ...given("inkwell.account", caller?.accountId),
-  };
+    "inkwell.account": caller?.accountId,
+  });
 }
 
 function chargeAttributes(requestId: string, { model, ending, usage, cost, shortfall }: Charge): Attributes {
   const finishReason = finishReasons[ending];
-  return {
+  return given({
     "gen_ai.response.id": `chatcmpl-${requestId}`,
     "gen_ai.response.model": model,
-    ...(finishReason === undefined ? {} : { "gen_ai.response.finish_reasons": [finishReason] }),
+    "gen_ai.response.finish_reasons": finishReason && [finishReason],
     "gen_ai.usage.input_tokens": usage.promptTokens,
     "gen_ai.usage.output_tokens": usage.completionTokens,
     "gen_ai.usage.cache_read.input_tokens": usage.cachedTokens,
@@ -254,19 +257,26 @@ function chargeAttributes(requestId: string, { model, ending, usage, cost, short
     "inkwell.credits": cost / microPerCredit,
     "inkwell.shortfall_credits": shortfall / microPerCredit,
     "inkwell.usage_estimated": usage.estimated,
-  };
+  });
 }
 
-/** What the client was told; nothing where it was told of no end. */
+/** Finish reasons that clients see. The other endings have none. */
 const finishReasons: Partial<Record<Ending, string>> = { stop: "stop", length: "length", credits: "length" };
 
-/** Whole numbers are sent as 64 bits: one that has more would have the collector refuse all that is sent with it. */
-function given(name: string, value: string | number | null | undefined): Attributes {
-  if (Number.isInteger(value) && !Number.isSafeInteger(value)) return {};
-  return value === null || value === undefined ? {} : { [name]: value };
+/**
+ * Returns the attributes that have a value. Whole numbers are sent with 64 bits. A larger number
+ * would make the collector refuse the whole batch, so it is left out.
+ */
+function given(values: Record<string, AttributeValue | null | undefined>): Attributes {
+  const attributes: Attributes = {};
+  for (const [name, value] of Object.entries(values)) {
+    const isTooLarge = Number.isInteger(value) && !Number.isSafeInteger(value);
+    if (value !== null && value !== undefined && !isTooLarge) attributes[name] = value;
+  }
+  return attributes;
 }
 
-/** The caller's span, if its `traceparent` header is valid. */
+/** Returns a context with the span of the caller, if its `traceparent` header is valid. */
 function callerContext(traceparent: string | null) {
   const span = parseTraceParent(traceparent ?? "");
   return span === null ? ROOT_CONTEXT : trace.setSpanContext(ROOT_CONTEXT, { ...span, isRemote: true });
