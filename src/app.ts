@@ -1,7 +1,9 @@
 /**
- * The composition root: together with src/app/ the only place that names concrete stores and engines.
+ * The composition root: together with src/app/ the only place that names concrete stores and
+ * engines.
  *
- * Parts are started in order and closed in the opposite order. A start that fails leaves nothing running.
+ * Parts are started in order and closed in the opposite order. A start that fails leaves nothing
+ * running.
  */
 import { randomBytes } from "node:crypto";
 import { readFileSync } from "node:fs";
@@ -19,8 +21,8 @@ import { connectionLimits } from "./app/open-files.ts";
 import type { StartupBanner } from "./app/startup-banner.ts";
 import { Catalog } from "./chat/catalog.ts";
 import { EngineSlot } from "./chat/engine-slot.ts";
-import { type Config, operatorToken } from "./config/load.ts";
-import { operatorNames } from "./config/operator.ts";
+import type { Config } from "./config/load.ts";
+import { operatorNames, operatorToken } from "./config/operator.ts";
 import { messageOf, OperatorError } from "./errors.ts";
 import { createOperatorServer } from "./http/admin/server.ts";
 import type { ConnectionLimits } from "./http/connections.ts";
@@ -52,7 +54,10 @@ export interface Streams {
 export interface RunningService {
   /** Shown to the operator. It is the only place where the key of a first account appears. */
   readonly banner: StartupBanner;
-  /** Refuses new requests, lets running ones finish within the drain time and closes everything. Idempotent. */
+  /**
+   * Refuses new requests, lets running ones finish within the drain time and closes everything.
+   * Idempotent.
+   */
   stop(): Promise<void>;
   /** Resolves when the service has stopped. */
   readonly stopped: Promise<void>;
@@ -60,7 +65,10 @@ export interface RunningService {
 
 /** Times that operators cannot configure. Tests set shorter ones. */
 export interface ServiceTimes {
-  /** A stream that is silent for this long gets a comment line, so that proxies keep the connection. */
+  /**
+   * A stream that is silent for this long gets a comment line, so that proxies keep the
+   * connection.
+   */
   keepAliveMs: number;
   /** A hold without a heartbeat for this long expires and is charged by its last checkpoint. */
   holdTtlMs: number;
@@ -86,8 +94,8 @@ export const { version }: { version: string } = JSON.parse(
 );
 
 /**
- * Resolves when the service answers requests. Throws an `OperatorError` if it cannot start, or the signal's reason if
- * the signal aborts the start. In both cases nothing is left running.
+ * Resolves when the service answers requests. Throws an `OperatorError` if it cannot start, or
+ * the signal's reason if the signal aborts the start. In both cases nothing is left running.
  */
 export async function serve(
   config: Config,
@@ -137,7 +145,8 @@ class Service {
   async start(signal: AbortSignal): Promise<StartupBanner> {
     const config = this.#config;
     this.#logIgnoredVariables();
-    // Checked before anything is created: a port in use is the most common mistake, and leaves no trace.
+    // Checked before anything is created: a port in use is the most common mistake, and leaves no
+    // trace.
     await requirePort("listen", config.listen);
     await requirePort("operator", config.operator);
     const connections = connectionLimits(config.limits);
@@ -172,8 +181,8 @@ class Service {
   }
 
   /**
-   * Closes what a failed start has started. Models that were ready answered requests while others were still loading:
-   * those answers get the drain time too.
+   * Closes what a failed start has started. Models that were ready answered requests while others
+   * were still loading: those answers get the drain time too.
    */
   async abandonStart(error: unknown): Promise<void> {
     const running = this.#server?.requests.count ?? 0;
@@ -213,8 +222,8 @@ class Service {
   }
 
   /**
-   * Refuses new requests. Running ones may finish within the drain time, are then settled as they stand, and are
-   * abandoned if that takes too long.
+   * Refuses new requests. Running ones may finish within the drain time, are then settled as they
+   * stand, and are abandoned if that takes too long.
    */
   async #drain(server: PublicServer): Promise<void> {
     const { drainMs } = this.#config.limits;

@@ -1,9 +1,9 @@
 /**
- * The closed catalogue of refusals: every error that a client of the public API can be given has a row here,
- * a row in docs/errors.md and a test. Imports nothing.
+ * The closed catalogue of refusals: every error that a client of the public API can be given has
+ * a row here, a row in docs/errors.md and a test. Imports nothing.
  *
- * A refusal carries two texts: `message` is for the caller, `detail` is for the operator's log only (an
- * upstream's own words, a path, an exit code) and is never sent.
+ * A refusal carries two texts: `message` is for the caller, `detail` is for the operator's log
+ * only (an upstream's own words, a path, an exit code) and is never sent.
  */
 
 export type ErrorType =
@@ -60,7 +60,10 @@ export interface RefusalOptions {
   param?: string;
   /** Sent as `retry-after`, as whole seconds from 1 to 60. */
   retryAfterSeconds?: number;
-  /** False: the same request will be refused again, whenever it is sent. Default: as its status says. */
+  /**
+   * False: the same request will be refused again, whenever it is sent. Default: as its status
+   * says.
+   */
   waitingHelps?: boolean;
   /** The limits that were looked at; sent as `x-ratelimit-*`. */
   rates?: { requests?: RefusalRate; tokens?: RefusalRate };
@@ -69,7 +72,10 @@ export interface RefusalOptions {
   cause?: unknown;
 }
 
-/** What a caller is told instead of an answer. Thrown anywhere below the server, turned into a body in one place. */
+/**
+ * What a caller is told instead of an answer. Thrown anywhere below the server, turned into a
+ * body in one place.
+ */
 export class Refusal extends Error {
   override readonly name = "Refusal";
   readonly code: ErrorCode;
@@ -98,7 +104,10 @@ export class Refusal extends Error {
   }
 }
 
-/** An operator's mistake (configuration, command line, model file, data folder): printed as it is, exit code 1, no stack. */
+/**
+ * An operator's mistake (configuration, command line, model file, data folder): printed as it is,
+ * exit code 1, no stack.
+ */
 export class OperatorError extends Error {
   override readonly name = "OperatorError";
 
@@ -117,7 +126,10 @@ export function codeOf(error: unknown): string | undefined {
   return error instanceof Error && "code" in error && typeof error.code === "string" ? error.code : undefined;
 }
 
-/** A state that the code rules out. Not for bad input: a failed invariant is a defect and becomes a 500. */
+/**
+ * A state that the code rules out. Not for bad input: a failed invariant is a defect and becomes
+ * a 500.
+ */
 export function invariant(condition: unknown, message: string | (() => string)): asserts condition {
   if (!condition) throw new Error(`invariant broken: ${typeof message === "string" ? message : message()}`);
 }

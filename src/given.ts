@@ -1,4 +1,7 @@
-/** Optional properties: leaves out those without a value, as `exactOptionalPropertyTypes` requires. */
+/**
+ * Optional properties: leaves out those without a value, as `exactOptionalPropertyTypes`
+ * requires.
+ */
 
 /** Returns the properties whose value is neither null nor undefined. */
 export function given<T extends object>(values: T): { [K in keyof T]?: NonNullable<T[K]> } {

@@ -1,8 +1,9 @@
 /**
  * Makes a folder, and those above it, where they are missing.
  *
- * Guarantees an end: Node's own recursive mkdir tries for ever where a file system says of every new folder that
- * there is nothing above it, as /proc does. Changes nothing about a folder that is there.
+ * Guarantees an end: Node's own recursive mkdir tries for ever where a file system says of every
+ * new folder that there is nothing above it, as /proc does. Changes nothing about a folder that
+ * is there.
  */
 import { existsSync, mkdirSync, statSync } from "node:fs";
 import { dirname } from "node:path";

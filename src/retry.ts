@@ -1,13 +1,14 @@
 /**
  * Retries and cancellable pauses.
  *
- * Any number of pauses share one listener on a signal: adding a listener takes longer the more there are, and every
- * request pauses while the store is unavailable.
+ * Any number of pauses share one listener on a signal: adding a listener takes longer the more
+ * there are, and every request pauses while the store is unavailable.
  */
 
 /**
- * Returns the result of the first attempt that succeeds. After a failed attempt `delayMs` decides: it returns the pause
- * before the next attempt, or undefined to give up with that error. When the signal aborts there is no further attempt.
+ * Returns the result of the first attempt that succeeds. After a failed attempt `delayMs`
+ * decides: it returns the pause before the next attempt, or undefined to give up with that error.
+ * When the signal aborts there is no further attempt.
  */
 export async function retryWhile<T>(
   attempt: () => Promise<T>,

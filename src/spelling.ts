@@ -3,7 +3,10 @@
  * A suggestion never changes what is done; it only completes an error message.
  */
 
-/** Returns the message for a name that is not defined: with the closest defined name, or else with all of them. */
+/**
+ * Returns the message for a name that is not defined: with the closest defined name, or else with
+ * all of them.
+ */
 export function unknownName(kind: string, name: string, defined: readonly string[]): string {
   const near = nearest(name, defined);
   const help = near === undefined ? `Defined: ${defined.join(", ")}.` : `Did you mean ${near}?`;
@@ -21,7 +24,9 @@ export function nearest(word: string, candidates: readonly string[]): string | u
   return best?.candidate;
 }
 
-/** Number of letters to insert, drop, change or swap with a neighbour (optimal string alignment). */
+/**
+ * Number of letters to insert, drop, change or swap with a neighbour (optimal string alignment).
+ */
 export function editDistance(a: string, b: string): number {
   let beforeLast: number[] = [];
   let last = Array.from({ length: b.length + 1 }, (_, j) => j);

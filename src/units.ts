@@ -1,8 +1,9 @@
 /**
  * The numbers that must not be mixed up, branded, and the few conversions between them.
  *
- * Credits are counted in micro-credits, whole and safe integers: 1 credit = 1,000,000. A price in credits per
- * million tokens is then a whole number of micro-credits per token, and no cost is ever rounded.
+ * Credits are counted in micro-credits, whole and safe integers: 1 credit = 1,000,000. A price in
+ * credits per million tokens is then a whole number of micro-credits per token, and no cost is
+ * ever rounded.
  */
 import { invariant } from "./errors.ts";
 
@@ -17,7 +18,10 @@ export type EpochMs = number & { readonly [unit]?: "epoch-ms" };
 
 export const microPerCredit = 1_000_000;
 
-/** The most credits that one plan, top-up or adjustment may name; a thousand of them still fit a safe integer of micro-credits. */
+/**
+ * The most credits that one plan, top-up or adjustment may name; a thousand of them still fit a
+ * safe integer of micro-credits.
+ */
 export const creditsMax: Credits = 9_000_000;
 
 export function microOf(credits: Credits): MicroCredits {

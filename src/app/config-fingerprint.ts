@@ -1,4 +1,7 @@
-/** What of a configuration must be the same on every node of one database: whatever decides about credits. */
+/**
+ * What of a configuration must be the same on every node of one database: whatever decides about
+ * credits.
+ */
 import type { Config } from "../config/load.ts";
 import type { Plan } from "../ledger/plan.ts";
 import type { ConfigFingerprint } from "../store/nodes.ts";

@@ -23,7 +23,10 @@ export interface OpenDatabase extends OpenStore {
   nodes: NodeRegistry;
 }
 
-/** How long a backup or an audit waits for a database that another process is just recovering after a crash. */
+/**
+ * How long a backup or an audit waits for a database that another process is just recovering
+ * after a crash.
+ */
 const readBusyMs = 5000;
 
 /** Opens the ledger, and makes its folder where there is none. */

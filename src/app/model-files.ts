@@ -1,6 +1,6 @@
 /**
- * From the configuration's `source` of a model to a file on this disk, told on a terminal as it happens; and what the
- * service runs on where there is none.
+ * From the configuration's `source` of a model to a file on this disk, told on a terminal as it
+ * happens; and what the service runs on where there is none.
  */
 import { fileURLToPath } from "node:url";
 import type { Config } from "../config/load.ts";

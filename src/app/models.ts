@@ -1,4 +1,7 @@
-/** The models of the configuration: their files fetched, their engines started, their place in the catalog. */
+/**
+ * The models of the configuration: their files fetched, their engines started, their place in the
+ * catalog.
+ */
 import type { Logger } from "pino";
 import type { Model } from "../chat/catalog.ts";
 import type { EngineSlot } from "../chat/engine-slot.ts";
@@ -12,7 +15,10 @@ import type { ProgressStream } from "../model-files/progress-display.ts";
 import type { Metrics } from "../telemetry/metrics.ts";
 import { miniatureNotice, miniaturePath, notObtained, obtainModel } from "./model-files.ts";
 
-/** Fetches the file of a model unless it is there already; its path. Null where an upstream runs it. */
+/**
+ * Fetches the file of a model unless it is there already; its path. Null where an upstream runs
+ * it.
+ */
 export async function pullModel(
   config: Config,
   modelId: string,
@@ -26,7 +32,10 @@ export async function pullModel(
   return obtained.path;
 }
 
-/** Nobody knows when a model was made; a time of this process or of its files would differ between starts and nodes. */
+/**
+ * Nobody knows when a model was made; a time of this process or of its files would differ between
+ * starts and nodes.
+ */
 const unknownCreated = 0;
 
 export function catalogued(model: ModelConfig, slot: EngineSlot): Model {
@@ -72,7 +81,10 @@ export async function startModels(
   return started;
 }
 
-/** Fills the slot with the model's engine, or with one on the miniature where the model cannot be fetched. */
+/**
+ * Fills the slot with the model's engine, or with one on the miniature where the model cannot be
+ * fetched.
+ */
 async function startModel(
   config: Config,
   model: LlamaModelConfig,

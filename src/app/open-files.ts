@@ -1,10 +1,12 @@
 /** How many connections the listener takes, by the number of files that the process may open. */
 import { readFileSync } from "node:fs";
-import type { ServiceLimits } from "../config/load.ts";
+import type { ServiceLimits } from "../config/limits.ts";
 import { OperatorError } from "../errors.ts";
 import type { ConnectionLimits } from "../http/connections.ts";
 
-/** For everything but public connections: the operator's listener, the database, engines, files. */
+/**
+ * For everything but public connections: the operator's listener, the database, engines, files.
+ */
 const reservedFiles = 256;
 
 /** Assumed if the system does not say; the usual limit of a shell. */
@@ -16,7 +18,10 @@ const connectionsMin = 16;
 /** Part of the connections that one address may have unless configured otherwise. */
 const addressShare = 1 / 4;
 
-/** Most files that this process may open. Node raises its soft limit to the hard one when it starts. */
+/**
+ * Most files that this process may open. Node raises its soft limit to the hard one when it
+ * starts.
+ */
 export function openFilesMax(read = () => readFileSync("/proc/self/limits", "utf8")): number {
   let limits: string;
   try {
@@ -30,7 +35,10 @@ export function openFilesMax(read = () => readFileSync("/proc/self/limits", "utf
   return soft === undefined ? openFilesUsual : Number(soft);
 }
 
-/** Fills in the defaults. Throws an `OperatorError` if more connections are configured than files can be open. */
+/**
+ * Fills in the defaults. Throws an `OperatorError` if more connections are configured than files
+ * can be open.
+ */
 export function connectionLimits(
   { connectionsMax, connectionsPerAddressMax, trustedProxies }: ServiceLimits,
   openFiles = openFilesMax(),

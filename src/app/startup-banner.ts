@@ -1,12 +1,19 @@
-/** What `inkwell serve` says when it is up: where it listens, the first key, and lines to paste. */
+/**
+ * What `inkwell serve` says when it is up: where it listens, the first key, and lines to paste.
+ */
 import { relative } from "node:path";
 
 export interface StartupBanner {
-  /** `http://127.0.0.1:8080`; where it listens on every address, one that a client on this machine can use. */
+  /**
+   * `http://127.0.0.1:8080`; where it listens on every address, one that a client on this machine
+   * can use.
+   */
   publicUrl: string;
   onEveryAddress: boolean;
   operatorUrl: string;
-  /** The file that the operator token lies in, as an absolute path; null where it was configured. */
+  /**
+   * The file that the operator token lies in, as an absolute path; null where it was configured.
+   */
   tokenFile: string | null;
   models: readonly { id: string; onMiniature: boolean }[];
   /** The first account and its key, on the first start only. */

@@ -3,9 +3,9 @@
 import path from "node:path";
 import { Command } from "commander";
 import { databaseText } from "../config/database.ts";
-import { type Config, tokenFileName } from "../config/load.ts";
+import type { Config } from "../config/load.ts";
 import type { ModelConfig } from "../config/model.ts";
-import { operatorNames } from "../config/operator.ts";
+import { operatorNames, tokenFileName } from "../config/operator.ts";
 import type { TracingConfig } from "../config/tracing.ts";
 import { OperatorError } from "../errors.ts";
 import { defaultsObject } from "../http/openai-format/response.ts";

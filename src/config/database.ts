@@ -1,4 +1,6 @@
-/** `database`: the file or the server that the ledger is kept in. An address may have a password, which is never shown. */
+/**
+ * The `database` setting: the file or server of the ledger. A password in its URL is never shown.
+ */
 import path from "node:path";
 import * as kind from "./kinds.ts";
 import type { Section } from "./section.ts";
@@ -12,7 +14,7 @@ export function readDatabase(root: Section, dataDir: string): DatabaseConfig {
   const database = root.placed(
     "database",
     kind.text(
-      "sqlite:PATH, such as sqlite:./data/inkwell.db, or postgres://USER:PASSWORD@HOST:5432/DATABASE (what means something in an address is written as %XX)",
+      "sqlite:PATH, such as sqlite:./data/inkwell.db, or postgres://USER:PASSWORD@HOST:5432/DATABASE (percent-encode reserved characters)",
       (value) => /^sqlite:./.test(value) || isServer(value),
       { standIn: "sqlite:inkwell.db", secret: true },
     ),
@@ -25,13 +27,16 @@ export function readDatabase(root: Section, dataDir: string): DatabaseConfig {
   };
 }
 
-/** A slash or an @ behind the host is of a password that was not escaped, and would be shown as the database's name. */
+/**
+ * Refuses a `/` or `@` after the host: it belongs to a password without escapes, which messages
+ * would show.
+ */
 function isServer(value: string): boolean {
   if (!/^postgres(ql)?:\/\/./.test(value) || !URL.canParse(value)) return false;
   return /^\/?[^/@]*$/.test(new URL(value).pathname);
 }
 
-/** As in the configuration, without the password. */
+/** Returns the setting without its password. */
 export function databaseText(database: DatabaseConfig): string {
   if (database.kind === "sqlite") return `sqlite:${database.path}`;
   const shown = new URL(database.url);

@@ -1,29 +1,30 @@
 /**
- * The configuration file as written: YAML with the line of every value, `${NAME}` replaced from the environment.
+ * Parses the configuration file: YAML with the line of every value, and `${NAME}` replaced from
+ * the environment.
  *
- * Knows nothing of which keys exist. Everything found wrong goes into one list, so that an operator is told all of
- * it at once. Values that came through `${NAME}` are never repeated in a message: they are usually secrets.
+ * It does not know which keys exist. All faults go into one list, so that an operator sees them
+ * together. Messages show `${NAME}` and never its value, which is usually a secret.
  */
 import { isAlias, isMap, isScalar, isSeq, LineCounter, parseDocument, visit } from "yaml";
 
 export type Environment = Readonly<Record<string, string | undefined>>;
 
-/** One value as found: in the file, in the defaults, or in an environment variable. */
+/** A value of the file, of the defaults or of an environment variable. */
 export interface Found {
-  /** `inkwell.yaml:12`, or the name of an environment variable. */
+  /** `inkwell.yaml:12` or the name of an environment variable. */
   where: string;
   value: Scalar | Found[] | Map<string, Found>;
-  /** True where the value came as text from the environment and its type is still to be read out of it. */
+  /** Whether the value is text from the environment, whose type is not known yet. */
   text: boolean;
-  /** As it was written, for messages. */
+  /** The value as written, for messages. */
   shown: string;
-  /** What is wrong with it is told already. */
+  /** Its fault has been reported. */
   told?: true;
 }
 
 type Scalar = string | number | boolean | null;
 
-/** Collects everything wrong. */
+/** Collects faults. */
 export class Problems {
   #found: { where: string; what: string }[] = [];
 
@@ -35,12 +36,12 @@ export class Problems {
     return this.#found.length;
   }
 
-  /** Forgets what was added after there were `count`. */
+  /** Removes all faults after the first `count`. */
   forgetAfter(count: number): void {
     this.#found = this.#found.slice(0, count);
   }
 
-  /** Each once: those of the file by line, then those of variables. */
+  /** Returns each fault once: first those of the file by line, then those of variables. */
   lines(): string[] {
     const line = (where: string) => Number(/:(\d+)$/.exec(where)?.[1] ?? Number.MAX_SAFE_INTEGER);
     const sorted = this.#found.toSorted((a, b) => line(a.where) - line(b.where));
@@ -48,10 +49,10 @@ export class Problems {
   }
 }
 
-/** What the text says, and the variables that its values name. */
+/** The content of the file, and the variables that it names. */
 type ParsedYaml = Found & { value: Map<string, Found>; variables: ReadonlySet<string> };
 
-/** Parses a YAML text into one map; an empty one where it is no YAML: what it would say is anybody's guess. */
+/** Parses YAML into one map. The map is empty if the text is not valid. */
 export function parseYaml(text: string, name: string, env: Environment, problems: Problems): ParsedYaml {
   const lines = new LineCounter();
   const document = parseDocument(text, { lineCounter: lines, prettyErrors: false });
@@ -61,14 +62,14 @@ export function parseYaml(text: string, name: string, env: Environment, problems
   const broken = new Set<number>();
   for (const error of document.errors) {
     const { line } = lines.linePos(error.pos[0]);
-    // What else is wrong in a line follows from the first.
+    // Further errors in a line follow from the first.
     if (broken.has(line)) continue;
     broken.add(line);
     const written = text.split("\n")[line - 1] ?? "";
     const hint = /[[{].*\$\{/.test(written) ? ` (inside { } or [ ] write it in quotes: "\${NAME}")` : "";
     const what =
       error.code === "DUPLICATE_KEY"
-        ? `the key ${/^[^\s:]*/.exec(text.slice(error.pos[0]))?.[0]} is there twice`
+        ? `the key ${/^[^\s:]*/.exec(text.slice(error.pos[0]))?.[0]} occurs twice`
         : firstLine(error.message);
     problems.add(`${name}:${line}`, `this is not valid YAML: ${what}${hint}`);
   }
@@ -76,7 +77,7 @@ export function parseYaml(text: string, name: string, env: Environment, problems
     Alias(_, alias) {
       if (alias.resolve(document) !== undefined) return;
       const where = `${name}:${rangeLine(alias) ?? 1}`;
-      problems.add(where, `this is not valid YAML: nothing above is called &${alias.source}`);
+      problems.add(where, `this is not valid YAML: there is no &${alias.source} above`);
     },
   });
   if (problems.count > before) return empty;
@@ -86,13 +87,13 @@ export function parseYaml(text: string, name: string, env: Environment, problems
   if (root.value !== null) problems.add(root.where, `found ${root.shown}, expected keys such as "listen:"`);
   return empty;
 
-  /** `at` is the path of keys to the node, as messages name it. */
+  /** `at` is the path of the node for messages. */
   function found(node: unknown, lineAbove: number, at: string, above: readonly unknown[]): Found {
     const target = isAlias(node) ? node.resolve(document) : node;
     const line = rangeLine(node) ?? lineAbove;
     const where = `${name}:${line}`;
     if (above.includes(target)) {
-      problems.add(where, "this alias stands inside the value that it names; write the value out");
+      problems.add(where, "this alias is inside the value that it names; write the value out");
       return { where, value: null, text: false, shown: "nothing" };
     }
     const path = [...above, target];
@@ -101,7 +102,7 @@ export function parseYaml(text: string, name: string, env: Environment, problems
       for (const pair of target.items) {
         const keyLine = rangeLine(pair.key) ?? line;
         const key = isScalar(pair.key) ? String(pair.key.value) : String(pair.key);
-        // The line of the key is where an operator looks, also when the value begins further down.
+        // Report the line of the key, even if the value starts on a later line.
         const value = found(pair.value, keyLine, at === "" ? key : `${at}.${key}`, path);
         entries.set(key, { ...value, where: `${name}:${keyLine}` });
       }

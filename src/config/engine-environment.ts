@@ -1,17 +1,25 @@
 /**
- * The environment of the engine's process: an allowlist, plus the variables that a model's `environment` names.
+ * The environment of the engine's process: an allowlist, and the variables that a model's
+ * `environment` names.
  *
- * Guarantees that secrets and variables that load code into a process (`LD_*`, `DYLD_*`, `NODE_OPTIONS`,
- * `GGML_BACKEND_PATH`, `CUDA_INJECTION64_PATH`, `VK_LAYER_PATH`) reach the process only if the operator names them.
+ * Secrets, and variables that load code into a process (`LD_*`, `DYLD_*`, `NODE_OPTIONS`,
+ * `GGML_BACKEND_PATH`, `CUDA_INJECTION64_PATH`, `VK_LAYER_PATH`), reach the process only if the
+ * operator names them.
  */
 import type { Environment } from "./document.ts";
 import * as kind from "./kinds.ts";
 import type { Section } from "./section.ts";
 
-/** Home folders hold caches of GPU programs; Node needs one for a user without an entry in /etc/passwd. */
+/**
+ * Home folders hold caches of GPU programs; Node needs one for a user without an entry in
+ * /etc/passwd.
+ */
 const everywhere = ["HOME", "TMPDIR", "LANG", "LC_ALL", "LC_CTYPE", "LC_MESSAGES", "TZ", "XDG_CACHE_HOME"];
 
-/** Selection of devices, caches and ways of loading. ROCm is absent: llama.cpp is bundled without it. */
+/**
+ * Selection of devices, caches and loading. Without ROCm, which the bundled llama.cpp does not
+ * support.
+ */
 const gpu = [
   "CUDA_CACHE_DISABLE",
   "CUDA_CACHE_MAXSIZE",
@@ -28,7 +36,10 @@ const gpu = [
   "NVIDIA_TF32_OVERRIDE",
 ];
 
-/** Windows finds system folders and libraries by these; `PATH` is how it finds the CUDA libraries. */
+/**
+ * Windows finds system folders and libraries through these, and the CUDA libraries through
+ * `PATH`.
+ */
 const windows = [
   "APPDATA",
   "LOCALAPPDATA",
@@ -54,16 +65,10 @@ const variableName = kind.text(
 );
 
 /** Reads the `environment` of a model and returns the whole environment of its process. */
-export function readEngineEnvironment(section: Section, env: Environment): Environment {
-  const named = section.list("environment", variableName, {
-    or: [],
-    expects: "a list of variables that the model's process receives as well: [LD_LIBRARY_PATH]",
-  });
-  return engineEnvironment(
-    env,
-    named.value.map(({ value }) => value),
-    process.platform,
-  );
+export function readEngineEnvironment(section: Section): Environment {
+  const expects = "a list of variables that the model's process receives as well: [LD_LIBRARY_PATH]";
+  const named = section.list("environment", variableName, expects).values;
+  return engineEnvironment(section.env, named, process.platform);
 }
 
 export function engineEnvironment(
@@ -72,7 +77,7 @@ export function engineEnvironment(
   platform: NodeJS.Platform,
 ): Environment {
   const isWindows = platform === "win32";
-  // Names of variables have no case on Windows.
+  // On Windows the case of variable names does not matter.
   const keyOf = (name: string): string => (isWindows ? name.toUpperCase() : name);
   const allowed = new Set([...everywhere, ...gpu, ...(isWindows ? windows : []), ...named].map(keyOf));
   return Object.fromEntries(Object.entries(env).filter(([name]) => allowed.has(keyOf(name))));

@@ -1,8 +1,9 @@
 /**
- * The kinds of value that a configuration holds: how each is read and how an operator is told what would be right.
+ * The kinds of values in a configuration: how to read each of them, and how messages describe a
+ * valid value.
  *
- * A kind reads a scalar and answers with the value or `undefined`; it never throws and never changes what it was
- * given beyond reading a number out of text that came from the environment.
+ * A kind returns the value, or undefined if it is invalid. It never throws, and it converts only
+ * text from the environment into numbers and flags.
  */
 import { isIP } from "node:net";
 import { domainToASCII } from "node:url";
@@ -12,11 +13,30 @@ import { creditsMax } from "../units.ts";
 export interface Kind<T> {
   /** Completes "expected ...". */
   expects: string;
-  /** Taken in place of a wrong value, so that checking goes on; such a configuration is never given out. */
+  /**
+   * Replaces an invalid value so that checking continues. Such a configuration is never returned.
+   */
   standIn: T;
-  /** True for secrets: a wrong one is not repeated in the message. */
+  /** True for secrets: messages do not show an invalid value. */
   secret?: boolean;
   read(value: unknown, isText: boolean): T | undefined;
+}
+
+function number(
+  expects: string,
+  min: number,
+  written: RegExp,
+  accepts: (value: number) => boolean,
+): Kind<number> {
+  return {
+    expects,
+    standIn: min,
+    read(value, isText) {
+      const isNumber = isText && typeof value === "string" && written.test(value.trim());
+      const read = isNumber ? Number(value) : value;
+      return typeof read === "number" && read >= min && accepts(read) ? read : undefined;
+    },
+  };
 }
 
 export function whole(
@@ -24,31 +44,11 @@ export function whole(
   max: number,
   expects = `a whole number from ${min} to ${max}`,
 ): Kind<number> {
-  return {
-    expects,
-    standIn: min,
-    read(value, isText) {
-      const number =
-        isText && typeof value === "string" && /^-?\d{1,16}$/.test(value.trim()) ? Number(value) : value;
-      return typeof number === "number" && Number.isSafeInteger(number) && number >= min && number <= max
-        ? number
-        : undefined;
-    },
-  };
+  return number(expects, min, /^-?\d{1,16}$/, (value) => Number.isSafeInteger(value) && value <= max);
 }
 
 export function decimal(min: number, max: number): Kind<number> {
-  return {
-    expects: `a number from ${min} to ${max}`,
-    standIn: min,
-    read(value, isText) {
-      const number =
-        isText && typeof value === "string" && /^\d{1,9}(\.\d{1,9})?$/.test(value.trim())
-          ? Number(value)
-          : value;
-      return typeof number === "number" && number >= min && number <= max ? number : undefined;
-    },
-  };
+  return number(`a number from ${min} to ${max}`, min, /^\d{1,9}(\.\d{1,9})?$/, (value) => value <= max);
 }
 
 export function text(
@@ -86,14 +86,17 @@ export const port = whole(0, 65_535, "a port from 0 to 65535 (0: any free one)")
 
 export const host = text("an IP address or a host name, without a port", isHost, { standIn: "127.0.0.1" });
 
-/** A name that clients send in `Host`. Non-ASCII letters are accepted; `domainToASCII` makes the form that is sent. */
+/**
+ * A name that clients send in `Host`. Non-ASCII letters are accepted and converted by
+ * `domainToASCII`.
+ */
 export const hostName = text(
   "a host name such as ops.example, without scheme, port, path or wildcard (IP addresses and localhost are always accepted)",
   isHostName,
   { standIn: "localhost" },
 );
 
-/** URL of a listener of ours, as its users have it. */
+/** URL under which users reach a listener. */
 export const ownUrl = text(
   "a URL that begins with http:// or https://, such as https://ops.example, without a user, query or fragment",
   (value) => isHttpUrl(value) && !/[@?#]/.test(value),
@@ -102,7 +105,7 @@ export const ownUrl = text(
 
 export const credits = whole(0, creditsMax, `whole credits from 0 to ${creditsMax}`);
 
-/** A hundred credits for every token, with the largest windows there are, still adds up to a safe integer. */
+/** 100 credits for each token of the largest context window still add up to a safe integer. */
 const priceMax = 100_000_000;
 export const price = whole(
   0,
@@ -122,13 +125,13 @@ export const filePath = text("a path", (value) => value.trim() !== "" && !value.
   standIn: ".",
 });
 
-export const httpUrl = text("an address that begins with http:// or https://", isHttpUrl, {
+export const httpUrl = text("a URL that begins with http:// or https://", isHttpUrl, {
   standIn: "http://localhost",
 });
 
-/** As OpenTelemetry means it: the path of what is sent is added. */
+/** The path is added, as OpenTelemetry specifies. */
 export const collectorUrl = text(
-  "the address of an OTLP/HTTP collector, such as http://127.0.0.1:4318 (/v1/traces is added to it)",
+  "the URL of an OTLP/HTTP collector, such as http://127.0.0.1:4318 (/v1/traces is added to it)",
   (value) => isHttpUrl(value) && !/\/v1\/traces\/*$/.test(value),
   { standIn: "http://localhost" },
 );
@@ -166,7 +169,7 @@ export const upstreamKey = text(
   { secret: true },
 );
 
-/** Names of models: clients send them; vendors' names have slashes and colons. */
+/** Names of models. Those of vendors contain slashes and colons. */
 export const modelIdPattern = /^[A-Za-z0-9][A-Za-z0-9._:/@+-]{0,127}$/;
 export const modelIdRule = "1 to 128 letters, digits, and . _ : / @ + -, the first a letter or a digit";
 
@@ -175,12 +178,12 @@ export function isLoopback(address: string): boolean {
 }
 
 function isHost(value: string): boolean {
-  // Four numbers and dots are meant as an address: a wrong one is not to be looked up as a name.
+  // A text of digits and dots is an IP address: an invalid one must not be looked up as a name.
   const isName = /^[A-Za-z0-9]([A-Za-z0-9.-]{0,251}[A-Za-z0-9])?$/.test(value) && !/^[\d.]+$/.test(value);
   return isIP(value) !== 0 || isName;
 }
 
-/** Underscores are not allowed in host names, but occur in the names of containers. */
+/** Underscores are not allowed in host names, but names of containers have them. */
 function isHostName(value: string): boolean {
   const name = domainToASCII(value).replace(/\.$/, "");
   const hasOtherParts = /[\s%/:?#@\\[\]*]/.test(value);
@@ -194,8 +197,9 @@ function isHttpUrl(value: string): boolean {
 }
 
 /**
- * Months are counted from an anchor and days are fixed, so a period is one or the other. Temporal would also take
- * fractions (`PT1.5H`) and lower case; the file is to say exactly what the window is.
+ * A period has either calendar units or fixed units, because months are counted from an anchor.
+ * Fractions (`PT1.5H`) and lower case, which Temporal accepts, are refused so that the file shows
+ * the exact window.
  */
 function isPeriod(value: string): boolean {
   const calendar = /^P(?=\d)(?:\d{1,6}Y)?(?:\d{1,6}M)?$/;
@@ -206,7 +210,7 @@ function isPeriod(value: string): boolean {
     const years = duration.total({ unit: "years", relativeTo: "2000-01-01" });
     return duration.sign === 1 && years <= 10;
   } catch {
-    // It ends beyond the last day that Temporal knows, some 270,000 years from now.
+    // The end is after the last day that Temporal supports, about 270,000 years from now.
     return false;
   }
 }

@@ -1,6 +1,7 @@
 /**
- * The `models` section: what each model is called, where its weights come from, how it is run and what it costs.
- * Fetches and opens nothing. A model without a price is refused: it would be free for everybody.
+ * The `models` section: name, source, engine, limits and price of each model.
+ *
+ * A model without a price is refused, because it would be free for everybody.
  */
 
 import type { RequestDefaults } from "../chat/request.ts";
@@ -16,59 +17,62 @@ import * as kind from "./kinds.ts";
 import type { Section } from "./section.ts";
 
 const windowMax = 16_777_216;
-/** Requests at once to one upstream server. */
+/** Upper bound for concurrent requests to one upstream server. */
 const parallelMost = 65_536;
-/** A tebibyte. */
+/** One tebibyte. */
 const pausedBytesMost = 2 ** 40;
 
 export type ModelConfig = LlamaModelConfig | UpstreamModelConfig;
 
 interface AnyModelConfig {
-  /** What clients call it. */
+  /** Name that clients use. */
   id: string;
   contextWindow: number;
-  /** Completion tokens of one answer at most; null: as many as the window leaves. */
+  /** Limit of completion tokens for one answer. Null: what the context window leaves. */
   outputTokensMax: number | null;
-  /** Answers decoded together; of an upstream, requests at once to each of its servers. */
+  /** Answers decoded together. For an upstream: concurrent requests to each server. */
   parallel: number;
-  /** For requests that leave these values out. */
+  /** Used if a request does not set these values. */
   defaults: RequestDefaults;
   price: Price;
 }
 
 export interface LlamaModelConfig extends AnyModelConfig {
   engine: "llama";
-  /** `default`, an absolute path, `hf:...` or an address; sure to be one that model-files/source.ts can read. */
+  /** `default`, an absolute path, `hf:...` or a URL. Accepted by `parseSource`. */
   source: string;
-  /** Null: as many as suit the machine. */
+  /** Null: depends on the machine. */
   threads: number | null;
-  /** Memory for the states of paused answers; 0: their text is always evaluated again. */
+  /** Memory for the states of paused answers. 0: a resumed answer is always evaluated again. */
   pausedBytesMax: number;
   gpu: "auto" | "cuda" | "vulkan" | "metal" | "off";
-  /** Most time to read the weights; null: as much as suits the file. */
+  /** Time limit for loading the model file. Null: depends on its size. */
   loadMs: number | null;
-  /** The whole environment of the model's process. */
+  /** Complete environment of the model's process. */
   environment: Environment;
-  /** What opens and closes the model's thinking, null where it does not think. Null as a whole: its template tells. */
+  /**
+   * Tags around the thinking, or null for a model that does not think. Null as a whole: detect it
+   * from the template.
+   */
   reasoning: { tags: ThinkTags | null } | null;
 }
 
 export interface UpstreamModelConfig extends AnyModelConfig {
   engine: "upstream";
-  /** At least one server, all of which offer the same model. */
+  /** At least one server. All offer the same model. */
   urls: readonly string[];
   key: string | null;
-  /** Its name over there. */
+  /** Name of the model at the upstream. */
   model: string;
   dialect: DialectName;
   connectMs: number;
   headersMs: number;
   idleMs: number;
-  /** Of `parallel`, the last places that only accounts without a running request get. */
+  /** Number of places of `parallel` that are reserved for accounts without a running request. */
   reserved: number;
-  /** Stop sequences go along; they are always matched here too. */
+  /** Whether stop sequences are sent. They are always matched here as well. */
   sendStop: boolean;
-  /** Null: the model does not think, as far as is known. */
+  /** Null: the model is not known to think. */
   reasoning: UpstreamReasoningConfig | null;
 }
 
@@ -76,23 +80,23 @@ export interface UpstreamReasoningConfig {
   field: string | null;
   tags: ThinkTags | null;
   opened: boolean;
-  /** It thinks without telling of it before the end. */
+  /** The model thinks, but reports it only at the end. */
   hidden: boolean;
 }
 
-/** At least one, in the order of the configuration. */
-export function readModels(root: Section, env: Environment): ModelConfig[] {
+/** Returns at least one model, in the order of the configuration. */
+export function readModels(root: Section): ModelConfig[] {
   const rule = { what: "model", pattern: kind.modelIdPattern, says: kind.modelIdRule };
-  return root.entries("models", rule, (id, section) => readModel(id, section, env));
+  return root.entries("models", rule, (id, section) => readModel(id, section));
 }
 
-/** Null stands in where it is wrong: which keys a model has hangs on it. */
+/** Null replaces an invalid engine, because the engine determines the other keys. */
 const engineKind: kind.Kind<"llama" | "upstream" | null> = {
   ...kind.oneOf("llama", "upstream"),
   standIn: null,
 };
 
-function readModel(id: string, section: Section, env: Environment): ModelConfig {
+function readModel(id: string, section: Section): ModelConfig {
   const engine = section.value("engine", engineKind);
   const price = readPrice(section);
   const common = {
@@ -103,7 +107,8 @@ function readModel(id: string, section: Section, env: Environment): ModelConfig 
     defaults: section.section("defaults", readDefaults),
   };
   if (engine === "upstream") return readUpstream(common, section);
-  if (engine === null) section.passOver();
+  if (engine === null) section.ignoreRest();
+  const loadSeconds = section.optional("load_seconds", kind.whole(1, 86_400));
   return {
     ...common,
     engine: "llama",
@@ -112,15 +117,10 @@ function readModel(id: string, section: Section, env: Environment): ModelConfig 
     threads: section.optional("threads", kind.whole(1, 1024)),
     pausedBytesMax: section.value("paused_bytes", kind.whole(0, pausedBytesMost), { or: 2 ** 30 }),
     gpu: section.value("gpu", kind.oneOf("auto", "cuda", "vulkan", "metal", "off"), { or: "auto" }),
-    loadMs: readLoadMs(section),
-    environment: readEngineEnvironment(section, env),
+    loadMs: loadSeconds === null ? null : loadSeconds * 1000,
+    environment: readEngineEnvironment(section),
     reasoning: section.hasSection("reasoning") ? { tags: section.section("reasoning", readThinkTags) } : null,
   };
-}
-
-function readLoadMs(section: Section): number | null {
-  const seconds = section.optional("load_seconds", kind.whole(1, 86_400));
-  return seconds === null ? null : seconds * 1000;
 }
 
 function readPrice(section: Section): Price {
@@ -128,7 +128,7 @@ function readPrice(section: Section): Price {
     section.problem(
       section.where,
       `${section.path}.price is missing: without it the model would be free for everybody; expected ` +
-        "price: { prompt: 20000, completion: 100000 } in whole credits per million tokens (0 where it is meant to be free)",
+        "price: { prompt: 20000, completion: 100000 } in whole credits per million tokens (0 if it should be free)",
     );
   }
   const or = section.hasSection("price") ? {} : { or: 0 };
@@ -142,7 +142,7 @@ function readPrice(section: Section): Price {
   });
 }
 
-/** In the ranges that the public API takes. */
+/** The ranges are those of the public API. */
 function readDefaults(section: Section): RequestDefaults {
   return given({
     temperature: section.optional("temperature", kind.decimal(0, 2)),
@@ -169,15 +169,15 @@ function readSource(section: Section): string {
   }
 }
 
-/** No tags at all, `tags: []`, say that the model does not think. */
+/** An empty list, `tags: []`, means that the model does not think. */
 function readThinkTags(section: Section, { required = true } = {}): ThinkTags | null {
-  const expects = 'two texts, what opens the thinking and what closes it: ["<think>", "</think>"]';
+  const expects = 'two texts, the start and the end of the thinking: ["<think>", "</think>"]';
   const tag = kind.text("a text that is not empty", (value) => value !== "", { standIn: "?" });
-  const tags = section.list("tags", tag, { or: [], expects });
-  const [open, close, more] = tags.value;
-  if (open === undefined && (tags.given || !required)) return null;
-  if (open !== undefined && close !== undefined && more === undefined) return [open.value, close.value];
-  section.problem(tags.where, `${section.path}.tags: found ${tags.value.length} texts, expected ${expects}`);
+  const { values, where, given: isGiven } = section.list("tags", tag, expects);
+  const [open, close, more] = values;
+  if (open === undefined && (isGiven || !required)) return null;
+  if (open !== undefined && close !== undefined && more === undefined) return [open, close];
+  section.problem(where, `${section.path}.tags: found ${values.length} texts, expected ${expects}`);
   return null;
 }
 
@@ -205,7 +205,10 @@ function readUpstream(common: Omit<AnyModelConfig, "parallel">, section: Section
   };
 }
 
-/** An eighth: enough for newcomers in most seconds, and little for the accounts that are there. */
+/**
+ * Default: an eighth, which admits a new account within a second in most cases and costs the
+ * others little.
+ */
 function readReserved(section: Section, parallel: number): number {
   const reserved = section.placed("reserved", kind.whole(0, parallelMost - 1), {
     or: parallel === 1 ? 0 : Math.max(1, Math.floor(parallel / 8)),
@@ -220,30 +223,30 @@ function readReserved(section: Section, parallel: number): number {
 }
 
 const upstreamUrl = kind.text(
-  "an address that begins with http:// or https:// and ends before /chat/completions, such as https://llm.example/v1 (the key goes into key)",
+  "a URL that begins with http:// or https:// and ends before /chat/completions, such as https://llm.example/v1 (set the key with key)",
   (value) => {
     if (kind.httpUrl.read(value, true) === undefined) return false;
     const { pathname, username, search, hash } = new URL(value);
     return !/\/chat\/completions\/*$/.test(pathname) && username === "" && search === "" && hash === "";
   },
-  // Somebody may have put one into it.
+  // The URL may contain a password.
   { standIn: "http://localhost", secret: true },
 );
 
-/** One `url`, or several `urls`. */
+/** Reads one `url` or several `urls`. */
 function readUrls(section: Section): string[] {
   const url = section.optional("url", upstreamUrl);
-  const urls = section.list("urls", upstreamUrl, {
-    or: [],
-    expects:
-      'a list of addresses of servers that offer the same model: ["http://a:8000/v1", "http://b:8000/v1"]',
-  });
+  const urls = section.list(
+    "urls",
+    upstreamUrl,
+    'a list of URLs of servers that offer the same model: ["http://a:8000/v1", "http://b:8000/v1"]',
+  );
   if (url !== null && urls.given) {
     section.problem(urls.where, `${section.path}: found both url and urls, expected one of them`);
-  } else if (url === null && urls.value.length === 0) {
+  } else if (url === null && urls.values.length === 0) {
     section.problem(section.where, `${section.path}.url is missing; expected ${upstreamUrl.expects}`);
   }
-  return url === null ? urls.value.map(({ value }) => value) : [url];
+  return url === null ? urls.values : [url];
 }
 
 function readUpstreamReasoning(section: Section): UpstreamReasoningConfig {

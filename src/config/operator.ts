@@ -1,6 +1,12 @@
-/** The operator's listener: where it is bound, its token, and the names under which it responds. */
+/** The `operator` section: address, token and host names of the operator listener. */
+import { randomBytes } from "node:crypto";
+import { existsSync } from "node:fs";
+import { link, readFile, rm, writeFile } from "node:fs/promises";
 import { isIP } from "node:net";
+import path from "node:path";
 import { domainToASCII } from "node:url";
+import { codeOf, messageOf, OperatorError } from "../errors.ts";
+import { makeFolder } from "../make-folder.ts";
 import * as kind from "./kinds.ts";
 import type { Section } from "./section.ts";
 
@@ -8,15 +14,18 @@ export interface OperatorListener {
   host: string;
   /** 0: any free port. */
   port: number;
-  /** Null: kept in a file of the data folder, see `operatorToken`. */
+  /** Null: in a file of the data folder, see `operatorToken`. */
   token: string | null;
-  /** The URL that operators use, if it is not that of the listener itself. */
+  /** URL that operators use, if it differs from that of the listener. */
   url: string | null;
-  /** Names that clients may use in `Host` beside IP addresses, `localhost`, and those of `url` and `host`. ASCII. */
+  /**
+   * Names allowed in `Host`, besides IP addresses, `localhost` and the names of `url` and `host`.
+   * In ASCII.
+   */
   hosts: readonly string[];
 }
 
-/** `listen` is the public listener, whose port must be another one. */
+/** `listen` is the public listener, which must have another port. */
 export function readOperator(section: Section, listen: { host: string; port: number }): OperatorListener {
   const host = section.placed("host", kind.host, { or: "127.0.0.1", env: "INKWELL_OPERATOR_HOST" });
   const port = section.placed("port", kind.port, { or: 8081, env: "INKWELL_OPERATOR_PORT" });
@@ -25,7 +34,7 @@ export function readOperator(section: Section, listen: { host: string; port: num
     section.problem(
       host.where,
       `operator.host: ${host.value} can be reached from other machines, so operator.token must be set ` +
-        "(INKWELL_OPERATOR_TOKEN); or keep to 127.0.0.1",
+        "(INKWELL_OPERATOR_TOKEN); or use 127.0.0.1",
     );
   }
   const areTogether = host.value === listen.host || isEveryAddress(host.value) || isEveryAddress(listen.host);
@@ -33,21 +42,19 @@ export function readOperator(section: Section, listen: { host: string; port: num
     section.problem(port.where, `operator.port: ${port.value} is also the port of listen; choose another`);
   }
   const url = section.optional("url", kind.ownUrl, { env: "INKWELL_OPERATOR_URL" });
-  const hosts = section.list("hosts", kind.hostName, {
-    or: [],
+  const hosts = section.list("hosts", kind.hostName, "a list of host names: [ops.example, node-a]", {
     env: "INKWELL_OPERATOR_HOSTS",
-    expects: "a list of host names: [ops.example, node-a]",
   });
   return {
     host: host.value,
     port: port.value,
     token,
     url,
-    hosts: hosts.value.map((each) => domainToASCII(each.value)),
+    hosts: hosts.values.map(domainToASCII),
   };
 }
 
-/** Host names of the operator's listener, beside IP addresses and `localhost`. */
+/** Returns the host names of the operator listener, besides IP addresses and `localhost`. */
 export function operatorNames({ host, url, hosts }: OperatorListener): string[] {
   const names = [host, ...hosts, ...(url === null ? [] : [new URL(url).hostname])];
   return names.filter((name) => isIP(name) === 0 && name !== "localhost");
@@ -55,4 +62,51 @@ export function operatorNames({ host, url, hosts }: OperatorListener): string[] 
 
 function isEveryAddress(host: string): boolean {
   return host === "0.0.0.0" || host === "::";
+}
+
+/** Name of the token file in the data folder. */
+export const tokenFileName = "operator-token";
+
+/**
+ * Returns the configured token of the operator listener, or the token in the file
+ * `operator-token` of the data folder. The first call creates this file, readable only by its
+ * owner. `file` is null if the token is configured.
+ */
+export async function operatorToken({
+  operator,
+  dataDir,
+}: {
+  operator: Pick<OperatorListener, "token">;
+  dataDir: string;
+}): Promise<{ token: string; file: string | null }> {
+  if (operator.token !== null) return { token: operator.token, file: null };
+  const file = path.join(dataDir, tokenFileName);
+  try {
+    makeFolder(dataDir);
+    if (!existsSync(file)) await writeToken(file);
+    const token = kind.operatorToken.read((await readFile(file, "utf8")).trim(), true);
+    if (token !== undefined) return { token, file };
+  } catch (error) {
+    throw new OperatorError(
+      `The operator token in ${file} cannot be read or created: ${messageOf(error)}`,
+      error,
+    );
+  }
+  throw new OperatorError(
+    `The operator token in ${file} must be ${kind.operatorToken.expects}. Delete the file: the next start creates a new one.`,
+  );
+}
+
+/** Of two processes that start together, one creates the file and both read the same token. */
+async function writeToken(file: string): Promise<void> {
+  const draft = `${file}.${randomBytes(6).toString("hex")}`;
+  try {
+    await writeFile(draft, `${randomBytes(32).toString("base64url")}\n`, { flag: "wx", mode: 0o600 });
+    // A link to a complete file: no process reads half a token.
+    await link(draft, file);
+  } catch (error) {
+    if (codeOf(error) !== "EEXIST") throw error;
+  } finally {
+    await rm(draft, { force: true });
+  }
 }

@@ -1,4 +1,7 @@
-/** The `plans` section: what accounts are granted. At least one plan, each naming only models that exist. */
+/**
+ * The `plans` section: credits, limits and models of accounts. A plan may only name models that
+ * exist.
+ */
 import { namePattern, nameRule } from "../accounts/names.ts";
 import { given } from "../given.ts";
 import type { BucketPlan, Limits, Plan } from "../ledger/plan.ts";
@@ -6,7 +9,7 @@ import { nearest } from "../spelling.ts";
 import * as kind from "./kinds.ts";
 import type { Section } from "./section.ts";
 
-/** In the order of the configuration. */
+/** Returns at least one plan, in the order of the configuration. */
 export function readPlans(root: Section, modelIds: readonly string[]): Plan[] {
   const rule = { what: "plan", pattern: namePattern, says: nameRule };
   return root.entries("plans", rule, (id, section) => readPlan(id, section, modelIds));
@@ -26,12 +29,9 @@ function readPlan(id: string, section: Section, modelIds: readonly string[]): Pl
     models: [],
   };
   const name = kind.text('a model\'s id, or "*"', (value) => value !== "", { standIn: "*" });
-  const models = section.list("models", name, {
-    or: ["*"],
-    expects: 'a list of model ids, or ["*"] for all',
-  });
-  for (const model of models.value) {
-    // Where the configuration has no models at all, that is told already.
+  const models = section.list("models", name, 'a list of model ids, or ["*"] for all', { or: ["*"] });
+  for (const model of models.items) {
+    // A configuration without any models is reported elsewhere.
     if (modelIds.length === 0) break;
     if (model.value === "*" || modelIds.includes(model.value)) continue;
     const near = nearest(model.value, modelIds);
@@ -41,7 +41,7 @@ function readPlan(id: string, section: Section, modelIds: readonly string[]): Pl
       `${section.path}.models: there is no model ${JSON.stringify(model.value)}; ${help}`,
     );
   }
-  return { ...plan, models: models.value.map((model) => model.value) };
+  return { ...plan, models: models.values };
 }
 
 function readPlanLimits(section: Section): Limits {

@@ -1,9 +1,10 @@
 /**
- * Reads one section of the configuration: environment over file over default, each value described where it is read.
+ * Reads the values of one section of the configuration: environment variable over file over
+ * default.
  *
- * Every read names its key, its kind and its default once; from these reads follow which keys are known, which
- * environment variables exist, and every message. A section collects what is wrong and goes on with stand-ins, so
- * that one start tells an operator everything. It decides nothing about what the values mean.
+ * Each read names a key, its kind and its default. These reads determine the known keys, the
+ * environment variables and the messages. A fault is collected and a stand-in is used, so that
+ * one start reports all faults.
  */
 import path from "node:path";
 import { editDistance, nearest } from "../spelling.ts";
@@ -14,29 +15,33 @@ import type { Kind } from "./kinds.ts";
 export interface ReadContext {
   env: Environment;
   problems: Problems;
-  /** Where relative paths start: those of the file (and the default ones), and those of variables. */
+  /** Folders for relative paths: of the file and the defaults, and of variables. */
   folders: { file: string; variables: string };
-  /** `INKWELL_A__B` variables that a value was read from, or that were already complained about. */
+  /** `INKWELL_A__B` variables whose value was read, or that have been reported. */
   taken: Set<string>;
-  /** Every `INKWELL_A__B` variable that would have been read. */
+  /** All `INKWELL_A__B` variables that exist for the sections that were read. */
   known: Set<string>;
 }
 
 export interface LeafOptions<T> {
-  /** The variable's name where it is not the one that follows from the path. */
+  /** Name of the variable, if it does not follow from the path. */
   env?: string;
-  /** Taken where neither environment nor file has the value; absent: the value is required. */
+  /** Default. Without one the value is required. */
   or?: NoInfer<T>;
-  /** Said when a required value is missing. */
-  missing?: string;
 }
 
-/** A value together with where it was found, for checks that need more than one value. */
+/** A value and its place, for checks of several values. */
 export interface Placed<T> {
   value: T;
   where: string;
-  /** False: the default stands in. */
+  /** False for a default. */
   given: boolean;
+}
+
+/** A list and its place. `items` has the place of each item. */
+export interface PlacedList<T> extends Omit<Placed<T>, "value"> {
+  values: T[];
+  items: Placed<T>[];
 }
 
 export class Section {
@@ -45,9 +50,10 @@ export class Section {
   readonly #node: ReadonlyMap<string, Found>;
   readonly #prefix: string;
   readonly #context: ReadContext;
-  readonly #asked = new Set<string>();
+  /** Keys that have been read. */
+  readonly #known = new Set<string>();
 
-  /** `prefix` is what the section's environment variables begin with: `INKWELL_LIMITS__`. */
+  /** `prefix` is the start of the section's environment variables: `INKWELL_LIMITS__`. */
   constructor(
     node: ReadonlyMap<string, Found>,
     at: { path: string; where: string; prefix: string },
@@ -60,11 +66,24 @@ export class Section {
     this.#context = context;
   }
 
+  get env(): Environment {
+    return this.#context.env;
+  }
+
+  /** Reads a variable that is not one of Inkwell's own. Null if it is not set. */
+  variable<T>(name: string, kind: Kind<T>): T | null {
+    const text = this.#set(name);
+    if (text === undefined) return null;
+    const value = kind.read(text, true);
+    if (value === undefined) this.problem(name, `found ${quoted(text)}, expected ${kind.expects}`);
+    return value ?? kind.standIn;
+  }
+
   value<T>(key: string, kind: Kind<T>, options: LeafOptions<T> = {}): T {
     return this.placed(key, kind, options).value;
   }
 
-  /** Null where the value is given nowhere. */
+  /** Null if the value is not set. */
   optional<T>(key: string, kind: Kind<T>, options: { env?: string } = {}): T | null {
     const found = this.#find(key, options.env);
     return found === undefined ? null : this.#read(found, kind, this.#name(key));
@@ -76,57 +95,57 @@ export class Section {
       return { value: this.#read(found, kind, this.#name(key)), where: found.where, given: true };
     }
     if (options.or !== undefined) return { value: options.or, where: this.where, given: false };
-    this.problem(
-      this.where,
-      `${this.#name(key)} is missing; ${options.missing ?? `expected ${kind.expects}`}`,
-    );
+    this.problem(this.where, `${this.#name(key)} is missing; expected ${kind.expects}`);
     return { value: kind.standIn, where: this.where, given: false };
   }
 
-  /** A list; in an environment variable its items are separated by commas. */
+  /**
+   * Reads a list. In an environment variable its items are separated by commas. The default is an
+   * empty list.
+   */
   list<T>(
     key: string,
     kind: Kind<T>,
-    options: { or: T[]; expects: string; env?: string },
-  ): Placed<Placed<T>[]> {
-    const found = this.#find(key, options.env);
+    expects: string,
+    { or = [], env }: { or?: NoInfer<T>[]; env?: string } = {},
+  ): PlacedList<T> {
     const name = this.#name(key);
-    if (found === undefined) {
-      const value = options.or.map((item) => ({ value: item, where: this.where, given: false }));
-      return { value, where: this.where, given: false };
-    }
+    const found = this.#find(key, env);
+    const where = found?.where ?? this.where;
+    const placed = (items: Placed<T>[]): PlacedList<T> => {
+      return { values: items.map(({ value }) => value), items, where, given: found !== undefined };
+    };
+    if (found === undefined) return placed(or.map((value) => ({ value, where, given: false })));
     const items = Array.isArray(found.value) ? found.value : found.text ? splitList(found) : undefined;
-    if (items === undefined) {
-      if (found.told === undefined)
-        this.problem(found.where, `${name}: found ${found.shown}, expected ${options.expects}`);
-      return { value: [], where: found.where, given: true };
+    if (items === undefined && found.told === undefined) {
+      this.problem(where, `${name}: found ${found.shown}, expected ${expects}`);
     }
-    const value = items.map((item, index) => ({
-      value: this.#read(item, kind, `${name}[${index}]`),
-      where: item.where,
-      given: true,
-    }));
-    return { value, where: found.where, given: true };
+    return placed(
+      (items ?? []).map((item, index) => {
+        const value = this.#read(item, kind, `${name}[${index}]`);
+        return { value, where: item.where, given: true };
+      }),
+    );
   }
 
-  /** The path as an absolute one. */
+  /** Makes the path absolute. */
   resolve(found: Placed<string>): string {
     const { file, variables } = this.#context.folders;
     const isVariable = found.given && found.where.startsWith("INKWELL_");
     return path.resolve(isVariable ? variables : file, found.value);
   }
 
-  /** Whether the file or the environment says anything in the section under this key. */
+  /** Whether the file or the environment has a section under this key. */
   hasSection(key: string): boolean {
-    this.#asked.add(key);
+    this.#known.add(key);
     return (
       this.#node.has(key) || this.#variables().some((name) => name.startsWith(`${this.#variable(key)}__`))
     );
   }
 
-  /** Reads the section under `key` with `read`, and complains about what `read` did not ask for. */
+  /** Reads the section under `key`, and reports the keys that `read` does not know. */
   section<T>(key: string, read: (section: Section) => T): T {
-    this.#asked.add(key);
+    this.#known.add(key);
     const found = this.#node.get(key);
     const { problems } = this.#context;
     const isMap = found === undefined || found.value === null || found.value instanceof Map;
@@ -142,11 +161,11 @@ export class Section {
     if (isMap) {
       section.refuseUnknown();
     } else {
-      // What is missing inside is no news: the whole is of the wrong shape.
+      // The section has the wrong type, so its missing keys are not worth a message.
       problems.forgetAfter(before);
       if (found.told) return result;
-      const known = [...section.#asked].join(", ");
-      const keys = section.#asked.size === 1 ? "key" : "keys";
+      const known = [...section.#known].join(", ");
+      const keys = section.#known.size === 1 ? "key" : "keys";
       const expected =
         known === "" ? "a map of names, each with its own keys" : `a map with the ${keys} ${known}`;
       this.problem(found.where, `${section.path}: found ${found.shown}, expected ${expected}`);
@@ -154,7 +173,9 @@ export class Section {
     return result;
   }
 
-  /** Every section under `key`, whose keys the operator chooses: at least one. `key` itself is asked of `this`. */
+  /**
+   * Reads the sections under `key`, whose names the operator chooses. There must be at least one.
+   */
   entries<T>(
     key: string,
     rule: { what: string; pattern: RegExp; says: string },
@@ -164,14 +185,14 @@ export class Section {
       const variablesBefore = map.#variables();
       const ids = new Map<string, string>();
       for (const id of map.#node.keys()) {
-        const twin = ids.get(shout(id));
+        const twin = ids.get(upperCase(id));
         if (twin !== undefined && variablesBefore.some((name) => name.startsWith(`${map.#variable(id)}__`))) {
           this.problem(
             map.where,
             `${map.#variable(id)}__... names both ${map.#name(twin)} and ${map.#name(id)}; set the value in the file`,
           );
         }
-        ids.set(shout(id), id);
+        ids.set(upperCase(id), id);
       }
       for (const name of variablesBefore) {
         const part = name.slice(map.#prefix.length).split("__")[0] ?? "";
@@ -192,17 +213,17 @@ export class Section {
     });
   }
 
-  /** Says nothing of what was not asked for: what should be there hangs on a value that is wrong itself. */
-  passOver(): void {
-    for (const key of this.#node.keys()) this.#asked.add(key);
+  /** Accepts all other keys, because an invalid value determines which keys are known. */
+  ignoreRest(): void {
+    for (const key of this.#node.keys()) this.#known.add(key);
     for (const name of this.#variables()) this.#context.taken.add(name);
   }
 
-  /** Complains about the keys that nothing has asked for. */
+  /** Reports keys that have not been read. */
   refuseUnknown(): void {
     for (const [key, found] of this.#node) {
-      if (this.#asked.has(key)) continue;
-      const known = [...this.#asked];
+      if (this.#known.has(key)) continue;
+      const known = [...this.#known];
       const near = nearest(key, known);
       const help = near === undefined ? `the keys here are ${known.join(", ")}` : `did you mean ${near}?`;
       this.problem(found.where, `${this.#name(key)} is not known; ${help}`);
@@ -218,7 +239,7 @@ export class Section {
   }
 
   #variable(key: string): string {
-    return `${this.#prefix}${shout(key)}`;
+    return `${this.#prefix}${upperCase(key)}`;
   }
 
   #variables(): string[] {
@@ -227,14 +248,14 @@ export class Section {
     );
   }
 
-  /** A variable that is set to nothing counts as not set: compose files and shells make such ones. */
+  /** An empty variable counts as not set: compose files and shells create such variables. */
   #set(variable: string): string | undefined {
     const value = this.#context.env[variable];
     return value === "" ? undefined : value;
   }
 
   #find(key: string, alias?: string): Found | undefined {
-    this.#asked.add(key);
+    this.#known.add(key);
     const { known, taken } = this.#context;
     const systematic = this.#variable(key);
     if (alias !== undefined && systematic.includes("__") && this.#set(systematic) !== undefined) {
@@ -253,16 +274,16 @@ export class Section {
     if (found.told) return kind.standIn;
     const value = kind.read(found.value, found.text);
     if (value !== undefined) return value;
-    const shown = kind.secret ? secretly(found) : found.shown;
+    const shown = kind.secret ? secretShown(found) : found.shown;
     this.problem(found.where, `${name}: found ${shown}, expected ${kind.expects}${serviceLink(found)}`);
     return kind.standIn;
   }
 }
 
 /**
- * Complains about every `INKWELL_A__B` variable that no value was read from. Without a path in its name a variable may
- * be somebody else's (`INKWELL_SERVICE_HOST`, `INKWELL_DB_PASSWORD`), so only one that is a slip of the pen away from a
- * known one is refused. `own` are names that are known to be meant.
+ * Reports every unknown `INKWELL_A__B` variable. A variable without `__` may belong to another
+ * program (`INKWELL_SERVICE_HOST`, `INKWELL_DB_PASSWORD`), so it is reported only if it looks
+ * like a misspelled known one. `own` has further known names.
  */
 export function refuseUnknownVariables(
   { env, problems, taken, known }: ReadContext,
@@ -272,23 +293,23 @@ export function refuseUnknownVariables(
   for (const [name, value] of Object.entries(env)) {
     if (!name.startsWith("INKWELL_") || value === undefined || value === "") continue;
     if (taken.has(name) || own.has(name) || known.has(name)) continue;
-    const near = name.includes("__") ? nearest(name, all) : all.find((each) => isSlip(name, each));
+    const near = name.includes("__") ? nearest(name, all) : all.find((each) => isMisspelled(name, each));
     if (near === undefined && !name.includes("__")) continue;
     const help =
       near === undefined
-        ? "the path of a value has two underscores between its parts, as in INKWELL_LIMITS__QUEUE"
+        ? "separate the parts of a path by two underscores, as in INKWELL_LIMITS__QUEUE"
         : `did you mean ${near}?`;
-    problems.add(name, `this variable names no value of the configuration; ${help}`);
+    problems.add(name, `no setting has this name; ${help}`);
   }
 }
 
-/** One letter off, or with fewer underscores than there should be. */
-function isSlip(name: string, meant: string): boolean {
+/** Whether one letter differs, or single underscores stand for double ones. */
+function isMisspelled(name: string, meant: string): boolean {
   return meant.replaceAll("__", "_") === name || editDistance(name, meant) === 1;
 }
 
-/** `smollm2-135m` in the name of a variable. */
-function shout(key: string): string {
+/** Returns the form of a key in the name of a variable: `SMOLLM2_135M`. */
+function upperCase(key: string): string {
   return key.toUpperCase().replace(/[^A-Z0-9]/g, "_");
 }
 
@@ -299,13 +320,16 @@ function splitList(found: Found): Found[] {
   return items.filter((item) => item !== "").map((item) => ({ ...found, value: item, shown: quoted(item) }));
 }
 
-/** As much as may be said of a value that may be a secret. */
-function secretly({ value }: Found): string {
-  if (typeof value !== "string") return "what is no text";
+/** Describes a value that may be a secret. */
+function secretShown({ value }: Found): string {
+  if (typeof value !== "string") return "a value that is not text";
   return value === "" ? "an empty text" : `a text of ${value.length} characters (not shown)`;
 }
 
-/** A value of this form came from such a variable through `${NAME}`; config/service-links.ts has dropped the others. */
+/**
+ * Explains a value of a Kubernetes variable that came through `${NAME}`. Others are ignored by
+ * service-links.ts.
+ */
 function serviceLink({ text, value }: Found): string {
   const isLink = text && /^(tcp|udp|sctp):\/\//.test(String(value));
   return isLink

@@ -1,9 +1,9 @@
 /**
- * Variables that Kubernetes sets in every container for each Service of its namespace. For a Service `inkwell` these
- * are `INKWELL_PORT=tcp://10.0.0.1:8080`, `INKWELL_SERVICE_HOST` and others, some of which are names of settings.
+ * Ignores the variables that Kubernetes sets in every container for each Service of its
+ * namespace. For a Service `inkwell` these are `INKWELL_PORT=tcp://10.0.0.1:8080`,
+ * `INKWELL_SERVICE_HOST` and others. Some of them have the name of a setting.
  *
- * Guarantees that no such variable is read as a setting, and that no other variable is dropped: name and value must
- * both have the form that Kubernetes gives them.
+ * A variable is ignored only if its name and its value both have the form that Kubernetes uses.
  */
 import { isIP } from "node:net";
 import type { Environment } from "./document.ts";
@@ -12,7 +12,10 @@ const url = /^(?:tcp|udp|sctp):\/\/[\d.:a-f[\]]+:\d{1,5}$/i;
 const port = /^\d{1,5}$/;
 const protocol = /^(?:tcp|udp|sctp)$/;
 
-/** Names after the prefix of the Service, which never ends with an underscore, and their values. */
+/**
+ * Ends of the names, after a Service prefix that does not end with an underscore, and forms of
+ * the values.
+ */
 const forms: readonly (readonly [name: RegExp, hasForm: (value: string) => boolean])[] = [
   [/[^_]_SERVICE_HOST$/, (value) => isIP(value) !== 0],
   [/[^_]_SERVICE_PORT(?:_[A-Z0-9_]+)?$/, (value) => port.test(value)],
@@ -23,7 +26,10 @@ const forms: readonly (readonly [name: RegExp, hasForm: (value: string) => boole
   [/[^_]_PORT_\d+_(?:TCP|UDP|SCTP)_ADDR$/, (value) => isIP(value) !== 0],
 ];
 
-/** The environment without the links to Services called `inkwell` or `inkwell-...`, and the names of these links. */
+/**
+ * Returns the environment without links to Services `inkwell` and `inkwell-...`, and the names of
+ * these links.
+ */
 export function withoutServiceLinks(env: Environment): { env: Environment; links: string[] } {
   const links = Object.entries(env)
     .filter(([name, value]) => value !== undefined && isServiceLink(name, value))

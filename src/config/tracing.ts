@@ -1,29 +1,24 @@
 /**
- * The `tracing` section: where spans are sent, if anywhere. Where it names no collector the standard variable
- * `OTEL_EXPORTER_OTLP_ENDPOINT` does, so that a service among others that are traced needs no setting of its own.
+ * The `tracing` section: the collector of spans, if there is one. The standard variable
+ * `OTEL_EXPORTER_OTLP_ENDPOINT` also names it, so that a service among other traced services
+ * needs no setting of its own.
  */
-import type { Environment } from "./document.ts";
 import * as kind from "./kinds.ts";
 import type { Section } from "./section.ts";
 
 export interface TracingConfig {
-  /** Takes OTLP over HTTP as JSON; with the path `/v1/traces`. */
+  /** Endpoint for OTLP over HTTP in JSON, including the path `/v1/traces`. */
   url: string;
-  /** The service's name in traces. */
+  /** Name of the service in traces. */
   serviceName: string;
 }
 
 /** Null: no traces. */
-export function readTracing(section: Section, env: Environment): TracingConfig | null {
-  const named = section.optional("endpoint", kind.collectorUrl);
-  const serviceName = section.value("service_name", kind.name, { or: env.OTEL_SERVICE_NAME || "inkwell" });
-  const standard = env.OTEL_EXPORTER_OTLP_ENDPOINT || null;
-  if (named === null && standard !== null && kind.collectorUrl.read(standard, true) === undefined) {
-    section.problem(
-      "OTEL_EXPORTER_OTLP_ENDPOINT",
-      `found ${JSON.stringify(standard)}, expected ${kind.collectorUrl.expects}`,
-    );
-  }
-  const endpoint = named ?? standard;
+export function readTracing(section: Section): TracingConfig | null {
+  const configured = section.optional("endpoint", kind.collectorUrl);
+  const serviceName = section.value("service_name", kind.name, {
+    or: section.env.OTEL_SERVICE_NAME || "inkwell",
+  });
+  const endpoint = configured ?? section.variable("OTEL_EXPORTER_OTLP_ENDPOINT", kind.collectorUrl);
   return endpoint === null ? null : { url: `${endpoint.replace(/\/+$/, "")}/v1/traces`, serviceName };
 }

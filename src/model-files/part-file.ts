@@ -1,5 +1,6 @@
 /**
- * An unfinished file. It is written as `<name>.part` and renamed when it is complete, checked and on disk.
+ * An unfinished file. It is written as `<name>.part` and renamed when it is complete, checked and
+ * on disk.
  *
  * An incomplete file never has the final name, however the process ends.
  */
@@ -42,7 +43,10 @@ export async function prepareFolder(folder: string): Promise<void> {
   }
 }
 
-/** Throws an `OperatorError` if the disk has not enough space. File systems that report no size pass. */
+/**
+ * Throws an `OperatorError` if the disk has not enough space. File systems that report no size
+ * pass.
+ */
 export async function requireRoom(folder: string, neededBytes: number): Promise<void> {
   const { bavail, bsize, blocks } = await statfs(folder);
   const freeBytes = bavail * bsize;

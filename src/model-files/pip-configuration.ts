@@ -1,6 +1,6 @@
 /**
- * Finds the Python package index of this machine in pip's own configuration, so that a machine behind a mirror needs no
- * extra setting. Only `index-url` is read.
+ * Finds the Python package index of this machine in pip's own configuration, so that a machine
+ * behind a mirror needs no extra setting. Only `index-url` is read.
  *
  * Order of precedence: https://pip.pypa.io/en/stable/topics/configuration/
  */
@@ -53,7 +53,9 @@ function configurationFiles({ environment, home, platform }: PipSurroundings): s
   return files;
 }
 
-/** Returns the `index-url` for downloads: section `[download]` takes precedence over `[global]`. */
+/**
+ * Returns the `index-url` for downloads: section `[download]` takes precedence over `[global]`.
+ */
 function indexUrlIn(text: string): string | undefined {
   const found = new Map<string, string>();
   let section = "";

@@ -1,6 +1,7 @@
 /**
- * Shows the progress of a download: on a terminal as a bar that is redrawn in place and fits its width, elsewhere (a log
- * file, a service manager) as lines, at every tenth of the file and after five seconds without one.
+ * Shows the progress of a download: on a terminal as a bar that is redrawn in place and fits its
+ * width, elsewhere (a log file, a service manager) as lines, at every tenth of the file and after
+ * five seconds without one.
  *
  * It is our own code because an adapter to a general progress bar would be as long.
  */
@@ -72,7 +73,8 @@ function barOn(stream: ProgressStream, now: () => number): ProgressRenderer {
       if (!begins && !done && atMs - drawnAtMs < redrawMs) return;
       drawnAtMs = atMs;
       open = true;
-      // Writes over the line and clears the rest, which does not flicker. With a full last column the line would wrap.
+      // Writes over the line and clears the rest, which does not flicker. With a full last column
+      // the line would wrap.
       const line = barLine(progress, rate.bytesPerSecond, (stream.columns ?? 80) - 1);
       stream.write(`\r${line}\x1b[K`);
       if (done) end();

@@ -1,4 +1,6 @@
-/** Progress of a download. The functions are called often and synchronously, and must not throw. */
+/**
+ * Progress of a download. The functions are called often and synchronously, and must not throw.
+ */
 
 export interface Progress {
   fileName: string;

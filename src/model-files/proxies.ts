@@ -1,9 +1,9 @@
 /**
- * Reads the proxy settings of the environment. A lower-case name takes precedence over the upper-case one, and an empty
- * value means no proxy.
+ * Reads the proxy settings of the environment. A lower-case name takes precedence over the
+ * upper-case one, and an empty value means no proxy.
  *
- * SOCKS is not supported: undici calls its implementation experimental, applies other timeouts to it, and sends the
- * password with its `%XX` escapes.
+ * SOCKS is not supported: undici calls its implementation experimental, applies other timeouts to
+ * it, and sends the password with its `%XX` escapes.
  */
 import { OperatorError } from "../errors.ts";
 import { takeCredentials } from "./url-credentials.ts";
@@ -20,7 +20,10 @@ export const noProxies: Proxies = { http: "", https: "", none: "" };
 
 const protocols = new Set(["http:", "https:"]);
 
-/** Throws an `OperatorError` that names the variable, but not its value, which may contain a password. */
+/**
+ * Throws an `OperatorError` that names the variable, but not its value, which may contain a
+ * password.
+ */
 export function proxiesOf(environment: Readonly<Record<string, string | undefined>>): Proxies {
   const http = proxyIn(environment, "HTTP_PROXY");
   return {
@@ -44,7 +47,10 @@ function proxyIn(environment: Readonly<Record<string, string | undefined>>, name
   );
 }
 
-/** Whether the URL has a host and perhaps a valid user, but nothing else. undici refuses other URLs. */
+/**
+ * Whether the URL has a host and perhaps a valid user, but nothing else. undici refuses other
+ * URLs.
+ */
 function isHostAlone(url: URL): boolean {
   const { hostname, pathname, search, hash } = url;
   const isBare = hostname !== "" && pathname === "/" && search === "" && hash === "";

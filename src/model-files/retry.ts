@@ -1,4 +1,6 @@
-/** Retries of downloads: with back-off, a bounded number of times, and reported to the operator. */
+/**
+ * Retries of downloads: with back-off, a bounded number of times, and reported to the operator.
+ */
 import { retryWhile } from "../retry.ts";
 import type { FetchProgress } from "./progress.ts";
 import { type Transport, TransportFailure } from "./transport.ts";
@@ -14,8 +16,8 @@ export interface FetchTools {
 }
 
 /**
- * Runs the action until it succeeds or fails permanently. An attempt that got further (`reached` has grown) starts the
- * count again, so that a long download over a poor connection completes.
+ * Runs the action until it succeeds or fails permanently. An attempt that got further (`reached`
+ * has grown) starts the count again, so that a long download over a poor connection completes.
  */
 export function fetchWithRetries<T>(
   tools: FetchTools,

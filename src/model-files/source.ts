@@ -1,5 +1,6 @@
 /**
- * Parses a model's `source`: `default`, a path, `hf:owner/repo/file.gguf` or a URL. Uses neither disk nor network.
+ * Parses a model's `source`: `default`, a path, `hf:owner/repo/file.gguf` or a URL. Uses neither
+ * disk nor network.
  *
  * No message repeats a user or password that may be in the text.
  */
@@ -25,7 +26,10 @@ export type Source =
 
 const hubShape = "hf:owner/repository/file.gguf, or hf:owner/repository@revision/file.gguf";
 
-/** Looks like a mistyped URL. Treated as a path, it would appear in messages with the password that it may contain. */
+/**
+ * Looks like a mistyped URL. Treated as a path, it would appear in messages with the password
+ * that it may contain.
+ */
 const almostUrl = /^\s*(?:https?(?::|\/\/)|[a-z][a-z0-9+.-]+:\/\/)/i;
 
 /** Throws an `OperatorError` that names the valid forms. */
@@ -58,7 +62,10 @@ function parseHub(text: string): Source {
 
 const commit = /^[0-9a-f]{40}$/;
 
-/** Returns a unique name for each file of the hub, because a file of that name on this disk is used without asking the hub. */
+/**
+ * Returns a unique name for each file of the hub, because a file of that name on this disk is
+ * used without asking the hub.
+ */
 function hubFileName({ repository, revision, path }: HubFile): string {
   const place = [...repository.split("/"), ...path.split("/")];
   const pinned = commit.test(revision);
@@ -87,13 +94,14 @@ function parseUrl(text: string): Source {
     throw new OperatorError(`model source ${withoutLogin(place)} does not end in .gguf`);
   }
   refuseParts(place, last);
-  // Two URLs may end with the same name. The query may be a signature that changes, so it is not part of the mark.
+  // Two URLs may end with the same name. The query may be a signature that changes, so it is not
+  // part of the mark.
   return { kind: "url", url, fileName: marked(plain(last), place) };
 }
 
 /**
- * Returns the text without anything that may be a user and password: it drops everything before the last `@`. A password
- * may contain a `/`, so the start of the host cannot be determined.
+ * Returns the text without anything that may be a user and password: it drops everything before
+ * the last `@`. A password may contain a `/`, so the start of the host cannot be determined.
  */
 export function withoutLogin(text: string): string {
   // After the repository of a hub file, an @ begins the revision.

@@ -1,10 +1,11 @@
 /**
- * HTTP client for large downloads. A credential is sent only to its own origin, even after redirects. Every wait has a
- * timeout. Every failure is one sentence, with a flag that tells whether a retry may succeed.
+ * HTTP client for large downloads. A credential is sent only to its own origin, even after
+ * redirects. Every wait has a timeout. Every failure is one sentence, with a flag that tells
+ * whether a retry may succeed.
  *
- * It uses undici instead of the global fetch, for its timeout between pieces of a body and for its proxy agent. The
- * certificates of the system are trusted as well as Node's own, because a network that inspects TLS installs its
- * authority there.
+ * It uses undici instead of the global fetch, for its timeout between pieces of a body and for
+ * its proxy agent. The certificates of the system are trusted as well as Node's own, because a
+ * network that inspects TLS installs its authority there.
  */
 import { getCACertificates } from "node:tls";
 import { type Dispatcher, EnvHttpProxyAgent, errors, Pool, request } from "undici";
@@ -51,7 +52,10 @@ export class TransportFailure extends Error {
 }
 
 export class Transport {
-  /** One agent for each URL scheme: a single agent would use the HTTP proxy for HTTPS if HTTPS has none. */
+  /**
+   * One agent for each URL scheme: a single agent would use the HTTP proxy for HTTPS if HTTPS has
+   * none.
+   */
   readonly #agents: { http: Dispatcher; https: Dispatcher };
 
   constructor(timeouts: Timeouts = defaultTimeouts, proxies: Proxies = noProxies) {
@@ -77,7 +81,10 @@ export class Transport {
     this.#agents = { http: agentBy(proxies.http), https: agentBy(proxies.https) };
   }
 
-  /** Sends a GET and follows redirects. Throws a `TransportFailure` for any status other than 200, 206 and 416. */
+  /**
+   * Sends a GET and follows redirects. Throws a `TransportFailure` for any status other than 200,
+   * 206 and 416.
+   */
   async get(
     start: URL,
     headers: Record<string, string>,

@@ -1,4 +1,7 @@
-/** User and password in a URL: split off before the URL is used or shown, sent only to the URL's own origin. */
+/**
+ * User and password in a URL: split off before the URL is used or shown, sent only to the URL's
+ * own origin.
+ */
 
 /** An `authorization` header, and the only origin that receives it. */
 export interface Credential {
@@ -7,8 +10,8 @@ export interface Credential {
 }
 
 /**
- * Splits `https://user:secret@host/...` into a URL without them and the credential for its host. Undefined if a `%` in
- * user or secret begins no valid escape.
+ * Splits `https://user:secret@host/...` into a URL without them and the credential for its host.
+ * Undefined if a `%` in user or secret begins no valid escape.
  */
 export function takeCredentials(from: URL): { url: URL; credentials: Credential[] } | undefined {
   const url = new URL(from);

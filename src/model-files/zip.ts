@@ -1,7 +1,9 @@
 /**
- * Streams one file out of a zip archive on disk. Wheels are zip archives, and a model is too large to hold in memory.
+ * Streams one file out of a zip archive on disk. Wheels are zip archives, and a model is too
+ * large to hold in memory.
  *
- * Never yields more bytes than the caller expects. Does not verify them: the caller has a SHA-256.
+ * Never yields more bytes than the caller expects. Does not verify them: the caller has a
+ * SHA-256.
  */
 import { openPromise } from "yauzl";
 import { messageOf } from "../errors.ts";
@@ -17,7 +19,10 @@ export interface WantedMember {
   sizeBytes: number;
 }
 
-/** Yields the member's bytes in order. Throws a `ZipDamage`, or the system's error if the archive cannot be read. */
+/**
+ * Yields the member's bytes in order. Throws a `ZipDamage`, or the system's error if the archive
+ * cannot be read.
+ */
 export async function* extractMember(
   archivePath: string,
   { name, sizeBytes }: WantedMember,

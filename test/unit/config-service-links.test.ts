@@ -1,4 +1,4 @@
-/** Variables that Kubernetes sets for Services whose names begin like our settings. */
+/** Variables that Kubernetes sets for Services whose names begin like settings of Inkwell. */
 // biome-ignore-all lint/suspicious/noTemplateCurlyInString: the configuration has placeholders of this form.
 import assert from "node:assert/strict";
 import { describe, test } from "node:test";
@@ -42,7 +42,7 @@ describe("the links to a Service", () => {
     ].map((name): [ServiceLink, string[]] => [{ name, ports: [http, { port: 8081 }] }, []]),
   ];
   for (const [service, ignored] of services) {
-    test(`are no settings: ${service.name}, ${JSON.stringify(service.ports)}`, () => {
+    test(`are not read as settings: ${service.name}, ${JSON.stringify(service.ports)}`, () => {
       const env = serviceLinks(service);
       const { config, ignoredVariables } = loaded(env);
       assert.deepEqual(config, loaded({}).config);
@@ -50,7 +50,7 @@ describe("the links to a Service", () => {
     });
   }
 
-  test("leave the settings in the file and in other variables alone", () => {
+  test("do not change settings of the file or of other variables", () => {
     const { listen, operator } = loadConfig({
       cwd: directory("listen: { port: 1 }\noperator: { port: 2 }"),
       env: {
@@ -62,13 +62,13 @@ describe("the links to a Service", () => {
     assert.deepEqual([listen.host, listen.port, operator.port], ["0.0.0.0", 1, 2]);
   });
 
-  test("are replaced by what the pod sets itself, as Kubernetes does", () => {
+  test("yield to a variable of the pod, as in Kubernetes", () => {
     const env = { ...serviceLinks({ name: "inkwell", ports: [http] }), INKWELL_PORT: "9000" };
     assert.equal(loadConfig({ cwd, env }).listen.port, 9000);
     assert.deepEqual(loadConfig({ cwd, env }).ignoredVariables, []);
   });
 
-  test("can be named by the file", () => {
+  test("may be used in the file", () => {
     const env = serviceLinks({ name: "inkwell", ports: [http] });
     const yaml = "listen: { port: '${INKWELL_SERVICE_PORT}' }";
     assert.equal(loadConfig({ cwd: directory(yaml), env }).listen.port, 8080);
@@ -83,15 +83,15 @@ describe("variables that are not links to a Service", () => {
     ["INKWELL_PORT", "808O", /^INKWELL_PORT: listen\.port: found "808O"/],
     ["INKWELL_PORT", "http://10.0.0.1:8080", /^INKWELL_PORT: listen\.port: found/],
     ["INKWELL_OPERATOR_PORT", "10.0.0.1:8081", /^INKWELL_OPERATOR_PORT: operator\.port: found/],
-    ["INKWELL_TRACING__SERVICE_HOST", "10.0.0.1", /^INKWELL_TRACING__SERVICE_HOST: this variable names no/],
+    ["INKWELL_TRACING__SERVICE_HOST", "10.0.0.1", /^INKWELL_TRACING__SERVICE_HOST: no setting has this name/],
     [
       "INKWELL_LISTEN__PORT",
       "tcp://10.0.0.1:80",
       /^INKWELL_LISTEN__PORT: listen\.port is set by INKWELL_PORT/,
     ],
-    ["INKWELL_LIMITS__SERVICE_PORT", "80", /^INKWELL_LIMITS__SERVICE_PORT: this variable names no/],
+    ["INKWELL_LIMITS__SERVICE_PORT", "80", /^INKWELL_LIMITS__SERVICE_PORT: no setting has this name/],
   ] as const) {
-    test(`are refused as before: ${name}=${value}`, () => {
+    test(`are refused: ${name}=${value}`, () => {
       assert.match(problemsOf(undefined, { [name]: value }).join("\n"), problem);
     });
   }

@@ -1,13 +1,13 @@
-/** The configuration: what is read from file and environment. What is told about a wrong one: config-problems.test.ts. */
+/** The configuration from file and environment. Invalid configurations: config-problems.test.ts. */
 // biome-ignore-all lint/suspicious/noTemplateCurlyInString: the configuration has placeholders of this form.
 import assert from "node:assert/strict";
 import { mkdirSync, statSync, writeFileSync } from "node:fs";
 import path from "node:path";
 import { describe, test } from "node:test";
 import { engineEnvironment } from "../../src/config/engine-environment.ts";
-import { type Config, loadConfig, operatorToken } from "../../src/config/load.ts";
+import { type Config, loadConfig } from "../../src/config/load.ts";
 import type { LlamaModelConfig } from "../../src/config/model.ts";
-import { operatorNames } from "../../src/config/operator.ts";
+import { operatorNames, operatorToken } from "../../src/config/operator.ts";
 import { OperatorError } from "../../src/errors.ts";
 import { directory, type Env, load, oneModel, price, problemsOf } from "../fixtures/configuration.ts";
 
@@ -17,7 +17,7 @@ function llama({ models: [model] }: Config): LlamaModelConfig {
   return model;
 }
 
-test("without a file and without variables, the defaults run", () => {
+test("uses the defaults without a file and without variables", () => {
   const cwd = directory();
   const config = loadConfig({ cwd, env: {} });
   assert.deepEqual(config.listen, { host: "127.0.0.1", port: 8080 });
@@ -63,7 +63,7 @@ test("without a file and without variables, the defaults run", () => {
   ]);
 });
 
-test("the example file says what the defaults are", () => {
+test("shows the defaults in the example file", () => {
   const cwd = directory();
   const defaults = loadConfig({ cwd, env: {} });
   const example = loadConfig({
@@ -76,13 +76,13 @@ test("the example file says what the defaults are", () => {
   assert.deepEqual(values, expected);
 });
 
-test("an empty file is the defaults, and so is a section whose keys are all commented out", () => {
+test("uses the defaults for an empty file, and for a section whose keys are all commented out", () => {
   assert.equal(load("").listen.port, 8080);
   assert.equal(load("listen:\n  # port: 1\nlimits:\n").limits.queueMax, 256);
 });
 
 describe("the environment", () => {
-  test("sets the values that have a name of their own", () => {
+  test("sets values by variables with their own names", () => {
     const token = "a-token-of-the-operator";
     const cwd = directory();
     const config = loadConfig({
@@ -113,13 +113,13 @@ describe("the environment", () => {
     assert.deepEqual(config.database, { kind: "sqlite", path: path.join(cwd, "ledger.db") });
   });
 
-  test("moves the ledger and the models along with the data folder", () => {
+  test("moves the ledger and the models with the data folder", () => {
     const config = load(undefined, { INKWELL_DATA: "/srv/inkwell" });
     assert.equal(config.modelsDir, "/srv/inkwell/models");
     assert.deepEqual(config.database, { kind: "sqlite", path: "/srv/inkwell/inkwell.db" });
   });
 
-  test("sets every other value by its path, over the file", () => {
+  test("sets every other value by its path, and overrides the file", () => {
     const config = load(`${oneModel}\nlimits: { queue: 5, messages: 7 }`, {
       INKWELL_LIMITS__QUEUE: "64",
       INKWELL_MODELS__SMALL__PRICE__PROMPT: "9",
@@ -135,12 +135,12 @@ describe("the environment", () => {
     assert.equal(config.log.level, "debug");
   });
 
-  test("names a plan or model with other characters by underscores", () => {
+  test("uses underscores for other characters in names of plans and models", () => {
     const config = load(undefined, { INKWELL_MODELS__SMOLLM2_135M_INSTRUCT__PARALLEL: "2" });
     assert.equal(config.models[0]?.parallel, 2);
   });
 
-  test("can add a plan that the file does not have", () => {
+  test("adds a plan that is not in the file", () => {
     const plan = "INKWELL_PLANS__BIG_SPENDER";
     const config = load(undefined, {
       [`${plan}__BASE__CREDITS`]: "5",
@@ -157,13 +157,13 @@ describe("the environment", () => {
     });
   });
 
-  test("counts a variable that is set to nothing as not set", () => {
+  test("treats an empty variable as not set", () => {
     const config = load(undefined, { INKWELL_PORT: "", INKWELL_LIMITS__QUEUE: "", INKWELL_CONFIG: "" });
     assert.equal(config.listen.port, 8080);
     assert.equal(config.limits.queueMax, 256);
   });
 
-  test("is left alone where a variable has no path in its name", () => {
+  test("may contain unknown variables without a path", () => {
     const others = {
       INKWELL_DB_PASSWORD: "secret",
       INKWELL_API_KEY: "ink_x",
@@ -172,11 +172,11 @@ describe("the environment", () => {
     assert.deepEqual(problemsOf(undefined, others), []);
   });
 
-  test("is left alone where the file names a variable of nearly the same name", () => {
+  test("may contain a variable that the file names, even if it resembles a setting", () => {
     assert.deepEqual(problemsOf("data: ${INKWELL_DATAS}", { INKWELL_DATAS: "d" }), []);
   });
 
-  test("gives the settings for fetching models, and nothing else of itself", () => {
+  test("provides the settings for downloads, and no other variables", () => {
     const { sources } = load(undefined, {
       HF_ENDPOINT: "https://hub.example/",
       HF_TOKEN: "hf_secret",
@@ -220,11 +220,11 @@ describe("the environment of the engine's process", () => {
   const naming = (names: string) =>
     `models: { small: { engine: llama, source: default, ${price}, environment: ${names} } }`;
 
-  test("is what llama.cpp and the GPU's libraries need, without secrets and variables that load code", () => {
+  test("contains what llama.cpp and GPU libraries need, without secrets and variables that load code", () => {
     assert.deepEqual(llama(load(undefined, { ...needed, ...loaders, ...secrets })).environment, needed);
   });
 
-  test("has the variables that the model's environment names", () => {
+  test("contains the variables that the model's environment names", () => {
     const named = naming("[LD_LIBRARY_PATH, GGML_VK_PREFER_HOST_MEMORY]");
     const { LD_LIBRARY_PATH } = loaders;
     assert.deepEqual(llama(load(named, { ...needed, ...loaders, ...secrets })).environment, {
@@ -233,13 +233,13 @@ describe("the environment of the engine's process", () => {
     });
   });
 
-  test("has the folders of the system and PATH on Windows, whatever the case of their names", () => {
+  test("contains the system folders and PATH on Windows, in any case", () => {
     const folders = { SystemRoot: "C:\\Windows", Path: "C:\\CUDA\\bin" };
     assert.deepEqual(engineEnvironment({ ...folders, ...secrets }, ["cudart"], "win32"), folders);
     assert.deepEqual(engineEnvironment({ ...folders, ...secrets }, [], "linux"), {});
   });
 
-  test("never has Inkwell's own variables, nor Node's", () => {
+  test("never contains variables of Inkwell or Node", () => {
     for (const name of ["INKWELL_OPERATOR_TOKEN", "inkwell_database", "NODE_OPTIONS", "A=B", ""]) {
       const [problem, ...others] = problemsOf(naming(`["${name}"]`));
       assert.match(problem ?? "", /environment\[0\]: found .*, expected the name of a variable/);
@@ -249,7 +249,7 @@ describe("the environment of the engine's process", () => {
 });
 
 describe("the file", () => {
-  test("is the one that --config names, before INKWELL_CONFIG, before inkwell.yaml", () => {
+  test("is that of --config, else of INKWELL_CONFIG, else inkwell.yaml", () => {
     const cwd = directory("listen: { port: 1 }");
     writeFileSync(path.join(cwd, "two.yaml"), "listen: { port: 2 }");
     writeFileSync(path.join(cwd, "three.yaml"), "listen: { port: 3 }");
@@ -259,22 +259,22 @@ describe("the file", () => {
     assert.equal(loadConfig({ cwd, env, file: "three.yaml" }).listen.port, 3);
   });
 
-  test("must exist where it is named", () => {
+  test("must exist if it is named", () => {
     const cwd = directory();
     assert.throws(
       () => loadConfig({ cwd, env: { INKWELL_CONFIG: "no.yaml" } }),
-      /INKWELL_CONFIG names .*no\.yaml/,
+      /INKWELL_CONFIG is .*no\.yaml/,
     );
-    assert.throws(() => loadConfig({ cwd, env: {}, file: "no.yaml" }), /--config names .*no\.yaml/);
+    assert.throws(() => loadConfig({ cwd, env: {}, file: "no.yaml" }), /--config is .*no\.yaml/);
   });
 
-  test("is not silently passed over when it is called inkwell.yml", () => {
+  test("is not ignored if it has the name inkwell.yml", () => {
     const cwd = directory();
     writeFileSync(path.join(cwd, "inkwell.yml"), "");
-    assert.throws(() => loadConfig({ cwd, env: {} }), /must be called inkwell\.yaml/);
+    assert.throws(() => loadConfig({ cwd, env: {} }), /must have the name inkwell\.yaml/);
   });
 
-  test("has its paths start from its own folder, variables theirs from the working directory", () => {
+  test("resolves its paths from its folder, and those of variables from the working directory", () => {
     const cwd = directory();
     mkdirSync(path.join(cwd, "etc"));
     writeFileSync(path.join(cwd, "etc/my.yaml"), `data: ../var\n${oneModel.replace("default", "m/a.gguf")}`);
@@ -284,7 +284,7 @@ describe("the file", () => {
     assert.deepEqual(llama(config).source, path.join(cwd, "etc/m/a.gguf"));
   });
 
-  test("has its own plans and models instead of the default ones", () => {
+  test("replaces the default plans and models", () => {
     const config = load(oneModel);
     assert.deepEqual(
       config.models.map((model) => model.id),
@@ -293,14 +293,14 @@ describe("the file", () => {
     assert.deepEqual([...config.plans.keys()], ["starter"]);
   });
 
-  test("may use anchors", () => {
+  test("may contain anchors", () => {
     const config = load(`models:
   a: { engine: llama, source: default, price: &p { prompt: 3, completion: 4 } }
   b: { engine: llama, source: default, price: *p }`);
     assert.deepEqual(config.models[1]?.price, { prompt: 3, completion: 4 });
   });
 
-  test("names the operator's listener, in the letters that clients send", () => {
+  test("sets the names of the operator listener, in ASCII", () => {
     const { operator } = load("operator: { hosts: [BÜRO.example, ops.example.], url: 'http://[::1]:8081' }");
     assert.deepEqual(operator.hosts, ["xn--bro-hoa.example", "ops.example."]);
     assert.equal(operator.url, "http://[::1]:8081");
@@ -309,7 +309,7 @@ describe("the file", () => {
     assert.deepEqual(operatorNames({ ...operator, host: "ops.internal" })[0], "ops.internal");
   });
 
-  test("knows every form of a model's source", () => {
+  test("accepts every form of a model's source", () => {
     for (const source of [
       "default",
       "/m/a.gguf",
@@ -320,7 +320,7 @@ describe("the file", () => {
     }
   });
 
-  test("says how a model thinks, that it does not, or leaves it to the model", () => {
+  test("sets the think tags of a model, or that it does not think, or neither", () => {
     const reasoning = (written: string) =>
       load(oneModel.replace("price:", `${written} price:`)).models[0]?.reasoning;
     assert.deepEqual(reasoning("reasoning: { tags: [a, b] },"), { tags: ["a", "b"] });
@@ -328,7 +328,7 @@ describe("the file", () => {
     assert.equal(reasoning(""), null);
   });
 
-  test("names an upstream, or several, and how it is spoken to", () => {
+  test("sets one or several upstreams and their dialect", () => {
     const config = load(
       `models:
   big:
@@ -396,7 +396,7 @@ describe("the file", () => {
     });
   });
 
-  test("an eighth of an upstream's places is reserved, at least one of several, or as the model has it", () => {
+  test("reserves an eighth of an upstream's places, at least one, unless configured", () => {
     const reserved = (settings: string) => {
       const [model] = load(
         `models: { big: { engine: upstream, url: "http://a/v1", model: m, ${settings}, price: { prompt: 1, completion: 2 } } }`,
@@ -416,7 +416,7 @@ describe("the file", () => {
     );
   });
 
-  test("stop sequences are sent along as suits the dialect, unless the model has a setting", () => {
+  test("sends stop sequences depending on the dialect, unless configured", () => {
     const sendStop = (settings: string) => {
       const [model] = load(
         `models: { big: { engine: upstream, url: "http://a/v1", model: m, ${settings} price: { prompt: 1, completion: 2 } } }`,
@@ -431,7 +431,7 @@ describe("the file", () => {
     assert.equal(sendStop("dialect: llama-server, send_stop: true,"), true);
   });
 
-  test("takes defaults for requests from variables too", () => {
+  test("accepts defaults for requests from variables", () => {
     const config = load(oneModel, {
       INKWELL_MODELS__SMALL__DEFAULTS__TEMPERATURE: "0.7",
       INKWELL_MODELS__SMALL__DEFAULTS__MAX_TOKENS: "300",
@@ -439,7 +439,7 @@ describe("the file", () => {
     assert.deepEqual(config.models[0]?.defaults, { temperature: 0.7, maxTokens: 300 });
   });
 
-  test("may be an upstream from variables alone", () => {
+  test("may be replaced by variables alone, for an upstream", () => {
     const config = load(undefined, {
       INKWELL_MODELS__BIG__ENGINE: "upstream",
       INKWELL_MODELS__BIG__URLS: "http://a/v1,http://b/v1",
@@ -456,7 +456,7 @@ describe("the file", () => {
     assert.deepEqual(big.reasoning, { field: null, tags: ["<a>", "</a>"], opened: true, hidden: false });
   });
 
-  test("chooses what the model runs on", () => {
+  test("sets the GPU of a model", () => {
     const gpu = (value: string) => llama(load(oneModel.replace("price:", `gpu: ${value}, price:`))).gpu;
     assert.equal(gpu("vulkan"), "vulkan");
     assert.equal(gpu("off"), "off");
@@ -471,7 +471,7 @@ describe("the file", () => {
     );
   });
 
-  test("has ${NAME} replaced from the environment, also in numbers and lists, and $${ kept as ${", () => {
+  test("replaces ${NAME} from the environment, also in numbers and lists, and $${ by ${", () => {
     const config = load(
       `listen:\n  port: \${MY_PORT}\ncors: { origins: ["https://\${HOST}"] }\ndata: /a/$\${b}\n`,
       { MY_PORT: "77", HOST: "a.example" },
@@ -482,7 +482,7 @@ describe("the file", () => {
   });
 });
 
-test("a period is positive, whole, and either calendar or clock", () => {
+test("accepts positive whole periods in either calendar or fixed units", () => {
   const plan = (every: string) =>
     `plans: { p: { base: { credits: 1, every: "${every}" }, overage: { credits: 0, every: P1M } } }`;
   for (const good of ["PT5H", "PT1M", "P1D", "P1W", "P1M", "P1Y", "P1Y6M", "P1DT12H", "PT90M", "P10Y"]) {
@@ -514,7 +514,7 @@ describe("the operator token", () => {
   const at = (dataDir: string, env: Env = {}) =>
     operatorToken(load(undefined, { INKWELL_DATA: dataDir, ...env }));
 
-  test("is made once, for its owner's eyes only, and is the same afterwards", async () => {
+  test("is created once, readable only by its owner, and does not change", async () => {
     const dataDir = path.join(directory(), "deep/data");
     const [first, second] = await Promise.all([at(dataDir), at(dataDir)]);
     assert.match(first.token, /^[\w-]{43}$/);
@@ -524,24 +524,24 @@ describe("the operator token", () => {
     assert.deepEqual(await at(dataDir), first);
   });
 
-  test("is the configured one where there is one, and no file is made", async () => {
+  test("is the configured one, and no file is created", async () => {
     const dataDir = path.join(directory(), "data");
     const token = "configured-by-the-operator";
     assert.deepEqual(await at(dataDir, { INKWELL_OPERATOR_TOKEN: token }), { token, file: null });
     assert.throws(() => statSync(dataDir));
   });
 
-  test("is not taken from a file that holds none", async () => {
+  test("is not read from a file without a valid token", async () => {
     const dataDir = directory();
     writeFileSync(path.join(dataDir, "operator-token"), "short\n");
     await assert.rejects(at(dataDir), /operator-token must be at least 16 characters.*Delete the file/);
   });
 
-  test("says which folder cannot be written", async () => {
+  test("names the folder that is not writable", async () => {
     const file = path.join(directory(""), "inkwell.yaml");
     await assert.rejects(at(path.join(file, "data")), (error: unknown) => {
       assert.ok(error instanceof OperatorError);
-      assert.match(error.message, /operator-token cannot be read or made/);
+      assert.match(error.message, /operator-token cannot be read or created/);
       return true;
     });
   });

@@ -16,12 +16,12 @@ function tracing(yaml: string, env: Record<string, string> = {}) {
   }
 }
 
-test("there are no traces unless a collector is named", () => {
+test("sends no traces without a collector", () => {
   assert.equal(tracing(""), null);
   assert.equal(tracing("tracing: { service_name: ink }", { OTEL_EXPORTER_OTLP_ENDPOINT: "" }), null);
 });
 
-test("the setting goes before the standard variables, and a variable of Inkwell's before the file", () => {
+test("prefers the setting to the standard variables, and Inkwell's variable to the file", () => {
   const standard = { OTEL_EXPORTER_OTLP_ENDPOINT: "http://standard:4318/", OTEL_SERVICE_NAME: "standard" };
   assert.deepEqual(tracing("", standard), { url: "http://standard:4318/v1/traces", serviceName: "standard" });
   const file = "tracing: { endpoint: 'https://file.example/otlp', service_name: file }";
@@ -33,13 +33,13 @@ test("the setting goes before the standard variables, and a variable of Inkwell'
   assert.deepEqual(tracing(file, own), { url: "http://own:4318/v1/traces", serviceName: "file" });
 });
 
-test("an address that cannot be right is refused, with what would be", () => {
-  const right = /expected the address of an OTLP\/HTTP collector, such as http:\/\/127\.0\.0\.1:4318/;
+test("refuses an invalid URL and shows the valid form", () => {
+  const right = /expected the URL of an OTLP\/HTTP collector, such as http:\/\/127\.0\.0\.1:4318/;
   assert.throws(() => tracing("tracing: { endpoint: 'collector:4317' }"), right);
   assert.throws(() => tracing("tracing: { endpoint: 'http://collector:4318/v1/traces' }"), right);
   assert.throws(
     () => tracing("", { OTEL_EXPORTER_OTLP_ENDPOINT: "collector:4317" }),
-    /OTEL_EXPORTER_OTLP_ENDPOINT: found "collector:4317", expected the address/,
+    /OTEL_EXPORTER_OTLP_ENDPOINT: found "collector:4317", expected the URL/,
   );
   assert.throws(() => tracing("tracing: { url: 'http://collector:4318' }"), /tracing\.url is not known/);
 });
