@@ -24,6 +24,9 @@ const alone = [
 /** Long files come first, so that none of them is left over when the others have ended. */
 const folders = ["service", "model", "contract", "http", "unit"];
 
+/** A test that hangs fails after this time. */
+const testMsMax = 240_000;
+
 const root = join(import.meta.dirname, "..");
 for (const file of alone) {
   if (!existsSync(join(root, file))) throw new Error(`${file} is missing: update the list in test/run.ts.`);
@@ -54,11 +57,16 @@ async function* report(): AsyncGenerator<TestEvent> {
   const totals = new Map<string, number>();
   let summary: TestEvent | null = null;
   const parts = [
-    { files: files.filter((file) => !alone.includes(file)), concurrency: availableParallelism() },
+    // Tests wait as often as they compute: one file more than there are processors keeps these busy.
+    { files: files.filter((file) => !alone.includes(file)), concurrency: availableParallelism() + 1 },
     { files: files.filter((file) => alone.includes(file)), concurrency: 1 },
   ];
   for (const part of parts.filter(({ files }) => files.length > 0)) {
-    const events: AsyncIterable<TestEvent> = run({ ...part, cwd: root });
+    const events: AsyncIterable<TestEvent> = run({
+      ...part,
+      cwd: root,
+      execArgv: [`--test-timeout=${testMsMax}`],
+    });
     for await (const event of events) {
       // Totals of this part: the report has those of all parts.
       if (event.type === "test:diagnostic" && event.data.file === undefined) continue;

@@ -1,6 +1,7 @@
 /**
- * 100,000 random operations on the stores in memory and in SQLite, and some thousands on PostgreSQL, compared with the naive ledger and audited. A failure prints
- * the shrunk steps and a seed; `npm run torture -- --seed SEED --store NAME` finds them again.
+ * Random operations on the stores in memory, in SQLite and on PostgreSQL, compared with the naive ledger and audited:
+ * 46,000 in each run, `npm run torture` for more. A failure prints the shrunk steps and a seed, and
+ * `npm run torture -- --seed SEED --store NAME` finds them again.
  */
 import assert from "node:assert/strict";
 import { test } from "node:test";

@@ -3,6 +3,7 @@ import assert from "node:assert/strict";
 import { hashKey, parseKey } from "../../src/accounts/keys.ts";
 import { planOf } from "../fixtures/ledger-rows.ts";
 import { fieldsOf, operatorTests, refused } from "../fixtures/operator.ts";
+import { clientOf } from "../fixtures/sdk.ts";
 
 const operatorTest = operatorTests({ otherPlans: [planOf("big", 5000, 200)], otherModels: ["other"] });
 
@@ -87,7 +88,7 @@ operatorTest(
     const { key, ...shown } = made.body;
     assert.ok(typeof key === "string");
     assert.equal(parseKey(key), "ok");
-    assert.equal((await service.client({ key }).models.list()).data.length, 1);
+    assert.equal((await clientOf(service, { key }).models.list()).data.length, 1);
     assert.deepEqual(shown.limits, { requests_per_minute: null, tokens_per_minute: null, concurrent: 2 });
 
     const again = await operator.post(keys, {

@@ -2,6 +2,7 @@
 import assert from "node:assert/strict";
 import { after, before, describe, test } from "node:test";
 import OpenAI from "openai";
+import { clientOf } from "../fixtures/sdk.ts";
 import { babble, say, startService, type TestService } from "../fixtures/service.ts";
 
 let service: TestService;
@@ -14,8 +15,7 @@ const greeting = { model: "small", messages: [{ role: "user" as const, content: 
 
 test("a completion", async () => {
   service.engine.script = () => say("Hello", " world");
-  const { data, response, request_id } = await service
-    .client()
+  const { data, response, request_id } = await clientOf(service)
     .chat.completions.create(greeting)
     .withResponse();
   assert.equal(data.choices[0]?.message.content, "Hello world");
@@ -27,7 +27,7 @@ test("a completion", async () => {
 
 test("a stream, chunk by chunk", async () => {
   service.engine.script = () => say("Hello", " world");
-  const stream = await service.client().chat.completions.create({
+  const stream = await clientOf(service).chat.completions.create({
     ...greeting,
     stream: true,
     stream_options: { include_usage: true, include_obfuscation: true },
@@ -45,8 +45,7 @@ test("a stream, chunk by chunk", async () => {
 test("the streaming helper puts the answer together", async () => {
   service.engine.script = () => say("Hello", " world");
   const deltas: string[] = [];
-  const runner = service
-    .client()
+  const runner = clientOf(service)
     .chat.completions.stream({ ...greeting, stream_options: { include_usage: true }, logprobs: true })
     .on("content", (delta) => deltas.push(delta));
   const final = await runner.finalChatCompletion();
@@ -58,7 +57,7 @@ test("the streaming helper puts the answer together", async () => {
 
 test("the answer's message may be sent back as it is, from every helper", async () => {
   service.engine.script = () => say("Yes");
-  const completions = service.client().chat.completions;
+  const completions = clientOf(service).chat.completions;
   const plain = await completions.create(greeting);
   const parsed = await completions.parse(greeting);
   const streamed = await completions.stream(greeting).finalChatCompletion();
@@ -75,7 +74,7 @@ test("the answer's message may be sent back as it is, from every helper", async 
 
 test("parameters that are not offered do no harm", async () => {
   service.engine.script = () => say("Yes");
-  const answer = await service.client().chat.completions.create({
+  const answer = await clientOf(service).chat.completions.create({
     ...greeting,
     tools: [{ type: "function", function: { name: "f", parameters: {} } }],
     tool_choice: "auto",
@@ -91,7 +90,7 @@ test("parameters that are not offered do no harm", async () => {
 
 test("the list of models", async () => {
   const ids: string[] = [];
-  for await (const model of service.client().models.list()) ids.push(model.id);
+  for await (const model of clientOf(service).models.list()) ids.push(model.id);
   assert.deepEqual(ids, ["small"]);
 });
 
@@ -108,42 +107,42 @@ describe("errors become the SDK's own classes", () => {
       OpenAI.BadRequestError,
       400,
       "invalid_value",
-      () => service.client().chat.completions.create({ ...greeting, temperature: 3 }),
+      () => clientOf(service).chat.completions.create({ ...greeting, temperature: 3 }),
     ],
     [
       "401",
       OpenAI.AuthenticationError,
       401,
       "invalid_api_key",
-      () => service.client({ key: "sk-wrong" }).models.list(),
+      () => clientOf(service, { key: "sk-wrong" }).models.list(),
     ],
     [
       "403",
       OpenAI.PermissionDeniedError,
       403,
       "model_not_allowed",
-      () => service.client().chat.completions.create({ ...greeting, model: "large" }),
+      () => clientOf(service).chat.completions.create({ ...greeting, model: "large" }),
     ],
     [
       "404 for a model",
       OpenAI.NotFoundError,
       404,
       "model_not_found",
-      () => service.client().chat.completions.create({ ...greeting, model: "gpt-4o" }),
+      () => clientOf(service).chat.completions.create({ ...greeting, model: "gpt-4o" }),
     ],
     [
       "404 for a path",
       OpenAI.NotFoundError,
       404,
       "unknown_path",
-      () => service.client().embeddings.create({ model: "small", input: "x" }),
+      () => clientOf(service).embeddings.create({ model: "small", input: "x" }),
     ],
     [
       "404 for the path of a model",
       OpenAI.NotFoundError,
       404,
       "unknown_path",
-      () => service.client().models.retrieve("small"),
+      () => clientOf(service).models.retrieve("small"),
     ],
   ];
   for (const [rule, expected, status, code, ask] of rows) {
@@ -161,7 +160,7 @@ describe("errors become the SDK's own classes", () => {
   test("402 is not tried again", async () => {
     const none = { credits: 0, every: "P1D" };
     await using poor = await startService({ plan: { base: none, overage: none } });
-    await assert.rejects(poor.client({ maxRetries: 2 }).chat.completions.create(greeting), {
+    await assert.rejects(clientOf(poor, { maxRetries: 2 }).chat.completions.create(greeting), {
       status: 402,
       code: "insufficient_credits",
     });
@@ -175,7 +174,7 @@ describe("errors become the SDK's own classes", () => {
       refusals += 1;
       return refusals === 1 ? { tokens: [], refusal: { at: "generate", kind: "overloaded" } } : say("Yes");
     };
-    const answer = await service.client({ maxRetries: 1 }).chat.completions.create(greeting);
+    const answer = await clientOf(service, { maxRetries: 1 }).chat.completions.create(greeting);
     assert.equal(answer.choices[0]?.message.content, "Yes");
     assert.deepEqual(
       service.finished.map(({ status }) => status),
@@ -185,7 +184,7 @@ describe("errors become the SDK's own classes", () => {
 
   test("a failure in mid-stream is thrown out of the stream", async () => {
     service.engine.script = () => ({ ...say("a", "b"), failure: { afterTokens: 1, kind: "failed" } });
-    const stream = await service.client().chat.completions.create({ ...greeting, stream: true });
+    const stream = await clientOf(service).chat.completions.create({ ...greeting, stream: true });
     const texts: string[] = [];
     await assert.rejects(
       async () => {
@@ -200,7 +199,7 @@ describe("errors become the SDK's own classes", () => {
 test("an abort stops the engine", async () => {
   service.engine.script = () => babble("word ", { tokenDelayMs: 1 });
   service.settled.length = 0;
-  const stream = await service.client().chat.completions.create({ ...greeting, stream: true });
+  const stream = await clientOf(service).chat.completions.create({ ...greeting, stream: true });
   let read = 0;
   for await (const _ of stream) {
     read += 1;
@@ -213,7 +212,7 @@ test("an abort stops the engine", async () => {
 
 test("fifty at once, each with its own answer", async () => {
   service.engine.script = (prompt) => say("echo ", prompt.messages.at(-1)?.content ?? "");
-  const client = service.client();
+  const client = clientOf(service);
   const answers = await Promise.all(
     Array.from({ length: 50 }, async (_, index) => {
       const messages = [{ role: "user" as const, content: `number ${index}` }];

@@ -4,7 +4,7 @@
  */
 import assert from "node:assert/strict";
 import { type TestContext, test } from "node:test";
-import { setTimeout as sleep } from "node:timers/promises";
+import { setImmediate as nextTurn, setTimeout as sleep } from "node:timers/promises";
 import { EngineError, type EngineLoad, type Generation } from "../../src/chat/engine.ts";
 import type { LlamaEngine } from "../../src/engines/llama/process/engine.ts";
 import type { PlacesLimits } from "../../src/engines/llama/process/places.ts";
@@ -50,21 +50,31 @@ function read(generation: Generation): Promise<Answer> {
 }
 
 async function until(engine: LlamaEngine, isSo: (load: EngineLoad) => boolean): Promise<void> {
-  while (!isSo(engine.load())) await sleep(1);
+  const beganMs = performance.now();
+  while (!isSo(engine.load())) {
+    assert.ok(performance.now() - beganMs < 60_000, `waited for too long: ${JSON.stringify(engine.load())}`);
+    await sleep(1);
+  }
 }
 
 const failsWith = (failure: string) => (error: unknown) =>
   error instanceof EngineError && error.failure === failure;
 
-/** Anna's answer, paused after some tokens, and Boris's, which has its place. */
+/**
+ * Anna's answer, paused after some tokens, and Boris's, which has its place. Boris's prompt is ready before, so that Anna's
+ * answer cannot end meanwhile. His answer waits for pay until hers has been seen to be paused, however short his is.
+ */
 async function startPaused(engine: LlamaEngine, annaTokens = 400, borisTokens = 900) {
+  const prepared = await prepare(engine, endless, { account: "boris" });
   const anna = await begin(engine, endless, question("anna", annaTokens));
   const answer = read(anna);
-  while (anna.usage.completionTokens < 20) await sleep(1);
-  const boris = await begin(engine, endless, question("boris", borisTokens));
+  while (anna.usage.completionTokens < 20) await nextTurn();
+  const { sampling } = question("boris");
+  const boris = prepared.generate({ ...asked(borisTokens, sampling), paidTokens: 5 });
   const borisAnswer = read(boris);
   await until(engine, ({ paused }) => paused === 1);
-  while (!boris.started) await sleep(1);
+  await until(engine, () => boris.started);
+  boris.pay(borisTokens, false);
   return { anna, answer, boris, borisAnswer };
 }
 
@@ -145,7 +155,7 @@ test("accounts that take turns token by token all get the text that each would g
   const ended = Promise.all(answers);
   while (engine.load().running > 0) {
     pausedMost = Math.max(pausedMost, engine.load().paused ?? 0);
-    await sleep(1);
+    await nextTurn();
   }
   for (const { text } of await ended) assert.equal(text, alone.text);
   assert.equal(pausedMost, 2, "all three had begun before the first had ended");

@@ -9,7 +9,7 @@ import { after, before, test } from "node:test";
 import { attacks, run } from "../fixtures/attacks.ts";
 import { startWatchedService, type WatchedService } from "../fixtures/watched-service.ts";
 
-const attackMs = 1_500;
+const attackMs = 700;
 const workMsMax = 300;
 
 let service: WatchedService;
