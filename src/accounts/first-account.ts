@@ -1,12 +1,11 @@
-/** The account that a new installation begins with, so that the first start ends with a key in hand. */
-
+/** Opens the first account of a new installation, so that the first start prints a key that works. */
 import { invariant } from "../errors.ts";
 import type { Ledger } from "../ledger/ledger.ts";
 import type { Plans } from "../ledger/plan.ts";
 import type { Store } from "../store/store.ts";
 import { issueKey } from "./keys.ts";
 
-const name = "default";
+const account = "default";
 
 export interface FirstAccount {
   account: string;
@@ -15,8 +14,8 @@ export interface FirstAccount {
 }
 
 /**
- * Opens the account `default` on the first plan of the configuration, with one key, where the store has no accounts;
- * null where it has. A start that was cut off between the two is taken up where it stopped.
+ * Opens the account `default` on the first plan of the configuration and issues a key. Returns null if the store has
+ * other accounts or any key. A start that ended between the two steps is completed by the next start.
  */
 export async function openFirstAccount(
   store: Store,
@@ -24,15 +23,16 @@ export async function openFirstAccount(
   plans: Plans,
 ): Promise<FirstAccount | null> {
   const [only, ...others] = await store.accounts({ limit: 2 });
-  if (others.length > 0 || (only !== undefined && only.id !== name)) return null;
+  if (others.length > 0 || (only !== undefined && only.id !== account)) return null;
   if ((await store.keys()).length > 0) return null;
-  const [first] = plans.keys();
-  invariant(first !== undefined, "a configuration has at least one plan");
-  const opened = await ledger.apply({ kind: "open", account: name, plan: only?.plan ?? first });
+  const [firstPlan] = plans.keys();
+  const plan = only?.plan ?? firstPlan;
+  invariant(plan !== undefined, "a configuration has at least one plan");
+  const opened = await ledger.apply({ kind: "open", account, plan });
   invariant(opened.kind === "opened" || opened.kind === "exists", "the first plan can be opened");
-  // Another node has opened it in this moment, and makes the key.
+  // Another node has just opened the account, and issues the key.
   if (opened.kind === "exists" && only === undefined) return null;
-  const issued = await issueKey(store, name, { name: "first" }, Date.now());
+  const issued = await issueKey(store, account, { name: "first" }, Date.now());
   invariant(issued !== null, "the account has just been opened");
-  return { account: name, plan: only?.plan ?? first, key: issued.key };
+  return { account, plan, key: issued.key };
 }

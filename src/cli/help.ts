@@ -1,9 +1,9 @@
-/** How the command line explains itself: `--help`, and the line below a wrong usage. Decides no behaviour. */
+/** The text of `--help`, and the line that follows an error of usage. */
 import { Command, Help, type Option } from "commander";
 
 const plain = Object.assign(new Help(), { showGlobalOptions: true });
 
-/** `inkwell` without its commands. */
+/** Returns the command `inkwell` without its subcommands. */
 export function rootCommand(version: string): Command {
   return new Command("inkwell")
     .description("A self-hosted, OpenAI-compatible text-generation server with an exact credit ledger.")
@@ -14,35 +14,35 @@ export function rootCommand(version: string): Command {
     .addHelpText(
       "after",
       `
-A first walk, in the folder in which the service runs:
+A first tour, in the folder of the service:
   inkwell serve                                     start it; the first start prints a key
   inkwell chat                                      talk to it, from another terminal
   inkwell account create ada --plan starter         open an account,
-  inkwell key create ada                            make it a key,
+  inkwell key create ada                            issue a key for it,
   inkwell credits add ada 50000 --payment inv-2041  add what was paid for,
-  inkwell usage ada                                 and see what it has used
+  inkwell usage ada                                 and see its usage
 
-In a checkout "npm run -s inkwell --" stands for "inkwell".
+In a checkout, use "npm run -s inkwell --" instead of "inkwell".
 
 Every command works on the ledger itself, beside a running service or without one.
-Exit codes: 0 done, 1 refused (stderr says why), 2 wrong usage. Results go to stdout, remarks to stderr.
-With --json an error is one line on stdout, too: {"error":{"code","message"}}. docs/cli.md has the shape of every document.
-Settings: inkwell.example.yaml has all of them, with their variables. Operation: docs/operating/README.md.`,
+Exit codes: 0 done, 1 refused (stderr has the reason), 2 wrong usage. Results go to stdout, remarks to stderr.
+With --json, an error is one line on stdout: {"error":{"code","message"}}. docs/cli.md describes every document.
+Settings and their variables: inkwell.example.yaml. Operation: docs/operating/README.md.`,
     );
 }
 
-/** Lines to copy, for below the help of a command. */
+/** Returns example lines, to be shown below the help of a command. */
 export function examples(...lines: string[]): string {
   return ["", lines.length === 1 ? "Example:" : "Examples:", ...lines.map((line) => `  ${line}`)].join("\n");
 }
 
-/** What Commander is to say of a command: how it is used in full, what must be given, where there is more. */
+/** Configures the help of a command: its full usage, required options, and a hint after errors. */
 export function explainUse(command: Command): void {
-  if (isGroup(command)) command.helpCommand("help [command]", "the same as --help behind the command");
+  if (isGroup(command)) command.helpCommand("help [command]", "the same as --help after the command");
   command
     .usage(usageOf(command))
     .helpOption("-h, --help", "show this")
-    .showHelpAfterError(`For how it is used: ${pathOf(command)} --help`)
+    .showHelpAfterError(`For help: ${pathOf(command)} --help`)
     .configureHelp({
       showGlobalOptions: true,
       visibleGlobalOptions: (of) => plain.visibleGlobalOptions(of).filter(({ long }) => long !== "--version"),
@@ -72,7 +72,7 @@ function isGroup({ commands }: Command): boolean {
   return commands.length > 0;
 }
 
-/** A group that does nothing by itself; one that does takes the name of a command as an argument. */
+/** True for a group without an action of its own. `models` has one, and takes its subcommand as an argument. */
 function needsCommand(command: Command): boolean {
   return isGroup(command) && command.registeredArguments.length === 0;
 }

@@ -18,10 +18,10 @@ import { modelsCommand } from "./models.ts";
 import { serveCommand } from "./serve.ts";
 import { usageCommand } from "./usage.ts";
 
-/** Of what is no terminal. */
+/** Width of help that is not written to a terminal. */
 const plainColumns = 100;
 
-/** `argv` without the program itself. */
+/** Runs `argv`, without the program itself, and returns the exit code. */
 export async function run(argv: readonly string[], host: Host): Promise<number> {
   const program = rootCommand(host.services.version);
   const cli = new Cli(host, () => program.opts<GlobalOptions>());
@@ -34,7 +34,7 @@ export async function run(argv: readonly string[], host: Host): Promise<number> 
     for (const command of commands) program.addCommand(command(cli).helpGroup(heading));
   }
   const complaint: string[] = [];
-  settle(program, host, argv, complaint);
+  configure(program, host, argv, complaint);
   try {
     await program.parseAsync(argv, { from: "user" });
     return cli.exitCode;
@@ -47,8 +47,8 @@ export async function run(argv: readonly string[], host: Host): Promise<number> 
   }
 }
 
-/** The same manners for every command: nothing exits by itself, and errors are kept for the end of `run`. */
-function settle(command: Command, host: Host, argv: readonly string[], complaint: string[]): void {
+/** Sets up every command so that it does not exit the process, and collects errors for the end of `run`. */
+function configure(command: Command, host: Host, argv: readonly string[], complaint: string[]): void {
   explainUse(command);
   command.exitOverride().configureOutput({
     writeOut: (text) => host.stdout.write(text),
@@ -57,10 +57,10 @@ function settle(command: Command, host: Host, argv: readonly string[], complaint
     getOutHelpWidth: () => host.stdout.columns ?? plainColumns,
     getErrHelpWidth: () => host.stderr.columns ?? plainColumns,
   });
-  for (const each of command.commands) settle(each, host, argv, complaint);
+  for (const each of command.commands) configure(each, host, argv, complaint);
 }
 
-/** Names the option that was meant: Commander reports a missing option before an unknown one. */
+/** Suggests an option for a misspelled one: Commander reports a missing required option before an unknown option. */
 function misspelledOption(command: Command, argv: readonly string[], text: string): string {
   if (!text.startsWith("error: required option")) return "";
   const known = longOptionsOf(command);
@@ -72,13 +72,13 @@ function misspelledOption(command: Command, argv: readonly string[], text: strin
   return `(Unknown option '${unknown}'.${near === undefined ? "" : ` Did you mean ${near}?`})\n`;
 }
 
-/** Its own options and those of the commands above it. */
+/** Returns the options of the command and of its parents. */
 function longOptionsOf(command: Command): string[] {
   const own = command.options.flatMap(({ long }) => long ?? []);
   return command.parent === null ? own : [...own, ...longOptionsOf(command.parent)];
 }
 
-/** After `--` everything is an argument. */
+/** Returns the words before `--`. All words after it are arguments. */
 function beforeDashes(argv: readonly string[]): readonly string[] {
   const end = argv.indexOf("--");
   return end < 0 ? argv : argv.slice(0, end);

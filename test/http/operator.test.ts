@@ -113,7 +113,7 @@ operatorTest("bodies are JSON, announced as such, whole and not too large", asyn
     refused(await post(good, type), 415, "unsupported_media_type");
   }
   refused(await post('{"id":"ada",'), 400, "invalid_json");
-  assert.match(refused(await post(""), 400, "invalid_json"), /^The body is empty; send a JSON object/);
+  assert.match(refused(await post(""), 400, "invalid_json"), /^The body is empty\. Send a JSON object/);
   refused(await operator.ask("POST", "/admin/accounts"), 400, "invalid_json");
   refused(await post("null"), 400, "invalid_type");
   const latin1 = await fetch(`${operator.url}/admin/accounts/test/adjustments`, {

@@ -126,7 +126,7 @@ describe("a misspelled word gets a suggestion", () => {
     const ran = await ledger.inkwell("credits", "add", "ada", "5", "--json");
     assert.equal(
       errorIn(ran).message,
-      "required option '--payment <id>' not specified\nFor how it is used: inkwell credits add --help",
+      "required option '--payment <id>' not specified\nFor help: inkwell credits add --help",
     );
   });
 });

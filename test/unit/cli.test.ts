@@ -24,13 +24,10 @@ describe("the command line", () => {
     [["account", "create", "alice"], /required option '--plan <plan>'/],
     [["account", "list", "more"], /too many arguments/],
     [["balance", "alice", "--verbose"], /unknown option '--verbose'/],
-    [
-      ["models", "pul"],
-      /unknown command 'pul'\n\(Did you mean pull\?\)\nFor how it is used: inkwell models --help/,
-    ],
+    [["models", "pul"], /unknown command 'pul'\n\(Did you mean pull\?\)\nFor help: inkwell models --help/],
     [["models", "nothing"], /unknown command 'nothing'\nFor/],
-    [["chat", "--url", "localhost:8080"], /'localhost:8080' is invalid\. It is an address such as http:/],
-    [["key", "create"], /missing required argument 'account'\nFor how it is used: inkwell key create --help/],
+    [["chat", "--url", "localhost:8080"], /'localhost:8080' is invalid\. It is a URL such as http:/],
+    [["key", "create"], /missing required argument 'account'\nFor help: inkwell key create --help/],
   ];
   for (const [argv, message] of wrong) {
     test(`is wrong usage: inkwell ${argv.join(" ")}`, async () =>

@@ -1,11 +1,11 @@
 /**
- * How a route of the operator API is written: TypeBox schemas for what it takes and gives, from which Fastify
- * validates, TypeScript knows the types, and the OpenAPI document is made (openapi.ts).
+ * The Fastify instance of the operator API. Each route has TypeBox schemas for its request and responses. Fastify validates
+ * with them, TypeScript infers types from them, and the OpenAPI document contains them (openapi.ts).
  *
- * Nothing is coerced but query strings, which know no numbers. Unknown fields are refused by their name. Answers are
- * not validated here; the tests hold each of them to its schema.
+ * Only numbers in query strings are converted. Unknown fields are refused by name. Responses are not validated here;
+ * the tests check each response against its schema.
  */
-import type { FastifyInstance, FastifySchemaCompiler, FastifyTypeProvider } from "fastify";
+import type { FastifyInstance, FastifyRequest, FastifySchemaCompiler, FastifyTypeProvider } from "fastify";
 import { fastify } from "fastify";
 import Type, { type Static, type TSchema } from "typebox";
 import { Compile } from "typebox/compile";
@@ -25,9 +25,9 @@ import { closed } from "./schemas.ts";
 
 declare module "fastify" {
   interface FastifySchema {
-    /** Refusals beside those that every route has. */
+    /** Codes of the route, in addition to the codes of all routes. */
     refusals?: readonly OperatorCode[];
-    /** The good answer can be had as CSV too. */
+    /** The route can respond with CSV too. */
     csv?: boolean;
   }
 }
@@ -37,26 +37,26 @@ interface TypeBoxProvider extends FastifyTypeProvider {
   serializer: this["schema"] extends TSchema ? Static<this["schema"]> : unknown;
 }
 
-/** What the routes work with. */
+/** Dependencies of the routes. */
 export interface AdminDependencies {
   store: Store;
   ledger: Ledger;
   plans: Plans;
   catalog: Catalog;
   metrics: Pick<Metrics, "audited">;
-  /** The processes on the same database, this one included. */
+  /** The processes on the same database, including this process. */
   nodes(): readonly NodeView[];
 }
 
 export type AdminApp = ReturnType<typeof createApp>;
 
-/** No request of an operator needs more. */
+/** Operator requests are small. */
 export const adminBodyBytesMax = 64 * 1024;
 
-/** As much as Node takes of a head: no part of an address is longer. */
-const addressBytesMax = 16 * 1024;
+/** Limit of Node for the head of a request, so no part of a path is longer. */
+const pathBytesMax = 16 * 1024;
 
-/** Most time that a client may take to send one whole request. */
+/** Time for a client to send one whole request. */
 const requestTimeoutMs = 30_000;
 
 export function createApp() {
@@ -67,34 +67,26 @@ export function createApp() {
     bodyLimit: adminBodyBytesMax,
     requestTimeout: requestTimeoutMs,
     clientErrorHandler: (error, socket) => refuseUnparsable(error, socket, false),
-    routerOptions: { maxParamLength: addressBytesMax },
-    // The router would respond to other targets itself, in a form of its own and before any hook.
+    routerOptions: { maxParamLength: pathBytesMax },
+    // For an unreadable path, the router would respond in its own format, before any hook.
     rewriteUrl: ({ url = "/" }) => (isReadable(url) ? url : "/"),
   });
-  // A page of another origin can send text without asking first; JSON it cannot.
+  // A web page can send text to another origin without a pre-flight request, but not JSON.
   app.removeAllContentTypeParsers();
-  app.addContentTypeParser("application/json", { parseAs: "buffer" }, (_request, body, done) => {
-    // Clients that announce JSON whatever they send mean nothing by an empty body.
-    if (body.length === 0) return done(null, undefined);
-    let value: unknown;
-    try {
-      value = parseJson(Buffer.from(body));
-    } catch (error) {
-      invariant(error instanceof Refusal, "what is no JSON is refused as such");
-      return done(error);
-    }
-    done(null, value);
-  });
+  // Some clients announce JSON with every request, even without a body.
+  const parse = async (_request: FastifyRequest, body: Buffer) =>
+    body.length === 0 ? undefined : parseJson(body);
+  app.addContentTypeParser("application/json", { parseAs: "buffer" }, parse);
   app.addHook("preValidation", async ({ body, routeOptions: { schema } }) => {
     if (schema?.body !== undefined && body === undefined) {
       throw new Refusal(
         "invalid_json",
-        "The body is empty; send a JSON object, with the header content-type: application/json.",
+        "The body is empty. Send a JSON object, with the header content-type: application/json.",
       );
     }
   });
   app.addHook("onRoute", (route) => {
-    // What takes nothing in its query drops nothing from it either.
+    // Routes without a query schema refuse all query parameters.
     if (route.schema?.operationId !== undefined) route.schema.querystring ??= closed({});
   });
   app.setValidatorCompiler(validatorOf);
@@ -120,12 +112,12 @@ const validatorOf: FastifySchemaCompiler<unknown> = ({ schema, httpPart }) => {
     const value = httpPart === "querystring" ? withNumbers(schema, received) : received;
     if (validator.Check(value)) return { value };
     const fault = explain(schema, value, "");
-    invariant(fault !== null, "what the schema turns down can be explained");
+    invariant(fault !== null, "a value that fails the check has a fault");
     return { error: fault };
   };
 };
 
-/** Whole numbers of a query string, where the schema wants such; what is none is left for the schema to refuse. */
+/** Converts the parameters that the schema declares as whole numbers. Other text stays, and the schema refuses it. */
 function withNumbers(schema: TSchema, query: unknown): unknown {
   if (!isRecord(query) || !Type.IsObject(schema)) return query;
   const entries = Object.entries(query).map(([name, text]) => {

@@ -1,9 +1,6 @@
 /**
- * The vocabulary of the operator API: what its requests may say and what its answers are made of, once. A field's
- * `description` completes the sentence "<field> must be ..." (openai-format/explain.ts) and is its text in the document.
- *
- * Amounts whose name ends in `_micro` are whole micro-credits (1 credit = 1,000,000), prices credits per million
- * tokens, times ISO 8601 in UTC.
+ * Schemas of the fields in requests of the operator API. A field's `description` completes the sentence
+ * "<field> must be ..." in error messages (openai-format/explain.ts), and explains the field in the OpenAPI document.
  */
 import Type, { type TProperties, type TSchema } from "typebox";
 import {
@@ -16,10 +13,10 @@ import {
 } from "../../accounts/names.ts";
 import { creditsMax, momentRule } from "../../units.ts";
 
-/** The most that a plan's or a key's own limit can be. */
+/** Upper bound of the limits of keys, as of those of plans. */
 const limitMax = 1_000_000_000;
 
-/** An object that has these fields and no others. */
+/** Returns the schema of an object with exactly these fields. */
 export function closed<P extends TProperties>(properties: P) {
   const names = Object.keys(properties);
   return Type.Object(properties, {
@@ -40,36 +37,32 @@ function descriptionOf(schema: TSchema): string {
   return "description" in schema && typeof schema.description === "string" ? schema.description : "a value";
 }
 
-// What requests say
-
 export const accountName = Type.String({ pattern: namePattern.source, description: nameRule });
 export const planName = Type.String({ minLength: 1, description: "the name of a plan of the configuration" });
 export const note = Type.String({ pattern: notePattern.source, description: noteRule });
-/** A filter. PostgreSQL refuses a query that has a NUL in it. */
+/** For filters. The pattern excludes NUL, which PostgreSQL refuses in a query. */
 export function noteThatIs(what: string) {
   return Type.String({ pattern: notePattern.source, description: `${what}, ${noteRule}` });
 }
 export const label = Type.String({ pattern: labelPattern.source, description: labelRule });
 export const operationId = Type.String({
   pattern: notePattern.source,
-  description: `an id of your own for this change, ${noteRule}; sent again, it changes nothing`,
+  description: `an id of your own for this change, ${noteRule}; a repetition changes nothing`,
 });
 export const moment = Type.String({ description: momentRule });
-export const limit = Type.Integer({
-  minimum: 1,
-  maximum: limitMax,
-  description: `a whole number from 1 to ${limitMax}`,
-});
-export const credits = Type.Integer({
-  minimum: 1,
-  maximum: creditsMax,
-  description: `whole credits from 1 to ${creditsMax}`,
-});
-export const signedCredits = Type.Integer({
-  minimum: -creditsMax,
-  maximum: creditsMax,
-  description: `whole credits from -${creditsMax} to ${creditsMax}, below zero to take away, not 0`,
-});
+export const limit = wholeNumber(1, limitMax, "a whole number");
+export const credits = wholeNumber(1, creditsMax, "whole credits");
+export const signedCredits = wholeNumber(
+  -creditsMax,
+  creditsMax,
+  "whole credits",
+  ", negative to take away, not 0",
+);
+
+function wholeNumber(minimum: number, maximum: number, kind: string, note = "") {
+  return Type.Integer({ minimum, maximum, description: `${kind} from ${minimum} to ${maximum}${note}` });
+}
+
 export const modelIds = Type.Array(
   Type.String({ pattern: notePattern.source, description: "the id of a model, or *" }),
   {
@@ -79,17 +72,11 @@ export const modelIds = Type.Array(
   },
 );
 
-export const listRowsMax = 500;
+const listRowsMax = 500;
 export const listRowsDefault = 100;
-/** Of every list: `{ data, next }`; `next` is the `after` of the following page, null on the last. */
+/** For every list. `after` is the `next` of the page before. */
 export const pageQuery = {
-  limit: Type.Optional(
-    Type.Integer({
-      minimum: 1,
-      maximum: listRowsMax,
-      description: `a whole number from 1 to ${listRowsMax} (default ${listRowsDefault})`,
-    }),
-  ),
+  limit: Type.Optional(wholeNumber(1, listRowsMax, "a whole number", ` (default ${listRowsDefault})`)),
   after: Type.Optional(
     Type.String({ pattern: "^[^\\p{Cc}\\p{Cs}]{1,300}$", description: "the `next` of the page before" }),
   ),
