@@ -23,7 +23,7 @@ let balanceAsked: PromiseWithResolvers<void> | null = null;
 /** Resolves when a client has left an answer before its end. */
 let gone = Promise.withResolvers<void>();
 
-/** What the last message asks for is what the service does. */
+/** The last message decides how the service responds. */
 function answer(wish: string, response: ServerResponse): void {
   const chunk = (fields: object) => response.write(`data: ${JSON.stringify(fields)}\r\n\r\n`);
   if (wish === "refuse") {
@@ -124,7 +124,7 @@ const lastBody = () =>
 const lastMessages = (): unknown => lastBody().messages;
 
 describe("inkwell chat, piped", { timeout: 20_000 }, () => {
-  test("writes the answer to stdout and what it cost to stderr", async () => {
+  test("writes the answer to stdout and its cost to stderr", async () => {
     const ran = await chat("hello\n");
     assert.equal(ran.stdout, "Good [2Jmorning\n");
     // 40 at 10, 60 cached at 1, 7 at 30: 670 micro-credits.
@@ -132,7 +132,7 @@ describe("inkwell chat, piped", { timeout: 20_000 }, () => {
     assert.equal(ran.code, 0);
   });
 
-  test("is a client like any other: its key, streaming, and the first model on the list", async () => {
+  test("sends its key, asks for a stream, and uses the first model of the list", async () => {
     await chat("hello\n");
     assert.ok(requests.every(({ authorization }) => authorization === `Bearer ${key}`));
     const body: unknown = JSON.parse(
@@ -159,13 +159,13 @@ describe("inkwell chat, piped", { timeout: 20_000 }, () => {
     });
   }
 
-  test("refuses a limit that is no number of tokens", async () => {
+  test("refuses a limit that is not a number of tokens", async () => {
     const ran = await chat("hello\n", "--max-tokens", "0");
     assert.equal(ran.code, 2);
     assert.match(ran.stderr, /It is a whole number of tokens from 1 to/);
   });
 
-  test("takes each line as a turn and remembers the ones before", async () => {
+  test("sends each line as a turn, with the turns before", async () => {
     const ran = await chat("one\n\ntwo\n/exit\nnever\n");
     assert.equal(ran.stdout, "Good [2Jmorning\nGood [2Jmorning\n");
     assert.deepEqual(lastMessages(), [
@@ -180,7 +180,7 @@ describe("inkwell chat, piped", { timeout: 20_000 }, () => {
     assert.deepEqual(lastMessages(), [{ role: "user", content: "two" }]);
   });
 
-  test("tells a refusal in one line, forgets the turn, and goes on", async () => {
+  test("shows a refusal in one line, forgets the turn, and continues", async () => {
     const ran = await chat("refuse\nhello\n");
     assert.match(ran.stderr, /^Your balance is empty\. \(insufficient_credits\)\n/);
     assert.equal(ran.stdout, "Good [2Jmorning\n");
@@ -188,20 +188,20 @@ describe("inkwell chat, piped", { timeout: 20_000 }, () => {
     assert.equal(ran.code, 1);
   });
 
-  test("tells an error in the middle of a stream", async () => {
+  test("shows an error in the middle of a stream", async () => {
     const ran = await chat("fail\n");
     assert.equal(ran.stdout, "Good [2J\n");
     assert.equal(ran.stderr, "The engine failed. (upstream_error)\n");
     assert.equal(ran.code, 1);
   });
 
-  test("does not take a bare end for success", async () => {
+  test("reports a stream that ends without [DONE]", async () => {
     const ran = await chat("break off\n");
     assert.equal(ran.stderr, "The answer broke off before its end.\n");
     assert.equal(ran.code, 1);
   });
 
-  test("says so when what answers is no such service", async () => {
+  test("reports a response that is not JSON", async () => {
     assert.match((await chat("teapot\n")).stderr, /not JSON; is the URL right\?/);
   });
 
@@ -219,7 +219,7 @@ describe("inkwell chat, piped", { timeout: 20_000 }, () => {
     ["a limit that the service does not name", ["unpriced"], 0, /cut off at the limit$/m],
   ];
   for (const [rule, argv, left, remark] of cuts) {
-    test(`names the reason of a cut answer: ${rule}`, async () => {
+    test(`shows why an answer was cut off: ${rule}`, async () => {
       creditsLeft = left;
       try {
         assert.match((await chat("long\n", ...argv)).stderr, remark);
@@ -229,14 +229,14 @@ describe("inkwell chat, piped", { timeout: 20_000 }, () => {
     });
   }
 
-  test("leaves out the cost where the service tells no price", async () => {
+  test("omits the cost if the service reports no price", async () => {
     assert.equal(
       (await chat("hello\n", "unpriced")).stderr,
       "100 prompt + 7 completion tokens · 1,234 left\n",
     );
   });
 
-  test("has one document on stdout with --json", async () => {
+  test("prints one document on stdout with --json", async () => {
     const ran = await chat("hello\nrefuse\n", "--json");
     const usage = { prompt_tokens: 100, cached_tokens: 60, completion_tokens: 7 };
     assert.deepEqual(JSON.parse(ran.stdout), {
@@ -264,7 +264,7 @@ describe("inkwell chat, piped", { timeout: 20_000 }, () => {
     });
   });
 
-  test("stops the answer at the first SIGINT, goes on with the next line, and leaves at the second", async () => {
+  test("stops the answer at the first SIGINT, continues with the next line, and exits at the second", async () => {
     gone = Promise.withResolvers();
     requests.length = 0;
     const stdin = "wait\nhello\nwait\nnever\n";
@@ -286,14 +286,14 @@ describe("inkwell chat, piped", { timeout: 20_000 }, () => {
     ]);
   });
 
-  test("exits 1 after an answer that was stopped", async () => {
+  test("exits 1 after a stopped answer", async () => {
     const session = openPipe(["chat", "--url", url, "--key", key], { cwd, stdin: "wait\nhello\n" });
     await session.shows("Good");
     signal("SIGINT");
     assert.equal(await session.ended, 1);
   });
 
-  test("leaves at SIGTERM, without the lines that are still to come", async () => {
+  test("exits at SIGTERM without the remaining lines", async () => {
     gone = Promise.withResolvers();
     requests.length = 0;
     const session = openPipe(["chat", "--url", url, "--key", key], { cwd, stdin: "wait\nhello\n" });
@@ -305,7 +305,7 @@ describe("inkwell chat, piped", { timeout: 20_000 }, () => {
     assert.deepEqual(lastMessages(), [{ role: "user", content: "wait" }]);
   });
 
-  test("lists its commands, and sends none of them", async () => {
+  test("lists its commands and does not send them", async () => {
     const ran = await chat("/help\n/balance\n/model\n/clear\n/quit\nnever\n");
     assert.equal(ran.code, 0);
     assert.equal(ran.stdout, "");
@@ -323,7 +323,7 @@ describe("inkwell chat, piped", { timeout: 20_000 }, () => {
     );
   });
 
-  test("goes on with the model that /model names", async () => {
+  test("changes to the model that /model names", async () => {
     const ran = await chat("one\n/model bounded\ntwo\n", "--json");
     assert.equal(ran.code, 0);
     assert.equal(lastBody().model, "bounded");
@@ -341,7 +341,7 @@ describe("inkwell chat, piped", { timeout: 20_000 }, () => {
     ["/model smal", /^There is no model "smal"\. Did you mean small\?\n$/],
   ];
   for (const [line, hint] of refusedLines) {
-    test(`does not send ${line}, and says why`, async () => {
+    test(`does not send ${line}, and explains why`, async () => {
       const ran = await chat(`${line}\n`);
       assert.match(ran.stderr, hint);
       assert.equal(ran.code, 1);
@@ -349,17 +349,17 @@ describe("inkwell chat, piped", { timeout: 20_000 }, () => {
     });
   }
 
-  test("sends a line that begins with two slashes with one", async () => {
+  test("sends a line with two slashes as a line with one", async () => {
     await chat("//etc/passwd\n");
     assert.deepEqual(lastMessages(), [{ role: "user", content: "/etc/passwd" }]);
   });
 
-  test("a slash within a line is no command", async () => {
+  test("sends a line with a slash inside", async () => {
     await chat("and/or\n");
     assert.deepEqual(lastMessages(), [{ role: "user", content: "and/or" }]);
   });
 
-  test("takes its key from INKWELL_API_KEY", async () => {
+  test("uses the key in INKWELL_API_KEY", async () => {
     requests.length = 0;
     await runCli(["chat", "--url", `${url}/v1/`], {
       cwd,
@@ -369,19 +369,19 @@ describe("inkwell chat, piped", { timeout: 20_000 }, () => {
     assert.equal(requests[0]?.authorization, "Bearer from-env");
   });
 
-  test("will not talk to another address without a key for it", async () => {
+  test("requires a key for another URL", async () => {
     const ran = await runCli(["chat", "--url", url], { cwd, stdin: "" });
     assert.equal(ran.code, 1);
     assert.match(ran.stderr, /needs a key of its own: --key, or INKWELL_API_KEY/);
   });
 
-  test("knows the models there are", async () => {
+  test("refuses an unknown model", async () => {
     const ran = await chat("hello\n", "smal");
     assert.equal(ran.code, 1);
     assert.equal(ran.stderr, 'There is no model "smal". Did you mean small?\n');
   });
 
-  test("says where nobody answers", async () => {
+  test("reports the URL if no service responds", async () => {
     const closed = createServer();
     await new Promise<void>((resolve) => closed.listen(0, "127.0.0.1", resolve));
     const address = closed.address();
@@ -400,7 +400,7 @@ describe("inkwell chat, piped", { timeout: 20_000 }, () => {
 describe("inkwell chat, at a terminal", { timeout: 20_000 }, () => {
   const open = () => openTerminal(["chat", "--url", url, "--key", key], { cwd });
 
-  test("prompts, streams, tells the cost, and leaves by Ctrl-D", async () => {
+  test("prompts, streams, shows the cost, and exits on Ctrl-D", async () => {
     const session = open();
     await session.shows("Talking to small");
     await session.shows("> ");
@@ -412,7 +412,7 @@ describe("inkwell chat, at a terminal", { timeout: 20_000 }, () => {
     assert.equal(await session.ended, 0);
   });
 
-  test("stops the answer and not the program by Ctrl-C", async () => {
+  test("Ctrl-C stops the answer, not the program", async () => {
     gone = Promise.withResolvers();
     const session = open();
     await session.shows("> ");
@@ -434,7 +434,7 @@ describe("inkwell chat, at a terminal", { timeout: 20_000 }, () => {
     assert.equal(await session.ended, 0);
   });
 
-  test("stops the answer and leaves by Ctrl-D, without the lines that were typed ahead", async () => {
+  test("Ctrl-D stops the answer and exits without lines typed ahead", async () => {
     gone = Promise.withResolvers();
     const session = open();
     await session.shows("> ");
@@ -447,7 +447,7 @@ describe("inkwell chat, at a terminal", { timeout: 20_000 }, () => {
     assert.deepEqual(lastBody().messages.at(-1), { role: "user", content: "wait" });
   });
 
-  test("leaves at the second Ctrl-C in a row, and only then", async () => {
+  test("exits only at the second Ctrl-C in a row", async () => {
     const session = open();
     await session.shows("> ");
     session.type("\u0003");
@@ -462,7 +462,7 @@ describe("inkwell chat, at a terminal", { timeout: 20_000 }, () => {
     assert.equal(await session.ended, 0);
   });
 
-  test("stops a request for the balance by Ctrl-C, too", async () => {
+  test("Ctrl-C stops a request for the balance", async () => {
     balanceAsked = Promise.withResolvers();
     try {
       const session = open();
@@ -484,7 +484,7 @@ describe("inkwell chat, at a terminal", { timeout: 20_000 }, () => {
     }
   });
 
-  test("goes on after an unknown command", async () => {
+  test("continues after an unknown command", async () => {
     const session = open();
     await session.shows("> ");
     session.type("/blance\r");
@@ -497,7 +497,7 @@ describe("inkwell chat, at a terminal", { timeout: 20_000 }, () => {
     assert.equal(await session.ended, 0);
   });
 
-  test("goes on after a refusal, and that is no failure", async () => {
+  test("continues after a refusal, and exits 0", async () => {
     const session = open();
     await session.shows("> ");
     session.type("refuse\r");
@@ -529,7 +529,7 @@ describe("inkwell chat and the service", { timeout: 20_000 }, () => {
     },
   });
 
-  test("agree on tokens and cost, with a key that is revoked afterwards", async () => {
+  test("agree on tokens and cost, with a temporary key that is revoked", async () => {
     await using service = await startService();
     const ran = await runCli(["chat", "--account", "test"], {
       ...beside(service),
@@ -550,7 +550,7 @@ describe("inkwell chat and the service", { timeout: 20_000 }, () => {
     assert.ok(own.revokedMs !== null);
   });
 
-  test("a signal before the first line leaves, and revokes the key that was made", async () => {
+  test("exits on a signal before the first line and revokes the temporary key", async () => {
     await using service = await startService();
     const asked = Promise.withResolvers<void>();
     const silent = createServer(() => asked.resolve());
@@ -571,7 +571,7 @@ describe("inkwell chat and the service", { timeout: 20_000 }, () => {
     }
   });
 
-  test("end an answer that Ctrl-C stops: the decoder stops, and what was made is charged", async () => {
+  test("Ctrl-C stops the decoder, and the tokens made are charged", async () => {
     await using service = await startService({ script: babble("word ") });
     const session = openTerminal(["chat", "--account", "test"], beside(service));
     await session.shows("> ");

@@ -1,4 +1,4 @@
-/** Accounts and keys by the operator API: made once however often they are asked for, listed, changed, revoked. */
+/** Accounts and keys in the operator API: created once, listed, changed, revoked. */
 import assert from "node:assert/strict";
 import { hashKey, parseKey } from "../../src/accounts/keys.ts";
 import { planOf } from "../fixtures/ledger-rows.ts";
@@ -9,33 +9,30 @@ const operatorTest = operatorTests({ otherPlans: [planOf("big", 5000, 200)], oth
 
 const keys = "/admin/accounts/test/keys";
 
-operatorTest(
-  "an account is opened once; sent again the answer is the same account",
-  async (operator, service) => {
-    const first = await operator.post("/admin/accounts", { id: "ada", plan: "big" });
-    assert.equal(first.status, 201);
-    assert.deepEqual(Object.keys(first.body), ["id", "plan", "created_at"]);
-    const again = await operator.post("/admin/accounts", { id: "ada", plan: "big" });
-    assert.deepEqual([again.status, again.body], [200, first.body]);
-    assert.deepEqual((await operator.get("/admin/accounts/ada")).body, first.body);
-    assert.equal((await service.store.journal("ada", { limit: 10 })).length, 1);
-  },
-);
+operatorTest("opens an account once; a repetition returns the same account", async (operator, service) => {
+  const first = await operator.post("/admin/accounts", { id: "ada", plan: "big" });
+  assert.equal(first.status, 201);
+  assert.deepEqual(Object.keys(first.body), ["id", "plan", "created_at"]);
+  const again = await operator.post("/admin/accounts", { id: "ada", plan: "big" });
+  assert.deepEqual([again.status, again.body], [200, first.body]);
+  assert.deepEqual((await operator.get("/admin/accounts/ada")).body, first.body);
+  assert.equal((await service.store.journal("ada", { limit: 10 })).length, 1);
+});
 
-operatorTest("an account that was opened on another plan is not opened again", async (operator) => {
+operatorTest("refuses to open an account again on another plan", async (operator) => {
   await operator.post("/admin/accounts", { id: "ada", plan: "big" });
   const answer = await operator.post("/admin/accounts", { id: "ada", plan: "test" });
   assert.match(refused(answer, 409, "account_exists"), /opened on plan big/);
 });
 
-operatorTest("what opened an account may come again after its plan was changed", async (operator) => {
+operatorTest("accepts a repetition after the plan has changed", async (operator) => {
   await operator.post("/admin/accounts", { id: "ada", plan: "test" });
   await operator.patch("/admin/accounts/ada", { operation_id: "up", plan: "big" });
   const again = await operator.post("/admin/accounts", { id: "ada", plan: "test" });
   assert.deepEqual([again.status, again.body.plan], [200, "big"]);
 });
 
-operatorTest("an account has a plain name and a plan that exists", async (operator) => {
+operatorTest("requires a valid name and an existing plan", async (operator) => {
   for (const id of ["", "Ada", "a b", "../a", "a".repeat(65), "a\n"]) {
     refused(await operator.post("/admin/accounts", { id, plan: "test" }), 400, "invalid_value");
   }
@@ -45,7 +42,7 @@ operatorTest("an account has a plain name and a plan that exists", async (operat
   refused(await operator.get("/admin/accounts/ada"), 404, "account_not_found");
 });
 
-operatorTest("accounts come by the page, in the order of their ids", async (operator) => {
+operatorTest("lists accounts in pages, in the order of their ids", async (operator) => {
   for (const id of ["c", "a", "b", "d"]) await operator.post("/admin/accounts", { id, plan: "test" });
   for (const limit of [1, 2, 3, 5, 500]) {
     const ids = (await operator.all("/admin/accounts", limit)).map(({ id }) => id);
@@ -53,7 +50,7 @@ operatorTest("accounts come by the page, in the order of their ids", async (oper
   }
 });
 
-operatorTest("a plan is changed once for each operation id", async (operator, service) => {
+operatorTest("changes a plan once per operation id", async (operator, service) => {
   const change = (operation_id: string, plan: string) =>
     operator.patch("/admin/accounts/test", { operation_id, plan });
   const first = await change("up", "big");
@@ -75,40 +72,37 @@ operatorTest("a plan is changed once for each operation id", async (operator, se
   );
 });
 
-operatorTest(
-  "a key is shown by the answer that makes it, works, and is never shown again",
-  async (operator, service) => {
-    const made = await operator.post(keys, {
-      operation_id: "k1",
-      name: "laptop",
-      models: ["small"],
-      concurrent: 2,
-    });
-    assert.equal(made.status, 201);
-    const { key, ...shown } = made.body;
-    assert.ok(typeof key === "string");
-    assert.equal(parseKey(key), "ok");
-    assert.equal((await clientOf(service, { key }).models.list()).data.length, 1);
-    assert.deepEqual(shown.limits, { requests_per_minute: null, tokens_per_minute: null, concurrent: 2 });
+operatorTest("shows a key only in the response that creates it", async (operator, service) => {
+  const made = await operator.post(keys, {
+    operation_id: "k1",
+    name: "laptop",
+    models: ["small"],
+    concurrent: 2,
+  });
+  assert.equal(made.status, 201);
+  const { key, ...shown } = made.body;
+  assert.ok(typeof key === "string");
+  assert.equal(parseKey(key), "ok");
+  assert.equal((await clientOf(service, { key }).models.list()).data.length, 1);
+  assert.deepEqual(shown.limits, { requests_per_minute: null, tokens_per_minute: null, concurrent: 2 });
 
-    const again = await operator.post(keys, {
-      operation_id: "k1",
-      name: "laptop",
-      models: ["small"],
-      concurrent: 2,
-    });
-    assert.equal(again.status, 200);
-    assert.deepEqual(again.body, { ...shown, key: null });
-    for (const path of [keys, `/admin/keys/${shown.id}`]) {
-      const { text } = await operator.get(path);
-      assert.ok(!text.includes(key.slice(4, -4)) && !text.includes(hashKey(key)), "neither key nor hash");
-    }
-    assert.equal((await service.store.keys("test")).length, 2);
-  },
-);
+  const again = await operator.post(keys, {
+    operation_id: "k1",
+    name: "laptop",
+    models: ["small"],
+    concurrent: 2,
+  });
+  assert.equal(again.status, 200);
+  assert.deepEqual(again.body, { ...shown, key: null });
+  for (const path of [keys, `/admin/keys/${shown.id}`]) {
+    const { text } = await operator.get(path);
+    assert.ok(!text.includes(key.slice(4, -4)) && !text.includes(hashKey(key)), "neither key nor hash");
+  }
+  assert.equal((await service.store.keys("test")).length, 2);
+});
 
 operatorTest(
-  "the same operation for another key is refused, in another account it is another",
+  "refuses an operation id with other properties, but accepts it in another account",
   async (operator) => {
     await operator.post("/admin/accounts", { id: "ada", plan: "test" });
     await operator.post(keys, { operation_id: "k1", expires_at: "2100-01-31" });
@@ -122,7 +116,7 @@ operatorTest(
 );
 
 operatorTest(
-  "twenty at once with one operation id make one key, and one of them is shown it",
+  "twenty simultaneous requests with one operation id issue one key and show it once",
   async (operator, service) => {
     const answers = await Promise.all(
       Array.from({ length: 20 }, () => operator.post(keys, { operation_id: "k1" })),
@@ -136,7 +130,7 @@ operatorTest(
   },
 );
 
-operatorTest("a key is refused where it could not work", async (operator) => {
+operatorTest("refuses a key that could not work", async (operator) => {
   const post = (body: object) => operator.post(keys, { operation_id: "k", ...body });
   assert.match(
     refused(await post({ models: ["small", "huge"] }), 400, "invalid_value"),
@@ -157,7 +151,7 @@ operatorTest("a key is refused where it could not work", async (operator) => {
   assert.equal((await operator.all(keys, 10)).length, 1);
 });
 
-operatorTest("keys come by the page, in the order in which they were made", async (operator) => {
+operatorTest("lists keys in pages, in the order of their creation", async (operator) => {
   const made = ["key1"];
   for (const n of [1, 2, 3]) {
     made.push(String((await operator.post(keys, { operation_id: `k${n}` })).body.id));
@@ -172,7 +166,7 @@ operatorTest("keys come by the page, in the order in which they were made", asyn
   refused(await operator.get("/admin/accounts/nobody/keys"), 404, "account_not_found");
 });
 
-operatorTest("a key is revoked at once and once", async (operator, service) => {
+operatorTest("revokes a key at once, and only once", async (operator, service) => {
   const { body } = await operator.post(keys, { operation_id: "k1" });
   const headers = { authorization: `Bearer ${body.key}` };
   assert.equal((await service.request("GET", "/v1/models", { headers })).status, 200);

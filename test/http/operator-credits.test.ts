@@ -1,4 +1,4 @@
-/** Credits by the operator API: each payment and each correction counts once, and the journal tells of all of it. */
+/** Credits in the operator API: each payment and correction counts once and is in the journal. */
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { fieldsOf, operatorTests, refused, startOperator } from "../fixtures/operator.ts";
@@ -13,39 +13,33 @@ function additionalIn(balance: unknown): unknown {
   return fieldsOf(fieldsOf(fieldsOf(balance).balances).additional).credits;
 }
 
-operatorTest(
-  "a payment is counted once, however often and however much at once it is sent",
-  async (operator) => {
-    const first = await operator.post(topups, { payment_id: "pay/1 ü", credits: 500 });
-    assert.equal(first.status, 200);
-    const { balance, ...rest } = first.body;
-    assert.deepEqual(rest, { account: "test", payment_id: "pay/1 ü", credits: 500, again: false });
-    assert.equal(additionalIn(balance), 500);
-    const again = await Promise.all(
-      Array.from({ length: 10 }, () => operator.post(topups, { payment_id: "pay/1 ü", credits: 500 })),
-    );
-    for (const { status, body } of again) {
-      assert.deepEqual([status, body.again, additionalIn(body.balance)], [200, true, 500]);
-    }
-    const other = await operator.post(topups, { payment_id: "pay/2", credits: 1 });
-    assert.equal(additionalIn(other.body.balance), 501);
-  },
-);
+operatorTest("counts a payment once, even if it is sent many times at once", async (operator) => {
+  const first = await operator.post(topups, { payment_id: "pay/1 ü", credits: 500 });
+  assert.equal(first.status, 200);
+  const { balance, ...rest } = first.body;
+  assert.deepEqual(rest, { account: "test", payment_id: "pay/1 ü", credits: 500, again: false });
+  assert.equal(additionalIn(balance), 500);
+  const again = await Promise.all(
+    Array.from({ length: 10 }, () => operator.post(topups, { payment_id: "pay/1 ü", credits: 500 })),
+  );
+  for (const { status, body } of again) {
+    assert.deepEqual([status, body.again, additionalIn(body.balance)], [200, true, 500]);
+  }
+  const other = await operator.post(topups, { payment_id: "pay/2", credits: 1 });
+  assert.equal(additionalIn(other.body.balance), 501);
+});
 
-operatorTest(
-  "a payment that comes again with another amount is refused and changes nothing",
-  async (operator) => {
-    await operator.post(topups, { payment_id: "p", credits: 500 });
-    const answer = await operator.post(topups, { payment_id: "p", credits: 50 });
-    assert.match(
-      refused(answer, 409, "payment_differs"),
-      /with 500 credits instead of 50\. Nothing has changed/,
-    );
-    assert.equal(additionalIn((await operator.get("/admin/accounts/test/balance")).body), 500);
-  },
-);
+operatorTest("refuses a known payment with another amount", async (operator) => {
+  await operator.post(topups, { payment_id: "p", credits: 500 });
+  const answer = await operator.post(topups, { payment_id: "p", credits: 50 });
+  assert.match(
+    refused(answer, 409, "payment_differs"),
+    /with 500 credits instead of 50\. Nothing has changed/,
+  );
+  assert.equal(additionalIn((await operator.get("/admin/accounts/test/balance")).body), 500);
+});
 
-operatorTest("credits are whole, more than none, and of an account that exists", async (operator) => {
+operatorTest("requires whole positive credits and an existing account", async (operator) => {
   for (const credits of [0, -1, 9_000_001]) {
     refused(await operator.post(topups, { payment_id: "p", credits }), 400, "invalid_value");
   }
@@ -57,7 +51,7 @@ operatorTest("credits are whole, more than none, and of an account that exists",
   refused(nobody, 404, "account_not_found");
 });
 
-operatorTest("an account cannot hold more credits than can be counted exactly", async (operator, service) => {
+operatorTest("refuses more credits than can be counted exactly", async (operator, service) => {
   await service.ledger.apply({
     kind: "topup",
     account: "test",
@@ -69,7 +63,7 @@ operatorTest("an account cannot hold more credits than can be counted exactly", 
   refused(await operator.post(adjustments, body), 409, "too_many_credits");
 });
 
-operatorTest("an adjustment goes up or down, once, and never below nothing", async (operator) => {
+operatorTest("adjusts up or down, once, and never below zero", async (operator) => {
   const adjust = (operation_id: string, credits: number, reason = "goodwill") =>
     operator.post(adjustments, { operation_id, credits, reason });
   const up = await adjust("a", 30);
@@ -96,14 +90,14 @@ operatorTest("an adjustment goes up or down, once, and never below nothing", asy
   );
 });
 
-operatorTest("the balance is the one that the account's own clients are shown", async (operator, service) => {
+operatorTest("returns the balance that clients see", async (operator, service) => {
   await (await service.chat()).text();
   const shown = await operator.get("/admin/accounts/test/balance");
   assert.deepEqual(shown.body, await jsonOf(await service.request("GET", "/v1/balance")));
   refused(await operator.get("/admin/accounts/nobody/balance"), 404, "account_not_found");
 });
 
-test("an operator is told what is wrong with a balance that cannot be read", async () => {
+test("reports why a balance cannot be read", async () => {
   await using service = await startService();
   await using operator = await startOperator(service);
   const { snapshot } = service.store;
@@ -117,7 +111,7 @@ test("an operator is told what is wrong with a balance that cannot be read", asy
 });
 
 operatorTest(
-  "the journal comes by the page, oldest first, and adds up to the balance",
+  "lists the journal in pages, oldest first, and its sum is the balance",
   async (operator, service) => {
     await operator.post(topups, { payment_id: "p", credits: 500 });
     await operator.post(adjustments, { operation_id: "a", credits: -20, reason: "a typing error" });

@@ -1,4 +1,4 @@
-/** Clients without a token that send much to the operator's listener, or hold its connections. */
+/** Clients without a token that flood the operator listener or hold its connections. */
 import assert from "node:assert/strict";
 import { once } from "node:events";
 import { connect, type Socket } from "node:net";
@@ -17,7 +17,7 @@ async function open({ url }: TestOperator, localAddress?: string): Promise<Socke
   return socket;
 }
 
-operatorTest("metrics that are asked for together are read once", async (operator, service) => {
+operatorTest("reads metrics once for simultaneous requests", async (operator, service) => {
   const { holdTotals } = service.store;
   const { promise: until, resolve: release } = Promise.withResolvers<void>();
   const started = Promise.withResolvers<void>();
@@ -50,33 +50,30 @@ operatorTest("metrics that are asked for together are read once", async (operato
   assert.ok(reads >= 2, "later requests are read anew");
 });
 
-operatorTest(
-  "readiness that is asked for together costs one look at the store",
-  async (operator, service) => {
-    const { accounts } = service.store;
-    const { promise: until, resolve: release } = Promise.withResolvers<void>();
-    const started = Promise.withResolvers<void>();
-    let looks = 0;
-    service.store.accounts = async (query) => {
-      looks += 1;
-      started.resolve();
-      await until;
-      return await accounts.call(service.store, query);
-    };
-    const first = operator.get("/readyz");
-    await started.promise;
-    const others = Array.from({ length: 10 }, () => operator.get("/readyz"));
-    for (let n = 0; n < 3; n++) assert.equal((await operator.get("/healthz")).status, 200);
-    const drained = service.server.requests.drain();
-    release();
-    const answers = await Promise.all([first, ...others]);
-    await drained;
-    assert.ok(looks <= 2, `${looks} looks`);
-    for (const { status } of answers) assert.equal(status, 503, "the drain began before the answer");
-  },
-);
+operatorTest("reads the store once for simultaneous readiness checks", async (operator, service) => {
+  const { accounts } = service.store;
+  const { promise: until, resolve: release } = Promise.withResolvers<void>();
+  const started = Promise.withResolvers<void>();
+  let looks = 0;
+  service.store.accounts = async (query) => {
+    looks += 1;
+    started.resolve();
+    await until;
+    return await accounts.call(service.store, query);
+  };
+  const first = operator.get("/readyz");
+  await started.promise;
+  const others = Array.from({ length: 10 }, () => operator.get("/readyz"));
+  for (let n = 0; n < 3; n++) assert.equal((await operator.get("/healthz")).status, 200);
+  const drained = service.server.requests.drain();
+  release();
+  const answers = await Promise.all([first, ...others]);
+  await drained;
+  assert.ok(looks <= 2, `${looks} looks`);
+  for (const { status } of answers) assert.equal(status, 503, "the drain began before the answer");
+});
 
-operatorTest("closes a connection that sends thousands of requests ahead", async (operator, service) => {
+operatorTest("closes a connection that pipelines thousands of requests", async (operator, service) => {
   const { accounts } = service.store;
   let looks = 0;
   service.store.accounts = async (query) => {
@@ -93,7 +90,7 @@ operatorTest("closes a connection that sends thousands of requests ahead", async
   assert.equal((await operator.get("/readyz")).status, 200);
 });
 
-operatorTest("one address that holds its connections leaves some to others", async (operator) => {
+operatorTest("one address cannot take all connections", async (operator) => {
   const { connectionsPerAddressMax, connectionsMax } = connectionLimits;
   assert.ok(connectionsPerAddressMax < connectionsMax);
   const held = await Promise.all(
@@ -106,7 +103,7 @@ operatorTest("one address that holds its connections leaves some to others", asy
   for (const socket of held) socket.destroy();
 });
 
-operatorTest("a refusal that leaves a body unread closes its connection within seconds", async (operator) => {
+operatorTest("closes the connection within seconds after refusing an unread body", async (operator) => {
   const startMs = performance.now();
   const socket = await open(operator);
   socket.write("POST /admin/accounts HTTP/1.1\r\nhost: localhost\r\ncontent-length: 500\r\n\r\nx");

@@ -1,4 +1,4 @@
-/** What the service tells of itself: metrics that add up to what was done, and a log without keys or anybody's words. */
+/** Metrics that match the requests made, and a log without keys and texts. */
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { operatorTests, startOperator, type TestOperator } from "../fixtures/operator.ts";
@@ -21,7 +21,7 @@ async function gone(service: TestService): Promise<void> {
   while (service.finished.length === before) await new Promise(setImmediate);
 }
 
-operatorTest("requests are counted by endpoint, status and code", async (operator, service) => {
+operatorTest("counts requests by endpoint, status and code", async (operator, service) => {
   await (await service.chat()).text();
   await (await service.chat({ stream: true })).text();
   await (await service.chat({ model: "none" })).text();
@@ -44,7 +44,7 @@ operatorTest("requests are counted by endpoint, status and code", async (operato
 });
 
 operatorTest(
-  "tokens and credits add up to the receipts",
+  "counts the tokens and credits of the receipts",
   async (operator, service) => {
     for (let n = 0; n < 3; n += 1) await (await service.chat({ max_tokens: 20 + n })).text();
     await gone(service);
@@ -95,7 +95,7 @@ operatorTest(
   },
 );
 
-operatorTest("the sizes of the engine's batches are a histogram", async (operator, service) => {
+operatorTest("records the sizes of the engine's batches", async (operator, service) => {
   for (const answers of [1, 1, 3, 5]) service.metrics.decoded("small", answers);
   const found = await samples(operator);
   const upTo = (most: string) =>
@@ -105,7 +105,7 @@ operatorTest("the sizes of the engine's batches are a histogram", async (operato
 });
 
 operatorTest(
-  "what is running and held is told as it is at that moment",
+  "reports running requests and held credits at that moment",
   async (operator, service) => {
     const before = await samples(operator);
     assert.equal(before.get("inkwell_open_holds"), 0);
@@ -134,7 +134,7 @@ operatorTest(
 );
 
 operatorTest(
-  "commits, process and build are measured; nothing is named after an account or a key",
+  "measures commits, process and build, without names of accounts or keys",
   async (operator, service) => {
     await (await service.chat()).text();
     const found = await samples(operator);
@@ -152,7 +152,7 @@ operatorTest(
 );
 
 operatorTest(
-  "no probe and no scrape calls a model, or costs anybody anything (BerriAI/litellm /health)",
+  "probes and scrapes call no model and cost nothing (BerriAI/litellm /health)",
   async (operator, service) => {
     for (const path of ["/healthz", "/readyz", "/metrics"]) {
       for (let n = 0; n < 3; n += 1) assert.equal((await operator.get(path)).status, 200);
@@ -163,7 +163,7 @@ operatorTest(
   },
 );
 
-operatorTest("without the store the other metrics are still told", async (operator, service) => {
+operatorTest("reports the other metrics without the store", async (operator, service) => {
   const { holdTotals } = service.store;
   service.store.holdTotals = () => Promise.reject(new Error("no such disk"));
   const found = await samples(operator);
@@ -175,7 +175,7 @@ operatorTest("without the store the other metrics are still told", async (operat
 const asked = "a question that nobody else may read";
 const answered = "an answer that nobody else may read";
 
-test("the log of a whole run has a line for each request, and in it neither a key nor anybody's words", async () => {
+test("logs a line for each request, without keys and texts", async () => {
   await using service = await startService({ script: say(...answered.split(/(?= )/)) });
   await using operator = await startOperator(service);
   service.log.length = 0;
@@ -224,7 +224,7 @@ test("the log of a whole run has a line for each request, and in it neither a ke
   assert.equal(new Set(lines.map(({ requestId }) => requestId)).size, lines.length);
 });
 
-test("the line of a request has what it cost, whom, and how it ended", async () => {
+test("logs cost, account and ending of a request", async () => {
   await using service = await startService();
   const answer = await service.chat({ stream: true });
   await answer.text();

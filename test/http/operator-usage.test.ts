@@ -1,4 +1,4 @@
-/** What the operator API tells of requests: receipts with every filter, as JSON and CSV; models, holds, the audit. */
+/** Receipts in the operator API with every filter, as JSON and CSV; models, holds, the audit. */
 import assert from "node:assert/strict";
 import { ListTooSlowError } from "../../src/store/store.ts";
 import { type Fields, listOf, operatorTests, refused, type TestOperator } from "../fixtures/operator.ts";
@@ -27,7 +27,7 @@ async function fourRequests(operator: TestOperator, service: TestService): Promi
 }
 
 operatorTest(
-  "a receipt is found by the id that the client saw, and its cost can be recomputed",
+  "finds a receipt by the client's request id; its cost can be recomputed",
   async (operator, service) => {
     const id = await idOf(await service.chat({ messages: [{ role: "user", content: "one two three" }] }));
     const { body } = await operator.get(`/admin/usage?request_id=${id}`);
@@ -51,19 +51,16 @@ operatorTest(
   },
 );
 
-operatorTest(
-  "a list that the store stopped at its time limit is refused with what to ask for",
-  async (operator, service) => {
-    const usage = service.store.usage.bind(service.store);
-    service.store.usage = () => Promise.reject(new ListTooSlowError(10_000, null));
-    const answer = await operator.get("/admin/usage?model=rare");
-    service.store.usage = usage;
-    refused(answer, 400, "list_too_slow");
-    assert.match(JSON.stringify(answer.body), /longer than 10 s .*name an account/);
-  },
-);
+operatorTest("refuses a list that exceeds the time limit, with advice", async (operator, service) => {
+  const usage = service.store.usage.bind(service.store);
+  service.store.usage = () => Promise.reject(new ListTooSlowError(10_000, null));
+  const answer = await operator.get("/admin/usage?model=rare");
+  service.store.usage = usage;
+  refused(answer, 400, "list_too_slow");
+  assert.match(JSON.stringify(answer.body), /longer than 10 s .*name an account/);
+});
 
-operatorTest("receipts come by account, key, model and time, by the page", async (operator, service) => {
+operatorTest("filters receipts by account, key, model and time, in pages", async (operator, service) => {
   const [first, second, third, fourth] = await fourRequests(operator, service);
   const ids = async (query: string) =>
     (await operator.all(`/admin/usage?${query}`, 500)).map(({ request_id }) => request_id);
@@ -94,28 +91,25 @@ operatorTest("receipts come by account, key, model and time, by the page", async
   assert.ok((await ids(`to=${later}`)).includes(second));
 });
 
-operatorTest(
-  "what came after a receipt of an account is found by its number, as JSON and as CSV",
-  async (operator, service) => {
-    const known = await idOf(await service.chat());
-    const [receipt] = listOf((await operator.get(`/admin/usage?request_id=${known}`)).body.data);
-    const since = `account=test&after=test:${receipt?.journal_seq}`;
-    assert.deepEqual(await operator.all(`/admin/usage?${since}`, 500), []);
-    const next = await idOf(await service.chat());
-    const rows = listOf((await operator.get(`/admin/usage?${since}`)).body.data);
-    assert.deepEqual(
-      rows.map(({ request_id }) => request_id),
-      [next],
-    );
-    const [, line = "", ...others] = (await operator.get(`/admin/usage?${since}&format=csv`)).text.split(
-      "\r\n",
-    );
-    assert.ok(line.startsWith(`${next},`));
-    assert.deepEqual(others, [""]);
-  },
-);
+operatorTest("finds receipts after a journal number, as JSON and CSV", async (operator, service) => {
+  const known = await idOf(await service.chat());
+  const [receipt] = listOf((await operator.get(`/admin/usage?request_id=${known}`)).body.data);
+  const since = `account=test&after=test:${receipt?.journal_seq}`;
+  assert.deepEqual(await operator.all(`/admin/usage?${since}`, 500), []);
+  const next = await idOf(await service.chat());
+  const rows = listOf((await operator.get(`/admin/usage?${since}`)).body.data);
+  assert.deepEqual(
+    rows.map(({ request_id }) => request_id),
+    [next],
+  );
+  const [, line = "", ...others] = (await operator.get(`/admin/usage?${since}&format=csv`)).text.split(
+    "\r\n",
+  );
+  assert.ok(line.startsWith(`${next},`));
+  assert.deepEqual(others, [""]);
+});
 
-operatorTest("a filter that cannot be read is refused by its name", async (operator) => {
+operatorTest("refuses an invalid filter by its name", async (operator) => {
   for (const [query, code] of [
     ["from=yesterday", "invalid_value"],
     ["to=2027-02-31", "invalid_value"],
@@ -133,7 +127,7 @@ operatorTest("a filter that cannot be read is refused by its name", async (opera
   }
 });
 
-operatorTest("as CSV all receipts come at once, with the fields of the JSON", async (operator, service) => {
+operatorTest("returns all receipts as CSV, with the fields of the JSON", async (operator, service) => {
   await fourRequests(operator, service);
   const rows = await operator.all("/admin/usage", 500);
   const asked = await operator.ask("GET", "/admin/usage", { headers: { accept: "text/csv, */*;q=0.1" } });
@@ -152,40 +146,37 @@ operatorTest("as CSV all receipts come at once, with the fields of the JSON", as
   refused(await operator.get("/admin/usage?format=csv&limit=5"), 400, "invalid_value");
 });
 
-operatorTest(
-  "a CSV of many pages is read from the store a page at a time, and breaks off where the store does",
-  async (operator, service) => {
-    const id = await idOf(await service.chat());
-    const [row] = await service.store.usage({ id, limit: 1 });
-    assert.ok(row !== undefined);
-    const { usage } = service.store;
-    const limits: number[] = [];
-    let pages = 5;
-    service.store.usage = async ({ limit, after }) => {
-      limits.push(limit);
-      pages -= 1;
-      if (pages < 0) throw new Error("eaten by a moth");
-      const from = after?.seq ?? 0;
-      return Array.from({ length: pages === 0 ? 1 : limit }, (_, n) => ({ ...row, seq: from + n + 1 }));
-    };
-    const { text } = await operator.get("/admin/usage?format=csv");
-    assert.deepEqual(limits, [500, 500, 500, 500, 500]);
-    assert.equal(text.trimEnd().split("\r\n").length, 1 + 4 * 500 + 1);
-    pages = 3;
-    service.store.usage = async ({ limit, after }) => {
-      pages -= 1;
-      if (pages < 0) throw new Error("eaten by a moth");
-      return Array.from({ length: limit }, (_, n) => ({ ...row, seq: (after?.seq ?? 0) + n + 1 }));
-    };
-    await assert.rejects(
-      operator.get("/admin/usage?format=csv"),
-      "a CSV that is not whole does not end like one",
-    );
-    service.store.usage = usage;
-  },
-);
+operatorTest("reads a CSV page by page, and breaks it off if the store fails", async (operator, service) => {
+  const id = await idOf(await service.chat());
+  const [row] = await service.store.usage({ id, limit: 1 });
+  assert.ok(row !== undefined);
+  const { usage } = service.store;
+  const limits: number[] = [];
+  let pages = 5;
+  service.store.usage = async ({ limit, after }) => {
+    limits.push(limit);
+    pages -= 1;
+    if (pages < 0) throw new Error("eaten by a moth");
+    const from = after?.seq ?? 0;
+    return Array.from({ length: pages === 0 ? 1 : limit }, (_, n) => ({ ...row, seq: from + n + 1 }));
+  };
+  const { text } = await operator.get("/admin/usage?format=csv");
+  assert.deepEqual(limits, [500, 500, 500, 500, 500]);
+  assert.equal(text.trimEnd().split("\r\n").length, 1 + 4 * 500 + 1);
+  pages = 3;
+  service.store.usage = async ({ limit, after }) => {
+    pages -= 1;
+    if (pages < 0) throw new Error("eaten by a moth");
+    return Array.from({ length: limit }, (_, n) => ({ ...row, seq: (after?.seq ?? 0) + n + 1 }));
+  };
+  await assert.rejects(
+    operator.get("/admin/usage?format=csv"),
+    "a CSV that is not whole does not end like one",
+  );
+  service.store.usage = usage;
+});
 
-operatorTest("models are shown with state, price and load", async (operator, service) => {
+operatorTest("lists models with state, price and load", async (operator, service) => {
   const models = listOf((await operator.get("/admin/models")).body.data);
   assert.deepEqual(
     models.map(({ id, state, pricing }) => [id, state, pricing]),
@@ -199,7 +190,7 @@ operatorTest("models are shown with state, price and load", async (operator, ser
 });
 
 operatorTest(
-  "what is running is shown with what it holds, until it has ended",
+  "lists running requests with their holds until they end",
   async (operator, service) => {
     const going = new AbortController();
     const running = await service.chat({ stream: true, max_tokens: 100 }, { signal: going.signal });
@@ -224,7 +215,7 @@ operatorTest(
 );
 
 operatorTest(
-  "the audit of a sound ledger finds nothing, that of a broken one names the rows",
+  "audits a sound ledger without findings, and names the rows of a broken one",
   async (operator, service) => {
     await (await service.chat()).text();
     const { body } = await operator.get("/admin/audit");
@@ -249,16 +240,13 @@ operatorTest(
   },
 );
 
-operatorTest(
-  "filters and cursors are one line of text, which every database can compare",
-  async (operator) => {
-    for (const name of ["request_id", "model", "key", "after"]) {
-      for (const value of ["%00", "a%00b", "a%0ab", `${"a".repeat(301)}`]) {
-        refused(await operator.get(`/admin/usage?${name}=${value}`), 400, "invalid_value");
-      }
+operatorTest("filters and cursors are one line of text", async (operator) => {
+  for (const name of ["request_id", "model", "key", "after"]) {
+    for (const value of ["%00", "a%00b", "a%0ab", `${"a".repeat(301)}`]) {
+      refused(await operator.get(`/admin/usage?${name}=${value}`), 400, "invalid_value");
     }
-    for (const path of ["/admin/keys/%00", "/admin/holds?account=%00", "/admin/accounts?after=%00"]) {
-      refused(await operator.get(path), 400, "invalid_value");
-    }
-  },
-);
+  }
+  for (const path of ["/admin/keys/%00", "/admin/holds?account=%00", "/admin/accounts?after=%00"]) {
+    refused(await operator.get(path), 400, "invalid_value");
+  }
+});

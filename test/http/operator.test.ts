@@ -1,4 +1,4 @@
-/** The operator's listener: who gets in, what it refuses before any route is asked, and the document it gives. */
+/** The operator listener: authentication, refusals before any route, and the OpenAPI document. */
 import assert from "node:assert/strict";
 import { connect } from "node:net";
 import { test } from "node:test";
@@ -23,7 +23,7 @@ operatorTest("health, readiness and metrics need no token", async (operator) => 
   assert.match(metrics.headers.get("content-type") ?? "", /^text\/plain; version=0\.0\.4/);
 });
 
-operatorTest("a service that is being stopped is alive and not ready", async (operator, service) => {
+operatorTest("is alive but not ready while it stops", async (operator, service) => {
   await service.server.requests.drain();
   assert.equal((await operator.get("/healthz")).status, 200);
   const ready = await operator.get("/readyz");
@@ -31,7 +31,7 @@ operatorTest("a service that is being stopped is alive and not ready", async (op
   assert.deepEqual(ready.body, { ready: false, store: "ok", draining: true, models: { small: "ready" } });
 });
 
-operatorTest("without a model or without its store a service is not ready", async (operator, service) => {
+operatorTest("is not ready without a model or without the store", async (operator, service) => {
   await service.engine.close();
   const { status, body } = await operator.get("/readyz");
   assert.deepEqual([status, body.models], [503, { small: "closed" }]);
@@ -41,7 +41,7 @@ operatorTest("without a model or without its store a service is not ready", asyn
   service.store.accounts = accounts;
 });
 
-operatorTest("everything else needs the token, whatever its address is spelled like", async (operator) => {
+operatorTest("all other paths need the token, however they are spelled", async (operator) => {
   for (const path of [
     "/admin/accounts",
     "/%61dmin/accounts",
@@ -68,16 +68,19 @@ for (const authorization of [
   `Basic ${operatorToken}`,
   `Bearer ${operatorToken} ${operatorToken}`,
 ]) {
-  operatorTest(`"${authorization.replace(operatorToken, "TOKEN")}" is no token`, async (operator) => {
-    refused(
-      await operator.ask("GET", "/admin/accounts", { headers: { authorization } }),
-      401,
-      "missing_operator_token",
-    );
-  });
+  operatorTest(
+    `reports a missing token for "${authorization.replace(operatorToken, "TOKEN")}"`,
+    async (operator) => {
+      refused(
+        await operator.ask("GET", "/admin/accounts", { headers: { authorization } }),
+        401,
+        "missing_operator_token",
+      );
+    },
+  );
 }
 
-operatorTest("a wrong token is refused, a key of an account as well", async (operator, service) => {
+operatorTest("refuses a wrong token and an account's key", async (operator, service) => {
   for (const wrong of ["x", operatorToken.slice(0, -1), `${operatorToken}x`, service.key, "ü"]) {
     const headers = { authorization: `Bearer ${wrong}` };
     refused(await operator.ask("GET", "/admin/accounts", { headers }), 401, "invalid_operator_token");
@@ -86,7 +89,7 @@ operatorTest("a wrong token is refused, a key of an account as well", async (ope
   assert.equal((await operator.ask("GET", "/admin/accounts", { headers })).status, 200);
 });
 
-operatorTest("an unknown path, and a path with another method", async (operator) => {
+operatorTest("refuses unknown paths and unknown methods", async (operator) => {
   refused(await operator.get("/admin/nothing"), 404, "unknown_path");
   refused(await operator.get("/v1/models"), 404, "unknown_path");
   refused(await operator.get("/admin/accounts/%zz"), 404, "unknown_path");
@@ -101,34 +104,37 @@ operatorTest("an unknown path, and a path with another method", async (operator)
   }
 });
 
-operatorTest("bodies are JSON, announced as such, whole and not too large", async (operator) => {
-  const post = (body: string, type?: string) =>
-    operator.ask("POST", "/admin/accounts", {
-      body,
-      ...(type === undefined ? {} : { headers: { "content-type": type } }),
+operatorTest(
+  "accepts only whole JSON bodies of a limited size with the JSON media type",
+  async (operator) => {
+    const post = (body: string, type?: string) =>
+      operator.ask("POST", "/admin/accounts", {
+        body,
+        ...(type === undefined ? {} : { headers: { "content-type": type } }),
+      });
+    const good = JSON.stringify({ id: "ada", plan: "test" });
+    // Browsers send these to another origin without a pre-flight request.
+    for (const type of ["text/plain", "application/x-www-form-urlencoded", "multipart/form-data"]) {
+      refused(await post(good, type), 415, "unsupported_media_type");
+    }
+    refused(await post('{"id":"ada",'), 400, "invalid_json");
+    assert.match(refused(await post(""), 400, "invalid_json"), /^The body is empty\. Send a JSON object/);
+    refused(await operator.ask("POST", "/admin/accounts"), 400, "invalid_json");
+    refused(await post("null"), 400, "invalid_type");
+    const latin1 = await fetch(`${operator.url}/admin/accounts/test/adjustments`, {
+      method: "POST",
+      headers: { authorization: `Bearer ${operatorToken}`, "content-type": "application/json" },
+      body: Buffer.from('{"operation_id":"caf\xe9","credits":1,"reason":"r"}', "latin1"),
     });
-  const good = JSON.stringify({ id: "ada", plan: "test" });
-  // What a browser sends to another origin without asking first.
-  for (const type of ["text/plain", "application/x-www-form-urlencoded", "multipart/form-data"]) {
-    refused(await post(good, type), 415, "unsupported_media_type");
-  }
-  refused(await post('{"id":"ada",'), 400, "invalid_json");
-  assert.match(refused(await post(""), 400, "invalid_json"), /^The body is empty\. Send a JSON object/);
-  refused(await operator.ask("POST", "/admin/accounts"), 400, "invalid_json");
-  refused(await post("null"), 400, "invalid_type");
-  const latin1 = await fetch(`${operator.url}/admin/accounts/test/adjustments`, {
-    method: "POST",
-    headers: { authorization: `Bearer ${operatorToken}`, "content-type": "application/json" },
-    body: Buffer.from('{"operation_id":"caf\xe9","credits":1,"reason":"r"}', "latin1"),
-  });
-  assert.deepEqual([latin1.status, /not valid UTF-8/.test(await latin1.text())], [400, true]);
-  refused(await post("[]"), 400, "invalid_type");
-  refused(await post(JSON.stringify({ id: "a".repeat(70_000), plan: "test" })), 413, "request_too_large");
-  assert.equal((await operator.get("/admin/accounts/ada")).status, 404);
-  assert.equal((await post(good, "application/json; charset=utf-8")).status, 201);
-});
+    assert.deepEqual([latin1.status, /not valid UTF-8/.test(await latin1.text())], [400, true]);
+    refused(await post("[]"), 400, "invalid_type");
+    refused(await post(JSON.stringify({ id: "a".repeat(70_000), plan: "test" })), 413, "request_too_large");
+    assert.equal((await operator.get("/admin/accounts/ada")).status, 404);
+    assert.equal((await post(good, "application/json; charset=utf-8")).status, 201);
+  },
+);
 
-operatorTest("bytes that are no HTTP are refused in the same form", async (operator) => {
+operatorTest("refuses bytes that are not HTTP in the same form", async (operator) => {
   const { hostname, port } = new URL(operator.url);
   const socket = connect({ host: hostname, port: Number(port) });
   socket.end("GET /admin/accounts HTTP/9\r\n\r\n");
@@ -137,7 +143,7 @@ operatorTest("bytes that are no HTTP are refused in the same form", async (opera
   assert.match(answer, /"type":"invalid_request_error","param":null,"code":null/);
 });
 
-operatorTest("unknown fields are refused by their name, in bodies and in queries", async (operator) => {
+operatorTest("refuses unknown fields by name, in bodies and queries", async (operator) => {
   const answer = await operator.post("/admin/accounts", { id: "ada", plan: "test", note: "x" });
   assert.match(refused(answer, 400, "unknown_parameter"), /^note is not accepted: .* id and plan only/);
   assert.equal(fieldsOf(answer.body.error).param, "note");
@@ -161,7 +167,7 @@ operatorTest("unknown fields are refused by their name, in bodies and in queries
   assert.equal((await operator.get("/admin/keys/key1")).body.revoked_at, null);
 });
 
-operatorTest("nothing is converted but the numbers of a query", async (operator) => {
+operatorTest("converts only numbers in a query", async (operator) => {
   const topups = "/admin/accounts/test/topups";
   refused(await operator.post(topups, { payment_id: "p", credits: "5" }), 400, "invalid_type");
   refused(await operator.post(topups, { payment_id: 5, credits: 5 }), 400, "invalid_type");
@@ -177,101 +183,92 @@ operatorTest("nothing is converted but the numbers of a query", async (operator)
   refused(await operator.get("/admin/accounts?limit=1&limit=2"), 400, "invalid_type");
 });
 
-operatorTest(
-  "a store that stays away is told as such, and the change may be sent again",
-  async (operator, service) => {
-    const { commit } = service.store;
-    const { StoreUnavailableError } = await import("../../src/ledger/retry.ts");
-    service.store.commit = () => Promise.reject(new StoreUnavailableError("disk full"));
-    // The batcher tries again for three seconds before it gives up.
-    const away = operator.post("/admin/accounts/test/topups", { payment_id: "p", credits: 5 });
-    const answer = await away;
-    assert.match(refused(answer, 503, "store_unavailable"), /same request again is safe/);
-    assert.ok(answer.headers.has("retry-after"));
-    service.store.commit = commit;
-    const again = await operator.post("/admin/accounts/test/topups", { payment_id: "p", credits: 5 });
-    assert.deepEqual([again.status, again.body.again], [200, false]);
-  },
-);
+operatorTest("reports an unavailable store, and the change can be repeated", async (operator, service) => {
+  const { commit } = service.store;
+  const { StoreUnavailableError } = await import("../../src/ledger/retry.ts");
+  service.store.commit = () => Promise.reject(new StoreUnavailableError("disk full"));
+  // The batcher tries again for three seconds before it gives up.
+  const away = operator.post("/admin/accounts/test/topups", { payment_id: "p", credits: 5 });
+  const answer = await away;
+  assert.match(refused(answer, 503, "store_unavailable"), /same request again is safe/);
+  assert.ok(answer.headers.has("retry-after"));
+  service.store.commit = commit;
+  const again = await operator.post("/admin/accounts/test/topups", { payment_id: "p", credits: 5 });
+  assert.deepEqual([again.status, again.body.again], [200, false]);
+});
 
-operatorTest(
-  "a defect is a 500 that says nothing of its inside, and the log does",
-  async (operator, service) => {
-    const { accounts } = service.store;
-    service.store.accounts = () => Promise.reject(new Error("eaten by a moth"));
-    const answer = await operator.get("/admin/accounts");
-    refused(answer, 500, "internal_error");
-    assert.doesNotMatch(answer.text, /moth/);
-    service.store.accounts = accounts;
-    const line = service.log.find(
-      ({ requestId, err }) => requestId === answer.headers.get("x-request-id") && err,
+operatorTest("reports a defect as 500, with details only in the log", async (operator, service) => {
+  const { accounts } = service.store;
+  service.store.accounts = () => Promise.reject(new Error("eaten by a moth"));
+  const answer = await operator.get("/admin/accounts");
+  refused(answer, 500, "internal_error");
+  assert.doesNotMatch(answer.text, /moth/);
+  service.store.accounts = accounts;
+  const line = service.log.find(
+    ({ requestId, err }) => requestId === answer.headers.get("x-request-id") && err,
+  );
+  assert.match(JSON.stringify(line), /moth/);
+});
+
+operatorTest("the OpenAPI document describes every route and its parts", async (operator) => {
+  const { document } = operator;
+  assert.equal(document.openapi, "3.1.0");
+  const operations = Object.entries(fieldsOf(document.paths)).flatMap(([path, methods]) =>
+    Object.entries(fieldsOf(methods)).map(([method, operation]) => ({
+      name: `${method} ${path}`,
+      path,
+      operation: fieldsOf(operation),
+    })),
+  );
+  assert.deepEqual(operations.map(({ name }) => name).sort(), [
+    "delete /admin/keys/{key}",
+    "get /admin/accounts",
+    "get /admin/accounts/{account}",
+    "get /admin/accounts/{account}/balance",
+    "get /admin/accounts/{account}/journal",
+    "get /admin/accounts/{account}/keys",
+    "get /admin/audit",
+    "get /admin/holds",
+    "get /admin/keys/{key}",
+    "get /admin/models",
+    "get /admin/nodes",
+    "get /admin/usage",
+    "patch /admin/accounts/{account}",
+    "post /admin/accounts",
+    "post /admin/accounts/{account}/adjustments",
+    "post /admin/accounts/{account}/keys",
+    "post /admin/accounts/{account}/topups",
+  ]);
+  assert.equal(new Set(operations.map(({ operation }) => operation.operationId)).size, operations.length);
+  const names = Object.keys(fieldsOf(fieldsOf(document.components).schemas));
+  for (const [, name = ""] of JSON.stringify(document).matchAll(/"#\/components\/schemas\/(\w+)"/g)) {
+    assert.ok(names.includes(name), `${name} is a component`);
+  }
+  for (const { name, path, operation } of operations) {
+    assert.ok(Array.isArray(operation.parameters));
+    const parameters = operation.parameters.map(fieldsOf);
+    for (const { schema } of parameters) assert.ok(IsSchema(schema), name);
+    assert.deepEqual(
+      parameters.filter((parameter) => parameter.in === "path").map((parameter) => parameter.name),
+      [...path.matchAll(/\{(\w+)\}/g)].map(([, part]) => part),
+      name,
     );
-    assert.match(JSON.stringify(line), /moth/);
-  },
-);
-
-operatorTest(
-  "the document describes every route, each with its own name, and all of its parts",
-  async (operator) => {
-    const { document } = operator;
-    assert.equal(document.openapi, "3.1.0");
-    const operations = Object.entries(fieldsOf(document.paths)).flatMap(([path, methods]) =>
-      Object.entries(fieldsOf(methods)).map(([method, operation]) => ({
-        name: `${method} ${path}`,
-        path,
-        operation: fieldsOf(operation),
-      })),
+    const answers = Object.keys(fieldsOf(operation.responses));
+    assert.ok(answers.includes("200") && answers.includes("401") && answers.includes("500"), name);
+    assert.equal(
+      "requestBody" in operation,
+      answers.includes("415"),
+      `${name}: what has a body can be refused it`,
     );
-    assert.deepEqual(operations.map(({ name }) => name).sort(), [
-      "delete /admin/keys/{key}",
-      "get /admin/accounts",
-      "get /admin/accounts/{account}",
-      "get /admin/accounts/{account}/balance",
-      "get /admin/accounts/{account}/journal",
-      "get /admin/accounts/{account}/keys",
-      "get /admin/audit",
-      "get /admin/holds",
-      "get /admin/keys/{key}",
-      "get /admin/models",
-      "get /admin/nodes",
-      "get /admin/usage",
-      "patch /admin/accounts/{account}",
-      "post /admin/accounts",
-      "post /admin/accounts/{account}/adjustments",
-      "post /admin/accounts/{account}/keys",
-      "post /admin/accounts/{account}/topups",
-    ]);
-    assert.equal(new Set(operations.map(({ operation }) => operation.operationId)).size, operations.length);
-    const names = Object.keys(fieldsOf(fieldsOf(document.components).schemas));
-    for (const [, name = ""] of JSON.stringify(document).matchAll(/"#\/components\/schemas\/(\w+)"/g)) {
-      assert.ok(names.includes(name), `${name} is a component`);
-    }
-    for (const { name, path, operation } of operations) {
-      assert.ok(Array.isArray(operation.parameters));
-      const parameters = operation.parameters.map(fieldsOf);
-      for (const { schema } of parameters) assert.ok(IsSchema(schema), name);
-      assert.deepEqual(
-        parameters.filter((parameter) => parameter.in === "path").map((parameter) => parameter.name),
-        [...path.matchAll(/\{(\w+)\}/g)].map(([, part]) => part),
-        name,
-      );
-      const answers = Object.keys(fieldsOf(operation.responses));
-      assert.ok(answers.includes("200") && answers.includes("401") && answers.includes("500"), name);
-      assert.equal(
-        "requestBody" in operation,
-        answers.includes("415"),
-        `${name}: what has a body can be refused it`,
-      );
-    }
-  },
-);
+  }
+});
 
-operatorTest("the document is OpenAPI 3.1 by the schema of the standard", async (operator) => {
+operatorTest("the document is valid OpenAPI 3.1", async (operator) => {
   const { valid, errors } = await new Validator().validate(structuredClone(operator.document));
   assert.ok(valid, JSON.stringify(errors));
 });
 
-test("no code of the operator API means something else in the public one", () => {
+test("operator codes differ from public codes", () => {
   for (const code of Object.keys(operatorCatalogue)) assert.ok(!(code in catalogue), code);
   for (const code of sharedCodes) assert.ok(code in catalogue, code);
 });

@@ -1,4 +1,4 @@
-/** `inkwell account`: what it does to the ledger, what it prints, and when it refuses. */
+/** `inkwell account`: its effects on the ledger, its output, and its refusals. */
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { Ledger } from "../../src/ledger/ledger.ts";
@@ -6,7 +6,7 @@ import { cliLedger, refused, wrongUsage } from "../fixtures/cli-ledger.ts";
 
 const ledger = cliLedger();
 
-test("create opens an account on a plan and says how to go on", async () => {
+test("create opens an account and shows the next command", async () => {
   const ran = await ledger.inkwell("account", "create", "alice", "--plan", "starter");
   assert.deepEqual(ran, {
     code: 0,
@@ -17,13 +17,13 @@ test("create opens an account on a plan and says how to go on", async () => {
   assert.equal(ledger.closed, 1);
 });
 
-test("create gives the account as a document with --json, wherever the option stands", async () => {
+test("create prints the account with --json, wherever the option stands", async () => {
   const expected = { id: "alice", plan: "starter", created_at: "2027-01-15T12:00:00.000Z" };
   const ran = await ledger.inkwell("--json", "account", "create", "alice", "--plan", "starter");
   assert.deepEqual(JSON.parse(ran.stdout), expected);
 });
 
-test("create refuses a name that is taken, and says on which plan it is", async () => {
+test("create refuses an existing account and names its plan", async () => {
   await ledger.openAccount();
   refused(
     await ledger.inkwell("account", "create", "alice", "--plan", "big"),
@@ -31,7 +31,7 @@ test("create refuses a name that is taken, and says on which plan it is", async 
   );
 });
 
-test("create refuses a plan that does not exist, and names the one that was meant", async () => {
+test("create refuses an unknown plan and suggests a similar one", async () => {
   refused(
     await ledger.inkwell("account", "create", "alice", "--plan", "startr"),
     /no plan "startr"\. Did you mean starter\?/,
@@ -39,7 +39,7 @@ test("create refuses a plan that does not exist, and names the one that was mean
 });
 
 for (const name of ["Alice", "a b", "-a", ".a", "a/b", "a".repeat(65), "ä"]) {
-  test(`create takes no account called ${name.slice(0, 10)}`, async () => {
+  test(`create refuses the name ${name.slice(0, 10)}`, async () => {
     wrongUsage(
       await ledger.inkwell("account", "create", "--plan", "starter", "--", name),
       /1 to 64 characters: lower-case/,
@@ -47,7 +47,7 @@ for (const name of ["Alice", "a b", "-a", ".a", "a/b", "a".repeat(65), "ä"]) {
   });
 }
 
-test("list shows every account, also beyond one page of the store", async () => {
+test("list shows all accounts over several pages of the store", async () => {
   for (let i = 0; i < 101; i++) {
     await new Ledger(ledger.store).apply({ kind: "open", account: `a${i}`, plan: "big" });
   }
@@ -60,11 +60,11 @@ test("list shows every account, also beyond one page of the store", async () => 
   assert.ok(Array.isArray(list) && list.length === 101);
 });
 
-test("list says how to begin where there is none", async () => {
+test("list shows how to begin if there are none", async () => {
   assert.match((await ledger.inkwell("account", "list")).stderr, /inkwell account create NAME --plan PLAN/);
 });
 
-test("show gives plan, balance and keys", async () => {
+test("show prints plan, balance and keys", async () => {
   await ledger.openAccount();
   const { id, key } = await ledger.makeKey("--name", "laptop");
   const ran = await ledger.inkwell("account", "show", "alice");
@@ -74,7 +74,7 @@ test("show gives plan, balance and keys", async () => {
   assert.ok(!ran.stdout.includes(key), "the key itself is never shown again");
 });
 
-test("an account whose plan is gone is listed and shown with its problem, beside the others", async () => {
+test("list and show report the problem of an account without a plan", async () => {
   await ledger.openAccount();
   await ledger.openAccount("bob");
   await ledger.makeKey();
@@ -109,11 +109,11 @@ test("an account whose plan is gone is listed and shown with its problem, beside
   assert.deepEqual([document.balance, "problem" in document && document.problem], [null, problem]);
 });
 
-test("show refuses an account that does not exist", async () => {
+test("show refuses an unknown account", async () => {
   refused(await ledger.inkwell("account", "show", "bob"), /There is no account bob/);
 });
 
-test("set changes the plan at once where it is an upgrade", async () => {
+test("set upgrades a plan at once", async () => {
   await ledger.openAccount();
   const ran = await ledger.inkwell("account", "set", "alice", "--plan", "big");
   assert.equal(
@@ -123,7 +123,7 @@ test("set changes the plan at once where it is an upgrade", async () => {
   assert.equal(ledger.store.account("alice").base, 5_000_000_000);
 });
 
-test("set refuses an account or plan that does not exist", async () => {
+test("set refuses an unknown account or plan", async () => {
   refused(await ledger.inkwell("account", "set", "bob", "--plan", "big"), /There is no account bob/);
   await ledger.openAccount();
   refused(
@@ -132,7 +132,7 @@ test("set refuses an account or plan that does not exist", async () => {
   );
 });
 
-test("set to a plan that grants less takes nothing before the next refresh", async () => {
+test("set to a smaller plan takes nothing before the next refresh", async () => {
   await ledger.inkwell("account", "create", "alice", "--plan", "big");
   assert.equal((await ledger.inkwell("account", "set", "alice", "--plan", "starter")).code, 0);
   assert.match((await ledger.inkwell("balance", "alice")).stdout, /^base +5,000 +/m);

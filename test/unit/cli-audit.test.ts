@@ -1,4 +1,4 @@
-/** `inkwell audit` and `inkwell backup`: what they print, and the exit codes that scripts go by. */
+/** `inkwell audit` and `inkwell backup`: output and exit codes. */
 import assert from "node:assert/strict";
 import { spawnSync } from "node:child_process";
 import { existsSync, mkdirSync, readdirSync, readFileSync, rmSync, writeFileSync } from "node:fs";
@@ -17,7 +17,7 @@ const inkwell = (...argv: string[]) => ledger.run(argv, { services: { backup } }
 
 beforeEach(() => ledger.openAccount("ada"));
 
-test("a sound ledger: exit 0, and one line to people", async () => {
+test("exits 0 with one line for a sound ledger", async () => {
   assert.deepEqual(await inkwell("audit"), {
     code: 0,
     stdout: "",
@@ -33,13 +33,13 @@ test("a sound ledger: exit 0, and one line to people", async () => {
   });
 });
 
-test("an empty ledger is not called sound: it may be another than was meant", async () => {
+test("does not call an empty ledger sound: it may be the wrong one", async () => {
   ledger.begin();
   const { code, stderr } = await inkwell("audit");
   assert.deepEqual([code, stderr], [0, "The ledger has no entries: there was nothing to check.\n"]);
 });
 
-test("a ledger that is not sound: exit 1, the rule by name and the rows at fault", async () => {
+test("exits 1 with the rule and the faulty rows for a damaged ledger", async () => {
   ledger.store.damage("ada", { additional: 7 });
   const { code, stdout, stderr } = await inkwell("audit");
   assert.equal(code, 1);
@@ -63,7 +63,7 @@ test("a ledger that is not sound: exit 1, the rule by name and the rows at fault
   );
 });
 
-test("a backup is made beside the configuration's folder, and never over what is there", async () => {
+test("backs up to a new file and never overwrites one", async () => {
   refused(await inkwell("backup", "copy.db"), /There is no database/);
   assert.ok(!existsSync(databaseFile), "and none is made");
 
@@ -78,7 +78,7 @@ test("a backup is made beside the configuration's folder, and never over what is
   assert.equal((await inkwell("backup")).code, 2);
 });
 
-describe("a file that is checked", () => {
+describe("the audit of a file", () => {
   const sound = /^The ledger is sound: 1 journal entry checked\.\n$/;
   const file = path.join(cwd, "kept", "inkwell.db");
   const audit = () =>
@@ -105,7 +105,7 @@ describe("a file that is checked", () => {
     db.close();
   }
 
-  test("is left as it was, to the byte, with nothing beside it", async () => {
+  test("leaves the file unchanged, with no other file beside it", async () => {
     const before = left();
     const { code, stderr } = await audit();
     assert.match(stderr, sound);
@@ -113,7 +113,7 @@ describe("a file that is checked", () => {
     assert.deepEqual(left(), before);
   });
 
-  test("may be of an older version, and stays of it", async () => {
+  test("checks a file of an older version without migrating it", async () => {
     const first = new URL("../../src/store/migrations/sqlite/0001-ledger.sql", import.meta.url);
     // The table of receipts and its triggers, which the second migration changed, are the last of the first.
     const receipts = readFileSync(first, "utf8").split(/^(?=create table usage )/m)[1] ?? "";
@@ -124,7 +124,7 @@ describe("a file that is checked", () => {
     assert.deepEqual(left(), before);
   });
 
-  test("of a newer version, or of none, is refused as it is", async () => {
+  test("refuses a file of a newer version or without a schema", async () => {
     write("insert into migration values (9999, '9999-later.sql', 'x', 0)");
     const before = left();
     refused(await audit(), /inkwell\.db was made by a newer version of Inkwell: .* Run the newer version/);
@@ -133,7 +133,7 @@ describe("a file that is checked", () => {
     refused(await audit(), /inkwell\.db cannot be checked: its schema is version 0, .* Nothing was changed/);
   });
 
-  test("that is none is one error, and stays none", async () => {
+  test("reports a file that is not a database, and leaves it", async () => {
     writeFileSync(file, "");
     refused(await audit(), /^There is no database \S+inkwell\.db to check\. Name the right one/);
     assert.deepEqual(left(), { names: ["inkwell.db"], bytes: Buffer.alloc(0) });
@@ -144,7 +144,7 @@ describe("a file that is checked", () => {
     assert.ok(!existsSync(path.dirname(file)));
   });
 
-  test("may be at work meanwhile: what was committed before is checked", async () => {
+  test("checks a file that a service uses, up to the last commit", async () => {
     rmSync(file);
     const store = await openSqliteStore({ path: file, plans });
     await store.commit([{ kind: "open", account: "ada", plan: "starter" }]);
@@ -156,7 +156,7 @@ describe("a file that is checked", () => {
     assert.match((await audit()).stderr, /^The ledger is sound: 2 journal entries checked/);
   });
 
-  test("may lie where nothing can be written", async (t) => {
+  test("checks a file on a read-only mount", async (t) => {
     const folder = path.dirname(file);
     const mount = (...args: string[]) => spawnSync("mount", [...args, folder]).status === 0;
     if (process.platform !== "linux" || !mount("--bind", folder)) {

@@ -1,4 +1,4 @@
-/** `inkwell config` and `inkwell models`: what the configuration comes down to, and what no service would start with. */
+/** `inkwell config` and `inkwell models`: the resulting settings, and model files that cannot be used. */
 import assert from "node:assert/strict";
 import { readFileSync, statSync, writeFileSync } from "node:fs";
 import path from "node:path";
@@ -13,13 +13,13 @@ const ledger = cliLedger();
 const { cwd } = ledger;
 
 describe("config check", () => {
-  test("says that the configuration is right, and what it comes down to", async () => {
+  test("reports a valid configuration and its settings", async () => {
     const ran = await ledger.inkwell("config", "check");
     assert.equal(ran.stderr, "The configuration is valid: 2 plans, 1 model.\n");
     assert.match(ran.stdout, /^plan +big: 5,000 credits every P1D, overage 0 every P1M$/m);
   });
 
-  test("as a document is a configuration that comes down to the same", async () => {
+  test("prints a document that is the same configuration", async () => {
     writeFileSync(
       path.join(cwd, "full.yaml"),
       `listen: { host: 0.0.0.0, port: 81 }
@@ -116,7 +116,7 @@ tracing: { endpoint: "http://127.0.0.1:4318", service_name: writer }
     }
   });
 
-  test("tells every problem and exits 1, and so does any other command", async () => {
+  test("reports all problems and exits 1, as any other command does", async () => {
     const env = { INKWELL_PORT: "x", INKWELL_LIMITS__QUEUE: "y" };
     for (const argv of [["config", "check"], ["account", "list"], ["models"]]) {
       refused(
@@ -126,7 +126,7 @@ tracing: { endpoint: "http://127.0.0.1:4318", service_name: writer }
     }
   });
 
-  test("tells of model files that no service would start with, and exits 1", async () => {
+  test("reports unusable model files and exits 1", async () => {
     const llama = (source: string) =>
       `{ engine: llama, source: ${source}, price: { prompt: 1, completion: 1 } }`;
     writeFileSync(path.join(cwd, "short.gguf"), "no");
@@ -169,7 +169,7 @@ describe("models", () => {
     );
   });
 
-  test("says which files are there, how large they are, and which will not do", async () => {
+  test("reports existing files, their sizes, and unusable files", async () => {
     const { size } = statSync(miniature);
     writeFileSync(path.join(cwd, "bad.gguf"), "no");
     const price = "price: { prompt: 1, completion: 1 }";
@@ -195,7 +195,7 @@ describe("models", () => {
     assert.equal(documents[2].file, null);
   });
 
-  test("pull fetches the named model and prints where it lies", async () => {
+  test("pull downloads the named model and prints its path", async () => {
     const pulled: string[] = [];
     const pullModel = async (_: unknown, id: string) => {
       pulled.push(id);

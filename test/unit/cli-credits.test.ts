@@ -1,4 +1,4 @@
-/** `inkwell credits` and `inkwell balance`: each payment and correction counts once, and what is left is told. */
+/** `inkwell credits` and `inkwell balance`: each payment and correction counts once. */
 import assert from "node:assert/strict";
 import { describe, test } from "node:test";
 import { Ledger } from "../../src/ledger/ledger.ts";
@@ -8,7 +8,7 @@ import { hold } from "../fixtures/ledger-rows.ts";
 const ledger = cliLedger();
 
 describe("credits", () => {
-  test("add counts a payment once, ever", async () => {
+  test("add counts a payment once", async () => {
     await ledger.openAccount();
     const add = ["credits", "add", "alice", "50", "--payment", "p1"];
     assert.equal(
@@ -24,7 +24,7 @@ describe("credits", () => {
     assert.equal(ledger.store.account("alice").additional, 50_000_000);
   });
 
-  test("add shows the balance with --json, and whether the payment was known", async () => {
+  test("add prints the balance and whether the payment was known with --json", async () => {
     await ledger.openAccount();
     const add = ["credits", "add", "alice", "50", "--payment", "p1"];
     for (const again of [false, true]) {
@@ -34,14 +34,14 @@ describe("credits", () => {
     }
   });
 
-  test("adjust answers with --json as the operator API does", async () => {
+  test("adjust prints the document of the operator API with --json", async () => {
     await ledger.openAccount();
     const document = await ledger.documentOf("credits", "adjust", "alice", "7", "--reason", "r", "--id", "i");
     const balance = await ledger.documentOf("balance", "alice");
     assert.deepEqual(document, { account: "alice", operation_id: "i", credits: 7, again: false, balance });
   });
 
-  test("adjust goes up and down, but not below what there is", async () => {
+  test("adjust goes up and down, but not below zero", async () => {
     await ledger.openAccount();
     const adjust = (credits: string, id: string, reason = "a gift") =>
       ledger.inkwell("credits", "adjust", "alice", credits, "--reason", reason, "--id", id);
@@ -57,12 +57,12 @@ describe("credits", () => {
     assert.equal(ledger.store.account("alice").additional, 20_000_000);
   });
 
-  test("refuse an account that does not exist", async () => {
+  test("refuse an unknown account", async () => {
     refused(await ledger.inkwell("credits", "add", "bob", "5", "--payment", "p"), /There is no account bob/);
   });
 
   for (const amount of ["0", "-5", "1.5", "1e3", "9000001", "ten", ""]) {
-    test(`add does not take ${JSON.stringify(amount)} credits`, async () => {
+    test(`add refuses ${JSON.stringify(amount)} credits`, async () => {
       wrongUsage(
         await ledger.inkwell("credits", "add", "alice", amount, "--payment", "p"),
         /Credits are a whole number from 1 to 9000000/,
@@ -70,7 +70,7 @@ describe("credits", () => {
     });
   }
 
-  test("need their ids", async () => {
+  test("require their ids", async () => {
     wrongUsage(await ledger.inkwell("credits", "add", "alice", "5"), /required option '--payment <id>'/);
     wrongUsage(
       await ledger.inkwell("credits", "adjust", "alice", "5", "--reason", "x"),
@@ -98,7 +98,7 @@ describe("balance", () => {
     });
   });
 
-  test("is a table for people", async () => {
+  test("is a table without --json", async () => {
     await ledger.openAccount();
     assert.equal(
       (await ledger.inkwell("balance", "alice")).stdout,
@@ -127,7 +127,7 @@ total         1,200  1,200  100.00 %
     }
   });
 
-  test("tells an operator what is wrong with a damaged account, and exits 1", async () => {
+  test("reports the problem of a damaged account and exits 1", async () => {
     await ledger.openAccount();
     ledger.store.damage("alice", { plan: "gone" });
     const ran = await ledger.inkwell("balance", "alice");

@@ -49,7 +49,7 @@ describe("--json", () => {
     });
   }
 
-  test("reports a refusal of each command as JSON with exit code 1", async () => {
+  test("reports the refusals of commands as JSON with exit code 1", async () => {
     for (const argv of [
       ["account", "show", "bob"],
       ["balance", "bob"],
@@ -73,7 +73,7 @@ describe("--json", () => {
     assert.deepEqual(error, { code: "refused", message: "Port 80 is taken.\nChoose another." });
   });
 
-  test("tells a database that is away from a refusal", async () => {
+  test("distinguishes an unavailable database from a refusal", async () => {
     await ledger.openAccount();
     ledger.store.commit = () => Promise.reject(new StoreUnavailableError("disk I/O error"));
     const openStore = async () => ({
@@ -95,13 +95,13 @@ describe("--json", () => {
     assert.match(error.message, /no such thing\n +at /);
   });
 
-  test("after -- is an argument and no option", async () => {
+  test("is an argument after --", async () => {
     const ran = await ledger.inkwell("account", "show", "--", "--json");
     assert.deepEqual([ran.code, ran.stdout], [1, ""]);
   });
 });
 
-describe("a misspelled word gets a suggestion", () => {
+describe("suggestions for misspelled words", () => {
   const cases: [argv: string[], suggestion: RegExp][] = [
     [["--jsn", "account", "list"], /unknown option '--jsn'\n\(Did you mean --json\?\)/],
     [["account", "list", "--jsn"], /unknown option '--jsn'\n\(Did you mean --json\?\)/],
@@ -122,7 +122,7 @@ describe("a misspelled word gets a suggestion", () => {
     test(`inkwell ${argv.join(" ")}`, async () => wrongUsage(await ledger.inkwell(...argv), suggestion));
   }
 
-  test("an option that is only missing gets none", async () => {
+  test("suggests nothing for a missing option", async () => {
     const ran = await ledger.inkwell("credits", "add", "ada", "5", "--json");
     assert.equal(
       errorIn(ran).message,

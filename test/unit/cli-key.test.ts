@@ -1,4 +1,4 @@
-/** `inkwell key`: keys are made, shown once, listed and revoked. */
+/** `inkwell key`: issuing, listing and revoking keys. */
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { hashKey } from "../../src/accounts/keys.ts";
@@ -6,7 +6,7 @@ import { cliLedger, refused, wrongUsage } from "../fixtures/cli-ledger.ts";
 
 const ledger = cliLedger();
 
-test("create prints the key alone on stdout, and everything else on stderr", async () => {
+test("create prints only the key on stdout", async () => {
   await ledger.openAccount();
   const ran = await ledger.inkwell("key", "create", "alice");
   assert.match(ran.stdout, /^ink_[0-9A-Za-z]{40}\n$/);
@@ -16,7 +16,7 @@ test("create prints the key alone on stdout, and everything else on stderr", asy
   assert.deepEqual([row.models, row.expiresMs], [["*"], null]);
 });
 
-test("create takes a name, models, an end and limits", async () => {
+test("create accepts a name, models, an expiry and limits", async () => {
   await ledger.openAccount();
   const options = [
     "--name",
@@ -40,7 +40,7 @@ test("create takes a name, models, an end and limits", async () => {
   assert.deepEqual([row.requestsPerMinute, row.tokensPerMinute, row.concurrent], [5, 6, 7]);
 });
 
-test("create refuses an account, a model or an end that cannot be", async () => {
+test("create refuses an unknown account, an unknown model and a past expiry", async () => {
   refused(await ledger.inkwell("key", "create", "bob"), /There is no account bob/);
   await ledger.openAccount();
   refused(
@@ -65,12 +65,12 @@ const bad: [option: string, value: string, message: RegExp][] = [
   ["--name", "a\nb", /on one line/],
 ];
 for (const [option, value, message] of bad) {
-  test(`create does not take ${option} ${JSON.stringify(value)}`, async () => {
+  test(`create refuses ${option} ${JSON.stringify(value)}`, async () => {
     wrongUsage(await ledger.inkwell("key", "create", "alice", option, value), message);
   });
 }
 
-test("list hides keys that have ended, unless asked for all", async () => {
+test("list hides revoked and expired keys without --all", async () => {
   await ledger.openAccount();
   await ledger.openAccount("bob");
   const { id } = await ledger.makeKey();
@@ -86,7 +86,7 @@ test("list hides keys that have ended, unless asked for all", async () => {
   refused(await ledger.inkwell("key", "list", "carol"), /There is no account carol/);
 });
 
-test("revoke ends a key once, and may be repeated", async () => {
+test("revoke ends a key once and can be repeated", async () => {
   await ledger.openAccount();
   const { id } = await ledger.makeKey();
   assert.match(
@@ -103,11 +103,11 @@ test("revoke ends a key once, and may be repeated", async () => {
   assert.equal(ledger.store.key(earlier.id).revokedMs, Date.UTC(2026, 0, 1));
 });
 
-test("revoke refuses an id that does not exist", async () => {
+test("revoke refuses an unknown id", async () => {
   refused(await ledger.inkwell("key", "revoke", "key_0"), /There is no key "key_0"/);
 });
 
-test("list says how to begin where there is none", async () => {
+test("list shows how to begin if there are none", async () => {
   await ledger.openAccount();
   assert.match(
     (await ledger.inkwell("key", "list", "alice")).stderr,

@@ -1,11 +1,11 @@
-/** `inkwell serve` and the signals that stop it, around a service that does nothing. */
+/** `inkwell serve` and the signals that stop it, with a service that does nothing. */
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import type { StartupBanner } from "../../src/app/startup-banner.ts";
 import { banner, openPipe, type Ran, runCli, signal } from "../fixtures/cli-host.ts";
 import { refused } from "../fixtures/cli-ledger.ts";
 
-test("a signal that comes as the start ends stops the service that is then up", {
+test("stops a service if the signal comes at the end of its start", {
   timeout: 20_000,
 }, async () => {
   let stops = 0;
@@ -27,7 +27,7 @@ async function started(argv: readonly string[], said: StartupBanner): Promise<Ra
   return await runCli(argv, { cwd: "/srv", services: { serve } });
 }
 
-test("with --json stdout is one line: where it is, what it offers, and the first key", async () => {
+test("prints one line with --json: URLs, models and the first key", async () => {
   const first = { account: "default", plan: "starter", key: "ink_x" };
   const ran = await started(["serve", "--json"], { ...banner, tokenFile: "/srv/data/token", first });
   assert.deepEqual([ran.code, ran.stderr, ran.stdout.split("\n").length], [0, "", 2]);
@@ -41,14 +41,14 @@ test("with --json stdout is one line: where it is, what it offers, and the first
   });
 });
 
-test("without --json people are told", async () => {
+test("prints a banner without --json", async () => {
   const { stdout } = await started(["serve"], { ...banner, tokenFile: "/srv/data/token" });
   assert.match(stdout, /^Inkwell 0\.0\.0\n/);
   assert.match(stdout, /^ {2}Operator +http:\/\/127\.0\.0\.1:8081 +\(token: data\/token\)$/m);
   assert.match(stdout, /^ {2}In another terminal: npm run -s inkwell -- chat$/m);
 });
 
-test("where it listens on every address, the lines to paste have one that can be dialled", async () => {
+test("shows a URL that clients can use if it listens on all addresses", async () => {
   const first = { account: "default", plan: "starter", key: "ink_x" };
   const { stdout } = await started(["serve"], { ...banner, onEveryAddress: true, first });
   assert.match(
@@ -58,7 +58,7 @@ test("where it listens on every address, the lines to paste have one that can be
   assert.match(stdout, /curl -N http:\/\/127\.0\.0\.1:8080\/v1\/chat/);
 });
 
-test("the chat that is advertised knows the address, also where any free port was taken", async () => {
+test("suggests a chat command with the URL if the port was chosen by the system", async () => {
   const anywhere = { ...banner, publicUrl: "http://127.0.0.1:43210", onAnyPort: true };
   const chat = "In another terminal: npm run -s inkwell -- chat --url http://127.0.0.1:43210 --key";
   assert.ok((await started(["serve"], anywhere)).stdout.includes(`${chat} KEY\n`));
@@ -78,7 +78,7 @@ test("runs until the service has stopped", async () => {
   assert.equal((await runCli(["serve"], { cwd: "/srv", services: { serve } })).code, 0);
 });
 
-test("stops the service at a signal, says so, and ends when it has stopped", async () => {
+test("stops the service on a signal and ends when it has stopped", async () => {
   const stopped = Promise.withResolvers<void>();
   let stops = 0;
   const serve = async (_: unknown, { stdout }: { stdout: NodeJS.WritableStream }) => {
@@ -99,7 +99,7 @@ test("stops the service at a signal, says so, and ends when it has stopped", asy
   assert.equal(process.listenerCount("SIGTERM"), listeners);
 });
 
-test("exits 1 with the message where it cannot start", async () => {
+test("exits 1 with the message if it cannot start", async () => {
   refused(
     await runCli(["serve"], { cwd: "/srv", env: { INKWELL_DATABASE: "mysql://x/y" } }),
     /expected sqlite:PATH/,

@@ -1,4 +1,4 @@
-/** `inkwell usage`: which receipts it shows, in which form, and that it never reads more than a page of them. */
+/** `inkwell usage`: filters, formats, and reading by the page. */
 import assert from "node:assert/strict";
 import { beforeEach, test } from "node:test";
 import type { Ran } from "../fixtures/cli-host.ts";
@@ -45,7 +45,7 @@ async function idsOf(...argv: string[]): Promise<string[]> {
   return rows.map(({ request_id }) => request_id);
 }
 
-test("shows what each request used and was charged, and adds it up", async () => {
+test("lists what requests used and cost, with a sum", async () => {
   const { code, stdout, stderr } = await usage();
   assert.equal(code, 0);
   assert.deepEqual(
@@ -63,7 +63,7 @@ test("shows what each request used and was charged, and adds it up", async () =>
   assert.equal(stderr, "3 requests, 3,001,500 tokens, 2.0015 credits.\n");
 });
 
-test("of one account, and of a time: from counts, to does not", async () => {
+test("filters by account and time: --from is included, --to excluded", async () => {
   assert.deepEqual(await idsOf(), ["h1", "h2", "h3"]);
   assert.deepEqual(await idsOf("ada"), ["h1", "h2"]);
   assert.deepEqual(await idsOf("--from", "2027-01-16"), ["h3"]);
@@ -75,7 +75,7 @@ test("of one account, and of a time: from counts, to does not", async () => {
   assert.deepEqual(await idsOf("bob", "--to", "2027-01-16"), []);
 });
 
-test("as CSV every field of a receipt, under the names of the JSON", async () => {
+test("prints every field of a receipt as CSV, with the names of the JSON", async () => {
   const [row] = JSON.parse((await usage("--json", "bob")).stdout);
   const { code, stdout, stderr } = await usage("--csv", "bob");
   const [names, line, ...others] = stdout.split("\r\n");
@@ -85,7 +85,7 @@ test("as CSV every field of a receipt, under the names of the JSON", async () =>
   assert.equal(stderr, "1 request, 3,000,000 tokens, 2 credits.\n");
 });
 
-test("in a CSV what is in a field stays in it, for programs and for spreadsheets", async () => {
+test("escapes CSV fields for programs and spreadsheets", async () => {
   const [row] = await ledger.store.usage({ id: "h1", limit: 1 });
   assert.ok(row !== undefined);
   const texts: [model: string, field: string][] = [
@@ -108,7 +108,7 @@ test("in a CSV what is in a field stays in it, for programs and for spreadsheets
   );
 });
 
-test("nothing there is an empty list, an empty table or names alone, and no failure", async () => {
+test("prints an empty list, table or CSV if nothing matches", async () => {
   const none = ["ada", "--from", "2100-01-01"];
   assert.equal((await usage("--json", ...none)).stdout, "[]\n");
   const { code, stdout, stderr } = await usage(...none);
@@ -119,7 +119,7 @@ test("nothing there is an empty list, an empty table or names alone, and no fail
   assert.match((await usage("--csv", ...none)).stdout, /^request_id,[\w,]+\r\n$/);
 });
 
-test("an account that does not exist is refused, two forms at once and times that cannot be are wrong usage", async () => {
+test("refuses an unknown account, both formats at once, and invalid times", async () => {
   refused(await usage("nobody"), /There is no account nobody/);
   for (const argv of [
     ["--from", "yesterday"],
@@ -135,7 +135,7 @@ test("an account that does not exist is refused, two forms at once and times tha
   assert.match(JSON.parse(both.stdout).error.message, /^it is --csv or --json, not both/);
 });
 
-test("thousands of receipts are read and written a page at a time", async () => {
+test("reads and writes thousands of receipts a page at a time", async () => {
   const { store } = ledger;
   const [row] = await store.usage({ id: "h1", limit: 1 });
   assert.ok(row !== undefined);

@@ -1,4 +1,4 @@
-/** The command line as a whole: usage, help, exit codes, and what a command says when something fails. */
+/** The command line as a whole: usage, help, exit codes and failures. */
 import assert from "node:assert/strict";
 import { existsSync, readFileSync } from "node:fs";
 import path from "node:path";
@@ -34,14 +34,14 @@ describe("the command line", () => {
       wrongUsage(await ledger.inkwell(...argv), message));
   }
 
-  test("helps on stdout where help is asked for", async () => {
+  test("prints requested help to stdout", async () => {
     const ran = await ledger.inkwell("key", "create", "--help");
     assert.equal(ran.code, 0);
     assert.match(ran.stdout, /Usage: inkwell key create[\s\S]*--json/);
     assert.equal(ran.stderr, "");
   });
 
-  test("help names what must be given, what may be, and an example, and leaves out what is the program's alone", async () => {
+  test("help shows required options, other options and an example, without options of the program", async () => {
     const { stdout } = await ledger.inkwell("credits", "adjust", "--help");
     assert.match(stdout, /^Usage: inkwell credits adjust <account> <credits> --reason <text> --id <id>\n/);
     assert.match(stdout, /^ {2}--reason <text> .*\(required\)$/m);
@@ -50,7 +50,7 @@ describe("the command line", () => {
     assert.doesNotMatch(stdout, /--version/);
   });
 
-  test("help of the whole lists every command in a group, and says what exit codes mean", async () => {
+  test("help of the program lists all commands in groups and explains exit codes", async () => {
     const { stdout } = await ledger.inkwell("--help");
     const commands = ["serve", "chat", "models", "config", "account", "key", "credits", "balance", "usage"];
     assert.deepEqual(named(stdout), [...commands, "audit", "backup", "help"]);
@@ -58,7 +58,7 @@ describe("the command line", () => {
     assert.equal(stdout, (await ledger.inkwell("help")).stdout);
   });
 
-  test("every term that help shows has a text, and every example is right usage", async () => {
+  test("every term in help has a text, and every example is valid usage", async () => {
     const seen: string[] = [];
     const look = async (...path: string[]): Promise<void> => {
       const { stdout } = await ledger.inkwell(...path, "--help");
@@ -108,7 +108,7 @@ describe("the command line", () => {
     ["usage"],
     ["chat"],
   ]) {
-    test(`finds no ledger where there is none, and makes none: inkwell ${argv.join(" ")}`, async () => {
+    test(`reports a missing ledger and does not create one: inkwell ${argv.join(" ")}`, async () => {
       refused(
         await ledger.run(argv, { services: { openStore: services.openStore, audit: services.audit } }),
         /^There is no ledger at \S+inkwell\.db\. The first "inkwell serve" or "inkwell account create" makes one; .* --config or INKWELL_CONFIG/,
@@ -117,7 +117,7 @@ describe("the command line", () => {
     });
   }
 
-  test("the first account makes the ledger, which every other command finds then", async () => {
+  test("the first account creates the ledger, and other commands find it", async () => {
     const env = { INKWELL_DATA: "made" };
     const real = { env, services: { openStore: services.openStore, audit: services.audit } };
     assert.equal((await ledger.run(["account", "create", "ada", "--plan", "big"], real)).code, 0);
@@ -125,16 +125,16 @@ describe("the command line", () => {
     assert.match((await ledger.run(["audit"], real)).stderr, /^The ledger is sound: 1 journal entry/);
   });
 
-  test("tells its version", async () => {
+  test("prints its version", async () => {
     assert.match((await ledger.inkwell("--version")).stdout, /^\d+\.\d+\.\d+\n$/);
   });
 
-  test("closes the store also where a command is refused", async () => {
+  test("closes the store if a command is refused", async () => {
     await ledger.inkwell("account", "show", "bob");
     assert.equal(ledger.closed, 1);
   });
 
-  test("a store that cannot be reached is no defect: why, and that the command may be sent again", async () => {
+  test("reports an unavailable store, and that the command can be repeated", async () => {
     await ledger.openAccount();
     const why = "the database cannot be read or written just now: disk I/O error";
     ledger.store.commit = () => Promise.reject(new StoreUnavailableError(why));
@@ -151,7 +151,7 @@ describe("the command line", () => {
     assert.equal(ledger.closed, 2);
   });
 
-  test("owns up to a defect", async () => {
+  test("reports a defect as such", async () => {
     const openStore = () => Promise.reject(new TypeError("no such thing"));
     refused(
       await ledger.run(["account", "list"], { services: { openStore } }),
@@ -161,7 +161,7 @@ describe("the command line", () => {
 });
 
 describe("chat", () => {
-  test("without a key makes its own for a day, and revokes it when it ends", async () => {
+  test("issues a key for a day if none is given, and revokes it at the end", async () => {
     await ledger.openAccount("default");
     const env = { INKWELL_PORT: "1" };
     const ran = await ledger.run(["chat"], { env });

@@ -1,9 +1,9 @@
-/** What operators may write: texts that every store gives back as they were, and finds again by themselves. */
+/** Texts of operators: every store returns them unchanged and finds them again. */
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { labelPattern, notePattern } from "../../src/accounts/names.ts";
 
-test("a note is a text on one line", () => {
+test("a note is one line of text", () => {
   for (const text of [
     "a",
     "invoice 7/2027 (größer)",
@@ -16,7 +16,7 @@ test("a note is a text on one line", () => {
     assert.doesNotMatch(text, notePattern);
 });
 
-test("half of a character is none: two payments whose ids differ in it alone would be kept under one", () => {
+test("refuses lone surrogates, which would make different payment ids equal", () => {
   for (const half of ["\ud800", "\udfff", "payment \ud83d", "\udd8b\ud83d"]) {
     assert.doesNotMatch(half, notePattern);
     assert.doesNotMatch(half, labelPattern);

@@ -22,7 +22,7 @@ const rows = text
   .filter((line) => line.startsWith("|"))
   .map((line) => line.split("|").map((cell) => cell.trim().replaceAll("`", "")));
 
-test("each code of the operator API has one row, as the catalogue has it", () => {
+test("each code of the catalogue has one row", () => {
   const found = rows.filter(([, status = ""]) => /^\d{3}$/.test(status));
   assert.deepEqual(
     found.map(([, status, type, code]) => [code, Number(status), type]),
