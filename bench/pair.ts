@@ -37,7 +37,12 @@ export async function openAccount(
   });
 }
 
-export async function holdAndSettle(ledger: Ledger, n: number, extensions = 0): Promise<void> {
+/** `generate` runs while the hold is open. */
+export async function holdAndSettle(
+  ledger: Ledger,
+  n: number,
+  { extensions = 0, generate }: { extensions?: number; generate?: () => Promise<void> } = {},
+): Promise<void> {
   const account = accountId(n);
   const hold = newRequestId();
   const held = await ledger.apply({
@@ -58,6 +63,7 @@ export async function holdAndSettle(ledger: Ledger, n: number, extensions = 0): 
     const extended = await ledger.apply(extension);
     if (extended.kind !== "extended") throw new Error(`an extension was answered with ${extended.kind}`);
   }
+  await generate?.();
   const settled = await ledger.apply({
     kind: "settle",
     account,

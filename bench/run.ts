@@ -6,6 +6,7 @@ const benchmarks: Record<string, () => Promise<{ run(args: readonly string[]): P
   gateway: () => import("./gateway.ts"),
   isolation: () => import("./isolation.ts"),
   ledger: () => import("./ledger.ts"),
+  metering: () => import("./metering.ts"),
   nodes: () => import("./nodes.ts"),
   preparation: () => import("./preparation.ts"),
   refusals: () => import("./refusals.ts"),

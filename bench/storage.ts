@@ -83,7 +83,7 @@ async function makeRequests(
   const ledger = new Ledger(store, { ...options, onCommit: () => (commits += 1) });
   let turn = 0;
   const caller = async () => {
-    while (turn < requests) await holdAndSettle(ledger, nextAccount(turn++, accounts), extensions);
+    while (turn < requests) await holdAndSettle(ledger, nextAccount(turn++, accounts), { extensions });
   };
   await Promise.all(Array.from({ length: callers }, caller));
   await ledger.settled();

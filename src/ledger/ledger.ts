@@ -1,10 +1,9 @@
 /**
- * The batcher between requests and the store: operations that arrive while a commit is under way share the next.
+ * Batches operations into commits of the store. It decides nothing itself.
  *
- * Guarantees that every operation is answered, that operations on one account are decided in the order in which
- * they were asked for, and that an operation whose commit was lost or unknown is sent again (the kernel finds what
- * was already done). An account that the store puts off is committed on its own from then on, so that the others do
- * not wait for it. It decides nothing itself.
+ * Guarantees that every operation is answered, and that the operations of an account are decided in order. An operation
+ * whose commit failed or timed out is sent again, and the kernel finds the changes that were already made. If the store
+ * puts an account off, that account is committed separately from then on, and the other accounts do not wait for it.
  */
 import timers from "node:timers/promises";
 import { invariant } from "../errors.ts";
@@ -15,63 +14,70 @@ import type { UsageRow } from "./rows.ts";
 
 export interface LedgerStore {
   /**
-   * Decides and writes a batch in one transaction: all of it or nothing, except that it may put off accounts. Answers
-   * in the order of the operations.
-   * Rejects with a `StoreUnavailableError` where trying again can help; any other rejection is a defect.
-   * Whatever it rejects with, sending the same operations again is safe.
+   * Decides and writes a batch in one transaction, all or nothing. Returns a decision for each operation, in order. The
+   * store may put accounts off.
+   * Rejects with a `StoreUnavailableError` if a further attempt may succeed. Any other rejection is a defect. The same
+   * operations can safely be sent again after any rejection.
    */
   commit(operations: readonly Operation[]): Promise<Decision[]>;
 }
 
 export interface LedgerOptions {
-  /** Most commits at the same time, each on accounts of its own; for a store that is a network away. Default: 1. */
+  /** Number of commits at the same time, on different accounts. A store across a network needs more than 1, the default. */
   commitQueues?: number;
-  /** Most operations in one commit. */
+  /** Maximum number of operations in a commit. */
   batchMax?: number;
-  /** Pauses before an operation is sent again; when they are used up it is rejected. */
+  /** Pauses before each further attempt at an operation. It is rejected after the last attempt. */
   retriesMs?: readonly number[];
-  /** After so long it is not sent again either: the attempts themselves may take their time, over a lock or a network. */
+  /** No further attempt is made after this time. An attempt alone may take long, because of a lock or the network. */
   giveUpMs?: number;
-  /** Before each further attempt at what is late, on top of the pauses of its own. */
+  /** Additional pause before each further attempt of `applyLate`. */
   latePauseMs?: number;
-  /** Called if a hold whose commit was lost cannot be voided, so that it stays until it expires; it must not throw. */
+  /** Called if a hold with an unknown outcome cannot be voided, so it stays until it expires. Must not throw. */
   onHoldLeft?(hold: string, reason: unknown): void;
-  /** Called after each commit that went through; it must not throw. */
+  /** Called after each successful commit. Must not throw. */
   onCommit?(commit: Committed): void;
 }
 
 export interface Committed {
   operations: number;
-  /** Receipts of the holds that this commit ended because their time had run out, whatever operation met them. */
+  /** Receipts of the overdue holds that this commit ended. */
   expired: readonly UsageRow[];
-  /** From handing the batch to the store until it was on disk, the pauses of further attempts included. */
+  /** Time from the first attempt until the batch was on disk, including pauses between attempts. */
   durationMs: number;
 }
 
-/** Operations on some of the accounts, one commit after another. */
+/** The operations of some of the accounts. They are committed one batch after another. */
 interface CommitQueue {
   waiting: Entry[];
   pump: Promise<void> | null;
 }
 
-/** With more, the store would wait for their answers to be worked on, and the callers for the store. */
+/** With larger batches, the store and the callers would wait for each other in turns. */
 const defaultBatchMax = 256;
-/** So many operations wait for no more. */
+/** A batch of this size is not delayed. */
 const delayedBelow = 64;
+/** Shared by about 20 operations at 32 clients on one core, in place of 4 (docs/decisions/0036). */
+const batchDelayMsMax = 4;
+/** A turn of the event loop takes some microseconds if it runs no callback. */
+const idleTurnMs = 0.03;
 const defaultRetriesMs = [10, 50, 250, 1000, 2000];
-/** Longer than the pauses, and shorter than the 5 s that an attempt waits for a locked SQLite file: one of those is enough. */
+/** Longer than all pauses together. Shorter than the 5 s that an attempt waits for a locked SQLite file. */
 const defaultGiveUpMs = 4000;
 const defaultLatePauseMs = 1000;
 
 /**
- * A commit has a cost of its own, so a small one waits for company: for what else arrives in this turn of the event
- * loop, and for what the answers of the last commit lead to in the next one. At 32 callers that makes half as many
- * commits of twice the size. A large one begins at once, while the answers of the last are still worked on.
+ * Collects operations for a commit while the event loop has other work. An idle turn of the loop ends the delay, so an
+ * operation that is alone is committed at once.
  */
 async function batchDelay({ waiting }: CommitQueue): Promise<void> {
-  if (waiting.length >= delayedBelow) return;
-  await timers.setImmediate();
-  await timers.setImmediate();
+  const beganMs = performance.now();
+  for (let turnMs = beganMs; waiting.length < delayedBelow; ) {
+    await timers.setImmediate();
+    const nowMs = performance.now();
+    if (nowMs - turnMs < idleTurnMs || nowMs - beganMs >= batchDelayMsMax) return;
+    turnMs = nowMs;
+  }
 }
 
 export class Ledger {
@@ -110,8 +116,8 @@ export class Ledger {
   }
 
   /**
-   * The outcome, once it is on disk. Rejects if it could not be decided: a defect, or the store stayed away. A hold that is
-   * rejected is void: if it was taken after all, it is given back as soon as the store answers.
+   * Resolves with the outcome when it is on disk. Rejects if the store stays unavailable, or because of a defect. A
+   * rejected hold is void: if the store did take it, the ledger voids it as soon as the store is available.
    */
   apply<O extends Operation>(operation: O): Promise<OutcomeOf<O>> {
     const { promise, resolve, reject } = Promise.withResolvers<Outcome>();
@@ -122,13 +128,13 @@ export class Ledger {
         if (entry.mayBeDone) this.#voidLate(operation);
       });
     }
-    // The store answers each operation with the outcome of its kind; `Outcome` is the union of them all.
+    // The store returns the outcome that belongs to the kind of the operation.
     return promise as Promise<OutcomeOf<O>>;
   }
 
   /**
-   * For what must not be lost, after `apply` was rejected because the store stayed away: asks for the same operation
-   * until the store takes it. Rejects as `apply` does when that was no use, or when the ledger is closed.
+   * Repeats an operation that must not be lost until the store takes it. For use after `apply` was rejected with a
+   * `StoreUnavailableError`. Rejects because of a defect, or if the ledger is closed first.
    */
   applyLate<O extends Operation>(operation: O): Promise<OutcomeOf<O>> {
     const outcome = this.#applyUntilTaken(operation).finally(() => this.#late.delete(outcome));
@@ -137,8 +143,8 @@ export class Ledger {
   }
 
   /**
-   * Nobody generates by a hold that was rejected, and nobody sends it again. A commit that the database is still at is
-   * decided first, because it has locked the account.
+   * Voids a rejected hold: its request has ended, and the hold is not sent again. If the commit of the hold is still
+   * running in the database, it has locked the account and is decided before the void.
    */
   #voidLate({ account, hold }: HoldOperation): void {
     const used = { promptTokens: 0, cachedTokens: 0, completionTokens: 0, reasoningTokens: 0 };
@@ -160,18 +166,18 @@ export class Ledger {
     }
   }
 
-  /** Charges that wait for a store that has stayed away. */
+  /** Number of charges that wait for an unavailable store. */
   get late(): number {
     return this.#late.size;
   }
 
-  /** Gives the store so long for what it has not taken yet, then gives that up. Resolves when every operation has been answered. */
+  /** Gives up waiting operations after the grace period. Resolves when every operation has been answered. */
   async close(graceMs: number): Promise<void> {
     if (graceMs <= 0) this.#closing.abort();
     const giveUp = graceMs > 0 ? setTimeout(() => this.#closing.abort(), graceMs) : undefined;
     do {
       await this.settled();
-      // What was refused just now becomes late in this turn.
+      // Callers pass rejected charges to `applyLate` within this turn.
       await timers.setImmediate();
       await Promise.allSettled([...this.#late, ...this.#voids]);
     } while (this.#late.size + this.#voids.size > 0);
@@ -179,7 +185,7 @@ export class Ledger {
     clearTimeout(giveUp);
   }
 
-  /** Resolves when every operation asked for so far has been answered. */
+  /** Resolves when every operation so far has been answered. */
   async settled(): Promise<void> {
     const pumps = () => [...this.#queues, this.#accountQueues].map(({ pump }) => pump);
     while (pumps().some((pump) => pump !== null)) await Promise.all(pumps());
@@ -196,7 +202,7 @@ export class Ledger {
     queue.pump ??= this.#run(queue);
   }
 
-  /** Those that wait in the queue follow: operations on an account keep their order. */
+  /** Moves these entries to the account queues, with the waiting operations of the same accounts, in order. */
   #setAside(queue: CommitQueue, entries: readonly Entry[]): void {
     if (entries.length === 0) return;
     for (const entry of entries) this.#accountQueues.add(entry);
@@ -207,12 +213,12 @@ export class Ledger {
     }
   }
 
-  /** Always the same for one account, so that its operations keep their order. */
+  /** Returns the same queue for every operation of an account, so they keep their order. */
   #queueOf(account: string): CommitQueue {
     let sum = 0;
     for (let n = 0; n < account.length; n += 1) sum = (sum * 31 + account.charCodeAt(n)) >>> 0;
     const queue = this.#queues[sum % this.#queues.length];
-    invariant(queue !== undefined, "there is a queue");
+    invariant(queue !== undefined, "there is a commit queue");
     return queue;
   }
 
@@ -223,11 +229,11 @@ export class Ledger {
       try {
         this.#setAside(queue, (await this.#commit(batch, this.#retriesMs)).entries);
       } catch (error) {
-        // A store that stays away answers none of them; asking for each anew would take as many times as long.
+        // The store is unavailable for each of them. Separate attempts would multiply the wait.
         if (batch.length === 1 || error instanceof StoreUnavailableError) {
           for (const entry of batch) entry.reject(error);
         }
-        // One operation that cannot be decided must not take the others down with it.
+        // The defect may belong to a single operation.
         else await this.#commitEach(queue, batch);
       }
     }
@@ -243,7 +249,7 @@ export class Ledger {
       try {
         const { entries } = await this.#commit([entry], this.#retriesMs);
         if (entries.length === 0) continue;
-        // They were asked for before those that wait in the queue.
+        // These come before the operations that wait in the queue.
         const isOfAccount = ({ operation }: Entry) => operation.account === entry.operation.account;
         this.#setAside(queue, [...entries, ...rest.filter(isOfAccount)]);
         rest = rest.filter((other) => !isOfAccount(other));
@@ -256,7 +262,7 @@ export class Ledger {
     }
   }
 
-  /** Answers the entries, and returns those that the store has put off, in their order. */
+  /** Answers the entries. Returns the entries that the store has put off, in order. */
   async #commit(batch: readonly Entry[], retriesMs: readonly number[]): Promise<PutOff> {
     const operations = batch.map((entry) => entry.operation);
     const beganMs = performance.now();
@@ -284,7 +290,7 @@ export class Ledger {
     for (const [index, entry] of batch.entries()) {
       const decision = decisions[index];
       if (decision === undefined)
-        entry.reject(new Error("the store answered fewer operations than it was sent"));
+        entry.reject(new Error("the store returned decisions for fewer operations than it was sent"));
       else if (!isPutOff(decision)) entry.resolve(decision);
     }
     return { entries: putOff, isFurther };

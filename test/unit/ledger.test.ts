@@ -1,6 +1,7 @@
 /** The batcher: what shares a commit, in which order it is answered, and what it makes of a store that fails. */
 import assert from "node:assert/strict";
 import { mock, test } from "node:test";
+import { setImmediate as nextTurn } from "node:timers/promises";
 import { Ledger, type LedgerStore } from "../../src/ledger/ledger.ts";
 import type { Operation, Outcome, TopupOperation } from "../../src/ledger/operations.ts";
 import { StoreUnavailableError } from "../../src/ledger/retry.ts";
@@ -59,18 +60,38 @@ test("operations asked for in the same turn share one commit, answered each by i
   );
 });
 
-/** As many as it takes until an operation is with the store. */
 async function turns(): Promise<void> {
-  for (let n = 0; n < 4; n += 1) await new Promise(setImmediate);
+  for (let n = 0; n < 4; n += 1) await nextTurn();
 }
 
-test("what arrives while a commit is under way shares the next", async () => {
+/** Waits until the store has been sent so many batches. */
+async function sent(store: FakeStore, batches: number): Promise<void> {
+  while (store.batches.length < batches) await nextTurn();
+}
+
+test("while the event loop has work, operations share a commit, which is delayed by milliseconds at most", async () => {
+  const store = new FakeStore();
+  const ledger = new Ledger(store);
+  const outcomes: Promise<unknown>[] = [];
+  while (store.batches.length < 10) {
+    outcomes.push(ledger.apply(topup(`${outcomes.length}`)));
+    const workMs = performance.now() + 0.1;
+    while (performance.now() < workMs);
+    await nextTurn();
+  }
+  // About 40 operations in 4 ms. A batch has fewer if other processes interrupt this one.
+  const largest = Math.max(...store.batches.map((batch) => batch.length));
+  assert.ok(largest > 5 && largest <= 45, `the largest commit had ${largest} operations`);
+  await Promise.all(outcomes);
+});
+
+test("operations that arrive during a commit share the next commit", async () => {
   const store = new FakeStore();
   const ledger = new Ledger(store);
   const gate = Promise.withResolvers<void>();
   store.gate = gate.promise;
   const first = ledger.apply(topup("0"));
-  await turns();
+  await sent(store, 1);
   const rest = [1, 2, 3].map((n) => ledger.apply(topup(`${n}`)));
   gate.resolve();
   await Promise.all([first, ...rest]);
@@ -183,7 +204,7 @@ test("pauses between attempts are those it was given", async (t) => {
   store.failures.push(unavailable(), unavailable());
   const ledger = new Ledger(store, { retriesMs: [10, 50] });
   const answer = ledger.apply(topup("1"));
-  await turns();
+  await sent(store, 1);
   assert.equal(store.batches.length, 1);
   t.mock.timers.tick(9);
   await turns();
