@@ -1,10 +1,11 @@
 /**
- * Limits the connections of a listener, in total and from one client address, so that no client can use up the files that
- * the process may open. Limits the requests that one connection sends ahead of its answers. The two listeners have
- * separate limits, so health checks keep working.
+ * Limits the connections of a listener, in total and from one client address, so that no client
+ * can use up the files that the process may open. Limits the requests that one connection sends
+ * ahead of its answers. The two listeners have separate limits, so health checks keep working.
  *
- * A refused connection gets `503 overloaded` before a request is read, and a balancer may repeat the request elsewhere.
- * Trusted proxies are exempt from the limit per address, because they carry many clients.
+ * A refused connection gets `503 overloaded` before a request is read, and a balancer may repeat
+ * the request elsewhere. Trusted proxies are exempt from the limit per address, because they carry
+ * many clients.
  */
 import type { IncomingMessage, Server, ServerResponse } from "node:http";
 import { BlockList, isIPv6, type Socket } from "node:net";
@@ -19,13 +20,13 @@ export interface ConnectionLimits {
   trustedProxies: readonly string[];
 }
 
-/** After its answer, a refused connection is kept open this long, so that its client can read why. */
+/** Time that a refused connection stays open, so that its client can read the answer. */
 const lingerMs = 1_000;
 
-/** So many refused connections are kept open; more are closed without an answer. */
+/** Most refused connections that stay open. Further ones are closed without an answer. */
 const lingeringMax = 64;
 
-/** The prefix of an IPv6 network that one client controls, in groups of 16 bits. */
+/** Prefix of the IPv6 network that one client controls, in groups of 16 bits. */
 const clientGroups = 4;
 
 export class Connections {
@@ -45,7 +46,7 @@ export class Connections {
     this.#onRefused = onRefused;
   }
 
-  /** Open connections, refused ones not included. */
+  /** Open connections, without refused ones. */
   get count(): number {
     return this.#count;
   }
@@ -62,7 +63,7 @@ export class Connections {
 
   #admit(socket: Socket): boolean {
     const { remoteAddress } = socket;
-    // The client has left already.
+    // The client has already left.
     if (remoteAddress === undefined) {
       socket.destroy();
       return false;
@@ -112,7 +113,7 @@ export class Connections {
       ...errorHeaders(refusal),
     }).map(([name, value]) => `${name}: ${value}\r\n`);
     socket.end(`HTTP/1.1 503 Service Unavailable\r\n${headers.join("")}\r\n${body}`);
-    // A connection that is closed over unread data is reset, and its client loses the answer.
+    // A connection that is closed over unread data is reset, and the client loses the answer.
     socket.resume();
     const timer = setTimeout(() => socket.destroy(), lingerMs);
     socket.once("close", () => {
@@ -122,7 +123,7 @@ export class Connections {
   }
 }
 
-/** The client that an address stands for: an IPv4 address, or the /64 network of an IPv6 address. */
+/** Returns the client of an address: the IPv4 address, or the /64 network of an IPv6 address. */
 export function clientOf(address: string): string {
   const plain = withoutMapping(address);
   if (!isIPv6(plain)) return plain;
@@ -131,7 +132,7 @@ export function clientOf(address: string): string {
   const groups = head === "" ? [] : head.split(":");
   if (tail !== undefined) {
     const last = tail === "" ? [] : tail.split(":");
-    // An IPv4 address at the end stands for two groups.
+    // An IPv4 address at the end counts as two groups.
     const length = last.length + (last.at(-1)?.includes(".") ? 1 : 0);
     while (groups.length + length < 8) groups.push("0");
     groups.push(...last);
@@ -140,7 +141,10 @@ export function clientOf(address: string): string {
   return `${prefix.join(":")}::/64`;
 }
 
-/** On a listener for both families, IPv4 clients have addresses such as `::ffff:192.0.2.1`. */
+/**
+ * Returns the IPv4 address of a mapped one (`::ffff:192.0.2.1`), which listeners for both families
+ * report.
+ */
 function withoutMapping(address: string): string {
   return /^::ffff:([\d.]+)$/i.exec(address)?.[1] ?? address;
 }
@@ -156,12 +160,12 @@ function networksOf(trusted: readonly string[]): BlockList {
   return networks;
 }
 
-/** Most requests that a connection may send ahead. Clients that pipeline send a few; others wait for each answer. */
+/** Most requests that a connection may send ahead. Clients that pipeline send a few of them. */
 export const requestsAheadMax = 16;
 
 /**
- * Closes connections that send more requests ahead. Node reads 64 KiB of a connection at once: 2,000 requests of 30 bytes,
- * which would block the event loop for 0.1 s.
+ * Closes connections that send more requests ahead. Node reads 64 KiB of a connection at once:
+ * 2,000 requests of 30 bytes, which would block the event loop for 0.1 s.
  */
 function limitPipelining(server: Server): void {
   const unanswered = new WeakMap<Socket, number>();
@@ -193,9 +197,10 @@ function filter<Arguments extends unknown[]>(
 }
 
 /**
- * Closes a connection. `destroy` alone does not stop Node from parsing the rest of what it has read, which may be
- * thousands of requests. Each would get an answer, and an error when the connection closes. Without its undocumented
- * listener the parser makes neither, and takes a fraction of the time. Node sets it anew for each connection.
+ * Closes a connection. `destroy` alone does not stop Node from parsing the rest of what it has
+ * read, which may be thousands of requests. Each would get an answer, and an error when the
+ * connection closes. Without its undocumented listener the parser makes neither, and takes a
+ * fraction of the time. Node sets it anew for each connection.
  */
 function destroyUnparsed(socket: Socket): void {
   const parser: unknown = Reflect.get(socket, "parser");

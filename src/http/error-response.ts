@@ -1,4 +1,7 @@
-/** Sends error responses, to clients that are still sending a body too. Errors leave both listeners through here. */
+/**
+ * Sends error responses, to clients that are still sending a body too. Errors leave both listeners
+ * through here.
+ */
 import type { OutgoingHttpHeaders } from "node:http";
 import type { Socket } from "node:net";
 import type { FastifyReply, FastifyRequest } from "fastify";
@@ -8,8 +11,8 @@ import { dropBody, isUploading } from "./request-body.ts";
 const jsonType = "application/json; charset=utf-8";
 
 /**
- * Sends an error. A client that is still sending its body can read the error, and the connection closes within seconds.
- * `holdsBody`: the client waits until it is asked for its body.
+ * Sends an error. A client that is still sending its body can read the error, and the connection
+ * closes within seconds. `holdsBody`: the client waits until it is asked for its body.
  */
 export function sendError(
   request: FastifyRequest,
@@ -21,12 +24,16 @@ export function sendError(
   reply.headers(errorHeaders(error));
   const send = () => void reply.code(error.status).type(jsonType).send(body);
   if (holdsBody || !isUploading(request.raw)) send();
-  // A body in the same packet as its headers is complete in a moment; then the connection can be kept.
+  // A body in the same packet as its headers is complete in a moment; then the connection can be
+  // kept.
   else
     setImmediate(() => (isUploading(request.raw) ? sendDuringUpload(request, reply, error, body) : send()));
 }
 
-/** Sends the head of an answer that is written past Fastify. `headers` go over those that hooks have set. */
+/**
+ * Sends the head of an answer that is written past Fastify. `headers` go over those that hooks
+ * have set.
+ */
 export function writeHead(reply: FastifyReply, status: number, headers: OutgoingHttpHeaders): void {
   reply.hijack();
   for (const [name, value] of Object.entries(reply.getHeaders())) {
@@ -36,8 +43,8 @@ export function writeHead(reply: FastifyReply, status: number, headers: Outgoing
 }
 
 /**
- * Sends the whole error at once but closes the connection only when the client has stopped sending. A connection that is
- * closed over unread data is reset, and the client loses the error.
+ * Sends the whole error at once but closes the connection only when the client has stopped
+ * sending. A connection that is closed over unread data is reset, and the client loses the error.
  */
 function sendDuringUpload(
   request: FastifyRequest,

@@ -1,8 +1,8 @@
 /**
- * Opens a listener on its address. `localhost` is both loopback addresses where the machine has both.
+ * Opens a listener. `localhost` means both loopback addresses, if the machine has both.
  *
- * Fastify would open a second HTTP server for the other one, which has none of the limits and listeners of the first.
- * Here the first server gets the connections of both.
+ * For the second address, Fastify would open another HTTP server without the limits and listeners
+ * of the first. Here the first server gets the connections of both addresses.
  */
 import { lookup } from "node:dns/promises";
 import { once } from "node:events";
@@ -12,11 +12,14 @@ import { codeOf, invariant } from "../errors.ts";
 
 export interface Address {
   host: string;
-  /** 0: any free port. */
+  /** 0 means any free port. */
   port: number;
 }
 
-/** Resolves with the URL of the listener, for example `http://127.0.0.1:8080`. `resolve`: for tests. */
+/**
+ * Resolves with the URL of the listener, for example `http://127.0.0.1:8080`. `resolve`: for
+ * tests.
+ */
 export async function listenOn(
   app: FastifyInstance,
   { host, port }: Address,
@@ -36,7 +39,7 @@ async function addressesOf(name: string): Promise<string[]> {
 }
 
 async function alsoListen({ server }: FastifyInstance, address: Address): Promise<void> {
-  // As HTTP servers open theirs.
+  // The options of Node's HTTP servers.
   const second = createServer({ allowHalfOpen: true, noDelay: true }, (socket) => {
     if (server.listening) server.emit("connection", socket);
     else socket.destroy();
@@ -45,7 +48,7 @@ async function alsoListen({ server }: FastifyInstance, address: Address): Promis
   try {
     await once(second, "listening");
   } catch (error) {
-    // Names may have addresses that the machine does not; the first one serves without them.
+    // A name may have addresses that the machine lacks. The first address is enough.
     if (["EADDRNOTAVAIL", "EAFNOSUPPORT"].includes(codeOf(error) ?? "")) return;
     throw error;
   }

@@ -1,4 +1,7 @@
-/** Request bodies as Node delivers them: whether one is still coming, the memory of its chunks, and dropping the rest. */
+/**
+ * Request bodies as Node delivers them: whether one is still coming, the memory of its chunks, and
+ * dropping the rest.
+ */
 import type { IncomingMessage } from "node:http";
 
 /** Limits of dropping a body: the sender has this time and these bytes to read its answer. */
@@ -6,7 +9,10 @@ const dropMs = 5_000;
 const dropBytesMax = 16 * 1024 * 1024;
 /** Cost of reading a chunk, in addition to its bytes. */
 const dropBytesPerChunk = 4096;
-/** Bytes between two pauses. Limits the rate to some MB a second, so that an attack cannot keep the thread busy. */
+/**
+ * Bytes between two pauses. Limits the rate to some MB a second, so that an attack cannot keep the
+ * thread busy.
+ */
 const dropStepBytes = 64 * 1024;
 const dropPauseMs = 10;
 
@@ -20,8 +26,9 @@ export function isUploading({ complete, headers }: IncomingMessage): boolean {
 }
 
 /**
- * Frees a chunk of a body. Node gives each chunk its own memory, which only garbage collections free otherwise: tens of
- * megabytes wait for them, and the allocator returns little of that to the system. Shared memory is left alone.
+ * Frees a chunk of a body. Node gives each chunk its own memory, which only garbage collections
+ * free otherwise: tens of megabytes wait for them, and the allocator returns little of that to the
+ * system. Shared memory is left alone.
  */
 export function freeChunk(chunk: Buffer): void {
   const { buffer } = chunk;
@@ -30,7 +37,10 @@ export function freeChunk(chunk: Buffer): void {
     buffer.transfer(0);
 }
 
-/** Reads and drops the rest of a body. Calls `close` at its end or at the first limit, and stops reading. */
+/**
+ * Reads and drops the rest of a body. Calls `close` at its end or at the first limit, and stops
+ * reading.
+ */
 export function dropBody(request: IncomingMessage, close: () => void): void {
   let left = dropBytesMax;
   let stepLeft = dropStepBytes;

@@ -193,7 +193,7 @@ describe("a slow body", () => {
       const { error } = JSON.parse(body);
       assert.equal(error.code, "request_timeout");
       assert.equal(error.type, "invalid_request_error");
-      assert.match(error.message, /at least 1000000 bytes a second/);
+      assert.match(error.message, /at least 1000000 bytes per second/);
       assert.equal(service.finished[0]?.code, "request_timeout");
       assert.equal(service.server.uploads.bytes, 0);
     });
@@ -210,7 +210,7 @@ describe("a slow body", () => {
     socket.write(`${goodBody}`);
     const { status, body } = await answer;
     assert.equal(status, 408, "the last byte never came");
-    assert.match(JSON.parse(body).error.message, new RegExp(`${goodBody.length + 100} bytes until now`));
+    assert.match(JSON.parse(body).error.message, new RegExp(`${goodBody.length + 100} bytes so far`));
     assert.match(JSON.parse(body).error.message, /within 1 s/);
   });
 

@@ -1,10 +1,10 @@
 /**
- * What a refusal looks like on the wire: the one place that builds error bodies and the headers that go with them.
- * A refusal's `detail` and cause stay behind.
+ * Builds the bodies and headers of error responses, for both listeners. The `detail` and the cause
+ * of a refusal are not sent.
  */
 import type { ErrorType } from "../../errors.ts";
 
-/** Whatever is told to a caller: a `Refusal`, or the operator API's own kind of it. */
+/** The content of an error response: a `Refusal`, or a refusal of the operator API. */
 export interface ErrorResponse {
   status: number;
   type: ErrorType;
@@ -15,10 +15,13 @@ export interface ErrorResponse {
   waitingHelps?: boolean | undefined;
 }
 
-/** Official SDKs ignore a longer wait and hammer instead; it is told in the message alone. */
+/**
+ * Official SDKs ignore a longer wait and retry at once, so the header is capped. The message has
+ * the full wait.
+ */
 const retryAfterSecondsMax = 60;
 
-/** A message may repeat what the caller sent, which may be long. */
+/** Longest message. Messages may repeat long text of the caller. */
 const messageCharactersMax = 1_000;
 
 export function errorBody(refusal: ErrorResponse): string {
@@ -26,7 +29,7 @@ export function errorBody(refusal: ErrorResponse): string {
   return JSON.stringify({ error: { message: cut(message), type, param, code } });
 }
 
-/** For bytes that were no HTTP request, so that no row of the catalogue applies: `code` is null. */
+/** Returns the error body for bytes that are not HTTP. The catalogue has no code for them. */
 export function unparsableBody(message: string): string {
   return JSON.stringify({ error: { message, type: "invalid_request_error", param: null, code: null } });
 }

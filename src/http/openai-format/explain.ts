@@ -1,21 +1,24 @@
 /**
- * Says what is wrong with a body that a schema has turned down: the first fault, as a `Refusal` that names the
- * field, what was found and what would be right. Runs only after the compiled check has failed. Of an array it
- * explains the first item that is at fault; the items before it are only checked, by compiled code.
+ * Explains why a schema refuses a value. Returns the first fault as a `Refusal` that names the
+ * field, the value and the valid values. Runs only after the compiled check has failed. In an
+ * array it explains the first invalid item; the items before it are only checked, by compiled
+ * code.
  *
- * The schema is the only source: a field's `description` completes the sentence "<field> must be ...", its `hint`
- * adds the way out. It reads the few keywords that our schemas use, not JSON Schema at large, and it follows the
- * schema's depth, never the body's.
+ * The texts come from the schema: the `description` of a field completes the sentence "<field>
+ * must be ...", and its `hint` says what to do. Only the keywords that our schemas use are
+ * supported. The recursion follows the depth of the schema, never the depth of the body.
  */
 import Type, { type TProperties, type TSchema } from "typebox";
 import { Compile, type Validator } from "typebox/compile";
-import { Refusal } from "../../errors.ts";
+import { type ErrorCode, Refusal } from "../../errors.ts";
 import { isRecord } from "./json.ts";
 
-/** Longest piece of the caller's own text that a message or `param` repeats. */
+/** Longest text of the caller that a message or `param` repeats. */
 const quotedCharactersMax = 64;
 
-/** The first fault of `value`, or null where it has none. `path` is `""` for the body itself. */
+/**
+ * Returns the first fault of `value`, or null if it is valid. `path` is `""` for the body itself.
+ */
 export function explain(schema: TSchema, value: unknown, path: string): Refusal | null {
   if (Type.IsUnion(schema)) {
     const branch = schema.anyOf.find((candidate) => hasType(candidate, value));
@@ -34,7 +37,7 @@ export function explain(schema: TSchema, value: unknown, path: string): Refusal 
   return validatorOf(schema).Check(value) ? null : wrongValue(schema, value, path);
 }
 
-/** By schema: these are part of the program, so there are no more of them than it has. */
+/** Compiled schemas. Schemas are constants of the program, so their number is bounded. */
 const validators = new WeakMap<TSchema, Validator>();
 
 function validatorOf(schema: TSchema): Validator {
@@ -62,18 +65,13 @@ function explainObject(
         : explain(property, value[key], name);
       if (fault !== null) return fault;
     } else if (schema.required?.includes(key)) {
-      return new Refusal(
-        "missing_required_parameter",
-        `${name} is missing: it must be ${rightFor(property)}.`,
-        {
-          param: name,
-        },
-      );
+      const message = `${name} is missing: it must be ${rightFor(property)}.`;
+      return new Refusal("missing_required_parameter", message, { param: name });
     }
   }
   if ("additionalProperties" in schema && schema.additionalProperties === false) {
-    const stranger = Object.keys(value).find((key) => !Object.hasOwn(schema.properties, key));
-    if (stranger !== undefined) return unknownKey(schema, path, stranger);
+    const unknown = Object.keys(value).find((key) => !Object.hasOwn(schema.properties, key));
+    if (unknown !== undefined) return unknownKey(schema, path, unknown);
   }
   return null;
 }
@@ -89,18 +87,14 @@ function unknownKey(schema: TSchema, path: string, key: string): Refusal {
 }
 
 function wrongType(schema: TSchema, value: unknown, path: string): Refusal {
-  return fault("invalid_type", schema, value, path);
+  return wrongValue(schema, value, path, "invalid_type");
 }
 
-function wrongValue(schema: TSchema, value: unknown, path: string): Refusal {
-  return fault("invalid_value", schema, value, path);
-}
-
-function fault(
-  code: "invalid_type" | "invalid_value",
+function wrongValue(
   schema: TSchema,
   value: unknown,
   path: string,
+  code: ErrorCode = "invalid_value",
 ): Refusal {
   const hint = textOf(schema, "hint");
   const message = `${path === "" ? "The body" : path} must be ${rightFor(schema)}, not ${shownAs(value)}.${hint === undefined ? "" : ` ${hint}`}`;
@@ -136,7 +130,7 @@ function hasType(schema: TSchema, value: unknown): boolean {
   return typeof value === "string";
 }
 
-/** What was found, short enough for a message: a kind of thing, or the thing itself where it is small. */
+/** Returns a short description of a value: the value itself if it is short, otherwise its kind. */
 function shownAs(value: unknown): string {
   if (Array.isArray(value)) return value.length === 0 ? "an empty array" : `an array of ${value.length}`;
   if (typeof value === "object" && value !== null) return "an object";

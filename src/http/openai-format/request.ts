@@ -1,10 +1,12 @@
 /**
- * The body of `POST /v1/chat/completions`: from bytes to a `ChatRequest`, or a `Refusal` that names the field.
+ * Parses the body of `POST /v1/chat/completions` into a `ChatRequest`. Throws a `Refusal` that
+ * names the invalid field.
  *
- * Nothing is coerced: a value has the right JSON type or is refused. An explicit null for an optional parameter
- * counts as absent. Unknown parameters at the top are dropped, unknown fields inside are refused. What an engine
- * cannot take but a caller may ask for (an enormous seed, a penalty out of range) is passed on in a form that
- * engines can clamp, never refused. Knows nothing of models, accounts or credits.
+ * A value with the wrong JSON type is refused, never converted. An explicit null for an optional
+ * parameter means that it is absent. Unknown parameters at the top are ignored; unknown fields
+ * inside are refused. Values beyond the range of an engine (an enormous seed, a large penalty) are
+ * passed on as finite numbers, for the engine to clamp. This file knows no models, accounts or
+ * credits.
  */
 import Type, { type Static, type TSchema } from "typebox";
 import { Compile } from "typebox/compile";
@@ -18,7 +20,10 @@ function orNull<S extends TSchema>(schema: S, description: string) {
   return Type.Optional(Type.Union([schema, Type.Null()], { description }));
 }
 
-/** SDK helpers send an answer back with these set to null; a value under one of them is refused like any unknown field. */
+/**
+ * SDK helpers send answers back with these fields set to null. Any other value is refused like an
+ * unknown field.
+ */
 const nullOnly = Type.Optional(Type.Null());
 
 const messageSchema = Type.Object(
@@ -130,14 +135,14 @@ export function parseRequest(bytes: Uint8Array, limits: RequestLimits): ParsedRe
     const max = exceeded === "keys" ? keysMax : valuesPerKey * keysMax;
     throw new Refusal(
       "invalid_value",
-      `The body has more than ${max} ${exceeded}, all its objects and arrays counted. Send fewer messages, or less in other parameters.`,
+      `The body has more than ${max} ${exceeded}, in all its objects and arrays. Send fewer messages or smaller parameters.`,
     );
   }
   return readRequest(parseJson(bytes), limits);
 }
 
 function readRequest(given: unknown, { messagesMax }: RequestLimits): ParsedRequest {
-  // Before the schema, so that a refusal of too many costs no look at each of them.
+  // Checked before the schema, so that the refusal does not cost a check of every message.
   if (isRecord(given) && Array.isArray(given.messages) && given.messages.length > messagesMax) {
     throw new Refusal(
       "invalid_value",
@@ -145,7 +150,7 @@ function readRequest(given: unknown, { messagesMax }: RequestLimits): ParsedRequ
       { param: "messages" },
     );
   }
-  const body = chatBody.Check(given) ? given : mended(given);
+  const body = chatBody.Check(given) ? given : repaired(given);
   return {
     chat: chatRequestOf(body),
     includeUsage: body.stream_options?.include_usage === true,
@@ -153,7 +158,7 @@ function readRequest(given: unknown, { messagesMax }: RequestLimits): ParsedRequ
   };
 }
 
-/** Numbers with no upper bound. JSON knows no largest number, so `1e400` is a valid seed; here it reads as infinite. */
+/** Numbers without an upper bound. `1e400` is valid JSON, and JSON.parse reads it as infinite. */
 const unbounded = [
   "seed",
   "top_k",
@@ -163,21 +168,21 @@ const unbounded = [
   "frequency_penalty",
 ];
 
-/** Makes infinite numbers finite in the parsed body if any number is allowed there; throws if anything else is wrong. */
-function mended(given: unknown): ChatBody {
+/**
+ * Makes infinite numbers finite where any number is allowed. Throws a refusal if the body is still
+ * invalid.
+ */
+function repaired(given: unknown): ChatBody {
   if (isRecord(given)) {
     const { reasoning } = given;
     const isChanged = makeFinite(given, unbounded);
     const isReasoningChanged = isRecord(reasoning) && makeFinite(reasoning, ["max_tokens"]);
     if ((isChanged || isReasoningChanged) && chatBody.Check(given)) return given;
   }
-  throw (
-    explain(chatBodySchema, given, "") ??
-    new Error("a body that the schema turns down has a fault to explain")
-  );
+  throw explain(chatBodySchema, given, "") ?? new Error("the schema refuses a body without a fault");
 }
 
-/** Returns whether it changed anything. */
+/** Returns whether a value was changed. */
 function makeFinite(record: Record<string, unknown>, keys: readonly string[]): boolean {
   let isChanged = false;
   for (const key of keys) {

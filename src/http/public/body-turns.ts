@@ -1,14 +1,17 @@
 /**
  * Spreads the work on request bodies over turns of the event loop.
  *
- * Guarantees: one turn spends at most `turnMs` and the rest of one body on this work, however many bodies arrive together.
- * Bodies that have to wait are taken in turns of their accounts, at most `waitingMax` of them (twice as many with accounts
- * that have none waiting).
+ * One turn spends at most `turnMs` and the rest of one body on this work, however many bodies
+ * arrive together. Accounts take turns with the bodies that wait. At most `waitingMax` bodies
+ * wait, or twice as many if they are the first of their accounts.
  */
 import { FairQueue } from "../../engines/fair-queue.ts";
 import { Refusal } from "../../errors.ts";
 
-/** An ordinary body takes 0.01 to 0.1 ms, so hundreds of them never wait; one of 4 MiB takes 5 to 30 ms. */
+/**
+ * An ordinary body takes 0.01 to 0.1 ms, so hundreds of them never wait. A body of 4 MiB takes 5
+ * to 30 ms.
+ */
 const turnMs = 10;
 const waitingMax = 1024;
 
@@ -17,7 +20,7 @@ export class BodyTurns {
   #spentMs = 0;
   #isScheduled = false;
 
-  /** Whether a body may be worked on in this turn. */
+  /** True if a body can be processed in this turn. */
   get isFree(): boolean {
     return this.#waiting.size === 0 && this.#spentMs < turnMs;
   }
@@ -33,7 +36,7 @@ export class BodyTurns {
     }
   }
 
-  /** Runs `work` in one of the next turns; throws `overloaded` if too many wait. */
+  /** Runs `work` in one of the next turns. Throws `overloaded` if too many bodies wait. */
   async wait<T>(accountId: string, work: () => T): Promise<T> {
     const { promise, resolve, reject } = Promise.withResolvers<T>();
     const job = () => {

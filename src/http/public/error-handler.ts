@@ -1,6 +1,6 @@
 /**
- * Turns any error of a public request into one refusal, its error response and its log line. The `detail` of a refusal is
- * for the operator: it goes to the log only.
+ * Turns any error of a public request into one refusal, its error response and its log line. The
+ * `detail` of a refusal is for the operator: it goes to the log only.
  */
 import type { FastifyReply, FastifyRequest } from "fastify";
 import type { Logger } from "pino";
@@ -10,7 +10,9 @@ import { sendError } from "../error-response.ts";
 import { rateHeaders } from "../openai-format/response.ts";
 import { contextOf } from "./request-context.ts";
 
-/** Returns `error` itself if it is a refusal, otherwise the refusal that the caller gets instead. */
+/**
+ * Returns `error` itself if it is a refusal, otherwise the refusal that the caller gets instead.
+ */
 export function refusalOf(error: unknown): Refusal {
   if (error instanceof Refusal) return error;
   if (codeOf(error) === "FST_ERR_CTP_INVALID_MEDIA_TYPE") return notJson();

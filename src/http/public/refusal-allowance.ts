@@ -1,10 +1,11 @@
 /**
- * Limits the work on chat requests that end in a refusal: bytes of their bodies and processor time, for each key and, four
- * times as much, for each account. Nobody pays for this work, so without a limit a key without credits could take the
- * main thread from everybody.
+ * Limits the work on chat requests that end in a refusal: bytes of their bodies and processor
+ * time. An account may have four times as much as a key. Refused requests are free, so without a
+ * limit a key without credits could take the main thread from all other callers.
  *
- * A burst of a whole minute's worth is allowed. The number of refusals does not count: small invalid requests are cheap.
- * Kept in memory, for this process alone, and forgotten when nothing counts any more.
+ * A burst may use the allowance of a whole minute. The number of refusals does not count, because
+ * small invalid requests are cheap. The levels are in memory, for this process only, and are
+ * forgotten when they reach zero.
  */
 import type { Caller } from "../../accounts/authentication.ts";
 import { Refusal } from "../../errors.ts";
@@ -21,11 +22,11 @@ const accountFactor = 4;
 
 const minuteMs = 60_000;
 
-/** Most keys and most accounts that are remembered, at about 200 bytes each. */
-const rememberedMax = 50_000;
+/** Most keys, and most accounts, with a level. A level takes about 200 bytes. */
+const levelsMax = 50_000;
 
-/** So many may be remembered before the first look for some that can be forgotten. */
-const forgetFrom = 1_000;
+/** Number of levels at which levels of zero are removed for the first time. */
+const sweepFrom = 1_000;
 
 export class RefusalAllowance {
   readonly #keys: Levels;
@@ -43,25 +44,25 @@ export class RefusalAllowance {
     );
   }
 
-  /** Keys and accounts that are remembered. */
+  /** Keys and accounts with a level. */
   get size(): number {
     return this.#keys.size + this.#accounts.size;
   }
 
-  /** Throws `too_many_refusals` while the key or its account has used up its allowance. */
+  /** Throws `too_many_refusals` if the key or its account has used up its allowance. */
   require({ keyId, accountId }: Caller): void {
     this.#keys.require(keyId);
     this.#accounts.require(accountId);
   }
 
-  /** Counts what was done for a request that was refused. */
+  /** Counts the work on a refused request. */
   charge({ keyId, accountId }: Pick<Caller, "keyId" | "accountId">, work: Work): void {
     this.#keys.charge(keyId, work);
     this.#accounts.charge(accountId, work);
   }
 }
 
-/** Work that still counts. It goes down steadily, by a limit's worth in a minute. */
+/** Work that still counts. It decreases steadily, by the limit in a minute. */
 interface Level extends Work {
   atMs: number;
 }
@@ -70,9 +71,9 @@ class Levels {
   readonly #whose: string;
   readonly #limit: Work;
   readonly #nowMs: () => number;
-  /** In the order in which they began to count. */
+  /** In the order in which they were added. */
   readonly #levels = new Map<string, Level>();
-  #forgetAt = forgetFrom;
+  #sweepAt = sweepFrom;
 
   constructor(whose: string, limit: Work, nowMs: () => number) {
     this.#whose = whose;
@@ -93,7 +94,7 @@ class Levels {
     const seconds = Math.ceil(waitMs / 1000);
     throw new Refusal(
       "too_many_refusals",
-      `Refused requests of ${this.#whose} took too many bytes or too much time; the limit is ${bytes} bytes and ${ms} ms of processor time per minute. Correct what the refusals name, and try again in ${seconds} s.`,
+      `Refused requests of ${this.#whose} took too many bytes or too much time. The limit is ${bytes} bytes and ${ms} ms of processor time per minute. Correct the requests as their errors say, and try again in ${seconds} s.`,
       { retryAfterSeconds: seconds },
     );
   }
@@ -101,38 +102,41 @@ class Levels {
   charge(id: string, { bytes, ms }: Work): void {
     const level = this.#levels.get(id) ?? { bytes: 0, ms: 0, atMs: this.#nowMs() };
     this.#lower(id, level);
-    // At most two minutes' worth: the wait never exceeds the minute that `retry-after` can express.
+    // At most twice the limit, so that the wait fits into the 60 s that `retry-after` can express.
     level.bytes = Math.min(level.bytes + bytes, 2 * this.#limit.bytes);
     level.ms = Math.min(level.ms + ms, 2 * this.#limit.ms);
     if (level.bytes === 0 && level.ms === 0) return;
     this.#levels.set(id, level);
-    if (this.#levels.size > this.#forgetAt) this.#forget();
+    if (this.#levels.size > this.#sweepAt) this.#sweep();
   }
 
-  /** Returns true if nothing counts any more; then the level is forgotten. */
+  /** Lowers the level by the time that has passed. At zero, removes it and returns true. */
   #lower(id: string, level: Level): boolean {
     const nowMs = this.#nowMs();
     const minutes = (nowMs - level.atMs) / minuteMs;
     level.bytes = Math.max(0, level.bytes - minutes * this.#limit.bytes);
     level.ms = Math.max(0, level.ms - minutes * this.#limit.ms);
     level.atMs = nowMs;
-    const isOver = level.bytes === 0 && level.ms === 0;
-    if (isOver) this.#levels.delete(id);
-    return isOver;
+    const isZero = level.bytes === 0 && level.ms === 0;
+    if (isZero) this.#levels.delete(id);
+    return isZero;
   }
 
-  /** Looks through all of them only when their number has doubled, so that a charge stays cheap. */
-  #forget(): void {
+  /**
+   * Removes levels of zero, and the oldest levels if there are too many. Runs only when their
+   * number has doubled.
+   */
+  #sweep(): void {
     for (const [id, level] of this.#levels) this.#lower(id, level);
     for (const id of this.#levels.keys()) {
-      if (this.#levels.size <= rememberedMax / 2) break;
+      if (this.#levels.size <= levelsMax / 2) break;
       this.#levels.delete(id);
     }
-    this.#forgetAt = Math.max(forgetFrom, 2 * this.#levels.size);
+    this.#sweepAt = Math.max(sweepFrom, 2 * this.#levels.size);
   }
 }
 
-/** Time until less than the limit counts. */
+/** Returns the time until the level is below the limit. */
 function waitMsFor(level: number, limit: number): number {
   return level < limit ? 0 : Math.max(1, ((level - limit) / limit) * minuteMs);
 }

@@ -1,4 +1,7 @@
-/** State of one request while the server answers it, beside its record: the reserved body and the work so far. */
+/**
+ * State of one request while the server answers it: its record, its reserved body and the work so
+ * far.
+ */
 import type { FastifyReply, FastifyRequest } from "fastify";
 import type { Caller } from "../../accounts/authentication.ts";
 import { type ErrorCode, invariant } from "../../errors.ts";
@@ -26,8 +29,8 @@ export class RequestContext {
   }
 
   /**
-   * Runs a synchronous stage of the request and counts its processor time. Not the time on the clock, which contains what
-   * other processes do on a busy machine.
+   * Runs a synchronous stage of the request and counts its processor time. Wall-clock time would
+   * include the work of other processes on a busy machine.
    */
   measure<T>(stage: () => T): T {
     const before = process.threadCpuUsage();
@@ -39,13 +42,15 @@ export class RequestContext {
     }
   }
 
-  /** Ends the reservation of the body: the request can no longer be refused. */
+  /** Ends the reservation of the body, because the request cannot be refused any more. */
   accept(): void {
     this.record.isAccepted = true;
     this.upload?.release();
   }
 
-  /** Only the first call counts: an answer that has been sent stays the answer. */
+  /**
+   * Ends the record. Only the first call counts, because an answer that was sent cannot change.
+   */
   finish(status: number | null, code: ErrorCode | null): void {
     const { record, upload } = this;
     if (record.isFinished) return;
@@ -56,7 +61,7 @@ export class RequestContext {
     record.finish(status, code, refused);
   }
 
-  /** Ends a request whose client has left: nobody reads the rest of an answer. */
+  /** Ends a request whose client has left. The rest of the answer is not sent. */
   leaveUnanswered(reply: FastifyReply): void {
     reply.hijack();
     this.finish(reply.raw.headersSent ? 200 : null, null);
@@ -65,12 +70,12 @@ export class RequestContext {
 
 export function contextOf(request: FastifyRequest): RequestContext {
   const context: unknown = request.getDecorator(decorator);
-  invariant(context instanceof RequestContext, "every request has been received");
+  invariant(context instanceof RequestContext, "every request has a context");
   return context;
 }
 
 export function callerOf(request: FastifyRequest): Caller {
   const { caller } = contextOf(request).record;
-  invariant(caller !== null, "the key has been checked before the endpoint is reached");
+  invariant(caller !== null, "the key is checked before the endpoint is called");
   return caller;
 }

@@ -1,10 +1,11 @@
 /**
- * The chat requests that are being answered, and all requests that wait for something first (their key, a balance):
- * who must be told when a client goes away, and when the service stops.
+ * The requests in progress: chat requests that are being answered, and requests that wait for
+ * something first (their key, their body, a balance). Ends them when their client leaves or the
+ * service stops.
  *
- * A client is gone when its socket has ended or closed, whether or not a byte has been sent: one listener pair per
- * connection, however many requests it carries. Reasons of the signals: a `Refusal` where the service ended the
- * request, a plain error where the client did.
+ * A client has left when its socket has ended or closed, whether or not a byte has been sent. Each
+ * connection has one pair of listeners, however many requests it carries. The reason of an aborted
+ * signal is a `Refusal` if the service ended the request, and a plain error if the client left.
  */
 import type { IncomingMessage, ServerResponse } from "node:http";
 import type { Socket } from "node:net";
@@ -12,28 +13,29 @@ import { Refusal } from "../../errors.ts";
 
 export interface RunningRequest {
   readonly signal: AbortSignal;
-  /** Nobody reads any more. */
+  /** The client has left. */
   readonly gone: boolean;
-  /** To be called when the last byte has been handed over; the request runs on until it is flushed or lost. */
+  /** Call when the last byte has been written. The request is over when it is flushed or lost. */
   leave(): void;
 }
 
-/** Requests that were still running when they were given up. */
+/** Requests that were still in progress when they were given up. */
 export interface Abandoned {
   /** Answered and settled, but not read to the end. */
   unread: number;
-  /** Their charges are not recorded, and may never be. */
+  /** Not settled: their charges may never be recorded. */
   unsettled: number;
 }
 
 export class RunningRequests {
   readonly #running = new Set<Running>();
-  readonly #waiting = new Set<Waiting>();
-  readonly #bySocket = new WeakMap<Socket, Set<Running | Waiting>>();
+  readonly #waiting = new Set<Pending>();
+  readonly #bySocket = new WeakMap<Socket, Set<Pending>>();
   #retiring = false;
   #draining = false;
   #whenIdle: PromiseWithResolvers<void> | null = null;
 
+  /** Chat requests that are being answered. */
   get count(): number {
     return this.#running.size;
   }
@@ -42,35 +44,31 @@ export class RunningRequests {
     return this.#draining;
   }
 
-  /** From now on every answer closes its connection, so that its client comes back over another one. */
+  /**
+   * From now on every answer closes its connection, so that a balancer sends the client elsewhere.
+   */
   retire(): void {
     this.#retiring = true;
   }
 
-  /** Of an answer whose headers are sent now. */
+  /** Returns the headers about the connection, for an answer that is sent now. */
   connectionHeaders(): { connection?: "close" } {
     return this.#retiring ? { connection: "close" } : {};
   }
 
-  /** While draining, the signal is aborted from the start. */
-  enter(request: IncomingMessage, response: ServerResponse): RunningRequest {
-    const { socket } = request;
-    const sameSocket = this.#watch(socket);
-    const running = new Running(socket, response, () => {
-      sameSocket.delete(running);
-      this.#running.delete(running);
-      this.#tellWhenIdle();
-    });
-    this.#running.add(running);
-    sameSocket.add(running);
+  /** Starts a chat request. If the service drains, its signal is aborted at once. */
+  enter({ socket }: IncomingMessage, response: ServerResponse): RunningRequest {
+    const running = new Running(socket, response, () => remove());
+    const remove = this.#add(running, this.#running, socket);
     if (socket.destroyed) running.clientGone();
     else if (this.#draining) running.end(shuttingDown());
     return running;
   }
 
   /**
-   * Asks for what the request needs before anything else can be done for it. Null as soon as its client is gone, and
-   * throws `shutting_down` as soon as the service drains: neither waits for a store that is away.
+   * Waits for what a request needs before it can be answered. Returns null as soon as the client
+   * leaves, and throws `shutting_down` as soon as the service drains: neither waits for a slow
+   * store.
    */
   async need<T>(
     { socket }: IncomingMessage,
@@ -79,44 +77,38 @@ export class RunningRequests {
   ): Promise<T | null> {
     if (this.#draining) throw shuttingDown();
     if (socket.destroyed) return null;
-    const sameSocket = this.#watch(socket);
     const { promise, resolve, reject } = Promise.withResolvers<T | null>();
-    const over = () => {
-      sameSocket.delete(waiting);
-      this.#waiting.delete(waiting);
-      this.#tellWhenIdle();
-    };
-    let refused = false;
-    const waiting: Waiting = {
+    let isRefused = false;
+    const waiting: Pending = {
       clientGone() {
         resolve(null);
-        over();
+        remove();
       },
       end(reason) {
-        refused = true;
+        isRefused = true;
         reject(reason);
-        response.once("close", over);
+        // A drain waits until the client has got its refusal.
+        response.once("close", remove);
       },
     };
-    this.#waiting.add(waiting);
-    sameSocket.add(waiting);
+    const remove = this.#add(waiting, this.#waiting, socket);
     ask()
       .finally(() => {
-        if (!refused) over();
+        if (!isRefused) remove();
       })
       .then(resolve, reject);
     return await promise;
   }
 
-  /** Whether a request that came over this connection is being answered. */
+  /** Returns whether a request of this connection is being answered. */
   busy(socket: Socket): boolean {
-    const known = this.#bySocket.get(socket) ?? [];
-    return [...known].some((each) => each instanceof Running);
+    const pending = this.#bySocket.get(socket) ?? [];
+    return [...pending].some((each) => each instanceof Running);
   }
 
   /**
-   * From now on new requests are refused, those that wait at once; resolves when these have been told, and the running
-   * ones have ended or are abandoned.
+   * Refuses new requests and those that wait. Resolves when these clients have got their refusal,
+   * and the running requests have ended or are abandoned.
    */
   drain(): Promise<void> {
     this.retire();
@@ -126,36 +118,47 @@ export class RunningRequests {
       const reason = shuttingDown();
       for (const waiting of this.#waiting) waiting.end(reason);
     }
-    this.#tellWhenIdle();
+    this.#resolveIfIdle();
     return this.#whenIdle.promise;
   }
 
-  /** Ends every running request as it stands; its client is told why. */
+  /** Ends every running request at once. Its client gets `shutting_down`. */
   stop(): void {
     const reason = shuttingDown();
     for (const running of this.#running) running.end(reason);
   }
 
-  /** Takes the connections away from whatever still runs; nobody waits for it any more. */
+  /** Closes the connections of all running requests. `drain` does not wait for them any longer. */
   abandon(): Abandoned {
     const abandoned = { unread: 0, unsettled: 0 };
     for (const running of this.#running) {
-      if (running.left) abandoned.unread += 1;
-      else abandoned.unsettled += 1;
+      abandoned[running.left ? "unread" : "unsettled"] += 1;
       running.disconnect();
     }
     this.#whenIdle?.resolve();
     return abandoned;
   }
 
-  #tellWhenIdle(): void {
+  /** Adds a request to `all` and to its connection. Returns a function that removes it again. */
+  #add<T extends Pending>(request: T, all: Set<T>, socket: Socket): () => void {
+    const ofSocket = this.#ofSocket(socket);
+    all.add(request);
+    ofSocket.add(request);
+    return () => {
+      ofSocket.delete(request);
+      all.delete(request);
+      this.#resolveIfIdle();
+    };
+  }
+
+  #resolveIfIdle(): void {
     if (this.#running.size === 0 && this.#waiting.size === 0) this.#whenIdle?.resolve();
   }
 
-  #watch(socket: Socket): Set<Running | Waiting> {
+  #ofSocket(socket: Socket): Set<Pending> {
     const known = this.#bySocket.get(socket);
     if (known !== undefined) return known;
-    const requests = new Set<Running | Waiting>();
+    const requests = new Set<Pending>();
     this.#bySocket.set(socket, requests);
     const gone = () => {
       for (const request of requests) request.clientGone();
@@ -166,24 +169,24 @@ export class RunningRequests {
   }
 }
 
-/** A request that waits for what it needs, or has been refused meanwhile and has its refusal on the way. */
-interface Waiting {
+/** A request in progress. */
+interface Pending {
   clientGone(): void;
   end(reason: Refusal): void;
 }
 
-class Running implements RunningRequest {
+class Running implements RunningRequest, Pending {
   readonly #controller = new AbortController();
   readonly #socket: Socket;
   readonly #response: ServerResponse;
-  readonly #over: () => void;
+  readonly #remove: () => void;
   #left = false;
   #gone = false;
 
-  constructor(socket: Socket, response: ServerResponse, over: () => void) {
+  constructor(socket: Socket, response: ServerResponse, remove: () => void) {
     this.#socket = socket;
     this.#response = response;
-    this.#over = over;
+    this.#remove = remove;
   }
 
   get signal(): AbortSignal {
@@ -194,21 +197,21 @@ class Running implements RunningRequest {
     return this.#gone;
   }
 
-  /** All that is left of it is an answer on its way to the client. */
+  /** The answer has been written, and may not have been read to its end. */
   get left(): boolean {
     return this.#left;
   }
 
   leave(): void {
     this.#left = true;
-    if (this.#gone || this.#response.writableFinished) this.#over();
-    else this.#response.once("close", this.#over);
+    if (this.#gone || this.#response.writableFinished) this.#remove();
+    else this.#response.once("close", this.#remove);
   }
 
   clientGone(): void {
     this.#gone = true;
     this.#controller.abort(new Error("the client closed the connection"));
-    if (this.#left) this.#over();
+    if (this.#left) this.#remove();
   }
 
   end(reason: Refusal): void {
@@ -220,8 +223,8 @@ class Running implements RunningRequest {
   }
 }
 
-export function shuttingDown(): Refusal {
-  return new Refusal("shutting_down", "This service is being stopped. Send the request again in a moment.", {
+function shuttingDown(): Refusal {
+  return new Refusal("shutting_down", "This service is stopping. Send the request again in a moment.", {
     retryAfterSeconds: 2,
   });
 }

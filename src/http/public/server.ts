@@ -4,9 +4,9 @@
  *   path and method -> key -> allowances for refusals and uploads -> body size and media type -> JSON -> schema -> model
  *   -> prompt length -> rates and concurrency -> credits -> capacity
  *
- * The first four are checked in `#receive`, before a byte of the body is read, JSON and schema in openai-format/request.ts,
- * the others in chat/generate.ts. While the service drains, `shutting_down` comes before the key, so that no request waits
- * for a database that is away.
+ * The first four are checked in `#receive`, before a byte of the body is read, JSON and schema in
+ * openai-format/request.ts, the others in chat/generate.ts. While the service drains,
+ * `shutting_down` comes before the key, so that no request waits for a database that is away.
  */
 import { type FastifyInstance, type FastifyReply, type FastifyRequest, fastify } from "fastify";
 import type { Logger } from "pino";
@@ -64,10 +64,15 @@ export interface PublicOptions {
   uploadTimes?: UploadTimes;
 }
 
-/** Longest time until the headers of a request are complete, counted from the connection or from their first byte. */
+/**
+ * Longest time until the headers of a request are complete, counted from the connection or from
+ * their first byte.
+ */
 const headersTimeoutMs = 15_000;
 
-/** Longest time that a connection without a request stays open; longer than balancers keep theirs. */
+/**
+ * Longest time that a connection without a request stays open; longer than balancers keep theirs.
+ */
 const keepAliveTimeoutMs = 72_000;
 
 /** How often Node looks for connections that have exceeded these times. */
@@ -77,7 +82,9 @@ const chatPath = "/v1/chat/completions";
 const balancePath = "/v1/balance";
 const modelsPath = "/v1/models";
 
-/** Methods of each endpoint, as the headers `allow` and `access-control-allow-methods` list them. */
+/**
+ * Methods of each endpoint, as the headers `allow` and `access-control-allow-methods` list them.
+ */
 const methods: ReadonlyMap<string, string> = new Map([
   [chatPath, "POST"],
   [balancePath, "GET, HEAD"],
@@ -117,7 +124,10 @@ export class PublicServer {
     this.connections.guard(this.#app.server);
   }
 
-  /** Resolves with the URL of the listener, for example `http://127.0.0.1:8080`. Port 0: any free port. */
+  /**
+   * Resolves with the URL of the listener, for example `http://127.0.0.1:8080`. Port 0: any free
+   * port.
+   */
   listen(address: Address): Promise<string> {
     return listenOn(this.#app, address);
   }
@@ -138,7 +148,8 @@ export class PublicServer {
       requestTimeout: headersTimeoutMs + uploadMs + 2 * connectionsCheckMs,
       keepAliveTimeout: keepAliveTimeoutMs,
       return503OnClosing: false,
-      // No answer is running any more when the listener closes. Idle connections would keep the process for minutes.
+      // No answer is running any more when the listener closes. Idle connections would keep the
+      // process for minutes.
       forceCloseConnections: true,
       http: {
         requireHostHeader: false,
@@ -233,8 +244,9 @@ function sendJson(request: FastifyRequest, reply: FastifyReply, body: object): v
 }
 
 /**
- * Returns the endpoint that a request target names, or null. Paths are compared byte for byte: no trailing slash, no
- * escapes, no other case. A query is ignored. HTTP/1.1 allows the absolute form too (`GET http://host/v1/models`).
+ * Returns the endpoint that a request target names, or null. Paths are compared byte for byte: no
+ * trailing slash, no escapes, no other case. A query is ignored. HTTP/1.1 allows the absolute form
+ * too (`GET http://host/v1/models`).
  */
 function endpointOf(target: string): string | null {
   const query = target.indexOf("?");

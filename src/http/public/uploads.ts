@@ -1,10 +1,11 @@
 /**
- * Reads request bodies from their connections, within limits: bytes in flight of a key, of an account and in total,
+ * Reads request bodies within limits: bytes in flight of a key, of an account and in total,
  * concurrent uploads of a key and an account, a minimum rate, and a total time.
  *
- * A body with a content-length reserves its bytes before the first one is read. A body without one reserves as it grows.
- * A reservation lasts until the request is accepted, refused, or left by its client. The memory of the body is then free
- * at once, without a garbage collection.
+ * A body with a content-length reserves its bytes before the first byte is read. A body without a
+ * content-length reserves bytes as it grows. The reservation ends when the request is accepted or
+ * refused, or its client leaves. The memory of the body is then freed at once, without a garbage
+ * collection.
  */
 import type { IncomingMessage } from "node:http";
 import type { Caller } from "../../accounts/authentication.ts";
@@ -14,41 +15,47 @@ import { freeChunk } from "../request-body.ts";
 export interface UploadLimits {
   /** Largest body. */
   bodyBytesMax: number;
-  /** Bytes of all bodies in flight. */
+  /** Most bytes of all bodies in flight. */
   uploadBytesMax: number;
   /** Longest time that one body may take. */
   uploadMs: number;
 }
 
 export interface UploadTimes {
-  /** A body may be slow for this long. */
+  /** Time during which a body may be slow. */
   graceMs: number;
-  /** After that, it must have come at this rate on average. */
+  /** Minimum average rate after that time. */
   bytesPerSecondMin: number;
 }
 
 export const uploadTimes: UploadTimes = { graceMs: 10_000, bytesPerSecondMin: 16 * 1024 };
 
-/** Parts of `uploadBytesMax` that one key and one account may have, if a body of the largest size fits. */
+/**
+ * Parts of `uploadBytesMax` that a key and an account may use. A body of the largest size always
+ * fits.
+ */
 const keyShare = 1 / 4;
 const accountShare = 1 / 2;
 
-/** Uploads beyond the limit of running requests: the next requests may arrive while the last ones are being answered. */
+/**
+ * Uploads beyond the limit of running requests, so that the next requests can arrive while others
+ * are being answered.
+ */
 export const spareUploads = 4;
 
-/** First piece of memory for a body that does not announce its length. */
-const firstPieceBytes = 64 * 1024;
+/** First memory for a body without a content-length. */
+const firstBytes = 64 * 1024;
 
 /**
- * Each chunk costs Node as much time as a kilobyte: a body of 4 MiB in chunks of one byte is work for seconds. Encoders
- * that write JSON piece by piece send some thousand small chunks.
+ * Each chunk costs Node as much time as a kilobyte, so a body of 4 MiB in chunks of one byte would
+ * take seconds. Encoders that stream JSON send some thousand small chunks.
  */
 const chunksFree = 16_384;
 const bytesPerChunkMin = 64;
 
 const retryAfterSeconds = 2;
 
-/** Uploads of one key, of one account, or of all. */
+/** Uploads of one key, of one account, or in total. */
 interface Usage {
   uploads: number;
   bytes: number;
@@ -75,8 +82,8 @@ export class Uploads {
   }
 
   /**
-   * Admits the body of a request and reserves the bytes that its headers announce.
-   * Throws `concurrency_limit_exceeded` or `overloaded`.
+   * Admits the body of a request and reserves the bytes of its content-length. Throws
+   * `concurrency_limit_exceeded` or `overloaded`.
    */
   admit(caller: Caller, headers: IncomingMessage["headers"]): Upload {
     const { bodyBytesMax } = this.#limits;
@@ -86,7 +93,7 @@ export class Uploads {
     const account = usageOf(this.#accounts, caller.accountId);
     requireRoom("This key", key, caller.concurrent);
     requireRoom("This account", account, caller.plan.limits.concurrent ?? null);
-    // A larger body is refused for its size.
+    // A larger body is refused later, for its size.
     const reservedBytes = Math.min(declaredBytes ?? 0, bodyBytesMax);
     this.#require(key, account, reservedBytes);
 
@@ -126,7 +133,7 @@ export class Uploads {
       if (usage.bytes + moreBytes <= bytesMax) continue;
       throw new Refusal(
         "overloaded",
-        `The request bodies of ${whose} that are being received or checked may have ${bytesMax} bytes together. Send the request again in ${retryAfterSeconds} s.`,
+        `The request bodies of ${whose} that are being received or checked may have ${bytesMax} bytes in total. Send the request again in ${retryAfterSeconds} s.`,
         { retryAfterSeconds },
       );
     }
@@ -141,14 +148,14 @@ function requireRoom(whose: string, { uploads }: Usage, concurrent: number | nul
   if (concurrent === null || uploads < concurrent + spareUploads) return;
   throw new Refusal(
     "concurrency_limit_exceeded",
-    `${whose} may have ${concurrent} requests running at once, and already has ${uploads} that are being received or checked. Try again when one has ended.`,
+    `${whose} may run ${concurrent} requests at the same time, and already has ${uploads} that are being received or checked. Try again when one has ended.`,
     { retryAfterSeconds: 1 },
   );
 }
 
-/** Memory of one body and its place in the limits. */
+/** The part of the limits that one body uses. */
 interface Reservation {
-  /** Null: the body comes in chunks without a length. */
+  /** Content-length of the body, or null if it comes in chunks. */
   declaredBytes: number | null;
   reservedBytes: number;
   grow(bytes: number): void;
@@ -178,13 +185,14 @@ export class Upload {
   }
 
   /**
-   * Resolves with the whole body. Throws `request_too_large`, `request_timeout`, or `overloaded` if a body without a
-   * length grows beyond what is free. Stays pending if the client leaves; `release` ends the reading.
+   * Resolves with the whole body. Throws `request_too_large`, `request_timeout`, or `overloaded`
+   * if a body without a content-length outgrows the free bytes. Stays pending if the client
+   * leaves; `release` ends the reading.
    */
   async read(request: IncomingMessage): Promise<Uint8Array> {
     invariant(!this.#isReleased && this.#bytes === null, "a body is read once, before it is released");
     if (request.complete) {
-      // The common case: the body came with its headers, and Node has all of it.
+      // The common case: Node has received the whole body with the headers.
       const whole: Buffer | null = request.read();
       if (whole !== null) this.#add(whole);
       return this.#whole();
@@ -199,7 +207,7 @@ export class Upload {
     };
     const fail = (reason: unknown) => {
       stop();
-      // Node goes on reading for up to 2 MB in this turn, and would parse all of that for nothing.
+      // Otherwise Node would read and parse up to 2 MB more in this turn.
       request.pause();
       request.socket.pause();
       reject(reason);
@@ -227,7 +235,10 @@ export class Upload {
     return await promise;
   }
 
-  /** Frees the memory of the body and its place in the limits. What `read` returned is empty from then on. Idempotent. */
+  /**
+   * Frees the memory of the body and its reservation. The result of `read` becomes empty.
+   * Idempotent.
+   */
   release(): void {
     if (this.#isReleased) return;
     this.#isReleased = true;
@@ -237,7 +248,7 @@ export class Upload {
     this.#reservation.release(this.#reservedBytes);
   }
 
-  /** How long the body may take, as far as it has come. */
+  /** Time that the body may take, given the bytes received so far. */
   #allowedMs(): number {
     const { graceMs, bytesPerSecondMin } = this.#times;
     return Math.min(this.#limits.uploadMs, graceMs + (this.#receivedBytes * 1000) / bytesPerSecondMin);
@@ -247,7 +258,7 @@ export class Upload {
     const { bytesPerSecondMin } = this.#times;
     return new Refusal(
       "request_timeout",
-      `The body came too slowly: ${this.#receivedBytes} bytes until now. Send at least ${bytesPerSecondMin} bytes a second, and the whole body within ${this.#limits.uploadMs / 1000} s.`,
+      `The body arrived too slowly: ${this.#receivedBytes} bytes so far. Send at least ${bytesPerSecondMin} bytes per second, and the whole body within ${this.#limits.uploadMs / 1000} s.`,
     );
   }
 
@@ -260,12 +271,12 @@ export class Upload {
     const { declaredBytes } = this.#reservation;
     if (this.#bytes === null || this.#bytes.length < length) {
       const capacity =
-        declaredBytes ?? Math.min(bodyBytesMax, Math.max(length, firstPieceBytes, 2 * this.#receivedBytes));
+        declaredBytes ?? Math.min(bodyBytesMax, Math.max(length, firstBytes, 2 * this.#receivedBytes));
       if (capacity > this.#reservedBytes) {
         this.#reservation.grow(capacity - this.#reservedBytes);
         this.#reservedBytes = capacity;
       }
-      // Memory of its own, never a part of Node's shared pool.
+      // Separate memory, not a part of Node's shared pool.
       const larger = Buffer.allocUnsafeSlow(capacity);
       if (this.#bytes !== null) {
         this.#bytes.copy(larger, 0, 0, this.#receivedBytes);
@@ -283,16 +294,18 @@ export class Upload {
   }
 }
 
-/** Frees memory now: left to the garbage collector, bodies outlive their reservations by far. */
+/**
+ * Frees memory now. With the garbage collector, bodies would outlive their reservations by far.
+ */
 function free({ buffer }: Buffer<ArrayBuffer>): void {
-  // A worker may have taken it over.
+  // The memory may have been transferred to a worker.
   if (!buffer.detached) buffer.transfer(0);
 }
 
 function inTooManyChunks(): Refusal {
   return new Refusal(
     "request_too_large",
-    `The body comes in too many small chunks: more than ${chunksFree}, and one for each ${bytesPerChunkMin} bytes. Send larger chunks, or the body with a content-length.`,
+    `The body has too many small chunks: more than ${chunksFree}, and more than one per ${bytesPerChunkMin} bytes. Send larger chunks, or send a content-length.`,
   );
 }
 
