@@ -31,21 +31,17 @@ export type OperatorCode = keyof typeof operatorCatalogue;
 export class OperatorRefusal extends Error {
   override readonly name = "OperatorRefusal";
   readonly code: OperatorCode;
+  readonly status: number;
+  readonly type: ErrorType;
   /** Field of the API request that is wrong. */
   readonly param: string | null;
 
   constructor(code: OperatorCode, message: string, param: string | null = null) {
     super(message);
     this.code = code;
+    this.status = operatorCatalogue[code].status;
+    this.type = operatorCatalogue[code].type;
     this.param = param;
-  }
-
-  get status(): number {
-    return operatorCatalogue[this.code].status;
-  }
-
-  get type(): ErrorType {
-    return operatorCatalogue[this.code].type;
   }
 }
 

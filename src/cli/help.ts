@@ -1,5 +1,5 @@
 /** The text of `--help`, and the line that follows an error of usage. */
-import { Command, Help, type Option } from "commander";
+import { Command, Help } from "commander";
 
 const plain = Object.assign(new Help(), { showGlobalOptions: true });
 
@@ -38,7 +38,8 @@ export function examples(...lines: string[]): string {
 
 /** Configures the help of a command: its full usage, required options, and a hint after errors. */
 export function explainUse(command: Command): void {
-  if (isGroup(command)) command.helpCommand("help [command]", "the same as --help after the command");
+  if (command.commands.length > 0)
+    command.helpCommand("help [command]", "the same as --help after the command");
   command
     .usage(usageOf(command))
     .helpOption("-h, --help", "show this")
@@ -49,13 +50,13 @@ export function explainUse(command: Command): void {
       commandDescription: (of) => sentence(of.description()),
       subcommandTerm: (of) => [of.name(), ...argumentsOf(of), ...(needsCommand(of) ? ["..."] : [])].join(" "),
       optionDescription: (option) =>
-        `${plain.optionDescription(option)}${isRequired(option) ? " (required)" : ""}`,
+        `${plain.optionDescription(option)}${option.mandatory ? " (required)" : ""}`,
     });
 }
 
 function usageOf(command: Command): string {
-  const required = command.options.filter(isRequired).map(({ flags }) => flags);
-  const isMore = command.options.some((option) => !isRequired(option));
+  const required = command.options.filter(({ mandatory }) => mandatory).map(({ flags }) => flags);
+  const isMore = command.options.some(({ mandatory }) => !mandatory);
   return [
     ...argumentsOf(command),
     ...required,
@@ -68,17 +69,9 @@ function argumentsOf(command: Command): string[] {
   return command.registeredArguments.map((each) => (each.required ? `<${each.name()}>` : `[${each.name()}]`));
 }
 
-function isGroup({ commands }: Command): boolean {
-  return commands.length > 0;
-}
-
 /** True for a group without an action of its own. `models` has one, and takes its subcommand as an argument. */
 function needsCommand(command: Command): boolean {
-  return isGroup(command) && command.registeredArguments.length === 0;
-}
-
-function isRequired({ mandatory }: Option): boolean {
-  return mandatory;
+  return command.commands.length > 0 && command.registeredArguments.length === 0;
 }
 
 function pathOf(command: Command): string {

@@ -45,12 +45,21 @@ function fieldsFor<Row>() {
   return <P extends TProperties>(fields: Fields<Row, P>) => fields;
 }
 
-function objectFor<Row>() {
+/** Schemas that the OpenAPI document contains once, under these names. */
+export const components = new Map<object, string>();
+
+export function component<P extends TProperties>(name: string, properties: P) {
+  const schema = closed(properties);
+  components.set(schema, name);
+  return schema;
+}
+
+function objectFor<Row>(name: string) {
   return <P extends TProperties>(fields: Fields<Row, P>): JsonObject<Row, P> => {
     const entries = Object.entries(fields);
-    const schemas = entries.map(([name, [schema]]) => [name, schema]);
+    const schemas = entries.map(([field, [schema]]) => [field, schema]);
     return {
-      schema: closed(Object.fromEntries(schemas)),
+      schema: component(name, Object.fromEntries(schemas)),
       of: (row) => {
         const values = entries.map(([name, [, read]]) => [name, read(row)]);
         return Object.fromEntries(values);
@@ -59,7 +68,7 @@ function objectFor<Row>() {
   };
 }
 
-export const accountObject = objectFor<AccountRow>()({
+export const accountObject = objectFor<AccountRow>("Account")({
   id: [text, (row) => row.id],
   plan: [text, (row) => row.plan],
   created_at: [time, (row) => isoTime(row.createdMs)],
@@ -91,8 +100,8 @@ const keyFields = fieldsFor<KeyRow>()({
   last_used_at: [orNull(time), (row) => isoTimeOrNull(row.lastUsedMs)],
 });
 
-export const keyObject = objectFor<KeyRow>()(keyFields);
-export const newKeyObject = objectFor<KeyRow & { key: string | null }>()({
+export const keyObject = objectFor<KeyRow>("Key")(keyFields);
+export const newKeyObject = objectFor<KeyRow & { key: string | null }>("NewKey")({
   key: [orNull(Type.String({ description: "the key itself, only in this response" })), (row) => row.key],
   ...keyFields,
 });
@@ -101,7 +110,7 @@ export const newKeyObject = objectFor<KeyRow & { key: string | null }>()({
 const bucket = closed({ credits: count, percent: Type.Number() });
 const cap = closed({ credits: count });
 const window = closed({ startedAt: time, refreshesAt: time });
-export const balance = closed({
+export const balance = component("Balance", {
   object: Type.Literal("balance"),
   available: Type.Boolean(),
   plan: text,
@@ -128,20 +137,20 @@ const changeFields = fieldsFor<CreditsRow>()({
   balance: [balance, (row) => balanceObject(row.change.balance)],
 });
 
-export const topupObject = objectFor<CreditsRow>()({
+export const topupObject = objectFor<CreditsRow>("Topup")({
   account: [text, (row) => row.account],
   payment_id: [text, (row) => row.id],
   ...changeFields,
   credits: [count, (row) => row.credits],
 });
 
-export const adjustmentObject = objectFor<CreditsRow>()({
+export const adjustmentObject = objectFor<CreditsRow>("Adjustment")({
   account: [text, (row) => row.account],
   operation_id: [text, (row) => row.id],
   ...changeFields,
 });
 
-export const journalObject = objectFor<JournalRow>()({
+export const journalObject = objectFor<JournalRow>("JournalEntry")({
   seq: [count, (row) => row.seq],
   at: [time, (row) => isoTime(row.atMs)],
   kind: [text, (row) => row.kind],
@@ -165,7 +174,7 @@ const tokenAndPriceFields = fieldsFor<TokenCounts & RowPrice>()({
   price_completion: [count, (row) => row.priceCompletion],
 });
 
-export const usageObject = objectFor<UsageRow>()({
+export const usageObject = objectFor<UsageRow>("UsageRecord")({
   request_id: [text, (row) => row.id],
   account: [text, (row) => row.account],
   key: [text, (row) => row.key],
@@ -182,7 +191,7 @@ export const usageObject = objectFor<UsageRow>()({
   journal_seq: [count, (row) => row.seq],
 });
 
-export const holdObject = objectFor<HoldRow>()({
+export const holdObject = objectFor<HoldRow>("Hold")({
   request_id: [text, (row) => row.id],
   account: [text, (row) => row.account],
   key: [text, (row) => row.key],
@@ -198,7 +207,7 @@ const broken = closed({
   rows: Type.Array(Type.Record(Type.String(), Type.Union([Type.String(), Type.Number(), Type.Null()]))),
 });
 
-export const auditObject = objectFor<AuditReport>()({
+export const auditObject = objectFor<AuditReport>("AuditReport")({
   sound: [Type.Boolean(), (report) => report.broken.length === 0],
   checked_at: [time, (report) => isoTime(report.checkedMs)],
   journal_entries: [count, (report) => report.journalRows],
@@ -210,7 +219,7 @@ export const auditObject = objectFor<AuditReport>()({
 
 const load = closed({ running: count, waiting: count, paused: count });
 
-export const modelObject = objectFor<Model>()({
+export const modelObject = objectFor<Model>("Model")({
   id: [text, (model) => model.id],
   state: [text, (model) => model.engine.state],
   context_window: [count, (model) => model.engine.contextWindow],
@@ -228,7 +237,7 @@ export const modelObject = objectFor<Model>()({
   ],
 });
 
-export const nodeObject = objectFor<NodeView>()({
+export const nodeObject = objectFor<NodeView>("Node")({
   id: [text, (node) => node.id],
   version: [text, (node) => node.version],
   started_at: [time, (node) => isoTime(node.startedMs)],

@@ -8,13 +8,13 @@ import Type from "typebox";
 import { type OperatorCode, operatorCatalogue } from "../../accounts/refusals.ts";
 import { invariant, catalogue as publicCatalogue } from "../../errors.ts";
 import { isRecord } from "../openai-format/json.ts";
-import * as objects from "./objects.ts";
+import { component, components } from "./objects.ts";
 import { refusedBeforeRouting, refusedEverywhere, refusedWithBody } from "./refusals.ts";
 import { closed, orNull } from "./schemas.ts";
 
 type Code = OperatorCode | keyof typeof publicCatalogue;
 
-const error = closed({
+const error = component("Error", {
   error: closed({
     message: Type.String(),
     type: Type.String(),
@@ -22,23 +22,6 @@ const error = closed({
     code: Type.String(),
   }),
 });
-
-/** Schemas that the document contains once, under these names. */
-const components = new Map<object, string>([
-  [objects.accountObject.schema, "Account"],
-  [objects.keyObject.schema, "Key"],
-  [objects.newKeyObject.schema, "NewKey"],
-  [objects.balance, "Balance"],
-  [objects.topupObject.schema, "Topup"],
-  [objects.adjustmentObject.schema, "Adjustment"],
-  [objects.journalObject.schema, "JournalEntry"],
-  [objects.usageObject.schema, "UsageRecord"],
-  [objects.holdObject.schema, "Hold"],
-  [objects.modelObject.schema, "Model"],
-  [objects.nodeObject.schema, "Node"],
-  [objects.auditObject.schema, "AuditReport"],
-  [error, "Error"],
-]);
 
 /** Documents the routes that are registered after this call and have an `operationId`. */
 export function documentRoutes(app: FastifyInstance, version: string, tags: readonly string[]): void {
@@ -56,9 +39,7 @@ export function documentRoutes(app: FastifyInstance, version: string, tags: read
       tags: tags.map((name) => ({ name })),
       components: {
         securitySchemes: { operatorToken: { type: "http", scheme: "bearer" } },
-        schemas: Object.fromEntries(
-          [...components].map(([component, name]) => [name, shownFields(component)]),
-        ),
+        schemas: Object.fromEntries([...components].map(([schema, name]) => [name, shownFields(schema)])),
       },
     },
     transform: ({ schema: route, url }) => ({ schema: documented(route), url }),

@@ -1,9 +1,13 @@
 /**
- * The operator API's part of error responses: the codes of the public catalogue that it shares, and advice that names
- * its endpoints. The operator catalogue is accounts/refusals.ts.
+ * Error responses of the operator API: its error codes for the OpenAPI document, and the response to each error. The
+ * catalogue of operator codes is accounts/refusals.ts; the other codes are shared with the public catalogue.
  */
-import type { OperatorCode } from "../../accounts/refusals.ts";
-import { Refusal } from "../../errors.ts";
+import { type OperatorCode, OperatorRefusal } from "../../accounts/refusals.ts";
+import { codeOf, Refusal } from "../../errors.ts";
+import { StoreUnavailableError } from "../../ledger/retry.ts";
+import { ListTooSlowError } from "../../store/store.ts";
+import type { ErrorResponse } from "../openai-format/error-body.ts";
+import { adminBodyBytesMax } from "./app.ts";
 
 /** Operator codes of requests that are refused before their route is called. */
 export const refusedBeforeRouting = [
@@ -41,7 +45,7 @@ export const sharedCodes = [
 ] as const;
 
 /** Appended to the messages of operator actions. */
-export const advice: Partial<Record<OperatorCode, string>> = {
+const advice: Partial<Record<OperatorCode, string>> = {
   account_not_found: "GET /admin/accounts lists the accounts.",
   account_exists: "PATCH /admin/accounts/{account} changes the plan.",
   key_not_found: "GET /admin/accounts/{account}/keys lists the keys of an account.",
@@ -52,4 +56,41 @@ export function unknownPath(): Refusal {
     "unknown_path",
     "This path does not exist. Available are /healthz, /readyz, /metrics and the paths in GET /admin/openapi.json. The public API has its own port.",
   );
+}
+
+export function responseTo(error: unknown): ErrorResponse {
+  if (error instanceof OperatorRefusal) return extended(error, advice[error.code]);
+  // Only operators read this response, so it contains the detail.
+  if (error instanceof Refusal) return extended(error, error.detail && `(${error.detail})`);
+  if (error instanceof ListTooSlowError) return new OperatorRefusal("list_too_slow", error.message);
+  if (error instanceof StoreUnavailableError) {
+    return new Refusal(
+      "store_unavailable",
+      "The database cannot be reached or written now. Sending the same request again is safe.",
+    );
+  }
+  return refusalOfFastify(error);
+}
+
+/** Returns the error response with a text added to its message. */
+function extended(error: ErrorResponse, text: string | undefined): ErrorResponse {
+  if (text === undefined) return error;
+  const { status, type, code, param, retryAfterSeconds } = error;
+  return { status, type, code, message: `${error.message} ${text}`, param, retryAfterSeconds };
+}
+
+function refusalOfFastify(error: unknown): Refusal {
+  switch (codeOf(error)) {
+    case "FST_ERR_CTP_INVALID_MEDIA_TYPE":
+      return new Refusal(
+        "unsupported_media_type",
+        "Send the body as JSON, with the header content-type: application/json.",
+      );
+    case "FST_ERR_CTP_BODY_TOO_LARGE":
+      return new Refusal("request_too_large", `The body is larger than ${adminBodyBytesMax} bytes.`);
+  }
+  if (error instanceof Error && "statusCode" in error && error.statusCode === 400) {
+    return new Refusal("invalid_json", "The body is shorter than its content-length.");
+  }
+  return new Refusal("internal_error", "The server failed, not the request. The log has the details.");
 }

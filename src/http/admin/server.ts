@@ -11,18 +11,17 @@ import type { FastifyInstance, FastifyRequest } from "fastify";
 import type { Logger } from "pino";
 import { OperatorRefusal } from "../../accounts/refusals.ts";
 import type { EngineState } from "../../chat/engine.ts";
-import { codeOf, Refusal } from "../../errors.ts";
-import { StoreUnavailableError } from "../../ledger/retry.ts";
-import { ListTooSlowError, type Store } from "../../store/store.ts";
+import { Refusal } from "../../errors.ts";
+import type { Store } from "../../store/store.ts";
 import type { Metrics } from "../../telemetry/metrics.ts";
 import { Connections } from "../connections.ts";
 import { sendError } from "../error-response.ts";
-import type { ErrorResponse } from "../openai-format/error-body.ts";
+import { isRecord } from "../openai-format/json.ts";
 import { isUploading } from "../request-body.ts";
 import { AllowedHosts, loggable } from "./allowed-hosts.ts";
-import { type AdminDependencies, adminBodyBytesMax, createApp } from "./app.ts";
+import { type AdminDependencies, createApp } from "./app.ts";
 import { methodsOf } from "./openapi.ts";
-import { advice, unknownPath } from "./refusals.ts";
+import { responseTo, unknownPath } from "./refusals.ts";
 import { adminRoutes } from "./routes.ts";
 
 export interface OperatorDependencies extends AdminDependencies {
@@ -75,17 +74,18 @@ export function createOperatorServer(dependencies: OperatorDependencies): Fastif
   app.addHook("onResponse", async (request, reply) => {
     const route = request.routeOptions.url ?? null;
     if (openPaths.has(route)) return;
+    const { id: requestId, method, params } = request;
     logger.info(
       {
-        requestId: request.id,
-        method: request.method,
+        requestId,
+        method,
         path: route,
         // The path of a refused request may contain anything, even a key by mistake.
-        ...(reply.statusCode < 400 ? idsIn(request.params) : {}),
+        ...(reply.statusCode < 400 && isRecord(params) ? { account: params.account, keyId: params.key } : {}),
         status: reply.statusCode,
         durationMs: Math.round(reply.elapsedTime),
       },
-      `${request.method} ${route ?? "(unknown path)"} ${reply.statusCode}`,
+      `${method} ${route ?? "(unknown path)"} ${reply.statusCode}`,
     );
   });
   app.setErrorHandler((error, request, reply) => {
@@ -171,52 +171,4 @@ function requireToken({ headers }: FastifyRequest, isToken: (given: string) => b
   if (!isToken(given)) {
     throw new OperatorRefusal("invalid_operator_token", "This is not the operator token of this service.");
   }
-}
-
-/** Returns the account and key in a request's path, for the log. */
-function idsIn(params: unknown): object {
-  if (typeof params !== "object" || params === null) return {};
-  return {
-    ...("account" in params ? { account: params.account } : {}),
-    ...("key" in params ? { keyId: params.key } : {}),
-  };
-}
-
-function responseTo(error: unknown): ErrorResponse {
-  if (error instanceof OperatorRefusal) return extended(error, advice[error.code]);
-  // Only operators read this response, so it contains the detail.
-  if (error instanceof Refusal) return extended(error, error.detail && `(${error.detail})`);
-  if (error instanceof ListTooSlowError) return new OperatorRefusal("list_too_slow", error.message);
-  if (error instanceof StoreUnavailableError) {
-    return new Refusal(
-      "store_unavailable",
-      "The database cannot be reached or written now. Sending the same request again is safe.",
-    );
-  }
-  return refusalOfFastify(error);
-}
-
-/** Returns the error response with a text added to its message. */
-function extended(error: ErrorResponse, text: string | undefined): ErrorResponse {
-  if (text === undefined) return error;
-  const { status, type, code, param, retryAfterSeconds } = error;
-  return { status, type, code, message: `${error.message} ${text}`, param, retryAfterSeconds };
-}
-
-function refusalOfFastify(error: unknown): Refusal {
-  const code = codeOf(error);
-  const status = error instanceof Error && "statusCode" in error ? error.statusCode : undefined;
-  if (code === "FST_ERR_CTP_INVALID_MEDIA_TYPE") {
-    return new Refusal(
-      "unsupported_media_type",
-      "Send the body as JSON, with the header content-type: application/json.",
-    );
-  }
-  if (code === "FST_ERR_CTP_BODY_TOO_LARGE") {
-    return new Refusal("request_too_large", `The body is larger than ${adminBodyBytesMax} bytes.`);
-  }
-  if (status === 400) return new Refusal("invalid_json", "The body is shorter than its content-length.");
-  return new Refusal("internal_error", "The server failed, not the request. The log has the details.", {
-    cause: error,
-  });
 }
