@@ -1,8 +1,10 @@
 /**
- * The engine's child process: loads the model, prepares prompts, decodes. Started by process/engine-process.ts.
+ * The engine's child process: loads the model, prepares prompts, decodes. Started by
+ * process/engine-process.ts.
  *
- * Guarantees: ends when its parent ends, because the IPC channel closes. Survives Ctrl-C and the closing of the
- * terminal that it shares with its parent: the parent decides when running answers end. Writes nothing to disk.
+ * Guarantees: ends when its parent ends, because the IPC channel closes. Survives Ctrl-C and the
+ * closing of the terminal that it shares with its parent: the parent decides when running answers
+ * end. Writes nothing to disk.
  */
 import { messageOf, OperatorError } from "../../errors.ts";
 import { Decoder } from "./decode/decoder.ts";
@@ -29,12 +31,14 @@ function refusalOf(cause: unknown, modelPath: string): string {
   return `The model file ${modelPath} cannot be used: ${messageOf(cause)}.`;
 }
 
-/** Ends the process without the native library's clean-up, which could wait for a running decode. */
+/**
+ * Ends the process without the native library's clean-up, which could wait for a running decode.
+ */
 function endNow(): void {
   process.kill(process.pid, "SIGKILL");
 }
 
-/** Drops the permissions that only loading needs, for the rest of the process's life (process/confinement.ts). */
+/** Drops the permissions that only loading needs (process/confinement.ts). */
 function dropPermissions(): void {
   // Missing in @types/node.
   const drop: unknown =

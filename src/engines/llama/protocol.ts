@@ -1,8 +1,9 @@
 /**
- * Messages between the service and the engine's child process, sent over the IPC channel (structured clone).
+ * Messages between the service and the engine's child process, sent over the IPC channel
+ * (structured clone).
  *
- * Both ends run this source tree, so messages are not validated. The child sends one `progress` message at the
- * start of each decode step. It holds the output of all jobs from the step before.
+ * Both ends run this source tree, so messages are not validated. The child sends one `progress`
+ * message at the start of each decode step. It holds the output of all jobs from the step before.
  */
 import type { Message, Reasoning, Sampling, TokenLogprob } from "../../chat/engine.ts";
 import type { ThinkTags } from "../text/thinking.ts";
@@ -15,10 +16,10 @@ export interface LoadOptions {
   contextWindow: number;
   /** Sequences decoded together. */
   parallel: number;
-  /** Memory limit for the states of paused jobs. A job without a saved state is evaluated again when it resumes. */
+  /** Memory limit for the states of paused jobs (decode/saved-states.ts). */
   pausedBytesMax: number;
   threads: number;
-  /** Maximum threads of one decode if all cores are free (thread-governor.ts). Default: `threads`. Ignored on a GPU. */
+  /** Maximum threads of one decode on a CPU (decode/thread-governor.ts). Default: `threads`. */
   threadsMax?: number | undefined;
   gpu: Gpu;
   /** Default: taken from the model's chat template. Null: the model does not think. */
@@ -83,7 +84,7 @@ export type JobEnding =
   | { type: "stopped" }
   | { type: "failed"; message: string };
 
-/** Output of one job in one decode step. Counts are totals. The first one reports that the job has started. */
+/** Output of a job in one step. Counts are totals. The first one reports the start. */
 export interface JobProgress {
   id: number;
   events: TextEvent[];
@@ -101,15 +102,17 @@ export type FromChild =
   | { type: "up" }
   | { type: "loading"; phase: LoadPhase }
   | { type: "loaded"; model: LoadedModel }
-  /** The model cannot be used. `message` is for the operator, in whole sentences. The child ends. */
+  /**
+   * The model cannot be used. `message` is for the operator, in whole sentences. The child ends.
+   */
   | { type: "refused"; message: string }
   /**
-   * `prompt` is null if the prompt cannot fit the window; `promptTokens` is then a lower bound. `workMs`: processor
-   * time of the thread that drives the decoder.
+   * `prompt` is null if the prompt cannot fit the window; `promptTokens` is then a lower bound.
+   * `workMs`: processor time of the thread that drives the decoder.
    */
   | { type: "prepared"; id: number; promptTokens: number; prompt: PromptPlan | null; workMs: number }
   | { type: "prepareFailed"; id: number; message: string; workMs: number }
-  /** `batches`: number of jobs in each decode since the last `progress` message, which is one decode or none. */
+  /** `batches`: number of jobs in each decode since the last `progress` message. */
   | { type: "progress"; jobs: JobProgress[]; batches: number[] }
   /** The job has this sequence. `tookMs`: decode time lost to all jobs by restoring it. */
   | { type: "placed"; id: number; sequence: number; tookMs: number }

@@ -1,10 +1,11 @@
 /**
  * The operations of llama.cpp that the decode loop uses.
  *
- * The library's own `sequence.evaluate` is not used. It queues each sequence by itself, so at 4 to 8 sequences the
- * last one regularly misses the batch (118 to 138 decodes measured instead of 100). It also samples with a full sort
- * of the vocabulary, and reports log-probabilities only after sampling. This file therefore calls the native context
- * below node-llama-cpp, which is pinned to one exact version. No other file depends on that context.
+ * The library's own `sequence.evaluate` is not used. It queues each sequence by itself, so at 4 to
+ * 8 sequences the last one regularly misses the batch (118 to 138 decodes measured instead of
+ * 100). It also samples with a full sort of the vocabulary, and reports log-probabilities only
+ * after sampling. This file therefore calls the native context below node-llama-cpp, which is
+ * pinned to one exact version. No other file depends on that context.
  */
 import { invariant, OperatorError } from "../../../errors.ts";
 import type { ThreadGovernor } from "./thread-governor.ts";
@@ -45,25 +46,26 @@ export interface Backend {
   /** Maximum tokens of a prompt in one `decode`. */
   readonly chunkTokens: number;
   /**
-   * Evaluates all entries, which are of different sequences. Returns the position of each entry's logits, -1 without
-   * `sample`. `repeatable`: the result must be the same at any time, to the last bit.
+   * Evaluates all entries, which are of different sequences. Returns the position of each entry's
+   * logits, -1 without `sample`. `repeatable`: the result must be the same at any time, to the
+   * last bit.
    */
   decode(entries: readonly BatchEntry[], repeatable: boolean): Promise<number[]>;
   newSampler(config: SamplerConfig): Sampler;
   sample(logits: number, sampler: Sampler): Promise<number>;
   /**
-   * Returns the model's log-probabilities of `token` and of the most likely tokens, before penalties, temperature,
-   * top_k and top_p.
+   * Returns the model's log-probabilities of `token` and of the most likely tokens, before
+   * penalties, temperature, top_k and top_p.
    */
   candidates(logits: number, token: number, count: number): Promise<Candidates>;
-  /** Keeps the first `length` tokens. Returns false if the model's memory cannot be cut there: it is then empty. */
+  /** Keeps the first `length` tokens. Returns false if that is impossible, and keeps none. */
   truncate(sequence: number, length: number): boolean;
   /** Copies a sequence into this process's memory. Rejects if there is not enough. */
   save(sequence: number): Promise<SavedState>;
   /**
-   * Restores a copy bit for bit into the sequence it was taken from. Returns false if that fails, and the sequence is
-   * then empty. llama.cpp copies only a part of the state for models that combine full attention with sliding windows
-   * or recurrent layers.
+   * Restores a copy bit for bit into the sequence it was taken from. Returns false if that fails,
+   * and the sequence is then empty. llama.cpp copies only a part of the state for models that
+   * combine full attention with sliding windows or recurrent layers.
    */
   restore(state: SavedState): Promise<boolean>;
 }
@@ -91,7 +93,7 @@ interface NativeContext {
   restoreCheckpoint(checkpoint: NativeCheckpoint, lastPosition: number): Promise<boolean>;
 }
 
-/** Holds its copy in memory. `saveSequenceStateToFile` is not used, because it would write prompts to disk. */
+/** Holds its copy in memory. `saveSequenceStateToFile` would write prompts to disk. */
 interface NativeCheckpoint {
   readonly size: number;
   readonly maxPos: number;
@@ -152,7 +154,7 @@ function property(value: unknown, name: string): unknown {
     : undefined;
 }
 
-/** Above any request's number of alternatives, so that the sampled token is nearly always among them. */
+/** Number of returned tokens. More than any request asks for, to include the sampled one. */
 const likeliestMax = 256;
 /** Reported for tokens of probability 0, as OpenAI does, because JSON has no infinity. */
 const logprobMin = -9999;
@@ -195,8 +197,9 @@ export class NativeBackend implements Backend {
   }
 
   /**
-   * llama.cpp evaluates sequences together only if their numbers follow one another in the batch. Each other sequence
-   * begins another pass over the weights: of 8 sequences, one swapped pair made a decode 1.45 times as long.
+   * llama.cpp evaluates sequences together only if their numbers follow one another in the batch.
+   * Each other sequence begins another pass over the weights: of 8 sequences, one swapped pair
+   * made a decode 1.45 times as long.
    */
   async decode(entries: readonly BatchEntry[], repeatable: boolean): Promise<number[]> {
     const { context } = this.#native;
@@ -244,9 +247,10 @@ export class NativeBackend implements Backend {
   }
 
   /**
-   * The library returns probabilities after sampling, and returning all of them costs 10 ms of this thread. So one
-   * greedy sampler, which leaves the logits unchanged, returns the probability of the likeliest token among all. The
-   * other one returns how the first few hundred compare with it.
+   * The library returns probabilities after sampling, and returning all of them costs 10 ms of
+   * this thread. So one greedy sampler, which leaves the logits unchanged, returns the probability
+   * of the likeliest token among all. The other one returns how the first few hundred compare with
+   * it.
    */
   async #read(logits: number, token: number, count: number): Promise<Candidates> {
     const { context } = this.#native;

@@ -1,7 +1,9 @@
 /**
- * Turns one completion's tokens into text events, one event for each token that has text of its own.
+ * Turns one completion's tokens into text events, one event for each token that has text of its
+ * own.
  *
- * Pure. Joins the bytes of characters, removes the thinking, and ends at a stop sequence in the visible text.
+ * Pure. Joins the bytes of characters, removes the thinking, and ends at a stop sequence in the
+ * visible text.
  */
 import type { TokenLogprob } from "../../../chat/engine.ts";
 import { type Piece, Utf8Joiner } from "../../text/segments.ts";

@@ -1,20 +1,22 @@
 /**
  * The decode loop: continuous batching of all running jobs over the model's sequences.
  *
- * Each step evaluates one batch: the next token of every sequence that generates, and one chunk of one prompt.
- * Accounts take turns with their prompts (prompt-turns.ts). Then each job samples one token, and one report carries
- * the output of all jobs.
+ * Each step evaluates one batch: the next token of every sequence that generates, and one chunk of
+ * one prompt. Accounts take turns with their prompts (prompt-turns.ts). Then each job samples one
+ * token, and one report carries the output of all jobs.
  *
  * Guarantees:
  * - Every prompt gets its turn, whatever jobs arrive and end.
  * - A job waits for its reader and for its budget without delaying others.
  * - A stop takes effect before the next step.
  * - A job that fails ends alone, unless the whole batch failed.
- * - Every step is reported when it begins, also one that only evaluates a prompt. The supervisor concludes from the
- *   report that the previous step has ended.
- * - A paused job is in no batch. It keeps its sampler and its text, and continues as if it had not been paused. If its
- *   state could not be saved, its text is first evaluated again, in chunks like a prompt.
- * The supervisor starts no more jobs than there are sequences. Jobs are not queued by account here.
+ * - Every step is reported when it begins, also one that only evaluates a prompt. The supervisor
+ *   concludes from the report that the previous step has ended.
+ * - A paused job is in no batch. It keeps its sampler and its text, and continues as if it had not
+ *   been paused. If its state could not be saved, its text is first evaluated again, in chunks
+ *   like a prompt.
+ * The supervisor starts no more jobs than there are sequences. Jobs are not queued by account
+ * here.
  */
 import type { TokenLogprob } from "../../../chat/engine.ts";
 import { invariant, messageOf } from "../../../errors.ts";
@@ -102,7 +104,7 @@ export class Decoder {
     }
   }
 
-  /** Reports all output so far. The rest of a large burst follows in the next turns of the event loop. */
+  /** Reports all output. The rest of a large burst follows in later turns of the event loop. */
   #report(): void {
     const jobs = this.#outbox.take();
     if (jobs.length === 0 && this.#batches.length === 0) return;
@@ -223,7 +225,7 @@ export class Decoder {
     return progress;
   }
 
-  /** Adds the time of a step that evaluated a restored job's text again, and reports the total after the last one. */
+  /** Adds the time of a step to a job's switch, and reports the total after the last step. */
   #switchTook({ isPrefilling, lease, spec }: Job, tookMs: number): void {
     if (lease.switchMs === null) return;
     lease.switchMs += tookMs;

@@ -1,8 +1,10 @@
 /**
- * One job of the decode loop: its input, its completion so far, and the tokens that its next step evaluates.
+ * One job of the decode loop: its input, its completion so far, and the tokens that its next step
+ * evaluates.
  *
- * Guarantees: generates no more tokens than are paid for, fit the context window and were asked for. Chunks of the
- * input lie on a grid that starts with the prompt, so equal prompts are cut at equal places.
+ * Guarantees: generates no more tokens than are paid for, fit the context window and were asked
+ * for. Chunks of the input lie on a grid that starts with the prompt, so equal prompts are cut at
+ * equal places.
  */
 import type { TokenLogprob } from "../../../chat/engine.ts";
 import { given } from "../../../given.ts";
@@ -19,7 +21,7 @@ export interface JobContext {
   vocabulary: Vocabulary;
   isEndOfTurn: (token: number) => boolean;
   thinkTags: ThinkTags | null;
-  /** Closes the thinking when its limit is reached. Evaluated, but not counted as completion tokens. */
+  /** Closes the thinking at its limit. Not counted as completion tokens. */
   closingTokens: Uint32Array;
   contextWindow: number;
 }
@@ -37,7 +39,9 @@ export class Job {
   readonly #context: JobContext;
   readonly #text: CompletionText;
   readonly #cachedTokens: number;
-  /** Evaluated in chunks before anything else: the prompt, or the whole text if its state was lost. */
+  /**
+   * Evaluated in chunks before anything else: the prompt, or the whole text if its state was lost.
+   */
   input: Uint32Array;
   /** Number of its prompt's last turn (prompt-turns.ts). */
   lastTurn: number;
@@ -46,7 +50,7 @@ export class Job {
   #paidTokens: number;
   #completionTokensMax: number;
   #completionTokens = 0;
-  /** Tokens to evaluate after the input, before the next one is sampled. Empty until the first token. */
+  /** Tokens to evaluate after the input. Empty until the first token is sampled. */
   #next = new Uint32Array(0);
 
   constructor(spec: JobSpec, lease: Lease, lastTurn: number, context: JobContext) {

@@ -1,8 +1,8 @@
 /**
  * Loads llama.cpp and a model, and creates the context that the decode loop uses.
  *
- * Guarantees: every failure is an `OperatorError` that names the problem: the file, the GPU, the memory or the
- * installation. Binaries are never built or downloaded here.
+ * Guarantees: every failure is an `OperatorError` that names the problem: the file, the GPU, the
+ * memory or the installation. Binaries are never built or downloaded here.
  */
 import {
   getLlama,
@@ -20,12 +20,12 @@ import { type Backend, NativeBackend, nativeOf } from "./backend.ts";
 import { ThreadGovernor } from "./thread-governor.ts";
 
 /**
- * Prompts are evaluated in chunks of this many tokens, so that a long prompt delays other answers' tokens only briefly.
- * On a CPU, chunks of 64 cost no more per token than chunks of 512 (5.6 ms of CPU time each; chunks of 32 cost 7.6).
- * GPUs need larger chunks.
+ * Prompts are evaluated in chunks of this many tokens, so that a long prompt delays other answers'
+ * tokens only briefly. On a CPU, chunks of 64 cost no more per token than chunks of 512 (5.6 ms of
+ * CPU time each; chunks of 32 cost 7.6). GPUs need larger chunks.
  */
 const chunkTokens = { cpu: 64, gpu: 512 };
-/** Room in a batch for each sequence's next tokens: one sampled token, or a closing tag that is put in by force. */
+/** Room in a batch for each sequence's next tokens, which may be a whole closing tag. */
 const tokensPerSequenceMax = 16;
 const complaintsMax = 20;
 
@@ -139,7 +139,7 @@ function withoutBinaries(gpu: Gpu, modelPath: string): string {
   return `The model file ${modelPath} cannot be run with gpu: ${gpu} here: that needs ${needs[gpu]}. Set gpu: auto to use any GPU that works, gpu: off to use the processor alone.`;
 }
 
-/** Returns llama.cpp's own message, which may arrive after the failure because it passes through a queue. */
+/** Returns llama.cpp's own message, which may arrive after the failure. */
 async function reason(cause: unknown, complaints: readonly string[]): Promise<string> {
   await new Promise((resolve) => setTimeout(resolve, 50));
   const words = complaints.find((line) => line.includes("error loading") && !line.includes("failed to load"));

@@ -1,8 +1,9 @@
 /**
  * Output of jobs that the decoder has not reported yet.
  *
- * Pure. Guarantees: a report has at most `eventsMax` events of each job, because text that was held for a stop sequence
- * is released as thousands of events at once. Output of one job keeps its order, and its ending comes last.
+ * Pure. Guarantees: a report has at most `eventsMax` events of each job, because text that was
+ * held for a stop sequence is released as thousands of events at once. Output of one job keeps its
+ * order, and its ending comes last.
  */
 import type { JobProgress } from "../protocol.ts";
 

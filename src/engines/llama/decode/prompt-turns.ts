@@ -1,9 +1,11 @@
 /**
- * Chooses the prompt whose next chunk is evaluated. Each step of the decode loop has room for one chunk.
+ * Chooses the prompt whose next chunk is evaluated. Each step of the decode loop has room for one
+ * chunk.
  *
- * Guarantees: an account with n running answers gets one turn for n turns of an account with one, so more answers of
- * one account delay others less. Among equal accounts, and within an account, the prompt with the oldest turn is next.
- * Every prompt gets its turn, whatever jobs arrive and end.
+ * Guarantees: an account with n running answers gets one turn for n turns of an account with one,
+ * so more answers of one account delay others less. Among equal accounts, and within an account,
+ * the prompt with the oldest turn is next. Every prompt gets its turn, whatever jobs arrive and
+ * end.
  */
 export interface PromptJob {
   readonly lease: { readonly accountId: string };
@@ -21,7 +23,7 @@ export class PromptTurns {
     return this.#turns - 1;
   }
 
-  /** Returns undefined without prompts. `answers` returns the number of an account's running answers. */
+  /** `answers` returns the number of an account's running answers. */
   next<R extends PromptJob>(prefilling: readonly R[], answers: (accountId: string) => number): R | undefined {
     const known = prefilling.flatMap(({ lease }) => this.#spent.get(lease.accountId) ?? []);
     // A new account starts at the lowest cost: it has saved up nothing.

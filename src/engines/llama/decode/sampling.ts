@@ -1,8 +1,9 @@
 /**
  * Converts a request's sampling parameters to llama.cpp's samplers.
  *
- * Missing parameters get OpenAI's defaults (temperature 1, top_p 1, no penalties), not the library's (top_k 40, top_p
- * 0.95). Seeds are reduced to 32 bits, penalties are clamped to -2 to 2. Pure, except for a random seed.
+ * Missing parameters get OpenAI's defaults (temperature 1, top_p 1, no penalties), not the
+ * library's (top_k 40, top_p 0.95). Seeds are reduced to 32 bits, penalties are clamped to -2 to
+ * 2. Pure, except for a random seed.
  */
 import { randomInt } from "node:crypto";
 import type { Sampling } from "../../../chat/engine.ts";
@@ -23,7 +24,8 @@ export function samplerConfig(sampling: Sampling, tokensMax: number): SamplerCon
   const config: SamplerConfig = { temperature: 0, seed: seedOf(sampling.seed) };
   if (!isGreedy(sampling)) {
     config.temperature = sampling.temperature ?? 1;
-    // Left out if they have no effect: a top_k of the whole vocabulary sorts it, 5 ms per token instead of 0.5.
+    // Left out if they have no effect: a top_k of the whole vocabulary sorts it, 5 ms per token
+    // instead of 0.5.
     if (sampling.topP !== undefined && sampling.topP < 1) config.topP = sampling.topP;
     if (sampling.topK !== undefined && sampling.topK > 0) config.topK = Math.min(sampling.topK, topKMax);
   }

@@ -1,9 +1,10 @@
 /**
  * Saved states of paused jobs that lost their sequences, in memory.
  *
- * Guarantees: the copies take at most `bytesMax` together. If that is reached, the account with the most bytes loses its
- * copies first. Nothing is written to a file. A job without a copy still continues, because its text is evaluated
- * again. A failed copy is a warning and does not end a job.
+ * Guarantees: the copies take at most `bytesMax` together. If that is reached, the account with
+ * the most bytes loses its copies first. Nothing is written to a file. A job without a copy still
+ * continues, because its text is evaluated again. A failed copy is a warning and does not end a
+ * job.
  */
 import { messageOf } from "../../../errors.ts";
 import type { Backend, SavedState } from "./backend.ts";
@@ -61,7 +62,7 @@ export class SavedStates {
     return evicted;
   }
 
-  /** Restores a copy to its own sequence. Returns false if the contents are incomplete and must not be used. */
+  /** Restores a copy to its own sequence. Returns false if the contents are incomplete. */
   async restore(evicted: EvictedSequence, sequence: Sequence): Promise<boolean> {
     const { state } = evicted;
     if (state === null) return false;

@@ -1,11 +1,11 @@
 /**
  * The model's sequences and the jobs that hold them.
  *
- * A new job gets an idle sequence (sequences.ts). If there is none, it gets that of the paused job with the shortest
- * text, and the paused job's state is saved (saved-states.ts).
+ * A new job gets an idle sequence (sequences.ts). If all are in use, it gets the sequence of the
+ * paused job with the shortest text, and the paused job's state is saved (saved-states.ts).
  *
- * Guarantees: a sequence has at most one holder. A saved state returns only to the sequence it came from. If that one
- * is in use, the job's text is evaluated again in another.
+ * Guarantees: a sequence has at most one holder. A saved state returns only to the sequence it
+ * came from. If that one is in use, the job's text is evaluated again in another.
  */
 import type { Backend } from "./backend.ts";
 import type { EvictedSequence, SavedStates } from "./saved-states.ts";
@@ -40,7 +40,7 @@ export class SequencePool {
     this.#sequences = Array.from({ length: options.parallel }, (_, index) => newSequence(index));
   }
 
-  /** `lease.sequence.tokens` is the part of the prompt that is already there. Null if all sequences are running. */
+  /** Null if all sequences run. `lease.sequence.tokens` is the reused part of the prompt. */
   async acquire(wanted: Wanted): Promise<Lease | null> {
     const sequence = await this.#occupy(wanted);
     if (sequence === null) return null;
@@ -51,8 +51,8 @@ export class SequencePool {
   }
 
   /**
-   * Returns a sequence to an evicted job. True: its contents are as before. False: some are missing, and `input` has to
-   * be evaluated. Null: all sequences are running.
+   * Returns a sequence to an evicted job. True: its contents are as before. False: some are
+   * missing, and `input` has to be evaluated. Null: all sequences are running.
    */
   async restore(lease: Lease, input: Uint32Array): Promise<boolean | null> {
     const { accountId, evicted, repeatable, sequence } = lease;

@@ -2,21 +2,26 @@
  * Chooses the sequence that a new job gets, and the part of its prompt that is already there.
  *
  * Idle sequences are preferred in this order:
- * 1. The sequence that holds this conversation of this account. It contains the whole last prompt, or at least four
- *    fifths of its tokens are kept. The last answer may differ, because thinking is left out of the next prompt.
+ * 1. The sequence that holds this conversation of this account. It contains the whole last prompt,
+ *    or at least four fifths of its tokens are kept. The last answer may differ, because thinking
+ *    is left out of the next prompt.
  * 2. A spare sequence: empty, or unused while four requests for each sequence came and went.
- * 3. The longest prefix, if it is at least a quarter of the prompt, and of the tokens that would be lost.
+ * 3. The longest prefix, if it is at least a quarter of the prompt, and of the tokens that would
+ *    be lost.
  * 4. The sequence that was used longest ago.
- * So conversations that share only a template or a system prompt do not take each other's memory while there is room.
+ * So conversations that share only a template or a system prompt do not take each other's memory
+ * while there is room.
  *
- * Pure. Guarantees: tokens of one account's requests are reused for that account only. A repeatable job reuses only
- * tokens that were computed as it would compute them: in whole chunks on the grid, alone in their batch. llama.cpp's
- * results depend on the size of the batch (the last logits of a prompt differ in the second digit).
+ * Pure. Guarantees: tokens of one account's requests are reused for that account only. A
+ * repeatable job reuses only tokens that it would compute in the same way: in whole chunks on the
+ * grid, alone in their batch. The reason is that llama.cpp's results depend on the batch size. The
+ * last logits of a prompt differ in the second digit.
  */
 
 /**
- * A prompt may end with an opening of the answer that the next prompt leaves out: `<think>` and its closing tag with
- * their blanks are 5 tokens. The limit is not higher, because the shortest other message differs in 6 (ChatML).
+ * A prompt may end with an opening of the answer that the next prompt leaves out: `<think>` and
+ * its closing tag with their blanks are 5 tokens. The limit is not higher, because the shortest
+ * other message differs in 6 (ChatML).
  */
 const openingTokensMax = 5;
 /** Ratio of kept to lost tokens from which two texts are the same conversation. */
@@ -61,7 +66,7 @@ interface Candidate {
   worth: number;
 }
 
-/** Returns an idle sequence and the length of its prefix to keep, or null. At least one token is left to evaluate. */
+/** Returns an idle sequence and the length of its prefix to keep, or null. */
 export function chooseSequence(
   sequences: readonly Sequence[],
   wanted: Wanted,
@@ -108,7 +113,7 @@ function idleLonger(left: Sequence, right: Sequence): boolean {
   return left.lastUse < right.lastUse;
 }
 
-/** Leaves out the last token of the prompt, because the answer's first token is sampled from its logits. */
+/** Leaves out the last token of the prompt: the answer's first token needs its logits. */
 function commonTokens(sequence: Sequence, wanted: Wanted): number {
   const most = Math.min(sequence.tokens.length, wanted.tokens.length - 1);
   let common = 0;

@@ -1,23 +1,25 @@
 /**
- * Chooses the number of threads of each decode on a CPU: all cores while they are free, otherwise one less.
+ * Chooses the number of threads of each decode on a CPU: all cores while they are free, otherwise
+ * one less.
  *
- * llama.cpp's threads wait for one another many times in each decode, and spin while they wait. If each has a core, the
- * additional thread makes 1.5 to 1.7 times the tokens on 2 cores. If another program takes one of the cores, it makes a
- * fifth. So decodes with all cores ("boosted") are compared with known times at one thread less ("baseline"). They
- * stay boosted as long as that is faster overall.
+ * llama.cpp's threads wait for one another many times in each decode, and spin while they wait. If
+ * each has a core, the additional thread makes 1.5 to 1.7 times the tokens on 2 cores. If another
+ * program takes one of the cores, it makes a fifth. So decodes with all cores ("boosted") are
+ * compared with known times at one thread less ("baseline"). They stay boosted as long as that is
+ * faster overall.
  *
- * Guarantees: repeatable results do not depend on free cores. A failed trial of boosted decodes costs at most a few
- * baseline decodes plus its slowest decode. Failing trials become rarer, up to a minute apart. Pure: the caller passes
- * the time.
+ * Guarantees: repeatable results do not depend on free cores. A failed trial of boosted decodes
+ * costs at most a few baseline decodes plus its slowest decode. Failing trials become rarer, up to
+ * a minute apart. Pure: the caller passes the time.
  */
 
-/** Loss in baseline decodes that ends a trial. A single decode of five times the usual time does not. */
+/** Loss in baseline decodes that ends a trial. One decode of five times the time does not. */
 const lossMax = 6;
 /** Loss at the start of a new trial. Its first slow decode ends it. */
 const trialLoss = 4.5;
 const cooldownMinMs = 1000;
 const cooldownMaxMs = 60_000;
-/** Cooldown for each millisecond of the decode that failed, so that trials stay cheap with slow models. */
+/** Cooldown for each millisecond of the failed decode, so that trials stay cheap. */
 const cooldownPerDecode = 30;
 /** Baseline times of a kind of batch that are needed before a comparison. */
 const baselineTimesMin = 2;
@@ -42,7 +44,8 @@ export class ThreadGovernor {
 
   /** Returns the threads for the next decode. `nowMs` is from a monotonic clock. */
   choose(tokens: number, repeatable: boolean, nowMs: number): number {
-    // Attention sums in one part per thread for a single token, so its result depends on the threads.
+    // Attention sums in one part per thread for a single token, so its result depends on the
+    // threads.
     if (repeatable && tokens === 1) return this.#baseline;
     const known = this.#baselineTimes[kindOf(tokens)];
     if (known === undefined || known.count < baselineTimesMin) return this.#baseline;
@@ -98,7 +101,7 @@ class BaselineTimes {
   }
 }
 
-/** Groups batches of similar duration: one kind per number up to eight tokens, then two kinds per doubling. */
+/** Groups batches of similar duration: one kind per number up to 8, then two per doubling. */
 function kindOf(tokens: number): number {
   return tokens <= 8 ? tokens : Math.floor(2 * Math.log2(tokens)) + 3;
 }

@@ -1,9 +1,11 @@
 /**
- * Node's permission model for the JavaScript of the engine's process (Linux). docs/security.md describes the whole.
+ * Node's permission model for the JavaScript of the engine's process (Linux). docs/security.md
+ * describes the whole.
  *
- * Guarantees: the process writes no file and starts no thread. It reads only the model, the program, its packages
- * and the system's libraries. After loading, child.ts also drops processes, addons and the remaining read access.
- * Native code is not confined. Node 24 has no permission scope for the network.
+ * Guarantees: the process writes no file and starts no thread. It reads only the model, the
+ * program, its packages and the system's libraries. After loading, child.ts also drops processes,
+ * addons and the remaining read access. Native code is not confined. Node 24 has no permission
+ * scope for the network.
  */
 import { existsSync, realpathSync } from "node:fs";
 import { dirname, join, resolve, sep } from "node:path";
@@ -13,7 +15,7 @@ import { modelFilesOf } from "../../../model-files/gguf.ts";
 const systemPaths = ["/usr", "/lib", "/lib64", "/etc/os-release"];
 const pathVariables = ["LD_LIBRARY_PATH", "CUDA_PATH"];
 
-/** Returns Node's options for the process. Only Linux is confined, because other systems are not tested. */
+/** Returns Node's options for the process. Other systems than Linux are not confined. */
 export function confiningOptions(
   modelPath: string,
   environment: Readonly<Record<string, string | undefined>>,
@@ -41,7 +43,7 @@ export function confiningOptions(
   ];
 }
 
-/** Returns the folders where Node looks for the program's packages: its own and those above, possibly symbolic links. */
+/** Returns the folders with the program's packages: its own and those above. */
 function packageFolders(program: string): string[] {
   const folder = join(program, "node_modules");
   const above = dirname(program);

@@ -1,9 +1,11 @@
 /**
- * One child process of the engine: starts it, has it load the model, sends and receives messages, kills it.
+ * One child process of the engine: starts it, has it load the model, sends and receives messages,
+ * kills it.
  *
- * Guarantees: output of the child and of the native library goes to the operator's log line by line, never to the
- * terminal. `loaded` resolves or rejects within the limits of load-watch.ts. Messages to a dead child are dropped.
- * `onEnd` is called exactly once. A child that does not load its model is killed.
+ * Guarantees: output of the child and of the native library goes to the operator's log line by
+ * line, never to the terminal. `loaded` resolves or rejects within the limits of load-watch.ts.
+ * Messages to a dead child are dropped. `onEnd` is called exactly once. A child that does not load
+ * its model is killed.
  */
 import { type ChildProcess, fork } from "node:child_process";
 import { extname } from "node:path";
@@ -30,8 +32,9 @@ export interface EngineProcessOptions {
 }
 
 /**
- * By default libuv spreads decodes over its four threads, and llama.cpp's helper threads then start late for each
- * token: 2 threads decode slower than 1 (61 and 95 tokens/s measured; 141 with this setting).
+ * By default libuv spreads decodes over its four threads, and llama.cpp's helper threads then
+ * start late for each token: 2 threads decode slower than 1 (61 and 95 tokens/s measured; 141 with
+ * this setting).
  */
 const oneNativeThread = { UV_THREADPOOL_SIZE: "1" };
 

@@ -2,14 +2,17 @@
  * The embedded engine: llama.cpp in a child process that is kept alive (supervisor.ts).
  *
  * Guarantees:
- * - Accounts share the `parallel` places. An account above its fair share gives places up within a few tokens, and its
- *   answers there are paused (places.ts). The queue is bounded (fair-queue.ts).
- * - A slow reader delays no other answer. While answers wait for a place, the running ones are decoded ahead of their
- *   readers, up to `aheadItemsMax` for all of them. While none waits, they stop a window ahead of their readers.
- * - When the child ends, the answers it had started fail as "failed" with the usage received so far, paused ones
- *   included. The others keep waiting. While the engine is unavailable, waiting and new answers fail.
- * - The child reports each step of its decode loop. If a step is due and none is reported for `stallMs`, the child is
- *   given up and killed.
+ * - Accounts share the `parallel` places. An account above its fair share gives places up within a
+ *   few tokens, and its answers there are paused (places.ts). The queue is bounded
+ *   (fair-queue.ts).
+ * - A slow reader delays no other answer. While answers wait for a place, the running ones are
+ *   decoded ahead of their readers, up to `aheadItemsMax` for all of them. While none waits, they
+ *   stop a window ahead of their readers.
+ * - When the child ends, the answers it had started fail as "failed" with the usage received so
+ *   far, paused ones included. The others keep waiting. While the engine is unavailable, waiting
+ *   and new answers fail.
+ * - The child reports each step of its decode loop. If a step is due and none is reported for
+ *   `stallMs`, the child is given up and killed.
  * - No child outlives its parent, and every request ends.
  * The child decides what each step decodes (decode/decoder.ts).
  */
@@ -38,17 +41,20 @@ import { Supervisor } from "./supervisor.ts";
 
 export interface LlamaOptions {
   modelPath: string;
-  /** Maximum tokens of prompt and completion together, lowered to the length that the model was trained for. */
+  /** Maximum tokens of prompt and completion, lowered to the length of the model's training. */
   contextWindow: number;
   /** Answers decoded together. Each has memory for a whole context window. */
   parallel: number;
-  /** Memory limit for the states of paused answers. Without a saved state, the text is evaluated again. Default 1 GiB. */
+  /** Memory limit for states of paused answers (decode/saved-states.ts). Default 1 GiB. */
   pausedBytesMax?: number;
   /** Answers that may wait. As many again may wait from accounts that have none waiting. */
   queueMax: number;
   /** For tests. */
   placesLimits?: PlacesLimits;
-  /** Default: all cores while they are free, one less while another program needs one. Lowered to the number of cores. */
+  /**
+   * Default: all cores while they are free, one less while another program needs one. Lowered to
+   * the number of cores.
+   */
   threads?: number;
   /** Default "auto". */
   gpu?: Gpu;
@@ -61,8 +67,9 @@ export interface LlamaOptions {
   /** Time limit of one step of the decode loop. Default: `stallMsOf` the model. */
   stallMs?: number;
   /**
-   * Limit of tokens that wait for slow readers while other answers wait for their places. Log-probabilities count too:
-   * each alternative is one more. At the limit, a slow reader keeps its place until some are read. Default 524,288.
+   * Limit of tokens that wait for slow readers while other answers wait for their places.
+   * Log-probabilities count too: each alternative is one more. At the limit, a slow reader keeps
+   * its place until some are read. Default 524,288.
    */
   aheadItemsMax?: number;
   /** Called for each decode with the number of answers in it. Must be cheap and must not throw. */
@@ -76,7 +83,7 @@ const defaultRestartWaitMs = 15_000;
 /** A prompt takes seconds at most, so a child that takes longer hangs. */
 const stallMinMs = 60_000;
 const gibibyte = 2 ** 30;
-/** A text takes 150 bytes, a log-probability 200 to 300: 80 MB for 64 unread answers of 8192 tokens, 160 MB at most. */
+/** A text takes 150 bytes, a log-probability 200 to 300, so this is at most 160 MB. */
 const defaultAheadItemsMax = 2 ** 19;
 const defaultPausedBytesMax = gibibyte;
 /** Interval of checks while an answer waits for a place. */
@@ -84,18 +91,21 @@ const lookMs = 100;
 const retryAfterSeconds = 5;
 
 /**
- * Returns the time limit of one step of the decode loop: a minute, plus one for each GiB of weights.
+ * Returns the time limit of one step of the decode loop: a minute, plus one for each GiB of
+ * weights.
  *
- * A step reads all weights, the first time from disk, and evaluates up to 64 tokens of a prompt (512 on a GPU). That
- * takes 4 s for each GiB on one core of an ordinary server, so the limit suits machines that are many times slower.
+ * A step reads all weights, the first time from disk, and evaluates up to 64 tokens of a prompt
+ * (512 on a GPU). That takes 4 s for each GiB on one core of an ordinary server, so the limit
+ * suits machines that are many times slower.
  */
 export function stallMsOf({ sizeBytes }: Pick<LoadedModel, "sizeBytes">): number {
   return stallMinMs * (1 + sizeBytes / gibibyte);
 }
 
 /**
- * Resolves when the model is loaded. Rejects with an `OperatorError` if the file or the machine does not allow that,
- * and with the signal's reason if the signal aborts. No process remains after a rejection.
+ * Resolves when the model is loaded. Rejects with an `OperatorError` if the file or the machine
+ * does not allow that, and with the signal's reason if the signal aborts. No process remains after
+ * a rejection.
  */
 export async function startLlamaEngine(options: LlamaOptions, signal?: AbortSignal): Promise<LlamaEngine> {
   const { sizeBytes } = await checkModel(options.modelPath);
@@ -315,7 +325,7 @@ export class LlamaEngine implements Engine {
       generation.finish(new EngineError("failed", progress.ending.message));
   }
 
-  /** Fails the generations that the child had started. Those that it had not started wait for the next child. */
+  /** Fails generations that the child had started. The others wait for the next child. */
   #lost(reason: string): void {
     this.#watch?.stop();
     this.#watch = undefined;
@@ -358,7 +368,7 @@ function loadOptionsOf(options: LlamaOptions): LoadOptions {
   };
 }
 
-/** Limits threads to the number of cores. Surplus threads wait for their turn on a core, and a token takes seconds. */
+/** Surplus threads would wait for their turn on a core, and a token would take seconds. */
 function threadsOf({ log, threads }: LlamaOptions): Pick<LoadOptions, "threads" | "threadsMax"> {
   const cores = availableParallelism();
   if (threads === undefined) return { threads: Math.max(1, cores - 1), threadsMax: cores };

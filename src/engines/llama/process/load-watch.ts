@@ -1,8 +1,9 @@
 /**
- * Watches one start of the engine's process: logs its phases, and ends a start that takes too long.
+ * Watches one start of the engine's process: logs its phases, and ends a start that takes too
+ * long.
  *
- * Guarantees: `expired` is called at most once, with an error that names the phase. A suspended parent does not
- * expire a start (progress-watch.ts).
+ * Guarantees: `expired` is called at most once, with an error that names the phase. A suspended
+ * parent does not expire a start (progress-watch.ts).
  */
 import { OperatorError } from "../../../errors.ts";
 import type { EngineLog } from "../../engine-log.ts";
@@ -24,7 +25,7 @@ const noticeMs = 30_000;
 
 const gibibyte = 2 ** 30;
 
-/** Five minutes plus one for each GiB. That is 17 MiB/s, slower than any disk that models are run from. */
+/** Five minutes plus one for each GiB, or 17 MiB/s, which is slower than any usual disk. */
 export function weightsMsOf(sizeBytes: number): number {
   return Math.ceil(60_000 * (5 + sizeBytes / gibibyte));
 }
@@ -43,7 +44,8 @@ const phases: Record<LoadPhase, Phase> = {
     limitMs: null,
     advice: "; if its disk is slow, raise load_seconds of the model",
   },
-  // The process stops a looping template much earlier (time-limit.ts). This limit is for a process that cannot.
+  // The process stops a looping template much earlier (time-limit.ts). This limit is for a process
+  // that cannot.
   template: {
     doing: "reading its chat template",
     limitMs: 60_000,
@@ -51,7 +53,7 @@ const phases: Record<LoadPhase, Phase> = {
   },
 };
 
-/** Memory is blamed only if the kernel killed the process, or if the process itself reported a lack of memory. */
+/** Memory is blamed only if the kernel killed the process, or if its output mentions memory. */
 const causes: readonly { signs: RegExp; cause: string }[] = [
   {
     signs:
@@ -101,7 +103,7 @@ export class LoadWatch {
     this.#watch.look();
   }
 
-  /** Returns the error for a process that ended too early. `reason`: exit code or signal, and its last lines. */
+  /** Returns the error for an early end. `reason`: exit code or signal, and its last lines. */
   ended(reason: string): OperatorError {
     this.stop();
     const cause = causes.find(({ signs }) => signs.test(reason))?.cause ?? "";

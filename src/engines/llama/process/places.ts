@@ -1,33 +1,39 @@
 /**
- * Places in the decode loop, shared among accounts: decides which answer runs, waits or is paused.
+ * Places in the decode loop, shared among accounts. Decides which answer runs, waits or is paused.
  *
- * Each account has a fair share: the places divided by the accounts that run or wait. Guarantees:
- * - a free place goes to the account with the fewest places, among equals to the one that has gone longest without a turn;
- * - an account with at least two places more than one that waits gives one up as soon as an answer of it has run for
- *   `runMinMs`; with one place more it does so for a request that has not begun, once its own answer has its first token, and
- *   otherwise after `turnMs`, so that more accounts than places take turns;
- * - an answer that has rested for `restMaxMs` (it waits for pay or for its reader) gives way to anything that waits;
- * - of an account's answers the youngest is paused and the oldest comes back first, before a new request of that account;
- * - a pause and its return take at most a tenth of the time (`runsPerSwitch`);
- * - an answer that was paused for `pausedMaxMs` in all comes back before all others, and takes no more turns with other accounts.
+ * The fair share of an account is the number of places divided by the accounts that run or wait.
+ * Guarantees:
+ * - A free place goes to the account with the fewest places, among equals to the one with the
+ *   oldest turn.
+ * - An account gives up a place to a waiting account that has at least two places less, as soon as
+ *   an answer of it has run for `runMinMs`.
+ * - If the difference is one place, it gives the place to a request that has not begun, once its
+ *   own answer has its first token. Otherwise it waits for `turnMs`, so that more accounts than
+ *   places take turns.
+ * - An answer that is blocked for `blockedMaxMs` (by its budget or its reader) gives way to any
+ *   waiting answer.
+ * - An account's youngest answer is paused first. Its oldest one returns first, before its new
+ *   requests.
+ * - A pause and the return take at most a tenth of the time (`runsPerSwitch`).
+ * - An answer that was paused for `pausedMaxMs` in all returns before all others, and takes no
+ *   more turns with other accounts.
  *
- * A paused answer comes back to its own sequence, where its state fits. Only if it waits too long, or if a place would stay
- * empty for longer than a turn, it comes back "anywhere", which means evaluating its text again.
- * Pure: it is handed times. The caller carries out the moves.
+ * A paused answer returns to its own sequence, because its saved state fits no other. If it waits
+ * too long, or if a place would stay empty for longer than a turn, it returns "anywhere": its text
+ * is evaluated again. Pure: the caller passes the time and carries out the moves.
  */
-
 import type { EngineLoad } from "../../../chat/engine.ts";
 import { invariant } from "../../../errors.ts";
 import { FairQueue } from "../../fair-queue.ts";
 
 export interface PlacesLimits {
-  /** Shortest run before a pause. Also the longest that a newcomer waits for a place if every account has one at most. */
+  /** Shortest run before a pause. */
   runMinMs: number;
-  /** Run before accounts with more answers than places take turns. */
+  /** Length of a turn if there are more accounts than places. */
   turnMs: number;
-  /** Longest rest (for pay, for a reader) of an answer that keeps its place while others wait. */
+  /** Longest time that a blocked answer keeps its place while others wait. */
   blockedMaxMs: number;
-  /** Total pause of one answer before it has priority. */
+  /** Total pause of an answer after which it has priority. */
   pausedMaxMs: number;
 }
 
@@ -37,16 +43,16 @@ export const defaultPlacesLimits: PlacesLimits = {
   blockedMaxMs: 500,
   pausedMaxMs: 60_000,
 };
-/** After a switch that cost t, an answer runs for so many t before the next pause. */
+/** Minimum run after a switch, as a multiple of the switch's cost. */
 const runsPerSwitch = 9;
-/** For each place: begun answers that one account can have, paused ones included. */
+/** Limit of an account's begun answers for each place, paused ones included. */
 const begunPerPlaceMax = 2;
 
 export interface Placeable {
   readonly job: { readonly id: number; readonly accountId: string };
-  /** Something is to be decoded: it waits neither for pay nor for its reader. */
+  /** It waits neither for its budget nor for its reader. */
   readonly isDue: boolean;
-  /** Asked to stop; never given a place. */
+  /** It is about to stop, and gets no place. */
   readonly stopping: boolean;
   /** Its prompt is still being evaluated. */
   readonly isPrefilling: boolean;
@@ -62,23 +68,23 @@ interface Account<Job> {
   readonly id: string;
   readonly begun: Set<Begun<Job>>;
   running: number;
-  /** Grows with each turn of any account. */
+  /** Number of its last turn. */
   turn: number;
-  /** Since when it has had no place. */
+  /** Start of the time without a place. */
   withoutPlaceSinceMs: number;
 }
 
 interface Begun<Job> {
   readonly job: Job;
   readonly account: Account<Job>;
-  /** Sequence that holds its state, or did before the pause. Null until the decoder reports it. */
+  /** Its sequence, or its last one before the pause. Null until the decoder reports it. */
   sequence: number | null;
   isPaused: boolean;
-  /** The decoder has given it a sequence for its current run. Until then it is not paused again. */
+  /** The decoder has given it a sequence for its current run. It is not paused before. */
   isPlaced: boolean;
   /** Start of the current run or pause. */
   sinceMs: number;
-  /** In all pauses that are over. */
+  /** Sum of all past pauses. */
   pausedMs: number;
   runMinMs: number;
   blockedSinceMs: number | null;
@@ -98,7 +104,7 @@ export class Places<Job extends Placeable> {
   readonly #limits: PlacesLimits;
   readonly #queue: FairQueue<Job>;
   readonly #arrivedMs = new Map<Job, number>();
-  /** Every account that has something here. */
+  /** Accounts with waiting or begun jobs. */
   readonly #accounts = new Map<string, Account<Job>>();
   readonly #begun = new Map<number, Begun<Job>>();
   #running = 0;
@@ -118,14 +124,14 @@ export class Places<Job extends Placeable> {
     return true;
   }
 
-  /** Returns a job that had a place to the front of the queue. */
+  /** Puts a job that had a place back to the front of the queue. */
   putBack(job: Job, nowMs: number): void {
     this.#queue.putBack(job.job.accountId, job);
     this.#arrivedMs.set(job, nowMs);
     this.#accountOf(job, nowMs);
   }
 
-  /** Removes a job that has not begun; false if it has. */
+  /** Removes a waiting job. Returns false if the job has begun. */
   remove(job: Job): boolean {
     const { accountId } = job.job;
     if (!this.#queue.remove(accountId, job)) return false;
@@ -134,7 +140,7 @@ export class Places<Job extends Placeable> {
     return true;
   }
 
-  /** A job that has begun, running or paused. */
+  /** Returns a running or paused job. */
   find(id: number): Job | undefined {
     return this.#begun.get(id)?.job;
   }
@@ -155,14 +161,14 @@ export class Places<Job extends Placeable> {
     return this.#running > (this.#accounts.get(accountId)?.running ?? 0);
   }
 
-  /** Something could run if it had a place. */
+  /** Some job could run if it had a place. */
   get isAnyoneWaiting(): boolean {
     if (this.#queue.size > 0) return true;
     for (const begun of this.#begun.values()) if (isClaiming(begun)) return true;
     return false;
   }
 
-  /** From the decoder: the job has this sequence. `tookMs`: decode time that bringing it back has cost. */
+  /** Records a job's sequence. `tookMs`: decode time lost by its return. */
   placed(id: number, sequence: number, tookMs: number): void {
     const begun = this.#begun.get(id);
     if (begun === undefined) return;
@@ -180,7 +186,7 @@ export class Places<Job extends Placeable> {
     this.#forgetIfGone(begun.account);
   }
 
-  /** Every job that has begun, the youngest first; they are forgotten here. */
+  /** Removes and returns all begun jobs, the youngest first. */
   takeBegun(nowMs: number): Job[] {
     const jobs = [...this.begun()].sort((left, right) => right.job.id - left.job.id);
     for (const { job } of jobs) this.ended(job.id, nowMs);
@@ -209,7 +215,7 @@ export class Places<Job extends Placeable> {
     return { running: this.#running, waiting: this.#queue.size, paused, oldestWaitMs, starvedMs };
   }
 
-  /** Moves to carry out now, in this order. Ask again when something changes, and every now and then while somebody waits. */
+  /** Returns the moves to carry out now. Call this after each change, and while jobs wait. */
   moves(nowMs: number): Move<Job>[] {
     const moves: Move<Job>[] = [];
     if (!this.isAnyoneWaiting) return moves;
@@ -232,19 +238,20 @@ export class Places<Job extends Placeable> {
         if (this.#fits(claim)) return [this.#place(claim, nowMs)];
         continue;
       }
-      // Nothing is paused for a request that could wait for its own account's turn.
+      // A request behind its own account's paused answer pauses no other.
       const victim = claim.isSecond ? null : this.#victim(claim, nowMs);
       if (victim !== null) return [this.#pause(victim, nowMs), this.#place(claim, nowMs)];
     }
     if (!isFree || this.#isSequenceUnknown()) return [];
-    // Better to evaluate a text again than to leave a place empty for long. Its own may be free soon.
+    // Evaluating a text again is better than a place that stays empty. Its own sequence may be
+    // free before that.
     const displaced = claims.find(
       ({ begun }) => begun !== null && nowMs - begun.sinceMs >= this.#limits.turnMs,
     );
     return displaced === undefined ? [] : [this.#place(displaced, nowMs)];
   }
 
-  /** In the order in which they are served. */
+  /** Returns claims in the order in which they are served. */
   #claims(nowMs: number): Claim<Job>[] {
     const claims: Claim<Job>[] = [];
     for (const account of this.#accounts.values()) {
@@ -266,14 +273,14 @@ export class Places<Job extends Placeable> {
     });
   }
 
-  /** Whether a free place will do. */
+  /** Returns whether the claim can use a free place. */
   #fits({ begun, isOverdue }: Claim<Job>): boolean {
     if (begun === null) return true;
     if (this.#isSequenceUnknown()) return false;
     return isOverdue || !this.#isInUse(begun.sequence);
   }
 
-  /** Between a start and the decoder's report of it, nobody here knows which sequences are in use. */
+  /** Between a start and the decoder's report, the sequence of the new job is unknown. */
   #isSequenceUnknown(): boolean {
     for (const begun of this.#begun.values()) if (!begun.isPaused && begun.sequence === null) return true;
     return false;
@@ -284,7 +291,7 @@ export class Places<Job extends Placeable> {
     return false;
   }
 
-  /** The running answer that gives way to a claim, or null if none has to now. */
+  /** Returns the running answer that gives way to a claim, or null. */
   #victim(claim: Claim<Job>, nowMs: number): Begun<Job> | null {
     let best: Begun<Job> | null = null;
     for (const begun of this.#begun.values()) {
@@ -297,7 +304,7 @@ export class Places<Job extends Placeable> {
   #givesWay(running: Begun<Job>, { account, begun, isOverdue }: Claim<Job>, nowMs: number): boolean {
     const { sequence, blockedSinceMs: restsSinceMs, sinceMs } = running;
     if (!running.isPlaced) return false;
-    // The state of what comes back fits one sequence only.
+    // The saved state of a paused answer fits one sequence only.
     if (begun !== null && !isOverdue && begun.sequence !== sequence) return false;
     if (restsSinceMs !== null) return nowMs - restsSinceMs >= this.#limits.blockedMaxMs;
     const ranMs = nowMs - sinceMs;
@@ -306,7 +313,7 @@ export class Places<Job extends Placeable> {
     const more = running.account.running - account.running;
     if (more < 1) return false;
     if (more > 1) return ranMs >= running.runMinMs;
-    // A first token that is nearly there is worth more to all than an equal share of the time until then.
+    // An answer that is about to get its first token keeps its place.
     if (begun === null && !running.job.isPrefilling) return ranMs >= running.runMinMs;
     return ranMs >= turnMs && !this.#isOverdue(running, nowMs);
   }

@@ -1,9 +1,9 @@
 /**
  * Detects that due work makes no progress.
  *
- * Guarantees: `stalled` is called once, after work has been due for `boundMs` to `1.25 * boundMs` without progress,
- * and never while no work is due. If this process itself was suspended or starved, the pause does not count: time is
- * measured in ticks, and a late tick counts as one.
+ * Guarantees: `stalled` is called once, after work has been due for `boundMs` to `1.25 * boundMs`
+ * without progress, and never while no work is due. If this process itself was suspended or
+ * starved, the pause does not count: time is measured in ticks, and a late tick counts as one.
  */
 export interface ProgressWatchOptions {
   boundMs: number;
@@ -28,7 +28,7 @@ export class ProgressWatch {
     this.look();
   }
 
-  /** Call this whenever work may have become due, or is no longer due. */
+  /** Call this whenever work may have become due or not due. */
   look(): void {
     if (!this.#options.isDue()) this.stop();
     else this.#timer ??= setInterval(() => this.#tick(), this.#options.boundMs / ticks).unref();

@@ -1,13 +1,14 @@
 /**
- * Limits the time that each account's prompts take from the thread that drives the decoder, while answers of other
- * accounts are decoded.
+ * Limits the time that each account's prompts take from the thread that drives the decoder, while
+ * answers of other accounts are decoded.
  *
- * Each account has a token bucket of milliseconds. It fills at `share` up to `burstMs`, and each prompt takes its work
- * time out. Guarantees: over any time t, an account takes at most `share * t + burstMs` plus one prompt. An account
- * without recent prompts never waits. Pure: the caller passes the time, and decides when the budget applies.
+ * Each account has a token bucket of milliseconds. It fills at `share` up to `burstMs`, and each
+ * prompt takes its work time out. Guarantees: over any time t, an account takes at most `share * t
+ * + burstMs` plus one prompt. An account without recent prompts never waits. Pure: the caller
+ * passes the time, and decides when the budget applies.
  */
 
-/** Part of the time. Templating and tokenizing delay the next token, so other accounts lose at most this part. */
+/** Part of the time, and the most that other accounts lose of theirs. */
 export const share = 0.1;
 /** For comparison: a prompt of 8,000 tokens takes about 9 ms. */
 export const burstMs = 200;

@@ -1,13 +1,15 @@
 /**
- * Prompts that wait for the child to tokenize them. The child gets one at a time, and accounts take turns.
+ * Prompts that wait for the child to tokenize them. The child gets one at a time, and accounts
+ * take turns.
  *
- * The child tokenizes on the thread that drives the decoder, so running answers get their step between two prompts.
- * After a long prompt they get as much time as it took. While answers of other accounts run, an account's prompts take
- * at most a tenth of the time (prompt-budget.ts), and prompts of other accounts go first.
+ * The child tokenizes on the thread that drives the decoder, so running answers get their step
+ * between two prompts. After a long prompt they get as much time as it took. While answers of
+ * other accounts run, an account's prompts take at most a tenth of the time (prompt-budget.ts),
+ * and prompts of other accounts go first.
  *
- * Guarantees: every call ends: with a result, an abort, a timeout or a failure. If the child ends during a prompt, the
- * prompt gets a second attempt with the next child, unless its caller has gone. A child that does not return a prompt
- * within `stallMs` is reported.
+ * Guarantees: every call ends: with a result, an abort, a timeout or a failure. If the child ends
+ * during a prompt, the prompt gets a second attempt with the next child, unless its caller has
+ * gone. A child that does not return a prompt within `stallMs` is reported.
  */
 import { EngineError, type Prompt } from "../../../chat/engine.ts";
 import { FairQueue } from "../../fair-queue.ts";
@@ -48,9 +50,9 @@ type Answer = Extract<FromChild, { type: "prepared" | "prepareFailed" }>;
 /** Limit of waiting prompts. They hold request bodies, so this also limits memory. */
 const waitingMax = 256;
 const attemptsMax = 2;
-/** A prompt that took longer is followed by a cooldown of equal length, so prompts take at most half of the time. */
+/** A cooldown of equal length follows a slower prompt, so prompts take at most half the time. */
 const cooldownAfterMs = 20;
-/** Interval of checks while prompts wait for their budget, because the other answers may end meanwhile. */
+/** Interval of checks while prompts wait for their budget. */
 const lookMs = 100;
 const retryAfterSeconds = 5;
 
@@ -161,7 +163,7 @@ export class PromptQueue {
     this.#options.send({ type: "prepare", id: pending.id, messages, reasoning });
   }
 
-  /** Takes the next prompt of the first account with a budget. If no account has one, checks again later. */
+  /** Takes the next prompt of the first account with a budget, or checks again later. */
   #take(): Pending | undefined {
     clearTimeout(this.#budgetTimer);
     let soonestMs = lookMs;

@@ -1,9 +1,10 @@
 /**
  * Keeps the engine's child process alive.
  *
- * Guarantees: a child that ends is started again with back-off. After `restartWaitMs` without a child the state is
- * "unavailable" until one is ready. `onLost` is called once for each child that was ready and is not any more. A child
- * that hangs is lost at once: its end is not awaited, because a process that hangs in a driver may take long to end.
+ * Guarantees: a child that ends is started again with back-off. After `restartWaitMs` without a
+ * child the state is "unavailable" until one is ready. `onLost` is called once for each child that
+ * was ready and is not any more. A child that hangs is lost at once: its end is not awaited,
+ * because a process that hangs in a driver may take long to end.
  */
 import type { EngineState } from "../../../chat/engine.ts";
 import type { LoadedModel, ToChild } from "../protocol.ts";

@@ -1,17 +1,19 @@
 /**
- * Cuts a long text into pieces that llama.cpp can tokenize one by one.
+ * Cuts a long text into chunks that llama.cpp can tokenize one by one.
  *
- * Why: for most byte-pair tokenizers llama.cpp splits text into words with std::regex, which recurses for each
- * character of a word. 100,000 letters (or blanks, or signs) in a row overflow the stack and end the process; with
- * 8 MiB of stack 26,000 do, 16,000 passed with all of them (ggml-org/llama.cpp#27783).
+ * For most byte-pair tokenizers llama.cpp splits text into words with std::regex, which recurses
+ * for each character of a word. 100,000 letters (or blanks, or signs) in a row overflow the stack
+ * and end the process. With 8 MiB of stack, 26,000 overflow it and 16,000 do not
+ * (ggml-org/llama.cpp#27783).
  *
- * Pure. Guarantees: the pieces are the text, the same each time, none longer than `pieceLengthMax`; a text up to that
- * is left whole. Cuts lie before a blank that begins a word wherever there is one, where these tokenizers split
- * anyway; a text without blanks is cut where the kind of character changes, and a run of one kind that is longer than half a piece
- * anywhere, which can spell it with other tokens around the cut.
+ * Pure. Guarantees: the chunks join to the text, are always the same, and are at most
+ * `chunkLengthMax` long. A cut lies before a blank that begins a word, because these tokenizers
+ * split there anyway. In text without blanks it lies between characters of different kinds. A run
+ * of one kind longer than half a chunk is cut anywhere, which may change the tokens around the
+ * cut.
  */
 
-/** In UTF-16 units; an eighth of what overflows a stack of 8 MiB, because there are smaller ones. */
+/** In UTF-16 units. An eighth of the length that overflows a stack of 8 MiB. */
 export const chunkLengthMax = 2048;
 
 export function* chunksOf(text: string): Generator<string, void, undefined> {
@@ -24,7 +26,7 @@ export function* chunksOf(text: string): Generator<string, void, undefined> {
   if (from < text.length) yield text.slice(from);
 }
 
-/** The best place after `least`, at most at `most`; of equals the last. */
+/** Returns the best place after `least` and up to `most`, the last one among equals. */
 function cutIn(text: string, least: number, most: number): number {
   let blank = -1;
   let change = -1;
@@ -62,7 +64,7 @@ function isHigh(unit: number): boolean {
 
 function kindOf(character: string): Kind {
   if (/\s/.test(character)) return "blank";
-  // A mark belongs to the letter before it.
+  // A combining mark belongs to the letter before it.
   if (/[\p{L}\p{M}]/u.test(character)) return "letter";
   return /\p{N}/u.test(character) ? "digit" : "sign";
 }

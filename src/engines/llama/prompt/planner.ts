@@ -1,8 +1,8 @@
 /**
- * From the messages of a request to the tokens of its prompt, and what is decided about thinking before it starts.
+ * Turns the messages of a request into the tokens of its prompt, and decides about thinking.
  *
- * Guarantees: every conversation has a plan. A conversation is not tokenized if its size alone shows that it cannot fit
- * the window, because tokenizing delays the next token of every answer.
+ * Guarantees: every conversation has a plan. A conversation whose size already exceeds the window
+ * is not tokenized, because tokenizing delays the next token of every answer.
  */
 import type { Message, Reasoning } from "../../../chat/engine.ts";
 import { messageOf } from "../../../errors.ts";
@@ -13,7 +13,7 @@ import { type RoleMarks, roleMarksOf } from "./role-marks.ts";
 import { ChatTemplate, fallbackTemplate, type Part } from "./template.ts";
 import { TimeLimitExceeded } from "./time-limit.ts";
 
-/** Most tokens to think for each `effort`; `reasoning.max_tokens` wins over it. Any other word says nothing, as none does. */
+/** Maximum thinking tokens for each `effort`, unless `reasoning.max_tokens` is set. */
 const thinkingTokensOfEffort: ReadonlyMap<string, number> = new Map([
   ["none", 0],
   ["low", 512],
@@ -28,12 +28,12 @@ const knownThinkTags: readonly ThinkTags[] = [
 ];
 
 export interface PlannerOptions extends PromptTokenizer {
-  /** Of the model's file; null: ChatML. */
+  /** Chat template of the model's file. Null: ChatML. */
   template: string | null;
   bosText: string;
   eosText: string;
   contextWindow: number;
-  /** Absent: found in the template. */
+  /** Default: found in the template. */
   thinkTags?: ThinkTags | null | undefined;
   warn: (message: string) => void;
 }
@@ -42,7 +42,7 @@ export type Plan = { promptTokens: number; prompt: PromptPlan | null };
 
 export class PromptPlanner {
   readonly thinkTags: ThinkTags | null;
-  /** What closes the thinking when it is put in by force. */
+  /** Closes the thinking when its limit is reached. */
   readonly closingTokens: Uint32Array;
   readonly #options: PlannerOptions;
   readonly #template: ChatTemplate;
@@ -51,23 +51,13 @@ export class PromptPlanner {
   constructor(options: PlannerOptions) {
     this.#options = options;
     this.#template = templateOf(options);
-    const tags =
-      options.thinkTags === undefined
-        ? knownThinkTags.find(
-            ([open, close]) =>
-              this.#template.mentions(open) &&
-              (this.#template.mentions(close) || options.vocabulary.markers.has(close)),
-          )
-        : options.thinkTags;
-    this.thinkTags = tags ?? null;
+    this.thinkTags = options.thinkTags === undefined ? this.#thinkTags() : options.thinkTags;
+    const tags: readonly string[] = this.thinkTags ?? [];
     const marks = marksOf(this.#template, options);
     this.#builder = new PromptBuilder(
       options,
       marks.plain,
-      (marker) =>
-        this.#template.mentions(marker) ||
-        marks.emitted.includes(marker) ||
-        (tags?.includes(marker) ?? false),
+      (marker) => this.#template.mentions(marker) || marks.emitted.includes(marker) || tags.includes(marker),
     );
     const { inseparable } = this.#builder;
     if (inseparable.length > 0) {
@@ -75,7 +65,8 @@ export class PromptPlanner {
         `messages can imitate these marks of the model's chat template, which its tokenizer spells in single characters: ${inseparable.join(" ")}`,
       );
     }
-    this.closingTokens = tags ? this.#builder.markers(tags[1]) : new Uint32Array(0);
+    const [, close] = tags;
+    this.closingTokens = close === undefined ? new Uint32Array(0) : this.#builder.markers(close);
   }
 
   async plan(messages: readonly Message[], reasoning: Reasoning): Promise<Plan> {
@@ -107,13 +98,23 @@ export class PromptPlanner {
     }
   }
 
-  /** Asked to think or not to think, the template is told; not asked, it does what it does. */
+  /** Returns the known tags of the template. The closing tag may also be a special token. */
+  #thinkTags(): ThinkTags | null {
+    const { markers } = this.#options.vocabulary;
+    const mentions = (tag: string) => this.#template.mentions(tag);
+    const tags = knownThinkTags.find(
+      ([open, close]) => mentions(open) && (mentions(close) || markers.has(close)),
+    );
+    return tags ?? null;
+  }
+
+  /** Returns `enable_thinking` for the template. It is passed only if the request sets a limit. */
   #switch(thinkingTokensMax: number | undefined): boolean | undefined {
     if (this.thinkTags === null || thinkingTokensMax === undefined) return undefined;
     return thinkingTokensMax > 0;
   }
 
-  /** Certain without looking at the text: a message has a token of its own, and no token stands for more than so many bytes. */
+  /** Returns a lower bound, from the number of messages and their bytes. */
   #leastTokens(messages: readonly Message[]): number {
     const { vocabulary } = this.#options;
     let bytes = 0;

@@ -1,10 +1,11 @@
 /**
- * From a rendered conversation to the tokens of a prompt.
+ * Turns a rendered conversation into the tokens of a prompt.
  *
- * Guarantees: a token that marks a role or a turn comes from the template only. Control tokens are never read out of
- * a message's text. Text of a message that spells another token of the template's, or one of its plain-text marks, is tokenized
- * in two parts, so that the tokens of the mark never come from a message; its characters stay as they are. Between two
- * such tokens template and message are tokenized together, as the model was trained.
+ * Guarantees: tokens that mark a role or a turn come only from the template. Control tokens are
+ * never read from the text of a message. If a message spells another token of the template, or one
+ * of its plain-text marks, that text is tokenized in two parts. Its characters stay the same, but
+ * it never becomes the mark's tokens. Between two marker tokens, template and message are
+ * tokenized together, as in the model's training.
  */
 import { setImmediate } from "node:timers/promises";
 import { chunkLengthMax, chunksOf } from "./chunker.ts";
@@ -13,16 +14,16 @@ import type { Vocabulary } from "./vocabulary.ts";
 
 export interface PromptTokenizer {
   vocabulary: Vocabulary;
-  /** Without special tokens. `continues`: the text goes on in the middle of a word, so no space is put in front of it. */
+  /** Reads no special tokens. `continues`: the text continues a word, so no space is added. */
   tokenize: (text: string, continues?: boolean) => Uint32Array;
-  /** Put in front where the model wants it and the template does not write it; null: never. */
+  /** Added to prompts that do not begin with it. Null: never. */
   bos: number | null;
 }
 
-/** Template and messages between two markers. */
+/** Text of template and messages between two marker tokens. */
 interface Run {
   text: string;
-  /** Where the messages are in it. */
+  /** Ranges of the messages in `text`. */
   contents: { start: number; end: number }[];
 }
 
@@ -31,20 +32,24 @@ interface Segment {
   continues: boolean;
 }
 
-/** A token of another look: `<|user|>`, also if the template is never seen to write it. */
+/**
+ * Looks like a control token (`<|user|>`), and is separated even if the template never writes it.
+ */
 const controlLooking = /^<[|｜].+[|｜]>$/s;
 
 export class PromptBuilder {
-  /** Plain-text marks that the vocabulary spells in single characters, so that no cut tells them apart. */
+  /**
+   * Plain-text marks that the vocabulary spells in single characters. They cannot be separated.
+   */
   readonly inseparable: readonly string[];
   readonly #tokenizer: PromptTokenizer;
   readonly #markers: RegExp | null;
   readonly #forgeable: RegExp | null;
   readonly #plain: RegExp | null;
-  /** Where a plain-text mark is cut. */
+  /** Position inside each plain-text mark at which it is cut. */
   readonly #cuts = new Map<string, number>();
 
-  /** `inTemplate`: whether the model's template (or its thinking) uses a marker. */
+  /** `inTemplate` returns whether the model's template, or its thinking, uses a marker. */
   constructor(
     tokenizer: PromptTokenizer,
     plainMarks: readonly string[],
@@ -54,7 +59,8 @@ export class PromptBuilder {
     const { vocabulary } = tokenizer;
     const markers = [...vocabulary.markers];
     this.#markers = markersIn(vocabulary);
-    // llama.cpp reads user-defined tokens out of any text; most are words or blanks, the template's are signs.
+    // llama.cpp reads user-defined tokens from any text. Most are words or blanks; those of the
+    // template are marks.
     this.#forgeable = anyOf(
       markers
         .filter(
@@ -72,20 +78,21 @@ export class PromptBuilder {
   }
 
   /**
-   * Others' tokens are decoded between the pieces of a long text. Ends early where there are `tokensMax` tokens or
-   * more: such a prompt is refused, whatever follows.
+   * Yields to the event loop between the segments of a long text, so that other answers get their
+   * tokens. Stops at `tokensMax` tokens, because a prompt of that length is refused anyway.
    */
   async build(parts: readonly Part[], tokensMax: number): Promise<Uint32Array> {
     const { bos, tokenize } = this.#tokenizer;
     const runs: Uint32Array[] = [];
     let length = 0;
     let unbroken = 0;
-    for (const piece of this.#segments(parts)) {
-      const run = typeof piece === "number" ? Uint32Array.of(piece) : tokenize(piece.text, piece.continues);
+    for (const segment of this.#segments(parts)) {
+      const isToken = typeof segment === "number";
+      const run = isToken ? Uint32Array.of(segment) : tokenize(segment.text, segment.continues);
       runs.push(run);
       length += run.length;
       if (length >= tokensMax) break;
-      unbroken += typeof piece === "number" ? 1 : piece.text.length;
+      unbroken += isToken ? 1 : segment.text.length;
       if (unbroken < chunkLengthMax) continue;
       unbroken = 0;
       await setImmediate();
@@ -94,13 +101,13 @@ export class PromptBuilder {
     return concat(runs);
   }
 
-  /** Tokens of a text that may hold markers of the template's own, such as a closing tag. */
+  /** Returns the tokens of a text that may itself be a marker, such as a closing tag. */
   markers(text: string): Uint32Array {
     const token = this.#tokenizer.vocabulary.markers.get(text);
     return token === undefined ? this.#tokenizer.tokenize(text) : Uint32Array.of(token);
   }
 
-  /** Tokens of the template's markers, and the texts between them. */
+  /** Yields the template's marker tokens, and the texts between them. */
   *#segments(parts: readonly Part[]): Generator<Segment | number, void, undefined> {
     let run: Run = { text: "", contents: [] };
     for (const part of parts) {
@@ -124,7 +131,7 @@ export class PromptBuilder {
     yield* this.#separated(run);
   }
 
-  /** Breaks marks that a message spells, so that they are spelled and not meant. */
+  /** Cuts the marks that a message spells, so that the model does not read them as marks. */
   *#separated(run: Run): Generator<Segment, void, undefined> {
     let last = 0;
     for (const cut of this.#cutsIn(run)) {
@@ -134,10 +141,11 @@ export class PromptBuilder {
     yield* this.#chunked(run.text.slice(last), last > 0);
   }
 
-  /** In ascending order. */
+  /** Returns positions in ascending order. */
   #cutsIn({ text, contents }: Run): number[] {
     const cuts = new Set<number>();
-    // The template's own markers are tokens by now: what still spells one comes from a message, at least in part.
+    // The template's own markers are tokens already, so any remaining one comes at least partly
+    // from a message.
     for (const { index, mark } of overlapping(this.#forgeable, text))
       cuts.add(index + (String.fromCodePoint(mark.codePointAt(0) ?? 0).length || 1));
     let next = 0;
@@ -145,7 +153,7 @@ export class PromptBuilder {
       while (next < contents.length && (contents[next]?.end ?? 0) <= index) next++;
       const content = contents[next];
       if (content === undefined) break;
-      // Several marks may begin here, each with a cut of its own.
+      // Several marks may begin here, each with its own cut.
       for (const [mark, cut] of this.#cuts) {
         if (content.start < index + mark.length && text.startsWith(mark, index)) cuts.add(index + cut);
       }
@@ -156,16 +164,18 @@ export class PromptBuilder {
   *#chunked(text: string, continues: boolean): Generator<Segment, void, undefined> {
     if (text === "") return;
     if (!this.#tokenizer.vocabulary.splitsWords) yield { text, continues };
-    else for (const piece of chunksOf(text)) yield { text: piece, continues: false };
+    else for (const chunk of chunksOf(text)) yield { text: chunk, continues: false };
   }
 }
 
-/** Matches every token of the vocabulary that stands for itself; null if there is none. */
+/**
+ * Returns an expression that matches the vocabulary's markers, or null if there are no markers.
+ */
 export function markersIn(vocabulary: Vocabulary): RegExp | null {
   return anyOf([...vocabulary.markers.keys()]);
 }
 
-/** All matches, also those that begin inside another one: what is left of a broken mark must not be a mark. */
+/** Yields all matches, also overlapping ones: the rest of a cut mark must not be a mark. */
 function* overlapping(
   expression: RegExp | null,
   text: string,
@@ -178,11 +188,11 @@ function* overlapping(
   }
 }
 
-/** In the middle of the mark's longest token, which then cannot come about. Null if each character is a token. */
+/** Returns the middle of the mark's longest token, or null if all are single characters. */
 function cutOf(mark: string, { vocabulary, tokenize }: PromptTokenizer): number | null {
   const bytes = Buffer.from(mark);
   const lengths = [...tokenize(mark)].map((token) => vocabulary.bytesOf(token).length);
-  // A space that the tokenizer has put in front is no part of the mark.
+  // A space that the tokenizer has added is not part of the mark.
   let at = bytes.length - lengths.reduce((sum, length) => sum + length, 0);
   let best = { start: 0, end: 0 };
   for (const length of lengths) {

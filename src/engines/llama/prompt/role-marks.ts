@@ -1,18 +1,17 @@
 /**
- * The signs by which a model's chat template marks roles and turns, found by rendering a few conversations.
+ * Finds the marks of roles and turns in a model's chat template by rendering a few conversations.
  *
- * Guarantees to find what the template writes there, also if it puts a mark together from parts (`'<|' + role + '|>'`). Marks
- * that are tokens of the vocabulary are `emitted`; `plain` are those that the model only knows as text, like
- * `[INST]`, `### Instruction:` or `USER:`. Does not find marks that are ordinary words without a sign.
+ * Also finds marks that the template joins from parts (`'<|' + role + '|>'`). Does not find marks
+ * that are ordinary words without a sign.
  */
 import type { Message, Role } from "../../../chat/engine.ts";
 import type { ChatTemplate, Part } from "./template.ts";
 import { TimeLimitExceeded } from "./time-limit.ts";
 
 export interface RoleMarks {
-  /** Everything that the template writes around messages. */
+  /** All text that the template writes around messages, including tokens of the vocabulary. */
   emitted: string;
-  /** Longest first. */
+  /** Marks that are plain text to the model: `[INST]`, `USER:`. The longest is first. */
   plain: readonly string[];
 }
 
@@ -26,12 +25,12 @@ const conversations: readonly (readonly Role[])[] = [
 
 /** `<|user|>`, `<<SYS>>`, `</s>`, `<start_of_turn>`, `[INST]`, `[/INST]`. */
 const bracketed = /<{1,2}\/?[|｜]?[^\s<>|｜]{1,40}[|｜]?>{1,2}|\[\/?[A-Z][A-Z_]{1,39}\]/g;
-/** `USER:`, `### Response:` in front of a message. A label of more words is a sentence. */
+/** `USER:` or `### Response:` before a message. A label of more words is a sentence. */
 const label = /(?:#{1,6} ?)?[\p{L}\p{N}_-]+(?: [\p{L}\p{N}_-]+)?:(?=\s*$)/u;
 /** `### Instruction` on a line of its own. */
 const heading = /#{2,6} ?[\p{L}\p{N}_-]{1,40}:?(?=\s*$)/u;
 
-/** `markers`: matches the texts of tokens in a template's text; null if the vocabulary has none. */
+/** `markers` matches the special tokens in a template's text, if there are any. */
 export function roleMarksOf(template: ChatTemplate, markers: RegExp | null): RoleMarks {
   const plain = new Set<string>();
   let emitted = "";
@@ -41,7 +40,7 @@ export function roleMarksOf(template: ChatTemplate, markers: RegExp | null): Rol
       emitted += `${part.text}\n`;
       const runs = markers === null ? [part.text] : part.text.split(markers);
       for (const run of runs) for (const [mark] of run.matchAll(bracketed)) plain.add(mark);
-      // Only the last run stands in front of a message.
+      // Only the last run precedes a message.
       const last = runs.at(-1) ?? "";
       const found = label.exec(last)?.[0] ?? heading.exec(last)?.[0];
       if (found !== undefined) plain.add(found);
@@ -57,7 +56,7 @@ function* renderings(template: ChatTemplate): Generator<Part[], void, undefined>
       try {
         yield template.render(messages, { thinking });
       } catch (cause) {
-        // A template that takes no such conversation writes no marks for it.
+        // The template refuses such a conversation, so it has no marks for it.
         if (cause instanceof TimeLimitExceeded) throw cause;
       }
     }

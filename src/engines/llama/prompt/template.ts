@@ -1,10 +1,12 @@
 /**
- * Renders a conversation with the model's own chat template, keeping the template's text and the messages' apart.
+ * Renders a conversation with the model's own chat template, and separates the template's text
+ * from the messages.
  *
- * Guarantees: what a caller wrote comes back as `content`, never as `template`, whatever it says: the template is
- * rendered with unguessable marks in place of the texts, and cut at the marks afterwards. A template that trims its
- * messages trims them here too. What a template refuses or drops is folded (text/message-normalisation.ts), so every conversation can be
- * rendered. Other filters over the texts (`upper`, `tojson`) are not followed.
+ * The template is rendered with unguessable marks in place of the texts, and the result is cut at
+ * the marks. Guarantees: text of a caller is always `content`, never `template`. If the template
+ * trims its messages, they are trimmed here too. If it refuses or drops messages, they are
+ * normalised (text/message-normalisation.ts), so every conversation can be rendered. Other filters
+ * over the texts (`upper`, `tojson`) are not applied.
  */
 import { randomBytes } from "node:crypto";
 import { Template } from "@huggingface/jinja";
@@ -19,19 +21,19 @@ export interface Part {
 }
 
 export interface RenderOptions {
-  /** Given to the template as `enable_thinking`; absent: the template's own default. */
+  /** Passed to the template as `enable_thinking`. Default: the template's own. */
   thinking?: boolean | undefined;
 }
 
-/** For models whose file names no template: ChatML, which most instruction-tuned models have seen. */
+/** ChatML, for files without a template. Most instruction-tuned models know it. */
 export const fallbackTemplate =
   "{% for message in messages %}{{ '<|im_start|>' + message['role'] + '\\n' + message['content'] + '<|im_end|>' + '\\n' }}{% endfor %}" +
   "{% if add_generation_prompt %}{{ '<|im_start|>assistant\\n' }}{% endif %}";
 
-/** 2,048 messages take 45 ms, and six times that if they have to be folded. A template that takes this long loops. */
+/** 2,048 messages take 45 ms, normalised ones 270 ms. A template that takes this long loops. */
 const renderMs = 5000;
 
-/** Stands on both sides of a mark: where it is gone, the template has trimmed. No known template writes one itself. */
+/** Surrounds each mark. If the template trims, it is missing afterwards. */
 const edge = "\u2003";
 
 export class ChatTemplate {
@@ -40,7 +42,7 @@ export class ChatTemplate {
   readonly #bos: string;
   readonly #eos: string;
 
-  /** Throws if the source is not a template or cannot render a single user message; a `TimeLimitExceeded` if it loops. */
+  /** Throws if the template is invalid, refuses a single user message, or loops. */
   constructor(source: string, tokens: { bos: string; eos: string }) {
     this.#source = source;
     this.#bos = tokens.bos;
@@ -50,7 +52,7 @@ export class ChatTemplate {
     if (probe instanceof Error) throw probe;
   }
 
-  /** Whether the template itself decides about thinking. */
+  /** The template itself switches thinking on and off. */
   get switchesThinking(): boolean {
     return this.#source.includes("enable_thinking");
   }
@@ -61,17 +63,17 @@ export class ChatTemplate {
 
   /** Throws a `TimeLimitExceeded` if the template loops over this conversation. */
   render(messages: readonly Message[], options: RenderOptions): Part[] {
-    return withTimeLimit(renderMs, () => this.#renderFolded(messages, options));
+    return withTimeLimit(renderMs, () => this.#renderNormalised(messages, options));
   }
 
-  #renderFolded(messages: readonly Message[], options: RenderOptions): Part[] {
+  #renderNormalised(messages: readonly Message[], options: RenderOptions): Part[] {
     let failure: Error | undefined;
     for (const turns of foldings(messages, this.mentions("developer"))) {
       const parts = this.#render(turns, options);
       if (!(parts instanceof Error)) return parts;
       failure ??= parts;
     }
-    throw new Error(`the chat template takes no folding of the messages: ${failure?.message}`);
+    throw new Error(`the chat template refuses the messages in every form: ${failure?.message}`);
   }
 
   #render(turns: readonly Turn[], options: RenderOptions): Part[] | Error {
@@ -115,7 +117,7 @@ function cut(rendered: string, nonce: string, texts: readonly string[]): Part[] 
     const between = rendered.slice(last, match.index);
     if (between !== "") parts.push({ from: "template", text: between });
     const index = Number(match[2]);
-    // Inside a folded turn marks stand two line ends apart, without an edge between them.
+    // In a turn of several messages, marks are two line ends apart without an edge between them.
     const innerLeft = afterMark && between === "\n\n";
     last = match.index + match[0].length;
     const innerRight = rendered.startsWith(`\n\n${nonce}`, last);

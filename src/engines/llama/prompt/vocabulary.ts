@@ -1,19 +1,21 @@
 /**
- * A model's tokens as bytes, as its GGUF file lists them.
+ * Bytes of a model's tokens, from the lists in its GGUF file.
  *
- * Pure. llama.cpp's own detokenizer gives strings, in which half a character is already lost; the bytes are what
- * text can be put together from exactly. Knows byte-level BPE ("gpt2") and SentencePiece ("llama"); for the others it
- * asks `spell`, which may lose the halves of characters that such a model splits.
+ * Pure. llama.cpp's own detokenizer returns strings and loses parts of split characters, so text
+ * is joined from bytes here. Supports byte-level BPE ("gpt2") and SentencePiece ("llama"). Other
+ * kinds use `spell`, which may lose parts of characters.
  */
 
 export interface VocabularySource {
   /** `tokenizer.ggml.model` */
   kind: string;
   tokens: readonly string[];
-  /** `tokenizer.ggml.token_type`: 1 normal, 2 unknown, 3 control, 4 user-defined, 5 unused, 6 byte. */
+  /**
+   * `tokenizer.ggml.token_type`: 1 normal, 2 unknown, 3 control, 4 user-defined, 5 unused, 6 byte.
+   */
   types: readonly number[];
   addSpacePrefix: boolean;
-  /** The library's own text of one token. */
+  /** Returns the library's own text of one token. */
   spell: (token: number) => string;
 }
 
@@ -23,7 +25,7 @@ const controlType = 3;
 const userDefinedType = 4;
 const byteType = 6;
 
-/** SentencePiece and others, which look for tokens in the whole text. */
+/** Tokenizers that search the whole text for tokens, such as SentencePiece. */
 const kindsWithoutWords: ReadonlySet<string> = new Set(["llama", "t5", "bert", "rwkv", "plamo2"]);
 
 const noBytes = new Uint8Array(0);
@@ -32,15 +34,15 @@ const encoder = new TextEncoder();
 export class Vocabulary {
   readonly #source: VocabularySource;
   readonly #bytes: (Uint8Array | undefined)[] = [];
-  /** Tokens that stand for themselves in a template: their text, without blanks, and their number. */
+  /** Control and user-defined tokens by their text. Blank ones are left out. */
   readonly markers: ReadonlyMap<string, number>;
-  /** The most bytes of text that one token can stand for. */
+  /** Bytes of the longest token. */
   readonly bytesPerTokenMax: number;
-  /** True where every text is made of tokens without loss, so that bytes bound the count of tokens from below. */
+  /** Every text can be tokenized without loss, so its bytes give a lower bound of its tokens. */
   readonly lossless: boolean;
-  /** True where llama.cpp splits text into words by regular expressions before it looks for tokens. */
+  /** llama.cpp splits text into words by regular expressions before it searches for tokens. */
   readonly splitsWords: boolean;
-  /** True where text begins with a space that the tokenizer has put there. */
+  /** Text begins with a space that the tokenizer has added. */
   readonly dropFirstSpace: boolean;
 
   constructor(source: VocabularySource) {
@@ -54,7 +56,7 @@ export class Vocabulary {
       else if (type === controlType || type === userDefinedType) {
         if (text.trim() !== "") markers.set(text, token);
       }
-      // In GPT-2's alphabet a character stands for one byte.
+      // Each character of GPT-2's alphabet is one byte.
       const bytes = source.kind === "gpt2" && type === normalType ? text.length : Buffer.byteLength(text);
       if (type !== controlType) bytesMax = Math.max(bytesMax, bytes);
     }
@@ -73,7 +75,7 @@ export class Vocabulary {
     return this.#source.types[token] === userDefinedType;
   }
 
-  /** The text that a token stands for; nothing for a control token. */
+  /** Returns the text of a token, which is empty for a control token. */
   bytesOf(token: number): Uint8Array {
     const known = this.#bytes[token];
     if (known !== undefined) return known;
@@ -82,7 +84,7 @@ export class Vocabulary {
     return bytes;
   }
 
-  /** What to show for a token by itself: its text, or a control token's name. */
+  /** Returns the text of a token, or the name of a control token. */
   nameBytesOf(token: number): Uint8Array {
     return this.isControl(token) ? encoder.encode(this.#source.tokens[token] ?? "") : this.bytesOf(token);
   }
@@ -102,7 +104,7 @@ export class Vocabulary {
   }
 }
 
-/** GPT-2's table: printable bytes stand for themselves, the other 68 for characters from U+0100 on. */
+/** GPT-2's alphabet: printable bytes map to themselves, the other 68 to characters from U+0100. */
 const byteOfCharacter: ReadonlyMap<string, number> = (() => {
   const table = new Map<string, number>();
   let next = 0x100;
