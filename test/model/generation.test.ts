@@ -20,10 +20,9 @@ function begin(left = 1_000_000, topLogprobs?: number) {
       sampling: { stop: [], ...(topLogprobs === undefined ? {} : { topLogprobs }) },
     },
     {
-      grant: (_id, events) => {
-        state.room += events;
+      send: (message) => {
+        if (message.type === "grant") state.room += message.events;
       },
-      pay: () => {},
       cancel: (cancelled) => cancelled.finish(),
       reserve: (items) => {
         if (items > state.left) return false;

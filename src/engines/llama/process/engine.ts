@@ -161,8 +161,12 @@ export class LlamaEngine implements Engine {
       disturbs: (accountId) => this.#places.isAnyRunningBesides(accountId),
     });
     this.#owner = {
-      grant: (id, events) => this.#sendToBegun({ type: "grant", id, events }),
-      pay: (id, paidTokens, isLast) => this.#sendToBegun({ type: "pay", id, paidTokens, isLast }),
+      send: (message) => {
+        // Otherwise it will start with what it was granted and paid by then.
+        if (this.#places.find(message.id) === undefined) return;
+        this.#send(message);
+        if (this.#places.isPaused(message.id)) this.#pump();
+      },
       cancel: (generation) => this.#cancel(generation),
       reserve: (items) => this.#reserve(items),
     };
@@ -262,13 +266,6 @@ export class LlamaEngine implements Engine {
   #send(message: ToChild): void {
     this.#supervisor.send(message);
     this.#watch?.look();
-  }
-
-  /** A generation that has not begun will start with what it was granted and paid by then. */
-  #sendToBegun(message: Extract<ToChild, { type: "grant" | "pay" }>): void {
-    if (this.#places.find(message.id) === undefined) return;
-    this.#send(message);
-    if (this.#places.isPaused(message.id)) this.#pump();
   }
 
   #cancel(generation: LlamaGeneration): void {

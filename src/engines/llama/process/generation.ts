@@ -1,22 +1,25 @@
 /**
- * One generation as the service sees it: buffers what the child sends, and grants it room as the reader reads.
+ * One generation on the service's side: buffers the child's output, and grants room as it is read.
  *
- * Guarantees: at most a window of events is buffered, and what it is let run ahead by (`runAhead`); `usage` never says less
- * than what was read; after `stop` nothing more is yielded. Knows nothing of processes: the supervisor feeds it and is told of its stop.
+ * Guarantees: the buffer holds at most a window of events, plus those of `runAhead`. `usage` never
+ * counts less than the reader got. Nothing is yielded after `stop`. The engine passes the child's
+ * output in and carries out the stop.
  */
 import type { EngineError, EngineEvent, Generation, Usage } from "../../../chat/engine.ts";
-import { EventQueue } from "../../event-queue.ts";
-import type { JobEnding, JobProgress, JobSpec } from "../protocol.ts";
+import type { JobProgress, JobSpec, ToChild } from "../protocol.ts";
+import { EventQueue } from "./event-queue.ts";
 
 /** Events that a generation may be ahead of its reader. */
 const windowEvents = 32;
 
 export interface GenerationOwner {
-  grant(id: number, events: number): void;
-  pay(id: number, paidTokens: number, isLast: boolean): void;
-  /** Brings the generation's `finish` about. */
+  send(message: Extract<ToChild, { type: "grant" | "pay" }>): void;
+  /** Stops the generation, and then calls its `finish`. */
   cancel(generation: LlamaGeneration): void;
-  /** Texts and log-probabilities to be kept beyond the window; negative: given back. False where there is no room for them. */
+  /**
+   * Reserves memory for texts and log-probabilities beyond the window. Returns false if the memory
+   * is used up. Negative: returns memory.
+   */
   reserve(items: number): boolean;
 }
 
@@ -33,9 +36,9 @@ export class LlamaGeneration implements Generation {
   #readSinceGrant = 0;
   /** Events that the child may still send before the next grant. */
   #room = windowEvents;
-  /** Events that it has been let run ahead by, beyond the window, and that the reader has not caught up with. */
+  /** Reserved events beyond the window that the reader has not caught up with. */
   #ahead = 0;
-  /** Of each event, as `reserve` counts them. */
+  /** Items to reserve for each event. */
   readonly #itemsPerEvent: number;
 
   constructor(
@@ -57,7 +60,6 @@ export class LlamaGeneration implements Generation {
     };
   }
 
-  /** What the child is to do, or does. */
   get job(): JobSpec {
     return this.#job;
   }
@@ -70,22 +72,22 @@ export class LlamaGeneration implements Generation {
     return this.#started;
   }
 
-  /** True once it has been asked to stop. */
+  /** `stop` has been called. */
   get stopping(): boolean {
     return this.#stopped;
   }
 
-  /** True until its first token: its prompt is being evaluated. */
+  /** Its prompt is being evaluated. */
   get isPrefilling(): boolean {
     return this.#usage.completionTokens === 0;
   }
 
-  /** Whether the child has something to do for it: it waits neither for pay nor for its reader. */
+  /** The child has work for it: it waits neither for its budget nor for its reader. */
   get isDue(): boolean {
     if (this.#done) return false;
     const { completionTokens } = this.#usage;
     const { maxTokens, paidTokens } = this.#job;
-    // To be ended.
+    // The remaining work is its end.
     if (this.#stopped || completionTokens >= maxTokens) return true;
     return completionTokens < paidTokens && this.#room > 0;
   }
@@ -103,15 +105,15 @@ export class LlamaGeneration implements Generation {
     if (this.#done || this.#stopped) return;
     const maxTokens = isLast ? Math.min(this.#job.maxTokens, paidTokens) : this.#job.maxTokens;
     this.#job = { ...this.#job, paidTokens, maxTokens };
-    this.#owner.pay(this.#job.id, paidTokens, isLast);
+    this.#owner.send({ type: "pay", id: this.#job.id, paidTokens, isLast });
   }
 
   /**
-   * To be called while others wait for its place: a reader that is behind does not hold it up then, and what is made waits
-   * here. What is not paid for is not made either.
+   * Lets the child run ahead of a slow reader, within the paid tokens. Called while others wait for
+   * the generation's place.
    */
   runAhead(): void {
-    // A reader that keeps up leaves more than that.
+    // A reader that keeps up leaves more room.
     if (this.#done || this.#stopped || this.#room > windowEvents / 2) return;
     if (!this.#owner.reserve(windowEvents * this.#itemsPerEvent)) return;
     this.#ahead += windowEvents;
@@ -124,34 +126,28 @@ export class LlamaGeneration implements Generation {
       this.#owner.cancel(this);
       this.#events.close();
     }
-    this.#fallBack(this.#ahead);
+    this.#release(this.#ahead);
     return this.#finished.promise;
   }
 
-  /** From the supervisor: what the child made. */
-  receive(progress: JobProgress): void {
-    const { cachedTokens, completionTokens, reasoningTokens, ending } = progress;
+  /** Takes the child's output. The owner calls `finish` after a failure, which has a text for it. */
+  receive({ cachedTokens, completionTokens, reasoningTokens, ending, events }: JobProgress): void {
     if (ending?.type !== "stopped" || completionTokens > 0) this.#started = true;
     this.#usage = { ...this.#usage, cachedTokens, completionTokens, reasoningTokens };
     this.#onTokens(completionTokens);
-    for (const event of progress.events) this.#events.push(event);
-    this.#room -= progress.events.length;
-    if (ending !== undefined) this.#end(ending);
+    for (const event of events) this.#events.push(event);
+    this.#room -= events.length;
+    if (ending?.type === "stop" || ending?.type === "length")
+      this.#events.push({ type: "end", finishReason: ending.type });
+    if (ending !== undefined && ending.type !== "failed") this.finish();
   }
 
-  /** From the supervisor: there will be no more. Without a failure only after a stop. */
+  /** No more output follows. Without a failure only after a stop or an end. */
   finish(failure?: EngineError): void {
     if (this.#done) return;
     this.#done = true;
     if (failure !== undefined) this.#events.fail(failure);
     this.#finished.resolve();
-  }
-
-  #end(ending: JobEnding): void {
-    // Failures come through `finish`: what they are called is not this class's business.
-    if (ending.type === "stop" || ending.type === "length")
-      this.#events.push({ type: "end", finishReason: ending.type });
-    if (ending.type !== "failed") this.finish();
   }
 
   #read(): void {
@@ -160,16 +156,17 @@ export class LlamaGeneration implements Generation {
     const caughtUp = Math.min(this.#ahead, this.#readSinceGrant);
     const events = this.#readSinceGrant - caughtUp;
     this.#readSinceGrant = 0;
-    this.#fallBack(caughtUp);
+    this.#release(caughtUp);
     if (events > 0 && !this.#done) this.#grant(events);
   }
 
   #grant(events: number): void {
     this.#room += events;
-    this.#owner.grant(this.#job.id, events);
+    this.#owner.send({ type: "grant", id: this.#job.id, events });
   }
 
-  #fallBack(events: number): void {
+  /** Returns reserved memory. */
+  #release(events: number): void {
     if (events === 0) return;
     this.#ahead -= events;
     this.#owner.reserve(-events * this.#itemsPerEvent);

@@ -2,7 +2,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { EngineError } from "../../src/chat/engine.ts";
-import { EventQueue } from "../../src/engines/event-queue.ts";
+import { EventQueue } from "../../src/engines/llama/process/event-queue.ts";
 import { eventsOf } from "../fixtures/batches.ts";
 
 function text(index: number) {
