@@ -4,7 +4,7 @@ import { test } from "node:test";
 import fc from "fast-check";
 import { chunkLengthMax, chunksOf } from "../../src/engines/llama/prompt/chunker.ts";
 
-test("the pieces are the text, none is too long, none begins or ends inside a character", () => {
+test("chunks join to the text, are short enough and never split a character", () => {
   const unit = fc.constantFrom(
     "a",
     "B",
@@ -36,20 +36,20 @@ test("the pieces are the text, none is too long, none begins or ends inside a ch
   );
 });
 
-test("a text of a usual length is left whole", () => {
+test("returns a text of usual length as one chunk", () => {
   assert.deepEqual([...chunksOf("")], []);
   const text = "a".repeat(chunkLengthMax);
   assert.deepEqual([...chunksOf(text)], [text]);
 });
 
-test("prose is cut before the blank that begins a word, and nowhere else", () => {
+test("cuts prose only before a blank that begins a word", () => {
   const pieces = [...chunksOf("It is 7 o'clock. Well,\n\nthe  ink is dry. ".repeat(500))];
   assert.ok(pieces.length > 5);
   for (const piece of pieces.slice(1)) assert.match(piece, /^ [^ ]/);
   for (const piece of pieces.slice(0, -1)) assert.match(piece, /[a-z0-9]$/);
 });
 
-test("without such a place: before another blank, then where the kind of character changes, then anywhere", () => {
+test("otherwise cuts before another blank, between kinds of characters, or anywhere", () => {
   for (const piece of [...chunksOf(`${"x".repeat(40)}.\n`.repeat(200))].slice(1)) assert.match(piece, /^\n/);
   for (const piece of [...chunksOf("墨水在井里是黑的。".repeat(500))].slice(1))
     assert.match(piece, /^[。墨]/);

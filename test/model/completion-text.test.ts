@@ -50,11 +50,11 @@ const cutText = (text: fc.Arbitrary<string>) =>
     return { whole, tokens };
   });
 
-test("one event for each token that has text by itself", () => {
+test("yields one event for each token with text of its own", () => {
   assert.deepEqual(run(["One", " two", "", " three"]).steps, [["One"], [" two"], [], [" three"]]);
 });
 
-test("a token that ends inside a character is joined to the one that completes it", () => {
+test("joins a token that ends inside a character to the token that completes it", () => {
   const wave = [...Buffer.from("🌊")];
   assert.deepEqual(run([[0x20, ...wave.slice(0, 2)], wave.slice(2, 3), wave.slice(3), "!"]).steps, [
     [],
@@ -64,18 +64,18 @@ test("a token that ends inside a character is joined to the one that completes i
   ]);
 });
 
-test("a token that completes one character and begins the next does not wait for the next", () => {
+test("a token that completes one character and begins the next is sent at once", () => {
   const [a, b, c, d] = [...Buffer.from("éü")];
   assert.ok(a !== undefined && b !== undefined && c !== undefined && d !== undefined);
   assert.deepEqual(run([[a], [b, c], [d]]).steps, [[], ["é"], ["ü"]]);
 });
 
-test("bytes that never become a character become U+FFFD, in the text and at its end", () => {
+test("replaces invalid bytes by U+FFFD, in the text and at its end", () => {
   assert.deepEqual(run([[0xff], "a"]).all, ["\ufffd", "a"]);
   assert.deepEqual(run(["a", [0xf0, 0x9f]]).end, ["\ufffd"]);
 });
 
-test("however the bytes of a text are cut into tokens, the events are the text", () => {
+test("property: events join to the text, however its bytes are cut into tokens", () => {
   fc.assert(
     fc.property(cutText(fc.string({ unit: "binary" })), ({ whole, tokens }) => {
       assert.equal(run(tokens).all.join(""), whole);
@@ -83,7 +83,7 @@ test("however the bytes of a text are cut into tokens, the events are the text",
   );
 });
 
-test("a log-probability goes with the text of its token, also when tokens are joined", () => {
+test("keeps log-probabilities with the text of their tokens, also of joined tokens", () => {
   const text = completion();
   const logprob = (token: string): TokenLogprob => ({ token, logprob: -1, bytes: [], topLogprobs: [] });
   const [first, second] = [...Buffer.from("é")];
@@ -94,14 +94,14 @@ test("a log-probability goes with the text of its token, also when tokens are jo
   ]);
 });
 
-test("a stop sequence across token borders is never sent, nor what comes after it", () => {
+test("never sends a stop sequence across tokens, or any text after it", () => {
   const { steps, all, stopped } = run(["One", " tw", "o th", "ree"], { stop: ["two"] });
   assert.deepEqual(steps, [["One"], [], [" "]]);
   assert.deepEqual(all, ["One", " "]);
   assert.equal(stopped, true);
 });
 
-test("text that may begin a stop sequence waits, then goes on as one event for each token", () => {
+test("holds text that may begin a stop sequence, then sends one event for each token", () => {
   assert.deepEqual(run(["a", "b", "c", "x", "d"], { stop: ["abcd"] }).steps, [
     [],
     [],
@@ -111,16 +111,16 @@ test("text that may begin a stop sequence waits, then goes on as one event for e
   ]);
 });
 
-test("what waited for a stop sequence is sent at the end of the text", () => {
+test("sends held text at the end of the text", () => {
   assert.deepEqual(run(["on", "e"], { stop: ["one more"] }).end, ["on", "e"]);
 });
 
-test("of several stop sequences the one that is complete first ends the text", () => {
+test("the first complete stop sequence ends the text", () => {
   assert.deepEqual(run(["abc", "def"], { stop: ["cdef", "bc"] }).all, ["a"]);
   assert.deepEqual(run(["abc"], { stop: ["c", "bc", "abc"] }).all, []);
 });
 
-test("stop sequences: the events are the text before the first one, however it is cut", () => {
+test("property: events join to the text before the first stop sequence", () => {
   const alphabet = fc.string({ unit: fc.constantFrom("a", "b", "é"), maxLength: 40 });
   const stops = fc.array(fc.string({ unit: fc.constantFrom("a", "b", "é"), minLength: 1, maxLength: 4 }), {
     maxLength: 4,
@@ -139,19 +139,19 @@ test("stop sequences: the events are the text before the first one, however it i
   );
 });
 
-test("thinking is not sent, and its tokens, tags and the blank after them are counted", () => {
+test("counts thinking, its tags and the blank after them, and sends none of it", () => {
   const { all, reasoning } = run(["<think>", "Hm", ".", "</think>", "\n\n", "Yes", "."], { thinkTags: tags });
   assert.deepEqual(all, ["Yes", "."]);
   assert.equal(reasoning, 5);
 });
 
-test("thinking that the prompt has opened begins with the first token", () => {
+test("thinking that the prompt opens begins with the first token", () => {
   const { all, reasoning } = run(["Hm", "</think>", "Yes"], { thinkTags: tags, thinking: true });
   assert.deepEqual(all, ["Yes"]);
   assert.equal(reasoning, 2);
 });
 
-test("tags across token borders are found, and what only looks like one is text", () => {
+test("finds tags across tokens, and sends text that only resembles a tag", () => {
   assert.deepEqual(run(["Hi", " <th", "ink", ">hm</", "think", "> yes"], { thinkTags: tags }).all, [
     "Hi",
     " ",
@@ -160,13 +160,13 @@ test("tags across token borders are found, and what only looks like one is text"
   assert.deepEqual(run(["a <", "thin", "g>"], { thinkTags: tags }).all, ["a <", "thin", "g>"]);
 });
 
-test("an answer cut off while the model thinks has no text, and all its tokens are reasoning", () => {
+test("an answer that ends during thinking has no text and only reasoning tokens", () => {
   const { all, reasoning } = run(["<think>", "Hm", " </thi", [0xf0]], { thinkTags: tags });
   assert.deepEqual(all, []);
   assert.equal(reasoning, 4);
 });
 
-test("stop sequences are looked for in what is sent, not in the thinking", () => {
+test("ignores stop sequences in the thinking", () => {
   const { all, stopped } = run(["<think>", "stop", "</think>", "go ", "stop"], {
     thinkTags: tags,
     stop: ["stop"],
@@ -175,7 +175,7 @@ test("stop sequences are looked for in what is sent, not in the thinking", () =>
   assert.equal(stopped, true);
 });
 
-test("thinking closed by force goes on as an answer", () => {
+test("continues with the answer after thinking reached its limit", () => {
   const text = completion({ thinkTags: tags, thinking: true });
   for (const token of ["Hm", " </thi"]) text.push(Buffer.from(token));
   assert.equal(text.reasoningTokens, 2);
@@ -188,7 +188,7 @@ test("thinking closed by force goes on as an answer", () => {
   assert.equal(text.reasoningTokens, 3);
 });
 
-test("thinking: what is sent and what is counted do not depend on how the text is cut", () => {
+test("property: text and counts of thinking do not depend on token borders", () => {
   const part = fc.string({ unit: fc.constantFrom("a", "<", "é", "think>"), maxLength: 6 });
   const text = fc
     .tuple(part, part, part)
@@ -203,7 +203,7 @@ test("thinking: what is sent and what is counted do not depend on how the text i
   );
 });
 
-test("the space that a tokenizer puts before the first word is no part of the text", () => {
+test("removes the space that a tokenizer puts before the first word", () => {
   assert.deepEqual(run([" Hello", " world"], { dropFirstSpace: true }).all, ["Hello", " world"]);
   assert.deepEqual(run([" ", "Hello"], { dropFirstSpace: true }).steps, [[], ["Hello"]]);
 });

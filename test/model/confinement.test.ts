@@ -12,7 +12,7 @@ import { until } from "../fixtures/program.ts";
 const skip = process.platform === "linux" ? false : "the process is confined on Linux only";
 const nosy = fileURLToPath(new URL("../fixtures/nosy-child.ts", import.meta.url));
 
-test("the process reads the model and the program, starts nothing else once it is loaded, and never writes", {
+test("the process reads only the model and the program, never writes, and starts nothing after loading", {
   skip,
 }, async (t) => {
   const log = new RecordedLog();
@@ -44,7 +44,7 @@ test("the process reads the model and the program, starts nothing else once it i
   assert.equal((await ask(engine, "Hi", { maxTokens: 3 })).usage.completionTokens, 3);
 });
 
-test("a model behind a symbolic link is loaded", async (t) => {
+test("loads a model behind a symbolic link", async (t) => {
   const folder = await mkdtemp(join(tmpdir(), "inkwell-confinement-"));
   t.after(() => rm(folder, { recursive: true }));
   const modelPath = join(folder, "link.gguf");
@@ -53,7 +53,7 @@ test("a model behind a symbolic link is loaded", async (t) => {
   await engine.close();
 });
 
-test("all parts of a model may be read, and the folders of a library path that is passed on", {
+test("allows reading all parts of a model and the folders of LD_LIBRARY_PATH", {
   skip,
 }, () => {
   const options = confiningOptions("/models/a-00001-of-00002.gguf", {

@@ -151,7 +151,7 @@ function start(
   return { decoder, ended: ended.promise, last, text, reports, batches, placed, warnings };
 }
 
-test("prompts are evaluated a chunk a step, in turns, beside the tokens of those that generate", async () => {
+test("evaluates one chunk of one prompt in each step, beside the tokens of running answers", async () => {
   const backend = new ScriptedBackend();
   backend.script(0, "xy");
   backend.script(1, "z");
@@ -166,7 +166,7 @@ test("prompts are evaluated a chunk a step, in turns, beside the tokens of those
   assert.deepEqual(batches, [1, 1, 1, 2, 2, 1], "each step is told of once");
 });
 
-test("a short prompt waits for one part of a long one, whichever of the two jobs has the lower number", async () => {
+test("a short prompt waits for at most one chunk of a long prompt", async () => {
   for (const [long, short] of [
     [10, 4],
     [4, 10],
@@ -182,7 +182,7 @@ test("a short prompt waits for one part of a long one, whichever of the two jobs
   }
 });
 
-test("one short prompt after the other does not keep a long one from its turns", async () => {
+test("a stream of short prompts does not delay a long prompt's turns", async () => {
   const backend = new ScriptedBackend();
   const running = start(backend, [job(3, "l".repeat(40)), job(11, "ssss")]);
   const read: string[] = [];
@@ -199,7 +199,7 @@ test("one short prompt after the other does not keep a long one from its turns",
   assert.equal(read.slice(0, 19).join(""), "lslslslslslslslslsl");
 });
 
-test("a seeded or greedy job alone must be repeatable; with company, or drawn at random, it need not", async () => {
+test("only a seeded or greedy job that runs alone is repeatable", async () => {
   const backend = new ScriptedBackend();
   backend.script(0, "ab");
   backend.script(1, "wxyz");
@@ -213,7 +213,7 @@ test("a seeded or greedy job alone must be repeatable; with company, or drawn at
   assert.deepEqual(other.repeatable, [false, false]);
 });
 
-test("the first report says that the job has begun, before anything is evaluated", async () => {
+test("the first report announces a job before anything is evaluated", async () => {
   const backend = new ScriptedBackend();
   const running = start(backend, [job(1, "abc")]);
   backend.afterStep = (step) => {
@@ -224,7 +224,7 @@ test("the first report says that the job has begun, before anything is evaluated
   assert.equal(running.reports[0]?.completionTokens, 0);
 });
 
-test("what a step made is told while the next one is under way, and at once where there is none", async () => {
+test("reports a step's output during the next step, or at once without one", async () => {
   const backend = new ScriptedBackend();
   backend.script(0, "abcd");
   const running = start(backend, [job(1, "1", { paidTokens: 3 })], 1);
@@ -243,7 +243,7 @@ test("what a step made is told while the next one is under way, and at once wher
   assert.deepEqual(told, [0, 0, 0, 1, 1, 2, 3]);
 });
 
-test("each step is told of as it begins, also where there is a prompt to read and nothing else", async () => {
+test("reports each step when it begins, also one that only evaluates a prompt", async () => {
   const backend = new ScriptedBackend();
   backend.script(0, "a");
   const running = start(backend, [job(1, "abcdefghijklmnop")]);
@@ -253,7 +253,7 @@ test("each step is told of as it begins, also where there is a prompt to read an
   assert.deepEqual(told, [1, 2, 3, 4, 5]);
 });
 
-test("thinking closed by force: the closing tag is evaluated after the last thought, and not counted", async () => {
+test("evaluates the closing tag of limited thinking after the last token, without counting it", async () => {
   const backend = new ScriptedBackend();
   backend.script(0, "hmmYes");
   const prompt = { tokens: Uint32Array.from(Buffer.from("abc")), thinking: true, thinkingTokensMax: 3 };
@@ -267,7 +267,7 @@ test("thinking closed by force: the closing tag is evaluated after the last thou
   assert.equal(last(1)?.reasoningTokens, 3);
 });
 
-test("a job without room for events rests until it is granted some", async () => {
+test("a job without room for events waits for a grant", async () => {
   const backend = new ScriptedBackend();
   backend.script(0, "abcdef");
   backend.script(1, "ghijklmnop");
@@ -286,7 +286,7 @@ test("a job without room for events rests until it is granted some", async () =>
   assert.equal(text(1), "abcdef");
 });
 
-test("a stop takes effect before the next step, also in the middle of a prompt", async () => {
+test("a stop takes effect before the next step, also inside a prompt", async () => {
   const backend = new ScriptedBackend();
   const running = start(backend, [job(1, "abcdefghijklmnop")]);
   backend.afterStep = (step) => {
@@ -298,7 +298,7 @@ test("a stop takes effect before the next step, also in the middle of a prompt",
   assert.equal(running.last(1)?.completionTokens, 0);
 });
 
-test("a job that is stopped before it has a sequence ends without having begun", async () => {
+test("a job that is stopped before it has a sequence ends without starting", async () => {
   const backend = new ScriptedBackend();
   backend.script(0, "aaaa");
   backend.script(1, "bbbb");
@@ -309,7 +309,7 @@ test("a job that is stopped before it has a sequence ends without having begun",
   assert.deepEqual(reports.find(({ id }) => id === 3)?.ending, { type: "stopped" });
 });
 
-test("a job that cannot be sampled takes no other along", async () => {
+test("a job whose sampling fails ends alone", async () => {
   const backend = new ScriptedBackend();
   backend.script(0, "abc");
   backend.failingSequence = 1;
@@ -320,7 +320,7 @@ test("a job that cannot be sampled takes no other along", async () => {
   assert.deepEqual(last(1)?.ending, { type: "stop" });
 });
 
-test("a batch that fails ends its jobs, and what their sequences held is not built upon", async () => {
+test("a failed batch ends its jobs, and their sequences are not reused", async () => {
   const backend = new ScriptedBackend();
   backend.script(0, "abc");
   backend.failingStep = 2;
@@ -333,7 +333,7 @@ test("a batch that fails ends its jobs, and what their sequences held is not bui
   assert.equal(last(2)?.cachedTokens, 0);
 });
 
-test("the window holds what a forced tag adds", async () => {
+test("a forced closing tag stays within the window", async () => {
   const backend = new ScriptedBackend();
   backend.script(0, "h".repeat(100));
   const prompt = { tokens: new Uint32Array(60).fill(97), thinking: true, thinkingTokensMax: 3 };
@@ -343,7 +343,7 @@ test("the window holds what a forced tag adds", async () => {
   for (const { position, tokens } of backend.steps.flat()) assert.ok(position + tokens.length <= 64);
 });
 
-test("text that was held for a stop sequence is reported in parts, whole and in order, its ending last", async () => {
+test("reports a burst of held text in parts, complete, in order and with the ending last", async () => {
   const backend = new ScriptedBackend();
   backend.script(0, "a".repeat(1000));
   const spec = job(1, "p", {
@@ -385,7 +385,7 @@ function startPaused(backend: ScriptedBackend, bytesMax: number, endings = 3) {
   return { ...running, ofSequence1 };
 }
 
-test("a paused job's sequence goes to another job, and comes back with all that it held", async () => {
+test("a paused job's sequence goes to another job and returns with its contents", async () => {
   const backend = new ScriptedBackend();
   const { ended, text, placed, last, ofSequence1 } = startPaused(backend, 1000);
   await ended;
@@ -407,7 +407,7 @@ for (const [why, bytesMax, restores] of [
   ["there is no memory for its state", 99, true],
   ["its state cannot be put back", 1000, false],
 ] as const) {
-  test(`a paused job's text is evaluated again, in chunks and without a new token, where ${why}`, async () => {
+  test(`evaluates a paused job's text again in chunks, without a new token, because ${why}`, async () => {
     const backend = new ScriptedBackend();
     backend.restores = restores;
     const { ended, text, placed, last, ofSequence1, warnings } = startPaused(backend, bytesMax);
@@ -422,7 +422,7 @@ for (const [why, bytesMax, restores] of [
   });
 }
 
-test("a job that is stopped while its state is in memory ends at once and frees it", async () => {
+test("a job that is stopped while its state is saved ends at once and frees it", async () => {
   const backend = new ScriptedBackend();
   const { ended, decoder, last } = startPaused(backend, 1000, 3);
   backend.beforeStep = () => {
@@ -434,7 +434,7 @@ test("a job that is stopped while its state is in memory ends at once and frees 
   assert.deepEqual([backend.saved, backend.restored, backend.disposed], [[1], 0, [1]]);
 });
 
-test("a paused job keeps its sequence while no other job needs it", async () => {
+test("a paused job keeps its sequence until another job needs it", async () => {
   const backend = new ScriptedBackend();
   backend.script(0, "a".repeat(10));
   backend.script(1, "bcdefgh");
@@ -449,7 +449,7 @@ test("a paused job keeps its sequence while no other job needs it", async () => 
   assert.deepEqual([backend.saved, backend.restored], [[], 0]);
 });
 
-test("what is asked for while a state is put back is done, also where nothing else is left to decode", async () => {
+test("handles messages that arrive while a state is restored, also if nothing else is left to decode", async () => {
   const backend = new ScriptedBackend();
   backend.script(0, "a".repeat(9));
   backend.script(1, "b".repeat(9));
@@ -473,7 +473,7 @@ test("what is asked for while a state is put back is done, also where nothing el
   assert.equal(last(1)?.ending?.type, "stop");
 });
 
-test("prompts take turns by account: one with many answers has no more turns than one with a single answer", async () => {
+test("an account with many answers gets no more prompt turns than an account with one", async () => {
   const backend = new ScriptedBackend();
   const long = "l".repeat(40);
   const flood = [1, 2, 3].map((id) => job(id, long, { accountId: "anna" }));

@@ -23,7 +23,7 @@ function drain(queue: EventQueue) {
   return { reader, taken, endings: () => endings };
 }
 
-test("events come out as they went in, in whatever rhythm, and are counted", async () => {
+test("yields events in order and counts waiting ones", async () => {
   const queue = new EventQueue();
   const { reader, taken, endings } = drain(queue);
   let pushed = 0;
@@ -47,7 +47,7 @@ test("events come out as they went in, in whatever rhythm, and are counted", asy
   assert.equal(endings(), 1);
 });
 
-test("a failure comes after all events, and a close before those that are left", async () => {
+test("yields all events before a failure, and none after a close", async () => {
   const failing = new EventQueue();
   failing.push(text(0));
   failing.fail(new EngineError("failed", "gone"));
@@ -66,7 +66,7 @@ test("a failure comes after all events, and a close before those that are left",
   assert.equal(closed.endings(), 1);
 });
 
-test("a whole answer of 130,000 tokens is read in a time that grows with its length", async () => {
+test("reads 130,000 events in linear time", async () => {
   const queue = new EventQueue();
   for (let index = 0; index < 130_000; index++) queue.push(text(index));
   queue.push({ type: "end", finishReason: "length" });
@@ -78,7 +78,7 @@ test("a whole answer of 130,000 tokens is read in a time that grows with its len
   assert.equal(taken.length, 130_001);
 });
 
-test("a burst is read in several turns of the event loop, so that others have theirs", async () => {
+test("reads a burst over several turns of the event loop", async () => {
   const queue = new EventQueue();
   for (let index = 0; index < 1000; index++) queue.push(text(index));
   queue.push({ type: "end", finishReason: "stop" });

@@ -45,7 +45,7 @@ function begin(left = 1_000_000, topLogprobs?: number) {
   return { generation, state, makeAll, read };
 }
 
-test("while others wait it goes on a window at a time, and is no more due where it has no room", () => {
+test("runs ahead one window at a time while others wait, and is not due without room", () => {
   const { generation, state, makeAll } = begin();
   generation.runAhead();
   assert.equal(state.room, window, "its reader is not behind");
@@ -60,7 +60,7 @@ test("while others wait it goes on a window at a time, and is no more due where 
   }
 });
 
-test("when nobody waits any more it rests until its reader is within a window of it", async () => {
+test("waits for its reader to catch up when no other generation waits", async () => {
   const { generation, state, makeAll, read } = begin();
   for (let windows = 0; windows < 4; windows++) {
     makeAll();
@@ -75,7 +75,7 @@ test("when nobody waits any more it rests until its reader is within a window of
   assert.equal(state.room, window / 2);
 });
 
-test("what waits for late readers is bounded for all of them together, and log-probabilities count", () => {
+test("limits the events for all slow readers together, including log-probabilities", () => {
   const plain = begin(3 * window);
   const spelled = begin(3 * window * 22, 20);
   for (const { generation, makeAll, state } of [plain, spelled]) {
@@ -89,7 +89,7 @@ test("what waits for late readers is bounded for all of them together, and log-p
   }
 });
 
-test("what waited for a reader that has gone makes room for others, also where it was made to its end", async () => {
+test("frees the memory of a reader that has gone, also after the end of the answer", async () => {
   for (const ends of [true, false]) {
     const { generation, state, makeAll } = begin(3 * window);
     makeAll();

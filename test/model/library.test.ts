@@ -47,7 +47,7 @@ function tokensOf(numbers: Iterable<number>): Token[] {
   return [...numbers].flatMap((number) => all[number] ?? []);
 }
 
-test("every token's bytes are what llama.cpp writes for it, as far as it can write them", () => {
+test("every token's bytes equal llama.cpp's text", () => {
   for (const token of model.iterateAllTokens()) {
     const text = Buffer.from(loaded.vocabulary.bytesOf(token)).toString();
     // A token that is part of a character is replaced in a string, here and there.
@@ -57,14 +57,14 @@ test("every token's bytes are what llama.cpp writes for it, as far as it can wri
   }
 });
 
-test("a prompt has the tokens that the whole rendered text has", async () => {
+test("a prompt has the same tokens as the whole rendered text", async () => {
   const tokens = tokensOf(await plan(messages));
   const rendered = model.detokenize(tokens, true);
   assert.deepEqual([...model.tokenize(rendered, true)], tokens);
   assert.ok(rendered.includes(messages[0]?.content ?? ""));
 });
 
-test("greedy, the engine writes what the library's own loop writes, for the same tokens", async () => {
+test("greedy answers equal those of the library's own loop", async () => {
   const prompt = tokensOf(await plan(messages));
   const context = await model.createContext({ contextSize: contextWindow, threads: 1 });
   const expected: Token[] = [];

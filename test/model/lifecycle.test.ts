@@ -63,7 +63,7 @@ function childOf(engine: { pid: number | undefined }): number {
   return engine.pid;
 }
 
-test("the child is killed in mid-generation: what ran fails with its usage, what waited and what comes next is answered", async () => {
+test("when the child is killed, running answers fail with their usage, and waiting and new ones are answered", async () => {
   const log = new RecordedLog();
   const engine = await startMiniature({ parallel: 1, log });
   const running = await begin(engine, endless, { maxTokens: 900 });
@@ -85,7 +85,7 @@ test("the child is killed in mid-generation: what ran fails with its usage, what
   await engine.close();
 });
 
-test("a request that comes while the child is started again is answered afterwards, again and again", async () => {
+test("answers requests that arrive during a restart of the child", async () => {
   const engine = await startMiniature({ parallel: 2 });
   for (let round = 0; round < 3; round++) {
     process.kill(childOf(engine), "SIGKILL");
@@ -95,7 +95,7 @@ test("a request that comes while the child is started again is answered afterwar
   await engine.close();
 });
 
-test("a generation stopped while its child is dead ends at once", async () => {
+test("a generation that is stopped without a child ends at once", async () => {
   const engine = await startMiniature({ parallel: 1 });
   const running = await begin(engine, endless, { maxTokens: 900 });
   await readSome(running);
@@ -104,7 +104,7 @@ test("a generation stopped while its child is dead ends at once", async () => {
   await engine.close();
 });
 
-test("a child that cannot be started again: requests wait for a bounded time, then fail as unavailable", async () => {
+test("requests wait a limited time for a child that cannot be started, then fail as unavailable", async () => {
   const folder = await mkdtemp(join(tmpdir(), "inkwell-lifecycle-"));
   const modelPath = join(folder, "model.gguf");
   await copyFile(miniaturePath, modelPath);
@@ -124,7 +124,7 @@ test("a child that cannot be started again: requests wait for a bounded time, th
   await rm(folder, { recursive: true });
 });
 
-test("a child that hangs over a prompt: the prompt times out, the child is killed, the next one answers", async (t) => {
+test("kills a child that hangs during a prompt, and the next child answers", async (t) => {
   const log = new RecordedLog();
   const engine = await startMiniature({ parallel: 1, restartWaitMs: 500, stallMs: 1000, log });
   t.after(() => engine.close());
@@ -137,7 +137,7 @@ test("a child that hangs over a prompt: the prompt times out, the child is kille
   assert.ok(log.lines.some((line) => line.includes("has not counted a prompt for too long")));
 });
 
-test("a child that hangs over a stop is killed: the stop is done, the next request is answered", async (t) => {
+test("kills a child that hangs during a stop, ends the stop, and answers the next request", async (t) => {
   const log = new RecordedLog();
   const engine = await startMiniature({ parallel: 1, stallMs: 1000, log });
   t.after(() => engine.close());
@@ -152,7 +152,7 @@ test("a child that hangs over a stop is killed: the stop is done, the next reque
   assert.equal((await ask(engine, "Hi", { maxTokens: 2 })).usage.completionTokens, 2);
 });
 
-test("closed while its child is being started again, an engine leaves no process behind", async () => {
+test("leaves no process behind when it is closed during a restart", async () => {
   const engine = await startMiniature({ parallel: 1 });
   process.kill(childOf(engine), "SIGKILL");
   await reaches(engine, "starting");
@@ -163,7 +163,7 @@ test("closed while its child is being started again, an engine leaves no process
   assert.equal(engine.state, "closed");
 });
 
-test("Ctrl-C and a stop of the whole group reach the child too: it goes on until its parent decides", async () => {
+test("the child survives Ctrl-C and a stop of its process group until its parent ends it", async () => {
   const engine = await startMiniature({ parallel: 1 });
   const pid = childOf(engine);
   const answer = ask(engine, endless, { maxTokens: 200 });
@@ -175,7 +175,7 @@ test("Ctrl-C and a stop of the whole group reach the child too: it goes on until
   await gone(pid);
 });
 
-test("the service is killed in mid-generation: the child does not outlive it", async () => {
+test("the child ends when the service is killed during a generation", async () => {
   const host = fork(new URL("../fixtures/llama-host.ts", import.meta.url), [], {
     stdio: ["ignore", "pipe", "inherit", "ipc"],
   });
@@ -187,7 +187,7 @@ test("the service is killed in mid-generation: the child does not outlive it", a
   await gone(child);
 });
 
-test("threads beyond the cores are lowered to them, and the log says so", async () => {
+test("lowers threads to the number of cores and logs it", async () => {
   const log = new RecordedLog();
   const cores = availableParallelism();
   const engine = await startMiniature({ threads: cores + 1, log });

@@ -53,7 +53,7 @@ class SignallingLog extends RecordedLog {
   }
 }
 
-test("logs the beginning of a load with the file, the process and the limit, and its end", async () => {
+test("logs the start of a load with file, process and limit, and its end", async () => {
   const log = new RecordedLog();
   const engine = await startMiniature({ log, loadMs: 120_000 });
   await engine.close();
@@ -64,7 +64,7 @@ test("logs the beginning of a load with the file, the process and the limit, and
   assert.match(log.lines[1] ?? "", /^info model loaded/);
 });
 
-test("a chat template that loops for ever ends the start with an error that names the file and the template", async () => {
+test("a looping chat template fails the start with an error that names file and template", async () => {
   const modelPath = join(folder, "looping.gguf");
   await writeMiniature(modelPath, loop + plain);
   const log = new RecordedLog();
@@ -80,7 +80,7 @@ test("a chat template that loops for ever ends the start with an error that name
   await processEnded(Number(pid));
 });
 
-test("a chat template that loops over some conversations fails those alone: the process lives, others' answers go on", async (t) => {
+test("a chat template that loops over some conversations fails only those", async (t) => {
   const modelPath = join(folder, "sometimes.gguf");
   await writeMiniature(modelPath, `{% if messages | length == 7 %}${loop}{% endif %}${plain}`);
   const engine = await startMiniature({ modelPath });
@@ -107,7 +107,7 @@ test("a chat template that loops over some conversations fails those alone: the 
   assert.equal(engine.pid, pid);
 });
 
-test("a process that does not get through with the weights is killed at the limit, and the error names it", async () => {
+test("kills a process that does not read the weights in time, and names the limit", async () => {
   const log = new RecordedLog();
   // Reading the weights takes longer: the library tests its binaries in a process of their own before.
   await assert.rejects(startLlamaEngine(llamaOptions({ log, loadMs: 4 })), (error: unknown) => {
@@ -123,7 +123,7 @@ test("a process that does not get through with the weights is killed at the limi
   await processEnded(Number(pid));
 });
 
-test("the limit of a load grows with the file: five minutes, and one for each GiB", () => {
+test("the load limit is five minutes plus one for each GiB", () => {
   assert.equal(weightsMsOf(0), 300_000);
   assert.equal(weightsMsOf(40 * 2 ** 30), 2_700_000);
 });
@@ -140,7 +140,7 @@ function ended(reason: string): string {
   return watch.ended(reason).message;
 }
 
-test("a process that ended during a load: memory is blamed only if there is a sign of it", () => {
+test("blames memory for an early end only with evidence", () => {
   const prefix = "The model file /models/a.gguf cannot be used: its process ended while reading its weights";
   const memory = "the machine may have too little memory for it";
   for (const reason of [
@@ -162,13 +162,13 @@ test("a process that ended during a load: memory is blamed only if there is a si
   assert.equal(ended("exit code 1"), `${prefix} (exit code 1).`);
 });
 
-test("a process that is killed during a load: the error tells of the signal, and no process is left", async () => {
+test("a load that is killed reports the signal and leaves no process", async () => {
   const log = new SignallingLog("SIGSEGV");
   await assert.rejects(startLlamaEngine(llamaOptions({ log })), /signal SIGSEGV.*llama\.cpp crashed/);
   for (const pid of log.pids) await processEnded(pid);
 });
 
-test("a time limit breaks off a loop, returns a result, and passes an error on", () => {
+test("a time limit ends a loop, returns results and passes errors on", () => {
   assert.throws(
     () =>
       withTimeLimit(50, () => {

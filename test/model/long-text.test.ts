@@ -49,7 +49,7 @@ function repeated(unit: string, bytes: number): string {
 }
 
 for (const kind of ["gpt-4o", "tekken", "deepseek-llm", "youtu"]) {
-  test(`${kind}: bodies of 4 MiB and prompts that fit, of one character over and over, end nothing`, async (t) => {
+  test(`${kind}: long runs of one character do not end the process`, async (t) => {
     const engine = await startMiniature({
       modelPath: await splittingLike(kind),
       contextWindow: 8192,

@@ -40,12 +40,12 @@ function changed(change: (content: Buffer) => void): Buffer {
   return content;
 }
 
-test("a file that is missing or cut short is refused before a process is started with it", async () => {
+test("refuses a missing or truncated file before it starts a process", async () => {
   await refused(join(folder, "missing.gguf"), /there is no such file/);
   await refusedContent(miniature.subarray(0, miniature.length - 10_000), /cut short: its tensors need/);
 });
 
-test("an architecture that llama.cpp does not know", async () => {
+test("refuses an architecture that llama.cpp does not know", async () => {
   const content = changed((bytes) => {
     const key = "general.architecture";
     // After the key: four bytes of type, eight of length, then the name.
@@ -59,7 +59,7 @@ for (const [gpu, wayOut] of [
   ["vulkan", /Vulkan driver.*gpu: auto/],
   ["metal", /Apple silicon.*gpu: auto/],
 ] as const) {
-  test(`gpu: ${gpu} on a machine without it is named as what is wrong, not the file's contents`, async (t) => {
+  test(`gpu: ${gpu} on a machine without it names the GPU as the problem`, async (t) => {
     const started = startLlamaEngine(llamaOptions({ gpu })).then(
       (engine) => engine.close(),
       (error: unknown) => error,

@@ -88,14 +88,14 @@ class Hall {
   }
 }
 
-test("one account alone has all places, in the order in which it asked, and none of its answers is paused", () => {
+test("one account alone gets all places in order, without pauses", () => {
   const hall = new Hall(2);
   assert.deepEqual(hall.ask("a1", "a2", "a3"), ["start a1", "start a2"]);
   assert.deepEqual(hall.after(10 * turnMs), []);
   assert.deepEqual(hall.end("a1"), ["start a3"]);
 });
 
-test("a newcomer gets a place at once from an account that has had more than its share for the shortest run", () => {
+test("a new account gets a place at once from an account above its share after the shortest run", () => {
   const hall = new Hall(4);
   hall.ask("a1", "a2", "a3", "a4", "a5", "a6", "a7", "a8");
   hall.after(runMinMs);
@@ -103,7 +103,7 @@ test("a newcomer gets a place at once from an account that has had more than its
   assert.deepEqual(hall.end("b1"), ["resume a4"], "before the account's new requests");
 });
 
-test("an answer runs for the shortest run before it is paused", () => {
+test("an answer is not paused before the shortest run", () => {
   const hall = new Hall(2);
   hall.ask("a1", "a2");
   assert.deepEqual(hall.after(runMinMs - 1), []);
@@ -111,7 +111,7 @@ test("an answer runs for the shortest run before it is paused", () => {
   assert.deepEqual(hall.after(1), ["pause a2", "start b1"]);
 });
 
-test("an account gives up no more than what is over its share", () => {
+test("an account gives up only the places above its share", () => {
   const hall = new Hall(4);
   hall.ask("a1", "a2", "a3", "a4");
   hall.after(runMinMs);
@@ -120,7 +120,7 @@ test("an account gives up no more than what is over its share", () => {
   assert.deepEqual(hall.running.sort(), ["a1", "a2", "b1", "b2"]);
 });
 
-test("eight newcomers at once each have a turn within two shortest runs, whatever one account does", () => {
+test("eight new accounts each get a turn within two shortest runs", () => {
   const hall = new Hall(4);
   hall.ask("a1", "a2", "a3", "a4", "a5", "a6", "a7", "a8");
   hall.after(runMinMs);
@@ -130,7 +130,7 @@ test("eight newcomers at once each have a turn within two shortest runs, whateve
     assert.ok(begun.includes(`start ${name}`), name);
 });
 
-test("an answer that still reads its prompt is not paused for an equal before its turn is over", () => {
+test("an answer without its first token keeps its place against an equal account for a turn", () => {
   const hall = new Hall(1);
   hall.ask("a1");
   hall.job("a1").isPrefilling = true;
@@ -139,7 +139,7 @@ test("an answer that still reads its prompt is not paused for an equal before it
   assert.deepEqual(hall.after(1), ["pause a1", "start b1"]);
 });
 
-test("an account with a paused answer has no other one begun for it by a pause", () => {
+test("an account with a paused answer causes no pause for a new request", () => {
   const hall = new Hall(1);
   hall.ask("a1", "a2", "a3");
   hall.after(runMinMs);
@@ -149,7 +149,7 @@ test("an account with a paused answer has no other one begun for it by a pause",
   assert.deepEqual([...hall.places.begun()].map(({ job }) => job.accountId).sort(), ["a", "b"]);
 });
 
-test("more accounts than places take turns, and all get about as much", () => {
+test("more accounts than places take equal turns", () => {
   const hall = new Hall(2);
   const accounts = ["a1", "b1", "c1", "d1"];
   hall.ask(...accounts);
@@ -161,7 +161,7 @@ test("more accounts than places take turns, and all get about as much", () => {
   for (const [name, ms] of ran) assert.ok(ms > 20 * turnMs && ms < 40 * turnMs, `${name} ran for ${ms} ms`);
 });
 
-test("a switch that takes long is followed by a run of nine times as long", () => {
+test("a slow switch is followed by a run of nine times its duration", () => {
   const hall = new Hall(1);
   hall.switchMs = 1000;
   hall.ask("a1");
@@ -174,7 +174,7 @@ test("a switch that takes long is followed by a run of nine times as long", () =
   assert.deepEqual(hall.after(1), ["pause a1", "start b2"]);
 });
 
-test("the account with the most places gives one up, its youngest answer first, one that still reads its prompt last", () => {
+test("the account with the most places gives up its youngest answer first, one without a first token last", () => {
   const hall = new Hall(4);
   hall.ask("a1", "b1", "b2", "b3");
   hall.job("b3").isPrefilling = true;
@@ -182,7 +182,7 @@ test("the account with the most places gives one up, its youngest answer first, 
   assert.deepEqual(hall.ask("c1"), ["pause b2", "start c1"]);
 });
 
-test("an answer that rests gives way to anything that waits, its own account's too; a short rest costs nothing", () => {
+test("a blocked answer gives way to any other, but not after a short block", () => {
   const hall = new Hall(1);
   hall.ask("a1", "a2");
   hall.job("a1").isDue = false;
@@ -197,7 +197,7 @@ test("an answer that rests gives way to anything that waits, its own account's t
   assert.deepEqual(hall.look(), ["resume a1"]);
 });
 
-test("an account whose answers all rest cannot begin any number of others", () => {
+test("an account with only blocked answers cannot start more without limit", () => {
   const hall = new Hall(2);
   hall.ask("a1", "a2", "a3", "a4", "a5", "a6", "a7");
   for (let round = 0; round < 10; round++) {
@@ -209,7 +209,7 @@ test("an account whose answers all rest cannot begin any number of others", () =
   assert.deepEqual(hall.ask("b1").length, 2, "another account begins");
 });
 
-test("an answer comes back to its own sequence; one that is taken is not waited for long while another place stays empty", () => {
+test("an answer returns to its own sequence, or to another one rather than wait long beside an empty place", () => {
   const hall = new Hall(2);
   hall.ask("a1", "a2");
   hall.after(runMinMs);
@@ -220,7 +220,7 @@ test("an answer comes back to its own sequence; one that is taken is not waited 
   assert.deepEqual(hall.after(turnMs), ["resume a2 anywhere"]);
 });
 
-test("an answer that was paused for too long comes back before all others, to any sequence, and is paused no more for turns", () => {
+test("an answer that was paused too long returns first, to any sequence, and takes no more turns", () => {
   const hall = new Hall(2);
   hall.ask("a1", "a2");
   hall.after(runMinMs);
@@ -231,13 +231,13 @@ test("an answer that was paused for too long comes back before all others, to an
   assert.deepEqual(hall.after(turnMs), ["pause c1", "resume b1"], "a2 has been paused enough");
 });
 
-test("a free place goes to the account with the fewest, though another has gone longer without a turn", () => {
+test("a free place goes to the account with the fewest places, even if another has waited longer", () => {
   const hall = new Hall(4);
   for (const name of ["a1", "a2", "b1", "c1", "a3", "c2"]) hall.ask(name);
   assert.deepEqual(hall.end("b1"), ["start c2"]);
 });
 
-test("two accounts that have waited for a minute each take no more turns: one answer ends, then the other", () => {
+test("two accounts that were paused for a minute each take no more turns", () => {
   const hall = new Hall(1);
   hall.ask("a1");
   hall.after(runMinMs);
@@ -249,7 +249,7 @@ test("two accounts that have waited for a minute each take no more turns: one an
   assert.deepEqual(hall.running, ["c1"], "a newcomer has its turn nevertheless");
 });
 
-test("a request in the queue leaves it, and one that is stopped is given no place", () => {
+test("a queued request can leave, and a stopped one gets no place", () => {
   const hall = new Hall(1);
   hall.ask("a1", "b1", "c1");
   assert.equal(hall.places.remove(hall.job("c1")), true);
@@ -261,7 +261,7 @@ test("a request in the queue leaves it, and one that is stopped is given no plac
   assert.equal(hall.places.isAnyoneWaiting, false);
 });
 
-test("the load tells the oldest wait, and how long an account has had no place at all", () => {
+test("load reports the longest wait and the longest time of an account without a place", () => {
   const hall = new Hall(1);
   hall.ask("a1", "a2");
   hall.after(400);
@@ -283,7 +283,7 @@ test("the load tells the oldest wait, and how long an account has had no place a
   });
 });
 
-test("jobs of a decoder that has ended are handed back youngest first, and begin again in their order", () => {
+test("returns begun jobs youngest first, so that they start again in order", () => {
   const hall = new Hall(2);
   hall.ask("a1", "a2", "a3");
   const begun = hall.places.takeBegun(hall.nowMs);
@@ -292,7 +292,7 @@ test("jobs of a decoder that has ended are handed back youngest first, and begin
   assert.deepEqual(hall.look(), ["start a1", "start a2"]);
 });
 
-test("any order of requests, rests, endings and stops leaves every place in use while something could run", () => {
+test("property: every place is used while any job could run", () => {
   let state = 1;
   const random = (below: number): number => {
     state = (Math.imul(state, 1_103_515_245) + 12_345) & 0x7fffffff;

@@ -78,7 +78,7 @@ async function startPaused(engine: LlamaEngine, annaTokens = 400, borisTokens = 
   return { anna, answer, boris, borisAnswer };
 }
 
-test("eight requests of 7000 tokens fill four places, and others are answered before any of these has ended", async (t) => {
+test("answers others while eight requests of 7000 tokens want four places", async (t) => {
   const engine = await startMiniature({ parallel: 4, contextWindow: 8192 });
   t.after(() => engine.close());
   const flood = await Promise.all(
@@ -103,7 +103,7 @@ for (const [how, pausedBytesMax] of [
   ["with its state in memory", 2 ** 30],
   ["evaluated again for want of memory", 0],
 ] as const) {
-  test(`a long answer gives its place to another account and goes on, ${how}`, async (t) => {
+  test(`a long answer gives its place to another account and continues, ${how}`, async (t) => {
     const engine = await start(t, { pausedBytesMax, modelPath });
     const undisturbed = await ask(engine, endless, question("carla"));
     const { completionTokens } = undisturbed.usage;
@@ -121,7 +121,7 @@ for (const [how, pausedBytesMax] of [
   });
 }
 
-test("a paused answer makes no token; it goes on when the place is free", async (t) => {
+test("a paused answer generates no token, and continues when a place is free", async (t) => {
   const engine = await start(t);
   const { anna, answer, boris } = await startPaused(engine);
   const { completionTokens } = anna.usage;
@@ -143,7 +143,7 @@ test("a paused answer makes no token; it goes on when the place is free", async 
   assert.equal(engine.load().paused, 0);
 });
 
-test("accounts that take turns token by token all get the text that each would get alone", async (t) => {
+test("accounts that take turns token by token get the same text as alone", async (t) => {
   const engine = await start(t, { placesLimits: { ...atOnce, turnMs: 0 } });
   const accounts = ["anna", "boris", "carla"];
   const alone = await ask(engine, endless, question("alone", 150));
@@ -161,7 +161,7 @@ test("accounts that take turns token by token all get the text that each would g
   assert.equal(pausedMost, 2, "all three had begun before the first had ended");
 });
 
-test("with every place contested every answer is whole, whatever was copied, evaluated again or moved", async (t) => {
+test("all answers are complete under contention, whether copied, evaluated again or moved", async (t) => {
   const limits = { runMinMs: 0, turnMs: 0, blockedMaxMs: 0, pausedMaxMs: 20 };
   for (const pausedBytesMax of [0, 200_000, 2 ** 30]) {
     const engine = await start(t, { parallel: 2, pausedBytesMax, placesLimits: limits });
@@ -176,7 +176,7 @@ test("with every place contested every answer is whole, whatever was copied, eva
   }
 });
 
-test("a paused answer ends at once when its client goes away, and the other goes on", async (t) => {
+test("a paused answer ends at once when its client disconnects, and the other continues", async (t) => {
   const engine = await start(t);
   const { anna, boris, borisAnswer } = await startPaused(engine, 400, 300);
   const { completionTokens } = anna.usage;
@@ -187,7 +187,7 @@ test("a paused answer ends at once when its client goes away, and the other goes
   assert.equal((await borisAnswer).usage.completionTokens, 300);
 });
 
-test("a paused answer that is told to end where it is ends while it is paused", async (t) => {
+test("a paused answer ends while paused if its budget is not extended", async (t) => {
   const engine = await start(t);
   const { anna, answer, boris } = await startPaused(engine);
   const { completionTokens } = anna.usage;
@@ -198,7 +198,7 @@ test("a paused answer that is told to end where it is ends while it is paused", 
   await boris.stop();
 });
 
-test("an answer that waits for pay gives up its place, and comes back for it when it is paid", async (t) => {
+test("an answer that waits for its budget gives up its place and returns when it is extended", async (t) => {
   const engine = await start(t, { placesLimits: { ...atOnce, runMinMs: never, blockedMaxMs: 0 } });
   const prepared = await prepare(engine, endless, { account: "anna" });
   const anna = prepared.generate({ ...asked(100), paidTokens: 10 });
@@ -211,7 +211,7 @@ test("an answer that waits for pay gives up its place, and comes back for it whe
   assert.equal((await answer).usage.completionTokens, 100);
 });
 
-test("closed, the engine ends paused answers as it ends those that run", async (t) => {
+test("close ends paused answers like running ones", async (t) => {
   const engine = await start(t);
   const { anna, answer, borisAnswer } = await startPaused(engine);
   await engine.close();
@@ -220,7 +220,7 @@ test("closed, the engine ends paused answers as it ends those that run", async (
   assert.ok(anna.usage.completionTokens >= 20);
 });
 
-test("the child is killed: paused answers fail with their usage like those that run, and the next request is answered", async (t) => {
+test("paused answers fail with their usage when the child is killed, and the next request is answered", async (t) => {
   const engine = await start(t);
   const { anna, answer, borisAnswer } = await startPaused(engine);
   assert.ok(engine.pid !== undefined);
@@ -232,7 +232,7 @@ test("the child is killed: paused answers fail with their usage like those that 
   assert.equal(engine.load().paused, 0);
 });
 
-test("a paused answer is not taken for a child that hangs, however long it is paused", async (t) => {
+test("a long pause is not mistaken for a hung child", async (t) => {
   const stallMs = 200;
   const engine = await start(t, { stallMs });
   const anna = await begin(engine, endless, question("anna", 800));
@@ -285,7 +285,7 @@ async function startWithService(t: TestContext, options: ServiceOptions = {}) {
   return { engine, service };
 }
 
-test("a paused request counts as running, keeps its hold and its connection, and is charged as any other", async (t) => {
+test("a paused request counts as running, keeps its hold and connection, and is charged normally", async (t) => {
   const holdTtlMs = 300;
   const plan = { limits: { concurrent: 1 } };
   const { engine, service } = await startWithService(t, { plan, holdTtlMs, keepAliveMs: 50 });
@@ -307,7 +307,7 @@ test("a paused request counts as running, keeps its hold and its connection, and
   assert.ok(texts.length > 0);
 });
 
-test("a paused request whose client goes away is settled at once, for what it had made", async (t) => {
+test("a paused request whose client disconnects is settled at once for its tokens", async (t) => {
   const { engine, service } = await startWithService(t);
   await using _ = service;
   const { anna, boris, requestId } = await startPausedRequest(engine, service);

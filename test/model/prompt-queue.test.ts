@@ -6,7 +6,7 @@ import { burstMs, PromptBudget, share } from "../../src/engines/llama/process/pr
 import { PromptQueue } from "../../src/engines/llama/process/prompt-queue.ts";
 import type { ToChild } from "../../src/engines/llama/protocol.ts";
 
-test("an account takes its share of any time, and one burst", () => {
+test("an account takes its share of the time plus one burst", () => {
   const budget = new PromptBudget();
   const promptMs = 30;
   let taken = 0;
@@ -19,7 +19,7 @@ test("an account takes its share of any time, and one burst", () => {
   assert.ok(taken <= most && taken > 0.9 * most, `${taken} of at most ${most} ms`);
 });
 
-test("an account is told when it may go on, and a rest fills its bucket no further than a burst", () => {
+test("returns the time until an account may continue; idle time fills its bucket up to a burst", () => {
   const budget = new PromptBudget();
   budget.spend("anna", burstMs + 50, 0);
   const waitMs = budget.waitMs("anna", 0);
@@ -30,7 +30,7 @@ test("an account is told when it may go on, and a rest fills its bucket no furth
   assert.ok(budget.waitMs("anna", 1_000_000) > 0);
 });
 
-test("a debt is not forgotten, however many accounts come and go", () => {
+test("keeps a debt while many accounts come and go", () => {
   const budget = new PromptBudget();
   budget.spend("anna", 10_000, 0);
   for (let n = 0; n < 5000; n++) budget.spend(`account ${n}`, 1, n);
@@ -82,7 +82,7 @@ function start(t: TestContext, disturbing: string[], workMs: number) {
   return { ask, run, outcomes };
 }
 
-test("a flood of prompts takes a tenth of the time while others are answered, and all of it when nobody else is", async (t) => {
+test("a flood of prompts takes a tenth of the time beside other answers, and all of it alone", async (t) => {
   const disturbing = ["anna"];
   const { ask, run } = start(t, disturbing, 10);
   for (let n = 0; n < 200; n++) ask("anna");
@@ -93,7 +93,7 @@ test("a flood of prompts takes a tenth of the time while others are answered, an
   assert.ok((await run(500)) >= 45);
 });
 
-test("an account that is held up lets others go first, in their turns", async (t) => {
+test("other accounts go first while an account waits for its budget", async (t) => {
   const { ask, run, outcomes } = start(t, ["anna", "boris"], 100);
   for (let n = 0; n < 5; n++) ask("anna");
   await run(500);
@@ -104,7 +104,7 @@ test("an account that is held up lets others go first, in their turns", async (t
   assert.deepEqual(outcomes.slice(before), ["boris", "boris"]);
 });
 
-test("a prompt that its account's flood has held up for too long is refused as overloaded", async (t) => {
+test("refuses a prompt as overloaded if its account's budget delays it too long", async (t) => {
   const { ask, run, outcomes } = start(t, ["anna"], 1000);
   for (let n = 0; n < 5; n++) ask("anna");
   await run(16_000);

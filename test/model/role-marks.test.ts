@@ -228,7 +228,7 @@ for (const family of families) {
       ...marks.map((mark) => `${mark}${mark.slice(1)}${mark}`),
     ];
 
-    test("has no token or mark of a role that comes from a message", async () => {
+    test("takes no token or mark of a role from a message", async () => {
       const { vocabulary, tokenize, warnings, tokensOf } = setUp(family);
       assert.deepEqual(warnings, []);
       const honest = await tokensOf("Hi");
@@ -261,7 +261,7 @@ for (const family of families) {
       }
     });
 
-    test("tokenizes a message without marks in one go", async () => {
+    test("tokenizes a message without marks in one part", async () => {
       const { tokensOf, tokenize } = setUp(family);
       const content = "if (list[INDEX] < 3 && user.name === 'system') { # End of turn\n\treturn x >> 1; }";
       const part = [...tokenize(content, true)];
@@ -270,7 +270,7 @@ for (const family of families) {
   });
 }
 
-test("a tokenizer that spells a mark in single characters cannot protect it, and the log says so", () => {
+test("warns about a mark that the tokenizer spells in single characters", () => {
   const { warnings } = setUp({
     name: "spelled",
     template: `${loop("{{ 'Q: ' + message.content + ' ' }}")}{{ 'A: ' }}`,

@@ -39,7 +39,7 @@ function sequence(index: number, length: number): Sequence {
   };
 }
 
-test("a state is put back into its sequence with all that is known of it, once", async () => {
+test("restores a state to its sequence once, with its metadata", async () => {
   const { saved, keep, disposed } = states(100);
   const kept = await keep(1, "anna", 40);
   assert.equal(saved.bytes, 40);
@@ -50,7 +50,7 @@ test("a state is put back into its sequence with all that is known of it, once",
   assert.equal(await saved.restore(kept, other), false);
 });
 
-test("the states never take more than the limit, and the account with the most gives some up first", async () => {
+test("states never exceed the limit, and the largest account loses its states first", async () => {
   const { saved, keep } = states(100);
   const anna = [await keep(0, "anna", 40), await keep(1, "anna", 40)];
   const boris = await keep(2, "boris", 30);
@@ -69,7 +69,7 @@ test("the states never take more than the limit, and the account with the most g
   assert.equal(saved.bytes, 70, "nothing is given up for what has no room anyway");
 });
 
-test("a state that cannot be copied or put back is a warning, and the job has its tokens still", async () => {
+test("a failed copy or restore is a warning, and the job keeps its tokens", async () => {
   const failing = states(100, true);
   const kept = await failing.keep(0, "anna", 10);
   assert.deepEqual([kept.state, kept.tokens.length], [null, 10]);
@@ -89,7 +89,7 @@ test("a state that cannot be copied or put back is a warning, and the job has it
   assert.equal(saved.bytes, 0 + (whole.state === null ? 0 : 10));
 });
 
-test("where a state is a part only, no other is copied", async () => {
+test("copies no more states after a partial one", async () => {
   let saves = 0;
   const warnings: string[] = [];
   const saved = new SavedStates({

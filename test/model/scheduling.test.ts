@@ -11,13 +11,13 @@ function drain(queue: FairQueue<string>): string[] {
   return items;
 }
 
-test("accounts take turns, an account's own items keep their order", () => {
+test("accounts take turns, and an account's items keep their order", () => {
   const queue = new FairQueue<string>(10);
   for (const item of ["a1", "a2", "a3", "b1", "c1", "b2"]) assert.ok(queue.push(item.charAt(0), item));
   assert.deepEqual(drain(queue), ["a1", "b1", "c1", "a2", "b2", "a3"]);
 });
 
-test("an account that comes back after its turn waits behind the others", () => {
+test("an account that returns after its turn waits behind the others", () => {
   const queue = new FairQueue<string>(10);
   queue.push("a", "a1");
   queue.push("b", "b1");
@@ -26,7 +26,7 @@ test("an account that comes back after its turn waits behind the others", () => 
   assert.deepEqual(drain(queue), ["b1", "a2"]);
 });
 
-test("a full queue has room for accounts that have nothing waiting, and for no one beyond that", () => {
+test("a full queue has room for one item of each other account, up to twice its size", () => {
   const queue = new FairQueue<string>(2);
   assert.equal(queue.push("a", "a1"), true);
   assert.equal(queue.push("a", "a2"), true);
@@ -38,7 +38,7 @@ test("a full queue has room for accounts that have nothing waiting, and for no o
   assert.equal(queue.size, 4);
 });
 
-test("an item that leaves makes room at once, one that is put back comes first", () => {
+test("a removed item makes room at once, and an item that is put back is first", () => {
   const queue = new FairQueue<string>(2);
   queue.push("a", "a1");
   queue.push("a", "a2");
@@ -78,7 +78,7 @@ function choose(
   return { index: choice?.sequence.index, keep: choice?.keep };
 }
 
-test("the longest prefix of the same account is kept, and at least one token is left to evaluate", () => {
+test("keeps the longest prefix of the same account, and evaluates at least one token", () => {
   const sequences = [
     sequence(0, { accountId: "anna", tokens: tokens(10), lastUse: 9 }),
     sequence(1, { accountId: "anna", tokens: tokens(50), lastUse: 8 }),
@@ -89,12 +89,12 @@ test("the longest prefix of the same account is kept, and at least one token is 
   assert.equal(choice?.keep, 49);
 });
 
-test("another account's tokens are never kept, though they are the same", () => {
+test("never keeps equal tokens of another account", () => {
   const sequences = [sequence(0, { accountId: "boris", tokens: tokens(50), repeatable: 32 })];
   assert.equal(chooseSequence(sequences, wanted(50), 32)?.keep, 0);
 });
 
-test("without a prefix the choice is an empty sequence, then the one that was used longest ago, never a busy one", () => {
+test("without a prefix chooses an empty sequence, then the least recently used one, never a busy one", () => {
   const used = (index: number, lastUse: number) =>
     sequence(index, { accountId: "boris", tokens: tokens(9), lastUse });
   assert.equal(chooseSequence([used(0, 1), sequence(1, {}), used(2, 3)], wanted(5), 32)?.sequence.index, 1);
@@ -103,7 +103,7 @@ test("without a prefix the choice is an empty sequence, then the one that was us
   assert.equal(chooseSequence([sequence(0, { busy: true })], wanted(5), 32), null);
 });
 
-test("a conversation that goes on keeps its sequence, also where the template leaves out of the answer what it thought", () => {
+test("a continued conversation keeps its sequence, also if the template leaves out the thinking", () => {
   const held = { accountId: "anna", promptTokens: 100, lastUse: 5 };
   const whole = sequence(0, { ...held, tokens: tokens(300) });
   assert.deepEqual(choose([whole, sequence(1, {})], tokens(400)), { index: 0, keep: 300 });
@@ -115,18 +115,18 @@ test("a conversation that goes on keeps its sequence, also where the template le
   assert.deepEqual(choose([again, sequence(1, {})], tokens(100)), { index: 0, keep: 99 }, "asked for again");
 });
 
-test("a conversation whose last turn is another now keeps its sequence", () => {
+test("a conversation with a changed last turn keeps its sequence", () => {
   const held = sequence(0, { accountId: "anna", tokens: tokens(500), promptTokens: 480, lastUse: 5 });
   assert.deepEqual(choose([held, sequence(1, {})], forked(400, 60)), { index: 0, keep: 400 });
 });
 
-test("another conversation of the account leaves what is held alone while a sequence is empty", () => {
+test("another conversation of the account takes an empty sequence first", () => {
   const held = sequence(0, { accountId: "anna", tokens: tokens(900), promptTokens: 700, lastUse: 5 });
   for (const common of [1, 20, 300, 600])
     assert.deepEqual(choose([held, sequence(1, {})], forked(common, 50)), { index: 1, keep: 0 }, `${common}`);
 });
 
-test("another conversation takes a sequence of long ago, whosever it was, before one in use", () => {
+test("another conversation takes a spare sequence of any account before a recent one", () => {
   const inUse = sequence(0, { accountId: "anna", tokens: tokens(900), promptTokens: 700, lastUse: 100 });
   const idle = (lastUse: number) =>
     sequence(1, { accountId: "boris", tokens: tokens(2000), promptTokens: 1000, lastUse });
@@ -134,7 +134,7 @@ test("another conversation takes a sequence of long ago, whosever it was, before
   assert.deepEqual(choose([inUse, idle(100 - 15)], forked(600, 50)), { index: 0, keep: 600 });
 });
 
-test("with all sequences in use the best prefix is kept; one of little worth, of the prompt or of what it would cost, is not", () => {
+test("keeps the best prefix among recent sequences, unless it is a small part", () => {
   const used = (index: number, held: number, lastUse: number) =>
     sequence(index, { accountId: "anna", tokens: tokens(held), lastUse });
   const boris = sequence(2, { accountId: "boris", tokens: tokens(50), lastUse: 1 });
@@ -149,7 +149,7 @@ test("with all sequences in use the best prefix is kept; one of little worth, of
   assert.deepEqual(choose([used(0, 2100, 4), boris], forked(400, 100)), { index: 2, keep: 0 });
 });
 
-test("a repeatable job keeps whole chunks only, and only those computed as it would compute them", () => {
+test("a repeatable job keeps only whole chunks that were computed alone", () => {
   const anna = { accountId: "anna", tokens: tokens(100) };
   assert.equal(chooseSequence([sequence(0, { ...anna, repeatable: 96 })], wanted(100, true), 32)?.keep, 96);
   assert.equal(chooseSequence([sequence(0, { ...anna, repeatable: 96 })], wanted(96, true), 32)?.keep, 64);
@@ -157,7 +157,7 @@ test("a repeatable job keeps whole chunks only, and only those computed as it wo
   assert.equal(chooseSequence([sequence(0, { ...anna, repeatable: 0 })], wanted(100, true), 32)?.keep, 0);
 });
 
-test("absent parameters have OpenAI's defaults, not the library's", () => {
+test("missing parameters get OpenAI's defaults, not the library's", () => {
   const { seed, ...config } = samplerConfig({ stop: [] }, 100);
   assert.deepEqual(config, { temperature: 1 });
   assert.ok(seed >= 0 && seed < 0xffffffff);
@@ -178,7 +178,7 @@ test("top_p 0 and temperature 0 are greedy, top_k 0 and top_p 1 are off", () => 
   });
 });
 
-test("a temperature too small to tell two tokens apart is greedy, and repeatable", () => {
+test("a temperature too small to distinguish tokens is greedy and repeatable", () => {
   for (const temperature of [1e-300, 1e-40, 1e-38, 9e-7]) {
     assert.deepEqual(samplerConfig({ stop: [], temperature, seed: 1 }, 100), { temperature: 0, seed: 1 });
     assert.equal(isRepeatable({ stop: [], temperature }), true);
@@ -194,7 +194,7 @@ test("penalties are clamped to -2 to 2 and look back over the whole completion",
   assert.equal(config.repeatPenaltyMaxTokens, 100);
 });
 
-test("any integer is a seed, and none of them is llama.cpp's word for random", () => {
+test("accepts any integer as a seed, and never passes llama.cpp's random seed", () => {
   assert.equal(seedOf(7), 7);
   assert.equal(seedOf(2 ** 32 + 7), 7);
   assert.equal(seedOf(-1), 0xfffffffe);

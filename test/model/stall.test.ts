@@ -79,7 +79,7 @@ function chat(service: TestService, content: string, body: object = {}): Promise
   return service.chat({ model: "miniature", messages: [{ role: "user", content }], ...body });
 }
 
-test("halted before it hears of a request: the child is killed, and the request answered by the next one", async (t) => {
+test("kills a child that halts before a request, and the next child answers", async (t) => {
   const { engine, log } = await startHalting();
   t.after(() => engine.close());
   const prepared = await prepare(engine, "Hi");
@@ -90,7 +90,7 @@ test("halted before it hears of a request: the child is killed, and the request 
   assert.ok(log.lines.some((line) => line.startsWith("error") && line.includes("has made no progress")));
 });
 
-test("halted while it reads a prompt: the request fails, costs nothing, and the next one is answered", async (t) => {
+test("a request fails without charge if the child halts during its prompt, and the next one is answered", async (t) => {
   const { engine, haltAfter, halted } = await startHalting();
   t.after(() => engine.close());
   await using service = await startService({ otherEngines: { miniature: engine } });
@@ -105,7 +105,7 @@ test("halted while it reads a prompt: the request fails, costs nothing, and the 
   assert.notEqual(engine.pid, halted());
 });
 
-test("halted in mid-stream: the stream ends with an error, what was made is charged, and the next one is answered", async (t) => {
+test("a stream ends with an error and is charged if the child halts, and the next one is answered", async (t) => {
   const { engine, haltAfter, halted } = await startHalting();
   t.after(() => engine.close());
   await using service = await startService({ otherEngines: { miniature: engine } });
@@ -125,7 +125,7 @@ test("halted in mid-stream: the stream ends with an error, what was made is char
   assert.notEqual(engine.pid, halted());
 });
 
-test("a native call that never returns: the child is killed, though it answers everything else", async (t) => {
+test("kills a child whose native call never returns, although it still replies", async (t) => {
   const module = fileURLToPath(new URL("../fixtures/stuck-worker.ts", import.meta.url));
   const log = new RecordedLog();
   const environment = { ...process.env, NODE_OPTIONS: `--import=${module} --allow-fs-read=${module}` };
@@ -148,7 +148,7 @@ test("a native call that never returns: the child is killed, though it answers e
   assert.equal((await ask(engine, "Hi", { maxTokens: 2 })).usage.completionTokens, 2);
 });
 
-test("a child whose answers wait for pay and for a slow reader is left alone, for however long", async (t) => {
+test("a child whose answers wait for budgets and slow readers is not killed", async (t) => {
   const log = new RecordedLog();
   const engine = await startMiniature({ parallel: 2, stallMs, log });
   t.after(() => engine.close());
@@ -180,7 +180,7 @@ test("a child whose answers wait for pay and for a slow reader is left alone, fo
   assert.equal(engine.pid, pid);
 });
 
-test("halted while an answer waits for pay: its stop is due all the same", async (t) => {
+test("detects a halted child by a stop that is due while the answer waits for its budget", async (t) => {
   const { engine } = await startHalting();
   t.after(() => engine.close());
   const unpaid = (await prepare(engine, endless)).generate({ ...asked(40), paidTokens: 3 });
@@ -191,7 +191,7 @@ test("halted while an answer waits for pay: its stop is due all the same", async
   assert.notEqual(engine.pid, hung);
 });
 
-test("a prompt that takes longer to read than the bound is read to its end, because its parts do not", async (t) => {
+test("a prompt may take longer than the limit of one step", async (t) => {
   const begun: number[] = [];
   const { engine } = await startHalting({ onDecode: () => begun.push(performance.now()) });
   t.after(() => engine.close());
@@ -199,12 +199,12 @@ test("a prompt that takes longer to read than the bound is read to its end, beca
   assert.ok(begun.length > 7000 / 64, "each part is told of");
 });
 
-test("the bound of a step grows with the model: a minute, and one for each GiB", () => {
+test("the limit of a step is a minute plus one for each GiB", () => {
   assert.equal(stallMsOf({ sizeBytes: 0 }), 60_000);
   assert.equal(stallMsOf({ sizeBytes: 4 * 2 ** 30 }), 300_000);
 });
 
-test("a prompt that the child hangs over is not tried again when nobody waits for it, and the next one gets its turn", async (t) => {
+test("a prompt without a caller is not attempted again after a hang, and the next one gets its turn", async (t) => {
   t.mock.timers.enable({ apis: ["setInterval", "setTimeout"] });
   const asked: ToChild[] = [];
   let stalls = 0;
@@ -250,7 +250,7 @@ function watch(boundMs: number) {
   return { state, watching };
 }
 
-test("what is due is given its time from the last sign of progress, and given up once", (t) => {
+test("due work gets its time from the last progress, and is given up once", (t) => {
   t.mock.timers.enable({ apis: ["setInterval"] });
   const { state, watching } = watch(1000);
   watching.look();
@@ -264,7 +264,7 @@ test("what is due is given its time from the last sign of progress, and given up
   assert.equal(state.stalls, 1);
 });
 
-test("what is due no more is waited for no more, and what is due again has its whole time", (t) => {
+test("work that becomes due again gets its whole time", (t) => {
   t.mock.timers.enable({ apis: ["setInterval"] });
   const { state, watching } = watch(1000);
   watching.look();
@@ -282,7 +282,7 @@ test("what is due no more is waited for no more, and what is due again has its w
   assert.equal(state.stalls, 1);
 });
 
-test("a process that was held up itself blames nobody", async () => {
+test("a process that was suspended itself reports no stall", async () => {
   const { state, watching } = watch(40);
   watching.look();
   Atomics.wait(new Int32Array(new SharedArrayBuffer(4)), 0, 0, 200);

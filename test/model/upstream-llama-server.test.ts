@@ -71,7 +71,7 @@ describe("llama-server as the upstream", { skip }, () => {
     return slots.filter(({ is_processing }) => is_processing).length;
   };
 
-  test("an answer has its text and its exact usage, the prompt counted beforehand as it is charged", async () => {
+  test("an answer has its text and exact usage, and its prompt is charged as counted", async () => {
     const engineCount = await engine.prepare(
       { accountId: "a", messages: [{ role: "user", content: "What is ink?" }], reasoning: {} },
       new AbortController().signal,
@@ -87,7 +87,7 @@ describe("llama-server as the upstream", { skip }, () => {
     assert.deepEqual(warnings, []);
   });
 
-  test("a streamed answer to its limit: as many tokens as were asked for", async () => {
+  test("a streamed answer has exactly the requested tokens", async () => {
     const response = await service.chat({
       model: "big",
       messages: say("endless"),
@@ -117,7 +117,7 @@ describe("llama-server as the upstream", { skip }, () => {
     }
   });
 
-  test("two answers in a row, a late system message and half a character are no refusal", async () => {
+  test("accepts two answers in a row, a late system message and half a character", async () => {
     const response = await service.chat({
       model: "big",
       messages: [
@@ -132,7 +132,7 @@ describe("llama-server as the upstream", { skip }, () => {
     assert.equal(response.status, 200, await response.text());
   });
 
-  test("a stop sequence is not sent", async () => {
+  test("does not send a stop sequence", async () => {
     const plain = await jsonOf<Completion>(
       await service.chat({ model: "big", messages: say("What is ink?"), max_tokens: 30, temperature: 0 }),
     );
@@ -152,7 +152,7 @@ describe("llama-server as the upstream", { skip }, () => {
     assert.equal(stopped.choices[0]?.finish_reason, "stop");
   });
 
-  test("an answer that ends by length like a stop sequence begins is whole (ggml-org/llama.cpp#15007)", async () => {
+  test("an answer that ends with the start of a stop sequence is complete (ggml-org/llama.cpp#15007)", async () => {
     const request = { model: "big", messages: say("What is ink?"), max_tokens: 12, temperature: 0 };
     const plain = await jsonOf<Completion>(await service.chat(request));
     const content = plain.choices[0]?.message.content ?? "";
@@ -164,7 +164,7 @@ describe("llama-server as the upstream", { skip }, () => {
     assert.equal(answer.usage.completion_tokens, plain.usage.completion_tokens);
   });
 
-  test("an answer that a stop sequence ends here is charged exactly", async () => {
+  test("an answer that Inkwell ends at a stop sequence is charged exactly", async () => {
     const messages = say("What is ink?");
     const plain = await jsonOf<Completion>(
       await service.chat({ model: "big", messages, max_tokens: 30, temperature: 0 }),
@@ -178,7 +178,7 @@ describe("llama-server as the upstream", { skip }, () => {
     assert.equal(usage.promptTokens, plain.usage.prompt_tokens);
   });
 
-  test("a client that goes in mid-stream stops it over there, and is charged exactly (ggml-org/llama.cpp#24496)", async () => {
+  test("a client that disconnects stops the upstream and is charged exactly (ggml-org/llama.cpp#24496)", async () => {
     const controller = new AbortController();
     const response = await service.chat(
       { model: "big", messages: say("endless"), stream: true },
@@ -192,7 +192,7 @@ describe("llama-server as the upstream", { skip }, () => {
     assert.ok(usage !== undefined && usage.completionTokens > 0 && !usage.estimated);
   });
 
-  test("a prompt beyond its window is the caller's error", async () => {
+  test("a prompt that exceeds the window is the caller's error", async () => {
     const response = await service.chat({ model: "big", messages: say("word ".repeat(3000)), max_tokens: 5 });
     assert.equal(response.status, 400);
   });
