@@ -30,7 +30,8 @@ const recheckEvery = 32;
 export class ThreadGovernor {
   readonly #baseline: number;
   readonly #boosted: number;
-  readonly #baselineTimes: (BaselineTimes | undefined)[] = [];
+  /** By the kind of batch. */
+  readonly #known = new Map<number, { baselineMs: number[]; boostedSince: number }>();
   #loss = 0;
   #cooldownMs = cooldownMinMs;
   #cooldownUntilMs = 0;
@@ -44,30 +45,26 @@ export class ThreadGovernor {
 
   /** Returns the threads for the next decode. `nowMs` is from a monotonic clock. */
   choose(tokens: number, repeatable: boolean, nowMs: number): number {
-    // Attention sums in one part per thread for a single token, so its result depends on the
-    // threads.
+    // Attention of a single token is summed in one part per thread, so its result varies.
     if (repeatable && tokens === 1) return this.#baseline;
-    const known = this.#baselineTimes[kindOf(tokens)];
-    if (known === undefined || known.count < baselineTimesMin) return this.#baseline;
+    const known = this.#known.get(kindOf(tokens));
+    if (known === undefined || known.baselineMs.length < baselineTimesMin) return this.#baseline;
     if (nowMs < this.#cooldownUntilMs) return this.#baseline;
     if (known.boostedSince >= recheckEvery) return this.#baseline;
     return this.#boosted;
   }
 
   record(tokens: number, threads: number, tookMs: number, nowMs: number): void {
-    const kind = kindOf(tokens);
-    let known = this.#baselineTimes[kind];
-    if (known === undefined) {
-      known = new BaselineTimes();
-      this.#baselineTimes[kind] = known;
-    }
+    const known = this.#known.get(kindOf(tokens)) ?? { baselineMs: [], boostedSince: 0 };
+    this.#known.set(kindOf(tokens), known);
     if (threads === this.#baseline) {
-      known.push(tookMs);
+      known.baselineMs = [...known.baselineMs, tookMs].slice(-baselineTimesMax);
+      known.boostedSince = 0;
       return;
     }
     known.boostedSince += 1;
     this.#trialMs += tookMs;
-    this.#loss = Math.max(0, this.#loss + tookMs / known.medianMs - 1);
+    this.#loss = Math.max(0, this.#loss + tookMs / medianOf(known.baselineMs) - 1);
     if (this.#loss < lossMax) return;
     // A trial that lasted longer than its cooldown was worth it: the disturbance is new.
     if (this.#trialMs > this.#cooldownMs) this.#cooldownMs = cooldownMinMs;
@@ -78,30 +75,11 @@ export class ThreadGovernor {
   }
 }
 
-/** The last baseline times of one kind of batch. */
-class BaselineTimes {
-  readonly #times = new Float64Array(baselineTimesMax);
-  readonly #sorted = new Float64Array(baselineTimesMax);
-  #pushed = 0;
-  medianMs = 0;
-  boostedSince = 0;
-
-  get count(): number {
-    return Math.min(this.#pushed, baselineTimesMax);
-  }
-
-  push(ms: number): void {
-    this.boostedSince = 0;
-    this.#times[this.#pushed % baselineTimesMax] = ms;
-    this.#pushed += 1;
-    this.#sorted.fill(Number.POSITIVE_INFINITY);
-    this.#sorted.set(this.#times.subarray(0, this.count));
-    this.#sorted.sort();
-    this.medianMs = this.#sorted[(this.count - 1) >> 1] ?? ms;
-  }
-}
-
 /** Groups batches of similar duration: one kind per number up to 8, then two per doubling. */
 function kindOf(tokens: number): number {
   return tokens <= 8 ? tokens : Math.floor(2 * Math.log2(tokens)) + 3;
+}
+
+function medianOf(timesMs: readonly number[]): number {
+  return timesMs.toSorted((left, right) => left - right)[(timesMs.length - 1) >> 1] ?? 0;
 }

@@ -126,18 +126,17 @@ export class PromptPlanner {
 
 function templateOf(options: PlannerOptions): ChatTemplate {
   const texts = { bos: options.bosText, eos: options.eosText };
-  if (options.template === null) {
-    options.warn("the model's file has no chat template; ChatML is used");
-    return new ChatTemplate(fallbackTemplate, texts);
+  let why = "the model's file has no chat template";
+  if (options.template !== null) {
+    try {
+      return new ChatTemplate(options.template, texts);
+    } catch (cause) {
+      if (cause instanceof TimeLimitExceeded) throw loops(cause);
+      why = `the model's chat template cannot be used (${messageOf(cause)})`;
+    }
   }
-  try {
-    return new ChatTemplate(options.template, texts);
-  } catch (cause) {
-    if (cause instanceof TimeLimitExceeded) throw loops(cause);
-    const why = messageOf(cause);
-    options.warn(`the model's chat template cannot be used (${why}); ChatML is used`);
-    return new ChatTemplate(fallbackTemplate, texts);
-  }
+  options.warn(`${why}; ChatML is used`);
+  return new ChatTemplate(fallbackTemplate, texts);
 }
 
 function marksOf(template: ChatTemplate, { vocabulary }: PlannerOptions): RoleMarks {
