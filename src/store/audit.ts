@@ -1,35 +1,46 @@
 /**
- * What always holds in a ledger, as SQL: each query selects the rows at fault, so a sound ledger gives none.
+ * The invariants of a ledger, as SQL. Each query selects the rows at fault, so it finds nothing in
+ * a sound ledger.
  *
- * Written for any database that has the tables of store/migrations: standard SQL, no functions beyond those that
- * SQLite and PostgreSQL share. Every query is one pass over a table or an index, with lookups by key. Knows nothing
- * of the kernel: it adds up what was written.
+ * The SQL is standard and uses only functions that SQLite and PostgreSQL share. Every query is one
+ * pass over a table or an index, with lookups by key. The audit does not use the kernel: it adds
+ * up the rows.
  */
 import type { EpochMs } from "../units.ts";
 
 /** A row at fault, by column. Amounts beyond 2^53 are text. */
 export type FaultyRow = Record<string, string | number | null>;
 
+/** Converts a cell of a faulty row. */
+export function faultyCell(cell: unknown): string | number | null {
+  if (cell === null || typeof cell === "number") return cell;
+  if (typeof cell === "bigint" && Number.isSafeInteger(Number(cell))) return Number(cell);
+  return cell instanceof Uint8Array ? Buffer.from(cell).toString("hex") : String(cell);
+}
+
 export interface Broken {
-  /** A sentence: what should hold and does not. */
+  /** The name of the invariant: a sentence that should be true. */
   invariant: string;
   /** The first rows at fault, at most `faultyRowsMax`. */
   rows: FaultyRow[];
 }
 
 export interface AuditReport {
-  /** When it began; the state that it is about is not older. */
+  /** The start of the audit. The state that it checks is not older. */
   checkedMs: EpochMs;
-  /** How many journal entries there were then. */
+  /** The number of journal entries at that time. */
   journalRows: number;
-  /** Empty: the ledger is sound. */
+  /** Empty if the ledger is sound. */
   broken: Broken[];
 }
 
-/** Rows shown of each invariant that is broken. */
+/** Rows shown for each broken invariant. */
 export const faultyRowsMax = 20;
 
-/** One query for each invariant, which holds in every state; each must see one state, and they need not see the same. */
+/**
+ * Returns one query for each invariant. Each query must see one state of the database, but not all
+ * the same state.
+ */
 export function auditQueries(): { invariant: string; sql: string }[] {
   return Object.entries(invariants).map(([invariant, sql]) => ({
     invariant,
@@ -39,15 +50,18 @@ export function auditQueries(): { invariant: string; sql: string }[] {
 
 const exactMax = 9_007_199_254_740_991;
 
-/** Few rows are sorted faster than all are read by the index of their account, to which this gives no handle. */
+/**
+ * An expression that no index matches. To sort a few rows is faster than to read all of them in
+ * index order.
+ */
 const unsorted = "account || '' as account";
 
-/** What the extensions of each hold took. */
+/** The credits that the extensions of each hold took. */
 const extensions = `
   select ${unsorted}, note, sum(base_delta) as base, sum(overage_delta) as overage, sum(additional_delta) as additional
   from journal where kind = 'extend' group by 1, 2`;
 
-/** By the sentence that names it. docs/ledger.md lists them. */
+/** The queries by the names of their invariants. docs/ledger.md lists the names. */
 export const invariants: Record<string, string> = {
   "the journal is the balance": `
     select a.id as account, a.base, a.overage, a.additional, j.base as journal_base,
@@ -103,7 +117,8 @@ export const invariants: Record<string, string> = {
     from usage u left join journal j on j.account = u.account and j.seq = u.seq
     where j.op is null or j.kind not in ('settle', 'void', 'expire') or j.op not in (u.id || '/end', u.id || '/late')`,
 
-  // What a window gave that had ended before the request did does not come back: there a refresh stands between.
+  // Credits of a window that ended before the request are not given back. A refresh entry then
+  // lies between.
   "every receipt is what its journal entries took": `
     select m.account, m.hold, m.base, m.base_taken, m.overage, m.overage_taken, m.additional, m.additional_taken
     from (

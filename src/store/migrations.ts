@@ -1,8 +1,8 @@
 /**
- * The numbered SQL files that make a database, and what of them is still to be applied.
+ * The numbered SQL files that create and upgrade a database.
  *
- * Guarantees that files are numbered without gaps and that one which has been applied is the same file still. How
- * they are applied, and where it is recorded, is the store's business.
+ * Guarantees that the numbers have no gaps, and that a file that was applied is unchanged since
+ * then, to the byte. The stores apply the files and record them.
  */
 import { createHash } from "node:crypto";
 import { readdirSync, readFileSync } from "node:fs";
@@ -18,10 +18,10 @@ export interface Migration {
   checksum: string;
 }
 
-/** A migration as the database remembers it. */
+/** A migration as the database has recorded it. */
 export type AppliedMigration = Pick<Migration, "version" | "name" | "checksum">;
 
-/** In order. `folder` is a file URL that ends in a slash. */
+/** Returns the migrations of a folder in order. `folder` is a file URL that ends in a slash. */
 export function readMigrations(folder: URL): Migration[] {
   const names = readdirSync(folder).filter((name) => name.endsWith(".sql"));
   return names.sort().map((name, index) => {
@@ -32,7 +32,7 @@ export function readMigrations(folder: URL): Migration[] {
   });
 }
 
-/** What has still to be applied. `where` names the database in messages. */
+/** Returns the migrations that are not applied yet. `where` names the database in messages. */
 export function pendingMigrations(
   known: readonly Migration[],
   applied: readonly AppliedMigration[],
@@ -42,12 +42,12 @@ export function pendingMigrations(
     const now = known[index];
     if (now === undefined) {
       throw new OperatorError(
-        `${where} was made by a newer version of Inkwell: its schema is version ${applied.length}, this one knows up to ${known.length}. Run the newer version, or restore a backup from before the upgrade.`,
+        `${where} was made by a newer version of Inkwell: its schema is version ${applied.length}, and this version supports up to ${known.length}. Run the newer version, or restore a backup from before the upgrade.`,
       );
     }
     if (now.version !== before.version || now.checksum !== before.checksum) {
       throw new OperatorError(
-        `${where} was made by another build of Inkwell: its migration ${before.name} differs from the one here (${now.name}). Run the version that made it.`,
+        `${where} was made by another build of Inkwell: its migration ${before.name} differs from ${now.name} of this build. Run the build that made it.`,
       );
     }
   }

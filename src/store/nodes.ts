@@ -1,13 +1,15 @@
 /**
- * The processes that share one database: each says now and then that it lives and what its configuration says, and
- * looks at what the others say. Nodes that disagree about plans or prices charge and refill accounts in two ways.
+ * The processes (nodes) that share one database. Each node sends heartbeats with the fingerprint
+ * of its configuration, and compares the fingerprints of the other nodes. Nodes with different
+ * plans or prices would charge and refill accounts in two ways.
  *
- * Guarantees that what a node reports to differ did differ at its last look, from a node that lived then. It decides
- * nothing and stops nobody: a rolling change of the configuration differs for as long as it takes.
+ * Guarantees that a reported difference existed at the last heartbeat, to a node that was alive
+ * then. Differences are only reported: a rolling change of the configuration differs for as long
+ * as it takes.
  */
 import type { EpochMs } from "../units.ts";
 
-/** What must be the same on all nodes: by the name that an operator knows it by, in words. */
+/** The parts of the configuration that must be equal on all nodes: a description by name. */
 export type ConfigFingerprint = Readonly<Record<string, string>>;
 
 export interface NodeSelf {
@@ -18,22 +20,24 @@ export interface NodeSelf {
 
 export interface NodeRow extends NodeSelf {
   startedMs: EpochMs;
-  /** When it last said that it lives. */
+  /** The time of its last heartbeat. */
   seenMs: EpochMs;
 }
 
 export interface NodeRegistry {
-  /** Says that this node lives; answers with all that do, this one included, in the order of their start. */
+  /**
+   * Sends a heartbeat. Returns all living nodes, this one included, in the order of their start.
+   */
   heartbeat(self: NodeSelf): Promise<NodeRow[]>;
-  /** This node ends. */
+  /** Removes a node that stops. */
   leave(id: string): Promise<void>;
 }
 
-/** Without a word for so long, a node is not alive. */
+/** A node without a heartbeat for this time is not alive. */
 export const silentMs = 20_000;
 export const heartbeatEveryMs = 5_000;
 
-/** Of a store that no other node shares. */
+/** The registry of a store that no other node shares. */
 export function soleNode(): NodeRegistry {
   const startedMs = Date.now();
   return {
@@ -44,35 +48,38 @@ export function soleNode(): NodeRegistry {
 
 export interface NodeView extends NodeRow {
   isSelf: boolean;
-  /** Names of what differs from this node. */
+  /** Names of the parts that differ from this node. */
   differs: readonly string[];
 }
 
 export interface NodeWatch {
-  /** At the last look. */
+  /** The living nodes at the last heartbeat. */
   nodes(): readonly NodeView[];
-  /** Resolves when this node has taken its leave. */
+  /** Stops the heartbeats and removes this node. */
   stop(): Promise<void>;
 }
 
 export interface NodeWatchOptions {
   everyMs: number;
-  /** Called when what differs has changed; empty when all agree again. */
+  /** Called with the nodes that differ when they change; empty when all nodes agree again. */
   onDiffers(nodes: readonly NodeView[]): void;
   onError(error: unknown): void;
 }
 
-/** Looks once before it resolves, and every `everyMs` from then on. A look that fails is told; the next one tries again. */
+/**
+ * Sends a heartbeat before it resolves, and then every `everyMs`. A failure is reported to
+ * `onError`.
+ */
 export async function startNodeWatch(
   registry: NodeRegistry,
   self: NodeSelf,
   { everyMs, onDiffers, onError }: NodeWatchOptions,
 ): Promise<NodeWatch> {
   let seen: NodeView[] = [];
-  let told = "";
+  let reported = "";
   let underWay: Promise<void> | null = null;
 
-  async function look(): Promise<void> {
+  async function heartbeat(): Promise<void> {
     const rows = await registry.heartbeat(self);
     seen = rows.map((row) => ({
       ...row,
@@ -80,13 +87,13 @@ export async function startNodeWatch(
       differs: differences(self.fingerprint, row.fingerprint),
     }));
     const differing = seen.filter((node) => node.differs.length > 0);
-    const telling = JSON.stringify(differing.map(({ id, differs }) => [id, differs]));
-    if (telling !== told && !(told === "" && differing.length === 0)) onDiffers(differing);
-    told = telling;
+    const report = JSON.stringify(differing.map(({ id, differs }) => [id, differs]));
+    if (report !== reported && !(reported === "" && differing.length === 0)) onDiffers(differing);
+    reported = report;
   }
 
   function start(): Promise<void> {
-    underWay ??= look()
+    underWay ??= heartbeat()
       .catch(onError)
       .finally(() => {
         underWay = null;
@@ -101,13 +108,13 @@ export async function startNodeWatch(
     async stop() {
       clearInterval(timer);
       await underWay;
-      // What cannot be said now is seen by the silence that follows.
+      // If this fails, the missing heartbeats show that the node has stopped.
       await registry.leave(self.id).catch(onError);
     },
   };
 }
 
-/** Names of what only one of them has, or both in different words. */
+/** Returns the names that only one fingerprint has, or that have different values. */
 export function differences(one: ConfigFingerprint, other: ConfigFingerprint): string[] {
   const names = new Set([...Object.keys(one), ...Object.keys(other)]);
   return [...names].filter((name) => one[name] !== other[name]).sort();

@@ -1,8 +1,9 @@
 /**
- * The reads outside the ledger's commits, and the writes of keys: each statement once, for both stores.
+ * The reads outside the ledger's commits, and the writes of keys: each statement once, for both
+ * stores.
  *
- * Guarantees that lists have at most `pageRowsMax` rows and a fixed order. The stores differ in how they connect
- * (`SqlConnections`) and in a few words of SQL (`Dialect`).
+ * Guarantees that lists have at most `pageRowsMax` rows and a fixed order. The stores differ in
+ * how they connect (`SqlConnections`) and in a few words of SQL (`Dialect`).
  */
 import { invariant } from "../errors.ts";
 import type { EpochMs } from "../units.ts";
@@ -25,13 +26,14 @@ export interface SqlStatement {
 }
 
 /**
- * What a statement is for, so that slow ones are not in the way of others: lookups of a request; single rows for
- * operators and the service itself; lists; lists that may walk through all receipts or entries; changes of keys.
+ * The purpose of a statement. Slow purposes have their own connections, so that others do not wait
+ * for them: `lookups` of a request, single rows for the `service` and its operators, `lists`, the
+ * `history` of receipts and journal entries, and `keyChanges`.
  */
 export type Purpose = "lookups" | "service" | "lists" | "history" | "keyChanges";
 
 export interface SqlConnections {
-  /** Finds rows. Text that the database cannot contain is found nowhere. */
+  /** Finds rows. Returns none if a value is text that the database cannot contain. */
   find(purpose: Purpose, statement: SqlStatement): Promise<readonly (readonly unknown[])[]>;
   /** Finds rows like `find`, and throws a `ListTooSlowError` at the time limit for lists. */
   findPage(purpose: Purpose, statement: SqlStatement): Promise<readonly (readonly unknown[])[]>;
@@ -42,13 +44,16 @@ export interface SqlConnections {
 export interface Dialect {
   /** The parameter with this number, from 1. */
   parameter(n: number): string;
-  /** The time of the first parameter, which is `?`. Null stands for the present time if `nowMs` returns null. */
+  /**
+   * The time of the first parameter, which is `?`. Null stands for the present time if `nowMs`
+   * returns null.
+   */
   time: string;
   /** The present time; null if the database is asked. */
   nowMs(): EpochMs | null;
   /** A cell with a list of texts. */
   listOf(texts: readonly string[]): string;
-  /** All receipts, as `u`, and the name of what has them in the order of account and number. */
+  /** The receipts as `u`, and the alias of the table that has an index on account and number. */
   receipts: { from: string; inOrder: string };
   /** Revokes key 2 at time 1, in order with the commits of its account. */
   revokeKey: string;
@@ -171,7 +176,8 @@ function usageConditions(conditions: Conditions, inOrder: string, query: UsageQu
     .and("u.model = ?", model)
     .and("u.at_ms >= ?", fromMs)
     .and("u.at_ms < ?", toMs);
-  // A comparison of both, beside an account that is given, would read the index from that account's first receipt on.
+  // With a given account, a comparison of both columns would read the index from the account's
+  // first receipt on.
   if (after?.account === account) conditions.and(`${inOrder}.seq > ?`, after?.seq);
   else conditions.and(`(${inOrder}.account, ${inOrder}.seq) > (?, ?)`, after?.account, after?.seq);
   return conditions.page(`${inOrder}.account, ${inOrder}.seq`, query.limit);

@@ -1,6 +1,6 @@
 /**
- * What the service asks of its database. The ledger's operations go through `commit`; everything else here is
- * reading, or writing rows that hold no credits (keys).
+ * The port to the database. The ledger's operations go through `commit`. All other methods read,
+ * or write keys, which are rows without credits.
  */
 
 import { OperatorError } from "../errors.ts";
@@ -10,10 +10,10 @@ import type { AccountRow, HoldRow, JournalRow, KeyRow, UsageRow } from "../ledge
 import type { EpochMs, MicroCredits } from "../units.ts";
 import type { AuditReport } from "./audit.ts";
 
-/** Most rows of one page of any list. */
+/** The most rows of a page of any list. */
 export const pageRowsMax = 1000;
 
-/** A key, and the plan that its account is on. */
+/** A key, and the plan of its account. */
 export interface FoundKey {
   key: KeyRow;
   plan: string;
@@ -39,9 +39,9 @@ export interface UsageQuery {
   /** Id of the key. */
   key?: string | undefined;
   model?: string | undefined;
-  /** From this moment on. */
+  /** Receipts from this time on. */
   fromMs?: EpochMs | undefined;
-  /** Before this moment. */
+  /** Receipts before this time. */
   toMs?: EpochMs | undefined;
   /** Rows after this one (its `account` and `seq`), in the order (account, seq). */
   after?: { account: string; seq: number } | undefined;
@@ -60,44 +60,53 @@ export interface HoldsQuery {
 /** Over all accounts. */
 export interface HoldTotals {
   holds: number;
-  /** What they hold, parts from windows that have ended included. */
+  /** The credits that they hold, parts from past windows included. */
   micro: MicroCredits;
 }
 
-/** A list was stopped at its time limit. Sending the same request again is of no use. */
+/** A list was stopped at its time limit. The same request would be stopped again. */
 export class ListTooSlowError extends OperatorError {
   constructor(limitMs: number, cause: unknown) {
     super(
-      `The list took longer than ${limitMs / 1000} s and was stopped. Ask for less: name an account, take a shorter time between from and to, or go on from the last row that you have (after).`,
+      `The list took longer than ${limitMs / 1000} s and was stopped. Request less: set account, set from and to closer together, or continue after the last row that you have (after).`,
       cause,
     );
   }
 }
 
 export interface Store extends LedgerStore {
-  /** By SHA-256, lower-case hex. Null where there is none. */
+  /** Finds a key by its SHA-256 in lower-case hex. */
   findKey(hash: string): Promise<FoundKey | null>;
-  /** Refused (false) where the account does not exist. */
+  /** Returns false if the account does not exist. */
   addKey(key: KeyRow): Promise<boolean>;
-  /** Null where there is none. */
   keyById(id: string): Promise<KeyRow | null>;
-  /** Of one account, or all; in order of creation. */
+  /** Lists the keys of one account, or all keys, in the order of their creation. */
   keys(account?: string): Promise<KeyRow[]>;
-  /** Sets `revokedMs` once; the row as it is then, null where there is none. */
+  /**
+   * Sets `revokedMs` unless it is set. Returns the row as it is then, or null if the key does not
+   * exist.
+   */
   revokeKey(id: string, atMs: EpochMs): Promise<KeyRow | null>;
 
+  /** Reads an account and its overdue holds in one state. Null if the account does not exist. */
   snapshot(account: string): Promise<AccountSnapshot | null>;
-  /** In order of id, after `after`. */
+  /** Lists accounts in the order of their ids. */
   accounts(query: AccountsQuery): Promise<AccountRow[]>;
   usage(query: UsageQuery): Promise<UsageRow[]>;
   journal(account: string, query: JournalQuery): Promise<JournalRow[]>;
-  /** Open holds, also those that nobody has expired yet. */
+  /** Lists open holds, including overdue holds that have not ended yet. */
   holds(query: HoldsQuery): Promise<HoldRow[]>;
   holdTotals(): Promise<HoldTotals>;
-  /** Open holds whose `expiresMs` is not after `atMs`; null: now, by the clock that commits go by. Soonest first. */
+  /**
+   * Lists holds that expire at `atMs` or before, soonest first. Null is the present time of the
+   * commits' clock.
+   */
   overdueHolds(atMs: EpochMs | null, limit: number): Promise<HoldRow[]>;
 
-  /** What always holds, checked over all rows, each rule as they are at one moment; commits do not wait for it. */
+  /**
+   * Checks the invariants of the ledger over all rows, each in one state. Commits do not wait for
+   * the audit.
+   */
   audit(): Promise<AuditReport>;
 
   /** Resolves when the last write is on disk. Idempotent. */

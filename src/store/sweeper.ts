@@ -1,20 +1,23 @@
 /**
- * Ends holds whose time has run out: those of processes that died. Any number of processes may sweep one store;
- * each hold is checked again under the lock and ends once.
+ * Ends expired holds, which processes that died have left behind. Any number of processes may
+ * sweep one store: each hold is checked again under the lock and ends once.
  */
 import type { Ledger } from "../ledger/ledger.ts";
 import type { ExpireOperation, OutcomeOf } from "../ledger/operations.ts";
 import { pageRowsMax, type Store } from "./store.ts";
 
-/** Holds expired per look; a look follows at once while there are more. They share a commit with requests, which must not take long. */
+/** Holds ended per read. They share a commit with requests, which must stay short. */
 const sweepMax = 64;
 
 export interface Sweeper {
-  /** Resolves when no sweep is under way and none will follow. */
+  /** Resolves when the last sweep has ended. */
   stop(): Promise<void>;
 }
 
-/** Sweeps now and then every `everyMs`. A sweep that fails is told to `onError`; the next one tries again. */
+/**
+ * Sweeps at once, and then every `everyMs`. A failure is reported to `onError`, and the next sweep
+ * retries.
+ */
 export function startSweeper(
   store: Store,
   ledger: Ledger,
@@ -24,7 +27,8 @@ export function startSweeper(
   let underWay: Promise<void> | null = null;
 
   async function sweep(): Promise<void> {
-    // Holds that cannot be ended (their account is at fault, or locked) come first in every look; each looks past them.
+    // Holds that cannot be ended, because their account is damaged or locked, come first in every
+    // read. Skip them.
     let stuck = 0;
     let failures: unknown[] = [];
     for (let hasMore = true; hasMore && !stopped; ) {

@@ -1,9 +1,10 @@
 /**
- * Describes each table of the ledger once, for both stores: its columns, their types, and the conversions between a
- * row and the cells of a database.
+ * Describes each table of the ledger once, for both stores: its columns, their types, and the
+ * conversions between a row and the cells of a database.
  *
- * Guarantees that a row has exactly the fields of its type. A cell of another type than described is a defect and
- * throws; only an account is read whatever it contains, and the kernel then reports what is wrong with it.
+ * Guarantees that a row has exactly the fields of its type. A cell of another type is a defect and
+ * throws. Only an account is read with amounts beyond 2^53, and the kernel then reports the
+ * damage.
  */
 import {
   type AccountRow,
@@ -17,7 +18,10 @@ import {
   type UsageRow,
 } from "../ledger/rows.ts";
 
-/** `?` allows null. A list: text that is one of these values. A database without booleans keeps them as 0 and 1. */
+/**
+ * `?` allows null. A list stands for text that is one of its values. SQLite keeps booleans as 0
+ * and 1.
+ */
 type ColumnType =
   | "text"
   | "text?"
@@ -51,8 +55,9 @@ export interface Table<R> {
 }
 
 /**
- * The two conversions run for every row of a commit, so they are compiled from the description: an object literal and
- * an array literal take 20 to 50 ns where a loop over the columns takes 200 to 400 (docs/decisions/0033).
+ * Compiles the two conversions from the description, because they run for every row of a commit.
+ * The compiled literals take 20 to 50 ns for a row; a loop over the columns takes 200 to 400 ns
+ * (docs/decisions/0033).
  */
 function tableOf<R extends object>(name: string, types: Record<keyof R & string, ColumnType>): Table<R> {
   const columns = Object.entries<ColumnType>(types).map(([field, type]) => ({
@@ -87,7 +92,7 @@ const decoders = {
     return cell;
   },
   "text?": (cell: unknown, column: Column) => (cell === null ? null : decoders.text(cell, column)),
-  /** Whole or not: the schema keeps fractions out of integers. */
+  /** The database keeps fractions out of its integer columns. */
   number(cell: unknown, column: Column): number {
     if (typeof cell !== "number") throw misread(cell, column);
     return cell;
@@ -155,7 +160,7 @@ export const accountTable = tableOf<AccountRow>("account", {
   tokensTatMs: "real",
 });
 
-/** Reads amounts beyond 2^53 too. They become inexact numbers, which no check of the ledger accepts. */
+/** Reads amounts beyond 2^53 as inexact numbers, which no check of the ledger accepts. */
 export function accountOf(cells: readonly unknown[]): AccountRow {
   return accountTable.rowOf(cells.map((cell) => (typeof cell === "bigint" ? Number(cell) : cell)));
 }

@@ -1,10 +1,14 @@
-/** Walks all receipts that a query finds, a page at a time, so that however many there are none of it piles up. */
+/**
+ * Reads all receipts that a query finds, one page at a time, so that memory use does not depend on
+ * their number.
+ */
 import type { UsageRow } from "../ledger/rows.ts";
 import type { Store, UsageQuery } from "./store.ts";
 
 /**
- * Each page is one read of the store: a few milliseconds, or seconds in a large ledger where few receipts match. On SQLite
- * other questions for receipts wait for it, and nothing else.
+ * Rows of one page, which is one read of the store. It takes milliseconds, or seconds if few
+ * receipts of a large ledger match. On SQLite only other reads of receipts and journals wait for
+ * it.
  */
 const pageRows = 500;
 

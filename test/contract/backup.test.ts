@@ -127,13 +127,13 @@ test("restored, after a crash that left its log behind: the moment of the backup
 
 test("nothing is overwritten", () => {
   writeFileSync(copy, "a letter");
-  refused(/is there already/);
+  refused(/already exists/);
   assert.equal(readFileSync(copy, "utf8"), "a letter");
 });
 
 test("of two backups to one name at once, the second is refused", () => {
   writeFileSync(`${copy}.part`, "");
-  refused(/another backup to the same name is under way, or one was cut off/);
+  refused(/another backup to the same name is running, or one was interrupted/);
   assert.ok(existsSync(`${copy}.part`), "the first one goes on");
   assert.ok(!existsSync(copy));
 });
@@ -141,7 +141,7 @@ test("of two backups to one name at once, the second is refused", () => {
 test("a folder that is not there is said, and nothing is left behind", () => {
   const nowhere = join(folder, "nowhere");
   refused(
-    new RegExp(`^There is no folder ${nowhere} for the backup x\\.db\\. Make it`),
+    new RegExp(`^The folder ${nowhere} for the backup x\\.db does not exist\\. Create it`),
     join(nowhere, "x.db"),
   );
   // The name is as long as names may be, so that the one that it has until it is whole is too long.

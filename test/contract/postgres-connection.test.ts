@@ -164,7 +164,7 @@ describe("connections to PostgreSQL", { skip: noPostgres ?? false }, () => {
       await assert.rejects(store.commit([topup("p1")]), StoreUnavailableError);
       await assert.rejects(store.accounts({ limit: 1 }), StoreUnavailableError);
     }
-    await assert.rejects(open(), /only reads/);
+    await assert.rejects(open(), /is read-only/);
     // The address leads to the primary again.
     await server.sql(`alter database ${database} reset default_transaction_read_only`);
     assert.equal((await store.commit([topup("p1")]))[0]?.kind, "added");

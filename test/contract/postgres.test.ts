@@ -127,17 +127,17 @@ describe("on PostgreSQL", { skip: noPostgres ?? false }, () => {
     const asLocked = (password: string) => server.url(database, `locked:${encodeURIComponent(password)}`);
 
     test("a wrong password is refused, and told to nobody", async () => {
-      await refused(asLocked(`not ${secret}`), /does not let the user "locked" in .*password/);
+      await refused(asLocked(`not ${secret}`), /does not authenticate the user "locked" .*password/);
     });
 
     test("an address without the password that is asked for says so", async () => {
-      await refused(server.url(database, "locked"), /wants a password of the user "locked"/);
+      await refused(server.url(database, "locked"), /requires a password for the user "locked"/);
     });
 
     test("a user without rights is told which one is missing; with it, all is made", async () => {
       await refused(
         asLocked(secret),
-        /user "locked" may not do this .* grant create on database \w+ to locked/,
+        /user "locked" lacks a right .* grant create on database \w+ to locked/,
       );
       await server.sql(`grant create on database ${database} to locked`);
       await make(asLocked(secret));
@@ -158,29 +158,29 @@ describe("on PostgreSQL", { skip: noPostgres ?? false }, () => {
     });
 
     test("an address that is none is refused, and not repeated", async () => {
-      await refused(`postgres://ada:${secret}@:x/`, /address of the database is none/);
+      await refused(`postgres://ada:${secret}@:x/`, /URL of the database is invalid/);
     });
 
     test("a database that is not there is named", async () => {
-      await refused(server.url("elsewhere"), /has no database "elsewhere". Make it: createdb elsewhere/);
+      await refused(server.url("elsewhere"), /has no database "elsewhere". Create it: createdb elsewhere/);
     });
 
     test("a server that only reads is refused", async () => {
       await server.sql(`alter database ${database} set default_transaction_read_only = on`);
-      await refused(server.url(database), /only reads/);
+      await refused(server.url(database), /is read-only/);
     });
 
     test("a database that cannot hold every letter is refused", async () => {
       const latin = `${database}_latin`;
       await server.sql(`create database ${latin} encoding latin1 template template0`);
-      await refused(server.url(latin), /keeps text as LATIN1/);
+      await refused(server.url(latin), /has the encoding LATIN1/);
       await server.drop(latin);
     });
 
     test("a server that is too old is refused", () => {
       assert.throws(
         () => requireVersion(130_011, "db:5432/ledger"),
-        /db:5432\/ledger is version 13; Inkwell takes 14/,
+        /db:5432\/ledger is version 13\. Inkwell needs version 14/,
       );
       requireVersion(140_000, "db:5432/ledger");
     });

@@ -19,7 +19,7 @@ import type { Worker } from "node:worker_threads";
 import { OperatorError } from "../../src/errors.ts";
 import { Ledger } from "../../src/ledger/ledger.ts";
 import { StoreUnavailableError } from "../../src/ledger/retry.ts";
-import { openToWrite, storeError } from "../../src/store/sqlite/file.ts";
+import { openToWrite, sqliteError } from "../../src/store/sqlite/file.ts";
 import { SqliteSnapshots } from "../../src/store/sqlite/reads.ts";
 import { openSqliteStore } from "../../src/store/sqlite/store.ts";
 import type { Store } from "../../src/store/store.ts";
@@ -133,7 +133,7 @@ describe("opening an SQLite file", () => {
       const open = () => openToWrite({ path, busyMs }, minute);
       assert.throws(
         open,
-        /^OperatorError: There is no space left for the database .* make room on that disk/,
+        /^OperatorError: There is no space left for the database .* Free space on that disk/,
       );
       // A file system that does not tell its size.
       disk.mock.mockImplementation(() => ({ bavail: 0, bsize: 4096, blocks: 0 }));
@@ -417,9 +417,9 @@ test("a read that a failing disk ends is told as what it is", async () => {
       throw failed;
     });
     assert.throws(() => snapshots.of("ada"), failed);
-    assert.ok(storeError(failed) instanceof StoreUnavailableError);
+    assert.ok(sqliteError(failed) instanceof StoreUnavailableError);
     assert.ok(
-      storeError(Object.assign(new Error("out of memory"), { errcode: 7 })) instanceof StoreUnavailableError,
+      sqliteError(Object.assign(new Error("out of memory"), { errcode: 7 })) instanceof StoreUnavailableError,
     );
   } finally {
     db.close();

@@ -74,7 +74,7 @@ test("backs up to a new file and never overwrites one", async () => {
   assert.equal(file, path.join(cwd, "copy.db"));
   assert.ok(bytes > 0);
 
-  refused(await inkwell("backup", "copy.db"), /copy\.db is there already/);
+  refused(await inkwell("backup", "copy.db"), /copy\.db already exists/);
   assert.equal((await inkwell("backup")).code, 2);
 });
 
@@ -135,7 +135,7 @@ describe("the audit of a file", () => {
 
   test("reports a file that is not a database, and leaves it", async () => {
     writeFileSync(file, "");
-    refused(await audit(), /^There is no database \S+inkwell\.db to check\. Name the right one/);
+    refused(await audit(), /^There is no database \S+inkwell\.db to check\. Set the right path/);
     assert.deepEqual(left(), { names: ["inkwell.db"], bytes: Buffer.alloc(0) });
     writeFileSync(file, "This is not a database. ".repeat(100));
     refused(await audit(), /inkwell\.db is not an SQLite database\. Nothing was changed/);

@@ -1,23 +1,23 @@
 /**
- * The audit of a PostgreSQL database, on a connection of its own that cannot write; commits do not wait for it. The rules
- * are those of every store (audit.ts).
+ * The audit of a PostgreSQL database, on its own read-only connection. Commits do not wait for it.
+ * The invariants are those of every store (../audit.ts).
  *
- * Each rule is checked at a moment of its own. While one snapshot lasts, PostgreSQL keeps every old version of the rows
- * that are written, and each commit on a hot account walks over all of its account's: with one snapshot for all rules a
- * hold and settlement took 7 ms instead of 3 at the end of an audit of 9 s, and more the longer; with one for each
- * they become faster again with every rule.
+ * Each invariant is checked in its own snapshot. While a snapshot lasts, PostgreSQL keeps every
+ * old version of the rows that are written, and each commit on a hot account walks over all old
+ * versions of its row. With one snapshot for the whole audit, a hold and settlement took 7 ms
+ * instead of 3 ms at the end of an audit of 9 s.
  */
 import type { EpochMs } from "../../units.ts";
-import { type AuditReport, auditQueries, type Broken, type FaultyRow } from "../audit.ts";
+import { type AuditReport, auditQueries, type Broken, type FaultyRow, faultyCell } from "../audit.ts";
 import { type Connection, forAudit } from "./connection.ts";
 import { sqlState } from "./errors.ts";
 import { type Cell, onlyCell } from "./rows.ts";
 import { clockMs } from "./snapshot.ts";
 
-/** No sound amounts add up to more than 63 bits. */
+/** SQLSTATE of a sum that does not fit into 63 bits. Sound amounts never reach that. */
 const outOfRange = "22003";
 
-/** `nowMs` null: the clock of the database. Rejects when the signal cuts it off. */
+/** Uses the clock of the database if `nowMs` is null. Rejects when the signal aborts. */
 export async function auditDatabase(
   url: string,
   nowMs: EpochMs | null,
@@ -45,14 +45,10 @@ async function faultyRows(connection: Connection, sql: string): Promise<FaultyRo
   try {
     const { rows, columns } = await connection.query({ text: sql });
     return rows.map((cells) =>
-      Object.fromEntries(cells.map((cell, index) => [columns[index] ?? "", plain(cell)])),
+      Object.fromEntries(cells.map((cell, index) => [columns[index] ?? "", faultyCell(cell)])),
     );
   } catch (error) {
     if (sqlState(error) !== outOfRange || !(error instanceof Error)) throw error;
     return [{ problem: error.message }];
   }
-}
-
-function plain(cell: Cell): string | number | null {
-  return cell === null || typeof cell === "number" ? cell : String(cell);
 }

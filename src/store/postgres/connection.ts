@@ -1,22 +1,23 @@
 /**
- * Connections to PostgreSQL: the address, and what is set on each of them.
+ * Connections to PostgreSQL: the URL, the pools, and the settings of each connection.
  *
- * Guarantees that no wait is without a limit (limits.ts), that every error is one of ours (errors.ts),
- * and that no password is in any message.
+ * Guarantees that every wait has a limit (limits.ts), that every error is converted (errors.ts),
+ * and that no message contains a password.
  */
 import { Socket } from "node:net";
 import pg from "pg";
 import { OperatorError } from "../../errors.ts";
-import { type Place, storeError, unavailable, whyOf } from "./errors.ts";
+import { causeOf, unavailable } from "../errors.ts";
+import { type Place, postgresError } from "./errors.ts";
 import { connectionsMax, limits } from "./limits.ts";
 import type { Cell } from "./rows.ts";
 
-/** The tables are in a schema of their own, so that they meet nobody else's. */
+/** The schema of the tables, apart from the tables of other programs. */
 export const schemaName = "inkwell";
 
 export interface PostgresResult {
   rows: Cell[][];
-  /** Their names. */
+  /** The names of the columns. */
   columns: string[];
   rowCount: number | null;
 }
@@ -28,10 +29,13 @@ export interface Statement {
   values?: readonly unknown[];
 }
 
-/** What commits and reads need of a connection; statements are sent at once and done one after another. */
+/**
+ * A connection for commits and reads. Statements are sent at once, and the server runs them one
+ * after another.
+ */
 export interface Connection {
   query(statement: Statement): Promise<PostgresResult>;
-  /** Back to the pool; `broken`: closed instead. */
+  /** Returns the connection to the pool, or closes it if it is broken. */
   release(broken?: boolean): void;
 }
 
@@ -39,7 +43,10 @@ export interface Connections {
   connect(): Promise<Connection>;
 }
 
-/** Whole numbers as numbers where those are exact, lists of text; everything else as the driver has it. */
+/**
+ * Reads whole numbers as numbers up to 2^53, and as bigints beyond. The driver reads all other
+ * types.
+ */
 const types: pg.CustomTypesConfig = {
   getTypeParser(oid: number, format?: "text" | "binary") {
     if (oid === pg.types.builtins.INT8 || oid === pg.types.builtins.NUMERIC) return wholeNumber;
@@ -54,12 +61,12 @@ function wholeNumber(text: string): number | bigint {
 
 type Settings = Readonly<Record<string, string | number>>;
 
-/** What a database sets by default for all that use it counts for nothing here. */
+/** Settings that replace the defaults of the database and the user. */
 const readSettings: Settings = {
   search_path: schemaName,
-  // What waits for a lock must then read what the lock was waited for.
+  // After a wait for a lock, a statement must read the rows that the lock's owner wrote.
   default_transaction_isolation: "read committed",
-  // No fraction of a millisecond of a rate limit is rounded away.
+  // Fractions of a millisecond of the rate limits are not rounded.
   extra_float_digits: 1,
   statement_timeout: limits.statementMs,
   lock_timeout: limits.lockMs,
@@ -69,8 +76,8 @@ const readSettings: Settings = {
 };
 
 /**
- * Every statement of a commit is a lookup by key. A plan that is made while the tables are still empty must not be a
- * scan of what they become, and planning each statement anew would take longer than running it.
+ * Every statement of a commit is a lookup by key. A plan that is made while the tables are empty
+ * must not be a scan, and to plan each statement again would take longer than to run it.
  */
 const commitSettings: Settings = {
   ...readSettings,
@@ -82,7 +89,9 @@ const commitSettings: Settings = {
   jit: "off",
 };
 
-/** A list leaves the server's other cores to the commits: no helpers, and no compilation of what runs once. */
+/**
+ * A list leaves the other cores of the server to the commits: no parallel workers, no compilation.
+ */
 function listSettings(listMs: number): Settings {
   return { statement_timeout: listMs, max_parallel_workers_per_gather: 0, jit: "off" };
 }
@@ -102,70 +111,71 @@ const migrationSettings: Settings = {
   lock_timeout: limits.migrationLockMs,
 };
 
-/** Throws an OperatorError where the address is none. */
+/** Parses a URL for messages. Throws an OperatorError if it is invalid. */
 export function placeOf(url: string): Place {
-  const { host, port, database = "", user = "" } = clientOf(checked(url));
+  const { host, port, database = "", user = "" } = clientOf(parsed(url));
   const at = host.startsWith("/") ? host : `${host}:${port}`;
   return { where: `${at}/${database}`, database, user };
 }
 
-function clientOf(address: URL): pg.Client {
+function clientOf({ href }: URL): pg.Client {
   try {
-    return new pg.Client({ connectionString: address.href });
+    return new pg.Client({ connectionString: href });
   } catch (error) {
-    // A file of a certificate, say, that cannot be read.
+    // For example, a file of a certificate cannot be read.
     throw new OperatorError(
-      `The address of the database asks for something that cannot be had: ${whyOf(error)}. Correct what it says after the question mark.`,
+      `The URL of the database has a parameter that does not work: ${causeOf(error)}. Correct the part after the question mark.`,
       error,
     );
   }
 }
 
-/** Why there is no `inkwell backup` of it, and what there is. */
+/** Returns the error of `inkwell backup` on PostgreSQL, with the command that makes a backup. */
 export function pgDumpInstead(url: string, file: string): OperatorError {
-  const address = checked(url);
-  address.password = "";
-  address.searchParams.delete("password");
+  const withoutPassword = parsed(url);
+  withoutPassword.password = "";
+  withoutPassword.searchParams.delete("password");
   return new OperatorError(
-    `The ledger is in PostgreSQL, whose own tools copy it, beside a running service too: pg_dump --format=custom --schema=${schemaName} --file="${file}" "${address.href}" (docs/operating/postgresql-backup.md)`,
+    `The ledger is in PostgreSQL. Copy it with PostgreSQL's own tools, also while the service runs: pg_dump --format=custom --schema=${schemaName} --file="${file}" "${withoutPassword.href}" (docs/operating/postgresql-backup.md)`,
   );
 }
 
-function checked(url: string): URL {
-  // What `new URL` throws has the whole text in it, and so the password.
+function parsed(url: string): URL {
+  // The error of `new URL` would contain the whole URL, and so the password.
   if (!URL.canParse(url)) {
     throw new OperatorError(
-      "The address of the database is none: database: postgres://USER:PASSWORD@HOST:5432/DATABASE. Letters of the password that mean something in an address are written as %XX.",
+      "The URL of the database is invalid. Write it as database: postgres://USER:PASSWORD@HOST:5432/DATABASE. Percent-encode reserved characters in the password.",
     );
   }
   return new URL(url);
 }
 
 /**
- * The first words on each connection, in one round trip. Not in its options, which pooling proxies refuse. A server that
- * only reads is refused: it may be a standby that an address leads to for a moment, which never writes and reads late.
+ * Returns the first statement on each connection. It sets the settings in one round trip, because
+ * pooling proxies reject them as connection options. It also rejects a read-only server: after a
+ * failover the URL may lead to a standby for a moment, and reads there are late.
  */
-function firstWords(settings: Settings): string {
+function firstStatement(settings: Settings): string {
   const set = Object.entries(settings).map(([name, value]) => `set_config('${name}', '${value}', false)`);
   return `select ${set.join(", ")};
   do $$ begin
     if current_setting('transaction_read_only') = 'on' then
-      raise exception 'the server only reads' using errcode = 'read_only_sql_transaction';
+      raise exception 'the server is read-only' using errcode = 'read_only_sql_transaction';
     end if;
   end $$`;
 }
 
 export class ConnectionPool implements Connections {
   readonly #pool: pg.Pool;
-  readonly #firstWords: string;
-  /** To which they have been said. */
+  readonly #firstStatement: string;
+  /** Connections that have run the first statement. */
   readonly #ready = new WeakSet<pg.PoolClient>();
   readonly #sockets = new Set<Socket>();
 
   constructor(url: string, settings: Settings, config: pg.PoolConfig) {
-    this.#firstWords = firstWords(settings);
+    this.#firstStatement = firstStatement(settings);
     this.#pool = new pg.Pool({
-      connectionString: checked(url).href,
+      connectionString: parsed(url).href,
       fallback_application_name: "inkwell",
       connectionTimeoutMillis: limits.connectMs,
       query_timeout: Number(settings.statement_timeout) + limits.answerMs - limits.statementMs,
@@ -174,20 +184,23 @@ export class ConnectionPool implements Connections {
       stream: () => this.#socket(),
       ...config,
     });
-    // A connection that breaks while nobody uses it is replaced when somebody does; one that breaks in use tells it
-    // to those who wait for its answers. Whenever it is, an error that nobody hears would end the process.
+    // A connection that breaks while it is idle is replaced at its next use. If it breaks in use,
+    // the statements reject. Without these listeners the error events would end the process.
     this.#pool.on("error", () => {});
     this.#pool.on("connect", (client) => client.on("error", () => {}));
   }
 
-  /** Whatever is wrong with a connection from its beginning is nothing that is wrong with what is asked. */
+  /**
+   * Opens or reuses a connection. Every error is a `StoreUnavailableError`: no statement has been
+   * sent yet.
+   */
   async connect(): Promise<Connection> {
     const client = await this.#pool.connect().catch((error: unknown) => {
       throw unavailable(error);
     });
     if (!this.#ready.has(client)) {
       try {
-        await client.query(this.#firstWords);
+        await client.query(this.#firstStatement);
         this.#ready.add(client);
       } catch (error) {
         client.release(true);
@@ -200,7 +213,7 @@ export class ConnectionPool implements Connections {
     };
   }
 
-  /** One statement on any connection. */
+  /** Runs one statement on any connection. */
   async query(statement: Statement): Promise<PostgresResult> {
     const connection = await this.connect();
     let broken = true;
@@ -213,19 +226,26 @@ export class ConnectionPool implements Connections {
     }
   }
 
-  /** Rows that are looked for. A text with a zero byte, which PostgreSQL cannot keep, is in none of them. */
+  /**
+   * Finds rows. Returns none if a value contains a zero byte, because PostgreSQL cannot store such
+   * text.
+   */
   async find(statement: Statement): Promise<Cell[][]> {
     const { values = [] } = statement;
     if (values.some((value) => typeof value === "string" && value.includes("\0"))) return [];
     return (await this.query(statement)).rows;
   }
 
-  /** Resolves when all connections have been given back. No process waits for a server to take note of it. */
+  /**
+   * Resolves when all connections have been returned. The process does not wait for the server to
+   * close them.
+   */
   async end(): Promise<void> {
     await this.#pool.end();
     for (const socket of this.#sockets) {
       socket.unref();
-      // One that was never let in is closed by nobody else, and the server would wait a minute for its next word.
+      // Nothing else closes a connection that was never authenticated, and the server would wait a
+      // minute for it.
       socket.destroySoon();
     }
   }
@@ -246,12 +266,12 @@ async function send(client: pg.ClientBase, { text, name, values }: Statement): P
       ...(name === undefined ? {} : { name }),
       ...(values === undefined ? {} : { values: [...values] }),
     });
-    // A file of several statements has several answers, which nobody asks for.
+    // A migration of several statements has several results, and none is used.
     if (Array.isArray(result)) return { rows: [], columns: [], rowCount: null };
     const { rows, fields, rowCount } = result;
     return { rows, columns: fields.map((field) => field.name), rowCount };
   } catch (error) {
-    throw storeError(error);
+    throw postgresError(error);
   }
 }
 
@@ -265,7 +285,10 @@ export function readPool(
   return new ConnectionPool(url, settings, { max: connectionsMax[purpose], idleTimeoutMillis: 60_000 });
 }
 
-/** Statements of one commit are sent without waiting for the answer to the one before. */
+/**
+ * Connections for commits. A statement is sent without waiting for the result of the statement
+ * before.
+ */
 export function commitPool(url: string, connectionsMax: number): ConnectionPool {
   return new ConnectionPool(url, commitSettings, {
     pipeline: true,
@@ -274,7 +297,7 @@ export function commitPool(url: string, connectionsMax: number): ConnectionPool 
   });
 }
 
-/** One connection of its own, for as long as `use` takes; cut off when the signal says so. */
+/** Runs `use` with its own connection, which is closed afterwards or when the signal aborts. */
 async function alone<T>(
   url: string,
   settings: Settings,

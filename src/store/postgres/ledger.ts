@@ -1,15 +1,18 @@
 /**
- * One commit of the ledger on PostgreSQL: lock, read what the operations can touch, let the kernel decide, write.
+ * One commit of the ledger on PostgreSQL: lock, read the rows of the operations, let the kernel
+ * decide, write.
  *
- * Guarantees that all of a batch is written or nothing, that the clock is read after the locks are held and is the
- * database's own, so that all nodes go by one, and that accounts are locked in the order of their ids, and opened in
- * it, so that no two commits wait for each other. An account with a row that another session keeps locked is answered
- * `locked`, and the others are decided. What goes wrong in a way that another attempt can mend is a
- * `StoreUnavailableError`; where the answer to `commit` itself is lost, what was done is found by its operation ids.
+ * Guarantees that a batch is written completely or not at all. The clock is the database's own, so
+ * all nodes use the same one, and it is read under the locks. Accounts are locked and opened in
+ * the order of their ids, so that two commits never wait for each other. An account with a row
+ * that another session keeps locked is answered `locked`, and the others are decided. Transient
+ * errors are a `StoreUnavailableError`. If the answer to `commit` is lost, a retry finds the
+ * finished operations by their ids.
  *
- * Two round trips: lock and read are sent together, and so are write and commit. The server does one statement after
- * another, each with a snapshot of its own (read committed): what waited for a lock is followed by what reads. It
- * skips the rest once one has failed, and ends the transaction with a rollback. It decides nothing about credits.
+ * A commit takes two round trips: lock and read are sent together, and so are write and commit.
+ * The server runs one statement after another, each with its own snapshot (read committed), so
+ * reads see the rows that the locks waited for. After an error it skips the rest and rolls back.
+ * Only the kernel decides about credits.
  */
 
 import { invariant } from "../../errors.ts";
@@ -33,11 +36,11 @@ import { doubledIn, isLockTimeout, isRefused } from "./errors.ts";
 import { arraysOf, unnest } from "./rows.ts";
 import { readUnderLock, type Skips, together } from "./snapshot.ts";
 
-/** Where the database refuses an account as already there, another node has opened it just now. */
+/** A violation of this index means that another node has just opened the account. */
 const accountsIndex = "account_pkey";
 const openingAttemptsMax = 3;
 
-/** For so long after a row was waited for in vain, commits of this node skip such rows. */
+/** After a lock timeout, commits of this node skip locked rows for this time. */
 const skipsForMs = 10_000;
 
 /** For tests. */
@@ -53,10 +56,10 @@ export class PostgresLedger {
   readonly #overdueMax: number;
   readonly #skipsForMs: number;
   #skips: Skips = "nothing";
-  /** By the clock of `performance.now()`. */
+  /** A time of `performance.now()`. */
   #skipsUntilMs = 0;
 
-  /** `now` null: the clock of the database. */
+  /** Uses the clock of the database if `now` is null. */
   constructor(
     connections: Connections,
     plans: Plans,
@@ -81,9 +84,10 @@ export class PostgresLedger {
   }
 
   /**
-   * A row that another commit works on is free in a moment, and waiting for it in line is fast and fair. If it is not
-   * free by then, its session is stuck, and for some time no row like it is waited for: it delays the others once. A row
-   * that is skipped in that time may well be in use for a moment only, and so does not make it longer.
+   * Waits for locked rows at first: another commit releases them within milliseconds, and waiting
+   * in line is fast and fair. A row that stays locked belongs to a stuck session. Commits then
+   * skip locked rows for some time, so that the stuck row delays the other accounts only once. A
+   * skipped row may be in normal use, so it does not extend that time.
    */
   async #withoutLocked(operations: readonly Operation[]): Promise<Decision[]> {
     for (;;) {
@@ -94,7 +98,7 @@ export class PostgresLedger {
         if (!isLockTimeout(error)) throw error;
         if (skips === "rows") {
           if (new Set(operations.map(({ account }) => account)).size > 1) throw error;
-          // Another session is just opening the account, and there is no row yet to skip.
+          // Another session is opening the account, so there is no row to skip yet.
           return operations.map(() => ({ kind: "locked" }));
         }
         this.#skips = skips === "accounts" || this.#skipsNow() === "rows" ? "rows" : "accounts";
@@ -129,7 +133,7 @@ export class PostgresLedger {
       return operations.map(({ account }) => {
         if (locked.has(account)) return { kind: "locked" };
         const { value } = decided.next();
-        invariant(value !== undefined, "the kernel answers each operation");
+        invariant(value !== undefined, "the kernel decides each operation");
         return value;
       });
     } catch (error) {
@@ -141,7 +145,9 @@ export class PostgresLedger {
   }
 }
 
-/** Ends what was begun; where that fails too, the connection is of no more use, and the server ends it. */
+/**
+ * Rolls back. If that fails too, the connection is broken, and the server ends the transaction.
+ */
 async function isBroken(connection: Connection): Promise<boolean> {
   return await connection.query({ text: "rollback" }).then(
     () => false,
@@ -162,7 +168,8 @@ const updateKeys = update(keyStateTable, ["account", "id"]);
 async function write(connection: Connection, snapshot: Snapshot, changes: Changes): Promise<void> {
   const { holdsEnded, keys } = changes;
   const [newAccounts, accounts] = apart(changes.accounts, (row) => snapshot.accounts.has(row.id));
-  // What is not there yet cannot be locked: two nodes that open the same accounts meet in one order here as well.
+  // New accounts have no rows to lock. Their order keeps two nodes that open the same accounts
+  // from a deadlock.
   newAccounts.sort((a, b) => (a.id < b.id ? -1 : 1));
   const [newHolds, holds] = apart(changes.holdsPut, (row) => snapshot.holds.has(rowKey(row.account, row.id)));
   const [newUsage, usage] = apart(changes.usage, (row) => snapshot.usage.has(rowKey(row.account, row.id)));
@@ -184,7 +191,7 @@ function apart<R>(rows: readonly R[], isRead: (row: R) => boolean): [fresh: R[],
   return [rows.filter((row) => !isRead(row)), rows.filter(isRead)];
 }
 
-/** Writes all rows with one statement; null if there are none. */
+/** Writes all rows with one statement. Null if the list is empty. */
 type Writing<R> = (rows: readonly R[]) => Statement | null;
 
 function insertInto<R>(table: Table<R>): Writing<R> {
@@ -194,7 +201,10 @@ function insertInto<R>(table: Table<R>): Writing<R> {
     rows.length === 0 ? null : { name: `insert ${name}`, text, values: arraysOf(table, rows) };
 }
 
-/** The key is not set, not even to itself: so that no index is touched, and nobody who refers to it waits. */
+/**
+ * The key is not set, not even to its own value: no index changes, and sessions with rows that
+ * refer to it do not wait.
+ */
 function update<R>(table: Table<R>, key: readonly string[]): Writing<R> {
   const set = table.columns.filter((column) => !key.includes(column.name));
   return expecting("update", table, {
@@ -208,7 +218,10 @@ function deletion<R>(table: Table<R>): Writing<R> {
   return expecting("delete", table, { verb: `delete from ${table.name} t using`, key });
 }
 
-/** The last parameter is how many rows it must be: that they were read under the lock is not taken for granted. */
+/**
+ * The last parameter is the number of rows that must be written, in case they changed after they
+ * were read.
+ */
 function expecting<R>(
   kind: "update" | "delete",
   table: Table<R>,

@@ -1,11 +1,13 @@
-/** The nodes on a PostgreSQL database, by the clock of the database. */
+/**
+ * The registry of the nodes on a PostgreSQL database. All times are those of the database's clock.
+ */
 import { invariant } from "../../errors.ts";
 import { type ConfigFingerprint, type NodeRegistry, type NodeRow, silentMs } from "../nodes.ts";
 import type { ConnectionPool } from "./connection.ts";
 import type { Cell } from "./rows.ts";
 import { clockMs } from "./snapshot.ts";
 
-/** Nobody asks for a node that has been silent for so long. */
+/** The row of a node without heartbeats for this time is deleted. */
 const forgottenMs = 3_600_000;
 
 const heartbeat = `
@@ -31,7 +33,10 @@ export function postgresNodes(pool: ConnectionPool): NodeRegistry {
 }
 
 function nodeOf([id, version, startedMs, seenMs, fingerprint]: Cell[]): NodeRow {
-  invariant(typeof startedMs === "number" && typeof seenMs === "number", "a node has times");
+  invariant(
+    typeof startedMs === "number" && typeof seenMs === "number",
+    "a node has a start and a heartbeat",
+  );
   return {
     id: String(id),
     version: String(version),

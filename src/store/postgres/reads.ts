@@ -1,4 +1,7 @@
-/** Reads of PostgreSQL outside the ledger's commits: what queries.ts needs of it, and snapshots for balances. */
+/**
+ * Reads of PostgreSQL outside the ledger's commits: what queries.ts needs of it, and snapshots for
+ * balances.
+ */
 
 import { invariant } from "../../errors.ts";
 import type { AccountSnapshot } from "../../ledger/balance.ts";
@@ -24,7 +27,8 @@ export function postgresDialect(now: (() => EpochMs) | null): Dialect {
     nowMs: () => now?.() ?? null,
     listOf: arrayLiteral,
     receipts: { from: "usage as u", inOrder: "u" },
-    // Waits for the commit under way on the account: a hold that is decided after the answer sees the key revoked.
+    // Waits for the commit under way on the account: a hold that is decided after the answer sees
+    // the key revoked.
     revokeKey: `
       with locked as (
         select a.id from account a where a.id = (select account from api_key where id = $2) for no key update
@@ -50,7 +54,10 @@ export function connectionsOn(pools: ReadPools, listMs: number = limits.listMs):
   };
 }
 
-/** One statement, so that account and holds are of one state. The clock is read after that state is fixed. */
+/**
+ * One statement, so that account and holds are of one state. The clock is read after that state is
+ * fixed.
+ */
 const readSnapshot = `
   with clock as materialized (select ${clockMs} as now_ms)
   select clock.now_ms, ${accountTable.list("a")}, ${holdTable.list("h")}

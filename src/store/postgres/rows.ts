@@ -1,21 +1,25 @@
-/** What PostgreSQL makes of the tables: cells as the driver reads them, and rows as one array for each column. */
+/**
+ * The tables in PostgreSQL: cells as the driver reads them, and rows written as one array for each
+ * column.
+ */
 import { invariant } from "../../errors.ts";
 import type { Column, Table, Value } from "../tables.ts";
 
-/** As the driver reads it. Integers that a number cannot hold exactly are bigints. */
+/** A cell as the driver reads it. Integers beyond 2^53 are bigints. */
 export type Cell = string | number | bigint | boolean | null | readonly (string | null)[];
 
-/** Array literals for `unnest`, one for each column. */
+/** Returns the rows as array literals for `unnest`, one for each column. */
 export function arraysOf<R>(table: Table<R>, rows: readonly R[]): string[] {
   const values = rows.map((row) => table.valuesOf(row, arrayLiteral));
   return table.columns.map((_, index) => arrayLiteral(values.map((cells) => cells[index] ?? null)));
 }
 
+/** Returns a literal of an array of text or numbers. Null stays null. */
 export function arrayLiteral(values: readonly Value[]): string {
   return `{${values.map((value) => (typeof value === "string" ? `"${value.replace(/["\\]/g, "\\$&")}"` : String(value))).join(",")}}`;
 }
 
-/** `unnest($1::text[], ...)` for the arrays of `arraysOf`. */
+/** Returns `unnest($1::text[], ...)` for the arrays of `arraysOf`. */
 export function unnest<R>({ columns }: Table<R>): string {
   return `unnest(${columns.map((column, index) => `$${index + 1}::${sqlTypeOf(column)}[]`).join(", ")})`;
 }
@@ -36,9 +40,9 @@ function sqlTypeOf({ type }: Column): string {
   }
 }
 
-/** The one value of a row that has one. */
+/** Returns the first value of the first row. */
 export function onlyCell(rows: readonly (readonly Cell[])[]): Cell {
   const cell = rows[0]?.[0];
-  invariant(cell !== undefined, "the statement answers with a row");
+  invariant(cell !== undefined, "the statement returns a row");
   return cell;
 }

@@ -1,9 +1,9 @@
 /**
- * The schema of a PostgreSQL database: recognised, and brought to the version of this program.
+ * Recognises the schema of a PostgreSQL database and migrates it to the version of this program.
  *
- * Guarantees that of any number of nodes that start at once one migrates and the others find it done, that a database
- * is changed whole or not at all, and that none is changed which is not ours or was made by a newer program, or that is
- * only to be checked.
+ * Guarantees that if several nodes start at once, one of them migrates and the others wait for it.
+ * A migration is applied completely or not at all. Schemas of other programs or of newer versions
+ * are never changed.
  */
 import { invariant, OperatorError } from "../../errors.ts";
 import { type AppliedMigration, pendingMigrations, readMigrations } from "../migrations.ts";
@@ -13,13 +13,18 @@ import { onlyCell } from "./rows.ts";
 
 const migrationsFolder = new URL("../migrations/postgres/", import.meta.url);
 
-/** "Inkwell" in ASCII: the lock under which the schema is changed, in a space of numbers that all programs share. */
+/**
+ * "Inkwell" in ASCII: the advisory lock for migrations. All programs on a database share these
+ * numbers.
+ */
 const migrationLock = "20669081143569516";
 
-/** The oldest that this is tested with, as `server_version_num` has it. */
+/** The oldest tested version, in the form of `server_version_num`. */
 const serverVersionMin = 140_000;
 
-/** Throws an OperatorError that says what keeps this program from working on the database. */
+/**
+ * Creates or migrates the schema. Throws an OperatorError if this program cannot use the database.
+ */
 export async function prepareSchema(url: string): Promise<void> {
   const place = placeOf(url);
   try {
@@ -32,7 +37,7 @@ export async function prepareSchema(url: string): Promise<void> {
   }
 }
 
-/** Throws an OperatorError where the database has no ledger, or not one of this version. Changes nothing. */
+/** Throws an OperatorError if the database has no ledger of this version. Changes nothing. */
 export async function requireSchema(url: string, signal: AbortSignal): Promise<void> {
   const place = placeOf(url);
   const { where } = place;
@@ -42,12 +47,12 @@ export async function requireSchema(url: string, signal: AbortSignal): Promise<v
       const applied = await appliedTo(connection);
       if (applied === null) {
         throw new OperatorError(
-          `There is no ledger of Inkwell in the database ${where}. Nothing was changed: name the right one, or restore the dump into it first.`,
+          `There is no ledger of Inkwell in the database ${where}. Nothing was changed. Set the right database, or restore the dump into it first.`,
         );
       }
       if (pendingMigrations(readMigrations(migrationsFolder), applied, where).length === 0) return;
       throw new OperatorError(
-        `The ledger in the database ${where} was made by an older version of Inkwell. Nothing was changed: check it with that version, or with this one when its service has been started on it.`,
+        `The ledger in the database ${where} was made by an older version of Inkwell. Nothing was changed. Check it with that version, or start the service of this version on it first.`,
       );
     });
   } catch (error) {
@@ -65,7 +70,7 @@ async function recogniseServer(connection: Connection, { where, database }: Plac
   const encoding = onlyCell(await ask(connection, "show server_encoding"));
   if (encoding !== "UTF8") {
     throw new OperatorError(
-      `The database ${where} keeps text as ${String(encoding)}, which cannot hold every letter. Make it anew: createdb --encoding=UTF8 --template=template0 ${database}`,
+      `The database ${where} has the encoding ${String(encoding)}, which does not contain every character. Create it again: createdb --encoding=UTF8 --template=template0 ${database}`,
     );
   }
 }
@@ -73,7 +78,7 @@ async function recogniseServer(connection: Connection, { where, database }: Plac
 export function requireVersion(version: number, where: string): void {
   if (version >= serverVersionMin) return;
   throw new OperatorError(
-    `PostgreSQL at ${where} is version ${Math.floor(version / 10_000)}; Inkwell takes ${serverVersionMin / 10_000} or newer. Upgrade the server.`,
+    `PostgreSQL at ${where} is version ${Math.floor(version / 10_000)}. Inkwell needs version ${serverVersionMin / 10_000} or newer. Upgrade the server.`,
   );
 }
 
@@ -93,7 +98,7 @@ async function migrate(connection: Connection, { where }: Place): Promise<void> 
   await ask(connection, "commit");
 }
 
-/** Null where there is no schema of ours. */
+/** Returns null if the database has no schema of Inkwell. */
 async function appliedTo(connection: Connection): Promise<AppliedMigration[] | null> {
   const isThere = onlyCell(
     await ask(connection, `select to_regclass('${schemaName}.migration') is not null`),
@@ -106,7 +111,9 @@ async function appliedTo(connection: Connection): Promise<AppliedMigration[] | n
   });
 }
 
-/** Only where nothing is there: a user without the right to make schemas can still run on one that is. */
+/**
+ * Creates the schema if it is missing. A user without that right can still use an existing schema.
+ */
 async function begin(connection: Connection, where: string): Promise<AppliedMigration[]> {
   const [strangers] = await ask(
     connection,
@@ -115,7 +122,7 @@ async function begin(connection: Connection, where: string): Promise<AppliedMigr
   );
   if (strangers?.[0] !== 0) {
     throw new OperatorError(
-      `The database ${where} has a schema "${schemaName}" that is not one of Inkwell's. Nothing was changed. Name another database.`,
+      `The database ${where} has a schema "${schemaName}" that is not one of Inkwell's. Nothing was changed. Set another database.`,
     );
   }
   await ask(connection, `create schema if not exists ${schemaName}`);

@@ -1,9 +1,9 @@
 /**
- * What a commit on PostgreSQL locks and reads before the kernel decides.
+ * Locks and reads the rows of a commit on PostgreSQL, before the kernel decides.
  *
- * Guarantees that all reads go by one look at the clock, which is taken after the accounts are locked, and that accounts
- * are locked in the order of their ids. Accounts with a row that was skipped because another session has locked it are
- * named, and must not be decided on.
+ * Guarantees that accounts are locked in the order of their ids, and that all reads use one time
+ * of the clock, read after the accounts are locked. The result names the accounts with a row that
+ * another session has locked; these must not be decided.
  */
 
 import { invariant } from "../../errors.ts";
@@ -15,7 +15,7 @@ import { accountOf, accountTable, holdTable, journalTable, keyTable, usageTable 
 import type { Connection, PostgresResult, Statement } from "./connection.ts";
 import { arrayLiteral, type Cell } from "./rows.ts";
 
-/** The clock of the database, unless one is handed in. */
+/** The first parameter, or the clock of the database if it is null. */
 export const clockMs = "coalesce($1::bigint, floor(extract(epoch from clock_timestamp()) * 1000)::bigint)";
 
 const readAccounts = `
@@ -23,7 +23,7 @@ const readAccounts = `
 
 const readFreeAccounts = `${readAccounts} skip locked`;
 
-/** Those that are there, locked or not. */
+/** Finds accounts that exist, locked or not. */
 const findAccounts = "select id from account where id = any($1::text[])";
 
 /** The soonest overdue holds of each of these accounts, one more than a commit ends. */
@@ -40,9 +40,10 @@ function overdueOf(accounts: string, max: string, nowMs: string): string {
 const clockOfCommit = "current_setting('inkwell.now_ms')::bigint";
 
 /**
- * The named holds, and the soonest overdue ones with their place among these. The answer has one row at least, for the
- * clock and for the accounts that have more overdue holds. The statements that lock holds and read keys go by the same time: a
- * clock may be set back between two looks.
+ * Reads the named holds, and the soonest overdue holds with their place in that order. The result
+ * always has a row, for the clock and for the accounts that have more overdue holds. The
+ * statements that lock holds and read keys use the same time, because a clock can be set back
+ * between two reads.
  */
 const readHolds = `
   with clock as materialized (
@@ -73,7 +74,7 @@ const readUsage = `
   select ${usageTable.list("u")} from unnest($1::text[], $2::text[]) as n(account, id)
   join usage u on u.id = n.id and u.account = n.account`;
 
-/** As `readHolds` has found them, by the same look at the clock. */
+/** Locks the holds that `readHolds` finds at the same time. */
 const lockHolds = `
   with found as (
     select n.account, n.id from unnest($1::text[], $2::text[]) as n(account, id)
@@ -88,7 +89,7 @@ const lockUsage = `
   join usage u on u.id = n.id and u.account = n.account
   for no key update of u skip locked`;
 
-/** Those that holds are asked with, and those of the holds and receipts that are named or overdue. */
+/** Finds the keys of new holds, and the keys of the named or overdue holds and receipts. */
 const namedKeys = `
   with named as (
     select n.account, n.key from unnest($1::text[], $2::text[]) as n(account, key)
@@ -107,26 +108,29 @@ const readKeys = namedKeys;
 
 const lockKeys = `${namedKeys} for no key update of k skip locked`;
 
-/** Cells of what `readHolds` answers with. */
+/** Cells in the result of `readHolds`. */
 const placeAt = 2;
 const holdFrom = 3;
 
-/** Null rows: the statement was not sent. */
+/** Null if the statement was not sent. */
 type Rows = PostgresResult["rows"] | null;
 
 /**
- * Locked rows that are skipped in place of being waited for: none, those of accounts, or all that may be written. To
- * lock every row costs half of a node's speed, and hardly ever is any other than an account's in the way.
+ * The locked rows that a commit skips: none, rows of accounts, or all rows that it may write. To
+ * lock all rows costs half of a node's speed, and rows other than accounts are rarely locked.
  */
 export type Skips = "nothing" | "accounts" | "rows";
 
 export interface ReadUnderLock {
   snapshot: Snapshot;
-  /** Accounts of which another session has locked a row. They must not be decided on. */
+  /** Accounts with a row that another session has locked. They must not be decided. */
   locked: ReadonlySet<string>;
 }
 
-/** Begins a transaction. `nowMs` null: the clock of the database. */
+/**
+ * Begins a transaction, and locks and reads the rows. Uses the clock of the database if `nowMs` is
+ * null.
+ */
 export async function readUnderLock(
   connection: Connection,
   operations: readonly Operation[],
@@ -167,9 +171,9 @@ export async function readUnderLock(
     locking("free keys", lockKeys, keysValues),
   ]);
   const now = holdRows?.[0]?.[0];
-  invariant(typeof now === "number", "the clock is told with the holds");
+  invariant(typeof now === "number", "the clock is read with the holds");
   const accounts = (accountRows ?? []).map(accountOf);
-  // One row is there for the clock alone if no hold is found.
+  // If no hold is found, the only row has the clock alone.
   const withHold = (holdRows ?? []).filter((cells) => cells[holdFrom] !== null);
   const holds = withHold.map((cells) => holdTable.rowOf(cells, holdFrom));
   const overdue = holds.filter((_, index) => withHold[index]?.[placeAt] !== null);
@@ -196,13 +200,14 @@ export async function readUnderLock(
   const locked = new Set([
     ...[...isThere].filter((id) => !snapshot.accounts.has(id)),
     ...lockedRows.map(({ account }) => account),
-    // An account that is not there yet cannot be locked. Opening it may wait for another session, so nobody is beside it.
+    // A new account has no row to lock. To open it may wait for another session, so it is
+    // committed alone.
     ...(ids.length === 1 ? [] : openedBy(operations).filter((id) => !isThere.has(id))),
   ]);
   return { snapshot, locked };
 }
 
-/** Rows that the locking statement skipped. Account and id are the first two cells of what it answers. */
+/** Returns the rows that the locking statement skipped. Its result begins with account and id. */
 function notAmong<R extends { account: string; id: string }>(
   free: Rows | undefined,
   read: readonly R[],
@@ -235,7 +240,7 @@ function namedBy(operations: readonly Operation[]) {
   return { ids, named, settled, ops, keysOfHolds };
 }
 
-/** Two columns, without a pair twice. */
+/** Two columns of parameters, with each pair once. */
 class Pairs {
   readonly #pairs = new Map<string, [string, string]>();
 
@@ -253,7 +258,10 @@ class Pairs {
   }
 }
 
-/** Sent at once, done one after another. The first that fails is why the others do. */
+/**
+ * Sends all statements at once. The server runs them in order, and the first error is the cause of
+ * the others.
+ */
 export async function together(
   connection: Connection,
   statements: readonly (Statement | null)[],

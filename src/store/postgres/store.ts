@@ -1,14 +1,14 @@
 /**
  * The store on PostgreSQL, which any number of nodes share.
  *
- * Guarantees that an answered write is committed as durably as the server is set to commit (its synchronous_commit,
- * on by default), and that every read sees every write answered before it, on this node or another. Commits that
- * share an account are decided in the order in which they were sent. Commits that share none run side by side, each
- * on its own connection.
+ * Guarantees that an answered write is as durable as the server's synchronous_commit makes it (on
+ * by default), and that every read sees every write answered before it, on any node. Commits that
+ * share an account are decided in the order in which they were sent. Commits that share none run
+ * side by side, each on its own connection.
  *
- * While the database is unreachable, every call rejects with a `StoreUnavailableError`; new connections are opened
- * as they are needed. The two reads that requests wait for, of a key and of a balance, are retried first, for as long
- * as the ledger retries commits.
+ * While the database is unreachable, every call rejects with a `StoreUnavailableError`; new
+ * connections are opened as they are needed. The two reads that requests wait for, of a key and of
+ * a balance, are retried first, for as long as the ledger retries commits.
  */
 import type { Decision, Operation } from "../../ledger/operations.ts";
 import type { Plans } from "../../ledger/plan.ts";
@@ -24,18 +24,27 @@ import { postgresNodes } from "./nodes.ts";
 import { connectionsOn, findSnapshot, postgresDialect } from "./reads.ts";
 import { prepareSchema } from "./schema.ts";
 
-/** Commits of one node at the same time. Two hide the network; more make smaller commits (docs/decisions/0008). */
+/**
+ * Commits of one node at the same time. Two hide the network; more make smaller commits
+ * (docs/decisions/0008).
+ */
 export const commitQueues = 2;
 /** One more for the accounts that are committed on their own. */
 const commitConnectionsMax = commitQueues + 1;
 
-/** Pauses between attempts of a commit, or of a read of a key or balance: a restart or failover takes seconds. */
+/**
+ * Pauses between attempts of a commit, or of a read of a key or balance: a restart or failover
+ * takes seconds.
+ */
 export const commitRetriesMs = [10, 50, 250, 1000, 2000, 4000, 8000] as const;
 /** Limit for attempts that take long themselves, because the server is gone without an answer. */
 export const commitGiveUpMs = 15_000;
 
 export interface PostgresStoreOptions {
-  /** `postgres://USER:PASSWORD@HOST:5432/DATABASE`, with the parameters of libpq after a question mark. */
+  /**
+   * `postgres://USER:PASSWORD@HOST:5432/DATABASE`, with the parameters of libpq after a question
+   * mark.
+   */
   url: string;
   plans: Plans;
   /** For tests: replaces the clock of the database. */
@@ -82,7 +91,10 @@ function storeOn({ url, plans, now }: PostgresStoreOptions): PostgresStore {
     }
   }
 
-  /** A request that arrives while the server is away waits for its key, as it then would for its commit. */
+  /**
+   * A request that arrives while the server is away waits for its key, as it then would for its
+   * commit.
+   */
   const lookUp = <T>(read: () => Promise<T>) =>
     during(() => retry(read, { retriesMs: commitRetriesMs, giveUpMs: commitGiveUpMs }, closing.signal));
 

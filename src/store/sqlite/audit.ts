@@ -1,21 +1,24 @@
 /**
- * The audit of an SQLite file, by a service in a thread of its own (sqlite-audit-worker.ts): it takes seconds on a
- * large one, and neither requests nor commits wait for it.
+ * The audit of an SQLite file. A service runs it in its own thread (worker.ts), because it takes
+ * seconds on a large file.
  *
- * Guarantees that all of a report is about one moment, on a connection that cannot write: a backup stays what it was,
- * to the byte, also one that an older version made. In WAL mode a reader holds up no writer; the log grows for as long
- * as the reader is at it.
+ * Guarantees that a report describes one state of the file. The connection is read-only, so a
+ * backup stays unchanged to the byte, even if an older version made it. In WAL mode a reader does
+ * not delay the writer, but the log grows as long as the reader runs.
  */
-import type { DatabaseSync, SQLOutputValue } from "node:sqlite";
+import type { DatabaseSync } from "node:sqlite";
 import { OperatorError } from "../../errors.ts";
 import type { EpochMs } from "../../units.ts";
-import { type AuditReport, auditQueries, type FaultyRow, faultyRowsMax } from "../audit.ts";
-import { openAsItIs, type SqliteFile, storeError, versionOf } from "./file.ts";
+import { type AuditReport, auditQueries, type FaultyRow, faultyCell, faultyRowsMax } from "../audit.ts";
+import { openAsItIs, type SqliteFile, sqliteError, versionOf } from "./file.ts";
 
-/** Beyond the invariants of every store: what SQLite can say about its file, its indexes and the checks of its tables. */
+/** An invariant of SQLite alone: its own check of the file, the indexes and the constraints. */
 const fileIsWhole = "the file is whole, and its indexes and checks agree with its tables";
 
-/** The oldest schema that has what the rules ask for. 0002 changed a key of receipts, and none of their columns. */
+/**
+ * The oldest schema with all columns that the queries use. Migration 0002 changed a key of
+ * receipts, not their columns.
+ */
 const auditedVersionMin = 1;
 
 export interface AuditTask {
@@ -24,14 +27,16 @@ export interface AuditTask {
 }
 
 /**
- * Everything read within one transaction. Throws an OperatorError where there is no ledger, or one of another version
- * of Inkwell whose rules are not known here, and a StoreUnavailableError where the file cannot be read just now.
+ * Audits a file within one transaction. Throws an OperatorError if the file has no ledger, or a
+ * ledger that this version cannot check, and a StoreUnavailableError if the file cannot be read at
+ * present.
  */
 export function auditFile({ file, nowMs }: AuditTask): AuditReport {
   const db = openAsItIs(file, "check");
   try {
     requireAudited(versionOf(db, file), file);
-    // Mapped, pages need not be copied: half of the time on a large file. 4 GiB, or as much as the build allows.
+    // Memory-mapped pages are not copied, which halves the time on a large file. 4 GiB, or the
+    // limit of the build.
     db.exec("pragma cache_size = -65536; pragma mmap_size = 4294967296; pragma temp_store = memory; begin");
     const report = auditOf(db, nowMs);
     const rows = rowsOf(db, `pragma integrity_check(${faultyRowsMax})`);
@@ -39,7 +44,7 @@ export function auditFile({ file, nowMs }: AuditTask): AuditReport {
     if (problems.length > 0) report.broken.push({ invariant: fileIsWhole, rows: problems });
     return report;
   } catch (error) {
-    throw storeError(error);
+    throw sqliteError(error);
   } finally {
     db.close();
   }
@@ -48,12 +53,15 @@ export function auditFile({ file, nowMs }: AuditTask): AuditReport {
 function requireAudited(version: number, { path }: SqliteFile): void {
   if (version >= auditedVersionMin) return;
   throw new OperatorError(
-    `${path} cannot be checked: its schema is version ${version}, the oldest that this version of Inkwell can check ` +
-      `is ${auditedVersionMin}. Nothing was changed: check it with the version that made it.`,
+    `${path} cannot be checked: its schema is version ${version}, and this version of Inkwell can check schemas from ` +
+      `version ${auditedVersionMin} on. Nothing was changed. Check it with the version that made it.`,
   );
 }
 
-/** The invariants that every store has. The caller has begun a transaction, or is alone with the database. */
+/**
+ * Checks the invariants of every store. The caller has begun a transaction, or is the only user of
+ * the database.
+ */
 export function auditOf(db: DatabaseSync, nowMs: EpochMs): AuditReport {
   const [counted] = rowsOf(db, "select count(*) as entries from journal");
   const broken = auditQueries()
@@ -63,27 +71,19 @@ export function auditOf(db: DatabaseSync, nowMs: EpochMs): AuditReport {
 }
 
 function rowsOf(db: DatabaseSync, sql: string): FaultyRow[] {
-  // Amounts at fault may be beyond what a number holds.
+  // Damaged amounts may be too large for a number.
   const statement = db.prepare(sql);
   statement.setReadBigInts(true);
   try {
-    return statement.all().map(plain);
+    return statement
+      .all()
+      .map((row) =>
+        Object.fromEntries(Object.entries(row).map(([column, cell]) => [column, faultyCell(cell)])),
+      );
   } catch (error) {
-    // No sound amounts add up to more than 63 bits, and no sound file cannot be read.
+    // Sound amounts never add up to more than 63 bits, and a sound file is never malformed.
     if (error instanceof Error && /integer overflow|malformed/.test(error.message))
       return [{ problem: error.message }];
     throw error;
   }
-}
-
-function plain(row: Record<string, SQLOutputValue>): FaultyRow {
-  return Object.fromEntries(Object.entries(row).map(([column, value]) => [column, plainValue(value)]));
-}
-
-function plainValue(value: SQLOutputValue): string | number | null {
-  if (typeof value === "bigint") {
-    const number = Number(value);
-    return Number.isSafeInteger(number) ? number : String(value);
-  }
-  return value instanceof Uint8Array ? Buffer.from(value).toString("hex") : value;
 }

@@ -1,9 +1,10 @@
 /**
- * A copy of an SQLite database as it is at one moment, made beside whatever runs on it.
+ * Copies an SQLite database while other processes use it. The copy has the state of one moment.
  *
- * Guarantees that the copy is whole and on disk before it has its name, that nothing is overwritten, and that the
- * database itself is neither made, migrated nor written: one reader, which holds up no writer. SQLite's own backup
- * interface would begin anew with each commit of another process; `vacuum into` reads one state to its end.
+ * Guarantees that the copy is complete and on disk before it gets its name, and that no file is
+ * overwritten. The database is not created, migrated or written; a reader does not delay the
+ * writer. SQLite's backup interface would start again at each commit of another process, but
+ * `vacuum into` reads one state to its end.
  */
 import { closeSync, existsSync, fsyncSync, openSync, renameSync, rmSync, statSync } from "node:fs";
 import { basename, dirname } from "node:path";
@@ -14,21 +15,22 @@ export interface Backup {
   bytes: number;
 }
 
-/** Throws an OperatorError where there is no database, or where the copy cannot be written. */
+/** Throws an OperatorError if there is no database, or if the copy cannot be written. */
 export function backUpSqlite(from: SqliteFile, to: string): Backup {
   if (existsSync(to)) {
     throw new OperatorError(
-      `${to} is there already. Nothing was copied: name a file that does not exist yet.`,
+      `The file ${to} already exists. Nothing was copied. Choose another name for the backup.`,
     );
   }
   if (!existsSync(dirname(to))) {
     throw new OperatorError(
-      `There is no folder ${dirname(to)} for the backup ${basename(to)}. Make it, or name a file in one that is there.`,
+      `The folder ${dirname(to)} for the backup ${basename(to)} does not exist. Create it, or choose another folder.`,
     );
   }
   const db = openAsItIs(from, "copy");
   try {
-    // It gets its name when it is whole; until then this file also keeps a second copy from the same name.
+    // The copy gets its name when it is complete. Until then this file keeps a second backup from
+    // the same name.
     const part = `${to}.part`;
     reserve(part, to);
     try {
@@ -46,14 +48,17 @@ export function backUpSqlite(from: SqliteFile, to: string): Backup {
   }
 }
 
-/** For the owner only, from its first byte: it has the hashes of keys and everybody's usage. */
+/**
+ * Creates the file for its owner only, because it will contain the hashes of keys and the usage of
+ * all accounts.
+ */
 function reserve(part: string, to: string): void {
   try {
     closeSync(openSync(part, "wx", 0o600));
   } catch (error) {
     if (existsSync(part)) {
       throw new OperatorError(
-        `${part} is there already: another backup to the same name is under way, or one was cut off. If none is, delete it and try again.`,
+        `The file ${part} already exists: another backup to the same name is running, or one was interrupted. If none is running, delete the file and try again.`,
         error,
       );
     }
@@ -71,10 +76,10 @@ function sync(path: string): void {
 }
 
 function cannotWrite(to: string, error: unknown): OperatorError {
-  // Under the name that was asked for, not the one that it has until it is whole.
+  // The message has the name of the backup, not the temporary one.
   const why = messageOf(error).replaceAll(`${to}.part`, to);
   return new OperatorError(
-    `The backup ${to} cannot be written (${why}). Its folder must be writable and have room for it.`,
+    `The backup ${to} cannot be written (${why}). Its folder must be writable and have enough space.`,
     error,
   );
 }

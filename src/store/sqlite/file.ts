@@ -1,30 +1,32 @@
 /**
- * Opens an SQLite file for Inkwell: made if it is not there, recognised, migrated, set up to be durable.
+ * Opens an SQLite file for Inkwell: creates it if necessary, recognises it, migrates it, and makes
+ * it durable.
  *
- * Guarantees that what it returns is an Inkwell database of this version, and that whatever is wrong with the file
- * or its folder is one OperatorError that says what, where and what to do. No database is changed that is not ours.
+ * Guarantees that the result is an Inkwell database of this version. Any problem with the file or
+ * its folder is an OperatorError with the cause, the place and the remedy. The databases of other
+ * programs are never changed.
  */
 import { closeSync, openSync, statfsSync, statSync } from "node:fs";
 import { dirname } from "node:path";
 import { DatabaseSync } from "node:sqlite";
 import { messageOf, OperatorError } from "../../errors.ts";
-import { StoreUnavailableError } from "../../ledger/retry.ts";
 import { makeFolder } from "../../make-folder.ts";
 import type { EpochMs } from "../../units.ts";
+import { storeError } from "../errors.ts";
 import { type AppliedMigration, pendingMigrations, readMigrations } from "../migrations.ts";
 
-/** What to open, and how long a statement waits while another process writes. */
+/** A file, and how long a statement waits while another process writes to it. */
 export interface SqliteFile {
   path: string;
   busyMs: number;
 }
 
-/** "Inkw" in ASCII, in the file's header: tells an Inkwell database from any other. */
+/** "Inkw" in ASCII. In the file's header it marks an Inkwell database. */
 const applicationId = 0x496e6b77;
 
 const migrationsFolder = new URL("../migrations/sqlite/", import.meta.url);
 
-/** Result codes of SQLite (the low byte; the rest is detail). */
+/** Primary result codes of SQLite. */
 const code = {
   busy: 5,
   locked: 6,
@@ -38,34 +40,38 @@ const code = {
   notadb: 26,
 } as const;
 
-/** The low byte of the error's SQLite result code; null where it is none of SQLite's. */
+const transient: ReadonlySet<number | null> = new Set([
+  code.busy,
+  code.locked,
+  code.nomem,
+  code.ioerr,
+  code.full,
+  code.cantopen,
+  code.readonly,
+  code.protocol,
+]);
+
+/**
+ * Returns the primary result code: the low byte of the code. Null if SQLite did not raise the
+ * error.
+ */
 function codeOf(error: unknown): number | null {
   if (!(error instanceof Error) || !("errcode" in error) || typeof error.errcode !== "number") return null;
   return error.errcode & 0xff;
 }
 
-/** An error of a statement as the rest of the service knows it; what trying again can mend is told apart. */
-export function storeError(error: unknown): Error {
-  const found = codeOf(error);
-  const why = messageOf(error);
-  switch (found) {
-    case code.busy:
-    case code.locked:
-    case code.nomem:
-    case code.ioerr:
-    case code.full:
-    case code.cantopen:
-    case code.readonly:
-    case code.protocol:
-      return new StoreUnavailableError(`the database cannot be read or written just now: ${why}`, {
-        cause: error,
-      });
-    default:
-      return error instanceof Error ? error : new Error(why);
-  }
+/**
+ * Converts an error of a statement. If a retry can succeed, the result is a
+ * `StoreUnavailableError`.
+ */
+export function sqliteError(error: unknown): Error {
+  return storeError(error, transient.has(codeOf(error)));
 }
 
-/** The connection that writes. Makes the file and its folder, applies what migrations are missing. */
+/**
+ * Opens the connection that writes. Creates the file and its folder, and applies missing
+ * migrations.
+ */
 export function openToWrite(file: SqliteFile, nowMs: EpochMs): DatabaseSync {
   const { path, busyMs } = file;
   makeFile(path);
@@ -73,12 +79,13 @@ export function openToWrite(file: SqliteFile, nowMs: EpochMs): DatabaseSync {
     const db = new DatabaseSync(path, { timeout: busyMs });
     try {
       recognise(db, path);
-      // Readers never wait for the writer, nor the writer for readers.
+      // In this mode readers and the writer do not wait for each other.
       db.exec("pragma journal_mode = wal");
-      // Each commit is on disk before it is answered; on macOS that takes fullfsync.
+      // Each commit is on disk before it is answered. macOS needs fullfsync for that.
       db.exec("pragma synchronous = full; pragma fullfsync = on; pragma checkpoint_fullfsync = on");
       db.exec("pragma foreign_keys = on; pragma recursive_triggers = on; pragma temp_store = memory");
-      // 64 MiB of pages in memory, and a checkpoint every 16 MiB of log, so that pages written often are copied once.
+      // 64 MiB of pages in memory. A checkpoint every 16 MiB of log copies pages that are written
+      // often only once.
       db.exec("pragma cache_size = -65536; pragma wal_autocheckpoint = 4000");
       migrate(db, path, nowMs);
       return db;
@@ -89,21 +96,21 @@ export function openToWrite(file: SqliteFile, nowMs: EpochMs): DatabaseSync {
   });
 }
 
-/** A connection that only reads, on a file that `openToWrite` has opened before. */
+/** Opens a read-only connection to a file that `openToWrite` has opened before. */
 export function openToRead(file: SqliteFile): DatabaseSync {
   return explained(file, () => new DatabaseSync(file.path, { readOnly: true, timeout: file.busyMs }));
 }
 
 /**
- * A connection that only reads, on a file as it was left: not made where it is missing, and of whatever version
- * (`versionOf`). `purpose` completes "there is no database to ...".
+ * Opens a read-only connection to a file of any version (`versionOf`), without creating it.
+ * `purpose` completes the sentence "There is no database to ...".
  */
 export function openAsItIs(file: SqliteFile, purpose: "copy" | "check"): DatabaseSync {
   const { path } = file;
   const found = statSync(path, { throwIfNoEntry: false });
   if (found === undefined || !found.isFile() || found.size === 0) {
     throw new OperatorError(
-      `There is no database ${path} to ${purpose}. Name the right one: database: sqlite:PATH`,
+      `There is no database ${path} to ${purpose}. Set the right path: database: sqlite:PATH`,
     );
   }
   const db = openToRead(file);
@@ -116,7 +123,10 @@ export function openAsItIs(file: SqliteFile, purpose: "copy" | "check"): Databas
   }
 }
 
-/** The number of the last migration that the file has had. Throws an OperatorError where they are not ours. */
+/**
+ * Returns the number of the last applied migration. Throws an OperatorError if they are not those
+ * of this build.
+ */
 export function versionOf(db: DatabaseSync, file: SqliteFile): number {
   return explained(file, () => {
     const made = db.prepare("select 1 from sqlite_schema where name = 'migration'").get() !== undefined;
@@ -129,15 +139,16 @@ export function versionOf(db: DatabaseSync, file: SqliteFile): number {
 function makeFile(path: string): void {
   try {
     makeFolder(dirname(path));
-    // Hashes of keys and everybody's usage: for the owner only. SQLite gives its log the same mode.
+    // Only for the owner: the file contains the hashes of keys and all usage. SQLite gives its log
+    // the same mode.
     closeSync(openSync(path, "a", 0o600));
   } catch (error) {
     const why = messageOf(error);
     const isFolder = statSync(path, { throwIfNoEntry: false })?.isDirectory() === true;
     throw new OperatorError(
       isFolder
-        ? `The database ${path} is a folder. Name a file: database: sqlite:${path}/inkwell.db`
-        : `The database ${path} cannot be written (${why}). Make its folder writable for the user that runs Inkwell, or name another file: database: sqlite:PATH`,
+        ? `The database ${path} is a folder. Set the path of a file: database: sqlite:${path}/inkwell.db`
+        : `The database ${path} cannot be written (${why}). Make its folder writable for the user that runs Inkwell, or set another path: database: sqlite:PATH`,
       error,
     );
   }
@@ -149,13 +160,14 @@ function recognise(db: DatabaseSync, path: string): void {
   const tables = db.prepare("select count(*) as n from sqlite_schema").get()?.n;
   if (id !== 0 || tables !== 0) {
     throw new OperatorError(
-      `${path} is an SQLite database, but not one of Inkwell's. Nothing was changed. Name another file: database: sqlite:PATH`,
+      `${path} is an SQLite database, but not one of Inkwell's. Nothing was changed. Set another path: database: sqlite:PATH`,
     );
   }
 }
 
 function migrate(db: DatabaseSync, path: string, nowMs: EpochMs): void {
-  // Under the lock, so that of two processes that start at once one migrates and the other finds it done.
+  // Under the lock: if two processes start at once, one migrates and the other finds the
+  // migrations applied.
   db.exec("begin immediate");
   try {
     recognise(db, path);
@@ -195,18 +207,18 @@ function explained<T>({ path, busyMs }: SqliteFile, open: () => T): T {
     switch (codeOf(error)) {
       case code.notadb:
         throw new OperatorError(
-          `${path} is not an SQLite database. Nothing was changed. Name another file (database: sqlite:PATH), or restore a backup.`,
+          `${path} is not an SQLite database. Nothing was changed. Set another path (database: sqlite:PATH), or restore a backup.`,
           error,
         );
       case code.corrupt:
         throw new OperatorError(
-          `The database ${path} is damaged (${why}). Keep a copy of it, and restore a backup in its place.`,
+          `The database ${path} is damaged (${why}). Keep a copy of it, and replace it with a backup.`,
           error,
         );
       case code.busy:
       case code.locked:
         throw new OperatorError(
-          `The database ${path} is locked by another process for longer than ${busyMs / 1000} s. Find the program that holds it (lsof ${path}) and try again.`,
+          `The database ${path} is locked by another process for longer than ${busyMs / 1000} s. Find that process (lsof ${path}), stop it, and try again.`,
           error,
         );
       case code.full:
@@ -217,7 +229,7 @@ function explained<T>({ path, busyMs }: SqliteFile, open: () => T): T {
       case code.protocol:
         if (isFull(dirname(path))) throw noSpace(path, error);
         throw new OperatorError(
-          `The database ${path} cannot be opened (${why}). Inkwell needs to write it, and two files beside it that end in -wal and -shm; network file systems do not do.`,
+          `The database ${path} cannot be opened (${why}). Inkwell writes to this file and to two files beside it that end in -wal and -shm; network file systems do not work.`,
           error,
         );
       default:
@@ -228,19 +240,22 @@ function explained<T>({ path, busyMs }: SqliteFile, open: () => T): T {
 
 function noSpace(path: string, error: unknown): OperatorError {
   return new OperatorError(
-    `There is no space left for the database ${path} and the two files beside it that end in -wal and -shm. Nothing was changed: make room on that disk, and try again.`,
+    `There is no space left for the database ${path} and the two files beside it that end in -wal and -shm. Nothing was changed. Free space on that disk, and try again.`,
     error,
   );
 }
 
-/** The smaller of the two files beside a database takes 32 KiB to begin with, before anything is written. */
+/** The smaller of the two files beside a database takes 32 KiB before anything is written. */
 const openBytesMin = 256 * 1024;
 
-/** SQLite has no word for it while it opens a file: on a full disk that is an I/O error like any other. */
+/**
+ * Returns whether the disk is full. While SQLite opens a file, a full disk is an I/O error like
+ * any other.
+ */
 function isFull(folder: string): boolean {
   try {
     const { bavail, bsize, blocks } = statfsSync(folder);
-    // Some file systems do not tell their size.
+    // Some file systems do not report their size.
     return blocks > 0 && bavail * bsize < openBytesMin;
   } catch {
     return false;

@@ -1,9 +1,11 @@
 /**
- * One commit of the ledger on SQLite: lock, read what the operations can touch, let the kernel decide, write.
+ * One commit of the ledger on SQLite: lock, read the rows of the operations, let the kernel
+ * decide, write.
  *
- * Guarantees that all of a batch is written or nothing, and that the clock is read under the lock. `begin immediate`
- * is the lock: it covers the whole file, so other processes on it (the command line, even a second server) wait for
- * their turn and the ledger stays exact. It decides nothing about credits.
+ * Guarantees that a batch is written completely or not at all, and that the clock is read under
+ * the lock. The lock is `begin immediate`. It covers the whole file, so other processes (the
+ * command line, even a second server) wait and the ledger stays exact. Only the kernel decides
+ * about credits.
  */
 import type { DatabaseSync, StatementSync } from "node:sqlite";
 import { invariant } from "../../errors.ts";
@@ -23,7 +25,7 @@ import {
 } from "../../ledger/snapshot.ts";
 import type { EpochMs } from "../../units.ts";
 import { accountTable, holdTable, journalTable, keyStateTable, keyTable, usageTable } from "../tables.ts";
-import { storeError } from "./file.ts";
+import { sqliteError } from "./file.ts";
 import { AccountQuery, insertInto, Query, update, valuesOf } from "./query.ts";
 
 export class SqliteLedger {
@@ -85,14 +87,16 @@ export class SqliteLedger {
       this.#db.exec("commit");
       return outcomes;
     } catch (error) {
-      // Some errors (a full disk) have rolled back already.
+      // Some errors, such as a full disk, have rolled back already.
       if (this.#db.isTransaction) this.#db.exec("rollback");
-      // Of a commit that fails on the way to the disk, nobody knows.
-      throw isCommitting ? storeError(error) : withNothingDone(storeError(error));
+      // A commit that fails on the way to the disk may have been written.
+      throw isCommitting ? sqliteError(error) : withNothingDone(sqliteError(error));
     }
   }
 
-  /** Row by row: a lookup by its key takes 1 to 3 microseconds, a list passed as JSON was no faster. */
+  /**
+   * Reads row by row: a lookup by key takes 1 to 3 us, and lists passed as JSON were no faster.
+   */
   #read(operations: readonly Operation[]): Snapshot {
     const nowMs = this.#now();
     const accounts = new Map<string, AccountRow>();
@@ -136,14 +140,14 @@ export class SqliteLedger {
       const { account } = operation;
       if (!accounts.has(account)) continue;
       const op = opOf(operation);
-      const isEntered = op !== null && readEntry(account, op);
+      const isPosted = op !== null && readEntry(account, op);
       if (operation.kind === "hold") {
         readKey(account, operation.key);
-        // A hold that was never entered is not open either.
-        if (!isEntered) continue;
+        // A hold without a journal entry is not open either.
+        if (!isPosted) continue;
       }
       if ("hold" in operation && !readHold(account, operation.hold) && operation.kind === "settle") {
-        // An open hold has no receipt, and only a settlement asks for one.
+        // An open hold has no receipt, and only a settlement needs one.
         const receipt = this.#usage.get(operation.hold, account);
         if (receipt !== undefined) {
           usage.set(rowKey(account, receipt.id), receipt);
@@ -164,9 +168,12 @@ export class SqliteLedger {
     };
   }
 
-  /** In the order in which they end. Of each account no more than are needed to see that there are too many. */
+  /**
+   * Finds overdue holds in the order in which they end: for each account at most one more than a
+   * commit ends.
+   */
   #overdueOf(accounts: readonly AccountRow[], nowMs: EpochMs): Overdue[] {
-    // Hardly ever is any hold overdue.
+    // Usually no hold is overdue.
     if (this.#isOverdue.get(nowMs) === undefined) return [];
     const overdue: Overdue[] = [];
     for (const account of new Set(accounts.filter(({ holds }) => holds > 0).map(({ id }) => id))) {
@@ -214,5 +221,5 @@ function soonestFirst(a: Overdue, b: Overdue): number {
 }
 
 function one(result: { changes: number | bigint }, table: string): void {
-  invariant(result.changes === 1, `a row of ${table} that was read under the lock is there to be written`);
+  invariant(result.changes === 1, `a row of ${table} that was read under the lock can be written`);
 }

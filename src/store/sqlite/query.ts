@@ -1,8 +1,8 @@
 /**
- * Prepared statements of SQLite that answer with rows of a table, and the statements that write such rows.
+ * Prepared statements of SQLite: they find rows of a table, or write them.
  *
- * Cells are read as arrays: half the time of objects with a property for each column. The driver throws a RangeError
- * for integers beyond 2^53.
+ * The driver returns rows as arrays, which takes half the time of objects with a property for each
+ * column. It throws a RangeError for integers beyond 2^53.
  */
 import type { DatabaseSync, SQLInputValue, StatementSync } from "node:sqlite";
 import { invariant } from "../../errors.ts";
@@ -61,7 +61,7 @@ export class Statements {
   }
 }
 
-/** Finds an account by its id, also if an amount in it was damaged and is beyond 2^53. */
+/** Finds an account by its id, even if it was damaged and has an amount beyond 2^53. */
 export class AccountQuery {
   readonly #safe: Query<AccountRow>;
   readonly #exact: StatementSync;
@@ -84,7 +84,7 @@ export class AccountQuery {
   }
 }
 
-/** The row's values as parameters of `insertInto` and `update`. */
+/** Returns the parameters of `insertInto` and `update`. */
 export function valuesOf<R>(table: Table<R>, row: R): Value[] {
   return table.valuesOf(row, JSON.stringify);
 }
@@ -95,8 +95,8 @@ export function insertInto<R>({ name, columns }: Table<R>): string {
 }
 
 /**
- * Takes the same values as `insertInto`. The key is not set, not even to itself: SQLite would look through all rows
- * that refer to it, which for an account is its whole journal.
+ * Takes the same values as `insertInto`. The key is not set, not even to its own value: SQLite
+ * would search all rows that refer to it, which for an account is its whole journal.
  */
 export function update<R>({ name, columns }: Table<R>, key: readonly string[]): string {
   const marked = columns.map((column, index) => ({

@@ -1,4 +1,7 @@
-/** Reads of SQLite outside the ledger's commits: what queries.ts needs of this database, and snapshots for balances. */
+/**
+ * Reads of SQLite outside the ledger's commits: what queries.ts needs of this database, and
+ * snapshots for balances.
+ */
 import type { DatabaseSync } from "node:sqlite";
 import type { AccountSnapshot } from "../../ledger/balance.ts";
 import type { HoldRow } from "../../ledger/rows.ts";
@@ -14,8 +17,8 @@ export function sqliteDialect(now: () => EpochMs): Dialect {
     time: "?",
     nowMs: now,
     listOf: JSON.stringify,
-    // Receipts have no index by account. A receipt has the number of the journal entry that ended it, and the
-    // operation of that entry is `<id>/end` or `<id>/late`.
+    // Receipts have no index by account. A receipt has the number of the journal entry that ended
+    // it, and the operation of that entry is `<id>/end` or `<id>/late`.
     receipts: {
       from: `journal as j cross join usage as u
         on u.id = substr(j.op, 1, length(j.op) - case when substr(j.op, -5) = '/late' then 5 else 4 end)

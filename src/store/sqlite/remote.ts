@@ -1,8 +1,9 @@
 /**
  * Calls the functions of a thread (worker.ts), and matches the answers to the calls by number.
  *
- * A thread that dies, for lack of memory for example, loses nothing: its unanswered calls are rejected with a
- * `StoreUnavailableError`, so the ledger sends them again, and the next call starts another thread.
+ * A thread that dies, for lack of memory for example, loses nothing: its unanswered calls are
+ * rejected with a `StoreUnavailableError`, so the ledger sends them again, and the next call
+ * starts another thread.
  */
 import { extname } from "node:path";
 import { Worker } from "node:worker_threads";

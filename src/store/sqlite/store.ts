@@ -1,23 +1,25 @@
 /**
  * The store in one SQLite file, for a single machine, with nothing to install.
  *
- * Guarantees that an answered write is on disk (WAL, synchronous = full), and that every read sees every write
- * answered before it. One thread writes, one reads lists, and one reads receipts and journals, which may take seconds
- * if a filter matches few rows (worker.ts). An audit has its own thread. Only the two lookups that requests wait for,
- * key and balance, run here, on a read-only connection: 7 us, where a message to a thread and back takes 40 us.
+ * Guarantees that an answered write is on disk (WAL, synchronous = full), and that every read sees
+ * every write answered before it. One thread writes, one reads lists, and one reads receipts and
+ * journals, which may take seconds if a filter matches few rows (worker.ts). An audit has its own
+ * thread. Only the two lookups that requests wait for, key and balance, run here, on a read-only
+ * connection: they take 7 us, and a message to a thread and back takes 40 us.
  *
- * Several processes may use one file: the lock of each commit covers the whole file, so the ledger stays exact. Two
- * servers on one file are safe for the same reason, but each counts its own queues, and neither is faster for it.
+ * Several processes may use one file: the lock of each commit covers the whole file, so the ledger
+ * stays exact. Two servers on one file are safe for the same reason, but each counts its own
+ * queues, and neither is faster for it.
  *
- * SQL is written by hand: Kysely has no dialect of its own for node:sqlite, the published ones are small and young,
- * and the statements outside commits are about a dozen.
+ * SQL is written by hand: Kysely has no dialect of its own for node:sqlite, the published ones are
+ * small and young, and the statements outside commits are about a dozen.
  */
 import type { Plans } from "../../ledger/plan.ts";
 import type { EpochMs } from "../../units.ts";
 import type { AuditReport } from "../audit.ts";
 import { type Purpose, queriesOn, type SqlStatement } from "../queries.ts";
 import type { Store } from "../store.ts";
-import { openToRead, type SqliteFile, storeError } from "./file.ts";
+import { openToRead, type SqliteFile, sqliteError } from "./file.ts";
 import { type Cells, Statements } from "./query.ts";
 import { SqliteSnapshots, sqliteDialect } from "./reads.ts";
 import { Remote, storeClosed } from "./remote.ts";
@@ -31,7 +33,9 @@ export interface SqliteStoreOptions {
   plans: Plans;
   /** How long to wait while another process writes. */
   busyMs?: number;
-  /** For tests: one number of milliseconds in shared memory, read in place of the machine's clock. */
+  /**
+   * For tests: one number of milliseconds in shared memory, read in place of the machine's clock.
+   */
   clock?: BigInt64Array<SharedArrayBuffer>;
 }
 
@@ -70,7 +74,7 @@ function storeOn(
     try {
       return read();
     } catch (error) {
-      throw storeError(error);
+      throw sqliteError(error);
     }
   }
 

@@ -1,4 +1,7 @@
-/** The protocol between the SQLite store and its threads: remote.ts sends calls, worker.ts answers them. */
+/**
+ * The protocol between the SQLite store and its threads: remote.ts sends calls, worker.ts answers
+ * them.
+ */
 import type { Decision, Operation } from "../../ledger/operations.ts";
 import type { Plans } from "../../ledger/plan.ts";
 import type { EpochMs } from "../../units.ts";

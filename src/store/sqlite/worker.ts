@@ -1,14 +1,15 @@
 /**
- * A thread with its own connection to the SQLite file. The writer waits for the disk, so that the main thread never
- * does. Readers walk through long lists, so that commits do not wait for them.
+ * A thread with its own connection to the SQLite file. The writer waits for the disk, so that the
+ * main thread never does. Readers walk through long lists, so that commits do not wait for them.
  *
- * Calls are answered one after another, in the order in which they were sent. Only remote.ts starts this module.
+ * Calls are answered one after another, in the order in which they were sent. Only remote.ts
+ * starts this module.
  */
 import { parentPort, workerData } from "node:worker_threads";
 import { invariant, OperatorError } from "../../errors.ts";
 import { StoreUnavailableError } from "../../ledger/retry.ts";
 import { auditFile } from "./audit.ts";
-import { openToRead, openToWrite, storeError } from "./file.ts";
+import { openToRead, openToWrite, sqliteError } from "./file.ts";
 import { SqliteLedger } from "./ledger.ts";
 import { Statements } from "./query.ts";
 import { type Answer, type Call, type Calls, clockOf, openedId, type SqliteThreadData } from "./thread.ts";
@@ -39,7 +40,7 @@ const open: Record<SqliteThreadData["role"], (data: SqliteThreadData) => Handler
 };
 
 function faultOf(id: number, thrown: unknown): Answer {
-  const error = storeError(thrown);
+  const error = sqliteError(thrown);
   const isUnavailable = error instanceof StoreUnavailableError;
   const kind = isUnavailable ? "unavailable" : error instanceof OperatorError ? "operator" : "defect";
   const { message, stack = message } = error;
