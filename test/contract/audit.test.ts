@@ -1,4 +1,6 @@
-/** The audit: a sound ledger passes, and each invariant that is broken by hand is named, with the rows at fault. */
+/**
+ * The audit: a sound ledger passes, and each broken invariant is reported with the rows at fault.
+ */
 import assert from "node:assert/strict";
 import { closeSync, copyFileSync, mkdtempSync, openSync, rmSync, writeSync } from "node:fs";
 import { tmpdir } from "node:os";
@@ -54,7 +56,7 @@ async function fill(store: Store): Promise<void> {
 
 before(async () => fill(await openSqliteStore({ path: sound, plans })));
 
-/** As no program of ours would: past every check, trigger and unique index. */
+/** Writes to the database without its checks, triggers and unique indexes. */
 function corrupt(...statements: string[]): string {
   const path = join(folder, `${Math.random()}.db`);
   copyFileSync(sound, path);
@@ -85,7 +87,7 @@ async function brokenIn(path: string): Promise<Broken[]> {
   }
 }
 
-/** Foreign keys, checks and triggers of an own copy of the sound database are taken away first. */
+/** Works on a copy of the sound database, without its foreign keys, checks and triggers. */
 const withoutRules = `do $$ declare rule record; begin
   for rule in select conrelid::regclass as of, conname from pg_constraint
     where connamespace = 'inkwell'::regnamespace and contype in ('f', 'c')
@@ -126,11 +128,11 @@ const onStores: readonly {
   },
 ];
 
-/** A journal without its unique indexes, as in a database that lost them to a faulty disk. */
+/** A journal without its unique indexes, as after a disk failure. */
 const withoutIndexes =
   "create table copy as select * from journal; drop table journal; alter table copy rename to journal";
 
-/** What breaks the invariant of that name, and something that the rows at fault must say. */
+/** For each invariant: cells of the row at fault, and the statements that break the invariant. */
 const corruptions: Record<string, [row: object, ...statements: string[]]> = {
   "the journal is the balance": [
     { account: "ada", additional: 999_901, journal_additional: 999_900 },
@@ -202,7 +204,7 @@ const corruptions: Record<string, [row: object, ...statements: string[]]> = {
 };
 
 for (const { name, skip = false, broken: brokenAfter } of onStores) {
-  describe(`the audit on ${name} names`, { skip }, () => {
+  describe(`the audit on ${name} finds violations:`, { skip }, () => {
     for (const invariant of Object.keys(invariants)) {
       test(invariant, async () => {
         const [row = {}, ...statements] = corruptions[invariant] ?? [];
@@ -213,7 +215,7 @@ for (const { name, skip = false, broken: brokenAfter } of onStores) {
       });
     }
 
-    test("what adds up to more than 63 bits, and amounts beyond 2^53", async () => {
+    test("sums beyond 63 bits and amounts beyond 2^53", async () => {
       const broken = await brokenAfter(
         "update journal set base_delta = 9223372036854775807 where kind in ('open', 'topup')",
       );
@@ -227,8 +229,8 @@ for (const { name, skip = false, broken: brokenAfter } of onStores) {
   });
 }
 
-describe("the audit names", () => {
-  test("a file whose indexes do not agree with its tables", async () => {
+describe("the audit finds", () => {
+  test("a file whose indexes and tables differ", async () => {
     const path = corrupt();
     const db = new DatabaseSync(path, { readOnly: true });
     const page = db
@@ -236,7 +238,7 @@ describe("the audit names", () => {
       .get()?.rootpage;
     const size = db.prepare("pragma page_size").get()?.page_size;
     db.close();
-    // The last byte of the only entry of the index: of the hold's id.
+    // The last byte of the only index entry, which is in the id of the hold.
     const file = openSync(path, "r+");
     writeSync(file, "?", Number(page) * Number(size) - 1);
     closeSync(file);
@@ -247,7 +249,7 @@ describe("the audit names", () => {
   });
 });
 
-test("an account that overspent by hand is named among sound ones, at most twenty rows of them", async () => {
+test("finds overspent accounts among sound ones and shows at most twenty rows", async () => {
   const store = new MemoryStore(plans, () => 0);
   for (let n = 0; n < 30; n += 1) {
     await store.commit([{ kind: "open", account: `account-${n}`, plan: "starter" }]);
@@ -264,7 +266,7 @@ test("an account that overspent by hand is named among sound ones, at most twent
   );
 });
 
-test("what a window took with it is no fault, and neither is a settlement that came late", async () => {
+test("accepts credits that ended with their window, and late settlements", async () => {
   let nowMs = Date.UTC(2026, 0, 15);
   const store = new MemoryStore(plans, () => nowMs);
   await store.commit([{ kind: "open", account: "ada", plan: "starter" }]);
@@ -296,7 +298,7 @@ for (const [name, openBusy, skip] of [
     noPostgres ?? false,
   ],
 ] as const) {
-  test(`commits go on while the audit runs on ${name}, and it takes none of them for a fault`, {
+  test(`commits continue while the audit runs on ${name}, and the audit finds no fault in them`, {
     skip,
   }, async () => {
     const store = await openBusy();
@@ -321,8 +323,8 @@ for (const [name, openBusy, skip] of [
   });
 }
 
-// Until one is given back, PostgreSQL keeps all old versions of every row that is written meanwhile.
-test("no snapshot of an audit on PostgreSQL outlasts a rule: each sees what was committed before it began", {
+// While a snapshot exists, PostgreSQL keeps all old versions of every row that is written.
+test("each invariant is checked in its own snapshot on PostgreSQL, with all rows committed before", {
   skip: noPostgres ?? false,
 }, async () => {
   const server = await postgres();
@@ -335,7 +337,7 @@ test("no snapshot of an audit on PostgreSQL outlasts a rule: each sees what was 
   const audit = auditDatabase(url, null, new AbortController().signal);
   const waiting = `select from pg_stat_activity where datname = '${name}' and wait_event_type = 'Lock'`;
   while ((await server.sql(waiting, name)).length === 0);
-  // No rule has looked at the keys yet.
+  // No invariant of the keys has been checked yet.
   await server.sql("update api_key set holds = 7", name);
   await other.query("rollback");
   await other.end();
@@ -346,7 +348,7 @@ test("no snapshot of an audit on PostgreSQL outlasts a rule: each sees what was 
   );
 });
 
-test("a PostgreSQL database that is checked is not changed: without a ledger, or with one of another version", {
+test("the check of a PostgreSQL database without a ledger, or of another version, changes nothing", {
   skip: noPostgres ?? false,
 }, async () => {
   const server = await postgres();

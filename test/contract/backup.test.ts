@@ -1,4 +1,7 @@
-/** Backup and restore of the SQLite file: whole, beside a server at work, and never over another file. */
+/**
+ * Backup and restore of the SQLite file: complete, while a server runs, and without overwriting a
+ * file.
+ */
 import assert from "node:assert/strict";
 import {
   copyFileSync,
@@ -52,7 +55,7 @@ function refused(says: RegExp, to = copy, from = path): void {
   );
 }
 
-test("a backup of a ledger under load is one sound moment of it, for its owner only", async () => {
+test("a backup under load has one sound state, readable by its owner only", async () => {
   const child = startStoreChild(path, "load", 1_000_000);
   const sizes: number[] = [];
   try {
@@ -94,7 +97,7 @@ test("a backup of a ledger under load is one sound moment of it, for its owner o
   assert.ok((sizes.at(-1) ?? 0) > (sizes[0] ?? 0));
 });
 
-test("restored, after a crash that left its log behind: the moment of the backup, sound and at work", async () => {
+test("a restore after a crash that left a log has the sound state of the backup and works", async () => {
   backUpSqlite(file(path), copy);
   const child = startStoreChild(path, "lost", 1_000_000);
   await child.printed(50);
@@ -102,7 +105,7 @@ test("restored, after a crash that left its log behind: the moment of the backup
   await child.ended;
   assert.ok(existsSync(`${path}-wal`), "a killed process leaves its log");
 
-  // As docs/operating/backup.md describes: stop, put the three files aside, copy, audit, start.
+  // The steps of docs/operating/backup.md: stop, move the three files away, copy, audit, start.
   for (const ending of ["", "-wal", "-shm"]) rmSync(`${path}${ending}`);
   copyFileSync(copy, path);
   assert.deepEqual(soundness(path).broken, []);
@@ -111,7 +114,7 @@ test("restored, after a crash that left its log behind: the moment of the backup
     (await store.usage({ limit: 10 })).map(({ id }) => id),
     ["done"],
   );
-  // What was paid since is sent again, and what was in the backup does not count twice.
+  // Payments since the backup are sent again, and payments in the backup do not count twice.
   const [again, sent] = await store.commit([
     { kind: "topup", account: "ada", payment: "p1", amount: credits(5) },
     { kind: "topup", account: "ada", payment: "lost-a-0", amount: paidEach },
@@ -125,31 +128,31 @@ test("restored, after a crash that left its log behind: the moment of the backup
   await store.close();
 });
 
-test("nothing is overwritten", () => {
+test("does not overwrite a file", () => {
   writeFileSync(copy, "a letter");
   refused(/already exists/);
   assert.equal(readFileSync(copy, "utf8"), "a letter");
 });
 
-test("of two backups to one name at once, the second is refused", () => {
+test("rejects a second backup to the same name while the first runs", () => {
   writeFileSync(`${copy}.part`, "");
   refused(/another backup to the same name is running, or one was interrupted/);
-  assert.ok(existsSync(`${copy}.part`), "the first one goes on");
+  assert.ok(existsSync(`${copy}.part`), "the first backup continues");
   assert.ok(!existsSync(copy));
 });
 
-test("a folder that is not there is said, and nothing is left behind", () => {
+test("reports a missing folder and leaves no file behind", () => {
   const nowhere = join(folder, "nowhere");
   refused(
     new RegExp(`^The folder ${nowhere} for the backup x\\.db does not exist\\. Create it`),
     join(nowhere, "x.db"),
   );
-  // The name is as long as names may be, so that the one that it has until it is whole is too long.
+  // The name has the maximum length, so the temporary name is too long.
   const long = join(folder, "x".repeat(255));
   refused(/^The backup \S+x cannot be written \(ENAMETOOLONG: .*(?<!\.part)'\)/, long);
 });
 
-test("what is no database of Inkwell's is not copied, and none is made", () => {
+test("does not copy other files, and does not create a database", () => {
   const missing = join(folder, "missing.db");
   refused(/There is no database/, copy, missing);
   assert.ok(!existsSync(missing));

@@ -1,4 +1,4 @@
-/** What a crash may cost, and several processes on one database: on every store. */
+/** Crashes, and several processes on one database, on every store. */
 import assert from "node:assert/strict";
 import { afterEach, beforeEach, describe, test } from "node:test";
 import { assertSound, backends, type Database } from "../fixtures/backends.ts";
@@ -12,7 +12,7 @@ for (const backend of backends) {
     let database: Database;
     beforeEach(async () => {
       database = backend.create(childPlans);
-      // The children go by the machine's clock: so that no window ends between now and then.
+      // The children use the machine's clock, and no window may end in between.
       database.clock.set(Date.now());
       const store = await database.open();
       await store.commit([{ kind: "open", account: "ada", plan: "starter" }]);
@@ -26,7 +26,7 @@ for (const backend of backends) {
       return new Set(rows.map(({ op }) => String(op).replace(/^payment:|\/end$/g, "")));
     }
 
-    test("after kill -9 everything that was acknowledged is there, once (maximhq/bifrost#3548)", async () => {
+    test("after kill -9 every acknowledged operation exists once (maximhq/bifrost#3548)", async () => {
       const acknowledged: string[] = [];
       const locator = await database.locator();
       for (let crash = 1; crash <= crashes; crash += 1) {
@@ -35,7 +35,7 @@ for (const backend of backends) {
         child.kill();
         await child.ended;
         acknowledged.push(...child.acknowledged);
-        // Opened as by the next start, before anything else looks at the file.
+        // Opens the file like the next start, before anything else reads it.
         await (await database.open()).close();
         await assertSound(database);
         const paid = await idsOf("topup");
@@ -44,12 +44,12 @@ for (const backend of backends) {
           const [kind, id = ""] = line.split(" ");
           assert.ok((kind === "payment" ? paid : spent).has(id), `${line} was acknowledged and is gone`);
         }
-        // What was written and not yet acknowledged when it was killed: at most one of each caller's.
+        // Operations written but not acknowledged at the kill: at most one of each caller.
         assert.ok(paid.size + spent.size <= acknowledged.length + 4 * crash);
       }
     });
 
-    test("several processes on one database together neither lose nor double anything", async () => {
+    test("several processes on one database lose and repeat no operation", async () => {
       const rounds = 25;
       const names = ["one", "two", "three"];
       const locator = await database.locator();

@@ -1,4 +1,4 @@
-/** The ledger, its batcher and a store together: on every store. */
+/** The ledger with its batcher, on every store. */
 import assert from "node:assert/strict";
 import { after, describe, test } from "node:test";
 import fc from "fast-check";
@@ -36,7 +36,7 @@ async function prepare(store: Store, plan: string): Promise<void> {
   await store.addKey(keyOf("key", "ada", { hash: hashOf(1) }));
 }
 
-/** 200 requests at once, each holding a fiftieth of what the account has. */
+/** 200 requests at once. Each holds a fiftieth of the account's credits. */
 const requests = 200;
 const paid = 50;
 const each = credits(1) / paid;
@@ -59,7 +59,7 @@ for (const backend of backends) {
 
     for (const nodes of [1, 2]) {
       const where = nodes === 1 ? "one node" : "two nodes";
-      test(`200 requests at once on ${where}, on an account that can pay for 50: 50 run, nothing is below zero (QuantumNous/new-api#6609, songquanpeng/one-api#2440, maximhq/bifrost#3547)`, async () => {
+      test(`200 requests at once on ${where}, on an account with credits for 50: 50 run, and no bucket is below zero (QuantumNous/new-api#6609, songquanpeng/one-api#2440, maximhq/bifrost#3547)`, async () => {
         const database = create();
         const stores = await Promise.all(Array.from({ length: nodes }, () => database.open()));
         const [store] = stores;
@@ -102,7 +102,7 @@ for (const backend of backends) {
       });
     }
 
-    test("whatever is asked in whatever order, this store and the one in memory tell the same story", async () => {
+    test("gives the same outcomes and rows as the store in memory for any operations in any order", async () => {
       const property = fc.asyncProperty(fc.array(stepArb, { minLength: 5, maxLength: 25 }), async (steps) => {
         const database = backend.create(plans);
         try {
@@ -136,7 +136,7 @@ for (const backend of backends) {
           await database.remove();
         }
       });
-      // Shrinking a failure may take its time, but not for ever.
+      // Limits the time to shrink a failure.
       await fc.assert(property, { numRuns: 25, interruptAfterTimeLimit: 120_000 });
     });
   });
@@ -177,8 +177,8 @@ const draftArb = fc.record({
 type Draft = typeof draftArb extends fc.Arbitrary<infer T> ? T : never;
 
 /**
- * Holds run out in the order in which they were taken, here, and an extension does not change that: which of
- * several overdue ones is ended first is a store's own choice, and would tell two of them apart.
+ * Holds expire in the order in which they were taken, also after extensions. The order in which
+ * overdue holds end differs between stores, and would make their outcomes differ.
  */
 const stepArb = fc.record({
   waitMs: fc.oneof(

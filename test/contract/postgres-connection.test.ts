@@ -1,4 +1,6 @@
-/** Connections to PostgreSQL: what each is before it is used, and what becomes of those that break or turn out useless. */
+/**
+ * Connections to PostgreSQL: their first statement, and connections that break or cannot be used.
+ */
 import assert from "node:assert/strict";
 import { once } from "node:events";
 import { connect, createServer, type Server, type Socket } from "node:net";
@@ -18,7 +20,7 @@ import { startStoreChild } from "../fixtures/store-child.ts";
 
 const plans = plansOf(planOf("starter", 1000, 10));
 
-/** Messages of a server, as they are on the wire. */
+/** Server messages in the wire format. */
 function message(letter: string, body = ""): Buffer {
   const head = Buffer.from(`${letter}0000`);
   head.writeUInt32BE(4 + body.length, 1);
@@ -32,7 +34,7 @@ const asksForPassword = [
 const readyForQuery = message("Z", "I");
 const shuttingDown = message("E", "SFATAL\0C57P01\0Mterminating connection due to administrator command\0\0");
 
-/** A server that answers whoever begins to speak with these bytes and hangs up. */
+/** A server that answers each client with these bytes and closes the connection. */
 async function serverThatSays(...says: Buffer[]): Promise<{ server: Server; url: string; heard: Buffer[] }> {
   const heard: Buffer[] = [];
   const server = createServer((socket: Socket) => {
@@ -45,7 +47,7 @@ async function serverThatSays(...says: Buffer[]): Promise<{ server: Server; url:
   return { server, url: await at(server, "ledger"), heard };
 }
 
-/** The address of a database behind it, which it listens for from now on. */
+/** Listens, and returns the URL of a database behind this server. */
 async function at(server: Server, database: string): Promise<string> {
   server.listen(0, "127.0.0.1");
   await once(server, "listening");
@@ -54,17 +56,17 @@ async function at(server: Server, database: string): Promise<string> {
   return `postgres://postgres@127.0.0.1:${port}/${database}`;
 }
 
-test("a connection that breaks in the moment in which it is handed out ends no process", async () => {
+test("a connection that breaks while it is handed out does not end the process", async () => {
   const { server, url } = await serverThatSays(authenticated, readyForQuery, shuttingDown);
   const pool = readPool(url, "lookups");
   await assert.rejects(pool.query({ text: "select 1" }), StoreUnavailableError);
-  // Nobody has asked for anything when this one breaks.
+  // This connection breaks before any statement.
   await nextTurn();
   await pool.end();
   server.close();
 });
 
-test("nothing is asked of a server before it has let us in that a pooling proxy would refuse", async () => {
+test("sends no connection option that a pooling proxy would reject", async () => {
   const { server, url, heard } = await serverThatSays(authenticated, readyForQuery);
   const pool = commitPool(url, 1);
   await assert.rejects(pool.query({ text: "select 1" }), StoreUnavailableError);
@@ -74,7 +76,7 @@ test("nothing is asked of a server before it has let us in that a pooling proxy 
   assert.doesNotMatch(String(heard[0]), /options|timeout/);
 });
 
-test("a connection that was never let in is closed with its pool: until then a server would wait for it", {
+test("closes an unauthenticated connection with its pool", {
   timeout: 10_000,
 }, async () => {
   const { promise, resolve: hungUp } = Promise.withResolvers<void>();
@@ -91,7 +93,7 @@ test("a connection that was never let in is closed with its pool: until then a s
   server.close();
 });
 
-test("a certificate that is not there is named", () => {
+test("names a missing certificate file", () => {
   assert.throws(
     () => placeOf("postgres://ada:s3cret@db/ledger?sslmode=verify-full&sslrootcert=/nowhere/ca.pem"),
     (error) =>
@@ -133,15 +135,15 @@ describe("connections to PostgreSQL", { skip: noPostgres ?? false }, () => {
     return { kind: "topup", account, payment, amount: 1 } as const;
   }
 
-  /** Every connection that is open, as a server does that hands over to another. */
+  /** Closes every open connection, as in a failover. */
   async function cutAll(): Promise<void> {
     await server.sql(
       `select pg_terminate_backend(pid) from pg_stat_activity where datname = '${database}' and pid <> pg_backend_pid()`,
     );
   }
 
-  test("a server that lets nobody in for a while is no defect of what was asked", async () => {
-    // Roles belong to the whole server, which other tests use: this one has its own.
+  test("an authentication failure of a running store is a transient error", async () => {
+    // Roles belong to the whole server, which other tests share, so this test has its own role.
     const role = `role_of_${database}`;
     await server.sql(`create role ${role} login`);
     await server.sql(`grant usage on schema inkwell to ${role}`, database);
@@ -156,7 +158,7 @@ describe("connections to PostgreSQL", { skip: noPostgres ?? false }, () => {
     assert.equal((await store.snapshot("ada"))?.account.additional, 1);
   });
 
-  test("a server that only reads is left again, by what writes and by what reads: it may be a standby that lags", async () => {
+  test("closes connections to a read-only server, for writes and for reads, because it may be a late standby", async () => {
     const store = await open();
     await server.sql(`alter database ${database} set default_transaction_read_only = on`);
     await cutAll();
@@ -165,13 +167,13 @@ describe("connections to PostgreSQL", { skip: noPostgres ?? false }, () => {
       await assert.rejects(store.accounts({ limit: 1 }), StoreUnavailableError);
     }
     await assert.rejects(open(), /is read-only/);
-    // The address leads to the primary again.
+    // The URL leads to the primary again.
     await server.sql(`alter database ${database} reset default_transaction_read_only`);
     assert.equal((await store.commit([topup("p1")]))[0]?.kind, "added");
     assert.equal((await store.snapshot("ada"))?.account.additional, 1);
   });
 
-  test("what the database sets by default for all programs changes no commit", async () => {
+  test("default settings of the database do not affect commits", async () => {
     for (const [name, value] of [
       ["default_transaction_isolation", "serializable"],
       ["extra_float_digits", "-3"],
@@ -179,7 +181,7 @@ describe("connections to PostgreSQL", { skip: noPostgres ?? false }, () => {
       await server.sql(`alter database ${database} set ${name} = '${value}'`);
     }
     const stores = await Promise.all([open(), open(), open()]);
-    // With no further attempt: none must fail.
+    // Without retries, so no commit may fail.
     await Promise.all(
       stores.map(async (store, node) => {
         for (let n = 0; n < 20; n += 1) await store.commit([topup(`${node}-${n}`)]);
@@ -191,9 +193,9 @@ describe("connections to PostgreSQL", { skip: noPostgres ?? false }, () => {
     assert.equal(requestsTatMs, (lastUsedMs ?? 0) + minute / 7);
   });
 
-  test("nodes that open the same accounts at once never wait for each other in a circle (BerriAI/litellm#34887)", async () => {
+  test("nodes that open the same accounts at once do not deadlock (BerriAI/litellm#34887)", async () => {
     const stores = await Promise.all([open(), open()]);
-    // With no further attempt: a circle would be one commit's end.
+    // Without retries, so a deadlock would fail a commit.
     for (let round = 0; round < 30; round += 1) {
       const accounts = Array.from({ length: 40 }, (_, n) => `${round}-${n}`);
       await Promise.all(
@@ -208,7 +210,7 @@ describe("connections to PostgreSQL", { skip: noPostgres ?? false }, () => {
     }
   });
 
-  test("a clock that is set back in the midst of a commit leaves no key counting a hold that has ended", async () => {
+  test("a clock set back during a commit leaves no ended hold counted on its key", async () => {
     await server.sql(
       `create sequence inkwell.looks;
        create function inkwell.clock_timestamp() returns timestamptz language sql volatile as
@@ -226,7 +228,8 @@ describe("connections to PostgreSQL", { skip: noPostgres ?? false }, () => {
     const ledger = new PostgresLedger(slipping, plans, null);
     await ledger.commit([hold("h1", credits(1), { ttlMs: 0 })]);
     await opened[0]?.addKey(keyOf("other", "ada", { hash: "1".repeat(64) }));
-    // By the first look of the next commit the hold is overdue, by the second it is not.
+    // The hold is overdue at the first read of the clock in the next commit, but not at the
+    // second.
     await server.sql("select setval('inkwell.looks', 1, false)", database);
     await ledger.commit([hold("h2", credits(1), { key: "other" })]);
     await pool.end();
@@ -235,8 +238,8 @@ describe("connections to PostgreSQL", { skip: noPostgres ?? false }, () => {
     assert.equal((await opened[0]?.keyById("key"))?.holds, 0);
   });
 
-  test("a process ends also where the server takes no note of it", { timeout: 10_000 }, async (t) => {
-    // Goodbyes are lost on the way.
+  test("a process ends even if the server does not close its connections", { timeout: 10_000 }, async (t) => {
+    // The server never sees the end of the connection.
     const goodbye = message("X");
     const sockets: Socket[] = [];
     const way = createServer({ allowHalfOpen: true }, (node) => {

@@ -1,4 +1,4 @@
-/** One slow row or node on PostgreSQL: only the accounts whose rows it has locked wait for it. */
+/** A slow session on PostgreSQL delays only the accounts whose rows it has locked. */
 import assert from "node:assert/strict";
 import { after, afterEach, before, beforeEach, describe, test } from "node:test";
 import { setTimeout as sleep } from "node:timers/promises";
@@ -15,7 +15,7 @@ import { credits, hold, keyOf, settle } from "../fixtures/ledger-rows.ts";
 import { noPostgres, type Postgres, postgres } from "../fixtures/postgres.ts";
 import { childPlans as plans, startStoreChild } from "../fixtures/store-child.ts";
 
-/** Of both commit queues. */
+/** Accounts of both commit queues. */
 const others = Array.from({ length: 8 }, (_, n) => `other-${n}`);
 
 describe("rows that another session has locked", { skip: noPostgres ?? false, timeout: 60_000 }, () => {
@@ -52,7 +52,9 @@ describe("rows that another session has locked", { skip: noPostgres ?? false, ti
     return new Ledger(store, { commitQueues: commitQueues, ...options });
   }
 
-  /** Runs the statements in a transaction that stays open until the function it returns is called. */
+  /**
+   * Runs the statements in a transaction that stays open until the function it returns is called.
+   */
   async function lock(statements: string): Promise<() => Promise<void>> {
     const session = new pg.Client({ connectionString: url, options: "-c search_path=inkwell" });
     sessions.push(session);
@@ -70,7 +72,7 @@ describe("rows that another session has locked", { skip: noPostgres ?? false, ti
     return rows.length > 0;
   }
 
-  /** A request on each of the other accounts. */
+  /** Sends a request on each of the other accounts. */
   async function useOthers(by: Ledger, round: number): Promise<void> {
     await Promise.all(
       others.map(async (account) => {
@@ -90,7 +92,7 @@ describe("rows that another session has locked", { skip: noPostgres ?? false, ti
     ["the receipt of its expired hold", "select from usage where account = 'ada' for update"],
   ];
   for (const [name, statements] of lockers) {
-    test(`${name} locked: the others are answered meanwhile, the account when it is free`, async () => {
+    test(`${name} locked: other accounts are answered at once, and the account when the lock is released`, async () => {
       await store.commit([hold("h1", credits(1)), hold("h2", credits(1), { ttlMs: 0 })]);
       await store.commit([{ kind: "expire", account: "ada", hold: "h2" }]);
       const release = await lock(statements);
@@ -101,7 +103,7 @@ describe("rows that another session has locked", { skip: noPostgres ?? false, ti
         by.apply(settle("h1", 1000)).then(() => answered.push("settle h1")),
         by.apply(hold("h3", credits(2))).then(() => answered.push("hold h3")),
       ]);
-      // Each commit queue meets the row once; from then on nobody waits for it at all.
+      // Each commit queue waits for the row once, and never again.
       for (let round = 0; round < 5; round += 1) await useOthers(by, round);
       assert.deepEqual(answered, []);
       await release();
@@ -113,7 +115,7 @@ describe("rows that another session has locked", { skip: noPostgres ?? false, ti
 
   for (const isAlone of [false, true]) {
     const name = isAlone ? "asked for before all others" : "asked for together with others";
-    test(`an account that another session is just opening delays no other, and is opened once: ${name}`, async () => {
+    test(`an account that another session is opening delays no other account, and is opened once: ${name}`, async () => {
       const release = await lock(
         `insert into account select 'new', plan, seq, created_ms, base, base_cap, base_anchor_ms, base_starts_ms,
            base_ends_ms, overage, overage_cap, overage_anchor_ms, overage_starts_ms, overage_ends_ms, additional,
@@ -134,7 +136,7 @@ describe("rows that another session has locked", { skip: noPostgres ?? false, ti
     });
   }
 
-  test("rows that are locked for a moment are waited for again once the row that was stuck is free", async (t) => {
+  test("waits for short locks again after the stuck row is released", async (t) => {
     const pool = commitPool(url, 1);
     t.after(() => pool.end());
     const skipsForMs = 2000;
@@ -149,14 +151,14 @@ describe("rows that another session has locked", { skip: noPostgres ?? false, ti
     await timed("ada");
     await release();
     await lock("select from account where id = 'other-0' for update");
-    // A row that is met in this time is not waited for, and does not make the time longer.
+    // A locked row in this time is skipped, and does not extend the time.
     await sleep(skipsForMs / 2);
     await timed("other-0");
     await sleep(skipsForMs / 2 + 100);
     assert.ok((await timed("other-0")) > limits.commitLockMs * 0.9, "it was not waited for");
   });
 
-  test("an account that stays locked is refused, and nothing of it has been done", async () => {
+  test("rejects operations on an account that stays locked, and none of them was done", async () => {
     const release = await lock("select from account where id = 'ada' for update");
     const by = ledger({ giveUpMs: 400 });
     await assert.rejects(by.apply(hold("h1", credits(1))), (error) => {
@@ -169,7 +171,7 @@ describe("rows that another session has locked", { skip: noPostgres ?? false, ti
     assert.equal((await by.apply(hold("h1", credits(1)))).kind, "held");
   });
 
-  test("commits meet the lock of a stuck row once, and do not wait for it again", async () => {
+  test("commits wait for a stuck row only once", async () => {
     const release = await lock("select from account where id = 'ada' for update");
     const by = ledger({ giveUpMs: 300 });
     await assert.rejects(by.apply({ kind: "topup", account: "ada", payment: "1", amount: 1 }));
@@ -184,12 +186,12 @@ describe("rows that another session has locked", { skip: noPostgres ?? false, ti
         ["locked", "added"],
       );
     }
-    // Each of them would have waited for the whole limit.
+    // Each commit would have waited for the whole limit.
     assert.ok(performance.now() - beganMs < (20 * limits.commitLockMs) / 2);
     await release();
   });
 
-  test("keys are found and balances read while a key of a locked account waits for being revoked", async () => {
+  test("finds keys and balances while the revocation of a key waits for a locked account", async () => {
     const release = await lock("select from account where id = 'ada' for update");
     let isRevoked = false;
     const revoked = Array.from({ length: 8 }, () =>
@@ -205,7 +207,7 @@ describe("rows that another session has locked", { skip: noPostgres ?? false, ti
     await Promise.all(revoked);
   });
 
-  test("a node frozen inside a transaction stops its own accounts only, and those until its time is over", async (t) => {
+  test("a node frozen inside a transaction stops only its accounts, until the time limit", async (t) => {
     const child = startStoreChild(url, "child", 20);
     t.after(() => child.kill());
     await child.printed(8);
@@ -219,7 +221,7 @@ describe("rows that another session has locked", { skip: noPostgres ?? false, ti
       child.thaw();
       await sleep(5);
       child.freeze();
-      // What the server was doing for it is done.
+      // The server has finished the last statement of the node.
       await sleep(50);
     } while (!(await isInside()));
     const by = ledger({ giveUpMs: 20_000 });

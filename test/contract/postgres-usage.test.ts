@@ -1,4 +1,4 @@
-/** What PostgreSQL reads for a question: what is asked for, however much else there is. */
+/** PostgreSQL reads only the rows that a query needs, whatever the size of the ledger. */
 import assert from "node:assert/strict";
 import { afterEach, beforeEach, describe, test } from "node:test";
 import { readPool } from "../../src/store/postgres/connection.ts";
@@ -10,10 +10,10 @@ import { hold, keyOf, planOf, plansOf } from "../fixtures/ledger-rows.ts";
 import { noPostgres, postgres } from "../fixtures/postgres.ts";
 
 const receipts = 50_000;
-/** The account has some 200. */
+/** The receipts of the account fill some 200 pages of the index. */
 const indexPagesMax = 10;
 
-test("an account's receipts are read on from the last one that is known, not from the account's first", {
+test("reads receipts from `after` on, not from the first receipt of the account", {
   skip: noPostgres ?? false,
 }, async () => {
   const server = await postgres();
@@ -46,7 +46,7 @@ test("an account's receipts are read on from the last one that is known, not fro
     rows.map(({ seq }) => seq),
     Array.from({ length: 10 }, (_, n) => receipts - 19 + n),
   );
-  // A connection tells what it has read when it ends.
+  // The statistics of a connection are complete when it ends.
   await store.close();
   let read = 0;
   while (read === 0) read = (await pagesRead()) - before;
@@ -115,7 +115,7 @@ describe("lists that take long on PostgreSQL", { skip: noPostgres ?? false }, ()
   });
   afterEach(() => store.close());
 
-  test("do not delay keys, balances, the sweeper, readiness or the revocation of a key", async () => {
+  test("do not delay keys, balances, the sweeper, readiness or revocations", async () => {
     let isListed = false;
     const lists = Array.from({ length: 8 }, () =>
       store.usage({ limit: 1 }).then(() => {
@@ -131,7 +131,7 @@ describe("lists that take long on PostgreSQL", { skip: noPostgres ?? false }, ()
     await Promise.all(lists);
   });
 
-  test("are stopped at their time limit, and say what to ask for", async () => {
+  test("are stopped at their time limit with advice", async () => {
     const pool = readPool(url, "lists", 50);
     const pools = { lookups: pool, service: pool, lists: pool, history: pool, keyChanges: pool };
     const lists = queriesOn(connectionsOn(pools, 50), postgresDialect(null));
@@ -140,7 +140,7 @@ describe("lists that take long on PostgreSQL", { skip: noPostgres ?? false }, ()
   });
 });
 
-test("receipts of a short time are found without reading all of them, and so are those of a key", {
+test("finds the receipts of a short time, or of a key, without reading all receipts", {
   skip: noPostgres ?? false,
 }, async () => {
   const server = await postgres();

@@ -1,4 +1,7 @@
-/** What only PostgreSQL is asked for: servers that will not do, networks that break, and rows that it refuses itself. */
+/**
+ * Behaviour of PostgreSQL alone: unsuitable servers, broken networks, and rows that the database
+ * rejects.
+ */
 import assert from "node:assert/strict";
 import { after, afterEach, before, beforeEach, describe, test } from "node:test";
 import { OperatorError } from "../../src/errors.ts";
@@ -18,7 +21,7 @@ const secret = "open sesame";
 let server: Postgres;
 let database = "";
 
-/** Closed after each test, so that one that failed leaves nothing open. */
+/** Stores to close after each test, also if it fails. */
 const opened: Store[] = [];
 
 async function open(url: string): Promise<Store> {
@@ -59,20 +62,16 @@ const badWrites: readonly [name: string, sql: string, says: RegExp][] = [
   ["base and what is held of it above the cap", "update account set held_base = base_cap", /base_within_cap/],
   ["overage above its cap", "update account set overage = overage_cap + 1", /overage_within_cap/],
   ["additional credits below zero", "update account set additional = -1", /additional_exact/],
-  [
-    "additional credits that no number can hold",
-    "update account set additional = 9007199254740992",
-    /additional_exact/,
-  ],
-  ["no amount", "update account set base = null", /null value/],
+  ["additional credits beyond 2^53", "update account set additional = 9007199254740992", /additional_exact/],
+  ["a null amount", "update account set base = null", /null value/],
   ["a window that ends before it begins", "update account set base_ends_ms = base_starts_ms", /base_window/],
-  ["fewer than no holds", "update account set holds = -1", /holds/],
-  ["a hold of less than nothing", "update hold set base = -1", /hold_base_check/],
+  ["a negative number of holds", "update account set holds = -1", /holds/],
+  ["a negative hold", "update hold set base = -1", /hold_base_check/],
   ["more cached tokens than prompt tokens", "update hold set cached_tokens = prompt_tokens + 1", /check/],
-  ["a hold of no account", "update hold set account = 'nobody'", /foreign key/],
+  ["a hold without an account", "update hold set account = 'nobody'", /foreign key/],
   ["a change of the journal", "update journal set base_delta = 0", /never changed/],
   ["a deletion from the journal", "delete from journal", /never deleted/],
-  ["an empty journal", "truncate journal", /never deleted/],
+  ["a truncated journal", "truncate journal", /never deleted/],
   [
     "an operation twice",
     "insert into journal select account, seq + 100, at_ms, kind, op, note, 0, 0, 0, 0, 0, 0 from journal",
@@ -84,7 +83,7 @@ const badWrites: readonly [name: string, sql: string, says: RegExp][] = [
     /journal_pkey/,
   ],
   [
-    "a kind of entry that there is not",
+    "an unknown kind of entry",
     "insert into journal values ('ada', 99, 0, 'gift', 'x', null, 0, 0, 0, 0, 0, 0)",
     /journal_kind_check/,
   ],
@@ -95,7 +94,7 @@ const badWrites: readonly [name: string, sql: string, says: RegExp][] = [
   ],
   ["a change of a receipt", "update usage set shortfall = 0", /receipt changes only/],
   ["a deletion of a receipt", "delete from usage", /never deleted/],
-  ["no receipts at all", "truncate usage", /never deleted/],
+  ["a truncated table of receipts", "truncate usage", /never deleted/],
   [
     "a receipt that does not add up",
     "insert into usage select account, 'x', 99, at_ms, key, model, ending, estimated, prompt_tokens, cached_tokens, completion_tokens, reasoning_tokens, price_prompt, price_completion, price_cached_prompt, cost, base + 1, overage, additional, shortfall from usage",
@@ -107,7 +106,7 @@ const badWrites: readonly [name: string, sql: string, says: RegExp][] = [
     /cost_is_priced/,
   ],
   ["a key that allows a model without a name", "update api_key set models = array[null]", /models/],
-  ["a limit of nothing", "update api_key set concurrent = 0", /concurrent/],
+  ["a limit of zero", "update api_key set concurrent = 0", /concurrent/],
   ["the deletion of an account that has a history", "delete from account", /foreign key/],
 ];
 
@@ -126,27 +125,27 @@ describe("on PostgreSQL", { skip: noPostgres ?? false }, () => {
   describe("opening a database", () => {
     const asLocked = (password: string) => server.url(database, `locked:${encodeURIComponent(password)}`);
 
-    test("a wrong password is refused, and told to nobody", async () => {
+    test("rejects a wrong password without printing it", async () => {
       await refused(asLocked(`not ${secret}`), /does not authenticate the user "locked" .*password/);
     });
 
-    test("an address without the password that is asked for says so", async () => {
+    test("reports a password that is missing in the URL", async () => {
       await refused(server.url(database, "locked"), /requires a password for the user "locked"/);
     });
 
-    test("a user without rights is told which one is missing; with it, all is made", async () => {
+    test("names a missing right, and creates the schema with it", async () => {
       await refused(
         asLocked(secret),
         /user "locked" lacks a right .* grant create on database \w+ to locked/,
       );
       await server.sql(`grant create on database ${database} to locked`);
       await make(asLocked(secret));
-      // What is there already takes no right to make anything.
+      // An existing schema needs no right to create one.
       await server.sql(`revoke create on database ${database} from locked`);
       await (await openPostgresStore({ url: asLocked(secret), plans })).close();
     });
 
-    test("a server that is not there is named, without the password", async () => {
+    test("names an unreachable server without the password", async () => {
       await refused(
         `postgres://ada:${encodeURIComponent(secret)}@127.0.0.1:1/ledger`,
         /PostgreSQL at 127\.0\.0\.1:1\/ledger cannot be reached \(.*ECONNREFUSED/,
@@ -157,27 +156,27 @@ describe("on PostgreSQL", { skip: noPostgres ?? false }, () => {
       );
     });
 
-    test("an address that is none is refused, and not repeated", async () => {
+    test("rejects an invalid URL without repeating it", async () => {
       await refused(`postgres://ada:${secret}@:x/`, /URL of the database is invalid/);
     });
 
-    test("a database that is not there is named", async () => {
+    test("names a missing database", async () => {
       await refused(server.url("elsewhere"), /has no database "elsewhere". Create it: createdb elsewhere/);
     });
 
-    test("a server that only reads is refused", async () => {
+    test("rejects a read-only server", async () => {
       await server.sql(`alter database ${database} set default_transaction_read_only = on`);
       await refused(server.url(database), /is read-only/);
     });
 
-    test("a database that cannot hold every letter is refused", async () => {
+    test("rejects a database with an encoding other than UTF-8", async () => {
       const latin = `${database}_latin`;
       await server.sql(`create database ${latin} encoding latin1 template template0`);
       await refused(server.url(latin), /has the encoding LATIN1/);
       await server.drop(latin);
     });
 
-    test("a server that is too old is refused", () => {
+    test("rejects a server that is too old", () => {
       assert.throws(
         () => requireVersion(130_011, "db:5432/ledger"),
         /db:5432\/ledger is version 13\. Inkwell needs version 14/,
@@ -185,7 +184,7 @@ describe("on PostgreSQL", { skip: noPostgres ?? false }, () => {
       requireVersion(140_000, "db:5432/ledger");
     });
 
-    test("a database of a newer version is refused, and so is one whose migrations were other ones", async () => {
+    test("rejects a database of a newer version or with different migrations", async () => {
       const url = server.url(database);
       await make(url);
       await server.sql("insert into migration values (9999, '9999-later.sql', 'x')", database);
@@ -195,7 +194,7 @@ describe("on PostgreSQL", { skip: noPostgres ?? false }, () => {
       await refused(url, /another build of Inkwell/);
     });
 
-    test("another program's schema of that name is refused and left as it is", async () => {
+    test("rejects another program's schema of that name and leaves it unchanged", async () => {
       await server.sql("create schema inkwell", database);
       await server.sql("create table inkwell.recipe (name text)", database);
       await refused(server.url(database), /not one of Inkwell's/);
@@ -203,25 +202,25 @@ describe("on PostgreSQL", { skip: noPostgres ?? false }, () => {
       assert.equal(tables.length, 1);
     });
 
-    test("what others keep in the same database is in nobody's way", async () => {
+    test("shares a database with tables of other programs", async () => {
       await server.sql("create table public.account (name text)", database);
       await make(server.url(database));
     });
 
-    test("many that open a new database at once all find it made", async () => {
+    test("many stores that open a new database at once all succeed", async () => {
       const url = server.url(database);
       const stores = await Promise.all(Array.from({ length: 5 }, () => open(url)));
       for (const store of stores) await store.close();
       await make(url);
     });
 
-    test("a backup is pg_dump's, and its example has no password", () => {
+    test("refers to pg_dump for backups, without the password", () => {
       const { message } = pgDumpInstead("postgres://ada:s3cret@db:5432/ledger", "/backups/a b.dump");
       assert.match(message, /pg_dump .*--file="\/backups\/a b\.dump" "postgres:\/\/ada@db:5432\/ledger"/);
     });
   });
 
-  describe("a connection that is lost", () => {
+  describe("a lost connection", () => {
     let proxy: ProxiedServer;
     let store: Store;
     before(async () => {
@@ -262,7 +261,7 @@ describe("on PostgreSQL", { skip: noPostgres ?? false }, () => {
     }
 
     for (const cut of cuts) {
-      test(`${cut}: a hold that was rejected is given back if it was taken`, async () => {
+      test(`${cut}: a rejected hold is given back if it was taken`, async () => {
         await make(server.url(database));
         store = await open(proxy.url(database));
         const ledger = new Ledger(store, { retriesMs: [], latePauseMs: 1 });
@@ -277,7 +276,7 @@ describe("on PostgreSQL", { skip: noPostgres ?? false }, () => {
         const after = (await store.snapshot("ada"))?.account;
         assert.deepEqual([after?.base, after?.holds], [before?.base, before?.holds]);
         const receipts = await store.usage({ id: "h1", limit: 1 });
-        // Nobody can tell whether the server did it; if it did, the receipt says that it cost nothing.
+        // The server may have taken the hold. Then the receipt shows that it cost nothing.
         for (const { ending, cost } of receipts) assert.deepEqual([ending, cost], ["refused", 0]);
         if (cut === "after commit") assert.equal(receipts.length, 1);
         if (cut === "before commit") assert.equal(receipts.length, 0);
@@ -286,7 +285,7 @@ describe("on PostgreSQL", { skip: noPostgres ?? false }, () => {
       });
     }
 
-    test("what a server refuses, or never heard of, is known not to have been done", async () => {
+    test("an operation that the server rejected or never received is reported as not done", async () => {
       await make(server.url(database));
       const own = await startProxy(server);
       store = await open(own.url(database));
@@ -303,7 +302,7 @@ describe("on PostgreSQL", { skip: noPostgres ?? false }, () => {
       await store.close();
     });
 
-    test("a commit that the server is still at when its node sends it again counts once", async () => {
+    test("a commit that is retried while the server still runs it counts once", async () => {
       await make(server.url(database));
       store = await open(proxy.url(database));
       const ledger = new Ledger(store);
@@ -323,7 +322,7 @@ describe("on PostgreSQL", { skip: noPostgres ?? false }, () => {
         const outcome = await ledger.apply(operation);
         answers.push("replayed" in outcome ? outcome.replayed : outcome.kind);
       }
-      // The node that was cut off has done it, and the one that came after it has waited and seen that.
+      // The first attempt has done it, and the retry has waited and found it done.
       assert.deepEqual(answers, [true, "exists", "held", "settled"]);
       assert.equal((await store.journal("ada", { afterSeq: 5, limit: 10 })).length, 3);
       assert.equal((await store.snapshot("ada"))?.account.additional, credits(12));
@@ -332,7 +331,7 @@ describe("on PostgreSQL", { skip: noPostgres ?? false }, () => {
       await assertSoundAt(server.url(database));
     });
 
-    test("reads fail while it is away and work again after", async () => {
+    test("reads fail while the server is away and work again afterwards", async () => {
       await make(server.url(database));
       const own = await startProxy(server);
       const url = own.url(database);
@@ -341,7 +340,7 @@ describe("on PostgreSQL", { skip: noPostgres ?? false }, () => {
       await server.sql(
         `select pg_terminate_backend(pid) from pg_stat_activity where datname = '${database}' and pid <> pg_backend_pid()`,
       );
-      // One that was idle may still be handed out; it is not handed out twice.
+      // An idle connection that is broken may be handed out once, but not twice.
       for (let attempt = 0; attempt < 5; attempt += 1) {
         const found = await store.keys("ada").catch((error: unknown) => error);
         assert.ok(found instanceof StoreUnavailableError || Array.isArray(found));
@@ -354,7 +353,7 @@ describe("on PostgreSQL", { skip: noPostgres ?? false }, () => {
     });
   });
 
-  test("a commit waits for the account that another node works on, and is told apart from a defect when it is stopped", async () => {
+  test("a commit waits for an account that another node has locked, and its timeout is a transient error", async () => {
     const url = server.url(database);
     await make(url);
     const store = await open(url);
@@ -385,7 +384,7 @@ describe("on PostgreSQL", { skip: noPostgres ?? false }, () => {
     while ((await server.sql(sql)).length === 0);
   }
 
-  test("a key is revoked when no commit that has not seen it can still come: what is decided after the answer sees it", async () => {
+  test("every commit that is decided after the answer to a revocation sees the key revoked", async () => {
     const url = server.url(database);
     await make(url);
     const store = await open(url);
@@ -402,7 +401,7 @@ describe("on PostgreSQL", { skip: noPostgres ?? false }, () => {
     await locker;
   });
 
-  test("nodes that commit on one account at once wait for each other, and none fails", async () => {
+  test("nodes that commit on one account at once wait for each other, and no commit fails", async () => {
     const url = server.url(database);
     await make(url);
     const stores = await Promise.all([0, 1, 2].map(() => open(url)));
@@ -417,13 +416,13 @@ describe("on PostgreSQL", { skip: noPostgres ?? false }, () => {
     assert.equal((await stores[0]?.snapshot("ada"))?.account.additional, credits(5) + 3 * 40);
   });
 
-  test("of nodes that open the same accounts at once, one opens each", async () => {
+  test("nodes that open the same accounts at once open each account once", async () => {
     const url = server.url(database);
     const stores = await Promise.all(Array.from({ length: 4 }, () => open(url)));
     const accounts = Array.from({ length: 25 }, (_, n) => `account-${n}`);
     const outcomes = await Promise.all(
       stores.map((store, n) => {
-        // In another order on each.
+        // In a different order on each node.
         const order = n % 2 === 0 ? accounts : accounts.toReversed();
         const ledger = new Ledger(store, { batchMax: 1 + n });
         return Promise.all(order.map((account) => ledger.apply({ kind: "open", account, plan: "starter" })));
@@ -435,7 +434,7 @@ describe("on PostgreSQL", { skip: noPostgres ?? false }, () => {
     await assertSoundAt(url);
   });
 
-  test("a server killed and started again under load, twice: nothing is lost and nothing doubled (berriai/litellm#6895)", async () => {
+  test("a server killed and restarted twice under load loses and repeats no operation (berriai/litellm#6895)", async () => {
     const own = await start();
     const name = await own.create();
     const url = own.url(name);
@@ -484,7 +483,7 @@ describe("on PostgreSQL", { skip: noPostgres ?? false }, () => {
   });
 });
 
-describe("the database refuses", { skip: noPostgres ?? false }, () => {
+describe("the database rejects", { skip: noPostgres ?? false }, () => {
   before(async () => {
     server = await postgres();
     database = await server.create();

@@ -1,4 +1,4 @@
-/** What only SQLite is asked for: files that will not do, and rows that the database itself refuses. */
+/** Behaviour of SQLite alone: unsuitable files, threads, and rows that the database rejects. */
 import assert from "node:assert/strict";
 import fs, {
   appendFileSync,
@@ -29,7 +29,7 @@ const plans = plansOf(planOf("starter", 100, 10));
 const folder = mkdtempSync(join(tmpdir(), "inkwell-sqlite-"));
 after(() => rmSync(folder, { recursive: true }));
 
-/** Long enough for what is locked for a moment, short for what is locked for good. */
+/** Longer than the short locks, and short for a lock that stays. */
 const busyMs = 500;
 
 let count = 0;
@@ -71,59 +71,59 @@ function write(at: string, ...statements: string[]): void {
 }
 
 describe("opening an SQLite file", () => {
-  test("a new file is made, with its folder, for the owner only", async () => {
+  test("creates a new file and its folder, for the owner only", async () => {
     const deep = join(folder, "a", "b", "inkwell.db");
     await make(deep);
     assert.equal(statSync(deep).mode & 0o777, 0o600);
   });
 
-  test("closing leaves one file, with nothing in a log beside it", async () => {
+  test("leaves one file without a log when it closes", async () => {
     await make(path);
     assert.equal(statSync(`${path}-wal`, { throwIfNoEntry: false }), undefined);
   });
 
-  test("a file that is no SQLite database is refused and left as it is", async () => {
+  test("rejects a file that is not an SQLite database and leaves it unchanged", async () => {
     writeFileSync(path, "this is a diary, not a database\n".repeat(100));
     const before = readFileSync(path);
     await refused(path, /not an SQLite database/);
     assert.deepEqual(readFileSync(path), before);
   });
 
-  test("another program's SQLite database is refused and left as it is", async () => {
+  test("rejects another program's SQLite database and leaves it unchanged", async () => {
     write(path, "create table recipe (name text)");
     const before = readFileSync(path);
     await refused(path, /not one of Inkwell's/);
     assert.deepEqual(readFileSync(path), before);
   });
 
-  test("a damaged database is refused", async () => {
+  test("rejects a damaged database", async () => {
     await make(path);
-    // The header stays; the schema behind it is gone.
+    // The header is intact, and the schema behind it is overwritten.
     const bytes = readFileSync(path);
     bytes.fill(0xff, 100, 4096);
     writeFileSync(path, bytes);
     await refused(path, /damaged/);
   });
 
-  test("a database that was cut off is refused", async () => {
+  test("rejects a truncated database", async () => {
     await make(path);
     truncateSync(path, 6000);
     await refused(path, /damaged/);
   });
 
-  test("a folder in the file's place, and a file in the folder's place, are refused", async () => {
+  test("rejects a folder in place of the file, and a file in place of the folder", async () => {
     await refused(folder, /is a folder/);
     writeFileSync(path, "");
     await refused(join(path, "inkwell.db"), /cannot be written/);
   });
 
-  test("a folder that cannot be written is refused", { skip: process.getuid?.() === 0 }, async () => {
+  test("rejects a folder that is not writable", { skip: process.getuid?.() === 0 }, async () => {
     const closed = join(folder, "closed");
     mkdirSync(closed, { mode: 0o500 });
     await refused(join(closed, "inkwell.db"), /cannot be written/);
   });
 
-  test("files beside the database that cannot be made are told apart from a full disk", async (t) => {
+  test("distinguishes a full disk from files beside the database that cannot be created", async (t) => {
     await make(path);
     mkdirSync(`${path}-wal`);
     await refused(path, /cannot be opened .* that end in -wal and -shm; network file systems do not/);
@@ -135,7 +135,7 @@ describe("opening an SQLite file", () => {
         open,
         /^OperatorError: There is no space left for the database .* Free space on that disk/,
       );
-      // A file system that does not tell its size.
+      // A file system that does not report its size.
       disk.mock.mockImplementation(() => ({ bavail: 0, bsize: 4096, blocks: 0 }));
       assert.throws(open, /cannot be opened/);
     } finally {
@@ -144,7 +144,7 @@ describe("opening an SQLite file", () => {
     }
   });
 
-  test("receipts of a database of the first version are kept, in their order", async () => {
+  test("keeps the receipts of a database of the first version, in their order", async () => {
     await make(path);
     const filled = await openSqliteStore({ path, plans });
     for (const id of ["c", "a", "b"]) await filled.commit([hold(id, credits(1)), settle(id, 1)]);
@@ -175,19 +175,19 @@ describe("opening an SQLite file", () => {
     assert.throws(() => write(path, "update usage set cost = 0"), /changes only/);
   });
 
-  test("a database of a newer version is refused", async () => {
+  test("rejects a database of a newer version", async () => {
     await make(path);
     write(path, "insert into migration values (9999, '9999-later.sql', 'x', 0)");
     await refused(path, /newer version of Inkwell/);
   });
 
-  test("a database whose migrations were other ones is refused", async () => {
+  test("rejects a database with different migrations", async () => {
     await make(path);
     write(path, "update migration set checksum = 'other'");
     await refused(path, /another build of Inkwell/);
   });
 
-  test("a database that another process has locked for good is refused", async () => {
+  test("rejects a database that another process keeps locked", async () => {
     await make(path);
     const other = new DatabaseSync(path);
     other.exec("pragma locking_mode = exclusive; begin exclusive");
@@ -198,13 +198,13 @@ describe("opening an SQLite file", () => {
     }
   });
 
-  test("many that open a new file at once all find it made", async () => {
+  test("many stores that open a new file at once all succeed", async () => {
     const stores = await Promise.all(Array.from({ length: 5 }, () => openSqliteStore({ path, plans })));
     for (const store of stores) await store.close();
     await make(path);
   });
 
-  test("a commit waits for another writer, and is told apart from a defect when that takes too long", async () => {
+  test("a commit waits for another writer, and its timeout is a transient error", async () => {
     await make(path);
     const store = await openSqliteStore({ path, plans, busyMs });
     const other = new DatabaseSync(path);
@@ -218,7 +218,7 @@ describe("opening an SQLite file", () => {
     await store.close();
   });
 
-  test("bytes after the end of the file do no harm", async () => {
+  test("ignores bytes after the end of the file", async () => {
     await make(path);
     appendFileSync(path, "x");
     await (await openSqliteStore({ path, plans })).close();
@@ -231,22 +231,18 @@ const badWrites: readonly [name: string, sql: string, says: RegExp][] = [
   ["base and what is held of it above the cap", "update account set held_base = base_cap", /base_within_cap/],
   ["overage above its cap", "update account set overage = overage_cap + 1", /overage_within_cap/],
   ["additional credits below zero", "update account set additional = -1", /additional_exact/],
-  [
-    "additional credits that no number can hold",
-    "update account set additional = 9007199254740992",
-    /additional_exact/,
-  ],
+  ["additional credits beyond 2^53", "update account set additional = 9007199254740992", /additional_exact/],
   ["a fraction of a micro-credit", "update account set base = 0.5", /REAL value in INTEGER/],
   ["text for an amount", "update account set base = 'many'", /TEXT value in INTEGER/],
-  ["no amount", "update account set base = null", /NOT NULL/],
+  ["a null amount", "update account set base = null", /NOT NULL/],
   ["a window that ends before it begins", "update account set base_ends_ms = base_starts_ms", /base_window/],
-  ["fewer than no holds", "update account set holds = -1", /holds/],
-  ["a hold of less than nothing", "update hold set base = -1", /CHECK/],
+  ["a negative number of holds", "update account set holds = -1", /holds/],
+  ["a negative hold", "update hold set base = -1", /CHECK/],
   ["more cached tokens than prompt tokens", "update hold set cached_tokens = prompt_tokens + 1", /CHECK/],
-  ["a hold of no account", "update hold set account = 'nobody'", /FOREIGN KEY/],
+  ["a hold without an account", "update hold set account = 'nobody'", /FOREIGN KEY/],
   ["a change of the journal", "update journal set base_delta = 0", /never changed/],
   ["a deletion from the journal", "delete from journal", /never deleted/],
-  ["a journal entry written over", "insert or replace into journal select * from journal", /never deleted/],
+  ["an overwritten journal entry", "insert or replace into journal select * from journal", /never deleted/],
   [
     "an operation twice",
     "insert into journal select account, seq + 100, at_ms, kind, op, note, 0, 0, 0, 0, 0, 0 from journal",
@@ -258,7 +254,7 @@ const badWrites: readonly [name: string, sql: string, says: RegExp][] = [
     /UNIQUE.*seq/,
   ],
   [
-    "a kind of entry that there is not",
+    "an unknown kind of entry",
     "insert into journal values ('ada', 99, 0, 'gift', 'x', null, 0, 0, 0, 0, 0, 0)",
     /CHECK.*kind/,
   ],
@@ -279,12 +275,12 @@ const badWrites: readonly [name: string, sql: string, says: RegExp][] = [
     "insert into usage select account, 'x', 99, at_ms, key, model, ending, estimated, prompt_tokens, cached_tokens, completion_tokens + 1, reasoning_tokens, price_prompt, price_completion, price_cached_prompt, cost, base, overage, additional, shortfall from usage",
     /cost_is_priced/,
   ],
-  ["a key that allows what is no list", `update api_key set models = '"small"'`, /models/],
-  ["a limit of nothing", "update api_key set concurrent = 0", /concurrent/],
+  ["a key whose models are not a list", `update api_key set models = '"small"'`, /models/],
+  ["a limit of zero", "update api_key set concurrent = 0", /concurrent/],
   ["the deletion of an account that has a history", "delete from account", /FOREIGN KEY/],
 ];
 
-describe("the database refuses", () => {
+describe("the database rejects", () => {
   let sound = "";
   for (const [name, sql, says] of badWrites) {
     test(name, async () => {
@@ -294,7 +290,7 @@ describe("the database refuses", () => {
       }
       const db = new DatabaseSync(sound);
       try {
-        // As the store opens it.
+        // The store sets this too.
         db.exec("pragma recursive_triggers = on");
         assert.throws(() => db.exec(sql), says);
       } finally {
@@ -327,7 +323,7 @@ describe("threads", () => {
     await Promise.all(asked);
   });
 
-  test("a list shows every write that was answered before it was asked for", async () => {
+  test("a list contains every write that was answered before", async () => {
     await make(path);
     await using store = await opened(path);
     for (let n = 0; n < 50; n += 1) {
@@ -337,7 +333,7 @@ describe("threads", () => {
     }
   });
 
-  test("a thread that dies is started again, and the ledger loses and doubles nothing", async () => {
+  test("a thread that dies is started again, and the ledger loses and repeats no operation", async () => {
     await make(path);
     using started = startedThreads();
     const { threads } = started;
@@ -347,7 +343,7 @@ describe("threads", () => {
       const answers = Array.from({ length: 40 }, (_, n) =>
         ledger.apply({ kind: "topup", account: "ada", payment: `r${round}-${n}`, amount: 10 }),
       );
-      // Now before the commit, now in the midst of it, now after it.
+      // Before, during and after the commit.
       for (let turn = 0; turn < round * 2; turn += 1) await new Promise(setImmediate);
       await threads.at(-1)?.terminate();
       for (const answer of await Promise.all(answers)) assert.equal(answer.kind, "added");
@@ -358,7 +354,7 @@ describe("threads", () => {
     assert.deepEqual((await store.audit()).broken, []);
   });
 
-  test("readiness and metrics do not wait for whoever goes through receipts", async () => {
+  test("readiness and metrics do not wait for lists of receipts", async () => {
     await make(path);
     await using store = await opened(path);
     await store.holdTotals();
@@ -372,13 +368,13 @@ describe("threads", () => {
     assert.deepEqual(answered, ["totals", "accounts", "usage", "journal"]);
   });
 
-  test("what was asked of a thread that dies is answered with an error that can be tried again", async () => {
+  test("unanswered calls of a thread that dies are rejected with a transient error", async () => {
     await make(path);
     using started = startedThreads();
     const { threads } = started;
     await using store = await opened(path);
     await store.usage({ limit: 10 });
-    // More than it answers before it is gone.
+    // More calls than the thread answers before it dies.
     const asked = Array.from({ length: 2_000 }, () => store.usage({ limit: 10 }));
     const [answers] = await Promise.all([Promise.allSettled(asked), threads.at(-1)?.terminate()]);
     const failures = answers.flatMap((answer) => (answer.status === "rejected" ? [answer.reason] : []));
@@ -388,13 +384,13 @@ describe("threads", () => {
   });
 });
 
-test("a thread that dies while it closes the file has closed it", async () => {
+test("close succeeds if the thread dies while it closes the file", async () => {
   await make(path);
   using started = startedThreads();
   const other = new DatabaseSync(path);
   try {
     const store = await openSqliteStore({ path, plans, busyMs });
-    // It waits for this one before it comes to closing.
+    // The thread waits for this transaction before it closes the file.
     other.exec("begin immediate");
     const waiting = assert.rejects(store.commit([hold("late", credits(1))]), StoreUnavailableError);
     const closing = store.close();
@@ -407,7 +403,7 @@ test("a thread that dies while it closes the file has closed it", async () => {
   }
 });
 
-test("a read that a failing disk ends is told as what it is", async () => {
+test("a read reports the error of a failing disk", async () => {
   await make(path);
   const db = new DatabaseSync(path);
   try {
@@ -426,7 +422,7 @@ test("a read that a failing disk ends is told as what it is", async () => {
   }
 });
 
-/** Those that are started from now on, oldest first. */
+/** Collects the threads that start from now on, oldest first. */
 function startedThreads(): Disposable & { threads: Worker[] } {
   const threads: Worker[] = [];
   const note = (thread: Worker) => threads.push(thread);

@@ -1,4 +1,4 @@
-/** What every store must do, method by method. */
+/** The contract of every store, method by method. */
 import assert from "node:assert/strict";
 import { after, afterEach, beforeEach, describe, test } from "node:test";
 import type { Operation } from "../../src/ledger/operations.ts";
@@ -20,7 +20,7 @@ import {
 
 const plans = plansOf(planOf("starter", 100, 10), planOf("bought", 0, 0));
 
-/** A hash as a key has one: 64 hexadecimal digits. */
+/** Returns a hash for a key: 64 hexadecimal digits. */
 function hashOf(n: number): string {
   return n.toString(16).padStart(64, "0");
 }
@@ -45,7 +45,7 @@ for (const backend of backends) {
       await assertSound(database);
     });
 
-    test("a commit answers each operation in its place and writes account, hold, journal and receipt", async () => {
+    test("a commit answers the operations in order and writes account, hold, journal and receipt", async () => {
       assert.deepEqual(
         await store.commit([
           hold("h1", credits(3)),
@@ -142,7 +142,7 @@ for (const backend of backends) {
       });
     });
 
-    test("the same operations again get the same answers and change nothing", async () => {
+    test("repeated operations get the same answers and change nothing", async () => {
       const operations: Operation[] = [
         { kind: "open", account: "bob", plan: "bought" },
         { kind: "topup", account: "ada", payment: "p1", amount: credits(5) },
@@ -171,7 +171,7 @@ for (const backend of backends) {
       assert.equal((await store.snapshot("ada"))?.account.base, credits(97));
     });
 
-    test("a payment id with another amount is refused, also after a restart (getlago/lago-api#3618)", async () => {
+    test("rejects a payment id with another amount, also after a restart (getlago/lago-api#3618)", async () => {
       await store.commit([{ kind: "topup", account: "ada", payment: "p1", amount: credits(5) }]);
       await store.close();
       store = await database.open();
@@ -181,7 +181,7 @@ for (const backend of backends) {
       );
     });
 
-    test("a batch of which one operation is a defect leaves nothing behind, and the store works on", async () => {
+    test("a batch with one defective operation writes nothing, and the store continues to work", async () => {
       const before = await store.snapshot("ada");
       const broken = settle("h1", 0, {
         used: { promptTokens: 0, cachedTokens: 0, completionTokens: 0.5, reasoningTokens: 0 },
@@ -195,8 +195,8 @@ for (const backend of backends) {
       ]);
     });
 
-    test("a write that the database refuses rolls the whole batch back", async () => {
-      // The kernel cannot be brought to write a bad row: the database is told to refuse a good one.
+    test("a write that the database rejects rolls back the whole batch", async () => {
+      // The kernel never writes a bad row, so the database rejects a good one.
       const allow = await database.refuseReceipts("not today");
       const before = await store.snapshot("ada");
       await assert.rejects(store.commit([hold("h1", credits(3)), settle("h1", 10)]), /not today/);
@@ -206,7 +206,7 @@ for (const backend of backends) {
       assert.deepEqual(settled, settledBy({ base: 10 }));
     });
 
-    test("batches are decided in the order in which they were sent", async () => {
+    test("decides batches in the order in which they were sent", async () => {
       const sent = Array.from({ length: 50 }, (_, n) =>
         store.commit([{ kind: "topup", account: "ada", payment: `p${n}`, amount: 1 }]),
       );
@@ -217,7 +217,7 @@ for (const backend of backends) {
       );
     });
 
-    test("a checkpoint and more credits for a running hold are kept", async () => {
+    test("keeps the checkpoint and the extension of a running hold", async () => {
       const used = { promptTokens: 1, cachedTokens: 1, completionTokens: 9, reasoningTokens: 3 };
       await store.commit([hold("h1", credits(3))]);
       database.clock.advance(minute / 2);
@@ -252,7 +252,7 @@ for (const backend of backends) {
       });
     });
 
-    test("an overdue hold is in the snapshot, and the next hold of the account frees it (tigerbeetle#2118)", async () => {
+    test("an overdue hold is in the snapshot, and the next hold of the account ends it (tigerbeetle#2118)", async () => {
       await store.commit([{ kind: "open", account: "bob", plan: "starter" }]);
       await store.addKey(keyOf("bobs", "bob", { hash: hashOf(2) }));
       await store.commit([
@@ -273,12 +273,12 @@ for (const backend of backends) {
       );
     });
 
-    test("ends no more overdue holds in one commit than it may, soonest first, and puts off only their account", async () => {
+    test("ends a limited number of overdue holds in a commit, soonest first, and puts off only their account", async () => {
       await store.commit([{ kind: "open", account: "bob", plan: "starter" }]);
       await store.addKey(keyOf("bobs", "bob", { hash: hashOf(2) }));
       const left = overdueMax + 5;
       const ids = Array.from({ length: left }, (_, n) => `left-${n}`);
-      // The last that was taken is the first that runs out.
+      // The last hold is the first to expire.
       await store.commit(ids.map((id, n) => hold(id, credits(1), { ttlMs: minute - n })));
       database.clock.advance(minute);
       const later = { kind: "topup", account: "ada", payment: "p1", amount: 1 } as const;
@@ -302,7 +302,7 @@ for (const backend of backends) {
       assert.equal(added?.kind, "added");
     });
 
-    test("an extension of an account with too many overdue holds keeps its own hold alive, and is put off for credits only", async () => {
+    test("an extension keeps its hold alive if the account has too many overdue holds, and is put off for credits only", async () => {
       await store.commit([
         hold("h1", credits(1), { ttlMs: 2 * minute }),
         ...Array.from({ length: overdueMax + 1 }, (_, n) =>
@@ -320,7 +320,7 @@ for (const backend of backends) {
       assert.partialDeepStrictEqual(extended, { kind: "extended", amount: credits(1) });
     });
 
-    test("a balance counts no more overdue holds as ended than a commit ends", async () => {
+    test("a balance counts as many overdue holds as ended as a commit ends", async () => {
       const left = Array.from({ length: overdueMax + 5 }, (_, n) =>
         hold(`left-${n}`, credits(1), { ttlMs: 0 }),
       );
@@ -328,7 +328,7 @@ for (const backend of backends) {
       assert.equal((await store.snapshot("ada"))?.overdue.length, overdueMax);
     });
 
-    test("a settlement that comes after its hold has expired changes the receipt", async () => {
+    test("a settlement after the expiry of its hold changes the receipt", async () => {
       await store.commit([hold("h1", credits(3), { ttlMs: minute })]);
       database.clock.advance(minute);
       const [outcome] = await store.commit([{ kind: "expire", account: "ada", hold: "h1" }]);
@@ -336,13 +336,13 @@ for (const backend of backends) {
       assert.deepEqual(outcome.expired, await store.usage({ id: "h1", limit: 10 }));
       const late = settledBy({ base: 700 }, 0, {});
       assert.deepEqual(await store.commit([settle("h1", 700)]), [late]);
-      assert.deepEqual(await store.commit([settle("h1", 700)]), [late], "and so again");
+      assert.deepEqual(await store.commit([settle("h1", 700)]), [late], "and the same again");
       const [receipt, ...others] = await store.usage({ id: "h1", limit: 10 });
       assert.deepEqual(others, []);
       assert.deepEqual([receipt?.ending, receipt?.cost, receipt?.completionTokens], ["stop", 700, 700]);
     });
 
-    test("overdue holds come soonest first, and no more than asked for", async () => {
+    test("lists overdue holds soonest first, up to the limit", async () => {
       await store.commit([5, 3, 4, 1, 2].map((n) => hold(`h${n}`, credits(1), { ttlMs: n * minute })));
       const ids = async (atMs: number, limit: number) =>
         (await store.overdueHolds(atMs, limit)).map((row) => row.id);
@@ -356,7 +356,7 @@ for (const backend of backends) {
       );
     });
 
-    test("a key is found by its hash, with the plan of its account", async () => {
+    test("finds a key by its hash, with the plan of its account", async () => {
       const key = keyOf("full", "ada", {
         hash: hashOf(2),
         name: "laptop",
@@ -375,14 +375,14 @@ for (const backend of backends) {
       assert.equal((await store.findKey(hashOf(2)))?.plan, "bought");
     });
 
-    test("what a hold counts on its key is found with the key", async () => {
+    test("the limits that a hold counts on its key are read with the key", async () => {
       await store.addKey(
         keyOf("limited", "ada", { hash: hashOf(2), requestsPerMinute: 7, tokensPerMinute: 11 }),
       );
       database.clock.advance(5);
       await store.commit([hold("h1", credits(1), { key: "limited", promptTokens: 3 })]);
       const found = await store.findKey(hashOf(2));
-      // Sevenths and elevenths of a minute: no rate limit may lose the fraction.
+      // Sevenths and elevenths of a minute: a rate limit must keep the fraction.
       assert.deepEqual(found?.key, {
         ...keyOf("limited", "ada", { hash: hashOf(2), requestsPerMinute: 7, tokensPerMinute: 11 }),
         lastUsedMs: start + 5,
@@ -392,17 +392,17 @@ for (const backend of backends) {
       });
     });
 
-    test("a key for an account that does not exist is not made", async () => {
+    test("does not add a key for an account that does not exist", async () => {
       assert.equal(await store.addKey(keyOf("key2", "nobody", { hash: hashOf(2) })), false);
       assert.equal(await store.findKey(hashOf(2)), null);
     });
 
-    test("no two keys have the same hash or the same id", async () => {
+    test("rejects a second key with the same hash or id", async () => {
       await assert.rejects(store.addKey(keyOf("key2", "ada", { hash: hashOf(1) })), /UNIQUE/i);
       await assert.rejects(store.addKey(keyOf("key", "ada", { hash: hashOf(2) })), /UNIQUE/i);
     });
 
-    test("a key is revoked once, and the next hold with it is refused", async () => {
+    test("revokes a key once, and refuses the next hold with it", async () => {
       assert.equal((await store.revokeKey("key", start + 5))?.revokedMs, start + 5);
       assert.equal((await store.revokeKey("key", start + 9))?.revokedMs, start + 5);
       assert.equal((await store.findKey(hashOf(1)))?.key.revokedMs, start + 5);
@@ -412,7 +412,7 @@ for (const backend of backends) {
       ]);
     });
 
-    test("keys are listed in order of creation, of one account or of all", async () => {
+    test("lists keys in the order of creation, of one account or of all", async () => {
       await store.commit([{ kind: "open", account: "bob", plan: "starter" }]);
       await store.addKey(keyOf("b", "bob", { hash: hashOf(2), createdMs: start + 1 }));
       await store.addKey(keyOf("a", "ada", { hash: hashOf(3), createdMs: start + 2 }));
@@ -422,7 +422,7 @@ for (const backend of backends) {
       assert.deepEqual(await ids("nobody"), []);
     });
 
-    test("accounts come by the page, in order of id", async () => {
+    test("lists accounts by page, in the order of their ids", async () => {
       await store.commit(
         ["cy", "bob", "dan"].map((account) => ({ kind: "open", account, plan: "bought" }) as const),
       );
@@ -434,7 +434,7 @@ for (const backend of backends) {
       assert.equal(await store.snapshot("nobody"), null);
     });
 
-    test("usage comes by the page, by account, by request, by key, by model and by time", async () => {
+    test("lists usage by page, account, request, key, model and time", async () => {
       await store.commit([{ kind: "open", account: "bob", plan: "starter" }]);
       await store.addKey(keyOf("bobs", "bob", { hash: hashOf(2) }));
       for (const [account, key, id] of [
@@ -462,7 +462,7 @@ for (const backend of backends) {
       assert.deepEqual(await ids({ after: { account: last.account, seq: last.seq } }), ["h3"]);
     });
 
-    test("open holds come by the page, all or of one account, and are added up", async () => {
+    test("lists open holds by page, of one account or of all, and adds them up", async () => {
       await store.commit([{ kind: "open", account: "bob", plan: "starter" }]);
       await store.addKey(keyOf("bobs", "bob", { hash: hashOf(2) }));
       assert.deepEqual(await store.holdTotals(), { holds: 0, micro: 0 });
@@ -480,7 +480,7 @@ for (const backend of backends) {
       assert.deepEqual(await ids({ after: { account: "ada", id: "h2" }, limit: 10 }), ["h3", "h1"]);
       assert.deepEqual(await ids({ account: "ada", after: { account: "ada", id: "h2" }, limit: 10 }), ["h3"]);
       assert.deepEqual(await ids({ account: "bob", limit: 10 }), ["h1"]);
-      // A day later part of what they hold is of a base window that has ended; it is held all the same.
+      // A day later, part of their credits is from a past base window, and still counts.
       database.clock.advance(minute - 1);
       const used = { promptTokens: 1, cachedTokens: 0, completionTokens: 0, reasoningTokens: 0 };
       await store.commit([
@@ -494,7 +494,7 @@ for (const backend of backends) {
       assert.deepEqual(await store.holdTotals(), { holds: 3, micro: credits(113) });
     });
 
-    test("the journal comes by the page, in order", async () => {
+    test("lists the journal by page, in order", async () => {
       for (const n of [1, 2, 3]) {
         await store.commit([{ kind: "topup", account: "ada", payment: `p${n}`, amount: n }]);
       }
@@ -505,7 +505,7 @@ for (const backend of backends) {
       assert.deepEqual(await seqs({ afterSeq: 4, limit: 2 }), []);
     });
 
-    test("text of any kind comes back as it was", async () => {
+    test("keeps text of any kind unchanged", async () => {
       const odd = `'";-- \\ \n\t ${String.fromCodePoint(0x1f58b)} größer`;
       await store.commit([{ kind: "adjust", account: "ada", op: odd, amount: 5, reason: odd }]);
       const [, entry] = await store.journal("ada", { limit: 10 });
@@ -516,7 +516,7 @@ for (const backend of backends) {
       );
     });
 
-    test("what no row can hold is found nowhere", async () => {
+    test("finds nothing for text that no row can contain", async () => {
       const odd = "a\0b";
       assert.deepEqual(await store.usage({ model: odd, limit: 10 }), []);
       assert.deepEqual(await store.usage({ id: odd, key: odd, limit: 10 }), []);
@@ -527,7 +527,7 @@ for (const backend of backends) {
       assert.equal(await store.snapshot(odd), null);
     });
 
-    test("the largest amounts are exact", async () => {
+    test("keeps the largest amounts exactly", async () => {
       const most = Number.MAX_SAFE_INTEGER;
       assert.deepEqual(await store.commit([{ kind: "topup", account: "ada", payment: "p1", amount: most }]), [
         { kind: "added", additional: most, replayed: false },
@@ -538,14 +538,14 @@ for (const backend of backends) {
       assert.equal((await store.snapshot("ada"))?.account.additional, most);
     });
 
-    test("a page longer than allowed is a defect", async () => {
+    test("throws if a page is longer than allowed", async () => {
       await assert.rejects(store.usage({ limit: 1001 }), /1 to 1000/);
       await assert.rejects(store.journal("ada", { limit: 0 }), /1 to 1000/);
       await assert.rejects(store.accounts({ limit: 1.5 }), /1 to 1000/);
       await assert.rejects(store.holds({ limit: 0 }), /1 to 1000/);
     });
 
-    test("closing waits for what was asked before; closing again is no error; asking after it is", async () => {
+    test("close waits for earlier calls and is idempotent, and later calls are rejected", async () => {
       const answer = store.commit([{ kind: "topup", account: "ada", payment: "p1", amount: 7 }]);
       await Promise.all([store.close(), store.close()]);
       await store.close();
@@ -554,7 +554,7 @@ for (const backend of backends) {
       await assert.rejects(store.findKey(hashOf(1)), /closed|open/);
     });
 
-    test("what was written is there after the store is opened again", async () => {
+    test("has all rows after the store is opened again", async () => {
       await store.commit([hold("h1", credits(3)), hold("h2", credits(4)), settle("h2", 70)]);
       const before = await store.snapshot("ada");
       await store.close();

@@ -1,7 +1,7 @@
 /**
- * Random operations on the stores in memory, in SQLite and on PostgreSQL, compared with the naive ledger and audited:
- * 46,000 in each run, `npm run torture` for more. A failure prints the shrunk steps and a seed, and
- * `npm run torture -- --seed SEED --store NAME` finds them again.
+ * Random operations on the stores in memory, in SQLite and on PostgreSQL, compared with the naive
+ * ledger and audited: 46,000 in each run, `npm run torture` for more. A failure prints the shrunk
+ * steps and a seed, and `npm run torture -- --seed SEED --store NAME` repeats it.
  */
 import assert from "node:assert/strict";
 import { test } from "node:test";
@@ -9,7 +9,7 @@ import { torture } from "../fixtures/torture.ts";
 import { subjects } from "../fixtures/torture-subjects.ts";
 
 for (const [name, { create: subject, operationsMin, skip = false }] of Object.entries(subjects)) {
-  test(`whatever is asked, and whatever fails: ${name} and the naive ledger tell the same story`, {
+  test(`${name} and the naive ledger agree after any operations and any failures`, {
     skip,
   }, async (t) => {
     const seed = Date.now() & 0x3fff_ffff;
@@ -23,7 +23,7 @@ for (const [name, { create: subject, operationsMin, skip = false }] of Object.en
   });
 }
 
-/** Outcomes that the runs must have come to, so that a generator gone blunt is noticed. */
+/** Outcomes that the runs must reach, so that a weak generator is noticed. */
 const everyOutcome = [
   "hold held",
   "hold refused insufficient_credits",

@@ -1,4 +1,4 @@
-/** The sweeper ends what is overdue, whoever's holds stand in its way; what it says of a store that fails. */
+/** The sweeper ends overdue holds behind holds that cannot be ended, and reports a failing store. */
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { setImmediate as nextTurn } from "node:timers/promises";
@@ -7,12 +7,12 @@ import { startSweeper } from "../../src/store/sweeper.ts";
 import { type Bench, bench, credits, hold, keyOf, minute, planOf, plansOf } from "../fixtures/ledger-rows.ts";
 
 const small = planOf("small", 10, 5);
-/** A sweep that never gets there fails its test. */
+/** A sweep that never ends its holds fails its test. */
 const within = { timeout: 10_000 };
 
 const gone = planOf("gone", 1000, 0);
 
-/** Sweeps until so many holds have been expired. */
+/** Sweeps until this number of holds has expired. */
 async function sweep({ store }: Bench, holds: number): Promise<void> {
   const errors: unknown[] = [];
   let expired = 0;
@@ -30,7 +30,7 @@ async function sweep({ store }: Bench, holds: number): Promise<void> {
   assert.deepEqual({ expired, errors }, { expired: holds, errors: [] });
 }
 
-test("holds that cannot be ended do not stand in the way of those that can", within, async () => {
+test("ends holds that come after holds that cannot be ended", within, async () => {
   const made = await bench(small, gone);
   await made.store.commit([{ kind: "open", account: "bob", plan: "gone" }]);
   await made.store.addKey(keyOf("bobs", "bob"));
@@ -39,52 +39,48 @@ test("holds that cannot be ended do not stand in the way of those that can", wit
   }
   await made.apply(hold("a", credits(3), { ttlMs: 2000 }));
   made.clock.nowMs += minute;
-  // Bob's plan has gone from the configuration.
+  // Bob's plan is missing in the configuration.
   made.store.plans = plansOf(small);
   await sweep(made, 1);
   assert.equal(made.store.receipt("ada", "a")?.ending, "expired");
   assert.equal(made.store.openHolds("bob").length, 300);
 });
 
-test(
-  "holds of an account that another session has locked do not stand in the way of others",
-  within,
-  async () => {
-    const made = await bench(small, gone);
-    await made.store.commit([{ kind: "open", account: "bob", plan: "gone" }]);
-    await made.store.addKey(keyOf("bobs", "bob"));
-    for (let n = 0; n < 100; n += 1) {
-      await made.apply(hold(`b${n}`, credits(1), { account: "bob", key: "bobs", ttlMs: 1000 }));
-    }
-    await made.apply(hold("a", credits(3), { ttlMs: 2000 }));
-    made.clock.nowMs += minute;
-    const ledger = new Ledger(
-      {
-        async commit(operations) {
-          const free = operations.filter(({ account }) => account !== "bob");
-          const decided = (await made.store.commit(free)).values();
-          return operations.map(({ account }) => {
-            if (account === "bob") return { kind: "locked" };
-            return decided.next().value ?? { kind: "locked" };
-          });
-        },
+test("ends holds of other accounts while another session has locked one account", within, async () => {
+  const made = await bench(small, gone);
+  await made.store.commit([{ kind: "open", account: "bob", plan: "gone" }]);
+  await made.store.addKey(keyOf("bobs", "bob"));
+  for (let n = 0; n < 100; n += 1) {
+    await made.apply(hold(`b${n}`, credits(1), { account: "bob", key: "bobs", ttlMs: 1000 }));
+  }
+  await made.apply(hold("a", credits(3), { ttlMs: 2000 }));
+  made.clock.nowMs += minute;
+  const ledger = new Ledger(
+    {
+      async commit(operations) {
+        const free = operations.filter(({ account }) => account !== "bob");
+        const decided = (await made.store.commit(free)).values();
+        return operations.map(({ account }) => {
+          if (account === "bob") return { kind: "locked" };
+          return decided.next().value ?? { kind: "locked" };
+        });
       },
-      { giveUpMs: 30 },
-    );
-    const errors: unknown[] = [];
-    const sweeper = startSweeper(made.store, ledger, {
-      everyMs: 60_000,
-      onError: (error) => errors.push(error),
-    });
-    while (errors.length === 0) await nextTurn();
-    await sweeper.stop();
-    assert.equal(made.store.receipt("ada", "a")?.ending, "expired");
-    assert.equal(made.store.openHolds("bob").length, 100);
-    assert.match(String(errors), /locked a row of account bob/);
-  },
-);
+    },
+    { giveUpMs: 30 },
+  );
+  const errors: unknown[] = [];
+  const sweeper = startSweeper(made.store, ledger, {
+    everyMs: 60_000,
+    onError: (error) => errors.push(error),
+  });
+  while (errors.length === 0) await nextTurn();
+  await sweeper.stop();
+  assert.equal(made.store.receipt("ada", "a")?.ending, "expired");
+  assert.equal(made.store.openHolds("bob").length, 100);
+  assert.match(String(errors), /locked a row of account bob/);
+});
 
-test("more holds than one look takes are ended in one sweep", within, async () => {
+test("ends more holds than one read returns in one sweep", within, async () => {
   const made = await bench(gone);
   for (let n = 0; n < 600; n += 1) await made.apply(hold(`h${n}`, credits(1), { ttlMs: 1000 }));
   made.clock.nowMs += minute;
@@ -92,9 +88,9 @@ test("more holds than one look takes are ended in one sweep", within, async () =
   assert.deepEqual(made.store.openHolds("ada"), []);
 });
 
-test("a hold is overdue by the clock that commits go by, however wrong the one of this machine is", async () => {
+test("uses the clock of the commits, not the clock of this machine", async () => {
   const made = await bench(small);
-  // Months ago, as this machine sees it.
+  // Months ago by the clock of this machine.
   await made.apply(hold("h", credits(1), { ttlMs: minute }));
   const asked: string[] = [];
   const ledger = new Ledger({
@@ -111,7 +107,7 @@ test("a hold is overdue by the clock that commits go by, however wrong the one o
   assert.deepEqual(asked, []);
 });
 
-test("a sweep that fails is told", async () => {
+test("reports a sweep that fails", async () => {
   const made = await bench(small);
   const failure = new Error("the store is away");
   made.store.overdueHolds = () => Promise.reject(failure);
