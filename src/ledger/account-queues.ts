@@ -1,10 +1,10 @@
 /**
- * Accounts that are committed on their own, because the store put them off: another session of the database holds a
- * row of the account, or the account has more overdue holds than one commit ends.
+ * Commits accounts separately that the store has put off. Either another session of the database has locked a row of
+ * the account, or the account has more overdue holds than a commit ends.
  *
- * Guarantees that the operations of an account keep their order, that no account waits for a pause of another one, and
- * that an operation is rejected if its account stays locked for longer than `giveUpMs`. An account leaves this place
- * with the first commit that answers all it was sent.
+ * Guarantees that the operations of an account keep their order, and that no account waits for the pause of another. An
+ * operation is rejected if its account stays locked for longer than `giveUpMs`. An account leaves after the first commit
+ * that answers all of its operations.
  */
 import { pause } from "../retry.ts";
 import type { Operation, Outcome } from "./operations.ts";
@@ -13,44 +13,44 @@ import { StoreUnavailableError } from "./retry.ts";
 /** An operation and its caller. */
 export interface Entry {
   readonly operation: Operation;
-  /** When its account was first found locked, by the clock of `performance.now()`. */
+  /** Time of `performance.now()` when the account was first found locked. */
   stuckSinceMs?: number;
-  /** True once an attempt failed after which the operation may have been done. */
+  /** True if an attempt has failed, but may have been executed. */
   mayBeDone?: boolean;
   resolve(outcome: Outcome): void;
   reject(error: unknown): void;
 }
 
 export interface AccountQueuesOptions {
-  /** Most operations in one commit. */
+  /** Maximum number of operations in a commit. */
   batchMax: number;
   giveUpMs: number;
-  /** Once it is aborted no attempt is repeated. */
+  /** Ends all repetitions when it aborts. */
   signal: AbortSignal;
-  /** Makes one attempt. Answers the entries and returns those that the store put off, in their order. */
+  /** Makes one attempt. Answers the entries and returns the entries that the store put off, in order. */
   commit(batch: readonly Entry[]): Promise<PutOff>;
-  /** Takes the entries of an account that has left, in their order. */
+  /** Receives the remaining entries of an account that leaves, in order. */
   leave(entries: readonly Entry[]): void;
 }
 
 export interface PutOff {
   entries: readonly Entry[];
-  /** True if work was done for them all the same. */
+  /** True if the commit made progress for these entries. */
   isFurther: boolean;
 }
 
 interface Queue {
   entries: Entry[];
-  /** Attempts in a row that brought nothing. */
+  /** Consecutive attempts without progress. */
   failures: number;
   dueMs: number;
   batchMax: number;
 }
 
 const firstPauseMs = 10;
-/** An account that comes free waits for no longer than this, plus what the attempts for all stuck accounts cost. */
+/** Maximum wait of an account after its lock is released, in addition to the attempts for all stuck accounts. */
 const pauseMsMax = 250;
-/** Thousands of stuck accounts must not keep the database busy with attempts: an attempt takes about 2 ms. */
+/** Limits the load of thousands of stuck accounts on the database. An attempt takes about 2 ms. */
 const pauseMsPerQueue = 4;
 
 export class AccountQueues {
@@ -62,7 +62,7 @@ export class AccountQueues {
     this.#options = options;
   }
 
-  /** Resolves when no account is here. */
+  /** Resolves when no account is left; null if none waits. */
   get pump(): Promise<void> | null {
     return this.#pump;
   }
@@ -85,7 +85,7 @@ export class AccountQueues {
 
   async #run(): Promise<void> {
     while (this.#queues.size > 0) {
-      // Operations that are added in this turn of the event loop are sent together.
+      // Operations of the same turn of the event loop are sent together.
       await pause(this.#untilDueMs(), this.#options.signal);
       for (const [account, queue] of [...this.#queues]) {
         if (queue.entries.length > 0) {
@@ -100,13 +100,13 @@ export class AccountQueues {
     this.#pump = null;
   }
 
-  /** Short, so that an account that is added meanwhile does not wait for the pauses of those that are stuck. */
+  /** At most `firstPauseMs`, so that a new account does not wait for the pauses of stuck accounts. */
   #untilDueMs(): number {
     const dueMs = Math.min(...[...this.#queues.values()].map((queue) => queue.dueMs));
     return Math.max(0, Math.min(firstPauseMs, dueMs - performance.now()));
   }
 
-  /** True if all entries of the attempt were answered. */
+  /** Returns true if all entries of the attempt were answered. */
   async #attempt(queue: Queue): Promise<boolean> {
     const batch = queue.entries.slice(0, queue.batchMax);
     try {
@@ -117,10 +117,10 @@ export class AccountQueues {
       else this.#wait(queue, lockedAccount);
     } catch (error) {
       if (error instanceof StoreUnavailableError) {
-        // To learn the same for each account would take as many times as long, and their callers wait.
+        // The store is unavailable for every account. Separate attempts would multiply the wait of the callers.
         for (const each of this.#queues.values()) this.#wait(each, () => error);
       }
-      // One operation that cannot be decided must not take the others of its account down with it.
+      // The defect may belong to a single operation.
       else if (batch.length > 1) queue.batchMax = 1;
       else queue.entries.shift()?.reject(error);
     }
@@ -134,14 +134,14 @@ export class AccountQueues {
   }
 
   #proceed(queue: Queue): void {
-    // The first operation needs further commits, and those behind it would be sent in vain.
+    // The first operation needs further commits, and the store would put off all later operations too.
     queue.batchMax = 1;
     for (const entry of queue.entries) delete entry.stuckSinceMs;
     queue.failures = 0;
     queue.dueMs = performance.now();
   }
 
-  /** Those behind the ones that were tried wait for the same row, and no longer than these. */
+  /** All entries of the account wait for the same row, so their time runs together. */
   #wait(queue: Queue, reasonOf: (entry: Entry) => Error): void {
     const nowMs = performance.now();
     const { giveUpMs, signal } = this.#options;

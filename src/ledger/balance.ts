@@ -1,6 +1,6 @@
 /**
- * What an account has at this moment, computed from its row without writing anything: windows are rolled, overdue
- * holds are taken as expired, and what running requests hold still counts as the account's.
+ * Computes the present balance of an account from its row and writes nothing. Windows are rolled forward and overdue
+ * holds are expired. Credits that running requests hold are part of the balance.
  */
 import { invariant, Refusal } from "../errors.ts";
 import type { EpochMs, MicroCredits } from "../units.ts";
@@ -9,19 +9,19 @@ import type { Plans } from "./plan.ts";
 import type { AccountRow, HoldRow } from "./rows.ts";
 import { rowKey, UnitOfWork } from "./snapshot.ts";
 
-/** An account as a balance is computed from it: one snapshot, and the clock it was read at. */
+/** The rows that a balance is computed from, and the time at which they were read. */
 export interface AccountSnapshot {
   account: AccountRow;
   /**
-   * Holds of the account whose time has run out but which nobody has expired yet, soonest first, `overdueMax` at most.
-   * Others count as running until they are ended, which shows a balance without what their last checkpoints cost.
+   * Overdue holds of the account that have not been expired yet, soonest first, at most `overdueMax`. Further overdue
+   * holds count as running until they end, so the balance does not yet contain the cost of their last checkpoints.
    */
   overdue: readonly HoldRow[];
   nowMs: EpochMs;
 }
 
 export interface BucketView {
-  /** Remaining, holds of running requests included. */
+  /** Remaining credits, including the holds of running requests. */
   micro: MicroCredits;
   capMicro: MicroCredits;
   /** The window that contains the moment of the snapshot. */
@@ -34,7 +34,7 @@ export interface BalanceView {
   base: BucketView;
   overage: BucketView;
   additionalMicro: MicroCredits;
-  /** Part of the three buckets above that running requests hold. */
+  /** The part of the three buckets that running requests hold. */
   heldMicro: MicroCredits;
 }
 
@@ -88,7 +88,7 @@ export function readBalance(
   };
 }
 
-/** The one wording of this refusal; `detail` is for the operator. */
+/** Builds this refusal. `detail` is for the operator. */
 export function balanceUnavailable(detail: string): Refusal {
   return new Refusal(
     "balance_unavailable",

@@ -22,7 +22,7 @@ export function additionalOnly(amount: number): BucketAmounts {
   return { base: 0, overage: 0, additional: amount };
 }
 
-/** Splits an amount over what each bucket has, in the order in which they are spent; less where there is less. */
+/** Takes an amount from the buckets in spending order. Returns less if the buckets contain less. */
 export function allocate(available: BucketAmounts, amount: MicroCredits): BucketAmounts {
   const base = Math.min(amount, available.base);
   const overage = Math.min(amount - base, available.overage);

@@ -1,12 +1,12 @@
 /**
- * The decisions of the ledger, and the only code that moves credits.
+ * Decides operations. This is the only code that moves credits.
  *
- * Pure: no I/O and no clock. A store reads, under its locks, all that a batch of operations can touch, the kernel
- * takes the operations one after another and answers with the new rows, the store writes them in the same
- * transaction. What it guarantees, whatever it is handed:
+ * Pure: no I/O and no clock. The store reads, under its locks, every row that a batch of operations can change. The
+ * kernel decides the operations in order and returns the new rows. The store writes them in the same transaction.
+ * The kernel guarantees, for any input:
  *
  * - no bucket goes below zero, base and overage never above their caps;
- * - a hold ends once: an operation that comes again finds its journal or usage row and changes nothing;
+ * - a hold ends once: a repeated operation finds its journal or usage row and changes nothing;
  * - every change of a bucket is a journal entry with that delta, numbered without gaps;
  * - tokens x prices = cost = what each bucket paid + shortfall.
  *
@@ -52,7 +52,7 @@ import {
   UnitOfWork,
 } from "./snapshot.ts";
 
-/** Running requests rarely use all that they hold: about the time in which some of them end and give back. */
+/** Running requests rarely spend their whole hold. Some of them end and give credits back in about this time. */
 const reservedRetryMs = 1000;
 
 export function decide(
@@ -126,7 +126,7 @@ function hold(work: UnitOfWork, found: FoundAccount, operation: HoldOperation): 
   if (key.revokedMs !== null) return { kind: "refused", reason: "key_revoked" };
   if (key.expiresMs !== null && key.expiresMs <= nowMs) return { kind: "refused", reason: "key_expired" };
 
-  // Their credits and places may be needed: decided now, a hold might be refused, or spend the wrong bucket.
+  // The hold may need their credits and places. Without them it could be refused, or spend the wrong bucket.
   if (expireOverdue(work, found) === "some") return { kind: "unfinished" };
 
   const scopes = scopesOf(account, plan, key);
@@ -172,7 +172,7 @@ function creditRefusal({ account, plan }: FoundAccount, min: MicroCredits, rates
   if (sumOf(account) + held >= min) {
     return { kind: "refused", reason: "credits_reserved", retryAfterMs: reservedRetryMs, rates };
   }
-  // The next refresh fills to what the plan gives by then, not to the cap that the account has of it today.
+  // The next refresh fills the buckets to the plan's credits, and not to the present cap of the account.
   const refills: EpochMs[] = [];
   if (plan.base.credits > 0) refills.push(account.baseEndsMs);
   if (plan.overage.credits > 0) refills.push(account.overageEndsMs);
@@ -191,14 +191,14 @@ function extend(
   const { used, more } = operation;
   assertTokens(used);
   invariant(Number.isSafeInteger(more) && more >= 0, "an extension asks for a whole amount or nothing");
-  // What cannot be charged is never written down: the hold could not end any more.
+  // Throws for counts that cannot be charged. With such a checkpoint the hold could never end.
   costOf(priceOf(row), used);
   row.expiresMs = Math.max(row.expiresMs, nowMs + operation.ttlMs);
-  // A checkpoint that arrives late never takes back a newer one.
+  // A late checkpoint never replaces a newer one.
   if (isFurther(used, row)) Object.assign(row, countsOf(used));
   work.put(row);
   const ended = expireOverdue(work, found);
-  // An extension of no time saves nothing that is overdue.
+  // With a `ttlMs` of 0 the hold itself is overdue, and has ended.
   if (work.hold(account.id, row.id) === null) return { kind: "ended" };
 
   const op = `${operation.hold}/${operation.n}`;
@@ -206,11 +206,11 @@ function extend(
   if (before !== null) {
     return { kind: "extended", amount: 0 - before.baseDelta - before.overageDelta - before.additionalDelta };
   }
-  // Time and checkpoint are written all the same.
+  // The new expiry and the checkpoint are still written.
   if (more > 0 && ended === "some") return { kind: "unfinished" };
   const amounts = allocate(account, more);
   const amount = sumOf(amounts);
-  // Nothing moved: no entry, and the same operation may be decided again.
+  // Nothing moved, so there is no journal entry. A repetition is decided anew.
   if (amount === 0) return { kind: "extended", amount };
   rollHold(row, account);
   row.base += amounts.base;
@@ -224,7 +224,7 @@ function extend(
 function settle(work: UnitOfWork, found: FoundAccount, operation: SettleOperation): SettleOutcome {
   const { account } = found;
   assertTokens(operation.used);
-  invariant(operation.ending !== "expired", "a settlement is no expiry");
+  invariant(operation.ending !== "expired", "a settlement is not an expiry");
   const row = work.hold(account.id, operation.hold);
   if (row !== null) {
     return settled(end(work, found, row, operation.used, operation.ending, operation.estimated));
@@ -254,7 +254,7 @@ function expire(work: UnitOfWork, found: FoundAccount, id: string): ExpireOutcom
   return { kind: "expired" };
 }
 
-/** An expired hold counts no longer, whether or not anybody has swept it. `some`: a further commit has to end the rest. */
+/** Ends the overdue holds of the account. Returns `some` if a further commit has to end the rest. */
 export function expireOverdue(work: UnitOfWork, found: FoundAccount): "all" | "some" {
   const { account } = found;
   if (account.holds === 0) return "all";
@@ -264,7 +264,7 @@ export function expireOverdue(work: UnitOfWork, found: FoundAccount): "all" | "s
   return work.isUnfinished(account.id) ? "some" : "all";
 }
 
-/** Ends an open hold: charges it, gives the rest back to the windows it came from, writes the receipt. */
+/** Ends an open hold: charges it, returns the rest to its windows, and writes the receipt. */
 function end(
   work: UnitOfWork,
   found: FoundAccount,
@@ -282,13 +282,13 @@ function end(
     additional: row.additional,
   };
   const spent = allocate(held, cost);
-  // What past windows gave is spent first: the rest can still go back.
+  // Credits from past windows are spent first, because they cannot be returned.
   const back: BucketAmounts = {
     base: row.base - Math.max(0, spent.base - row.basePast),
     overage: row.overage - Math.max(0, spent.overage - row.overagePast),
     additional: row.additional - spent.additional,
   };
-  // More than was held: an engine made more than it was told to. Taken from what is there, the rest is recorded.
+  // The engine generated more than its limit. The account pays if it can, and the rest is recorded as shortfall.
   const extra = allocate(account, cost - sumOf(spent));
   addHeld(account, negated(row));
   account.holds -= 1;
@@ -321,7 +321,7 @@ function end(
   return usage;
 }
 
-/** The hold expired before its settlement came: charges what the checkpoint had not, once. */
+/** Settles a hold that has expired: charges the tokens since its last checkpoint, once. */
 function settleLate(
   work: UnitOfWork,
   found: FoundAccount,
@@ -330,7 +330,7 @@ function settleLate(
 ): UsageRow {
   const { account, nowMs, atMs, plan } = found;
   const known = costOf(priceOf(expired), operation.used);
-  // What the checkpoint charged stays charged, and then stays on the receipt.
+  // The charge of the checkpoint is never taken back. If it is higher, it stays on the receipt.
   const isMore = known >= expired.cost && operation.used.completionTokens >= expired.completionTokens;
   const used = isMore ? operation.used : expired;
   const cost = isMore ? known : expired.cost;
@@ -391,8 +391,8 @@ function adjust(work: UnitOfWork, found: FoundAccount, operation: AdjustOperatio
 }
 
 /**
- * An upgrade raises cap and remaining by the difference at once; a downgrade takes effect at the next refresh. Also
- * the way on for an account whose plan has gone from the configuration.
+ * Changes the plan. An upgrade raises cap and remaining credits by the difference at once. A downgrade takes effect at
+ * the next refresh. This also repairs an account whose plan is missing from the configuration.
  */
 function changePlan(work: UnitOfWork, operation: PlanOperation): PlanOutcome | AccountError {
   if (work.planOf(operation.account) === undefined) return { kind: "no_account" };
@@ -422,7 +422,7 @@ function changePlan(work: UnitOfWork, operation: PlanOperation): PlanOutcome | A
   return { kind: "changed", replayed: false };
 }
 
-/** Parts of a hold that came from a window which has ended cannot go back. */
+/** Marks the amounts of a hold that came from a past window. They cannot be returned. */
 function rollHold(row: HoldRow, account: AccountRow): void {
   if (row.baseStartsMs !== account.baseStartsMs) {
     row.basePast += row.base;
@@ -450,7 +450,7 @@ function priceOf(row: RowPrice): Price {
   return { prompt: row.pricePrompt, completion: row.priceCompletion, cachedPrompt: row.priceCachedPrompt };
 }
 
-/** Whether the counts are those of a later moment of the same request. */
+/** Reports whether the counts belong to a later moment of the same request. */
 function isFurther(used: TokenCounts, known: TokenCounts): boolean {
   if (used.completionTokens !== known.completionTokens) return used.completionTokens > known.completionTokens;
   return used.promptTokens >= known.promptTokens;

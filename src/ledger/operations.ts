@@ -1,6 +1,6 @@
 /**
- * What the ledger can be asked, and what it answers. Every operation touches one account and may be sent any
- * number of times: `op` (or the hold's id) finds what was already done, and the first answer is given again.
+ * Operations of the ledger and their outcomes. Every operation changes one account and may be repeated: its id (or the
+ * id of its hold) finds the first execution, and the first outcome is returned again.
  */
 import type { EpochMs, MicroCredits } from "../units.ts";
 import type { Price } from "./pricing.ts";
@@ -13,16 +13,16 @@ export interface OpenOperation {
   plan: string;
 }
 
-/** Takes `min(want, what is there)`; refused if that is less than `min`. Checks key and limits under the same lock. */
+/** Takes up to `want` of the available credits, and is refused below `min`. Checks key and limits under the same lock. */
 export interface HoldOperation {
   kind: "hold";
   account: string;
-  /** The hold's id, which is the request id; also the operation id. */
+  /** Id of the hold: the request id, and also the operation id. */
   hold: string;
   key: string;
   model: string;
   price: Price;
-  /** Counted against tokens per minute. Until the first checkpoint is written, an expiry charges nothing. */
+  /** Counted against tokens per minute. An expiry before the first checkpoint charges nothing. */
   promptTokens: number;
   min: MicroCredits;
   want: MicroCredits;
@@ -34,14 +34,14 @@ export interface ExtendOperation {
   kind: "extend";
   account: string;
   hold: string;
-  /** Which extension of this hold: 1, 2, 3 ...; the operation id is `<hold>/<n>`. */
+  /** Number of the extension: 1, 2, 3 ... The operation id is `<hold>/<n>`. */
   n: number;
   more: MicroCredits;
   used: TokenCounts;
   ttlMs: number;
 }
 
-/** Ends a hold with what it used. All zero tokens: a void. */
+/** Ends a hold and charges its tokens. A settlement of zero tokens is a void. */
 export interface SettleOperation {
   kind: "settle";
   account: string;
@@ -51,14 +51,14 @@ export interface SettleOperation {
   estimated: boolean;
 }
 
-/** Ends a hold with its last checkpoint, if its time has run out; any process may ask. */
+/** Ends an overdue hold and charges its last checkpoint. Any process may send it. */
 export interface ExpireOperation {
   kind: "expire";
   account: string;
   hold: string;
 }
 
-/** Additional credits, once per payment id, ever. */
+/** Adds additional credits, once per payment id. */
 export interface TopupOperation {
   kind: "topup";
   account: string;
@@ -66,17 +66,17 @@ export interface TopupOperation {
   amount: MicroCredits;
 }
 
-/** A correction of the additional credits by hand, up or down. */
+/** Corrects the additional credits by hand, up or down. */
 export interface AdjustOperation {
   kind: "adjust";
   account: string;
   op: string;
-  /** Signed. Below zero, never more than there is. */
+  /** Signed. The bucket never goes below zero. */
   amount: number;
   reason: string;
 }
 
-/** An upgrade counts at once, a downgrade at the next refresh. */
+/** Changes the plan. An upgrade takes effect at once, a downgrade at the next refresh. */
 export interface PlanOperation {
   kind: "plan";
   account: string;
@@ -94,11 +94,11 @@ export type Operation =
   | AdjustOperation
   | PlanOperation;
 
-/** State of one per-minute limit after the decision; for `x-ratelimit-*`. */
+/** State of a limit per minute after the decision, for `x-ratelimit-*`. */
 export interface RateState {
   limit: number;
   remaining: number;
-  /** Until the limit is whole again. */
+  /** Time until the limit is completely restored. */
   resetMs: number;
 }
 
@@ -112,7 +112,7 @@ export type HoldOutcome =
   | {
       kind: "refused";
       reason: "insufficient_credits";
-      /** When credits next come back by themselves; null where the plan never refills any. */
+      /** Time of the next refresh, or null if the plan never refills a bucket. */
       refreshesAtMs: EpochMs | null;
       rates: Rates;
     }
@@ -120,10 +120,10 @@ export type HoldOutcome =
   | {
       kind: "refused";
       reason: "rate_limit_exceeded";
-      /** Which limit it was and whose. */
+      /** The limit that was reached. */
       of: "requests" | "tokens";
       scope: "account" | "key";
-      /** `null`: this request alone is over the limit, waiting does not help. */
+      /** Null if this request alone exceeds the limit, so waiting does not help. */
       retryAfterMs: number | null;
       rates: Rates;
     }
@@ -135,27 +135,27 @@ export type HoldOutcome =
       rates: Rates;
     }
   | { kind: "refused"; reason: "key_revoked" | "key_expired" | "key_unknown" }
-  /** The hold was taken earlier and has ended since; a new request needs a new id. */
+  /** The hold was taken earlier and has ended. A new request needs a new id. */
   | { kind: "refused"; reason: "hold_ended" };
 
 export type ExtendOutcome =
   | { kind: "extended"; amount: MicroCredits }
-  /** The hold ended first (it expired, or was settled); nothing was taken. */
+  /** The hold expired or was settled before. Nothing was taken. */
   | { kind: "ended" };
 
 export type SettleOutcome =
   | {
       kind: "settled";
-      /** What each bucket paid + shortfall. */
+      /** The sum of `paid` and `shortfall`. */
       cost: MicroCredits;
       paid: BucketAmounts;
       shortfall: MicroCredits;
-      /** Of `paid`, what the expiry of the hold had taken before its settlement came. Absent where it had not expired. */
+      /** The part of `paid` that an earlier expiry of the hold took. Absent if the hold had not expired. */
       paidBefore?: BucketAmounts;
-      /** Of `shortfall`, what the expiry had recorded. Absent with `paidBefore`. */
+      /** The part of `shortfall` that this expiry recorded. Absent if `paidBefore` is absent. */
       shortfallBefore?: MicroCredits;
     }
-  /** No such hold was ever taken; nothing was charged. */
+  /** The hold was never taken. Nothing was charged. */
   | { kind: "unknown_hold" };
 
 export type ExpireOutcome = { kind: "expired" } | { kind: "alive" } | { kind: "ended" };
@@ -163,12 +163,12 @@ export type ExpireOutcome = { kind: "expired" } | { kind: "alive" } | { kind: "e
 export type TopupOutcome =
   | { kind: "added"; additional: MicroCredits; replayed: boolean }
   | { kind: "conflict"; amount: MicroCredits }
-  /** The bucket would no longer be a safe integer. */
+  /** The bucket would exceed the safe integers. */
   | { kind: "too_much" };
 
 export type AdjustOutcome =
   | { kind: "adjusted"; additional: MicroCredits; replayed: boolean }
-  /** The operation was done before, with another of the two. */
+  /** The operation was executed before with this other amount or reason. */
   | { kind: "conflict"; amount: number; reason: string }
   | { kind: "too_little"; additional: MicroCredits }
   | { kind: "too_much" };
@@ -177,13 +177,13 @@ export type OpenOutcome = { kind: "opened" } | { kind: "exists"; plan: string };
 
 export type PlanOutcome =
   | { kind: "changed"; replayed: boolean }
-  /** The operation was done before, with this other plan. */
+  /** The operation was executed before with this other plan. */
   | { kind: "conflict"; plan: string };
 
-/** Any operation on an account may be answered so. */
+/** Possible outcome of any operation. */
 export type AccountError =
   | { kind: "no_account" }
-  /** The account's row or plan is missing or contradicts itself; nothing is moved until an operator mends it. */
+  /** The row of the account is invalid, or its plan is missing. Nothing moves until an operator repairs it. */
   | { kind: "balance_invalid"; problem: string };
 
 interface Outcomes {
@@ -197,7 +197,7 @@ interface Outcomes {
   plan: PlanOutcome;
 }
 
-/** Receipts of the holds whose time was found to have run out; absent where there are none. An operation that is sent again finds none. */
+/** Receipts of the overdue holds that the operation ended. Absent if it ended none, which includes a repetition. */
 interface Findings {
   expired?: readonly UsageRow[];
 }
@@ -205,11 +205,11 @@ interface Findings {
 export type OutcomeOf<O extends Operation> = (Outcomes[O["kind"]] | AccountError) & Findings;
 export type Outcome = OutcomeOf<Operation>;
 
-/** Instead of an outcome: the operation must be sent again, and so must those that follow it on its account. */
+/** Replaces an outcome: this operation and all later operations on its account must be sent again. */
 export interface PutOffOutcome extends Findings {
   /**
-   * `locked`: another session of the database has locked a row of the account, and nothing was done. `unfinished`: the
-   * account has more overdue holds than one commit ends; some were ended.
+   * `locked`: another session of the database has locked a row of the account, and nothing was changed. `unfinished`:
+   * the account has more overdue holds than a commit ends, and some of them were ended.
    */
   kind: "locked" | "unfinished";
 }

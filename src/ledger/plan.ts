@@ -1,8 +1,8 @@
-/** What an operator grants: two refilled buckets, limits and models. Plans live in the configuration; accounts name one. */
+/** A plan grants two refilled buckets, limits and models. The configuration defines plans, and each account is on one. */
 import type { Credits } from "../units.ts";
 
 export interface BucketPlan {
-  /** The cap, and what each refresh fills the bucket to. */
+  /** The cap of the bucket. Each refresh fills it to the cap. */
   credits: Credits;
   /** ISO 8601 period (`PT5H`, `P1D`, `P1M`), UTC. */
   every: string;
@@ -19,7 +19,7 @@ export interface Plan {
   id: string;
   base: BucketPlan;
   overage: BucketPlan;
-  /** For the account as a whole; a key may have narrower ones of its own. */
+  /** Limits of the account. A key may have narrower limits. */
   limits: Limits;
   /** Model ids, or `*`. */
   models: readonly string[];

@@ -1,18 +1,18 @@
-/** What tokens cost. Whole micro-credits, never rounded. */
+/** Computes the cost of tokens in whole micro-credits. Nothing is rounded. */
 import { invariant } from "../errors.ts";
 import type { MicroCredits } from "../units.ts";
 
-/** Credits per million tokens, which is micro-credits per token; whole numbers. */
+/** Credits per million tokens, which is micro-credits per token. Whole numbers. */
 export interface Price {
   prompt: number;
   completion: number;
-  /** For prompt tokens that the engine had cached; absent: the price of any other prompt token. */
+  /** Price of cached prompt tokens. Default: `prompt`. */
   cachedPrompt?: number;
 }
 
 export interface PricedTokens {
   promptTokens: number;
-  /** Of the prompt tokens, those that the engine had cached. */
+  /** The prompt tokens that the engine had cached. */
   cachedTokens: number;
   completionTokens: number;
 }
@@ -30,13 +30,13 @@ export function costOf(price: Price, tokens: PricedTokens): MicroCredits {
   return cost;
 }
 
-/** The most that a prompt and so many completion tokens can cost, whatever turns out to be cached. */
+/** Returns the maximum cost of a prompt and a number of completion tokens, for any number of cached tokens. */
 export function costAtMost(price: Price, promptTokens: number, completionTokens: number): MicroCredits {
   const dearest = Math.max(price.prompt, price.cachedPrompt ?? price.prompt);
   return promptTokens * dearest + completionTokens * price.completion;
 }
 
-/** How many completion tokens an amount buys after the prompt; `Infinity` where they are free. */
+/** Returns the number of completion tokens that an amount buys after the prompt, or `Infinity` if they are free. */
 export function completionTokensFor(price: Price, promptTokens: number, held: MicroCredits): number {
   const rest = held - costAtMost(price, promptTokens, 0);
   if (rest < 0) return 0;

@@ -1,14 +1,13 @@
 /**
- * Requests per minute, tokens per minute and running requests, of an account's plan and of a key.
+ * Limits requests per minute, tokens per minute and running requests, for the plan of an account and for a key.
  *
- * The two rates are GCRA: one timestamp each (the theoretical arrival time, TAT), a burst of a whole minute's
- * worth, exact at any moment without counters or windows. A request counts its prompt when it is admitted and
- * its completion when it has ended, so that nobody waits for tokens that were never made; what has been made
- * beyond the minute's worth is waited for by the next request. Pure: it changes only the rows it is handed.
+ * Both rates use GCRA: a timestamp each (the theoretical arrival time, TAT) and a burst of one minute. It is exact at any
+ * moment without counters or windows. The prompt is counted when a request is admitted, and the completion when the
+ * request has ended. If an answer exceeds the limit, the next request waits. Pure: only the given rows change.
  *
- * A timestamp far ahead of the clock may be a debt of tokens, which has no bound, or may have been counted before the
- * clock was set back. The requests' timestamp tells the two apart: it never lies before the moment at which anything
- * was counted, and at most a minute after it, because no more requests are let in.
+ * A timestamp far ahead of the clock has one of two causes: a debt of tokens, which has no bound, or a clock that was set
+ * back. The timestamp of requests distinguishes them. It is never before the last count, and at most a minute after it,
+ * because further requests are refused.
  */
 import { given } from "../given.ts";
 import type { EpochMs } from "../units.ts";
@@ -18,7 +17,7 @@ import type { AccountRow, KeyRow } from "./rows.ts";
 
 const minuteMs = 60_000;
 
-/** Whose limits, and the row that keeps their state. */
+/** Limits of an account or a key, and the row with their state. */
 export interface Scope {
   scope: "account" | "key";
   limits: Limits;
@@ -36,12 +35,11 @@ export function scopesOf(account: AccountRow, plan: Plan, key: KeyRow | null): S
 }
 
 /**
- * Where the clock was set back by minutes or more since something was counted, sets the timestamps back with it, as
- * far as is certain: no request is let in early, no debt is forgiven, and nobody waits longer than a minute beyond
- * what there was to wait for when it was counted. A clock that was set back by less is waited for.
+ * Sets the timestamps back if the clock was set back by minutes or more since the last count. No request is admitted
+ * early and no debt is forgiven. A wait grows by a minute at most. Limits wait for a clock that was set back by less.
  *
- * What it changes is to be written though the request be refused: timestamps that followed the clock anew each time
- * would never be reached by it.
+ * The new timestamps must be written even if the request is refused. Otherwise they would follow the clock each time, and
+ * the clock would never reach them.
  */
 export function followClock(scopes: readonly Scope[], nowMs: EpochMs): void {
   for (const { row } of scopes) {
@@ -54,15 +52,14 @@ export function followClock(scopes: readonly Scope[], nowMs: EpochMs): void {
 
 type RateRefusal = Extract<HoldOutcome, { reason: "rate_limit_exceeded" | "concurrency_limit_exceeded" }>;
 
-/** Where the TAT stands after `amount` more; at least now. */
+/** Returns the TAT after `amount` more. */
 function advanced(tatMs: EpochMs, limit: number, amount: number, nowMs: EpochMs): EpochMs {
   return Math.max(tatMs, nowMs) + (amount * minuteMs) / limit;
 }
 
 /**
- * How far over a limit still counts as within it. A timestamp of today is exact to 1/4096 ms, and a minute's worth
- * of requests adds up as many roundings: without this the last of 42 requests a minute would be refused. Never as
- * much as half a request.
+ * Returns the tolerance of a limit. A present timestamp is exact to 1/4096 ms, and the requests of a minute add up as many
+ * rounding errors. Without the tolerance the last of 42 requests per minute is refused. It is less than half a request.
  */
 function slackMs(limit: number): number {
   return Math.min(minuteMs / limit / 2, 1e-3 + limit / 2048);
@@ -75,7 +72,7 @@ function stateOf(tatMs: EpochMs, limit: number, nowMs: EpochMs): RateState {
   return { limit, remaining: Math.max(0, remaining), resetMs: Math.max(0, Math.ceil(aheadMs - slack)) };
 }
 
-/** Whether the limits let a request with so many prompt tokens in. Changes nothing. */
+/** Returns the refusal of a request, or null if the limits admit it. Changes nothing. */
 export function rateRefusalOf(
   scopes: readonly Scope[],
   promptTokens: number,
@@ -120,20 +117,20 @@ export function countRequest(scopes: readonly Scope[], promptTokens: number, now
   countTokens(scopes, promptTokens, nowMs);
 }
 
-/** Counts tokens that were made, or takes back (negative) ones that were counted and never worked on. */
+/** Counts generated tokens. A negative number takes back tokens that were counted but not used. */
 export function countTokens(scopes: readonly Scope[], tokens: number, nowMs: EpochMs): void {
   if (tokens === 0) return;
   followClock(scopes, nowMs);
   for (const { limits, row } of scopes) {
     if (limits.tokensPerMinute !== undefined) {
       row.tokensTatMs = advanced(row.tokensTatMs, limits.tokensPerMinute, tokens, nowMs);
-      // Takes no request's room, and tells when these were counted.
+      // Records the time of this count. It uses up no request.
       row.requestsTatMs = Math.max(row.requestsTatMs, nowMs);
     }
   }
 }
 
-/** The tightest state of each rate over all scopes; for `x-ratelimit-*`. */
+/** Returns the tightest state of each rate over all scopes, for `x-ratelimit-*`. */
 export function ratesOf(scopes: readonly Scope[], nowMs: EpochMs): Rates {
   const rates: Rates = {};
   for (const { limits, row } of scopes) {

@@ -1,10 +1,10 @@
 /** Retries of calls to the store while it is unavailable: commits, and reads of keys and balances. */
 import { retryWhile } from "../retry.ts";
 
-/** The database cannot be reached or written just now (locked, disk full, connection lost). */
+/** The database is unavailable: it is locked, its disk is full, or the connection is lost. */
 export class StoreUnavailableError extends Error {
   override readonly name = "StoreUnavailableError";
-  /** False: nothing of what was asked has been done. True: it may have been, and only its answer was lost. */
+  /** False: nothing was changed. True: the change may have been made, and only its answer was lost. */
   readonly mayBeDone: boolean;
 
   constructor(message: string, options: ErrorOptions & { mayBeDone?: boolean } = {}) {
@@ -13,7 +13,7 @@ export class StoreUnavailableError extends Error {
   }
 }
 
-/** The error, if it can be known that nothing was done before it. */
+/** Marks the error: nothing was changed before it. */
 export function withNothingDone(error: unknown): unknown {
   if (!(error instanceof StoreUnavailableError)) return error;
   return new StoreUnavailableError(error.message, { cause: error.cause, mayBeDone: false });

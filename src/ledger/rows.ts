@@ -1,20 +1,20 @@
 /**
- * The ledger's rows, as the kernel sees them and as every store keeps them (store/migrations). Amounts are whole
- * micro-credits, times milliseconds since the epoch. The key of every table begins with the account.
+ * The rows of the ledger. Every store has tables with these columns (store/migrations). Amounts are whole micro-credits.
+ * Times are milliseconds since the epoch. The key of every table starts with the account.
  */
 import type { EpochMs, MicroCredits } from "../units.ts";
 
-/** One row holds all three buckets, so that one lock covers a decision. */
+/** All three buckets are in one row, so that one lock protects a decision. */
 export interface AccountRow {
   id: string;
   plan: string;
-  /** Of the last journal entry; gapless from 1. */
+  /** Number of the last journal entry. Numbers have no gaps and start at 1. */
   seq: number;
   createdMs: EpochMs;
 
   base: MicroCredits;
   baseCap: MicroCredits;
-  /** Where the window grid begins; windows are `anchor + n * period`. */
+  /** Start of the window grid. Windows start at `anchor + n * period`. */
   baseAnchorMs: EpochMs;
   baseStartsMs: EpochMs;
   baseEndsMs: EpochMs;
@@ -27,26 +27,26 @@ export interface AccountRow {
 
   additional: MicroCredits;
 
-  /** Sums over the open holds, of what would come back today: parts taken from past windows are not in them. */
+  /** Sums over the open holds, without amounts from past windows, which cannot be returned. */
   heldBase: MicroCredits;
   heldOverage: MicroCredits;
   heldAdditional: MicroCredits;
-  /** How many holds are open. */
+  /** Number of open holds. */
   holds: number;
 
-  /** GCRA: the theoretical arrival time of the plan's requests and tokens per minute; fractions of a millisecond count. */
+  /** GCRA: theoretical arrival time of requests and tokens per minute, with fractions of a millisecond. */
   requestsTatMs: EpochMs;
   tokensTatMs: EpochMs;
 }
 
-/** Amounts in the three buckets, in the order in which they are spent. */
+/** Amounts in the three buckets, in spending order. */
 export interface BucketAmounts {
   base: MicroCredits;
   overage: MicroCredits;
   additional: MicroCredits;
 }
 
-/** What has been made for a request so far; the checkpoint of a hold and the receipt of a usage row. */
+/** Tokens of a request: the checkpoint of a hold, or the final counts of a receipt. */
 export interface TokenCounts {
   promptTokens: number;
   cachedTokens: number;
@@ -54,7 +54,7 @@ export interface TokenCounts {
   reasoningTokens: number;
 }
 
-/** Prices at the time of the hold; they stay with the request whatever the configuration becomes. */
+/** Prices at the time of the hold. A later change of the configuration does not affect them. */
 export interface RowPrice {
   pricePrompt: number;
   priceCompletion: number;
@@ -71,16 +71,16 @@ export interface HoldRow extends TokenCounts, RowPrice {
   createdMs: EpochMs;
   expiresMs: EpochMs;
 
-  /** Taken from the windows that began at `baseStartsMs` and `overageStartsMs`; unspent, it goes back to them. */
+  /** Taken from the windows that started at `baseStartsMs` and `overageStartsMs`. Unspent amounts return to them. */
   base: MicroCredits;
   overage: MicroCredits;
   additional: MicroCredits;
   baseStartsMs: EpochMs;
   overageStartsMs: EpochMs;
-  /** Taken from windows that have since ended; spent first, never given back. */
+  /** Taken from windows that have ended. Spent first and never returned. */
   basePast: MicroCredits;
   overagePast: MicroCredits;
-  /** Prompt tokens that were counted against tokens per minute when the hold was taken. */
+  /** Prompt tokens that the hold counted against tokens per minute. */
   meteredTokens: number;
 }
 
@@ -104,9 +104,9 @@ export interface JournalRow {
   seq: number;
   atMs: EpochMs;
   kind: JournalKind;
-  /** Operation id, unique per account; an operation that is sent again is found by it. */
+  /** Operation id, unique per account. It identifies repeated operations. */
   op: string;
-  /** The request, payment, reason or plan behind it. */
+  /** The request, payment, reason or plan that caused the entry. */
   note: string | null;
   baseDelta: number;
   overageDelta: number;
@@ -116,7 +116,7 @@ export interface JournalRow {
   additionalAfter: MicroCredits;
 }
 
-/** How a request ended; docs/ledger.md has the table of what each costs. */
+/** How a request ended. docs/ledger.md lists the charge of each ending. */
 export const endings = [
   "stop",
   "length",
@@ -129,12 +129,12 @@ export const endings = [
 ] as const;
 export type Ending = (typeof endings)[number];
 
-/** One row per finished request: its charge can be recomputed from it. Found by the request id the client saw. */
+/** The receipt of a finished request, found by the request id that the client received. Its charge can be recomputed. */
 export interface UsageRow extends TokenCounts, RowPrice {
   account: string;
   /** The hold, which is the request id. */
   id: string;
-  /** Journal entry of the ending. */
+  /** Number of the journal entry that ended the hold. */
   seq: number;
   atMs: EpochMs;
   key: string;
@@ -146,20 +146,20 @@ export interface UsageRow extends TokenCounts, RowPrice {
   base: MicroCredits;
   overage: MicroCredits;
   additional: MicroCredits;
-  /** What nobody could pay. */
+  /** The part of the cost that the account could not pay. */
   shortfall: MicroCredits;
 }
 
-/** An API key. The key itself is never kept, only its SHA-256. */
+/** An API key. Only the SHA-256 of the key is stored. */
 export interface KeyRow {
   id: string;
   account: string;
   /** SHA-256 of the whole key, lower-case hex. */
   hash: string;
   name: string | null;
-  /** Last four characters, so that people can tell their keys apart. */
+  /** Last four characters, so that people can recognise their keys. */
   lastFour: string;
-  /** Model ids or `*`; narrower than the plan's, never wider. */
+  /** Model ids or `*`. They restrict the models of the plan. */
   models: readonly string[];
   requestsPerMinute: number | null;
   tokensPerMinute: number | null;
@@ -168,7 +168,7 @@ export interface KeyRow {
   expiresMs: EpochMs | null;
   revokedMs: EpochMs | null;
   lastUsedMs: EpochMs | null;
-  /** GCRA state (fractions of a millisecond count) and open holds of the key's own limits. */
+  /** GCRA state, with fractions of a millisecond, and open holds, for the limits of the key. */
   requestsTatMs: EpochMs;
   tokensTatMs: EpochMs;
   holds: number;

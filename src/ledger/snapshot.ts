@@ -1,6 +1,5 @@
 /**
- * The rows that a batch of operations works on: what the store read under its locks, the copies that change, and
- * what is to be written. Buckets move and journal entries arise in one place, `enter`, which holds every account
+ * The rows of a batch: the snapshot that the store read under its locks, the changed copies, and the rows to write. Buckets move and journal entries arise in one place, `enter`, which holds every account
  * to its invariants. Pure.
  */
 import { invariant } from "../errors.ts";
@@ -20,12 +19,12 @@ import type {
 import { windowAt } from "./windows.ts";
 
 /**
- * Most overdue holds that one commit ends, besides those that its operations name: the work of a commit is bounded,
- * however many holds a dead node has left behind. About 5 ms.
+ * Maximum number of overdue holds that a commit ends, in addition to the holds of its operations. It bounds the time
+ * of a commit after a node has died with many holds. 100 holds take about 5 ms.
  */
 export const overdueMax = 100;
 
-/** All that the operations of one batch can touch, read under the lock. The kernel works on copies of its own. */
+/** Every row that the operations of a batch can change, read under the lock. The kernel changes copies. */
 export interface Snapshot {
   nowMs: EpochMs;
   /** Every account that an operation names and that exists. */
@@ -33,11 +32,11 @@ export interface Snapshot {
   /** By `rowKey(account, id)`: open holds that an operation names, and those of `overdue`. */
   holds: ReadonlyMap<string, HoldRow>;
   /**
-   * Keys of the overdue holds to end, in the order in which they end (time, account, id): the first `overdueMax` of
-   * all accounts that an operation takes or extends a hold on.
+   * Keys of the overdue holds to end, ordered by time, account and id. These are the first `overdueMax` of all accounts
+   * on which an operation takes or extends a hold.
    */
   overdue: readonly string[];
-  /** Accounts that have overdue holds beyond those. */
+  /** Accounts with further overdue holds. */
   unfinished: ReadonlySet<string>;
   /** By `rowKey(account, op)`: entries whose `op` is one of `opsOf` an operation of the batch. */
   journal: ReadonlyMap<string, JournalRow>;
@@ -47,14 +46,14 @@ export interface Snapshot {
   keys: ReadonlyMap<string, KeyRow>;
 }
 
-/** Rows to write, as sets. Accounts, holds and usage rows replace what stands under their key; keys exist already. */
+/** Rows to write, as sets. Accounts, holds and usage rows are inserted or replaced. Keys exist already. */
 export interface Changes {
   accounts: AccountRow[];
   holdsPut: HoldRow[];
   holdsEnded: { account: string; id: string }[];
   journal: JournalRow[];
   usage: UsageRow[];
-  /** Only `requestsTatMs`, `tokensTatMs`, `holds` and `lastUsedMs` differ from what was read. */
+  /** Only `requestsTatMs`, `tokensTatMs`, `holds` and `lastUsedMs` have changed. */
   keys: KeyRow[];
 }
 
@@ -62,7 +61,7 @@ export function rowKey(account: string, id: string): string {
   return `${account}\n${id}`;
 }
 
-/** Journal id under which an operation may already stand; null for those that are found by their hold or account. */
+/** Returns the `op` of the operation's journal entry, or null if its hold or account identifies it. */
 export function opOf(operation: Operation): string | null {
   switch (operation.kind) {
     case "hold":
@@ -82,29 +81,29 @@ export function opOf(operation: Operation): string | null {
   }
 }
 
-/** Whether overdue holds of its account must end before the operation is decided: it asks for their credits. */
+/** Reports whether the overdue holds of the account must end first, because the operation needs their credits. */
 export function endsOverdue({ kind }: Operation): boolean {
   return kind === "hold" || kind === "extend";
 }
 
-/** Of the entry of a settlement that came after its hold had expired; read where the receipt is. */
+/** Returns the `op` of a settlement after the expiry of its hold. The store reads this entry with the receipt. */
 export function lateOp(hold: string): string {
   return `${hold}/late`;
 }
 
 const shortNote = / \((\d+) short before\)$/;
 
-/** Note of that entry: how the request ended, and the shortfall that the expiry had recorded, in micro-credits. */
+/** Returns the note of that entry: the ending, and the shortfall of the expiry in micro-credits. */
 export function lateNote(ending: Ending, shortfallBefore: MicroCredits): string {
   return shortfallBefore === 0 ? ending : `${ending} (${shortfallBefore} short before)`;
 }
 
-/** The shortfall that such a note has in it. */
+/** Parses the shortfall from such a note. */
 export function shortfallIn(note: string | null): MicroCredits {
   return Number(shortNote.exec(note ?? "")?.[1] ?? 0);
 }
 
-/** An account changes only together with a journal entry, except that its limits may follow a clock that was set back. */
+/** An account changes only with a journal entry. The exception are its rate limits, which follow a clock that was set back. */
 function isMoved(account: AccountRow, read: AccountRow | undefined): boolean {
   return (
     account.seq !== read?.seq ||
@@ -126,7 +125,7 @@ function isAmount(value: number): boolean {
   return Number.isSafeInteger(value) && value >= 0;
 }
 
-/** What an account cannot be decided on with; null where it is sound. */
+/** Describes why the account cannot be used. Returns null if it is sound. */
 export function problemOf(account: AccountRow, plans: Plans): string | null {
   if (!plans.has(account.plan)) return `its plan "${account.plan}" is not in the configuration`;
   const { base, baseCap, overage, overageCap, additional, heldBase, heldOverage, heldAdditional } = account;
@@ -158,13 +157,13 @@ export interface FoundAccount {
   kind: "found";
   account: AccountRow;
   plan: Plan;
-  /** The clock as it was read: keys, limits and holds go by it, however far ahead it once was. */
+  /** The clock of the snapshot, for keys, limits and holds. */
   nowMs: EpochMs;
-  /** The clock of its windows, which never stands before they begin: what is entered is dated in the window that it moves. */
+  /** The clock of the windows: at least the start of each window. Journal entries and receipts have this time. */
   atMs: EpochMs;
 }
 
-/** One batch while it is decided. Rows are copied before they are first changed. */
+/** The state of a batch while it is decided. Rows are copied before their first change. */
 export class UnitOfWork {
   readonly #snapshot: Snapshot;
   readonly #plans: Plans;
@@ -188,7 +187,7 @@ export class UnitOfWork {
         holdsPut.push(hold);
         continue;
       }
-      // A hold that was taken and ended within the batch was never written.
+      // A hold that starts and ends in the same batch is not in the database.
       const written = this.#snapshot.holds.get(key);
       if (written !== undefined) holdsEnded.push({ account: written.account, id: written.id });
     }
@@ -204,7 +203,7 @@ export class UnitOfWork {
     };
   }
 
-  /** A new account, with its two windows beginning now. Null where it exists already. */
+  /** Opens an account with two windows that start now. Returns null if it exists already. */
   open(id: string, plan: Plan): AccountRow | null {
     if (this.#accounts.has(id) || this.#snapshot.accounts.has(id)) return null;
     const nowMs = this.#snapshot.nowMs;
@@ -251,8 +250,8 @@ export class UnitOfWork {
   }
 
   /**
-   * The account with its windows rolled to now, or why nothing can be decided on it. One whose plan has gone from
-   * the configuration is taken as being on `successor`, where that is given: so it can be moved to another plan.
+   * Returns the account with its windows rolled forward, or why it cannot be used. `successor` replaces a plan that is
+   * missing from the configuration, so that the account can be moved to another plan.
    */
   account(id: string, successor?: string): FoundAccount | AccountError {
     let account = this.#accounts.get(id);
@@ -271,12 +270,12 @@ export class UnitOfWork {
     return { kind: "found", account, plan, nowMs: this.#snapshot.nowMs, atMs: this.#atOf(account) };
   }
 
-  /** One that was set back never makes a window begin in the future. */
+  /** A clock that was set back is before the start of a window. */
   #atOf(account: AccountRow): EpochMs {
     return Math.max(this.#snapshot.nowMs, account.baseStartsMs, account.overageStartsMs);
   }
 
-  /** Fills the buckets whose window has ended, in one step however many windows were missed. */
+  /** Refills the buckets whose window has ended, in one step for any number of missed windows. */
   #roll(account: AccountRow, plan: Plan): void {
     const nowMs = this.#atOf(account);
     const deltas: BucketAmounts = { base: 0, overage: 0, additional: 0 };
@@ -285,8 +284,8 @@ export class UnitOfWork {
     if (!baseEnded && !overageEnded) return;
     if (baseEnded) {
       const window = windowAt(account.baseAnchorMs, plan.base.every, nowMs);
-      // The plan's period may have changed since: a window never begins before the last one has ended, so that
-      // its beginning alone tells it from every other.
+      // The plan's period may have changed. A window never starts before the end of the last one, so its start
+      // identifies it.
       account.baseStartsMs = Math.max(window.startsMs, account.baseEndsMs);
       account.baseEndsMs = window.endsMs;
       account.baseCap = microOf(plan.base.credits);
@@ -304,7 +303,7 @@ export class UnitOfWork {
     this.post(account, "refresh", `refresh/${account.seq + 1}`, null, deltas);
   }
 
-  /** Moves the buckets and writes the entry; everything else about the account is already as it will be. */
+  /** Moves the buckets and posts the journal entry. All other fields of the account are final by now. */
   post(account: AccountRow, kind: JournalKind, op: string, note: string | null, deltas: BucketAmounts): void {
     account.base += deltas.base;
     account.overage += deltas.overage;
@@ -334,7 +333,7 @@ export class UnitOfWork {
     return this.#journal.get(key) ?? this.#snapshot.journal.get(key) ?? null;
   }
 
-  /** A copy to change; `put` it or `end` it. */
+  /** Returns a copy to change. `put` or `end` writes it. */
   hold(account: string, id: string): HoldRow | null {
     const key = rowKey(account, id);
     const changed = this.#holds.get(key);
@@ -342,7 +341,7 @@ export class UnitOfWork {
     return hold === undefined || hold === null ? null : { ...hold };
   }
 
-  /** Open holds of the account that this commit ends because they are overdue by the clock that they were read by. */
+  /** Returns the overdue holds of the account that this commit ends. */
   overdue(account: string): HoldRow[] {
     const { nowMs, holds } = this.#snapshot;
     return this.#snapshot.overdue.flatMap((key) => {
@@ -352,7 +351,7 @@ export class UnitOfWork {
     });
   }
 
-  /** Whether the account has overdue holds that this commit does not end. */
+  /** Reports whether the account has overdue holds that this commit does not end. */
   isUnfinished(account: string): boolean {
     return this.#snapshot.unfinished.has(account);
   }
@@ -367,7 +366,7 @@ export class UnitOfWork {
     if (usage.ending === "expired") this.#expired.push(usage);
   }
 
-  /** Receipts of the holds that have expired since this was last asked. */
+  /** Returns the receipts of the holds that have expired since the last call. */
   takeExpired(): UsageRow[] {
     return this.#expired.splice(0);
   }
@@ -381,7 +380,7 @@ export class UnitOfWork {
     return this.#usage.get(key) ?? this.#snapshot.usage.get(key) ?? null;
   }
 
-  /** The key's row to change in place; null where there is none. */
+  /** Returns the row of the key, to change in place, or null if it does not exist. */
   key(id: string): KeyRow | null {
     const changed = this.#keys.get(id);
     if (changed !== undefined) return changed;

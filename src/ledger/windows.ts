@@ -1,8 +1,8 @@
 /**
- * The windows in which buckets refill: the grid `anchor + n * period`, in UTC.
+ * Computes the windows in which buckets refill: the grid `anchor + n * period` in UTC.
  *
- * Guarantees that exactly one window contains any moment, however many were missed, and that month steps are
- * taken from the anchor: a grid that begins on the 31st returns to the 31st after February. Pure.
+ * Guarantees that exactly one window contains any moment. Month steps start at the anchor, so a grid that starts on the
+ * 31st returns to the 31st after February. Pure.
  */
 import { Temporal } from "temporal-polyfill";
 import { invariant } from "../errors.ts";
@@ -14,7 +14,7 @@ export interface Window {
 }
 
 interface Period {
-  /** Months are counted on the calendar, everything else is a fixed length. */
+  /** Calendar months. All other units have a fixed length. */
   months: number;
   fixedMs: number;
 }
@@ -22,12 +22,12 @@ interface Period {
 const dayMs = 86_400_000;
 const periodMsMax = 100 * 366 * dayMs;
 
-/** Parsed periods, by their text: plans name a handful of them. */
+/** Parsed periods by their text. Plans use only a few of them. */
 const parsed = new Map<string, Period>();
 
 /**
- * Parses an ISO 8601 duration such as `PT5H`, `P1D`, `P1M`. Throws a RangeError that says what is wrong where it
- * is none, is not positive, is shorter than a second or longer than a hundred years.
+ * Parses an ISO 8601 duration such as `PT5H`, `P1D`, `P1M`. Throws a RangeError if the text is invalid, or if the duration
+ * is not positive, shorter than a second or longer than a hundred years.
  */
 export function parsePeriod(text: string): Period {
   const known = parsed.get(text);
@@ -47,7 +47,7 @@ export function parsePeriod(text: string): Period {
     duration.minutes * 60_000 +
     duration.seconds * 1000 +
     duration.milliseconds;
-  if (duration.sign <= 0) throw new RangeError(`the period "${text}" is not longer than nothing`);
+  if (duration.sign <= 0) throw new RangeError(`the period "${text}" is not positive`);
   if (months === 0 && fixedMs < 1000) throw new RangeError(`the period "${text}" is shorter than a second`);
   if (months * 31 * dayMs + fixedMs > periodMsMax) {
     throw new RangeError(`the period "${text}" is longer than a hundred years`);
@@ -57,7 +57,7 @@ export function parsePeriod(text: string): Period {
   return period;
 }
 
-/** The moment `anchor + n * period`. A day of the month that does not exist becomes the last one that does. */
+/** Returns `anchor + n * period`. A missing day of the month becomes the last day of that month. */
 function gridPoint(anchorMs: EpochMs, period: Period, n: number): EpochMs {
   const fixedMs = anchorMs + period.fixedMs * n;
   if (period.months === 0) return fixedMs;
@@ -67,11 +67,10 @@ function gridPoint(anchorMs: EpochMs, period: Period, n: number): EpochMs {
     .add({ milliseconds: period.fixedMs * n }).epochMilliseconds;
 }
 
-/** The window that contains `nowMs`; the first one, where the clock stands before the anchor. */
+/** Returns the window that contains `nowMs`, or the first window if `nowMs` is before the anchor. */
 export function windowAt(anchorMs: EpochMs, every: string, nowMs: EpochMs): Window {
   const period = parsePeriod(every);
-  // No month is longer than 31 days, so the guess is never too far along; the loop below takes at most the few
-  // steps by which months are shorter.
+  // No month is longer than 31 days, so the guess is never too late. Shorter months take a few steps of the loop.
   const longestMs = period.months * 31 * dayMs + period.fixedMs;
   let n = Math.max(0, Math.floor((nowMs - anchorMs) / longestMs));
   let startsMs = gridPoint(anchorMs, period, n);
