@@ -1,8 +1,8 @@
 /**
  * Authenticates requests by their API key.
  *
- * Nothing is cached: a revoked key is refused at the next request. No message or detail contains a key or a
- * part of one.
+ * Nothing is cached: a revoked key is refused at the next request. No message or detail contains a
+ * key or a part of one.
  */
 import { timingSafeEqual } from "node:crypto";
 import { Refusal } from "../errors.ts";
@@ -25,8 +25,8 @@ export interface Caller {
 }
 
 /**
- * Authenticates the value of an `Authorization` header. Throws the refusals `missing_api_key` and `invalid_api_key`,
- * and `balance_unavailable` if the configuration lacks the account's plan.
+ * Authenticates the value of an `Authorization` header. Throws the refusals `missing_api_key` and
+ * `invalid_api_key`, and `balance_unavailable` if the configuration lacks the account's plan.
  */
 export async function authenticate(
   { store, plans }: { store: Pick<Store, "findKey">; plans: Plans },

@@ -1,4 +1,6 @@
-/** Opens the first account of a new installation, so that the first start prints a key that works. */
+/**
+ * Opens the first account of a new installation, so that the first start prints a key that works.
+ */
 import { invariant } from "../errors.ts";
 import type { Ledger } from "../ledger/ledger.ts";
 import type { Plans } from "../ledger/plan.ts";
@@ -14,8 +16,9 @@ export interface FirstAccount {
 }
 
 /**
- * Opens the account `default` on the first plan of the configuration and issues a key. Returns null if the store has
- * other accounts or any key. A start that ended between the two steps is completed by the next start.
+ * Opens the account `default` on the first plan of the configuration and issues a key. Returns null
+ * if the store has other accounts or any key. A start that ended between the two steps is completed
+ * by the next start.
  */
 export async function openFirstAccount(
   store: Store,

@@ -1,9 +1,9 @@
 /**
  * API keys: generating, parsing, hashing and storing them.
  *
- * A key is `ink_` and 40 base62 characters: 34 random characters (202 bits) and their CRC32 in 6 characters. With
- * the checksum, a typing error is detected without the store, and secret scanners recognise a key. Only the SHA-256
- * of a key is stored; 202 random bits need no slow hash.
+ * A key is `ink_` and 40 base62 characters: 34 random characters (202 bits) and their CRC32 in 6
+ * characters. With the checksum, a typing error is detected without the store, and secret scanners
+ * recognise a key. Only the SHA-256 of a key is stored; 202 random bits need no slow hash.
  */
 import { hash, randomBytes } from "node:crypto";
 import { crc32 } from "node:zlib";
@@ -16,12 +16,18 @@ const randomLength = 34;
 const checksumLength = 6;
 const keyLength = prefix.length + randomLength + checksumLength;
 const base62 = "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz";
-/** 4 * 62. Larger random bytes are skipped: they would make the first characters of the alphabet likelier. */
+/**
+ * 4 * 62. Larger random bytes are skipped: they would make the first characters of the alphabet
+ * likelier.
+ */
 const byteLimit = 248;
 
 export const keyFormat = `A key is "${prefix}" and ${keyLength - prefix.length} letters and digits.`;
 
-/** An absent property means: a random id, no name, all models of the plan, no expiry, no limits of its own. */
+/**
+ * An absent property means: a random id, no name, all models of the plan, no expiry, no limits of
+ * its own.
+ */
 export interface KeyOptions {
   /** Must be new. */
   id?: string | undefined;
@@ -86,7 +92,10 @@ export function mintKey(): string {
   return prefix + random + checksumOf(random);
 }
 
-/** `ok`: has the form of a key. `mistyped`: begins like a key. `foreign`: does not, as keys of other services. */
+/**
+ * `ok`: has the form of a key. `mistyped`: begins like a key. `foreign`: does not, as keys of other
+ * services.
+ */
 export function parseKey(text: string): "ok" | "mistyped" | "foreign" {
   if (!text.startsWith(prefix)) return "foreign";
   if (text.length !== keyLength) return "mistyped";

@@ -1,9 +1,10 @@
 /**
- * Everything that operators do with accounts, keys and credits. The command line and the operator API parse a request,
- * call one of these actions and print its result.
+ * Everything that operators do with accounts, keys and credits. The command line and the operator
+ * API parse a request, call one of these actions and print its result.
  *
- * Every action that changes something is safe to repeat: an operation id, payment id or key id takes effect once. A
- * repetition with other values is refused and changes nothing. Actions throw the errors of accounts/refusals.ts.
+ * Every action that changes something is safe to repeat: an operation id, payment id or key id
+ * takes effect once. A repetition with other values is refused and changes nothing. Actions throw
+ * the errors of accounts/refusals.ts.
  */
 import { hash } from "node:crypto";
 import { isDeepStrictEqual } from "node:util";
@@ -69,7 +70,8 @@ export class OperatorActions {
     requirePlan(this.#plans, plan);
     const outcome = await this.#ledger.apply({ kind: "open", account: id, plan });
     if (outcome.kind === "exists") {
-      // The first journal entry has the plan that the account was opened on; its plan may have changed since.
+      // The first journal entry has the plan that the account was opened on; its plan may have
+      // changed since.
       const [opening] = await this.#store.journal(id, { limit: 1 });
       if (opening?.note !== plan) throw accountExists(id, opening?.note ?? null);
     } else if (outcome.kind !== "opened") throw accountRefusal(id, outcome);
@@ -179,7 +181,10 @@ export class OperatorActions {
     return issued;
   }
 
-  /** Issues one key for each operation id. A repetition returns the key's row without the secret: `key` is null. */
+  /**
+   * Issues one key for each operation id. A repetition returns the key's row without the secret:
+   * `key` is null.
+   */
   async issueKeyOnce(
     account: string,
     operation: string,
@@ -191,7 +196,8 @@ export class OperatorActions {
       try {
         return await this.issueKey(account, { ...options, id });
       } catch (error) {
-        // The key may exist all the same: issued by a request at the same time, or just before the store failed.
+        // The key may exist all the same: issued by a request at the same time, or just before the
+        // store failed.
         known = await this.#store.keyById(id);
         if (known === null) throw error;
       }

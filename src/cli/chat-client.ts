@@ -1,6 +1,7 @@
 /**
- * A client of the public API. It knows the service only by its URL and a key, as any other client does, and expects
- * no field of a response to be present. Every failure is a `ClientError` whose message is one line.
+ * A client of the public API. It knows the service only by its URL and a key, as any other client
+ * does, and expects no field of a response to be present. Every failure is a `ClientError` whose
+ * message is one line.
  */
 import { messageOf } from "../errors.ts";
 import { costOf, type Price } from "../ledger/pricing.ts";
@@ -88,7 +89,10 @@ export class ChatClient {
     return total === null ? null : { total, buckets: names.flatMap((name) => bucketIn(body, name)) };
   }
 
-  /** Yields the answer, and the `end` event if the answer is whole; otherwise throws. Ends early if `signal` aborts. */
+  /**
+   * Yields the answer, and the `end` event if the answer is whole; otherwise throws. Ends early if
+   * `signal` aborts.
+   */
   async *answer(
     model: string,
     messages: readonly ChatMessage[],
@@ -223,7 +227,9 @@ function list(value: unknown): (Json | undefined)[] {
   return Array.isArray(value) ? value : [];
 }
 
-/** `fetch` keeps the reason in `cause`, which may be several errors, one for each address of a host. */
+/**
+ * `fetch` keeps the reason in `cause`, which may be several errors, one for each address of a host.
+ */
 function reasonOf(error: unknown): string {
   if (!(error instanceof Error) || error.cause === undefined) return messageOf(error);
   const { cause } = error;

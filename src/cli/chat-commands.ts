@@ -1,6 +1,6 @@
 /**
- * Lines of a conversation. A line that begins with a slash is a command and is never sent; any other line is a turn.
- * A line that begins with two slashes is sent with one.
+ * Lines of a conversation. A line that begins with a slash is a command and is never sent; any
+ * other line is a turn. A line that begins with two slashes is sent with one.
  */
 import { nearest, unknownName } from "../spelling.ts";
 import { grouped } from "../units.ts";

@@ -1,6 +1,6 @@
 /**
- * A chat session on piped input or at a terminal: reads lines, hands them to the conversation, and handles signals.
- * Both kinds end with an exit code.
+ * A chat session on piped input or at a terminal: reads lines, hands them to the conversation, and
+ * handles signals. Both kinds end with an exit code.
  */
 import type { Interface } from "node:readline";
 import type { Writable } from "node:stream";
@@ -13,7 +13,10 @@ export interface ChatSession {
   run(): Promise<number>;
 }
 
-/** Every line is a turn. The first SIGINT during an answer stops the answer. Any other signal ends the session. */
+/**
+ * Every line is a turn. The first SIGINT during an answer stops the answer. Any other signal ends
+ * the session.
+ */
 export function pipeSession(reader: Interface, chat: Chat): ChatSession {
   const { conversation } = chat;
   let interrupted = false;

@@ -1,8 +1,9 @@
 /**
  * `inkwell chat`: a streamed conversation with the running service, with the cost of each turn.
  *
- * It uses the key from `--key` or INKWELL_API_KEY. Without one, it issues a temporary key for the account, because
- * existing keys cannot be read back. The temporary key is revoked when the conversation ends, and expires after a day.
+ * It uses the key from `--key` or INKWELL_API_KEY. Without one, it issues a temporary key for the
+ * account, because existing keys cannot be read back. The temporary key is revoked when the
+ * conversation ends, and expires after a day.
  */
 import { createInterface } from "node:readline";
 import { Command } from "commander";

@@ -1,8 +1,10 @@
 /**
- * The context of every command: its streams, the configuration, and the operator actions on the store.
+ * The context of every command: its streams, the configuration, and the operator actions on the
+ * store.
  *
- * Results go to stdout, remarks about them to stderr, so that the output of a command can be piped. With `--json`,
- * stdout has one JSON document and nothing else; if the command fails, the document is the error (failure.ts).
+ * Results go to stdout, remarks about them to stderr, so that the output of a command can be piped.
+ * With `--json`, stdout has one JSON document and nothing else; if the command fails, the document
+ * is the error (failure.ts).
  */
 import { OperatorActions } from "../accounts/operator-actions.ts";
 import type { OpenStore } from "../app/database.ts";
@@ -22,7 +24,10 @@ export interface Services {
   audit(config: Config): Promise<AuditReport>;
   /** Copies the ledger into a new file. */
   backup(config: Config, file: string): Promise<{ bytes: number }>;
-  /** Downloads the model file unless it exists. Returns its path, or null for a model of an upstream. */
+  /**
+   * Downloads the model file unless it exists. Returns its path, or null for a model of an
+   * upstream.
+   */
   pullModel(config: Config, modelId: string, io: Streams): Promise<string | null>;
 }
 
@@ -61,8 +66,9 @@ export class Cli {
   }
 
   /**
-   * Runs `use` on the opened store and closes it; a running service may use the same store. Only with `create` a
-   * missing ledger is created: an empty ledger in the wrong folder would give wrong answers.
+   * Runs `use` on the opened store and closes it; a running service may use the same store. Only
+   * with `create` a missing ledger is created: an empty ledger in the wrong folder would give wrong
+   * answers.
    */
   async withActions<T>(
     config: Config,

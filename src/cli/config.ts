@@ -1,4 +1,7 @@
-/** `inkwell config check`: checks the configuration as a start would, and shows the resulting settings. */
+/**
+ * `inkwell config check`: checks the configuration as a start would, and shows the resulting
+ * settings.
+ */
 
 import path from "node:path";
 import { Command } from "commander";
@@ -126,8 +129,8 @@ function endpointOf({ url }: TracingConfig): string {
 }
 
 /**
- * Returns the configuration in the shape of the file, with every default. Settings without a value are undefined, which
- * JSON leaves out. Of secrets it only says that they are set.
+ * Returns the configuration in the shape of the file, with every default. Settings without a value
+ * are undefined, which JSON leaves out. For secrets, only whether they are set.
  */
 function effective(config: Config) {
   const { limits, operator, tracing } = config;

@@ -1,6 +1,6 @@
 /**
- * A conversation: its messages, the running request, and the cost of each turn. Writes answers to one stream and
- * remarks to another, and does not read input.
+ * A conversation: its messages, the running request, and the cost of each turn. Writes answers to
+ * one stream and remarks to another, and does not read input.
  */
 import type { Writable } from "node:stream";
 import { styleText } from "node:util";
@@ -88,7 +88,10 @@ export class Conversation {
     remarks.write(`${styleText("dim", printable(text), { stream: remarks })}\n`);
   }
 
-  /** Sends a message and writes the answer while it arrives. An error of the service is shown and part of the turn. */
+  /**
+   * Sends a message and writes the answer while it arrives. An error of the service is shown and
+   * part of the turn.
+   */
   async say(said: string): Promise<Turn> {
     return await this.#stoppable(async (signal) => {
       const turn = await this.#ask(said, signal);
@@ -209,7 +212,9 @@ function usageObject(usage: TokenUsage | null): Turn["usage"] {
   return { prompt_tokens: promptTokens, cached_tokens: cachedTokens, completion_tokens: completionTokens };
 }
 
-/** Removes control characters: text of a model or a service could control the terminal with them. */
+/**
+ * Removes control characters: text of a model or a service could control the terminal with them.
+ */
 function printable(text: string): string {
   return text.replace(/(?![\n\t])\p{Cc}/gu, "");
 }

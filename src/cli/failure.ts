@@ -1,6 +1,6 @@
 /**
- * Failures of commands: their codes, and their texts for people and scripts (docs/cli.md). The codes are part of the
- * interface of `--json`; the texts may change.
+ * Failures of commands: their codes, and their texts for people and scripts (docs/cli.md). The
+ * codes are part of the interface of `--json`; the texts may change.
  */
 import { CommanderError } from "commander";
 import { type OperatorCode, OperatorRefusal } from "../accounts/refusals.ts";

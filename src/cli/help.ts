@@ -69,7 +69,10 @@ function argumentsOf(command: Command): string[] {
   return command.registeredArguments.map((each) => (each.required ? `<${each.name()}>` : `[${each.name()}]`));
 }
 
-/** True for a group without an action of its own. `models` has one, and takes its subcommand as an argument. */
+/**
+ * True for a group without an action of its own. `models` has one, and takes its subcommand as an
+ * argument.
+ */
 function needsCommand(command: Command): boolean {
   return command.commands.length > 0 && command.registeredArguments.length === 0;
 }

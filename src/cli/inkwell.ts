@@ -1,9 +1,12 @@
 #!/usr/bin/env node
-/** The entry point: runs the command line with the streams of the process and the composition root. */
+/**
+ * The entry point: runs the command line with the streams of the process and the composition root.
+ */
 import { enableCompileCache } from "node:module";
 import { fileURLToPath } from "node:url";
 
-// The modules imported below then load in two thirds of the time. If the folder cannot be written, nothing is cached.
+// The modules imported below then load in two thirds of the time. If the folder cannot be written,
+// nothing is cached.
 enableCompileCache(fileURLToPath(new URL("../../node_modules/.cache/inkwell", import.meta.url)));
 const { services } = await import("./services.ts");
 const { run } = await import("./program.ts");
@@ -15,8 +18,9 @@ process.stdout.on("error", (error) => {
   process.exit(1);
 });
 
-// Remarks and the log do not decide the exit code. A service continues if its log has no reader or its disk is full,
-// and logs again once that is possible. The error cannot be reported, because stderr is the stream that failed.
+// Remarks and the log do not decide the exit code. A service continues if its log has no reader or
+// its disk is full, and logs again once that is possible. The error cannot be reported, because
+// stderr is the stream that failed.
 process.stderr.on("error", () => {});
 
 process.exitCode = await run(process.argv.slice(2), {

@@ -1,4 +1,6 @@
-/** `inkwell key`: issues, lists and revokes API keys. A key is shown once; only its hash is stored. */
+/**
+ * `inkwell key`: issues, lists and revokes API keys. A key is shown once; only its hash is stored.
+ */
 import { Command } from "commander";
 import type { KeyOptions } from "../accounts/keys.ts";
 import { requireUsableKey } from "../accounts/refusals.ts";

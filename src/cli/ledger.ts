@@ -1,4 +1,6 @@
-/** `inkwell audit` and `inkwell backup`: check and copy the ledger, also beside a running service. */
+/**
+ * `inkwell audit` and `inkwell backup`: check and copy the ledger, also beside a running service.
+ */
 import path from "node:path";
 import { Command } from "commander";
 import { auditObject } from "../http/admin/objects.ts";

@@ -1,4 +1,6 @@
-/** `inkwell models`: lists the models of the configuration, and downloads their files in advance. */
+/**
+ * `inkwell models`: lists the models of the configuration, and downloads their files in advance.
+ */
 
 import { Command } from "commander";
 import { longestAnswer } from "../chat/catalog.ts";

@@ -1,6 +1,7 @@
 /**
- * The command line as a whole: parses it, runs one command, and turns the outcome into an exit code: 0 for success,
- * 1 for a refusal, 2 for wrong usage. Errors go to stderr as text, or with --json to stdout as one line of JSON.
+ * The command line as a whole: parses it, runs one command, and turns the outcome into an exit
+ * code: 0 for success, 1 for a refusal, 2 for wrong usage. Errors go to stderr as text, or with
+ * --json to stdout as one line of JSON.
  */
 import { type Command, CommanderError } from "commander";
 import { nearest } from "../spelling.ts";
@@ -47,7 +48,10 @@ export async function run(argv: readonly string[], host: Host): Promise<number> 
   }
 }
 
-/** Sets up every command so that it does not exit the process, and collects errors for the end of `run`. */
+/**
+ * Sets up every command so that it does not exit the process, and collects errors for the end of
+ * `run`.
+ */
 function configure(command: Command, host: Host, argv: readonly string[], complaint: string[]): void {
   explainUse(command);
   command.exitOverride().configureOutput({
@@ -60,7 +64,10 @@ function configure(command: Command, host: Host, argv: readonly string[], compla
   for (const each of command.commands) configure(each, host, argv, complaint);
 }
 
-/** Suggests an option for a misspelled one: Commander reports a missing required option before an unknown option. */
+/**
+ * Suggests an option for a misspelled one: Commander reports a missing required option before an
+ * unknown option.
+ */
 function misspelledOption(command: Command, argv: readonly string[], text: string): string {
   if (!text.startsWith("error: required option")) return "";
   const known = longOptionsOf(command);

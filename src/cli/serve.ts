@@ -1,6 +1,7 @@
 /**
- * `inkwell serve`: the service in the foreground. The first SIGTERM or SIGINT stops it gracefully. A second signal stops
- * it at once; running requests are then charged by their last checkpoint at the next start. SIGHUP is logged and ignored.
+ * `inkwell serve`: the service in the foreground. The first SIGTERM or SIGINT stops it gracefully.
+ * A second signal stops it at once; running requests are then charged by their last checkpoint at
+ * the next start. SIGHUP is logged and ignored.
  */
 import { Command } from "commander";
 import { bannerObject, bannerText } from "../app/startup-banner.ts";

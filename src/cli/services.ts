@@ -22,7 +22,10 @@ export const services: Services = {
   backup,
 };
 
-/** Throws if the SQLite file is missing. On PostgreSQL an empty ledger is only detected when it is opened. */
+/**
+ * Throws if the SQLite file is missing. On PostgreSQL an empty ledger is only detected when it is
+ * opened.
+ */
 function requireLedger({ database }: Config): void {
   if (database.kind === "postgres" || existsSync(database.path)) return;
   throw new OperatorError(

@@ -1,6 +1,9 @@
 /** Signals of the process, while a command runs. */
 
-/** Exit codes that shells report for a program that a signal ended: 128 and the number of the signal. */
+/**
+ * Exit codes that shells report for a program that a signal ended: 128 and the number of the
+ * signal.
+ */
 export const signalExitCodes = { SIGINT: 130, SIGTERM: 143 } as const;
 export type StopSignal = keyof typeof signalExitCodes;
 

@@ -1,4 +1,6 @@
-/** `inkwell usage`: prints the receipts of finished requests, reading and writing a page at a time. */
+/**
+ * `inkwell usage`: prints the receipts of finished requests, reading and writing a page at a time.
+ */
 import { once } from "node:events";
 import type { Writable } from "node:stream";
 import { Command } from "commander";

@@ -1,6 +1,6 @@
 /**
- * The operator's listener against DNS rebinding: requests must name a host of this listener, in every place where HTTP
- * names one. Sent as bytes, because clients set `Host` themselves.
+ * The operator's listener against DNS rebinding: requests must name a host of this listener, in
+ * every place where HTTP names one. Sent as bytes, because clients set `Host` themselves.
  */
 import assert from "node:assert/strict";
 import { after, before, test } from "node:test";
@@ -29,7 +29,10 @@ after(async () => {
   await service[Symbol.asyncDispose]();
 });
 
-/** Sends one request to a listener whose names are `ops.example`, `xn--bro-hoa.example` and `node_a`. */
+/**
+ * Sends one request to a listener whose names are `ops.example`, `xn--bro-hoa.example` and
+ * `node_a`.
+ */
 async function answerTo(requestLine: string, headers: readonly string[]) {
   const head = [
     requestLine,

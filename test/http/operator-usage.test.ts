@@ -12,7 +12,10 @@ async function idOf(answer: Response): Promise<string> {
   return answer.headers.get("x-request-id") ?? "";
 }
 
-/** Two requests of account `test`, by two keys on two models, then two of `ada`; their ids in that order. */
+/**
+ * Two requests of account `test`, by two keys on two models, then two of `ada`; their ids in that
+ * order.
+ */
 async function fourRequests(operator: TestOperator, service: TestService): Promise<string[]> {
   await operator.post("/admin/accounts", { id: "ada", plan: "test" });
   const second = await service.addKey();

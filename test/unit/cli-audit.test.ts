@@ -115,7 +115,8 @@ describe("the audit of a file", () => {
 
   test("checks a file of an older version without migrating it", async () => {
     const first = new URL("../../src/store/migrations/sqlite/0001-ledger.sql", import.meta.url);
-    // The table of receipts and its triggers, which the second migration changed, are the last of the first.
+    // The table of receipts and its triggers, which the second migration changed, are the last of
+    // the first.
     const receipts = readFileSync(first, "utf8").split(/^(?=create table usage )/m)[1] ?? "";
     assert.match(receipts, /primary key \(account, seq\)/);
     write("drop table usage", receipts, "delete from migration where version > 1");

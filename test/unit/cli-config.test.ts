@@ -1,4 +1,7 @@
-/** `inkwell config` and `inkwell models`: the resulting settings, and model files that cannot be used. */
+/**
+ * `inkwell config` and `inkwell models`: the resulting settings, and model files that cannot be
+ * used.
+ */
 import assert from "node:assert/strict";
 import { readFileSync, statSync, writeFileSync } from "node:fs";
 import path from "node:path";

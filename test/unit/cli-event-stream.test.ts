@@ -55,7 +55,8 @@ test("reads the same events wherever the stream is cut", async () => {
   const events = fc.array(fc.tuple(line, lineEnd), { maxLength: 6 });
   await fc.assert(
     fc.asyncProperty(events, fc.array(fc.nat(200)), async (list, cuts) => {
-      // A CR that ends an event and a LF that begins the next line would be one line end: begin each with a comment.
+      // A CR that ends an event and a LF that begins the next line would be one line end: begin
+      // each with a comment.
       const text = list.map(([data, end]) => `:${end}data: ${data}${end}${end}`).join("");
       assert.deepEqual(
         await read(text, cuts),

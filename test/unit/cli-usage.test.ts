@@ -11,7 +11,9 @@ models:
   small: { engine: llama, source: default, price: { prompt: 1, completion: 1 } }
 `);
 
-/** Account `ada` has h1 and h2 of the 15th, `bob` h3 of the 16th, of which he could pay two thirds. */
+/**
+ * Account `ada` has h1 and h2 of the 15th, `bob` h3 of the 16th, of which he could pay two thirds.
+ */
 beforeEach(async () => {
   const { store } = ledger;
   for (const account of ["ada", "bob"]) {

@@ -1,9 +1,10 @@
 /**
  * The names under which the operator's listener responds: its defence against DNS rebinding.
  *
- * A web page can point its own host name at this machine. Its scripts then read this listener as if it were their own
- * origin, but their browser still sends the page's name in `Host`. So a request must name an IP address, `localhost`
- * or a configured name. Ports are not compared. An HTTP/1.0 request without `Host` passes: browsers do not send one.
+ * A web page can point its own host name at this machine. Its scripts then read this listener as if
+ * it were their own origin, but their browser still sends the page's name in `Host`. So a request
+ * must name an IP address, `localhost` or a configured name. Ports are not compared. An HTTP/1.0
+ * request without `Host` passes: browsers do not send one.
  */
 import type { IncomingMessage } from "node:http";
 import { isIPv4, isIPv6 } from "node:net";
@@ -24,8 +25,9 @@ export class AllowedHosts {
   }
 
   /**
-   * Throws unless every host that the request names is allowed: all `Host` headers, the target in absolute form
-   * (`GET http://host/path`, which servers must prefer to `Host`), and all `Origin` headers.
+   * Throws unless every host that the request names is allowed: all `Host` headers, the target in
+   * absolute form (`GET http://host/path`, which servers must prefer to `Host`), and all `Origin`
+   * headers.
    */
   check(
     { headersDistinct: { host: hosts = [], origin: origins = [] } }: IncomingMessage,
@@ -49,7 +51,10 @@ export class AllowedHosts {
     return isIPv4(name) || this.#names.has(name);
   }
 
-  /** Refuses `null`, which sandboxed pages and local files send, and the origins of browser extensions. */
+  /**
+   * Refuses `null`, which sandboxed pages and local files send, and the origins of browser
+   * extensions.
+   */
   #allowsOrigin(origin: string): boolean {
     if (!/^https?:\/\//i.test(origin) || !URL.canParse(origin)) return false;
     return this.#allows(new URL(origin).host);
@@ -61,7 +66,10 @@ function canonical(name: string): string {
   return name.toLowerCase().replace(/\.$/, "");
 }
 
-/** A host or origin as the log may have it: undefined for text that is not a DNS name, which may be a secret. */
+/**
+ * A host or origin as the log may have it: undefined for text that is not a DNS name, which may be
+ * a secret.
+ */
 export function loggable(header: string | undefined): string | undefined {
   return /^(?:https?:\/\/)?[a-z\d.-]{1,253}(?::\d{1,5})?$/i.test(header ?? "") ? header : undefined;
 }

@@ -1,9 +1,10 @@
 /**
- * The Fastify instance of the operator API. Each route has TypeBox schemas for its request and responses. Fastify validates
- * with them, TypeScript infers types from them, and the OpenAPI document contains them (openapi.ts).
+ * The Fastify instance of the operator API. Each route has TypeBox schemas for its request and
+ * responses. Fastify validates with them, TypeScript infers types from them, and the OpenAPI
+ * document contains them (openapi.ts).
  *
- * Only numbers in query strings are converted. Unknown fields are refused by name. Responses are not validated here;
- * the tests check each response against its schema.
+ * Only numbers in query strings are converted. Unknown fields are refused by name. Responses are
+ * not validated here; the tests check each response against its schema.
  */
 import type { FastifyInstance, FastifyRequest, FastifySchemaCompiler, FastifyTypeProvider } from "fastify";
 import { fastify } from "fastify";
@@ -117,7 +118,10 @@ const validatorOf: FastifySchemaCompiler<unknown> = ({ schema, httpPart }) => {
   };
 };
 
-/** Converts the parameters that the schema declares as whole numbers. Other text stays, and the schema refuses it. */
+/**
+ * Converts the parameters that the schema declares as whole numbers. Other text stays, and the
+ * schema refuses it.
+ */
 function withNumbers(schema: TSchema, query: unknown): unknown {
   if (!isRecord(query) || !Type.IsObject(schema)) return query;
   const entries = Object.entries(query).map(([name, text]) => {

@@ -1,4 +1,7 @@
-/** `/admin/accounts/{account}/keys` and `/admin/keys/{key}`: issuing, listing, showing and revoking keys. */
+/**
+ * `/admin/accounts/{account}/keys` and `/admin/keys/{key}`: issuing, listing, showing and revoking
+ * keys.
+ */
 import Type from "typebox";
 import type { OperatorActions } from "../../accounts/operator-actions.ts";
 import type { AdminApp } from "./app.ts";

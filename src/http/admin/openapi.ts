@@ -1,6 +1,7 @@
 /**
- * The OpenAPI 3.1 document of the operator API. @fastify/swagger derives it from the schemas that the routes validate
- * with; this file adds the components, and the error responses of each route with their codes.
+ * The OpenAPI 3.1 document of the operator API. @fastify/swagger derives it from the schemas that
+ * the routes validate with; this file adds the components, and the error responses of each route
+ * with their codes.
  */
 import swagger from "@fastify/swagger";
 import type { FastifyInstance, FastifySchema } from "fastify";
@@ -54,7 +55,10 @@ export function documentRoutes(app: FastifyInstance, version: string, tags: read
   });
 }
 
-/** Returns the methods of a documented path, as the `allow` header lists them; none for an unknown path. */
+/**
+ * Returns the methods of a documented path, as the `allow` header lists them; none for an unknown
+ * path.
+ */
 export function methodsOf(app: FastifyInstance, path: string): string[] {
   const found = Object.entries(app.swagger().paths ?? {}).find(([template]) =>
     new RegExp(`^${template.replaceAll(".", "\\.").replace(/\{\w+\}/g, "[^/]+")}$`).test(path),

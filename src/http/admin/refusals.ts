@@ -1,6 +1,7 @@
 /**
- * Error responses of the operator API: its error codes for the OpenAPI document, and the response to each error. The
- * catalogue of operator codes is accounts/refusals.ts; the other codes are shared with the public catalogue.
+ * Error responses of the operator API: its error codes for the OpenAPI document, and the response
+ * to each error. The catalogue of operator codes is accounts/refusals.ts; the other codes are
+ * shared with the public catalogue.
  */
 import { type OperatorCode, OperatorRefusal } from "../../accounts/refusals.ts";
 import { codeOf, Refusal } from "../../errors.ts";

@@ -1,6 +1,7 @@
 /**
- * Schemas of the fields in requests of the operator API. A field's `description` completes the sentence
- * "<field> must be ..." in error messages (openai-format/explain.ts), and explains the field in the OpenAPI document.
+ * Schemas of the fields in requests of the operator API. A field's `description` completes the
+ * sentence "<field> must be ..." in error messages (openai-format/explain.ts), and explains the
+ * field in the OpenAPI document.
  */
 import Type, { type TProperties, type TSchema } from "typebox";
 import {

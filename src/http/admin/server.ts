@@ -1,10 +1,11 @@
 /**
- * The operator's listener: health, readiness and metrics of the service, and the operator API below `/admin`. It has
- * its own port, bound to loopback unless configured otherwise.
+ * The operator's listener: health, readiness and metrics of the service, and the operator API below
+ * `/admin`. It has its own port, bound to loopback unless configured otherwise.
  *
- * Only `/healthz`, `/readyz` and `/metrics` need no token; they name no account. A web page in the operator's browser
- * cannot use this listener: it does not know the token, no CORS header lets it read a response, and bodies must be
- * JSON, which browsers do not send to another origin without asking first.
+ * Only `/healthz`, `/readyz` and `/metrics` need no token; they name no account. A web page in the
+ * operator's browser cannot use this listener: it does not know the token, no CORS header lets it
+ * read a response, and bodies must be JSON, which browsers do not send to another origin without
+ * asking first.
  */
 import { hash, timingSafeEqual } from "node:crypto";
 import type { FastifyInstance, FastifyRequest } from "fastify";
@@ -44,7 +45,10 @@ export interface Readiness {
   models: Record<string, EngineState>;
 }
 
-/** Fewer than the files that app/open-files.ts reserves. One client address cannot take all connections. */
+/**
+ * Fewer than the files that app/open-files.ts reserves. One client address cannot take all
+ * connections.
+ */
 export const connectionLimits = { connectionsMax: 128, connectionsPerAddressMax: 96, trustedProxies: [] };
 
 const healthPath = "/healthz";
@@ -59,7 +63,8 @@ export function createOperatorServer(dependencies: OperatorDependencies): Fastif
   const app = createApp();
   new Connections(connectionLimits).guard(app.server);
 
-  // Checks the route that was found, not the spelling of the path. Unknown paths need the token too.
+  // Checks the route that was found, not the spelling of the path. Unknown paths need the token
+  // too.
   app.addHook("onRequest", async (request, reply) => {
     const route = request.routeOptions.url ?? null;
     reply.header("x-request-id", request.id);
@@ -68,7 +73,8 @@ export function createOperatorServer(dependencies: OperatorDependencies): Fastif
     if (!openPaths.has(route)) requireToken(request, isToken);
   });
   app.addHook("onSend", async (request, reply) => {
-    // If the connection stayed open, Node would wait for the rest of the body before the next request.
+    // If the connection stayed open, Node would wait for the rest of the body before the next
+    // request.
     if (isUploading(request.raw)) reply.header("connection", "close");
   });
   app.addHook("onResponse", async (request, reply) => {
@@ -152,7 +158,9 @@ function shared<T>(read: () => Promise<T>): () => Promise<T> {
   };
 }
 
-/** Compares digests, so that the time taken reveals neither the length nor the content of the token. */
+/**
+ * Compares digests, so that the time taken reveals neither the length nor the content of the token.
+ */
 function tokenCheck(token: string): (given: string) => boolean {
   const digest = (text: string) => hash("sha256", text, "buffer");
   const right = digest(token);

@@ -1,4 +1,7 @@
-/** `/admin/models`, `/admin/nodes`, `/admin/holds` and `/admin/audit`: the state of the service and its ledger. */
+/**
+ * `/admin/models`, `/admin/nodes`, `/admin/holds` and `/admin/audit`: the state of the service and
+ * its ledger.
+ */
 import Type from "typebox";
 import type { OperatorActions } from "../../accounts/operator-actions.ts";
 import type { AdminApp, AdminDependencies } from "./app.ts";

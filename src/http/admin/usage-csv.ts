@@ -1,4 +1,6 @@
-/** Receipts as CSV (RFC 4180): a line of field names, as in the JSON, and a line for each receipt. */
+/**
+ * Receipts as CSV (RFC 4180): a line of field names, as in the JSON, and a line for each receipt.
+ */
 import type { UsageRow } from "../../ledger/rows.ts";
 import { usageObject } from "./objects.ts";
 
@@ -17,8 +19,8 @@ function lineOf(fields: readonly string[]): string {
 }
 
 /**
- * Puts an apostrophe before a text that a spreadsheet would run as a formula. Inkwell gives out no such name, but the
- * database may contain names from elsewhere.
+ * Puts an apostrophe before a text that a spreadsheet would run as a formula. Inkwell gives out no
+ * such name, but the database may contain names from elsewhere.
  */
 function textOf(value: unknown): string {
   return typeof value === "string" && /^[=+\-@\t\r\n]/.test(value) ? `'${value}` : String(value);
