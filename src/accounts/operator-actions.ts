@@ -2,9 +2,9 @@
  * Everything that operators do with accounts, keys and credits. The command line and the operator
  * API parse a request, call one of these actions and print its result.
  *
- * Every action that changes something is safe to repeat: an operation id, payment id or key id
- * takes effect once. A repetition with other values is refused and changes nothing. Actions throw
- * the errors of accounts/refusals.ts.
+ * Actions that change accounts or credits are safe to repeat, as each operation id and payment id
+ * takes effect once. A repetition with other values is refused and changes nothing. Only `issueKey`
+ * issues another key with each call. Actions throw the errors of accounts/refusals.ts.
  */
 import { hash } from "node:crypto";
 import { isDeepStrictEqual } from "node:util";

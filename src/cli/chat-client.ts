@@ -43,9 +43,9 @@ export interface Balance {
 }
 
 export interface TokenUsage {
-  promptTokens: number;
-  cachedTokens: number;
-  completionTokens: number;
+  prompt_tokens: number;
+  cached_tokens: number;
+  completion_tokens: number;
 }
 
 export type ChatEvent =
@@ -162,7 +162,13 @@ export class ChatClient {
 
 /** Returns the cost of an answer, or null if its usage or price is unknown. */
 export function costOfAnswer(usage: TokenUsage | null, price: Price | null): MicroCredits | null {
-  return usage === null || price === null ? null : costOf(price, usage);
+  if (usage === null || price === null) return null;
+  const {
+    prompt_tokens: promptTokens,
+    cached_tokens: cachedTokens,
+    completion_tokens: completionTokens,
+  } = usage;
+  return costOf(price, { promptTokens, cachedTokens, completionTokens });
 }
 
 function serviceError(body: Json | undefined, otherwise: string): ClientError {
@@ -199,12 +205,11 @@ function bucketIn(body: Json | undefined, name: Bucket["name"]): Bucket[] {
 }
 
 function usageIn(usage: Json | undefined): TokenUsage | null {
-  const promptTokens = whole(usage?.prompt_tokens);
-  const completionTokens = whole(usage?.completion_tokens);
-  const cachedTokens = whole(usage?.prompt_tokens_details?.cached_tokens) ?? 0;
-  return promptTokens === null || completionTokens === null
-    ? null
-    : { promptTokens, cachedTokens, completionTokens };
+  const prompt_tokens = whole(usage?.prompt_tokens);
+  const completion_tokens = whole(usage?.completion_tokens);
+  const cached_tokens = whole(usage?.prompt_tokens_details?.cached_tokens) ?? 0;
+  if (prompt_tokens === null || completion_tokens === null) return null;
+  return { prompt_tokens, cached_tokens, completion_tokens };
 }
 
 function parse(body: string): Json | undefined {

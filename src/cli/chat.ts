@@ -95,7 +95,7 @@ async function converse(
   // With --json, stdout is for the document: prompts and answers go to stderr.
   const output = cli.json ? stderr : stdout;
   const atTerminal = stdin.isTTY === true && output.isTTY === true;
-  const conversation = new Conversation(client, { model, maxTokens }, { answers: output, remarks: stderr });
+  const conversation = new Conversation(client, model, maxTokens, { answers: output, remarks: stderr });
   const reader = createInterface({ input: stdin, output, terminal: atTerminal, prompt: "> " });
   const chat: Chat = { conversation, models, turns: [] };
   const session = atTerminal ? terminalSession(reader, chat, output) : pipeSession(reader, chat);

@@ -26,7 +26,7 @@ export interface Turn {
   assistant: string;
   /** Null if the answer was stopped or failed. */
   finish_reason: string | null;
-  usage: { prompt_tokens: number; cached_tokens: number; completion_tokens: number } | null;
+  usage: TokenUsage | null;
   /** Exact credits as decimal text. */
   credits: string | null;
   error: string | null;
@@ -38,22 +38,17 @@ export interface Screen {
   remarks: Writable;
 }
 
-export interface ConversationOptions {
-  model: OfferedModel;
-  /** Maximum tokens of an answer. Null: the model's default, or `answerTokensMax`. */
-  maxTokens: number | null;
-}
-
 export class Conversation {
   readonly #client: ChatClient;
   readonly #screen: Screen;
+  /** Maximum tokens of an answer. Null: the model's default, or `answerTokensMax`. */
   readonly #maxTokens: number | null;
   #model: OfferedModel;
   #history: ChatMessage[] = [];
   /** Aborts the running request. */
   #abort: AbortController | null = null;
 
-  constructor(client: ChatClient, { model, maxTokens }: ConversationOptions, screen: Screen) {
+  constructor(client: ChatClient, model: OfferedModel, maxTokens: number | null, screen: Screen) {
     this.#client = client;
     this.#model = model;
     this.#maxTokens = maxTokens;
@@ -139,7 +134,7 @@ export class Conversation {
           answers.write(printable(event.text));
         } else {
           turn.finish_reason = event.finishReason;
-          turn.usage = usageObject(event.usage);
+          turn.usage = event.usage;
           const cost = costOfAnswer(event.usage, this.#model.price);
           turn.credits = cost === null ? null : exactCredits(cost);
         }
@@ -181,7 +176,7 @@ export class Conversation {
   }
 
   /** An answer that is shorter than every limit ended for lack of credits (docs/api.md). */
-  #reasonOfLength(usage: Turn["usage"], creditsLeft: number | null): string {
+  #reasonOfLength(usage: TokenUsage | null, creditsLeft: number | null): string {
     const { defaultTokens, outputTokensMax, contextWindow } = this.#model.limits;
     if (usage === null || outputTokensMax === null || contextWindow === null) return "cut off at the limit";
     const asked = this.#limit() ?? defaultTokens ?? Number.POSITIVE_INFINITY;
@@ -204,12 +199,6 @@ export class Conversation {
       throw error;
     }
   }
-}
-
-function usageObject(usage: TokenUsage | null): Turn["usage"] {
-  if (usage === null) return null;
-  const { promptTokens, cachedTokens, completionTokens } = usage;
-  return { prompt_tokens: promptTokens, cached_tokens: cachedTokens, completion_tokens: completionTokens };
 }
 
 /**

@@ -117,6 +117,16 @@ describe("the command line", () => {
     });
   }
 
+  test("creates no ledger for an account on an unknown plan", async () => {
+    const env = { INKWELL_DATA: "unmade" };
+    const create = ["account", "create", "ada", "--plan", "none"];
+    refused(
+      await ledger.run(create, { env, services: { openStore: services.openStore } }),
+      /^There is no plan "none"\. Defined: starter, big\.\n$/,
+    );
+    assert.ok(!existsSync(path.join(ledger.cwd, "unmade")));
+  });
+
   test("the first account creates the ledger, and other commands find it", async () => {
     const env = { INKWELL_DATA: "made" };
     const real = { env, services: { openStore: services.openStore, audit: services.audit } };
