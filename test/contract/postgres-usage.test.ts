@@ -13,12 +13,17 @@ const receipts = 50_000;
 /** The receipts of the account fill some 200 pages of the index. */
 const indexPagesMax = 10;
 
-test("reads receipts from `after` on, not from the first receipt of the account", {
-  skip: noPostgres ?? false,
-}, async () => {
+async function newDatabase() {
   const server = await postgres();
   const name = await server.create();
   const open = () => openPostgresStore({ url: server.url(name), plans: plansOf(planOf("starter", 100, 10)) });
+  return { server, name, open };
+}
+
+test("reads receipts from `after` on, not from the first receipt of the account", {
+  skip: noPostgres ?? false,
+}, async () => {
+  const { server, name, open } = await newDatabase();
   const filled = await open();
   await filled.commit([{ kind: "open", account: "ada", plan: "starter" }]);
   await filled.close();
@@ -56,9 +61,7 @@ test("reads receipts from `after` on, not from the first receipt of the account"
 test("a commit finds the overdue holds of its accounts without reading those of others", {
   skip: noPostgres ?? false,
 }, async () => {
-  const server = await postgres();
-  const name = await server.create();
-  const open = () => openPostgresStore({ url: server.url(name), plans: plansOf(planOf("starter", 100, 10)) });
+  const { server, name, open } = await newDatabase();
   const filled = await open();
   for (const [account, hash] of [
     ["ada", "1"],
@@ -143,9 +146,7 @@ describe("lists that take long on PostgreSQL", { skip: noPostgres ?? false }, ()
 test("finds the receipts of a short time, or of a key, without reading all receipts", {
   skip: noPostgres ?? false,
 }, async () => {
-  const server = await postgres();
-  const name = await server.create();
-  const open = () => openPostgresStore({ url: server.url(name), plans: plansOf(planOf("starter", 100, 10)) });
+  const { server, name, open } = await newDatabase();
   const filled = await open();
   for (const [n, account] of ["ada", "bob"].entries()) {
     await filled.commit([{ kind: "open", account, plan: "starter" }]);

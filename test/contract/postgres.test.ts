@@ -12,9 +12,10 @@ import { pgDumpInstead } from "../../src/store/postgres/connection.ts";
 import { requireVersion } from "../../src/store/postgres/schema.ts";
 import { commitRetriesMs, openPostgresStore } from "../../src/store/postgres/store.ts";
 import type { Store } from "../../src/store/store.ts";
-import { credits, hold, keyOf, minute, planOf, plansOf, settle } from "../fixtures/ledger-rows.ts";
+import { credits, hold, planOf, plansOf, settle } from "../fixtures/ledger-rows.ts";
 import { noPostgres, type Postgres, postgres, start } from "../fixtures/postgres.ts";
 import { cuts, type ProxiedServer, startProxy } from "../fixtures/postgres-proxy.ts";
+import { fillUsed } from "../fixtures/used-account.ts";
 
 const plans = plansOf(planOf("starter", 1000, 10));
 const secret = "open sesame";
@@ -32,14 +33,7 @@ async function open(url: string): Promise<Store> {
 
 async function make(at: string): Promise<void> {
   const store = await openPostgresStore({ url: at, plans });
-  await store.commit([{ kind: "open", account: "ada", plan: "starter" }]);
-  await store.addKey(keyOf("key", "ada", { hash: "0".repeat(64) }));
-  await store.commit([
-    { kind: "topup", account: "ada", payment: "p1", amount: credits(5) },
-    hold("running", credits(1), { ttlMs: minute }),
-    hold("done", credits(1)),
-    settle("done", 100),
-  ]);
+  await fillUsed(store);
   await store.close();
 }
 

@@ -23,7 +23,8 @@ import { openToWrite, sqliteError } from "../../src/store/sqlite/file.ts";
 import { SqliteSnapshots } from "../../src/store/sqlite/reads.ts";
 import { openSqliteStore } from "../../src/store/sqlite/store.ts";
 import type { Store } from "../../src/store/store.ts";
-import { credits, hold, keyOf, minute, planOf, plansOf, settle } from "../fixtures/ledger-rows.ts";
+import { credits, hold, minute, planOf, plansOf, settle } from "../fixtures/ledger-rows.ts";
+import { fillUsed } from "../fixtures/used-account.ts";
 
 const plans = plansOf(planOf("starter", 100, 10));
 const folder = mkdtempSync(join(tmpdir(), "inkwell-sqlite-"));
@@ -50,14 +51,7 @@ async function refused(at: string, says: RegExp): Promise<void> {
 
 async function make(at: string): Promise<void> {
   const store = await openSqliteStore({ path: at, plans });
-  await store.commit([{ kind: "open", account: "ada", plan: "starter" }]);
-  await store.addKey(keyOf("key", "ada", { hash: "0".repeat(64) }));
-  await store.commit([
-    { kind: "topup", account: "ada", payment: "p1", amount: credits(5) },
-    hold("running", credits(1), { ttlMs: minute }),
-    hold("done", credits(1)),
-    settle("done", 100),
-  ]);
+  await fillUsed(store);
   await store.close();
 }
 

@@ -73,12 +73,8 @@ operatorTest("changes a plan once per operation id", async (operator, service) =
 });
 
 operatorTest("shows a key only in the response that creates it", async (operator, service) => {
-  const made = await operator.post(keys, {
-    operation_id: "k1",
-    name: "laptop",
-    models: ["small"],
-    concurrent: 2,
-  });
+  const asked = { operation_id: "k1", name: "laptop", models: ["small"], concurrent: 2 };
+  const made = await operator.post(keys, asked);
   assert.equal(made.status, 201);
   const { key, ...shown } = made.body;
   assert.ok(typeof key === "string");
@@ -86,12 +82,7 @@ operatorTest("shows a key only in the response that creates it", async (operator
   assert.equal((await clientOf(service, { key }).models.list()).data.length, 1);
   assert.deepEqual(shown.limits, { requests_per_minute: null, tokens_per_minute: null, concurrent: 2 });
 
-  const again = await operator.post(keys, {
-    operation_id: "k1",
-    name: "laptop",
-    models: ["small"],
-    concurrent: 2,
-  });
+  const again = await operator.post(keys, asked);
   assert.equal(again.status, 200);
   assert.deepEqual(again.body, { ...shown, key: null });
   for (const path of [keys, `/admin/keys/${shown.id}`]) {

@@ -15,6 +15,9 @@ import { type FileServer, hubHandler, sendContent, sha256, startServer } from ".
 
 const content = await readFile(miniaturePath);
 const half = Math.floor(content.length / 2);
+
+/** The first response stops after half of the content. */
+const hangsFirst = (count: number) => (count === 1 ? { etag: '"a"', hangAfterBytes: half } : { etag: '"a"' });
 const root = await mkdtemp(join(tmpdir(), "inkwell-weights-"));
 after(() => rm(root, { recursive: true, force: true }));
 
@@ -155,12 +158,7 @@ test("leaves the probe file of another node with the same process id alone", asy
 
 test("resumes an interrupted download if the content is the same", async () => {
   await using server = await startServer((request, response, count) =>
-    sendContent(
-      request,
-      response,
-      content,
-      count === 1 ? { etag: '"a"', hangAfterBytes: half } : { etag: '"a"' },
-    ),
+    sendContent(request, response, content, hangsFirst(count)),
   );
   const given = cutting(await options(), server, firstTime(half));
   await assertWhole(await obtainModelFile(`${server.origin}/tiny.gguf`, given), given);
@@ -230,12 +228,7 @@ test("starts over if nothing identifies the content", async () => {
 
 test("resumes a cancelled download at the next start", async () => {
   await using server = await startServer((request, response, count) =>
-    sendContent(
-      request,
-      response,
-      content,
-      count === 1 ? { etag: '"a"', hangAfterBytes: half } : { etag: '"a"' },
-    ),
+    sendContent(request, response, content, hangsFirst(count)),
   );
   const given = await options();
   const stopping = new AbortController();
@@ -300,12 +293,7 @@ test("downloads nothing if the interruption came after the last byte", async () 
 test("retries if the server stops responding", async () => {
   await using server = await startServer((request, response, count) => {
     if (count === 2) return; // not even headers
-    sendContent(
-      request,
-      response,
-      content,
-      count === 1 ? { etag: '"a"', hangAfterBytes: half } : { etag: '"a"' },
-    );
+    sendContent(request, response, content, hangsFirst(count));
   });
   const given = await options();
   await assertWhole(await obtainModelFile(`${server.origin}/tiny.gguf`, given), given);
@@ -551,12 +539,7 @@ test("downloads once for two callers in one process", async () => {
 test("continues the download of a process that was killed", async () => {
   const hanging = Promise.withResolvers<void>();
   await using server = await startServer((request, response, count) => {
-    sendContent(
-      request,
-      response,
-      content,
-      count === 1 ? { etag: '"a"', hangAfterBytes: half } : { etag: '"a"' },
-    );
+    sendContent(request, response, content, hangsFirst(count));
     if (count === 1) hanging.resolve();
   });
   const given = await options();
