@@ -29,7 +29,9 @@ export interface ChunkRules {
 const lessonsMax = 4;
 /** The text of an event that a pattern is checked with. No escape in JSON begins with its first letter. */
 const probe = "inkwell";
-const unplain = /["\\\p{Cc}]/u;
+const quote = 0x22;
+const backslash = 0x5c;
+const blank = 0x20;
 
 /**
  * Reads the events of one stream. Most differ in nothing but their text, so what is before and behind the text is
@@ -63,25 +65,34 @@ export class ChunkReader {
    * characters is in JSON as it is, so that in its place the event reads as with any other such text.
    */
   #textOf(data: string): string | null {
-    const end = data.length - this.#behind.length;
-    if (this.#before === "" || end <= this.#before.length) return null;
-    if (!data.startsWith(this.#before) || !data.endsWith(this.#behind)) return null;
-    const text = data.slice(this.#before.length, end);
-    return unplain.test(text) ? null : text;
+    const from = this.#before.length;
+    const to = data.length - this.#behind.length;
+    // Two slices are compared faster than by `startsWith` and `endsWith`.
+    if (from === 0 || to <= from || data.slice(0, from) !== this.#before) return null;
+    return data.slice(to) === this.#behind && isPlainText(data, from, to) ? data.slice(from, to) : null;
   }
 
   #learn(data: string, text: string): void {
     this.#lessons += 1;
     const at = /"content":\s*"/.exec(data);
-    if (at === null || text === probe || unplain.test(text)) return;
+    if (at === null || text === probe) return;
     const from = at.index + at[0].length;
-    if (!data.startsWith(`${text}"`, from)) return;
+    if (!data.startsWith(`${text}"`, from) || !isPlainText(text, 0, text.length)) return;
     const before = data.slice(0, from);
     const behind = data.slice(from + text.length);
     if (!isPlaceOfText(before, behind, this.#rules)) return;
     this.#before = before;
     this.#behind = behind;
   }
+}
+
+/** Whether this part of an event has no quote, backslash or control character. */
+function isPlainText(data: string, from: number, to: number): boolean {
+  for (let at = from; at < to; at += 1) {
+    const unit = data.charCodeAt(at);
+    if (unit < blank || unit === quote || unit === backslash) return false;
+  }
+  return true;
 }
 
 function isPlaceOfText(before: string, behind: string, rules: ChunkRules): boolean {

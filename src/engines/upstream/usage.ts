@@ -66,7 +66,11 @@ function wholeIn(object: unknown, name: string): number | null {
   return typeof value === "number" && Number.isSafeInteger(value) && value >= 0 ? value : null;
 }
 
+/** Returns the value of a field, or undefined. No name of `Object.prototype` is looked for. */
 export function fieldOf(object: unknown, name: string): unknown {
-  if (typeof object !== "object" || object === null || !Object.hasOwn(object, name)) return undefined;
-  return Reflect.get(object, name);
+  return isRecord(object) ? object[name] : undefined;
+}
+
+function isRecord(value: unknown): value is Record<string, unknown> {
+  return typeof value === "object" && value !== null;
 }

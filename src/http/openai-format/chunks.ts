@@ -25,6 +25,9 @@ export interface ChunkOptions {
 
 export class ChunkEncoder {
   readonly #prefix: string;
+  /** Of a chunk with text and without log-probabilities, all but the text. */
+  readonly #beforeText: string;
+  readonly #behindText: string;
   /** Closes a chunk that has a choice: usage is null on these where it was asked for. */
   readonly #suffix: string;
   readonly #obfuscated: boolean;
@@ -35,6 +38,8 @@ export class ChunkEncoder {
     this.#prefix = `data: ${oneLine(fields.slice(0, -1))},"choices":[`;
     this.#suffix = options.includeUsage ? `],"usage":null` : "]";
     this.#obfuscated = options.includeObfuscation;
+    this.#beforeText = `${this.#prefix}{"index":0,"delta":{"content":`;
+    this.#behindText = `},"finish_reason":null}${this.#suffix}`;
   }
 
   first(): string {
@@ -42,10 +47,11 @@ export class ChunkEncoder {
   }
 
   text(text: string, logprobs: readonly TokenLogprob[] | undefined): string {
-    const content = oneLine(JSON.stringify(text));
-    const extra =
-      logprobs === undefined ? "" : `"logprobs":${oneLine(logprobsJson(logprobs.map(logprobJson)))},`;
-    return this.#choice(`{"content":${content}}`, extra, "null", text.length);
+    if (logprobs === undefined) {
+      return `${this.#beforeText}${textJson(text)}${this.#behindText}${this.#padding(text.length)}}\n\n`;
+    }
+    const extra = `"logprobs":${oneLine(logprobsJson(logprobs.map(logprobJson)))},`;
+    return this.#choice(`{"content":${textJson(text)}}`, extra, "null", text.length);
   }
 
   last(finishReason: FinishReason): string {
@@ -83,6 +89,15 @@ function randomText(length: number): string {
   const text = pool.slice(poolUsed, poolUsed + length);
   poolUsed += length;
   return text;
+}
+
+/** Most tokens are printable ASCII, which is JSON as it is: looking is faster than `JSON.stringify`. */
+function textJson(text: string): string {
+  for (let at = 0; at < text.length; at += 1) {
+    const unit = text.charCodeAt(at);
+    if (unit < 0x20 || unit > 0x7e || unit === 0x22 || unit === 0x5c) return oneLine(JSON.stringify(text));
+  }
+  return `"${text}"`;
 }
 
 /**
