@@ -4,7 +4,6 @@ import { connect } from "node:net";
 import { test } from "node:test";
 import { setImmediate as nextTurn } from "node:timers/promises";
 import type { EngineEvent, GenerateOptions, Generation } from "../../src/chat/engine.ts";
-import { eventsOf } from "../fixtures/batches.ts";
 import { until } from "../fixtures/program.ts";
 import { readAll } from "../fixtures/raw-http.ts";
 import { charged, delta, done, type Front, finish, startFront, text, usage } from "../fixtures/upstream.ts";
@@ -101,18 +100,23 @@ test("thinking that had to be paid for is read on when it is, though it has no t
   assert.equal((await answer).join(""), "Yes<stop>");
 });
 
-test("a stop in the middle of what has arrived yields nothing more, and costs what was taken", async () => {
+test("text that was held is yielded in bounded batches, and a stop between two of them is the last", async () => {
   await using front = await startFront();
-  front.upstream.play = (call) => call.send(words(900).join(""));
-  const generation = await begin(front);
+  // As held for a stop sequence that it may begin, until the last word.
+  front.upstream.play = (call) =>
+    call.stream(Array.from({ length: 600 }, () => text("a")).join(""), text("b"), finish(), done);
+  const options = { sampling: { stop: [`${"a".repeat(601)}`] } };
+  const whole: number[] = [];
+  for await (const batch of await begin(front, options)) whole.push(batch.length);
+  assert.deepEqual(whole, [256, 256, 90]);
+
+  const generation = await begin(front, options);
   let read = 0;
-  for await (const _ of eventsOf(generation)) {
-    read += 1;
-    if (read === 10) void generation.stop();
+  for await (const batch of generation) {
+    read += batch.length;
+    void generation.stop();
   }
-  assert.ok(read < 900, `${read} events of the first batch at most`);
-  assert.ok(generation.usage.completionTokens >= read);
-  await front.upstream.last().closed;
+  assert.equal(read, 256);
 });
 
 test("a stop cancels a read that waits for the upstream, at once", async () => {
