@@ -90,15 +90,15 @@ export class Answer {
     this.#unpaid = null;
     const { text, thinks, usage, finishReason } = chunk;
     if (text !== "" || thinks) {
-      const after = this.#count.after(chunk, this.#askedTokens);
-      if (after.tokens > this.#paidTokens || after.tokens > this.#maxTokens) {
+      const tokens = this.#count.after(chunk, this.#askedTokens);
+      if (tokens > this.#paidTokens || tokens > this.#maxTokens) {
         if (this.#paidTokens >= this.#maxTokens) return this.#endShort("length", batch);
         this.#unpaid = chunk;
         // Made, though not yet to be had: asks for what it takes.
-        this.#given.options.onTokens(after.tokens);
+        this.#given.options.onTokens(tokens);
         return "unpaid";
       }
-      const added = this.#count.add(chunk, after);
+      const added = this.#count.add(chunk);
       if (text !== "") this.#addText(chunk, added, batch);
       if (this.#text.stopped) return this.#endShort("stop", batch);
     } else if (usage !== null) this.#count.report(usage);

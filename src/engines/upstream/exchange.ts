@@ -154,7 +154,7 @@ export class Exchange implements Dispatcher.DispatchHandler {
     this.#bytes.push(bytes);
     this.#byteCount += bytes.length;
     if (this.#byteCount >= windowBytes) this.pause();
-    this.#owner.changed();
+    if (this.#bytes.length === 1) this.#owner.changed();
   }
 
   onResponseEnd(): void {

@@ -102,26 +102,26 @@ export class UpstreamGeneration implements Generation, Applicant {
   pay(paidTokens: number, isLast: boolean): void {
     if (this.#isOver) return;
     this.#answer.pay(paidTokens, isLast);
-    this.#wake?.();
+    this.#wakeUp();
   }
 
   async stop(): Promise<void> {
     this.#isStopped = true;
     if (!this.#isOver) this.#end(null);
-    this.#wake?.();
+    this.#wakeUp();
   }
 
   /** Sends the request: a place at this server is taken for it. */
   begin(server: UpstreamServer): void {
     this.#send(server, false);
-    this.#wake?.();
+    this.#wakeUp();
   }
 
   /** Ends the request: it gets no place, or loses the one it has. */
   breakOff(failure: EngineError): void {
     if (this.#isOver) return;
     this.#end(failure);
-    this.#wake?.();
+    this.#wakeUp();
   }
 
   async *[Symbol.asyncIterator](): AsyncGenerator<EngineEvent[], void, undefined> {
@@ -201,14 +201,19 @@ export class UpstreamGeneration implements Generation, Applicant {
     if (this.#answer.finish !== null && !this.#answer.isUnpaid) {
       const nowMs = performance.now();
       this.#finishByMs ??= nowMs + (this.job.finishMs ?? finishMs);
-      timer = setTimeout(() => this.#wake?.(), Math.max(0, Math.ceil(this.#finishByMs - nowMs)));
+      timer = setTimeout(() => this.#wakeUp(), Math.max(0, Math.ceil(this.#finishByMs - nowMs)));
     }
     exchange?.await();
     await new Promise<void>((resolve) => {
       this.#wake = resolve;
     });
-    this.#wake = null;
     clearTimeout(timer);
+  }
+
+  #wakeUp(): void {
+    const wake = this.#wake;
+    this.#wake = null;
+    wake?.();
   }
 
   #send(server: UpstreamServer, isFresh: boolean): void {
@@ -227,7 +232,7 @@ export class UpstreamGeneration implements Generation, Applicant {
     const ticket = server.enter(this.#sent?.ticket ?? null);
     this.#events = [];
     this.#next = 0;
-    const owner = { changed: () => this.#wake?.(), freed: this.#pool.pump };
+    const owner = { changed: () => this.#wakeUp(), freed: this.#pool.pump };
     this.#sent = { server, ticket, exchange: server.send(body, owner, { ticket, isFresh }) };
   }
 

@@ -7,18 +7,12 @@
  * cuts its tokens in parts.
  */
 import type { Usage } from "../../chat/engine.ts";
+import type { TokenCounts } from "../../ledger/rows.ts";
 import type { Chunk } from "./chunk.ts";
 import { saneUsage } from "./usage.ts";
 
 /** No tokenizer needs so few tokens for a whole answer. */
 const charactersPerToken = 8;
-
-/** The count with one more event. */
-export interface CountAfter {
-  tokens: number;
-  events: number;
-  running: RunningCount | null;
-}
 
 /** Of the prompt, as it comes with an event. */
 interface RunningCount {
@@ -38,6 +32,10 @@ export class TokenCount {
   #reported: unknown = null;
   /** The upstream's count at the last event, where it gives one with each. */
   #running: RunningCount | null = null;
+  /** The same with the event that `after` was called with. */
+  #nextEvents = 0;
+  #nextTokens = 0;
+  #nextRunning: RunningCount | null = null;
 
   /** `promptTokens`: what the prompt is thought to have. */
   constructor(promptTokens: number, contextWindow: number) {
@@ -53,30 +51,25 @@ export class TokenCount {
     return this.#completionTokens;
   }
 
-  /** How many there are with this event; `add` it or leave it. */
-  after(chunk: Chunk, askedTokens: number): CountAfter {
+  /** Returns how many tokens there are with this event; `add` it or leave it. */
+  after(chunk: Chunk, askedTokens: number): number {
     const events = this.#events + Math.max(1, chunk.logprobs?.length ?? 0);
     const characters = this.#characters + chunk.text.length;
-    const running = saneUsage(chunk.usage, {
-      contextWindow: this.#contextWindow,
-      completionTokensMax: askedTokens,
-      events,
-      characters,
-    });
-    if (running !== null && running.completionTokens >= this.#completionTokens) {
-      return { tokens: running.completionTokens, events, running };
-    }
+    this.#nextEvents = events;
+    const running = this.#runningOf(chunk.usage, { askedTokens, events, characters });
+    this.#nextRunning = running ?? this.#running;
     const least = Math.min(askedTokens, Math.floor(characters / charactersPerToken));
-    return { tokens: Math.max(this.#completionTokens, events, least), events, running: this.#running };
+    this.#nextTokens = running?.completionTokens ?? Math.max(this.#completionTokens, events, least);
+    return this.#nextTokens;
   }
 
-  /** Counts the event, as `after` has it; how many tokens that makes more. */
-  add(chunk: Chunk, { tokens, events, running }: CountAfter): number {
-    const added = tokens - this.#completionTokens;
-    this.#events = events;
+  /** Counts the event that `after` was called with last. Returns how many tokens that makes more. */
+  add(chunk: Chunk): number {
+    const added = this.#nextTokens - this.#completionTokens;
+    this.#events = this.#nextEvents;
     this.#characters += chunk.text.length;
-    this.#completionTokens = tokens;
-    this.#running = running;
+    this.#completionTokens = this.#nextTokens;
+    this.#running = this.#nextRunning;
     if (chunk.usage !== null) this.#reported = chunk.usage;
     if (chunk.thinks && chunk.text === "") this.#thoughtTokens += added;
     return added;
@@ -112,4 +105,22 @@ export class TokenCount {
     const reasoningTokens = Math.min(sane.completionTokens, sane.reasoningTokens || own.reasoningTokens);
     return { usage: { ...sane, reasoningTokens, estimated: false }, promptTokens: sane.promptTokens };
   }
+
+  /** Returns the upstream's count at an event; null if it gives none, or an impossible or a smaller one. */
+  #runningOf(usage: unknown, { askedTokens, events, characters }: Counted): TokenCounts | null {
+    if (usage === null) return null;
+    const counts = saneUsage(usage, {
+      contextWindow: this.#contextWindow,
+      completionTokensMax: askedTokens,
+      events,
+      characters,
+    });
+    return counts !== null && counts.completionTokens >= this.#completionTokens ? counts : null;
+  }
+}
+
+interface Counted {
+  askedTokens: number;
+  events: number;
+  characters: number;
 }
