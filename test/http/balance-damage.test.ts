@@ -1,13 +1,13 @@
 /**
- * A balance that a hand in the database has made invalid: one answer on every path, nothing moves until it is mended,
- * and everybody else is served on.
+ * A balance that a manual change of the database made invalid. Every path answers the same, no
+ * credits move until the balance is repaired, and other accounts are not affected.
  */
 import assert from "node:assert/strict";
 import { DatabaseSync } from "node:sqlite";
 import { test } from "node:test";
 import { errorOf, startService, type TestService } from "../fixtures/service.ts";
 
-/** Past every check, as no program of ours would; the statement that mends it again. */
+/** Damage that an SQL statement does without any checks, and the statement that repairs it. */
 const damages: [what: string, damage: string, mend: string][] = [
   ["a bucket below zero", "base = -1", "base = base_cap"],
   ["a bucket above its cap", "overage = overage_cap + 1", "overage = overage_cap"],
@@ -43,7 +43,7 @@ async function assertUnavailable(response: Response): Promise<void> {
 }
 
 for (const [what, damage, mend] of damages) {
-  test(`${what}: 500 balance_unavailable on the balance and on the chat path, until it is mended`, async () => {
+  test(`${what}: balance and chat answer 500 balance_unavailable until the balance is repaired`, async () => {
     await using service = await startService();
     await service.ledger.apply({ kind: "open", account: "other", plan: "test" });
     const other = await service.addKey({ account: "other", id: "other-key" });
@@ -53,7 +53,7 @@ for (const [what, damage, mend] of damages) {
     await assertUnavailable(await service.request("GET", "/v1/balance"));
     await assertUnavailable(await service.chat());
     await assertUnavailable(await service.chat({ stream: true }));
-    // Asked for at the same moment as another's, whose commit it must not take down.
+    // Sent together with a request of another account, whose commit must not fail.
     const headers = { authorization: `Bearer ${other}` };
     const [damaged, sound] = await Promise.all([service.chat(), service.chat({}, { headers })]);
     await assertUnavailable(damaged);
@@ -73,7 +73,7 @@ for (const [what, damage, mend] of damages) {
   });
 }
 
-test("an account that is gone: the key is known no more, and nothing is served", async () => {
+test("rejects the key of a deleted account", async () => {
   await using service = await startService();
   const db = new DatabaseSync(service.databaseFile, { timeout: 5000 });
   db.exec("pragma foreign_keys = off; create table kept as select * from account; delete from account");

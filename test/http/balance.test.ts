@@ -1,4 +1,7 @@
-/** `GET /v1/balance`: its fields, its arithmetic, and what it says when there is nothing left or nothing to read. */
+/**
+ * `GET /v1/balance`: its fields, its arithmetic, and the answer for an empty or unreadable
+ * balance.
+ */
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { balanceObject } from "../../src/http/openai-format/response.ts";
@@ -30,7 +33,7 @@ function view(
   };
 }
 
-test("a balance has the fields of the contract and no others", () => {
+test("the balance has exactly the fields of the contract", () => {
   assert.deepEqual(balanceObject(view([750, 1000], [200, 200], 30)), {
     object: "balance",
     available: true,
@@ -92,7 +95,7 @@ for (const [rule, given, credits, percents, available] of sums) {
 
 type Balance = ReturnType<typeof balanceObject>;
 
-test("the balance shows a charge at once, and what running requests hold as still there", async () => {
+test("the balance shows a charge at once, and includes the credits of open holds", async () => {
   await using service = await startService({
     script: babble("word ", { tokenDelayMs: 2 }),
     price: { prompt: 1_000_000, completion: 2_000_000 },
@@ -115,7 +118,7 @@ test("the balance shows a charge at once, and what running requests hold as stil
   assert.ok(after.baseWindow.refreshesAt > new Date().toISOString());
 });
 
-test("a balance of nothing is an answer, not a refusal", async () => {
+test("an empty balance is answered with 200", async () => {
   const none = { credits: 0, every: "P1D" };
   await using service = await startService({ plan: { base: none, overage: none } });
   const response = await service.request("GET", "/v1/balance");

@@ -1,4 +1,4 @@
-/** What the engine is handed for what a client sent. */
+/** The request of a client as the engine receives it. */
 import assert from "node:assert/strict";
 import { after, before, test } from "node:test";
 import type { GenerateOptions, Prompt } from "../../src/chat/engine.ts";
@@ -74,7 +74,7 @@ const efforts: [rule: string, body: object, reasoning: object][] = [
     { effort: "high" },
   ],
   [
-    "reasoning_effort counts where reasoning has none",
+    "reasoning_effort applies if reasoning has no effort",
     { reasoning_effort: "low", reasoning: { max_tokens: 9 } },
     { effort: "low", maxTokens: 9 },
   ],
@@ -90,7 +90,7 @@ for (const [rule, body, reasoning] of efforts) {
   test(rule, async () => assert.deepEqual((await handed(body)).prompt.reasoning, reasoning));
 }
 
-test("messages arrive as they are, without the nulls of SDK helpers", async () => {
+test("passes messages on unchanged, without the null fields of SDK helpers", async () => {
   const messages = [
     { role: "developer", content: "be brief" },
     { role: "assistant", content: "", refusal: null, tool_calls: null },
@@ -101,7 +101,7 @@ test("messages arrive as they are, without the nulls of SDK helpers", async () =
   assert.equal(prompt.accountId, service.account);
 });
 
-test("a lone surrogate becomes a replacement character, in content and in stops", async () => {
+test("replaces a lone surrogate in content and stop sequences", async () => {
   const { prompt, options } = await handed(
     String.raw`{"model":"small","messages":[{"role":"user","content":"a\ud800b\udc00"}],"stop":["\udfff!"]}`,
   );
@@ -109,14 +109,14 @@ test("a lone surrogate becomes a replacement character, in content and in stops"
   assert.deepEqual(options.sampling.stop, ["\ufffd!"]);
 });
 
-test("numbers beyond all numbers arrive finite", async () => {
+test("makes infinite numbers finite", async () => {
   const body = (field: string) =>
     `{"model":"small","messages":[{"role":"user","content":"x"}],"${field}":-1e400}`;
   assert.equal((await handed(body("presence_penalty"))).options.sampling.presencePenalty, -Number.MAX_VALUE);
   assert.equal((await handed(body("seed"))).options.sampling.seed, -Number.MAX_VALUE);
 });
 
-test("a prompt longer than the window is refused with what the model takes", async () => {
+test("refuses a prompt longer than the window, and names the window", async () => {
   const response = await service.chat({ messages: [{ role: "user", content: "word ".repeat(100) }] });
   const error = await errorOf(response);
   assert.equal(response.status, 400);

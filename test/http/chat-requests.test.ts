@@ -1,4 +1,4 @@
-/** What a chat request may say: one row for each rule, and the answer it gets. */
+/** The rules for chat requests: one row per rule, with its answer. */
 import assert from "node:assert/strict";
 import { after, before, test } from "node:test";
 import { catalogue, type ErrorCode } from "../../src/errors.ts";
@@ -10,7 +10,9 @@ before(async () => {
 });
 after(() => service[Symbol.asyncDispose]());
 
-/** A whole body: an object is sent over `model` and `messages`, a string as it is. */
+/**
+ * The body of a request: an object overrides `model` and `messages`, a string is sent unchanged.
+ */
 type Body = object | string;
 
 function user(message: object): object {
@@ -177,7 +179,7 @@ const refused: [rule: string, body: Body, code: ErrorCode, param?: string | unde
   ],
 
   [
-    "temperature in quotes is no number",
+    "temperature in quotes is not a number",
     { temperature: "0.5" },
     "invalid_type",
     "temperature",
@@ -191,14 +193,14 @@ const refused: [rule: string, body: Body, code: ErrorCode, param?: string | unde
     "invalid_value",
     "temperature",
   ],
-  ["true is no number", { temperature: true }, "invalid_type", "temperature"],
+  ["true is not a number", { temperature: true }, "invalid_type", "temperature"],
   ["top_p is at most 1", { top_p: 1.1 }, "invalid_value", "top_p"],
   ["top_p is at least 0", { top_p: -1 }, "invalid_value", "top_p"],
   ["top_k is at least 0", { top_k: -1 }, "invalid_value", "top_k"],
   ["top_k is whole", { top_k: 1.5 }, "invalid_type", "top_k"],
   ["max_tokens is at least 1", { max_tokens: 0 }, "invalid_value", "max_tokens"],
   ["max_tokens is whole", { max_tokens: 1.5 }, "invalid_type", "max_tokens"],
-  ["max_tokens in quotes is no number", { max_tokens: "5" }, "invalid_type", "max_tokens"],
+  ["max_tokens in quotes is not a number", { max_tokens: "5" }, "invalid_type", "max_tokens"],
   [
     "max_completion_tokens is at least 1",
     { max_completion_tokens: -1 },
@@ -255,16 +257,16 @@ const refused: [rule: string, body: Body, code: ErrorCode, param?: string | unde
   ["reasoning_effort is a string", { reasoning_effort: 1 }, "invalid_type", "reasoning_effort"],
   ["n is not 2", { n: 2 }, "invalid_value", "n", /n must be 1/],
   ["n is not 0", { n: 0 }, "invalid_value", "n"],
-  ["n in quotes is no number", { n: "1" }, "invalid_type", "n"],
+  ["n in quotes is not a number", { n: "1" }, "invalid_type", "n"],
   ["n is whole", { n: 1.5 }, "invalid_type", "n"],
   ["stop is not empty", { stop: "" }, "invalid_value", "stop"],
   ["stop has at least one sequence", { stop: [] }, "invalid_value", "stop"],
   ["stop has at most four sequences", { stop: ["a", "b", "c", "d", "e"] }, "invalid_value", "stop", /1 to 4/],
   ["no stop sequence is empty", { stop: ["a", ""] }, "invalid_value", "stop[1]"],
   ["every stop sequence is a string", { stop: ["a", null] }, "invalid_type", "stop[1]"],
-  ["stop is no number", { stop: 5 }, "invalid_type", "stop"],
+  ["stop is not a number", { stop: 5 }, "invalid_type", "stop"],
   ["seed is whole", { seed: 0.5 }, "invalid_type", "seed"],
-  ["seed in quotes is no number", { seed: "1" }, "invalid_type", "seed"],
+  ["seed in quotes is not a number", { seed: "1" }, "invalid_type", "seed"],
   ["presence_penalty is a number", { presence_penalty: "1" }, "invalid_type", "presence_penalty"],
   ["frequency_penalty is a number", { frequency_penalty: [] }, "invalid_type", "frequency_penalty"],
   ["logprobs is true or false", { logprobs: 5 }, "invalid_type", "logprobs"],
@@ -292,7 +294,7 @@ for (const [rule, body, code, param, message] of refused) {
   }
 }
 
-/** A number that JSON has and a 64-bit float has not. */
+/** A JSON number that a 64-bit float cannot represent. */
 function huge(field: string): string {
   return `{"model":"small","messages":[{"role":"user","content":"x"}],"${field}":1e400}`;
 }
@@ -372,12 +374,12 @@ const accepted: [rule: string, body: Body][] = [
     { stream_options: { include_usage: true, include_obfuscation: true } },
   ],
   ["max_tokens beyond the window is clamped", { max_tokens: 1_000_000_000 }],
-  ["max_tokens beyond all numbers is clamped", huge("max_tokens")],
-  ["top_k beyond all numbers is accepted", huge("top_k")],
-  ["a seed beyond all numbers is accepted", huge("seed")],
+  ["an infinite max_tokens is clamped", huge("max_tokens")],
+  ["an infinite top_k is accepted", huge("top_k")],
+  ["an infinite seed is accepted", huge("seed")],
   ["a negative seed is accepted", { seed: -(2 ** 60) }],
   ["penalties of any size are accepted", { presence_penalty: -1e300, frequency_penalty: 1e300 }],
-  ["penalties beyond all numbers are accepted", huge("presence_penalty")],
+  ["infinite penalties are accepted", huge("presence_penalty")],
   [
     "a thinking budget beyond all numbers is accepted",
     `{"model":"small",${greeting},"reasoning":{"max_tokens":1e999}}`,
@@ -430,7 +432,7 @@ for (const [rule, body] of accepted) {
   });
 }
 
-test("a body that is not UTF-8 is refused", async () => {
+test("refuses a body that is not UTF-8", async () => {
   const body = Buffer.from(`{"model":"small",${greeting}}`.replace("x", "\u00e9"), "latin1");
   const response = await service.request("POST", "/v1/chat/completions", { body: new Uint8Array(body) });
   const error = await errorOf(response);
@@ -439,7 +441,7 @@ test("a body that is not UTF-8 is refused", async () => {
   assert.match(error.message, /UTF-8/);
 });
 
-test("a message that is nested very deeply is refused in one sentence", async () => {
+test("refuses a deeply nested message in one sentence", async () => {
   const deep = `${"[".repeat(100_000)}${"]".repeat(100_000)}`;
   const response = await post(`{"model":"small","messages":[{"role":"user","content":${deep}}]}`);
   assert.equal((await errorOf(response)).code, "invalid_type");
@@ -449,7 +451,7 @@ async function journalLength(): Promise<number | undefined> {
   return (await service.store.snapshot(service.account))?.account.seq;
 }
 
-test("nothing is generated, held or charged for any request that is refused", async () => {
+test("generates, holds and charges nothing for refused requests", async () => {
   const made = service.engine.tokensMade;
   const seq = await journalLength();
   for (const [, body] of refused) await (await post(body)).arrayBuffer();

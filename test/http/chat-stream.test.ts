@@ -1,4 +1,4 @@
-/** A streamed answer, event by event; and the same answer in one piece. */
+/** Streamed answers, event by event, and the same answers in one piece. */
 import assert from "node:assert/strict";
 import { after, before, describe, test } from "node:test";
 import { type Chunk, type Events, readEvents } from "../fixtures/events.ts";
@@ -45,13 +45,13 @@ async function whole(body: object = {}): Promise<Completion> {
   return jsonOf(response);
 }
 
-/** The keys of an object, in the order in which they are sent. */
+/** The keys of an object in the order of the JSON. */
 function keysOf(object: object | undefined): string[] {
   return Object.keys(object ?? {});
 }
 
 describe("an answer in one piece", () => {
-  test("has the fields of the contract and created, and no others", async () => {
+  test("has exactly the fields of the contract and `created`", async () => {
     service.engine.script = () => say("Hello", " world");
     const answer = await whole();
     assert.deepEqual(keysOf(answer), ["id", "object", "created", "model", "choices", "usage"]);
@@ -71,7 +71,7 @@ describe("an answer in one piece", () => {
     });
   });
 
-  test("reports thinking and cached tokens, and never the thinking itself", async () => {
+  test("reports thinking and cached tokens, but not the thinking", async () => {
     service.engine.script = () => ({ ...say("Yes"), reasoningTokens: 4, cachedTokens: 2 });
     const answer = await whole();
     assert.equal(answer.choices[0]?.message.content, "Yes");
@@ -87,7 +87,7 @@ describe("an answer in one piece", () => {
     assert.equal(answer.usage.completion_tokens, 0);
   });
 
-  test("has log-probabilities where they were asked for", async () => {
+  test("has log-probabilities if the request asks for them", async () => {
     service.engine.script = () => say("a", "b");
     const answer = await whole({ logprobs: true, top_logprobs: 1 });
     const certain = (token: string, code: number) => {
@@ -113,7 +113,7 @@ describe("a streamed answer", () => {
     assert.equal(readEvents(await response.text()).chunks[0]?.id, `chatcmpl-${id}`);
   });
 
-  test("is the role, one event for each token, the finish reason, and [DONE]", async () => {
+  test("has the role, one event per token, the finish reason and [DONE]", async () => {
     service.engine.script = () => say("Hello", " world", "!");
     const { chunks, done, comments, error } = await stream();
     assert.deepEqual(
@@ -135,7 +135,7 @@ describe("a streamed answer", () => {
     assert.deepEqual({ done, comments, error }, { done: true, comments: [], error: null });
   });
 
-  test("is charged what the same answer in one piece is (BerriAI/litellm#37923)", async () => {
+  test("costs the same as the answer in one piece (BerriAI/litellm#37923)", async () => {
     await using service = await startService({ script: say("Hello", " there", "!") });
     const ids: string[] = [];
     for (const stream of [true, false]) {
@@ -149,14 +149,14 @@ describe("a streamed answer", () => {
     assert.deepEqual([streamed.cost, streamed.completionTokens, streamed.base], [whole.cost, 3, whole.base]);
   });
 
-  test("may be empty: role, finish reason, [DONE]", async () => {
+  test("has the role, the finish reason and [DONE] if it is empty", async () => {
     service.engine.script = () => say();
     const { chunks, done } = await stream();
     assert.equal(chunks.length, 2);
     assert.ok(done);
   });
 
-  test("ends with length at the limit, and has as many text events as tokens", async () => {
+  test("ends with `length` at the limit, with one text event per token", async () => {
     service.engine.script = () => babble("word ");
     const { texts, chunks } = await stream({ max_tokens: 7, stream_options: { include_usage: true } });
     assert.equal(texts.length, 7);
@@ -164,7 +164,7 @@ describe("a streamed answer", () => {
     assert.equal(chunks.at(-1)?.usage?.completion_tokens, 7);
   });
 
-  test("with include_usage has usage null everywhere and the usage last, beside no choice", async () => {
+  test("with include_usage has `usage: null` in each chunk and the usage in a last chunk without choices", async () => {
     service.engine.script = () => say("a", "b");
     const { chunks } = await stream({ stream_options: { include_usage: true } });
     const last = chunks.pop();
@@ -188,7 +188,7 @@ describe("a streamed answer", () => {
     });
   }
 
-  test("with include_obfuscation fills every chunk up to a multiple of 32 characters", async () => {
+  test("with include_obfuscation pads every chunk to a multiple of 32 characters", async () => {
     const tokens = ["a", "seven c", "x".repeat(31), "x".repeat(32), "x".repeat(33), "\u{1f58b}"];
     service.engine.script = () => say(...tokens);
     const options = { stream_options: { include_obfuscation: true, include_usage: true } };
@@ -203,7 +203,7 @@ describe("a streamed answer", () => {
     assert.notDeepEqual(again.chunks.map(paddingOf), chunks.map(paddingOf), "the padding is random");
   });
 
-  test("with logprobs carries them beside each text", async () => {
+  test("with logprobs has them in each text chunk", async () => {
     service.engine.script = () => say("a", "b");
     const { chunks } = await stream({ logprobs: true });
     assert.equal(chunks[0]?.choices[0]?.logprobs, undefined);
@@ -213,7 +213,7 @@ describe("a streamed answer", () => {
     });
   });
 
-  test("keeps line separators of every kind inside one line", async () => {
+  test("escapes all Unicode line separators", async () => {
     const token = "a\nb\r\nc\u2028d\u2029e\u0085f\u000bg\u001eh data: [DONE]\n\n";
     service.engine.script = () => say(token);
     const response = await service.chat({ stream: true });
@@ -327,7 +327,7 @@ describe("an engine that fails after the first token", () => {
     assert.equal(service.settled.at(-1)?.usage.completionTokens, 2);
   });
 
-  test("is a status for an answer in one piece", async () => {
+  test("answers in one piece with an error status", async () => {
     service.engine.script = () => ({ ...say("a", "b", "c"), failure: { afterTokens: 2, kind: "timeout" } });
     const response = await service.chat();
     assert.equal(response.status, 504);
@@ -335,7 +335,7 @@ describe("an engine that fails after the first token", () => {
   });
 });
 
-test("a defect in the engine is a 500 that gives nothing away, and is logged", async () => {
+test("answers a defect of the engine with 500, and logs the details only", async () => {
   service.engine.script = () => ({
     tokens: {
       *[Symbol.iterator]() {
@@ -357,7 +357,7 @@ test("a defect in the engine is a 500 that gives nothing away, and is logged", a
   assert.equal(done, false);
 });
 
-test("no text of a message and no key is ever logged", async () => {
+test("never logs message text or keys", async () => {
   service.engine.script = () => ({ ...say("answer text"), failure: { afterTokens: 1, kind: "failed" } });
   await (await service.chat({ messages: [{ role: "user", content: "message text" }] })).text();
   await (await service.chat({ stream: true, messages: [{ role: "user", content: "message text" }] })).text();

@@ -1,4 +1,4 @@
-/** As many connections as the listener accepts, in total and from one address; and what goes on beside them. */
+/** Limits on the connections of the public listener, in total and from one address. */
 import assert from "node:assert/strict";
 import { once } from "node:events";
 import { connect, type Socket } from "node:net";
@@ -18,14 +18,14 @@ async function open(service: TestService, localAddress?: string): Promise<Socket
   return socket;
 }
 
-/** Status of a request over a connection of its own. */
+/** Status of a request over a new connection. */
 async function statusOf(service: TestService, localAddress?: string): Promise<number> {
   const socket = await open(service, localAddress);
   socket.write(`${request}authorization: Bearer ${service.key}\r\n\r\n`);
   return parseAnswer(await readAll(socket)).status;
 }
 
-test("one connection too many is answered 503 and closed; health and the operator listener go on", async () => {
+test("answers a connection over the limit with 503 and closes it, while the operator listener continues", async () => {
   await using service = await startService({ connections: { connectionsMax: 3 } });
   await using operator = await startOperator(service);
   const held = await Promise.all([open(service), open(service), open(service)]);
@@ -54,7 +54,7 @@ test("one connection too many is answered 503 and closed; health and the operato
   await until("all have gone", () => service.server.connections.count === 0);
 });
 
-test("a client that writes first gets to read why it is refused", async () => {
+test("a refused client that writes first can read the refusal", async () => {
   await using service = await startService({ connections: { connectionsMax: 1 } });
   const held = await open(service);
   for (let n = 0; n < 20; n += 1) {
@@ -67,7 +67,7 @@ test("a client that writes first gets to read why it is refused", async () => {
   held.destroy();
 });
 
-test("an address has its own limit, which leaves room for others", async () => {
+test("limits the connections of one address, so that others can connect", async () => {
   await using service = await startService({ connections: { connectionsPerAddressMax: 2 } });
   const held = await Promise.all([open(service), open(service)]);
   await until("two are open", () => service.server.connections.count === 2);
@@ -80,7 +80,7 @@ test("an address has its own limit, which leaves room for others", async () => {
   assert.equal(await statusOf(service), 200);
 });
 
-test("a trusted proxy may have more than one address may, and not more than all", async () => {
+test("exempts a trusted proxy from the limit per address, but not from the total", async () => {
   await using service = await startService({
     connections: {
       connectionsMax: 4,
@@ -100,7 +100,7 @@ test("a trusted proxy may have more than one address may, and not more than all"
   for (const each of held) each.destroy();
 });
 
-test("a flood of refused connections is closed and leaves nothing open", async () => {
+test("closes all connections of a flood", async () => {
   await using service = await startService({ connections: { connectionsMax: 1 } });
   const held = await open(service);
   const flood = Array.from({ length: 500 }, () => {

@@ -1,4 +1,4 @@
-/** Clients that go away, read slowly or not at all; silence; and a service that stops. */
+/** Clients that leave, read slowly or do not read; silent streams; and a service that stops. */
 import assert from "node:assert/strict";
 import { once } from "node:events";
 import { connect, type Socket } from "node:net";
@@ -7,7 +7,7 @@ import { readEvents } from "../fixtures/events.ts";
 import { readAll } from "../fixtures/raw-http.ts";
 import { babble, errorOf, hello, say, startService, type TestService } from "../fixtures/service.ts";
 
-/** Resolves when `condition` holds; fails when it does not within ten seconds. */
+/** Resolves when `condition` is true. Fails after ten seconds. */
 async function until(condition: () => boolean, what: string): Promise<void> {
   const deadline = performance.now() + 10_000;
   while (!condition()) {
@@ -16,7 +16,7 @@ async function until(condition: () => boolean, what: string): Promise<void> {
   }
 }
 
-/** A chat request over a socket of its own, of which nothing is read until somebody does. */
+/** Sends a chat request over a new socket, and reads nothing of the answer. */
 function open(service: TestService, body: object): Socket {
   const text = JSON.stringify({ model: "small", messages: hello, ...body });
   const socket = connect({ port: service.port, host: "127.0.0.1" });
@@ -27,7 +27,7 @@ function open(service: TestService, body: object): Socket {
   return socket;
 }
 
-/** Whether no token has been made since it was last asked. */
+/** Returns whether no token has been made since the last call. */
 function standsStill(service: TestService): () => boolean {
   let before = -1;
   return () => {
@@ -37,7 +37,7 @@ function standsStill(service: TestService): () => boolean {
   };
 }
 
-/** Tokens that come when they are told to. */
+/** Tokens that the test releases. */
 function tokensByHand(): { tokens: AsyncIterable<string>; give(token: string): void } {
   const given: string[] = [];
   let wake = Promise.withResolvers<void>();
@@ -61,7 +61,7 @@ function tokensByHand(): { tokens: AsyncIterable<string>; give(token: string): v
   };
 }
 
-describe("a client that goes away", () => {
+describe("a client that leaves", () => {
   for (const stream of [true, false]) {
     test(`before the first token is noticed at once, ${stream ? "streamed" : "in one piece"} (BerriAI/litellm#31499)`, async () => {
       await using service = await startService({ script: { tokens: tokensByHand().tokens } });
@@ -92,12 +92,13 @@ describe("a client that goes away", () => {
     });
   }
 
-  test("with half a connection is gone as well", async () => {
+  test("by closing its half of the connection has left too", async () => {
     await using service = await startService({ script: babble("word ", { tokenDelayMs: 1 }) });
     const socket = open(service, { stream: true });
     await until(() => service.engine.tokensMade > 5, "tokens are made");
     const received = readAll(socket);
-    // It sends no more and reads on: the server ends what it does for it, and the connection.
+    // The client sends nothing more but still reads. The server ends the request and the
+    // connection.
     socket.end();
     await until(() => service.settled.length === 1, "the request is settled");
     assert.doesNotMatch(await received, /\[DONE\]/);
@@ -106,7 +107,7 @@ describe("a client that goes away", () => {
     assert.equal(service.engine.open, 0, "the engine works for it no longer");
   });
 
-  test("takes every request with it that it had sent ahead", async () => {
+  test("ends all requests that it sent ahead", async () => {
     await using service = await startService({ script: { tokens: tokensByHand().tokens } });
     const text = JSON.stringify({ model: "small", messages: hello, stream: true });
     const one = `POST /v1/chat/completions HTTP/1.1\r\nhost: x\r\nauthorization: Bearer ${service.key}\r\ncontent-type: application/json\r\ncontent-length: ${text.length}\r\n\r\n${text}`;
@@ -119,7 +120,7 @@ describe("a client that goes away", () => {
     assert.equal(service.engine.open, 0);
   });
 
-  test("while it waits in the engine's queue pays nothing", async () => {
+  test("while its request waits in the engine's queue pays nothing", async () => {
     await using service = await startService({
       script: { tokens: tokensByHand().tokens },
       engine: { parallel: 1, queue: 1 },
@@ -138,12 +139,12 @@ describe("a client that goes away", () => {
   });
 });
 
-/** The beginning of a chat request whose body comes bit by bit. */
+/** The head of a chat request with a chunked body. */
 function chunked(service: TestService): string {
   return `POST /v1/chat/completions HTTP/1.1\r\nhost: x\r\nauthorization: Bearer ${service.key}\r\ncontent-type: application/json\r\ntransfer-encoding: chunked\r\n\r\n`;
 }
 
-/** From now on every key is looked for until it is told that the store is back. */
+/** Makes every key lookup wait until `comesBack` is called. */
 function storeAway({ store }: TestService): { asked(): number; comesBack(): void } {
   const { findKey } = store;
   const { promise: back, resolve: comesBack } = Promise.withResolvers<void>();
@@ -155,12 +156,12 @@ function storeAway({ store }: TestService): { asked(): number; comesBack(): void
   return { asked: () => asked, comesBack };
 }
 
-describe("a client that goes away while its key is looked up", () => {
+describe("a client that leaves while its key is looked up", () => {
   for (const goes of ["destroy", "end"] as const) {
-    test(`is reported at once, though the store is away (${goes})`, async () => {
+    test(`is reported at once, even if the store is away (${goes})`, async () => {
       await using service = await startService();
       const { asked, comesBack } = storeAway(service);
-      // The half of a body, and one that has sent a second request ahead.
+      // A client with half a body, and a client that has sent a second request ahead.
       const socket = connect({ port: service.port, host: "127.0.0.1" });
       socket.on("error", () => {}).resume();
       const headers = `host: x\r\nauthorization: Bearer ${service.key}\r\n`;
@@ -183,7 +184,7 @@ describe("a client that goes away while its key is looked up", () => {
     });
   }
 
-  test("or goes on with what is no HTTP is told so at once", async () => {
+  test("or continues with invalid HTTP gets a 400 at once", async () => {
     await using service = await startService();
     const { asked, comesBack } = storeAway(service);
     const socket = connect({ port: service.port, host: "127.0.0.1" });
@@ -196,7 +197,7 @@ describe("a client that goes away while its key is looked up", () => {
     comesBack();
   });
 
-  test("and one while its balance is read as well", async () => {
+  test("or while its balance is read", async () => {
     await using service = await startService();
     const { snapshot } = service.store;
     const { promise: back, resolve: comesBack } = Promise.withResolvers<void>();
@@ -217,7 +218,7 @@ describe("a client that goes away while its key is looked up", () => {
 });
 
 describe("a client that reads slowly", () => {
-  test("holds up its own generation only, within bounded memory", async () => {
+  test("slows down its own generation only, within bounded memory", async () => {
     const word = "x".repeat(1000);
     await using service = await startService({
       script: babble(word),
@@ -227,7 +228,8 @@ describe("a client that reads slowly", () => {
     const slow = open(service, { stream: true });
     slow.pause();
     await until(standsStill(service), "the generation stands still");
-    // What the kernel keeps for both ends of a connection on one machine, and some: far below what is asked for.
+    // More than the kernel buffers for both ends of a connection, and far less than the whole
+    // answer.
     assert.ok(service.engine.tokensMade < 50_000, `${service.engine.tokensMade} kB were made ahead`);
     const other = await service.chat({ stream: true, max_tokens: 100 });
     assert.equal(readEvents(await other.text()).texts.length, 100, "another client is served meanwhile");
@@ -237,7 +239,7 @@ describe("a client that reads slowly", () => {
     slow.destroy();
   });
 
-  test("and takes nothing at all is dropped after the idle time", async () => {
+  test("and stops reading is dropped after the idle time", async () => {
     const word = "x".repeat(1000);
     await using service = await startService({
       script: babble(word),
@@ -252,7 +254,7 @@ describe("a client that reads slowly", () => {
     stuck.destroy();
   });
 
-  test("of an answer that has ended is dropped as well", async () => {
+  test("and does not read the end of its answer is dropped too", async () => {
     const long = "x".repeat(20_000_000);
     await using service = await startService({ script: say(long), streamIdleMs: 100 });
     const stuck = open(service, { stream: false });
@@ -265,8 +267,8 @@ describe("a client that reads slowly", () => {
   });
 });
 
-describe("silence", () => {
-  test("is broken by comments, from the acceptance on", async () => {
+describe("a silent stream", () => {
+  test("sends comments from the acceptance on", async () => {
     const hand = tokensByHand();
     await using service = await startService({ script: { tokens: hand.tokens }, keepAliveMs: 20 });
     const response = await service.chat({ stream: true, max_tokens: 2 });
@@ -282,7 +284,7 @@ describe("silence", () => {
     assert.ok(comments.every((comment) => comment === ": keep-alive"));
   });
 
-  test("that was broken once makes a failure an event", async () => {
+  test("reports a failure as an event once it has sent a comment", async () => {
     const hand = tokensByHand();
     await using service = await startService({
       script: { tokens: hand.tokens, failure: { afterTokens: 1, kind: "failed" } },
@@ -296,7 +298,7 @@ describe("silence", () => {
     assert.deepEqual({ done, texts }, { done: false, texts: [] });
   });
 
-  test("is not broken while tokens come", async () => {
+  test("sends no comments while tokens arrive", async () => {
     await using service = await startService({ script: babble("a", { tokenDelayMs: 5 }), keepAliveMs: 200 });
     const response = await service.chat({ stream: true, max_tokens: 60 });
     assert.deepEqual(readEvents(await response.text()).comments, []);
@@ -304,7 +306,7 @@ describe("silence", () => {
 });
 
 describe("a service that stops", () => {
-  test("finishes what runs, refuses what comes, and closes every connection", async () => {
+  test("finishes running requests, refuses new ones, and closes every connection", async () => {
     const hand = tokensByHand();
     const service = await startService({ script: { tokens: hand.tokens } });
     const streamed = service.chat({ stream: true, max_tokens: 2 });
@@ -324,7 +326,7 @@ describe("a service that stops", () => {
     await assert.rejects(service.chat(), "the listener is closed");
   });
 
-  test("ends what does not finish in time, and says so (Menci/Floway#447)", async () => {
+  test("ends requests that do not finish in time with shutting_down (Menci/Floway#447)", async () => {
     const hand = tokensByHand();
     const service = await startService({ script: { tokens: hand.tokens } });
     const streamed = service.chat({ stream: true });
@@ -350,7 +352,7 @@ describe("a service that stops", () => {
     await service[Symbol.asyncDispose]();
   });
 
-  test("keeps nobody waiting for a key or a balance, and asks for none any more", async () => {
+  test("refuses requests that wait for a key or a balance, and reads no more of them", async () => {
     const service = await startService();
     const { snapshot } = service.store;
     const { promise: back, resolve: comesBack } = Promise.withResolvers<void>();
@@ -378,7 +380,7 @@ describe("a service that stops", () => {
     await service[Symbol.asyncDispose]();
   });
 
-  test("gives those that waited the time to read why", async () => {
+  test("lets clients that waited read their refusal", async () => {
     const service = await startService();
     const away = storeAway(service);
     const socket = connect({ port: service.port, host: "127.0.0.1" });
@@ -400,7 +402,7 @@ describe("a service that stops", () => {
     await service[Symbol.asyncDispose]();
   });
 
-  test("tells who comes while it drains before a key is looked up, and what is no endpoint before that", async () => {
+  test("refuses requests before looking up their key, but after checking their path", async () => {
     const hand = tokensByHand();
     const service = await startService({ script: { tokens: hand.tokens } });
     const running = service.chat({ max_tokens: 1 });
@@ -424,7 +426,7 @@ describe("a service that stops", () => {
     await service[Symbol.asyncDispose]();
   });
 
-  test("gives up what still runs when it is told to, and tells readers apart from charges", async () => {
+  test("abandons running requests, and counts unread and unsettled ones separately", async () => {
     const service = await startService({ script: say("x".repeat(20_000_000)) });
     const unread = open(service, { stream: false });
     unread.pause();
@@ -448,12 +450,12 @@ describe("a service that stops", () => {
     await service[Symbol.asyncDispose]();
   });
 
-  test("tells whoever it answers to come back over another connection, from the moment it is unready", async () => {
+  test("closes connections after each answer as soon as it is not ready", async () => {
     const hand = tokensByHand();
     await using service = await startService({ script: { tokens: hand.tokens } });
     const connectionOf = ({ headers }: Response) => headers.get("connection");
     assert.equal(connectionOf(await service.request("GET", "/v1/models")), "keep-alive");
-    // Begun before, and answered after.
+    // Started before `retire`, answered after it.
     const whole = service.chat({ max_tokens: 1 });
     await until(() => service.engine.working === 1, "one is running");
     service.server.requests.retire();
@@ -473,7 +475,7 @@ describe("a service that stops", () => {
     assert.equal(service.server.requests.draining, false);
   });
 
-  test("tells so too where an answer that ran already is sent while it drains", async () => {
+  test("closes the connections of answers that were already running", async () => {
     const hand = tokensByHand();
     const service = await startService({ script: { tokens: hand.tokens } });
     const answers = [service.chat({ max_tokens: 1 }), service.chat({ stream: true, max_tokens: 1 })];
@@ -490,7 +492,7 @@ describe("a service that stops", () => {
     await service[Symbol.asyncDispose]();
   });
 
-  test("does not wait for connections that carry nothing", async () => {
+  test("does not wait for idle connections", async () => {
     const service = await startService();
     const idle = connect({ port: service.port, host: "127.0.0.1" });
     await once(idle, "connect");

@@ -1,6 +1,7 @@
 /**
- * The metrics that money is watched by, each brought about through the listener: charged credits by ending, holds that
- * expired, shortfall, charges that come late and charges that are given up. They are held against the receipts.
+ * The metrics about credits, caused through the listener: charged credits by ending, expired
+ * holds, shortfall, late charges and charges that were given up. They are compared with the
+ * receipts.
  */
 import assert from "node:assert/strict";
 import { DatabaseSync } from "node:sqlite";
@@ -12,7 +13,7 @@ import { PuppetEngine } from "../fixtures/puppet-engine.ts";
 import { samplesOf } from "../fixtures/samples.ts";
 import { type ServiceOptions, startService, type TestService } from "../fixtures/service.ts";
 
-/** What it waits for never comes if it is broken. */
+/** A broken implementation would wait forever. */
 function test(name: string, run: (t: TestContext) => Promise<void>): void {
   testOf(name, { timeout: 30_000 }, run);
 }
@@ -38,7 +39,7 @@ async function until(what: string, isSo: () => boolean | Promise<boolean>): Prom
   }
 }
 
-/** Whatever the counters have been told of each ending is what the ledger took, to the micro-credit. */
+/** Checks that the counters of each ending match the ledger to the micro-credit. */
 async function assertCharged(
   service: TestService,
   charged: Record<string, Partial<BucketAmounts>>,
@@ -62,12 +63,12 @@ async function assertCharged(
   );
 }
 
-/** A hold of a process that died: its checkpoint knows of so many completion tokens, and its time has run out. */
+/** Makes an overdue hold of a dead process, with these completion tokens in its checkpoint. */
 async function leaveBehind({ ledger, account }: TestService, id: string, made: number): Promise<void> {
   const owner = { account, key: "key1", price: { prompt: 10, completion: 30 }, ttlMs: 0 };
   const held = await ledger.apply(hold(id, 30_000, owner));
   assert.equal(held.kind, "held");
-  // The checkpoint keeps it alive for so long that no expiry comes in between.
+  // The checkpoint extends the hold, so that it cannot expire too early.
   const used = tokens(10, made);
   await ledger.apply({ kind: "extend", account, hold: id, n: 1, more: 0, used, ttlMs: 200 });
 }
@@ -78,7 +79,7 @@ async function overdue({ store }: TestService, holds: number): Promise<void> {
   });
 }
 
-test("a hold that expires is counted with what its checkpoint cost, whoever meets it: the sweeper or a request", async () => {
+test("counts an expired hold with the cost of its checkpoint, whether the sweeper or a request ends it", async () => {
   const { service } = await startPuppet();
   await using _ = service;
   await leaveBehind(service, "dead1", 10);
@@ -98,7 +99,7 @@ test("a hold that expires is counted with what its checkpoint cost, whoever meet
   assert.equal(await sampleOf(service, "inkwell_expired_holds_total"), 3);
 });
 
-test("a request that the credits refuse counts the expiries that it met all the same", async () => {
+test("counts expiries that a refused request found", async () => {
   const { service } = await startPuppet();
   await using _ = service;
   await leaveBehind(service, "dead", 10);
@@ -109,7 +110,10 @@ test("a request that the credits refuse counts the expiries that it met all the 
   await assertCharged(service, { expired: { base: 400 } });
 });
 
-/** Begins an answer of the puppet, and lets the hold of it expire when a checkpoint knows of 128 tokens, half a slice. */
+/**
+ * Begins an answer of the puppet. Its hold expires after a checkpoint with 128 tokens, half a
+ * slice.
+ */
 async function expireUnderWay(service: TestService, engine: PuppetEngine): Promise<void> {
   await until("the engine has the request", () => engine.generations.length === 1);
   engine.last.begin();
@@ -123,7 +127,7 @@ async function expireUnderWay(service: TestService, engine: PuppetEngine): Promi
 }
 
 for (const isLost of [false, true]) {
-  test(`a settlement that comes after the expiry counts what the checkpoint had not${isLost ? ", its acknowledgement lost too" : ""}`, async () => {
+  test(`a settlement after the expiry counts the rest of the charge once${isLost ? ", even if its acknowledgement is lost" : ""}`, async () => {
     const { service, engine } = await startPuppet({ ledger: { retriesMs: [0, 0] } });
     await using _ = service;
     const answer = service.chat({ model: "puppet" });
@@ -140,7 +144,7 @@ for (const isLost of [false, true]) {
   });
 }
 
-/** The next commit is written, and nobody hears of it. */
+/** Loses the acknowledgement of the next commit. */
 function loseNextAcknowledgement({ store }: TestService): void {
   const commit = store.commit.bind(store);
   store.commit = async (operations) => {
@@ -150,12 +154,12 @@ function loseNextAcknowledgement({ store }: TestService): void {
   };
 }
 
-test("a commit that is sent again because its acknowledgement was lost counts no expiry twice", async () => {
+test("counts an expiry once if the acknowledgement of its commit is lost", async () => {
   const { service } = await startPuppet({ ledger: { retriesMs: [0, 0] } });
   await using _ = service;
   await leaveBehind(service, "dead1", 10);
   await overdue(service, 1);
-  // Cut before it is written, it expires the hold when it is sent again.
+  // A commit that is lost before it is written expires the hold when it is sent again.
   const commit = service.store.commit.bind(service.store);
   service.store.commit = () => {
     service.store.commit = commit;
@@ -163,7 +167,7 @@ test("a commit that is sent again because its acknowledgement was lost counts no
   };
   await (await service.chat()).text();
   assert.equal(await sampleOf(service, "inkwell_expired_holds_total"), 1);
-  // Cut after that, nobody can tell any more whose expiry it was.
+  // After a lost acknowledgement, the commit that expired the hold is unknown.
   await leaveBehind(service, "dead2", 10);
   await overdue(service, 1);
   loseNextAcknowledgement(service);
@@ -172,7 +176,7 @@ test("a commit that is sent again because its acknowledgement was lost counts no
   assert.deepEqual(await service.store.holds({ limit: 1 }), []);
 });
 
-test("what a request cost and nobody could pay is the shortfall", async () => {
+test("counts the unpaid part of a charge as shortfall", async () => {
   const { service, engine } = await startPuppet({
     plan: { base: { credits: 1, every: "P1D" }, overage: { credits: 0, every: "P1M" } },
     price: { prompt: 10_000, completion: 300_000 },
@@ -191,7 +195,7 @@ test("what a request cost and nobody could pay is the shortfall", async () => {
 });
 
 for (const isLost of [false, true]) {
-  test(`the shortfall of a hold that expired and was settled later is counted once${isLost ? ", its acknowledgement lost too" : ""}`, async () => {
+  test(`counts the shortfall of a hold that expired and was settled later once${isLost ? ", even if its acknowledgement is lost" : ""}`, async () => {
     const { service, engine } = await startPuppet({
       plan: { base: { credits: 1, every: "P1D" }, overage: { credits: 0, every: "P1M" } },
       price: { prompt: 10_000, completion: 300_000 },
@@ -220,7 +224,7 @@ for (const isLost of [false, true]) {
   });
 }
 
-test("a charge that no store would take is counted as given up, and credits are counted only when they are taken", async () => {
+test("counts a charge that the store never accepts as given up, and no credits for it", async () => {
   const { service, engine } = await startPuppet();
   await using _ = service;
   {
@@ -244,7 +248,7 @@ test("a charge that no store would take is counted as given up, and credits are 
   }
 });
 
-test("a charge that waits for the store is shown as late, and counted once when it has been taken", async () => {
+test("shows a charge that waits for the store as late, and counts it once", async () => {
   const { service, engine } = await startPuppet({ ledger: { retriesMs: [], latePauseMs: 1 } });
   await using _ = service;
   const answer = service.chat({ model: "puppet" });
@@ -264,7 +268,7 @@ test("a charge that waits for the store is shown as late, and counted once when 
   await assertCharged(service, { stop: { base: 130 } });
 });
 
-test("an answer whose tokens were counted here is counted with the reason", async () => {
+test("counts answers with estimated tokens by reason", async () => {
   const { service, engine } = await startPuppet();
   await using _ = service;
   const reasonOf = async (reason: string) => {

@@ -1,4 +1,4 @@
-/** Bodies that nobody would write: none of them may crash the service or be its fault. */
+/** Hostile bodies. None of them may crash the service or cause an internal error. */
 import assert from "node:assert/strict";
 import { after, before, test } from "node:test";
 import fc from "fast-check";
@@ -12,7 +12,7 @@ before(async () => {
 });
 after(() => service[Symbol.asyncDispose]());
 
-/** Over HTTP: whatever comes back is an answer or a refusal of the client's making. */
+/** Sends a body over HTTP. The answer must be a 200 or a client error. */
 async function survives(body: Uint8Array<ArrayBuffer>): Promise<void> {
   const response = await service.request("POST", "/v1/chat/completions", { body });
   const text = await response.text();
@@ -20,7 +20,7 @@ async function survives(body: Uint8Array<ArrayBuffer>): Promise<void> {
   if (response.status !== 200) assert.equal(typeof JSON.parse(text).error.message, "string");
 }
 
-/** In this process, where there is time for many more. */
+/** Parses bodies in this process, which is faster. */
 function isParsedOrRefused(body: Uint8Array): void {
   try {
     parseRequest(body, { messagesMax: 100, keysMax: 32_768 });
@@ -34,7 +34,7 @@ function isParsedOrRefused(body: Uint8Array): void {
 
 const bytesOf = (text: string) => new TextEncoder().encode(text);
 
-/** Any string, lone surrogates and all, as JSON writes it. */
+/** Any string as JSON, lone surrogates included. */
 const string = fc.string({
   unit: fc.oneof(
     fc.constantFrom("\ud800", "\udc00", "\u0000", "\u2028", "__proto__"),
@@ -86,7 +86,7 @@ const names = fc.constantFrom(
   ...["toString", "hasOwnProperty", "length", "prototype", "", "0"],
 );
 
-/** JSON text with all that JSON allows and objects do not: huge numbers, double keys, any key. */
+/** JSON text with huge numbers, duplicate keys and any keys. */
 const { json } = fc.letrec<{ json: string; leaf: string; list: string; record: string }>((tie) => ({
   json: fc.oneof({ maxDepth: 5, withCrossShrink: true }, tie("leaf"), tie("list"), tie("record")),
   leaf: fc.oneof(
@@ -100,7 +100,7 @@ const { json } = fc.letrec<{ json: string; leaf: string; list: string; record: s
     .map((entries) => `{${entries.map(([key, value]) => `${JSON.stringify(key)}:${value}`).join(",")}}`),
 }));
 
-/** A good request with one field made strange, so that the strangeness gets past the first check. */
+/** A valid request with one random field, so that it passes the first checks. */
 const almostGood = fc
   .tuple(names, json, fc.oneof(names, string), json)
   .map(([field, value, inner, innerValue]) => {
@@ -108,7 +108,7 @@ const almostGood = fc
     return `{"model":"small","messages":[{"role":"user","content":"x"},${message}],${JSON.stringify(field)}:${value}}`;
   });
 
-test("random bytes", async () => {
+test("refuses random bytes", async () => {
   await fc.assert(fc.property(fc.uint8Array({ maxLength: 200 }), isParsedOrRefused), { numRuns: 2000 });
   await fc.assert(
     fc.asyncProperty(fc.uint8Array({ maxLength: 200 }), (bytes) => survives(Uint8Array.from(bytes))),
@@ -116,17 +116,17 @@ test("random bytes", async () => {
   );
 });
 
-test("random JSON", async () => {
+test("refuses random JSON", async () => {
   await fc.assert(fc.property(json.map(bytesOf), isParsedOrRefused), { numRuns: 3000 });
   await fc.assert(fc.asyncProperty(json.map(bytesOf), survives), { numRuns: 100 });
 });
 
-test("requests that are good but for one field", async () => {
+test("refuses valid requests with one changed field", async () => {
   await fc.assert(fc.property(almostGood.map(bytesOf), isParsedOrRefused), { numRuns: 5000 });
   await fc.assert(fc.asyncProperty(almostGood.map(bytesOf), survives), { numRuns: 200 });
 });
 
-test("good requests cut anywhere", async () => {
+test("refuses valid requests cut at any place", async () => {
   const good = bytesOf('\ufeff{"model":"small","messages":[{"role":"user","content":"\u00e9\u20ac"}],"n":1}');
   for (let length = 0; length < good.length; length += 1) isParsedOrRefused(good.subarray(0, length));
   await survives(good);
@@ -183,7 +183,7 @@ for (const [rule, body] of monsters) {
   });
 }
 
-/** Of 4 MB: what is refused must not be looked at value by value first. */
+/** Bodies of 4 MB, which must be refused before each value is checked. */
 const crowds: [rule: string, body: string, code: string, param: string | null][] = [
   [
     "130,000 messages",
@@ -212,7 +212,7 @@ const crowds: [rule: string, body: string, code: string, param: string | null][]
   ["brackets only", "[".repeat(4_000_000), "invalid_value", null],
 ];
 for (const [rule, body, code, param] of crowds) {
-  test(`refuses ${rule} by their number`, async () => {
+  test(`refuses ${rule} because of their number`, async () => {
     const response = await service.request("POST", "/v1/chat/completions", { body });
     assert.equal(response.status, 400);
     const error = await errorOf(response);
@@ -221,7 +221,7 @@ for (const [rule, body, code, param] of crowds) {
   });
 }
 
-test("takes a conversation of 2048 messages with everything that SDKs set to null, beside 100 tools", async () => {
+test("accepts 2048 messages with all null fields of SDKs, and 100 tools", async () => {
   const nulls = { refusal: null, tool_calls: null, function_call: null, audio: null, annotations: null };
   const message = { role: "user", content: "x", ...nulls, name: null, parsed: null, reasoning_content: null };
   const properties = Object.fromEntries(
@@ -235,13 +235,13 @@ test("takes a conversation of 2048 messages with everything that SDKs set to nul
   assert.equal(response.status, 200);
 });
 
-test("names the first message at fault among many", async () => {
+test("names the first invalid message", async () => {
   const good = { role: "user", content: "x" };
   const messages = [...Array.from({ length: 2000 }, () => good), { ...good, name: "Ada" }, { role: "x" }];
   const error = await errorOf(await service.chat({ messages }));
   assert.deepEqual([error.code, error.param], ["unknown_parameter", "messages[2000].name"]);
 });
 
-test("and the service is as well as before", async () => {
+test("the service still works afterwards", async () => {
   assert.equal((await service.chat()).status, 200);
 });

@@ -1,4 +1,7 @@
-/** `finish_reason: "length"`: a client can compute from usage and model list whether the credits ended (docs/api.md). */
+/**
+ * `finish_reason: "length"`: a client can compute from usage and model list whether the credits
+ * ended (docs/api.md).
+ */
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { babble, jsonOf, startService, type TestService } from "../fixtures/service.ts";
@@ -12,7 +15,7 @@ interface ModelList {
   data: { context_window: number; max_output_tokens: number; defaults: { max_tokens?: number } }[];
 }
 
-/** As docs/api.md describes it. */
+/** The token limit, as docs/api.md describes it. */
 async function tokenLimit(service: TestService, asked: number | undefined, promptTokens: number) {
   const [model] = (await jsonOf<ModelList>(await service.request("GET", "/v1/models"))).data;
   assert.ok(model !== undefined);
@@ -38,7 +41,7 @@ const cases: [rule: string, options: object, asked: number | undefined, byCredit
 ];
 
 for (const [rule, options, asked, byCredits] of cases) {
-  test(`tells the reason of a length: ${rule}`, async () => {
+  test(`the reason of \`length\`: ${rule}`, async () => {
     await using service = await startService(options);
     const response = await service.chat(asked === undefined ? {} : { max_tokens: asked });
     const { choices, usage } = await jsonOf<Completion>(response);

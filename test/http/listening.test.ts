@@ -1,4 +1,4 @@
-/** A listener on `localhost`, which may be more than one address: each of them has the same limits. */
+/** A listener on `localhost`, which may mean two addresses. Both have the same limits. */
 import assert from "node:assert/strict";
 import { once } from "node:events";
 import { connect } from "node:net";
@@ -15,7 +15,7 @@ async function statusAt(url: string): Promise<number> {
   return response.status;
 }
 
-test("both addresses of localhost are answered, within the limits of one server", async () => {
+test("answers on both addresses of localhost, within the limits of one server", async () => {
   const app = fastify({ forceCloseConnections: true });
   app.get("/", async () => "yes");
   const connections = new Connections({
@@ -39,7 +39,7 @@ test("both addresses of localhost are answered, within the limits of one server"
   await assert.rejects(statusAt(other));
 });
 
-test("a port that something else has on one of the addresses is refused", async () => {
+test("refuses a port that is taken on one of the addresses", async () => {
   const first = fastify();
   await first.listen({ host: "127.0.0.2", port: 0 });
   const port = Number(new URL(first.listeningOrigin).port);
@@ -49,7 +49,7 @@ test("a port that something else has on one of the addresses is refused", async 
   await first.close();
 });
 
-test("an address that the machine does not have is left out", async () => {
+test("ignores an address that the machine does not have", async () => {
   const app = fastify();
   app.get("/", async () => "yes");
   const resolved = async () => ["127.0.0.1", "192.0.2.1"];

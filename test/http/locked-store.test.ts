@@ -1,4 +1,6 @@
-/** A database that another process has locked: what clients wait for then, and what becomes of their charges. */
+/**
+ * A database that another process has locked: how long clients wait, and when they are charged.
+ */
 import assert from "node:assert/strict";
 import { DatabaseSync } from "node:sqlite";
 import { test } from "node:test";
@@ -7,8 +9,9 @@ import { readEvents } from "../fixtures/events.ts";
 import { PuppetEngine } from "../fixtures/puppet-engine.ts";
 import { errorOf, startService } from "../fixtures/service.ts";
 
-// One attempt waits 5 s for the lock: an answer waits for the checkpoint under way and for its charge, a request for one.
-test("neither an answer's end nor a new request waits long for a locked database, and the charge follows", {
+// One attempt waits 5 s for the lock. An answer waits for a checkpoint and its charge, a request
+// for one attempt.
+test("neither running nor new requests wait long for a locked database, and the charge follows", {
   timeout: 25_000,
 }, async () => {
   const engine = new PuppetEngine();
@@ -21,7 +24,7 @@ test("neither an answer's end nor a new request waits long for a locked database
   const answer = await asked;
   using db = new DatabaseSync(service.databaseFile, { timeout: 5000 });
   db.exec("begin immediate");
-  // Half a slice: the next one is asked for, and its commit waits for the lock.
+  // After half a slice, the next slice is requested, and its commit waits for the lock.
   for (let n = 1; n < 128; n += 1) engine.last.token("x");
   for (let n = 0; n < 5; n += 1) await nextTurn();
   engine.last.end("stop");

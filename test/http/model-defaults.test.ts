@@ -1,4 +1,7 @@
-/** A model's defaults: when a request gets them, when its own values win, and how a client sees them. */
+/**
+ * Default values of a model: when they apply, when the request overrides them, and how clients see
+ * them.
+ */
 import assert from "node:assert/strict";
 import { after, before, test } from "node:test";
 import type { GenerateOptions } from "../../src/chat/engine.ts";
@@ -64,12 +67,12 @@ for (const [rule, body, sampling, maxTokens] of cases) {
   });
 }
 
-test("a default max_tokens is clamped to what the window leaves", async () => {
+test("clamps a default max_tokens to the rest of the window", async () => {
   const { maxTokens } = await optionsFor({ messages: [{ role: "user", content: "word ".repeat(88) }] });
   assert.ok(maxTokens < 20, `${maxTokens} tokens`);
 });
 
-test("GET /v1/models shows the defaults under the names of the request", async () => {
+test("GET /v1/models shows the defaults under the names that requests use", async () => {
   const list = await jsonOf<{ data: { id: string; defaults: object }[] }>(
     await service.request("GET", "/v1/models"),
   );

@@ -1,4 +1,4 @@
-/** Paths, methods, keys, headers and the order in which a request is refused; also what is hardly HTTP. */
+/** Paths, methods, keys, headers, the order of refusals, and invalid HTTP. */
 import assert from "node:assert/strict";
 import { once } from "node:events";
 import { connect } from "node:net";
@@ -17,7 +17,7 @@ after(() => service[Symbol.asyncDispose]());
 const chat = "/v1/chat/completions";
 const goodBody = '{"model":"small","messages":[{"role":"user","content":"x"}]}';
 
-/** The code of a refusal, which must have the status and type that the catalogue gives it. */
+/** Returns the code of a refusal, and checks its status and type against the catalogue. */
 async function refusal(response: Response): Promise<string> {
   const { code, type } = await errorOf(response);
   assert.match(response.headers.get("x-request-id") ?? "", /^[0-9a-f-]{36}$/);
@@ -28,7 +28,7 @@ async function refusal(response: Response): Promise<string> {
   return code;
 }
 
-describe("every other path is 404, with and without a key, so that none goes past the ledger (maximhq/bifrost#2873)", () => {
+describe("answers 404 on every other path, with and without a key (maximhq/bifrost#2873)", () => {
   const paths = [
     ...["/", "/health", "/healthz", "/metrics", "/admin", "/favicon.ico", "/v1", "/v1/", "/v2/models"],
     ...["/v1/completions", "/v1/embeddings", "/v1/images/generations", "/v1/audio/speech", "/v1/responses"],
@@ -74,7 +74,7 @@ describe("every other path is 404, with and without a key, so that none goes pas
   }
 });
 
-describe("another method is 405, says which there are, and needs no key", () => {
+describe("answers 405 to other methods, with the allowed ones, without a key", () => {
   const rows: [path: string, allowed: string, methods: string[]][] = [
     [chat, "POST", ["GET", "HEAD", "PUT", "PATCH", "DELETE", "OPTIONS", "PROPFIND"]],
     ["/v1/balance", "GET, HEAD", ["POST", "PUT", "PATCH", "DELETE", "OPTIONS", "QUERY"]],
@@ -110,14 +110,14 @@ test("a query string is ignored", async () => {
   assert.equal((await service.request("POST", `${chat}?stream=true`, { body: goodBody })).status, 200);
 });
 
-test("a target in absolute form names the same paths", async () => {
+test("accepts targets in absolute form", async () => {
   const head = `host: x\r\nauthorization: Bearer ${service.key}\r\nconnection: close\r\n\r\n`;
   const answer = parseAnswer(await exchange(service.port, `GET http://x/v1/models?a HTTP/1.1\r\n${head}`));
   assert.equal(answer.status, 200);
   assert.equal(parseAnswer(await exchange(service.port, `GET http://x HTTP/1.1\r\n${head}`)).status, 404);
 });
 
-describe("every endpoint needs a key", () => {
+describe("requires a key on every endpoint", () => {
   for (const [method, path] of [
     ["POST", chat],
     ["GET", "/v1/balance"],
@@ -138,8 +138,8 @@ describe("every endpoint needs a key", () => {
   }
 });
 
-describe("what is wrong is looked for in one order", () => {
-  // Each row has every fault of the rows below it as well.
+describe("checks requests in a fixed order", () => {
+  // Each row also has the faults of all rows below it.
   const rows: [
     rule: string,
     path: string,
@@ -192,7 +192,7 @@ describe("what is wrong is looked for in one order", () => {
     });
   }
 
-  test("the path comes before the shutting down, and the shutting down before the key and all else", async () => {
+  test("checks the path before the shutdown, and the shutdown before the key", async () => {
     await using draining = await startService();
     void draining.server.requests.drain();
     assert.equal(await refusal(await draining.chat({ temperature: 9 })), "shutting_down");
@@ -211,7 +211,7 @@ describe("what is wrong is looked for in one order", () => {
   });
 });
 
-describe("the media type is JSON", () => {
+describe("the media type", () => {
   const rows: [type: string | undefined, status: number][] = [
     ["application/json", 200],
     ["application/json; charset=utf-8", 200],
@@ -233,7 +233,7 @@ describe("the media type is JSON", () => {
     });
   }
 
-  test("a compressed body is refused", async () => {
+  test("refuses a compressed body", async () => {
     const response = await service.request("POST", chat, {
       body: goodBody,
       headers: { "content-encoding": "gzip" },
@@ -243,10 +243,10 @@ describe("the media type is JSON", () => {
   });
 });
 
-describe("a body has a most", () => {
+describe("the size of a body", () => {
   const padded = (length: number) => goodBody.padEnd(length, " ");
 
-  test("as much as the limit is accepted, one byte more is not", async () => {
+  test("may reach the limit, but not exceed it by one byte", async () => {
     assert.equal((await service.request("POST", chat, { body: padded(1000) })).status, 200);
     assert.equal(
       await refusal(await service.request("POST", chat, { body: padded(1001) })),
@@ -257,7 +257,7 @@ describe("a body has a most", () => {
   const head = (headers: string) =>
     `POST ${chat} HTTP/1.1\r\nhost: x\r\nauthorization: Bearer ${service.key}\r\ncontent-type: application/json\r\n${headers}\r\n`;
 
-  test("also where it is sent in pieces without a length", async () => {
+  test("is limited for chunked bodies too", async () => {
     const chunk = `3e8\r\n${padded(1000)}\r\n`;
     const answer = parseAnswer(
       await exchange(
@@ -269,7 +269,7 @@ describe("a body has a most", () => {
     assert.equal(JSON.parse(answer.body).error.code, "request_too_large");
   });
 
-  test("a client that sends on and on gets to read why", async () => {
+  test("is refused while the client is still sending", async () => {
     const socket = connect({ port: service.port, host: "127.0.0.1" });
     const received = readAll(socket);
     const piece = "x".repeat(65_536);
@@ -283,7 +283,7 @@ describe("a body has a most", () => {
     assert.equal(JSON.parse(answer.body).error.code, "request_too_large");
   });
 
-  test("a client that asks first is refused without sending, or told to go on", async () => {
+  test("is checked before the client is asked for its body (expect: 100-continue)", async () => {
     const expecting = "expect: 100-continue\r\nconnection: close\r\n";
     const refused = await exchange(service.port, head(`${expecting}content-length: 5000\r\n`));
     assert.match(refused, /^HTTP\/1\.1 413 /);
@@ -299,7 +299,7 @@ describe("a body has a most", () => {
     assert.match(welcome, /^HTTP\/1\.1 100 Continue\r\n\r\nHTTP\/1\.1 200 /);
   });
 
-  test("a body that ends early leaves nothing behind", async () => {
+  test("is reserved no longer if the body ends early", async () => {
     const socket = connect({ port: service.port, host: "127.0.0.1" });
     socket.write(head("content-length: 500\r\n") + goodBody);
     await once(socket, "connect");
@@ -308,7 +308,7 @@ describe("a body has a most", () => {
   });
 });
 
-describe("what is hardly HTTP is answered and does no harm", () => {
+describe("unusual and invalid HTTP", () => {
   const rows: [rule: string, bytes: string, status: number][] = [
     ["no request line", "hello\r\n\r\n", 400],
     ["another protocol", "\u0016\u0003\u0001\u0002\u0000", 400],
@@ -335,19 +335,19 @@ describe("what is hardly HTTP is answered and does no harm", () => {
     });
   }
 
-  test("HTTP/1.1 without a host is answered all the same", async () => {
+  test("answers HTTP/1.1 without a host", async () => {
     const request = `GET /v1/models HTTP/1.1\r\nauthorization: Bearer ${service.key}\r\nconnection: close\r\n\r\n`;
     assert.equal(parseAnswer(await exchange(service.port, request)).status, 200);
   });
 
-  test("an offer to upgrade is not taken up", async () => {
+  test("ignores an offer to upgrade", async () => {
     const head = "host: x\r\nconnection: upgrade, close\r\nupgrade: websocket\r\nsec-websocket-key: eA==\r\n";
     const answer = parseAnswer(await exchange(service.port, `GET /v1/realtime HTTP/1.1\r\n${head}\r\n`));
     assert.equal(answer.status, 404);
     assert.equal(JSON.parse(answer.body).error.code, "unknown_path");
   });
 
-  test("no tunnel leads through: CONNECT closes its connection, and harms nobody", {
+  test("closes the connection of a CONNECT request", {
     timeout: 10_000,
   }, async () => {
     for (const target of ["example.com:443", `127.0.0.1:${service.port}`, chat]) {
@@ -362,7 +362,7 @@ describe("what is hardly HTTP is answered and does no harm", () => {
     assert.equal((await service.request("GET", "/v1/models")).status, 200);
   });
 
-  test("a request without a body is an empty body", async () => {
+  test("treats a missing body as an empty body", async () => {
     const head = `host: x\r\nauthorization: Bearer ${service.key}\r\ncontent-type: application/json\r\nconnection: close\r\n`;
     for (const length of ["", "content-length: 0\r\n"]) {
       const answer = parseAnswer(
@@ -373,7 +373,7 @@ describe("what is hardly HTTP is answered and does no harm", () => {
     }
   });
 
-  test("HTTP/1.0 is answered, and a stream ends with the connection", async () => {
+  test("answers HTTP/1.0, where a stream ends with the connection", async () => {
     const body = goodBody.replace("{", '{"stream":true,');
     const request = `POST ${chat} HTTP/1.0\r\nauthorization: Bearer ${service.key}\r\ncontent-type: application/json\r\ncontent-length: ${body.length}\r\n\r\n${body}`;
     const answer = parseAnswer(await exchange(service.port, request));
@@ -382,7 +382,7 @@ describe("what is hardly HTTP is answered and does no harm", () => {
     assert.match(answer.body, /^data: \{.*\n\ndata: \[DONE\]\n\n$/s);
   });
 
-  test("requests sent one behind the other are answered one behind the other", async () => {
+  test("answers pipelined requests in order", async () => {
     const one = `POST ${chat} HTTP/1.1\r\nhost: x\r\nauthorization: Bearer ${service.key}\r\ncontent-type: application/json\r\ncontent-length: ${goodBody.length}\r\n`;
     const get = `GET /v1/models HTTP/1.1\r\nhost: x\r\nauthorization: Bearer ${service.key}\r\n`;
     const received = await exchange(
@@ -394,7 +394,7 @@ describe("what is hardly HTTP is answered and does no harm", () => {
   });
 });
 
-describe("browsers", () => {
+describe("CORS", () => {
   const preflight = {
     authorization: undefined,
     origin: "https://app.example",
@@ -402,13 +402,13 @@ describe("browsers", () => {
     "access-control-request-headers": "authorization,content-type,x-stainless-os",
   };
 
-  test("without configuration a pre-flight is 405 and no origin is allowed", async () => {
+  test("is disabled by default: a preflight request gets 405", async () => {
     assert.equal((await service.request("OPTIONS", chat, { headers: preflight })).status, 405);
     const answer = await service.request("GET", "/v1/models", { headers: { origin: "https://app.example" } });
     assert.equal(answer.headers.get("access-control-allow-origin"), null);
   });
 
-  test("a listed origin may call, and read what it needs of the headers", async () => {
+  test("allows a listed origin, and exposes the headers that it needs", async () => {
     await using open = await startService({ corsOrigins: ["https://app.example"] });
     const asked = await open.request("OPTIONS", chat, { headers: preflight });
     assert.equal(asked.status, 204);
@@ -435,7 +435,7 @@ describe("browsers", () => {
     assert.equal(refused.headers.get("access-control-allow-origin"), "https://app.example");
   });
 
-  test("another origin is not allowed, an unknown path stays 404, a bare OPTIONS stays 405", async () => {
+  test("does not allow other origins, and keeps 404 for unknown paths and 405 for a plain OPTIONS", async () => {
     await using open = await startService({ corsOrigins: ["https://app.example"] });
     const other = await open.request("OPTIONS", chat, {
       headers: { ...preflight, origin: "https://evil.example" },
@@ -447,7 +447,7 @@ describe("browsers", () => {
     assert.equal(bare.headers.get("allow"), "POST, OPTIONS");
   });
 
-  test("a star allows every origin", async () => {
+  test("allows every origin with a star", async () => {
     await using open = await startService({ corsOrigins: ["*"] });
     const answer = await open.request("GET", "/v1/models", { headers: { origin: "null" } });
     assert.equal(answer.headers.get("access-control-allow-origin"), "*");
@@ -459,7 +459,7 @@ interface ModelList {
   data: { id: string }[];
 }
 
-test("the list of models holds what both key and plan allow, in the order of the configuration", async () => {
+test("lists the models that both key and plan allow, in the order of the configuration", async () => {
   const list = await jsonOf<ModelList>(await service.request("GET", "/v1/models"));
   assert.deepEqual(Object.keys(list), ["object", "data"]);
   assert.deepEqual(
@@ -488,7 +488,7 @@ test("the list of models holds what both key and plan allow, in the order of the
   assert.equal(await refusal(refused), "model_not_allowed");
 });
 
-test("request ids are all different, and the completion is named by its own", async () => {
+test("gives each request its own id, which is part of the id of the completion", async () => {
   const answers = await Promise.all(Array.from({ length: 20 }, () => service.chat()));
   const ids = answers.map((answer) => answer.headers.get("x-request-id"));
   assert.equal(new Set(ids).size, 20);
@@ -498,7 +498,7 @@ test("request ids are all different, and the completion is named by its own", as
   }
 });
 
-test("limits of the plan are told on answers and on refusals", async () => {
+test("sends the rate limits with answers and refusals", async () => {
   await using limited = await startService({
     plan: { limits: { requestsPerMinute: 2, tokensPerMinute: 1000 } },
   });
@@ -523,7 +523,7 @@ test("limits of the plan are told on answers and on refusals", async () => {
   );
 });
 
-test("credits that are gone are 402 and not worth another try; credits that are held are 429", async () => {
+test("answers 402 without retry if the credits are spent, and 429 if they are held", async () => {
   // A greeting costs 30 micro-credits, each token of the answer 30.
   await using poor = await startService({
     script: babble("a", { tokenDelayMs: 5 }),
@@ -543,7 +543,7 @@ test("credits that are gone are 402 and not worth another try; credits that are 
   assert.equal(await refusal(gone), "insufficient_credits");
 });
 
-test("a prompt that is over the limit of tokens by itself is 429 and not worth another try", async () => {
+test("answers 429 without retry if the prompt alone exceeds the token limit", async () => {
   await using limited = await startService({ plan: { limits: { tokensPerMinute: 3 } } });
   const refused = await limited.chat({ messages: [{ role: "user", content: "one two three four" }] });
   assert.equal(refused.headers.get("x-should-retry"), "false");
@@ -552,7 +552,7 @@ test("a prompt that is over the limit of tokens by itself is 429 and not worth a
   assert.equal(await refusal(refused), "rate_limit_exceeded");
 });
 
-test("a database that is away is 503 on every path, and no defect", async () => {
+test("answers 503 on every path if the database is away", async () => {
   await using service = await startService();
   const { StoreUnavailableError } = await import("../../src/ledger/retry.ts");
   const away = () => Promise.reject(new StoreUnavailableError("the disk at /secret is full"));
@@ -567,14 +567,14 @@ test("a database that is away is 503 on every path, and no defect", async () => 
   Object.assign(service.store, { commit, snapshot });
 });
 
-test("a wait that official SDKs would ignore is told as a minute", async () => {
+test("caps retry-after at a minute, because official SDKs ignore longer waits", async () => {
   await using service = await startService();
   service.engine.prepare = () =>
     Promise.reject(new EngineError("overloaded", "for long", { retryAfterSeconds: 86_400 }));
   assert.equal((await service.chat()).headers.get("retry-after"), "60");
 });
 
-describe("an engine that fails before the first token is a status, streamed or not", () => {
+describe("answers with an error status if the engine fails before the first token", () => {
   const rows: [kind: EngineFailure, code: ErrorCode][] = [
     ["overloaded", "overloaded"],
     ["unavailable", "model_unavailable"],

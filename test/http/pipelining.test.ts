@@ -16,12 +16,12 @@ const get = (more = "") =>
   `GET /v1/models HTTP/1.1\r\nhost: x\r\nauthorization: Bearer ${service.key}\r\n${more}\r\n`;
 const answersIn = (received: string) => received.match(/HTTP\/1\.1 200 OK/g)?.length ?? 0;
 
-test("answers a few requests that were sent ahead, in their order", async () => {
+test("answers a few requests that were sent ahead, in order", async () => {
   const sent = get().repeat(requestsAheadMax - 1) + get("connection: close\r\n");
   assert.equal(answersIn(await exchange(service.port, sent)), requestsAheadMax);
 });
 
-test("closes a connection that sends thousands of requests ahead, and works on a few of them", async () => {
+test("closes a connection that sends thousands of requests ahead, after a few of them", async () => {
   const before = service.finished.length;
   const socket = connect({ port: service.port, host: "127.0.0.1" });
   // A connection that is closed over unread bytes is reset.
@@ -37,7 +37,7 @@ test("closes a connection that sends thousands of requests ahead, and works on a
   assert.equal((await service.chat()).status, 200);
 });
 
-test("a connection that waits for its answers may send any number of requests", async () => {
+test("accepts any number of requests from a connection that waits for its answers", async () => {
   const socket = connect({ port: service.port, host: "127.0.0.1" });
   const received = readAll(socket);
   let answers = 0;

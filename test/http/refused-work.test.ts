@@ -1,4 +1,4 @@
-/** A key whose requests are refused after work was done for them can only cause so much of it. */
+/** The limit on work for requests that are refused. */
 import assert from "node:assert/strict";
 import { once } from "node:events";
 import { connect } from "node:net";
@@ -18,7 +18,7 @@ async function codeOf(answer: Response): Promise<string> {
   return (await errorOf(answer)).code;
 }
 
-test("beyond the allowance a key is refused before its body is read, with the time to wait", async () => {
+test("refuses a key beyond its allowance before its body is read, with the time to wait", async () => {
   await using service = await startService({ refusedBytesPerMinute: 10_000 });
   for (let n = 0; n < 2; n += 1) assert.equal(await codeOf(await post(service, large)), "invalid_json");
   const refused = await post(service, large);
@@ -27,7 +27,7 @@ test("beyond the allowance a key is refused before its body is read, with the ti
   const error = await errorOf(refused);
   assert.deepEqual([error.code, error.type], ["too_many_refusals", "rate_limit_error"]);
   assert.match(error.message, /10000 bytes/);
-  // It is answered though its body never comes, and before size and media type are looked at.
+  // It is answered without its body, before the check of size and media type.
   const head = `POST ${chat} HTTP/1.1\r\nhost: x\r\nauthorization: Bearer ${service.key}\r\n`;
   const answer = parseAnswer(await exchange(service.port, `${head}content-length: 99999999\r\n\r\n{`));
   assert.equal(JSON.parse(answer.body).error.code, "too_many_refusals");
@@ -38,7 +38,7 @@ test("beyond the allowance a key is refused before its body is read, with the ti
   assert.equal(bytes, String(2 * large.length), "what was not read is not counted");
 });
 
-test("other keys go on until their account has used four times as much, and other accounts after that", async () => {
+test("refuses other keys only when their account has used four times as much, and no other account", async () => {
   await using service = await startService({ refusedBytesPerMinute: 5_000 });
   await service.ledger.apply({ kind: "open", account: "ben", plan: "test" });
   const ben = await service.addKey({ account: "ben" });
@@ -71,7 +71,7 @@ describe("counts the work on a request that ends", () => {
     });
   }
 
-  test("because its client leaves before the body is whole", async () => {
+  test("because its client leaves before the body is complete", async () => {
     await using service = await startService({ refusedBytesPerMinute: 5_000 });
     const socket = connect({ port: service.port, host: "127.0.0.1" });
     await once(socket, "connect");
@@ -90,7 +90,7 @@ describe("counts the work on a request that ends", () => {
   });
 });
 
-test("does not count a request that was accepted, also if it fails or is left later", async () => {
+test("does not count an accepted request, even if it fails or its client leaves", async () => {
   await using service = await startService({
     refusedBytesPerMinute: 5_000,
     script: babble("a", { tokenDelayMs: 1, failure: { afterTokens: 5, kind: "failed" } }),
@@ -109,7 +109,7 @@ test("does not count a request that was accepted, also if it fails or is left la
   assert.equal((await post(service, good)).status, 200);
 });
 
-test("counts processor time: a body that takes long to check uses up the allowance by itself", async () => {
+test("counts processor time, so that one expensive body can use up the allowance", async () => {
   await using service = await startService({
     refusedMsPerMinute: 1,
     bodyBytesMax: 8 * 1024 * 1024,
@@ -123,7 +123,7 @@ test("counts processor time: a body that takes long to check uses up the allowan
   assert.equal(await codeOf(await post(service, "{")), "too_many_refusals");
 });
 
-test("a test suite that sends a thousand small invalid requests in a minute notices nothing", async () => {
+test("does not affect a test suite that sends a thousand small invalid requests in a minute", async () => {
   await using service = await startService({
     refusedBytesPerMinute: 62_914_560,
     refusedMsPerMinute: 1_200,

@@ -1,4 +1,4 @@
-/** The official SDK, unchanged but for its base address and key. */
+/** The official SDK, with our base URL and key. */
 import assert from "node:assert/strict";
 import { after, before, describe, test } from "node:test";
 import OpenAI from "openai";
@@ -13,7 +13,7 @@ after(() => service[Symbol.asyncDispose]());
 
 const greeting = { model: "small", messages: [{ role: "user" as const, content: "Hello there" }] };
 
-test("a completion", async () => {
+test("gets a completion", async () => {
   service.engine.script = () => say("Hello", " world");
   const { data, response, request_id } = await clientOf(service)
     .chat.completions.create(greeting)
@@ -25,7 +25,7 @@ test("a completion", async () => {
   assert.equal(request_id, response.headers.get("x-request-id"));
 });
 
-test("a stream, chunk by chunk", async () => {
+test("reads a stream chunk by chunk", async () => {
   service.engine.script = () => say("Hello", " world");
   const stream = await clientOf(service).chat.completions.create({
     ...greeting,
@@ -42,7 +42,7 @@ test("a stream, chunk by chunk", async () => {
   assert.equal(total, 5);
 });
 
-test("the streaming helper puts the answer together", async () => {
+test("assembles the answer with the streaming helper", async () => {
   service.engine.script = () => say("Hello", " world");
   const deltas: string[] = [];
   const runner = clientOf(service)
@@ -55,7 +55,7 @@ test("the streaming helper puts the answer together", async () => {
   assert.equal((await runner.totalUsage()).total_tokens, 5);
 });
 
-test("the answer's message may be sent back as it is, from every helper", async () => {
+test("accepts the message of an answer back unchanged, from every helper", async () => {
   service.engine.script = () => say("Yes");
   const completions = clientOf(service).chat.completions;
   const plain = await completions.create(greeting);
@@ -72,7 +72,7 @@ test("the answer's message may be sent back as it is, from every helper", async 
   }
 });
 
-test("parameters that are not offered do no harm", async () => {
+test("ignores unsupported parameters", async () => {
   service.engine.script = () => say("Yes");
   const answer = await clientOf(service).chat.completions.create({
     ...greeting,
@@ -88,13 +88,13 @@ test("parameters that are not offered do no harm", async () => {
   assert.equal(answer.choices[0]?.message.content, "Yes");
 });
 
-test("the list of models", async () => {
+test("lists the models", async () => {
   const ids: string[] = [];
   for await (const model of clientOf(service).models.list()) ids.push(model.id);
   assert.deepEqual(ids, ["small"]);
 });
 
-describe("errors become the SDK's own classes", () => {
+describe("errors become the classes of the SDK", () => {
   const rows: [
     rule: string,
     error: new (...args: never[]) => Error,
@@ -157,7 +157,7 @@ describe("errors become the SDK's own classes", () => {
     });
   }
 
-  test("402 is not tried again", async () => {
+  test("402 is not retried", async () => {
     const none = { credits: 0, every: "P1D" };
     await using poor = await startService({ plan: { base: none, overage: none } });
     await assert.rejects(clientOf(poor, { maxRetries: 2 }).chat.completions.create(greeting), {
@@ -167,7 +167,7 @@ describe("errors become the SDK's own classes", () => {
     assert.equal(poor.finished.length, 1);
   });
 
-  test("503 is tried again after the time it names, and 429 as well", async () => {
+  test("503 and 429 are retried after the time that they name", async () => {
     service.finished.length = 0;
     let refusals = 0;
     service.engine.script = () => {
@@ -182,7 +182,7 @@ describe("errors become the SDK's own classes", () => {
     );
   });
 
-  test("a failure in mid-stream is thrown out of the stream", async () => {
+  test("a failure in the middle of a stream is thrown by the stream", async () => {
     service.engine.script = () => ({ ...say("a", "b"), failure: { afterTokens: 1, kind: "failed" } });
     const stream = await clientOf(service).chat.completions.create({ ...greeting, stream: true });
     const texts: string[] = [];
@@ -196,7 +196,7 @@ describe("errors become the SDK's own classes", () => {
   });
 });
 
-test("an abort stops the engine", async () => {
+test("stops the engine on an abort", async () => {
   service.engine.script = () => babble("word ", { tokenDelayMs: 1 });
   service.settled.length = 0;
   const stream = await clientOf(service).chat.completions.create({ ...greeting, stream: true });
@@ -210,7 +210,7 @@ test("an abort stops the engine", async () => {
   assert.equal(service.engine.open, 0);
 });
 
-test("fifty at once, each with its own answer", async () => {
+test("answers fifty concurrent requests", async () => {
   service.engine.script = (prompt) => say("echo ", prompt.messages.at(-1)?.content ?? "");
   const client = clientOf(service);
   const answers = await Promise.all(

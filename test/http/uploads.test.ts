@@ -1,4 +1,6 @@
-/** Request bodies on their way in: how many, how many bytes, how slow; and refusals that leave a body unread. */
+/**
+ * Limits on request bodies: their number, bytes and speed; and refusals that leave a body unread.
+ */
 import assert from "node:assert/strict";
 import { once } from "node:events";
 import { connect, type Socket } from "node:net";
@@ -10,7 +12,7 @@ import { babble, startService, type TestService } from "../fixtures/service.ts";
 
 interface Begun {
   socket: Socket;
-  /** The first answer, as soon as the connection is closed. */
+  /** Resolves with the first answer when the connection is closed. */
   answer: Promise<RawAnswer>;
 }
 
@@ -18,7 +20,7 @@ const chat = "/v1/chat/completions";
 const mib = 1024 * 1024;
 const goodBody = '{"model":"small","messages":[{"role":"user","content":"x"}]}';
 
-/** Sends the head of a chat request and what is given of its body. */
+/** Sends the head of a chat request and a part of its body. */
 function begin(service: TestService, header: string, body = "", key = service.key): Begun {
   const socket = connect({ port: service.port, host: "127.0.0.1" });
   const answer = readAnswer(socket);
@@ -28,7 +30,10 @@ function begin(service: TestService, header: string, body = "", key = service.ke
   return { socket, answer };
 }
 
-/** The first answer. Closes the connection as soon as it is whole, like clients that read `connection: close`. */
+/**
+ * Returns the first answer, and then closes the connection like clients that get `connection:
+ * close`.
+ */
 async function readAnswer(socket: Socket): Promise<RawAnswer> {
   let received = "";
   socket.on("data", (chunk: Buffer | string) => {
@@ -51,10 +56,10 @@ async function leave(uploads: readonly Begun[]): Promise<void> {
 }
 
 describe("bytes of bodies in flight", () => {
-  test("150 unfinished uploads of a key that may run one request reserve no more than its few places", async () => {
+  test("150 unfinished uploads of a key with one concurrent request reserve only a few places", async () => {
     await using service = await startService({ key: { concurrent: 1 } });
     const uploads = Array.from({ length: 150 }, () => begin(service, announced(4 * mib), "x"));
-    // Some fail for the bytes and some for the number; each is a refusal before its body.
+    // Some are refused for the bytes, others for the number, all before their body.
     const refused = uploads.map(({ answer }) => answer.then((given) => given.status));
     let answered = 0;
     for (const each of refused) void each.then(() => answered++);
@@ -74,7 +79,7 @@ describe("bytes of bodies in flight", () => {
     ["key", {}, { concurrent: 2 }],
     ["plan", { limits: { concurrent: 2 } }, {}],
   ] as const) {
-    test(`the number of uploads is bounded by what the ${whose} may run, and a few`, async () => {
+    test(`limits the uploads of the ${whose} to its concurrent requests and a few more`, async () => {
       await using service = await startService({ plan, key });
       const admitted = Array.from({ length: 2 + spareUploads }, () => begin(service, announced(100)));
       await until("all are admitted", () => service.server.uploads.count === admitted.length);
@@ -88,7 +93,7 @@ describe("bytes of bodies in flight", () => {
     });
   }
 
-  test("a key has a quarter, an account half, and what does not fit is overloaded", async () => {
+  test("limits a key to a quarter and an account to half, and answers overloaded beyond", async () => {
     await using service = await startService({ uploadBytesMax: 4 * mib, bodyBytesMax: mib });
     const keys = [service.key, await service.addKey(), await service.addKey()];
     const [first = "", second = "", third = ""] = keys;
@@ -108,7 +113,7 @@ describe("bytes of bodies in flight", () => {
     await until("all is given back", () => service.server.uploads.bytes === 0);
   });
 
-  test("all accounts together have the whole", async () => {
+  test("limits all accounts together to the total", async () => {
     await using service = await startService({ uploadBytesMax: 2 * mib, bodyBytesMax: mib });
     const keys: string[] = [];
     for (const account of ["ada", "ben", "cy"]) {
@@ -125,7 +130,7 @@ describe("bytes of bodies in flight", () => {
     await until("all is given back", () => service.server.uploads.bytes === 0);
   });
 
-  test("a body without a length reserves as it grows", async () => {
+  test("reserves bytes of a chunked body as it grows", async () => {
     await using service = await startService({ uploadBytesMax: 4 * mib, bodyBytesMax: mib });
     const chunk = (length: number) => `${length.toString(16)}\r\n${" ".repeat(length)}\r\n`;
     const growing = begin(service, "transfer-encoding: chunked", chunk(1000));
@@ -141,7 +146,7 @@ describe("bytes of bodies in flight", () => {
     await leave([other]);
   });
 
-  test("a reservation ends when the request is accepted, though its answer runs on", async () => {
+  test("ends a reservation when the request is accepted", async () => {
     await using service = await startService({ script: babble("word ", { tokenDelayMs: 2 }) });
     const away = new AbortController();
     const running = await service.chat({ stream: true }, { signal: away.signal });
@@ -152,7 +157,7 @@ describe("bytes of bodies in flight", () => {
     await until("it is settled", () => service.settled.length === 1);
   });
 
-  test("a reservation ends with a refusal, whatever the reason", async () => {
+  test("ends a reservation with every refusal", async () => {
     await using service = await startService({
       plan: { base: { credits: 0, every: "P1D" }, overage: { credits: 0, every: "P1D" } },
     });
@@ -162,7 +167,7 @@ describe("bytes of bodies in flight", () => {
     }
   });
 
-  test("an allowance for uploads comes right after the key, before size and media type", async () => {
+  test("checks the upload limits right after the key, before size and media type", async () => {
     await using service = await startService({ key: { concurrent: 1 }, bodyBytesMax: 1000 });
     const admitted = Array.from({ length: 1 + spareUploads }, () => begin(service, announced(100)));
     await until("all are admitted", () => service.server.uploads.count === admitted.length);
@@ -199,12 +204,12 @@ describe("a slow body", () => {
     });
   }
 
-  test("at the minimum rate may take longer than the grace, up to the total time", async () => {
+  test("at the minimum rate may take longer than the grace time, up to the total time", async () => {
     await using service = await startService({
       uploadTimes: { graceMs: 50, bytesPerSecondMin: 100 },
       uploadMs: 1000,
     });
-    // 100 bytes at once are a second's worth.
+    // 100 bytes count for one second.
     const { socket, answer } = begin(service, announced(goodBody.length + 101), " ".repeat(100));
     await new Promise((resolve) => setTimeout(resolve, 300));
     socket.write(`${goodBody}`);
@@ -214,7 +219,7 @@ describe("a slow body", () => {
     assert.match(JSON.parse(body).error.message, /within 1 s/);
   });
 
-  test("that comes whole in time is answered", async () => {
+  test("that is complete in time is answered", async () => {
     await using service = await startService({ uploadTimes: { graceMs: 50, bytesPerSecondMin: 10 } });
     const { socket, answer } = begin(
       service,
@@ -228,7 +233,7 @@ describe("a slow body", () => {
 });
 
 describe("a refusal that leaves a body unread", () => {
-  test("closes its connection within seconds, whatever the client does", async () => {
+  test("closes its connection within seconds", async () => {
     await using service = await startService({ bodyBytesMax: 1000 });
     const rest = "host: x\r\ncontent-length: 500\r\n\r\nx";
     const key = `authorization: Bearer ${service.key}\r\n`;
@@ -239,7 +244,7 @@ describe("a refusal that leaves a body unread", () => {
       [`POST ${chat} HTTP/1.1\r\n${key}${rest.replace("500", "5000")}`, 413],
       [`POST ${chat} HTTP/1.1\r\n${key}${rest}`, 415],
       [`POST ${chat} HTTP/1.1\r\n${key}expect: 100-continue\r\n${rest.replace(/x$/, "")}`, 415],
-      // No refusal, but nobody reads what it sends either.
+      // Not a refusal, but nobody reads this body either.
       [`GET /v1/models HTTP/1.1\r\n${key}${rest}`, 200],
     ];
     await Promise.all(
@@ -258,7 +263,7 @@ describe("a refusal that leaves a body unread", () => {
     );
   });
 
-  test("keeps the connection if the body has come whole", async () => {
+  test("keeps the connection if the body is complete", async () => {
     await using service = await startService();
     const socket = connect({ port: service.port, host: "127.0.0.1" });
     await once(socket, "connect");
@@ -290,7 +295,7 @@ describe("headers that do not end", () => {
 describe("bodies in chunks", () => {
   const tiny = (body: string) => `${[...body].map((byte) => `1\r\n${byte}\r\n`).join("")}`;
 
-  test("takes a body in some thousand chunks of one byte", async () => {
+  test("accepts a body in some thousand chunks of one byte", async () => {
     await using service = await startService();
     const body = goodBody.padEnd(10_000, " ");
     const { answer } = begin(service, "transfer-encoding: chunked", `${tiny(body)}0\r\n\r\n`);

@@ -1,4 +1,4 @@
-/** Answers out of an upstream that keeps its word, however its bytes are cut; and what it is asked. */
+/** Answers of a correct upstream, in chunks of any size, and the requests that it gets. */
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { errorOf, jsonOf } from "../fixtures/service.ts";
@@ -20,7 +20,7 @@ interface Completion {
   usage: { prompt_tokens: number; completion_tokens: number };
 }
 
-test("an answer is the upstream's text, and is charged by the upstream's usage", async () => {
+test("answers with the text of the upstream, and charges its usage", async () => {
   await using front = await startFront();
   const response = await front.chat();
   const answer = await jsonOf<Completion>(response);
@@ -37,7 +37,7 @@ test("an answer is the upstream's text, and is charged by the upstream's usage",
   });
 });
 
-test("the upstream is always asked for a stream and its usage, with its own name for the model and its key", async () => {
+test("always asks the upstream for a stream with usage, with its model name and key", async () => {
   await using front = await startFront();
   await front.chat({ max_tokens: 9 });
   const { body, headers, path } = front.upstream.last();
@@ -52,7 +52,7 @@ test("the upstream is always asked for a stream and its usage, with its own name
   });
 });
 
-test("what a caller says of sampling, of its user and of thinking reaches the upstream; what is for this service alone does not", async () => {
+test("forwards sampling, user and thinking parameters, but not those for this service", async () => {
   await using front = await startFront({
     dialect: "vllm",
     reasoning: { field: "reasoning_content", tags: null, opened: false, hidden: false },
@@ -90,7 +90,7 @@ test("what a caller says of sampling, of its user and of thinking reaches the up
   });
 });
 
-test("null for the user is no user, and half a character in its name is replaced", async () => {
+test("forwards no null user, and replaces a lone surrogate in the user", async () => {
   await using front = await startFront();
   assert.equal((await front.chat({ user: null })).status, 200);
   assert.ok(!("user" in front.upstream.last().body));
@@ -98,7 +98,7 @@ test("null for the user is no user, and half a character in its name is replaced
   assert.equal(front.upstream.last().body.user, "a\ufffd");
 });
 
-test("a stream has one event for each of the upstream's", async () => {
+test("streams one event per event of the upstream", async () => {
   await using front = await startFront();
   front.upstream.play = (call) =>
     call.stream(first, text("a"), text("b"), text("c"), finish("length"), usage(5, 3), done);
@@ -110,7 +110,7 @@ test("a stream has one event for each of the upstream's", async () => {
   assert.ok(!JSON.stringify(events).includes("vendor/big"), "the upstream's name for the model stays here");
 });
 
-test("bytes may be cut anywhere, inside a character too", async () => {
+test("accepts bytes that are split anywhere, even inside a character", async () => {
   await using front = await startFront();
   const whole = Buffer.from(
     [first, text("gr\u00fc\u00df "), text("\u{1f58b}\ufe0f"), finish(), usage(5, 2), done].join(""),
@@ -123,7 +123,7 @@ test("bytes may be cut anywhere, inside a character too", async () => {
   assert.deepEqual(events.texts, ["gr\u00fc\u00df ", "\u{1f58b}\ufe0f"]);
 });
 
-test("CRLF, comments, other fields, data over several lines, and no empty line at the end", async () => {
+test("accepts CRLF, comments, other fields, data on several lines, and a missing last line break", async () => {
   await using front = await startFront();
   const split = '{"choices":[{"index":0,\ndata: "delta":{"content":"two"},"finish_reason":null}]}';
   front.upstream.play = (call) =>
@@ -142,7 +142,7 @@ test("CRLF, comments, other fields, data over several lines, and no empty line a
   assert.equal(charged(await front.settled()).estimated, false, "the last event counts");
 });
 
-test("a character that comes in two halves of an escape is joined, a lone half is replaced", async () => {
+test("joins surrogates from two events, and replaces a lone one", async () => {
   await using front = await startFront();
   const half = (escaped: string) => `data: {"choices":[{"index":0,"delta":{"content":"${escaped}"}}]}\n\n`;
   front.upstream.play = (call) =>
@@ -151,7 +151,7 @@ test("a character that comes in two halves of an escape is joined, a lone half i
   assert.equal(events.texts.join(""), "a\u{1f600}b\ufffdc");
 });
 
-test("a finish without [DONE] is a whole answer", async () => {
+test("accepts a finish reason without [DONE] as complete", async () => {
   await using front = await startFront();
   front.upstream.play = (call) => call.stream(text("Hello"), finish(), usage(5, 1));
   const events = await front.events();
@@ -159,7 +159,7 @@ test("a finish without [DONE] is a whole answer", async () => {
   assert.equal(charged(await front.settled()).ending, "stop");
 });
 
-test("an empty finish reason, which some servers send with every event, is none (sgl-project/sglang#3912, ollama/ollama#4357)", async () => {
+test("ignores empty finish reasons, which some servers send (sgl-project/sglang#3912, ollama/ollama#4357)", async () => {
   await using front = await startFront();
   const word = (content: string) => delta({ content }, { finish_reason: "" });
   front.upstream.play = (call) => call.stream(first, word("Hel"), word("lo"));
@@ -170,7 +170,7 @@ test("an empty finish reason, which some servers send with every event, is none 
   assert.ok((await front.events()).done);
 });
 
-test("a stream that stays open after its finish is taken for whole after a while", async () => {
+test("treats a stream that stays open after its finish reason as complete after a while", async () => {
   await using front = await startFront({ finishMs: 20 });
   front.upstream.play = (call) => call.send(text("Hello"), finish());
   const events = await front.events();
@@ -179,7 +179,7 @@ test("a stream that stays open after its finish is taken for whole after a while
   await front.upstream.last().closed;
 });
 
-test("a connection that stays open after [DONE] holds up nobody, and is closed after a while (Menci/Floway#447)", async () => {
+test("does not wait for a connection that stays open after [DONE], and closes it after a while (Menci/Floway#447)", async () => {
   await using front = await startFront();
   front.upstream.play = (call) => call.send(text("Hello"), finish(), usage(5, 1), done);
   const events = await front.events();
@@ -188,7 +188,7 @@ test("a connection that stays open after [DONE] holds up nobody, and is closed a
   await front.upstream.last().closed;
 });
 
-test("the head of an answer may come late and in pieces", async () => {
+test("accepts headers that arrive late and in pieces", async () => {
   await using front = await startFront();
   front.upstream.play = async ({ socket }) => {
     const body = [first, text("Hello"), finish(), usage(5, 1), done].join("");
@@ -199,14 +199,14 @@ test("the head of an answer may come late and in pieces", async () => {
   assert.deepEqual((await front.events()).texts, ["Hello"]);
 });
 
-test("the connection is used again when an answer has come to its end", async () => {
+test("reuses the connection after a complete answer", async () => {
   await using front = await startFront();
   for (let n = 0; n < 3; n += 1) assert.equal((await front.chat()).status, 200);
   assert.equal(front.upstream.calls.length, 3);
   assert.equal(front.upstream.connections, 1);
 });
 
-test("thinking in a field of its own is counted and never sent, whatever the field is called", async () => {
+test("counts thinking in a separate field of any name, and never sends it", async () => {
   await using front = await startFront({
     reasoning: { field: "thoughts", tags: null, opened: false, hidden: false },
   });
@@ -229,7 +229,7 @@ test("thinking in a field of its own is counted and never sent, whatever the fie
   }
 });
 
-test("text that comes in parts is joined, and thinking among them is counted and never sent", async () => {
+test("joins content parts, and counts thinking parts without sending them", async () => {
   await using front = await startFront();
   const part = (said: string) => ({ type: "text", text: said });
   const thought = { type: "thinking", thinking: [part("hm")], closed: true };
@@ -249,7 +249,7 @@ test("text that comes in parts is joined, and thinking among them is counted and
   assert.deepEqual({ completionTokens, reasoningTokens }, { completionTokens: 4, reasoningTokens: 2 });
 });
 
-test("thinking between tags is counted and never sent, though a tag comes in pieces", async () => {
+test("counts thinking between tags without sending it, even if a tag is split", async () => {
   await using front = await startFront({
     reasoning: { field: null, tags: ["<think>", "</think>"], opened: false, hidden: false },
   });
@@ -270,7 +270,7 @@ test("thinking between tags is counted and never sent, though a tag comes in pie
   assert.equal(charged(await front.receipt(response)).reasoningTokens, 4);
 });
 
-test("thinking that the prompt has opened is taken out as well", async () => {
+test("removes thinking that the prompt has opened", async () => {
   await using front = await startFront({
     reasoning: { field: null, tags: ["<think>", "</think>"], opened: true, hidden: false },
   });
@@ -280,7 +280,7 @@ test("thinking that the prompt has opened is taken out as well", async () => {
   assert.equal(answer.choices[0]?.message.content, "Yes");
 });
 
-test("what the upstream says of thinking and cached tokens is taken where it can be true", async () => {
+test("accepts the upstream's counts of thinking and cached tokens if they are plausible", async () => {
   await using front = await startFront();
   const details = (cached: unknown, reasoning: unknown) => ({
     prompt_tokens_details: { cached_tokens: cached },
@@ -299,7 +299,7 @@ test("what the upstream says of thinking and cached tokens is taken where it can
   }
 });
 
-test("log-probabilities: at least one alternative is asked for, and what was not wanted is cut", async () => {
+test("asks for at least one alternative with log-probabilities, and removes extra ones", async () => {
   await using front = await startFront();
   const entry = (token: string) => ({ token, logprob: -0.5, bytes: null });
   const logprobs = { content: [{ ...entry("Hi"), top_logprobs: [entry("Hi"), entry("Ho")] }] };
@@ -313,7 +313,7 @@ test("log-probabilities: at least one alternative is asked for, and what was not
   });
 });
 
-test("an upstream that goes on beyond max_tokens is cut off there", async () => {
+test("cuts an answer that exceeds max_tokens", async () => {
   await using front = await startFront();
   front.upstream.play = (call) => call.send(...Array.from({ length: 20 }, () => text("x ")));
   const response = await front.chat({ max_tokens: 7 });
@@ -324,7 +324,7 @@ test("an upstream that goes on beyond max_tokens is cut off there", async () => 
   await front.upstream.last().closed;
 });
 
-test("a conversation that the chat template refuses is folded until it takes it", async () => {
+test("normalises a conversation until the chat template accepts it", async () => {
   await using front = await startFront();
   front.upstream.play = (call) => {
     const inARow = /("assistant".*){2}/.test(JSON.stringify(call.body.messages));
@@ -349,7 +349,7 @@ test("a conversation that the chat template refuses is folded until it takes it"
   assert.equal(front.service.settled.length, 1);
 });
 
-test("a prompt that the upstream finds too long is the caller's error, told in our words", async () => {
+test("refuses a prompt that is too long for the upstream, in our words", async () => {
   await using front = await startFront();
   const said = "This model's maximum context length is 4096 tokens at secret-host";
   front.upstream.play = (call) => call.answer(400, JSON.stringify({ error: { message: said } }));
@@ -361,7 +361,7 @@ test("a prompt that the upstream finds too long is the caller's error, told in o
   assert.equal(charged(await front.receipt(response)).completionTokens, 0);
 });
 
-test("events that say nothing, or that nobody knows, are passed over", async () => {
+test("ignores empty and unknown events", async () => {
   await using front = await startFront();
   front.upstream.play = (call) =>
     call.stream(

@@ -1,4 +1,7 @@
-/** Text of an upstream travels in batches: what one read of the network brought is taken, yielded and written at once. */
+/**
+ * Text of an upstream travels in batches: what one read of the network brought is taken, yielded
+ * and written at once.
+ */
 import assert from "node:assert/strict";
 import { connect } from "node:net";
 import { test } from "node:test";

@@ -1,4 +1,7 @@
-/** Upstreams that break their word: each ends as the table of docs/ledger.md says, and the caller is told nothing of theirs. */
+/**
+ * Upstreams that fail. Each request ends as in the table of docs/ledger.md, and callers see no
+ * upstream errors.
+ */
 import assert from "node:assert/strict";
 import { createServer } from "node:net";
 import { describe, test } from "node:test";
@@ -31,7 +34,7 @@ interface Failing {
   options?: FrontOptions;
 }
 
-describe("before the first token: an HTTP status, and nothing is charged (QuantumNous/new-api#4168, mozilla-ai/otari#128)", () => {
+describe("a failure before the first token is an HTTP status and costs nothing (QuantumNous/new-api#4168, mozilla-ai/otari#128)", () => {
   const errorBody = JSON.stringify({ error: { message: secretText, type: "x", code: "y" } });
   const upstreamError = { status: 502, code: "upstream_error" };
   const timeout = { status: 504, code: "upstream_timeout" };
@@ -134,7 +137,7 @@ describe("before the first token: an HTTP status, and nothing is charged (Quantu
   }
 });
 
-test("a connection on which TLS never comes about ends in time", async (t) => {
+test("gives up a TLS handshake that never ends", async (t) => {
   const silent = createServer();
   t.after(() => silent.close());
   await new Promise<void>((resolve) => silent.listen(0, "127.0.0.1", resolve));
@@ -148,7 +151,7 @@ test("a connection on which TLS never comes about ends in time", async (t) => {
   assert.match(front.log(), /no connection in time/);
 });
 
-test("the log says what an operator can mend", async () => {
+test("logs errors that the operator can fix", async () => {
   await using front = await startFront();
   for (const [status, hint] of [
     [401, /answered 401, so the key of this model is wrong or missing: .*contact sales/],
@@ -160,7 +163,7 @@ test("the log says what an operator can mend", async () => {
   }
 });
 
-test("an upstream that quotes the conversation in its error does not bring it into the log", async () => {
+test("does not log an upstream error that quotes the conversation", async () => {
   await using front = await startFront();
   const content = "my diary of the year 1987, which is nobody's business";
   front.upstream.play = (call) => call.answer(400, JSON.stringify({ detail: `bad input: "${content}"` }));
@@ -169,7 +172,7 @@ test("an upstream that quotes the conversation in its error does not bring it in
   assert.match(front.log(), /answered 400|quote the request/);
 });
 
-test("an upstream that names the caller's user in its error does not bring the name into the log", async () => {
+test("does not log the user in an upstream error", async () => {
   await using front = await startFront();
   front.upstream.play = (call) => call.answer(403, '{"detail":"ada@example.com is not welcome"}');
   await front.chat({ user: "ada@example.com" });
@@ -177,7 +180,7 @@ test("an upstream that names the caller's user in its error does not bring the n
   assert.match(front.log(), /\[user\] is not welcome/);
 });
 
-describe("in mid-stream: an error event, and what was made is charged", () => {
+describe("a failure in the middle of a stream is an error event, and the tokens are charged", () => {
   const parts = [first, text("one"), text(" two")];
   const failing: { name: string; play: Play; code: string; options?: FrontOptions }[] = [
     {
@@ -194,7 +197,7 @@ describe("in mid-stream: an error event, and what was made is charged", () => {
       code: "upstream_error",
     },
     {
-      name: "silence",
+      name: "a silent stream",
       play: (call) => call.send(...parts),
       code: "upstream_timeout",
       options: { times: quick },
@@ -237,7 +240,7 @@ describe("in mid-stream: an error event, and what was made is charged", () => {
     });
   }
 
-  test("an event of 10 MB ends the answer within a bounded memory", async () => {
+  test("ends the answer at an event of 10 MB, within bounded memory", async () => {
     await using front = await startFront();
     let sent = 0;
     front.upstream.play = async (call) => {
@@ -253,7 +256,7 @@ describe("in mid-stream: an error event, and what was made is charged", () => {
   });
 });
 
-test("an answer that breaks after its finish is whole", async () => {
+test("accepts an answer that breaks after its finish reason", async () => {
   await using front = await startFront();
   front.upstream.play = async (call) => {
     await call.send(text("Hello"), finish());
@@ -265,8 +268,8 @@ test("an answer that breaks after its finish is whole", async () => {
   assert.deepEqual([row.ending, row.estimated], ["stop", true]);
 });
 
-describe("a client that goes", () => {
-  test("before the first token: the upstream's connection closes, and the prompt is charged (BerriAI/litellm#31499)", async () => {
+describe("a client that leaves", () => {
+  test("before the first token closes the upstream connection and pays the prompt (BerriAI/litellm#31499)", async () => {
     await using front = await startFront();
     front.upstream.play = () => {};
     const controller = new AbortController();
@@ -280,7 +283,7 @@ describe("a client that goes", () => {
     assert.ok(row.promptTokens > 0);
   });
 
-  test("in mid-stream: the connection closes at once, and every token made is charged (BerriAI/litellm#30244, #30630)", async () => {
+  test("in the middle closes the upstream connection at once and pays every token (BerriAI/litellm#30244, #30630)", async () => {
     await using front = await startFront();
     front.upstream.play = (call) => call.send(first, text("one"), text(" two"), text(" three"));
     const controller = new AbortController();
@@ -301,7 +304,7 @@ describe("a client that goes", () => {
     );
   });
 
-  test("while it waits for its turn: nothing is asked of the upstream, and nothing charged", async () => {
+  test("while it waits sends nothing to the upstream and pays nothing", async () => {
     await using front = await startFront({ parallel: 1 });
     front.upstream.play = (call) => call.send(first, text("one"));
     const running = new AbortController();

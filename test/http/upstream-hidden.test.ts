@@ -1,9 +1,9 @@
-/** Upstreams that make tokens of which nobody hears before the end: thinking that is not streamed, above all. */
+/** Upstreams that report tokens only at the end, for example thinking that is not streamed. */
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { done, type FrontOptions, finish, first, startFront, text, usage } from "../fixtures/upstream.ts";
 
-/** One credit, which buys some 33,000 completion tokens, and a window that is wider. */
+/** One credit pays for about 33,000 completion tokens; the window is larger. */
 const narrow: FrontOptions = {
   contextWindow: 100_000,
   service: {
@@ -13,7 +13,7 @@ const narrow: FrontOptions = {
 const boughtTokens = 33_000;
 const hidden = { field: null, tags: null, opened: false, hidden: true };
 
-test("a model that thinks unseen is asked for no more than the balance buys, whatever it will tell", async () => {
+test("asks a model with hidden thinking for no more tokens than the balance pays", async () => {
   await using front = await startFront({ ...narrow, reasoning: hidden });
   let asked = 0;
   front.upstream.play = (call) => {
@@ -25,7 +25,7 @@ test("a model that thinks unseen is asked for no more than the balance buys, wha
   assert.deepEqual([row?.completionTokens, row?.shortfall, row?.ending], [asked, 0, "credits"]);
 });
 
-test("an upstream that told of too many tokens at its end once is never again asked for more than is held", async () => {
+test("holds all tokens in advance after an upstream has reported too many at the end", async () => {
   await using front = await startFront(narrow);
   const asked: number[] = [];
   front.upstream.play = (call) => {
@@ -40,7 +40,7 @@ test("an upstream that told of too many tokens at its end once is never again as
   assert.equal(warnings?.length, 1);
 });
 
-test("a token that ends the turn, beyond what was paid for, is no such surprise", async () => {
+test("ignores one extra token that ends the turn", async () => {
   await using front = await startFront(narrow);
   const events = Array.from({ length: 256 }, () => text("x"));
   front.upstream.play = (call) => call.stream(...events, finish(), usage(5, 257), done);

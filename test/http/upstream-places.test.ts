@@ -4,7 +4,7 @@ import { test } from "node:test";
 import { until } from "../fixtures/program.ts";
 import { type Call, done, finish, first, startFront, text, usage } from "../fixtures/upstream.ts";
 
-test("eight long answers of one account leave a place to a short one of another, which begins at once", async () => {
+test("keeps a place for another account beside eight long answers", async () => {
   await using front = await startFront({ parallel: 4, reserved: 1 });
   const { service, upstream, engine } = front;
   await service.ledger.apply({ kind: "open", account: "other", plan: "test" });
@@ -30,7 +30,7 @@ test("eight long answers of one account leave a place to a short one of another,
   for (const each of await Promise.all(flood)) assert.equal(each.status, 200, await each.text());
 });
 
-test("the wait of the oldest request and of an account without a place are visible", async () => {
+test("reports the wait of the oldest request and of an account without a place", async () => {
   await using front = await startFront({ parallel: 1 });
   const { service, upstream, engine } = front;
   await service.ledger.apply({ kind: "open", account: "other", plan: "test" });
@@ -52,7 +52,7 @@ test("the wait of the oldest request and of an account without a place are visib
   assert.equal(engine.load().oldestWaitMs, 0);
 });
 
-test("an account's next request begins when its answer ends here, though only a reserved place is free", async () => {
+test("starts an account's next request when its answer ends, even if only a reserved place is free", async () => {
   await using front = await startFront({ parallel: 2, reserved: 1 });
   const { service, upstream, engine } = front;
   await service.ledger.apply({ kind: "open", account: "other", plan: "test" });

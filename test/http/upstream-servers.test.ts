@@ -1,4 +1,4 @@
-/** Several upstreams for one model, connections that have gone stale, and upstreams that are left alone for a while. */
+/** Several upstreams for one model, stale connections, and upstreams that are cooling down. */
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { UpstreamEngine } from "../../src/engines/upstream/engine.ts";
@@ -20,7 +20,7 @@ import {
 
 const quick = { connectMs: 500, headersMs: 300, idleMs: 300 };
 
-/** Every request of a front is settled once and for what the answer had, whoever was asked meanwhile. */
+/** Checks that every request is settled once, for the tokens of its answer. */
 async function assertChargedOnce(front: Front, requests: number): Promise<void> {
   const rows = await front.service.store.usage({ account: front.service.account, limit: 100 });
   assert.equal(rows.length, requests);
@@ -44,7 +44,7 @@ const failing: [name: string, play: Play][] = [
   ],
 ];
 for (const [name, play] of failing) {
-  test(`of two upstreams one ${name}: the caller does not notice, and pays once`, async () => {
+  test(`one of two upstreams ${name}: the caller does not notice, and pays once`, async () => {
     const other = await startUpstream(play);
     await using front = await startFront({ others: [other], times: quick });
     for (let n = 0; n < 4; n += 1) assert.deepEqual((await front.events()).texts, ["Hello", " world"]);
@@ -54,7 +54,7 @@ for (const [name, play] of failing) {
   });
 }
 
-test("of two upstreams one is not there", async () => {
+test("uses the other of two upstreams if one is down", async () => {
   const port = await freePort();
   const there = await startUpstream();
   await using front = await startFront({ urls: [`http://127.0.0.1:${port}/v1`, there.url], others: [] });
@@ -63,7 +63,7 @@ test("of two upstreams one is not there", async () => {
   await there.stop();
 });
 
-test("where two fail the caller is told, and a third is not asked", async () => {
+test("reports the error after two upstreams have failed, without a third attempt", async () => {
   const fail: Play = (call) => call.answer(500, "{}");
   const others = [await startUpstream(fail), await startUpstream(fail)];
   await using front = await startFront({ others });
@@ -73,7 +73,7 @@ test("where two fail the caller is told, and a third is not asked", async () => 
   assert.deepEqual(calls.sort(), [0, 1, 1]);
 });
 
-test("a request that one upstream refuses is not taken to the other", async () => {
+test("does not send a refused request to another upstream", async () => {
   const refuse: Play = (call) => call.answer(400, "{}");
   const other = await startUpstream(refuse);
   await using front = await startFront({ others: [other] });
@@ -82,7 +82,7 @@ test("a request that one upstream refuses is not taken to the other", async () =
   assert.equal(front.upstream.calls.length + other.calls.length, 1);
 });
 
-test("after the first token no other upstream is asked", async () => {
+test("asks no other upstream after the first token", async () => {
   const breakOff: Play = async (call) => {
     await call.send(text("Hel"));
     call.socket.destroy();
@@ -94,7 +94,7 @@ test("after the first token no other upstream is asked", async () => {
   assert.equal(front.upstream.calls.length + other.calls.length, 1);
 });
 
-test("the least busy upstream is asked", async () => {
+test("asks the least busy upstream", async () => {
   const other = await startUpstream();
   await using front = await startFront({ others: [other] });
   const controller = new AbortController();
@@ -113,7 +113,7 @@ test("the least busy upstream is asked", async () => {
   await held.last().closed;
 });
 
-test("of servers that are equally busy each is asked in turn, also where a prompt is counted first", async () => {
+test("asks equally busy servers in turn, also if prompts are counted first", async () => {
   const other = await startUpstream();
   await using front = await startFront({ others: [other], dialect: "vllm" });
   front.upstream.playOther = (call) => call.answer(200, '{"count":5}');
@@ -122,11 +122,11 @@ test("of servers that are equally busy each is asked in turn, also where a promp
   assert.deepEqual([front.upstream.calls.length, other.calls.length], [2, 2]);
 });
 
-test("a connection that went stale costs no request: it is sent again over a fresh one, once", async () => {
+test("repeats a request once over a new connection if its connection was stale", async () => {
   await using front = await startFront();
   await front.chat();
   front.upstream.play = (call) => {
-    // As if it had been closed just before the request came.
+    // The connection closes just before the request.
     front.upstream.play = (again) => again.stream(text("Hello"), text(" world"), finish(), usage(5, 2), done);
     call.socket.destroy();
   };
@@ -139,7 +139,7 @@ test("a connection that went stale costs no request: it is sent again over a fre
   assert.equal(front.upstream.calls.length, 5, "only once");
 });
 
-test("an upstream that is not there is a model that is not running", async () => {
+test("answers model_unavailable if the upstream is down", async () => {
   await using front = await startFront({ urls: [`http://127.0.0.1:${await freePort()}/v1`] });
   const response = await front.chat();
   assert.equal(response.status, 503);
@@ -147,7 +147,7 @@ test("an upstream that is not there is a model that is not running", async () =>
   assert.equal((await front.receipt(response))?.cost, 0);
 });
 
-test("an upstream that keeps failing is left alone, and taken back by the first request that succeeds", async (t) => {
+test("cools down a failing upstream until a request succeeds", async (t) => {
   await using front = await startFront();
   front.upstream.play = (call) => call.answer(500, "{}");
   for (let n = 0; n < 5; n += 1) assert.equal((await front.chat()).status, 502);
@@ -160,7 +160,7 @@ test("an upstream that keeps failing is left alone, and taken back by the first 
   assert.equal(front.upstream.calls.length, 5, "it is not asked meanwhile");
   assert.match(front.log(), /keeps failing/);
 
-  // The rest is over.
+  // The server has cooled down.
   const now = performance.now.bind(performance);
   let laterMs = 6000;
   t.mock.method(performance, "now", () => now() + laterMs);
@@ -176,7 +176,7 @@ test("an upstream that keeps failing is left alone, and taken back by the first 
   assert.match(front.log(), /answers again/);
 });
 
-test("requests that wait while one tries an upstream go on as soon as it answers, not when it has ended", async (t) => {
+test("releases waiting requests as soon as a trial request gets an answer", async (t) => {
   await using front = await startFront({ parallel: 4 });
   front.upstream.play = (call) => call.answer(500, "{}");
   for (let n = 0; n < 5; n += 1) await front.chat();
@@ -198,7 +198,7 @@ test("requests that wait while one tries an upstream go on as soon as it answers
   await call.closed;
 });
 
-test("requests that wait while one server rests and the others are full go to it as soon as its rest is over", async (t) => {
+test("sends waiting requests to a server as soon as it has cooled down", async (t) => {
   const other = await startUpstream();
   await using front = await startFront({ others: [other], parallel: 1 });
   other.play = (call) => call.answer(500, "{}");
@@ -209,7 +209,7 @@ test("requests that wait while one server rests and the others are full go to it
   const controller = new AbortController();
   front.upstream.play = (call) => call.send(first, text("one"));
   assert.equal((await front.chat({ stream: true }, controller.signal)).status, 200);
-  // Half a second before the rest is over.
+  // Half a second before the server has cooled down.
   const now = performance.now.bind(performance);
   t.mock.method(performance, "now", () => now() + 4500);
   other.play = (call) => call.stream(text("Hello"), text(" world"), finish(), usage(5, 2), done);
@@ -220,7 +220,7 @@ test("requests that wait while one server rests and the others are full go to it
   await front.upstream.last().closed;
 });
 
-test("beyond its parallel requests an upstream is sent nothing; the others wait in turn, and a full line says so", async () => {
+test("sends an upstream no more than its parallel requests, and refuses beyond a full queue", async () => {
   await using front = await startFront({ parallel: 2, queueMax: 1 });
   const answers: (() => void)[] = [];
   front.upstream.play = (call) =>
@@ -241,7 +241,7 @@ test("beyond its parallel requests an upstream is sent nothing; the others wait 
   for (const response of await Promise.all(running)) assert.equal(response.status, 200);
 });
 
-test("an engine that is closed ends its answers, running and waiting", async () => {
+test("ends running and waiting answers when the engine is closed", async () => {
   await using front = await startFront({ parallel: 1 });
   front.upstream.play = (call) => call.send(first, text("one"));
   const running = front.events();
@@ -255,7 +255,7 @@ test("an engine that is closed ends its answers, running and waiting", async () 
   await front.upstream.last().closed;
 });
 
-test("a hundred requests at once over two upstreams, each going another way: every hold ends, every receipt adds up", async () => {
+test("ends every hold of a hundred mixed requests over two upstreams, with correct receipts", async () => {
   const ways: Play[] = [
     (call) => call.stream(first, text("Hello"), text(" world"), finish(), usage(5, 2), done),
     (call) => call.stream(text("Hello"), text(" world"), finish(), done),
@@ -289,7 +289,7 @@ test("a hundred requests at once over two upstreams, each going another way: eve
   }
 });
 
-test("an Inkwell is an upstream like any other: its answers, its counts, its refusals", async () => {
+test("accepts another Inkwell as an upstream", async () => {
   await using back = await startService({
     script: { tokens: ["Hello", " wor", "ld"], reasoningTokens: 2, cachedTokens: 1 },
   });

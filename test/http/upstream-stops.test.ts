@@ -1,4 +1,7 @@
-/** Stop sequences in answers of an upstream: they are matched here, whatever the upstream does. */
+/**
+ * Stop sequences in answers of an upstream. They are matched here, even if the upstream matches
+ * them too.
+ */
 import assert from "node:assert/strict";
 import { describe, test } from "node:test";
 import type { DialectName } from "../../src/engines/upstream/dialects.ts";
@@ -41,7 +44,7 @@ function usageWithEach(content: string, made: number): string {
   });
 }
 
-/** The reasons for which a usage was estimated here. */
+/** Reasons of estimated usages. */
 async function estimates(front: Front): Promise<string[]> {
   const metrics = await front.service.metrics.text();
   return [...metrics.matchAll(/^inkwell_estimated_usages_total\{.*reason="(\w+)"\} [1-9]/gm)].map(
@@ -49,7 +52,7 @@ async function estimates(front: Front): Promise<string[]> {
   );
 }
 
-test("a stop sequence ends the answer here, and the upstream's connection is closed at once", async () => {
+test("ends the answer at a stop sequence, and closes the upstream connection at once", async () => {
   await using front = await startFront();
   front.upstream.play = (call) => call.send(text("one "), text("EN"), text("D two"), text(" three"));
   const response = await front.chat({ stop: ["END"] });
@@ -64,7 +67,7 @@ test("a stop sequence ends the answer here, and the upstream's connection is clo
   );
 });
 
-test("an answer that ends here is counted as cut, which raises no alert, and nothing is logged of it", async () => {
+test("counts such an answer as cut, without an alert or a log line", async () => {
   await using front = await startFront();
   front.upstream.play = (call) => call.send(text("one "), text("END"));
   await (await front.chat({ stop: ["END"] })).text();
@@ -73,7 +76,7 @@ test("an answer that ends here is counted as cut, which raises no alert, and not
 });
 
 for (const [dialect, token] of counted) {
-  test(`${dialect}: an answer that ends here costs exactly what was made`, async () => {
+  test(`${dialect}: charges exactly the tokens up to the stop sequence`, async () => {
     await using front = await startFront({ dialect });
     front.upstream.play = (call) =>
       call.send(token("one ", 1), token("E", 2), token("ND", 5), token(" two", 6));
@@ -86,13 +89,16 @@ for (const [dialect, token] of counted) {
   });
 }
 
-/** Withholds text that begins a stop sequence that it was sent, and drops it when the answer ends by length. */
+/**
+ * An upstream that withholds the start of a stop sequence and drops it if the answer ends with
+ * `length`.
+ */
 function withholding(call: Call): Promise<void> {
   const tail = call.body.stop === undefined ? [text("EN")] : [];
   return call.stream(first, text("one "), ...tail, finish("length"), usage(5, 2), done);
 }
 
-describe("text that ends like the beginning of a stop sequence is delivered when the answer ends by length", () => {
+describe("delivers text that looks like the start of a stop sequence if the answer ends with `length`", () => {
   for (const dialect of ["compatible", "llama-server", "vllm", "sglang"] as const) {
     test(dialect, async () => {
       await using front = await startFront({ dialect });
@@ -104,7 +110,7 @@ describe("text that ends like the beginning of a stop sequence is delivered when
   }
 });
 
-test("OpenAI and Ollama are sent the stop sequences, end the answer themselves and report its usage", async () => {
+test("sends stop sequences to OpenAI and Ollama, which end the answer and report its usage", async () => {
   for (const dialect of ["openai", "ollama"] as const) {
     await using front = await startFront({ dialect });
     front.upstream.play = (call) => call.stream(first, text("one "), finish(), usage(5, 4), done);
@@ -115,7 +121,7 @@ test("OpenAI and Ollama are sent the stop sequences, end the answer themselves a
   }
 });
 
-test("a setting of the model decides whether stop sequences are sent, and they are matched here either way", async () => {
+test("sends stop sequences as the model's setting says, and matches them in any case", async () => {
   for (const [dialect, sendStop] of [
     ["compatible", true],
     ["openai", false],
@@ -128,7 +134,7 @@ test("a setting of the model decides whether stop sequences are sent, and they a
   }
 });
 
-test("a stop sequence in the thinking does not end the answer", async () => {
+test("ignores stop sequences in the thinking", async () => {
   await using front = await startFront({
     reasoning: { field: "reasoning_content", tags: ["<think>", "</think>"], opened: false, hidden: false },
   });

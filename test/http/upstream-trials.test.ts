@@ -1,4 +1,4 @@
-/** An upstream that is left alone for a while, and the one request that then tries it: however that fails, it counts. */
+/** The trial request to an upstream that has cooled down. Every kind of failure counts. */
 import assert from "node:assert/strict";
 import { describe, type TestContext, test } from "node:test";
 import { eventCharactersMax } from "../../src/engines/upstream/exchange.ts";
@@ -23,7 +23,7 @@ const breakOff: Play = async (call) => {
   call.socket.destroy();
 };
 
-/** Lets the time of the engine go on by itself; returns how to make it go on at once. */
+/** Runs the clock of the engine. Returns a function that advances it. */
 function timeOf(t: TestContext): (laterMs: number) => void {
   const now = performance.now.bind(performance);
   let aheadMs = 0;
@@ -33,14 +33,14 @@ function timeOf(t: TestContext): (laterMs: number) => void {
   };
 }
 
-/** So often that nothing is sent to it any more. */
+/** Makes requests fail until the upstream cools down. */
 async function failOften(front: Front): Promise<void> {
   front.upstream.play = (call) => call.answer(500, "{}");
   for (let n = 0; n < 5; n += 1) assert.equal((await front.chat()).status, 502);
   assert.equal(front.engine.state, "unavailable");
 }
 
-describe("a trial that fails is a failure, and nobody else is sent on behind it", () => {
+describe("counts a failed trial, and sends no other request meanwhile", () => {
   const failing: [name: string, play: Play][] = [
     ["by its status", (call) => call.answer(500, "{}")],
     ["by another kind of content", (call) => call.answer(200, "<html>", { "content-type": "text/html" })],
@@ -54,7 +54,7 @@ describe("a trial that fails is a failure, and nobody else is sent on behind it"
     test(name, async (t) => {
       const goOn = timeOf(t);
       await using front = await startFront();
-      // For a connection that is kept, and may be stale later.
+      // Makes a kept connection that can become stale.
       await front.chat();
       await failOften(front);
       const before = front.upstream.calls.length;
@@ -80,7 +80,7 @@ describe("a trial that fails is a failure, and nobody else is sent on behind it"
   }
 });
 
-test("an upstream whose answers break off is left alone too, longer each time, until one comes to its end", async (t) => {
+test("cools down an upstream whose answers break off, longer each time, until one is complete", async (t) => {
   const goOn = timeOf(t);
   await using front = await startFront();
   front.upstream.play = breakOff;
@@ -105,7 +105,7 @@ test("an upstream whose answers break off is left alone too, longer each time, u
   assert.equal(front.engine.state, "ready");
 });
 
-test("answers that are ended here, as far as they were wanted, are whole", async () => {
+test("counts answers that are ended here as complete", async () => {
   await using front = await startFront();
   for (let n = 0; n < 8; n += 1) {
     front.upstream.play = breakOff;

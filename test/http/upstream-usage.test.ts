@@ -1,4 +1,4 @@
-/** What an answer out of an upstream is charged, when the upstream's own numbers cannot be had or cannot be true. */
+/** Charges for upstream answers whose usage is missing or implausible. */
 import assert from "node:assert/strict";
 import { describe, test } from "node:test";
 import { sliceTokens } from "../../src/chat/hold-extender.ts";
@@ -23,7 +23,7 @@ interface Completion {
   choices: { message: { content: string }; finish_reason: string }[];
 }
 
-describe("an upstream's usage that cannot be true is not charged, but our own count, and somebody is told", () => {
+describe("replaces an implausible usage by our count, and logs it", () => {
   const cases: [name: string, promptTokens: unknown, completionTokens: unknown][] = [
     ["negative (lingyuins/octopus#243)", -5, 2],
     ["negative completion", 5, -2],
@@ -55,7 +55,7 @@ describe("an upstream's usage that cannot be true is not charged, but our own co
   }
 });
 
-test("an upstream that smooths its stream sends more events than tokens, and its usage is true all the same", async () => {
+test("accepts the usage of an upstream that sends more events than tokens", async () => {
   await using front = await startFront();
   const letters = [..."an answer of few tokens and many letters"].map(text);
   front.upstream.play = (call) => call.stream(...letters, finish(), usage(5, 9), done);
@@ -64,7 +64,7 @@ test("an upstream that smooths its stream sends more events than tokens, and its
   assert.ok(!front.log().includes("usage that cannot be"));
 });
 
-test("a usage of far fewer tokens than an answer of its length has cannot be: the last event's alone, say", async () => {
+test("rejects a usage with far too few tokens for the text", async () => {
   await using front = await startFront({ dialect: "vllm" });
   const counted = event({
     choices: [{ index: 0, delta: { content: "twenty characters or " }, finish_reason: null }],
@@ -76,7 +76,7 @@ test("a usage of far fewer tokens than an answer of its length has cannot be: th
   assert.match(front.log(), /usage that cannot be/);
 });
 
-test("what an upstream said of its tokens before it failed is not charged for the answer of another", async () => {
+test("does not charge the tokens of a failed upstream for the answer of another", async () => {
   const other = await startUpstream(async (call) => {
     await call.send(first, usage(500, 2));
     call.socket.destroy();
@@ -91,7 +91,7 @@ test("what an upstream said of its tokens before it failed is not charged for th
   assert.ok(other.calls.length > 0, "it was asked");
 });
 
-test("an upstream that ends without usage: our own count, marked (llmgateway#3331, BerriAI/litellm#36943)", async () => {
+test("estimates the usage if the upstream reports none (llmgateway#3331, BerriAI/litellm#36943)", async () => {
   await using front = await startFront();
   front.upstream.play = (call) => call.stream(first, text("a"), text("b"), text("c"), finish(), done);
   const response = await front.chat();
@@ -103,13 +103,13 @@ test("an upstream that ends without usage: our own count, marked (llmgateway#333
   );
 });
 
-test("many tokens in one event are counted by their characters", async () => {
+test("estimates several tokens in one event by their characters", async () => {
   await using front = await startFront();
   front.upstream.play = (call) => call.stream(text("x".repeat(80)), finish(), done);
   assert.equal(charged(await front.receipt(await front.chat())).completionTokens, 10);
 });
 
-test("a usage that comes with every event is exact also where the answer is broken off", async () => {
+test("charges exactly if every event has a usage, even if the answer breaks off", async () => {
   await using front = await startFront({ dialect: "vllm" });
   const counted = (content: string, made: number) =>
     event({
@@ -136,7 +136,7 @@ test("a usage that comes with every event is exact also where the answer is brok
   });
 });
 
-test("llama-server's timings of every event are such a usage", async () => {
+test("uses the timings of llama-server as usage", async () => {
   await using front = await startFront({ dialect: "llama-server" });
   const timings = { cache_n: 4, prompt_n: 6, predicted_n: 3 };
   front.upstream.play = async (call) => {
@@ -148,7 +148,7 @@ test("llama-server's timings of every event are such a usage", async () => {
   assert.deepEqual([row.promptTokens, row.completionTokens, row.estimated], [10, 3, false]);
 });
 
-test("timings that leave out what was cached are none, for the prompt may have been cached for the most part", async () => {
+test("ignores timings without cached tokens, because most of the prompt may be cached", async () => {
   await using front = await startFront({ dialect: "llama-server" });
   const timings = { prompt_n: 1, predicted_n: 3 };
   front.upstream.play = async (call) => {
@@ -161,20 +161,20 @@ test("timings that leave out what was cached are none, for the prompt may have b
   assert.equal(row.estimated, true);
 });
 
-test("a prompt is held for at no less than it turns out to have, and less is charged once that is known", async () => {
+test("holds credits for an upper bound of the prompt, and charges its real length", async () => {
   await using front = await startFront();
   const content = "word ".repeat(400);
   front.upstream.play = (call) => call.stream(text("ok"), finish(), usage(700, 1), done);
   const messages = [{ role: "user", content }];
   await front.chat({ messages });
-  // No usage this time: what was learned from the first stands in.
+  // Without a usage, the estimate learned from the first answer is used.
   front.upstream.play = (call) => call.stream(text("ok"), finish(), done);
   const row = charged(await front.receipt(await front.chat({ messages })));
   assert.equal(row.estimated, true);
   assert.ok(Math.abs(row.promptTokens - 700) <= 70, `${row.promptTokens} is about 700`);
 });
 
-test("vLLM is asked for the tokens of a prompt, exactly and in time", async () => {
+test("asks vLLM for the tokens of a prompt", async () => {
   await using front = await startFront({ dialect: "vllm" });
   front.upstream.playOther = (call) => call.answer(200, '{"count":8000,"max_model_len":8192,"tokens":[]}');
   const response = await front.chat({ max_tokens: 5000 });
@@ -185,7 +185,7 @@ test("vLLM is asked for the tokens of a prompt, exactly and in time", async () =
   assert.equal(front.upstream.last().body.max_tokens, 192, "what the window leaves");
 });
 
-test("llama-server is asked to fill in its template, and then for the tokens of that", async () => {
+test("asks llama-server to apply its template, and for the tokens of the result", async () => {
   await using front = await startFront({ dialect: "llama-server" });
   front.upstream.playOther = (call: Call) =>
     call.path === "/apply-template"
@@ -202,7 +202,7 @@ test("llama-server is asked to fill in its template, and then for the tokens of 
   assert.equal(front.upstream.last().body.max_tokens, 2);
 });
 
-test("a tokenizer is told of thinking what the request will tell, for it may change the prompt", async () => {
+test("sends the thinking parameters to the tokenizer, because they may change the prompt", async () => {
   const reasoning = { field: null, tags: null, opened: false, hidden: true };
   await using front = await startFront({ dialect: "vllm", reasoning });
   front.upstream.playOther = (call) => call.answer(200, '{"count":5}');
@@ -212,14 +212,14 @@ test("a tokenizer is told of thinking what the request will tell, for it may cha
   assert.deepEqual(front.upstream.last().body.chat_template_kwargs, said);
 });
 
-test("a tokenizer whose answer never ends is cut off, and costs no request", async () => {
+test("cuts off a tokenizer answer that never ends, and answers the request", async () => {
   await using front = await startFront({ dialect: "vllm" });
   const mebibyte = " ".repeat(1024 * 1024);
   let sent = 0;
   front.upstream.playOther = async (call) => {
     call.head(200, { "content-type": "application/json" });
     while (!call.isClosed && sent < 500) {
-      // Resolves only when the system has taken it, or the connection is gone.
+      // Resolves when the system has accepted the bytes or the connection is closed.
       await Promise.race([call.send(mebibyte), call.closed]);
       sent += 1;
     }
@@ -230,7 +230,7 @@ test("a tokenizer whose answer never ends is cut off, and costs no request", asy
   assert.ok(sent < 200, `${sent} MiB were taken`);
 });
 
-test("a tokenizer that never answers costs no request", { timeout: 60_000 }, async () => {
+test("answers the request if the tokenizer never responds", { timeout: 60_000 }, async () => {
   const patient = { connectMs: 5000, headersMs: 600_000, idleMs: 600_000 };
   await using front = await startFront({ dialect: "vllm", times: patient });
   front.upstream.playOther = () => {};
@@ -239,7 +239,7 @@ test("a tokenizer that never answers costs no request", { timeout: 60_000 }, asy
   assert.equal(front.upstream.asked.length, 1, "and is left alone for a while");
 });
 
-test("a tokenizer that refuses everything leaves the conversation as it is", async () => {
+test("leaves the conversation unchanged if the tokenizer refuses everything", async () => {
   await using front = await startFront({ dialect: "vllm" });
   front.upstream.playOther = (call) => call.answer(400, "{}");
   const messages = [
@@ -250,7 +250,7 @@ test("a tokenizer that refuses everything leaves the conversation as it is", asy
   assert.deepEqual(front.upstream.last().body.messages, messages);
 });
 
-test("a tokenizer that fails costs no request, and is left alone for a while", async () => {
+test("answers the request if the tokenizer fails, and does not use it for a while", async () => {
   await using front = await startFront({ dialect: "vllm" });
   assert.equal((await front.chat()).status, 200);
   assert.equal((await front.chat()).status, 200);
@@ -258,7 +258,7 @@ test("a tokenizer that fails costs no request, and is left alone for a while", a
   assert.match(front.log(), /prompts are estimated/);
 });
 
-test("a kept connection that closes under the tokenizer's question costs no count: it is asked again, once", async () => {
+test("repeats a tokenizer request once if its kept connection closes", async () => {
   await using front = await startFront({ dialect: "vllm" });
   front.upstream.playOther = (call) => call.answer(200, '{"count":8000}');
   await front.chat();
@@ -275,7 +275,7 @@ test("a kept connection that closes under the tokenizer's question costs no coun
   assert.match(front.log(), /prompts are estimated/);
 });
 
-test("where one server's tokenizer fails another's is asked", async () => {
+test("asks the tokenizer of another server if one fails", async () => {
   const other = await startUpstream();
   await using front = await startFront({ others: [other], dialect: "vllm" });
   other.playOther = (call) => call.answer(200, '{"count":8000}');
@@ -286,10 +286,10 @@ test("where one server's tokenizer fails another's is asked", async () => {
   assert.equal(asked.filter((maxTokens) => maxTokens === 192).length, 3, "what the window leaves");
 });
 
-/** Ten tokens at ten credits a million are 100 micro-credits; so is the price of a token here. */
+/** Ten prompt tokens cost 100 micro-credits, like one completion token. */
 const dear = { prompt: 0, completion: 1_000_000 };
 
-test("the answer ends where the credits do, to the token, and the upstream is let go", async () => {
+test("ends the answer at the last paid token, and closes the upstream connection", async () => {
   await using front = await startFront({
     service: {
       price: dear,
@@ -308,7 +308,7 @@ test("the answer ends where the credits do, to the token, and the upstream is le
   await front.upstream.last().closed;
 });
 
-test("a balance that is known to end there is what the upstream is asked for", async () => {
+test("asks the upstream for no more tokens than the balance pays", async () => {
   await using front = await startFront({
     service: {
       price: dear,
@@ -319,7 +319,7 @@ test("a balance that is known to end there is what the upstream is asked for", a
   assert.equal(front.upstream.last().body.max_tokens, 20);
 });
 
-test("one event with more tokens than a slice waits for what it costs, and comes", async () => {
+test("delivers an event with more tokens than a slice once it is paid", async () => {
   await using front = await startFront({
     service: {
       price: dear,
@@ -334,7 +334,7 @@ test("one event with more tokens than a slice waits for what it costs, and comes
   assert.equal(charged(await front.receipt(response)).completionTokens, tokens);
 });
 
-test("one event with more tokens than the balance buys is not handed on", async () => {
+test("does not deliver an event with more tokens than the balance pays", async () => {
   await using front = await startFront({
     service: {
       price: dear,
@@ -350,7 +350,7 @@ test("one event with more tokens than the balance buys is not handed on", async 
   await front.upstream.last().closed;
 });
 
-test("a reader that pauses for longer than an upstream may be silent loses nothing", async () => {
+test("loses nothing if the reader pauses longer than an upstream may be silent", async () => {
   await using front = await startFront({ times: { connectMs: 5000, headersMs: 5000, idleMs: 300 } });
   const words = 2000;
   front.upstream.play = (call) =>
@@ -372,7 +372,7 @@ test("a reader that pauses for longer than an upstream may be silent loses nothi
   assert.equal(read, words);
 });
 
-describe("a reader that pauses for longer than the usage may take does not lose it", () => {
+describe("keeps the usage if the reader pauses longer than it may take", () => {
   const finishMs = 100;
   const words = (count: number) => Array.from({ length: count }, () => text("x"));
   const last = delta({ content: "x" }, { finish_reason: "stop" });
@@ -384,7 +384,7 @@ describe("a reader that pauses for longer than the usage may take does not lose 
     test(name, async () => {
       await using front = await startFront({ finishMs });
       front.upstream.play = async (call) => {
-        // In one piece, so that the window is full before anything of it is read.
+        // Sent at once, so that the window is full before anything is read.
         await call.send(events.join(""));
         await call.stream(usage(5, 900), done);
       };
@@ -404,7 +404,7 @@ describe("a reader that pauses for longer than the usage may take does not lose 
   }
 });
 
-test("a usage that never comes is not waited for once the reader has caught up", async () => {
+test("does not wait for a missing usage once the reader has caught up", async () => {
   await using front = await startFront({ finishMs: 100 });
   const startedMs = performance.now();
   const words = Array.from({ length: 100 }, () => text("x"));
@@ -415,13 +415,13 @@ test("a usage that never comes is not waited for once the reader has caught up",
   assert.equal(charged(await front.settled()).estimated, true);
 });
 
-test("a reader that pauses holds up the upstream, and no more is buffered than a window (BerriAI/litellm#12685)", async () => {
+test("a pausing reader slows down the upstream, with a bounded buffer (BerriAI/litellm#12685)", async () => {
   await using front = await startFront({ contextWindow: 1_000_000 });
   let sent = 0;
   const piece = text("x".repeat(1000));
   front.upstream.play = async (call) => {
     await call.send(first);
-    // Resolves only when the system has taken it: stands still when nobody reads.
+    // Resolves when the system has accepted the bytes, so it waits for a reader.
     while (!call.isClosed && sent < 400_000) {
       await call.send(piece);
       sent += 1;

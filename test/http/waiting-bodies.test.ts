@@ -1,13 +1,15 @@
-/** Large bodies that wait for their turn to be parsed: what happens if a client leaves or the service stops meanwhile. */
+/**
+ * Large bodies that wait for their turn to be parsed, while clients leave or the service stops.
+ */
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { setImmediate as nextTurn } from "node:timers/promises";
 import { errorOf, hello, startService } from "../fixtures/service.ts";
 
-/** Takes longer to parse than one turn of the event loop may spend. */
+/** Takes longer to parse than the limit of one turn. */
 const tools = Array.from({ length: 30_000 }, (_, n) => ({ [n.toString(36).padStart(24, "k")]: n }));
 
-test("bodies that arrive together are all answered", async () => {
+test("answers all bodies that arrive together", async () => {
   await using service = await startService();
   const other = await service.addKey();
   const requests = Array.from({ length: 12 }, (_, n) =>
@@ -16,7 +18,7 @@ test("bodies that arrive together are all answered", async () => {
   for (const response of await Promise.all(requests)) assert.equal(response.status, 200);
 });
 
-test("clients that leave while their bodies wait leave nothing behind", { timeout: 30_000 }, async () => {
+test("frees the bodies of clients that leave while they wait", { timeout: 30_000 }, async () => {
   await using service = await startService();
   const leave = new AbortController();
   const requests = Array.from({ length: 12 }, () => service.chat({ tools }, { signal: leave.signal }));
@@ -25,14 +27,15 @@ test("clients that leave while their bodies wait leave nothing behind", { timeou
   leave.abort();
   await Promise.allSettled(requests);
   assert.equal((await service.chat()).status, 200);
-  // The server hears of closed connections one by one.
+  // The server sees closed connections one by one.
   while (service.server.uploads.bytes > 0) await nextTurn();
 });
 
-test("bodies that wait when the service drains are refused with shutting_down", async () => {
+test("refuses waiting bodies with shutting_down when the service drains", async () => {
   await using service = await startService();
   const requests = Array.from({ length: 12 }, () => service.chat({ tools }));
-  // The engine gets the first one before the client sees its answer, when others may have had their turn too.
+  // The engine gets the first request before its client sees the answer; others may have had their
+  // turn by then.
   while (service.engine.prompts.length === 0) await nextTurn();
   void service.server.requests.drain();
   const codes = new Set<string>();

@@ -1,4 +1,6 @@
-/** docs/api.md names every header of the rate limits and every field that the model list adds. */
+/**
+ * docs/api.md documents every header on rate limits and every additional field of the model list.
+ */
 import assert from "node:assert/strict";
 import { readFileSync } from "node:fs";
 import path from "node:path";
@@ -8,14 +10,14 @@ import { PuppetEngine } from "../fixtures/puppet-engine.ts";
 
 const text = readFileSync(path.join(import.meta.dirname, "../../docs/api.md"), "utf8");
 
-test("each x-ratelimit header is documented", () => {
+test("documents each x-ratelimit header", () => {
   const state = { limit: 1, remaining: 1, resetMs: 1 };
   const names = Object.keys(rateHeaders({ requests: state, tokens: state }));
   assert.equal(names.length, 6);
   for (const name of names) assert.ok(text.includes(`| \`${name}\` |`), name);
 });
 
-test("each field that the model list adds is documented", () => {
+test("documents each additional field of the model list", () => {
   const price = { prompt: 1, completion: 2 };
   const model = {
     id: "m",

@@ -5,20 +5,20 @@ import { setImmediate as nextTurn } from "node:timers/promises";
 import { Refusal } from "../../src/errors.ts";
 import { BodyTurns } from "../../src/http/public/body-turns.ts";
 
-/** Longer than one turn may spend. */
+/** Longer than the limit of one turn. */
 function work(): void {
   const untilMs = performance.now() + 15;
   while (performance.now() < untilMs);
 }
 
-test("an idle service works on a body at once, and on small ones together", () => {
+test("runs a body at once if the service is idle, and several small bodies in one turn", () => {
   const turns = new BodyTurns();
   assert.equal(turns.isFree, true);
   for (let body = 0; body < 100; body += 1) turns.run(() => {});
   assert.equal(turns.isFree, true);
 });
 
-test("spends one turn of the event loop on one large body", async () => {
+test("runs one large body per turn of the event loop", async () => {
   const turns = new BodyTurns();
   const done: number[] = [];
   turns.run(work);
@@ -39,7 +39,7 @@ test("spends one turn of the event loop on one large body", async () => {
   assert.equal(turns.isFree, true);
 });
 
-test("takes turns among accounts", async () => {
+test("gives accounts turns", async () => {
   const turns = new BodyTurns();
   const done: string[] = [];
   turns.run(work);
@@ -53,7 +53,7 @@ test("takes turns among accounts", async () => {
   assert.deepEqual(done, ["a", "b", "a", "a"]);
 });
 
-test("a body that is refused is its own caller's error", async () => {
+test("passes an error to the caller of its body only", async () => {
   const turns = new BodyTurns();
   assert.throws(() => turns.run(() => assert.fail("no good")), /no good/);
   turns.run(work);
@@ -63,7 +63,7 @@ test("a body that is refused is its own caller's error", async () => {
   assert.equal(await good, "good");
 });
 
-test("refuses more than may wait, but leaves room for other accounts", async () => {
+test("refuses bodies beyond the limit, but accepts those of other accounts", async () => {
   const turns = new BodyTurns();
   turns.run(work);
   const flood = Array.from({ length: 1024 }, () => turns.wait("a", () => true));

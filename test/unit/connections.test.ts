@@ -1,4 +1,4 @@
-/** Which addresses are one client, and how many connections suit a process. */
+/** The client of an address, and the default limits on connections. */
 import assert from "node:assert/strict";
 import { describe, test } from "node:test";
 import { connectionLimits, openFilesMax } from "../../src/app/open-files.ts";
@@ -6,7 +6,7 @@ import { OperatorError } from "../../src/errors.ts";
 import { clientOf } from "../../src/http/connections.ts";
 import { load } from "../fixtures/configuration.ts";
 
-describe("a client", () => {
+describe("the client", () => {
   const rows: [address: string, client: string][] = [
     ["192.0.2.1", "192.0.2.1"],
     ["::ffff:192.0.2.1", "192.0.2.1"],
@@ -20,7 +20,7 @@ describe("a client", () => {
     ["1::5:6:7:8:9", "1:0:0:5::/64"],
   ];
   for (const [address, client] of rows) {
-    test(`at ${address} is ${client}`, () => assert.equal(clientOf(address), client));
+    test(`of ${address} is ${client}`, () => assert.equal(clientOf(address), client));
   }
 });
 
@@ -28,7 +28,7 @@ describe("connections by default", () => {
   const { limits } = load("");
   const of = (openFiles: number) => connectionLimits(limits, openFiles);
 
-  test("take half of the files that are not reserved, up to a bound", () => {
+  test("use half of the files that are not reserved, up to a maximum", () => {
     assert.deepEqual(of(1024), {
       connectionsMax: 384,
       connectionsPerAddressMax: 96,
@@ -39,7 +39,7 @@ describe("connections by default", () => {
     assert.equal(of(100).connectionsMax, 16, "the service can be used even then");
   });
 
-  test("are counted by what the system says", () => {
+  test("depend on the file limit of the system", () => {
     const line = (soft: string) => () =>
       `Limit  Soft Limit\nMax open files            ${soft}   524288   files\n`;
     assert.equal(openFilesMax(line("4096")), 4096);
@@ -58,7 +58,7 @@ describe("connections by default", () => {
   });
 });
 
-test("more connections than files can be open are refused at the start, with the way out", () => {
+test("refuses to start with more connections than files, and says what to do", () => {
   const { limits } = load("limits: { connections: 2000, connections_per_address: 7 }");
   assert.throws(
     () => connectionLimits(limits, 2255),
@@ -70,7 +70,7 @@ test("more connections than files can be open are refused at the start, with the
   assert.deepEqual([connectionsMax, connectionsPerAddressMax], [2000, 7]);
 });
 
-test("trusted proxies are addresses and networks", () => {
+test("accepts addresses and networks as trusted proxies", () => {
   const trusted = (list: string) => load(`limits: { trusted_proxies: ${list} }`).limits.trustedProxies;
   assert.deepEqual(trusted('["10.0.0.0/8", "2001:db8::/32", "192.0.2.1"]'), [
     "10.0.0.0/8",

@@ -1,4 +1,4 @@
-/** The delay of the event loop. */
+/** The measurement of event loop delay. */
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { watchEventLoop } from "../../src/telemetry/event-loop.ts";
@@ -25,7 +25,7 @@ test("reports a block of the event loop as one long delay", async () => {
     }
     if (blockedMs > 0) resolve();
   });
-  // The watch itself keeps no process alive.
+  // The timer of the watch keeps no process alive.
   const alive = setInterval(() => {}, 1000);
   await promise;
   clearInterval(alive);
@@ -34,7 +34,7 @@ test("reports a block of the event loop as one long delay", async () => {
   assert.ok(longestMs > blockedMs - 50 && longestMs > 100, `${longestMs} ms of ${blockedMs} ms`);
 });
 
-test("counts delays in seconds, by length", async () => {
+test("the metric counts delays in seconds", async () => {
   const metrics = new Metrics();
   for (const delayMs of [0, 3, 60, 170, 2000]) metrics.eventLoopDelayed(delayMs);
   const samples = samplesOf(await metrics.text());

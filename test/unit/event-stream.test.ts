@@ -1,4 +1,4 @@
-/** The writes that the events of a streamed answer become, over a real connection. */
+/** The writes of a streamed answer, over a real connection. */
 import assert from "node:assert/strict";
 import { once } from "node:events";
 import { createServer, type ServerResponse } from "node:http";
@@ -10,7 +10,7 @@ import { EventStream, type StreamTimes } from "../../src/http/public/event-strea
 
 const times = { keepAliveMs: 60_000, streamIdleMs: 60_000 };
 
-/** What a client receives of what `answer` sends, chunk by chunk: a chunk is a write. */
+/** Returns the chunks that a client receives. Each write of `answer` is one chunk. */
 async function chunksOf(answer: (stream: EventStream) => Promise<void>): Promise<string[]> {
   const server = createServer((_, response) => void answer(streamOn(response))).listen(0, "127.0.0.1");
   await once(server, "listening");
@@ -30,7 +30,7 @@ function streamOn(response: ServerResponse, patience: StreamTimes = times): Even
   return new EventStream(response, () => response.writeHead(200), patience, gone.signal);
 }
 
-test("events of one turn go out in one write, in their order", async () => {
+test("writes the events of one turn together, in order", async () => {
   const chunks = await chunksOf(async (stream) => {
     await nextTurn();
     stream.send("a");
@@ -45,7 +45,7 @@ test("events of one turn go out in one write, in their order", async () => {
   assert.deepEqual(chunks.slice(0, 3), ["ab", "c", "de"]);
 });
 
-test("a burst that the client has not taken is told of within the turn", async () => {
+test("reports backpressure of a burst in the same turn", async () => {
   const chunks = await chunksOf(async (stream) => {
     let sent = 0;
     while (stream.room() === null && sent < 100) {
@@ -57,13 +57,14 @@ test("a burst that the client has not taken is told of within the turn", async (
   assert.ok(Number(chunks.join("").replaceAll("x", "")) < 100);
 });
 
-test("a client that stalled between two events and has caught up is neither waited for nor dropped", async () => {
+test("does not wait for a client that has caught up, and does not drop it", async () => {
   const { promise: outcome, resolve } = Promise.withResolvers<{ isWaiting: boolean; isOpen: boolean }>();
   const stalled = Promise.withResolvers<void>();
   const caughtUp = Promise.withResolvers<void>();
   const server = createServer(async (_, response) => {
     const stream = streamOn(response, { keepAliveMs: 60_000, streamIdleMs: 200 });
-    // The write that fills the connection comes after `room` has answered, as at the end of each turn.
+    // The write that fills the connection follows after the call of `room`, as at the end of each
+    // turn.
     while (!response.writableNeedDrain) {
       stream.send("x".repeat(12_000));
       assert.equal(stream.room(), null);

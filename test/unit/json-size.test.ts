@@ -1,4 +1,4 @@
-/** Measuring a JSON text without parsing it. */
+/** Measures JSON text without parsing it. */
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import fc from "fast-check";
@@ -9,7 +9,7 @@ interface Size {
   values: number;
 }
 
-/** The definition, by a walk over what JSON.parse makes of the text. */
+/** Counts keys and values in the result of JSON.parse. */
 function sizeOf(value: unknown): Size {
   if (typeof value !== "object" || value === null) return { keys: 0, values: 1 };
   const inside = Object.values(value).map(sizeOf);
@@ -27,18 +27,18 @@ function expected({ keys, values }: Size, keysMax: number) {
 
 const bytesOf = (text: string) => new TextEncoder().encode(text);
 
-test("counts every key and every value of any JSON", () => {
+test("counts every key and value", () => {
   const json = fc.json({ maxDepth: 6, stringUnit: "binary" });
   fc.assert(
     fc.property(json, fc.nat({ max: 3 }), (text, indent) => {
       const value: unknown = JSON.parse(text);
       const size = sizeOf(value);
-      // Longer than the counts, so that the length alone decides nothing.
+      // Longer than the counts, so that the length alone does not decide.
       const bytes = bytesOf(`${JSON.stringify(value, null, indent)}${" ".repeat(size.values + size.keys)}`);
       const limits = [size.keys - 1, size.keys, Math.ceil(size.values / valuesPerKey) - 1];
       for (const keysMax of [...limits, Math.ceil(size.values / valuesPerKey)].filter((each) => each >= 1)) {
         const found = exceededSize(bytes, keysMax);
-        // Of two limits that are exceeded, the one that comes first in the text is named.
+        // If both limits are exceeded, the first in the text is reported.
         if (found === null || expected(size, keysMax) === null) assert.equal(found, expected(size, keysMax));
         else assert.ok((found === "keys" ? size.keys : size.values / valuesPerKey) > keysMax);
       }
@@ -47,7 +47,7 @@ test("counts every key and every value of any JSON", () => {
   );
 });
 
-test("counts nothing inside strings, whatever they escape", () => {
+test("counts nothing inside strings", () => {
   for (const text of [String.raw`"[,{:\"[,{:\\"`, String.raw`"\\\",,,,:"`, String.raw`"\u005b,,:[["`]) {
     assert.equal(exceededSize(bytesOf(`[${text}]`), 1), null, text);
     assert.equal(exceededSize(bytesOf(`[${text},[2,3]]`), 1), "values", text);
@@ -55,7 +55,7 @@ test("counts nothing inside strings, whatever they escape", () => {
   }
 });
 
-test("finds the end of long strings with escapes anywhere", () => {
+test("finds the end of long strings with escapes", () => {
   const part = fc.constantFrom(
     "a",
     "a".repeat(31),

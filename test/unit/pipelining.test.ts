@@ -1,4 +1,4 @@
-/** What Node still does with the requests of a connection that has been closed because it sent too many ahead. */
+/** Work of Node on the requests of a connection that was closed because it sent too many ahead. */
 import assert from "node:assert/strict";
 import { once } from "node:events";
 import { createServer } from "node:http";
@@ -6,7 +6,7 @@ import { connect } from "node:net";
 import { test } from "node:test";
 import { Connections, requestsAheadMax } from "../../src/http/connections.ts";
 
-test("no answer is made for requests after the one that closed the connection", async () => {
+test("makes no answers after the request that closed the connection", async () => {
   let answers = 0;
   const server = createServer((_request, response) => setTimeout(() => response.end(), 1));
   const limits = { connectionsMax: 100, connectionsPerAddressMax: 100, trustedProxies: [] };

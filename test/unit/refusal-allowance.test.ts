@@ -1,4 +1,4 @@
-/** The allowance for refused requests, by a clock of the test's own. */
+/** The allowance for refused requests, with a test clock. */
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { Refusal } from "../../src/errors.ts";
@@ -23,7 +23,7 @@ function begin() {
   };
 }
 
-/** Seconds to wait, or null if the caller is let through. */
+/** Seconds to wait, or null if the caller is allowed. */
 function waitOf(allowance: RefusalAllowance, caller = callerOf("key")): number | null {
   try {
     allowance.require(caller);
@@ -35,7 +35,7 @@ function waitOf(allowance: RefusalAllowance, caller = callerOf("key")): number |
   }
 }
 
-test("lets a thousand small refusals a minute pass, for as long as they come", () => {
+test("allows a thousand small refusals a minute, without end", () => {
   const { allowance, pass } = begin();
   for (let n = 0; n < 10_000; n += 1) {
     assert.equal(waitOf(allowance), null, `refusal ${n}`);
@@ -48,7 +48,7 @@ for (const [kind, work] of [
   ["bytes", { bytes: 30_000, ms: 0 }],
   ["processor time", { bytes: 0, ms: 600 }],
 ] as const) {
-  test(`refuses a key that has used a minute's worth of ${kind}, and names the wait exactly`, () => {
+  test(`refuses a key that has used the ${kind} of a minute, with the exact wait`, () => {
     const { allowance, pass } = begin();
     allowance.charge(callerOf("key"), work);
     assert.equal(waitOf(allowance), null, "a burst is allowed");
@@ -62,7 +62,7 @@ for (const [kind, work] of [
   });
 }
 
-test("never asks for a longer wait than retry-after can express", () => {
+test("never exceeds the longest retry-after", () => {
   const { allowance, pass } = begin();
   for (let n = 0; n < 100; n += 1) allowance.charge(callerOf("key"), { bytes: 60_000, ms: 5_000 });
   assert.equal(waitOf(allowance), 60);
@@ -70,7 +70,7 @@ test("never asks for a longer wait than retry-after can express", () => {
   assert.equal(waitOf(allowance), null);
 });
 
-test("an account has four times the allowance of a key, and others are not affected", () => {
+test("gives an account four times the allowance of a key, separate from other accounts", () => {
   const { allowance } = begin();
   for (let n = 0; n < 5; n += 1) {
     assert.equal(waitOf(allowance, callerOf(`key${n}`)), n < 4 ? null : 1, `key ${n}`);
@@ -81,7 +81,7 @@ test("an account has four times the allowance of a key, and others are not affec
   assert.equal(waitOf(allowance, callerOf("bens key", "ben")), null);
 });
 
-test("forgets keys whose work no longer counts", () => {
+test("removes levels that have reached zero", () => {
   const { allowance, pass } = begin();
   allowance.charge(callerOf("key"), { bytes: 0, ms: 0 });
   assert.equal(allowance.size, 0, "no work is nothing to remember");
@@ -92,7 +92,7 @@ test("forgets keys whose work no longer counts", () => {
   assert.ok(allowance.size <= 400, `${allowance.size} are remembered`);
 });
 
-test("remembers a bounded number, however many keys there are", () => {
+test("keeps a bounded number of levels", () => {
   const { allowance } = begin();
   for (let n = 0; n < 120_000; n += 1) allowance.charge(callerOf(`${n}`, `${n}`), { bytes: 60_000, ms: 0 });
   assert.ok(allowance.size <= 100_000, `${allowance.size} are remembered`);

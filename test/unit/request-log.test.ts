@@ -1,4 +1,4 @@
-/** The log as an operator reads it: one line for each request, in JSON and on a terminal. */
+/** The log for operators: one line per request, as JSON and on a terminal. */
 import assert from "node:assert/strict";
 import { Writable } from "node:stream";
 import { test } from "node:test";
@@ -25,7 +25,7 @@ const charge = chargeOf({
 
 const answered = { durationMs: 34.6, firstTokenMs: 11.2 };
 
-test("a request that was charged is one line, of what was asked and what it cost", () => {
+test("logs a charged request in one line, with its cost", () => {
   const lines = recorded((log) => log.finished(recordOf({ ...answered, charge })));
   assert.equal(lines.length, 1);
   const [line = {}] = lines;
@@ -39,7 +39,7 @@ test("a request that was charged is one line, of what was asked and what it cost
   );
 });
 
-test("a charge that is recorded after its request has ended is a line of its own", () => {
+test("logs a late charge in a separate line", () => {
   const lines = recorded((log) => {
     const record = recordOf(answered, [log]);
     record.finish(200, null, null);
@@ -56,7 +56,7 @@ test("a charge that is recorded after its request has ended is a line of its own
   );
 });
 
-test("a refusal names its code, and the id that its caller was given", () => {
+test("logs a refusal with its code and request id", () => {
   const refused = { ...answered, status: 429, code: "rate_limit_exceeded", firstTokenMs: null } as const;
   const [line = {}] = recorded((log) => log.finished(recordOf(refused)));
   assert.equal(line.level, 30);
@@ -66,7 +66,7 @@ test("a refusal names its code, and the id that its caller was given", () => {
   );
 });
 
-test("what failed here is a warning, also where the stream had begun", () => {
+test("logs a failure as a warning, even if the stream had begun", () => {
   for (const status of [200, 502]) {
     const [line = {}] = recorded((log) =>
       log.finished(recordOf({ ...answered, status, code: "upstream_error" })),
@@ -75,7 +75,7 @@ test("what failed here is a warning, also where the stream had begun", () => {
   }
 });
 
-test("a client that left is told apart, and unknown paths and callers are not made up", () => {
+test("logs clients that left, unknown paths and unknown callers as such", () => {
   const gone = { ...answered, status: null, firstTokenMs: null };
   const stranger = {
     ...gone,
@@ -95,7 +95,7 @@ test("a client that left is told apart, and unknown paths and callers are not ma
   ]);
 });
 
-test("other lines show their fields, and a defect its stack", () => {
+test("shows the fields of other lines, and the stack of a defect", () => {
   assert.equal(terminalText({ level: 30, time: 1, msg: "stopping", running: 2 }), "stopping  running=2");
   const shown = terminalText({
     msg: "a request failed",
@@ -104,7 +104,7 @@ test("other lines show their fields, and a defect its stack", () => {
   assert.equal(shown, "a request failed\nError: no\n    at here");
 });
 
-test("keys never reach the log", async () => {
+test("never logs keys", async () => {
   let text = "";
   const stream = new Writable({
     write(chunk, _encoding, done) {
@@ -119,7 +119,7 @@ test("keys never reach the log", async () => {
   assert.match(text, /key_1/);
 });
 
-test("lines of one turn of the event loop are written together, and a warning at once with those before it", async () => {
+test("writes the lines of one turn together, and a warning at once", async () => {
   const written: string[][] = [];
   const write = (bytes: Buffer, _encoding: string, done: () => void) => {
     const lines = bytes.toString().trimEnd().split("\n");
@@ -140,12 +140,12 @@ test("lines of one turn of the event loop are written together, and a warning at
 });
 
 for (const isTTY of [false, true]) {
-  test(`a line that cannot be written ${isTTY ? "on a terminal " : ""}is lost, and those after it are written`, async () => {
+  test(`loses a line that cannot be written ${isTTY ? "to a terminal" : ""}, and writes the following ones`, async () => {
     let full = true;
     let text = "";
     const stderr = new Writable({
       write(chunk, _encoding, done) {
-        // As the process's own: it tells of the error and stays open.
+        // Like the stderr of a process, it emits the error and stays open.
         if (full) stderr.emit("error", new Error("ENOSPC"));
         else text += String(chunk);
         done();

@@ -1,4 +1,4 @@
-/** Where traces go, as the configuration says it: Inkwell's own setting, else the standard variable, else nowhere. */
+/** The collector in the configuration: the setting of Inkwell, or the standard variable. */
 import assert from "node:assert/strict";
 import { mkdtempSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";

@@ -1,4 +1,4 @@
-/** Spans as they are made of what is reported of one request: failed, refused, charged late, in a trace of its caller's or not. */
+/** Spans of failed, refused and late charged requests, and the trace of the caller. */
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { setImmediate as nextTurn } from "node:timers/promises";
@@ -10,7 +10,7 @@ import { chargeOf, recordOf } from "../fixtures/request-record.ts";
 const traceId = "0af7651916cd43dd8448eb211c80319c";
 const spanId = "b7ad6b7169203331";
 
-/** What the collector has of `report`. */
+/** Returns the spans that the collector got from `report`. */
 async function spansOf(report: (tracing: Tracing) => void | Promise<void>): Promise<Span[]> {
   await using collector = await startCollector();
   const tracing = new Tracing(
@@ -22,7 +22,7 @@ async function spansOf(report: (tracing: Tracing) => void | Promise<void>): Prom
   return collector.spans();
 }
 
-/** The span of the request, and those below it in the order in which they ended. */
+/** Returns the request span, and its stage spans in the order of their ends. */
 const stagesOf = (spans: readonly Span[]) => {
   const root = spans.find(({ kind }) => kind === "server");
   assert.ok(root !== undefined);
@@ -32,7 +32,7 @@ const stagesOf = (spans: readonly Span[]) => {
   return { root, stages, names: stages.map(({ name }) => name) };
 };
 
-test("a generation that failed is an error with its code, on its own span as on the request's", async () => {
+test("marks the generation and request spans of a failed generation with its code", async () => {
   const charge = chargeOf({ ending: "engine_failed" });
   const spans = await spansOf((tracing) => tracing.finished(recordOf({ code: "upstream_error", charge })));
   const { root, stages, names } = stagesOf(spans);
@@ -49,7 +49,7 @@ test("a generation that failed is an error with its code, on its own span as on 
   );
 });
 
-test("a request that was refused is one span, with its code", async () => {
+test("makes one span with the code for a refused request", async () => {
   for (const [status, code] of [
     [402, "insufficient_credits"],
     [429, "rate_limit_exceeded"],
@@ -63,7 +63,7 @@ test("a request that was refused is one span, with its code", async () => {
   }
 });
 
-test("a charge that comes after the answer's end has its spans then, and tells the tokens once", async () => {
+test("adds the stage spans when a late charge is recorded, with the tokens on one span", async () => {
   const spans = await spansOf(async (tracing) => {
     const record = recordOf({}, [tracing]);
     record.finish(200, null, null);
@@ -87,7 +87,7 @@ test("a charge that comes after the answer's end has its spans then, and tells t
   assert.ok(settle !== undefined && settle.endMs >= root.endMs, "it was settled after the end");
 });
 
-test("a header that is no traceparent begins a trace of its own, and one of a later version is read as far as it is known", async () => {
+test("starts a new trace if traceparent is invalid, and accepts later versions of the header", async () => {
   const parentOf = async (traceparent: string) => {
     const [root] = await spansOf((tracing) => tracing.finished(recordOf({ traceparent })));
     return root?.parentSpanId;

@@ -1,4 +1,7 @@
-/** The bytes of a body arrive as they were sent, however they were cut, and their memory is free at once. */
+/**
+ * Uploads deliver the bytes as they were sent, in chunks of any size, and free their memory at
+ * once.
+ */
 import assert from "node:assert/strict";
 import { randomBytes } from "node:crypto";
 import { once } from "node:events";
@@ -40,7 +43,7 @@ function portOf(): number {
   return address.port;
 }
 
-/** Sends pieces, each when the one before is on its way, and returns the body that arrived. */
+/** Sends pieces one after the other, and returns the body that arrived. */
 async function sent(pieces: readonly Buffer[], headers: Record<string, number>): Promise<Uint8Array> {
   const { promise, resolve } = Promise.withResolvers<Uint8Array>();
   read = resolve;
@@ -63,7 +66,7 @@ for (const [how, sizes] of [
   ["that is empty", []],
 ] as const) {
   for (const isAnnounced of [true, false]) {
-    test(`reads a body ${how}, ${isAnnounced ? "with" : "without"} a length`, async () => {
+    test(`reads a body ${how}, ${isAnnounced ? "with" : "without"} a content-length`, async () => {
       const pieces = sizes.map((size) => randomBytes(size));
       const whole = Buffer.concat(pieces);
       const received = await sent(pieces, isAnnounced ? { "content-length": whole.length } : {});
@@ -73,8 +76,8 @@ for (const [how, sizes] of [
   }
 }
 
-test("a body of a few bytes has memory of its own", async () => {
-  // Freed memory that Node shares among small buffers would be missed by their owners.
+test("gives a small body separate memory", async () => {
+  // Node shares memory among small buffers, so freeing it would break the others.
   const neighbour = Buffer.from("a small neighbour");
   await sent([Buffer.from("abc"), Buffer.from("def")], { "content-length": 6 });
   assert.equal(String(neighbour), "a small neighbour");
