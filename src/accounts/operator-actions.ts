@@ -53,26 +53,20 @@ export interface CreditsChange {
 }
 
 export class OperatorActions {
-  readonly #store: Store;
-  readonly #ledger: Ledger;
-  readonly #plans: Plans;
-  readonly #modelIds: readonly string[];
+  readonly #deps: ActionDependencies;
 
-  constructor({ store, ledger, plans, modelIds }: ActionDependencies) {
-    this.#store = store;
-    this.#ledger = ledger;
-    this.#plans = plans;
-    this.#modelIds = modelIds;
+  constructor(dependencies: ActionDependencies) {
+    this.#deps = dependencies;
   }
 
   /** Opens an account. Returns the existing account if it was opened on the same plan before. */
   async openAccount(id: string, plan: string): Promise<{ account: AccountRow; isNew: boolean }> {
-    requirePlan(this.#plans, plan);
-    const outcome = await this.#ledger.apply({ kind: "open", account: id, plan });
+    requirePlan(this.#deps.plans, plan);
+    const outcome = await this.#deps.ledger.apply({ kind: "open", account: id, plan });
     if (outcome.kind === "exists") {
       // The first journal entry has the plan that the account was opened on; its plan may have
       // changed since.
-      const [opening] = await this.#store.journal(id, { limit: 1 });
+      const [opening] = await this.#deps.store.journal(id, { limit: 1 });
       if (opening?.note !== plan) throw accountExists(id, opening?.note ?? null);
     } else if (outcome.kind !== "opened") throw accountRefusal(id, outcome);
     return { account: await this.account(id), isNew: outcome.kind === "opened" };
@@ -83,13 +77,13 @@ export class OperatorActions {
   }
 
   async accounts(query: AccountsQuery): Promise<AccountRow[]> {
-    return await this.#store.accounts(query);
+    return await this.#deps.store.accounts(query);
   }
 
   async accountState(id: string): Promise<AccountState> {
     const snapshot = await this.#snapshot(id);
     const { account, nowMs } = snapshot;
-    const read = readBalance(snapshot, this.#plans);
+    const read = readBalance(snapshot, this.#deps.plans);
     if ("problem" in read) return { account, nowMs, balance: null, problem: read.problem };
     return { account, nowMs, balance: read, problem: null };
   }
@@ -97,7 +91,7 @@ export class OperatorActions {
   async accountStates(): Promise<AccountState[]> {
     const states: AccountState[] = [];
     for (;;) {
-      const page = await this.#store.accounts({ after: states.at(-1)?.account.id, limit: pageRows });
+      const page = await this.#deps.store.accounts({ after: states.at(-1)?.account.id, limit: pageRows });
       for (const { id } of page) states.push(await this.accountState(id));
       if (page.length < pageRows) return states;
     }
@@ -105,8 +99,8 @@ export class OperatorActions {
 
   /** Changes the plan. A larger grant counts at once, a smaller one from the next refresh on. */
   async changePlan(account: string, operation: string, plan: string): Promise<AccountRow> {
-    requirePlan(this.#plans, plan);
-    const outcome = await this.#ledger.apply({ kind: "plan", account, op: operation, plan });
+    requirePlan(this.#deps.plans, plan);
+    const outcome = await this.#deps.ledger.apply({ kind: "plan", account, op: operation, plan });
     if (outcome.kind === "conflict") {
       throw new OperatorRefusal(
         "operation_differs",
@@ -120,7 +114,12 @@ export class OperatorActions {
 
   /** Adds credits that were paid for. */
   async addCredits(account: string, payment: string, credits: Credits): Promise<CreditsChange> {
-    const outcome = await this.#ledger.apply({ kind: "topup", account, payment, amount: microOf(credits) });
+    const outcome = await this.#deps.ledger.apply({
+      kind: "topup",
+      account,
+      payment,
+      amount: microOf(credits),
+    });
     switch (outcome.kind) {
       case "added":
         return { ...outcome, balance: await this.balance(account) };
@@ -145,7 +144,7 @@ export class OperatorActions {
     reason: string,
   ): Promise<CreditsChange> {
     const amount = microOf(credits);
-    const outcome = await this.#ledger.apply({ kind: "adjust", account, op: operation, amount, reason });
+    const outcome = await this.#deps.ledger.apply({ kind: "adjust", account, op: operation, amount, reason });
     switch (outcome.kind) {
       case "adjusted":
         return { ...outcome, balance: await this.balance(account) };
@@ -169,14 +168,14 @@ export class OperatorActions {
   }
 
   async balance(account: string): Promise<BalanceView> {
-    return balanceOf(await this.#snapshot(account), this.#plans);
+    return balanceOf(await this.#snapshot(account), this.#deps.plans);
   }
 
   /** Issues a key. Every call issues another key. */
   async issueKey(account: string, options: KeyOptions): Promise<IssuedKey> {
     const nowMs = Date.now();
-    requireUsableKey(options, this.#modelIds, nowMs);
-    const issued = await issueKey(this.#store, account, options, nowMs);
+    requireUsableKey(options, this.#deps.modelIds, nowMs);
+    const issued = await issueKey(this.#deps.store, account, options, nowMs);
     if (issued === null) throw accountNotFound(account);
     return issued;
   }
@@ -191,14 +190,14 @@ export class OperatorActions {
     options: KeyOptions,
   ): Promise<{ key: string | null; row: KeyRow }> {
     const id = keyIdOf(account, operation);
-    let known = await this.#store.keyById(id);
+    let known = await this.#deps.store.keyById(id);
     if (known === null) {
       try {
         return await this.issueKey(account, { ...options, id });
       } catch (error) {
         // The key may exist all the same: issued by a request at the same time, or just before the
         // store failed.
-        known = await this.#store.keyById(id);
+        known = await this.#deps.store.keyById(id);
         if (known === null) throw error;
       }
     }
@@ -212,7 +211,7 @@ export class OperatorActions {
   }
 
   async key(id: string): Promise<KeyRow> {
-    const row = await this.#store.keyById(id);
+    const row = await this.#deps.store.keyById(id);
     if (row === null) throw keyNotFound(id);
     return row;
   }
@@ -220,36 +219,36 @@ export class OperatorActions {
   /** Returns the keys of one account, or of all accounts, in the order of their creation. */
   async keys(account?: string): Promise<KeyRow[]> {
     await this.#requireAccount(account);
-    return await this.#store.keys(account);
+    return await this.#deps.store.keys(account);
   }
 
   /** Revokes a key for good. */
   async revokeKey(id: string): Promise<{ row: KeyRow; revokedBefore: boolean }> {
     const atMs = Date.now();
-    const row = await this.#store.revokeKey(id, atMs);
+    const row = await this.#deps.store.revokeKey(id, atMs);
     if (row === null) throw keyNotFound(id);
     return { row, revokedBefore: row.revokedMs !== null && row.revokedMs < atMs };
   }
 
   async journal(account: string, query: JournalQuery): Promise<JournalRow[]> {
     await this.#requireAccount(account);
-    return await this.#store.journal(account, query);
+    return await this.#deps.store.journal(account, query);
   }
 
   async usage(query: UsageQuery): Promise<UsageRow[]> {
     await this.#requireAccount(query.account);
-    return await this.#store.usage(query);
+    return await this.#deps.store.usage(query);
   }
 
   /** Returns all receipts that the query finds, a page at a time. */
   async usagePages(query: Omit<UsageQuery, "limit">): Promise<AsyncIterable<readonly UsageRow[]>> {
     await this.#requireAccount(query.account);
-    return usagePages(this.#store, query);
+    return usagePages(this.#deps.store, query);
   }
 
   async holds(query: HoldsQuery): Promise<HoldRow[]> {
     await this.#requireAccount(query.account);
-    return await this.#store.holds(query);
+    return await this.#deps.store.holds(query);
   }
 
   async #requireAccount(id: string | undefined): Promise<void> {
@@ -257,7 +256,7 @@ export class OperatorActions {
   }
 
   async #snapshot(id: string) {
-    const snapshot = await this.#store.snapshot(id);
+    const snapshot = await this.#deps.store.snapshot(id);
     if (snapshot === null) throw accountNotFound(id);
     return snapshot;
   }

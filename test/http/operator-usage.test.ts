@@ -60,7 +60,7 @@ operatorTest("refuses a list that exceeds the time limit, with advice", async (o
   const answer = await operator.get("/admin/usage?model=rare");
   service.store.usage = usage;
   refused(answer, 400, "list_too_slow");
-  assert.match(JSON.stringify(answer.body), /longer than 10 s .*name an account/);
+  assert.match(JSON.stringify(answer.body), /longer than 10 s .*set account/);
 });
 
 operatorTest("filters receipts by account, key, model and time, in pages", async (operator, service) => {

@@ -6,7 +6,13 @@
  * Only numbers in query strings are converted. Unknown fields are refused by name. Responses are
  * not validated here; the tests check each response against its schema.
  */
-import type { FastifyInstance, FastifyRequest, FastifySchemaCompiler, FastifyTypeProvider } from "fastify";
+import type {
+  FastifyInstance,
+  FastifyRequest,
+  FastifySchema,
+  FastifySchemaCompiler,
+  FastifyTypeProvider,
+} from "fastify";
 import { fastify } from "fastify";
 import Type, { type Static, type TSchema } from "typebox";
 import { Compile } from "typebox/compile";
@@ -47,6 +53,11 @@ export interface AdminDependencies {
   metrics: Pick<Metrics, "audited">;
   /** The processes on the same database, including this process. */
   nodes(): readonly NodeView[];
+}
+
+/** Describes an operation: its schemas, and its texts in the OpenAPI document. */
+export function operation<const S extends FastifySchema>(operationId: string, schema: S) {
+  return { operationId, ...schema };
 }
 
 export type AdminApp = ReturnType<typeof createApp>;

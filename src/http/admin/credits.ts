@@ -2,28 +2,56 @@
 import type { OperatorActions } from "../../accounts/operator-actions.ts";
 import { invalidValue } from "../../accounts/refusals.ts";
 import { balanceObject } from "../openai-format/response.ts";
-import type { AdminApp } from "./app.ts";
+import { type AdminApp, operation } from "./app.ts";
 import { adjustmentObject, balance, journalObject, topupObject } from "./objects.ts";
 import { pageOf, seqIn } from "./paging.ts";
 import * as schema from "./schemas.ts";
 
 const params = schema.closed({ account: schema.accountName });
 
+const addCredits = operation("addCredits", {
+  summary: "Add credits that were paid for",
+  description:
+    "Each payment id takes effect once. A repetition changes nothing and has `again: true`; with another amount it is refused.",
+  params,
+  body: schema.closed({ payment_id: schema.note, credits: schema.credits }),
+  response: { 200: topupObject.schema },
+  refusals: ["account_not_found", "payment_differs", "too_many_credits"],
+});
+
+const adjustCredits = operation("adjustCredits", {
+  summary: "Correct the additional credits, up or down",
+  description:
+    "Each operation id takes effect once. A repetition changes nothing and has `again: true`; with another amount or reason it is refused.",
+  params,
+  body: schema.closed({
+    operation_id: schema.operationId,
+    credits: schema.signedCredits,
+    reason: schema.note,
+  }),
+  response: { 200: adjustmentObject.schema },
+  refusals: ["account_not_found", "operation_differs", "too_few_credits", "too_many_credits"],
+});
+
+const showBalance = operation("showBalance", {
+  summary: "Show the balance of an account, as GET /v1/balance does",
+  params,
+  response: { 200: balance },
+  refusals: ["account_not_found"],
+});
+
+const listJournal = operation("listJournal", {
+  summary: "List all changes of an account's buckets, oldest first",
+  params,
+  querystring: schema.closed(schema.pageQuery),
+  response: { 200: schema.pageOf(journalObject.schema) },
+  refusals: ["account_not_found", "list_too_slow"],
+});
+
 export function creditRoutes(app: AdminApp, actions: OperatorActions): void {
   app.post(
     "/admin/accounts/:account/topups",
-    {
-      schema: {
-        summary: "Add credits that were paid for",
-        description:
-          "Each payment id takes effect once. A repetition changes nothing and has `again: true`; with another amount it is refused.",
-        operationId: "addCredits",
-        params,
-        body: schema.closed({ payment_id: schema.note, credits: schema.credits }),
-        response: { 200: topupObject.schema },
-        refusals: ["account_not_found", "payment_differs", "too_many_credits"],
-      },
-    },
+    { schema: addCredits },
     async ({ params: { account }, body: { payment_id: payment, credits } }) => {
       const change = await actions.addCredits(account, payment, credits);
       return topupObject.of({ account, id: payment, credits, change });
@@ -32,22 +60,7 @@ export function creditRoutes(app: AdminApp, actions: OperatorActions): void {
 
   app.post(
     "/admin/accounts/:account/adjustments",
-    {
-      schema: {
-        summary: "Correct the additional credits, up or down",
-        description:
-          "Each operation id takes effect once. A repetition changes nothing and has `again: true`; with another amount or reason it is refused.",
-        operationId: "adjustCredits",
-        params,
-        body: schema.closed({
-          operation_id: schema.operationId,
-          credits: schema.signedCredits,
-          reason: schema.note,
-        }),
-        response: { 200: adjustmentObject.schema },
-        refusals: ["account_not_found", "operation_differs", "too_few_credits", "too_many_credits"],
-      },
-    },
+    { schema: adjustCredits },
     async ({ params: { account }, body: { operation_id: operation, credits, reason } }) => {
       if (credits === 0) throw invalidValue("credits", "credits must not be 0, which changes nothing.");
       const change = await actions.adjustCredits(account, operation, credits, reason);
@@ -55,32 +68,13 @@ export function creditRoutes(app: AdminApp, actions: OperatorActions): void {
     },
   );
 
-  app.get(
-    "/admin/accounts/:account/balance",
-    {
-      schema: {
-        summary: "Show the balance of an account, as GET /v1/balance does",
-        operationId: "showBalance",
-        params,
-        response: { 200: balance },
-        refusals: ["account_not_found"],
-      },
-    },
-    async ({ params: { account } }) => balanceObject(await actions.balance(account)),
+  app.get("/admin/accounts/:account/balance", { schema: showBalance }, async ({ params: { account } }) =>
+    balanceObject(await actions.balance(account)),
   );
 
   app.get(
     "/admin/accounts/:account/journal",
-    {
-      schema: {
-        summary: "List all changes of an account's buckets, oldest first",
-        operationId: "listJournal",
-        params,
-        querystring: schema.closed(schema.pageQuery),
-        response: { 200: schema.pageOf(journalObject.schema) },
-        refusals: ["account_not_found", "list_too_slow"],
-      },
-    },
+    { schema: listJournal },
     async ({ params: { account }, query: { limit, after } }) => {
       const afterSeq = after === undefined ? 0 : seqIn(after);
       return pageOf(
