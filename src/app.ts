@@ -52,7 +52,7 @@ export interface Streams {
 }
 
 export interface RunningService {
-  /** Shown to the operator. It is the only place where the key of a first account appears. */
+  /** Shown to the operator. The key of a first account appears nowhere else. */
   readonly banner: StartupBanner;
   /**
    * Refuses new requests, lets running ones finish within the drain time and closes everything.
@@ -249,9 +249,13 @@ class Service {
       slot: new EngineSlot(model.contextWindow),
     }));
     const failed = new AbortController();
-    const either = AbortSignal.any([signal, failed.signal]);
-    const watchers = { logger: this.#logger, metrics: this.#metrics };
-    const loading = startModels(this.#config, offered, this.#stderr, watchers, either);
+    const loading = startModels(offered, {
+      config: this.#config,
+      stderr: this.#stderr,
+      logger: this.#logger,
+      metrics: this.#metrics,
+      signal: AbortSignal.any([signal, failed.signal]),
+    });
     // `start` awaits it later; until then a failure is not an unhandled rejection.
     loading.catch(() => {});
     this.#started.defer(async () => {
@@ -259,7 +263,7 @@ class Service {
       await Promise.allSettled([loading]);
       await Promise.all(offered.map(({ slot }) => slot.close()));
     });
-    return { catalog: new Catalog(offered.map(({ model, slot }) => catalogued(model, slot))), loading };
+    return { catalog: new Catalog(offered.map(catalogued)), loading };
   }
 
   /** Loads OpenTelemetry only if a collector is configured. */

@@ -1,9 +1,9 @@
 /**
- * The closed catalogue of refusals: every error that a client of the public API can be given has
- * a row here, a row in docs/errors.md and a test. Imports nothing.
+ * The complete list of refusals. Every error response of the public API has a row here, a row in
+ * docs/errors.md and a test. This file imports nothing.
  *
- * A refusal carries two texts: `message` is for the caller, `detail` is for the operator's log
- * only (an upstream's own words, a path, an exit code) and is never sent.
+ * A refusal has two texts. `message` is for the caller. `detail` is only for the operator's log
+ * and is never sent: an upstream's message, a path, an exit code.
  */
 
 export type ErrorType =
@@ -48,7 +48,7 @@ export const catalogue = {
 
 export type ErrorCode = keyof typeof catalogue;
 
-/** State of one per-minute limit; `resetMs` until it is whole again. */
+/** State of one limit per minute. It is complete again after `resetMs`. */
 interface RefusalRate {
   limit: number;
   remaining: number;
@@ -56,25 +56,21 @@ interface RefusalRate {
 }
 
 export interface RefusalOptions {
-  /** The request field at fault, as a path from the body's root: `messages[0].name`. */
+  /** Path of the invalid field in the body: `messages[0].name`. */
   param?: string;
   /** Sent as `retry-after`, as whole seconds from 1 to 60. */
   retryAfterSeconds?: number;
-  /**
-   * False: the same request will be refused again, whenever it is sent. Default: as its status
-   * says.
-   */
+  /** False if the same request will always be refused. Default: depends on the status. */
   waitingHelps?: boolean;
-  /** The limits that were looked at; sent as `x-ratelimit-*`. */
+  /** The limits that were checked. Sent as `x-ratelimit-*`. */
   rates?: { requests?: RefusalRate; tokens?: RefusalRate };
-  /** For the operator's log; never sent. */
+  /** Only for the operator's log. */
   detail?: string;
   cause?: unknown;
 }
 
 /**
- * What a caller is told instead of an answer. Thrown anywhere below the server, turned into a
- * body in one place.
+ * An error for the caller. Any module may throw it; the listener turns it into an error response.
  */
 export class Refusal extends Error {
   override readonly name = "Refusal";
@@ -105,8 +101,8 @@ export class Refusal extends Error {
 }
 
 /**
- * An operator's mistake (configuration, command line, model file, data folder): printed as it is,
- * exit code 1, no stack.
+ * A fault that the operator can fix (configuration, command line, model file, data folder). Its
+ * message is printed without a stack, and the exit code is 1.
  */
 export class OperatorError extends Error {
   override readonly name = "OperatorError";
@@ -127,8 +123,8 @@ export function codeOf(error: unknown): string | undefined {
 }
 
 /**
- * A state that the code rules out. Not for bad input: a failed invariant is a defect and becomes
- * a 500.
+ * Throws if a condition that the code guarantees is false. Not for invalid input: a failed
+ * invariant is a defect and becomes a 500.
  */
 export function invariant(condition: unknown, message: string | (() => string)): asserts condition {
   if (!condition) throw new Error(`invariant broken: ${typeof message === "string" ? message : message()}`);

@@ -1,21 +1,20 @@
 /**
- * Makes a folder, and those above it, where they are missing.
+ * Creates a folder and its parents. An existing folder is not changed.
  *
- * Guarantees an end: Node's own recursive mkdir tries for ever where a file system says of every
- * new folder that there is nothing above it, as /proc does. Changes nothing about a folder that
- * is there.
+ * Node's recursive mkdir never returns on a file system that reports a missing parent for every
+ * new folder, as /proc does. This function always returns.
  */
 import { existsSync, mkdirSync, statSync } from "node:fs";
 import { dirname } from "node:path";
 
-/** Throws the system's error where it cannot be made. */
+/** Throws the system's error if the folder cannot be created. */
 export function makeFolder(folder: string): void {
   const above = dirname(folder);
   if (above !== folder && !existsSync(above)) makeFolder(above);
   try {
     mkdirSync(folder);
   } catch (error) {
-    // There already, or made by another process meanwhile.
+    // It exists already, or another process has just created it.
     if (statSync(folder, { throwIfNoEntry: false })?.isDirectory() !== true) throw error;
   }
 }

@@ -1,17 +1,16 @@
 /**
- * The numbers that must not be mixed up, branded, and the few conversions between them.
+ * Types for numbers with a unit, and conversions between them.
  *
- * Credits are counted in micro-credits, whole and safe integers: 1 credit = 1,000,000. A price in
- * credits per million tokens is then a whole number of micro-credits per token, and no cost is
- * ever rounded.
+ * Amounts are whole micro-credits in safe integers: 1 credit = 1,000,000. A price in credits per
+ * million tokens is then a whole number of micro-credits per token, so costs are never rounded.
  */
 import { invariant } from "./errors.ts";
 
 declare const unit: unique symbol;
 
-/** Whole micro-credits; a safe integer, which bounds a bucket at 9,007,199,254 credits. */
+/** Whole micro-credits as a safe integer, which limits a bucket to 9,007,199,254 credits. */
 export type MicroCredits = number & { readonly [unit]?: "micro-credits" };
-/** Whole credits, as shown and as bought. */
+/** Whole credits, as displayed and bought. */
 export type Credits = number & { readonly [unit]?: "credits" };
 /** Milliseconds since 1970-01-01T00:00:00Z. */
 export type EpochMs = number & { readonly [unit]?: "epoch-ms" };
@@ -19,8 +18,8 @@ export type EpochMs = number & { readonly [unit]?: "epoch-ms" };
 export const microPerCredit = 1_000_000;
 
 /**
- * The most credits that one plan, top-up or adjustment may name; a thousand of them still fit a
- * safe integer of micro-credits.
+ * Limit of credits in one plan, top-up or adjustment. A thousand of them fit a safe integer of
+ * micro-credits.
  */
 export const creditsMax: Credits = 9_000_000;
 
@@ -30,7 +29,7 @@ export function microOf(credits: Credits): MicroCredits {
   return micro;
 }
 
-/** Whole credits in an amount, rounded down. */
+/** Returns the whole credits of an amount, rounded down. */
 export function creditsIn(micro: MicroCredits): Credits {
   return Math.floor(micro / microPerCredit);
 }
@@ -53,11 +52,11 @@ export function grouped(whole: number): string {
 
 export const momentRule = "ISO 8601 with its zone: 2027-01-31, or 2027-01-31T18:00:00Z";
 
-/** A date (its beginning, in UTC) or a moment with its zone; null where the text is neither. */
+/** Parses a date, as its start in UTC, or a time with a zone. Null if the text is neither. */
 export function momentOf(text: string): EpochMs | null {
   const parts = /^(\d{4}-\d\d-\d\d)(T\d\d:\d\d(:\d\d(\.\d{1,3})?)?(Z|[+-]\d\d:\d\d))?$/.exec(text);
   const ms = parts === null ? Number.NaN : Date.parse(text);
-  // The parser carries 31 February over into March.
+  // Date.parse accepts 31 February and returns a day in March.
   const isDay = parts?.[1] !== undefined && isoDay(Date.parse(parts[1])) === parts[1];
   return Number.isNaN(ms) || !isDay ? null : ms;
 }

@@ -1,12 +1,11 @@
-/**
- * What of a configuration must be the same on every node of one database: whatever decides about
- * credits.
- */
+/** The settings that must be equal on all nodes of one database, because they affect credits. */
 import type { Config } from "../config/load.ts";
 import type { Plan } from "../ledger/plan.ts";
 import type { ConfigFingerprint } from "../store/nodes.ts";
 
-/** Models of other prices are told apart from models that only one node has. */
+/**
+ * A model and its price have separate entries, so that a missing model and another price differ.
+ */
 export function fingerprintOf({ plans, models }: Pick<Config, "plans" | "models">): ConfigFingerprint {
   return Object.fromEntries([
     ...[...plans.values()].map((plan) => [`plan ${plan.id}`, planText(plan)]),

@@ -1,4 +1,4 @@
-/** The ledger's database, as configured: SQLite in a file, or PostgreSQL. */
+/** Opens the configured database of the ledger: SQLite or PostgreSQL. */
 
 import type { Config } from "../config/load.ts";
 import { Ledger, type LedgerOptions } from "../ledger/ledger.ts";
@@ -18,18 +18,17 @@ export interface OpenStore {
   ledger: Ledger;
 }
 
-/** Beside the ledger, the processes that share its database. */
+/** The ledger, and the registry of the processes that share its database. */
 export interface OpenDatabase extends OpenStore {
   nodes: NodeRegistry;
 }
 
 /**
- * How long a backup or an audit waits for a database that another process is just recovering
- * after a crash.
+ * Time that a backup or an audit waits for another process to recover the database after a crash.
  */
 const readBusyMs = 5000;
 
-/** Opens the ledger, and makes its folder where there is none. */
+/** Opens the ledger. Creates its folder if it is missing. */
 export async function openStore(config: Config, options: LedgerOptions = {}): Promise<OpenDatabase> {
   const { database, plans } = config;
   if (database.kind === "sqlite") {
@@ -40,7 +39,7 @@ export async function openStore(config: Config, options: LedgerOptions = {}): Pr
   return {
     store,
     ledger: new Ledger(store, {
-      commitQueues: commitQueues,
+      commitQueues,
       retriesMs: commitRetriesMs,
       giveUpMs: commitGiveUpMs,
       ...options,
@@ -49,14 +48,14 @@ export async function openStore(config: Config, options: LedgerOptions = {}): Pr
   };
 }
 
-/** Copies the ledger as it is now into a new file, also beside a running service. */
+/** Copies the present ledger into a new file. The service may be running. */
 export async function backup(config: Config, file: string): Promise<Backup> {
   const { database } = config;
   if (database.kind === "postgres") throw pgDumpInstead(database.url, file);
   return backUpSqlite({ path: database.path, busyMs: readBusyMs }, file);
 }
 
-/** Checks the ledger as it is now, also beside a running service. It is only read. */
+/** Checks the present ledger without changing it. The service may be running. */
 export async function audit(config: Config): Promise<AuditReport> {
   const { database } = config;
   if (database.kind === "sqlite") {

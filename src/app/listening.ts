@@ -1,4 +1,4 @@
-/** Binding a port, and the one message an operator gets where that cannot be done. */
+/** Binds the ports, and explains to the operator why a port cannot be bound. */
 import { once } from "node:events";
 import { createServer, isIPv6 } from "node:net";
 import { codeOf, OperatorError } from "../errors.ts";
@@ -10,7 +10,7 @@ interface Address {
   port: number;
 }
 
-/** The host that a client on this machine dials: to listen on every address is not one itself. */
+/** Returns the host for clients on this machine: loopback if the listener has every address. */
 export function dialled(host: string): string {
   if (host === "0.0.0.0") return "127.0.0.1";
   return host === "::" ? "::1" : host;
@@ -53,16 +53,19 @@ export async function listening<T>(
     const other = `choose another one with ${name}: { port } in inkwell.yaml or ${prefix}_PORT`;
     if (code === "EADDRINUSE") {
       throw new OperatorError(
-        `Port ${port} on ${host} is taken, perhaps by another Inkwell. Stop what listens there, or ${other}.`,
+        `Port ${port} on ${host} is in use, perhaps by another Inkwell. Stop the other program, or ${other}.`,
         error,
       );
     }
     if (code === "EACCES") {
-      throw new OperatorError(`This user may not listen on port ${port}; ${other}: any above 1023.`, error);
+      throw new OperatorError(
+        `This user may not listen on port ${port}. Ports above 1023 are allowed: ${other}.`,
+        error,
+      );
     }
     if (code === "EADDRNOTAVAIL" || code === "ENOTFOUND") {
       throw new OperatorError(
-        `This machine has no address ${host}; name one that it has with ${name}: { host } in inkwell.yaml or ${prefix}_HOST.`,
+        `This machine has no address ${host}. Set one that it has with ${name}: { host } in inkwell.yaml or ${prefix}_HOST.`,
         error,
       );
     }

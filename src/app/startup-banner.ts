@@ -1,28 +1,23 @@
-/**
- * What `inkwell serve` says when it is up: where it listens, the first key, and lines to paste.
- */
+/** The output of `inkwell serve` after the start: URLs, the first key and examples. */
 import { relative } from "node:path";
 
 export interface StartupBanner {
   /**
-   * `http://127.0.0.1:8080`; where it listens on every address, one that a client on this machine
-   * can use.
+   * `http://127.0.0.1:8080`. If the service listens on every address, the URL for this machine.
    */
   publicUrl: string;
   onEveryAddress: boolean;
   operatorUrl: string;
-  /**
-   * The file that the operator token lies in, as an absolute path; null where it was configured.
-   */
+  /** Absolute path of the file with the operator token. Null if the token is configured. */
   tokenFile: string | null;
   models: readonly { id: string; onMiniature: boolean }[];
   /** The first account and its key, on the first start only. */
   first: { account: string; plan: string; key: string } | null;
-  /** The configuration leaves the port open: no other command can know the address. */
+  /** The configuration has port 0, so other commands do not know the URL. */
   onAnyPort: boolean;
 }
 
-/** Paths are shown as they are from `cwd`. */
+/** Returns the text for a terminal. Paths are relative to `cwd`. */
 export function bannerText(
   { publicUrl, onEveryAddress, operatorUrl, tokenFile, models, first, onAnyPort }: StartupBanner,
   cwd: string,
@@ -32,7 +27,7 @@ export function bannerText(
     "",
     `  API        ${publicUrl}/v1${onEveryAddress ? "   (and on every other address of this machine)" : ""}`,
     `  Operator   ${operatorUrl}${token}`,
-    `  Models     ${models.map(({ id, onMiniature }) => (onMiniature ? `${id} (the miniature stands in)` : id)).join(", ")}`,
+    `  Models     ${models.map(({ id, onMiniature }) => (onMiniature ? `${id} (on the miniature)` : id)).join(", ")}`,
     "",
   ];
   if (first !== null) {
@@ -47,7 +42,7 @@ export function bannerText(
       `      -H "Authorization: Bearer ${first.key}" -H "Content-Type: application/json" \\`,
       `      -d '{"model":"${models[0]?.id ?? ""}","stream":true,"messages":[{"role":"user","content":"What is an inkwell?"}]}'`,
       "",
-      "  See what it cost:",
+      "  See the cost:",
       "",
       `    curl ${publicUrl}/v1/balance -H "Authorization: Bearer ${first.key}"`,
       "",
@@ -62,7 +57,7 @@ export function bannerText(
   return lines.join("\n");
 }
 
-/** The same for a program; a path is absolute. */
+/** Returns the JSON object for programs, with absolute paths. */
 export function bannerObject({ publicUrl, operatorUrl, tokenFile, models, first }: StartupBanner) {
   return {
     api: `${publicUrl}/v1`,

