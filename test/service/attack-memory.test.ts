@@ -1,4 +1,4 @@
-/** An attack with large bodies leaves the process with nearly the memory that it had before. */
+/** Memory returns to nearly its previous size after an attack with large bodies. */
 import assert from "node:assert/strict";
 import { once } from "node:events";
 import { connect } from "node:net";
@@ -12,8 +12,9 @@ const uploads = 1_500;
 const atOnce = 50;
 
 /**
- * More than before. 33 to 138 MiB were measured, most of them garbage that V8 has not collected yet; the process kept 930 MB after
- * an attack when bodies and their pieces waited for the garbage collector.
+ * More than before. 33 to 138 MiB were measured, most of them garbage that V8 has not collected
+ * yet; the process kept 930 MB after an attack when bodies and their pieces waited for the
+ * garbage collector.
  */
 const keptBytesMax = 250 * mib;
 
@@ -22,7 +23,10 @@ interface Target {
   key: string;
 }
 
-/** An upload that ends when nearly all of it is sent; every third one is complete, and its client leaves at once. */
+/**
+ * An upload that ends when nearly all of it is sent; every third one is complete, and its client
+ * leaves at once.
+ */
 async function upload({ port, key }: Target, n: number): Promise<void> {
   const isWhole = n % 3 === 0;
   const body = Buffer.alloc(isWhole ? bodyBytes : bodyBytes - 65_536, " ");
@@ -64,7 +68,7 @@ function start(folder: string): Program {
   });
 }
 
-test("thousands of uploads that are broken off leave no memory behind", { timeout: 240_000 }, async (t) => {
+test("frees the memory of thousands of interrupted uploads", { timeout: 240_000 }, async (t) => {
   await using folder = await newFolder();
   await using service = start(folder.path);
   const { url, operatorUrl, key } = await service.up();

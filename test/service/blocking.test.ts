@@ -1,8 +1,9 @@
 /**
- * Hostile requests of several accounts do not hold up the whole program. What is bounded is the processor time of the main
- * thread between two turns of the event loop, which is the same on a busy machine. The bound is wide: before these requests
- * were limited, each of them took 1 to 30 s at once.
- * `npm run bench -- blocking` measures them all.
+ * Hostile requests of several accounts do not block the program. The limit applies to the
+ * processor time of the main thread between two turns of the event loop, which does not depend on
+ * the load of the machine. It is generous: without limits each of these requests took 1 to 30 s.
+ *
+ * `npm run bench -- blocking` measures all of them.
  */
 import assert from "node:assert/strict";
 import { after, before, test } from "node:test";
@@ -28,7 +29,7 @@ const names = [
   "pipelined requests without a key",
 ];
 for (const name of names) {
-  test(`the event loop turns during ${name}`, async () => {
+  test(`keeps the event loop free during ${name}`, async () => {
     const attack = attacks.find((each) => each.name === name);
     assert.ok(attack !== undefined, `no attack is called ${name}`);
     const watched = await service.watch(() => run(attack, service, attackMs));

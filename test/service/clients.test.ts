@@ -1,4 +1,7 @@
-/** Real clients against the real engine: the official SDK, an abort, and more requests at once than can be paid. */
+/**
+ * Real clients and the real engine: the official SDK, an abort, and more concurrent requests than
+ * the account can pay for.
+ */
 import assert from "node:assert/strict";
 import { writeFileSync } from "node:fs";
 import path from "node:path";
@@ -23,7 +26,10 @@ let url = "";
 let key = "";
 let client: OpenAI;
 
-/** A hundred credits, and two prices: one that hardly counts, and one credit for each completion token. */
+/**
+ * A hundred credits, and two prices: one that hardly counts, and one credit for each completion
+ * token.
+ */
 before(async () => {
   folder = await newFolder();
   const engine = `engine: llama, source: ${miniature}, context_window: 4096, parallel: 4, threads: 1, gpu: off`;
@@ -53,7 +59,7 @@ after(async () => {
 const model = "smollm2-135m-instruct";
 const messages = [{ role: "user" as const, content: "What is an inkwell?" }];
 
-test("the official SDK streams an answer and gets the same one whole", async () => {
+test("gives the official SDK the same answer streamed and whole", async () => {
   const stream = await client.chat.completions.create({
     model,
     messages,
@@ -79,7 +85,7 @@ test("the official SDK streams an answer and gets the same one whole", async () 
   assert.equal(whole.usage?.prompt_tokens, usage?.prompt_tokens);
 });
 
-test("an abort stops the decoder and is charged for what was made", async () => {
+test("stops the decoder after an abort and charges the tokens made", async () => {
   const stream = await client.chat.completions
     .create({
       model,
@@ -104,7 +110,7 @@ test("an abort stops the decoder and is charged for what was made", async () => 
   assert.equal(row.cost, Number(row.prompt_tokens) + Number(row.completion_tokens));
 });
 
-test("200 requests at once on an account that can pay for 50 of them: exactly what it has is spent", async () => {
+test("spends exactly the credits of an account in 200 concurrent requests, of which it can pay 50", async () => {
   const before = query(folder.path, "select base, holds from account")[0];
   assert.equal(before?.holds, 0);
   const wholeCredits = Math.floor(Number(before?.base) / 1_000_000);
@@ -136,7 +142,7 @@ test("200 requests at once on an account that can pay for 50 of them: exactly wh
   assert.equal(broke.status, 402);
 });
 
-test("the service stops cleanly after all of that", async () => {
+test("stops cleanly after these requests", async () => {
   assert.deepEqual(await service.stop(), { code: 0, signal: null });
   assertSoundLedger(folder.path);
 });

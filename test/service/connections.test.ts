@@ -1,4 +1,4 @@
-/** The whole program with few files to open, under more connections than that. */
+/** The program under more connections than it may open files. */
 import assert from "node:assert/strict";
 import { once } from "node:events";
 import { readdirSync } from "node:fs";
@@ -7,10 +7,10 @@ import { test } from "node:test";
 import { assertSoundLedger, newFolder, startProgram, until } from "../fixtures/program.ts";
 
 const openFiles = 400;
-/** What documentation promises for so many files. */
+/** The documented limit for this number of files. */
 const connectionsMax = (openFiles - 256) / 2;
 
-test("a flood of connections leaves files for health, the operator and the database", {
+test("keeps files for health checks, the operator and the database during a flood of connections", {
   timeout: 120_000,
   skip: process.platform !== "linux" && "open files are counted in /proc",
 }, async () => {

@@ -1,4 +1,7 @@
-/** Sudden ends: of the service in mid-stream, of the engine's process in mid-generation. The ledger stays exact. */
+/**
+ * The service is killed during a stream, and the engine's process during a generation. The ledger
+ * stays exact.
+ */
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { ask, openStream } from "../fixtures/http-stream.ts";
@@ -28,7 +31,7 @@ interface BalanceBody {
   balances: { base: { credits: number } };
 }
 
-test("the service is killed in mid-stream: the next start is clean, keeps every charge, and charges the last checkpoint (maximhq/bifrost#5925)", async () => {
+test("starts cleanly after a kill during a stream, keeps every charge and charges the last checkpoint (maximhq/bifrost#5925)", async () => {
   await using folder = await newFolder();
   let url: string;
   let key: string;
@@ -90,7 +93,7 @@ test("the service is killed in mid-stream: the next start is clean, keeps every 
   assertSoundLedger(folder.path);
 });
 
-test("the engine's process is killed in mid-generation: those requests end as the table says, the next is answered", async () => {
+test("ends the running requests as documented if the engine's process is killed, and answers the next", async () => {
   await using folder = await newFolder();
   await using service = startProgram(folder.path);
   const { url, key } = await service.up();
@@ -112,7 +115,8 @@ test("the engine's process is killed in mid-generation: those requests end as th
     broken.cost,
     prompt * Number(broken.prompt_tokens) + completion * Number(broken.completion_tokens),
   );
-  // It either had begun, and failed with the process, or waits for the next one and never ends by itself.
+  // It either had begun, and failed with the process, or waits for the next one and never ends by
+  // itself.
   const outcome = await Promise.race([whole.then(({ status }) => status), answered()]);
 
   async function answered(): Promise<string> {

@@ -1,4 +1,7 @@
-/** Commands and configuration in README.md and docs/ work as they are written, in the order in which they are written. */
+/**
+ * Commands and configuration in README.md and docs/ work as they are written, in the order in
+ * which they are written.
+ */
 import assert from "node:assert/strict";
 import { execFile, spawnSync } from "node:child_process";
 import { globSync, mkdirSync, readFileSync, writeFileSync } from "node:fs";

@@ -1,6 +1,6 @@
 /**
- * What the engine's process gets from the service: its environment, command line and open files, read from /proc of the
- * real process of the whole program.
+ * Environment, command line and open files of the engine's process, read from /proc while the
+ * program runs.
  */
 import assert from "node:assert/strict";
 import { readdirSync, readFileSync, readlinkSync } from "node:fs";
@@ -41,7 +41,7 @@ async function started(t: TestContext, env: Record<string, string> = {}): Promis
   return service;
 }
 
-test("the engine's process has no secret in its environment or command line, and no loader variable", {
+test("gives the engine's process no secrets and no loader variables", {
   skip,
 }, async (t) => {
   const service = await started(t);
@@ -58,7 +58,7 @@ test("the engine's process has no secret in its environment or command line, and
   for (const secret of Object.values(secrets)) assert.ok(!seen.includes(secret), secret);
 });
 
-test("a variable that the model's environment names reaches its process", { skip }, async (t) => {
+test("passes a variable that the model's environment names", { skip }, async (t) => {
   const service = await started(t, {
     INKWELL_MODELS__SMOLLM2_135M_INSTRUCT__ENVIRONMENT: "LD_LIBRARY_PATH",
   });
@@ -67,7 +67,9 @@ test("a variable that the model's environment names reaches its process", { skip
   assert.equal(environment.GGML_BACKEND_PATH, undefined);
 });
 
-test("the engine's process holds no network socket and no file of the data folder", { skip }, async (t) => {
+test("keeps network sockets and files of the data folder out of the engine's process", {
+  skip,
+}, async (t) => {
   const service = await started(t);
   const pid = service.enginePid();
   const targets = readdirSync(`/proc/${pid}/fd`).flatMap((fd) => {

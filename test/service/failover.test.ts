@@ -1,6 +1,6 @@
 /**
- * PostgreSQL is killed and starts again while requests come: they wait for it, and none is refused, neither by a node nor
- * by the balancer as it is configured in deploy/.
+ * PostgreSQL is killed and restarted during requests. They wait for it, and neither a node nor
+ * the balancer of deploy/ refuses any.
  */
 import assert from "node:assert/strict";
 import { spawn, spawnSync } from "node:child_process";
@@ -15,7 +15,7 @@ import { freePort, newFolder, quickEntry, startProgram, until } from "../fixture
 
 const endless = { content: "An endless story, please.", logprobs: true, top_logprobs: 20 };
 
-test("a restart of PostgreSQL costs no request: neither one that runs nor one that comes meanwhile", {
+test("loses no request during a restart of PostgreSQL, neither running nor new", {
   skip: noPostgres ?? false,
 }, async () => {
   const server = await start();
@@ -48,7 +48,7 @@ test("a restart of PostgreSQL costs no request: neither one that runs nor one th
   assert.deepEqual(broken, []);
 });
 
-test("a stop while PostgreSQL is away takes no longer than it says, and tells which charges are missing", {
+test("stops in time while PostgreSQL is unavailable, and logs the missing charges", {
   skip: noPostgres ?? false,
 }, async () => {
   const server = await start();
@@ -118,7 +118,7 @@ async function startHaproxy(folder: string, nodes: Record<string, NodePorts>) {
   };
 }
 
-test("nor does HAProxy refuse any while no node is ready for that", {
+test("refuses no request in HAProxy while no node is ready", {
   skip: noPostgres ?? noHaproxy ?? false,
 }, async (t) => {
   const server = await start();

@@ -1,6 +1,6 @@
 /**
- * What keeps the service from starting: one message of what, where and what to do, exit code 1, and nothing half
- * done: no folder where none was wanted, no account without its key, no lock and no process left behind.
+ * Failed starts: one message with the fault, its place and the remedy, exit code 1, and nothing
+ * left behind. No unwanted folder, no account without its key, no lock and no process.
  */
 import assert from "node:assert/strict";
 import { spawnSync } from "node:child_process";
@@ -63,14 +63,14 @@ for (const [name, variable, key] of [
   ["public", "INKWELL_PORT", "listen: { port }"],
   ["operator", "INKWELL_OPERATOR_PORT", "operator: { port }"],
 ] as const) {
-  test(`the ${name} port is taken: the start says so and leaves nothing behind`, async () => {
+  test(`reports a used ${name} port and leaves nothing behind`, async () => {
     await using folder = await newFolder();
     await using taken = await takePort();
     const stderr = await refusedStart(folder.path, { env: { [variable]: `${taken.port}` } });
     assertOneMessage(
       stderr,
-      `Port ${taken.port} on 127.0.0.1 is taken`,
-      "Stop what listens there",
+      `Port ${taken.port} on 127.0.0.1 is in use`,
+      "Stop the other program",
       key,
       variable,
     );
@@ -78,7 +78,7 @@ for (const [name, variable, key] of [
   });
 }
 
-test("a file lies where the data folder should be", async () => {
+test("reports a file in place of the data folder", async () => {
   await using folder = await newFolder();
   const data = path.join(folder.path, "data");
   writeFileSync(data, "mine");
@@ -86,13 +86,13 @@ test("a file lies where the data folder should be", async () => {
   assert.equal(readFileSync(data, "utf8"), "mine");
 });
 
-test("a file system that makes no folders is told at once, by every command that would make one", {
+test("reports a file system without folders at once, in every command that needs one", {
   skip: process.platform === "linux" ? false : "only Linux has /proc",
 }, async () => {
   await using folder = await newFolder();
   const refusal = (data: string, ...args: string[]) => {
     const env = { ...environment(folder.path), INKWELL_DATA: data };
-    // Killed where it hangs: it would hear no other signal.
+    // A hanging process reacts to no other signal.
     const options = { cwd: folder.path, env, timeout: 30_000, killSignal: "SIGKILL" } as const;
     const ran = spawnSync(process.execPath, [entry, ...args], options);
     assert.equal(ran.status, 1, `${ran.error}`);
@@ -109,7 +109,10 @@ test("a file system that makes no folders is told at once, by every command that
 const isRoot = process.getuid?.() === 0;
 const nobody = 65534;
 
-/** Root writes everywhere, so under root the program runs as another user; the checkout must then be readable to it. */
+/**
+ * Root writes everywhere, so under root the program runs as another user; the checkout must then
+ * be readable to it.
+ */
 function cannotBeAnother(): string | false {
   if (process.platform === "win32") return "Windows has no such permissions";
   if (!isRoot) return false;
@@ -117,7 +120,7 @@ function cannotBeAnother(): string | false {
   return seen.status === 0 ? false : "the checkout is not readable for another user";
 }
 
-test("the data folder cannot be written by this user", { skip: cannotBeAnother() }, async () => {
+test("reports a data folder that is not writable", { skip: cannotBeAnother() }, async () => {
   await using folder = await newFolder();
   chmodSync(folder.path, 0o755);
   const options = isRoot ? { uid: nobody } : {};
@@ -133,7 +136,7 @@ test("the data folder cannot be written by this user", { skip: cannotBeAnother()
   chmodSync(data, 0o755);
 });
 
-test("the folder in which the data folder would be made cannot be written", {
+test("reports a parent of the data folder that is not writable", {
   skip: cannotBeAnother(),
 }, async () => {
   await using folder = await newFolder();
@@ -148,7 +151,7 @@ test("the folder in which the data folder would be made cannot be written", {
   chmodSync(folder.path, 0o755);
 });
 
-test("a model file that is cut short is refused, and the key is printed when it is mended", async () => {
+test("refuses a truncated model file, and prints the key after its repair", async () => {
   await using folder = await newFolder();
   const file = path.join(folder.path, "short.gguf");
   const whole = readFileSync(miniature);
@@ -162,7 +165,7 @@ test("a model file that is cut short is refused, and the key is printed when it 
   await assertStartsAfterAll(folder.path, { env: { [source]: file } });
 });
 
-test("a model file that llama.cpp cannot load is refused with its reason", async () => {
+test("refuses a model file that llama.cpp cannot load, with the reason", async () => {
   await using folder = await newFolder();
   const file = path.join(folder.path, "odd.gguf");
   const bytes = readFileSync(miniature);
@@ -174,7 +177,7 @@ test("a model file that llama.cpp cannot load is refused with its reason", async
   assertOneMessage(await refusedStart(folder.path, { env: { [source]: file } }), file, "output_norm.weight");
 });
 
-test("a model whose chat template loops for ever ends the start with an error that names the model", async () => {
+test("names the model whose chat template never ends", async () => {
   await using folder = await newFolder();
   const file = path.join(folder.path, "loops.gguf");
   const range = "range(9999)";
@@ -188,7 +191,7 @@ test("a model whose chat template loops for ever ends the start with an error th
   );
 });
 
-test("a model file that is something else, or is not there", async () => {
+test("refuses a missing model file and a file of another type", async () => {
   await using folder = await newFolder();
   const file = path.join(folder.path, "text.gguf");
   writeFileSync(file, "This is not a model. ".repeat(100));
@@ -200,7 +203,7 @@ test("a model file that is something else, or is not there", async () => {
   );
 });
 
-test("a wrong configuration is told with file, line, and what would be right, all of it at once", async () => {
+test("reports all faults of a configuration with file, line and valid form", async () => {
   await using folder = await newFolder();
   writeFileSync(path.join(folder.path, "inkwell.yaml"), "listen:\n  prot: 80\nlimits:\n  queue: many\n");
   const stderr = await refusedStart(folder.path);
@@ -210,7 +213,7 @@ test("a wrong configuration is told with file, line, and what would be right, al
   assert.deepEqual(readdirSync(folder.path), ["inkwell.yaml"]);
 });
 
-test("the database is not a database, or another program's, or a newer version's: it is left as it is", async () => {
+test("does not change a file that is no database, that of another program or of a newer version", async () => {
   await using folder = await newFolder();
   const data = path.join(folder.path, "data");
   const file = path.join(data, "inkwell.db");
@@ -237,7 +240,7 @@ test("the database is not a database, or another program's, or a newer version's
   );
 });
 
-test("a database that a newer version has changed is refused and works on with that version", async () => {
+test("refuses a database of a newer version, which still works with that version", async () => {
   await using folder = await newFolder();
   await assertStartsAfterAll(folder.path);
   const db = new DatabaseSync(path.join(folder.path, "data", "inkwell.db"));
@@ -250,10 +253,10 @@ test("a database that a newer version has changed is refused and works on with t
 });
 
 for (const [name, length] of [
-  ["before it begins where the size is known", true],
-  ["in its middle where it is not", false],
+  ["before the start if the size is known", true],
+  ["in its middle otherwise", false],
 ] as const) {
-  test(`the disk is full while the model is fetched: told ${name}`, async (t) => {
+  test(`reports a full disk during the download of a model ${name}`, async (t) => {
     await using folder = await newFolder();
     const models = path.join(folder.path, "models");
     mkdirSync(models);
@@ -280,7 +283,7 @@ for (const [name, length] of [
   });
 }
 
-test("the disk of the ledger is full: every command says so, and goes on when there is room", async (t) => {
+test("reports a full disk of the ledger in every command, and continues when there is space", async (t) => {
   await using folder = await newFolder();
   const data = path.join(folder.path, "data");
   mkdirSync(data);
@@ -304,7 +307,7 @@ test("the disk of the ledger is full: every command says so, and goes on when th
   assert.equal((await added.ended).code, 0, added.stderr);
 });
 
-test("a start that fails in one model leaves the others' processes behind no more than its own", async () => {
+test("ends the processes of all models if one model fails to start", async () => {
   await using folder = await newFolder();
   const bad = path.join(folder.path, "bad.gguf");
   writeFileSync(bad, "no");

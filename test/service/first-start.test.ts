@@ -1,4 +1,4 @@
-/** What a newcomer meets: the first start, the lines it prints, the second start, a start without a network. */
+/** The first start, its output, the second start, and a start without a network. */
 import assert from "node:assert/strict";
 import { execFile } from "node:child_process";
 import { existsSync, readFileSync, statSync } from "node:fs";
@@ -32,7 +32,7 @@ async function modelList(url: string, key: string): Promise<string> {
   return answer.text();
 }
 
-test("the first start prints a key once and lines that work when pasted; the second the same address, and no key", async () => {
+test("prints a key and working examples at the first start, and no key at the second", async () => {
   await using folder = await newFolder();
   const env = { INKWELL_PORT: `${await freePort()}`, INKWELL_OPERATOR_PORT: `${await freePort()}` };
   let firstUrl: string;
@@ -81,7 +81,7 @@ test("the first start prints a key once and lines that work when pasted; the sec
   assertSoundLedger(folder.path);
 });
 
-test("an endless answer to a first line of chat ends at the default of the model", async () => {
+test("ends an endless answer at the model's default", async () => {
   await using folder = await newFolder();
   // An empty variable is unset: the default of the configuration stands.
   const env = { INKWELL_MODELS__SMOLLM2_135M_INSTRUCT__DEFAULTS__MAX_TOKENS: "" };
@@ -100,7 +100,7 @@ test("an endless answer to a first line of chat ends at the default of the model
   assert.deepEqual({ ...receipt }, { completion_tokens: 512, ending: "length" });
 });
 
-test("without a network the miniature stands in, plainly said, and a later start goes on to the real model", async () => {
+test("uses the miniature without a network, and the real model at a later start", async () => {
   await using folder = await newFolder();
   const closed = `http://127.0.0.1:${await freePort()}`;
   const source = "hf:people/ink/ink.gguf";

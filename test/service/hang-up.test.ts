@@ -1,4 +1,7 @@
-/** SIGHUP: a running service logs and ignores it, also while it starts or stops; the end of its terminal is the same. */
+/**
+ * A running service logs SIGHUP and ignores it, also during its start and stop, and when its
+ * terminal closes.
+ */
 import assert from "node:assert/strict";
 import { spawn, spawnSync } from "node:child_process";
 import { once } from "node:events";
@@ -21,7 +24,10 @@ import {
 
 const skip = process.platform === "win32" ? "Windows has no signals" : false;
 
-/** With the most log-probabilities, an unread answer fills its connection and cannot be over too soon. */
+/**
+ * With the most log-probabilities, an unread answer fills its connection and cannot be over too
+ * soon.
+ */
 const long = { content: "An endless story, please.", logprobs: true, top_logprobs: 20, max_tokens: 3000 };
 
 /** How often the log says that the signal is ignored. */
@@ -29,7 +35,7 @@ function ignored({ stderr }: Program): number {
   return stderr.match(/"msg":"SIGHUP is ignored; [^"]+"/g)?.length ?? 0;
 }
 
-test("SIGHUP: running answers finish, each signal is logged in one line, and the service goes on", {
+test("SIGHUP: logs each signal in one line and keeps running", {
   skip,
 }, async () => {
   await using folder = await newFolder();
@@ -53,7 +59,7 @@ test("SIGHUP: running answers finish, each signal is logged in one line, and the
   assert.equal(ignored(service), 2);
 });
 
-test("SIGHUP while the service starts, and again while it stops, changes nothing", { skip }, async () => {
+test("SIGHUP: changes nothing during the start and the stop", { skip }, async () => {
   await using folder = await newFolder();
   await using service = startProgram(folder.path);
   await service.shows("Inkwell ");
@@ -77,7 +83,7 @@ test("SIGHUP while the service starts, and again while it stops, changes nothing
   assert.deepEqual(await service.ended, { code: 0, signal: null });
 });
 
-test("other commands still end by SIGHUP", { skip }, async () => {
+test("SIGHUP: ends other commands", { skip }, async () => {
   await using folder = await newFolder();
   const silent = createServer().listen(0, "127.0.0.1");
   await once(silent, "listening");
@@ -103,7 +109,7 @@ test("other commands still end by SIGHUP", { skip }, async () => {
 
 const hasScript = spawnSync("script", ["--version"]).stdout?.includes("util-linux") ?? false;
 
-test("the service goes on when its terminal closes", {
+test("keeps running when its terminal closes", {
   skip: hasScript ? skip : "there is no util-linux script here",
 }, async () => {
   await using folder = await newFolder();

@@ -1,4 +1,6 @@
-/** The service in a pod of Kubernetes: with the variables of Services, and asked as the kubelet asks. */
+/**
+ * The service in a Kubernetes pod: with the variables of Services and the probes of the kubelet.
+ */
 import assert from "node:assert/strict";
 import { writeFileSync } from "node:fs";
 import path from "node:path";

@@ -1,6 +1,6 @@
 /**
- * Three nodes on one PostgreSQL, as whole programs: what one node guarantees, they guarantee together. One is killed,
- * and one comes back with another configuration.
+ * Three nodes on one PostgreSQL, as separate programs, give the guarantees of one node. One is
+ * killed, and one returns with another configuration.
  */
 import assert from "node:assert/strict";
 import { writeFileSync } from "node:fs";
@@ -122,12 +122,12 @@ describe("three nodes on one PostgreSQL", { skip: noPostgres ?? false }, () => {
     return count;
   }
 
-  test("that start at once on an empty database make one first account with one key", async () => {
+  test("create one first account with one key if they start together on an empty database", async () => {
     assert.equal(nodes.filter(({ up }) => up.key !== null).length, 1);
     assert.deepEqual(await sql("select id from account"), [{ id: "default" }]);
   });
 
-  test("one hot account that can pay for 50 of 120 requests, and others beside it: nobody gets more than they have (maximhq/bifrost#3547, BerriAI/litellm#28247)", async () => {
+  test("never overspend a busy account that can pay for 50 of 120 requests (maximhq/bifrost#3547, BerriAI/litellm#28247)", async () => {
     const hot = await account("hot", "hundred");
     const others = await Promise.all(["a", "b", "c"].map((name) => account(`beside-${name}`, "ten")));
     // Two tokens each, which none of them ends by itself before.
@@ -154,7 +154,7 @@ describe("three nodes on one PostgreSQL", { skip: noPostgres ?? false }, () => {
     ]);
   });
 
-  test("requests per minute are counted together (litellm#28247)", async () => {
+  test("count requests per minute together (litellm#28247)", async () => {
     const key = await account("often", "slow");
     const startedMs = performance.now();
     const answers = await Promise.all(
@@ -167,7 +167,7 @@ describe("three nodes on one PostgreSQL", { skip: noPostgres ?? false }, () => {
     assert.deepEqual(refused, { "429 rate_limit_exceeded": 40 - admitted });
   });
 
-  test("running requests are counted together", async () => {
+  test("count running requests together", async () => {
     const key = await account("many", "narrow");
     const controller = new AbortController();
     const answers = await Promise.all(
@@ -186,7 +186,7 @@ describe("three nodes on one PostgreSQL", { skip: noPostgres ?? false }, () => {
     });
   });
 
-  test("one is killed in mid-stream: another ends its hold, by the last checkpoint", async () => {
+  test("end the hold of a killed node by its last checkpoint", async () => {
     const key = await account("cut", "hundred");
     const stream = await openStream({
       url: node(2).up.url,
@@ -208,7 +208,7 @@ describe("three nodes on one PostgreSQL", { skip: noPostgres ?? false }, () => {
     assert.equal((await ask({ url: node(0).up.url, key, max_tokens: 1 })).status, 200);
   });
 
-  test("one comes back with another limit and another price: the others say so, and when it has gone", async () => {
+  test("log another limit and price of a node, and when that node has left", async () => {
     await node(2).program[Symbol.asyncDispose]();
     const other = startNode(node(2).folder, configuration(perMinute + 1, 31));
     const back = { folder: node(2).folder, program: other, up: await other.up() };
@@ -236,7 +236,7 @@ describe("three nodes on one PostgreSQL", { skip: noPostgres ?? false }, () => {
     assert.equal(await metric(), "0");
   });
 
-  test("after all of that they stop cleanly, and the ledger is sound", { timeout: 60_000 }, async () => {
+  test("stop cleanly with a sound ledger", { timeout: 60_000 }, async () => {
     for (const n of [0, 1]) assert.deepEqual(await node(n).program.stop(), { code: 0, signal: null });
     const { broken } = await auditDatabase(server.url(database), null, new AbortController().signal);
     assert.deepEqual(broken, []);

@@ -1,9 +1,9 @@
 /**
- * A rolling restart under load: two services on one ledger behind a balancer that asks `/readyz`, each restarted in turn.
- * No request fails and the ledger is sound.
+ * A rolling restart under load: two services on one ledger behind a balancer that checks
+ * `/readyz` restart in turn. No request fails, and the ledger is sound.
  *
- * The balancer is as simple as one can be: it takes turns among those that were ready when last asked, and sends
- * nothing twice. What keeps requests from failing is therefore the services' doing.
+ * The balancer is minimal: it alternates between the services that were ready at the last check
+ * and never repeats a request. So it is the services that keep requests from failing.
  */
 import assert from "node:assert/strict";
 import { spawn } from "node:child_process";
@@ -93,7 +93,9 @@ async function startBalancer(nodes: readonly Node[]): Promise<Balancer> {
   };
 }
 
-/** Asks again and again until `isOver`, answers streamed and whole in turn; how many there were. */
+/**
+ * Asks again and again until `isOver`, answers streamed and whole in turn; how many there were.
+ */
 async function load(at: { url: string; key: string }, isOver: () => boolean): Promise<number> {
   let n = 0;
   for (; !isOver(); n += 1) {
@@ -108,7 +110,7 @@ async function load(at: { url: string; key: string }, isOver: () => boolean): Pr
   return n;
 }
 
-test("two services are restarted in turn under load, and no request fails", { skip }, async () => {
+test("fails no request while two services restart in turn under load", { skip }, async () => {
   await using folder = await newFolder();
   await writeFile(path.join(folder.path, "inkwell.yaml"), plans);
   const nodes: Node[] = [
@@ -165,7 +167,7 @@ test("two services are restarted in turn under load, and no request fails", { sk
   assertSoundLedger(folder.path);
 });
 
-test("the documented loop of a rolling restart continues only if every model is ready", async (t) => {
+test("continues the documented rolling restart only if every model is ready", async (t) => {
   const docs = readFileSync(
     path.join(import.meta.dirname, "../../docs/operating/rolling-restart.md"),
     "utf8",

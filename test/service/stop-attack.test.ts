@@ -1,6 +1,7 @@
 /**
- * Four stop sequences of 77 KB that nearly match a repeating answer do not hold up the whole program: neither while the text is
- * held, nor when all of it goes on at once. Quadratic matching took half a minute.
+ * Four stop sequences of 77 KB that nearly match a repeating answer do not block the program,
+ * neither while the text is held back nor when it is released. Quadratic matching took half a
+ * minute.
  */
 import assert from "node:assert/strict";
 import { test } from "node:test";
@@ -13,7 +14,7 @@ const letters = 80_000;
 /** Wide, as in blocking.test.ts. */
 const workMsMax = 500;
 
-test("the event loop turns while long stop sequences nearly match an answer", {
+test("keeps the event loop free while long stop sequences nearly match an answer", {
   timeout: 120_000,
 }, async () => {
   await using upstream = await startUpstream();
@@ -21,7 +22,7 @@ test("the event loop turns while long stop sequences nearly match an answer", {
     await call.send(first);
     const hundred = text("a").repeat(100);
     for (let sent = 0; sent < letters; sent += 100) await call.send(hundred);
-    // Ends the match, so that all that is held goes on.
+    // Ends the match and so releases the held text.
     await call.stream(text("x"), finish(), usage(5, letters + 1), done);
   };
   await using service = await startWatchedService({

@@ -1,6 +1,6 @@
 /**
- * Stopping while the service is still being started, and starts that fail: models that are up answer meanwhile, and those
- * answers end as they do at any other stop, within the same times.
+ * Stops during the start, and failed starts. Models that are ready answer requests meanwhile, and
+ * these answers end as at any other stop, within the same times.
  */
 import assert from "node:assert/strict";
 import { writeFile } from "node:fs/promises";
@@ -30,11 +30,14 @@ interface Starting extends AsyncDisposable {
   readonly key: string;
   readonly service: Program;
   readonly upstream: Upstream;
-  /** Ends the fetching, and so the start: the third model's file is none. */
+  /** Ends the download with an invalid file for the third model, so that the start fails. */
   goOn(): void;
 }
 
-/** A service whose first model answers, and whose second one is still being fetched; the start fails at the third. */
+/**
+ * A service whose first model answers, and whose second one is still being fetched; the start
+ * fails at the third.
+ */
 async function startHalf(drainSeconds: number): Promise<Starting> {
   await using stack = new AsyncDisposableStack();
   const { promise: going, resolve: goOn } = Promise.withResolvers<void>();
@@ -98,7 +101,7 @@ async function endlessly(call: Call): Promise<void> {
   await call.closed;
 }
 
-test("a stop during the start lets running answers finish", { skip }, async () => {
+test("lets running answers finish after a stop during the start", { skip }, async () => {
   await using starting = await startHalf(60);
   const { url, key, service, upstream, folder } = starting;
   const { promise: told, resolve: tell } = Promise.withResolvers<void>();
@@ -120,7 +123,7 @@ test("a stop during the start lets running answers finish", { skip }, async () =
   assertSoundLedger(folder);
 });
 
-test("those that do not are cut off with the drain time, and told so", { skip }, async () => {
+test("ends answers with an error after the drain time", { skip }, async () => {
   await using starting = await startHalf(0);
   const { url, key, service, upstream, folder } = starting;
   upstream.play = endlessly;
@@ -135,7 +138,7 @@ test("those that do not are cut off with the drain time, and told so", { skip },
   assertSoundLedger(folder);
 });
 
-test("a start that fails gives a client up that does not read, and says so", { skip }, async () => {
+test("abandons a client that does not read after a failed start, and logs it", { skip }, async () => {
   await using starting = await startHalf(0);
   const { url, key, service, upstream, folder } = starting;
   let sent = 0;

@@ -1,9 +1,10 @@
 /**
- * Stopping by signal: running answers finish within the drain time or are settled as they stand, new ones are
- * refused, a second signal stops at once, and nothing is left running.
+ * Stops by signal: running answers finish within the drain time or are settled as they stand, new
+ * requests are refused, a second signal stops at once, and nothing keeps running.
  *
- * To have an answer that is certainly still running, the engine's process is halted (SIGSTOP) and let go on (SIGCONT).
- * With the most log-probabilities an unread answer fills its connection and rests, so that it cannot be over before that.
+ * SIGSTOP halts the engine's process, so that an answer is certainly still running, and SIGCONT
+ * resumes it. With the maximum of log-probabilities an unread answer fills its connection and
+ * pauses, so it cannot end before.
  */
 import assert from "node:assert/strict";
 import { request as httpRequest } from "node:http";
@@ -57,7 +58,7 @@ async function assertGone(service: Program, engine: number, url: string): Promis
 }
 
 for (const signal of ["SIGTERM", "SIGINT"] as const) {
-  test(`${signal}: a running stream finishes, a new request is refused with 503`, { skip }, async () => {
+  test(`${signal}: finishes a running stream and refuses a new request with 503`, { skip }, async () => {
     await using folder = await newFolder();
     await using service = startProgram(folder.path);
     const { url, operatorUrl, key } = await service.up();
@@ -91,7 +92,7 @@ for (const signal of ["SIGTERM", "SIGINT"] as const) {
   });
 }
 
-test("the drain time is over: the stream is told in the stream, and settled as it stands", {
+test("ends a stream with an error after the drain time and settles it", {
   skip,
 }, async () => {
   await using folder = await newFolder();
@@ -128,7 +129,7 @@ for (const [second, code] of [
   ["SIGINT", 130],
   ["SIGTERM", 143],
 ] as const) {
-  test(`a second signal, ${second}, stops at once, and what was running is charged at a later start`, {
+  test(`stops at once after a second signal, ${second}, and charges running requests at a later start`, {
     skip,
   }, async () => {
     await using folder = await newFolder();
@@ -155,7 +156,7 @@ for (const [signal, code] of [
   ["SIGINT", 130],
   ["SIGTERM", 143],
 ] as const) {
-  test(`${signal} while the service is starting: it stops without an account, and the next start has the key`, {
+  test(`${signal}: stops a start without creating an account, and prints the key at the next start`, {
     skip,
   }, async () => {
     await using folder = await newFolder();
@@ -172,7 +173,7 @@ for (const [signal, code] of [
   });
 }
 
-test("a client that only holds its connection open does not hold up the stop", { skip }, async () => {
+test("stops despite a client that only keeps its connection open", { skip }, async () => {
   await using folder = await newFolder();
   await using service = startProgram(folder.path);
   const { url, key } = await service.up();
@@ -191,7 +192,7 @@ test("a client that only holds its connection open does not hold up the stop", {
   half.destroy();
 });
 
-test("nor does one that has stopped reading, and its charge is recorded", { skip }, async () => {
+test("stops despite a client that has stopped reading, and records its charge", { skip }, async () => {
   await using folder = await newFolder();
   await using service = startProgram(folder.path, {
     entry: quickEntry,
@@ -228,7 +229,7 @@ test("nor does one that has stopped reading, and its charge is recorded", { skip
   assertSoundLedger(folder.path);
 });
 
-test("a charge that is recorded at the last moment is in its trace", { skip }, async () => {
+test("includes a charge that is recorded at the last moment in its trace", { skip }, async () => {
   await using collector = await startCollector();
   await using folder = await newFolder();
   await using service = startProgram(folder.path, { env: { INKWELL_TRACING__ENDPOINT: collector.endpoint } });
@@ -251,7 +252,7 @@ test("a charge that is recorded at the last moment is in its trace", { skip }, a
   assert.ok(names.includes("settle"), `${names}`);
 });
 
-test("before it refuses anything it sends its clients elsewhere, kept connections too", {
+test("closes kept connections of clients before it refuses requests", {
   skip,
 }, async () => {
   await using folder = await newFolder();

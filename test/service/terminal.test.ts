@@ -1,4 +1,4 @@
-/** `inkwell serve` and `inkwell chat` in a pseudo terminal, which util-linux's `script` makes. */
+/** `inkwell serve` and `inkwell chat` in a pseudo terminal, created by `script` of util-linux. */
 import assert from "node:assert/strict";
 import { spawn, spawnSync } from "node:child_process";
 import { test } from "node:test";
@@ -56,7 +56,7 @@ function openTerminal(folder: string, args: readonly string[], env: Record<strin
   };
 }
 
-test("inkwell chat: streams, shows what a turn cost, Ctrl-C stops the answer and not the program", {
+test("inkwell chat: streams, shows the cost of a turn, and Ctrl-C stops only the answer", {
   skip,
 }, async () => {
   await using folder = await newFolder();
@@ -89,7 +89,7 @@ test("inkwell chat: streams, shows what a turn cost, Ctrl-C stops the answer and
   assert.equal(endings[1], "client_gone");
 });
 
-test("inkwell chat at a terminal: a second Ctrl-C in a row leaves", { skip }, async () => {
+test("inkwell chat at a terminal: ends after a second Ctrl-C in a row", { skip }, async () => {
   await using folder = await newFolder();
   await using service = startProgram(folder.path);
   const { url } = await service.up();
@@ -106,7 +106,7 @@ test("inkwell chat at a terminal: a second Ctrl-C in a row leaves", { skip }, as
   assert.equal(await chat.ended, 0);
 });
 
-test("inkwell chat with piped input: SIGINT stops the answer, a second one leaves while stdin is still open", async () => {
+test("inkwell chat with piped input: SIGINT stops the answer, a second one ends the program", async () => {
   await using folder = await newFolder();
   await using service = startProgram(folder.path);
   const { url } = await service.up();
@@ -154,7 +154,7 @@ test("inkwell chat with piped input: SIGINT stops the answer, a second one leave
   assert.ok(Number(key?.revoked_ms) > 0, "its own key is revoked");
 });
 
-test("inkwell serve on a terminal: one readable line for each request, Ctrl-C stops it", {
+test("inkwell serve on a terminal: writes one readable line for each request, and Ctrl-C stops it", {
   skip,
 }, async () => {
   await using folder = await newFolder();

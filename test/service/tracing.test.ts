@@ -1,4 +1,7 @@
-/** Traces of the whole program, as a collector gets them over HTTP: what is in them, what never is, and what a collector that is away costs. */
+/**
+ * Traces of the program as a collector receives them over HTTP: their content, what they never
+ * contain, and an unavailable collector.
+ */
 import assert from "node:assert/strict";
 import { writeFile } from "node:fs/promises";
 import path from "node:path";
@@ -12,7 +15,7 @@ const callersTrace = "0af7651916cd43dd8448eb211c80319c";
 const callersSpan = "b7ad6b7169203331";
 const secret = "Tell nobody of the heron.";
 
-test("a request is a span in its caller's trace, with one below it for each stage, and nobody's words", async () => {
+test("creates a span in the caller's trace, with one for each stage and without any message text", async () => {
   await using collector = await startCollector();
   await using folder = await newFolder();
   await using service = startProgram(folder.path, {
@@ -134,10 +137,10 @@ test("a request is a span in its caller's trace, with one below it for each stag
   }
 });
 
-test("a refusal tells its code, and a name of a model that nobody knows is not repeated", async () => {
+test("records the code of a refusal but not the name of an unknown model", async () => {
   await using collector = await startCollector();
   await using folder = await newFolder();
-  // The standard variable does where no setting of Inkwell's own is given; what is queued is sent before the end.
+  // Without a setting the standard variable applies. Queued spans are sent before the end.
   await using service = startProgram(folder.path, {
     env: { OTEL_EXPORTER_OTLP_ENDPOINT: `${collector.endpoint}/`, OTEL_SERVICE_NAME: "ink-north" },
   });
@@ -175,7 +178,7 @@ test("a refusal tells its code, and a name of a model that nobody knows is not r
   assert.equal(collector.resource()["service.name"], "ink-north");
 });
 
-test("without a collector nothing of OpenTelemetry is loaded", async () => {
+test("loads no OpenTelemetry without a collector", async () => {
   await using folder = await newFolder();
   // The bare API, which does nothing by itself, is loaded by prom-client.
   const watch = path.join(folder.path, "watch.mjs");
@@ -200,7 +203,7 @@ test("without a collector nothing of OpenTelemetry is loaded", async () => {
   }
 });
 
-test("a collector that is away costs lost spans, which are counted, and one line of the log", async () => {
+test("counts lost spans if the collector is unavailable, and logs one line", async () => {
   await using folder = await newFolder();
   await using service = startProgram(folder.path, {
     env: { INKWELL_TRACING__ENDPOINT: `http://127.0.0.1:${await freePort()}` },
@@ -219,7 +222,7 @@ test("a collector that is away costs lost spans, which are counted, and one line
   assert.deepEqual(await service.stop(), { code: 0, signal: null });
 });
 
-test("a collector that never answers holds up neither a request nor the stop", async () => {
+test("delays neither requests nor the stop if the collector never responds", async () => {
   await using collector = await startCollector(null);
   await using folder = await newFolder();
   await using service = startProgram(folder.path, { env: { INKWELL_TRACING__ENDPOINT: collector.endpoint } });

@@ -1,4 +1,7 @@
-/** Streams that cannot be written: a log whose reader has gone or whose disk is full costs nobody an answer. */
+/**
+ * Streams that cannot be written: a log with a closed reader or a full disk does not affect
+ * answers.
+ */
 import assert from "node:assert/strict";
 import { spawn, spawnSync } from "node:child_process";
 import { closeSync, mkdirSync, openSync, readFileSync, rmSync, statSync, writeFileSync } from "node:fs";
@@ -19,7 +22,7 @@ import {
 const noFullDevice =
   statSync("/dev/full", { throwIfNoEntry: false }) === undefined && "there is no /dev/full";
 
-test("the reader of the log goes: answers go on and are charged, and the service stops as ever", async () => {
+test("keeps answering, charging and stopping after the reader of the log has closed", async () => {
   await using folder = await newFolder();
   await using service = startProgram(folder.path);
   const { url, key } = await service.up();
@@ -33,7 +36,7 @@ test("the reader of the log goes: answers go on and are charged, and the service
   assertSoundLedger(folder.path);
 });
 
-test("the log's disk is full: answers go on, and so does the log when there is room", async (t) => {
+test("keeps answering while the log's disk is full, and logs again when there is space", async (t) => {
   await using folder = await newFolder();
   const logs = path.join(folder.path, "logs");
   mkdirSync(logs);
@@ -80,7 +83,7 @@ test("the log's disk is full: answers go on, and so does the log when there is r
   assertSoundLedger(folder.path);
 });
 
-test("a command that can say nothing to people has its result and its exit code all the same", {
+test("keeps the result and exit code of a command whose stderr is closed", {
   skip: noFullDevice,
 }, async () => {
   await using folder = await newFolder();
@@ -102,7 +105,7 @@ test("a command that can say nothing to people has its result and its exit code 
   }
 });
 
-test("a result that cannot be written is one message, exit 1; a reader that has gone is no fault", {
+test("reports a result that cannot be written and exits with 1, but not for a closed reader", {
   skip: noFullDevice,
 }, async () => {
   await using folder = await newFolder();

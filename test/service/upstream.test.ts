@@ -1,4 +1,6 @@
-/** The whole program with nothing but an upstream model: no file to fetch, no engine process, ready at once. */
+/**
+ * The program with only an upstream model: nothing to download, no engine process, ready at once.
+ */
 import assert from "node:assert/strict";
 import { writeFile } from "node:fs/promises";
 import path from "node:path";
@@ -7,7 +9,7 @@ import { ask } from "../fixtures/http-stream.ts";
 import { assertSoundLedger, newFolder, noDefaultModel, query, startProgram } from "../fixtures/program.ts";
 import { secretKey, startUpstream } from "../fixtures/upstream.ts";
 
-test("a service in front of an upstream starts, answers, charges, and tells when the upstream is gone", async () => {
+test("starts, answers and charges before an upstream, and reports its absence", async () => {
   await using upstream = await startUpstream();
   await using folder = await newFolder();
   await writeFile(
@@ -64,7 +66,7 @@ test("a service in front of an upstream starts, answers, charges, and tells when
   assert.ok(!(program.stdout + program.stderr).includes(secretKey), "the key is nowhere in the output");
 });
 
-test("the commands know an upstream model: listed without its key, nothing to fetch", async () => {
+test("lists an upstream model without its key, and has nothing to download", async () => {
   await using folder = await newFolder();
   await writeFile(
     path.join(folder.path, "inkwell.yaml"),

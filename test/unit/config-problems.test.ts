@@ -1,5 +1,6 @@
 /** Invalid configurations: one message has all faults, each with its place and the valid form. */
-// biome-ignore-all lint/suspicious/noTemplateCurlyInString: the configuration has placeholders of this form.
+// biome-ignore-all lint/suspicious/noTemplateCurlyInString: the configuration has placeholders of
+// this form.
 import assert from "node:assert/strict";
 import { describe, test } from "node:test";
 import { type Env, oneModel, price, problemsOf } from "../fixtures/configuration.ts";

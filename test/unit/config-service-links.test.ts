@@ -1,5 +1,6 @@
 /** Variables that Kubernetes sets for Services whose names begin like settings of Inkwell. */
-// biome-ignore-all lint/suspicious/noTemplateCurlyInString: the configuration has placeholders of this form.
+// biome-ignore-all lint/suspicious/noTemplateCurlyInString: the configuration has placeholders of
+// this form.
 import assert from "node:assert/strict";
 import { describe, test } from "node:test";
 import { loadConfig } from "../../src/config/load.ts";

@@ -1,5 +1,8 @@
-/** The configuration from file and environment. Invalid configurations: config-problems.test.ts. */
-// biome-ignore-all lint/suspicious/noTemplateCurlyInString: the configuration has placeholders of this form.
+/**
+ * The configuration from file and environment. Invalid configurations: config-problems.test.ts.
+ */
+// biome-ignore-all lint/suspicious/noTemplateCurlyInString: the configuration has placeholders of
+// this form.
 import assert from "node:assert/strict";
 import { mkdirSync, statSync, writeFileSync } from "node:fs";
 import path from "node:path";

@@ -1,4 +1,4 @@
-/** The pinned CUDA packages: for the version that is installed, and nothing else passes. */
+/** The pinned CUDA packages match the installed version, and others are refused. */
 import assert from "node:assert/strict";
 import { mkdtemp, readFile, rm, writeFile } from "node:fs/promises";
 import { tmpdir } from "node:os";
@@ -8,12 +8,12 @@ import { cudaPackagesOf, cudaVersion, verifyArchive } from "../../tools/cuda-pac
 
 const root = join(import.meta.dirname, "../..");
 
-test("the hashes are for the version of node-llama-cpp that package.json pins", async () => {
+test("has the hashes for the pinned version of node-llama-cpp", async () => {
   const { dependencies } = JSON.parse(await readFile(join(root, "package.json"), "utf8"));
   assert.equal(dependencies["node-llama-cpp"], cudaVersion);
 });
 
-test("Linux and Windows have two packages each, and each is one that npm ci leaves out", async () => {
+test("lists two packages each for Linux and Windows, which npm ci does not install", async () => {
   const { dependencies } = JSON.parse(await readFile(join(root, "package.json"), "utf8"));
   for (const platform of ["linux", "win"]) {
     const names = cudaPackagesOf(platform);
@@ -23,7 +23,7 @@ test("Linux and Windows have two packages each, and each is one that npm ci leav
   assert.deepEqual(cudaPackagesOf("darwin"), []);
 });
 
-test("an archive with another hash is refused, and so is a package that is not pinned", async (t) => {
+test("refuses an archive with another hash and a package without a pinned hash", async (t) => {
   const folder = await mkdtemp(join(tmpdir(), "inkwell-cuda-"));
   t.after(() => rm(folder, { recursive: true }));
   const archive = join(folder, "package.tgz");

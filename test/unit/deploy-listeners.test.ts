@@ -1,4 +1,7 @@
-/** The listeners of a service as deploy/ makes them known: to Prometheus, to balancers, and to the probes of Kubernetes. */
+/**
+ * Prometheus, balancers and the probes of Kubernetes reach the listeners as deploy/ configures
+ * them.
+ */
 import assert from "node:assert/strict";
 import { spawn } from "node:child_process";
 import { existsSync, writeFileSync } from "node:fs";
@@ -61,7 +64,7 @@ const kubernetes = readKubernetes();
 describe("in Kubernetes", () => {
   const { pod, container, service, template, config } = kubernetes;
 
-  test("settings are known, the pod gets no variables of Services, and stops within its time", () => {
+  test("has known settings, no variables of Services, and time to stop", () => {
     assertKnown(kubernetes.variables);
     assert.equal(pod.enableServiceLinks, false);
     const graceMs = Number(pod.terminationGracePeriodSeconds) * 1000;
@@ -88,7 +91,7 @@ describe("in Kubernetes", () => {
     );
   });
 
-  test("only readiness depends on models and the database, and the ports are those of the image", () => {
+  test("checks models and the database only for readiness, on the ports of the image", () => {
     const ports = listOf(container.ports).map(fieldsOf);
     assert.deepEqual(ports, [
       { name: "http", containerPort: config.listen.port },

@@ -1,7 +1,9 @@
 /**
- * The files in deploy/ against the service: every metric and label of a panel or an alert exists, every setting is
- * known, every named file exists, every alert has its paragraph. Some tests need other programs; they are skipped if
- * the machine does not have them. deploy-listeners.test.ts: which clients reach the listeners.
+ * The files in deploy/ match the service: every metric, label, setting and file that they name
+ * exists, and every alert has its paragraph. Some tests need other programs and are skipped
+ * without them.
+ *
+ * deploy-listeners.test.ts tests which clients reach the listeners.
  */
 import assert from "node:assert/strict";
 import { execFileSync } from "node:child_process";
@@ -26,7 +28,10 @@ import {
 import { fieldsOf, startOperator } from "../fixtures/operator.ts";
 import { babble, startService } from "../fixtures/service.ts";
 
-/** The labels that each metric of a running service has; a histogram's under its own name and those of its parts. */
+/**
+ * The labels that each metric of a running service has; a histogram's under its own name and
+ * those of its parts.
+ */
 async function metricsOfService(): Promise<Map<string, Set<string>>> {
   await using service = await startService({ script: babble("word ", { tokenDelayMs: 1 }) });
   await using operator = await startOperator(service);
@@ -47,10 +52,10 @@ async function metricsOfService(): Promise<Map<string, Set<string>>> {
   return known;
 }
 
-/** What Prometheus adds to what it scrapes. */
+/** Labels that Prometheus adds. */
 const addedLabels = ["instance", "job"];
 
-/** Fails where an expression asks for a metric or a label that nobody would find. */
+/** Fails if an expression uses an unknown metric or label. */
 function assertAnswerable(expression: string, metrics: ReadonlyMap<string, ReadonlySet<string>>): void {
   const names = [...expression.matchAll(/\b(up|(?:inkwell|nodejs|process)_\w+)\b/g)].map(
     ([, name = ""]) => name,
@@ -84,7 +89,7 @@ describe("metrics", () => {
     metrics = await metricsOfService();
   });
 
-  test("every panel and every variable of the dashboard asks for what is there", () => {
+  test("uses existing metrics in every panel and variable of the dashboard", () => {
     const dashboard = fieldsOf(JSON.parse(textOf("deploy/grafana/inkwell.json")));
     const expressions = valuesUnder("expr", dashboard.panels);
     assert.ok(expressions.length >= 20);
@@ -97,7 +102,7 @@ describe("metrics", () => {
     assert.equal(new Set(ids).size, ids.length, "each panel has an id of its own");
   });
 
-  test("every metric of Inkwell's own is on the dashboard, and in docs/operating/metrics.md with its labels", () => {
+  test("shows every metric of Inkwell on the dashboard and in docs/operating/metrics.md with its labels", () => {
     const dashboard = textOf("deploy/grafana/inkwell.json");
     const rows = new Map(
       textOf("docs/operating/metrics.md")
@@ -126,7 +131,7 @@ describe("metrics", () => {
     }
   });
 
-  test("every alert can be answered, and has a paragraph that says what to do", () => {
+  test("has existing metrics and a documented remedy for every alert", () => {
     const alerts = valuesUnder("rules", parse(textOf("deploy/prometheus/alerts.yml")))
       .flatMap(listOf)
       .map(fieldsOf);
@@ -150,7 +155,7 @@ describe("metrics", () => {
 });
 
 describe("the image", () => {
-  test("copies what exists, all of which its ignore file lets through, and nothing that is missing at run time", () => {
+  test("copies every file that the service needs", () => {
     const copied = instruction("COPY")
       .filter(([first]) => !first?.startsWith("--from"))
       .flatMap((words) => words.slice(0, -1));
@@ -166,7 +171,7 @@ describe("the image", () => {
     }
   });
 
-  test("its settings are known, let nobody in without a token, and listen where a container must", () => {
+  test("has known settings, requires a token and listens on every address", () => {
     const env = imageEnvironment();
     assertKnown(Object.keys(env));
     assert.throws(() => configWith(env), /operator\.token must be set/);
@@ -176,13 +181,13 @@ describe("the image", () => {
     assert.deepEqual(instruction("EXPOSE")[0], [`${config.listen.port}`, `${config.operator.port}`]);
   });
 
-  test("is built on images that are pinned by digest", () => {
+  test("is built on images with a pinned digest", () => {
     const stages = new Set(instruction("FROM").flatMap((words) => words.slice(2)));
     for (const [image = ""] of instruction("FROM")) if (!stages.has(image)) assertPinned(image);
     assert.ok(instruction("FROM").length >= 2);
   });
 
-  test("does not run as root, is asked for its health by its own node, and starts the program itself", () => {
+  test("does not run as root, has a health check and starts the program directly", () => {
     assert.match(instruction("USER").at(-1)?.[0] ?? "", /^[1-9]\d*:[1-9]\d*$/);
     assert.ok(instruction("HEALTHCHECK").some((words) => words.join(" ").includes("'/healthz'")));
     const [entry] = instruction("ENTRYPOINT").map((words): unknown => JSON.parse(words.join(" ")));
@@ -197,7 +202,7 @@ function assertPinned(image: string): void {
   assert.match(image, /^[\w./-]+:[\w.-]+@sha256:[0-9a-f]{64}$/, `${image} is pinned`);
 }
 
-test("compose: others' images are pinned by digest; nodes have no rights and write to their volumes alone", () => {
+test("compose: pins images by digest, and lets nodes write only to their volumes", () => {
   const services = fieldsOf(fieldsOf(parse(textOf("deploy/compose.yaml"), { merge: true })).services);
   for (const [name, each] of Object.entries(services)) {
     const service = fieldsOf(each);
@@ -213,7 +218,7 @@ test("compose: others' images are pinned by digest; nodes have no rights and wri
   }
 });
 
-test("compose: nodes that wait for the database, settings that are known, files that exist, a stop longer than the drain", () => {
+test("compose: nodes wait for the database, settings and files exist, and the stop is longer than the drain", () => {
   const compose = fieldsOf(parse(textOf("deploy/compose.yaml"), { merge: true }));
   const services = fieldsOf(compose.services);
   const volumes = Object.keys(fieldsOf(compose.volumes));
@@ -246,7 +251,7 @@ test("compose: nodes that wait for the database, settings that are known, files 
   assert.ok(fieldsOf(fieldsOf(services.postgres).healthcheck).test !== undefined);
 });
 
-test("the balancers know the nodes, and Prometheus too", () => {
+test("lists the nodes in the balancers and in Prometheus", () => {
   const services = Object.keys(fieldsOf(fieldsOf(parse(textOf("deploy/compose.yaml"))).services));
   const servers = [...textOf("deploy/haproxy.cfg").matchAll(/^ {2}server (\S+) (\S+):(\d+)$/gm)];
   assert.deepEqual(
@@ -271,7 +276,7 @@ describe("the unit", () => {
   const text = textOf("deploy/inkwell.service");
   const setting = (name: string) => new RegExp(`^${name}=(.*)$`, "m").exec(text)?.[1];
 
-  test("starts the program itself, signals it alone, and waits for longer than it takes to stop", () => {
+  test("starts the program directly, signals only it, and waits longer than the stop takes", () => {
     const [node = "", script = "", command] = setting("ExecStart")?.split(" ") ?? [];
     assert.equal(node, "/opt/inkwell/node_modules/.bin/node");
     assert.ok(existsSync(path.join(root, script.replace("/opt/inkwell/", ""))));
@@ -284,7 +289,7 @@ describe("the unit", () => {
     assert.ok(Number(setting("TimeoutStopSec")) * 1000 > limits.drainMs + 10_000);
   });
 
-  test("keeps the processes of models from other users, devices, core dumps and privileged calls", () => {
+  test("denies model processes other users, devices, core dumps and privileged calls", () => {
     const settings: string[] = text.match(/^\w+=.*$/gm) ?? [];
     for (const line of [
       "NoNewPrivileges=yes",
@@ -305,7 +310,7 @@ describe("the unit", () => {
       assert.ok(settings.includes(line), line);
   });
 
-  test("the documented commands run as it does: same user, folder, data and secrets", () => {
+  test("has documented commands with the same user, folder, data and secrets", () => {
     const command =
       /^systemd-run ([^`]*) account list$/m.exec(textOf("docs/operating/systemd.md"))?.[1] ?? "";
     const words = command.replaceAll("\\\n", " ").split(/\s+/);
@@ -320,14 +325,14 @@ describe("the unit", () => {
     assert.deepEqual(words.slice(-2), setting("ExecStart")?.split(" ").slice(0, 2));
   });
 
-  test("systemd finds nothing wrong with it", { skip: missing("systemd-analyze", "--version") }, () => {
+  test("passes systemd-analyze", { skip: missing("systemd-analyze", "--version") }, () => {
     const file = path.join(newFolder(), "inkwell.service");
     writeFileSync(file, text.replaceAll("/opt/inkwell/node_modules/.bin/node", process.execPath));
     run("systemd-analyze", "verify", "--man=no", file);
   });
 });
 
-describe("its own program finds nothing wrong with", () => {
+describe("the program itself accepts", () => {
   test("the configuration of Prometheus, and the alerts", { skip: missing("promtool", "--version") }, () => {
     run("promtool", "check", "config", path.join(root, "deploy/prometheus/prometheus.yml"));
   });
@@ -338,7 +343,7 @@ describe("its own program finds nothing wrong with", () => {
 
   test("nginx.conf", { skip: missing("nginx", "-v") }, () => {
     const folder = newFolder();
-    // What it would listen on it opens for the check too, and port 80 is not for everybody.
+    // The check opens the ports of the configuration, and port 80 needs privileges.
     const socket = `listen unix:${folder}/socket;`;
     const included = path.join(folder, "inkwell.conf");
     writeFileSync(included, textOf("deploy/nginx.conf").replace("listen 80;", socket));
@@ -369,7 +374,7 @@ describe("its own program finds nothing wrong with", () => {
   });
 });
 
-test("the alert of failing requests counts those of chat against those of chat", {
+test("compares failing chat requests with all chat requests in the alert", {
   skip: missing("promtool", "--version"),
 }, () => {
   const perMinute = (endpoint: string, code: string, requests: number) => ({
@@ -414,7 +419,7 @@ test("the alert of failing requests counts those of chat against those of chat",
   run("promtool", "test", "rules", file);
 });
 
-test("docs/operating mentions every file in deploy/", () => {
+test("mentions every file of deploy/ in docs/operating", () => {
   const documented = globSync("docs/operating/*.md", { cwd: root }).map(textOf).join("\n");
   for (const file of globSync("deploy/**/*.*", { cwd: root }).concat("deploy/Dockerfile")) {
     assert.ok(documented.includes(file), `docs/operating mentions ${file}`);

