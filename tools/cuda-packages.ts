@@ -1,6 +1,7 @@
 /**
- * node-llama-cpp's CUDA packages, pinned by hash: the integrity of each tarball as the npm registry published it. Change
- * the list together with the version of node-llama-cpp: `npm view @node-llama-cpp/linux-x64-cuda@VERSION dist.integrity`.
+ * Hashes of the CUDA packages of node-llama-cpp, as the npm registry publishes them. Change them
+ * together with the version of node-llama-cpp: `npm view @node-llama-cpp/linux-x64-cuda@VERSION
+ * dist.integrity`.
  */
 import { createHash } from "node:crypto";
 import { createReadStream } from "node:fs";
@@ -18,7 +19,7 @@ const integrities: Record<string, string> = {
     "sha512-L2MxLVEYPDDe4O8EDWPmX6brldc9+Vt9hNoT/anj3pSnmrjkQcmaoKhHs6oP5qhEhb5Uog0rj6lgzNGtJO3p9Q==",
 };
 
-/** The packages of a platform, which node-llama-cpp calls `linux` or `win`. */
+/** Returns the packages of a platform: `linux` or `win`, as node-llama-cpp names them. */
 export function cudaPackagesOf(platform: string): string[] {
   return Object.keys(integrities).filter((name) => name.startsWith(`@node-llama-cpp/${platform}-`));
 }

@@ -1,7 +1,9 @@
 /**
- * `npm run gpu`: fetches node-llama-cpp's CUDA binaries for this machine (about 540 MB unpacked), in the version that
- * is installed, checks them against the hashes of cuda-packages.ts, and puts them where it looks for them. `npm ci` leaves them out (tools/no-cuda), because most machines
- * have no use for them; after each `npm ci` this is to be run again.
+ * `npm run gpu`: installs the CUDA binaries of node-llama-cpp for this machine (about 540 MB), in
+ * the version of the installed library, after a check against the hashes of cuda-packages.ts.
+ *
+ * `npm ci` does not install them (tools/no-cuda), because few machines need them. Run this again
+ * after each `npm ci`.
  */
 import { execFile } from "node:child_process";
 import { cp, mkdir, mkdtemp, readFile, rename, rm } from "node:fs/promises";
@@ -40,7 +42,7 @@ try {
       "npm",
       ["pack", `${name}@${manifest.version}`, "--pack-destination", scratch, "--json"],
       {
-        // Windows finds npm.cmd only through a shell; nothing of the arguments comes from outside.
+        // Windows finds npm.cmd only through a shell. No argument comes from outside.
         shell: process.platform === "win32",
         maxBuffer: 64 * 1024 * 1024,
       },
@@ -50,7 +52,7 @@ try {
     await verifyArchive(name, archive);
     archives.push({ name, archive });
   }
-  // Only now, so that a wrong archive leaves the installation as it was.
+  // Only now, so that an invalid archive does not change the installation.
   for (const { name, archive } of archives) {
     const unpacked = `${archive}.unpacked`;
     await mkdir(unpacked);

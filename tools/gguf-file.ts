@@ -1,11 +1,11 @@
 /**
- * Writes GGUF version 3: matrices in two of ggml's quantized forms, metadata, and the container around them. Just
- * what make-miniature.ts needs; the same input gives the same bytes.
+ * Writes files in GGUF version 3, with metadata and matrices in two quantized types of ggml. It
+ * supports only what make-miniature.ts needs. The same input gives the same bytes.
  *
  * Format: https://github.com/ggml-org/ggml/blob/master/docs/gguf.md
  */
 
-/** A matrix as llama.cpp stores it: `rows` outputs, each a row of `columns` inputs. */
+/** A matrix in the order of llama.cpp: `rows` outputs, each with `columns` inputs. */
 export class Matrix {
   readonly rows: number;
   readonly columns: number;
@@ -26,13 +26,13 @@ const tensorTypes = { f32: 0, q4_0: 2, q8_0: 8 } as const;
 
 export interface Tensor {
   name: string;
-  /** Innermost first. */
+  /** The innermost dimension comes first. */
   shape: number[];
   type: keyof typeof tensorTypes;
   data: Buffer;
 }
 
-/** Round to nearest, as ggml stores the scale of a block. */
+/** Rounds to the nearest half-precision number, as ggml does for the scale of a block. */
 function halfOf(value: number): number {
   const scratch = new DataView(new ArrayBuffer(4));
   scratch.setFloat32(0, value);
@@ -42,7 +42,7 @@ function halfOf(value: number): number {
   if (value === 0) return sign;
   if (exponent <= 0 || exponent >= 31)
     throw new Error(`${value} does not fit a normal half-precision number`);
-  // A carry out of the mantissa raises the exponent, as it should.
+  // A carry out of the mantissa correctly increments the exponent.
   return sign | ((((exponent << 23) | (bits & 0x7fffff)) + 0x1000) >>> 13);
 }
 
@@ -54,7 +54,9 @@ function blocksOf(matrix: Matrix): Float32Array[] {
   );
 }
 
-/** Exact for one-hot blocks and for blocks of one repeated value, which is all that is stored this way here. */
+/**
+ * Exact for one-hot blocks and blocks of one repeated value. No other blocks are stored this way.
+ */
 export function q4(matrix: Matrix): Buffer {
   const blocks = blocksOf(matrix).map((block) => {
     const peak = block.reduce((best, value) => (Math.abs(value) > Math.abs(best) ? value : best), 0);

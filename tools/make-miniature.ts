@@ -1,26 +1,36 @@
 /**
- * Makes models/miniature.gguf: a language model small enough to live in the repository, for trying out the
- * interface without a download and for tests on the real engine. Run: node tools/make-miniature.ts
+ * Creates models/miniature.gguf, a language model small enough for the repository. It serves to
+ * try out the API without a download, and to test the real engine. Run: node
+ * tools/make-miniature.ts
  *
- * Nothing in it is trained; its weights are written down from the sentences of miniature-corpus.txt:
- * - a token of the corpus is one-hot, so that the output matrix is a table of log-probabilities by the last token;
- * - attention head 0 looks at the token before the last (its constant query and key, turned by the rotary
- *   embedding, match best at distance 1) and raises the words that have stood two places after it;
- * - attention head 1 looks at the whole context, most of all at words that belong to a topic, and raises the words
- *   of the topics it finds, so that what is asked bears on what is answered, and a damaged cache shows in the text;
- * - a context with the word "endless" in it has a topic of its own, which keeps the answer from ending (for trying
- *   out limits, stops and aborts);
- * - the feed-forward part is zero.
- * Text is tokenized by bytes, so that any text goes in and comes out unchanged; each word of the corpus is one
- * token, and its few characters outside ASCII are spelled by several. Thinking has words of its own.
+ * The model is not trained. Its weights are computed from the sentences of miniature-corpus.txt:
  *
- * The same corpus gives the same bytes, on any machine. It knows nothing and is not meant to.
+ * - A token of the corpus is one-hot. The output matrix is a table of log-probabilities for the
+ *   last token.
+ * - Attention head 0 selects the token before the last: its constant query and key, rotated by
+ *   the rotary embedding,
+ *   match best at distance 1. It raises words that occurred two places after this token.
+ * - Attention head 1 selects the whole context, mainly words of a topic. It raises words of these
+ *   topics, so that the
+ *   answer relates to the question and a damaged cache is visible in the text.
+ * - The word "endless" has its own topic, which prevents the end of the answer, to try out
+ *   limits, stops and aborts.
+ * - The feed-forward part is zero.
+ *
+ * Text is tokenized by bytes, so that any text is encoded and decoded without changes. Each word
+ * of the corpus is one token. Its few characters outside ASCII take several. Thinking uses other
+ * words.
+ *
+ * The same corpus gives the same bytes on any machine.
  */
 import { readFileSync, writeFileSync } from "node:fs";
 import { fileURLToPath } from "node:url";
 import { at, f32, gguf, Matrix, meta, q4, q8, roundUp, type Tensor } from "./gguf-file.ts";
 
-/** GPT-2's alphabet: every byte as one printable character; those that are printable already stand for themselves. */
+/**
+ * Returns the alphabet of GPT-2: each byte has one printable character. Printable bytes keep
+ * their own.
+ */
 function byteAlphabet(): string[] {
   let next = 256;
   return Array.from({ length: 256 }, (_, byte) => {
@@ -42,29 +52,39 @@ const assistant = "<|assistant|>";
 const thinkOpen = "<think>";
 const thinkClose = "</think>";
 
-/** As it stands in the middle of a text and at its start. */
+/** The token inside a text and at its start. */
 const endlessWords = [spell(" endless"), spell("endless")];
 
 const contextLength = 8192;
-/** High enough that the slowest angle stays near zero over the whole context: head 1 looks as far back as it likes. */
+/**
+ * High enough that the slowest angle stays near zero over the whole context, which head 1 needs.
+ */
 const ropeBase = 1_000_000;
-/** Log-probability below which a continuation counts as never seen; e^-16 keeps strays out up to temperature 1. */
+/**
+ * Log-probability of a continuation that the corpus does not have. e^-16 is low enough up to
+ * temperature 1.
+ */
 const floor = 16;
-/** What head 0 adds to a word that has been seen two places after the token; e^4.5 is about 90 to 1. */
+/** Added by head 0 to a word that occurred two places after the token. e^4.5 is about 90. */
 const pairBoost = 4.5;
-/** What head 1 adds to a topic's words when all it finds is that topic. */
+/** Added by head 1 to the words of a topic if the context has only this topic. */
 const topicBoost = 4;
-/** How much more a word with a topic weighs in head 1 than any other token, in log-weight; e^3 is about 20. */
+/** Log-weight of a word with a topic in head 1, relative to other tokens. e^3 is about 20. */
 const topicNotice = 3;
-/** The same for the word that asks for an endless answer: e^12 outweighs thousands of other words. */
+/**
+ * The same for the word that requests an endless answer: e^12 outweighs thousands of other words.
+ */
 const endlessNotice = 12;
-/** What head 1 takes from the end of the turn when it is asked for an endless answer. */
+/** Subtracted by head 1 from the end of the turn for an endless answer. */
 const endlessPenalty = 16;
-/** A token's topic within its embedding: small beside the 1 that says which token it is, exact in any storage. */
+/**
+ * Value of the topic in the embedding. Small beside the 1 of the token, and exact in every
+ * storage type.
+ */
 const topicMark = 1 / 8;
-/** Chance of ending after a sentence: two to three sentences an answer. */
+/** Probability of an end after a sentence: an answer has two to three sentences. */
 const endProbability = 0.36;
-/** How much better distance 1 must match than any other, in log-weight; e^-18 * 8192 is nothing. */
+/** Required advantage of distance 1 over any other, in log-weight. e^-18 * 8192 is negligible. */
 const attentionMargin = 18;
 
 const chatTemplate = `{%- for message in messages -%}
@@ -80,7 +100,7 @@ const chatTemplate = `{%- for message in messages -%}
 {%- endif -%}
 {%- endif -%}`;
 
-/** One sentence as tokens, each token as bytes in GPT-2's printable spelling. */
+/** One sentence as tokens. Each token has its bytes in GPT-2's alphabet. */
 interface Sentence {
   topic: string;
   tokens: string[];
@@ -88,7 +108,7 @@ interface Sentence {
 
 // --- The corpus and its tokens ---
 
-/** Words keep the space before them; what is not ASCII falls apart into its bytes. */
+/** Words include the space before them. Characters outside ASCII are split into bytes. */
 function tokensOf(sentence: string): string[] {
   return (sentence.match(/ ?\p{L}+| ?[^\s\p{L}]+/gu) ?? []).flatMap((piece) => {
     const word = /^ ?[A-Za-z]+/.exec(piece)?.[0] ?? "";
@@ -114,7 +134,7 @@ function readCorpus(text: string): { sentences: Sentence[]; thoughts: Sentence[]
 
 // --- What follows what ---
 
-/** counts[a][b], as maps so that only what was seen takes room. */
+/** counts[a][b] as sparse maps. */
 class Counts {
   readonly rows = new Map<number, Map<number, number>>();
 
@@ -130,12 +150,12 @@ interface Statistics {
   next: Counts;
   /** By the token before the last, within a sentence. */
   afterNext: Counts;
-  /** Words that belong to one topic alone, by topic. */
+  /** Words that belong to a single topic, by topic. */
   topicOf: Map<number, number>;
   topicCount: number;
   endlessIds: number[];
   end: number;
-  /** Words that an answer begins with. */
+  /** First words of answers. */
   openings: number[];
 }
 
@@ -154,7 +174,8 @@ function statisticsOf(
     });
   };
   for (const { tokens } of corpus.sentences) {
-    // The first word of a later sentence has a space before it, and so is another token than at the start.
+    // The first word of a later sentence has a space before it, so it differs from the token at
+    // the start.
     const first = at(tokens, 0);
     const later = [`${at(alphabet, 32)}${first}`, ...tokens.slice(1)];
     learn(tokens.map(idOf));
@@ -178,7 +199,7 @@ function statisticsOf(
     }
   }
   for (const id of everywhere) topicOf.delete(id);
-  // A topic's name is its first word, however common the word is elsewhere.
+  // The name of a topic is its first word, even if the word is common elsewhere.
   topics.forEach((topic, index) => {
     const [name] = tokensOf(` ${topic}`);
     if (name !== undefined) topicOf.set(idOf(name), index);
@@ -196,7 +217,7 @@ function statisticsOf(
 
 // --- Weights ---
 
-/** The rotary frequencies that tell near distances apart; the slow ones hardly turn. */
+/** Returns the rotary frequencies that distinguish near distances. The slow ones hardly rotate. */
 function fastAngles(headSize: number): { f: number; angle: number }[] {
   return Array.from({ length: headSize / 2 }, (_, f) => ({
     f,
@@ -205,8 +226,9 @@ function fastAngles(headSize: number): { f: number; angle: number }[] {
 }
 
 /**
- * The weight that each of them gets in head 0, so that distance 1 beats every other distance in the context by the
- * margin. The score at distance s is the sum over f of weight * cos((s - 1) * angle), over the root of the size.
+ * Returns their weight in head 0, for which distance 1 beats every other distance in the context
+ * by the margin. The score at distance s is the sum over f of weight * cos((s - 1) * angle), over
+ * the root of the size.
  */
 function previousTokenWeight(headSize: number): number {
   let gapMin = Number.POSITIVE_INFINITY;
@@ -224,7 +246,10 @@ function previousTokenWeight(headSize: number): number {
 const headCount = 2;
 
 function weightsOf(statistics: Statistics, vocabularySize: number) {
-  /** What a token is in the embedding and in head 0; all tokens outside the corpus share the last place. */
+  /**
+   * Places of tokens in the embedding and in head 0. All tokens outside the corpus share the last
+   * place.
+   */
   const spoken = [...statistics.next.rows.keys(), ...statistics.endlessIds].sort((a, b) => a - b);
   const slots = new Map(spoken.map((id, slot) => [id, slot]));
   const slotOf = (id: number): number => slots.get(id) ?? spoken.length;
@@ -232,7 +257,8 @@ function weightsOf(statistics: Statistics, vocabularySize: number) {
   const topicSize = 32;
   const endless = topicSize - 1;
 
-  // The state, from left to right: this token, its topic, the token before (from head 0), all topics (from head 1).
+  // The state, from left to right: this token, its topic, the token before (from head 0), all
+  // topics (from head 1).
   const topicStart = headSize;
   const beforeStart = topicStart + topicSize;
   const topicsStart = beforeStart + headSize;
@@ -248,7 +274,7 @@ function weightsOf(statistics: Statistics, vocabularySize: number) {
 
   for (let id = 0; id < vocabularySize; id++) {
     embedding.set(id, slotOf(id), 1);
-    // Spelled text leans to topics too, if only by its bytes, so that no part of a context is without effect.
+    // Bytes of other text also have topics, so that every part of a context has an effect.
     const leaning = slots.has(id) ? undefined : id % statistics.topicCount;
     const topic = statistics.endlessIds.includes(id) ? endless : (statistics.topicOf.get(id) ?? leaning);
     if (topic !== undefined) embedding.set(id, topicStart + topic, topicMark);
@@ -274,7 +300,7 @@ function weightsOf(statistics: Statistics, vocabularySize: number) {
   for (let topic = 0; topic < topicSize; topic++)
     value.set(headSize + topic, topicStart + topic, 1 / topicMark);
   for (let slot = 0; slot < headSize; slot++) merge.set(beforeStart + slot, slot, 1);
-  // Carried small as well, so that it hardly weighs in the norm.
+  // Small as well, so that it hardly affects the norm.
   for (let topic = 0; topic < topicSize; topic++) merge.set(topicsStart + topic, headSize + topic, topicMark);
 
   for (const [from, row] of statistics.next.rows) {
@@ -282,7 +308,7 @@ function weightsOf(statistics: Statistics, vocabularySize: number) {
     for (const times of row.values()) total += times;
     for (const [to, times] of row) output.set(to, slotOf(from), Math.max(0, Math.log(times / total) + floor));
   }
-  // After a token that the corpus never saw, an answer begins: no context is a dead end.
+  // After a token outside the corpus an answer begins, so every context has a continuation.
   for (const slot of [...statistics.endlessIds.map(slotOf), spoken.length]) {
     for (const to of statistics.openings) output.set(to, slot, floor - Math.log(statistics.openings.length));
   }
@@ -295,8 +321,8 @@ function weightsOf(statistics: Statistics, vocabularySize: number) {
 }
 
 /**
- * Byte-pair merges, the most frequent first, until each word is one token. Every step on the way must be a token
- * too: a tokenizer that ends on a piece it has no token for loses it.
+ * Returns byte-pair merges, the most frequent first, until each word is one token. Every
+ * intermediate step must be a token too: a tokenizer loses a piece without one.
  */
 function mergesOf(words: readonly string[]): { merges: string[]; steps: string[] } {
   const merges: string[] = [];
@@ -328,11 +354,11 @@ function mergesOf(words: readonly string[]): { merges: string[]; steps: string[]
   }
 }
 
-/** The model file's bytes. */
+/** Returns the bytes of the model file. */
 export function makeMiniature(corpusText: string): Buffer {
   const corpus = readCorpus(corpusText);
   const controls = [endOfText, endOfTurn, ...roles];
-  // As published reasoning models have them: tokens of their own, but plain text to whoever reads them.
+  // As in published reasoning models: separate tokens that decode to plain text.
   const thinkTags = [thinkOpen, thinkClose];
   const space = at(alphabet, 32);
   const openings = corpus.sentences.map((sentence) => space + at(sentence.tokens, 0));
@@ -375,8 +401,9 @@ export function makeMiniature(corpusText: string): Buffer {
     "llama.rope.freq_base": meta.f32(ropeBase),
     "llama.vocab_size": meta.u32(vocabulary.length),
     "tokenizer.ggml.model": meta.text("gpt2"),
-    // The only kind that splits very long runs of one character without recursing and also leaves spaces as they
-    // are when text is put together again. As the default model has it.
+    // The only type that splits long runs of one character without recursion and keeps spaces
+    // when text is joined.
+    // The default model has it too.
     "tokenizer.ggml.pre": meta.text("smollm"),
     "tokenizer.ggml.tokens": meta.texts(vocabulary),
     "tokenizer.ggml.token_type": meta.ints(vocabulary.map(typeOf)),
@@ -402,7 +429,7 @@ export function makeMiniature(corpusText: string): Buffer {
     type: "f32",
     data: f32(new Array<number>(width).fill(scale)),
   });
-  // Going in, the state is one 1 among zeros; coming out, head 0 has added a second 1. The norms undo the scaling.
+  // The state starts with a single 1, and head 0 adds a second one. The norms undo the scaling.
   const tensors: Tensor[] = [
     small("token_embd.weight", weights.embedding),
     norm("blk.0.attn_norm.weight", Math.sqrt(1 / width)),

@@ -1,11 +1,11 @@
 /**
- * The real server, with clients that stream and an operator who tops up, killed (`kill -9`) at random moments and
- * started again. After each kill the ledger is audited; in the end everything that was charged is held against what
- * the clients saw:
+ * Kills the real service (`kill -9`) at random times, while clients stream and an operator adds
+ * credits, and starts it again. The ledger is audited after each kill. At the end all charges are
+ * compared with what the clients received:
  *
- * - nobody paid for more than the prompt and the tokens that were made;
- * - nobody got more for nothing than the prompt and what lies between two checkpoints;
- * - no payment was lost and none was counted twice.
+ * - no account paid for more than the prompt and the generated tokens;
+ * - no account got more unpaid tokens than the prompt and the tokens between two checkpoints;
+ * - no payment was lost or counted twice.
  */
 import assert from "node:assert/strict";
 import { writeFile } from "node:fs/promises";
@@ -29,13 +29,14 @@ const upMsMin = 300;
 const upMsMax = 6000;
 const paymentsPerCycle = 2;
 /**
- * Tokens that are on their way between the decoder and a client: what was made before a client's abort arrived, or
- * while a checkpoint was being written. Tenths of a second, at the pace of the miniature model.
+ * Tokens between the decoder and a client: generated before a client's abort arrived, or while a
+ * checkpoint was being written. This takes tenths of a second at the speed of the miniature
+ * model.
  */
 const underWayTokensMax = 128;
 const price = defaultPrice;
 
-/** Pays for some 30,000 tokens: little enough that it runs out now and then, so that payments matter. */
+/** Pays for about 30,000 tokens, so that accounts run out of credits and payments matter. */
 const grantCredits = 3000;
 const configuration = `plans:
   starter:
@@ -73,7 +74,7 @@ export async function tortureByKilling(options: { seed: number; cycles: number }
   await writeFile(path.join(folder.path, "inkwell.yaml"), configuration);
   const env = { INKWELL_PORT: String(await freePort()) };
   const seen: Seen[] = [];
-  /** Requests that were cut off before an answer had begun: they have no id that the client knows. */
+  /** Requests that broke before an answer began. The client does not know their id. */
   let unanswered = 0;
   const payments: Payments = { sent: new Set(), acknowledged: new Set() };
   const checkpoints = new Map<string, { prompt: number; completion: number }>();
@@ -120,7 +121,7 @@ export async function tortureByKilling(options: { seed: number; cycles: number }
   }
 
   {
-    // Holds of the dead expire beside the service; payments of unknown fate are sent again, all of them.
+    // Holds of the killed process expire. All payments without a known result are sent again.
     await using server = startProgram(folder.path, { env });
     await server.up();
     for (const id of payments.sent) {
@@ -139,7 +140,7 @@ export async function tortureByKilling(options: { seed: number; cycles: number }
   );
 }
 
-/** Null where it was cut off before its answer began. */
+/** Null if the connection broke before the answer began. */
 async function request(
   url: string,
   key: string,
@@ -171,7 +172,7 @@ async function request(
       }
     }
   } catch (error) {
-    // A connection that broke is what this is about; anything else is not.
+    // Broken connections are expected, other errors are not.
     if (!(error instanceof TypeError) && !killed.aborted) throw error;
   } finally {
     leaving.abort();
@@ -199,7 +200,7 @@ function pay(folder: string, id: string): Program {
   return startProgram(folder, { args });
 }
 
-/** Those that were acknowledged are there, and none is there twice. */
+/** Checks that every acknowledged payment exists and none exists twice. */
 function assertPayments(folder: string, acknowledged: ReadonlySet<string>): void {
   const rows = query(folder, "select note, additional_delta as micro from journal where kind = 'topup'");
   const counted = rows.map(({ note }) => String(note));
@@ -208,7 +209,7 @@ function assertPayments(folder: string, acknowledged: ReadonlySet<string>): void
   for (const { note, micro } of rows) assert.equal(micro, grantCredits * 1_000_000, `the amount of ${note}`);
 }
 
-/** Throws where a charge is not what the client saw; prints both. */
+/** Throws if a charge does not match what the client received, and prints both. */
 function report(
   folder: string,
   seen: readonly Seen[],
@@ -279,7 +280,10 @@ function report(
   );
 }
 
-/** Numbers from 0 to 1 by a seed (mulberry32): the choices are found again by it, the moments are the machine's. */
+/**
+ * Returns random numbers from 0 to 1 for a seed (mulberry32). The choices are reproducible, the
+ * times are not.
+ */
 function randomFrom(seed: number): () => number {
   let state = seed | 0;
   return () => {

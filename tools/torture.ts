@@ -1,5 +1,6 @@
 /**
- * `npm run torture -- [options]`: the ledger under random operations and faults, for as long as you like.
+ * `npm run torture -- [options]`: tests the ledger with random operations and faults, for any
+ * time.
  */
 import { parseArgs } from "node:util";
 import { messageOf } from "../src/errors.ts";
@@ -48,7 +49,7 @@ function whole(name: "ops" | "seed" | "cycles"): number {
   return refuse(`--${name} is a whole number above 0, not ${values[name]}`);
 }
 
-/** By its name or the beginning of it, in capitals or not. */
+/** Finds it by its name or the start of its name, in any case. */
 function isStore(name: string, given: string): boolean {
   return given !== "" && name.toLowerCase().startsWith(given.toLowerCase());
 }
