@@ -13,30 +13,32 @@ const receipts = 50_000;
 /** The receipts of the account fill some 200 pages of the index. */
 const indexPagesMax = 10;
 
-async function newDatabase() {
+const plans = plansOf(planOf("starter", 100, 10));
+
+/** Creates a database with these accounts and a key for each: "key-of-ada" for "ada". */
+async function databaseWith(...accounts: readonly string[]) {
   const server = await postgres();
   const name = await server.create();
-  const open = () => openPostgresStore({ url: server.url(name), plans: plansOf(planOf("starter", 100, 10)) });
-  return { server, name, open };
+  const open = () => openPostgresStore({ url: server.url(name), plans });
+  const store = await open();
+  for (const [n, account] of accounts.entries()) {
+    await store.commit([{ kind: "open", account, plan: "starter" }]);
+    await store.addKey(keyOf(`key-of-${account}`, account, { hash: `${n}`.repeat(64) }));
+  }
+  await store.close();
+  return { sql: (text: string) => server.sql(text, name), open };
 }
 
 test("reads receipts from `after` on, not from the first receipt of the account", {
   skip: noPostgres ?? false,
 }, async () => {
-  const { server, name, open } = await newDatabase();
-  const filled = await open();
-  await filled.commit([{ kind: "open", account: "ada", plan: "starter" }]);
-  await filled.close();
-  await server.sql(
-    `insert into usage select 'ada', 'request-' || n, n, n, 'key', 'model', 'stop', false,
-       0, 0, 0, 0, 1, 1, 1, 0, 0, 0, 0, 0 from generate_series(1, ${receipts}) n`,
-    name,
-  );
-  await server.sql("vacuum analyze usage", name);
+  const { sql, open } = await databaseWith("ada");
+  await sql(`insert into usage select 'ada', 'request-' || n, n, n, 'key', 'model', 'stop', false,
+       0, 0, 0, 0, 1, 1, 1, 0, 0, 0, 0, 0 from generate_series(1, ${receipts}) n`);
+  await sql("vacuum analyze usage");
   const pagesRead = async () => {
-    const [row] = await server.sql(
+    const [row] = await sql(
       `select idx_blks_read + idx_blks_hit as pages from pg_statio_user_indexes where indexrelname = 'usage_pkey'`,
-      name,
     );
     return Number(row?.pages);
   };
@@ -61,28 +63,17 @@ test("reads receipts from `after` on, not from the first receipt of the account"
 test("a commit finds the overdue holds of its accounts without reading those of others", {
   skip: noPostgres ?? false,
 }, async () => {
-  const { server, name, open } = await newDatabase();
+  const { sql, open } = await databaseWith("ada", "bob");
   const filled = await open();
-  for (const [account, hash] of [
-    ["ada", "1"],
-    ["bob", "2"],
-  ] as const) {
-    await filled.commit([{ kind: "open", account, plan: "starter" }]);
-    await filled.addKey(keyOf(`key-of-${account}`, account, { hash: hash.repeat(64) }));
-  }
   await filled.commit([hold("overdue", 1, { key: "key-of-ada", ttlMs: 0 })]);
   await filled.close();
   const others = 20_000;
-  await server.sql(
-    `insert into hold select 'bob', 'left-' || n, 'key-of-bob', 'model', 0, n, 0, 0, 0, 0, 0, 0, 0, 0,
-       0, 0, 0, 0, 1, 1, 1 from generate_series(1, ${others}) n`,
-    name,
-  );
-  await server.sql("vacuum analyze hold", name);
+  await sql(`insert into hold select 'bob', 'left-' || n, 'key-of-bob', 'model', 0, n, 0, 0, 0, 0, 0, 0, 0, 0,
+       0, 0, 0, 0, 1, 1, 1 from generate_series(1, ${others}) n`);
+  await sql("vacuum analyze hold");
   const entriesRead = async () => {
-    const [row] = await server.sql(
+    const [row] = await sql(
       `select sum(idx_tup_read) as entries, sum(idx_scan) as scans from pg_stat_user_indexes where relname = 'hold'`,
-      name,
     );
     return { entries: Number(row?.entries), scans: Number(row?.scans) };
   };
@@ -107,7 +98,7 @@ describe("lists that take long on PostgreSQL", { skip: noPostgres ?? false }, ()
     const server = await postgres();
     const name = await server.create();
     url = server.url(name);
-    store = await openPostgresStore({ url, plans: plansOf(planOf("starter", 100, 10)) });
+    store = await openPostgresStore({ url, plans });
     await store.commit([{ kind: "open", account: "ada", plan: "starter" }]);
     await store.addKey(keyOf("key", "ada", { hash: "1".repeat(64) }));
     await server.sql(
@@ -146,24 +137,14 @@ describe("lists that take long on PostgreSQL", { skip: noPostgres ?? false }, ()
 test("finds the receipts of a short time, or of a key, without reading all receipts", {
   skip: noPostgres ?? false,
 }, async () => {
-  const { server, name, open } = await newDatabase();
-  const filled = await open();
-  for (const [n, account] of ["ada", "bob"].entries()) {
-    await filled.commit([{ kind: "open", account, plan: "starter" }]);
-    await filled.addKey(keyOf(`key-of-${account}`, account, { hash: `${n}`.repeat(64) }));
-  }
-  await filled.close();
-  await server.sql(
-    `insert into usage select case when n % 1000 = 0 then 'ada' else 'bob' end, 'request-' || n, n, n,
+  const { sql, open } = await databaseWith("ada", "bob");
+  await sql(`insert into usage select case when n % 1000 = 0 then 'ada' else 'bob' end, 'request-' || n, n, n,
        case when n % 1000 = 0 then 'key-of-ada' else 'key-of-bob' end, 'model', 'stop', false,
-       0, 0, 0, 0, 1, 1, 1, 0, 0, 0, 0, 0 from generate_series(1, ${receipts}) n`,
-    name,
-  );
-  await server.sql("vacuum analyze usage", name);
+       0, 0, 0, 0, 1, 1, 1, 0, 0, 0, 0, 0 from generate_series(1, ${receipts}) n`);
+  await sql("vacuum analyze usage");
   const pagesRead = async () => {
-    const [row] = await server.sql(
+    const [row] = await sql(
       `select heap_blks_read + heap_blks_hit as pages from pg_statio_user_tables where relname = 'usage'`,
-      name,
     );
     return Number(row?.pages);
   };

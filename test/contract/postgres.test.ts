@@ -15,6 +15,7 @@ import type { Store } from "../../src/store/store.ts";
 import { credits, hold, planOf, plansOf, settle } from "../fixtures/ledger-rows.ts";
 import { noPostgres, type Postgres, postgres, start } from "../fixtures/postgres.ts";
 import { cuts, type ProxiedServer, startProxy } from "../fixtures/postgres-proxy.ts";
+import { type RejectedWrite, writesRejectedBy } from "../fixtures/rejected-writes.ts";
 import { fillUsed } from "../fixtures/used-account.ts";
 
 const plans = plansOf(planOf("starter", 1000, 10));
@@ -50,58 +51,11 @@ async function refused(url: string, says: RegExp): Promise<void> {
   });
 }
 
-const badWrites: readonly [name: string, sql: string, says: RegExp][] = [
-  ["a bucket below zero", "update account set base = -1", /base_within_cap/],
-  ["base above its cap", "update account set base = base_cap + 1", /base_within_cap/],
-  ["base and what is held of it above the cap", "update account set held_base = base_cap", /base_within_cap/],
-  ["overage above its cap", "update account set overage = overage_cap + 1", /overage_within_cap/],
-  ["additional credits below zero", "update account set additional = -1", /additional_exact/],
-  ["additional credits beyond 2^53", "update account set additional = 9007199254740992", /additional_exact/],
-  ["a null amount", "update account set base = null", /null value/],
-  ["a window that ends before it begins", "update account set base_ends_ms = base_starts_ms", /base_window/],
-  ["a negative number of holds", "update account set holds = -1", /holds/],
-  ["a negative hold", "update hold set base = -1", /hold_base_check/],
-  ["more cached tokens than prompt tokens", "update hold set cached_tokens = prompt_tokens + 1", /check/],
-  ["a hold without an account", "update hold set account = 'nobody'", /foreign key/],
-  ["a change of the journal", "update journal set base_delta = 0", /never changed/],
-  ["a deletion from the journal", "delete from journal", /never deleted/],
+const rejectedWrites: readonly RejectedWrite[] = [
+  ...writesRejectedBy("postgres"),
   ["a truncated journal", "truncate journal", /never deleted/],
-  [
-    "an operation twice",
-    "insert into journal select account, seq + 100, at_ms, kind, op, note, 0, 0, 0, 0, 0, 0 from journal",
-    /journal_op_account_key/,
-  ],
-  [
-    "a journal number twice",
-    "insert into journal select account, seq, at_ms, kind, op || 'x', note, 0, 0, 0, 0, 0, 0 from journal",
-    /journal_pkey/,
-  ],
-  [
-    "an unknown kind of entry",
-    "insert into journal values ('ada', 99, 0, 'gift', 'x', null, 0, 0, 0, 0, 0, 0)",
-    /journal_kind_check/,
-  ],
-  [
-    "a balance below zero after an entry",
-    "insert into journal values ('ada', 99, 0, 'settle', 'x', null, 0, 0, 0, -1, 0, 0)",
-    /journal_base_after_check/,
-  ],
-  ["a change of a receipt", "update usage set shortfall = 0", /receipt changes only/],
-  ["a deletion of a receipt", "delete from usage", /never deleted/],
   ["a truncated table of receipts", "truncate usage", /never deleted/],
-  [
-    "a receipt that does not add up",
-    "insert into usage select account, 'x', 99, at_ms, key, model, ending, estimated, prompt_tokens, cached_tokens, completion_tokens, reasoning_tokens, price_prompt, price_completion, price_cached_prompt, cost, base + 1, overage, additional, shortfall from usage",
-    /cost_is_paid/,
-  ],
-  [
-    "a receipt whose cost is not its tokens'",
-    "insert into usage select account, 'x', 99, at_ms, key, model, ending, estimated, prompt_tokens, cached_tokens, completion_tokens + 1, reasoning_tokens, price_prompt, price_completion, price_cached_prompt, cost, base, overage, additional, shortfall from usage",
-    /cost_is_priced/,
-  ],
   ["a key that allows a model without a name", "update api_key set models = array[null]", /models/],
-  ["a limit of zero", "update api_key set concurrent = 0", /concurrent/],
-  ["the deletion of an account that has a history", "delete from account", /foreign key/],
 ];
 
 describe("on PostgreSQL", { skip: noPostgres ?? false }, () => {
@@ -485,7 +439,7 @@ describe("the database rejects", { skip: noPostgres ?? false }, () => {
   });
   after(() => server.drop(database));
 
-  for (const [name, sql, says] of badWrites) {
+  for (const [name, sql, says] of rejectedWrites) {
     test(name, async () => {
       await assert.rejects(server.sql(sql, database), says);
     });
