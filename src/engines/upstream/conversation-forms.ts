@@ -9,16 +9,20 @@ import { foldings, type Turn } from "../text/message-normalisation.ts";
 
 export class ConversationForms {
   readonly #foldings: Generator<Turn[], void>;
+  /** Characters of all messages in their first form. */
+  readonly characters: number;
   #turns: readonly Turn[];
-  #current: readonly Message[];
+  #current: readonly Message[] | null = null;
 
   constructor(messages: readonly Message[]) {
     this.#foldings = foldings(messages, false);
     this.#turns = this.#foldings.next().value ?? [];
-    this.#current = messagesOf(this.#turns);
+    this.characters = messages.reduce((sum, { content }) => sum + content.length, 0);
   }
 
+  /** Joined when it is asked for, which takes milliseconds for megabytes. */
   get current(): readonly Message[] {
+    this.#current ??= messagesOf(this.#turns);
     return this.#current;
   }
 
@@ -29,7 +33,7 @@ export class ConversationForms {
       const turns = next.value;
       if (isSame(turns, this.#turns)) continue;
       this.#turns = turns;
-      this.#current = messagesOf(turns);
+      this.#current = null;
       return true;
     }
     return false;

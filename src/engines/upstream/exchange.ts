@@ -115,6 +115,16 @@ export class Exchange implements Dispatcher.DispatchHandler {
     this.handled();
   }
 
+  /** True once nothing more is wanted of the upstream. */
+  get isAborted(): boolean {
+    return this.#isAborted;
+  }
+
+  /** The request has not been sent, and will not be. */
+  drop(): void {
+    this.#close();
+  }
+
   /** The rest of the answer is skipped, so that the connection can be used again. */
   release(): void {
     this.#isReleased = true;

@@ -129,7 +129,7 @@ export class UpstreamGeneration implements Generation, Applicant {
     try {
       while (!this.#isStopped) {
         const batch: EngineEvent[] = [];
-        const failure = this.#isOver ? null : this.#take(batch);
+        if (!this.#isOver) this.#take(batch);
         if (batch.length > 0) {
           for (let from = 0; from < batch.length && !this.#isStopped; from += most) {
             if (from > 0) await nextTurn();
@@ -139,27 +139,24 @@ export class UpstreamGeneration implements Generation, Applicant {
         } else if (this.#isOver) {
           if (this.#failure !== null) throw this.#failure;
           return;
-        } else if (failure !== null) await this.#sendAgain(failure);
-        else await this.#change();
+        } else await this.#change();
       }
     } finally {
       await this.stop();
     }
   }
 
-  /** Adds what has arrived and is paid for to `batch`. Returns a failure after which the request may be sent again. */
-  #take(batch: EngineEvent[]): UpstreamFailure | null {
-    if (this.#sent === null) return null;
+  /** Adds what has arrived and is paid for to `batch`. */
+  #take(batch: EngineEvent[]): void {
+    if (this.#sent === null) return;
     const { exchange } = this.#sent;
-    let failure: UpstreamFailure | null = null;
     try {
       this.#takeEvents(exchange, batch);
     } catch (error) {
       if (!(error instanceof UpstreamFailure)) throw error;
-      failure = this.#failed(error, batch);
+      this.#failed(error, batch);
     }
-    if (!this.#isOver && failure === null) exchange.handled();
-    return failure;
+    if (!this.#isOver) exchange.handled();
   }
 
   #takeEvents(exchange: Exchange, batch: EngineEvent[]): void {
@@ -219,16 +216,20 @@ export class UpstreamGeneration implements Generation, Applicant {
   #send(server: UpstreamServer, isFresh: boolean): void {
     const { dialect, model, reasoning, sendStop, accountId, user, forms, options } = this.job;
     this.#tried.add(server);
-    const body = requestBody(dialect, {
+    const { sampling } = options;
+    const request = {
       accountId,
       model,
-      messages: forms.current,
       maxTokens: this.#answer.restart(),
-      sampling: options.sampling,
+      sampling,
       user,
       reasoning,
       sendStop,
-    });
+    };
+    const body = {
+      characters: forms.characters,
+      text: () => requestBody(dialect, { ...request, messages: forms.current }),
+    };
     const ticket = server.enter(this.#sent?.ticket ?? null);
     this.#events = [];
     this.#next = 0;
@@ -236,18 +237,17 @@ export class UpstreamGeneration implements Generation, Applicant {
     this.#sent = { server, ticket, exchange: server.send(body, owner, { ticket, isFresh }) };
   }
 
-  /** Sends the request again if that may help, in a turn of the event loop of its own; ends the answer otherwise. */
-  async #sendAgain(failure: UpstreamFailure): Promise<void> {
-    await this.#pool.resendTurn();
+  /** Returns false if sending the request again cannot help. */
+  #sendAgain(failure: UpstreamFailure): boolean {
     const failed = this.#sent;
-    if (failed === null || this.#isOver) return;
-    const other = this.#nextServer(failed.server, failure);
-    if (other === null) return this.#fail(failure);
+    const other = failed === null ? null : this.#nextServer(failed.server, failure);
+    if (failed === null || other === null) return false;
     if (other !== failed.server) this.#tell(failure, true);
     this.#hadBegun = failure.isRefused && this.started;
     this.#send(other, failure.isStale && other === failed.server);
     // Only now, when the failure is known: the place that this makes is filled at once.
     failed.exchange.abort();
+    return true;
   }
 
   /** Returns the server that gets the request now, the same one over a fresh connection or in another form; null: none. */
@@ -295,17 +295,11 @@ export class UpstreamGeneration implements Generation, Applicant {
     this.#sent?.server.completed();
   }
 
-  /** Returns the failure if the request may be sent again; otherwise ends the answer. */
-  #failed(failure: UpstreamFailure, batch: EngineEvent[]): UpstreamFailure | null {
-    if (this.#answer.finish !== null) {
-      // The answer is whole; only what belongs to it is lost.
-      this.#complete(batch);
-      return null;
-    }
-    const { isStale, isRefused, elsewhere } = failure;
-    if (!this.#answer.hasText && (isStale || isRefused || elsewhere)) return failure;
-    this.#fail(failure);
-    return null;
+  /** Sends the request again if that may help; otherwise ends the answer. */
+  #failed(failure: UpstreamFailure, batch: EngineEvent[]): void {
+    // The answer is whole; only what belongs to it is lost.
+    if (this.#answer.finish !== null) this.#complete(batch);
+    else if (this.#answer.hasText || !this.#sendAgain(failure)) this.#fail(failure);
   }
 
   #fail(failure: UpstreamFailure): void {

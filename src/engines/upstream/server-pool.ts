@@ -5,11 +5,11 @@
  * are for accounts that run nothing (place-line.ts). Of the servers that seem to be alive the least busy one is asked. A
  * server that fails again and again is left alone for a while (circuit.ts).
  */
-import { setImmediate as nextTurn } from "node:timers/promises";
 import { EngineError, type EngineLoad, type EngineState, type Message } from "../../chat/engine.ts";
 import type { EngineLog } from "../engine-log.ts";
 import type { Ticket } from "./circuit.ts";
 import { loggable, type UpstreamFailure } from "./failure.ts";
+import { LargeTurns } from "./large-turns.ts";
 import { PlaceLine, type Places } from "./place-line.ts";
 import { UpstreamServer, type UpstreamTimes } from "./server.ts";
 
@@ -60,13 +60,14 @@ export class ServerPool {
   #turn = 0;
   /** While somebody waits and a server rests. */
   #restOver: NodeJS.Timeout | undefined;
-  /** When the last of those that send again has its turn. */
-  #resends: Promise<void> = Promise.resolve();
 
   constructor(options: ServerPoolOptions) {
     const { urls, key, parallel, times, queueMax } = options;
     this.#options = options;
-    this.#servers = urls.map((url) => new UpstreamServer({ url, key, connectionsMax: parallel, times }));
+    const turns = new LargeTurns();
+    this.#servers = urls.map(
+      (url) => new UpstreamServer({ url, key, connectionsMax: parallel, times, turns }),
+    );
     this.#line = new PlaceLine(queueMax);
   }
 
@@ -143,12 +144,6 @@ export class ServerPool {
       (best, server) => (best === null || isBetter(server, best, nowMs) ? server : best),
       null,
     );
-  }
-
-  /** Waits for a turn of the event loop to send one request again: a body of megabytes takes ten milliseconds to write. */
-  resendTurn(): Promise<void> {
-    this.#resends = this.#resends.then(() => nextTurn());
-    return this.#resends;
   }
 
   /** Returns what the log may say of the failure. */

@@ -8,6 +8,7 @@ import { Client, type Dispatcher, Pool } from "undici";
 import { Circuit, restMsMax, type Ticket } from "./circuit.ts";
 import { Exchange, type ExchangeOwner } from "./exchange.ts";
 import { type UpstreamFailure, wasClosed } from "./failure.ts";
+import type { LargeTurns } from "./large-turns.ts";
 
 export interface UpstreamTimes {
   /** For a connection to be made. */
@@ -33,6 +34,7 @@ export interface ServerOptions {
   /** Requests on their way at once. */
   connectionsMax: number;
   times: UpstreamTimes;
+  turns: LargeTurns;
 }
 
 /** Unused connections are closed after so long, unless the server says an earlier time: most keep them 5 s or longer. */
@@ -51,13 +53,15 @@ export class UpstreamServer {
   readonly #origin: string;
   readonly #path: string;
   readonly #connectionsMax: number;
+  readonly #turns: LargeTurns;
   readonly #headers: Record<string, string>;
   readonly #transport: { connect: { timeout: number }; headersTimeout: number; bodyTimeout: number };
   #busy = 0;
   /** It asked to be left alone until then; it is asked all the same where there is no other. */
   #restsUntilMs = 0;
 
-  constructor({ url, key, connectionsMax, times }: ServerOptions) {
+  constructor({ url, key, connectionsMax, times, turns }: ServerOptions) {
+    this.#turns = turns;
     const { origin, pathname } = new URL(url);
     this.#origin = origin;
     this.#path = pathname.replace(/\/+$/, "");
@@ -110,8 +114,11 @@ export class UpstreamServer {
     return this.#circuit.enter(performance.now(), insteadOf);
   }
 
-  /** Sends a chat request. `owner.freed` is called when there is room for another one. */
-  send(body: string, owner: ExchangeOwner, { ticket, isFresh }: Sending): Exchange {
+  /**
+   * Sends a chat request; one with a large body in a turn of the event loop of its own. `owner.freed` is called when there is
+   * room for another one.
+   */
+  send(body: Body, owner: ExchangeOwner, { ticket, isFresh }: Sending): Exchange {
     this.#busy += 1;
     const client = isFresh ? new Client(this.#origin, this.#transport) : null;
     const exchange = new Exchange({
@@ -123,10 +130,15 @@ export class UpstreamServer {
         owner.freed();
       },
     });
-    (client ?? this.#pool).dispatch(
-      { method: "POST", path: `${this.#path}/chat/completions`, headers: this.#headers, body },
-      exchange,
-    );
+    const path = `${this.#path}/chat/completions`;
+    this.#turns.run(body.characters, () => {
+      if (exchange.isAborted) exchange.drop();
+      else
+        (client ?? this.#pool).dispatch(
+          { method: "POST", path, headers: this.#headers, body: body.text() },
+          exchange,
+        );
+    });
     return exchange;
   }
 
@@ -134,16 +146,17 @@ export class UpstreamServer {
    * Asks for a small JSON document beside the answers; `path` from the root of the server's address. Once more, over a
    * fresh connection, where a kept one was closed before the answer.
    */
-  async ask(path: string, body: unknown, signal: AbortSignal): Promise<{ status: number; text: string }> {
-    const question: Question = { path, body: JSON.stringify(body), signal };
+  async ask(path: string, body: Body, signal: AbortSignal): Promise<{ status: number; text: string }> {
+    await this.#turns.wait(body.characters);
+    const question: Question = { path, body: body.text(), signal };
     const response = await this.#ask(this.#asks, question).catch((error: unknown) => {
       if (signal.aborted || !wasClosed(error)) throw error;
       return null;
     });
-    if (response !== null) return await textOf(response);
+    if (response !== null) return await this.#textOf(response);
     const client = new Client(this.#origin, { ...this.#transport, maxResponseSize: askBytesMax });
     try {
-      return await textOf(await this.#ask(client, question));
+      return await this.#textOf(await this.#ask(client, question));
     } finally {
       await client.destroy();
     }
@@ -153,6 +166,12 @@ export class UpstreamServer {
     const root = this.#path.replace(/\/v1$/, "");
     const headers = { ...this.#headers, accept: "application/json" };
     return client.request({ method: "POST", path: root + path, headers, body, signal });
+  }
+
+  async #textOf({ statusCode, body }: Dispatcher.ResponseData): Promise<{ status: number; text: string }> {
+    const bytes = Buffer.from(await body.arrayBuffer());
+    await this.#turns.wait(bytes.length);
+    return { status: statusCode, text: bytes.toString("utf8") };
   }
 
   /** The first of an answer came. True where the circuit closes with it. */
@@ -189,9 +208,9 @@ interface Question {
   signal: AbortSignal;
 }
 
-async function textOf({
-  statusCode,
-  body,
-}: Dispatcher.ResponseData): Promise<{ status: number; text: string }> {
-  return { status: statusCode, text: await body.text() };
+/** A body that is written when it is sent. */
+export interface Body {
+  /** As many as it has at least. */
+  characters: number;
+  text(): string;
 }

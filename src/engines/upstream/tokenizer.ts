@@ -9,7 +9,7 @@ import type { Message } from "../../chat/engine.ts";
 import { messageOf } from "../../errors.ts";
 import type { ConversationForms } from "./conversation-forms.ts";
 import type { Fields } from "./dialects.ts";
-import type { UpstreamServer } from "./server.ts";
+import type { Body, UpstreamServer } from "./server.ts";
 import { fieldOf } from "./usage.ts";
 
 export interface CountRequest {
@@ -69,8 +69,13 @@ async function countAtVllm(
   { model, forms, template }: CountRequest,
   signal: AbortSignal,
 ): Promise<Count> {
-  const body = { ...template, model, messages: plain(forms.current), add_generation_prompt: true };
-  const answer = await server.ask("/tokenize", body, signal);
+  const body = () => ({
+    ...template,
+    model,
+    messages: plain(forms.current),
+    add_generation_prompt: true,
+  });
+  const answer = await server.ask("/tokenize", bodyOf(forms.characters, body), signal);
   if (refusals.has(answer.status)) return "refused";
   const count = fieldOf(jsonOf(answer), "count");
   if (typeof count !== "number" || !Number.isSafeInteger(count) || count < 1) throw notUnderstood();
@@ -82,15 +87,20 @@ async function countAtLlamaServer(
   { forms, template }: CountRequest,
   signal: AbortSignal,
 ): Promise<Count> {
-  const body = { ...template, messages: plain(forms.current) };
-  const filled = await server.ask("/apply-template", body, signal);
+  const body = () => ({ ...template, messages: plain(forms.current) });
+  const filled = await server.ask("/apply-template", bodyOf(forms.characters, body), signal);
   if (refusals.has(filled.status)) return "refused";
   const prompt = fieldOf(jsonOf(filled), "prompt");
   if (typeof prompt !== "string") throw notUnderstood();
-  const text = { content: prompt, add_special: true, parse_special: true };
-  const tokens = fieldOf(jsonOf(await server.ask("/tokenize", text, signal)), "tokens");
+  const text = () => ({ content: prompt, add_special: true, parse_special: true });
+  const answer = await server.ask("/tokenize", bodyOf(prompt.length, text), signal);
+  const tokens = fieldOf(jsonOf(answer), "tokens");
   if (!Array.isArray(tokens) || tokens.length === 0) throw notUnderstood();
   return tokens.length;
+}
+
+function bodyOf(characters: number, fields: () => object): Body {
+  return { characters, text: () => JSON.stringify(fields()) };
 }
 
 function plain(messages: readonly Message[]): Message[] {
