@@ -19,63 +19,25 @@ import { existsSync, readFileSync } from "node:fs";
 import { homedir } from "node:os";
 import path from "node:path";
 import { messageOf, OperatorError } from "../errors.ts";
-import type { Plans } from "../ledger/plan.ts";
-import { type DatabaseConfig, readDatabase } from "./database.ts";
+import { readDatabase } from "./database.ts";
 import { type Environment, type Found, Problems, parseYaml } from "./document.ts";
 import * as kind from "./kinds.ts";
-import { readLimits, type ServiceLimits } from "./limits.ts";
-import { type ModelConfig, readModels } from "./model.ts";
-import { type OperatorListener, readOperator } from "./operator.ts";
+import { readLimits } from "./limits.ts";
+import { readModels } from "./model.ts";
+import { readOperator } from "./operator.ts";
 import { readPlans } from "./plan.ts";
 import { type ReadContext, refuseUnknownVariables, Section } from "./section.ts";
 import { withoutServiceLinks } from "./service-links.ts";
-import { readTracing, type TracingConfig } from "./tracing.ts";
+import { readTracing } from "./tracing.ts";
 
-export interface Listener {
-  host: string;
-  /** 0: any free port. */
-  port: number;
-}
-
-/** Settings of the machine and its network for downloading models. */
-export interface SourcesConfig {
-  /** Without a trailing slash. */
-  hubUrl: string;
-  hubToken: string | null;
-  /**
-   * Only the variables of pip, proxies and certificates, such as `PIP_INDEX_URL` and
-   * `HTTPS_PROXY`.
-   */
-  env: Environment;
-  home: string;
-}
-
-export interface Config {
-  /** Path of the configuration file. Null if there is none. */
+export type Config = ReturnType<typeof readConfig> & {
+  /** Path of the configuration file. Null if no file is used. */
   file: string | null;
   /** Names of settings whose variables Kubernetes sets for a Service. Their values are ignored. */
   ignoredVariables: readonly string[];
-  listen: Listener;
-  operator: OperatorListener;
-  dataDir: string;
-  modelsDir: string;
-  database: DatabaseConfig;
-  /** At least one, in the order of the configuration. */
-  plans: Plans;
-  /** At least one, in the order of the configuration. */
-  models: readonly ModelConfig[];
-  limits: ServiceLimits;
-  /** Origins whose pages may call the public API. If empty, browsers may not. */
-  cors: { origins: readonly string[] };
-  log: { level: LogLevel };
-  /** Null: no traces. */
-  tracing: TracingConfig | null;
-  sources: SourcesConfig;
-  /** For `inkwell chat`. */
-  client: { apiKey: string | null };
-}
+};
 
-export type LogLevel = "trace" | "debug" | "info" | "warn" | "error" | "silent";
+export type LogLevel = Config["log"]["level"];
 
 export interface LoadOptions {
   /** Folder that contains `inkwell.yaml`. */
@@ -137,9 +99,10 @@ export function loadConfig({
   return { ...config, file: found, ignoredVariables: links.filter((name) => context.known.has(name)) };
 }
 
-function readConfig(root: Section): Omit<Config, "file" | "ignoredVariables"> {
+function readConfig(root: Section) {
   const listen = root.section("listen", (section) => ({
     host: section.value("host", kind.host, { or: "127.0.0.1", env: "INKWELL_HOST" }),
+    /** 0: any free port. */
     port: section.value("port", kind.port, { or: 8080, env: "INKWELL_PORT" }),
   }));
   const operator = root.section("operator", (section) => readOperator(section, listen));
@@ -163,9 +126,12 @@ function readConfig(root: Section): Omit<Config, "file" | "ignoredVariables"> {
     dataDir,
     modelsDir: root.resolve(modelsDir),
     database,
+    /** At least one, in the order of the configuration. */
     plans: new Map(plans.map((plan) => [plan.id, plan])),
+    /** At least one, in the order of the configuration. */
     models,
     limits: root.section("limits", readLimits),
+    /** Origins whose pages may call the public API. If empty, browsers may not. */
     cors: root.section("cors", (section) => ({
       origins: section.list("origins", kind.origin, 'a list of origins: ["https://app.example"]').values,
     })),
@@ -174,13 +140,16 @@ function readConfig(root: Section): Omit<Config, "file" | "ignoredVariables"> {
         or: "info",
       }),
     })),
-    tracing: root.section("tracing", (section) => readTracing(section)),
+    /** Null: no traces. */
+    tracing: root.section("tracing", readTracing),
     sources: readSources(root),
+    /** For `inkwell chat`. */
     client: { apiKey: root.env.INKWELL_API_KEY || null },
   };
 }
 
-function readSources(root: Section): SourcesConfig {
+/** Settings of the machine and its network for downloading models. */
+function readSources(root: Section) {
   const { env } = root;
   const hubUrl = root.variable("HF_ENDPOINT", kind.httpUrl) ?? "https://huggingface.co";
   const network =
@@ -188,6 +157,7 @@ function readSources(root: Section): SourcesConfig {
   return {
     hubUrl: hubUrl.replace(/\/+$/, ""),
     hubToken: env.HF_TOKEN || null,
+    /** Only the variables of pip, proxies and certificates, such as `PIP_INDEX_URL`. */
     env: Object.fromEntries(Object.entries(env).filter(([name]) => network.test(name))),
     home: env.HOME || homedir(),
   };

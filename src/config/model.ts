@@ -6,12 +6,11 @@
 
 import type { RequestDefaults } from "../chat/request.ts";
 import type { ThinkTags } from "../engines/text/thinking.ts";
-import { type DialectName, dialectOf, dialects } from "../engines/upstream/dialects.ts";
+import { dialectOf, dialects } from "../engines/upstream/dialects.ts";
 import { OperatorError } from "../errors.ts";
 import { given } from "../given.ts";
 import type { Price } from "../ledger/pricing.ts";
 import { parseSource } from "../model-files/source.ts";
-import type { Environment } from "./document.ts";
 import { readEngineEnvironment } from "./engine-environment.ts";
 import * as kind from "./kinds.ts";
 import type { Section } from "./section.ts";
@@ -22,67 +21,10 @@ const parallelMost = 65_536;
 /** One tebibyte. */
 const pausedBytesMost = 2 ** 40;
 
+type AnyModelConfig = ReturnType<typeof readCommon>;
+export type LlamaModelConfig = AnyModelConfig & ReturnType<typeof readLlama>;
+export type UpstreamModelConfig = AnyModelConfig & ReturnType<typeof readUpstream>;
 export type ModelConfig = LlamaModelConfig | UpstreamModelConfig;
-
-interface AnyModelConfig {
-  /** Name that clients use. */
-  id: string;
-  contextWindow: number;
-  /** Limit of completion tokens for one answer. Null: what the context window leaves. */
-  outputTokensMax: number | null;
-  /** Answers decoded together. For an upstream: concurrent requests to each server. */
-  parallel: number;
-  /** Used if a request does not set these values. */
-  defaults: RequestDefaults;
-  price: Price;
-}
-
-export interface LlamaModelConfig extends AnyModelConfig {
-  engine: "llama";
-  /** `default`, an absolute path, `hf:...` or a URL. Accepted by `parseSource`. */
-  source: string;
-  /** Null: depends on the machine. */
-  threads: number | null;
-  /** Memory for the states of paused answers. 0: a resumed answer is always evaluated again. */
-  pausedBytesMax: number;
-  gpu: "auto" | "cuda" | "vulkan" | "metal" | "off";
-  /** Time limit for loading the model file. Null: depends on its size. */
-  loadMs: number | null;
-  /** Complete environment of the model's process. */
-  environment: Environment;
-  /**
-   * Tags around the thinking, or null for a model that does not think. Null as a whole: detect it
-   * from the template.
-   */
-  reasoning: { tags: ThinkTags | null } | null;
-}
-
-export interface UpstreamModelConfig extends AnyModelConfig {
-  engine: "upstream";
-  /** At least one server. All offer the same model. */
-  urls: readonly string[];
-  key: string | null;
-  /** Name of the model at the upstream. */
-  model: string;
-  dialect: DialectName;
-  connectMs: number;
-  headersMs: number;
-  idleMs: number;
-  /** Number of places of `parallel` that are reserved for accounts without a running request. */
-  reserved: number;
-  /** Whether stop sequences are sent. They are always matched here as well. */
-  sendStop: boolean;
-  /** Null: the model is not known to think. */
-  reasoning: UpstreamReasoningConfig | null;
-}
-
-export interface UpstreamReasoningConfig {
-  field: string | null;
-  tags: ThinkTags | null;
-  opened: boolean;
-  /** The model thinks, but reports it only at the end. */
-  hidden: boolean;
-}
 
 /** Returns at least one model, in the order of the configuration. */
 export function readModels(root: Section): ModelConfig[] {
@@ -98,28 +40,45 @@ const engineKind: kind.Kind<"llama" | "upstream" | null> = {
 
 function readModel(id: string, section: Section): ModelConfig {
   const engine = section.value("engine", engineKind);
-  const price = readPrice(section);
-  const common = {
+  const common = readCommon(id, section);
+  if (engine === "upstream") return { ...common, ...readUpstream(section) };
+  if (engine === "llama") return { ...common, ...readLlama(section, readSource(section)) };
+  section.ignoreRest();
+  return { ...common, ...readLlama(section, sourceKind.standIn) };
+}
+
+function readCommon(id: string, section: Section) {
+  return {
+    /** Name that clients use. */
     id,
-    price,
+    price: readPrice(section),
     contextWindow: section.value("context_window", kind.whole(128, windowMax), { or: 8192 }),
+    /** Limit of completion tokens for one answer. Null: what the context window leaves. */
     outputTokensMax: section.optional("max_output_tokens", kind.whole(1, windowMax)),
+    /** Used if a request does not set these values. */
     defaults: section.section("defaults", readDefaults),
   };
-  if (engine === "upstream") return readUpstream(common, section);
-  if (engine === null) section.ignoreRest();
+}
+
+/** `source` is `default`, an absolute path, `hf:...` or a URL. */
+function readLlama(section: Section, source: string) {
   const loadSeconds = section.optional("load_seconds", kind.whole(1, 86_400));
   return {
-    ...common,
-    engine: "llama",
-    source: engine === null ? sourceKind.standIn : readSource(section),
+    engine: "llama" as const,
+    source,
+    /** Answers decoded together. */
     parallel: section.value("parallel", kind.whole(1, 256), { or: 4 }),
+    /** Null: depends on the machine. */
     threads: section.optional("threads", kind.whole(1, 1024)),
+    /** Memory for the states of paused answers. 0: a resumed answer is always evaluated again. */
     pausedBytesMax: section.value("paused_bytes", kind.whole(0, pausedBytesMost), { or: 2 ** 30 }),
     gpu: section.value("gpu", kind.oneOf("auto", "cuda", "vulkan", "metal", "off"), { or: "auto" }),
+    /** Time limit for loading the model file. Null: depends on its size. */
     loadMs: loadSeconds === null ? null : loadSeconds * 1000,
+    /** Complete environment of the model's process. */
     environment: readEngineEnvironment(section),
-    reasoning: section.hasSection("reasoning") ? { tags: section.section("reasoning", readThinkTags) } : null,
+    /** Null: detected from the template. Null tags: the model does not think. */
+    reasoning: section.optionalSection("reasoning", (each) => ({ tags: readThinkTags(each) })),
   };
 }
 
@@ -181,27 +140,30 @@ function readThinkTags(section: Section, { required = true } = {}): ThinkTags | 
   return null;
 }
 
-function readUpstream(common: Omit<AnyModelConfig, "parallel">, section: Section): UpstreamModelConfig {
+function readUpstream(section: Section) {
   const seconds = kind.whole(1, 3600);
+  const modelName = kind.text("the model's name at the upstream", (value) => value.trim() !== "");
   const dialect = section.value("dialect", kind.oneOf(...dialects), { or: "compatible" });
   const parallel = section.value("parallel", kind.whole(1, parallelMost), { or: 64 });
   return {
-    ...common,
-    engine: "upstream",
+    engine: "upstream" as const,
+    /** At least one server. All offer the same model. */
     urls: readUrls(section),
     key: section.optional("key", kind.upstreamKey),
-    model: section.value(
-      "model",
-      kind.text("the model's name at the upstream", (value) => value.trim() !== ""),
-    ),
+    /** Name of the model at the upstream. */
+    model: section.value("model", modelName),
     dialect,
+    /** Concurrent requests to each server. */
     parallel,
+    /** Number of places of `parallel` for accounts without a running request. */
     reserved: readReserved(section, parallel),
     connectMs: section.value("connect_seconds", seconds, { or: 5 }) * 1000,
     headersMs: section.value("headers_seconds", seconds, { or: 120 }) * 1000,
     idleMs: section.value("idle_seconds", seconds, { or: 60 }) * 1000,
+    /** Whether stop sequences are sent. They are always matched here as well. */
     sendStop: section.value("send_stop", kind.flag, { or: dialectOf(dialect).sendsStop }),
-    reasoning: section.hasSection("reasoning") ? section.section("reasoning", readUpstreamReasoning) : null,
+    /** Null: the model is not known to think. */
+    reasoning: section.optionalSection("reasoning", readUpstreamReasoning),
   };
 }
 
@@ -249,7 +211,7 @@ function readUrls(section: Section): string[] {
   return url === null ? urls.values : [url];
 }
 
-function readUpstreamReasoning(section: Section): UpstreamReasoningConfig {
+function readUpstreamReasoning(section: Section) {
   const field = section.optional(
     "field",
     kind.text("the name of a field", (value) => /^\w+$/.test(value)),

@@ -10,23 +10,10 @@ import { makeFolder } from "../make-folder.ts";
 import * as kind from "./kinds.ts";
 import type { Section } from "./section.ts";
 
-export interface OperatorListener {
-  host: string;
-  /** 0: any free port. */
-  port: number;
-  /** Null: in a file of the data folder, see `operatorToken`. */
-  token: string | null;
-  /** URL that operators use, if it differs from that of the listener. */
-  url: string | null;
-  /**
-   * Names allowed in `Host`, besides IP addresses, `localhost` and the names of `url` and `host`.
-   * In ASCII.
-   */
-  hosts: readonly string[];
-}
+export type OperatorListener = ReturnType<typeof readOperator>;
 
 /** `listen` is the public listener, which must have another port. */
-export function readOperator(section: Section, listen: { host: string; port: number }): OperatorListener {
+export function readOperator(section: Section, listen: { host: string; port: number }) {
   const host = section.placed("host", kind.host, { or: "127.0.0.1", env: "INKWELL_OPERATOR_HOST" });
   const port = section.placed("port", kind.port, { or: 8081, env: "INKWELL_OPERATOR_PORT" });
   const token = section.optional("token", kind.operatorToken, { env: "INKWELL_OPERATOR_TOKEN" });
@@ -47,9 +34,13 @@ export function readOperator(section: Section, listen: { host: string; port: num
   });
   return {
     host: host.value,
+    /** 0: any free port. */
     port: port.value,
+    /** Null: in a file of the data folder, see `operatorToken`. */
     token,
+    /** URL that operators use, if it differs from that of the listener. */
     url,
+    /** Further names allowed in `Host`, in ASCII. See `operatorNames`. */
     hosts: hosts.values.map(domainToASCII),
   };
 }

@@ -143,6 +143,11 @@ export class Section {
     );
   }
 
+  /** Reads the section under `key`. Null if neither the file nor the environment has it. */
+  optionalSection<T>(key: string, read: (section: Section) => T): T | null {
+    return this.hasSection(key) ? this.section(key, read) : null;
+  }
+
   /** Reads the section under `key`, and reports the keys that `read` does not know. */
   section<T>(key: string, read: (section: Section) => T): T {
     this.#known.add(key);

@@ -6,19 +6,15 @@
 import * as kind from "./kinds.ts";
 import type { Section } from "./section.ts";
 
-export interface TracingConfig {
-  /** Endpoint for OTLP over HTTP in JSON, including the path `/v1/traces`. */
-  url: string;
-  /** Name of the service in traces. */
-  serviceName: string;
-}
+export type TracingConfig = NonNullable<ReturnType<typeof readTracing>>;
 
 /** Null: no traces. */
-export function readTracing(section: Section): TracingConfig | null {
+export function readTracing(section: Section) {
   const configured = section.optional("endpoint", kind.collectorUrl);
   const serviceName = section.value("service_name", kind.name, {
     or: section.env.OTEL_SERVICE_NAME || "inkwell",
   });
   const endpoint = configured ?? section.variable("OTEL_EXPORTER_OTLP_ENDPOINT", kind.collectorUrl);
+  // The URL accepts OTLP over HTTP in JSON.
   return endpoint === null ? null : { url: `${endpoint.replace(/\/+$/, "")}/v1/traces`, serviceName };
 }
