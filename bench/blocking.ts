@@ -7,15 +7,16 @@
  * `--only` selects attacks whose name contains the text. The block is measured inside the process, the latency from
  * another process.
  */
+
 import { setTimeout as sleep } from "node:timers/promises";
-import { parseArgs } from "node:util";
 import { attacks, run as runAttack } from "../test/fixtures/attacks.ts";
 import { startWatchedService, type Watched } from "../test/fixtures/watched-service.ts";
+import { optionsOf } from "./options.ts";
 
 export async function run(args: readonly string[]): Promise<void> {
-  const { values } = parseArgs({
-    args: [...args],
-    options: { seconds: { type: "string", default: "3" }, only: { type: "string", default: "" } },
+  const values = optionsOf(args, {
+    seconds: "3",
+    only: "",
   });
   const ms = Number(values.seconds) * 1000;
   await using service = await startWatchedService();

@@ -15,17 +15,15 @@
  *
  * It is asked not to reuse prompts: Inkwell reuses none of these, because `temperature: 0` promises the same text again.
  */
+
 import { type ChildProcess, spawn } from "node:child_process";
-import { existsSync } from "node:fs";
 import { join, resolve } from "node:path";
-import { parseArgs } from "node:util";
 import { Agent, request } from "undici";
 import { startLlamaService } from "./llama-service.ts";
+import { defaultModel, numbersOf, optionsOf } from "./options.ts";
 import { medianOf } from "./servers.ts";
 
 const root = join(import.meta.dirname, "..");
-const defaultModel = join(root, "data", "models", "SmolLM2-135M-Instruct.Q4_1.gguf");
-const miniature = join(root, "models", "miniature.gguf");
 
 interface Settings {
   model: string;
@@ -69,25 +67,21 @@ function nextPrompt(): string {
 }
 
 export async function run(args: readonly string[]): Promise<void> {
-  const { values } = parseArgs({
-    args: [...args],
-    options: {
-      model: { type: "string", default: existsSync(defaultModel) ? defaultModel : miniature },
-      threads: { type: "string", default: "1,2" },
-      concurrent: { type: "string", default: "1,4,8" },
-      tokens: { type: "string", default: "128" },
-      rounds: { type: "string", default: "3" },
-    },
+  const values = optionsOf(args, {
+    model: defaultModel,
+    threads: "1,2",
+    concurrent: "1,4,8",
+    tokens: "128",
+    rounds: "3",
   });
-  const numbers = (list: string) => list.split(",").map(Number);
   const tokens = Number(values.tokens);
   const llamaServer = process.env.LLAMA_SERVER_URL;
-  if (llamaServer !== undefined && numbers(values.threads).length > 1)
+  if (llamaServer !== undefined && numbersOf(values.threads).length > 1)
     throw new Error(
       "llama-server has one number of threads: give --threads N, the number it was started with",
     );
   const rows: Record<string, string>[] = [];
-  for (const threads of numbers(values.threads)) {
+  for (const threads of numbersOf(values.threads)) {
     await using service = await startLlamaService({
       model: resolve(values.model),
       threads,
@@ -95,7 +89,7 @@ export async function run(args: readonly string[]): Promise<void> {
       contextWindow: 2048,
     });
     const inkwell = { url: service.url, key: service.keys[0] ?? "" };
-    for (const concurrent of numbers(values.concurrent)) {
+    for (const concurrent of numbersOf(values.concurrent)) {
       // A first one uncounted, so that files are in memory and code is compiled.
       const asked = { model: values.model, threads, concurrent, tokens, promptTokens: 0 };
       const warm = await throughHttp(inkwell, { ...asked, tokens: 16 });

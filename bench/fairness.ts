@@ -8,16 +8,14 @@
  * target for each is a second and twice the time that the slowest of as many takes on an idle service. For the throughput every account floods, so that places change hands all the time; the
  * floor of the ratio is one account that floods alone, for which nothing is ever paused.
  */
-import { existsSync } from "node:fs";
+
 import { join, resolve } from "node:path";
 import { setTimeout as sleep } from "node:timers/promises";
-import { parseArgs } from "node:util";
 import { Agent, request } from "undici";
 import { type LlamaService, startLlamaService } from "./llama-service.ts";
+import { defaultModel, numbersOf, optionsOf } from "./options.ts";
 
-const root = join(import.meta.dirname, "..");
-const defaultModel = join(root, "data", "models", "SmolLM2-135M-Instruct.Q4_1.gguf");
-const miniature = join(root, "models", "miniature.gguf");
+const _root = join(import.meta.dirname, "..");
 
 const parallel = 4;
 const floodRequests = 8;
@@ -116,17 +114,14 @@ async function throughput(service: LlamaService, accounts: number, seconds: numb
 }
 
 export async function run(args: readonly string[]): Promise<void> {
-  const { values } = parseArgs({
-    args: [...args],
-    options: {
-      model: { type: "string", default: existsSync(defaultModel) ? defaultModel : miniature },
-      accounts: { type: "string", default: "1,2,4,8" },
-      rounds: { type: "string", default: "2" },
-      seconds: { type: "string", default: "8" },
-      threads: { type: "string" },
-    },
+  const values = optionsOf(args, {
+    model: defaultModel,
+    accounts: "1,2,4,8",
+    rounds: "2",
+    seconds: "8",
+    threads: undefined,
   });
-  const counts = values.accounts.split(",").map(Number);
+  const counts = numbersOf(values.accounts);
   await using service = await startLlamaService({
     model: resolve(values.model),
     parallel,

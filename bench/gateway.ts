@@ -8,7 +8,7 @@
  *
  * With `--upstream` the engine is not scripted: bench/upstream.ts.
  */
-import { parseArgs } from "node:util";
+import { optionsOf } from "./options.ts";
 import { type Measured, measure, startServer, summaryOf } from "./servers.ts";
 
 export async function run(args: readonly string[]): Promise<void> {
@@ -16,15 +16,12 @@ export async function run(args: readonly string[]): Promise<void> {
     const upstream = await import("./upstream.ts");
     return await upstream.run(args.filter((argument) => argument !== "--upstream"));
   }
-  const { values } = parseArgs({
-    args: [...args],
-    options: {
-      clients: { type: "string", default: "32" },
-      seconds: { type: "string", default: "3" },
-      rounds: { type: "string", default: "5" },
-      warm: { type: "string", default: "6" },
-      stream: { type: "string", default: "false,true" },
-    },
+  const values = optionsOf(args, {
+    clients: "32",
+    seconds: "3",
+    rounds: "5",
+    warm: "6",
+    stream: "false,true",
   });
   const clients = Number(values.clients);
   await using inkwell = await startServer({ which: "inkwell", clients });

@@ -11,13 +11,13 @@
  *
  * The bench starts PostgreSQL on this machine, with fsync.
  */
+
 import { type ChildProcess, spawn } from "node:child_process";
 import { once } from "node:events";
 import { mkdtempSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { setTimeout as sleep } from "node:timers/promises";
-import { parseArgs } from "node:util";
 import pg from "pg";
 import { Ledger } from "../src/ledger/ledger.ts";
 import {
@@ -32,6 +32,7 @@ import { startSweeper } from "../src/store/sweeper.ts";
 import { type Postgres, start } from "../test/fixtures/postgres.ts";
 import { accountId, keyId, plans, price, used } from "./ledger-file.ts";
 import type { NodeTask } from "./node-process.ts";
+import { optionsOf } from "./options.ts";
 import { holdAndSettle, openAccount } from "./pair.ts";
 
 const accounts = 64;
@@ -44,14 +45,11 @@ interface Measured {
 }
 
 export async function run(args: readonly string[]): Promise<void> {
-  const { values } = parseArgs({
-    args: [...args],
-    options: {
-      part: { type: "string", default: "locked,frozen,lists,overdue" },
-      seconds: { type: "string", default: "4" },
-      receipts: { type: "string", default: "1000000" },
-      holds: { type: "string", default: "50000" },
-    },
+  const values = optionsOf(args, {
+    part: "locked,frozen,lists,overdue",
+    seconds: "4",
+    receipts: "1000000",
+    holds: "50000",
   });
   const seconds = Number(values.seconds);
   const wanted = new Set(values.part.split(","));

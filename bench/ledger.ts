@@ -7,15 +7,16 @@
  * A caller takes a hold and, when that is on disk, settles it; then again. `rows` are the journal entries that are
  * there before. A latency is that of a pair, so of two commits.
  */
+
 import { copyFileSync, mkdtempSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
-import { parseArgs } from "node:util";
 import { Ledger } from "../src/ledger/ledger.ts";
 import type { Operation } from "../src/ledger/operations.ts";
 import { openToWrite } from "../src/store/sqlite/file.ts";
 import { openSqliteStore } from "../src/store/sqlite/store.ts";
 import { makeLedgerFile, nextAccount, plans } from "./ledger-file.ts";
+import { numbersOf, optionsOf } from "./options.ts";
 import { holdAndSettle } from "./pair.ts";
 import { type Batch, rawLoop } from "./raw-ledger.ts";
 import { medianOf } from "./servers.ts";
@@ -30,28 +31,24 @@ interface Measured {
 }
 
 export async function run(args: readonly string[]): Promise<void> {
-  const { values } = parseArgs({
-    args: [...args],
-    options: {
-      callers: { type: "string", default: "1,32,512" },
-      accounts: { type: "string", default: "1,10000" },
-      rows: { type: "string", default: "0,1000000" },
-      seconds: { type: "string", default: "1" },
-      rounds: { type: "string", default: "3" },
-    },
+  const values = optionsOf(args, {
+    callers: "1,32,512",
+    accounts: "1,10000",
+    rows: "0,1000000",
+    seconds: "1",
+    rounds: "3",
   });
-  const numbers = (list: string) => list.split(",").map(Number);
   const ms = Number(values.seconds) * 1000;
   const folder = mkdtempSync(join(tmpdir(), "inkwell-bench-"));
   const table: Record<string, string>[] = [];
   try {
-    for (const rows of numbers(values.rows)) {
-      for (const accounts of numbers(values.accounts)) {
+    for (const rows of numbersOf(values.rows)) {
+      for (const accounts of numbersOf(values.accounts)) {
         const path = join(folder, `${rows}-${accounts}.db`);
         makeLedgerFile(path, accounts, rows);
         const floorPath = `${path}.floor`;
         copyFileSync(path, floorPath);
-        for (const callers of numbers(values.callers)) {
+        for (const callers of numbersOf(values.callers)) {
           const ledger: Measured[] = [];
           const floor: Measured[] = [];
           for (let round = 0; round < Number(values.rounds); round += 1) {

@@ -6,15 +6,16 @@
  *
  *   npm run bench -- metering [--clients 1,32] [--tokens 64] [--token-us 5] [--seconds 1] [--rounds 3]
  */
+
 import { execFileSync } from "node:child_process";
 import { mkdtempSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import timers from "node:timers/promises";
-import { parseArgs } from "node:util";
 import { Ledger } from "../src/ledger/ledger.ts";
 import { openSqliteStore } from "../src/store/sqlite/store.ts";
 import { makeLedgerFile, plans } from "./ledger-file.ts";
+import { numbersOf, optionsOf } from "./options.ts";
 import { holdAndSettle } from "./pair.ts";
 import { cores, medianOf } from "./servers.ts";
 
@@ -27,20 +28,17 @@ interface Measured {
 }
 
 export async function run(args: readonly string[]): Promise<void> {
-  const { values } = parseArgs({
-    args: [...args],
-    options: {
-      clients: { type: "string", default: "1,32" },
-      tokens: { type: "string", default: "64" },
-      "token-us": { type: "string", default: "5" },
-      seconds: { type: "string", default: "1" },
-      rounds: { type: "string", default: "3" },
-    },
+  const values = optionsOf(args, {
+    clients: "1,32",
+    tokens: "64",
+    "token-us": "5",
+    seconds: "1",
+    rounds: "3",
   });
   execFileSync("taskset", ["--all-tasks", "--cpu-list", "--pid", cores.server, `${process.pid}`]);
   const tokens = Number(values.tokens);
   const ms = Number(values.seconds) * 1000;
-  const counts = values.clients.split(",").map(Number);
+  const counts = numbersOf(values.clients);
   const folder = mkdtempSync(join(tmpdir(), "inkwell-bench-"));
   const path = join(folder, "inkwell.db");
   makeLedgerFile(path, Math.max(...counts), 0);

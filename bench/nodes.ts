@@ -8,16 +8,17 @@
  *
  * `--database postgres://...` uses your empty database. Otherwise the bench starts a server on this machine, with fsync.
  */
+
 import { type ChildProcess, spawn } from "node:child_process";
 import { once } from "node:events";
 import { join } from "node:path";
-import { parseArgs } from "node:util";
 import pg from "pg";
 import { Ledger } from "../src/ledger/ledger.ts";
 import { openPostgresStore } from "../src/store/postgres/store.ts";
 import { start } from "../test/fixtures/postgres.ts";
 import { plans } from "./ledger-file.ts";
 import type { NodeTask } from "./node-process.ts";
+import { numbersOf, optionsOf } from "./options.ts";
 import { openAccount } from "./pair.ts";
 import { medianOf } from "./servers.ts";
 
@@ -28,25 +29,21 @@ interface Measured {
 }
 
 export async function run(args: readonly string[]): Promise<void> {
-  const { values } = parseArgs({
-    args: [...args],
-    options: {
-      database: { type: "string" },
-      nodes: { type: "string", default: "1,2,3" },
-      keys: { type: "string", default: "1,1000" },
-      clients: { type: "string", default: "20,50" },
-      seconds: { type: "string", default: "1" },
-      rounds: { type: "string", default: "3" },
-    },
+  const values = optionsOf(args, {
+    database: undefined,
+    nodes: "1,2,3",
+    keys: "1,1000",
+    clients: "20,50",
+    seconds: "1",
+    rounds: "3",
   });
-  const numbers = (list: string) => list.split(",").map(Number);
   const seconds = Number(values.seconds);
   const url = values.database ?? (await ownDatabase());
-  await prepare(url, Math.max(...numbers(values.keys)));
+  await prepare(url, Math.max(...numbersOf(values.keys)));
   const table: Record<string, string>[] = [];
-  for (const keys of numbers(values.keys)) {
-    for (const clients of numbers(values.clients)) {
-      for (const nodes of numbers(values.nodes)) {
+  for (const keys of numbersOf(values.keys)) {
+    for (const clients of numbersOf(values.clients)) {
+      for (const nodes of numbersOf(values.nodes)) {
         const measured: Record<NodeTask["by"], Measured[]> = { ledger: [], "row update": [] };
         await using ledger = await startNodes({ url, by: "ledger", clients, keys }, nodes);
         await using floor = await startNodes({ url, by: "row update", clients, keys }, nodes);

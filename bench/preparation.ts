@@ -6,17 +6,16 @@
  *
  * The two are measured in turns. The target is a ratio of 0.85.
  */
-import { existsSync } from "node:fs";
+
 import { join, resolve } from "node:path";
 import { setTimeout as sleep } from "node:timers/promises";
-import { parseArgs } from "node:util";
 import { Agent, request } from "undici";
 import { type LlamaService, startLlamaService } from "./llama-service.ts";
+import { defaultModel, optionsOf } from "./options.ts";
 import { medianOf } from "./servers.ts";
 
 const root = join(import.meta.dirname, "..");
-const defaultModel = join(root, "data", "models", "SmolLM2-135M-Instruct.Q4_1.gguf");
-const miniature = join(root, "models", "miniature.gguf");
+const _miniature = join(root, "models", "miniature.gguf");
 const contextWindow = 8192;
 const settleMs = 1000;
 
@@ -98,15 +97,12 @@ async function measure(service: LlamaService, connections: number, seconds: numb
 }
 
 export async function run(args: readonly string[]): Promise<void> {
-  const { values } = parseArgs({
-    args: [...args],
-    options: {
-      model: { type: "string", default: existsSync(defaultModel) ? defaultModel : miniature },
-      connections: { type: "string", default: "6" },
-      seconds: { type: "string", default: "6" },
-      rounds: { type: "string", default: "3" },
-      threads: { type: "string" },
-    },
+  const values = optionsOf(args, {
+    model: defaultModel,
+    connections: "6",
+    seconds: "6",
+    rounds: "3",
+    threads: undefined,
   });
   await using service = await startLlamaService({
     model: resolve(values.model),

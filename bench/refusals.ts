@@ -5,12 +5,13 @@
  *
  *   npm run bench -- refusals [--seconds 5] [--connections 6]
  */
+
 import { readFileSync, writeFileSync } from "node:fs";
 import { connect } from "node:net";
 import path from "node:path";
 import { setTimeout as sleep } from "node:timers/promises";
-import { parseArgs } from "node:util";
 import { miniature, newFolder, startProgram } from "../test/fixtures/program.ts";
+import { optionsOf } from "./options.ts";
 import { medianOf } from "./servers.ts";
 
 // The environment of a test program names this model.
@@ -18,9 +19,9 @@ const model = "smollm2-135m-instruct";
 const bodyBytes = 4 * 1024 * 1024 - 1024;
 
 export async function run(args: readonly string[]): Promise<void> {
-  const { values } = parseArgs({
-    args: [...args],
-    options: { seconds: { type: "string", default: "5" }, connections: { type: "string", default: "6" } },
+  const values = optionsOf(args, {
+    seconds: "5",
+    connections: "6",
   });
   const ms = Number(values.seconds) * 1000;
   await using folder = await newFolder();

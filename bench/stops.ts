@@ -4,16 +4,16 @@
  *
  *   npm run bench -- stops [--characters 1000000]
  */
-import { parseArgs } from "node:util";
+
 import { StopFinder } from "../src/engines/text/stops.ts";
+import { optionsOf } from "./options.ts";
 
 /** In characters; the last is what fits four times into a body of 4 MiB. */
 const lengths = [4, 1_000, 77_000, 1_000_000];
 
 export async function run(args: readonly string[]): Promise<void> {
-  const { values } = parseArgs({
-    args: [...args],
-    options: { characters: { type: "string", default: "1000000" } },
+  const values = optionsOf(args, {
+    characters: "1000000",
   });
   const characters = Number(values.characters);
   // Compiled code is measured, not its compilation.

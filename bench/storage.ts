@@ -7,17 +7,18 @@
  * `written` is the number of bytes that reach the disk, including logs. On SQLite the operating system counts them. On
  * PostgreSQL it is the log; pages are written in addition at a checkpoint.
  */
+
 import { mkdtemp, readFile, rm, stat } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { DatabaseSync } from "node:sqlite";
-import { parseArgs } from "node:util";
 import { Ledger, type LedgerOptions } from "../src/ledger/ledger.ts";
 import { commitQueues, openPostgresStore } from "../src/store/postgres/store.ts";
 import { openSqliteStore } from "../src/store/sqlite/store.ts";
 import type { Store } from "../src/store/store.ts";
 import { start } from "../test/fixtures/postgres.ts";
 import { nextAccount, plans } from "./ledger-file.ts";
+import { optionsOf } from "./options.ts";
 import { holdAndSettle, openAccount } from "./pair.ts";
 
 interface Wanted {
@@ -38,14 +39,11 @@ interface Stored {
 }
 
 export async function run(args: readonly string[]): Promise<void> {
-  const { values } = parseArgs({
-    args: [...args],
-    options: {
-      requests: { type: "string", default: "20000" },
-      accounts: { type: "string", default: "1000" },
-      callers: { type: "string", default: "64" },
-      extensions: { type: "string", default: "0" },
-    },
+  const values = optionsOf(args, {
+    requests: "20000",
+    accounts: "1000",
+    callers: "64",
+    extensions: "0",
   });
   const wanted = {
     requests: Number(values.requests),

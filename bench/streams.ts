@@ -8,20 +8,18 @@
  * `--every`: milliseconds between two tokens of a stream. Two runs on one server: the first is timed; in the middle of the
  * second its memory is collected, and what remains is looked at.
  */
+
 import { readFile } from "node:fs/promises";
 import { setTimeout as sleep } from "node:timers/promises";
-import { parseArgs } from "node:util";
 import type { LoadTask } from "./load-client.ts";
+import { optionsOf } from "./options.ts";
 import { load, memoryOf, startServer } from "./servers.ts";
 
 export async function run(args: readonly string[]): Promise<void> {
-  const { values } = parseArgs({
-    args: [...args],
-    options: {
-      streams: { type: "string", default: "1000" },
-      tokens: { type: "string", default: "100" },
-      every: { type: "string", default: "50" },
-    },
+  const values = optionsOf(args, {
+    streams: "1000",
+    tokens: "100",
+    every: "50",
   });
   const streams = Number(values.streams);
   const tokens = Number(values.tokens);

@@ -11,8 +11,9 @@
  * tokens, and each event arrives by itself. Inkwell asks its upstreams to stream whole answers too, so it reads 67 events
  * where the floor reads one object. The server has one core. Clients, the upstream and PostgreSQL have the others.
  */
-import { parseArgs } from "node:util";
+
 import { start as startPostgres } from "../test/fixtures/postgres.ts";
+import { optionsOf } from "./options.ts";
 import { type Measured, measure, type Server, startServer, summaryOf } from "./servers.ts";
 import { type UpstreamAnswer, upstreamAnswers } from "./upstream-answers.ts";
 
@@ -21,17 +22,14 @@ type Name = (typeof names)[number];
 const titles = { sqlite: "Inkwell, SQLite", postgres: "Inkwell, PostgreSQL", proxy: "Fastify and undici" };
 
 export async function run(args: readonly string[]): Promise<void> {
-  const { values } = parseArgs({
-    args: [...args],
-    options: {
-      clients: { type: "string", default: "32" },
-      seconds: { type: "string", default: "2" },
-      rounds: { type: "string", default: "3" },
-      warm: { type: "string", default: "3" },
-      only: { type: "string", default: upstreamAnswers.map(({ id }) => id).join(",") },
-      stream: { type: "string", default: "false,true" },
-      stores: { type: "string", default: "sqlite,postgres" },
-    },
+  const values = optionsOf(args, {
+    clients: "32",
+    seconds: "2",
+    rounds: "3",
+    warm: "3",
+    only: upstreamAnswers.map(({ id }) => id).join(","),
+    stream: "false,true",
+    stores: "sqlite,postgres",
   });
   const clients = Number(values.clients);
   const answers = values.only.split(",");
