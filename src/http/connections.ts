@@ -11,7 +11,7 @@ import type { IncomingMessage, Server, ServerResponse } from "node:http";
 import { BlockList, isIPv6, type Socket } from "node:net";
 import { invariant, Refusal } from "../errors.ts";
 import type { ConnectionRefusal } from "../telemetry/log.ts";
-import { errorBody, errorHeaders } from "./openai-format/error-body.ts";
+import { errorBody, errorHeaders, rawResponse } from "./openai-format/error-body.ts";
 
 export interface ConnectionLimits {
   connectionsMax: number;
@@ -105,14 +105,7 @@ export class Connections {
       `This service has as many connections ${howMany}. Close connections that you do not need, and try again shortly.`,
       { retryAfterSeconds: 2 },
     );
-    const body = errorBody(refusal);
-    const headers = Object.entries({
-      "content-type": "application/json; charset=utf-8",
-      "content-length": String(Buffer.byteLength(body)),
-      connection: "close",
-      ...errorHeaders(refusal),
-    }).map(([name, value]) => `${name}: ${value}\r\n`);
-    socket.end(`HTTP/1.1 503 Service Unavailable\r\n${headers.join("")}\r\n${body}`);
+    socket.end(rawResponse("503 Service Unavailable", errorBody(refusal), errorHeaders(refusal)));
     // A connection that is closed over unread data is reset, and the client loses the answer.
     socket.resume();
     const timer = setTimeout(() => socket.destroy(), lingerMs);

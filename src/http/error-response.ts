@@ -5,7 +5,13 @@
 import type { OutgoingHttpHeaders } from "node:http";
 import type { Socket } from "node:net";
 import type { FastifyReply, FastifyRequest } from "fastify";
-import { type ErrorResponse, errorBody, errorHeaders, unparsableBody } from "./openai-format/error-body.ts";
+import {
+  type ErrorResponse,
+  errorBody,
+  errorHeaders,
+  rawResponse,
+  unparsableBody,
+} from "./openai-format/error-body.ts";
 import { dropBody, isUploading } from "./request-body.ts";
 
 const jsonType = "application/json; charset=utf-8";
@@ -74,8 +80,5 @@ export function refuseUnparsable(error: Error & { code?: string }, socket: Socke
       : error.code === "ERR_HTTP_REQUEST_TIMEOUT"
         ? ["408 Request Timeout", "The request was not sent in time."]
         : ["400 Bad Request", "These bytes are not a valid HTTP request."];
-  const body = unparsableBody(message);
-  socket.end(
-    `HTTP/1.1 ${status}\r\ncontent-type: ${jsonType}\r\ncontent-length: ${Buffer.byteLength(body)}\r\nconnection: close\r\n\r\n${body}`,
-  );
+  socket.end(rawResponse(status, unparsableBody(message)));
 }

@@ -5,15 +5,11 @@
 
 const everyMs = 20;
 
-export interface EventLoopWatch {
-  stop(): void;
-}
-
 /**
  * Calls `observe` with each delay. A block of the event loop is one long delay. The timer keeps no
  * process alive.
  */
-export function watchEventLoop(observe: (delayMs: number) => void): EventLoopWatch {
+export function watchEventLoop(observe: (delayMs: number) => void): { stop(): void } {
   let dueMs = performance.now() + everyMs;
   const timer = setInterval(() => {
     const nowMs = performance.now();

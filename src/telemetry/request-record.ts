@@ -41,22 +41,16 @@ export interface Work {
 /** Parameters of a chat request, stop sequences excluded. */
 export type ChatParameters = Omit<Sampling, "stop"> & Pick<ChatRequest, "maxTokens">;
 
-interface RequestHead {
-  requestId: string;
-  method: string;
-  /** The endpoint, or null for any other path. */
-  path: string | null;
-  /** The request is for the chat endpoint. */
-  isChat: boolean;
-  /** Header with the trace of the caller. */
-  traceparent: string | null;
-}
+type RequestHead = Pick<RequestRecord, "requestId" | "method" | "path" | "isChat" | "traceparent">;
 
 export class RequestRecord implements ChatRecord {
   readonly requestId: string;
   readonly method: string;
+  /** The endpoint, or null for any other path. */
   readonly path: string | null;
+  /** The request is for the chat endpoint. */
   readonly isChat: boolean;
+  /** Header with the trace of the caller. */
   readonly traceparent: string | null;
   readonly startedMs = performance.now();
   /** Null until the key has been checked. */

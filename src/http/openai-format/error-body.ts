@@ -34,6 +34,20 @@ export function unparsableBody(message: string): string {
   return JSON.stringify({ error: { message, type: "invalid_request_error", param: null, code: null } });
 }
 
+/**
+ * Returns the bytes of an error response, for a connection without a Fastify reply. `status`: code
+ * and reason phrase.
+ */
+export function rawResponse(status: string, body: string, headers: Record<string, string> = {}): string {
+  const lines = Object.entries({
+    "content-type": "application/json; charset=utf-8",
+    "content-length": String(Buffer.byteLength(body)),
+    connection: "close",
+    ...headers,
+  }).map(([name, value]) => `${name}: ${value}\r\n`);
+  return `HTTP/1.1 ${status}\r\n${lines.join("")}\r\n${body}`;
+}
+
 export function errorHeaders(refusal: ErrorResponse): Record<string, string> {
   if (refusal.status === 401) return { "www-authenticate": "Bearer" };
   if (refusal.status === 402 || refusal.waitingHelps === false) return { "x-should-retry": "false" };

@@ -27,8 +27,8 @@ export function explain(schema: TSchema, value: unknown, path: string): Refusal 
   if (!hasType(schema, value)) return wrongType(schema, value, path);
   if (Type.IsObject(schema) && isRecord(value)) return explainObject(schema, value, path);
   if (Type.IsArray(schema) && Array.isArray(value)) {
-    const least = numberOf(schema, "minItems") ?? 0;
-    const most = numberOf(schema, "maxItems") ?? Number.POSITIVE_INFINITY;
+    const least = Number(keywordOf(schema, "minItems") ?? 0);
+    const most = Number(keywordOf(schema, "maxItems") ?? Number.POSITIVE_INFINITY);
     if (value.length < least || value.length > most) return wrongValue(schema, value, path);
     const items = validatorOf(schema.items);
     const index = value.findIndex((item) => !items.Check(item));
@@ -96,26 +96,16 @@ function wrongValue(
   path: string,
   code: ErrorCode = "invalid_value",
 ): Refusal {
-  const hint = textOf(schema, "hint");
+  const hint = keywordOf(schema, "hint");
   const message = `${path === "" ? "The body" : path} must be ${rightFor(schema)}, not ${shownAs(value)}.${hint === undefined ? "" : ` ${hint}`}`;
   return new Refusal(code, message, path === "" ? {} : { param: path });
 }
 
 function rightFor(schema: TSchema): string {
-  return textOf(schema, "description") ?? "something else";
+  return String(keywordOf(schema, "description") ?? "something else");
 }
 
-function textOf(schema: TSchema, keyword: "description" | "hint"): string | undefined {
-  const found = keywordOf(schema, keyword);
-  return typeof found === "string" ? found : undefined;
-}
-
-function numberOf(schema: TSchema, keyword: "minItems" | "maxItems"): number | undefined {
-  const found = keywordOf(schema, keyword);
-  return typeof found === "number" ? found : undefined;
-}
-
-function keywordOf(schema: TSchema, keyword: string): unknown {
+function keywordOf(schema: TSchema, keyword: "description" | "hint" | "minItems" | "maxItems"): unknown {
   return Object.entries(schema).find(([key]) => key === keyword)?.[1];
 }
 

@@ -1,4 +1,7 @@
-/** Which browsers' pages may call the service: none, unless the configuration lists their origins. */
+/**
+ * CORS: the browser pages that may call the service. None may, unless the configuration lists
+ * their origins.
+ */
 import type { IncomingHttpHeaders } from "node:http";
 
 const exposed = [
@@ -14,7 +17,7 @@ const exposed = [
   "x-ratelimit-reset-tokens",
 ].join(", ");
 
-/** How long a browser may remember a pre-flight answer; Chromium caps it at two hours anyway. */
+/** Time that a browser may cache a preflight answer. Chromium caps it at two hours. */
 const maxAgeSeconds = 7200;
 
 export class Cors {
@@ -30,22 +33,20 @@ export class Cors {
   }
 
   isPreflight(method: string, headers: IncomingHttpHeaders): boolean {
-    return (
-      this.enabled &&
-      method === "OPTIONS" &&
-      headers.origin !== undefined &&
-      headers["access-control-request-method"] !== undefined
-    );
+    const isComplete = headers.origin !== undefined && headers["access-control-request-method"] !== undefined;
+    return this.enabled && method === "OPTIONS" && isComplete;
   }
 
-  /** For every answer; an origin that is not listed gets none, which makes its browser keep the answer to itself. */
-  headers(request: IncomingHttpHeaders): Record<string, string> {
+  /**
+   * Returns the headers of every answer. Without them, a browser hides the answer from the page.
+   */
+  headers({ origin }: IncomingHttpHeaders): Record<string, string> {
     if (!this.enabled) return {};
-    const allowed = this.#allowed(request.origin);
-    if (allowed === null) return { vary: "Origin" };
+    const isAny = this.#origins.has("*");
+    if (origin === undefined || !(isAny || this.#origins.has(origin))) return { vary: "Origin" };
     return {
       vary: "Origin",
-      "access-control-allow-origin": allowed,
+      "access-control-allow-origin": isAny ? "*" : origin,
       "access-control-expose-headers": exposed,
     };
   }
@@ -56,16 +57,10 @@ export class Cors {
     return {
       ...headers,
       "access-control-allow-methods": methods,
-      // SDKs add headers of their own; none of them is trusted with anything.
+      // SDKs add headers of their own, and the service trusts none of them.
       "access-control-allow-headers":
         request["access-control-request-headers"] ?? "authorization, content-type",
       "access-control-max-age": String(maxAgeSeconds),
     };
-  }
-
-  #allowed(origin: string | undefined): string | null {
-    if (origin === undefined) return null;
-    if (this.#origins.has("*")) return "*";
-    return this.#origins.has(origin) ? origin : null;
   }
 }

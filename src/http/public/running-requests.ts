@@ -11,14 +11,6 @@ import type { IncomingMessage, ServerResponse } from "node:http";
 import type { Socket } from "node:net";
 import { Refusal } from "../../errors.ts";
 
-export interface RunningRequest {
-  readonly signal: AbortSignal;
-  /** The client has left. */
-  readonly gone: boolean;
-  /** Call when the last byte has been written. The request is over when it is flushed or lost. */
-  leave(): void;
-}
-
 /** Requests that were still in progress when they were given up. */
 export interface Abandoned {
   /** Answered and settled, but not read to the end. */
@@ -28,7 +20,7 @@ export interface Abandoned {
 }
 
 export class RunningRequests {
-  readonly #running = new Set<Running>();
+  readonly #running = new Set<RunningRequest>();
   readonly #waiting = new Set<Pending>();
   readonly #bySocket = new WeakMap<Socket, Set<Pending>>();
   #retiring = false;
@@ -58,7 +50,7 @@ export class RunningRequests {
 
   /** Starts a chat request. If the service drains, its signal is aborted at once. */
   enter({ socket }: IncomingMessage, response: ServerResponse): RunningRequest {
-    const running = new Running(socket, response, () => remove());
+    const running = new RunningRequest(socket, response, () => remove());
     const remove = this.#add(running, this.#running, socket);
     if (socket.destroyed) running.clientGone();
     else if (this.#draining) running.end(shuttingDown());
@@ -103,7 +95,7 @@ export class RunningRequests {
   /** Returns whether a request of this connection is being answered. */
   busy(socket: Socket): boolean {
     const pending = this.#bySocket.get(socket) ?? [];
-    return [...pending].some((each) => each instanceof Running);
+    return [...pending].some((each) => each instanceof RunningRequest);
   }
 
   /**
@@ -175,13 +167,16 @@ interface Pending {
   end(reason: Refusal): void;
 }
 
-class Running implements RunningRequest, Pending {
+/** A chat request that is being answered. */
+export class RunningRequest implements Pending {
+  /** The client has left. */
+  gone = false;
+  /** The answer has been written, and may not have been read to its end. */
+  left = false;
   readonly #controller = new AbortController();
   readonly #socket: Socket;
   readonly #response: ServerResponse;
   readonly #remove: () => void;
-  #left = false;
-  #gone = false;
 
   constructor(socket: Socket, response: ServerResponse, remove: () => void) {
     this.#socket = socket;
@@ -193,25 +188,17 @@ class Running implements RunningRequest, Pending {
     return this.#controller.signal;
   }
 
-  get gone(): boolean {
-    return this.#gone;
-  }
-
-  /** The answer has been written, and may not have been read to its end. */
-  get left(): boolean {
-    return this.#left;
-  }
-
+  /** Call when the last byte has been written. The request is over when it is flushed or lost. */
   leave(): void {
-    this.#left = true;
-    if (this.#gone || this.#response.writableFinished) this.#remove();
+    this.left = true;
+    if (this.gone || this.#response.writableFinished) this.#remove();
     else this.#response.once("close", this.#remove);
   }
 
   clientGone(): void {
-    this.#gone = true;
+    this.gone = true;
     this.#controller.abort(new Error("the client closed the connection"));
-    if (this.#left) this.#remove();
+    if (this.left) this.#remove();
   }
 
   end(reason: Refusal): void {

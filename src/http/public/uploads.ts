@@ -56,7 +56,9 @@ const bytesPerChunkMin = 64;
 const retryAfterSeconds = 2;
 
 /** Uploads of one key, of one account, or in total. */
-interface Usage {
+interface Scope {
+  readonly whose: string;
+  readonly bytesMax: number;
   uploads: number;
   bytes: number;
 }
@@ -64,13 +66,14 @@ interface Usage {
 export class Uploads {
   readonly #limits: UploadLimits;
   readonly #times: UploadTimes;
-  readonly #keys = new Map<string, Usage>();
-  readonly #accounts = new Map<string, Usage>();
-  readonly #total: Usage = { uploads: 0, bytes: 0 };
+  readonly #keys = new Map<string, Scope>();
+  readonly #accounts = new Map<string, Scope>();
+  readonly #total: Scope;
 
   constructor(limits: UploadLimits, times: UploadTimes = uploadTimes) {
     this.#limits = limits;
     this.#times = times;
+    this.#total = { whose: "all callers", bytesMax: limits.uploadBytesMax, uploads: 0, bytes: 0 };
   }
 
   get count(): number {
@@ -86,65 +89,32 @@ export class Uploads {
    * `concurrency_limit_exceeded` or `overloaded`.
    */
   admit(caller: Caller, headers: IncomingMessage["headers"]): Upload {
-    const { bodyBytesMax } = this.#limits;
     const declaredBytes =
       headers["transfer-encoding"] === undefined ? Number(headers["content-length"] ?? 0) : null;
-    const key = usageOf(this.#keys, caller.keyId);
-    const account = usageOf(this.#accounts, caller.accountId);
+    const key = this.#keys.get(caller.keyId) ?? this.#newScope("this key", keyShare);
+    const account = this.#accounts.get(caller.accountId) ?? this.#newScope("this account", accountShare);
     requireRoom("This key", key, caller.concurrent);
     requireRoom("This account", account, caller.plan.limits.concurrent ?? null);
+    const reservation = new Reservation([key, account, this.#total], () => {
+      if (key.uploads === 0) this.#keys.delete(caller.keyId);
+      if (account.uploads === 0) this.#accounts.delete(caller.accountId);
+    });
     // A larger body is refused later, for its size.
-    const reservedBytes = Math.min(declaredBytes ?? 0, bodyBytesMax);
-    this.#require(key, account, reservedBytes);
-
+    reservation.growTo(Math.min(declaredBytes ?? 0, this.#limits.bodyBytesMax));
+    reservation.open();
     this.#keys.set(caller.keyId, key);
     this.#accounts.set(caller.accountId, account);
-    const all = [key, account, this.#total];
-    const reserve = (bytes: number) => {
-      for (const usage of all) usage.bytes += bytes;
-    };
-    for (const usage of all) usage.uploads += 1;
-    reserve(reservedBytes);
-    return new Upload(this.#limits, this.#times, {
-      declaredBytes,
-      reservedBytes,
-      grow: (bytes) => {
-        this.#require(key, account, bytes);
-        reserve(bytes);
-      },
-      release: (bytes) => {
-        reserve(-bytes);
-        for (const usage of all) usage.uploads -= 1;
-        if (key.uploads === 0) this.#keys.delete(caller.keyId);
-        if (account.uploads === 0) this.#accounts.delete(caller.accountId);
-      },
-    });
+    return new Upload(this.#limits, this.#times, declaredBytes, reservation);
   }
 
-  #require(key: Usage, account: Usage, moreBytes: number): void {
+  #newScope(whose: string, share: number): Scope {
     const { uploadBytesMax, bodyBytesMax } = this.#limits;
-    const shareOf = (part: number) => Math.max(bodyBytesMax, Math.floor(uploadBytesMax * part));
-    const scopes = [
-      { usage: key, bytesMax: shareOf(keyShare), whose: "this key" },
-      { usage: account, bytesMax: shareOf(accountShare), whose: "this account" },
-      { usage: this.#total, bytesMax: uploadBytesMax, whose: "all callers" },
-    ];
-    for (const { usage, bytesMax, whose } of scopes) {
-      if (usage.bytes + moreBytes <= bytesMax) continue;
-      throw new Refusal(
-        "overloaded",
-        `The request bodies of ${whose} that are being received or checked may have ${bytesMax} bytes in total. Send the request again in ${retryAfterSeconds} s.`,
-        { retryAfterSeconds },
-      );
-    }
+    const bytesMax = Math.max(bodyBytesMax, Math.floor(uploadBytesMax * share));
+    return { whose, bytesMax, uploads: 0, bytes: 0 };
   }
 }
 
-function usageOf(usages: ReadonlyMap<string, Usage>, id: string): Usage {
-  return usages.get(id) ?? { uploads: 0, bytes: 0 };
-}
-
-function requireRoom(whose: string, { uploads }: Usage, concurrent: number | null): void {
+function requireRoom(whose: string, { uploads }: Scope, concurrent: number | null): void {
   if (concurrent === null || uploads < concurrent + spareUploads) return;
   throw new Refusal(
     "concurrency_limit_exceeded",
@@ -154,30 +124,68 @@ function requireRoom(whose: string, { uploads }: Usage, concurrent: number | nul
 }
 
 /** The part of the limits that one body uses. */
-interface Reservation {
-  /** Content-length of the body, or null if it comes in chunks. */
-  declaredBytes: number | null;
-  reservedBytes: number;
-  grow(bytes: number): void;
-  release(bytes: number): void;
+class Reservation {
+  readonly #scopes: readonly Scope[];
+  readonly #onRelease: () => void;
+  #bytes = 0;
+
+  constructor(scopes: readonly Scope[], onRelease: () => void) {
+    this.#scopes = scopes;
+    this.#onRelease = onRelease;
+  }
+
+  /** Counts the upload. */
+  open(): void {
+    for (const scope of this.#scopes) scope.uploads += 1;
+  }
+
+  /** Reserves `bytes` in total. Throws `overloaded` if they are not free. */
+  growTo(bytes: number): void {
+    const moreBytes = bytes - this.#bytes;
+    if (moreBytes <= 0) return;
+    const full = this.#scopes.find((scope) => scope.bytes + moreBytes > scope.bytesMax);
+    if (full !== undefined) {
+      throw new Refusal(
+        "overloaded",
+        `The request bodies of ${full.whose} that are being received or checked may have ${full.bytesMax} bytes in total. Send the request again in ${retryAfterSeconds} s.`,
+        { retryAfterSeconds },
+      );
+    }
+    for (const scope of this.#scopes) scope.bytes += moreBytes;
+    this.#bytes = bytes;
+  }
+
+  release(): void {
+    for (const scope of this.#scopes) {
+      scope.bytes -= this.#bytes;
+      scope.uploads -= 1;
+    }
+    this.#onRelease();
+  }
 }
 
 export class Upload {
   readonly #limits: UploadLimits;
   readonly #times: UploadTimes;
+  /** Content-length of the body, or null if it comes in chunks. */
+  readonly #declaredBytes: number | null;
   readonly #reservation: Reservation;
-  #reservedBytes: number;
   #bytes: Buffer<ArrayBuffer> | null = null;
   #receivedBytes = 0;
   #chunks = 0;
   #isReleased = false;
   #stopReading: (() => void) | null = null;
 
-  constructor(limits: UploadLimits, times: UploadTimes, reservation: Reservation) {
+  constructor(
+    limits: UploadLimits,
+    times: UploadTimes,
+    declaredBytes: number | null,
+    reservation: Reservation,
+  ) {
     this.#limits = limits;
     this.#times = times;
+    this.#declaredBytes = declaredBytes;
     this.#reservation = reservation;
-    this.#reservedBytes = reservation.reservedBytes;
   }
 
   get receivedBytes(): number {
@@ -245,7 +253,7 @@ export class Upload {
     this.#stopReading?.();
     if (this.#bytes !== null) free(this.#bytes);
     this.#bytes = null;
-    this.#reservation.release(this.#reservedBytes);
+    this.#reservation.release();
   }
 
   /** Time that the body may take, given the bytes received so far. */
@@ -268,14 +276,10 @@ export class Upload {
     if (length > bodyBytesMax) throw tooLarge(bodyBytesMax);
     this.#chunks += 1;
     if (this.#chunks > chunksFree + length / bytesPerChunkMin) throw inTooManyChunks();
-    const { declaredBytes } = this.#reservation;
     if (this.#bytes === null || this.#bytes.length < length) {
       const capacity =
-        declaredBytes ?? Math.min(bodyBytesMax, Math.max(length, firstBytes, 2 * this.#receivedBytes));
-      if (capacity > this.#reservedBytes) {
-        this.#reservation.grow(capacity - this.#reservedBytes);
-        this.#reservedBytes = capacity;
-      }
+        this.#declaredBytes ?? Math.min(bodyBytesMax, Math.max(length, firstBytes, 2 * this.#receivedBytes));
+      this.#reservation.growTo(capacity);
       // Separate memory, not a part of Node's shared pool.
       const larger = Buffer.allocUnsafeSlow(capacity);
       if (this.#bytes !== null) {
