@@ -28,7 +28,7 @@ export async function run(args: readonly string[]): Promise<void> {
       "longest call": `${longestMs.toFixed(1)} ms`,
     };
   });
-  console.log(`${characters} characters of one repeated letter, one in each piece`);
+  console.log(`${characters} characters of one repeated letter, one in each segment`);
   console.table(rows);
 }
 

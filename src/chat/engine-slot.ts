@@ -28,8 +28,8 @@ export class EngineSlot implements Engine {
     return this.#engine?.contextWindow ?? this.#contextWindow;
   }
 
-  get tellsLate(): boolean {
-    return this.#engine?.tellsLate ?? false;
+  get reportsUsageLate(): boolean {
+    return this.#engine?.reportsUsageLate ?? false;
   }
 
   get state(): EngineState {

@@ -114,7 +114,7 @@ export interface Generation extends AsyncIterable<readonly EngineEvent[]> {
    * More is paid for: `paidTokens` completion tokens in all. `isLast`: and no more will be, so that the generation
    * ends there with "length". Without effect on one that has ended.
    */
-  pay(paidTokens: number, isLast: boolean): void;
+  extendBudget(paidTokens: number, isLast: boolean): void;
   /** True once the engine has begun on the prompt: from here on the prompt has been worked on and is paid for. */
   readonly started: boolean;
   /**
@@ -157,7 +157,7 @@ export interface Engine {
    * Tokens may be made that nobody hears of before the end, so that no slice can hold them up: all that an answer may
    * have is held for beforehand. Absent: false.
    */
-  readonly tellsLate?: boolean;
+  readonly reportsUsageLate?: boolean;
   readonly state: EngineState;
   /** Counts the prompt. Throws `EngineError`; bounded in time by the engine itself. */
   prepare(prompt: Prompt, signal: AbortSignal): Promise<PreparedPrompt>;

@@ -35,7 +35,7 @@ import {
   type TokenLogprob,
   type Usage,
 } from "./engine.ts";
-import { Funding, firstSlice } from "./hold-extender.ts";
+import { firstSlice, HoldExtender } from "./hold-extender.ts";
 import { refusalOfEngine, refusalOfHold } from "./refusals.ts";
 import { type ChatRequest, withDefaults } from "./request.ts";
 
@@ -135,7 +135,7 @@ export async function* generate(
   );
 
   const { price } = model;
-  const isWhole = model.engine.tellsLate === true;
+  const isWhole = model.engine.reportsUsageLate === true;
   const wantMicro = costAtMost(price, promptTokens, isWhole ? wantTokens : firstSlice(wantTokens));
   const held = await ledger.apply({
     kind: "hold",
@@ -159,20 +159,20 @@ export async function* generate(
   let isCharged = false;
   const { accountId } = caller;
   const { holdTtlMs } = dependencies;
-  const funded = { accountId, requestId, price, promptTokens, wantTokens, wantMicro, holdTtlMs };
-  const funding = new Funding(ledger, funded, held.amount);
+  const extendedRequest = { accountId, requestId, price, promptTokens, wantTokens, wantMicro, holdTtlMs };
+  const holdExtender = new HoldExtender(ledger, extendedRequest, held.amount);
   const stop = () => void generation?.stop();
   try {
     if (signal.aborted) return endOfAborted(signal);
-    const { maxTokens, paidTokens } = funding;
+    const { maxTokens, paidTokens } = holdExtender;
     const { sampling } = request;
     generation = prepared.generate({
       maxTokens,
       paidTokens,
       sampling,
-      onTokens: (made) => funding.made(made),
+      onTokens: (made) => holdExtender.made(made),
     });
-    funding.watch(generation);
+    holdExtender.watch(generation);
     // Until the engine says otherwise, whatever ends the iteration is the reader's going away.
     ending = "client_gone";
     signal.addEventListener("abort", stop, { once: true });
@@ -184,14 +184,14 @@ export async function* generate(
       if (last?.type === "end") finishReason = last.finishReason;
     }
     if (finishReason === null) {
-      if (funding.failure !== null) {
+      if (holdExtender.failure !== null) {
         ending = "engine_failed";
-        throw funding.failure;
+        throw holdExtender.failure;
       }
       if (!signal.aborted) throw new EngineError("failed", "the generation ended without its end");
       return endOfAborted(signal);
     }
-    const boughtOut = finishReason === "length" && funding.maxTokens < wantTokens;
+    const boughtOut = finishReason === "length" && holdExtender.maxTokens < wantTokens;
     ending = boughtOut ? "credits" : finishReason;
   } catch (error) {
     // Whatever else comes out of the iteration is a defect of the engine, and not for the caller to pay.
@@ -200,7 +200,7 @@ export async function* generate(
   } finally {
     signal.removeEventListener("abort", stop);
     await generation?.stop();
-    funding.stop();
+    holdExtender.stop();
     if (ending === "client_gone" && signal.reason instanceof Refusal) ending = "shutdown";
     const usage = generation?.usage ?? nothingMade;
     isCharged = await settle(ledger, accountId, record, {

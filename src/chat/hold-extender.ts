@@ -19,7 +19,7 @@ export const sliceTokens = 256;
 /** After a store that failed. */
 const retryMs = 500;
 
-export interface Funded {
+export interface ExtendedRequest {
   accountId: string;
   requestId: string;
   price: Price;
@@ -37,9 +37,9 @@ export function firstSlice(wantTokens: number): number {
   return Math.min(wantTokens, sliceTokens);
 }
 
-export class Funding {
+export class HoldExtender {
   readonly #ledger: Ledger;
-  readonly #request: Funded;
+  readonly #request: ExtendedRequest;
   readonly #timer: NodeJS.Timeout;
   #heldMicro: MicroCredits;
   #paidTokens: number;
@@ -55,7 +55,7 @@ export class Funding {
   #stopped = false;
 
   /** The hold has been taken, for `heldMicro`. */
-  constructor(ledger: Ledger, request: Funded, heldMicro: MicroCredits) {
+  constructor(ledger: Ledger, request: ExtendedRequest, heldMicro: MicroCredits) {
     this.#ledger = ledger;
     this.#request = request;
     this.#heldMicro = heldMicro;
@@ -142,7 +142,7 @@ export class Funding {
       this.#heldMicro += outcome.amount;
       this.#paidTokens = this.#paidBy(this.#heldMicro);
       this.#isLast = outcome.amount < moreMicro || this.#paidTokens >= wantTokens;
-      generation.pay(this.#paidTokens, this.#isLast);
+      generation.extendBudget(this.#paidTokens, this.#isLast);
     } catch (error) {
       // A store that stays away is a reason to stop only when the hold may have run out meanwhile.
       this.#lastError = error;

@@ -76,11 +76,11 @@ test("a batch with more tokens than are paid for is cut at the paid token", asyn
   const next = batches.next();
   await until("the fourth token is asked for", () => made.includes(4));
   assert.equal(generation.usage.completionTokens, 3);
-  generation.pay(5, false);
+  generation.extendBudget(5, false);
   assert.equal(textsOf((await next).value), "3 4 ");
   const last = batches.next();
   await nextTurn();
-  generation.pay(7, true);
+  generation.extendBudget(7, true);
   assert.equal(textsOf((await last).value), "5 6 <length>");
   assert.equal((await batches.next()).done, true);
   assert.equal(generation.usage.completionTokens, 7);
@@ -99,7 +99,7 @@ test("thinking that had to be paid for is read on when it is, though it has no t
   const generation = await begin(front, { paidTokens: 3, onTokens: (tokens) => made.push(tokens) });
   const answer = batchesOf(generation);
   await until("the fourth token is asked for", () => made.includes(4));
-  generation.pay(100, false);
+  generation.extendBudget(100, false);
   assert.equal((await answer).join(""), "Yes<stop>");
 });
 

@@ -453,8 +453,8 @@ test("a generation waits at the end of its budget, and continues or ends when th
   // Another one, which shares its batches, is not held up; by its end the first would have gone on if it could.
   assert.equal((await ask(engine, endless, { maxTokens: 40 })).usage.completionTokens, 40);
   assert.equal(generation.usage.completionTokens, 5);
-  generation.pay(9, false);
-  generation.pay(12, true);
+  generation.extendBudget(9, false);
+  generation.extendBudget(12, true);
   const { usage, finishReason } = await answer;
   assert.deepEqual([usage.completionTokens, finishReason], [12, "length"]);
   assert.deepEqual([...new Set(made)], [0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12]);
@@ -469,7 +469,7 @@ test("a generation that waits for its budget ends at once if it is not extended"
   const generation = prompt.generate({ ...asked(900), paidTokens: 5, onTokens });
   const answer = collect(generation);
   await resting.promise;
-  generation.pay(5, true);
+  generation.extendBudget(5, true);
   const { usage, finishReason } = await answer;
   assert.deepEqual([usage.completionTokens, finishReason], [5, "length"]);
 });

@@ -74,7 +74,7 @@ async function startPaused(engine: LlamaEngine, annaTokens = 400, borisTokens = 
   const borisAnswer = read(boris);
   await until(engine, ({ paused }) => paused === 1);
   await until(engine, () => boris.started);
-  boris.pay(borisTokens, false);
+  boris.extendBudget(borisTokens, false);
   return { anna, answer, boris, borisAnswer };
 }
 
@@ -191,7 +191,7 @@ test("a paused answer ends while paused if its budget is not extended", async (t
   const engine = await start(t);
   const { anna, answer, boris } = await startPaused(engine);
   const { completionTokens } = anna.usage;
-  anna.pay(completionTokens, true);
+  anna.extendBudget(completionTokens, true);
   const { finishReason, usage } = await answer;
   assert.equal(finishReason, "length");
   assert.equal(usage.completionTokens, completionTokens);
@@ -207,7 +207,7 @@ test("an answer that waits for its budget gives up its place and returns when it
   const other = await ask(engine, endless, question("anna", 20));
   assert.equal(other.usage.completionTokens, 20, "of its own account as well");
   assert.equal(engine.load().paused, 1);
-  anna.pay(100, false);
+  anna.extendBudget(100, false);
   assert.equal((await answer).usage.completionTokens, 100);
 });
 
@@ -248,7 +248,7 @@ test("a long pause is not mistaken for a hung child", async (t) => {
   const { pid } = engine;
   await sleep(4 * stallMs);
   assert.equal(engine.pid, pid);
-  boris.pay(50, false);
+  boris.extendBudget(50, false);
   assert.equal((await borisAnswer).usage.completionTokens, 50);
   assert.equal((await answer).usage.completionTokens, 800);
 });

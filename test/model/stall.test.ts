@@ -173,7 +173,7 @@ test("a child whose answers wait for budgets and slow readers is not killed", as
     log.lines.filter((line) => line.startsWith("error")),
     [],
   );
-  unpaid.pay(40, false);
+  unpaid.extendBudget(40, false);
   assert.equal((await collect(unpaid)).usage.completionTokens, 40);
   for (let next = await reader.next(); next.done !== true; ) next = await reader.next();
   assert.equal(slow.usage.completionTokens, 100);

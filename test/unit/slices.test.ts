@@ -92,7 +92,7 @@ test("a request holds its prompt and one slice, however long an answer it may as
 
 test("of an engine that tells of its tokens late, all that an answer may have is held for beforehand", async () => {
   const made = await setup(1_000_000);
-  made.engine.tellsLate = true;
+  made.engine.reportsUsageLate = true;
   const { generation, rest } = await made.begin("r1");
   assert.equal(heldBy(made), promptCost + 4990 * 30);
   assert.deepEqual([generation.options.maxTokens, generation.options.paidTokens], [4990, 4990]);
@@ -106,7 +106,7 @@ test("of an engine that tells of its tokens late, all that an answer may have is
 
 test("where that cannot be paid for, it is asked for what the balance buys", async () => {
   const made = await setup(promptCost + 300 * 30 + 29);
-  made.engine.tellsLate = true;
+  made.engine.reportsUsageLate = true;
   const { generation, rest } = await made.begin("r1");
   assert.deepEqual([generation.options.maxTokens, generation.options.paidTokens], [300, 300]);
   think(generation, 300);

@@ -1,8 +1,8 @@
-/** Stop sequences and thinking tags in text that arrives in pieces. */
+/** Stop sequences and thinking tags in text that arrives in segments. */
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import fc from "fast-check";
-import type { Piece } from "../../src/engines/text/segments.ts";
+import type { Segment } from "../../src/engines/text/segments.ts";
 import { SequenceMatcher } from "../../src/engines/text/sequence-matcher.ts";
 import { StopFinder } from "../../src/engines/text/stops.ts";
 import { ThinkingFilter, type ThinkTags } from "../../src/engines/text/thinking.ts";
@@ -10,17 +10,17 @@ import { ThinkingFilter, type ThinkTags } from "../../src/engines/text/thinking.
 /** Wide: linear matching takes a hundredth of it, quadratic matching many times as long. */
 const attackMsMax = 10_000;
 
-function piecesOf(texts: readonly string[]): Piece[] {
+function piecesOf(texts: readonly string[]): Segment[] {
   return texts.map((text) => ({ text, tokens: 1, logprobs: [] }));
 }
 
-/** Passes the pieces to a new finder; the texts that come out after each one, and at the end. */
+/** Passes the segments to a new finder; the texts that come out after each one, and at the end. */
 function find(stops: readonly string[], texts: readonly string[]) {
   const finder = new StopFinder(stops);
   const steps: string[][] = [];
-  for (const piece of piecesOf(texts)) {
-    const { pieces, stopped } = finder.push(piece);
-    steps.push(pieces.map(({ text }) => text));
+  for (const segment of piecesOf(texts)) {
+    const { segments, stopped } = finder.push(segment);
+    steps.push(segments.map(({ text }) => text));
     if (stopped) return { steps, stopped, end: [] };
   }
   return { steps, stopped: false, end: finder.flush().map(({ text }) => text) };
@@ -68,7 +68,7 @@ function cut(texts: readonly string[], length: number): string[] {
 
 const letters = (options: fc.StringConstraints) => fc.string({ ...options, unit: fc.constantFrom("a", "b") });
 
-test("finds, holds and passes on the same pieces as a naive search", () => {
+test("finds, holds and passes on the same segments as a naive search", () => {
   const stops = fc.array(letters({ minLength: 1, maxLength: 12 }), { minLength: 1, maxLength: 4 });
   const texts = fc.array(letters({ maxLength: 5 }), { maxLength: 60 });
   fc.assert(
@@ -118,12 +118,12 @@ for (const length of [77_000, 1_000_000]) {
     const finder = new StopFinder(stops);
     const startedMs = performance.now();
     let passed = 0;
-    // Every second piece breaks the match off at its longest, so that everything that is held goes on.
+    // Every second segment breaks the match off at its longest, so that everything that is held goes on.
     for (let round = 0; round < 2; round++) {
       for (let made = 0; made < 1.5 * length; made++) {
-        passed += finder.push({ text: "a", tokens: 1, logprobs: [] }).pieces.length;
+        passed += finder.push({ text: "a", tokens: 1, logprobs: [] }).segments.length;
       }
-      passed += finder.push({ text: "x", tokens: 1, logprobs: [] }).pieces.length;
+      passed += finder.push({ text: "x", tokens: 1, logprobs: [] }).segments.length;
     }
     assert.equal(passed, 2 * (1.5 * length + 1));
     assert.ok(performance.now() - startedMs < attackMsMax);

@@ -4,7 +4,7 @@ import { describe, test } from "node:test";
 import fc from "fast-check";
 import type { Message, Reasoning, Sampling } from "../../src/chat/engine.ts";
 import { AnswerText } from "../../src/engines/upstream/answer-text.ts";
-import { Circuit, failuresMax, restMs, restMsMax } from "../../src/engines/upstream/circuit.ts";
+import { Circuit, coolDownMs, coolDownMsMax, failuresMax } from "../../src/engines/upstream/circuit.ts";
 import { type DialectName, dialectOf, dialects, requestBody } from "../../src/engines/upstream/dialects.ts";
 import { PromptEstimator, sizeOf } from "../../src/engines/upstream/estimate.ts";
 import { failureOfStatus, loggable } from "../../src/engines/upstream/failure.ts";
@@ -250,9 +250,9 @@ describe("a circuit", () => {
   const fail = (circuit: Circuit, nowMs: number) => circuit.failed(nowMs, circuit.enter(nowMs, null), false);
   /** One that breaks off in the middle of its answer. */
   const breakOff = (circuit: Circuit, nowMs: number) => {
-    const ticket = circuit.enter(nowMs, null);
+    const attempt = circuit.enter(nowMs, null);
     circuit.answered();
-    return circuit.failed(nowMs, ticket, true);
+    return circuit.failed(nowMs, attempt, true);
   };
 
   test("opens after several failures in a row, tries with one request, and rests longer each time", () => {
@@ -263,8 +263,8 @@ describe("a circuit", () => {
     assert.ok(circuit.admits(0), "a success in between begins anew");
     assert.ok(fail(circuit, 0));
     let nowMs = 0;
-    for (let rest = restMs; rest < 2 * restMsMax; rest = 2 * rest) {
-      const atMost = Math.min(rest, restMsMax);
+    for (let rest = coolDownMs; rest < 2 * coolDownMsMax; rest = 2 * rest) {
+      const atMost = Math.min(rest, coolDownMsMax);
       assert.ok(circuit.isOpen(nowMs + atMost - 1) && !circuit.admits(nowMs + atMost - 1));
       nowMs += atMost;
       assert.ok(circuit.admits(nowMs) && !circuit.isOpen(nowMs));
@@ -272,7 +272,7 @@ describe("a circuit", () => {
       assert.ok(!circuit.admits(nowMs), "one at a time");
       assert.ok(circuit.failed(nowMs, trial, false));
     }
-    nowMs += restMsMax;
+    nowMs += coolDownMsMax;
     circuit.left(circuit.enter(nowMs, null));
     assert.ok(circuit.admits(nowMs), "a trial that told nothing makes room for another");
     circuit.enter(nowMs, null);
@@ -286,32 +286,33 @@ describe("a circuit", () => {
     const circuit = new Circuit();
     const early = Array.from({ length: 2 * failuresMax }, () => circuit.enter(0, null));
     for (let n = 0; n < failuresMax; n += 1) fail(circuit, 0);
-    for (const ticket of early.slice(0, 2)) assert.equal(circuit.failed(restMs - 1, ticket, false), false);
-    assert.ok(circuit.admits(restMs));
-    const trial = circuit.enter(restMs, null);
-    for (const ticket of early.slice(2, 4)) {
-      assert.equal(circuit.failed(restMs, ticket, true), false);
-      circuit.left(ticket);
+    for (const attempt of early.slice(0, 2))
+      assert.equal(circuit.failed(coolDownMs - 1, attempt, false), false);
+    assert.ok(circuit.admits(coolDownMs));
+    const trial = circuit.enter(coolDownMs, null);
+    for (const attempt of early.slice(2, 4)) {
+      assert.equal(circuit.failed(coolDownMs, attempt, true), false);
+      circuit.left(attempt);
     }
-    assert.ok(!circuit.admits(restMs), "the trial goes on");
+    assert.ok(!circuit.admits(coolDownMs), "the trial goes on");
     circuit.answered();
-    for (const ticket of early.slice(4)) assert.equal(circuit.failed(restMs, ticket, true), false);
-    assert.ok(circuit.admits(restMs));
+    for (const attempt of early.slice(4)) assert.equal(circuit.failed(coolDownMs, attempt, true), false);
+    assert.ok(circuit.admits(coolDownMs));
     circuit.left(trial);
   });
 
   test("knows a trial that is sent again as the same one, and no other request as that", () => {
     const circuit = new Circuit();
     for (let n = 0; n < failuresMax; n += 1) fail(circuit, 0);
-    const early = circuit.enter(restMs - 1, null);
-    const trial = circuit.enter(restMs, null);
-    const again = circuit.enter(restMs, trial);
+    const early = circuit.enter(coolDownMs - 1, null);
+    const trial = circuit.enter(coolDownMs, null);
+    const again = circuit.enter(coolDownMs, trial);
     circuit.left(trial);
-    assert.ok(!circuit.admits(restMs), "its first connection ends, it does not");
-    const stranger = circuit.enter(restMs, early);
-    assert.equal(circuit.failed(restMs, stranger, false), false);
-    assert.ok(circuit.failed(restMs, again, false));
-    assert.ok(circuit.isOpen(restMs + 2 * restMs - 1));
+    assert.ok(!circuit.admits(coolDownMs), "its first connection ends, it does not");
+    const stranger = circuit.enter(coolDownMs, early);
+    assert.equal(circuit.failed(coolDownMs, stranger, false), false);
+    assert.ok(circuit.failed(coolDownMs, again, false));
+    assert.ok(circuit.isOpen(coolDownMs + 2 * coolDownMs - 1));
   });
 
   test("opens after several answers that broke off, longer each time until one comes to its end", () => {
@@ -321,14 +322,14 @@ describe("a circuit", () => {
     for (let n = 1; n < failuresMax; n += 1) assert.equal(breakOff(circuit, 0), false);
     assert.equal(fail(circuit, 0), false, "counted apart");
     assert.ok(breakOff(circuit, 0));
-    assert.equal(circuit.openUntilMs, restMs);
-    assert.ok(breakOff(circuit, restMs), "a trial that breaks off is enough");
-    assert.equal(circuit.openUntilMs, 3 * restMs);
+    assert.equal(circuit.openUntilMs, coolDownMs);
+    assert.ok(breakOff(circuit, coolDownMs), "a trial that breaks off is enough");
+    assert.equal(circuit.openUntilMs, 3 * coolDownMs);
     circuit.answered();
     circuit.completed();
     for (let n = 1; n < failuresMax; n += 1) assert.equal(breakOff(circuit, 0), false);
     assert.ok(breakOff(circuit, 0));
-    assert.equal(circuit.openUntilMs, restMs);
+    assert.equal(circuit.openUntilMs, coolDownMs);
   });
 });
 

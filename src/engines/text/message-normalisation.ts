@@ -14,7 +14,7 @@ export interface Turn {
 }
 
 /** From the conversation as it is to a single user turn. The first one that the template takes is used. */
-export function* foldings(messages: readonly Message[], knowsDeveloper: boolean): Generator<Turn[]> {
+export function* normalForms(messages: readonly Message[], knowsDeveloper: boolean): Generator<Turn[]> {
   const asSent = messages.map(({ role, content }): Turn => ({ role, texts: [content] }));
   if (knowsDeveloper) yield asSent;
   const system = asSent.map((turn): Turn => (turn.role === "developer" ? { ...turn, role: "system" } : turn));

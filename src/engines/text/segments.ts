@@ -1,14 +1,14 @@
 /**
- * From the bytes of tokens to pieces of text, and text that has to wait until it is decided what it is.
+ * From the bytes of tokens to segments of text, and text that has to wait until it is decided what it is.
  *
- * Pure. A piece is the text of one token, or of several where only together they end on a character. No byte is
+ * Pure. A segment is the text of one token, or of several where only together they end on a character. No byte is
  * lost: what never becomes a character becomes U+FFFD.
  */
 import type { TokenLogprob } from "../../chat/engine.ts";
 
-export interface Piece {
+export interface Segment {
   text: string;
-  /** The tokens that this text came from; 0 for the second part of a piece that was cut. */
+  /** The tokens that this text came from; 0 for the second part of a segment that was cut. */
   tokens: number;
   logprobs: TokenLogprob[];
 }
@@ -28,7 +28,7 @@ export class Utf8Joiner {
   }
 
   /** Null while there is nothing to show for the token. */
-  push(bytes: Uint8Array, logprob?: TokenLogprob): Piece | null {
+  push(bytes: Uint8Array, logprob?: TokenLogprob): Segment | null {
     const waiting = this.#bytes.length;
     const all = waiting > 0 ? concat(this.#bytes, bytes) : bytes;
     this.#tokens += 1;
@@ -42,7 +42,7 @@ export class Utf8Joiner {
   }
 
   /** At the end of the text: what is left, its unfinished character as U+FFFD. */
-  flush(): Piece | null {
+  flush(): Segment | null {
     const rest = this.#bytes;
     this.#bytes = noBytes;
     if (rest.length === 0) {
@@ -53,11 +53,11 @@ export class Utf8Joiner {
     return this.#take(decoder.decode(rest));
   }
 
-  #take(text: string): Piece {
-    const piece = { text, tokens: this.#tokens, logprobs: this.#logprobs };
+  #take(text: string): Segment {
+    const segment = { text, tokens: this.#tokens, logprobs: this.#logprobs };
     this.#tokens = 0;
     this.#logprobs = [];
-    return piece;
+    return segment;
   }
 }
 
@@ -80,13 +80,13 @@ function concat(left: Uint8Array, right: Uint8Array): Uint8Array {
   return all;
 }
 
-/** Taken pieces that the list may keep before it is shortened. */
+/** Taken segments that the list may keep before it is shortened. */
 const takenMin = 64;
 
-/** Pieces whose text is not decided yet. Each operation takes time for the pieces that it adds or takes, not for those that stay. */
-export class HeldPieces {
-  #pieces: Piece[] = [];
-  /** Pieces before this index have been taken. */
+/** Segments whose text is not decided yet. Each operation takes time for the segments that it adds or takes, not for those that stay. */
+export class HeldSegments {
+  #segments: Segment[] = [];
+  /** Segments before this index have been taken. */
   #first = 0;
   #length = 0;
   #tokens = 0;
@@ -100,54 +100,58 @@ export class HeldPieces {
     return this.#tokens;
   }
 
-  push(piece: Piece): void {
-    this.#pieces.push(piece);
-    this.#length += piece.text.length;
-    this.#tokens += piece.tokens;
+  push(segment: Segment): void {
+    this.#segments.push(segment);
+    this.#length += segment.text.length;
+    this.#tokens += segment.tokens;
   }
 
-  /** Takes the pieces that end at or before `end`; one that goes beyond stays whole. */
-  takeWhole(end: number): Piece[] {
-    const taken: Piece[] = [];
+  /** Takes the segments that end at or before `end`; one that goes beyond stays whole. */
+  takeWhole(end: number): Segment[] {
+    const taken: Segment[] = [];
     let left = end;
-    for (let piece = this.#next; piece !== undefined && piece.text.length <= left; piece = this.#next) {
-      left -= piece.text.length;
-      taken.push(piece);
+    for (
+      let segment = this.#next;
+      segment !== undefined && segment.text.length <= left;
+      segment = this.#next
+    ) {
+      left -= segment.text.length;
+      taken.push(segment);
       this.#first += 1;
-      this.#length -= piece.text.length;
-      this.#tokens -= piece.tokens;
+      this.#length -= segment.text.length;
+      this.#tokens -= segment.tokens;
     }
     this.#dropTaken();
     return taken;
   }
 
-  /** Takes the text before `end`. A piece that goes beyond is cut: its first part takes the tokens along. */
-  takeTo(end: number): Piece[] {
+  /** Takes the text before `end`. A segment that goes beyond is cut: its first part takes the tokens along. */
+  takeTo(end: number): Segment[] {
     const left = this.#length - end;
     const taken = this.takeWhole(end);
     const next = this.#next;
     if (this.#length > left && next !== undefined) {
       const cut = this.#length - left;
       taken.push({ ...next, text: next.text.slice(0, cut) });
-      this.#pieces[this.#first] = { text: next.text.slice(cut), tokens: 0, logprobs: [] };
+      this.#segments[this.#first] = { text: next.text.slice(cut), tokens: 0, logprobs: [] };
       this.#length = left;
       this.#tokens -= next.tokens;
     }
     return taken;
   }
 
-  takeAll(): Piece[] {
+  takeAll(): Segment[] {
     return this.takeWhole(this.#length);
   }
 
-  get #next(): Piece | undefined {
-    return this.#pieces[this.#first];
+  get #next(): Segment | undefined {
+    return this.#segments[this.#first];
   }
 
   #dropTaken(): void {
-    if (this.#first === this.#pieces.length) this.#pieces = [];
-    else if (this.#first < takenMin || 2 * this.#first < this.#pieces.length) return;
-    else this.#pieces = this.#pieces.slice(this.#first);
+    if (this.#first === this.#segments.length) this.#segments = [];
+    else if (this.#first < takenMin || 2 * this.#first < this.#segments.length) return;
+    else this.#segments = this.#segments.slice(this.#first);
     this.#first = 0;
   }
 }

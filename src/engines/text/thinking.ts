@@ -5,7 +5,7 @@
  * all of these count as reasoning; a token that holds both text and tag counts as what comes first in it.
  * Tags that a model writes later in its answer are taken out as well.
  */
-import { HeldPieces, type Piece } from "./segments.ts";
+import { HeldSegments, type Segment } from "./segments.ts";
 import { SequenceMatcher } from "./sequence-matcher.ts";
 
 /** The strings that open and close a model's thinking. */
@@ -14,7 +14,7 @@ export type ThinkTags = readonly [open: string, close: string];
 export class ThinkingFilter {
   readonly #open: SequenceMatcher;
   readonly #close: SequenceMatcher;
-  readonly #held = new HeldPieces();
+  readonly #held = new HeldSegments();
   #inside: boolean;
   /** After a closing tag, until the answer's first character. */
   #blank = false;
@@ -35,10 +35,10 @@ export class ThinkingFilter {
     return this.#tokens + (this.#inside ? this.#held.tokens : 0);
   }
 
-  push(piece: Piece): Piece[] {
-    this.#held.push(piece);
-    const visible: Piece[] = [];
-    const { text } = piece;
+  push(segment: Segment): Segment[] {
+    this.#held.push(segment);
+    const visible: Segment[] = [];
+    const { text } = segment;
     let tag = this.#awaited;
     for (let at = 0; at < text.length; at++) {
       if (!tag.push(text.charCodeAt(at))) continue;
@@ -54,8 +54,8 @@ export class ThinkingFilter {
   }
 
   /** At the end of the text: what waits is no tag any more. */
-  flush(): Piece[] {
-    const visible: Piece[] = [];
+  flush(): Segment[] {
+    const visible: Segment[] = [];
     this.#pass(this.#held.takeAll(), visible);
     return visible;
   }
@@ -73,27 +73,27 @@ export class ThinkingFilter {
     return this.#inside ? this.#close : this.#open;
   }
 
-  #pass(pieces: Piece[], visible: Piece[]): void {
+  #pass(segments: Segment[], visible: Segment[]): void {
     if (this.#inside) {
-      this.#hide(pieces);
+      this.#hide(segments);
       return;
     }
-    for (const piece of pieces) {
+    for (const segment of segments) {
       if (!this.#blank) {
-        visible.push(piece);
+        visible.push(segment);
         continue;
       }
-      const text = piece.text.trimStart();
+      const text = segment.text.trimStart();
       if (text === "") {
-        this.#tokens += piece.tokens;
+        this.#tokens += segment.tokens;
         continue;
       }
       this.#blank = false;
-      visible.push({ ...piece, text });
+      visible.push({ ...segment, text });
     }
   }
 
-  #hide(pieces: Piece[]): void {
-    for (const piece of pieces) this.#tokens += piece.tokens;
+  #hide(segments: Segment[]): void {
+    for (const segment of segments) this.#tokens += segment.tokens;
   }
 }

@@ -5,7 +5,7 @@
  * Pure. Guarantees that no half of a character, no text between the tags and nothing of a stop sequence is passed on.
  */
 import type { TokenLogprob } from "../../chat/engine.ts";
-import type { Piece } from "../text/segments.ts";
+import type { Segment } from "../text/segments.ts";
 import { StopFinder } from "../text/stops.ts";
 import { ThinkingFilter, type ThinkTags } from "../text/thinking.ts";
 
@@ -39,19 +39,19 @@ export class AnswerText {
     return this.#thinking?.tokens ?? 0;
   }
 
-  /** True if `push` would return the text as it is, as one piece. */
+  /** True if `push` would return the text as it is, as one segment. */
   passes(text: string): boolean {
     return this.#thinking === null && this.#stops === null && this.#half === "" && text.isWellFormed();
   }
 
-  push(text: string, tokens: number, logprobs: readonly TokenLogprob[]): Piece[] {
+  push(text: string, tokens: number, logprobs: readonly TokenLogprob[]): Segment[] {
     const whole = this.#whole(text);
     if (whole === "" && tokens === 0) return [];
     return this.#filtered({ text: whole, tokens, logprobs: [...logprobs] });
   }
 
   /** At the end of the answer: what waited to be decided. */
-  end(): Piece[] {
+  end(): Segment[] {
     const rest = this.#half === "" ? [] : this.#filtered({ text: "\ufffd", tokens: 0, logprobs: [] });
     this.#half = "";
     if (this.#stopped) return [];
@@ -59,17 +59,17 @@ export class AnswerText {
     return [...rest, ...decided, ...(this.#stopped || this.#stops === null ? [] : this.#stops.flush())];
   }
 
-  #filtered(piece: Piece): Piece[] {
+  #filtered(segment: Segment): Segment[] {
     if (this.#stopped) return [];
-    return this.#stop(this.#thinking === null ? [piece] : this.#thinking.push(piece));
+    return this.#stop(this.#thinking === null ? [segment] : this.#thinking.push(segment));
   }
 
-  #stop(pieces: Piece[]): Piece[] {
-    if (this.#stops === null) return pieces;
-    const passed: Piece[] = [];
-    for (const piece of pieces) {
-      const { pieces: decided, stopped } = this.#stops.push(piece);
-      // One by one: held pieces may be more than a call takes as arguments.
+  #stop(segments: Segment[]): Segment[] {
+    if (this.#stops === null) return segments;
+    const passed: Segment[] = [];
+    for (const segment of segments) {
+      const { segments: decided, stopped } = this.#stops.push(segment);
+      // One by one: held segments may be more than a call takes as arguments.
       for (const each of decided) passed.push(each);
       if (stopped) {
         this.#stopped = true;

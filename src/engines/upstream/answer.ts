@@ -5,7 +5,7 @@
  * on. Nothing follows the end.
  */
 import type { EngineEvent, FinishReason, GenerateOptions, Usage } from "../../chat/engine.ts";
-import type { Piece } from "../text/segments.ts";
+import type { Segment } from "../text/segments.ts";
 import type { AnswerText } from "./answer-text.ts";
 import { type Chunk, ChunkReader, type ChunkRules } from "./chunk.ts";
 import type { PromptEstimate } from "./estimate.ts";
@@ -78,7 +78,7 @@ export class Answer {
     return this.#askedTokens;
   }
 
-  pay(paidTokens: number, isLast: boolean): void {
+  extendBudget(paidTokens: number, isLast: boolean): void {
     this.#paidTokens = Math.max(this.#paidTokens, paidTokens);
     if (isLast) this.#maxTokens = Math.min(this.#maxTokens, this.#paidTokens);
   }
@@ -151,9 +151,9 @@ export class Answer {
     else this.#add(this.#text.push(text, tokens, thinks ? [] : (logprobs ?? [])), batch);
   }
 
-  #add(pieces: readonly Piece[], batch: EngineEvent[]): void {
+  #add(segments: readonly Segment[], batch: EngineEvent[]): void {
     const hasLogprobs = this.#given.rules.topLogprobs !== null;
-    for (const { text, logprobs } of pieces) {
+    for (const { text, logprobs } of segments) {
       if (text !== "") batch.push(hasLogprobs ? { type: "text", text, logprobs } : { type: "text", text });
     }
   }

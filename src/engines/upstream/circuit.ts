@@ -9,11 +9,11 @@
 
 /** Failures in a row. One or two are an accident, and every one of them was somebody's request. */
 export const failuresMax = 5;
-export const restMs = 5_000;
-export const restMsMax = 60_000;
+export const coolDownMs = 5_000;
+export const coolDownMsMax = 60_000;
 
 /** One request that was sent, as the circuit knows it. */
-export interface Ticket {
+export interface Attempt {
   /** How often the circuit had opened by then. */
   readonly openings: number;
 }
@@ -24,12 +24,12 @@ export class Circuit {
   /** In the middle of an answer. */
   #breaks = 0;
   /** How long the next rest is. */
-  #restMs = restMs;
+  #coolDownMs = coolDownMs;
   /** Nothing is sent before. */
   #openUntilMs: number | null = null;
   #openings = 0;
   /** The request that tries, while it does. */
-  #trial: Ticket | null = null;
+  #trial: Attempt | null = null;
 
   isOpen(nowMs: number): boolean {
     return this.#openUntilMs !== null && nowMs < this.#openUntilMs;
@@ -46,14 +46,14 @@ export class Circuit {
   }
 
   /**
-   * A request is sent; `left` must be called when that has ended. `insteadOf`: it was sent before under that ticket, and
+   * A request is sent; `left` must be called when that has ended. `insteadOf`: it was sent before under that attempt, and
    * goes on as the one that tries where it was that.
    */
-  enter(nowMs: number, insteadOf: Ticket | null): Ticket {
-    const ticket: Ticket = { openings: this.#openings };
+  enter(nowMs: number, insteadOf: Attempt | null): Attempt {
+    const attempt: Attempt = { openings: this.#openings };
     const mayTry = this.admits(nowMs) || (this.#trial !== null && this.#trial === insteadOf);
-    if (this.#openUntilMs !== null && mayTry) this.#trial = ticket;
-    return ticket;
+    if (this.#openUntilMs !== null && mayTry) this.#trial = attempt;
+    return attempt;
   }
 
   /** The first of an answer came. True where that closes the circuit. */
@@ -68,24 +68,24 @@ export class Circuit {
   /** An answer came as far as it was wanted. */
   completed(): void {
     this.#breaks = 0;
-    this.#restMs = restMs;
+    this.#coolDownMs = coolDownMs;
   }
 
   /** The request is over, whether or not it told anything of the upstream's health: its client may have left. */
-  left(ticket: Ticket): void {
-    if (this.#trial === ticket) this.#trial = null;
+  left(attempt: Attempt): void {
+    if (this.#trial === attempt) this.#trial = null;
   }
 
   /** `inAnswer`: something of the answer had come. True where that opens the circuit, for the first time or anew. */
-  failed(nowMs: number, ticket: Ticket, inAnswer: boolean): boolean {
+  failed(nowMs: number, attempt: Attempt, inAnswer: boolean): boolean {
     // Requests that were sent before it opened fail late; they are no news.
-    if (ticket.openings !== this.#openings) return false;
+    if (attempt.openings !== this.#openings) return false;
     if (this.#openUntilMs !== null) {
-      if (ticket !== this.#trial) return false;
+      if (attempt !== this.#trial) return false;
     } else if (this.#count(inAnswer) < failuresMax) return false;
     this.#openings += 1;
-    this.#openUntilMs = nowMs + this.#restMs;
-    this.#restMs = Math.min(restMsMax, 2 * this.#restMs);
+    this.#openUntilMs = nowMs + this.#coolDownMs;
+    this.#coolDownMs = Math.min(coolDownMsMax, 2 * this.#coolDownMs);
     this.#trial = null;
     return true;
   }

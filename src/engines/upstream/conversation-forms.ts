@@ -5,18 +5,18 @@
  * Each form is made when it is asked for: nearly every conversation is taken as it is.
  */
 import type { Message } from "../../chat/engine.ts";
-import { foldings, type Turn } from "../text/message-normalisation.ts";
+import { normalForms, type Turn } from "../text/message-normalisation.ts";
 
 export class ConversationForms {
-  readonly #foldings: Generator<Turn[], void>;
+  readonly #forms: Generator<Turn[], void>;
   /** Characters of all messages in their first form. */
   readonly characters: number;
   #turns: readonly Turn[];
   #current: readonly Message[] | null = null;
 
   constructor(messages: readonly Message[]) {
-    this.#foldings = foldings(messages, false);
-    this.#turns = this.#foldings.next().value ?? [];
+    this.#forms = normalForms(messages, false);
+    this.#turns = this.#forms.next().value ?? [];
     this.characters = messages.reduce((sum, { content }) => sum + content.length, 0);
   }
 
@@ -27,9 +27,9 @@ export class ConversationForms {
   }
 
   /** Changes to the next form that differs. Returns false if no form is left. */
-  fold(): boolean {
+  normaliseFurther(): boolean {
     // A loop over the generator itself would close it.
-    for (let next = this.#foldings.next(); next.done !== true; next = this.#foldings.next()) {
+    for (let next = this.#forms.next(); next.done !== true; next = this.#forms.next()) {
       const turns = next.value;
       if (isSame(turns, this.#turns)) continue;
       this.#turns = turns;

@@ -67,13 +67,13 @@ export class UpstreamEngine implements Engine {
   readonly #estimator = new PromptEstimator();
   readonly #tokenizer: UpstreamTokenizer;
   readonly #reasoningFields: readonly string[];
-  #tellsLate: boolean;
+  #reportsUsageLate: boolean;
 
   constructor(options: UpstreamOptions) {
     const { log, reasoning } = options;
     this.#options = options;
     this.contextWindow = options.contextWindow;
-    this.#tellsLate = reasoning?.hidden ?? false;
+    this.#reportsUsageLate = reasoning?.hidden ?? false;
     this.#dialect = dialectOf(options.dialect);
     this.#pool = new ServerPool(options);
     this.#tokenizer = new UpstreamTokenizer((upstream, reason) => {
@@ -87,8 +87,8 @@ export class UpstreamEngine implements Engine {
   }
 
   /** As configured, or as it turned out. */
-  get tellsLate(): boolean {
-    return this.#tellsLate;
+  get reportsUsageLate(): boolean {
+    return this.#reportsUsageLate;
   }
 
   get state(): EngineState {
@@ -170,8 +170,8 @@ export class UpstreamEngine implements Engine {
   #learn(server: UpstreamServer, { forms }: UpstreamJob, answer: CompletedAnswer): void {
     const { usage, promptTokens, paidTokens } = answer;
     const surprise = usage.completionTokens - paidTokens;
-    if (surprise >= surpriseMin && !this.#tellsLate) {
-      this.#tellsLate = true;
+    if (surprise >= surpriseMin && !this.#reportsUsageLate) {
+      this.#reportsUsageLate = true;
       this.#options.log.warn(
         { upstream: server.name, tokens: surprise },
         "an upstream made tokens that it told of only at the end, more than were paid for; from now on all that an answer may have is held for beforehand (for a model that thinks unseen, say so: reasoning: { hidden: true })",

@@ -17,7 +17,7 @@ import {
   type Usage,
 } from "../../chat/engine.ts";
 import { Answer, type AnswerOptions } from "./answer.ts";
-import type { Ticket } from "./circuit.ts";
+import type { Attempt } from "./circuit.ts";
 import type { ConversationForms } from "./conversation-forms.ts";
 import { type Dialect, requestBody } from "./dialects.ts";
 import type { Exchange } from "./exchange.ts";
@@ -61,7 +61,7 @@ export interface CompletedAnswer {
 /** The request as it was sent last. */
 interface Sent {
   server: UpstreamServer;
-  ticket: Ticket;
+  attempt: Attempt;
   exchange: Exchange;
 }
 
@@ -99,9 +99,9 @@ export class UpstreamGeneration implements Generation, Applicant {
     return this.#hadBegun || this.#sent?.exchange.hasBegun === true;
   }
 
-  pay(paidTokens: number, isLast: boolean): void {
+  extendBudget(paidTokens: number, isLast: boolean): void {
     if (this.#isOver) return;
-    this.#answer.pay(paidTokens, isLast);
+    this.#answer.extendBudget(paidTokens, isLast);
     this.#wakeUp();
   }
 
@@ -230,11 +230,11 @@ export class UpstreamGeneration implements Generation, Applicant {
       characters: forms.characters,
       text: () => requestBody(dialect, { ...request, messages: forms.current }),
     };
-    const ticket = server.enter(this.#sent?.ticket ?? null);
+    const attempt = server.enter(this.#sent?.attempt ?? null);
     this.#events = [];
     this.#next = 0;
     const owner = { changed: () => this.#wakeUp(), freed: this.#pool.pump };
-    this.#sent = { server, ticket, exchange: server.send(body, owner, { ticket, isFresh }) };
+    this.#sent = { server, attempt, exchange: server.send(body, owner, { attempt, isFresh }) };
   }
 
   /** Returns false if sending the request again cannot help. */
@@ -256,7 +256,7 @@ export class UpstreamGeneration implements Generation, Applicant {
       this.#wasFresh = true;
       return server;
     }
-    if (failure.isRefused && this.job.forms.fold()) return server;
+    if (failure.isRefused && this.job.forms.normaliseFurther()) return server;
     return failure.elsewhere && this.#tried.size === 1 ? this.#pool.another(this.#tried) : null;
   }
 
@@ -312,9 +312,9 @@ export class UpstreamGeneration implements Generation, Applicant {
   /** Returns what the log may say of the failure. */
   #tell(failure: UpstreamFailure, isAgain: boolean): string {
     if (this.#sent === null) return "";
-    const { server, ticket } = this.#sent;
+    const { server, attempt } = this.#sent;
     const { user, forms } = this.job;
-    const request = { ticket, inAnswer: this.#hasAnswered, isAgain, user, messages: forms.current };
+    const request = { attempt, inAnswer: this.#hasAnswered, isAgain, user, messages: forms.current };
     return this.#pool.failed(server, failure, request);
   }
 

@@ -7,7 +7,7 @@
  */
 import { EngineError, type EngineLoad, type EngineState, type Message } from "../../chat/engine.ts";
 import type { EngineLog } from "../engine-log.ts";
-import type { Ticket } from "./circuit.ts";
+import type { Attempt } from "./circuit.ts";
 import { loggable, type UpstreamFailure } from "./failure.ts";
 import { LargeTurns } from "./large-turns.ts";
 import { PlaceLine, type Places } from "./place-line.ts";
@@ -38,7 +38,7 @@ export interface Applicant {
 
 /** A request that failed at a server. */
 export interface FailedRequest {
-  ticket: Ticket;
+  attempt: Attempt;
   /** Something of its answer had come. */
   inAnswer: boolean;
   /** It goes to another server, so nobody else hears of the failure. */
@@ -149,10 +149,10 @@ export class ServerPool {
   /** Returns what the log may say of the failure. */
   failed(server: UpstreamServer, failure: UpstreamFailure, request: FailedRequest): string {
     const { key, log } = this.#options;
-    const { ticket, inAnswer, isAgain, user, messages } = request;
+    const { attempt, inAnswer, isAgain, user, messages } = request;
     const reason = `${server.name}: ${loggable(failure.message, { key, user, messages })}`;
     if (isAgain) log.warn({ reason }, "an upstream failed; the request goes to another one");
-    if (server.failed(failure, ticket, inAnswer)) {
+    if (server.failed(failure, attempt, inAnswer)) {
       log.error({ upstream: server.name, reason }, "an upstream keeps failing and is left alone for a while");
     }
     return reason;
@@ -189,7 +189,7 @@ export class ServerPool {
     clearTimeout(this.#restOver);
     if (this.#line.size === 0) return;
     const rests = this.#servers.map(({ openUntilMs }) => (openUntilMs ?? nowMs) - nowMs);
-    const nextMs = Math.min(...rests.filter((restMs) => restMs > 0));
+    const nextMs = Math.min(...rests.filter((coolMs) => coolMs > 0));
     if (nextMs < Infinity) this.#restOver = setTimeout(this.pump, Math.ceil(nextMs));
   }
 
@@ -205,6 +205,6 @@ export class ServerPool {
 }
 
 function isBetter(server: UpstreamServer, other: UpstreamServer, nowMs: number): boolean {
-  if (server.rests(nowMs) !== other.rests(nowMs)) return other.rests(nowMs);
+  if (server.isCoolingDown(nowMs) !== other.isCoolingDown(nowMs)) return other.isCoolingDown(nowMs);
   return server.busy < other.busy;
 }

@@ -5,7 +5,7 @@
  * `connectionsMax`, for nobody begins one without asking `hasRoom`.
  */
 import { Client, type Dispatcher, Pool } from "undici";
-import { Circuit, restMsMax, type Ticket } from "./circuit.ts";
+import { type Attempt, Circuit, coolDownMsMax } from "./circuit.ts";
 import { Exchange, type ExchangeOwner } from "./exchange.ts";
 import { type UpstreamFailure, wasClosed } from "./failure.ts";
 import type { LargeTurns } from "./large-turns.ts";
@@ -22,7 +22,7 @@ export interface UpstreamTimes {
 /** How a request is sent. */
 export interface Sending {
   /** From `enter`. */
-  ticket: Ticket;
+  attempt: Attempt;
   /** Over a connection that nothing has used before. */
   isFresh: boolean;
 }
@@ -58,7 +58,7 @@ export class UpstreamServer {
   readonly #transport: { connect: { timeout: number }; headersTimeout: number; bodyTimeout: number };
   #busy = 0;
   /** It asked to be left alone until then; it is asked all the same where there is no other. */
-  #restsUntilMs = 0;
+  #coolsDownUntilMs = 0;
 
   constructor({ url, key, connectionsMax, times, turns }: ServerOptions) {
     this.#turns = turns;
@@ -105,12 +105,12 @@ export class UpstreamServer {
     return this.#circuit.openUntilMs;
   }
 
-  rests(nowMs: number): boolean {
-    return nowMs < this.#restsUntilMs;
+  isCoolingDown(nowMs: number): boolean {
+    return nowMs < this.#coolsDownUntilMs;
   }
 
-  /** Before each `send`; `insteadOf`: the ticket of the sending that this one repeats, here or elsewhere. */
-  enter(insteadOf: Ticket | null): Ticket {
+  /** Before each `send`; `insteadOf`: the attempt of the sending that this one repeats, here or elsewhere. */
+  enter(insteadOf: Attempt | null): Attempt {
     return this.#circuit.enter(performance.now(), insteadOf);
   }
 
@@ -118,14 +118,14 @@ export class UpstreamServer {
    * Sends a chat request; one with a large body in a turn of the event loop of its own. `owner.freed` is called when there is
    * room for another one.
    */
-  send(body: Body, owner: ExchangeOwner, { ticket, isFresh }: Sending): Exchange {
+  send(body: Body, owner: ExchangeOwner, { attempt, isFresh }: Sending): Exchange {
     this.#busy += 1;
     const client = isFresh ? new Client(this.#origin, this.#transport) : null;
     const exchange = new Exchange({
       changed: owner.changed,
       freed: () => {
         this.#busy -= 1;
-        this.#circuit.left(ticket);
+        this.#circuit.left(attempt);
         void client?.destroy();
         owner.freed();
       },
@@ -185,13 +185,13 @@ export class UpstreamServer {
   }
 
   /** `inAnswer`: something of the answer had come. True where the circuit opens with it. */
-  failed(failure: UpstreamFailure, ticket: Ticket, inAnswer: boolean): boolean {
+  failed(failure: UpstreamFailure, attempt: Attempt, inAnswer: boolean): boolean {
     const { isFault, retryAfterSeconds } = failure;
     const nowMs = performance.now();
     if (retryAfterSeconds !== undefined) {
-      this.#restsUntilMs = nowMs + Math.min(restMsMax, retryAfterSeconds * 1000);
+      this.#coolsDownUntilMs = nowMs + Math.min(coolDownMsMax, retryAfterSeconds * 1000);
     }
-    if (isFault) return this.#circuit.failed(nowMs, ticket, inAnswer);
+    if (isFault) return this.#circuit.failed(nowMs, attempt, inAnswer);
     // A server that refuses is one that answers.
     this.#circuit.answered();
     return false;

@@ -53,7 +53,7 @@ export class UpstreamTokenizer {
             ? await countAtVllm(server, request, bounded)
             : await countAtLlamaServer(server, request, bounded);
         if (count !== "refused") return count;
-      } while (request.forms.fold());
+      } while (request.forms.normaliseFurther());
       return null;
     } catch (error) {
       if (signal.aborted) return null;

@@ -6,7 +6,7 @@
  * visible text.
  */
 import type { TokenLogprob } from "../../../chat/engine.ts";
-import { type Piece, Utf8Joiner } from "../../text/segments.ts";
+import { type Segment, Utf8Joiner } from "../../text/segments.ts";
 import { StopFinder } from "../../text/stops.ts";
 import { ThinkingFilter, type ThinkTags } from "../../text/thinking.ts";
 import type { TextEvent } from "../protocol.ts";
@@ -50,18 +50,18 @@ export class CompletionText {
   }
 
   push(bytes: Uint8Array, logprob?: TokenLogprob): TextEvent[] {
-    const piece = this.#joiner.push(this.#withoutFirstSpace(bytes), logprob);
-    return piece === null
+    const segment = this.#joiner.push(this.#withoutFirstSpace(bytes), logprob);
+    return segment === null
       ? []
-      : this.#visible(this.#thinking === null ? [piece] : this.#thinking.push(piece));
+      : this.#visible(this.#thinking === null ? [segment] : this.#thinking.push(segment));
   }
 
   /** Returns the text that was held, because no more tokens follow. */
   end(): TextEvent[] {
     if (this.#stopped) return [];
     const rest = this.#joiner.flush();
-    const pieces = rest === null ? [] : (this.#thinking?.push(rest) ?? [rest]);
-    const events = this.#visible([...pieces, ...(this.#thinking?.flush() ?? [])]);
+    const segments = rest === null ? [] : (this.#thinking?.push(rest) ?? [rest]);
+    const events = this.#visible([...segments, ...(this.#thinking?.flush() ?? [])]);
     if (!this.#stopped) addEvents(events, this.#stops.flush());
     return events;
   }
@@ -73,12 +73,12 @@ export class CompletionText {
     this.#thinking?.close(waiting);
   }
 
-  #visible(pieces: Piece[]): TextEvent[] {
+  #visible(segments: Segment[]): TextEvent[] {
     const events: TextEvent[] = [];
-    for (const piece of pieces) {
+    for (const segment of segments) {
       if (this.#stopped) break;
-      const found = this.#stops.push(piece);
-      addEvents(events, found.pieces);
+      const found = this.#stops.push(segment);
+      addEvents(events, found.segments);
       this.#stopped = found.stopped;
     }
     return events;
@@ -92,8 +92,8 @@ export class CompletionText {
 }
 
 /** Adds one by one, because a call cannot take as many arguments as there may be held segments. */
-function addEvents(events: TextEvent[], pieces: readonly Piece[]): void {
-  for (const { text, logprobs } of pieces) {
+function addEvents(events: TextEvent[], segments: readonly Segment[]): void {
+  for (const { text, logprobs } of segments) {
     if (text === "") continue;
     events.push(logprobs.length === 0 ? { type: "text", text } : { type: "text", text, logprobs });
   }

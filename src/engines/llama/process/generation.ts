@@ -101,7 +101,7 @@ export class LlamaGeneration implements Generation {
     );
   }
 
-  pay(paidTokens: number, isLast: boolean): void {
+  extendBudget(paidTokens: number, isLast: boolean): void {
     if (this.#done || this.#stopped) return;
     const maxTokens = isLast ? Math.min(this.#job.maxTokens, paidTokens) : this.#job.maxTokens;
     this.#job = { ...this.#job, paidTokens, maxTokens };

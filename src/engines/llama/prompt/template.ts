@@ -12,7 +12,7 @@ import { randomBytes } from "node:crypto";
 import { Template } from "@huggingface/jinja";
 import type { Message } from "../../../chat/engine.ts";
 import { messageOf } from "../../../errors.ts";
-import { foldings, type Turn } from "../../text/message-normalisation.ts";
+import { normalForms, type Turn } from "../../text/message-normalisation.ts";
 import { withTimeLimit } from "./time-limit.ts";
 
 export interface Part {
@@ -68,7 +68,7 @@ export class ChatTemplate {
 
   #renderNormalised(messages: readonly Message[], options: RenderOptions): Part[] {
     let failure: Error | undefined;
-    for (const turns of foldings(messages, this.mentions("developer"))) {
+    for (const turns of normalForms(messages, this.mentions("developer"))) {
       const parts = this.#render(turns, options);
       if (!(parts instanceof Error)) return parts;
       failure ??= parts;
