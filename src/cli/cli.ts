@@ -13,7 +13,7 @@ import type { Environment } from "../config/document.ts";
 import { type Config, loadConfig } from "../config/load.ts";
 import type { AuditReport } from "../store/audit.ts";
 
-/** What the composition root offers to commands. */
+/** The functions of the composition root that commands use. */
 export interface Services {
   /** Version of the package. */
   version: string;

@@ -13,7 +13,7 @@ export interface Failure {
   text: string;
 }
 
-/** What to do about an account whose balance cannot be read. */
+/** For an account whose balance cannot be read. */
 export const repairAdvice =
   'If the plan of an account is missing, choose another with "inkwell account set NAME --plan PLAN". For other problems ' +
   "see docs/operating/incidents.md.";

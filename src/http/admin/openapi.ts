@@ -33,7 +33,7 @@ export function documentRoutes(app: FastifyInstance, version: string, tags: read
         title: "Inkwell operator API",
         version,
         description:
-          "Accounts, keys, credits and receipts. Every change is safe to repeat. Amounts that end in _micro are whole micro-credits (1 credit = 1,000,000), prices credits per million tokens, times ISO 8601 in UTC. docs/operating/operator-errors.md explains the error codes.",
+          "Accounts, keys, credits and receipts. Every change is safe to repeat. Amounts that end in _micro are whole micro-credits (1 credit = 1,000,000). Prices are credits per million tokens. Times are ISO 8601 in UTC. docs/operating/operator-errors.md explains the error codes.",
       },
       servers: [{ url: "/" }],
       security: [{ operatorToken: [] }],

@@ -3,9 +3,9 @@
  * `/admin`. It has its own port, bound to loopback unless configured otherwise.
  *
  * Only `/healthz`, `/readyz` and `/metrics` need no token; they name no account. A web page in the
- * operator's browser cannot use this listener: it does not know the token, no CORS header lets it
- * read a response, and bodies must be JSON, which browsers do not send to another origin without
- * asking first.
+ * operator's browser cannot use this listener: it does not know the token, and no CORS header lets
+ * it read a response. Bodies must be JSON, which browsers do not send to another origin without a
+ * pre-flight request.
  */
 import { hash, timingSafeEqual } from "node:crypto";
 import type { FastifyInstance, FastifyRequest } from "fastify";
