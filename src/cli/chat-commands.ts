@@ -38,13 +38,13 @@ const aliases: Readonly<Record<string, string>> = { "/exit": "/quit" };
 const howToSend = "To send a line that begins with a slash, begin it with two.";
 
 export async function takeLine(line: string, chat: Chat): Promise<LineOutcome> {
-  const said = line.trim();
-  if (said === "") return "done";
-  if (!said.startsWith("/") || said.startsWith("//")) {
-    chat.turns.push(await chat.conversation.say(said.replace(/^\/\//, "/")));
+  const text = line.trim();
+  if (text === "") return "done";
+  if (!text.startsWith("/") || text.startsWith("//")) {
+    chat.turns.push(await chat.conversation.send(text.replace(/^\/\//, "/")));
     return "done";
   }
-  const [, word = "", argument = ""] = /^(\S+)\s*(.*)$/s.exec(said) ?? [];
+  const [, word = "", argument = ""] = /^(\S+)\s*(.*)$/s.exec(text) ?? [];
   const command = commands.find(({ name }) => name === (aliases[word] ?? word));
   if (command === undefined) return refuse(chat, unknownCommand(word));
   if (argument !== "" && command.argument === undefined) {

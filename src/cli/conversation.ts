@@ -87,9 +87,9 @@ export class Conversation {
    * Sends a message and writes the answer while it arrives. An error of the service is shown and
    * part of the turn.
    */
-  async say(said: string): Promise<Turn> {
+  async send(text: string): Promise<Turn> {
     return await this.#stoppable(async (signal) => {
-      const turn = await this.#ask(said, signal);
+      const turn = await this.#ask(text, signal);
       this.remark(await this.#summary(turn, signal));
       return turn;
     });
@@ -115,11 +115,11 @@ export class Conversation {
     }
   }
 
-  async #ask(said: string, signal: AbortSignal): Promise<Turn> {
+  async #ask(text: string, signal: AbortSignal): Promise<Turn> {
     const { answers } = this.#screen;
-    const messages: ChatMessage[] = [...this.#history, { role: "user", content: said }];
+    const messages: ChatMessage[] = [...this.#history, { role: "user", content: text }];
     const turn: Turn = {
-      user: said,
+      user: text,
       model: this.#model.id,
       assistant: "",
       finish_reason: null,

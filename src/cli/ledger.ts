@@ -1,5 +1,5 @@
 /**
- * `inkwell audit` and `inkwell backup`: check and copy the ledger, also beside a running service.
+ * `inkwell audit` and `inkwell backup`: check and copy the ledger, also while the service runs.
  */
 import path from "node:path";
 import { Command } from "commander";
@@ -13,7 +13,7 @@ import { examples } from "./help.ts";
 export function auditCommand(cli: Cli): Command {
   return new Command("audit")
     .description(
-      "check the ledger, also beside a running service; exit 1 with the faulty rows if it is damaged",
+      "check the ledger, also while the service runs; exit 1 with the faulty rows if it is damaged",
     )
     .action(async () => {
       const report = await cli.host.services.audit(cli.config());
@@ -25,7 +25,7 @@ export function auditCommand(cli: Cli): Command {
 
 export function backupCommand(cli: Cli): Command {
   return new Command("backup")
-    .description("copy the ledger into a new file, also beside a running service")
+    .description("copy the ledger into a new file, also while the service runs")
     .argument("<file>", "a file that does not exist yet; only its owner can read it")
     .addHelpText("after", examples("inkwell backup /backups/inkwell-$(date +%F).db"))
     .action(async (name: string) => {
