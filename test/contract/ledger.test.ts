@@ -115,11 +115,11 @@ for (const backend of backends) {
               await each.addKey(key);
             }
           }
-          const told: Operation[] = [];
+          const sent: Operation[] = [];
           for (const { waitMs, drafts } of steps) {
             database.clock.advance(waitMs);
-            const batch = drafts.map((draft, n) => operationOf(draft, told, told.length + n));
-            told.push(...batch);
+            const batch = drafts.map((draft, n) => operationOf(draft, sent, sent.length + n));
+            sent.push(...batch);
             assert.deepEqual(await store.commit(batch), await memory.commit(batch));
           }
           for (const account of accounts) {
@@ -188,9 +188,9 @@ const stepArb = fc.record({
   drafts: fc.array(draftArb, { minLength: 1, maxLength: 8 }),
 });
 
-function operationOf(draft: Draft, told: readonly Operation[], serial: number): Operation {
+function operationOf(draft: Draft, sent: readonly Operation[], serial: number): Operation {
   const { kind, account, which, amount, used } = draft;
-  const holds = told.filter((operation) => operation.kind === "hold");
+  const holds = sent.filter((operation) => operation.kind === "hold");
   const earlier = holds[holds.length - 1 - (which % 6)];
   const target = { account: earlier?.account ?? account, hold: earlier?.hold ?? "none" };
   switch (kind) {
@@ -223,6 +223,6 @@ function operationOf(draft: Draft, told: readonly Operation[], serial: number): 
     case "plan":
       return { kind, account, op: `c${which % 9}`, plan: which % 2 === 0 ? "large" : "small" };
     case "again":
-      return told[which % told.length] ?? { kind: "open", account, plan: "small" };
+      return sent[which % sent.length] ?? { kind: "open", account, plan: "small" };
   }
 }

@@ -42,10 +42,10 @@ async function assertSoundAt(url: string): Promise<void> {
   assert.deepEqual((await auditDatabase(url, null, new AbortController().signal)).broken, []);
 }
 
-async function refused(url: string, says: RegExp): Promise<void> {
+async function refused(url: string, message: RegExp): Promise<void> {
   await assert.rejects(openPostgresStore({ url, plans }), (error) => {
     assert.ok(error instanceof OperatorError, String(error));
-    assert.match(error.message, says);
+    assert.match(error.message, message);
     assert.ok(!error.message.includes(secret) && !error.message.includes(encodeURIComponent(secret)));
     return true;
   });
@@ -439,9 +439,9 @@ describe("the database rejects", { skip: noPostgres ?? false }, () => {
   });
   after(() => server.drop(database));
 
-  for (const [name, sql, says] of rejectedWrites) {
+  for (const [name, sql, message] of rejectedWrites) {
     test(name, async () => {
-      await assert.rejects(server.sql(sql, database), says);
+      await assert.rejects(server.sql(sql, database), message);
     });
   }
 });

@@ -41,10 +41,10 @@ beforeEach(() => {
   path = join(folder, `${count}.db`);
 });
 
-async function refused(at: string, says: RegExp): Promise<void> {
+async function refused(at: string, message: RegExp): Promise<void> {
   await assert.rejects(openSqliteStore({ path: at, plans, busyMs }), (error) => {
     assert.ok(error instanceof OperatorError, String(error));
-    assert.match(error.message, says);
+    assert.match(error.message, message);
     assert.ok(error.message.includes(at), "the message names the file");
     return true;
   });
@@ -230,7 +230,7 @@ const rejectedWrites: readonly RejectedWrite[] = [
 
 describe("the database rejects", () => {
   let sound = "";
-  for (const [name, sql, says] of rejectedWrites) {
+  for (const [name, sql, message] of rejectedWrites) {
     test(name, async () => {
       if (sound === "") {
         await make(path);
@@ -240,7 +240,7 @@ describe("the database rejects", () => {
       try {
         // The store sets this too.
         db.exec("pragma recursive_triggers = on");
-        assert.throws(() => db.exec(sql), says);
+        assert.throws(() => db.exec(sql), message);
       } finally {
         db.close();
       }

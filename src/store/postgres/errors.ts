@@ -77,40 +77,44 @@ export function openingError(error: unknown, { where, database, user }: Place): 
   if (error instanceof OperatorError) return error;
   const cause = error instanceof StoreUnavailableError ? error.cause : error;
   const why = causeOf(cause);
-  const told = (message: string) => new OperatorError(message, cause);
+  const operatorError = (message: string) => new OperatorError(message, cause);
   switch (sqlState(error)) {
     case "28P01":
     case "28000":
-      return told(
+      return operatorError(
         `PostgreSQL at ${where} does not authenticate the user "${user}" (${why}). Correct the user or the password in the URL, or the rules of the server (pg_hba.conf).`,
       );
     case "3D000":
-      return told(`PostgreSQL at ${where} has no database "${database}". Create it: createdb ${database}`);
+      return operatorError(
+        `PostgreSQL at ${where} has no database "${database}". Create it: createdb ${database}`,
+      );
     case "42501":
-      return told(
+      return operatorError(
         `The user "${user}" lacks a right in the database ${where}: ${why}. Run: grant create on database ${database} to ${user}. Existing tables must belong to this user.`,
       );
     case "25006":
-      return told(`PostgreSQL at ${where} is read-only: it is a standby, or configured so. Set the primary.`);
+      return operatorError(
+        `PostgreSQL at ${where} is read-only: it is a standby, or configured so. Set the primary.`,
+      );
     case "55P03":
-      return told(
+      return operatorError(
         `Another node has been migrating the database ${where} for longer than ${limits.migrationLockMs / 1000} s. Start again when it has finished.`,
       );
     case "57P03":
-      return told(`PostgreSQL at ${where} is not ready (${why}). Start again in a moment.`);
+      return operatorError(`PostgreSQL at ${where} is not ready (${why}). Start again in a moment.`);
     case "53300":
-      return told(
+      return operatorError(
         `PostgreSQL at ${where} accepts no more connections (${why}). Raise its max_connections, or let fewer programs use it.`,
       );
   }
   // The driver's message if the server requires a password and the URL does not contain it.
   if (why.includes("client password must be a string")) {
-    return told(
+    return operatorError(
       `PostgreSQL at ${where} requires a password for the user "${user}". Add it to the URL: database: postgres://${user}:PASSWORD@...`,
     );
   }
   if (error instanceof StoreUnavailableError) {
-    return told(
+    return operatorError(
       `PostgreSQL at ${where} cannot be reached (${why}). Start it, or correct the URL: database: postgres://USER:PASSWORD@HOST:5432/DATABASE`,
     );
   }

@@ -90,7 +90,7 @@ const lockUsage = `
   for no key update of u skip locked`;
 
 /** Finds the keys of new holds, and the keys of the named or overdue holds and receipts. */
-const namedKeys = `
+const readKeys = `
   with named as (
     select n.account, n.key from unnest($1::text[], $2::text[]) as n(account, key)
     union
@@ -104,9 +104,7 @@ const namedKeys = `
   )
   select ${keyTable.list("k")} from named join api_key k on k.account = named.account and k.id = named.key`;
 
-const readKeys = namedKeys;
-
-const lockKeys = `${namedKeys} for no key update of k skip locked`;
+const lockKeys = `${readKeys} for no key update of k skip locked`;
 
 /** Cells in the result of `readHolds`. */
 const placeAt = 2;
