@@ -189,7 +189,7 @@ class Service {
     if (running > 0) {
       // The caller sees the error only after the drain.
       const reason = messageOf(error);
-      this.#logger.warn({ running, reason }, "the start failed; running answers may finish");
+      this.#logger.warn({ running, reason }, "the start is abandoned; running answers may finish");
     }
     try {
       await this.#close();

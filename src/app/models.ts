@@ -11,7 +11,7 @@ import { OperatorError } from "../errors.ts";
 import { given } from "../given.ts";
 import { type Obtained, obtainModelFile } from "../model-files/model-files.ts";
 import { packageIndexUrlOf } from "../model-files/pip-configuration.ts";
-import { createProgressRenderer, type ProgressStream } from "../model-files/progress-display.ts";
+import { createProgressRenderer, type ProgressStream } from "../model-files/progress.ts";
 import type { Metrics } from "../telemetry/metrics.ts";
 
 /** A model of a few hundred words in the repository, made by tools/make-miniature.ts. */

@@ -197,22 +197,19 @@ async function receive(
   const report = (): void =>
     tools.progress.received({ fileName: wanted.fileName, receivedBytes, totalBytes });
   try {
-    const file = await open(part.partPath, startBytes > 0 ? "a" : "w");
-    try {
-      await writeFile(part.statePath, JSON.stringify(state));
-      report();
-      if (answer.status === 416) await answer.body.dump();
-      else {
-        for await (const chunk of piecesOf(answer)) {
-          receivedBytes += chunk.length;
-          requireWithin(wanted, receivedBytes);
-          await file.writeFile(chunk);
-          hash.update(chunk);
-          report();
-        }
+    await using file = await open(part.partPath, startBytes > 0 ? "a" : "w");
+    await writeFile(part.statePath, JSON.stringify(state));
+    report();
+    // The part is complete, and the body describes the error.
+    if (answer.status === 416) await answer.body.dump();
+    else {
+      for await (const chunk of piecesOf(answer)) {
+        receivedBytes += chunk.length;
+        requireWithin(wanted, receivedBytes);
+        await file.writeFile(chunk);
+        hash.update(chunk);
+        report();
       }
-    } finally {
-      await file.close();
     }
   } catch (error) {
     tools.signal.throwIfAborted();

@@ -268,12 +268,9 @@ export function checkGguf(path: string): Promise<GgufSummary> {
 }
 
 async function checkFile(path: string, isPart: boolean): Promise<GgufSummary> {
-  let file: FileHandle;
-  try {
-    file = await open(path, "r");
-  } catch (error) {
+  await using file = await open(path, "r").catch((error: unknown) => {
     throw new OperatorError(`model file ${path} cannot be opened: ${reasonOf(error)}`, error);
-  }
+  });
   try {
     if (!(await file.stat()).isFile()) throw new Damage("it is not a file");
     return await readSummary(file, isPart);
@@ -281,8 +278,6 @@ async function checkFile(path: string, isPart: boolean): Promise<GgufSummary> {
     if (error instanceof Damage)
       throw new OperatorError(`model file ${path} cannot be used: ${error.message}`);
     throw new OperatorError(`model file ${path} cannot be read: ${reasonOf(error)}`, error);
-  } finally {
-    await file.close();
   }
 }
 

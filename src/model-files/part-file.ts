@@ -6,7 +6,7 @@
  */
 import { type Hash, randomUUID } from "node:crypto";
 import { createReadStream } from "node:fs";
-import { type FileHandle, open, rename, rm, statfs } from "node:fs/promises";
+import { open, rename, rm, statfs } from "node:fs/promises";
 import { join } from "node:path";
 import { codeOf, messageOf, OperatorError } from "../errors.ts";
 import { makeFolder } from "../make-folder.ts";
@@ -73,13 +73,8 @@ export async function adoptPart(part: PartFile, folder: string): Promise<void> {
 }
 
 async function synced(path: string, flags: string): Promise<void> {
-  let file: FileHandle | undefined;
-  try {
-    file = await open(path, flags);
-    await file.sync();
-  } finally {
-    await file?.close();
-  }
+  await using file = await open(path, flags);
+  await file.sync();
 }
 
 /** Returns the error for a failed write. `needed` is the size of the complete file, in words. */

@@ -1,7 +1,7 @@
 /** The display of a download on a terminal and in a log. */
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { barLine, createProgressRenderer } from "../../src/model-files/progress-display.ts";
+import { barLine, createProgressRenderer } from "../../src/model-files/progress.ts";
 
 const mb = 1_000_000;
 
