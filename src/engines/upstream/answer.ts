@@ -1,8 +1,8 @@
 /**
- * One answer of an upstream as far as it has arrived: its text, its tokens and its end.
+ * The part of an upstream's answer that has arrived: its text, its tokens and its end.
  *
- * No I/O. Guarantees: no text beyond what is paid for is passed on. `usage` never reports fewer tokens than were passed
- * on. Nothing follows the end.
+ * No I/O. Guarantees: only text that is paid for is passed on. `usage` never reports fewer tokens
+ * than were passed on. Nothing follows the end.
  */
 import type { EngineEvent, FinishReason, GenerateOptions, Usage } from "../../chat/engine.ts";
 import type { Segment } from "../text/segments.ts";
@@ -21,7 +21,10 @@ export interface AnswerOptions {
   options: GenerateOptions;
 }
 
-/** "unpaid": the event was not taken. "done": the stream has its end. "short": the answer has been ended here. */
+/**
+ * "unpaid": the event waits for an extension of the budget. "done": the stream is complete.
+ * "short": the answer was ended here.
+ */
 export type Taken = "taken" | "unpaid" | "done" | "short";
 
 export class Answer {
@@ -33,7 +36,7 @@ export class Answer {
   #paidTokens: number;
   #askedTokens: number;
   #finish: FinishReason | null = null;
-  /** Read, and waits to be paid for. */
+  /** An event that waits for an extension of the budget. */
   #unpaid: Chunk | null = null;
   #final: Usage | null = null;
 
@@ -52,7 +55,7 @@ export class Answer {
     return this.#final ?? this.#count.soFar(this.#text.thinkingTokens);
   }
 
-  /** True once there is any text, thinking included. */
+  /** True once any text has arrived, thinking included. */
   get hasText(): boolean {
     return this.#count.events > 0;
   }
@@ -70,7 +73,10 @@ export class Answer {
     return this.#finish;
   }
 
-  /** Begins anew and returns the most tokens to ask for. What another server told does not count here. */
+  /**
+   * Starts over and returns the number of tokens to ask for. Tokens that another server reported
+   * are forgotten.
+   */
   restart(): number {
     const { prompt, contextWindow } = this.#given;
     this.#askedTokens = this.#maxTokens;
@@ -83,7 +89,10 @@ export class Answer {
     if (isLast) this.#maxTokens = Math.min(this.#maxTokens, this.#paidTokens);
   }
 
-  /** Adds what the event has to `batch`. Throws an `UpstreamFailure` if the event is broken or tells of an error. */
+  /**
+   * Adds what the event has to `batch`. Throws an `UpstreamFailure` if the event is malformed or
+   * contains an error.
+   */
   take(data: string, batch: EngineEvent[]): Taken {
     if (data === doneData) return "done";
     const chunk = this.#unpaid ?? this.#chunks.read(data);
@@ -94,7 +103,7 @@ export class Answer {
       if (tokens > this.#paidTokens || tokens > this.#maxTokens) {
         if (this.#paidTokens >= this.#maxTokens) return this.#endShort("length", batch);
         this.#unpaid = chunk;
-        // Made, though not yet to be had: asks for what it takes.
+        // Requests an extension that covers this event.
         this.#given.options.onTokens(tokens);
         return "unpaid";
       }
@@ -121,23 +130,26 @@ export class Answer {
     return this.#count.completionTokens >= this.#askedTokens ? "length" : "stop";
   }
 
-  /** Adds the end, with what had waited to be decided. Returns the prompt's tokens as the upstream counted them, if sane. */
+  /**
+   * Adds the held text and the end. Returns the upstream's count of prompt tokens, or null if it
+   * is missing or impossible.
+   */
   complete(reason: FinishReason, batch: EngineEvent[]): number | null {
     this.#add(this.#text.end(), batch);
     const { usage, promptTokens } = this.#count.final(this.#askedTokens, this.#text.thinkingTokens);
     this.#final = usage;
-    // Usage may tell of tokens without text, which are made and paid for all the same.
+    // The usage may include tokens without text. They are charged too.
     this.#given.options.onTokens(usage.completionTokens);
     batch.push({ type: "end", finishReason: this.#text.stopped ? "stop" : reason });
     return promptTokens;
   }
 
-  /** From here on the usage stays what it is. */
+  /** Makes the usage final. */
   freeze(): void {
     this.#final ??= this.#count.soFar(this.#text.thinkingTokens);
   }
 
-  /** Ends here what the upstream would go on with. */
+  /** Ends the answer here, although the upstream would continue. */
   #endShort(finishReason: FinishReason, batch: EngineEvent[]): "short" {
     if (finishReason === "length") this.#add(this.#text.end(), batch);
     const usage = this.#count.soFar(this.#text.thinkingTokens);

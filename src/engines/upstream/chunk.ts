@@ -1,41 +1,47 @@
 /**
- * Reads the events of one upstream's stream. Of the fields that an event has, only those of `Chunk` are looked at, and
- * each is checked.
+ * Reads the events of one upstream's stream. Only the fields of `Chunk` are read, and each is
+ * checked. Impossible token counts are never charged: negative counts would credit the account
+ * (lingyuins/octopus#243), and zeros under a visible answer would make it free
+ * (BerriAI/litellm#37992).
  *
- * Pure. Throws an `UpstreamFailure` if the event is no JSON object or tells of an error.
+ * Pure. Throws an `UpstreamFailure` if an event is not a JSON object or contains an error.
  */
 import type { TokenLogprob } from "../../chat/engine.ts";
+import type { TokenCounts } from "../../ledger/rows.ts";
 import { brokenAnswer, UpstreamFailure } from "./failure.ts";
-import { fieldOf, usageOfTimings } from "./usage.ts";
 
 export interface Chunk {
   text: string;
-  /** It has text of the model's thinking, which goes no further. */
+  /** The event has text of the model's thinking, which is never passed on. */
   thinks: boolean;
   logprobs: TokenLogprob[] | null;
   finishReason: string | null;
-  /** As the upstream has it; null where it says none. */
+  /** The upstream's own object, or null if the event has none. */
   usage: unknown;
 }
 
 export interface ChunkRules {
-  /** The fields that thinking may come in. */
+  /** Fields that may contain thinking. */
   reasoningFields: readonly string[];
-  /** How many alternatives were asked for; null: no log-probabilities. */
+  /** Number of alternatives in the request, or null for no log-probabilities. */
   topLogprobs: number | null;
 }
 
-/** Events in a row that a reader learns from in vain: of some servers, events differ in more than their text. */
+/**
+ * Most attempts in a row to learn a pattern. Some servers change more than the text from event to
+ * event.
+ */
 const lessonsMax = 4;
-/** The text of an event that a pattern is checked with. No escape in JSON begins with its first letter. */
+/** Text that a new pattern is checked with. No JSON escape starts with its first letter. */
 const probe = "inkwell";
 const quote = 0x22;
 const backslash = 0x5c;
 const blank = 0x20;
 
 /**
- * Reads the events of one stream. Most differ in nothing but their text, so what is before and behind the text is
- * compared, and only the first events are parsed as JSON: a comparison takes a tenth of the time.
+ * Reads the events of one stream. Most events differ only in their text. The reader therefore
+ * parses the first events as JSON, and compares the bytes around the text of later ones, which
+ * takes a tenth of the time.
  */
 export class ChunkReader {
   readonly #rules: ChunkRules;
@@ -45,7 +51,7 @@ export class ChunkReader {
 
   constructor(rules: ChunkRules) {
     this.#rules = rules;
-    // Log-probabilities are different in each event.
+    // Log-probabilities differ in each event.
     if (rules.topLogprobs !== null) this.#lessons = lessonsMax;
   }
 
@@ -61,8 +67,8 @@ export class ChunkReader {
   }
 
   /**
-   * Returns the text of an event that is like the learned one, or null. A text without quotes, backslashes and control
-   * characters is in JSON as it is, so that in its place the event reads as with any other such text.
+   * Returns the text of an event that matches the pattern, or null. JSON does not escape a text
+   * without quotes, backslashes and control characters, so a parser would return the same text.
    */
   #textOf(data: string): string | null {
     const from = this.#before.length;
@@ -138,7 +144,7 @@ function parsed(data: string): unknown {
     const event: unknown = JSON.parse(data);
     if (typeof event === "object" && event !== null && !Array.isArray(event)) return event;
   } catch {
-    // Told below: what the parser says quotes the answer.
+    // The parser's message quotes the answer, so it is not logged.
   }
   throw brokenAnswer(`an event of ${data.length} characters is no JSON object`);
 }
@@ -147,7 +153,10 @@ function isText(value: unknown): value is string {
   return typeof value === "string" && value !== "";
 }
 
-/** A string, or parts as Mistral has them; of these only text and thinking are known. */
+/**
+ * Reads a string, or a list of parts as Mistral sends them. Other parts than text and thinking are
+ * ignored.
+ */
 function readContent(content: unknown): { text: string; thinks: boolean } {
   if (!Array.isArray(content)) return { text: isText(content) ? content : "", thinks: false };
   const partsOf = (type: string) => content.filter((part: unknown) => fieldOf(part, "type") === type);
@@ -155,7 +164,7 @@ function readContent(content: unknown): { text: string; thinks: boolean } {
   return { text: texts.filter(isText).join(""), thinks: partsOf("thinking").some(hasThoughts) };
 }
 
-/** An empty one only says that the thinking is over. */
+/** An empty part only marks the end of the thinking. */
 function hasThoughts(part: unknown): boolean {
   const thinking = fieldOf(part, "thinking");
   return isText(thinking) || (Array.isArray(thinking) && thinking.length > 0);
@@ -167,7 +176,7 @@ function errorText(error: unknown): string {
   return [code, message].filter((part) => part !== undefined && part !== null).join(" ");
 }
 
-/** What some servers put for a token that cannot be. */
+/** Log-probability that some servers report for an impossible token. */
 const impossible = -9999;
 
 function readLogprobs(choice: unknown, alternatives: number): TokenLogprob[] {
@@ -193,4 +202,76 @@ function readLogprob(entry: unknown): { token: string; logprob: number; bytes: n
 
 function isBytes(value: unknown): value is number[] {
   return Array.isArray(value) && value.every((byte) => Number.isInteger(byte) && byte >= 0 && byte <= 255);
+}
+
+export interface UsageBounds {
+  /** Context window of the model, in tokens. */
+  contextWindow: number;
+  /** Limit of completion tokens in the request. */
+  completionTokensMax: number;
+  /** Events with text or thinking. Each has at least a part of a token. */
+  events: number;
+  /** Characters of these events. */
+  characters: number;
+}
+
+/**
+ * Characters per token above this are impossible in an answer that is longer than two of the
+ * longest tokens (128 spaces).
+ */
+const charactersPerTokenMax = 32;
+const fewCharacters = 256;
+
+/** Returns the counts, or null if they are impossible. */
+export function saneUsage(given: unknown, bounds: UsageBounds): TokenCounts | null {
+  const promptTokens = wholeIn(given, "prompt_tokens");
+  const completionTokens = wholeIn(given, "completion_tokens");
+  if (promptTokens === null || promptTokens < 1 || promptTokens > bounds.contextWindow) return null;
+  if (completionTokens === null || completionTokens > bounds.completionTokensMax) return null;
+  // Fewer tokens than events are possible: some servers stream letter by letter.
+  if (completionTokens === 0 && bounds.events > 0) return null;
+  // For example, some servers report the tokens of the last event only.
+  if (bounds.characters > fewCharacters + charactersPerTokenMax * completionTokens) return null;
+  const cached = wholeIn(fieldOf(given, "prompt_tokens_details"), "cached_tokens") ?? 0;
+  const reasoning =
+    wholeIn(fieldOf(given, "completion_tokens_details"), "reasoning_tokens") ??
+    // SGLang's field.
+    wholeIn(given, "reasoning_tokens") ??
+    0;
+  return {
+    promptTokens,
+    cachedTokens: cached <= promptTokens ? cached : 0,
+    completionTokens,
+    reasoningTokens: reasoning <= completionTokens ? reasoning : 0,
+  };
+}
+
+/**
+ * Converts llama-server's `timings` to a usage. Returns null if a field is missing. Older servers
+ * leave out the cached tokens, which may be nearly the whole prompt.
+ */
+export function usageOfTimings(timings: unknown): object | null {
+  const cached = wholeIn(timings, "cache_n");
+  const evaluated = wholeIn(timings, "prompt_n");
+  const predicted = wholeIn(timings, "predicted_n");
+  if (cached === null || evaluated === null || predicted === null) return null;
+  return {
+    prompt_tokens: cached + evaluated,
+    prompt_tokens_details: { cached_tokens: cached },
+    completion_tokens: predicted,
+  };
+}
+
+function wholeIn(object: unknown, name: string): number | null {
+  const value = fieldOf(object, name);
+  return typeof value === "number" && Number.isSafeInteger(value) && value >= 0 ? value : null;
+}
+
+/** Returns the value of a field, or undefined. No name of `Object.prototype` is looked for. */
+export function fieldOf(object: unknown, name: string): unknown {
+  return isRecord(object) ? object[name] : undefined;
+}
+
+function isRecord(value: unknown): value is Record<string, unknown> {
+  return typeof value === "object" && value !== null;
 }

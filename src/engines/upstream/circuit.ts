@@ -1,53 +1,55 @@
 /**
- * Whether an upstream is worth asking, learned from real requests alone: no probe costs anybody a token.
+ * Circuit breaker of one upstream. It learns from real requests only, so that no probe costs a
+ * token.
  *
- * Pure; is handed the time. After several failures in a row nothing is sent for a while; then one request tries, and
- * its result decides. Failures before the first token are forgotten with any first token, answers that break off
- * behind it only with a whole answer. Each time that it opens, until there is a whole answer, doubles the while, up to a
- * minute.
+ * Pure: callers pass the time. After several failures in a row the circuit opens, and nothing is
+ * sent for a while. Then one trial request decides. A first token resets the count of failures
+ * before the first token. Only a whole answer resets the count of answers that broke off. Each
+ * opening doubles the pause, up to a minute, until an answer is whole.
  */
 
-/** Failures in a row. One or two are an accident, and every one of them was somebody's request. */
+/** Failures in a row that open the circuit. One or two may be an accident. */
 export const failuresMax = 5;
 export const coolDownMs = 5_000;
 export const coolDownMsMax = 60_000;
 
-/** One request that was sent, as the circuit knows it. */
+/** One request that was sent. */
 export interface Attempt {
-  /** How often the circuit had opened by then. */
+  /** Number of times that the circuit had opened when the request was sent. */
   readonly openings: number;
 }
 
 export class Circuit {
-  /** Before anything of an answer had come. */
+  /** Failures before the first token. */
   #failures = 0;
-  /** In the middle of an answer. */
+  /** Failures in the middle of an answer. */
   #breaks = 0;
-  /** How long the next rest is. */
+  /** Length of the next pause. */
   #coolDownMs = coolDownMs;
-  /** Nothing is sent before. */
+  /** End of the pause. */
   #openUntilMs: number | null = null;
   #openings = 0;
-  /** The request that tries, while it does. */
+  /** The trial request that is under way. */
   #trial: Attempt | null = null;
 
   isOpen(nowMs: number): boolean {
     return this.#openUntilMs !== null && nowMs < this.#openUntilMs;
   }
 
-  /** Null where it is not open. */
+  /** End of the pause, or null if the circuit is closed. */
   get openUntilMs(): number | null {
     return this.#openUntilMs;
   }
 
-  /** Whether a request may be sent now. */
+  /** Returns whether a request may be sent now. */
   admits(nowMs: number): boolean {
     return this.#openUntilMs === null || (nowMs >= this.#openUntilMs && this.#trial === null);
   }
 
   /**
-   * A request is sent; `left` must be called when that has ended. `insteadOf`: it was sent before under that attempt, and
-   * goes on as the one that tries where it was that.
+   * Records that a request is sent. The caller calls `left` when the request has ended.
+   * `insteadOf` is the earlier attempt of the same request: if that attempt was the trial, this
+   * one becomes the trial.
    */
   enter(nowMs: number, insteadOf: Attempt | null): Attempt {
     const attempt: Attempt = { openings: this.#openings };
@@ -56,7 +58,7 @@ export class Circuit {
     return attempt;
   }
 
-  /** The first of an answer came. True where that closes the circuit. */
+  /** Records the first token of an answer. Returns true if this closes the circuit. */
   answered(): boolean {
     const wasOpen = this.#openUntilMs !== null;
     this.#failures = 0;
@@ -65,20 +67,26 @@ export class Circuit {
     return wasOpen;
   }
 
-  /** An answer came as far as it was wanted. */
+  /** Records an answer that arrived as far as it was wanted. */
   completed(): void {
     this.#breaks = 0;
     this.#coolDownMs = coolDownMs;
   }
 
-  /** The request is over, whether or not it told anything of the upstream's health: its client may have left. */
+  /**
+   * Records the end of a request. The request may have ended without a result, for example because
+   * its client left.
+   */
   left(attempt: Attempt): void {
     if (this.#trial === attempt) this.#trial = null;
   }
 
-  /** `inAnswer`: something of the answer had come. True where that opens the circuit, for the first time or anew. */
+  /**
+   * Records a failure. `inAnswer`: part of the answer had arrived. Returns true if this opens the
+   * circuit.
+   */
   failed(nowMs: number, attempt: Attempt, inAnswer: boolean): boolean {
-    // Requests that were sent before it opened fail late; they are no news.
+    // Late failures of requests that were sent before the circuit opened are ignored.
     if (attempt.openings !== this.#openings) return false;
     if (this.#openUntilMs !== null) {
       if (attempt !== this.#trial) return false;

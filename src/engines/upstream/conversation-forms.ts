@@ -1,6 +1,7 @@
 /**
- * A conversation in the forms that chat templates ask for: first as it was sent (a developer's messages as a system's, which
- * every server knows), then folded further and further, as the embedded engine does it (text/message-normalisation.ts).
+ * A conversation in the forms that chat templates ask for: first as it was sent (a developer's
+ * messages as a system's, which every server knows), then folded further and further, as the
+ * embedded engine does it (text/message-normalisation.ts).
  *
  * Each form is made when it is asked for: nearly every conversation is taken as it is.
  */
@@ -20,7 +21,7 @@ export class ConversationForms {
     this.characters = messages.reduce((sum, { content }) => sum + content.length, 0);
   }
 
-  /** Joined when it is asked for, which takes milliseconds for megabytes. */
+  /** Joins the texts on the first call, which takes milliseconds for megabytes. */
   get current(): readonly Message[] {
     this.#current ??= messagesOf(this.#turns);
     return this.#current;
@@ -44,7 +45,10 @@ function messagesOf(turns: readonly Turn[]): readonly Message[] {
   return turns.map(({ role, texts }) => ({ role, content: texts.join("\n\n") }));
 }
 
-/** Compares texts before they are joined: they are the same strings, so that none of them is looked through. */
+/**
+ * Compares texts before they are joined. Equal texts are the same strings, so the comparison is
+ * fast.
+ */
 function isSame(left: readonly Turn[], right: readonly Turn[]): boolean {
   return (
     left.length === right.length &&

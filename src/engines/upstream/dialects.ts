@@ -1,8 +1,9 @@
 /**
- * What the same request is called by different servers: the one table of it (docs/upstreams.md has it in words).
+ * Differences between the servers' request formats, in one table (docs/upstreams.md describes
+ * them).
  *
- * Pure. A request is always streamed, and its usage always asked for, whatever the client wanted. What a server would
- * refuse is left out or brought into its range, so that nothing a caller may say becomes an upstream's error.
+ * Pure. Requests are always streamed and always ask for usage. Values that a server would refuse
+ * are left out or clamped, so that no valid request causes an error at the upstream.
  */
 import { hash } from "node:crypto";
 import type { Message, Reasoning, Sampling } from "../../chat/engine.ts";
@@ -15,32 +16,32 @@ export type Fields = Record<string, unknown>;
 
 export interface Dialect {
   maxTokens: "max_tokens" | "max_completion_tokens";
-  /** What stands for no limit there; null where `top_k` is not known at all. */
+  /** Value that turns `top_k` off, or null if the server does not support `top_k`. */
   topKOff: -1 | 0 | null;
-  /** Beside `include_usage`. */
+  /** Options besides `include_usage`. */
   streamOptions: Fields;
-  /** For every request: what makes it report how many tokens it has made by each event. */
+  /** Fields of every request. They make the server report its token count with each event. */
   extra: Fields;
-  /** Keeps what is cached for one account from another, where the server can. */
+  /** Field that separates the prompt caches of accounts, if the server supports it. */
   accountSalt: "cache_salt" | null;
   reasoning(wanted: WantedReasoning): Fields;
-  /** Kind of tokenizer that counts the tokens of a prompt; null if the server has none. */
+  /** Kind of tokenizer that counts the tokens of a prompt, or null. */
   tokenizer: "vllm" | "llama-server" | null;
   /**
-   * Stop sequences are sent along by default. They are always matched here, and a server that matches them too may lose text
-   * (docs/decisions/0017-stop-sequences-are-matched-here.md).
+   * Stop sequences are sent along by default. They are always matched here, and a server that
+   * matches them too may lose text (docs/decisions/0017-stop-sequences-are-matched-here.md).
    */
   sendsStop: boolean;
 }
 
 interface WantedReasoning {
   effort: "low" | "medium" | "high" | null;
-  /** The caller wants none. */
+  /** The caller disables thinking. */
   none: boolean;
 }
 
 const effortOnly = ({ effort, none }: WantedReasoning): Fields => {
-  // Not every model that thinks can leave it; the least is what all of them know.
+  // Some models cannot disable thinking. All of them support "low".
   const word = none ? "low" : effort;
   return word === null ? {} : { reasoning_effort: word };
 };
@@ -66,7 +67,7 @@ const table: Readonly<Record<DialectName, Dialect>> = {
     maxTokens: "max_completion_tokens",
     topKOff: null,
     reasoning: effortOnly,
-    // It goes on without a reader, and charges for that.
+    // It continues and charges after the connection is closed.
     sendsStop: true,
   },
   vllm: {
@@ -80,7 +81,7 @@ const table: Readonly<Record<DialectName, Dialect>> = {
   sglang: {
     ...countsAlong,
     maxTokens: "max_tokens",
-    // 0 is refused.
+    // It refuses 0.
     topKOff: -1,
     reasoning: templateSwitch,
     accountSalt: "cache_salt",
@@ -100,7 +101,7 @@ const table: Readonly<Record<DialectName, Dialect>> = {
     ...plain,
     maxTokens: "max_tokens",
     topKOff: null,
-    // It sends what it withheld when an answer ends by length.
+    // It sends the withheld text if the answer ends by length.
     sendsStop: true,
     reasoning: ({ effort, none }) =>
       none ? { reasoning_effort: "none" } : effortOnly({ effort, none: false }),
@@ -113,16 +114,16 @@ export function dialectOf(name: DialectName): Dialect {
 
 export interface UpstreamRequest {
   accountId: string;
-  /** Its name at the upstream. */
+  /** Name of the model at the upstream. */
   model: string;
   messages: readonly Message[];
   maxTokens: number;
   sampling: Sampling;
-  /** Null: the caller named none. */
+  /** The caller's name for its user, or null. */
   user: string | null;
-  /** Null where the model is not said to think: others refuse to be asked. */
+  /** Null if the model is not configured to think: other models refuse the fields. */
   reasoning: Reasoning | null;
-  /** Stop sequences go along. */
+  /** Send the stop sequences. */
   sendStop: boolean;
 }
 
@@ -142,7 +143,7 @@ export function requestBody(dialect: Dialect, request: UpstreamRequest): string 
     ...dialect.extra,
     ...reasoningFields(dialect, reasoning),
   };
-  // What is not asked for is left to the upstream's own defaults: some models take no value for it at all.
+  // Unset values are left to the upstream's defaults: some models accept no value at all.
   if (isGreedy(sampling)) body.temperature = 0;
   else {
     if (sampling.temperature !== undefined) body.temperature = sampling.temperature;
@@ -157,7 +158,7 @@ export function requestBody(dialect: Dialect, request: UpstreamRequest): string 
   if (sendStop && sampling.stop.length > 0) body.stop = sampling.stop;
   if (sampling.topLogprobs !== undefined) {
     body.logprobs = true;
-    // With 0 llama-server gives no log-probabilities at all; what is too much is cut when it comes.
+    // llama-server sends no log-probabilities for 0. Surplus alternatives are cut on arrival.
     body.top_logprobs = Math.max(1, sampling.topLogprobs);
   }
   if (user !== null) body.user = user.length > userLengthMax ? hash("sha256", user, "base64url") : user;
@@ -165,7 +166,7 @@ export function requestBody(dialect: Dialect, request: UpstreamRequest): string 
   return JSON.stringify(body);
 }
 
-/** What a request says of thinking, which may change its prompt too. */
+/** Returns the fields that control thinking. They may change the prompt. */
 export function reasoningFields(dialect: Dialect, reasoning: Reasoning | null): Fields {
   return reasoning === null ? {} : dialect.reasoning(wantedOf(reasoning));
 }
@@ -175,11 +176,11 @@ function wantedOf({ effort, maxTokens }: Reasoning): WantedReasoning {
   if (effort === "none") return { effort: null, none: true };
   const word = effort === "low" || effort === "medium" || effort === "high" ? effort : null;
   if (maxTokens === undefined) return { effort: word, none: false };
-  // A number of tokens is nowhere understood; these are the limits of the words in docs/models.md.
+  // No server accepts a number of tokens. These limits are those of docs/models.md.
   return { effort: maxTokens <= 512 ? "low" : maxTokens <= 2048 ? "medium" : "high", none: false };
 }
 
-/** 31 bits: the largest range that every server takes. */
+/** Returns 31 bits, the largest range that every server accepts. */
 function seedOf(seed: number): number {
   return Number(BigInt.asUintN(31, BigInt(seed)));
 }
@@ -188,7 +189,7 @@ function clampPenalty(penalty: number): number {
   return Math.min(2, Math.max(-2, penalty));
 }
 
-/** One-way: the upstream is not told whose account it is. */
+/** Returns a hash, so that the upstream does not learn the account's name. */
 function saltOf(accountId: string): string {
   return hash("sha256", `inkwell ${accountId}`, "base64url");
 }

@@ -1,14 +1,16 @@
 /**
- * The engine that generates nothing itself: it asks servers with an OpenAI-compatible interface.
+ * Engine that forwards requests to servers with an OpenAI-compatible API.
  *
  * Guarantees:
- * - an upstream's words, names and keys go to the operator's log at most, cleaned (failure.ts), never to a caller;
- * - each server gets no more requests at once than `parallel`; others wait in a bounded line, and its last places are for
- *   accounts that run nothing (place-line.ts);
- * - of the servers that seem to be alive the least busy one is asked; one that fails again and again is left alone for
- *   a while (circuit.ts). No request is ever made on the service's own account;
- * - a request is sent to another server at most once, and only while nothing of its answer has come (generation.ts).
- * What is counted and charged where an upstream says nothing sensible: token-count.ts and estimate.ts.
+ * - callers never see an upstream's messages, names or keys. The log gets cleaned messages
+ *   (failure.ts).
+ * - each server gets at most `parallel` requests at once (server-pool.ts).
+ * - the service makes no requests of its own: a circuit breaker learns from real requests
+ *   (circuit.ts).
+ * - a request is sent to another server at most once, and only before its answer starts
+ *   (generation.ts).
+ *
+ * If an upstream reports no usage, tokens are counted here (token-count.ts, estimate.ts).
  */
 import type {
   Engine,
@@ -32,31 +34,34 @@ import { UpstreamTokenizer } from "./tokenizer.ts";
 
 /** All servers of `urls` offer the same model. */
 export interface UpstreamOptions extends ServerPoolOptions {
-  /** Its name at the upstream. */
+  /** Name of the model at the upstream. */
   model: string;
   dialect: DialectName;
   contextWindow: number;
-  /** Null: the model is not said to think, and is not asked how much it should. */
+  /** Null if the model does not think. Requests then have no fields for thinking. */
   reasoning: UpstreamReasoning | null;
-  /** Stop sequences go along; absent: as suits the dialect. */
+  /** Send the stop sequences. Default: as the dialect requires. */
   sendStop?: boolean;
-  /** How long to wait for the usage after the end of an answer; default 5 s. */
+  /** Time to wait for the usage after the end of an answer. Default: 5 s. */
   finishMs?: number;
 }
 
 export interface UpstreamReasoning {
-  /** Beside `reasoning_content` and `reasoning`, which are never taken for text. */
+  /** Name of a field besides `reasoning_content` and `reasoning`. */
   field: string | null;
-  /** Where the thinking is part of the text. */
+  /** Tags around the thinking, if it is part of the text. */
   tags: ThinkTags | null;
-  /** The template opens the thinking, so that answers begin inside. */
+  /** The template opens the thinking, so answers start inside it. */
   opened: boolean;
-  /** Nothing is told of the thinking before the end. */
+  /** The upstream reports nothing of the thinking before the end. */
   hidden: boolean;
 }
 
 const knownReasoningFields = ["reasoning_content", "reasoning"];
-/** So many tokens beyond what was paid for are no slip in counting: a server counts the token that ends a turn, say. */
+/**
+ * Surplus tokens that count as hidden thinking. A smaller surplus may be a difference in counting,
+ * such as the end-of-turn token.
+ */
 const surpriseMin = 32;
 
 export class UpstreamEngine implements Engine {
@@ -86,7 +91,7 @@ export class UpstreamEngine implements Engine {
     this.#reasoningFields = named === null ? knownReasoningFields : [named, ...knownReasoningFields];
   }
 
-  /** As configured, or as it turned out. */
+  /** True if configured so, or if an answer showed it. */
   get reportsUsageLate(): boolean {
     return this.#reportsUsageLate;
   }
@@ -112,7 +117,9 @@ export class UpstreamEngine implements Engine {
     await this.#pool.close();
   }
 
-  /** With the conversation in the first form that the template takes, as far as that can be asked. */
+  /**
+   * Counts the prompt in the first form that the template accepts, if the server has a tokenizer.
+   */
   async #count(prompt: Prompt, signal: AbortSignal): Promise<CountedPrompt> {
     const { messages } = prompt;
     const kind = this.#dialect.tokenizer;
@@ -125,7 +132,7 @@ export class UpstreamEngine implements Engine {
       signal.throwIfAborted();
       if (count !== null) return { forms, estimate: { atMost: count, likely: count } };
     }
-    // A tokenizer that takes no form at all says nothing of what the model takes.
+    // If the tokenizer accepts no form, the model may still accept one.
     const forms = new ConversationForms(messages);
     return { forms, estimate: this.#estimator.estimate(sizeOf(forms.current)) };
   }
@@ -162,7 +169,7 @@ export class UpstreamEngine implements Engine {
     return generation;
   }
 
-  /** A model that is not said to think is not asked how much it should. */
+  /** Returns null for models that are not configured to think. */
   #reasoningOf({ reasoning }: Prompt): Reasoning | null {
     return this.#options.reasoning === null ? null : reasoning;
   }

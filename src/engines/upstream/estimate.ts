@@ -1,10 +1,10 @@
 /**
- * How many tokens a prompt has, from its bytes, for upstreams that cannot be asked.
+ * Estimates the tokens of a prompt from its bytes, for upstreams without a tokenizer API.
  *
- * Pure. Learns from the usage that the upstream reports: of the last answers, the dearest in tokens per byte gives the
- * rate, and whatever a prompt had beyond that (a system prompt of the template, say) is added to every one. So the
- * upper estimate is never below what any of these prompts had, and what is held for covers the prompt; the likely one
- * is what is charged where the upstream's own number never comes.
+ * Pure. Learns from the usage of the last answers. The highest rate of tokens per byte is used for
+ * all prompts, and the largest remainder (for example a system prompt of the template) is added.
+ * The upper estimate is therefore at least as high as each of these prompts, and the hold covers
+ * the prompt. The likely estimate is charged if the upstream reports no usage.
  */
 import type { Message } from "../../chat/engine.ts";
 
@@ -22,16 +22,16 @@ interface Sample extends PromptSize {
   tokens: number;
 }
 
-/** Before anything is known: two bytes a token at most, and four are likely. */
+/** Initial rates: at most one token per two bytes, and likely one per four bytes. */
 const firstRate = 0.5;
 const firstShare = 0.5;
 const firstExtraTokens = 32;
-/** What a template puts around a message: markers, a role, line ends. */
+/** Tokens that a template adds to each message: markers, the role and line ends. */
 const messageTokens = 8;
 const samplesMax = 64;
-/** Shorter prompts say more about the template than about the text. */
+/** Tokens of shorter prompts come mostly from the template. */
 const rateBytesMin = 512;
-/** The next text may be a little denser than the densest yet. */
+/** Allowance for a text that is denser than all before it. */
 const margin = 1.1;
 
 export class PromptEstimator {
@@ -46,7 +46,10 @@ export class PromptEstimator {
     return { atMost, likely: Math.max(1, Math.min(atMost, Math.round(atMost * this.#share))) };
   }
 
-  /** What a prompt turned out to have, in tokens: 1 or more. Every answer comes by here, so it makes no lists. */
+  /**
+   * Records the actual tokens of a prompt, at least 1. Runs for every answer, so it allocates no
+   * lists.
+   */
   learn(size: PromptSize, tokens: number): void {
     this.#samples[this.#next] = { ...size, tokens };
     this.#next = (this.#next + 1) % samplesMax;

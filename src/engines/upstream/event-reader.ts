@@ -1,7 +1,8 @@
 /**
- * Reads server-sent events out of bytes, cut wherever the network cut them: the `data` of each event, as the HTML
- * standard has it (CRLF, CR or LF; comments and other fields skipped; several data lines joined). Bounds what it
- * buffers. Does not reconnect and keeps no event ids.
+ * Reads the `data` of server-sent events from bytes, as the HTML standard defines them. The
+ * network may cut the bytes anywhere. Line ends are CRLF, CR or LF. Comments and other fields are
+ * skipped, and several data lines are joined. The buffer is bounded. The reader does not reconnect
+ * and keeps no event ids.
  */
 import { StringDecoder } from "node:string_decoder";
 import { createParser } from "eventsource-parser";
@@ -10,15 +11,16 @@ const carriageReturn = 0x0d;
 const byteOrderMark = "\ufeff";
 
 export interface EventReaderOptions {
-  /** Of one event; what is more ends the reading. */
+  /** Limit for one event. A larger event ends the reading. */
   charactersMax: number;
-  /** `name` is what the server called the event, if anything. */
+  /** `name` is the event's `event` field, if any. */
   onEvent(data: string, name: string | undefined): void;
   onTooLarge(): void;
 }
 
 export class EventReader {
-  // Joins characters that were cut in two. A TextDecoder does too, but takes four times as long for a stream.
+  // Joins characters that were cut in two. A TextDecoder does too, but takes four times as long
+  // for a stream.
   readonly #decoder = new StringDecoder("utf8");
   readonly #parser: ReturnType<typeof createParser>;
   #lastByte: number | undefined;
@@ -48,8 +50,8 @@ export class EventReader {
   }
 
   /**
-   * There are no more bytes. `isLenient`: an event that lacks the empty line behind it counts, as some servers leave it
-   * out; otherwise it is none, as the standard says.
+   * Ends the input. `isLenient`: accept a last event without the empty line that should follow it.
+   * The standard drops such an event, but some servers send it.
    */
   end({ isLenient = false } = {}): void {
     if (this.#isOver) return;

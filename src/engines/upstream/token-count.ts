@@ -8,8 +8,7 @@
  */
 import type { Usage } from "../../chat/engine.ts";
 import type { TokenCounts } from "../../ledger/rows.ts";
-import type { Chunk } from "./chunk.ts";
-import { saneUsage } from "./usage.ts";
+import { type Chunk, saneUsage } from "./chunk.ts";
 
 /** No tokenizer needs so few tokens for a whole answer. */
 const charactersPerToken = 8;

@@ -7,10 +7,10 @@
  */
 import type { Message } from "../../chat/engine.ts";
 import { messageOf } from "../../errors.ts";
+import { fieldOf } from "./chunk.ts";
 import type { ConversationForms } from "./conversation-forms.ts";
 import type { Fields } from "./dialects.ts";
 import type { Body, UpstreamServer } from "./server.ts";
-import { fieldOf } from "./usage.ts";
 
 export interface CountRequest {
   kind: "vllm" | "llama-server";
