@@ -118,17 +118,15 @@ export class Places<Job extends Placeable> {
 
   /** Returns false if the queue has no room. */
   enqueue(job: Job, nowMs: number): boolean {
-    if (!this.#queue.push(job.job.accountId, job)) return false;
-    this.#arrivedMs.set(job, nowMs);
-    this.#accountOf(job, nowMs);
-    return true;
+    const hasRoom = this.#queue.push(job.job.accountId, job);
+    if (hasRoom) this.#arrived(job, nowMs);
+    return hasRoom;
   }
 
   /** Puts a job that had a place back to the front of the queue. */
   putBack(job: Job, nowMs: number): void {
     this.#queue.putBack(job.job.accountId, job);
-    this.#arrivedMs.set(job, nowMs);
-    this.#accountOf(job, nowMs);
+    this.#arrived(job, nowMs);
   }
 
   /** Removes a waiting job. Returns false if the job has begun. */
@@ -242,7 +240,7 @@ export class Places<Job extends Placeable> {
       const victim = claim.isSecond ? null : this.#victim(claim, nowMs);
       if (victim !== null) return [this.#pause(victim, nowMs), this.#place(claim, nowMs)];
     }
-    if (!isFree || this.#isSequenceUnknown()) return [];
+    if (!isFree || this.#isInUse(null)) return [];
     // Evaluating a text again is better than a place that stays empty. Its own sequence may be
     // free before that.
     const displaced = claims.find(
@@ -276,16 +274,11 @@ export class Places<Job extends Placeable> {
   /** Returns whether the claim can use a free place. */
   #fits({ begun, isOverdue }: Claim<Job>): boolean {
     if (begun === null) return true;
-    if (this.#isSequenceUnknown()) return false;
+    if (this.#isInUse(null)) return false;
     return isOverdue || !this.#isInUse(begun.sequence);
   }
 
-  /** Between a start and the decoder's report, the sequence of the new job is unknown. */
-  #isSequenceUnknown(): boolean {
-    for (const begun of this.#begun.values()) if (!begun.isPaused && begun.sequence === null) return true;
-    return false;
-  }
-
+  /** Null: a running job's sequence is unknown, which it is until the decoder reports it. */
   #isInUse(sequence: number | null): boolean {
     for (const begun of this.#begun.values()) if (!begun.isPaused && begun.sequence === sequence) return true;
     return false;
@@ -302,11 +295,11 @@ export class Places<Job extends Placeable> {
   }
 
   #givesWay(running: Begun<Job>, { account, begun, isOverdue }: Claim<Job>, nowMs: number): boolean {
-    const { sequence, blockedSinceMs: restsSinceMs, sinceMs } = running;
+    const { sequence, blockedSinceMs, sinceMs } = running;
     if (!running.isPlaced) return false;
     // The saved state of a paused answer fits one sequence only.
     if (begun !== null && !isOverdue && begun.sequence !== sequence) return false;
-    if (restsSinceMs !== null) return nowMs - restsSinceMs >= this.#limits.blockedMaxMs;
+    if (blockedSinceMs !== null) return nowMs - blockedSinceMs >= this.#limits.blockedMaxMs;
     const ranMs = nowMs - sinceMs;
     const turnMs = Math.max(this.#limits.turnMs, running.runMinMs);
     if (running.account === account) return isOverdue && !this.#isOverdue(running, nowMs) && ranMs >= turnMs;
@@ -319,8 +312,8 @@ export class Places<Job extends Placeable> {
   }
 
   #isBetterVictim(left: Begun<Job>, right: Begun<Job>, nowMs: number): boolean {
-    const rests = (begun: Begun<Job>): boolean => begun.blockedSinceMs !== null;
-    if (rests(left) !== rests(right)) return rests(left);
+    const isBlocked = (begun: Begun<Job>): boolean => begun.blockedSinceMs !== null;
+    if (isBlocked(left) !== isBlocked(right)) return isBlocked(left);
     if (left.account.running !== right.account.running) return left.account.running > right.account.running;
     const leftIsOverdue = this.#isOverdue(left, nowMs);
     if (leftIsOverdue !== this.#isOverdue(right, nowMs)) return !leftIsOverdue;
@@ -380,7 +373,9 @@ export class Places<Job extends Placeable> {
     if (account.running === 0) account.withoutPlaceSinceMs = nowMs;
   }
 
-  #accountOf({ job: { accountId } }: Job, nowMs: number): void {
+  #arrived(job: Job, nowMs: number): void {
+    const { accountId } = job.job;
+    this.#arrivedMs.set(job, nowMs);
     if (this.#accounts.has(accountId)) return;
     this.#accounts.set(accountId, {
       id: accountId,
