@@ -1,4 +1,4 @@
-/** Long texts in pieces. No model. */
+/** Long texts in chunks. No model. */
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import fc from "fast-check";
@@ -24,12 +24,12 @@ test("chunks join to the text, are short enough and never split a character", ()
   fc.assert(
     fc.property(fc.array(run, { maxLength: 5 }), (runs) => {
       const text = runs.join("");
-      const pieces = [...chunksOf(text)];
-      assert.equal(pieces.join(""), text);
-      for (const [index, piece] of pieces.entries()) {
-        assert.ok(piece.length > 0 && piece.length <= chunkLengthMax);
-        if (index > 0 && text.isWellFormed()) assert.ok(piece.isWellFormed());
-        assert.ok(index === pieces.length - 1 || piece.length > chunkLengthMax / 2 - 2);
+      const chunks = [...chunksOf(text)];
+      assert.equal(chunks.join(""), text);
+      for (const [index, chunk] of chunks.entries()) {
+        assert.ok(chunk.length > 0 && chunk.length <= chunkLengthMax);
+        if (index > 0 && text.isWellFormed()) assert.ok(chunk.isWellFormed());
+        assert.ok(index === chunks.length - 1 || chunk.length > chunkLengthMax / 2 - 2);
       }
     }),
     { numRuns: 300 },
@@ -43,18 +43,18 @@ test("returns a text of usual length as one chunk", () => {
 });
 
 test("cuts prose only before a blank that begins a word", () => {
-  const pieces = [...chunksOf("It is 7 o'clock. Well,\n\nthe  ink is dry. ".repeat(500))];
-  assert.ok(pieces.length > 5);
-  for (const piece of pieces.slice(1)) assert.match(piece, /^ [^ ]/);
-  for (const piece of pieces.slice(0, -1)) assert.match(piece, /[a-z0-9]$/);
+  const chunks = [...chunksOf("It is 7 o'clock. Well,\n\nthe  ink is dry. ".repeat(500))];
+  assert.ok(chunks.length > 5);
+  for (const chunk of chunks.slice(1)) assert.match(chunk, /^ [^ ]/);
+  for (const chunk of chunks.slice(0, -1)) assert.match(chunk, /[a-z0-9]$/);
 });
 
 test("otherwise cuts before another blank, between kinds of characters, or anywhere", () => {
-  for (const piece of [...chunksOf(`${"x".repeat(40)}.\n`.repeat(200))].slice(1)) assert.match(piece, /^\n/);
-  for (const piece of [...chunksOf("墨水在井里是黑的。".repeat(500))].slice(1))
-    assert.match(piece, /^[。墨]/);
+  for (const chunk of [...chunksOf(`${"x".repeat(40)}.\n`.repeat(200))].slice(1)) assert.match(chunk, /^\n/);
+  for (const chunk of [...chunksOf("墨水在井里是黑的。".repeat(500))].slice(1))
+    assert.match(chunk, /^[。墨]/);
   assert.deepEqual(
-    [...chunksOf("a".repeat(chunkLengthMax + 5))].map((piece) => piece.length),
+    [...chunksOf("a".repeat(chunkLengthMax + 5))].map((chunk) => chunk.length),
     [chunkLengthMax, 5],
   );
 });

@@ -1,4 +1,4 @@
-/** Tokens' bytes to text events: characters, stop sequences, thinking. No model. */
+/** Text events from the bytes of tokens: characters, stop sequences, thinking. No model. */
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import fc from "fast-check";

@@ -1,4 +1,4 @@
-/** What the JavaScript of the real child process may do while it loads a model, and afterwards. */
+/** Permissions of the real child process's JavaScript, during and after loading. */
 import assert from "node:assert/strict";
 import { mkdtemp, rm, symlink } from "node:fs/promises";
 import { tmpdir } from "node:os";
@@ -25,7 +25,7 @@ test("the process reads only the model and the program, never writes, and starts
     log.lines.flatMap((line) =>
       line.startsWith('info {"read') ? [/\{"read.*?\}/.exec(line)?.[0] ?? ""] : [],
     );
-  // The process that tests the library's binaries is told the same options, and says so first or second.
+  // The process that tests the library's binaries has the same options, and may report first.
   await until("the process has started", () => reports().length > 0);
   const loading = JSON.parse(reports()[0] ?? "");
   assert.deepEqual(loading, {

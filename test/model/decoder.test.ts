@@ -1,4 +1,4 @@
-/** The decode loop step by step, over a backend that does as it is told. No model. */
+/** The decode loop step by step, over a scripted backend. No model. */
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import type { Backend, BatchEntry, Sampler, SavedState } from "../../src/engines/llama/decode/backend.ts";
@@ -34,7 +34,7 @@ class ScriptedBackend implements Backend {
   readonly disposed: number[] = [];
   restored = 0;
   whileRestoring: () => void = () => {};
-  /** What `restore` answers. */
+  /** Result of `restore`. */
   restores = true;
   #scripts = new Map<number, number[]>();
   #logits: number[] = [];

@@ -1,4 +1,4 @@
-/** What the embedded engine promises for a generation, on the real llama.cpp with the miniature model. */
+/** Guarantees of a generation, on the real llama.cpp with the miniature model. */
 import assert from "node:assert/strict";
 import { after, before, test } from "node:test";
 import { EngineError, type EngineFailure } from "../../src/chat/engine.ts";
@@ -15,7 +15,7 @@ import {
 } from "../fixtures/llama-engine.ts";
 import { until } from "../fixtures/program.ts";
 
-/** The miniature goes on for ever when it is asked for something endless. */
+/** The miniature answers this without end. */
 const endless = "Something endless, please.";
 /** For tests of what happens before an answer is paused (preemption.test.ts has the pauses). */
 const noPauses = { runMinMs: 1e9, turnMs: 1e9, blockedMaxMs: 1e9, pausedMaxMs: 1e9 };
@@ -35,7 +35,7 @@ function failsWith(failure: EngineFailure): (error: unknown) => boolean {
 test("counts every token once, except the end of the turn", async () => {
   for (let seed = 0; seed < 20; seed++) {
     const answer = await ask(engine, "Tell me about ink.", { sampling: { seed }, maxTokens: 500 });
-    // Beyond ASCII the miniature spells a character with several tokens.
+    // The miniature spells a character outside ASCII with several tokens.
     if (/[^ -~]/.test(answer.text) || answer.finishReason !== "stop") continue;
     assert.ok(answer.events.length > 3);
     assert.ok(answer.events.every((text) => text !== ""));

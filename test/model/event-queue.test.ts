@@ -1,4 +1,4 @@
-/** What waits for the reader of an answer. */
+/** Events that wait for the reader of an answer. */
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { EngineError } from "../../src/chat/engine.ts";

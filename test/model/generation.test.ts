@@ -1,4 +1,4 @@
-/** How far ahead of its reader a generation may be, by itself and while others wait. No model. */
+/** Events that a generation may be ahead of its reader, alone and while others wait. No model. */
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { LlamaGeneration } from "../../src/engines/llama/process/generation.ts";
@@ -7,7 +7,7 @@ import { eventsOf } from "../fixtures/batches.ts";
 
 const window = 32;
 
-/** A generation whose child makes all that it has room for; `left` is what may wait for late readers. */
+/** A generation whose child fills its room. `left`: events that may wait for slow readers. */
 function begin(left = 1_000_000, topLogprobs?: number) {
   const state = { room: window, made: 0, left };
   const generation = new LlamaGeneration(

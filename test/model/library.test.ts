@@ -1,6 +1,6 @@
 /**
- * The engine against node-llama-cpp's own loop and detokenizer, on the same file: the miniature, or the model that
- * INKWELL_TEST_MODEL names.
+ * The engine compared with node-llama-cpp's own loop and detokenizer, on the same file: the
+ * miniature, or the model in INKWELL_TEST_MODEL.
  */
 import assert from "node:assert/strict";
 import { after, before, test } from "node:test";

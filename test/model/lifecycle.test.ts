@@ -1,4 +1,4 @@
-/** The engine's child process is killed, orphaned, interrupted: what becomes of requests, with the real child. */
+/** Requests while the real child process is killed, orphaned or interrupted. */
 import assert from "node:assert/strict";
 import { fork } from "node:child_process";
 import { once } from "node:events";
@@ -40,7 +40,7 @@ function isAlive(pid: number): boolean {
   }
 }
 
-/** Polls, because nobody tells when a process that is not one's child has ended. */
+/** Polls, because only a parent process is notified of an end. */
 async function gone(pid: number): Promise<void> {
   for (let tries = 0; tries < 200 && isAlive(pid); tries++) await pause(25);
   assert.ok(!isAlive(pid), `process ${pid} is still there`);

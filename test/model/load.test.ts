@@ -1,6 +1,6 @@
 /**
- * Loading a model: what is logged, what it may take, and the error about a process that does not get through, with the
- * real child process. A chat template that loops is broken off, at the start and over a single conversation.
+ * Loading a model with the real child process: log lines, time limits and errors. A looping chat
+ * template is ended, at the start and during a single conversation.
  */
 import assert from "node:assert/strict";
 import { mkdtemp, rm } from "node:fs/promises";

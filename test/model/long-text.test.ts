@@ -1,6 +1,6 @@
 /**
- * Texts that overflow the stack of llama.cpp's tokenizers when they are given whole (ggml-org/llama.cpp#27783): the
- * child survives them, and others' answers go on meanwhile.
+ * Texts that overflow the stack of llama.cpp's tokenizers in one piece (ggml-org/llama.cpp#27783).
+ * The child survives them, and other answers continue meanwhile.
  */
 import assert from "node:assert/strict";
 import { mkdtemp, readFile, rm, writeFile } from "node:fs/promises";

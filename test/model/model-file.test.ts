@@ -1,4 +1,4 @@
-/** Model files and settings that the engine cannot use: one message each. What a header tells is tested with model-files/gguf.ts. */
+/** One message for each unusable model file or setting. Tests of gguf.ts cover the header. */
 import assert from "node:assert/strict";
 import { mkdtemp, readFile, rm, writeFile } from "node:fs/promises";
 import { tmpdir } from "node:os";

@@ -1,4 +1,4 @@
-/** Who runs, who waits and who is paused: places shared among accounts. No model, no clock. */
+/** Places shared among accounts: running, waiting and paused jobs. No model, no clock. */
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { defaultPlacesLimits, type Placeable, Places } from "../../src/engines/llama/process/places.ts";
@@ -11,7 +11,7 @@ interface TestJob extends Placeable {
   isPrefilling: boolean;
 }
 
-/** Places with a decoder that gives each job a sequence at once, and tells what is moved, such as "start a1". */
+/** Places with a decoder that gives each job a sequence at once. Returns moves such as "start a1". */
 class Hall {
   readonly places: Places<TestJob>;
   nowMs = 0;

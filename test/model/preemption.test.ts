@@ -1,6 +1,6 @@
 /**
- * Places shared among accounts, on the real engine: an answer is paused for another account, and goes on as if nothing had
- * been. How long that takes is not tested here (npm run bench -- fairness), only what comes before what.
+ * Places shared among accounts, on the real engine: an answer is paused for another account, and
+ * continues without a difference. Tests the order of events. npm run bench -- fairness measures times.
  */
 import assert from "node:assert/strict";
 import { type TestContext, test } from "node:test";
@@ -21,7 +21,7 @@ import {
 } from "../fixtures/llama-engine.ts";
 import { errorOf, type ServiceOptions, startService, type TestService } from "../fixtures/service.ts";
 
-/** The miniature goes on for ever when it is asked for something endless. */
+/** The miniature answers this without end. */
 const endless = "Something endless, please.";
 const modelPath = process.env.INKWELL_TEST_MODEL ?? miniaturePath;
 const never = 1e9;

@@ -1,4 +1,4 @@
-/** The time that prompts may take of the thread that drives the decoder, by account. No model, no clock. */
+/** Each account's time for prompts on the decoder's thread. No model, no clock. */
 import assert from "node:assert/strict";
 import { type TestContext, test } from "node:test";
 import { EngineError } from "../../src/chat/engine.ts";

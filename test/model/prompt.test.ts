@@ -1,4 +1,4 @@
-/** Messages to the tokens of a prompt: templates, folding, forged roles, beginning-of-text. No model. */
+/** Tokens of a prompt: templates, normalisation, forged roles, beginning-of-text. No model. */
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import type { Message, Role } from "../../src/chat/engine.ts";
@@ -71,7 +71,7 @@ function conversation(...turns: [role: Role, content: string][]): Message[] {
   return turns.map(([role, content]) => ({ role, content }));
 }
 
-/** What a template makes of a conversation, as text. */
+/** Renders a conversation as text. */
 function rendered(template: string, messages: Message[]): string {
   const parts = new ChatTemplate(template, { bos: "<s>", eos: "</s>" }).render(messages, {});
   return parts.map((part) => part.text).join("");

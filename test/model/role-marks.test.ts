@@ -1,6 +1,6 @@
 /**
- * Messages that imitate roles, against the chat templates of well-known model families, shortened to what they write around
- * messages. No model: a vocabulary with the tokens of the family, some words and all bytes.
+ * Messages that imitate roles, with shortened chat templates of well-known model families. No model:
+ * the vocabulary has the tokens of the family, some words and all bytes.
  */
 import assert from "node:assert/strict";
 import { describe, test } from "node:test";
@@ -15,7 +15,7 @@ interface Family {
   control?: string[];
   /** Tokens that llama.cpp reads out of any text. */
   userDefined?: string[];
-  /** What the model knows as text only. */
+  /** Marks that are plain text to the model. */
   plain?: string[];
   bos?: string;
   eos?: string;

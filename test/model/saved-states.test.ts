@@ -1,4 +1,4 @@
-/** Memory for the states of paused jobs: who gets it, and what happens when it fails. No model. */
+/** Memory for the states of paused jobs: its limit, its owners and its failures. No model. */
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { SavedStates } from "../../src/engines/llama/decode/saved-states.ts";

@@ -1,6 +1,6 @@
 /**
- * A child process that hangs is told from one that has nothing to do: with the real child, which is halted (SIGSTOP) or
- * given a native call that never returns.
+ * Distinguishes a hung child process from an idle one. The real child is halted (SIGSTOP), or makes a
+ * native call that never returns.
  */
 import assert from "node:assert/strict";
 import { test } from "node:test";
@@ -160,7 +160,7 @@ test("a child whose answers wait for budgets and slow readers is not killed", as
   await until("the other waits for its reader", () => slow.usage.completionTokens >= 32);
   const { pid } = engine;
 
-  // One that hangs tells how long that has been.
+  // A second child that hangs shows that the time has passed.
   const clock = await startHalting({ stallMs: 2 * stallMs });
   t.after(() => clock.engine.close());
   const prepared = await prepare(clock.engine, "Hi");
@@ -274,7 +274,7 @@ test("work that becomes due again gets its whole time", (t) => {
   t.mock.timers.tick(10_000);
   state.isDue = true;
   watching.look();
-  // What else becomes due meanwhile gives it no more time.
+  // Other work that becomes due does not extend the time.
   t.mock.timers.tick(900);
   watching.look();
   assert.equal(state.stalls, 0);

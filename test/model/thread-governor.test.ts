@@ -1,4 +1,4 @@
-/** How the number of threads follows what decodes take. Made-up times, no model. */
+/** The number of threads follows the duration of decodes. Artificial times, no model. */
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { ThreadGovernor } from "../../src/engines/llama/decode/thread-governor.ts";
@@ -6,7 +6,7 @@ import { ThreadGovernor } from "../../src/engines/llama/decode/thread-governor.t
 const baseline = 1;
 const boosted = 2;
 
-/** Decodes one after another on a machine whose decodes take as long as `took` says; counts what was chosen. */
+/** Runs decodes of the duration that `took` returns, and counts the boosted ones. */
 class Machine {
   readonly governor = new ThreadGovernor(baseline, boosted);
   nowMs = 0;

@@ -1,6 +1,6 @@
 /**
- * A real llama-server as the upstream: run it by naming its binary in LLAMA_SERVER (and, where that is not the
- * miniature, a model in LLAMA_SERVER_MODEL). Without it these are skipped; test/http/upstream-*.test.ts stand for it.
+ * A real llama-server as the upstream. Set LLAMA_SERVER to its binary, and LLAMA_SERVER_MODEL to a model
+ * other than the miniature. Skipped without LLAMA_SERVER; test/http/upstream-*.test.ts cover the rest.
  */
 import assert from "node:assert/strict";
 import { type ChildProcess, spawn } from "node:child_process";
