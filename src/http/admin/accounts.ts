@@ -18,8 +18,7 @@ const openAccount = operation("openAccount", {
 
 const listAccounts = operation("listAccounts", {
   summary: "List accounts, in the order of their ids",
-  querystring: schema.closed(schema.pageQuery),
-  response: { 200: schema.pageOf(accountObject.schema) },
+  ...schema.listOf(accountObject.schema),
 });
 
 const showAccount = operation("showAccount", {

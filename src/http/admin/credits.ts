@@ -43,8 +43,7 @@ const showBalance = operation("showBalance", {
 const listJournal = operation("listJournal", {
   summary: "List all changes of an account's buckets, oldest first",
   params,
-  querystring: schema.closed(schema.pageQuery),
-  response: { 200: schema.pageOf(journalObject.schema) },
+  ...schema.listOf(journalObject.schema),
   refusals: ["account_not_found", "list_too_slow"],
 });
 

@@ -33,8 +33,7 @@ const makeKey = operation("makeKey", {
 const listKeys = operation("listKeys", {
   summary: "List the keys of an account, with revoked and expired ones, in the order of their creation",
   params: accountParams,
-  querystring: schema.closed(schema.pageQuery),
-  response: { 200: schema.pageOf(keyObject.schema) },
+  ...schema.listOf(keyObject.schema),
   refusals: ["account_not_found"],
 });
 

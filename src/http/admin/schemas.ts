@@ -86,3 +86,8 @@ export const pageQuery = {
 export function pageOf<S extends TSchema>(item: S) {
   return closed({ data: Type.Array(item), next: orNull(Type.String({ description: "a cursor" })) });
 }
+
+/** Returns the query and the response of a list without filters. */
+export function listOf<S extends TSchema>(item: S) {
+  return { querystring: closed(pageQuery), response: { 200: pageOf(item) } };
+}

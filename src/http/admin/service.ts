@@ -11,16 +11,14 @@ import * as schema from "./schemas.ts";
 
 const listModels = operation("listModels", {
   summary: "List models with their state, price and load",
-  querystring: schema.closed(schema.pageQuery),
-  response: { 200: schema.pageOf(modelObject.schema) },
+  ...schema.listOf(modelObject.schema),
 });
 
 const listNodes = operation("listNodes", {
   summary: "List the live processes on this database, in the order of their start",
   description:
     "As this process last saw them, a few seconds ago. `differs` lists the settings that affect credits and differ from this process.",
-  querystring: schema.closed(schema.pageQuery),
-  response: { 200: schema.pageOf(nodeObject.schema) },
+  ...schema.listOf(nodeObject.schema),
 });
 
 const listHolds = operation("listHolds", {
