@@ -1,0 +1,52 @@
+/** Operator actions whose outcome is unknown: a repetition finds what the first attempt has done. */
+import assert from "node:assert/strict";
+import { test } from "node:test";
+import { OperatorActions } from "../../src/accounts/operator-actions.ts";
+import { Ledger } from "../../src/ledger/ledger.ts";
+import { planOf, plansOf, start } from "../fixtures/ledger-rows.ts";
+import { MemoryStore } from "../fixtures/memory-store.ts";
+
+async function withAccount() {
+  const plans = plansOf(planOf("starter", 100, 10), planOf("big", 200, 20));
+  const store = new MemoryStore(plans, () => start);
+  const actions = new OperatorActions({ store, ledger: new Ledger(store), plans, modelIds: ["small"] });
+  await actions.openAccount("ada", "starter");
+  return { store, actions };
+}
+
+test("returns the row of a key that was stored before the store failed", async () => {
+  const { store, actions } = await withAccount();
+  const { addKey } = store;
+  store.addKey = async (row) => {
+    await addKey.call(store, row);
+    throw new Error("the connection is lost");
+  };
+  const { key, row } = await actions.issueKeyOnce("ada", "op", { name: "laptop" });
+  assert.deepEqual([key, row.name, (await store.keys("ada")).length], [null, "laptop", 1]);
+  store.addKey = addKey;
+  const again = await actions.issueKeyOnce("ada", "op", { name: "laptop" });
+  assert.deepEqual([again.key, again.row.id], [null, row.id]);
+});
+
+test("reports the store's failure if no key was stored", async () => {
+  const { store, actions } = await withAccount();
+  store.addKey = () => Promise.reject(new Error("the connection is lost"));
+  await assert.rejects(actions.issueKeyOnce("ada", "op", {}), /the connection is lost/);
+});
+
+test("repeats a change of credits without an effect, and returns the present balance", async () => {
+  const { actions } = await withAccount();
+  const first = await actions.addCredits("ada", "p1", 5);
+  await actions.adjustCredits("ada", "i1", -2, "a refund");
+  const again = await actions.addCredits("ada", "p1", 5);
+  assert.deepEqual([first.replayed, first.additional], [false, 5_000_000]);
+  assert.deepEqual([again.replayed, again.balance.additionalMicro], [true, 3_000_000]);
+});
+
+test("opens an account once per plan, whatever its present plan is", async () => {
+  const { actions } = await withAccount();
+  await actions.changePlan("ada", "up", "big");
+  const again = await actions.openAccount("ada", "starter");
+  assert.deepEqual([again.isNew, again.account.plan], [false, "big"]);
+  await assert.rejects(actions.openAccount("ada", "big"), { code: "account_exists" });
+});
