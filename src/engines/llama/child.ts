@@ -83,7 +83,7 @@ class Child {
     this.#decoder.run().catch((cause: unknown) => {
       process.stderr.write(`${cause instanceof Error ? cause.stack : String(cause)}\n`, endNow);
     });
-    send({ type: "loaded", model: { contextWindow, description, sizeBytes, thinkTags } });
+    send({ type: "loaded", model: { contextWindow, description, sizeBytes } });
   }
 
   async #prepare({ id, messages, reasoning }: Extract<ToChild, { type: "prepare" }>): Promise<void> {

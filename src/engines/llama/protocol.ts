@@ -32,17 +32,21 @@ export interface LoadedModel {
   description: string;
   /** Size of all weights. */
   sizeBytes: number;
-  /** Null if the model does not think. */
-  thinkTags: ThinkTags | null;
 }
 
-/** Result of `prepare` that `start` needs. */
+/** Part of the result of `prepare` that `start` needs. */
 export interface PromptPlan {
   tokens: Uint32Array;
   /** True if the prompt itself opens the thinking. */
   thinking: boolean;
   /** Maximum thinking tokens. Default: limited only by the completion. */
   thinkingTokensMax?: number | undefined;
+}
+
+/** `prompt` is null if the prompt cannot fit the window; `promptTokens` is then a lower bound. */
+export interface Prepared {
+  promptTokens: number;
+  prompt: PromptPlan | null;
 }
 
 export interface JobSpec {
@@ -106,11 +110,8 @@ export type FromChild =
    * The model cannot be used. `message` is for the operator, in whole sentences. The child ends.
    */
   | { type: "refused"; message: string }
-  /**
-   * `prompt` is null if the prompt cannot fit the window; `promptTokens` is then a lower bound.
-   * `workMs`: processor time of the thread that drives the decoder.
-   */
-  | { type: "prepared"; id: number; promptTokens: number; prompt: PromptPlan | null; workMs: number }
+  /** `workMs`: processor time of the thread that drives the decoder. */
+  | ({ type: "prepared"; id: number; workMs: number } & Prepared)
   | { type: "prepareFailed"; id: number; message: string; workMs: number }
   /** `batches`: number of jobs in each decode since the last `progress` message. */
   | { type: "progress"; jobs: JobProgress[]; batches: number[] }

@@ -13,14 +13,9 @@
  */
 import { EngineError, type Prompt } from "../../../chat/engine.ts";
 import { FairQueue } from "../../fair-queue.ts";
-import type { FromChild, PromptPlan, ToChild } from "../protocol.ts";
+import type { FromChild, Prepared, ToChild } from "../protocol.ts";
 import { ProgressWatch } from "./progress-watch.ts";
 import { PromptBudget } from "./prompt-budget.ts";
-
-export interface Prepared {
-  promptTokens: number;
-  prompt: PromptPlan | null;
-}
 
 export interface PromptQueueOptions {
   /** Time limit of a call. */

@@ -7,7 +7,7 @@
 import type { Message, Reasoning } from "../../../chat/engine.ts";
 import { messageOf } from "../../../errors.ts";
 import type { ThinkTags } from "../../text/thinking.ts";
-import type { PromptPlan } from "../protocol.ts";
+import type { Prepared } from "../protocol.ts";
 import { markersIn, PromptBuilder, type PromptTokenizer } from "./prompt.ts";
 import { type RoleMarks, roleMarksOf } from "./role-marks.ts";
 import { ChatTemplate, fallbackTemplate, type Part } from "./template.ts";
@@ -38,8 +38,6 @@ export interface PlannerOptions extends PromptTokenizer {
   warn: (message: string) => void;
 }
 
-export type Plan = { promptTokens: number; prompt: PromptPlan | null };
-
 export class PromptPlanner {
   readonly thinkTags: ThinkTags | null;
   /** Closes the thinking when its limit is reached. */
@@ -69,7 +67,7 @@ export class PromptPlanner {
     this.closingTokens = close === undefined ? new Uint32Array(0) : this.#builder.markers(close);
   }
 
-  async plan(messages: readonly Message[], reasoning: Reasoning): Promise<Plan> {
+  async plan(messages: readonly Message[], reasoning: Reasoning): Promise<Prepared> {
     const least = this.#leastTokens(messages);
     if (least >= this.#options.contextWindow) return { promptTokens: least, prompt: null };
     const thinkingTokensMax =
