@@ -22,7 +22,10 @@ const vocabulary = new Vocabulary({
   spell: () => "",
 });
 
-/** Says the script of each sequence's prompt (its last token chooses), token by token; records what it was asked to do. */
+/**
+ * Says the script of each sequence's prompt (its last token chooses), token by token; records what
+ * it was asked to do.
+ */
 class ScriptedBackend implements Backend {
   readonly chunkTokens = 4;
   readonly tokensPerSequenceMax = 16;
@@ -190,7 +193,8 @@ test("a stream of short prompts does not delay a long prompt's turns", async () 
   backend.afterStep = (step) => {
     const [first] = Buffer.from(backend.steps[step]?.[0]?.tokens ?? []).toString();
     read.push(first ?? "");
-    // Each short one begins when the one before has read its prompt, with a higher number than the long one's.
+    // Each short one begins when the one before has read its prompt, with a higher number than the
+    // long one's.
     if (first !== "s" || last === 20) return;
     last += 1;
     running.decoder.receive({ type: "start", job: job(last, "ssss") });
@@ -239,7 +243,8 @@ test("reports a step's output during the next step, or at once without one", asy
   await rest.promise;
   await new Promise(setImmediate);
   tell(-1);
-  // The beginning and the end of the prompt's step and of the two after it; the rest for want of pay.
+  // The beginning and the end of the prompt's step and of the two after it; the rest for want of
+  // pay.
   assert.deepEqual(told, [0, 0, 0, 1, 1, 2, 3]);
 });
 
@@ -361,8 +366,9 @@ test("reports a burst of held text in parts, complete, in order and with the end
 });
 
 /**
- * Two answers fill both sequences; the second is paused for a third when it has made three tokens, and goes on when that
- * has made its own three. The script of sequence 1 is for both, in this order.
+ * Two answers fill both sequences; the second is paused for a third when it has made three tokens,
+ * and goes on when that has made its own three. The script of sequence 1 is for both, in this
+ * order.
  */
 function startPaused(backend: ScriptedBackend, bytesMax: number, endings = 3) {
   backend.script(0, "a".repeat(30));

@@ -450,7 +450,8 @@ test("a generation waits at the end of its budget, and continues or ends when th
   });
   const answer = collect(generation);
   await resting.promise;
-  // Another one, which shares its batches, is not held up; by its end the first would have gone on if it could.
+  // Another one, which shares its batches, is not held up; by its end the first would have gone on
+  // if it could.
   assert.equal((await ask(engine, endless, { maxTokens: 40 })).usage.completionTokens, 40);
   assert.equal(generation.usage.completionTokens, 5);
   generation.extendBudget(9, false);

@@ -109,7 +109,8 @@ test("a chat template that loops over some conversations fails only those", asyn
 
 test("kills a process that does not read the weights in time, and names the limit", async () => {
   const log = new RecordedLog();
-  // Reading the weights takes longer: the library tests its binaries in a process of their own before.
+  // Reading the weights takes longer: the library tests its binaries in a process of their own
+  // before.
   await assert.rejects(startLlamaEngine(llamaOptions({ log, loadMs: 4 })), (error: unknown) => {
     assert.ok(error instanceof OperatorError);
     assert.match(

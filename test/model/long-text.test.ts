@@ -23,7 +23,10 @@ function exchange(content: Buffer, key: string, change: (old: string) => string)
   return Buffer.concat([content.subarray(0, at), length, text, content.subarray(end)]);
 }
 
-/** The miniature with another way of splitting text into words. Its description gives the room, so that nothing else moves. */
+/**
+ * The miniature with another way of splitting text into words. Its description gives the room, so
+ * that nothing else moves.
+ */
 async function splittingLike(kind: string): Promise<string> {
   let content: Buffer = await readFile(miniaturePath);
   const size = content.length;
@@ -38,7 +41,10 @@ async function splittingLike(kind: string): Promise<string> {
   return path;
 }
 
-/** A body of the largest size; most are refused by their size alone, but not blanks, which a template may take away. */
+/**
+ * A body of the largest size; most are refused by their size alone, but not blanks, which a
+ * template may take away.
+ */
 const bodyBytes = 4 * 1024 * 1024;
 /** Few enough that they could fit the window, and twice as many as overflow the stack. */
 const runBytes = 60_000;

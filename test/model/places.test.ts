@@ -11,7 +11,9 @@ interface TestJob extends Placeable {
   isPrefilling: boolean;
 }
 
-/** Places with a decoder that gives each job a sequence at once. Returns moves such as "start a1". */
+/**
+ * Places with a decoder that gives each job a sequence at once. Returns moves such as "start a1".
+ */
 class Hall {
   readonly places: Places<TestJob>;
   nowMs = 0;

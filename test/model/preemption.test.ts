@@ -1,6 +1,7 @@
 /**
  * Places shared among accounts, on the real engine: an answer is paused for another account, and
- * continues without a difference. Tests the order of events. npm run bench -- fairness measures times.
+ * continues without a difference. Tests the order of events. npm run bench -- fairness measures
+ * times.
  */
 import assert from "node:assert/strict";
 import { type TestContext, test } from "node:test";
@@ -61,8 +62,9 @@ const failsWith = (failure: string) => (error: unknown) =>
   error instanceof EngineError && error.failure === failure;
 
 /**
- * Anna's answer, paused after some tokens, and Boris's, which has its place. Boris's prompt is ready before, so that Anna's
- * answer cannot end meanwhile. His answer waits for pay until hers has been seen to be paused, however short his is.
+ * Anna's answer, paused after some tokens, and Boris's, which has its place. Boris's prompt is
+ * ready before, so that Anna's answer cannot end meanwhile. His answer waits for pay until hers
+ * has been seen to be paused, however short his is.
  */
 async function startPaused(engine: LlamaEngine, annaTokens = 400, borisTokens = 900) {
   const prepared = await prepare(engine, endless, { account: "boris" });
@@ -253,7 +255,10 @@ test("a long pause is not mistaken for a hung child", async (t) => {
   assert.equal((await answer).usage.completionTokens, 800);
 });
 
-/** They take longer than Boris's request needs to come in, and his longer than any wait of these tests. */
+/**
+ * They take longer than Boris's request needs to come in, and his longer than any wait of these
+ * tests.
+ */
 const annaTokens = 2000;
 
 /** A stream of the service's own account, and one of Boris's that has taken its place. */

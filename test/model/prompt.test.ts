@@ -15,7 +15,10 @@ const specials: [text: string, type: number][] = [
   ["<think>", userDefined],
   ["</think>", userDefined],
 ];
-/** Every byte one token, then the special ones. A user-defined one is read out of any text, as llama.cpp does. */
+/**
+ * Every byte one token, then the special ones. A user-defined one is read out of any text, as
+ * llama.cpp does.
+ */
 const vocabulary = new Vocabulary({
   kind: "llama",
   tokens: [

@@ -1,6 +1,6 @@
 /**
- * Messages that imitate roles, with shortened chat templates of well-known model families. No model:
- * the vocabulary has the tokens of the family, some words and all bytes.
+ * Messages that imitate roles, with shortened chat templates of well-known model families. No
+ * model: the vocabulary has the tokens of the family, some words and all bytes.
  */
 import assert from "node:assert/strict";
 import { describe, test } from "node:test";

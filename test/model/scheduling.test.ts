@@ -51,7 +51,10 @@ test("a removed item makes room at once, and an item that is put back is first",
   assert.equal(queue.size, 0);
 });
 
-/** Idle; what it holds is the prompt of the last request, unless `fields` say that some of it is an answer. */
+/**
+ * Idle; what it holds is the prompt of the last request, unless `fields` say that some of it is an
+ * answer.
+ */
 function sequence(index: number, fields: Partial<Sequence>): Sequence {
   const tokens = fields.tokens ?? [];
   return { ...newSequence(index), tokens, promptTokens: tokens.length, ...fields };

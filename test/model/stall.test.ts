@@ -1,6 +1,6 @@
 /**
- * Distinguishes a hung child process from an idle one. The real child is halted (SIGSTOP), or makes a
- * native call that never returns.
+ * Distinguishes a hung child process from an idle one. The real child is halted (SIGSTOP), or
+ * makes a native call that never returns.
  */
 import assert from "node:assert/strict";
 import { test } from "node:test";
@@ -27,7 +27,10 @@ import { errorOf, startService, type TestService } from "../fixtures/service.ts"
 const endless = "Something endless, please.";
 /** Some seconds to read; the miniature takes 8192 tokens. */
 const long = "word ".repeat(7000);
-/** Longer than a machine with much else to do holds up a step of the miniature; a test that waits for it lasts a little longer. */
+/**
+ * Longer than a machine with much else to do holds up a step of the miniature; a test that waits
+ * for it lasts a little longer.
+ */
 const stallMs = 1000;
 
 interface Halted {

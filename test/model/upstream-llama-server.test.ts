@@ -1,6 +1,7 @@
 /**
- * A real llama-server as the upstream. Set LLAMA_SERVER to its binary, and LLAMA_SERVER_MODEL to a model
- * other than the miniature. Skipped without LLAMA_SERVER; test/http/upstream-*.test.ts cover the rest.
+ * A real llama-server as the upstream. Set LLAMA_SERVER to its binary, and LLAMA_SERVER_MODEL to a
+ * model other than the miniature. Skipped without LLAMA_SERVER; test/http/upstream-*.test.ts cover
+ * the rest.
  */
 import assert from "node:assert/strict";
 import { type ChildProcess, spawn } from "node:child_process";

@@ -9,8 +9,8 @@ import type { EngineError, EngineEvent } from "../../../chat/engine.ts";
 
 /**
  * Events that the reader may take in one turn of the event loop. Text that was held for a stop
- * sequence arrives as thousands of events at once, and writing all of them takes seconds. 64 events
- * with 20 log-probabilities each take about 10 ms.
+ * sequence arrives as thousands of events at once, and writing all of them takes seconds. 64
+ * events with 20 log-probabilities each take about 10 ms.
  */
 const burstMax = 64;
 

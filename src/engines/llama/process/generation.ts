@@ -109,8 +109,8 @@ export class LlamaGeneration implements Generation {
   }
 
   /**
-   * Lets the child run ahead of a slow reader, within the paid tokens. Called while others wait for
-   * the generation's place.
+   * Lets the child run ahead of a slow reader, within the paid tokens. Called while others wait
+   * for the generation's place.
    */
   runAhead(): void {
     // A reader that keeps up leaves more room.
@@ -130,7 +130,9 @@ export class LlamaGeneration implements Generation {
     return this.#finished.promise;
   }
 
-  /** Takes the child's output. The owner calls `finish` after a failure, which has a text for it. */
+  /**
+   * Takes the child's output. The owner calls `finish` after a failure, which has a text for it.
+   */
   receive({ cachedTokens, completionTokens, reasoningTokens, ending, events }: JobProgress): void {
     if (ending?.type !== "stopped" || completionTokens > 0) this.#started = true;
     this.#usage = { ...this.#usage, cachedTokens, completionTokens, reasoningTokens };
