@@ -1,4 +1,4 @@
-/** Where engines write for the operator; as pino has it. */
+/** Log for the operator, with pino's methods. */
 export interface EngineLog {
   info(fields: object, message: string): void;
   warn(fields: object, message: string): void;

@@ -1,13 +1,13 @@
 /**
- * A waiting room in which accounts take turns.
+ * A queue in which accounts take turns.
  *
- * Pure. Guarantees: the next item comes from the account that has waited longest since its last turn, an account's own
- * items come in their order. Holds `max` items; beyond these, as many again from accounts that have nothing waiting
- * yet, so that one account's flood leaves room for the others.
+ * Pure. Guarantees: the next item comes from the account that has waited longest since its last
+ * turn. The items of one account keep their order. The queue holds `max` items. Accounts without a
+ * waiting item may add as many again, so that one account's flood leaves room for others.
  */
 export class FairQueue<Item> {
   readonly #max: number;
-  /** In the order of turns. No list is empty. */
+  /** Accounts in the order of their turns. No list is empty. */
   readonly #byAccount = new Map<string, Item[]>();
   #size = 0;
 
@@ -19,7 +19,7 @@ export class FairQueue<Item> {
     return this.#size;
   }
 
-  /** False where there is no room. */
+  /** Returns false if the queue is full. */
   push(accountId: string, item: Item): boolean {
     const own = this.#byAccount.get(accountId);
     if (this.#size >= this.#max && (own !== undefined || this.#size >= 2 * this.#max)) return false;
@@ -29,7 +29,7 @@ export class FairQueue<Item> {
     return true;
   }
 
-  /** Back to the front, after a turn that came to nothing; there is always room. */
+  /** Puts an item back to the front after an unused turn. This always succeeds. */
   putBack(accountId: string, item: Item): void {
     const others = [...this.#byAccount].filter(([id]) => id !== accountId);
     const own = this.#byAccount.get(accountId) ?? [];
@@ -44,17 +44,17 @@ export class FairQueue<Item> {
     return accountId === undefined ? undefined : this.take(accountId);
   }
 
-  /** Accounts that have something waiting, in the order of their turns. */
+  /** Accounts with waiting items, in the order of their turns. */
   accounts(): IterableIterator<string> {
     return this.#byAccount.keys();
   }
 
-  /** The next item of one account, which stays. */
+  /** Returns the next item of one account without removing it. */
   first(accountId: string): Item | undefined {
     return this.#byAccount.get(accountId)?.[0];
   }
 
-  /** Removes the next item of one account, which is its turn. */
+  /** Removes and returns the next item of one account, which uses its turn. */
   take(accountId: string): Item | undefined {
     const items = this.#byAccount.get(accountId);
     if (items === undefined) return undefined;
@@ -65,7 +65,7 @@ export class FairQueue<Item> {
     return item;
   }
 
-  /** False where the item is not waiting (any more). */
+  /** Returns false if the item is not waiting. */
   remove(accountId: string, item: Item): boolean {
     const items = this.#byAccount.get(accountId) ?? [];
     const index = items.indexOf(item);

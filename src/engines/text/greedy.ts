@@ -1,10 +1,10 @@
-/** Which requests ask for the likeliest token. Pure. */
+/** Recognises requests for the likeliest token. Pure. */
 import type { Sampling } from "../../chat/engine.ts";
 
 /**
- * Below this a temperature is taken for 0. Logits are single floats, mostly of 1 to 30: two that differ at all differ by 1e-7
- * to 2e-6, so this near to 0 only what is all but a tie is still drawn by lot. Much lower, from about 1e-37, a logit divided
- * by it is beyond the largest single float, and the draw is from nonsense.
+ * Lower temperatures count as 0. Logits are single floats, mostly between 1 and 30, and differ by
+ * at least 1e-7 to 2e-6. At this temperature only near ties are still random. At about 1e-37 a
+ * logit divided by the temperature overflows a single float, and the result is random nonsense.
  */
 const temperatureMin = 1e-6;
 

@@ -1,9 +1,9 @@
 /**
- * Turns a conversation into one that a model's chat template takes, a little further at each step.
+ * Normalises a conversation for chat templates, a little further at each step.
  *
- * Pure. Clients may send messages in any order; templates raise errors over a second system message, two answers in a
- * row or a conversation that begins with an answer. No text is lost by any step, and the order of the texts stays,
- * but for system texts, which move to the front of the user's turn they are folded into.
+ * Pure. Clients may send messages in any order. Many templates reject a second system message, two
+ * answers in a row, or a conversation that starts with an answer. Every step keeps all texts and
+ * their order, except system texts: they move to the front of the user's turn that they join.
  */
 import type { Message, Role } from "../../chat/engine.ts";
 
@@ -13,7 +13,10 @@ export interface Turn {
   texts: string[];
 }
 
-/** From the conversation as it is to a single user turn. The first one that the template takes is used. */
+/**
+ * Yields normal forms, from the conversation as it is to a single user turn. The first form that
+ * the template accepts is used.
+ */
 export function* normalForms(messages: readonly Message[], knowsDeveloper: boolean): Generator<Turn[]> {
   const asSent = messages.map(({ role, content }): Turn => ({ role, texts: [content] }));
   if (knowsDeveloper) yield asSent;

@@ -1,14 +1,15 @@
 /**
- * From the bytes of tokens to segments of text, and text that has to wait until it is decided what it is.
+ * Joins the bytes of tokens to segments of text, and holds text that may be part of a tag or a
+ * stop sequence.
  *
- * Pure. A segment is the text of one token, or of several where only together they end on a character. No byte is
- * lost: what never becomes a character becomes U+FFFD.
+ * Pure. A segment is the text of one token, or of several tokens that share a character. No byte
+ * is lost: bytes that never become a character become U+FFFD.
  */
 import type { TokenLogprob } from "../../chat/engine.ts";
 
 export interface Segment {
   text: string;
-  /** The tokens that this text came from; 0 for the second part of a segment that was cut. */
+  /** Number of tokens in this text. 0 for the second part of a segment that was cut. */
   tokens: number;
   logprobs: TokenLogprob[];
 }
@@ -22,26 +23,27 @@ export class Utf8Joiner {
   #tokens = 0;
   #logprobs: TokenLogprob[] = [];
 
-  /** Tokens that wait for the rest of their character (or for any text at all). */
+  /** Tokens that wait for the rest of a character. */
   get tokensWaiting(): number {
     return this.#tokens;
   }
 
-  /** Null while there is nothing to show for the token. */
+  /** Returns the next segment, or null if the token ends inside a character. */
   push(bytes: Uint8Array, logprob?: TokenLogprob): Segment | null {
     const waiting = this.#bytes.length;
     const all = waiting > 0 ? concat(this.#bytes, bytes) : bytes;
     this.#tokens += 1;
     if (logprob !== undefined) this.#logprobs.push(logprob);
     const open = incompleteTail(all);
-    // A token that completes one character and begins another hands on what is complete: nothing waits for ever.
+    // A token that completes one character and starts another passes on the complete one, so no
+    // text waits indefinitely.
     const completed = waiting > 0 && all.length - open > waiting;
     const whole = open === 0 || completed ? all.length - open : 0;
     this.#bytes = whole === 0 ? all : all.subarray(whole);
     return whole === 0 ? null : this.#take(decoder.decode(all.subarray(0, whole)));
   }
 
-  /** At the end of the text: what is left, its unfinished character as U+FFFD. */
+  /** Returns the rest at the end of the text. An unfinished character becomes U+FFFD. */
   flush(): Segment | null {
     const rest = this.#bytes;
     this.#bytes = noBytes;
@@ -61,7 +63,7 @@ export class Utf8Joiner {
   }
 }
 
-/** How many bytes at the end begin a character that more bytes could complete. */
+/** Returns the number of bytes at the end that start an incomplete character. */
 function incompleteTail(bytes: Uint8Array): number {
   for (let back = 1; back <= 3 && back <= bytes.length; back++) {
     const byte = bytes[bytes.length - back] ?? 0;
@@ -80,10 +82,13 @@ function concat(left: Uint8Array, right: Uint8Array): Uint8Array {
   return all;
 }
 
-/** Taken segments that the list may keep before it is shortened. */
+/** Taken segments that the list keeps before it is shortened. */
 const takenMin = 64;
 
-/** Segments whose text is not decided yet. Each operation takes time for the segments that it adds or takes, not for those that stay. */
+/**
+ * Held segments. The time of each operation depends on the segments that it adds or takes, not on
+ * those that stay.
+ */
 export class HeldSegments {
   #segments: Segment[] = [];
   /** Segments before this index have been taken. */
@@ -106,7 +111,7 @@ export class HeldSegments {
     this.#tokens += segment.tokens;
   }
 
-  /** Takes the segments that end at or before `end`; one that goes beyond stays whole. */
+  /** Takes the segments that end at or before `end`. A segment that crosses `end` stays. */
   takeWhole(end: number): Segment[] {
     const taken: Segment[] = [];
     let left = end;
@@ -125,7 +130,10 @@ export class HeldSegments {
     return taken;
   }
 
-  /** Takes the text before `end`. A segment that goes beyond is cut: its first part takes the tokens along. */
+  /**
+   * Takes the text before `end`. A segment that crosses `end` is cut, and its first part gets the
+   * tokens.
+   */
   takeTo(end: number): Segment[] {
     const left = this.#length - end;
     const taken = this.takeWhole(end);

@@ -1,8 +1,8 @@
 /**
- * The visible text of one upstream's answer: characters whole, thinking between tags taken out, ended at a stop
- * sequence where the upstream did not do that itself.
+ * The visible text of one upstream's answer. Characters are whole, thinking between tags is
+ * removed, and a stop sequence ends the text.
  *
- * Pure. Guarantees that no half of a character, no text between the tags and nothing of a stop sequence is passed on.
+ * Pure. Guarantees: half characters, text between the tags and stop sequences are never passed on.
  */
 import type { TokenLogprob } from "../../chat/engine.ts";
 import type { Segment } from "../text/segments.ts";
@@ -11,16 +11,16 @@ import { ThinkingFilter, type ThinkTags } from "../text/thinking.ts";
 
 export interface AnswerTextOptions {
   stop: readonly string[];
-  /** Null where thinking comes in a field of its own, or not at all. */
+  /** Null if thinking has a field of its own, or the model does not think. */
   tags: ThinkTags | null;
-  /** The prompt opens the thinking, so that the answer begins inside. */
+  /** The prompt opens the thinking, so the answer starts inside it. */
   opened: boolean;
 }
 
 export class AnswerText {
   readonly #thinking: ThinkingFilter | null;
   readonly #stops: StopFinder | null;
-  /** Servers that write `\u` escapes may cut a character between its two halves. */
+  /** First half of a character. Servers that write `\u` escapes may cut characters. */
   #half = "";
   #stopped = false;
 
@@ -29,12 +29,12 @@ export class AnswerText {
     this.#stops = stop.length === 0 ? null : new StopFinder(stop);
   }
 
-  /** A stop sequence has been found: the text is over. */
+  /** True once a stop sequence has ended the text. */
   get stopped(): boolean {
     return this.#stopped;
   }
 
-  /** Tokens of thinking between tags, as far as that is decided. */
+  /** Tokens of thinking between tags so far. */
   get thinkingTokens(): number {
     return this.#thinking?.tokens ?? 0;
   }
@@ -50,7 +50,7 @@ export class AnswerText {
     return this.#filtered({ text: whole, tokens, logprobs: [...logprobs] });
   }
 
-  /** At the end of the answer: what waited to be decided. */
+  /** Returns the held text at the end of the answer. */
   end(): Segment[] {
     const rest = this.#half === "" ? [] : this.#filtered({ text: "\ufffd", tokens: 0, logprobs: [] });
     this.#half = "";
@@ -69,7 +69,7 @@ export class AnswerText {
     const passed: Segment[] = [];
     for (const segment of segments) {
       const { segments: decided, stopped } = this.#stops.push(segment);
-      // One by one: held segments may be more than a call takes as arguments.
+      // Pushed one by one: a call accepts a limited number of arguments.
       for (const each of decided) passed.push(each);
       if (stopped) {
         this.#stopped = true;

@@ -1,9 +1,9 @@
 /**
- * A conversation in the forms that chat templates ask for: first as it was sent (a developer's
- * messages as a system's, which every server knows), then folded further and further, as the
- * embedded engine does it (text/message-normalisation.ts).
+ * A conversation in the forms that chat templates accept. The first form is the conversation as it
+ * was sent, with a developer's messages as a system's. Each next form is normalised further
+ * (text/message-normalisation.ts).
  *
- * Each form is made when it is asked for: nearly every conversation is taken as it is.
+ * A form is made when it is needed, because templates accept nearly every conversation as it is.
  */
 import type { Message } from "../../chat/engine.ts";
 import { normalForms, type Turn } from "../text/message-normalisation.ts";

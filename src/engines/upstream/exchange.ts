@@ -1,10 +1,11 @@
 /**
- * One HTTP request to one upstream. The owner takes the events that have arrived; what arrives meanwhile waits.
+ * One HTTP request to one upstream. Its owner takes the events that have arrived, all at once.
  *
- * Guarantees: events come whole however the network cut them, and none is larger than `eventCharactersMax`. No more than
- * a window and one read of the connection waits: the connection is paused until it is taken, and the upstream's idle time
- * does not count meanwhile. After `abort` the connection is closed and nothing more arrives. Knows HTTP and server-sent
- * events, and nothing of what the events say.
+ * Guarantees: events are whole, wherever the network cut them, and none is larger than
+ * `eventCharactersMax`. At most a window and one read of the connection wait to be taken. The
+ * connection is then paused, and the upstream's idle time does not run. After `abort` the
+ * connection is closed and nothing more arrives. The exchange knows HTTP and server-sent events,
+ * and not the contents of events.
  */
 import type { Dispatcher } from "undici";
 import { EventReader } from "./event-reader.ts";
@@ -15,9 +16,9 @@ export const eventCharactersMax = 1024 * 1024;
 export const doneData = "[DONE]";
 /** Some 400 events of ordinary tokens, which take a millisecond to read. */
 const windowBytes = 65_536;
-/** Of an error's body; enough for its message. */
+/** Limit for the body of an error response. */
 const errorCharactersMax = 16 * 1024;
-/** After the last event, for the connection to come to its end and be used again. */
+/** Time for the connection to become idle after the last event, so that it can be used again. */
 const drainMs = 1000;
 
 export interface ExchangeOwner {
@@ -43,9 +44,9 @@ export class Exchange implements Dispatcher.DispatchHandler {
   #hasAnswered = false;
   #error: ErrorAnswer | null = null;
   #ending: "ended" | UpstreamFailure | null = null;
-  /** The owner wants nothing more. */
+  /** The owner needs nothing more. */
   #isReleased = false;
-  /** What arrived was broken, and what follows it does not count. */
+  /** An event was malformed. Later events are ignored. */
   #isBroken = false;
   #isAborted = false;
   #isClosed = false;
@@ -79,7 +80,7 @@ export class Exchange implements Dispatcher.DispatchHandler {
     this.#events = events;
     this.#bytes = [];
     this.#byteCount = 0;
-    // Which may bring more at once, for the next call.
+    // More bytes may arrive at once. They wait for the next call.
     if (!this.#isClosed && this.#controller?.paused === true) this.#controller.resume();
     const [first] = bytes;
     if (first !== undefined) this.#reader.push(bytes.length === 1 ? first : Buffer.concat(bytes));
@@ -94,8 +95,8 @@ export class Exchange implements Dispatcher.DispatchHandler {
   }
 
   /**
-   * The owner waits for `changed`. A connection that closes now is freed only by `handled`, so that its place is given to
-   * another request only when the owner has seen the failure.
+   * The owner waits for `changed`. A connection that closes now is freed only by `handled`, so
+   * that its place is given to another request only when the owner has seen the failure.
    */
   await(): void {
     this.#isAwaited = true;
@@ -115,7 +116,7 @@ export class Exchange implements Dispatcher.DispatchHandler {
     this.handled();
   }
 
-  /** True once nothing more is wanted of the upstream. */
+  /** True after `abort` and after a malformed answer. */
   get isAborted(): boolean {
     return this.#isAborted;
   }
@@ -191,7 +192,7 @@ export class Exchange implements Dispatcher.DispatchHandler {
     this.#owner.changed();
   }
 
-  /** Ends the exchange from this side. What the answer has after this point does not count. */
+  /** Ends the exchange from this side. Later events are ignored. */
   #break(failure: UpstreamFailure): void {
     if (this.#isReleased || this.#isBroken) return;
     this.#isBroken = true;

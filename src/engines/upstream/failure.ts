@@ -1,9 +1,9 @@
 /**
- * How an exchange with an upstream goes wrong: what the caller is told of it, what the operator reads in the log, and
- * whether it is worth asking elsewhere.
+ * Failures of requests to upstreams: the error for the caller, the message for the operator's log,
+ * and whether another upstream may answer.
  *
- * Pure. An upstream's own words are for the log alone, shortened, and without what must not be there either: the key,
- * the caller's name for its user, and whatever the upstream quotes from the conversation.
+ * Pure. An upstream's own messages go to the log only. They are shortened, and the key, the
+ * caller's name for its user and quotes from the conversation are removed.
  */
 import type { EngineFailure, Message } from "../../chat/engine.ts";
 import { codeOf } from "../../errors.ts";
@@ -11,11 +11,11 @@ import { codeOf } from "../../errors.ts";
 export interface FailureOptions {
   /** Another upstream may answer. */
   elsewhere?: boolean;
-  /** Counts towards taking this upstream for dead. */
+  /** Counts as a failure for the circuit breaker. */
   isFault?: boolean;
-  /** The connection closed before a byte of the answer: it may have been a stale one. */
+  /** The connection closed before the first byte of the answer. It may have been stale. */
   isStale?: boolean;
-  /** The chat template may take the same conversation in another form. */
+  /** The chat template may accept the conversation in another form. */
   isRefused?: boolean;
   retryAfterSeconds?: number | undefined;
 }
@@ -41,12 +41,12 @@ export class UpstreamFailure extends Error {
   }
 }
 
-/** An upstream that breaks its word in the middle of an answer, or gives none that can be read. */
+/** Returns the failure of an upstream whose answer is malformed or incomplete. */
 export function brokenAnswer(message: string): UpstreamFailure {
   return new UpstreamFailure("failed", message, { elsewhere: true, isFault: true });
 }
 
-/** Connection refused, a name that is not found, no common TLS: nothing has been asked of it yet. */
+/** Errors before the request was sent: connection refused, unknown host name, no route. */
 const notReached: ReadonlySet<unknown> = new Set([
   "ECONNREFUSED",
   "ENOTFOUND",
@@ -56,12 +56,18 @@ const notReached: ReadonlySet<unknown> = new Set([
 ]);
 const closed: ReadonlySet<unknown> = new Set(["UND_ERR_SOCKET", "ECONNRESET", "EPIPE"]);
 
-/** The connection closed from the other side; where no byte of an answer had come, it may have been a stale one. */
+/**
+ * Returns whether the other side closed the connection. If the answer had not started, the
+ * connection may have been stale.
+ */
 export function wasClosed(error: unknown): boolean {
   return closed.has(codeOf(error));
 }
 
-/** An error of the connection. `begun`: the request was on its way; `answered`: there was a byte of the answer. */
+/**
+ * Returns the failure for a connection error. `begun`: the request was being sent. `answered`: the
+ * answer had started.
+ */
 export function failureOfConnection(
   error: Error,
   { begun, answered }: { begun: boolean; answered: boolean },
@@ -84,7 +90,7 @@ export function failureOfConnection(
   return new UpstreamFailure("failed", `the connection broke: ${said}`, { ...worthAnother, isStale });
 }
 
-/** An answer with a status other than 200. */
+/** Returns the failure for a status other than 200. */
 export function failureOfStatus(
   status: number,
   retryAfter: string | undefined,
@@ -116,14 +122,16 @@ export function failureOfStatus(
   if (status === 400 || status === 413 || status === 422) {
     return new UpstreamFailure("failed", answered(""), { isRefused: true });
   }
-  // llama-server tells of a template that raises an error with a 500.
+  // llama-server reports an error in the template with a 500.
   const isRefused = status === 500 && /template|jinja|\broles?\b/i.test(body);
   if (isRefused) return new UpstreamFailure("failed", answered(""), { isRefused });
   const hint = status >= 300 && status < 400 ? ", a redirect; let url name the place itself" : "";
   return new UpstreamFailure("failed", answered(hint), fault);
 }
 
-/** OpenAI's and vLLM's code, llama-server's type, or what SGLang and others say in words. */
+/**
+ * Recognises OpenAI's and vLLM's code, llama-server's type and the messages of SGLang and others.
+ */
 function isTooLong(status: number, body: string): boolean {
   if (status !== 400 && status !== 413 && status !== 422) return false;
   return /context_length_exceeded|exceed_context_size|maximum context length|context (length|size|window)|longer than the model/i.test(
@@ -131,7 +139,7 @@ function isTooLong(status: number, body: string): boolean {
   );
 }
 
-/** Of a `retry-after`, seconds or a date: whole, at least 1. */
+/** Parses a `retry-after` header with seconds or a date. Returns whole seconds, at least 1. */
 function secondsOf(header: string | undefined): number | undefined {
   if (header === undefined) return undefined;
   const seconds = /^\d+(\.\d+)?$/.test(header) ? Number(header) : (Date.parse(header) - Date.now()) / 1000;
@@ -139,27 +147,27 @@ function secondsOf(header: string | undefined): number | undefined {
 }
 
 const saidLengthMax = 300;
-/** Less names nobody. */
+/** A shorter name identifies nobody. */
 const userLengthMin = 3;
-/** As long as what two texts have in common by accident never is. */
+/** Two texts never share this many characters by accident. */
 const quoteLength = 24;
 const probeLength = 8;
-/** An upstream's words about a longer conversation are left out unread. */
+/** Messages about a longer conversation are not logged, because comparing would take too long. */
 const comparedCharactersMax = 262_144;
 
-/** What an upstream was told and the log is not. */
+/** Data of the request that the log must not contain. */
 export interface Unlogged {
   key: string | null;
   user: string | null;
   messages: readonly Message[];
 }
 
-/** What may be logged of an upstream's words, as they read when all escapes of JSON are undone. */
+/** Returns an upstream's message without data of the request, with all JSON escapes decoded. */
 export function loggable(said: string, { key, user, messages }: Unlogged): string {
   const readings: string[] = [];
   let text = said.slice(0, 16 * saidLengthMax);
   for (let depth = 0; depth <= escapesMax; depth += 1) {
-    // However deep it was packed: one of the readings has what was sent as it was sent.
+    // Each level of escapes is decoded, so one of the readings contains the data as it was sent.
     if (key !== null && key !== "") text = text.replaceAll(key, "[key]");
     if (user !== null && user.length >= userLengthMin) text = text.replaceAll(user, "[user]");
     readings.push(spaced(text));
@@ -174,11 +182,11 @@ export function loggable(said: string, { key, user, messages }: Unlogged): strin
   return quotes(readings, messages) ? quoted : text.slice(0, saidLengthMax);
 }
 
-/** Compares as much of each reading as the last one can have come from. */
+/** Compares the part of each reading that the last reading can come from. */
 function quotes(readings: readonly string[], messages: readonly Message[]): boolean {
   let characters = 0;
   for (const { content } of messages) characters += content.length;
-  // To be sure of more takes too long for the event loop.
+  // A longer comparison would block the event loop.
   if (characters > comparedCharactersMax) return true;
   const contents = messages.map(({ content }) => spaced(content));
   const said = readings.map((reading, index) => {
@@ -188,15 +196,16 @@ function quotes(readings: readonly string[], messages: readonly Message[]): bool
   return quotesWhole(said, contents) || quotesPart(said, contents);
 }
 
-/** Short messages count only if all of them is there. */
+/** Short messages count only if the text contains them whole. */
 function quotesWhole(said: readonly string[], contents: readonly string[]): boolean {
   const short = new Set(contents.filter(({ length }) => length > 3 && length < quoteLength));
   return said.some((text) => [...short].some((content) => text.includes(content)));
 }
 
 /**
- * Whether `quoteLength` characters in a row are in both. Looks at a few characters of a content at a time, so far apart that one
- * of these places is inside any part that the two have in common; linear in the contents.
+ * Whether `quoteLength` characters in a row are in both. Looks at a few characters of a content at
+ * a time, so far apart that one of these places is inside any part that the two have in common;
+ * linear in the contents.
  */
 function quotesPart(said: readonly string[], contents: readonly string[]): boolean {
   const parts = new Set(said.flatMap((text) => windowsOf(text, quoteLength)));
@@ -218,7 +227,7 @@ function windowsOf(text: string, length: number): string[] {
   return Array.from({ length: count }, (_, at) => text.slice(at, at + length));
 }
 
-/** JSON within JSON within JSON is not unheard of. */
+/** Messages may be JSON in JSON in JSON. */
 const escapesMax = 4;
 const jsonEscape = /\\(?:u([0-9a-fA-F]{4})|(["\\/])|[bfnrt])/g;
 /** `\u0041` */
@@ -228,7 +237,10 @@ function unescaped(_: string, code: string | undefined, itself: string | undefin
   return code === undefined ? (itself ?? " ") : String.fromCharCode(Number.parseInt(code, 16));
 }
 
-/** All that is not to be seen is one space. A single space is passed over: a conversation has a million of them. */
+/**
+ * Replaces each run of white space and control characters by one space. Single spaces are skipped,
+ * because a conversation may have a million of them.
+ */
 function spaced(text: string): string {
   return text.replace(/[\s\p{Cc}]{2,}|[^\S ]|\p{Cc}/gu, " ").trim();
 }

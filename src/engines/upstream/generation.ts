@@ -1,12 +1,15 @@
 /**
- * One answer out of an upstream, as the pipeline sees it: waits for a place, sends the request, and takes what arrives,
- * as much at once as the network brought. Nothing is read ahead of the pipeline but the window of the connection.
+ * One answer of an upstream. It waits for a place, sends the request, and yields what has arrived,
+ * one batch for each read of the network. It reads ahead by no more than the window of the
+ * connection.
  *
- * Guarantees: after `stop`, and after a stop sequence, the connection is closed and nothing more is yielded. A request is
- * sent again only before any of its answer has arrived: once over a fresh connection if a kept one was stale, and once to
- * another server. If the chat template refuses the order of the messages, it is sent in other foldings.
+ * Guarantees: after `stop` and after a stop sequence, the connection is closed and nothing more is
+ * yielded. A request is sent again only before its answer starts: once over a fresh connection if
+ * a kept one was stale, and once to another server. If the chat template refuses the order of the
+ * messages, they are sent in the next normal form.
  *
- * An upstream makes tokens until the buffers of the connection are full. Unpaid tokens are never yielded and never charged.
+ * An upstream generates tokens until the buffers of the connection are full. Unpaid tokens are
+ * never yielded and never charged.
  */
 import { setImmediate as nextTurn } from "node:timers/promises";
 import {
@@ -25,9 +28,12 @@ import { brokenAnswer, UpstreamFailure } from "./failure.ts";
 import type { UpstreamServer } from "./server.ts";
 import type { Applicant, ServerPool } from "./server-pool.ts";
 
-/** For usage and the end of the stream, when the answer itself has come to its end. */
+/** Time for the usage and the end of the stream after the end of the answer. */
 const finishMs = 5000;
-/** Events of one batch. Text that was held for a stop sequence comes as thousands at once, and writing all takes seconds. */
+/**
+ * Limit of events in a batch. Text that was held for a stop sequence comes as thousands of events
+ * at once, and writing them all takes seconds.
+ */
 const batchMax = 256;
 /** 64 events with 20 alternatives each take about 10 ms to write. */
 const batchMaxWithLogprobs = 64;
@@ -35,30 +41,30 @@ const batchMaxWithLogprobs = 64;
 export interface UpstreamJob extends AnswerOptions {
   accountId: string;
   dialect: Dialect;
-  /** The model's name at the upstream. */
+  /** Name of the model at the upstream. */
   model: string;
-  /** Null where the model is not said to think, and so is not asked how much it should. */
+  /** Null if the model is not configured to think. */
   reasoning: Reasoning | null;
-  /** Stop sequences go along. */
+  /** Send the stop sequences. */
   sendStop: boolean;
-  /** As the caller names whom it asks for; null where it does not. */
+  /** The caller's name for its user, or null. */
   user: string | null;
-  /** The conversation, in the form to begin with and in those that stricter chat templates take. */
+  /** The conversation, with the forms for stricter chat templates. */
   forms: ConversationForms;
   finishMs?: number | undefined;
-  /** The answer ended of its own accord. */
+  /** Called if the upstream ended the answer. */
   onCompleted(server: UpstreamServer, job: UpstreamJob, answer: CompletedAnswer): void;
 }
 
 export interface CompletedAnswer {
   usage: Usage;
-  /** As the upstream counted them; null where it did not say so sanely. */
+  /** The upstream's count, or null if it is missing or impossible. */
   promptTokens: number | null;
-  /** Completion tokens that had been paid for by then. */
+  /** Completion tokens that were paid for at the end. */
   paidTokens: number;
 }
 
-/** The request as it was sent last. */
+/** The last attempt to send the request. */
 interface Sent {
   server: UpstreamServer;
   attempt: Attempt;
@@ -72,13 +78,16 @@ export class UpstreamGeneration implements Generation, Applicant {
   readonly #tried = new Set<UpstreamServer>();
   #sent: Sent | null = null;
   #wasFresh = false;
-  /** The upstream has begun on the prompt in an earlier form. */
+  /** An upstream started on the prompt in an earlier form. */
   #hadBegun = false;
   #hasAnswered = false;
-  /** Taken from the exchange; those before `#next` are in the answer. */
+  /** Events from the exchange. Those before `#next` are part of the answer. */
   #events: readonly string[] = [];
   #next = 0;
-  /** When the rest of an answer that has its end is waited for no longer; null: the reader may have been slow since. */
+  /**
+   * Deadline for the usage after the end of the answer. Null if the reader may have been slow
+   * since the last read.
+   */
   #finishByMs: number | null = null;
   #failure: EngineError | null = null;
   #isOver = false;
@@ -111,13 +120,13 @@ export class UpstreamGeneration implements Generation, Applicant {
     this.#wakeUp();
   }
 
-  /** Sends the request: a place at this server is taken for it. */
+  /** Sends the request to a server with a place for it. */
   begin(server: UpstreamServer): void {
     this.#send(server, false);
     this.#wakeUp();
   }
 
-  /** Ends the request: it gets no place, or loses the one it has. */
+  /** Ends the request, because it gets no place or the engine closes. */
   breakOff(failure: EngineError): void {
     if (this.#isOver) return;
     this.#end(failure);
@@ -146,7 +155,7 @@ export class UpstreamGeneration implements Generation, Applicant {
     }
   }
 
-  /** Adds what has arrived and is paid for to `batch`. */
+  /** Adds the events that have arrived and are paid for to `batch`. */
   #take(batch: EngineEvent[]): void {
     if (this.#sent === null) return;
     const { exchange } = this.#sent;
@@ -170,7 +179,10 @@ export class UpstreamGeneration implements Generation, Applicant {
     else if (this.#finishByMs !== null && performance.now() >= this.#finishByMs) this.#complete(batch);
   }
 
-  /** Reads the events that have been taken. Returns false if one waits to be paid for or ends the answer. */
+  /**
+   * Reads the taken events. Returns false if an event waits for an extension of the budget, or
+   * ends the answer.
+   */
   #read(batch: EngineEvent[]): boolean {
     const answer = this.#answer;
     for (let data = this.#events[this.#next]; data !== undefined; data = this.#events[this.#next]) {
@@ -189,12 +201,13 @@ export class UpstreamGeneration implements Generation, Applicant {
     return !answer.isUnpaid;
   }
 
-  /** Waits until something arrives, is paid for, or ends the answer. */
+  /** Waits for an arrival, an extension of the budget or the end of the answer. */
   async #change(): Promise<void> {
     const exchange = this.#sent?.exchange;
     if (exchange?.hasArrived === true && !this.#answer.isUnpaid) return;
     let timer: NodeJS.Timeout | undefined;
-    // Only while the connection is read: what a slow reader or a missing payment holds up is not late.
+    // The deadline runs only while the connection is read, not while the reader or the budget
+    // holds it up.
     if (this.#answer.finish !== null && !this.#answer.isUnpaid) {
       const nowMs = performance.now();
       this.#finishByMs ??= nowMs + (this.job.finishMs ?? finishMs);
@@ -237,7 +250,7 @@ export class UpstreamGeneration implements Generation, Applicant {
     this.#sent = { server, attempt, exchange: server.send(body, owner, { attempt, isFresh }) };
   }
 
-  /** Returns false if sending the request again cannot help. */
+  /** Sends the request again, if that may help. */
   #sendAgain(failure: UpstreamFailure): boolean {
     const failed = this.#sent;
     const other = failed === null ? null : this.#nextServer(failed.server, failure);
@@ -245,12 +258,15 @@ export class UpstreamGeneration implements Generation, Applicant {
     if (other !== failed.server) this.#tell(failure, true);
     this.#hadBegun = failure.isRefused && this.started;
     this.#send(other, failure.isStale && other === failed.server);
-    // Only now, when the failure is known: the place that this makes is filled at once.
+    // The failure is recorded first, because the free place is filled at once.
     failed.exchange.abort();
     return true;
   }
 
-  /** Returns the server that gets the request now, the same one over a fresh connection or in another form; null: none. */
+  /**
+   * Returns the server for the next attempt, or null. The same server gets the request over a
+   * fresh connection or in the next form.
+   */
   #nextServer(server: UpstreamServer, failure: UpstreamFailure): UpstreamServer | null {
     if (failure.isStale && !this.#wasFresh) {
       this.#wasFresh = true;
@@ -266,7 +282,7 @@ export class UpstreamGeneration implements Generation, Applicant {
     this.#pool.answered(this.#sent.server);
   }
 
-  /** The stream says that it is over, or is. */
+  /** Handles the end of the stream. */
   #close(how: "done" | "ended", batch: EngineEvent[]): void {
     const isEnd = this.#answer.finish !== null || (how === "done" && this.#answer.hasText);
     if (!isEnd) throw brokenAnswer("its answer ended without its end");
@@ -283,13 +299,13 @@ export class UpstreamGeneration implements Generation, Applicant {
     this.#over();
   }
 
-  /** The answer has been ended here: the upstream would go on. */
+  /** Handles an answer that was ended here, although the upstream would continue. */
   #endShort(): void {
     this.#wasWhole();
     this.#end(null);
   }
 
-  /** An answer came as far as it was wanted, whoever ended it. */
+  /** Reports a whole answer to the circuit breaker. */
   #wasWhole(): void {
     this.#answered();
     this.#sent?.server.completed();
@@ -297,7 +313,7 @@ export class UpstreamGeneration implements Generation, Applicant {
 
   /** Sends the request again if that may help; otherwise ends the answer. */
   #failed(failure: UpstreamFailure, batch: EngineEvent[]): void {
-    // The answer is whole; only what belongs to it is lost.
+    // The answer is whole. Only the usage is missing.
     if (this.#answer.finish !== null) this.#complete(batch);
     else if (this.#answer.hasText || !this.#sendAgain(failure)) this.#fail(failure);
   }
@@ -309,7 +325,7 @@ export class UpstreamGeneration implements Generation, Applicant {
     this.#end(new EngineError(failure.failure, reason, seconds));
   }
 
-  /** Returns what the log may say of the failure. */
+  /** Reports the failure to the circuit breaker. Returns the message for the log. */
   #tell(failure: UpstreamFailure, isAgain: boolean): string {
     if (this.#sent === null) return "";
     const { server, attempt } = this.#sent;
@@ -320,7 +336,7 @@ export class UpstreamGeneration implements Generation, Applicant {
 
   #end(failure: EngineError | null): void {
     this.#failure = failure;
-    // Frees its place, which may be filled at once.
+    // Set first, because the free place is filled at once.
     this.#isOver = true;
     this.#sent?.exchange.abort();
     this.#over();

@@ -1,12 +1,12 @@
 /**
  * Spreads the work on large messages over turns of the event loop: one of them in each turn.
  *
- * A conversation of 4 MB takes some 10 ms to write as JSON and as long again to hand over to the
- * connection. Twenty of them in one turn would keep everybody else waiting for half a second.
+ * A conversation of 4 MB takes about 10 ms to encode as JSON, and as long again to write to the
+ * connection. Twenty of them in one turn would block the event loop for half a second.
  */
 import { setImmediate as nextTurn } from "node:timers/promises";
 
-/** A smaller message takes less than a millisecond and has no need of a turn. */
+/** A smaller message takes less than a millisecond and needs no turn of its own. */
 const largeCharacters = 131_072;
 
 export class LargeTurns {

@@ -1,9 +1,11 @@
 /**
- * The servers of one model: which one is asked next, and who gets a place there.
+ * The servers of one model. Chooses the server for each request, and the request for each free
+ * place.
  *
- * Guarantees: each server gets no more requests at once than `parallel`; others wait in a bounded line, and its last places
- * are for accounts that run nothing (place-line.ts). Of the servers that seem to be alive the least busy one is asked. A
- * server that fails again and again is left alone for a while (circuit.ts).
+ * Guarantees: each server gets at most `parallel` requests at once. Other requests wait in a
+ * bounded line, and the last places are for accounts that run nothing (place-line.ts). The least
+ * busy server that seems alive gets the next request. A server that fails repeatedly gets no
+ * requests for a while (circuit.ts).
  */
 import { EngineError, type EngineLoad, type EngineState, type Message } from "../../chat/engine.ts";
 import type { EngineLog } from "../engine-log.ts";
@@ -19,9 +21,9 @@ export interface ServerPoolOptions {
   key: string | null;
   /** Requests at once, for each server. */
   parallel: number;
-  /** Of these, the last that only accounts without a running request get; fewer than `parallel`. */
+  /** Places for accounts without a running request only. Fewer than `parallel`. */
   reserved: number;
-  /** Requests that may wait; as many again from accounts that have none waiting. */
+  /** Limit of waiting requests. Accounts without a waiting request may add as many again. */
   queueMax: number;
   times: UpstreamTimes;
   log: EngineLog;
@@ -30,20 +32,20 @@ export interface ServerPoolOptions {
 /** A request for a place. */
 export interface Applicant {
   job: { accountId: string };
-  /** A place at this server is taken for it. */
+  /** Called when the request has a place at this server. */
   begin(server: UpstreamServer): void;
-  /** It gets no place, or loses the one it has. */
+  /** Called if the request gets no place, or the engine closes. */
   breakOff(failure: EngineError): void;
 }
 
 /** A request that failed at a server. */
 export interface FailedRequest {
   attempt: Attempt;
-  /** Something of its answer had come. */
+  /** Part of the answer had arrived. */
   inAnswer: boolean;
-  /** It goes to another server, so nobody else hears of the failure. */
+  /** The request goes to another server, so the failure must be logged here. */
   isAgain: boolean;
-  /** Not to be logged, whatever the server says. */
+  /** Must not appear in the log, as the messages must not. */
   user: string | null;
   messages: readonly Message[];
 }
@@ -56,9 +58,9 @@ export class ServerPool {
   readonly #line: PlaceLine<Applicant>;
   readonly #applicants = new Set<Applicant>();
   #isClosed = false;
-  /** Where the choice among equals begins. */
+  /** Index of the server that is preferred among equals. */
   #turn = 0;
-  /** While somebody waits and a server rests. */
+  /** Set while requests wait and a server is cooling down. */
   #restOver: NodeJS.Timeout | undefined;
 
   constructor(options: ServerPoolOptions) {
@@ -87,7 +89,10 @@ export class ServerPool {
     if (this.state !== "ready") throw this.#unavailable();
   }
 
-  /** Queues a request for a place, which it may get at once. Throws an `EngineError` if too many wait. */
+  /**
+   * Queues a request. It may get a place at once. Throws an `EngineError` if too many requests
+   * wait.
+   */
   join(applicant: Applicant): void {
     if (!this.#line.push(applicant, performance.now())) {
       throw new EngineError("overloaded", `${this.#line.size} requests are waiting already`, {
@@ -98,11 +103,11 @@ export class ServerPool {
     this.pump();
   }
 
-  /** Nothing more comes of the request; it may still be waiting. */
+  /** Removes a request that has ended or gives up waiting. */
   leave(applicant: Applicant): void {
     this.#applicants.delete(applicant);
     this.#line.remove(applicant, performance.now());
-    // Its account, or another one, may now have one of the places that are free.
+    // A waiting request may now be entitled to a free place.
     if (this.#line.size === 0) clearTimeout(this.#restOver);
     else this.pump();
   }
@@ -123,7 +128,10 @@ export class ServerPool {
     this.#pumpAfterRest(nowMs);
   };
 
-  /** Returns a server with a free place: the least busy, equals in turn, one that asked for a rest last; null if there is none. */
+  /**
+   * Returns a server with a free place, or null. Prefers the least busy server, takes equals in
+   * turn, and uses servers that are cooling down last.
+   */
   another(tried: ReadonlySet<UpstreamServer>, nowMs = performance.now()): UpstreamServer | null {
     const count = this.#servers.length;
     let best: UpstreamServer | null = null;
@@ -136,7 +144,10 @@ export class ServerPool {
     return best;
   }
 
-  /** Returns a server to ask a question, which goes over connections of its own, so that a busy server will do. */
+  /**
+   * Returns a server for a question, or null. Questions have their own connections, so the server
+   * may be busy.
+   */
   toAsk(isWanted: (server: UpstreamServer) => boolean): UpstreamServer | null {
     const nowMs = performance.now();
     const alive = this.#servers.filter((server) => !server.isOpen(nowMs) && isWanted(server));
@@ -146,7 +157,7 @@ export class ServerPool {
     );
   }
 
-  /** Returns what the log may say of the failure. */
+  /** Records a failure. Returns the message for the log. */
   failed(server: UpstreamServer, failure: UpstreamFailure, request: FailedRequest): string {
     const { key, log } = this.#options;
     const { attempt, inAnswer, isAgain, user, messages } = request;
@@ -158,7 +169,7 @@ export class ServerPool {
     return reason;
   }
 
-  /** The first of an answer came. */
+  /** Records the first token of an answer. */
   answered(server: UpstreamServer): void {
     if (!server.answered()) return;
     this.#options.log.info({ upstream: server.name }, "an upstream answers again");
@@ -182,8 +193,8 @@ export class ServerPool {
   }
 
   /**
-   * The end of a rest is the only thing that makes room and that no request tells of. `nowMs`: when a server was looked for
-   * in vain, so that a rest that has just ended is not taken for one that made room.
+   * Pumps again when a server has cooled down: no request ends at that moment. `nowMs` is the time
+   * of the last search for a server, so that a pause that ended since then counts.
    */
   #pumpAfterRest(nowMs: number): void {
     clearTimeout(this.#restOver);

@@ -1,8 +1,8 @@
 /**
- * One upstream server: its connections, how busy it is, and whether it is worth asking.
+ * One upstream server: its connections, its load and its circuit breaker.
  *
- * Guarantees: the key goes to this server and nowhere else; there are never more requests on their way than
- * `connectionsMax`, for nobody begins one without asking `hasRoom`.
+ * Guarantees: the key is sent to this server only. At most `connectionsMax` requests are under
+ * way, because callers check `hasRoom` first.
  */
 import { Client, type Dispatcher, Pool } from "undici";
 import { type Attempt, Circuit, coolDownMsMax } from "./circuit.ts";
@@ -11,11 +11,14 @@ import { type UpstreamFailure, wasClosed } from "./failure.ts";
 import type { LargeTurns } from "./large-turns.ts";
 
 export interface UpstreamTimes {
-  /** For a connection to be made. */
+  /** Time to connect. */
   connectMs: number;
-  /** From the request to the head of its answer, which many servers send with the first token. */
+  /**
+   * Time from the request to the head of the response. Many servers send the head with the first
+   * token.
+   */
   headersMs: number;
-  /** Between two bytes of an answer. */
+  /** Time between two bytes of an answer. */
   idleMs: number;
 }
 
@@ -23,12 +26,12 @@ export interface UpstreamTimes {
 export interface Sending {
   /** From `enter`. */
   attempt: Attempt;
-  /** Over a connection that nothing has used before. */
+  /** Use a new connection. */
   isFresh: boolean;
 }
 
 export interface ServerOptions {
-  /** With its path: `https://llm.example/v1`. */
+  /** URL with its path: `https://llm.example/v1`. */
   url: string;
   key: string | null;
   /** Requests on their way at once. */
@@ -37,11 +40,14 @@ export interface ServerOptions {
   turns: LargeTurns;
 }
 
-/** Unused connections are closed after so long, unless the server says an earlier time: most keep them 5 s or longer. */
+/**
+ * Idle time before a connection is closed, unless the server sends a shorter one. Most servers
+ * keep connections for 5 s or longer.
+ */
 const keepAliveMs = 4000;
 /** Questions must not wait behind answers. */
 const askConnectionsMax = 16;
-/** Of an answer to a question: the tokens of a prompt of 4 MiB, written out. */
+/** Limit for the answer to a question: the tokens of a prompt of 4 MiB. */
 const askBytesMax = 64 * 1024 * 1024;
 
 export class UpstreamServer {
@@ -57,7 +63,10 @@ export class UpstreamServer {
   readonly #headers: Record<string, string>;
   readonly #transport: { connect: { timeout: number }; headersTimeout: number; bodyTimeout: number };
   #busy = 0;
-  /** It asked to be left alone until then; it is asked all the same where there is no other. */
+  /**
+   * End of the pause that the server asked for. Without another server it gets requests all the
+   * same.
+   */
   #coolsDownUntilMs = 0;
 
   constructor({ url, key, connectionsMax, times, turns }: ServerOptions) {
@@ -109,14 +118,17 @@ export class UpstreamServer {
     return nowMs < this.#coolsDownUntilMs;
   }
 
-  /** Before each `send`; `insteadOf`: the attempt of the sending that this one repeats, here or elsewhere. */
+  /**
+   * Called before each `send`. `insteadOf` is the earlier attempt of the same request, at this or
+   * another server.
+   */
   enter(insteadOf: Attempt | null): Attempt {
     return this.#circuit.enter(performance.now(), insteadOf);
   }
 
   /**
-   * Sends a chat request; one with a large body in a turn of the event loop of its own. `owner.freed` is called when there is
-   * room for another one.
+   * Sends a chat request. A large body gets a turn of the event loop of its own. `owner.freed` is
+   * called when the place is free.
    */
   send(body: Body, owner: ExchangeOwner, { attempt, isFresh }: Sending): Exchange {
     this.#busy += 1;
@@ -143,8 +155,8 @@ export class UpstreamServer {
   }
 
   /**
-   * Asks for a small JSON document beside the answers; `path` from the root of the server's address. Once more, over a
-   * fresh connection, where a kept one was closed before the answer.
+   * Requests a small JSON document. `path` starts at the root of the server's URL. If a kept
+   * connection was closed before the answer, the request is sent again over a new one.
    */
   async ask(path: string, body: Body, signal: AbortSignal): Promise<{ status: number; text: string }> {
     await this.#turns.wait(body.characters);
@@ -174,17 +186,20 @@ export class UpstreamServer {
     return { status: statusCode, text: bytes.toString("utf8") };
   }
 
-  /** The first of an answer came. True where the circuit closes with it. */
+  /** Records the first token of an answer. Returns true if this closes the circuit. */
   answered(): boolean {
     return this.#circuit.answered();
   }
 
-  /** An answer came as far as it was wanted. */
+  /** Records an answer that arrived as far as it was wanted. */
   completed(): void {
     this.#circuit.completed();
   }
 
-  /** `inAnswer`: something of the answer had come. True where the circuit opens with it. */
+  /**
+   * Records a failure. `inAnswer`: part of the answer had arrived. Returns true if this opens the
+   * circuit.
+   */
   failed(failure: UpstreamFailure, attempt: Attempt, inAnswer: boolean): boolean {
     const { isFault, retryAfterSeconds } = failure;
     const nowMs = performance.now();
@@ -192,7 +207,7 @@ export class UpstreamServer {
       this.#coolsDownUntilMs = nowMs + Math.min(coolDownMsMax, retryAfterSeconds * 1000);
     }
     if (isFault) return this.#circuit.failed(nowMs, attempt, inAnswer);
-    // A server that refuses is one that answers.
+    // A server that refuses a request is alive.
     this.#circuit.answered();
     return false;
   }
@@ -208,9 +223,9 @@ interface Question {
   signal: AbortSignal;
 }
 
-/** A body that is written when it is sent. */
+/** A body that is encoded when it is sent. */
 export interface Body {
-  /** As many as it has at least. */
+  /** Lower bound of its length. */
   characters: number;
   text(): string;
 }

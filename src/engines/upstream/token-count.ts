@@ -1,19 +1,18 @@
 /**
- * Our own count of an answer's tokens, beside the upstream's.
+ * Counts the tokens of an answer, and checks the upstream's counts.
  *
- * Pure. Where the upstream says with each event how many there are, that is the count, exact at any moment. Where it
- * does not, an event with text is a token, or as many as it has log-probabilities; and a server that sends many tokens in
- * one event has at least one for every eight characters. So the own count is more than what was made only where a server
- * cuts its tokens in parts.
+ * Pure. If the upstream reports a count with each event, that count is used. Otherwise each event
+ * with text counts as one token, or as many as it has log-probabilities, and at least as one per
+ * eight characters of the answer. Our count is too high only if a server splits tokens.
  */
 import type { Usage } from "../../chat/engine.ts";
 import type { TokenCounts } from "../../ledger/rows.ts";
 import { type Chunk, saneUsage } from "./chunk.ts";
 
-/** No tokenizer needs so few tokens for a whole answer. */
+/** No tokenizer reaches this average over a whole answer. */
 const charactersPerToken = 8;
 
-/** Of the prompt, as it comes with an event. */
+/** Counts of the prompt in an event. */
 interface RunningCount {
   promptTokens: number;
   cachedTokens: number;
@@ -22,21 +21,21 @@ interface RunningCount {
 export class TokenCount {
   readonly #promptTokens: number;
   readonly #contextWindow: number;
-  /** Events that had text, thinking included; more where log-probabilities say so. */
+  /** Events with text or thinking, or their log-probabilities if there are more. */
   #events = 0;
   #characters = 0;
   #completionTokens = 0;
-  /** Of these, those that came as thinking in a field of its own. */
+  /** Completion tokens that arrived in a field for thinking. */
   #thoughtTokens = 0;
   #reported: unknown = null;
-  /** The upstream's count at the last event, where it gives one with each. */
+  /** The upstream's counts in the last event, if it reports them with each. */
   #running: RunningCount | null = null;
   /** The same with the event that `after` was called with. */
   #nextEvents = 0;
   #nextTokens = 0;
   #nextRunning: RunningCount | null = null;
 
-  /** `promptTokens`: what the prompt is thought to have. */
+  /** `promptTokens` is the estimate. */
   constructor(promptTokens: number, contextWindow: number) {
     this.#promptTokens = promptTokens;
     this.#contextWindow = contextWindow;
@@ -62,7 +61,9 @@ export class TokenCount {
     return this.#nextTokens;
   }
 
-  /** Counts the event that `after` was called with last. Returns how many tokens that makes more. */
+  /**
+   * Counts the event that `after` was called with last. Returns how many tokens that makes more.
+   */
   add(chunk: Chunk): number {
     const added = this.#nextTokens - this.#completionTokens;
     this.#events = this.#nextEvents;
@@ -78,7 +79,7 @@ export class TokenCount {
     this.#reported = usage;
   }
 
-  /** `taggedTokens`: of thinking between tags. */
+  /** `taggedTokens`: tokens of thinking between tags. */
   soFar(taggedTokens: number): Usage {
     const { promptTokens, cachedTokens } = this.#running ?? {
       promptTokens: this.#promptTokens,
@@ -90,7 +91,10 @@ export class TokenCount {
     return { promptTokens, cachedTokens, completionTokens, reasoningTokens, estimated };
   }
 
-  /** Of an answer that came to its end; `promptTokens` null where the upstream's numbers were not used. */
+  /**
+   * Returns the usage of a complete answer. `promptTokens` is null if the upstream's counts were
+   * not used.
+   */
   final(askedTokens: number, taggedTokens: number): { usage: Usage; promptTokens: number | null } {
     const own = this.soFar(taggedTokens);
     if (this.#reported === null) return { usage: own, promptTokens: null };
@@ -105,7 +109,10 @@ export class TokenCount {
     return { usage: { ...sane, reasoningTokens, estimated: false }, promptTokens: sane.promptTokens };
   }
 
-  /** Returns the upstream's count at an event; null if it gives none, or an impossible or a smaller one. */
+  /**
+   * Returns the upstream's counts in an event, or null if they are missing, impossible or lower
+   * than before.
+   */
   #runningOf(usage: unknown, { askedTokens, events, characters }: Counted): TokenCounts | null {
     if (usage === null) return null;
     const counts = saneUsage(usage, {

@@ -1,9 +1,9 @@
 /**
- * Asks an upstream how many tokens a prompt has, where it can say: vLLM's `/tokenize`, llama-server's
+ * Counts a prompt with the upstream's tokenizer: vLLM's `/tokenize`, or llama-server's
  * `/apply-template` and `/tokenize`.
  *
- * Never fails and never takes longer than `askMs` for all its questions: a server that does not answer is not asked again
- * for a while.
+ * Never fails, and takes at most `askMs` for one prompt. A server that does not answer is not
+ * asked for a while.
  */
 import type { Message } from "../../chat/engine.ts";
 import { messageOf } from "../../errors.ts";
@@ -14,15 +14,15 @@ import type { Body, UpstreamServer } from "./server.ts";
 
 export interface CountRequest {
   kind: "vllm" | "llama-server";
-  /** The model's name at the upstream. */
+  /** Name of the model at the upstream. */
   model: string;
-  /** Folded until the chat template takes them. */
+  /** Normalised further until the chat template accepts them. */
   forms: ConversationForms;
-  /** What the chat request will say to the template beside the messages. */
+  /** Fields of the chat request that change the template's output. */
   template: Fields;
 }
 
-/** "refused": the chat template does not take the messages in this form. */
+/** "refused": the chat template does not accept the messages in this form. */
 type Count = number | "refused";
 
 const askMs = 2000;
@@ -37,12 +37,12 @@ export class UpstreamTokenizer {
     this.#warn = warn;
   }
 
-  /** Whether a server is not asked now, because it gave no count lately. */
+  /** Returns whether a server is not asked now, because it recently failed to count. */
   isPaused(server: UpstreamServer): boolean {
     return performance.now() < (this.#pausedUntilMs.get(server) ?? 0);
   }
 
-  /** Null: not known. */
+  /** Returns the number of tokens, or null if the server did not count. */
   async count(server: UpstreamServer, request: CountRequest, signal: AbortSignal): Promise<number | null> {
     if (this.isPaused(server)) return null;
     const bounded = AbortSignal.any([signal, AbortSignal.timeout(askMs)]);
