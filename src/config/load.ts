@@ -6,14 +6,16 @@
  * model has a price. All faults are reported together in one `OperatorError`. Loading opens no
  * other file and no connection.
  *
- * Every value has an environment variable: the name given in inkwell.example.yaml, or `INKWELL_`
- * and the path of the value in capitals, with `__` between its parts and `_` for other characters
- * than letters and digits: `INKWELL_LIMITS__QUEUE`,
+ * Every value has an environment variable. Its name is given in inkwell.example.yaml, or else it
+ * is `INKWELL_` and the path of the value in capitals. `__` separates the parts of the path, and
+ * `_` replaces characters other than letters and digits: `INKWELL_LIMITS__QUEUE`,
  * `INKWELL_MODELS__SMOLLM2_135M_INSTRUCT__PRICE__PROMPT`. A part that matches no plan or model of
  * the file adds one, in lower case with dashes.
  *
  * Paths in the file and default paths are relative to the folder of the file. Paths in variables
  * are relative to the working directory.
+ *
+ * The types of the configuration follow from its readers, which describe each value once.
  */
 import { existsSync, readFileSync } from "node:fs";
 import { homedir } from "node:os";

@@ -1,7 +1,7 @@
 /**
- * Shows the progress of a download: on a terminal as a bar that is redrawn in place and fits its
- * width, elsewhere (a log file, a service manager) as lines, at every tenth of the file and after
- * five seconds without one.
+ * Shows the progress of a download. On a terminal it is a bar that is redrawn in place and fits
+ * its width. Elsewhere (a log file, a service manager) it is a line at every tenth of the file,
+ * and at least every five seconds.
  *
  * It is our own code because an adapter to a general progress bar would be as long.
  */
