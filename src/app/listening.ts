@@ -1,23 +1,15 @@
 /** Binds the ports, and explains to the operator why a port cannot be bound. */
 import { once } from "node:events";
-import { createServer, isIPv6 } from "node:net";
+import { createServer } from "node:net";
 import { codeOf, OperatorError } from "../errors.ts";
+import { type Address, urlOf } from "../http/listening.ts";
 
 type ListenerName = "listen" | "operator";
-
-interface Address {
-  host: string;
-  port: number;
-}
 
 /** Returns the host for clients on this machine: loopback if the listener has every address. */
 export function dialled(host: string): string {
   if (host === "0.0.0.0") return "127.0.0.1";
   return host === "::" ? "::1" : host;
-}
-
-export function urlOf(host: string, port: number): string {
-  return `http://${isIPv6(host) ? `[${host}]` : host}:${port}`;
 }
 
 /** The public address for the startup banner. `boundUrl` has the port that the listener got. */
@@ -40,6 +32,7 @@ export async function requirePort(name: ListenerName, address: Address): Promise
   });
 }
 
+/** Runs `bind`. Throws an `OperatorError` if the address cannot be bound. */
 export async function listening<T>(
   name: ListenerName,
   { host, port }: Address,

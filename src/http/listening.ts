@@ -6,7 +6,7 @@
  */
 import { lookup } from "node:dns/promises";
 import { once } from "node:events";
-import { createServer } from "node:net";
+import { createServer, isIPv6 } from "node:net";
 import type { FastifyInstance } from "fastify";
 import { codeOf, invariant } from "../errors.ts";
 
@@ -30,7 +30,11 @@ export async function listenOn(
   const bound = app.server.address();
   invariant(bound !== null && typeof bound !== "string", "a listener on a port has an address");
   for (const each of others) await alsoListen(app, { host: each, port: bound.port });
-  return `http://${bound.family === "IPv6" ? `[${bound.address}]` : bound.address}:${bound.port}`;
+  return urlOf(bound.address, bound.port);
+}
+
+export function urlOf(host: string, port: number): string {
+  return `http://${isIPv6(host) ? `[${host}]` : host}:${port}`;
 }
 
 async function addressesOf(name: string): Promise<string[]> {
