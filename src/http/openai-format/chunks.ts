@@ -1,8 +1,9 @@
 /**
- * The chunks of a streamed answer, framed as server-sent events.
+ * Encodes the chunks of a streamed answer as server-sent events. Every returned string consists of
+ * complete events: `data: ...` and an empty line.
  *
- * All that is the same on every chunk of a stream is built once, so that a token costs one JSON string and one
- * concatenation. Every text is a whole event: `data: ...` and an empty line.
+ * The parts that are the same in every chunk are built once, so a token costs one JSON string and
+ * one concatenation.
  */
 import { randomBytes } from "node:crypto";
 import type { FinishReason, TokenLogprob, Usage } from "../../chat/engine.ts";
@@ -10,10 +11,10 @@ import { type AnswerHead, logprobJson, logprobsJson, usageObject } from "./respo
 
 export const doneEvent = "data: [DONE]\n\n";
 
-/** A comment, with no event behind it: an event without data breaks the parsers of some SDKs. */
+/** A comment without an event, because an event without data breaks the parsers of some SDKs. */
 export const keepAliveComment = ": keep-alive\n\n";
 
-/** `body` is the JSON of an error body. */
+/** Returns an error event. `body` is the JSON of an error body. */
 export function errorEvent(body: string): string {
   return `data: ${oneLine(body)}\n\n`;
 }
@@ -25,10 +26,10 @@ export interface ChunkOptions {
 
 export class ChunkEncoder {
   readonly #prefix: string;
-  /** Of a chunk with text and without log-probabilities, all but the text. */
+  /** Parts of a chunk with text and without log-probabilities, before and after the text. */
   readonly #beforeText: string;
   readonly #behindText: string;
-  /** Closes a chunk that has a choice: usage is null on these where it was asked for. */
+  /** End of a chunk with a choice. It has `usage: null` if the request asks for usage. */
   readonly #suffix: string;
   readonly #obfuscated: boolean;
 
@@ -71,7 +72,10 @@ export class ChunkEncoder {
   }
 }
 
-/** Text and obfuscation together reach the next multiple of this, so that a chunk's size says little about its token. */
+/**
+ * Text and obfuscation are padded to a multiple of this, so that the size of a chunk does not
+ * reveal its token.
+ */
 const obfuscationStep = 32;
 
 export function obfuscation(textLength: number): string {
@@ -91,7 +95,10 @@ function randomText(length: number): string {
   return text;
 }
 
-/** Most tokens are printable ASCII, which is JSON as it is: looking is faster than `JSON.stringify`. */
+/**
+ * Most tokens are printable ASCII, which needs no escapes. This check is faster than
+ * `JSON.stringify`.
+ */
 function textJson(text: string): string {
   for (let at = 0; at < text.length; at += 1) {
     const unit = text.charCodeAt(at);
@@ -101,8 +108,8 @@ function textJson(text: string): string {
 }
 
 /**
- * JSON leaves these three as they are, and line readers that follow Unicode (Python's `splitlines`, which some
- * clients use on event streams) would cut an event in two at each.
+ * Escapes three characters that JSON allows unescaped. Unicode line readers (Python's
+ * `splitlines`, which some clients use on event streams) would split an event at them.
  */
 function oneLine(json: string): string {
   return /[\u0085\u2028\u2029]/.test(json)

@@ -1,4 +1,7 @@
-/** JSON objects of the answers that are not streamed (completion, balance, list of models), and the headers on limits. */
+/**
+ * JSON of the answers that are not streamed (completion, balance, list of models), and the
+ * rate-limit headers.
+ */
 import { longestAnswer, type Model } from "../../chat/catalog.ts";
 import type { FinishReason, TokenLogprob, Usage } from "../../chat/engine.ts";
 import type { RequestDefaults } from "../../chat/request.ts";
@@ -7,7 +10,7 @@ import type { RateState, Rates } from "../../ledger/operations.ts";
 import type { Price } from "../../ledger/pricing.ts";
 import { creditsIn, type MicroCredits } from "../../units.ts";
 
-/** The same on a completion and on every chunk of a stream. */
+/** Fields that a completion and every chunk of a stream share. */
 export interface AnswerHead {
   /** `chatcmpl-` and the request id. */
   id: string;
@@ -18,15 +21,16 @@ export interface AnswerHead {
 
 export interface Answer {
   text: string;
-  /** Each token as `logprobJson` has it. Absent unless asked for. */
+  /** Tokens encoded by `logprobJson`. Absent unless the request asks for them. */
   logprobs?: readonly string[];
   finishReason: FinishReason;
   usage: Usage;
 }
 
 /**
- * Returns the JSON of a whole answer. Log-probabilities come encoded: those of 8,192 tokens with 20 alternatives are 12 MB, which
- * would block the event loop for 0.1 s if they were encoded together.
+ * Returns the JSON of a whole answer. Its log-probabilities are already encoded: those of 8,192
+ * tokens with 20 alternatives are 12 MB, and would block the event loop for 0.1 s if encoded
+ * together.
  */
 export function completionJson(head: AnswerHead, answer: Answer): string {
   const { text, logprobs, finishReason, usage } = answer;
@@ -49,7 +53,7 @@ export function usageObject(usage: Usage) {
   };
 }
 
-/** `tokens`: each as `logprobJson` has it. */
+/** `tokens` are encoded by `logprobJson`. */
 export function logprobsJson(tokens: readonly string[]): string {
   return `{"content":[${tokens.join(",")}],"refusal":null}`;
 }
@@ -79,7 +83,7 @@ export function pricingObject({ prompt, completion, cachedPrompt = prompt }: Pri
   return { prompt, completion, cached_prompt: cachedPrompt };
 }
 
-/** Under the names that requests use; only the values that are set. */
+/** Returns the defaults that are set, under the names that requests use. */
 export function defaultsObject({ temperature, topP, topK, maxTokens }: RequestDefaults) {
   return {
     ...(temperature === undefined ? {} : { temperature }),
@@ -97,7 +101,7 @@ export function balanceObject(view: BalanceView) {
     additional: creditsIn(additionalMicro),
   };
   const caps = { base: creditsIn(base.capMicro), overage: creditsIn(overage.capMicro) };
-  // The sum of the three that are shown, so that nobody who adds them up is contradicted.
+  // The sum of the three rounded values, so that the total matches them.
   const total = credits.base + credits.overage + credits.additional;
   return {
     object: "balance" as const,
@@ -129,15 +133,20 @@ function windowObject(bucket: BucketView) {
   };
 }
 
-/** 0 to 100, at most two decimals, rounded down; 0 where the cap is 0. */
+/**
+ * Returns a percentage from 0 to 100 with at most two decimals, rounded down; 0 if the cap is 0.
+ */
 function percentOf(micro: MicroCredits, capMicro: MicroCredits): number {
   if (capMicro <= 0) return 0;
-  // A share of 10,000 times micro-credits is beyond 53 bits.
+  // 10,000 times micro-credits can exceed 53 bits.
   const share = Number((BigInt(micro) * 10_000n) / BigInt(capMicro));
   return Math.min(share, 10_000) / 100;
 }
 
-/** Returns `x-ratelimit-*`, in the units that SDKs know from OpenAI: a reset is written `1m30s` or `250ms`. */
+/**
+ * Returns `x-ratelimit-*`, in the units that SDKs know from OpenAI: a reset is written `1m30s` or
+ * `250ms`.
+ */
 export function rateHeaders(rates: Rates): Record<string, string> {
   const headers: Record<string, string> = {};
   if (rates.requests !== undefined) addRate(headers, "requests", rates.requests);

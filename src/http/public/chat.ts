@@ -1,7 +1,7 @@
 /**
- * `POST /v1/chat/completions` after key, size and media type have been checked: parse, generate, and send what is
- * generated, event by event or collected at the end. Until the first event a failure is an HTTP status, after it an
- * event of its own.
+ * `POST /v1/chat/completions`, once key, size and media type have been checked. Parses the body,
+ * runs the pipeline of chat/generate.ts, and sends the answer as a stream or in one piece. A
+ * failure before the first byte of a stream is an HTTP status, a later failure is an error event.
  */
 import type { FastifyReply, FastifyRequest } from "fastify";
 import type { Logger } from "pino";
@@ -110,7 +110,7 @@ async function sendStream(
           last = chunks.last(event.finishReason) + usage + doneEvent;
         }
       }
-      // For a client that has gone the rest is only played to its end, which settles it.
+      // After the client has left, the loop only reads on until the request is settled.
       if (run.gone) continue;
       if (text !== "") {
         stream.send(prelude + text);
@@ -124,13 +124,13 @@ async function sendStream(
         context.finish(200, null);
       } else stream.open();
     }
-    invariant(ended || run.gone, "an answer that nobody stopped has an end");
+    invariant(ended || run.gone, "every answer has an end, unless its client left");
   } catch (error) {
     if (!stream.begun) throw error;
     const refusal = refusalOf(error);
     logRefusal(logger, refusal, context.record.requestId);
     context.finish(200, refusal.code);
-    // No [DONE]: clients that miss it know that the answer is not whole.
+    // Without [DONE], so that clients know that the answer is incomplete.
     if (!run.gone) stream.end(errorEvent(errorBody(refusal)));
   } finally {
     stream.close();
@@ -162,7 +162,7 @@ async function sendWhole(
     }
   }
   if (run.gone) return;
-  invariant(whole !== null, "an answer that nobody stopped has an end");
+  invariant(whole !== null, "every answer has an end, unless its client left");
   context.finish(200, null);
   reply.headers(answerHeaders(context, rates)).type("application/json; charset=utf-8");
   reply.send(completionJson(head, whole));

@@ -1,21 +1,25 @@
 /**
- * Writes the events of one streamed answer to its connection: no faster than the client reads, never silent for
- * longer than the keep-alive time, and no longer than the idle time to a client that takes nothing.
+ * Writes the events of one streamed answer to its connection, no faster than the client reads.
+ * Sends a comment after each keep-alive time without an event, and drops a client that reads
+ * nothing for the idle time.
  *
- * Nothing is sent before `open` has been called; then the first event, or the keep-alive time without one, sends
- * the headers. Costs no timer per event. What is handed over in one turn of the event loop goes out in one write: an
- * upstream's events often come several at once, and a write costs more than all else that is done for a token.
+ * Nothing is sent before `open` is called. The headers are sent with the first event or comment.
+ * All events of one turn of the event loop go out in one write, because a write costs more than
+ * all other work for a token. Events share one timer.
  */
 import type { ServerResponse } from "node:http";
 import { keepAliveComment } from "../openai-format/chunks.ts";
 
-/** Written at once, so that a burst of events is not all in memory before the client's pace is known. */
+/**
+ * Longer pending text is written at once, so that a burst of events is not buffered before the
+ * client's speed is known.
+ */
 const pendingCharactersMax = 16_384;
 
 export interface StreamTimes {
-  /** A comment is sent after so long without a byte. */
+  /** Time without a byte after which a comment is sent. */
   keepAliveMs: number;
-  /** A client that takes nothing for so long is dropped. */
+  /** Time after which a client that reads nothing is dropped. */
   streamIdleMs: number;
 }
 
@@ -25,7 +29,7 @@ export class EventStream {
   readonly #times: StreamTimes;
   readonly #signal: AbortSignal;
   #begun = false;
-  /** Handed over, and not yet written. */
+  /** Events that have not been written yet. */
   #pending = "";
   #quiet: NodeJS.Timeout | null = null;
 
@@ -37,7 +41,7 @@ export class EventStream {
     this.#signal = signal;
   }
 
-  /** Whether the headers are out, so that a failure can only be told in the stream. */
+  /** True once the headers have been sent. From then on a failure must be an error event. */
   get begun(): boolean {
     return this.#begun;
   }
@@ -47,7 +51,7 @@ export class EventStream {
     this.#quiet = setTimeout(() => this.#breakSilence(), this.#times.keepAliveMs);
   }
 
-  /** Hands over whole events. The caller awaits `room` before the next one. */
+  /** Sends complete events. Await `room` before sending more. */
   send(events: string): void {
     this.#begin();
     if (this.#pending === "") process.nextTick(this.#write);
@@ -62,9 +66,13 @@ export class EventStream {
     if (events !== "" && !this.#response.destroyed) this.#response.write(events);
   };
 
-  /** Null when the client keeps up; else resolves when it has caught up or gone. */
+  /**
+   * Returns null if the client keeps up, otherwise a promise that resolves when it has caught up
+   * or left.
+   */
   room(): Promise<void> | null {
-    // Asked of the response each time: it may have filled after the last answer, and drained with nobody waiting.
+    // The response is checked each time, because it may fill after a call and drain before the
+    // next one.
     if (!this.#response.writableNeedDrain || this.#signal.aborted) return null;
     return new Promise((resolve) => {
       const { socket } = this.#response;
@@ -76,12 +84,12 @@ export class EventStream {
       };
       this.#response.once("drain", done);
       this.#signal.addEventListener("abort", done, { once: true });
-      // Node asks the socket whether any of the pending write got through before it calls it idle, then destroys it.
+      // Node destroys the socket only if no part of the pending write has been sent in this time.
       socket?.setTimeout(this.#times.streamIdleMs);
     });
   }
 
-  /** Hands over the last events and ends the answer. */
+  /** Sends the last events and ends the answer. */
   end(events: string): void {
     this.#begin();
     this.close();
@@ -103,13 +111,16 @@ export class EventStream {
   }
 
   #breakSilence(): void {
-    // A full buffer is no silence on our side: the client has yet to read what is there.
+    // With a full buffer the stream is not silent: the client still has data to read.
     if (this.#response.writableNeedDrain) this.#quiet?.refresh();
     else if (!this.#signal.aborted) this.send(keepAliveComment);
   }
 }
 
-/** For an answer that has been ended but may not have been read. Once it is flushed, Node sets its own time-out. */
+/**
+ * Sets the idle time for an answer that has ended but may not have been read. Once it is flushed,
+ * Node sets its own.
+ */
 export function dropIfIdle(response: ServerResponse, streamIdleMs: number): void {
   if (!response.writableFinished) response.socket?.setTimeout(streamIdleMs);
 }
