@@ -1,0 +1,132 @@
+/** Rows that the writer keeps between commits: a change by anybody else is seen by the next commit. */
+import assert from "node:assert/strict";
+import { mkdtempSync, rmSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { DatabaseSync } from "node:sqlite";
+import { after, afterEach, beforeEach, test } from "node:test";
+import { openToWrite } from "../../src/store/sqlite/file.ts";
+import { SqliteLedger } from "../../src/store/sqlite/ledger.ts";
+import { RowCache } from "../../src/store/sqlite/row-cache.ts";
+import { openSqliteStore } from "../../src/store/sqlite/store.ts";
+import type { Store } from "../../src/store/store.ts";
+import { credits, hold, keyOf, planOf, plansOf, settle } from "../fixtures/ledger-rows.ts";
+
+const plans = plansOf(planOf("starter", 100, 10));
+const folder = mkdtempSync(join(tmpdir(), "inkwell-row-cache-"));
+after(() => rmSync(folder, { recursive: true }));
+
+let path = "";
+let count = 0;
+beforeEach(() => {
+  count += 1;
+  path = join(folder, `${count}.db`);
+});
+
+const opened: Store[] = [];
+afterEach(async () => {
+  for (const store of opened.splice(0)) await store.close();
+});
+
+async function open(): Promise<Store> {
+  const store = await openSqliteStore({ path, plans });
+  opened.push(store);
+  return store;
+}
+
+/** A store whose writer keeps an account, its key and an open hold of 10 credits. */
+async function warmStore(): Promise<Store> {
+  const store = await open();
+  await store.commit([{ kind: "open", account: "ada", plan: "starter" }]);
+  await store.addKey(keyOf("key", "ada", { hash: "0".repeat(64) }));
+  const [held] = await store.commit([hold("h1", credits(10))]);
+  assert.equal(held?.kind, "held");
+  return store;
+}
+
+async function isSound(store: Store): Promise<void> {
+  assert.deepEqual((await store.audit()).broken, []);
+}
+
+test("a commit sees credits that another process has added", async () => {
+  const store = await warmStore();
+  const other = await open();
+  await other.commit([{ kind: "topup", account: "ada", payment: "p1", amount: credits(5) }]);
+  const outcomes = await store.commit([{ kind: "topup", account: "ada", payment: "p2", amount: credits(7) }]);
+  assert.deepEqual(outcomes, [{ kind: "added", additional: credits(12), replayed: false }]);
+  await isSound(store);
+});
+
+test("a commit sees that another process has ended a hold, and charges it once", async () => {
+  const store = await warmStore();
+  const other = await open();
+  const first = await other.commit([settle("h1", credits(4))]);
+  assert.deepEqual(await store.commit([settle("h1", credits(9))]), first);
+  assert.deepEqual((await store.snapshot("ada"))?.account.base, credits(96));
+  await isSound(store);
+});
+
+test("a commit sees a hold and a checkpoint of another process", async () => {
+  const store = await warmStore();
+  const other = await open();
+  const used = { promptTokens: 0, cachedTokens: 0, completionTokens: 5, reasoningTokens: 0 };
+  const extension = { kind: "extend", account: "ada", hold: "h1", used, ttlMs: 60_000 } as const;
+  await other.commit([{ ...extension, n: 1, more: credits(20) }, hold("h2", credits(30))]);
+  const [extended] = await store.commit([{ ...extension, n: 2, more: credits(60) }]);
+  // 100 and 10 less the holds of 10, 20 and 30.
+  assert.deepEqual(extended, { kind: "extended", amount: credits(50) });
+  await isSound(store);
+});
+
+test("a commit sees a key that another connection has revoked", async () => {
+  const store = await warmStore();
+  const other = new DatabaseSync(path);
+  other.exec("update api_key set revoked_ms = 1");
+  other.close();
+  assert.deepEqual(await store.commit([hold("h2", 1)]), [{ kind: "refused", reason: "key_revoked" }]);
+  await isSound(store);
+});
+
+test("a commit sees a key that the same store has revoked", async () => {
+  const store = await warmStore();
+  await store.revokeKey("key", 1);
+  assert.deepEqual(await store.commit([hold("h2", 1)]), [{ kind: "refused", reason: "key_revoked" }]);
+  await isSound(store);
+});
+
+test("a commit that was rolled back leaves no trace in the next", async () => {
+  const store = await warmStore();
+  await store.close();
+  const db = openToWrite({ path, busyMs: 500 }, Date.now());
+  const ledger = new SqliteLedger(db, plans, Date.now);
+  assert.equal(ledger.commit([hold("h2", credits(20))])[0]?.kind, "held");
+  db.exec("create temp trigger fail before insert on usage begin select raise(abort, 'a test'); end");
+  assert.throws(() => ledger.commit([hold("h3", credits(30)), settle("h2", credits(1))]), /a test/);
+  db.exec("drop trigger fail");
+  const outcomes = ledger.commit([settle("h2", credits(1)), settle("h3", credits(30))]);
+  assert.deepEqual(
+    outcomes.map(({ kind }) => kind),
+    ["settled", "unknown_hold"],
+  );
+  db.close();
+  await isSound(await open());
+});
+
+test("rows are dropped above the limit, and not by commits of the ledger", async () => {
+  const store = await warmStore();
+  const snapshot = await store.snapshot("ada");
+  assert.ok(snapshot !== null);
+  await store.close();
+  const db = new DatabaseSync(path);
+  const kept = new RowCache(db, 1);
+  const commit = (id: string) => {
+    db.exec("begin immediate");
+    kept.begin();
+    db.exec("update account set created_ms = created_ms + 1; commit");
+    const accounts = [{ ...snapshot.account, id }];
+    kept.end({ accounts, keys: [], holdsPut: [], holdsEnded: [], journal: [], usage: [] });
+    return [...kept.accounts.keys()];
+  };
+  assert.deepEqual(["a", "b", "c"].map(commit), [["a"], ["a", "b"], ["c"]]);
+  db.close();
+});
