@@ -21,7 +21,7 @@ import { cores, medianOf } from "./servers.ts";
 
 interface Measured {
   answersPerSecond: number;
-  /** Of all threads. */
+  /** All threads together. */
   cpuMicros: number;
   p50Ms: number;
   commits: number;

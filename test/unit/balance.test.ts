@@ -1,4 +1,4 @@
-/** What an account is shown to have: projected to the moment it is read at, and nothing written for it. */
+/** The balance of an account at the present moment. Nothing is written for it. */
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { Refusal } from "../../src/errors.ts";
@@ -32,7 +32,7 @@ async function remaining(made: Bench): Promise<[base: number, overage: number, a
   return [view.base.micro, view.overage.micro, view.additionalMicro];
 }
 
-test("a new account has its caps, and windows that begin with it", async () => {
+test("a new account has full buckets and windows that start with it", async () => {
   assert.deepEqual(await viewOf(await bench(small)), {
     plan: "small",
     base: { micro: credits(10), capMicro: credits(10), startsMs: start, endsMs: start + day },
@@ -47,7 +47,7 @@ test("a new account has its caps, and windows that begin with it", async () => {
   });
 });
 
-test("credits that running requests hold are still the account's", async () => {
+test("the balance includes credits that running requests hold", async () => {
   const made = await bench(small);
   await made.apply({ kind: "topup", account: "ada", payment: "p", amount: credits(2) });
   await made.apply(hold("h", credits(16)));
@@ -58,7 +58,7 @@ test("credits that running requests hold are still the account's", async () => {
   assert.equal((await viewOf(made)).heldMicro, 0);
 });
 
-test("a window that ended since the last write is rolled for the reader", async () => {
+test("shows a refill since the last write", async () => {
   const made = await bench(small);
   await made.apply(hold("h", credits(12)));
   await made.apply(settle("h", credits(12)));
@@ -70,7 +70,7 @@ test("a window that ended since the last write is rolled for the reader", async 
   assert.equal(view.overage.micro, credits(3));
 });
 
-test("the window begins at the very moment the last one ends", async () => {
+test("a window starts at the moment the last one ends", async () => {
   const made = await bench(small);
   made.clock.nowMs = start + day - 1;
   assert.equal((await viewOf(made)).base.endsMs, start + day);
@@ -78,14 +78,14 @@ test("the window begins at the very moment the last one ends", async () => {
   assert.equal((await viewOf(made)).base.startsMs, start + day);
 });
 
-test("a hold out of a window that has ended is not shown as remaining above the cap", async () => {
+test("a hold from a past window does not raise the balance above the cap", async () => {
   const made = await bench(small);
   await made.apply(hold("h", credits(10), { ttlMs: 9 * day }));
   made.clock.nowMs += day;
   assert.deepEqual(await remaining(made), [credits(10), credits(5), 0]);
 });
 
-test("a hold whose time has run out is shown as what its checkpoint charges", async () => {
+test("shows an overdue hold as the charge of its checkpoint", async () => {
   const made = await bench(small);
   await made.apply(hold("h", credits(14)));
   await made.apply(extend("h", 1, 0, { used: tokens(0, credits(11)) }));
@@ -96,7 +96,7 @@ test("a hold whose time has run out is shown as what its checkpoint charges", as
   assert.deepEqual(await remaining(made), [0, credits(4), 0], "and that is what it comes to");
 });
 
-test("a clock that was set back is shown no window that begins in its future", async () => {
+test("shows the present window if the clock was set back", async () => {
   const made = await bench(small);
   made.clock.nowMs = start + day;
   await made.apply(settle("none", 0));
@@ -106,7 +106,7 @@ test("a clock that was set back is shown no window that begins in its future", a
   assert.equal(view.base.micro, credits(10));
 });
 
-test("a plan that was lowered is shown with its old cap until the refresh", async () => {
+test("shows the old cap until the refresh after a downgrade", async () => {
   const made = await bench(planOf("large", 30, 5), small);
   await made.apply({ kind: "plan", account: "ada", op: "c", plan: "small" });
   const view = await viewOf(made);
@@ -116,14 +116,14 @@ test("a plan that was lowered is shown with its old cap until the refresh", asyn
   assert.equal((await viewOf(made)).base.capMicro, credits(10));
 });
 
-test("a plan without a bucket is shown as nothing of nothing", async () => {
+test("shows an empty bucket with a cap of 0", async () => {
   const made = await bench(planOf("bought", 0, 0));
   const view = await viewOf(made);
   assert.deepEqual([view.base.micro, view.base.capMicro], [0, 0]);
   assert.ok(view.base.startsMs < view.base.endsMs);
 });
 
-test("data that are missing or contradict themselves are a balance_unavailable that tells only the operator why", async () => {
+test("missing or invalid rows are refused with balance_unavailable, and only the operator gets the reason", async () => {
   const made = await bench(small);
   const isUnavailable = (detail: RegExp) => (error: unknown) => {
     assert.ok(error instanceof Refusal);

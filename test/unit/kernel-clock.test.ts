@@ -1,4 +1,4 @@
-/** The ledger's rules where the clock was ahead and has been put right: what goes by the clock, and what waits for it. */
+/** The kernel after a clock that was ahead is set back. */
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { example, expire, journalOf, small } from "../fixtures/kernel-examples.ts";
@@ -42,7 +42,7 @@ async function openedAhead(plan = small): Promise<Bench> {
 
 // An account whose windows begin in the future
 
-test("limits of an account whose windows begin in the future drain by the clock", async () => {
+test("rate limits follow the clock if the windows start in the future", async () => {
   const made = await openedAhead(limited({ requestsPerMinute: 6 }));
   assert.deepEqual(await served(made, "a"), { count: 6, retryAfterMs: 10_000 });
   made.clock.nowMs += 10_000;
@@ -51,7 +51,7 @@ test("limits of an account whose windows begin in the future drain by the clock"
   assert.deepEqual(await served(made, "c"), { count: 6, retryAfterMs: 10_000 });
 });
 
-test("what was made for an account whose windows begin in the future is counted by the clock, late too", async () => {
+test("tokens are counted by the clock if the windows start in the future, late settlements included", async () => {
   const made = await openedAhead(limited({ tokensPerMinute: 100 }));
   await made.apply(hold("h", 300, { promptTokens: 10 }));
   await made.apply(settle("h", 0, { used: tokens(10, 90) }));
@@ -66,7 +66,7 @@ test("what was made for an account whose windows begin in the future is counted 
   assert.equal(refused.retryAfterMs, 90_000);
 });
 
-test("a hold on an account whose windows begin in the future lives as long as any other", async () => {
+test("a hold has its normal lifetime if the windows start in the future", async () => {
   const made = await openedAhead(limited({ concurrent: 1 }));
   const nowMs = made.clock.nowMs;
   await made.apply(hold("h", 10, { ttlMs: minute }));
@@ -85,14 +85,14 @@ test("a hold on an account whose windows begin in the future lives as long as an
   assert.equal((await made.apply(hold("next", 10))).kind, "held");
 });
 
-test("what is overdue on an account whose windows begin in the future is expired, by whatever meets it", async () => {
+test("any operation expires overdue holds if the windows start in the future", async () => {
   const made = await openedAhead(limited({ concurrent: 1 }));
   await made.apply(hold("h", credits(100), { ttlMs: minute }));
   made.clock.nowMs += minute;
   assert.equal((await made.apply(hold("next", credits(100)))).kind, "held");
 });
 
-test("a key of an account whose windows begin in the future expires by the clock, and was last used by it", async () => {
+test("expiry and last use of a key follow the clock if the windows start in the future", async () => {
   const made = await openedAhead();
   const nowMs = made.clock.nowMs;
   await made.store.addKey(keyOf("short", "ada", { expiresMs: nowMs + 1000 }));
@@ -103,7 +103,7 @@ test("a key of an account whose windows begin in the future expires by the clock
   assert.deepEqual(outcome, { kind: "refused", reason: "key_expired" });
 });
 
-test("entries and receipts are of the window that they moved, though it begins in the future", async () => {
+test("entries and receipts are dated in their window, even if it starts in the future", async () => {
   const made = await openedAhead();
   await made.apply(hold("h", 10));
   await made.apply(settle("h", 4));

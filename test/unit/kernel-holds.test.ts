@@ -1,4 +1,4 @@
-/** The ledger's rules: what a hold takes, and what it is refused for: credits, keys, limits. */
+/** The kernel: holds, and refusals because of credits, keys and limits. */
 import assert from "node:assert/strict";
 import { example, expire, journalOf, planTo, small, topup } from "../fixtures/kernel-examples.ts";
 import {
@@ -19,7 +19,7 @@ import {
 
 // Holds
 
-example("credits are taken from base first, then overage, then additional", small, async (made) => {
+example("takes credits from base first, then overage, then additional", small, async (made) => {
   await made.apply(topup("p", credits(20)));
   await made.apply(hold("h1", credits(8)));
   assert.deepEqual(made.buckets(), [credits(2), credits(5), credits(20)]);
@@ -29,13 +29,13 @@ example("credits are taken from base first, then overage, then additional", smal
   assert.deepEqual(made.buckets(), [0, 0, 0]);
 });
 
-example("a hold takes what it wants, or what is there", small, async (made) => {
+example("a hold takes the wanted amount, or the available credits", small, async (made) => {
   const wants = { min: 5, want: credits(100) };
   assert.deepEqual(await made.apply(hold("h", 0, wants)), { kind: "held", amount: credits(15), rates: {} });
   assert.deepEqual(made.buckets(), [0, 0, 0]);
 });
 
-example("a hold that cannot have its least is refused and takes nothing", small, async (made) => {
+example("a hold below its minimum is refused and takes nothing", small, async (made) => {
   const outcome = await made.apply(hold("h", credits(15) + 1));
   assert.deepEqual(outcome, {
     kind: "refused",
@@ -48,7 +48,7 @@ example("a hold that cannot have its least is refused and takes nothing", small,
   assert.equal(made.store.key("key").lastUsedMs, null);
 });
 
-example("a hold of exactly all that is left is granted", small, async (made) => {
+example("grants a hold of exactly the available credits", small, async (made) => {
   const outcome = await made.apply(hold("h", credits(15)));
   assert.equal(outcome.kind, "held");
 });
@@ -85,7 +85,7 @@ example(
   },
 );
 
-example("a plan that refills nothing names no moment to wait for", planOf("bought", 0, 0), async (made) => {
+example("a refusal names no refresh if the plan never refills", planOf("bought", 0, 0), async (made) => {
   const outcome = await made.apply(hold("h", 1));
   assert.ok(outcome.kind === "refused" && outcome.reason === "insufficient_credits");
   assert.equal(outcome.refreshesAtMs, null);
@@ -146,7 +146,7 @@ example(
   },
 );
 
-example("a hold that is sent again is answered with what it first took", small, async (made) => {
+example("a repeated hold returns the amount of the first", small, async (made) => {
   await made.apply(hold("h", 0, { min: 1, want: credits(100) }));
   const again = await made.apply(hold("h", 0, { min: 1, want: credits(100) }));
   assert.deepEqual(again, { kind: "held", amount: credits(15), rates: {} });
@@ -154,14 +154,14 @@ example("a hold that is sent again is answered with what it first took", small, 
   assert.equal(made.store.key("key").holds, 1);
 });
 
-example("a hold that is sent again after it ended is refused, and charges nobody", small, async (made) => {
+example("a repeated hold is refused after it has ended, and charges nothing", small, async (made) => {
   await made.apply(hold("h", 10));
   await made.apply(settle("h", 4));
   assert.deepEqual(await made.apply(hold("h", 10)), { kind: "refused", reason: "hold_ended" });
   assert.deepEqual(made.buckets(), [credits(10) - 4, credits(5), 0]);
 });
 
-example("the same hold twice in one batch is one hold", small, async (made) => {
+example("the same hold twice in a batch is taken once", small, async (made) => {
   const outcomes = await made.store.commit([hold("h", 10), hold("h", 10), settle("h", 3), hold("h", 10)]);
   assert.deepEqual(
     outcomes.map((outcome) => ("reason" in outcome ? outcome.reason : outcome.kind)),
@@ -170,7 +170,7 @@ example("the same hold twice in one batch is one hold", small, async (made) => {
   assert.deepEqual(made.store.openHolds("ada"), []);
 });
 
-example("accounts may use the same hold id without meeting each other", small, async (made) => {
+example("the same hold id in two accounts is two holds", small, async (made) => {
   await made.store.commit([{ kind: "open", account: "bob", plan: "small" }]);
   await made.store.addKey(keyOf("bob-key", "bob"));
   await made.apply(hold("h", 10));
@@ -180,7 +180,7 @@ example("accounts may use the same hold id without meeting each other", small, a
   assert.deepEqual(made.buckets("ada"), [credits(10) - 10, credits(5), 0]);
 });
 
-example("no amount below nothing can be asked for: a hold never pays its account", small, async (made) => {
+example("rejects a hold of a negative amount", small, async (made) => {
   await assert.rejects(made.apply(hold("h", -5)), /whole amount/);
   await assert.rejects(made.apply(hold("h", 0, { min: 0, want: Number.NaN })), /whole amount/);
   await made.apply(hold("h", 10));
@@ -190,7 +190,7 @@ example("no amount below nothing can be asked for: a hold never pays its account
 
 // Keys
 
-example("a key that is not known, or is another account's, holds nothing", small, async (made) => {
+example("refuses a hold with an unknown key or the key of another account", small, async (made) => {
   await made.store.commit([{ kind: "open", account: "bob", plan: "small" }]);
   await made.store.addKey(keyOf("bob-key", "bob"));
   const unknown = { kind: "refused", reason: "key_unknown" };
@@ -198,7 +198,7 @@ example("a key that is not known, or is another account's, holds nothing", small
   assert.deepEqual(await made.apply(hold("h", 1, { key: "bob-key" })), unknown);
 });
 
-example("a revoked key holds nothing from the next request on", small, async (made) => {
+example("refuses holds of a revoked key from the next request on", small, async (made) => {
   await made.apply(hold("h", 10));
   await made.store.revokeKey("key", start);
   assert.deepEqual(await made.apply(hold("h2", 1)), { kind: "refused", reason: "key_revoked" });
@@ -206,7 +206,7 @@ example("a revoked key holds nothing from the next request on", small, async (ma
   assert.equal(running.kind, "settled", "what is running ends as it would have");
 });
 
-example("a key is refused from the very moment of its expiry", small, async (made) => {
+example("refuses a key from the moment of its expiry", small, async (made) => {
   await made.store.addKey(keyOf("short", "ada", { expiresMs: start + 1000 }));
   made.clock.nowMs = start + 999;
   assert.equal((await made.apply(hold("h", 1, { key: "short" }))).kind, "held");
@@ -215,7 +215,7 @@ example("a key is refused from the very moment of its expiry", small, async (mad
   assert.deepEqual(outcome, { kind: "refused", reason: "key_expired" });
 });
 
-example("a key is told when it was last used, by what was granted", small, async (made) => {
+example("records the last use of a key when a hold is granted", small, async (made) => {
   made.clock.nowMs += 5;
   await made.apply(hold("h", 1));
   made.clock.nowMs += 5;
@@ -225,7 +225,7 @@ example("a key is told when it was last used, by what was granted", small, async
 
 // Limits
 
-example("the limits are checked before the credits", limited({ requestsPerMinute: 1 }), async (made) => {
+example("checks limits before credits", limited({ requestsPerMinute: 1 }), async (made) => {
   await made.apply(hold("h", credits(100)));
   const outcome = await made.apply(hold("h2", credits(100)));
   assert.equal(outcome.kind === "refused" && outcome.reason, "rate_limit_exceeded");

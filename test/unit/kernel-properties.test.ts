@@ -1,4 +1,4 @@
-/** Properties of the kernel that hold for whatever is asked; test/contract/torture.test.ts has the rest of them. */
+/** Properties of the kernel for any operations. test/contract/torture.test.ts has further ones. */
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import fc from "fast-check";
@@ -25,7 +25,7 @@ async function prepared(nowMs: () => number): Promise<MemoryStore> {
   return store;
 }
 
-test("a batch and its operations one by one come to the same rows and the same answers", async () => {
+test("a batch gives the same rows and outcomes as its operations one by one", async () => {
   const property = fc.asyncProperty(fc.array(stepArb, { maxLength: 15, size: "max" }), async (steps) => {
     let nowMs = start;
     const together = await prepared(() => nowMs);

@@ -1,4 +1,4 @@
-/** The ledger's rules: settlements, extensions and expiries, each once, late or again. */
+/** The kernel: settlements, extensions and expiries, once, late and repeated. */
 import assert from "node:assert/strict";
 import { example, expire, journalOf, small, topup } from "../fixtures/kernel-examples.ts";
 import {
@@ -29,34 +29,38 @@ example(
   },
 );
 
-example("the receipt has tokens, prices, split and ending, found by the request id", small, async (made) => {
-  await made.apply(topup("p", credits(1)));
-  await made.apply(hold("h", credits(16), { price: { prompt: 10, completion: 30, cachedPrompt: 1 } }));
-  made.clock.nowMs += 70;
-  const used = { promptTokens: 100, cachedTokens: 60, completionTokens: 20, reasoningTokens: 5 };
-  await made.apply(settle("h", 0, { used, ending: "length", estimated: true }));
-  assert.deepEqual(made.store.receipt("ada", "h"), {
-    account: "ada",
-    id: "h",
-    seq: 4,
-    atMs: start + 70,
-    key: "key",
-    model: "model",
-    ending: "length",
-    estimated: true,
-    ...used,
-    pricePrompt: 10,
-    priceCompletion: 30,
-    priceCachedPrompt: 1,
-    cost: 40 * 10 + 60 + 20 * 30,
-    base: 1060,
-    overage: 0,
-    additional: 0,
-    shortfall: 0,
-  });
-});
+example(
+  "the receipt has tokens, prices, bucket amounts and ending, under the request id",
+  small,
+  async (made) => {
+    await made.apply(topup("p", credits(1)));
+    await made.apply(hold("h", credits(16), { price: { prompt: 10, completion: 30, cachedPrompt: 1 } }));
+    made.clock.nowMs += 70;
+    const used = { promptTokens: 100, cachedTokens: 60, completionTokens: 20, reasoningTokens: 5 };
+    await made.apply(settle("h", 0, { used, ending: "length", estimated: true }));
+    assert.deepEqual(made.store.receipt("ada", "h"), {
+      account: "ada",
+      id: "h",
+      seq: 4,
+      atMs: start + 70,
+      key: "key",
+      model: "model",
+      ending: "length",
+      estimated: true,
+      ...used,
+      pricePrompt: 10,
+      priceCompletion: 30,
+      priceCachedPrompt: 1,
+      cost: 40 * 10 + 60 + 20 * 30,
+      base: 1060,
+      overage: 0,
+      additional: 0,
+      shortfall: 0,
+    });
+  },
+);
 
-example("the same settlement again charges nothing more and is answered the same", small, async (made) => {
+example("a repeated settlement charges nothing more and returns the same outcome", small, async (made) => {
   await made.apply(hold("h", 10));
   const first = await made.apply(settle("h", 7));
   const [again, other] = await made.store.commit([settle("h", 7), settle("h", 9)]);
@@ -65,7 +69,7 @@ example("the same settlement again charges nothing more and is answered the same
   assert.deepEqual(made.buckets(), [credits(10) - 7, credits(5), 0]);
 });
 
-example("a settlement of a hold that was never taken charges nothing", small, async (made) => {
+example("the settlement of an unknown hold charges nothing", small, async (made) => {
   assert.deepEqual(await made.apply(settle("ghost", 5)), { kind: "unknown_hold" });
   assert.deepEqual(await journalOf(made), ["open open"]);
 });
@@ -97,7 +101,7 @@ example(
   },
 );
 
-example("what costs more than its hold takes nothing of what other requests hold", small, async (made) => {
+example("a cost above the hold takes nothing from the holds of other requests", small, async (made) => {
   await made.apply(hold("h1", credits(1)));
   await made.apply(hold("h2", credits(12)));
   const outcome = await made.apply(settle("h1", credits(5)));
@@ -108,14 +112,14 @@ example("what costs more than its hold takes nothing of what other requests hold
   );
 });
 
-example("prices are those of the moment of the hold", small, async (made) => {
+example("charges the prices at the time of the hold", small, async (made) => {
   await made.apply(hold("h", 1000, { price: { prompt: 2, completion: 3 } }));
   made.store.plans = plansOf(planOf("small", 10, 5, { models: [] }));
   const outcome = await made.apply(settle("h", 0, { used: tokens(5, 10) }));
   assert.deepEqual(outcome, settledBy({ base: 40 }));
 });
 
-example("counts that are absurd are a defect and end nothing (octopus#243)", small, async (made) => {
+example("throws for invalid token counts and keeps the hold open (octopus#243)", small, async (made) => {
   await made.apply(hold("h", 10));
   for (const used of [
     tokens(-1, 0),
@@ -130,14 +134,14 @@ example("counts that are absurd are a defect and end nothing (octopus#243)", sma
   assert.equal((await made.apply(settle("h", 1))).kind, "settled");
 });
 
-example("a settlement that calls itself an expiry is a defect", small, async (made) => {
+example("throws for a settlement that ends as expired", small, async (made) => {
   await made.apply(hold("h", 10));
   await assert.rejects(made.apply(settle("h", 1, { ending: "expired" })), /expiry/);
 });
 
 // Extensions and expiry
 
-example("an extension takes the next slice in the order of the buckets", small, async (made) => {
+example("an extension takes the next slice in spending order", small, async (made) => {
   await made.apply(topup("p", credits(1)));
   await made.apply(hold("h", credits(9)));
   assert.deepEqual(await made.apply(extend("h", 1, credits(4))), {
@@ -149,7 +153,7 @@ example("an extension takes the next slice in the order of the buckets", small, 
   assert.deepEqual(made.buckets(), [0, credits(2), credits(1)]);
 });
 
-example("an extension takes less, or nothing, where less is there", small, async (made) => {
+example("an extension takes less if less is available, or nothing", small, async (made) => {
   await made.apply(hold("h", credits(14)));
   assert.deepEqual(await made.apply(extend("h", 1, credits(4))), {
     kind: "extended",
@@ -158,7 +162,7 @@ example("an extension takes less, or nothing, where less is there", small, async
   assert.deepEqual(await made.apply(extend("h", 2, credits(4))), { kind: "extended", amount: 0 });
 });
 
-example("the same extension again takes nothing more and is answered the same", small, async (made) => {
+example("a repeated extension takes nothing more and returns the same outcome", small, async (made) => {
   await made.apply(hold("h", 10));
   const first = await made.apply(extend("h", 1, 5));
   assert.deepEqual(await made.apply(extend("h", 1, 5)), first);
@@ -183,7 +187,7 @@ example(
   },
 );
 
-example("an extension of a hold that has ended takes nothing", small, async (made) => {
+example("the extension of an ended hold takes nothing", small, async (made) => {
   await made.apply(hold("h", 10));
   await made.apply(settle("h", 10));
   assert.deepEqual(await made.apply(extend("h", 1, 5)), { kind: "ended" });
@@ -191,7 +195,7 @@ example("an extension of a hold that has ended takes nothing", small, async (mad
   assert.deepEqual(made.buckets(), [credits(10) - 10, credits(5), 0]);
 });
 
-example("an extension keeps the hold alive, and is its checkpoint", small, async (made) => {
+example("an extension renews the hold and writes its checkpoint", small, async (made) => {
   await made.apply(hold("h", 100));
   made.clock.nowMs += minute - 1;
   await made.apply(extend("h", 1, 0, { used: tokens(10, 20) }));
@@ -243,7 +247,7 @@ example(
   },
 );
 
-example("a hold without a checkpoint expires for nothing", small, async (made) => {
+example("the expiry of a hold without a checkpoint charges nothing", small, async (made) => {
   await made.apply(hold("h", credits(12)));
   made.clock.nowMs += minute;
   await made.apply(expire("h"));
@@ -251,7 +255,7 @@ example("a hold without a checkpoint expires for nothing", small, async (made) =
   assert.equal(made.store.receipt("ada", "h")?.ending, "expired");
 });
 
-example("whoever asks for an expiry second is told that it has ended", small, async (made) => {
+example("a second expiry reports that the hold has ended", small, async (made) => {
   await made.apply(hold("h", 10));
   assert.deepEqual(await made.apply(expire("h")), { kind: "alive" });
   made.clock.nowMs += minute;
@@ -314,21 +318,25 @@ example(
   },
 );
 
-example("a settlement after the expiry charges what the checkpoint had not, once", small, async (made) => {
-  await made.apply(hold("h", credits(5)));
-  await made.apply(extend("h", 1, 0, { used: tokens(0, credits(1)) }));
-  made.clock.nowMs += minute;
-  await made.apply(expire("h"));
-  assert.deepEqual(made.buckets(), [credits(9), credits(5), 0]);
-  const late = await made.apply(settle("h", credits(4), { ending: "length" }));
-  assert.deepEqual(late, settledBy({ base: credits(4) }, 0, { base: credits(1) }));
-  assert.deepEqual(await made.apply(settle("h", credits(4))), late);
-  assert.deepEqual(await made.apply(settle("h", credits(9))), late);
-  assert.deepEqual(made.buckets(), [credits(6), credits(5), 0]);
-  assert.equal(made.store.receipt("ada", "h")?.ending, "length");
-});
+example(
+  "a settlement after the expiry charges the tokens since the checkpoint, once",
+  small,
+  async (made) => {
+    await made.apply(hold("h", credits(5)));
+    await made.apply(extend("h", 1, 0, { used: tokens(0, credits(1)) }));
+    made.clock.nowMs += minute;
+    await made.apply(expire("h"));
+    assert.deepEqual(made.buckets(), [credits(9), credits(5), 0]);
+    const late = await made.apply(settle("h", credits(4), { ending: "length" }));
+    assert.deepEqual(late, settledBy({ base: credits(4) }, 0, { base: credits(1) }));
+    assert.deepEqual(await made.apply(settle("h", credits(4))), late);
+    assert.deepEqual(await made.apply(settle("h", credits(9))), late);
+    assert.deepEqual(made.buckets(), [credits(6), credits(5), 0]);
+    assert.equal(made.store.receipt("ada", "h")?.ending, "length");
+  },
+);
 
-example("a late settlement of what is no longer there is a shortfall", small, async (made) => {
+example("a late settlement above the available credits records a shortfall", small, async (made) => {
   await made.apply(hold("h", credits(5)));
   made.clock.nowMs += minute;
   await made.apply(expire("h"));

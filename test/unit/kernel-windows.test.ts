@@ -1,4 +1,4 @@
-/** The ledger's rules: windows that end, and plans that change. */
+/** The kernel: the end of windows, and plan changes. */
 import assert from "node:assert/strict";
 import { example, journalOf, large, planTo, small, topup } from "../fixtures/kernel-examples.ts";
 import {
@@ -16,7 +16,7 @@ import {
 
 // Windows
 
-example("a bucket is refilled when its window ends, whatever was left", small, async (made) => {
+example("refills a bucket when its window ends", small, async (made) => {
   await made.apply(hold("h", credits(12)));
   await made.apply(settle("h", credits(12)));
   made.clock.nowMs = start + day - 1;
@@ -27,7 +27,7 @@ example("a bucket is refilled when its window ends, whatever was left", small, a
   assert.deepEqual(made.buckets(), [credits(10), credits(3), 0]);
 });
 
-example("both buckets refill on their own grids (litellm#29576)", small, async (made) => {
+example("each bucket refills on its own grid (litellm#29576)", small, async (made) => {
   await made.apply(hold("h", credits(15)));
   await made.apply(settle("h", credits(15)));
   made.clock.nowMs = Date.UTC(2026, 1, 15, 12);
@@ -36,7 +36,7 @@ example("both buckets refill on their own grids (litellm#29576)", small, async (
   assert.deepEqual(await journalOf(made), ["open open", "hold h", "settle h/end", "refresh refresh/4"]);
 });
 
-example("missed windows are made up for in one step and one entry", small, async (made) => {
+example("rolls over missed windows in one step and one entry", small, async (made) => {
   made.clock.nowMs = start + 400 * day + hour;
   await made.apply(settle("none", 0));
   const row = made.store.account("ada");
@@ -44,7 +44,7 @@ example("missed windows are made up for in one step and one entry", small, async
   assert.deepEqual(await journalOf(made), ["open open", "refresh refresh/2"]);
 });
 
-example("additional credits stay through every window", small, async (made) => {
+example("additional credits do not change with windows", small, async (made) => {
   await made.apply(topup("p", credits(7)));
   made.clock.nowMs += 1000 * day;
   await made.apply(settle("none", 0));
@@ -64,7 +64,7 @@ example(
   },
 );
 
-example("the part of a hold that is from a past window is spent first", small, async (made) => {
+example("spends the part of a hold from a past window first", small, async (made) => {
   await made.apply(hold("h", credits(4), { ttlMs: 3 * day }));
   made.clock.nowMs += day;
   await made.apply(extend("h", 1, credits(6)));
@@ -73,7 +73,7 @@ example("the part of a hold that is from a past window is spent first", small, a
   assert.deepEqual(made.buckets(), [credits(9), credits(5), 0]);
 });
 
-example("a hold that lives through many windows gives back only to the last", small, async (made) => {
+example("a hold over several windows returns credits only to the last window", small, async (made) => {
   await made.apply(hold("h", credits(2), { ttlMs: 90 * day }));
   for (let n = 1; n <= 40; n += 1) {
     made.clock.nowMs += day;
@@ -100,7 +100,7 @@ example(
   },
 );
 
-example("an operation that is refused still lets the windows roll", small, async (made) => {
+example("a refused operation still rolls the windows", small, async (made) => {
   made.clock.nowMs += day;
   await made.apply(hold("h", credits(100)));
   assert.deepEqual(await journalOf(made), ["open open", "refresh refresh/2"]);
@@ -175,7 +175,7 @@ example(
   large,
 );
 
-example("a plan change to a plan that does not exist changes nothing", small, async (made) => {
+example("a change to an unknown plan changes nothing", small, async (made) => {
   assert.equal((await made.apply(planTo("gold", "c1"))).kind, "balance_invalid");
   assert.equal(made.store.account("ada").plan, "small");
   assert.deepEqual(await journalOf(made), ["open open"]);
@@ -213,7 +213,7 @@ example(
   },
 );
 
-example("a longer hold through a shortened period comes back to no other window", small, async (made) => {
+example("a hold returns no credits to a window of a shortened period", small, async (made) => {
   await made.apply(hold("h", credits(5), { ttlMs: 40 * day }));
   made.store.plans = plansOf(planOf("small", 10, 5, { base: { credits: 10, every: "PT1M" } }));
   made.clock.nowMs += day + 30_000;

@@ -1,4 +1,4 @@
-/** The ledger's rules: opening an account, credits bought and adjusted, and rows that contradict themselves. */
+/** The kernel: new accounts, top-ups, adjustments and invalid rows. */
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { adjust, example, expire, journalOf, planTo, small, topup } from "../fixtures/kernel-examples.ts";
@@ -19,7 +19,7 @@ example(
   },
 );
 
-example("opening an account again changes nothing and says on which plan it is", small, async (made) => {
+example("opening an account again changes nothing and returns its plan", small, async (made) => {
   await made.apply(settle("none", 0));
   const before = made.store.account("ada");
   const outcome = await made.apply({ kind: "open", account: "ada", plan: "large" });
@@ -27,13 +27,13 @@ example("opening an account again changes nothing and says on which plan it is",
   assert.equal(made.store.account("ada"), before);
 });
 
-example("an account cannot be opened on a plan that does not exist", small, async (made) => {
+example("rejects an account on an unknown plan", small, async (made) => {
   const outcome = await made.apply({ kind: "open", account: "bob", plan: "gold" });
   assert.equal(outcome.kind, "balance_invalid");
   assert.throws(() => made.store.account("bob"));
 });
 
-example("an account may be opened and used in the same batch", small, async (made) => {
+example("opens and uses an account in the same batch", small, async (made) => {
   const outcomes = await made.store.commit([
     { kind: "open", account: "bob", plan: "small" },
     { kind: "topup", account: "bob", payment: "p", amount: 5 },
@@ -41,7 +41,7 @@ example("an account may be opened and used in the same batch", small, async (mad
   assert.deepEqual(outcomes, [{ kind: "opened" }, { kind: "added", additional: 5, replayed: false }]);
 });
 
-example("every operation on an account that does not exist is answered so", small, async ({ store }) => {
+example("every operation reports an unknown account", small, async ({ store }) => {
   const account = "bob";
   const outcomes = await store.commit([
     hold("h", 1, { account }),
@@ -68,21 +68,21 @@ example("a payment counts once, ever (lago-api#3618)", small, async (made) => {
   assert.deepEqual(await made.apply(topup("p2", 500)), { kind: "added", additional: 1000, replayed: false });
 });
 
-example("the same payment with another amount is told so and adds nothing", small, async (made) => {
+example("a repeated payment with another amount is a conflict and adds nothing", small, async (made) => {
   const outcomes = await made.store.commit([topup("p", 500), topup("p", 600)]);
   assert.deepEqual(outcomes[1], { kind: "conflict", amount: 500 });
   assert.deepEqual(await made.apply(topup("p", 600)), { kind: "conflict", amount: 500 });
   assert.equal(made.buckets()[2], 500);
 });
 
-example("a payment and an adjustment of the same name are two", small, async (made) => {
+example("a payment and an adjustment may have the same id", small, async (made) => {
   await made.apply(topup("x", 500));
   await made.apply(adjust("x", 20));
   await made.apply(hold("x", 10));
   assert.equal(made.buckets()[2], 520);
 });
 
-example("an adjustment goes up and down, once for each operation id", small, async (made) => {
+example("an adjustment goes up or down, once per operation id", small, async (made) => {
   await made.apply(adjust("up", 100));
   assert.deepEqual(await made.apply(adjust("down", -30)), {
     kind: "adjusted",
@@ -128,7 +128,7 @@ example(
   },
 );
 
-example("an amount that is not whole or not positive is no top-up", small, async (made) => {
+example("rejects a top-up that is not whole or not positive", small, async (made) => {
   for (const amount of [0, -5, 0.5, Number.NaN, Number.MAX_SAFE_INTEGER + 1]) {
     await assert.rejects(made.apply(topup("p", amount)), /invariant/);
   }
@@ -136,7 +136,7 @@ example("an amount that is not whole or not positive is no top-up", small, async
 
 // Rows that contradict themselves
 
-test("an account whose row contradicts itself is decided on by no operation, and left as it is", async () => {
+test("no operation changes an account with an invalid row", async () => {
   const contradictions = [
     { base: -1 },
     { base: 0.5 },
@@ -162,7 +162,7 @@ test("an account whose row contradicts itself is decided on by no operation, and
   }
 });
 
-test("an account whose plan has gone is decided on again once it is moved to another", async () => {
+test("an account with a missing plan works again after a plan change", async () => {
   const { store } = await bench(small);
   store.damage("ada", { plan: "gone" });
   const outcomes = await store.commit([topup("p", 1), planTo("small", "c"), topup("p", 1)]);
@@ -173,7 +173,7 @@ test("an account whose plan has gone is decided on again once it is moved to ano
   assert.equal(store.account("ada").plan, "small");
 });
 
-test("an account that cannot be decided on stands in no other account's way", async () => {
+test("an invalid account does not affect other accounts", async () => {
   const { store } = await bench(small);
   await store.commit([{ kind: "open", account: "bob", plan: "small" }]);
   store.damage("ada", { base: -1 });

@@ -1,4 +1,4 @@
-/** A ledger that is closed while its store stays away: it gives up when it is told to, whatever it is waiting for. */
+/** Closing a ledger while its store is unavailable. */
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { setImmediate as nextTurn } from "node:timers/promises";
@@ -18,7 +18,7 @@ class AwayStore implements LedgerStore {
   }
 }
 
-test("closing does not wait for a pause between two attempts", { timeout: 10_000 }, async () => {
+test("close does not wait for a pause between attempts", { timeout: 10_000 }, async () => {
   const store = new AwayStore();
   const ledger = new Ledger(store, { retriesMs: [hour, hour], giveUpMs: hour });
   const refused = assert.rejects(ledger.apply(topup), StoreUnavailableError);
@@ -28,7 +28,7 @@ test("closing does not wait for a pause between two attempts", { timeout: 10_000
   assert.equal(store.asked, 1);
 });
 
-test("what becomes late only then is given up before closing is done", { timeout: 10_000 }, async () => {
+test("close gives up operations that become late during it", { timeout: 10_000 }, async () => {
   const store = new AwayStore();
   const ledger = new Ledger(store, { retriesMs: [hour], giveUpMs: hour });
   const told: unknown[] = [];

@@ -1,4 +1,4 @@
-/** The batcher and accounts that the store puts off: the others do not wait, each account keeps its order, and callers learn in time. */
+/** Accounts that the store puts off: others do not wait, operations keep their order, and callers get an answer in time. */
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { setImmediate as nextTurn, setTimeout as sleep } from "node:timers/promises";
@@ -92,7 +92,7 @@ test(
   },
 );
 
-test("keeps the order of a locked account's operations if it is free again at once", within, async () => {
+test("keeps the order of a locked account's operations if it is unlocked at once", within, async () => {
   const store = new LockedStore();
   store.locked.add("ada");
   const ledger = new Ledger(store, { batchMax: 2 });
@@ -107,7 +107,7 @@ test("keeps the order of a locked account's operations if it is free again at on
   );
 });
 
-test("commits an account together with others again once it was answered on its own", within, async () => {
+test("commits an account with others again after a separate commit", within, async () => {
   const store = new LockedStore();
   store.locked.add("ada");
   const ledger = new Ledger(store);
@@ -121,7 +121,7 @@ test("commits an account together with others again once it was answered on its 
 });
 
 test(
-  "rejects the operations of an account that stays locked, and answers those that come when it is free",
+  "rejects the operations of an account that stays locked, and answers later ones after the unlock",
   within,
   async () => {
     const store = new LockedStore();
@@ -138,34 +138,30 @@ test(
   },
 );
 
-test(
-  "keeps the order of a locked account's operations if one beside them cannot be decided",
-  within,
-  async () => {
-    const store = new LockedStore();
-    store.locked.add("ada");
-    store.bad.add("13");
-    const gate = Promise.withResolvers<void>();
-    store.gate = gate.promise;
-    const ledger = new Ledger(store);
-    const bad = assert.rejects(ledger.apply(topup("bob", 13)), TypeError);
-    const answers = [1, 2, 3].map((n) => ledger.apply(topup("ada", n)));
-    await until(() => store.commits.length === 1);
-    // Waits in the commit queue while those before it are committed one by one.
-    answers.push(ledger.apply(topup("ada", 4)));
-    gate.resolve();
-    await bad;
-    await until(() => store.attemptsOn("ada") > 3);
-    store.locked.clear();
-    await Promise.all(answers);
-    assert.deepEqual(
-      store.decided,
-      [1, 2, 3, 4].map((n) => `ada ${n}`),
-    );
-  },
-);
+test("keeps the order of a locked account's operations after a defect in another one", within, async () => {
+  const store = new LockedStore();
+  store.locked.add("ada");
+  store.bad.add("13");
+  const gate = Promise.withResolvers<void>();
+  store.gate = gate.promise;
+  const ledger = new Ledger(store);
+  const bad = assert.rejects(ledger.apply(topup("bob", 13)), TypeError);
+  const answers = [1, 2, 3].map((n) => ledger.apply(topup("ada", n)));
+  await until(() => store.commits.length === 1);
+  // Waits in the commit queue while those before it are committed one by one.
+  answers.push(ledger.apply(topup("ada", 4)));
+  gate.resolve();
+  await bad;
+  await until(() => store.attemptsOn("ada") > 3);
+  store.locked.clear();
+  await Promise.all(answers);
+  assert.deepEqual(
+    store.decided,
+    [1, 2, 3, 4].map((n) => `ada ${n}`),
+  );
+});
 
-test("rejects all operations of a locked account in time, however many wait", within, async () => {
+test("rejects all waiting operations of a locked account in time", within, async () => {
   const store = new LockedStore();
   store.locked.add("ada");
   const ledger = new Ledger(store, { batchMax: 2, giveUpMs: 200 });
@@ -182,23 +178,27 @@ test("rejects all operations of a locked account in time, however many wait", wi
   assert.ok(longestMs < 2000, `the last one was rejected after ${longestMs} ms`);
 });
 
-test("rejects in time what many locked accounts wait for if the store stops answering", within, async () => {
-  const store = new LockedStore();
-  const ledger = new Ledger(store, { giveUpMs: 200 });
-  const accounts = Array.from({ length: 40 }, (_, n) => `account-${n}`);
-  for (const account of accounts) store.locked.add(account);
-  const answers = accounts.map((account) =>
-    assert.rejects(ledger.apply(topup(account, 1)), StoreUnavailableError),
-  );
-  await until(() => store.commits.length > accounts.length);
-  store.attemptMs = 100;
-  store.error = new StoreUnavailableError("the server is gone");
-  const began = performance.now();
-  await Promise.all(answers);
-  // An attempt for each of the accounts would take 4 s, and 8 s for all to be rejected.
-  const tookMs = performance.now() - began;
-  assert.ok(tookMs < 2000, `the last one was rejected after ${tookMs} ms`);
-});
+test(
+  "rejects the operations of many locked accounts in time if the store stops answering",
+  within,
+  async () => {
+    const store = new LockedStore();
+    const ledger = new Ledger(store, { giveUpMs: 200 });
+    const accounts = Array.from({ length: 40 }, (_, n) => `account-${n}`);
+    for (const account of accounts) store.locked.add(account);
+    const answers = accounts.map((account) =>
+      assert.rejects(ledger.apply(topup(account, 1)), StoreUnavailableError),
+    );
+    await until(() => store.commits.length > accounts.length);
+    store.attemptMs = 100;
+    store.error = new StoreUnavailableError("the server is gone");
+    const began = performance.now();
+    await Promise.all(answers);
+    // An attempt for each of the accounts would take 4 s, and 8 s for all to be rejected.
+    const tookMs = performance.now() - began;
+    assert.ok(tookMs < 2000, `the last one was rejected after ${tookMs} ms`);
+  },
+);
 
 test("pauses between attempts on a locked account", within, async () => {
   const store = new LockedStore();
@@ -209,26 +209,22 @@ test("pauses between attempts on a locked account", within, async () => {
   assert.ok(store.commits.length <= 10, `${store.commits.length} attempts in 300 ms`);
 });
 
-test(
-  "rejects one operation that cannot be decided, and none of the others of its locked account",
-  within,
-  async () => {
-    const store = new LockedStore();
-    store.locked.add("ada");
-    const ledger = new Ledger(store);
-    const answers = [1, 2, 3].map((n) => ledger.apply(topup("ada", n)));
-    await until(() => store.attemptsOn("ada") > 1);
-    store.bad.add("2");
-    store.locked.clear();
-    const settled = await Promise.allSettled(answers);
-    assert.deepEqual(
-      settled.map(({ status }) => status),
-      ["fulfilled", "rejected", "fulfilled"],
-    );
-  },
-);
+test("rejects only the operation with a defect, of all operations of a locked account", within, async () => {
+  const store = new LockedStore();
+  store.locked.add("ada");
+  const ledger = new Ledger(store);
+  const answers = [1, 2, 3].map((n) => ledger.apply(topup("ada", n)));
+  await until(() => store.attemptsOn("ada") > 1);
+  store.bad.add("2");
+  store.locked.clear();
+  const settled = await Promise.allSettled(answers);
+  assert.deepEqual(
+    settled.map(({ status }) => status),
+    ["fulfilled", "rejected", "fulfilled"],
+  );
+});
 
-test("sends a locked account's operations again when the store was away meanwhile", within, async () => {
+test("repeats a locked account's operations after the store was unavailable", within, async () => {
   const store = new LockedStore();
   store.locked.add("ada");
   const ledger = new Ledger(store);
@@ -242,7 +238,7 @@ test("sends a locked account's operations again when the store was away meanwhil
   assert.equal((await answer).kind, "added");
 });
 
-test("closing rejects what a locked account waits for", within, async () => {
+test("close rejects the waiting operations of a locked account", within, async () => {
   const store = new LockedStore();
   store.locked.add("ada");
   const ledger = new Ledger(store, { giveUpMs: 3_600_000 });

@@ -1,4 +1,4 @@
-/** Holds of which nobody knows whether they were taken: they are given back as soon as the store answers, and no other is. */
+/** Holds with an unknown outcome are voided when the store answers, and no other holds are. */
 import assert from "node:assert/strict";
 import { test as testOf } from "node:test";
 import { setImmediate as nextTurn } from "node:timers/promises";
@@ -31,7 +31,7 @@ function ledgerOf({ store }: Bench, options: LedgerOptions = {}): Ledger {
   return new Ledger(store, { retriesMs: [0], latePauseMs: 1, ...options });
 }
 
-test("a hold whose answer was lost is given back when the store is back, once", async () => {
+test("voids a hold with a lost answer when the store is available again, once", async () => {
   const made = await bench(small);
   const ledger = ledgerOf(made);
   loseAnswer(made);
@@ -50,7 +50,7 @@ test("a hold whose answer was lost is given back when the store is back, once", 
   await audit(made.store);
 });
 
-test("the credits are free for others before the hold would have expired", async () => {
+test("the credits of a voided hold are available before the hold expires", async () => {
   const made = await bench(small);
   const ledger = ledgerOf(made);
   loseAnswer(made);
@@ -60,7 +60,7 @@ test("the credits are free for others before the hold would have expired", async
   assert.equal((await ledger.apply(hold("h2", credits(15)))).kind, "held");
 });
 
-test("an answer to giving back that is lost too gives back once", async () => {
+test("a void with a lost answer returns the credits once", async () => {
   const made = await bench(small);
   const ledger = ledgerOf(made);
   loseAnswer(made);
@@ -74,7 +74,7 @@ test("an answer to giving back that is lost too gives back once", async () => {
   await audit(made.store);
 });
 
-test("a hold that was never taken leaves no trace", async () => {
+test("the void of a hold that was never taken changes nothing", async () => {
   const made = await bench(small);
   const ledger = ledgerOf(made);
   made.store.hooks = { before: gone };
@@ -85,7 +85,7 @@ test("a hold that was never taken leaves no trace", async () => {
   assert.equal(made.store.receipt("ada", "h1"), undefined);
 });
 
-test("nothing is given back if it is known that nothing was taken", async () => {
+test("sends no void if the hold was certainly not taken", async () => {
   const made = await bench(small);
   const ledger = ledgerOf(made);
   made.store.hooks = { before: refused };
@@ -96,7 +96,7 @@ test("nothing is given back if it is known that nothing was taken", async () => 
   assert.equal(made.store.batches.length, commits);
 });
 
-test("a hold whose answer came with a later attempt is kept", async () => {
+test("keeps a hold that a later attempt answered", async () => {
   const made = await bench(small);
   const ledger = ledgerOf(made);
   made.store.hooks = {
@@ -113,7 +113,7 @@ test("a hold whose answer came with a later attempt is kept", async () => {
   );
 });
 
-test("an extension or a settlement that is rejected voids nothing", async () => {
+test("rejected extensions and settlements send no void", async () => {
   const made = await bench(small);
   const ledger = ledgerOf(made);
   await ledger.apply(hold("h1", credits(5)));
@@ -128,7 +128,7 @@ test("an extension or a settlement that is rejected voids nothing", async () => 
   assert.equal(made.store.openHolds("ada").length, 1);
 });
 
-test("a hold that cannot be given back before the ledger is closed is reported", async () => {
+test("reports a hold that could not be voided before the ledger closed", async () => {
   const made = await bench(small);
   const left: string[] = [];
   const ledger = ledgerOf(made, { onHoldLeft: (id) => left.push(id) });
@@ -139,7 +139,7 @@ test("a hold that cannot be given back before the ledger is closed is reported",
   assert.equal(made.store.openHolds("ada").length, 1, "it expires");
 });
 
-test("a hold that is being given back is no charge that waits for the store", async () => {
+test("a void does not count as a late charge", async () => {
   const made = await bench(small);
   const ledger = ledgerOf(made);
   loseAnswer(made);

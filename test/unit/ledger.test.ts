@@ -1,4 +1,4 @@
-/** The batcher: what shares a commit, in which order it is answered, and what it makes of a store that fails. */
+/** The ledger: batches, their order, and failures of the store. */
 import assert from "node:assert/strict";
 import { mock, test } from "node:test";
 import { setImmediate as nextTurn } from "node:timers/promises";
@@ -17,7 +17,7 @@ const unavailable = () => new StoreUnavailableError("the disk is full");
 /** A store that answers each top-up with the number of its payment, in commits that the test lets through. */
 class FakeStore implements LedgerStore {
   readonly batches: string[][] = [];
-  /** What the coming commits reject with; null: they succeed. */
+  /** Errors of the next commits; null for success. */
   readonly failures: (unknown | null)[] = [];
   /** While set, commits wait for it. */
   gate: Promise<void> | null = null;
@@ -44,12 +44,12 @@ function numbers(count: number): number[] {
   return Array.from({ length: count }, (_, n) => n);
 }
 
-test("an operation is answered with its own outcome", async () => {
+test("returns the outcome of each operation", async () => {
   const ledger = new Ledger(new FakeStore());
   assert.deepEqual(await ledger.apply(topup("7")), { kind: "added", additional: 7, replayed: false });
 });
 
-test("operations asked for in the same turn share one commit, answered each by its own (llmgateway#2656)", async () => {
+test("operations of the same turn share a commit, and each gets its own outcome (llmgateway#2656)", async () => {
   const store = new FakeStore();
   const ledger = new Ledger(store);
   const outcomes = await Promise.all(numbers(50).map((n) => ledger.apply(topup(`${n}`))));
@@ -69,7 +69,7 @@ async function sent(store: FakeStore, batches: number): Promise<void> {
   while (store.batches.length < batches) await nextTurn();
 }
 
-test("while the event loop has work, operations share a commit, which is delayed by milliseconds at most", async () => {
+test("operations share a commit while the event loop has work, for some milliseconds at most", async () => {
   const store = new FakeStore();
   const ledger = new Ledger(store);
   const outcomes: Promise<unknown>[] = [];
@@ -98,7 +98,7 @@ test("operations that arrive during a commit share the next commit", async () =>
   assert.deepEqual(store.batches, [["0"], ["1", "2", "3"]]);
 });
 
-test("with lanes, accounts wait for each other no longer, and each keeps its order", async () => {
+test("accounts in different commit queues do not wait for each other, and each keeps its order", async () => {
   const gates = new Map<string, PromiseWithResolvers<void>>([
     ["ada", Promise.withResolvers()],
     ["bob", Promise.withResolvers()],
@@ -124,7 +124,7 @@ test("with lanes, accounts wait for each other no longer, and each keeps its ord
   await Promise.all(adas);
 });
 
-test("no commit has more operations than the batch may have, and all keep their order", async () => {
+test("limits the operations of a commit and keeps their order", async () => {
   const store = new FakeStore();
   const ledger = new Ledger(store, { batchMax: 4 });
   await Promise.all(numbers(10).map((n) => ledger.apply(topup(`${n}`))));
@@ -135,7 +135,7 @@ test("no commit has more operations than the batch may have, and all keep their 
   ]);
 });
 
-test("the ledger works on after it has been idle", async () => {
+test("commits again after it was idle", async () => {
   const store = new FakeStore();
   const ledger = new Ledger(store);
   for (const n of [1, 2, 3]) {
@@ -145,14 +145,14 @@ test("the ledger works on after it has been idle", async () => {
   assert.deepEqual(store.batches, [["1"], ["2"], ["3"]]);
 });
 
-test("an operation asked for from the answer to another is not forgotten", async () => {
+test("commits an operation that is sent when another is answered", async () => {
   const store = new FakeStore();
   const ledger = new Ledger(store);
   await ledger.apply(topup("1")).then(() => ledger.apply(topup("2")));
   assert.deepEqual(store.batches, [["1"], ["2"]]);
 });
 
-test("settled waits for everything that was asked for", async () => {
+test("settled() waits for every operation", async () => {
   const ledger = new Ledger(new FakeStore(), { batchMax: 1 });
   let answered = 0;
   for (const n of numbers(5)) void ledger.apply(topup(`${n}`)).then(() => (answered += 1));
@@ -161,7 +161,7 @@ test("settled waits for everything that was asked for", async () => {
   await ledger.settled();
 });
 
-test("a store that is away for a moment is asked the same again", async () => {
+test("repeats a commit if the store is unavailable for a moment", async () => {
   const store = new FakeStore();
   store.failures.push(unavailable(), unavailable());
   const ledger = new Ledger(store, noPauses);
@@ -174,7 +174,7 @@ test("a store that is away for a moment is asked the same again", async () => {
   ]);
 });
 
-test("what is late is asked for until the store takes it, and closing waits for that", async () => {
+test("repeats late operations until the store takes them, and close waits for them", async () => {
   const store = new FakeStore();
   store.failures.push(unavailable(), unavailable(), unavailable());
   const ledger = new Ledger(store, { retriesMs: [], latePauseMs: 1 });
@@ -186,7 +186,7 @@ test("what is late is asked for until the store takes it, and closing waits for 
   assert.equal(store.batches.length, 4);
 });
 
-test("what is late is given up for a defect, and when closing has waited long enough", async () => {
+test("gives up late operations after a defect, or after the grace period of close", async () => {
   const store = new FakeStore();
   const ledger = new Ledger(store, { retriesMs: [], latePauseMs: 1 });
   store.failures.push(unavailable(), new Error("eaten by a moth"));
@@ -198,7 +198,7 @@ test("what is late is given up for a defect, and when closing has waited long en
   assert.equal(ledger.late, 0);
 });
 
-test("pauses between attempts are those it was given", async (t) => {
+test("pauses between attempts as configured", async (t) => {
   t.mock.timers.enable({ apis: ["setTimeout"] });
   const store = new FakeStore();
   store.failures.push(unavailable(), unavailable());
@@ -216,7 +216,7 @@ test("pauses between attempts are those it was given", async (t) => {
   assert.equal((await answer).kind, "added");
 });
 
-test("attempts that take their time are not made again once it is used up", async () => {
+test("makes no further attempt after the time limit", async () => {
   let attempts = 0;
   const store: LedgerStore = {
     async commit() {
@@ -231,7 +231,7 @@ test("attempts that take their time are not made again once it is used up", asyn
   assert.equal(attempts, 1);
 });
 
-test("a store that stays away is told to every caller of the batch, after one round of attempts for all", async () => {
+test("rejects every operation of a batch after one round of attempts if the store stays unavailable", async () => {
   const store = new FakeStore();
   store.failures.push(unavailable(), unavailable(), unavailable());
   const ledger = new Ledger(store, noPauses);
@@ -244,7 +244,7 @@ test("a store that stays away is told to every caller of the batch, after one ro
   assert.equal((await ledger.apply(topup("1"))).kind, "added", "and it works again when the store does");
 });
 
-test("one operation that cannot be decided takes none of the others down with it", async () => {
+test("a defect in one operation does not affect the others", async () => {
   const made = await bench(planOf("small", 10, 5));
   const ledger = new Ledger(made.store, noPauses);
   const bad = { ...topup("bad"), amount: 0.5 };
@@ -260,7 +260,7 @@ test("one operation that cannot be decided takes none of the others down with it
   await audit(made.store);
 });
 
-test("a store that goes away while operations are decided one by one is waited for once, not for each of them", async () => {
+test("waits once for a store that becomes unavailable while operations are committed one by one", async () => {
   const store = new FakeStore();
   store.failures.push(new TypeError("undefined is no function"), null);
   for (let n = 0; n < 60; n += 1) store.failures.push(unavailable());
@@ -274,21 +274,21 @@ test("a store that goes away while operations are decided one by one is waited f
   assert.equal(store.batches.length, 5);
 });
 
-test("a defect is not tried again", async () => {
+test("does not repeat a commit after a defect", async () => {
   const store = new FakeStore();
   store.failures.push(new TypeError("undefined is no function"));
   await assert.rejects(new Ledger(store, noPauses).apply(topup("1")), TypeError);
   assert.equal(store.batches.length, 1);
 });
 
-test("a store that answers fewer operations than it was sent is a defect for those without an answer", async () => {
+test("rejects operations for which the store returns no decision", async () => {
   const ledger = new Ledger({ commit: async () => [{ kind: "added", additional: 1, replayed: false }] });
   const [first, second] = await Promise.allSettled([ledger.apply(topup("1")), ledger.apply(topup("2"))]);
   assert.equal(first.status, "fulfilled");
   assert.match(String(second.status === "rejected" && second.reason), /fewer operations/);
 });
 
-test("a store that throws instead of rejecting is heard as well", async () => {
+test("handles a store that throws synchronously", async () => {
   const ledger = new Ledger({
     commit() {
       throw new TypeError("no promise at all");
@@ -298,7 +298,7 @@ test("a store that throws instead of rejecting is heard as well", async () => {
   await assert.rejects(ledger.apply(topup("1")), TypeError);
 });
 
-test("a lost acknowledgement charges nobody twice (sample-agentic-ai-acceleration-kr#79)", async () => {
+test("a lost acknowledgement does not charge twice (sample-agentic-ai-acceleration-kr#79)", async () => {
   const made = await bench(planOf("small", 10, 5));
   const ledger = new Ledger(made.store, noPauses);
   const lose = mock.fn(() => {
@@ -314,7 +314,7 @@ test("a lost acknowledgement charges nobody twice (sample-agentic-ai-acceleratio
   await audit(made.store);
 });
 
-test("two hundred at once on an account that can pay for fifty: fifty are let in, and none over the balance (new-api#6609, BerriAI/litellm#34732, #40095)", async () => {
+test("admits 50 of 200 concurrent requests if the balance pays for 50 (new-api#6609, BerriAI/litellm#34732, #40095)", async () => {
   const made = await bench(planOf("small", 10, 5));
   // Every other commit is cut before or after it is written.
   let commits = 0;

@@ -1,4 +1,4 @@
-/** Accounts that a dead node has left thousands of holds to: no commit ends too many, and nobody is refused for them. */
+/** Accounts with thousands of holds of a dead node: commits stay short, and no request is refused because of them. */
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { Ledger } from "../../src/ledger/ledger.ts";
@@ -23,7 +23,7 @@ async function leftBehind(): Promise<{ made: Bench; ledger: Ledger; ended: numbe
   return { made, ledger, ended };
 }
 
-test("a hold waits for as many commits as it takes and is not refused for credits that overdue holds hold", async () => {
+test("a hold waits for the commits that release the credits of overdue holds", async () => {
   const { made, ledger, ended } = await leftBehind();
   const held = await ledger.apply(hold("h1", credits(15)));
   assert.equal(held.kind, "held");
@@ -35,7 +35,7 @@ test("a hold waits for as many commits as it takes and is not refused for credit
   await audit(made.store);
 });
 
-test("a hold is not refused for the places that overdue holds take", async () => {
+test("a hold is not refused because of overdue holds that count as running", async () => {
   const { made, ledger } = await leftBehind();
   await made.store.addKey(keyOf("narrow", "ada", { concurrent: 1 }));
   const answers = [1, 2].map((n) => ledger.apply(hold(`h${n}`, credits(1), { key: "narrow" })));
@@ -44,7 +44,7 @@ test("a hold is not refused for the places that overdue holds take", async () =>
   assert.partialDeepStrictEqual(second, { kind: "refused", reason: "concurrency_limit_exceeded" });
 });
 
-test("operations of the account keep their order, and those of others are answered at once", async () => {
+test("operations of the account keep their order, and other accounts do not wait", async () => {
   const { made, ledger } = await leftBehind();
   await made.store.commit([{ kind: "open", account: "bob", plan: "small" }]);
   const answered: string[] = [];
@@ -59,7 +59,7 @@ test("operations of the account keep their order, and those of others are answer
   assert.deepEqual(answered, ["bob", "h1", "settled", "insufficient_credits"]);
 });
 
-test("what is answered in the end is the same however many holds a commit may end", async () => {
+test("outcomes do not depend on the number of holds that a commit may end", async () => {
   const results = [];
   for (const max of [1, 10, left]) {
     const { made, ledger } = await leftBehind();

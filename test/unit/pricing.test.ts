@@ -1,4 +1,4 @@
-/** What tokens cost: whole micro-credits, never rounded, never negative. */
+/** Prices: costs are whole micro-credits, never rounded or negative. */
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import fc from "fast-check";
@@ -10,24 +10,24 @@ const made = (promptTokens: number, cachedTokens: number, completionTokens: numb
   completionTokens,
 });
 
-test("a price in credits per million tokens is that many micro-credits a token", () => {
+test("a price in credits per million tokens is the same number of micro-credits per token", () => {
   assert.equal(costOf({ prompt: 10, completion: 30 }, made(100, 0, 7)), 100 * 10 + 7 * 30);
 });
 
-test("one token at one credit per million is charged, not rounded to nothing", () => {
+test("charges a single token at one credit per million", () => {
   assert.equal(costOf({ prompt: 1, completion: 1 }, made(1, 0, 0)), 1);
 });
 
-test("cached prompt tokens have their own price where there is one", () => {
+test("cached prompt tokens have their own price if it is set", () => {
   assert.equal(costOf({ prompt: 10, completion: 30, cachedPrompt: 1 }, made(100, 60, 0)), 40 * 10 + 60);
   assert.equal(costOf({ prompt: 10, completion: 30, cachedPrompt: 0 }, made(100, 100, 0)), 0);
 });
 
-test("cached prompt tokens without a price of their own cost what the others cost", () => {
+test("cached prompt tokens without a price have the price of prompt tokens", () => {
   assert.equal(costOf({ prompt: 10, completion: 30 }, made(100, 60, 0)), 1000);
 });
 
-test("a hold foresees the dearer of the two prompt prices (litellm#40002)", () => {
+test("a hold uses the higher of the two prompt prices (litellm#40002)", () => {
   assert.equal(costAtMost({ prompt: 10, completion: 30, cachedPrompt: 1 }, 100, 2), 1060);
   assert.equal(costAtMost({ prompt: 10, completion: 30, cachedPrompt: 12 }, 100, 2), 1260);
 });
@@ -40,16 +40,16 @@ test("an amount buys whole completion tokens after the prompt", () => {
   assert.equal(completionTokensFor(price, 100, 1089), 2);
 });
 
-test("an amount that does not pay the prompt buys nothing", () => {
+test("an amount below the cost of the prompt buys no tokens", () => {
   assert.equal(completionTokensFor({ prompt: 10, completion: 30 }, 100, 999), 0);
   assert.equal(completionTokensFor({ prompt: 10, completion: 0 }, 100, 999), 0);
 });
 
-test("free completion tokens are bought without end once the prompt is paid", () => {
+test("an amount that pays the prompt buys any number of free completion tokens", () => {
   assert.equal(completionTokensFor({ prompt: 10, completion: 0 }, 100, 1000), Number.POSITIVE_INFINITY);
 });
 
-test("a cost that is not a whole amount is a defect, not a charge (octopus#243)", () => {
+test("throws if a cost is not a whole amount (octopus#243)", () => {
   const price = { prompt: 10, completion: 30 };
   assert.throws(() => costOf(price, made(-1, 0, 0)), /invariant/);
   assert.throws(() => costOf(price, made(0.5, 0, 0.01)), /invariant/);
@@ -63,7 +63,7 @@ const priceArb = fc.record(
 );
 const countArb = fc.nat({ max: 2_000_000 });
 
-test("property: a cost is exact, and within what was foreseen for it", () => {
+test("property: a cost is exact, and at most the maximum cost", () => {
   fc.assert(
     fc.property(priceArb, countArb, countArb, countArb, (price, promptTokens, cached, completionTokens) => {
       const cachedTokens = Math.min(cached, promptTokens);
@@ -78,7 +78,7 @@ test("property: a cost is exact, and within what was foreseen for it", () => {
   );
 });
 
-test("property: what an amount buys can be paid from it, and one token more cannot", () => {
+test("property: an amount pays the tokens that it buys, and not one more", () => {
   fc.assert(
     fc.property(priceArb, countArb, fc.nat({ max: 9e15 }), (price, promptTokens, amount) => {
       fc.pre(price.completion > 0 && costAtMost(price, promptTokens, 0) <= amount);

@@ -1,4 +1,4 @@
-/** Requests and tokens per minute and running requests: who is let in, when the others may come again. */
+/** Limits on requests and tokens per minute and on running requests. */
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import fc from "fast-check";
@@ -27,14 +27,14 @@ function admit(scopes: readonly Scope[], promptTokens: number, nowMs: number): b
   return true;
 }
 
-test("without limits everything is let in and nothing is counted", () => {
+test("admits everything and counts nothing without limits", () => {
   const scopes = [scope({})];
   for (let n = 0; n < 1000; n += 1) assert.ok(admit(scopes, 1_000_000, now));
   assert.deepEqual(scopes[0]?.row, { requestsTatMs: 0, tokensTatMs: 0, holds: 0 });
   assert.deepEqual(ratesOf(scopes, now), {});
 });
 
-test("a whole minute's worth of requests may come at once, and then one for each share of a minute", () => {
+test("admits a burst of one minute, and then one request per share of a minute", () => {
   const scopes = [scope({ requestsPerMinute: 6 })];
   for (let n = 0; n < 6; n += 1) assert.ok(admit(scopes, 1, now));
   assert.ok(!admit(scopes, 1, now));
@@ -43,7 +43,7 @@ test("a whole minute's worth of requests may come at once, and then one for each
   assert.ok(!admit(scopes, 1, now + 10_000));
 });
 
-test("a minute's worth is whole where its shares are no whole milliseconds", () => {
+test("admits the whole burst if a share is not a whole number of milliseconds", () => {
   for (const limit of [7, 42, 70, 97, 999, 12_345]) {
     const scopes = [scope({ requestsPerMinute: limit })];
     let admitted = 0;
@@ -52,7 +52,7 @@ test("a minute's worth is whole where its shares are no whole milliseconds", () 
   }
 });
 
-test("a refusal says which limit, whose, and after how long the same request would be let in", () => {
+test("a refusal names the limit, its scope and the time until the request is admitted", () => {
   const scopes = [scope({ requestsPerMinute: 6 })];
   for (let n = 0; n < 6; n += 1) admit(scopes, 1, now);
   assert.deepEqual(rateRefusalOf(scopes, 1, now), {
@@ -65,14 +65,14 @@ test("a refusal says which limit, whose, and after how long the same request wou
   });
 });
 
-test("a refused request does not count: retrying does not keep anybody out (litellm#39726)", () => {
+test("refused requests are not counted (litellm#39726)", () => {
   const scopes = [scope({ requestsPerMinute: 6, tokensPerMinute: 60 })];
   for (let n = 0; n < 6; n += 1) admit(scopes, 1, now);
   for (let n = 0; n < 1000; n += 1) assert.ok(!admit(scopes, 1, now + n));
   assert.ok(admit(scopes, 1, now + 10_000));
 });
 
-test("prompt tokens count when a request is let in", () => {
+test("counts prompt tokens when a request is admitted", () => {
   const scopes = [scope({ tokensPerMinute: 100 })];
   assert.ok(admit(scopes, 60, now));
   assert.ok(!admit(scopes, 41, now));
@@ -80,7 +80,7 @@ test("prompt tokens count when a request is let in", () => {
   assert.ok(admit(scopes, 0, now), "a request without tokens waits for none");
 });
 
-test("completion tokens beyond the minute's worth are waited for by the next request", () => {
+test("the next request waits for completion tokens above the limit", () => {
   const scopes = [scope({ tokensPerMinute: 100 })];
   assert.ok(admit(scopes, 10, now));
   countTokens(scopes, 190, now);
@@ -89,14 +89,14 @@ test("completion tokens beyond the minute's worth are waited for by the next req
   assert.ok(admit(scopes, 1, now + 60_600));
 });
 
-test("tokens that were counted and never worked on are given back", () => {
+test("returns tokens that were counted and not used", () => {
   const scopes = [scope({ tokensPerMinute: 100 })];
   assert.ok(admit(scopes, 100, now));
   countTokens(scopes, -100, now);
   assert.ok(admit(scopes, 100, now));
 });
 
-test("tokens given back late never make more than a minute's worth of room", () => {
+test("tokens that are returned late never admit more than one burst", () => {
   const scopes = [scope({ tokensPerMinute: 100 })];
   assert.ok(admit(scopes, 100, now));
   countTokens(scopes, -100, now + 600_000);
@@ -104,7 +104,7 @@ test("tokens given back late never make more than a minute's worth of room", () 
   assert.ok(!admit(scopes, 1, now + 600_000));
 });
 
-test("a prompt of more tokens than a minute has is told that waiting does not help", () => {
+test("the refusal of a prompt above the limit has no time to wait", () => {
   const scopes = [scope({ tokensPerMinute: 100 })];
   const refusal = rateRefusalOf(scopes, 101, now);
   assert.ok(refusal?.reason === "rate_limit_exceeded");
@@ -112,14 +112,14 @@ test("a prompt of more tokens than a minute has is told that waiting does not he
   assert.equal(refusal.retryAfterMs, null);
 });
 
-test("a limit of one request a minute lets one in, and the next after a minute", () => {
+test("a limit of one request per minute admits the next request after a minute", () => {
   const scopes = [scope({ requestsPerMinute: 1 })];
   assert.ok(admit(scopes, 1, now));
   assert.ok(!admit(scopes, 1, now + 59_999));
   assert.ok(admit(scopes, 1, now + 60_000));
 });
 
-test("a key's own limits hold beside the account's, and the tighter is shown", () => {
+test("applies the limits of key and account, and shows the tighter one", () => {
   const account = scope({ requestsPerMinute: 60, tokensPerMinute: 100 });
   const key = scope({ requestsPerMinute: 2 }, "key");
   const scopes = [account, key];
@@ -135,7 +135,7 @@ test("a key's own limits hold beside the account's, and the tighter is shown", (
   assert.ok(admit([account, scope({ requestsPerMinute: 2 }, "key")], 1, now));
 });
 
-test("what is refused by one scope is counted by none", () => {
+test("a request that one scope refuses is counted by no scope", () => {
   const account = scope({ requestsPerMinute: 60 });
   const scopes = [account, scope({ requestsPerMinute: 1 }, "key")];
   assert.ok(admit(scopes, 1, now));
@@ -144,7 +144,7 @@ test("what is refused by one scope is counted by none", () => {
   assert.deepEqual(account.row, before);
 });
 
-test("as many requests run at once as the limit says, of the account and of the key", () => {
+test("limits the running requests of an account and of a key", () => {
   const account = scope({ concurrent: 2 });
   const key = scope({ concurrent: 1 }, "key");
   assert.equal(rateRefusalOf([account, key], 1, now), null);
@@ -161,7 +161,7 @@ test("as many requests run at once as the limit says, of the account and of the 
   assert.equal(rateRefusalOf([account, key], 1, now)?.scope, "account");
 });
 
-test("a clock that goes back by seconds lets nobody in early", () => {
+test("admits no request early if the clock goes back by seconds", () => {
   const scopes = [scope({ requestsPerMinute: 6 })];
   for (let n = 0; n < 6; n += 1) assert.ok(admit(scopes, 1, now));
   assert.ok(!admit(scopes, 1, now - 5000));
@@ -169,7 +169,7 @@ test("a clock that goes back by seconds lets nobody in early", () => {
   assert.ok(admit(scopes, 1, now + 10_000));
 });
 
-test("a clock that goes back by minutes or years lets nobody in early and shuts nobody out", () => {
+test("admits no request early, and blocks none for long, if the clock goes back by minutes or years", () => {
   for (const backMs of [minute + 1, 90_000, 3 * minute, 60 * minute, 500 * 24 * 60 * minute]) {
     const scopes = [scope({ requestsPerMinute: 6 })];
     for (let n = 0; n < 6; n += 1) assert.ok(admit(scopes, 1, now));
@@ -182,7 +182,7 @@ test("a clock that goes back by minutes or years lets nobody in early and shuts 
   }
 });
 
-test("a minute's worth of tokens follows a clock that goes back, where requests are not limited", () => {
+test("the token limit follows a clock that goes back if requests are not limited", () => {
   const scopes = [scope({ tokensPerMinute: 100 })];
   assert.ok(admit(scopes, 100, now));
   const nowMs = now - 60 * minute;
@@ -191,7 +191,7 @@ test("a minute's worth of tokens follows a clock that goes back, where requests 
   assert.ok(admit(scopes, 50, nowMs + minute + 30_000));
 });
 
-test("limits that were not counted ahead of the clock do not move with it", () => {
+test("limits that are not ahead of the clock do not move with it", () => {
   const scopes = [scope({ requestsPerMinute: 6, tokensPerMinute: 100 })];
   for (let n = 0; n < 6; n += 1) admit(scopes, 1, now);
   countTokens(scopes, 100_000, now);
@@ -200,7 +200,7 @@ test("limits that were not counted ahead of the clock do not move with it", () =
   assert.deepEqual(scopes, before);
 });
 
-test("what remains and when it is whole again are told after each request", () => {
+test("returns the remaining requests and tokens and their reset after each request", () => {
   const scopes = [scope({ requestsPerMinute: 3, tokensPerMinute: 1000 })];
   admit(scopes, 250, now);
   assert.deepEqual(ratesOf(scopes, now), {
@@ -238,7 +238,7 @@ function assertWithin(admittedMs: readonly number[], limit: number): void {
   }
 }
 
-test("property: no interval admits more than its minutes' worth of requests and one burst", () => {
+test("property: no interval admits more requests than its share and one burst", () => {
   fc.assert(
     fc.property(limitArb, waitsArb, (limit, waits) => {
       const scopes = [scope({ requestsPerMinute: limit })];
@@ -255,7 +255,7 @@ test("property: no interval admits more than its minutes' worth of requests and 
   );
 });
 
-test("property: wherever the clock is set back to, no more are let in for the time that passed, and none waits for long", () => {
+test("property: a clock that is set back admits no additional requests, and none waits for long", () => {
   fc.assert(
     fc.property(limitArb, fc.array(stepsBackArb, { maxLength: 150, size: "max" }), (limit, steps) => {
       const scopes = [scope({ requestsPerMinute: limit })];
@@ -276,7 +276,7 @@ test("property: wherever the clock is set back to, no more are let in for the ti
   );
 });
 
-test("property: a debt of tokens is the same after the clock was set back, but for a minute that cannot be told", () => {
+test("property: setting the clock back changes a debt of tokens by a minute at most", () => {
   const amountArb = fc.integer({ min: 1, max: 5000 });
   const backArb = fc.integer({ min: 2 * minute + 1, max: 10_000 * minute });
   fc.assert(
@@ -305,7 +305,7 @@ test("property: a debt of tokens is the same after the clock was set back, but f
   );
 });
 
-test("property: the time to wait is exact: a millisecond sooner is too soon, then it is let in", () => {
+test("property: the time to wait is exact to the millisecond", () => {
   const amountArb = fc.integer({ min: 1, max: 50 });
   fc.assert(
     fc.property(limitArb, fc.array(amountArb, { maxLength: 20 }), amountArb, (limit, made, wanted) => {
@@ -321,7 +321,7 @@ test("property: the time to wait is exact: a millisecond sooner is too soon, the
   );
 });
 
-test("property: as many requests are let in at once as remain", () => {
+test("property: admits as many requests at once as remain", () => {
   fc.assert(
     fc.property(fc.integer({ min: 1, max: 60 }), waitsArb, (limit, waits) => {
       const scopes = [scope({ requestsPerMinute: limit })];

@@ -1,4 +1,4 @@
-/** Paying slice by slice: a long answer holds no more than it is about to need, and is never kept waiting for want of it. */
+/** Slices: a long answer holds only the credits that it needs next, and does not wait for them. */
 import assert from "node:assert/strict";
 import { test as testOf } from "node:test";
 import { Catalog } from "../../src/chat/catalog.ts";
@@ -79,7 +79,7 @@ function heldBy({ store }: Setup): number {
   return store.openHolds("ada").reduce((sum, hold) => sum + hold.additional, 0);
 }
 
-test("a request holds its prompt and one slice, however long an answer it may ask for", async () => {
+test("a request holds its prompt and one slice, for any maximum length of the answer", async () => {
   const made = await setup(1_000_000);
   const { generation, rest } = await made.begin("r1");
   assert.equal(heldBy(made), promptCost + sliceTokens * 30);
@@ -90,7 +90,7 @@ test("a request holds its prompt and one slice, however long an answer it may as
   assert.equal(heldBy(made), 0);
 });
 
-test("of an engine that tells of its tokens late, all that an answer may have is held for beforehand", async () => {
+test("holds the whole answer if the engine reports usage late", async () => {
   const made = await setup(1_000_000);
   made.engine.reportsUsageLate = true;
   const { generation, rest } = await made.begin("r1");
@@ -104,7 +104,7 @@ test("of an engine that tells of its tokens late, all that an answer may have is
   await audit(made.store);
 });
 
-test("where that cannot be paid for, it is asked for what the balance buys", async () => {
+test("asks such an engine for the tokens that the balance buys", async () => {
   const made = await setup(promptCost + 300 * 30 + 29);
   made.engine.reportsUsageLate = true;
   const { generation, rest } = await made.begin("r1");
@@ -117,7 +117,7 @@ test("where that cannot be paid for, it is asked for what the balance buys", asy
   await audit(made.store);
 });
 
-test("worst cases of many requests do not lock a balance that pays for all of them (litellm#38647)", async () => {
+test("many requests run at once if the balance pays for their slices (litellm#38647)", async () => {
   // Ten windows of 5,000 tokens would cost 1,498,000.
   const made = await setup(100_000);
   const requests = [];
@@ -131,7 +131,7 @@ test("worst cases of many requests do not lock a balance that pays for all of th
   await audit(made.store);
 });
 
-test("the next slice is asked for when half of the last is left, and the decoder is told", async () => {
+test("requests the next slice when half of the last is left, and informs the decoder", async () => {
   const made = await setup(1_000_000);
   const { generation, rest } = await made.begin("r1");
   think(generation, sliceTokens / 2 - 1);
@@ -150,7 +150,7 @@ test("the next slice is asked for when half of the last is left, and the decoder
   await audit(made.store);
 });
 
-test("the last slice is what is left, the answer ends there with length, and the balance is spent to the token", async () => {
+test("the last slice is the rest of the balance, and the answer ends there with length", async () => {
   const made = await setup(promptCost + 300 * 30 + 29);
   const { generation, rest } = await made.begin("r1");
   think(generation, 200);
@@ -165,7 +165,7 @@ test("the last slice is what is left, the answer ends there with length, and the
   await audit(made.store);
 });
 
-test("a slice that is not granted at all ends the answer where the last one does", async () => {
+test("an answer ends with its last slice if no further slice is granted", async () => {
   const made = await setup(promptCost + sliceTokens * 30);
   const { generation, rest } = await made.begin("r1");
   think(generation, 200);
@@ -178,7 +178,7 @@ test("a slice that is not granted at all ends the answer where the last one does
   assert.deepEqual(made.buckets(), [0, 0, 0]);
 });
 
-test("a balance of less than a slice is known to be the end before the first token", async () => {
+test("a balance below a slice is known as the end before the first token", async () => {
   const made = await setup(promptCost + 7 * 30);
   const { generation, rest } = await made.begin("r1");
   assert.equal(generation.options.maxTokens, 7);
@@ -189,7 +189,7 @@ test("a balance of less than a slice is known to be the end before the first tok
   assert.deepEqual(generation.paid, []);
 });
 
-test("a store that fails an extension is asked again, and the answer goes on", async () => {
+test("repeats an extension after an error of the store, and the answer continues", async () => {
   const made = await setup(1_000_000);
   const { generation, rest } = await made.begin("r1");
   let failures = 0;

@@ -29,13 +29,13 @@ function gridOf(anchor: string, every: string, count: number): string[] {
   return points;
 }
 
-test("a window begins with its anchor and ends before the next one begins", () => {
+test("a window starts at its anchor and ends when the next one starts", () => {
   assert.deepEqual(windowOf("2026-01-15", "P1D", "2026-01-15"), ["2026-01-15", "2026-01-16"]);
   assert.deepEqual(windowOf("2026-01-15", "P1D", "2026-01-15T23:59:59.999Z"), ["2026-01-15", "2026-01-16"]);
   assert.deepEqual(windowOf("2026-01-15", "P1D", "2026-01-16"), ["2026-01-16", "2026-01-17"]);
 });
 
-test("a grid of months that begins on the 31st returns to the 31st after February (lago-api#1567)", () => {
+test("monthly windows that start on the 31st return to the 31st after February (lago-api#1567)", () => {
   assert.deepEqual(gridOf("2026-01-31", "P1M", 6), [
     "2026-01-31",
     "2026-02-28",
@@ -46,14 +46,14 @@ test("a grid of months that begins on the 31st returns to the 31st after Februar
   ]);
 });
 
-test("a grid of months that begins on the 29th or 30th of January has both a February and a March (openmeter#2166, lago-api#1840)", () => {
+test("monthly windows from January 29 or 30 include February and March (openmeter#2166, lago-api#1840)", () => {
   assert.deepEqual(gridOf("2026-01-29", "P1M", 4), ["2026-01-29", "2026-02-28", "2026-03-29", "2026-04-29"]);
   assert.deepEqual(gridOf("2026-01-30", "P1M", 4), ["2026-01-30", "2026-02-28", "2026-03-30", "2026-04-30"]);
   assert.deepEqual(gridOf("2028-01-30", "P1M", 3), ["2028-01-30", "2028-02-29", "2028-03-30"]);
   assert.deepEqual(gridOf("2028-01-29", "P1M", 3), ["2028-01-29", "2028-02-29", "2028-03-29"]);
 });
 
-test("a grid of months crosses the year (autumn#2115)", () => {
+test("monthly windows cross the end of the year (autumn#2115)", () => {
   assert.deepEqual(gridOf("2026-11-30", "P1M", 5), [
     "2026-11-30",
     "2026-12-30",
@@ -63,7 +63,7 @@ test("a grid of months crosses the year (autumn#2115)", () => {
   ]);
 });
 
-test("a grid of years that begins on a leap day returns to it every fourth year", () => {
+test("yearly windows that start on a leap day return to it every fourth year", () => {
   assert.deepEqual(gridOf("2024-02-29", "P1Y", 6), [
     "2024-02-29",
     "2025-02-28",
@@ -79,26 +79,26 @@ test("the year 2100 has no leap day and the year 2000 had one", () => {
   assert.deepEqual(windowOf("1999-12-31", "P2M", "2000-03-01"), ["2000-02-29", "2000-04-30"]);
 });
 
-test("a grid of days counts the leap day like any other", () => {
+test("daily windows include the leap day", () => {
   assert.deepEqual(windowOf("2028-02-27", "P1D", "2028-02-29T12:00:00Z"), ["2028-02-29", "2028-03-01"]);
   assert.deepEqual(windowOf("2028-02-22", "P1W", "2028-03-01"), ["2028-02-29", "2028-03-07"]);
 });
 
-test("five hours go on through midnight, from the anchor and not from the day", () => {
+test("windows of five hours cross midnight, counted from the anchor", () => {
   assert.deepEqual(windowOf("2026-01-15", "PT5H", "2026-01-16T00:30:00Z"), [
     "2026-01-15T20:00Z",
     "2026-01-16T01:00Z",
   ]);
 });
 
-test("the time of day of the anchor stays, whatever the server's time zone (litellm#34896)", () => {
+test("windows keep the time of day of the anchor in any server time zone (litellm#34896)", () => {
   assert.deepEqual(windowOf("2026-03-08T22:15:00Z", "P1M", "2026-11-08T22:14:59Z"), [
     "2026-10-08T22:15Z",
     "2026-11-08T22:15Z",
   ]);
 });
 
-test("a period of months and days takes both steps from the anchor", () => {
+test("a period of months and days counts both from the anchor", () => {
   assert.deepEqual(gridOf("2026-01-31", "P1M15D", 5), [
     "2026-01-31",
     "2026-03-15",
@@ -108,7 +108,7 @@ test("a period of months and days takes both steps from the anchor", () => {
   ]);
 });
 
-test("however many windows were missed, the one that contains now is found at once", () => {
+test("finds the present window at once after any number of missed windows", () => {
   assert.deepEqual(windowOf("2026-01-31", "P1M", "2031-02-28"), ["2031-02-28", "2031-03-31"]);
   assert.deepEqual(windowOf("2026-01-15", "PT1S", "2076-01-15T00:00:00.500Z"), [
     "2076-01-15",
@@ -116,12 +116,12 @@ test("however many windows were missed, the one that contains now is found at on
   ]);
 });
 
-test("a clock that stands before the anchor is in the first window", () => {
+test("a time before the anchor is in the first window", () => {
   assert.deepEqual(windowOf("2026-01-15", "P1D", "2026-01-14T23:59:50Z"), ["2026-01-15", "2026-01-16"]);
   assert.deepEqual(windowOf("2026-01-31", "P1M", "2020-01-01"), ["2026-01-31", "2026-02-28"]);
 });
 
-test("what is no period is refused with the text that was given", () => {
+test("the error for an invalid period quotes its text", () => {
   for (const [text, says] of [
     ["", /"" is not an ISO 8601 period/],
     ["daily", /"daily" is not an ISO 8601 period/],
@@ -139,7 +139,7 @@ test("what is no period is refused with the text that was given", () => {
   }
 });
 
-test("the same text is the same period the second time", () => {
+test("parses the same text to the same period again", () => {
   assert.equal(parsePeriod("P1M15D"), parsePeriod("P1M15D"));
 });
 
@@ -150,7 +150,7 @@ const anchorArb = fc.oneof(
 );
 const threeYears = 1096 * 86_400_000;
 
-test("property: exactly one window contains any moment, and it begins at a point of the grid", () => {
+test("property: exactly one window contains any moment, and it starts on the grid", () => {
   fc.assert(
     fc.property(anchorArb, periodArb, fc.nat({ max: threeYears }), (anchorMs, every, laterMs) => {
       const nowMs = anchorMs + laterMs;
