@@ -63,13 +63,11 @@ export const tokenFileName = "operator-token";
  * `operator-token` of the data folder. The first call creates this file, readable only by its
  * owner. `file` is null if the token is configured.
  */
-export async function operatorToken({
-  operator,
-  dataDir,
-}: {
-  operator: Pick<OperatorListener, "token">;
+export async function operatorToken(config: {
+  operator: OperatorListener;
   dataDir: string;
 }): Promise<{ token: string; file: string | null }> {
+  const { operator, dataDir } = config;
   if (operator.token !== null) return { token: operator.token, file: null };
   const file = path.join(dataDir, tokenFileName);
   try {
@@ -88,7 +86,7 @@ export async function operatorToken({
   );
 }
 
-/** Of two processes that start together, one creates the file and both read the same token. */
+/** If two processes start together, one creates the file and both read the same token. */
 async function writeToken(file: string): Promise<void> {
   const draft = `${file}.${randomBytes(6).toString("hex")}`;
   try {
