@@ -1,15 +1,17 @@
 /**
- * Requests and tokens per second through the whole HTTP path with the real engine for upstreams and every request
- * metered on disk (hold, settlement, receipt), in front of a mock upstream. The floor in the same run, in turns, in front
- * of the same upstream: a bare Fastify handler that fetches through undici, reads and writes the JSON of whole answers and
- * passes the bytes of streams through. The floor checks, meters and logs nothing.
+ * Requests and tokens per second through the whole HTTP path with the real engine for upstreams
+ * and every request metered on disk (hold, settlement, receipt), in front of a mock upstream. The
+ * floor runs in turns with it, in front of the same upstream. It is a bare Fastify handler that
+ * fetches through undici, parses and encodes the JSON of whole answers, and passes on the bytes of
+ * streams. The floor checks, meters and logs nothing.
  *
- *   npm run bench -- gateway --upstream [--clients 32] [--seconds 2] [--rounds 3] [--warm 3]
+ * npm run bench -- gateway --upstream [--clients 32] [--seconds 2] [--rounds 3] [--warm 3]
  *     [--only short,burst,pieces] [--stream false,true] [--stores sqlite,postgres]
  *
- * The answers (bench/upstream-answers.ts): `short` has one token. `burst` has 64 tokens in one piece. `pieces` has 64
- * tokens, and each event arrives by itself. Inkwell asks its upstreams to stream whole answers too, so it reads 67 events
- * where the floor reads one object. The server has one core. Clients, the upstream and PostgreSQL have the others.
+ * The answers (bench/upstream-answers.ts): `short` has one token. `burst` has 64 tokens in one
+ * piece. `pieces` has 64 tokens, and each event arrives by itself. Inkwell asks its upstreams to
+ * stream whole answers too, so it reads 67 events where the floor reads one object. The server has
+ * one core. Clients, the upstream and PostgreSQL have the others.
  */
 
 import { start as startPostgres } from "../test/fixtures/postgres.ts";

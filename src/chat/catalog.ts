@@ -1,4 +1,4 @@
-/** The models that this service offers: what they are called, which engine runs them, what they cost. */
+/** The models of this service: their names, engines and prices. */
 import type { Price } from "../ledger/pricing.ts";
 import type { Engine } from "./engine.ts";
 import type { RequestDefaults } from "./request.ts";
@@ -8,11 +8,11 @@ export interface Model {
   id: string;
   engine: Engine;
   price: Price;
-  /** Completion tokens of one answer at most, thinking included; null: as many as the window leaves. */
+  /** Limit of completion tokens, thinking included. Null: as many as the window leaves. */
   outputTokensMax: number | null;
-  /** For requests that leave these values out. Absent: none. */
+  /** Values for requests that do not set them. */
   defaults?: RequestDefaults;
-  /** Seconds since the epoch, 0 where nobody knows; shown in the model list. */
+  /** Seconds since the epoch, or 0 if unknown. Shown in the list of models. */
   created: number;
   ownedBy: string;
 }
@@ -34,7 +34,7 @@ export class Catalog {
   }
 }
 
-/** Completion tokens that an answer can have at most, by the model's own limit and by the window that is there. */
+/** Returns the limit of completion tokens, from the model's own limit and its context window. */
 export function longestAnswer(contextWindow: number, outputTokensMax: number | null): number {
   return Math.min(contextWindow, outputTokensMax ?? contextWindow);
 }

@@ -1,6 +1,7 @@
 /**
- * The place of an engine that is not there yet: its model file is being fetched or loaded while the service already
- * listens. Refuses with "unavailable" until it is filled, then stands aside.
+ * Placeholder for an engine that starts later, while its model file is fetched or loaded and the
+ * service already listens. It refuses requests with "unavailable" until it is filled, and then
+ * forwards them.
  */
 import {
   type Engine,
@@ -11,7 +12,7 @@ import {
   type Prompt,
 } from "./engine.ts";
 
-/** A model file that is being fetched takes minutes, one that is being loaded seconds. */
+/** Fetching a model file takes minutes, loading it takes seconds. */
 const retryAfterSeconds = 5;
 
 export class EngineSlot implements Engine {
@@ -19,7 +20,7 @@ export class EngineSlot implements Engine {
   #engine: Engine | null = null;
   #state: "starting" | "closed" = "starting";
 
-  /** `contextWindow` is the configured one; the engine's own counts once there is one. */
+  /** `contextWindow` is the configured value. The engine's own value replaces it. */
   constructor(contextWindow: number) {
     this.#contextWindow = contextWindow;
   }
@@ -36,7 +37,7 @@ export class EngineSlot implements Engine {
     return this.#engine?.state ?? this.#state;
   }
 
-  /** An engine that arrives after `close` is closed. */
+  /** Fills the slot. An engine that arrives after `close` is closed. */
   async fill(engine: Engine): Promise<void> {
     if (this.#state === "closed") await engine.close();
     else this.#engine = engine;

@@ -1,8 +1,9 @@
 /**
- * The port between the pipeline and whatever decodes tokens.
+ * The port between the pipeline and the engines that generate text.
  *
- * An engine knows nothing of accounts' credits, HTTP or SSE. It is called in two steps: `prepare` counts the
- * prompt (so that its length and price are known before anything is held), `generate` makes the tokens.
+ * An engine does not know credits, HTTP or server-sent events. The pipeline calls it in two steps:
+ * `prepare` counts the prompt, so that its length and price are known before the hold, and
+ * `generate` generates the answer.
  */
 
 export type Role = "system" | "developer" | "user" | "assistant";
@@ -19,14 +20,14 @@ export interface Sampling {
   topP?: number;
   /** 0 is off. */
   topK?: number;
-  /** Any integer; engines fold it to 32 bits. */
+  /** Any integer. Engines reduce it to 32 bits. */
   seed?: number;
   /** Any number; engines clamp to their range. */
   presencePenalty?: number;
   frequencyPenalty?: number;
-  /** Up to four; none of them is ever sent. */
+  /** Up to four stop sequences. They are never part of the answer. */
   stop: readonly string[];
-  /** How many alternatives to report for each token (0 to 20); absent: no log-probabilities at all. */
+  /** Number of alternatives for each token, 0 to 20. Absent: no log-probabilities. */
   topLogprobs?: number;
 }
 
@@ -38,11 +39,11 @@ export interface Reasoning {
 }
 
 export interface Prompt {
-  /** Prefixes are reused, and queues are fair, per account. */
+  /** Prefixes are reused within an account, and queues are fair between accounts. */
   accountId: string;
   messages: readonly Message[];
   reasoning: Reasoning;
-  /** Whom the caller asks for, by a name of the caller's. Of use to engines that ask others; kept and logged nowhere. */
+  /** The caller's name for its user. It is passed to upstreams, and never stored or logged. */
   user?: string;
 }
 
@@ -54,21 +55,24 @@ export interface TokenLogprob {
   topLogprobs: { token: string; logprob: number; bytes: number[] }[];
 }
 
-/** Whole tokens, never negative. Reasoning tokens are part of the completion tokens, cached ones of the prompt tokens. */
+/**
+ * Whole tokens, never negative. Reasoning tokens are part of the completion tokens, cached ones of
+ * the prompt tokens.
+ */
 export interface Usage {
   promptTokens: number;
   cachedTokens: number;
   completionTokens: number;
   reasoningTokens: number;
-  /** True where an upstream's own numbers were missing or absurd and we counted instead. */
+  /** True if the upstream's counts were missing or impossible, so that tokens were counted here. */
   estimated: boolean;
-  /** True where they were absurd, which somebody should look into. */
+  /** True if the upstream's counts were impossible. The operator should look into it. */
   absurd?: boolean;
-  /** True if the answer was ended here by a stop sequence, so that the upstream's own numbers could not come. */
+  /** True if a stop sequence ended the answer here, before the upstream sent its counts. */
   endedHere?: boolean;
 }
 
-/** The usage of a request that no engine has begun on. */
+/** Usage of a request that no engine has started on. */
 export const nothingMade: Usage = {
   promptTokens: 0,
   cachedTokens: 0,
@@ -80,97 +84,111 @@ export const nothingMade: Usage = {
 export type FinishReason = "stop" | "length";
 
 /**
- * What a generation yields in batches, in order: any number of `text` events, then one `end`. A batch has at least one event
- * and is what one network read or one decode step brought.
- * One `text` event for each token that has text by itself: a token that ends inside a UTF-8 character is joined
- * to the one that completes it, text that may begin a stop sequence waits until that is decided. Thinking is
- * never yielded, only counted in the usage.
+ * Event of a generation. A generation yields any number of `text` events, then one `end`, in
+ * batches. A batch has the events of one network read or one decode step, at least one. There is
+ * one `text` event for each token with text of its own. A token that ends inside a UTF-8 character
+ * is joined to the next one. Text that may start a stop sequence is held until that is decided.
+ * Thinking is counted in the usage and never yielded.
  */
 export type EngineEvent =
   | { type: "text"; text: string; logprobs?: TokenLogprob[] }
   | { type: "end"; finishReason: FinishReason };
 
 export interface GenerateOptions {
-  /** Most completion tokens, thinking included; at least 1. Reached: `finishReason: "length"`. */
+  /**
+   * Limit of completion tokens, thinking included; at least 1. An answer that reaches it ends with
+   * "length".
+   */
   maxTokens: number;
-  /** Completion tokens that are paid for, 1 to `maxTokens`: the decoder makes no more and waits there for `pay`. */
+  /**
+   * Completion tokens that are paid for, 1 to `maxTokens`. The engine yields no more until
+   * `extendBudget`.
+   */
   paidTokens: number;
   sampling: Sampling;
   /**
-   * Called as tokens are made, hidden ones too, with how many there are; also with those that have been made elsewhere and
-   * wait here to be paid for. Must be cheap and must not throw.
+   * Called with the number of tokens generated so far, hidden tokens included. It includes tokens
+   * of an upstream that wait for an extension of the budget. Must be cheap and must not throw.
    */
   onTokens(completionTokens: number): void;
 }
 
 /**
- * One running generation. Iterate it once. A reader that pauses holds up this generation only, within a bounded
- * buffer. Throws an `EngineError` when the engine fails.
+ * One running generation. Iterate it once. A slow reader holds up only this generation, within a
+ * bounded buffer. The iteration throws an `EngineError` if the engine fails.
  */
 export interface Generation extends AsyncIterable<readonly EngineEvent[]> {
-  /** What has been made so far. After `stop` has resolved, or the `end` event, it is final. Never fewer tokens than were yielded. */
+  /**
+   * Usage so far, at least the tokens that were yielded. Final after the `end` event or a resolved
+   * `stop`.
+   */
   readonly usage: Usage;
   /**
-   * More is paid for: `paidTokens` completion tokens in all. `isLast`: and no more will be, so that the generation
-   * ends there with "length". Without effect on one that has ended.
+   * Extends the budget to `paidTokens` completion tokens in all. `isLast`: there will be no
+   * further extension, so the generation ends there with "length". Has no effect after the end.
    */
   extendBudget(paidTokens: number, isLast: boolean): void;
-  /** True once the engine has begun on the prompt: from here on the prompt has been worked on and is paid for. */
+  /** True once the engine has started on the prompt. From then on the prompt is charged. */
   readonly started: boolean;
   /**
-   * Stops the decoder within one token, ends the iteration and frees what the generation held in the engine;
-   * resolves when that is done and `usage` is final. Idempotent, never rejects (a dead engine makes no tokens).
+   * Stops the generation within one token, ends the iteration and frees its place in the engine.
+   * Resolves when `usage` is final. Idempotent, and never rejects.
    */
   stop(): Promise<void>;
 }
 
 export interface PreparedPrompt {
-  /** Tokens of the prompt, as it would be charged. */
+  /** Tokens of the prompt that would be charged. */
   readonly promptTokens: number;
   /**
-   * Queues the generation. Throws `EngineError` "overloaded" at once when the engine's queue is full, "unavailable"
-   * when it cannot run now; later failures come out of the iteration.
+   * Queues the generation. Throws an `EngineError` "overloaded" if the engine's queue is full, or
+   * "unavailable" if the engine cannot run now. The iteration throws later failures.
    */
   generate(options: GenerateOptions): Generation;
 }
 
 /** Generations in the engine at this moment. */
 export interface EngineLoad {
-  /** Being decoded together. */
+  /** Generations that are being decoded. */
   running: number;
-  /** In line for a place among them. */
+  /** Generations that wait for a place. */
   waiting: number;
-  /** Begun, and without a place for now. Absent: this engine pauses none. */
+  /**
+   * Started generations without a place for now. Absent: this engine does not pause generations.
+   */
   paused?: number;
-  /** How long the oldest of those in line has waited; 0 if there are none. */
+  /** Longest wait in the queue, or 0. */
   oldestWaitMs?: number;
-  /** The longest that an account with requests in line has had no place at all. */
+  /** Longest time that an account with waiting requests has had no place. */
   starvedMs?: number;
 }
 
 export type EngineState = "starting" | "ready" | "unavailable" | "closed";
 
 export interface Engine {
-  /** Tokens that prompt and completion may take together. */
+  /** Limit of tokens for prompt and completion together. */
   readonly contextWindow: number;
   /**
-   * Tokens may be made that nobody hears of before the end, so that no slice can hold them up: all that an answer may
-   * have is held for beforehand. Absent: false.
+   * The engine may report tokens only at the end, when slices cannot limit them. The whole answer
+   * is therefore held for in advance. Default: false.
    */
   readonly reportsUsageLate?: boolean;
   readonly state: EngineState;
-  /** Counts the prompt. Throws `EngineError`; bounded in time by the engine itself. */
+  /** Counts the prompt, in bounded time. Throws an `EngineError`. */
   prepare(prompt: Prompt, signal: AbortSignal): Promise<PreparedPrompt>;
-  /** Absent, or null: not known (yet). */
+  /** Absent or null: unknown. */
   load?(): EngineLoad | null;
-  /** Ends every running generation (their iterations fail with "unavailable") and frees everything. Idempotent. */
+  /**
+   * Ends every running generation (their iterations fail with "unavailable") and frees everything.
+   * Idempotent.
+   */
   close(): Promise<void>;
 }
 
-/** "too_long": the prompt turned out not to fit, which only an engine that counts elsewhere finds out so late. */
+/** "too_long": the upstream rejected the prompt as too long. */
 export type EngineFailure = "overloaded" | "unavailable" | "failed" | "timeout" | "too_long";
 
-/** Why an engine gave no answer. `message` is for the operator's log and never reaches a caller. */
+/** Failure of an engine. `message` is for the operator's log and never reaches a caller. */
 export class EngineError extends Error {
   override readonly name = "EngineError";
   readonly failure: EngineFailure;

@@ -1,8 +1,8 @@
 /**
- * One request, top to bottom: model, prompt length, hold, engine, settlement. A streamed and an unstreamed answer
- * go the same way.
+ * One request from top to bottom: model, prompt length, hold, engine, settlement. Streamed and
+ * whole answers take the same path.
  *
- * What a request costs, however it ends (docs/ledger.md):
+ * Each ending and its charge (docs/ledger.md):
  *
  * | ending                                          | recorded as        | charged                                 |
  * |-------------------------------------------------|--------------------|-----------------------------------------|
@@ -39,9 +39,12 @@ import { firstSlice, HoldExtender } from "./hold-extender.ts";
 import { refusalOfEngine, refusalOfHold } from "./refusals.ts";
 import { type ChatRequest, withDefaults } from "./request.ts";
 
-/** In this order: one `accepted`, any number of `text`, one `end`. The events of one batch are there at the same time. */
+/**
+ * Event of an answer: one `accepted`, any number of `text`, one `end`, in this order. They arrive
+ * in batches.
+ */
 export type AnswerEvent =
-  /** All that can be refused beforehand has been passed and credits are held; the engine has the request. */
+  /** All checks have passed, credits are held, and the engine has the request. */
   | { type: "accepted"; rates: Rates; promptTokens: number }
   | { type: "text"; text: string; logprobs?: TokenLogprob[] }
   /** The charge is on disk. */
@@ -53,17 +56,20 @@ export interface Charge {
   ending: Ending;
   usage: Usage;
   cost: MicroCredits;
-  /** What each bucket paid of the cost; the rest is the shortfall. */
+  /** Part of the cost that each bucket paid. The rest is the shortfall. */
   paid: BucketAmounts;
-  /** Of that, what the expiry of the hold had taken before; null where it had not expired. */
+  /**
+   * Part of `paid` that the expiry of the hold had already taken, or null if the hold had not
+   * expired.
+   */
   paidBefore: BucketAmounts | null;
   shortfall: MicroCredits;
-  /** Of that, what the expiry had recorded before. */
+  /** Part of the shortfall that the expiry had already recorded. */
   shortfallBefore: MicroCredits;
   times: StageTimes;
 }
 
-/** When each stage was over, on the clock of `performance.now()`. */
+/** End of each stage, on the clock of `performance.now()`. */
 export interface StageTimes {
   /** The prompt had been counted. */
   preparedMs: number;
@@ -80,23 +86,28 @@ export interface ChatRecord {
   readonly requestId: string;
   /** Id of the requested model, if the catalog has it. */
   model: string | null;
-  /** The charge has been recorded: before the end of the answer, or after it if the store was away. */
+  /**
+   * The charge has been recorded: before the end of the answer, or after it if the store was away.
+   */
   charged(charge: Charge): void;
-  /** The charge could not be recorded and is given up: the hold is charged by its last checkpoint. */
+  /**
+   * The charge could not be recorded and is given up: the hold is charged by its last checkpoint.
+   */
   unsettled(reason: unknown): void;
 }
 
 export interface GenerateDependencies {
   catalog: Catalog;
   ledger: Ledger;
-  /** How long a hold lives without an extension; one is written at least in every third of it. */
+  /** Lifetime of a hold without an extension. Extensions are written at least every third of it. */
   holdTtlMs: number;
 }
 
 /**
- * Throws a `Refusal`: before `accepted` where the reason can be known by then, after it where the engine fails
- * later. When `signal` aborts it stops the engine and settles what was made; then it throws the signal's reason
- * where that is a `Refusal` (the service stops), and otherwise returns without an `end` (the client went away).
+ * Throws a `Refusal`: before `accepted` for all checks, after it if the engine fails. If `signal`
+ * aborts, the engine is stopped and the tokens so far are settled. Then the signal's reason is
+ * thrown if it is a `Refusal` (the service stops). Otherwise the iteration returns without an
+ * `end` (the client has left).
  */
 export async function* generate(
   dependencies: GenerateDependencies,
@@ -152,7 +163,7 @@ export async function* generate(
   if (held.kind !== "held") throw refusalOfHold(held, model.id, caller.accountId);
   const heldMs = performance.now();
 
-  // From here on a hold is open: everything below ends in the `finally`.
+  // A hold is open from here on. Every path below ends in the `finally`.
   let generation: Generation | null = null;
   let ending: Ending = "refused";
   let finishReason: FinishReason | null = null;
@@ -173,7 +184,7 @@ export async function* generate(
       onTokens: (made) => holdExtender.made(made),
     });
     holdExtender.watch(generation);
-    // Until the engine says otherwise, whatever ends the iteration is the reader's going away.
+    // Unless the engine ends the iteration, the client has left.
     ending = "client_gone";
     signal.addEventListener("abort", stop, { once: true });
     yield [{ type: "accepted", rates: held.rates, promptTokens }];
@@ -188,13 +199,13 @@ export async function* generate(
         ending = "engine_failed";
         throw holdExtender.failure;
       }
-      if (!signal.aborted) throw new EngineError("failed", "the generation ended without its end");
+      if (!signal.aborted) throw new EngineError("failed", "the generation ended without an end event");
       return endOfAborted(signal);
     }
     const boughtOut = finishReason === "length" && holdExtender.maxTokens < wantTokens;
     ending = boughtOut ? "credits" : finishReason;
   } catch (error) {
-    // Whatever else comes out of the iteration is a defect of the engine, and not for the caller to pay.
+    // Any other error is a defect of the engine, and the caller does not pay for it.
     if (generation !== null && error !== signal.reason) ending = "engine_failed";
     throw refusalOf(error, model.id);
   } finally {
@@ -214,7 +225,7 @@ export async function* generate(
   yield [{ type: "end", finishReason, usage: generation.usage }];
 }
 
-/** The table above, for the cases in which what was made is not what is charged. */
+/** Returns the charged usage of the table above, if it differs from the generated usage. */
 function chargedUsage(
   ending: Ending,
   { started, stream }: { started: boolean; stream: boolean },
@@ -260,7 +271,7 @@ function requireAllowed(caller: Caller, id: string): void {
   }
 }
 
-/** Without their number: of messages that do not fit, engines know no more than a bound. */
+/** The message has no number, because engines know only a bound for messages that do not fit. */
 function contextLengthExceeded(model: Model): Refusal {
   const window = model.engine.contextWindow;
   return new Refusal(
@@ -270,7 +281,7 @@ function contextLengthExceeded(model: Model): Refusal {
   );
 }
 
-/** A client that has gone is told nothing; one whose request the service ended is told why. */
+/** Throws the reason if the service ended the request. A client that has left gets no answer. */
 function endOfAborted(signal: AbortSignal): void {
   if (signal.reason instanceof Refusal) throw signal.reason;
 }
@@ -284,8 +295,9 @@ function notSettled(): Refusal {
 }
 
 /**
- * Whether the answer may have its end: its charge is on disk, or the store has stayed away for longer than anybody
- * should wait, and is asked until it takes the charge. False where that is of no use, which the operator is told.
+ * Settles the hold. Returns true if the answer may end: its charge is on disk, or the store has
+ * been away for too long and the charge is retried in the background. Returns false if the charge
+ * cannot be recorded, and reports this to the operator.
  */
 async function settle(
   ledger: Ledger,

@@ -1,10 +1,11 @@
 /**
- * Pays for a running generation slice by slice, keeps its hold alive, and writes down what it has used so far.
+ * Extends the hold of a running generation slice by slice, keeps it alive, and records the usage
+ * so far.
  *
- * A long answer is not held for at its worst: each slice pays for some hundred tokens, and the next is asked for
- * while half of the last is still to be made, beside the generation, so that the decoder does not wait for a disk.
- * What cannot be paid for any more ends the answer there. Each of these is also a checkpoint: the death of this
- * process costs at most what was made since the last one.
+ * A hold does not cover the longest possible answer. Each slice pays for some hundred tokens. The
+ * next slice is requested while half of the last one is left, in parallel with the generation, so
+ * that the engine does not wait for a disk. The answer ends where the credits end. Each extension
+ * is also a checkpoint: if this process dies, only the tokens since the last one are not charged.
  */
 
 import { Refusal } from "../errors.ts";
@@ -13,10 +14,10 @@ import { completionTokensFor, costAtMost, type Price } from "../ledger/pricing.t
 import type { MicroCredits } from "../units.ts";
 import { type Generation, nothingMade } from "./engine.ts";
 
-/** Completion tokens that one slice pays for. */
+/** Completion tokens of one slice. */
 export const sliceTokens = 256;
 
-/** After a store that failed. */
+/** Pause after a failure of the store. */
 const retryMs = 500;
 
 export interface ExtendedRequest {
@@ -24,15 +25,15 @@ export interface ExtendedRequest {
   requestId: string;
   price: Price;
   promptTokens: number;
-  /** Completion tokens that the request asked for, at most. */
+  /** Limit of completion tokens in the request. */
   wantTokens: number;
-  /** What the hold asked for. */
+  /** Amount that the hold requested. */
   wantMicro: MicroCredits;
-  /** How long the hold lives without an extension; one is written in a third of it. */
+  /** Lifetime of the hold without an extension. Extensions are written every third of it. */
   holdTtlMs: number;
 }
 
-/** Completion tokens of the first slice, which the hold asks for. */
+/** Returns the completion tokens of the first slice, which the hold covers. */
 export function firstSlice(wantTokens: number): number {
   return Math.min(wantTokens, sliceTokens);
 }
@@ -43,7 +44,7 @@ export class HoldExtender {
   readonly #timer: NodeJS.Timeout;
   #heldMicro: MicroCredits;
   #paidTokens: number;
-  /** As far as is known, some of them perhaps still to be paid for. */
+  /** Known completion tokens. Some may not be paid for yet. */
   #madeTokens = 0;
   #isLast: boolean;
   #generation: Generation | null = null;
@@ -54,14 +55,14 @@ export class HoldExtender {
   #lastError: unknown = "the store has not answered";
   #stopped = false;
 
-  /** The hold has been taken, for `heldMicro`. */
+  /** `heldMicro` is the amount of the open hold. */
   constructor(ledger: Ledger, request: ExtendedRequest, heldMicro: MicroCredits) {
     this.#ledger = ledger;
     this.#request = request;
     this.#heldMicro = heldMicro;
     this.#paidTokens = this.#paidBy(heldMicro);
     const { wantTokens, wantMicro, holdTtlMs } = request;
-    // Less than was asked for: there was no more.
+    // The hold got less than it requested, so the credits have run out.
     this.#isLast = heldMicro < wantMicro || this.#paidTokens === wantTokens;
     this.#timer = setInterval(() => this.#extend(), holdTtlMs / 3);
     this.#deadline = this.#deadlineIn(holdTtlMs);
@@ -72,22 +73,22 @@ export class HoldExtender {
     return this.#paidTokens;
   }
 
-  /** Most that the answer can have, as far as is known by now. */
+  /** Limit of the answer, as far as is known. */
   get maxTokens(): number {
     return this.#isLast ? this.#paidTokens : this.#request.wantTokens;
   }
 
-  /** Why the generation was stopped for want of a hold; null where it was not. */
+  /** Reason if the generation was stopped because its hold was lost, or null. */
   get failure(): Refusal | null {
     return this.#failure;
   }
 
-  /** From here on `generation` is told what is paid for. */
+  /** Passes extensions of the budget to `generation` from now on. */
   watch(generation: Generation): void {
     this.#generation = generation;
   }
 
-  /** To be called as tokens are made: asks for the next slice in time. */
+  /** Reports generated tokens. Requests the next slice in time. */
   made(completionTokens: number): void {
     this.#madeTokens = Math.max(this.#madeTokens, completionTokens);
     if (this.#isLast || !this.#isNear()) return;
@@ -95,8 +96,8 @@ export class HoldExtender {
   }
 
   /**
-   * No extension is asked for after this. One that is under way is not waited for: the ledger decides what is asked for
-   * after it, the settlement, after it, and a store that stays away is waited for only once.
+   * Stops requesting extensions. An extension that is under way is not awaited: the ledger settles
+   * after it in any case, and the caller waits for an absent store only once.
    */
   stop(): void {
     this.#stopped = true;
@@ -104,20 +105,20 @@ export class HoldExtender {
     clearTimeout(this.#deadline);
   }
 
-  /** One at a time; beside the generation. */
+  /** Starts one extension at a time, in parallel with the generation. */
   #extend(): void {
     const generation = this.#generation;
     if (this.#underWay !== null || this.#stopped || generation === null || this.#failure !== null) return;
     this.#underWay = this.#extendOnce(generation).finally(() => {
       this.#underWay = null;
-      // Meanwhile it may have come near the end of this slice too.
+      // Meanwhile the generation may be near the end of this slice too.
       this.made(generation.usage.completionTokens);
     });
   }
 
   async #extendOnce(generation: Generation): Promise<void> {
     const { accountId, requestId, price, promptTokens, wantTokens, holdTtlMs } = this.#request;
-    // While it waits in the engine's queue a request costs nothing, whatever the engine already knows of its prompt.
+    // A request that waits in the engine's queue costs nothing, even if its prompt is counted.
     const made = generation.started ? generation.usage : nothingMade;
     const askedMs = performance.now();
     const nextTokens = Math.min(wantTokens, this.#paidTokens + sliceTokens);
@@ -134,7 +135,7 @@ export class HoldExtender {
         ttlMs: holdTtlMs,
       });
       if (outcome.kind !== "extended") return await this.#lose(outcome.kind);
-      // An answer that was lost is asked for again under the same number, so that a slice is taken once.
+      // After a lost reply the same number is used again, so that a slice is taken once.
       this.#n += 1;
       clearTimeout(this.#deadline);
       if (!this.#stopped) this.#deadline = this.#deadlineIn(askedMs + holdTtlMs - performance.now());
@@ -144,29 +145,29 @@ export class HoldExtender {
       this.#isLast = outcome.amount < moreMicro || this.#paidTokens >= wantTokens;
       generation.extendBudget(this.#paidTokens, this.#isLast);
     } catch (error) {
-      // A store that stays away is a reason to stop only when the hold may have run out meanwhile.
+      // An absent store stops the generation only if the hold may have expired.
       this.#lastError = error;
       await new Promise((resolve) => setTimeout(resolve, retryMs));
     }
   }
 
-  /** Whatever the store does or does not answer. */
+  /** Stops the generation when the hold may have expired, even if the store does not respond. */
   #deadlineIn(ms: number): NodeJS.Timeout {
     return setTimeout(() => void this.#lose(String(this.#lastError)), ms);
   }
 
-  /** No engine works without an open hold. */
+  /** Stops the generation: no engine works without an open hold. */
   async #lose(detail: string): Promise<void> {
     const { accountId, requestId } = this.#request;
     this.#failure = new Refusal(
       "internal_error",
-      "What this request used could not be recorded in time, so it was stopped.",
+      "The usage of this request could not be recorded in time, so the request was stopped.",
       { detail: `hold ${requestId} of account ${accountId}: ${detail}` },
     );
     await this.#generation?.stop();
   }
 
-  /** Whether what is paid for will soon be used up. */
+  /** Returns whether the paid tokens will soon be used up. */
   #isNear(): boolean {
     return this.#madeTokens + sliceTokens / 2 >= this.#paidTokens;
   }

@@ -1,4 +1,7 @@
-/** How the ledger's and the engines' reasons are told to a caller: one wording each, nothing of our insides. */
+/**
+ * Refusals for callers, one for each reason of the ledger and the engines. They contain no
+ * internal details.
+ */
 
 import { Refusal } from "../errors.ts";
 import { balanceUnavailable } from "../ledger/balance.ts";

@@ -1,19 +1,22 @@
-/** A chat request after the edge has parsed and checked it: what the pipeline works from. */
+/** A chat request after parsing and validation. */
 import type { Message, Reasoning, Sampling } from "./engine.ts";
 
 export interface ChatRequest {
   model: string;
   messages: readonly Message[];
-  /** The smaller of `max_tokens` and `max_completion_tokens`. Absent: the model's default, else what the window leaves. */
+  /**
+   * The smaller of `max_tokens` and `max_completion_tokens`. Absent: the model's default, or as
+   * many as the window leaves.
+   */
   maxTokens?: number;
   sampling: Sampling;
   reasoning: Reasoning;
   user?: string;
-  /** The caller gets the answer as it is made. Otherwise nothing of it is delivered before its end. */
+  /** The answer is delivered while it is generated. Otherwise it is delivered at its end. */
   stream: boolean;
 }
 
-/** Values that a model gives a request that sets none. */
+/** Values for requests that do not set them. */
 export interface RequestDefaults {
   temperature?: number;
   topP?: number;

@@ -36,7 +36,7 @@ test("holds all tokens in advance after an upstream has reported too many at the
   await front.chat();
   assert.ok((asked[0] ?? 0) > 90_000, "nothing was known of it");
   assert.ok((asked[1] ?? 0) < boughtTokens + 500);
-  const warnings = front.log().match(/told of only at the end/g);
+  const warnings = front.log().match(/reported more tokens at the end/g);
   assert.equal(warnings?.length, 1);
 });
 

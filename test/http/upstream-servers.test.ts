@@ -173,7 +173,7 @@ test("cools down a failing upstream until a request succeeds", async (t) => {
   front.upstream.play = (call) => call.stream(text("Hello"), finish(), usage(5, 1), done);
   assert.equal((await front.chat()).status, 200);
   assert.equal(front.engine.state, "ready");
-  assert.match(front.log(), /answers again/);
+  assert.match(front.log(), /responds again/);
 });
 
 test("releases waiting requests as soon as a trial request gets an answer", async (t) => {

@@ -1,4 +1,7 @@
-/** Events of an upstream's stream are read alike, whether they are parsed or compared with the ones before. */
+/**
+ * Events of an upstream's stream are read alike, whether they are parsed or compared with the ones
+ * before.
+ */
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import fc from "fast-check";
@@ -16,7 +19,7 @@ function eventOf(delta: object, choice: object = {}, more: object = {}): string 
   });
 }
 
-/** What a reader makes of an event, a failure included. */
+/** Returns the chunk or the failure. */
 function resultOf(reader: ChunkReader, data: string): unknown {
   try {
     return reader.read(data);
@@ -92,7 +95,7 @@ test("events that are alike are not parsed", (t) => {
   const parse = t.mock.method(JSON, "parse");
   const reader = new ChunkReader(rules);
   for (let n = 0; n < 1000; n += 1) {
-    // As of a server that tells the second in which it made each event.
+    // Some servers report the second of each event.
     const created = { created: Math.floor(n / 100) };
     assert.equal(reader.read(eventOf({ content: ` word${n}` }, {}, created)).text, ` word${n}`);
   }

@@ -123,7 +123,7 @@ function isPlain({ text, thinks, logprobs, finishReason, usage }: Chunk): boolea
 function readChunk(data: string, rules: ChunkRules): Chunk {
   const event = parsed(data);
   const error = fieldOf(event, "error") ?? (fieldOf(event, "object") === "error" ? event : undefined);
-  if (error !== undefined && error !== null) throw brokenAnswer(`it told of an error: ${errorText(error)}`);
+  if (error !== undefined && error !== null) throw brokenAnswer(`it reported an error: ${errorText(error)}`);
   const choices = fieldOf(event, "choices");
   const choice: unknown = Array.isArray(choices) ? choices[0] : undefined;
   const delta = fieldOf(choice, "delta");

@@ -84,7 +84,7 @@ export class UpstreamEngine implements Engine {
     this.#tokenizer = new UpstreamTokenizer((upstream, reason) => {
       log.warn(
         { upstream, reason },
-        "the upstream's tokenizer gives no counts; prompts are estimated for a while",
+        "the upstream's tokenizer does not count; prompts are estimated for a while",
       );
     });
     const named = reasoning?.field ?? null;
@@ -181,14 +181,14 @@ export class UpstreamEngine implements Engine {
       this.#reportsUsageLate = true;
       this.#options.log.warn(
         { upstream: server.name, tokens: surprise },
-        "an upstream made tokens that it told of only at the end, more than were paid for; from now on all that an answer may have is held for beforehand (for a model that thinks unseen, say so: reasoning: { hidden: true })",
+        "an upstream reported more tokens at the end than were paid for; from now on whole answers are held for in advance (set reasoning: { hidden: true } for a model with hidden thinking)",
       );
     }
     if (promptTokens !== null) this.#estimator.learn(sizeOf(forms.current), promptTokens);
     if (usage.absurd === true) {
       this.#options.log.warn(
         { upstream: server.name },
-        "an upstream reported a usage that cannot be; the request is charged by our own count",
+        "an upstream reported an impossible usage; the request is charged by our own count",
       );
     }
   }

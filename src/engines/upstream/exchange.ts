@@ -182,7 +182,7 @@ export class Exchange implements Dispatcher.DispatchHandler {
 
   #receive(data: string, name: string | undefined): void {
     if (this.#isReleased || this.#isBroken) return;
-    if (name === "error" && data !== doneData) this.#break(brokenAnswer(`it told of an error: ${data}`));
+    if (name === "error" && data !== doneData) this.#break(brokenAnswer(`it reported an error: ${data}`));
     else this.#events.push(data);
   }
 

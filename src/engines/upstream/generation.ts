@@ -285,7 +285,7 @@ export class UpstreamGeneration implements Generation, Applicant {
   /** Handles the end of the stream. */
   #close(how: "done" | "ended", batch: EngineEvent[]): void {
     const isEnd = this.#answer.finish !== null || (how === "done" && this.#answer.hasText);
-    if (!isEnd) throw brokenAnswer("its answer ended without its end");
+    if (!isEnd) throw brokenAnswer("its answer ended without a finish reason");
     this.#complete(batch);
   }
 

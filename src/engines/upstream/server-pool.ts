@@ -164,7 +164,10 @@ export class ServerPool {
     const reason = `${server.name}: ${loggable(failure.message, { key, user, messages })}`;
     if (isAgain) log.warn({ reason }, "an upstream failed; the request goes to another one");
     if (server.failed(failure, attempt, inAnswer)) {
-      log.error({ upstream: server.name, reason }, "an upstream keeps failing and is left alone for a while");
+      log.error(
+        { upstream: server.name, reason },
+        "an upstream keeps failing and gets no requests for a while",
+      );
     }
     return reason;
   }
@@ -172,7 +175,7 @@ export class ServerPool {
   /** Records the first token of an answer. */
   answered(server: UpstreamServer): void {
     if (!server.answered()) return;
-    this.#options.log.info({ upstream: server.name }, "an upstream answers again");
+    this.#options.log.info({ upstream: server.name }, "an upstream responds again");
     this.pump();
   }
 
