@@ -15,7 +15,7 @@ import type { Logger } from "pino";
 import { openFirstAccount } from "./accounts/first-account.ts";
 import { fingerprintOf } from "./app/config-fingerprint.ts";
 import { type OpenDatabase, openStore } from "./app/database.ts";
-import { listening, publicAddress, requirePort } from "./app/listening.ts";
+import { bindOrExplain, publicAddress, requirePort } from "./app/listening.ts";
 import { catalogued, startModels } from "./app/models.ts";
 import { connectionLimits } from "./app/open-files.ts";
 import type { StartupBanner } from "./app/startup-banner.ts";
@@ -97,7 +97,7 @@ export const { version }: { version: string } = JSON.parse(
  * Resolves when the service answers requests. Throws an `OperatorError` if it cannot start, or
  * the signal's reason if the signal aborts the start. In both cases nothing is left running.
  */
-export async function serve(
+export async function startService(
   config: Config,
   { stderr }: Streams,
   signal: AbortSignal,
@@ -155,7 +155,7 @@ class Service {
 
     this.#watchEventLoop();
     // Models take longest to load, so they begin first.
-    const { catalog, loading } = this.#startModels(signal);
+    const { catalog, loading } = this.#beginLoadingModels(signal);
     // Closed after the ledger, which records charges until it is closed.
     const tracing = await this.#startTracing();
     const { store, ledger, nodes } = await this.#openDatabase();
@@ -169,7 +169,7 @@ class Service {
       logger: this.#logger,
     };
     const server = this.#createPublicServer(parts, tracing, connections);
-    const boundUrl = await listening("listen", config.listen, () => server.listen(config.listen));
+    const boundUrl = await bindOrExplain("listen", config.listen, () => server.listen(config.listen));
     this.#observe(parts, server, watch);
     const operatorUrl = await this.#listenToOperator(parts, server, watch, token.token);
     this.#sweepHolds(store, ledger);
@@ -243,7 +243,7 @@ class Service {
     this.#started.defer(() => loop.stop());
   }
 
-  #startModels(signal: AbortSignal) {
+  #beginLoadingModels(signal: AbortSignal) {
     const offered = this.#config.models.map((model) => ({
       model,
       slot: new EngineSlot(model.contextWindow),
@@ -349,7 +349,7 @@ class Service {
       draining: () => this.#leaving.signal.aborted || server.requests.draining,
     });
     this.#started.defer(() => operator.close());
-    return listening("operator", address, () => listenOn(operator, address));
+    return bindOrExplain("operator", address, () => listenOn(operator, address));
   }
 
   #sweepHolds(store: Store, ledger: Ledger): void {

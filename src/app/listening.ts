@@ -25,7 +25,7 @@ export function publicAddress({ host, port }: Address, boundUrl: string) {
 /** Throws an `OperatorError` if the port cannot be bound. Does not keep it. */
 export async function requirePort(name: ListenerName, address: Address): Promise<void> {
   if (address.port === 0) return;
-  await listening(name, address, async () => {
+  await bindOrExplain(name, address, async () => {
     const server = createServer().listen(address);
     await once(server, "listening");
     await once(server.close(), "close");
@@ -33,7 +33,7 @@ export async function requirePort(name: ListenerName, address: Address): Promise
 }
 
 /** Runs `bind`. Throws an `OperatorError` if the address cannot be bound. */
-export async function listening<T>(
+export async function bindOrExplain<T>(
   name: ListenerName,
   { host, port }: Address,
   bind: () => Promise<T>,

@@ -19,7 +19,7 @@ export interface Services {
   version: string;
   /** Throws if no ledger exists, unless `create`. */
   openStore(config: Config, options: { create: boolean }): Promise<OpenStore>;
-  serve(config: Config, io: Streams, signal: AbortSignal): Promise<RunningService>;
+  startService(config: Config, io: Streams, signal: AbortSignal): Promise<RunningService>;
   /** Checks the ledger without changing it. Throws if no ledger exists. */
   audit(config: Config): Promise<AuditReport>;
   /** Copies the ledger into a new file. */

@@ -19,10 +19,10 @@ export function serveCommand(cli: Cli): Command {
 
 Ctrl-C or SIGTERM lets running answers finish; a second one stops at once. SIGHUP is ignored.`,
     )
-    .action(() => serve(cli));
+    .action(() => runService(cli));
 }
 
-async function serve(cli: Cli): Promise<void> {
+async function runService(cli: Cli): Promise<void> {
   const config = cli.config();
   const { cwd, services, stdout, stderr } = cli.host;
   const starting = new AbortController();
@@ -42,7 +42,7 @@ async function serve(cli: Cli): Promise<void> {
   );
   try {
     if (!cli.json) stdout.write(`Inkwell ${services.version}\n`);
-    const service = await services.serve(config, cli.host, starting.signal);
+    const service = await services.startService(config, cli.host, starting.signal);
     const { banner, stopped } = service;
     // `stopped` reports how the stop went.
     stop = () => void service.stop().catch(() => {});

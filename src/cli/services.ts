@@ -2,7 +2,7 @@
 import { existsSync } from "node:fs";
 import { audit, backup, openStore } from "../app/database.ts";
 import { pullModel } from "../app/models.ts";
-import { serve, version } from "../app.ts";
+import { startService, version } from "../app.ts";
 import type { Config } from "../config/load.ts";
 import { OperatorError } from "../errors.ts";
 import type { Services } from "./cli.ts";
@@ -13,7 +13,7 @@ export const services: Services = {
     if (!create) requireLedger(config);
     return await openStore(config);
   },
-  serve,
+  startService,
   pullModel,
   audit: async (config) => {
     requireLedger(config);

@@ -30,7 +30,7 @@ export interface AccountQueuesOptions {
   /** Makes one attempt. Answers the entries and returns the entries that the store put off, in order. */
   commit(batch: readonly Entry[]): Promise<PutOff>;
   /** Receives the remaining entries of an account that leaves, in order. */
-  leave(entries: readonly Entry[]): void;
+  returnToCommitQueue(entries: readonly Entry[]): void;
 }
 
 export interface PutOff {
@@ -94,7 +94,7 @@ export class AccountQueues {
           if (!isAnswered && queue.entries.length > 0) continue;
         }
         this.#queues.delete(account);
-        this.#leave(queue.entries);
+        this.#return(queue.entries);
       }
     }
     this.#pump = null;
@@ -127,10 +127,10 @@ export class AccountQueues {
     return false;
   }
 
-  #leave(entries: readonly Entry[]): void {
+  #return(entries: readonly Entry[]): void {
     if (entries.length === 0) return;
     for (const entry of entries) delete entry.stuckSinceMs;
-    this.#options.leave(entries);
+    this.#options.returnToCommitQueue(entries);
   }
 
   #proceed(queue: Queue): void {

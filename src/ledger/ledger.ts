@@ -109,7 +109,7 @@ export class Ledger {
       giveUpMs: this.#giveUpMs,
       signal: this.#closing.signal,
       commit: (batch) => this.#commit(batch, []),
-      leave: (entries) => {
+      returnToCommitQueue: (entries) => {
         for (const entry of entries) this.#add(entry);
       },
     });

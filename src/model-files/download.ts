@@ -24,7 +24,7 @@ import {
 } from "./part-file.ts";
 import { megabytes } from "./progress.ts";
 import { type FetchTools, fetchWithRetries } from "./retry.ts";
-import { type Answer, failureOf, TransportFailure } from "./transport.ts";
+import { failureOf, type HttpResponse, TransportFailure } from "./transport.ts";
 import type { Credential } from "./url-credentials.ts";
 
 export interface Wanted {
@@ -141,7 +141,7 @@ function rangeHeaders(earlier: Resumable | undefined): Record<string, string> {
   return earlier.validator === null ? range : { ...range, "if-range": earlier.validator };
 }
 
-function stateOf(wanted: Wanted, answer: Answer): PartState {
+function stateOf(wanted: Wanted, answer: HttpResponse): PartState {
   const etag = answer.headers.get("etag");
   // A weak etag is not allowed in if-range (RFC 9110, 13.1.5).
   const strong = etag?.startsWith('"') === true ? etag : undefined;
@@ -157,7 +157,7 @@ function stateOf(wanted: Wanted, answer: Answer): PartState {
 async function resumePoint(
   earlier: Resumable | undefined,
   state: PartState,
-  answer: Answer,
+  answer: HttpResponse,
   part: PartFile,
 ): Promise<number> {
   if (answer.status === 200) return 0;
@@ -172,7 +172,7 @@ async function resumePoint(
   throw new TransportFailure(`${answer.url.host} has other content than before`, true, { retryAfterMs: 0 });
 }
 
-function totalOf(answer: Answer, receivedBytes: number): number | undefined {
+function totalOf(answer: HttpResponse, receivedBytes: number): number | undefined {
   const range = /\/(\d+)$/.exec(answer.headers.get("content-range") ?? "")?.[1];
   if (range !== undefined) return Number(range);
   const length = answer.headers.get("content-length");
@@ -186,7 +186,7 @@ async function receive(
   wanted: Wanted,
   part: PartFile,
   tools: FetchTools,
-  answer: Answer,
+  answer: HttpResponse,
   state: PartState,
   startBytes: number,
   totalBytes: number | undefined,
@@ -242,7 +242,7 @@ function requireWithin({ url, sizeBytesMax }: Wanted, bytes: number): void {
  * Yields the pieces of the body. Its errors become a `TransportFailure`, which distinguishes them
  * from the disk's.
  */
-async function* piecesOf(answer: Answer): AsyncGenerator<Buffer> {
+async function* piecesOf(answer: HttpResponse): AsyncGenerator<Buffer> {
   try {
     yield* answer.body;
   } catch (error) {

@@ -27,7 +27,7 @@ const redirectsMax = 8;
 /** A longer `retry-after` is reported instead of followed. */
 const retryAfterMsMax = 60_000;
 
-export interface Answer {
+export interface HttpResponse {
   status: number;
   /** Headers of the last host, with names in lower case. */
   headers: ReadonlyMap<string, string>;
@@ -90,7 +90,7 @@ export class Transport {
     headers: Record<string, string>,
     credentials: readonly Credential[],
     signal: AbortSignal,
-  ): Promise<Answer> {
+  ): Promise<HttpResponse> {
     let url = start;
     let firstHeaders: ReadonlyMap<string, string> | undefined;
     for (let hop = 0; hop <= redirectsMax; hop++) {
@@ -130,7 +130,7 @@ export class Transport {
   }
 
   /** Reads a page of limited size. */
-  async text(answer: Answer, bytesMax: number): Promise<string> {
+  async text(answer: HttpResponse, bytesMax: number): Promise<string> {
     const pieces: Buffer[] = [];
     let bytes = 0;
     try {

@@ -3,7 +3,7 @@
  * stores.
  *
  * Guarantees that lists have at most `pageRowsMax` rows and a fixed order. The stores differ in
- * how they connect (`SqlConnections`) and in a few words of SQL (`Dialect`).
+ * how they connect (`SqlConnections`) and in a few words of SQL (`SqlDialect`).
  */
 import { invariant } from "../errors.ts";
 import type { EpochMs } from "../units.ts";
@@ -41,7 +41,7 @@ export interface SqlConnections {
   write(statement: SqlStatement): Promise<readonly (readonly unknown[])[]>;
 }
 
-export interface Dialect {
+export interface SqlDialect {
   /** The parameter with this number, from 1. */
   parameter(n: number): string;
   /**
@@ -74,7 +74,7 @@ export type Queries = Pick<
   | "overdueHolds"
 >;
 
-export function queriesOn({ find, findPage, write }: SqlConnections, dialect: Dialect): Queries {
+export function queriesOn({ find, findPage, write }: SqlConnections, dialect: SqlDialect): Queries {
   const p = dialect.parameter;
   const findKey = `select ${keyTable.list("k")}, a.plan from api_key as k join account as a on a.id = k.account
     where k.hash = ${p(1)}`;
@@ -186,10 +186,10 @@ function usageConditions(conditions: Conditions, inOrder: string, query: UsageQu
 /** The conditions of one statement, joined by "and", and what follows them. */
 class Conditions {
   readonly values: Value[] = [];
-  readonly #parameter: Dialect["parameter"];
+  readonly #parameter: SqlDialect["parameter"];
   #sql = "";
 
-  constructor(parameter: Dialect["parameter"]) {
+  constructor(parameter: SqlDialect["parameter"]) {
     this.#parameter = parameter;
   }
 

@@ -69,7 +69,7 @@ describe("--json", () => {
 
   test("reports a service that cannot start", async () => {
     const serve = () => Promise.reject(new OperatorError("Port 80 is taken.\nChoose another."));
-    const error = errorIn(await ledger.run(["serve", "--json"], { services: { serve } }));
+    const error = errorIn(await ledger.run(["serve", "--json"], { services: { startService: serve } }));
     assert.deepEqual(error, { code: "refused", message: "Port 80 is taken.\nChoose another." });
   });
 

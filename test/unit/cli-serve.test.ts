@@ -18,13 +18,13 @@ test("stops a service if the signal comes at the end of its start", {
     };
     return { banner, stop, stopped };
   };
-  const ran = await runCli(["serve"], { cwd: "/srv", services: { serve } });
+  const ran = await runCli(["serve"], { cwd: "/srv", services: { startService: serve } });
   assert.deepEqual([ran.code, stops], [0, 1]);
 });
 
 async function started(argv: readonly string[], said: StartupBanner): Promise<Ran> {
   const serve = async () => ({ banner: said, stop: async () => {}, stopped: Promise.resolve() });
-  return await runCli(argv, { cwd: "/srv", services: { serve } });
+  return await runCli(argv, { cwd: "/srv", services: { startService: serve } });
 }
 
 test("prints one line with --json: URLs, models and the first key", async () => {
@@ -75,7 +75,7 @@ test("runs until the service has stopped", async () => {
     setImmediate(stop);
     return { banner, stop: async () => stop(), stopped };
   };
-  assert.equal((await runCli(["serve"], { cwd: "/srv", services: { serve } })).code, 0);
+  assert.equal((await runCli(["serve"], { cwd: "/srv", services: { startService: serve } })).code, 0);
 });
 
 test("stops the service on a signal and ends when it has stopped", async () => {
@@ -90,7 +90,7 @@ test("stops the service on a signal and ends when it has stopped", async () => {
     return { banner, stop, stopped: stopped.promise };
   };
   const listeners = process.listenerCount("SIGTERM");
-  const session = openPipe(["serve"], { cwd: "/srv", services: { serve } });
+  const session = openPipe(["serve"], { cwd: "/srv", services: { startService: serve } });
   await session.shows("up");
   signal("SIGTERM");
   await session.shows("Stopping: running answers may finish.");

@@ -20,7 +20,7 @@ import {
   rateHeaders,
 } from "../openai-format/response.ts";
 import { BodyTurns } from "./body-turns.ts";
-import { logRefusal, refusalOf } from "./error-handler.ts";
+import { logRefusal, publicRefusalOf } from "./error-handler.ts";
 import { dropIfIdle, EventStream, type StreamTimes } from "./event-stream.ts";
 import { callerOf, contextOf, type RequestContext } from "./request-context.ts";
 import type { RunningRequest, RunningRequests } from "./running-requests.ts";
@@ -59,8 +59,8 @@ export function chatHandler(
     const context = contextOf(request);
     const created = Math.floor(Date.now() / 1000);
     const parsed = await running.need(request.raw, reply.raw, () => receive(request, context));
-    if (parsed === null) return context.leaveUnanswered(reply);
-    const run = running.enter(request.raw, reply.raw);
+    if (parsed === null) return context.finishUnanswered(reply);
+    const run = running.start(request.raw, reply.raw);
     const head = { id: `chatcmpl-${request.id}`, created, model: parsed.chat.model };
     try {
       context.record.parsed(parsed.chat);
@@ -68,9 +68,9 @@ export function chatHandler(
       const exchange: Exchange = { reply, context, head, batches, run };
       if (parsed.chat.stream) await sendStream(exchange, parsed, running, logger, options);
       else await sendWhole(exchange, parsed, options);
-      if (run.gone) context.leaveUnanswered(reply);
+      if (run.gone) context.finishUnanswered(reply);
     } finally {
-      run.leave();
+      run.written();
     }
   };
 }
@@ -127,7 +127,7 @@ async function sendStream(
     invariant(ended || run.gone, "every answer has an end, unless its client left");
   } catch (error) {
     if (!stream.begun) throw error;
-    const refusal = refusalOf(error);
+    const refusal = publicRefusalOf(error);
     logRefusal(logger, refusal, context.record.requestId);
     context.finish(200, refusal.code);
     // Without [DONE], so that clients know that the answer is incomplete.

@@ -13,7 +13,7 @@ import { contextOf } from "./request-context.ts";
 /**
  * Returns `error` itself if it is a refusal, otherwise the refusal that the caller gets instead.
  */
-export function refusalOf(error: unknown): Refusal {
+export function publicRefusalOf(error: unknown): Refusal {
   if (error instanceof Refusal) return error;
   if (codeOf(error) === "FST_ERR_CTP_INVALID_MEDIA_TYPE") return notJson();
   if (error instanceof StoreUnavailableError) {
@@ -47,7 +47,7 @@ export function logRefusal(logger: Logger, refusal: Refusal, requestId: string):
 /** Returns Fastify's error handler. */
 export function errorHandler(logger: Logger) {
   return (error: unknown, request: FastifyRequest, reply: FastifyReply): void => {
-    const refusal = refusalOf(error);
+    const refusal = publicRefusalOf(error);
     logRefusal(logger, refusal, request.id);
     const context = contextOf(request);
     context.finish(refusal.status, refusal.code);

@@ -62,7 +62,7 @@ export class RequestContext {
   }
 
   /** Ends a request whose client has left. The rest of the answer is not sent. */
-  leaveUnanswered(reply: FastifyReply): void {
+  finishUnanswered(reply: FastifyReply): void {
     reply.hijack();
     this.finish(reply.raw.headersSent ? 200 : null, null);
   }

@@ -49,7 +49,7 @@ export class RunningRequests {
   }
 
   /** Starts a chat request. If the service drains, its signal is aborted at once. */
-  enter({ socket }: IncomingMessage, response: ServerResponse): RunningRequest {
+  start({ socket }: IncomingMessage, response: ServerResponse): RunningRequest {
     const running = new RunningRequest(socket, response, () => remove());
     const remove = this.#add(running, this.#running, socket);
     if (socket.destroyed) running.clientGone();
@@ -124,7 +124,7 @@ export class RunningRequests {
   abandon(): Abandoned {
     const abandoned = { unread: 0, unsettled: 0 };
     for (const running of this.#running) {
-      abandoned[running.left ? "unread" : "unsettled"] += 1;
+      abandoned[running.isWritten ? "unread" : "unsettled"] += 1;
       running.disconnect();
     }
     this.#whenIdle?.resolve();
@@ -172,7 +172,7 @@ export class RunningRequest implements Pending {
   /** The client has left. */
   gone = false;
   /** The answer has been written, and may not have been read to its end. */
-  left = false;
+  isWritten = false;
   readonly #controller = new AbortController();
   readonly #socket: Socket;
   readonly #response: ServerResponse;
@@ -189,8 +189,8 @@ export class RunningRequest implements Pending {
   }
 
   /** Call when the last byte has been written. The request is over when it is flushed or lost. */
-  leave(): void {
-    this.left = true;
+  written(): void {
+    this.isWritten = true;
     if (this.gone || this.#response.writableFinished) this.#remove();
     else this.#response.once("close", this.#remove);
   }
@@ -198,7 +198,7 @@ export class RunningRequest implements Pending {
   clientGone(): void {
     this.gone = true;
     this.#controller.abort(new Error("the client closed the connection"));
-    if (this.left) this.#remove();
+    if (this.isWritten) this.#remove();
   }
 
   end(reason: Refusal): void {

@@ -193,7 +193,7 @@ export class PublicServer {
       authenticate(this.#dependencies, headers.authorization, Date.now()),
     );
     if (caller === null) {
-      context.leaveUnanswered(reply);
+      context.finishUnanswered(reply);
       return;
     }
     record.caller = caller;
@@ -225,7 +225,7 @@ export class PublicServer {
     const balance = await this.requests.need(request.raw, reply.raw, async () =>
       balanceOf(await store.snapshot(accountId), plans),
     );
-    if (balance === null) contextOf(request).leaveUnanswered(reply);
+    if (balance === null) contextOf(request).finishUnanswered(reply);
     else sendJson(request, reply, balanceObject(balance));
   }
 

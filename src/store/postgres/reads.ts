@@ -7,7 +7,7 @@ import { invariant } from "../../errors.ts";
 import type { AccountSnapshot } from "../../ledger/balance.ts";
 import { overdueMax } from "../../ledger/snapshot.ts";
 import type { EpochMs } from "../../units.ts";
-import type { Dialect, Purpose, SqlConnections } from "../queries.ts";
+import type { Purpose, SqlConnections, SqlDialect } from "../queries.ts";
 import { ListTooSlowError } from "../store.ts";
 import { accountOf, accountTable, holdTable, keyTable } from "../tables.ts";
 import type { ConnectionPool } from "./connection.ts";
@@ -19,7 +19,7 @@ import { clockMs } from "./snapshot.ts";
 export type ReadPools = Readonly<Record<Purpose, ConnectionPool>>;
 
 /** `now` null: the clock of the database. */
-export function postgresDialect(now: (() => EpochMs) | null): Dialect {
+export function postgresDialect(now: (() => EpochMs) | null): SqlDialect {
   return {
     parameter: (n) => `$${n}`,
     // As a subquery it is evaluated once, so the index on the time is used.

@@ -59,10 +59,10 @@ export interface PostgresStore extends Store {
 /** Creates missing tables. Throws an OperatorError if the database cannot be used. */
 export async function openPostgresStore(options: PostgresStoreOptions): Promise<PostgresStore> {
   await prepareSchema(options.url);
-  return storeOn(options);
+  return postgresStoreOn(options);
 }
 
-function storeOn({ url, plans, now }: PostgresStoreOptions): PostgresStore {
+function postgresStoreOn({ url, plans, now }: PostgresStoreOptions): PostgresStore {
   const lists = readPool(url, "lists");
   const pools = {
     lookups: readPool(url, "lookups"),

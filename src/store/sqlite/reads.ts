@@ -7,11 +7,11 @@ import type { AccountSnapshot } from "../../ledger/balance.ts";
 import type { HoldRow } from "../../ledger/rows.ts";
 import { overdueMax } from "../../ledger/snapshot.ts";
 import type { EpochMs } from "../../units.ts";
-import type { Dialect } from "../queries.ts";
+import type { SqlDialect } from "../queries.ts";
 import { holdTable, keyTable } from "../tables.ts";
 import { AccountQuery, Query } from "./query.ts";
 
-export function sqliteDialect(now: () => EpochMs): Dialect {
+export function sqliteDialect(now: () => EpochMs): SqlDialect {
   return {
     parameter: (n) => `?${n}`,
     time: "?",

@@ -9,7 +9,7 @@ import { extname } from "node:path";
 import { Worker } from "node:worker_threads";
 import { OperatorError } from "../../errors.ts";
 import { StoreUnavailableError } from "../../ledger/retry.ts";
-import { type Answer, type Calls, type Fault, openedId, type SqliteThreadData } from "./thread.ts";
+import { type Calls, type Fault, openedId, type SqliteThreadData, type ThreadReply } from "./thread.ts";
 
 export class Remote {
   readonly #data: SqliteThreadData;
@@ -68,7 +68,7 @@ class Thread {
     // Rejects the calls that were sent before.
     this.opened.catch((error: Error) => this.#end(error));
     this.#worker = new Worker(file, { workerData: data });
-    this.#worker.on("message", (answer: Answer) => this.#settle(answer));
+    this.#worker.on("message", (answer: ThreadReply) => this.#settle(answer));
     this.#worker.on("error", (error) => this.#end(error));
     const exited = Promise.withResolvers<void>();
     this.#exited = exited.promise;
@@ -112,7 +112,7 @@ class Thread {
     return pending.promise;
   }
 
-  #settle(answer: Answer): void {
+  #settle(answer: ThreadReply): void {
     const pending = this.#pending.get(answer.id);
     this.#pending.delete(answer.id);
     if ("value" in answer) pending?.resolve(answer.value);

@@ -47,14 +47,14 @@ export async function openSqliteStore(options: SqliteStoreOptions): Promise<Stor
   const writer = threadOf("writer");
   await writer.open();
   try {
-    return storeOn({ path, busyMs }, writer, threadOf, clockOf(clock));
+    return sqliteStoreOn({ path, busyMs }, writer, threadOf, clockOf(clock));
   } catch (error) {
     await writer.close();
     throw error;
   }
 }
 
-function storeOn(
+function sqliteStoreOn(
   file: SqliteFile,
   writer: Remote,
   threadOf: (role: SqliteThreadData["role"]) => Remote,

@@ -31,7 +31,7 @@ export type Call<M extends keyof Calls = keyof Calls> = {
   [P in M]: { id: number; method: P; args: Parameters<Calls[P]> };
 }[M];
 
-export type Answer = { id: number; value: unknown } | { id: number; error: Fault };
+export type ThreadReply = { id: number; value: unknown } | { id: number; error: Fault };
 
 /** An error, in a form that can be sent between threads. */
 export interface Fault {

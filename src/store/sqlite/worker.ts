@@ -12,7 +12,14 @@ import { auditFile } from "./audit.ts";
 import { openToRead, openToWrite, sqliteError } from "./file.ts";
 import { SqliteLedger } from "./ledger.ts";
 import { Statements } from "./query.ts";
-import { type Answer, type Call, type Calls, clockOf, openedId, type SqliteThreadData } from "./thread.ts";
+import {
+  type Call,
+  type Calls,
+  clockOf,
+  openedId,
+  type SqliteThreadData,
+  type ThreadReply,
+} from "./thread.ts";
 
 /** A role implements some of the calls. */
 type Handlers = { [M in keyof Calls]?: (...args: Parameters<Calls[M]>) => ReturnType<Calls[M]> };
@@ -39,7 +46,7 @@ const open: Record<SqliteThreadData["role"], (data: SqliteThreadData) => Handler
   },
 };
 
-function faultOf(id: number, thrown: unknown): Answer {
+function faultOf(id: number, thrown: unknown): ThreadReply {
   const error = sqliteError(thrown);
   const isUnavailable = error instanceof StoreUnavailableError;
   const kind = isUnavailable ? "unavailable" : error instanceof OperatorError ? "operator" : "defect";
@@ -47,26 +54,26 @@ function faultOf(id: number, thrown: unknown): Answer {
   return { id, error: { kind, message, stack, mayBeDone: isUnavailable && error.mayBeDone } };
 }
 
-function serve(port: NonNullable<typeof parentPort>, data: SqliteThreadData): void {
+function serveCalls(port: NonNullable<typeof parentPort>, data: SqliteThreadData): void {
   const handlers = open[data.role](data);
 
   function answer<M extends keyof Calls>({ id, method, args }: Call<M>): void {
     try {
       const handler = handlers[method];
       invariant(handler !== undefined, `the ${data.role} of the database has no method ${method}`);
-      port.postMessage({ id, value: handler(...args) } satisfies Answer);
+      port.postMessage({ id, value: handler(...args) } satisfies ThreadReply);
     } catch (error) {
       port.postMessage(faultOf(id, error));
     }
     if (method === "close") port.close();
   }
   port.on("message", answer);
-  port.postMessage({ id: openedId, value: null } satisfies Answer);
+  port.postMessage({ id: openedId, value: null } satisfies ThreadReply);
 }
 
 invariant(parentPort !== null, "this module is started as a worker thread");
 try {
-  serve(parentPort, workerData);
+  serveCalls(parentPort, workerData);
 } catch (error) {
   parentPort.postMessage(faultOf(openedId, error));
 }

@@ -40,7 +40,7 @@ interface Pending {
   isOver: boolean;
 }
 
-type Answer = Extract<FromChild, { type: "prepared" | "prepareFailed" }>;
+type PreparedReply = Extract<FromChild, { type: "prepared" | "prepareFailed" }>;
 
 /** Limit of waiting prompts. They hold request bodies, so this also limits memory. */
 const waitingMax = 256;
@@ -103,7 +103,7 @@ export class PromptQueue {
     }
   }
 
-  receive(answer: Answer): void {
+  receive(answer: PreparedReply): void {
     const pending = this.#asked;
     if (pending?.id !== answer.id) return;
     this.#asked = undefined;
