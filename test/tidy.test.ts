@@ -73,7 +73,7 @@ function importsOf(file: string): string[] {
 
 const sources = filesBelow("src", ".ts");
 const documents = [
-  ...["README.md", "ARCHITECTURE.md", "CONTRIBUTING.md", "CHANGELOG.md"],
+  ...["README.md", "ARCHITECTURE.md", "CONTRIBUTING.md", "CHANGELOG.md", "bench/README.md"],
   ...filesBelow("docs", ".md"),
 ];
 
@@ -231,6 +231,23 @@ test("every path that a document names exists", () => {
       const path = inCode ?? relative(root, join(root, dirname(document), linked ?? ""));
       if (path.includes("*")) continue;
       assert.ok(existsSync(join(root, path)), `${document} names ${path}, which does not exist`);
+    }
+  }
+});
+
+test("every section that a document links to exists", () => {
+  const slugOf = (heading: string) =>
+    heading
+      .toLowerCase()
+      .replace(/[^\w\- ]/g, "")
+      .replaceAll(" ", "-");
+  for (const document of documents) {
+    for (const [, path = "", anchor = ""] of textOf(document).matchAll(
+      /\]\(((?!https?:)[^)#]*)#([^)]+)\)/g,
+    )) {
+      const target = path === "" ? document : relative(root, join(root, dirname(document), path));
+      const headings = [...textOf(target).matchAll(/^#+ (.+)$/gm)].map(([, heading = ""]) => slugOf(heading));
+      assert.ok(headings.includes(anchor), `${document} links to ${target}#${anchor}, which does not exist`);
     }
   }
 });
