@@ -74,7 +74,7 @@ export class Connections {
     const isFull = this.#count >= connectionsMax;
     if (isFull || (own >= connectionsPerAddressMax && !this.#isTrusted(remoteAddress))) {
       this.#onRefused(isFull ? "total" : "address", remoteAddress);
-      this.#turnAway(socket, isFull ? "as it can" : "from your address as it accepts");
+      this.#refuse(socket, isFull ? "as it can" : "from your address as it accepts");
       return false;
     }
     this.#count += 1;
@@ -93,7 +93,7 @@ export class Connections {
     return this.#trusted.check(plain, isIPv6(plain) ? "ipv6" : "ipv4");
   }
 
-  #turnAway(socket: Socket, howMany: string): void {
+  #refuse(socket: Socket, howMany: string): void {
     socket.on("error", () => {});
     if (this.#lingering >= lingeringMax) {
       socket.destroy();

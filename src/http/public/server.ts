@@ -25,7 +25,7 @@ import { refuseUnparsable } from "../error-response.ts";
 import { type Address, listenOn } from "../listening.ts";
 import { balanceObject, modelList } from "../openai-format/response.ts";
 import { isUploading } from "../request-body.ts";
-import { chatHandler } from "./chat.ts";
+import { type ChatOptions, chatHandler } from "./chat.ts";
 import { Cors } from "./cors.ts";
 import { errorHandler, notJson } from "./error-handler.ts";
 import { RefusalAllowance, type RefusalLimits } from "./refusal-allowance.ts";
@@ -48,16 +48,7 @@ export interface PublicOptions {
   /** Time without a heartbeat after which a hold is ended by its last checkpoint. */
   holdTtlMs: number;
   connections: ConnectionLimits;
-  limits: UploadLimits &
-    RefusalLimits & {
-      messagesMax: number;
-      /** Most keys in the JSON of one body. */
-      keysMax: number;
-      /** A client that reads nothing of a stream for this long is dropped. */
-      streamIdleMs: number;
-      /** Longest silence of a stream. */
-      keepAliveMs: number;
-    };
+  limits: UploadLimits & RefusalLimits & ChatOptions;
   /** Origins of browser pages that may call; `*` for any; none by default. */
   corsOrigins: readonly string[];
   /** Shorter times, for tests. */
