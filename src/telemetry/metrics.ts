@@ -340,9 +340,9 @@ export class Metrics implements RequestObserver {
 }
 
 /**
- * Returns why the usage was estimated. An engine sends its counts at the end of the answer, so they
- * cannot arrive if the answer was cut off. `missing` needs attention: the answer is complete, but
- * its counts are missing.
+ * Returns why the usage was estimated. An engine sends its counts at the end of the answer, so
+ * they cannot arrive if the answer was cut off. `missing` needs attention: the answer is complete,
+ * but its counts are missing.
  */
 function estimatedBecause(
   { absurd = false, endedHere = false }: Usage,

@@ -64,7 +64,8 @@ export class RequestRecord implements ChatRecord {
   /** The model has taken the request. */
   isAccepted = false;
   /**
-   * Time to the first token that was sent; null if no token was sent or the answer is not streamed.
+   * Time to the first token that was sent; null if no token was sent or the answer is not
+   * streamed.
    */
   firstTokenMs: number | null = null;
   charge: Charge | null = null;
