@@ -15,7 +15,7 @@ import { UpstreamEngine } from "../src/engines/upstream/engine.ts";
 import { ChunkEncoder, doneEvent } from "../src/http/openai-format/chunks.ts";
 import { completionJson } from "../src/http/openai-format/response.ts";
 import { PublicServer } from "../src/http/public/server.ts";
-import { Ledger } from "../src/ledger/ledger.ts";
+import { Ledger } from "../src/ledger/batcher.ts";
 import { commitQueues, openPostgresStore } from "../src/store/postgres/store.ts";
 import { openSqliteStore } from "../src/store/sqlite/store.ts";
 import { createLogger } from "../src/telemetry/logger.ts";

@@ -19,7 +19,7 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { setTimeout as sleep } from "node:timers/promises";
 import pg from "pg";
-import { Ledger } from "../src/ledger/ledger.ts";
+import { Ledger } from "../src/ledger/batcher.ts";
 import {
   commitGiveUpMs,
   commitQueues,

@@ -11,7 +11,7 @@
 import { copyFileSync, mkdtempSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
-import { Ledger } from "../src/ledger/ledger.ts";
+import { Ledger } from "../src/ledger/batcher.ts";
 import type { Operation } from "../src/ledger/operations.ts";
 import { openToWrite } from "../src/store/sqlite/file.ts";
 import { openSqliteStore } from "../src/store/sqlite/store.ts";

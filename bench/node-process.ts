@@ -5,7 +5,7 @@
  * ends it.
  */
 import pg from "pg";
-import { Ledger } from "../src/ledger/ledger.ts";
+import { Ledger } from "../src/ledger/batcher.ts";
 import { commitQueues, openPostgresStore } from "../src/store/postgres/store.ts";
 import { accountId, nextAccount, plans } from "./ledger-file.ts";
 import { holdAndSettle } from "./pair.ts";

@@ -3,7 +3,7 @@
  * each, and a settlement when the hold is on disk.
  */
 
-import type { Ledger } from "../src/ledger/ledger.ts";
+import type { Ledger } from "../src/ledger/batcher.ts";
 import type { Store } from "../src/store/store.ts";
 import { newRequestId } from "../src/telemetry/request-record.ts";
 import { accountId, keyId, price, used } from "./ledger-file.ts";

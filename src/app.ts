@@ -29,7 +29,7 @@ import type { ConnectionLimits } from "./http/connections.ts";
 import { listenOn } from "./http/listening.ts";
 import type { Abandoned } from "./http/public/running-requests.ts";
 import { type PublicDependencies, PublicServer } from "./http/public/server.ts";
-import type { Ledger } from "./ledger/ledger.ts";
+import type { Ledger } from "./ledger/batcher.ts";
 import { makeFolder } from "./make-folder.ts";
 import {
   heartbeatEveryMs,

@@ -2,7 +2,7 @@
  * Opens the first account of a new installation, so that the first start prints a key that works.
  */
 import { invariant } from "../errors.ts";
-import type { Ledger } from "../ledger/ledger.ts";
+import type { Ledger } from "../ledger/batcher.ts";
 import type { Plans } from "../ledger/plan.ts";
 import type { Store } from "../store/store.ts";
 import { issueKey } from "./keys.ts";

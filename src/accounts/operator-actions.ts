@@ -9,7 +9,7 @@
 import { hash } from "node:crypto";
 import { isDeepStrictEqual } from "node:util";
 import { type BalanceView, balanceOf, readBalance } from "../ledger/balance.ts";
-import type { Ledger } from "../ledger/ledger.ts";
+import type { Ledger } from "../ledger/batcher.ts";
 import type { Plans } from "../ledger/plan.ts";
 import type { AccountRow, HoldRow, JournalRow, KeyRow, UsageRow } from "../ledger/rows.ts";
 import type { AccountsQuery, HoldsQuery, JournalQuery, Store, UsageQuery } from "../store/store.ts";

@@ -1,7 +1,7 @@
 /** Opens the configured database of the ledger: SQLite or PostgreSQL. */
 
 import type { Config } from "../config/load.ts";
-import { Ledger, type LedgerOptions } from "../ledger/ledger.ts";
+import { Ledger, type LedgerOptions } from "../ledger/batcher.ts";
 import type { AuditReport } from "../store/audit.ts";
 import { type NodeRegistry, soleNode } from "../store/nodes.ts";
 import { auditDatabase } from "../store/postgres/audit.ts";

@@ -20,7 +20,7 @@
  */
 import type { Caller } from "../accounts/authentication.ts";
 import { Refusal } from "../errors.ts";
-import type { Ledger } from "../ledger/ledger.ts";
+import type { Ledger } from "../ledger/batcher.ts";
 import type { OutcomeOf, Rates, SettleOperation } from "../ledger/operations.ts";
 import { costAtMost } from "../ledger/pricing.ts";
 import { StoreUnavailableError } from "../ledger/retry.ts";

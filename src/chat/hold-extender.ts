@@ -9,7 +9,7 @@
  */
 
 import { Refusal } from "../errors.ts";
-import type { Ledger } from "../ledger/ledger.ts";
+import type { Ledger } from "../ledger/batcher.ts";
 import { completionTokensFor, costAtMost, type Price } from "../ledger/pricing.ts";
 import type { MicroCredits } from "../units.ts";
 import { type Generation, nothingMade } from "./engine.ts";

@@ -6,6 +6,7 @@
 import { type Command, CommanderError } from "commander";
 import { nearest } from "../spelling.ts";
 import { accountCommand } from "./account.ts";
+import { auditCommand, backupCommand } from "./audit-and-backup.ts";
 import { balanceCommand } from "./balance.ts";
 import { chatCommand } from "./chat.ts";
 import { Cli, type GlobalOptions, type Host } from "./cli.ts";
@@ -14,7 +15,6 @@ import { creditsCommand } from "./credits.ts";
 import { failureLine, failureOf } from "./failure.ts";
 import { explainUse, rootCommand } from "./help.ts";
 import { keyCommand } from "./key.ts";
-import { auditCommand, backupCommand } from "./ledger.ts";
 import { modelsCommand } from "./models.ts";
 import { serveCommand } from "./serve.ts";
 import { usageCommand } from "./usage.ts";

@@ -7,7 +7,7 @@ import type { EpochMs, MicroCredits } from "../units.ts";
 import { expireOverdue } from "./kernel.ts";
 import type { Plans } from "./plan.ts";
 import type { AccountRow, HoldRow } from "./rows.ts";
-import { rowKey, UnitOfWork } from "./snapshot.ts";
+import { rowKey, UnitOfWork } from "./unit-of-work.ts";
 
 /** The rows that a balance is computed from, and the time at which they were read. */
 export interface AccountSnapshot {

@@ -50,7 +50,7 @@ import {
   type Snapshot,
   shortfallIn,
   UnitOfWork,
-} from "./snapshot.ts";
+} from "./unit-of-work.ts";
 
 /** Running requests rarely spend their whole hold. Some of them end and give credits back in about this time. */
 const reservedRetryMs = 1000;

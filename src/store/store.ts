@@ -5,7 +5,7 @@
 
 import { OperatorError } from "../errors.ts";
 import type { AccountSnapshot } from "../ledger/balance.ts";
-import type { LedgerStore } from "../ledger/ledger.ts";
+import type { LedgerStore } from "../ledger/batcher.ts";
 import type { AccountRow, HoldRow, JournalRow, KeyRow, UsageRow } from "../ledger/rows.ts";
 import type { EpochMs, MicroCredits } from "../units.ts";
 import type { AuditReport } from "./audit.ts";

@@ -2,7 +2,7 @@
  * Ends expired holds, which processes that died have left behind. Any number of processes may
  * sweep one store: each hold is checked again under the lock and ends once.
  */
-import type { Ledger } from "../ledger/ledger.ts";
+import type { Ledger } from "../ledger/batcher.ts";
 import type { ExpireOperation, OutcomeOf } from "../ledger/operations.ts";
 import { pageRowsMax, type Store } from "./store.ts";
 

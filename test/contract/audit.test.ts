@@ -12,7 +12,7 @@ import pg from "pg";
 import { audit } from "../../src/app/database.ts";
 import { loadConfig } from "../../src/config/load.ts";
 import { OperatorError } from "../../src/errors.ts";
-import { Ledger } from "../../src/ledger/ledger.ts";
+import { Ledger } from "../../src/ledger/batcher.ts";
 import { type Broken, invariants } from "../../src/store/audit.ts";
 import { auditDatabase } from "../../src/store/postgres/audit.ts";
 import { openPostgresStore } from "../../src/store/postgres/store.ts";

@@ -2,7 +2,7 @@
 import assert from "node:assert/strict";
 import { after, describe, test } from "node:test";
 import fc from "fast-check";
-import { Ledger } from "../../src/ledger/ledger.ts";
+import { Ledger } from "../../src/ledger/batcher.ts";
 import type { Operation, Outcome } from "../../src/ledger/operations.ts";
 import type { Store } from "../../src/store/store.ts";
 import { assertSound, backends, type Database } from "../fixtures/backends.ts";

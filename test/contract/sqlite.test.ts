@@ -17,7 +17,7 @@ import { DatabaseSync } from "node:sqlite";
 import { after, beforeEach, describe, test } from "node:test";
 import type { Worker } from "node:worker_threads";
 import { OperatorError } from "../../src/errors.ts";
-import { Ledger } from "../../src/ledger/ledger.ts";
+import { Ledger } from "../../src/ledger/batcher.ts";
 import { StoreUnavailableError } from "../../src/ledger/retry.ts";
 import { openToWrite, sqliteError } from "../../src/store/sqlite/file.ts";
 import { SqliteSnapshots } from "../../src/store/sqlite/reads.ts";

@@ -2,7 +2,7 @@
 import assert from "node:assert/strict";
 import { after, afterEach, beforeEach, describe, test } from "node:test";
 import type { Operation } from "../../src/ledger/operations.ts";
-import { overdueMax } from "../../src/ledger/snapshot.ts";
+import { overdueMax } from "../../src/ledger/unit-of-work.ts";
 import type { Store } from "../../src/store/store.ts";
 import { assertSound, backends, type Database } from "../fixtures/backends.ts";
 import {

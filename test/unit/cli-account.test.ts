@@ -1,7 +1,7 @@
 /** `inkwell account`: its effects on the ledger, its output, and its refusals. */
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { Ledger } from "../../src/ledger/ledger.ts";
+import { Ledger } from "../../src/ledger/batcher.ts";
 import { cliLedger, refused, wrongUsage } from "../fixtures/cli-ledger.ts";
 
 const ledger = cliLedger();

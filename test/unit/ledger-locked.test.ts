@@ -2,7 +2,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { setImmediate as nextTurn, setTimeout as sleep } from "node:timers/promises";
-import { Ledger, type LedgerStore } from "../../src/ledger/ledger.ts";
+import { Ledger, type LedgerStore } from "../../src/ledger/batcher.ts";
 import type { Decision, Operation, TopupOperation } from "../../src/ledger/operations.ts";
 import { StoreUnavailableError } from "../../src/ledger/retry.ts";
 

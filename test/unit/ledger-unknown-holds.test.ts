@@ -2,7 +2,7 @@
 import assert from "node:assert/strict";
 import { test as testOf } from "node:test";
 import { setImmediate as nextTurn } from "node:timers/promises";
-import { Ledger, type LedgerOptions } from "../../src/ledger/ledger.ts";
+import { Ledger, type LedgerOptions } from "../../src/ledger/batcher.ts";
 import { StoreUnavailableError } from "../../src/ledger/retry.ts";
 import { audit } from "../fixtures/ledger-audit.ts";
 import { type Bench, bench, credits, hold, planOf, settle } from "../fixtures/ledger-rows.ts";

@@ -2,7 +2,7 @@
 import assert from "node:assert/strict";
 import { mock, test } from "node:test";
 import { setImmediate as nextTurn } from "node:timers/promises";
-import { Ledger, type LedgerStore } from "../../src/ledger/ledger.ts";
+import { Ledger, type LedgerStore } from "../../src/ledger/batcher.ts";
 import type { Operation, Outcome, TopupOperation } from "../../src/ledger/operations.ts";
 import { StoreUnavailableError } from "../../src/ledger/retry.ts";
 import { audit } from "../fixtures/ledger-audit.ts";

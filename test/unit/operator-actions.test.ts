@@ -2,7 +2,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { OperatorActions } from "../../src/accounts/operator-actions.ts";
-import { Ledger } from "../../src/ledger/ledger.ts";
+import { Ledger } from "../../src/ledger/batcher.ts";
 import { planOf, plansOf, start } from "../fixtures/ledger-rows.ts";
 import { MemoryStore } from "../fixtures/memory-store.ts";
 

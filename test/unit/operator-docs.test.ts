@@ -8,7 +8,7 @@ import { Catalog } from "../../src/chat/catalog.ts";
 import { createApp } from "../../src/http/admin/app.ts";
 import { sharedCodes } from "../../src/http/admin/refusals.ts";
 import { adminRoutes } from "../../src/http/admin/routes.ts";
-import { Ledger } from "../../src/ledger/ledger.ts";
+import { Ledger } from "../../src/ledger/batcher.ts";
 import { Metrics } from "../../src/telemetry/metrics.ts";
 import { start } from "../fixtures/ledger-rows.ts";
 import { MemoryStore } from "../fixtures/memory-store.ts";

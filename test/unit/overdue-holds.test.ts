@@ -1,8 +1,8 @@
 /** Accounts with thousands of holds of a dead node: commits stay short, and no request is refused because of them. */
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { Ledger } from "../../src/ledger/ledger.ts";
-import { overdueMax } from "../../src/ledger/snapshot.ts";
+import { Ledger } from "../../src/ledger/batcher.ts";
+import { overdueMax } from "../../src/ledger/unit-of-work.ts";
 import { audit } from "../fixtures/ledger-audit.ts";
 import { type Bench, bench, credits, hold, keyOf, minute, planOf, settle } from "../fixtures/ledger-rows.ts";
 

@@ -3,7 +3,7 @@ import assert from "node:assert/strict";
 import { test as testOf } from "node:test";
 import { Catalog } from "../../src/chat/catalog.ts";
 import { type AnswerEvent, type Charge, generate } from "../../src/chat/generate.ts";
-import { Ledger } from "../../src/ledger/ledger.ts";
+import { Ledger } from "../../src/ledger/batcher.ts";
 import { StoreUnavailableError } from "../../src/ledger/retry.ts";
 import { eventsOf } from "../fixtures/batches.ts";
 import { audit } from "../fixtures/ledger-audit.ts";

@@ -2,7 +2,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { setImmediate as nextTurn } from "node:timers/promises";
-import { Ledger } from "../../src/ledger/ledger.ts";
+import { Ledger } from "../../src/ledger/batcher.ts";
 import { startSweeper } from "../../src/store/sweeper.ts";
 import { type Bench, bench, credits, hold, keyOf, minute, planOf, plansOf } from "../fixtures/ledger-rows.ts";
 

@@ -19,7 +19,7 @@ import { Compile } from "typebox/compile";
 import type { OperatorCode } from "../../accounts/refusals.ts";
 import type { Catalog } from "../../chat/catalog.ts";
 import { invariant, Refusal } from "../../errors.ts";
-import type { Ledger } from "../../ledger/ledger.ts";
+import type { Ledger } from "../../ledger/batcher.ts";
 import type { Plans } from "../../ledger/plan.ts";
 import type { NodeView } from "../../store/nodes.ts";
 import type { Store } from "../../store/store.ts";

@@ -14,7 +14,7 @@ import { authenticate } from "../../accounts/authentication.ts";
 import { allows, type Catalog } from "../../chat/catalog.ts";
 import { Refusal } from "../../errors.ts";
 import { balanceOf } from "../../ledger/balance.ts";
-import type { Ledger } from "../../ledger/ledger.ts";
+import type { Ledger } from "../../ledger/batcher.ts";
 import type { Plans } from "../../ledger/plan.ts";
 import type { Store } from "../../store/store.ts";
 import { RefusedConnectionLog, RequestLog } from "../../telemetry/log.ts";

@@ -11,8 +11,8 @@ import type { EpochMs } from "../../units.ts";
 import { type AuditReport, auditQueries, type Broken, type FaultyRow, faultyCell } from "../audit.ts";
 import { type Connection, forAudit } from "./connection.ts";
 import { sqlState } from "./errors.ts";
+import { clockMs } from "./read-under-lock.ts";
 import { type Cell, onlyCell } from "./rows.ts";
-import { clockMs } from "./snapshot.ts";
 
 /** SQLSTATE of a sum that does not fit into 63 bits. Sound amounts never reach that. */
 const outOfRange = "22003";

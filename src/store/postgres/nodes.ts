@@ -4,8 +4,8 @@
 import { invariant } from "../../errors.ts";
 import { type ConfigFingerprint, type NodeRegistry, type NodeRow, silentMs } from "../nodes.ts";
 import type { ConnectionPool } from "./connection.ts";
+import { clockMs } from "./read-under-lock.ts";
 import type { Cell } from "./rows.ts";
-import { clockMs } from "./snapshot.ts";
 
 /** The row of a node without heartbeats for this time is deleted. */
 const forgottenMs = 3_600_000;

@@ -5,7 +5,7 @@
 
 import { invariant } from "../../errors.ts";
 import type { AccountSnapshot } from "../../ledger/balance.ts";
-import { overdueMax } from "../../ledger/snapshot.ts";
+import { overdueMax } from "../../ledger/unit-of-work.ts";
 import type { EpochMs } from "../../units.ts";
 import type { Purpose, SqlConnections, SqlDialect } from "../queries.ts";
 import { ListTooSlowError } from "../store.ts";
@@ -13,8 +13,8 @@ import { accountOf, accountTable, holdTable, keyTable } from "../tables.ts";
 import type { ConnectionPool } from "./connection.ts";
 import { isStatementTimeout } from "./errors.ts";
 import { limits } from "./limits.ts";
+import { clockMs } from "./read-under-lock.ts";
 import { arrayLiteral } from "./rows.ts";
-import { clockMs } from "./snapshot.ts";
 
 export type ReadPools = Readonly<Record<Purpose, ConnectionPool>>;
 

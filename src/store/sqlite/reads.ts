@@ -5,7 +5,7 @@
 import type { DatabaseSync } from "node:sqlite";
 import type { AccountSnapshot } from "../../ledger/balance.ts";
 import type { HoldRow } from "../../ledger/rows.ts";
-import { overdueMax } from "../../ledger/snapshot.ts";
+import { overdueMax } from "../../ledger/unit-of-work.ts";
 import type { EpochMs } from "../../units.ts";
 import type { SqlDialect } from "../queries.ts";
 import { holdTable, keyTable } from "../tables.ts";

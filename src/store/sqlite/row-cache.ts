@@ -8,7 +8,7 @@
 import type { DatabaseSync, StatementSync } from "node:sqlite";
 import { invariant } from "../../errors.ts";
 import type { AccountRow, HoldRow, KeyRow } from "../../ledger/rows.ts";
-import { type Changes, rowKey } from "../../ledger/snapshot.ts";
+import { type Changes, rowKey } from "../../ledger/unit-of-work.ts";
 
 /** About 10 MB. All rows are dropped above it. */
 const rowsMax = 20_000;

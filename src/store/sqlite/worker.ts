@@ -9,8 +9,8 @@ import { parentPort, workerData } from "node:worker_threads";
 import { invariant, OperatorError } from "../../errors.ts";
 import { StoreUnavailableError } from "../../ledger/retry.ts";
 import { auditFile } from "./audit.ts";
+import { SqliteLedger } from "./commit.ts";
 import { openToRead, openToWrite, sqliteError } from "./file.ts";
-import { SqliteLedger } from "./ledger.ts";
 import { Statements } from "./query.ts";
 import {
   type Call,

@@ -20,7 +20,7 @@ import { decide } from "../../ledger/kernel.ts";
 import type { Decision, Operation } from "../../ledger/operations.ts";
 import type { Plans } from "../../ledger/plan.ts";
 import { withNothingDone } from "../../ledger/retry.ts";
-import { type Changes, overdueMax, rowKey, type Snapshot } from "../../ledger/snapshot.ts";
+import { type Changes, overdueMax, rowKey, type Snapshot } from "../../ledger/unit-of-work.ts";
 import type { EpochMs } from "../../units.ts";
 import {
   accountTable,
@@ -33,8 +33,8 @@ import {
 } from "../tables.ts";
 import type { Connection, Connections, Statement } from "./connection.ts";
 import { doubledIn, isLockTimeout, isRefused } from "./errors.ts";
+import { readUnderLock, type Skips, together } from "./read-under-lock.ts";
 import { arraysOf, unnest } from "./rows.ts";
-import { readUnderLock, type Skips, together } from "./snapshot.ts";
 
 /** A violation of this index means that another node has just opened the account. */
 const accountsIndex = "account_pkey";

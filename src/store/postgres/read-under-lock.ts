@@ -9,7 +9,7 @@
 import { invariant } from "../../errors.ts";
 import type { Operation } from "../../ledger/operations.ts";
 import type { HoldRow, JournalRow, KeyRow, UsageRow } from "../../ledger/rows.ts";
-import { endsOverdue, lateOp, opOf, rowKey, type Snapshot } from "../../ledger/snapshot.ts";
+import { endsOverdue, lateOp, opOf, rowKey, type Snapshot } from "../../ledger/unit-of-work.ts";
 import type { EpochMs } from "../../units.ts";
 import { accountOf, accountTable, holdTable, journalTable, keyTable, usageTable } from "../tables.ts";
 import type { Connection, PostgresResult, Statement } from "./connection.ts";

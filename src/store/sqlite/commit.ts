@@ -22,7 +22,7 @@ import {
   overdueMax,
   rowKey,
   type Snapshot,
-} from "../../ledger/snapshot.ts";
+} from "../../ledger/unit-of-work.ts";
 import type { EpochMs } from "../../units.ts";
 import { accountTable, holdTable, journalTable, keyStateTable, keyTable, usageTable } from "../tables.ts";
 import { sqliteError } from "./file.ts";
