@@ -24,6 +24,8 @@ export interface LoadOptions {
   gpu: Gpu;
   /** Default: taken from the model's chat template. Null: the model does not think. */
   thinkTags?: ThinkTags | null | undefined;
+  /** Time limit of rendering a conversation with the chat template. Default 5 s. */
+  renderMs?: number | undefined;
 }
 
 export interface LoadedModel {

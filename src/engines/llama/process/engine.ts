@@ -64,6 +64,8 @@ export interface LlamaOptions {
   loadMs?: number;
   /** Time that requests wait for a child that is being started again. Default 15 s. */
   restartWaitMs?: number;
+  /** Time limit of rendering a conversation with the chat template. Default 5 s. */
+  renderMs?: number;
   /** Time limit of one step of the decode loop. Default: `stallMsOf` the model. */
   stallMs?: number;
   /**
@@ -362,6 +364,7 @@ function loadOptionsOf(options: LlamaOptions): LoadOptions {
     ...threadsOf(options),
     gpu: gpu ?? "auto",
     thinkTags: options.reasoning?.tags,
+    renderMs: options.renderMs,
   };
 }
 

@@ -35,6 +35,8 @@ export interface PlannerOptions extends PromptTokenizer {
   contextWindow: number;
   /** Default: found in the template. */
   thinkTags?: ThinkTags | null | undefined;
+  /** Time limit of the template. Default 5 s. */
+  renderMs?: number | undefined;
   warn: (message: string) => void;
 }
 
@@ -127,7 +129,7 @@ function templateOf(options: PlannerOptions): ChatTemplate {
   let why = "the model's file has no chat template";
   if (options.template !== null) {
     try {
-      return new ChatTemplate(options.template, texts);
+      return new ChatTemplate(options.template, texts, options.renderMs);
     } catch (cause) {
       if (cause instanceof TimeLimitExceeded) throw loops(cause);
       why = `the model's chat template cannot be used (${messageOf(cause)})`;

@@ -31,7 +31,7 @@ export const fallbackTemplate =
   "{% if add_generation_prompt %}{{ '<|im_start|>assistant\\n' }}{% endif %}";
 
 /** 2,048 messages take 45 ms, normalised ones 270 ms. A template that takes this long loops. */
-const renderMs = 5000;
+const defaultRenderMs = 5000;
 
 /** Surrounds each mark. If the template trims, it is missing afterwards. */
 const edge = "\u2003";
@@ -41,12 +41,14 @@ export class ChatTemplate {
   readonly #source: string;
   readonly #bos: string;
   readonly #eos: string;
+  readonly #renderMs: number;
 
   /** Throws if the template is invalid, refuses a single user message, or loops. */
-  constructor(source: string, tokens: { bos: string; eos: string }) {
+  constructor(source: string, tokens: { bos: string; eos: string }, renderMs = defaultRenderMs) {
     this.#source = source;
     this.#bos = tokens.bos;
     this.#eos = tokens.eos;
+    this.#renderMs = renderMs;
     this.#template = withTimeLimit(renderMs, () => new Template(source));
     const probe = withTimeLimit(renderMs, () => this.#render([{ role: "user", texts: ["probe"] }], {}));
     if (probe instanceof Error) throw probe;
@@ -63,7 +65,7 @@ export class ChatTemplate {
 
   /** Throws a `TimeLimitExceeded` if the template loops over this conversation. */
   render(messages: readonly Message[], options: RenderOptions): Part[] {
-    return withTimeLimit(renderMs, () => this.#renderNormalised(messages, options));
+    return withTimeLimit(this.#renderMs, () => this.#renderNormalised(messages, options));
   }
 
   #renderNormalised(messages: readonly Message[], options: RenderOptions): Part[] {
