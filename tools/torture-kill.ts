@@ -13,16 +13,9 @@ import path from "node:path";
 import { setTimeout as sleep } from "node:timers/promises";
 import { sliceTokens } from "../src/chat/hold-extender.ts";
 import { ask } from "../test/fixtures/http-stream.ts";
-import {
-  assertSoundLedger,
-  defaultPrice,
-  freePort,
-  newFolder,
-  type Program,
-  query,
-  startProgram,
-  until,
-} from "../test/fixtures/program.ts";
+import { assertSoundLedger, query } from "../test/fixtures/ledger-file.ts";
+import { defaultPrice, freePort, newFolder, type Program, startProgram } from "../test/fixtures/program.ts";
+import { until } from "../test/fixtures/until.ts";
 
 const clients = 4;
 const upMsMin = 300;

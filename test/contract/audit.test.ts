@@ -18,19 +18,11 @@ import { auditDatabase } from "../../src/store/postgres/audit.ts";
 import { openPostgresStore } from "../../src/store/postgres/store.ts";
 import { openSqliteStore } from "../../src/store/sqlite/store.ts";
 import type { Store } from "../../src/store/store.ts";
-import {
-  credits,
-  day,
-  extend,
-  hold,
-  keyOf,
-  minute,
-  planOf,
-  plansOf,
-  settle,
-} from "../fixtures/ledger-rows.ts";
+import { extend, hold, settle } from "../fixtures/ledger-operations.ts";
+import { credits, keyOf, planOf, plansOf } from "../fixtures/ledger-rows.ts";
 import { MemoryStore } from "../fixtures/memory-store.ts";
 import { noPostgres, postgres } from "../fixtures/postgres.ts";
+import { day, minute } from "../fixtures/times.ts";
 
 const plans = plansOf(planOf("starter", 100, 10));
 const folder = mkdtempSync(join(tmpdir(), "inkwell-audit-"));

@@ -20,7 +20,8 @@ import { OperatorError } from "../../src/errors.ts";
 import { auditFile } from "../../src/store/sqlite/audit.ts";
 import { backUpSqlite } from "../../src/store/sqlite/backup.ts";
 import { openSqliteStore } from "../../src/store/sqlite/store.ts";
-import { credits, hold, keyOf, settle } from "../fixtures/ledger-rows.ts";
+import { hold, settle } from "../fixtures/ledger-operations.ts";
+import { credits, keyOf } from "../fixtures/ledger-rows.ts";
 import { paidEach, childPlans as plans, startStoreChild } from "../fixtures/store-child.ts";
 
 const folder = mkdtempSync(join(tmpdir(), "inkwell-backup-"));

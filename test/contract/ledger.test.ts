@@ -6,20 +6,10 @@ import { Ledger } from "../../src/ledger/batcher.ts";
 import type { Operation, Outcome } from "../../src/ledger/operations.ts";
 import type { Store } from "../../src/store/store.ts";
 import { assertSound, backends, type Database } from "../fixtures/backends.ts";
-import {
-  credits,
-  day,
-  hold,
-  hour,
-  keyOf,
-  minute,
-  planOf,
-  plansOf,
-  second,
-  settle,
-  settledBy,
-} from "../fixtures/ledger-rows.ts";
+import { hold, settle, settledBy } from "../fixtures/ledger-operations.ts";
+import { credits, keyOf, planOf, plansOf } from "../fixtures/ledger-rows.ts";
 import { MemoryStore } from "../fixtures/memory-store.ts";
+import { day, hour, minute, second } from "../fixtures/times.ts";
 
 const plans = plansOf(
   planOf("starter", 1, 0),

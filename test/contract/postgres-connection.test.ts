@@ -14,9 +14,11 @@ import { PostgresLedger } from "../../src/store/postgres/commit.ts";
 import { type Connections, commitPool, placeOf, readPool } from "../../src/store/postgres/connection.ts";
 import { openPostgresStore } from "../../src/store/postgres/store.ts";
 import type { Store } from "../../src/store/store.ts";
-import { credits, hold, keyOf, minute, planOf, plansOf } from "../fixtures/ledger-rows.ts";
+import { hold } from "../fixtures/ledger-operations.ts";
+import { credits, keyOf, planOf, plansOf } from "../fixtures/ledger-rows.ts";
 import { noPostgres, type Postgres, postgres } from "../fixtures/postgres.ts";
 import { startStoreChild } from "../fixtures/store-child.ts";
+import { minute } from "../fixtures/times.ts";
 
 const plans = plansOf(planOf("starter", 1000, 10));
 

@@ -11,7 +11,8 @@ import { commitPool } from "../../src/store/postgres/connection.ts";
 import { limits } from "../../src/store/postgres/limits.ts";
 import { commitQueues, openPostgresStore } from "../../src/store/postgres/store.ts";
 import type { Store } from "../../src/store/store.ts";
-import { credits, hold, keyOf, settle } from "../fixtures/ledger-rows.ts";
+import { hold, settle } from "../fixtures/ledger-operations.ts";
+import { credits, keyOf } from "../fixtures/ledger-rows.ts";
 import { noPostgres, type Postgres, postgres } from "../fixtures/postgres.ts";
 import { childPlans as plans, startStoreChild } from "../fixtures/store-child.ts";
 

@@ -6,7 +6,8 @@ import { connectionsOn, postgresDialect } from "../../src/store/postgres/reads.t
 import { openPostgresStore } from "../../src/store/postgres/store.ts";
 import { queriesOn } from "../../src/store/queries.ts";
 import { ListTooSlowError, type Store } from "../../src/store/store.ts";
-import { hold, keyOf, planOf, plansOf } from "../fixtures/ledger-rows.ts";
+import { hold } from "../fixtures/ledger-operations.ts";
+import { keyOf, planOf, plansOf } from "../fixtures/ledger-rows.ts";
 import { noPostgres, postgres } from "../fixtures/postgres.ts";
 
 const receipts = 50_000;

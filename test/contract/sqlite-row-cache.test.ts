@@ -10,7 +10,8 @@ import { openToWrite } from "../../src/store/sqlite/file.ts";
 import { RowCache } from "../../src/store/sqlite/row-cache.ts";
 import { openSqliteStore } from "../../src/store/sqlite/store.ts";
 import type { Store } from "../../src/store/store.ts";
-import { credits, hold, keyOf, planOf, plansOf, settle } from "../fixtures/ledger-rows.ts";
+import { hold, settle } from "../fixtures/ledger-operations.ts";
+import { credits, keyOf, planOf, plansOf } from "../fixtures/ledger-rows.ts";
 
 const plans = plansOf(planOf("starter", 100, 10));
 const folder = mkdtempSync(join(tmpdir(), "inkwell-row-cache-"));

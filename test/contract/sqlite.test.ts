@@ -23,8 +23,10 @@ import { openToWrite, sqliteError } from "../../src/store/sqlite/file.ts";
 import { SqliteSnapshots } from "../../src/store/sqlite/reads.ts";
 import { openSqliteStore } from "../../src/store/sqlite/store.ts";
 import type { Store } from "../../src/store/store.ts";
-import { credits, hold, minute, planOf, plansOf, settle } from "../fixtures/ledger-rows.ts";
+import { hold, settle } from "../fixtures/ledger-operations.ts";
+import { credits, planOf, plansOf } from "../fixtures/ledger-rows.ts";
 import { type RejectedWrite, writesRejectedBy } from "../fixtures/rejected-writes.ts";
+import { minute } from "../fixtures/times.ts";
 import { fillUsed } from "../fixtures/used-account.ts";
 
 const plans = plansOf(planOf("starter", 100, 10));

@@ -5,18 +5,9 @@ import type { Operation } from "../../src/ledger/operations.ts";
 import { overdueMax } from "../../src/ledger/unit-of-work.ts";
 import type { Store } from "../../src/store/store.ts";
 import { assertSound, backends, type Database } from "../fixtures/backends.ts";
-import {
-  credits,
-  day,
-  hold,
-  keyOf,
-  minute,
-  planOf,
-  plansOf,
-  settle,
-  settledBy,
-  start,
-} from "../fixtures/ledger-rows.ts";
+import { hold, settle, settledBy } from "../fixtures/ledger-operations.ts";
+import { credits, keyOf, planOf, plansOf } from "../fixtures/ledger-rows.ts";
+import { day, minute, start } from "../fixtures/times.ts";
 
 const plans = plansOf(planOf("starter", 100, 10), planOf("bought", 0, 0));
 

@@ -4,9 +4,9 @@ import { once } from "node:events";
 import { connect, type Socket } from "node:net";
 import { test } from "node:test";
 import { startOperator } from "../fixtures/operator.ts";
-import { until } from "../fixtures/program.ts";
 import { parseAnswer, readAll } from "../fixtures/raw-http.ts";
 import { startService, type TestService } from "../fixtures/service.ts";
+import { until } from "../fixtures/until.ts";
 
 const request = "GET /v1/models HTTP/1.1\r\nhost: x\r\nconnection: close\r\n";
 

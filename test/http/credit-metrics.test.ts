@@ -8,7 +8,7 @@ import { DatabaseSync } from "node:sqlite";
 import { type TestContext, test as testOf } from "node:test";
 import { StoreUnavailableError } from "../../src/ledger/retry.ts";
 import type { BucketAmounts } from "../../src/ledger/rows.ts";
-import { hold, tokens } from "../fixtures/ledger-rows.ts";
+import { hold, tokens } from "../fixtures/ledger-operations.ts";
 import { PuppetEngine } from "../fixtures/puppet-engine.ts";
 import { samplesOf } from "../fixtures/samples.ts";
 import { type ServiceOptions, startService, type TestService } from "../fixtures/service.ts";

@@ -3,9 +3,9 @@ import assert from "node:assert/strict";
 import { once } from "node:events";
 import { connect } from "node:net";
 import { describe, test } from "node:test";
-import { until } from "../fixtures/program.ts";
 import { exchange, parseAnswer } from "../fixtures/raw-http.ts";
 import { babble, errorOf, startService, type TestService } from "../fixtures/service.ts";
+import { until } from "../fixtures/until.ts";
 
 const chat = "/v1/chat/completions";
 const large = `{"model":"small","messages":[{"role":"user","content":"${"x".repeat(5_000)}"}],`;

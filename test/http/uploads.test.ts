@@ -6,9 +6,9 @@ import { once } from "node:events";
 import { connect, type Socket } from "node:net";
 import { describe, test } from "node:test";
 import { spareUploads } from "../../src/http/public/uploads.ts";
-import { until } from "../fixtures/program.ts";
 import { parseAnswer, type RawAnswer, readAll } from "../fixtures/raw-http.ts";
 import { babble, startService, type TestService } from "../fixtures/service.ts";
+import { until } from "../fixtures/until.ts";
 
 interface Begun {
   socket: Socket;

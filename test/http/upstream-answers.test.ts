@@ -2,18 +2,8 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { errorOf, jsonOf } from "../fixtures/service.ts";
-import {
-  charged,
-  delta,
-  done,
-  event,
-  finish,
-  first,
-  secretKey,
-  startFront,
-  text,
-  usage,
-} from "../fixtures/upstream.ts";
+import { charged, secretKey, startFront } from "../fixtures/upstream.ts";
+import { delta, done, event, finish, first, text, usage } from "../fixtures/upstream-events.ts";
 
 interface Completion {
   choices: { message: { content: string }; finish_reason: string; logprobs?: unknown }[];

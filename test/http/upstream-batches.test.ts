@@ -7,9 +7,10 @@ import { connect } from "node:net";
 import { test } from "node:test";
 import { setImmediate as nextTurn } from "node:timers/promises";
 import type { EngineEvent, GenerateOptions, Generation } from "../../src/chat/engine.ts";
-import { until } from "../fixtures/program.ts";
 import { readAll } from "../fixtures/raw-http.ts";
-import { charged, delta, done, type Front, finish, startFront, text, usage } from "../fixtures/upstream.ts";
+import { until } from "../fixtures/until.ts";
+import { charged, type Front, startFront } from "../fixtures/upstream.ts";
+import { delta, done, finish, text, usage } from "../fixtures/upstream-events.ts";
 
 const words = (count: number) => Array.from({ length: count }, (_, n) => text(`${n} `));
 

@@ -5,22 +5,17 @@
 import assert from "node:assert/strict";
 import { createServer } from "node:net";
 import { describe, test } from "node:test";
-import { until } from "../fixtures/program.ts";
 import { errorOf } from "../fixtures/service.ts";
+import { until } from "../fixtures/until.ts";
 import {
   type Call,
   charged,
-  done,
-  event,
   type FrontOptions,
-  finish,
-  first,
   type Play,
   secretKey,
   startFront,
-  text,
-  usage,
 } from "../fixtures/upstream.ts";
+import { done, event, finish, first, text, usage } from "../fixtures/upstream-events.ts";
 
 const quick = { connectMs: 500, headersMs: 300, idleMs: 300 };
 const secretText = `invalid key ${secretKey} at vendor-host.internal, contact sales@vendor.example`;

@@ -1,7 +1,8 @@
 /** Upstreams that report tokens only at the end, for example thinking that is not streamed. */
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { done, type FrontOptions, finish, first, startFront, text, usage } from "../fixtures/upstream.ts";
+import { type FrontOptions, startFront } from "../fixtures/upstream.ts";
+import { done, finish, first, text, usage } from "../fixtures/upstream-events.ts";
 
 /** One credit pays for about 33,000 completion tokens; the window is larger. */
 const narrow: FrontOptions = {

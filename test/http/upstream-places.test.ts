@@ -1,8 +1,9 @@
 /** Accounts that share the places of an upstream. */
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { until } from "../fixtures/program.ts";
-import { type Call, done, finish, first, startFront, text, usage } from "../fixtures/upstream.ts";
+import { until } from "../fixtures/until.ts";
+import { type Call, startFront } from "../fixtures/upstream.ts";
+import { done, finish, first, text, usage } from "../fixtures/upstream-events.ts";
 
 test("keeps a place for another account beside eight long answers", async () => {
   await using front = await startFront({ parallel: 4, reserved: 1 });

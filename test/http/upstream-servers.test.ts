@@ -2,21 +2,18 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { UpstreamEngine } from "../../src/engines/upstream/engine.ts";
-import { freePort, until } from "../fixtures/program.ts";
+import { freePort } from "../fixtures/program.ts";
 import { errorOf, jsonOf, say, startService } from "../fixtures/service.ts";
+import { until } from "../fixtures/until.ts";
 import {
   type Call,
   charged,
-  done,
   type Front,
-  finish,
-  first,
   type Play,
   startFront,
   startUpstream,
-  text,
-  usage,
 } from "../fixtures/upstream.ts";
+import { done, finish, first, text, usage } from "../fixtures/upstream-events.ts";
 
 const quick = { connectMs: 500, headersMs: 300, idleMs: 300 };
 

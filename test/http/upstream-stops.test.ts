@@ -6,19 +6,8 @@ import assert from "node:assert/strict";
 import { describe, test } from "node:test";
 import type { DialectName } from "../../src/engines/upstream/dialects.ts";
 import { jsonOf } from "../fixtures/service.ts";
-import {
-  type Call,
-  charged,
-  delta,
-  done,
-  event,
-  type Front,
-  finish,
-  first,
-  startFront,
-  text,
-  usage,
-} from "../fixtures/upstream.ts";
+import { type Call, charged, type Front, startFront } from "../fixtures/upstream.ts";
+import { delta, done, event, finish, first, text, usage } from "../fixtures/upstream-events.ts";
 
 interface Completion {
   choices: { message: { content: string }; finish_reason: string }[];

@@ -2,19 +2,9 @@
 import assert from "node:assert/strict";
 import { describe, type TestContext, test } from "node:test";
 import { eventCharactersMax } from "../../src/engines/upstream/exchange.ts";
-import { until } from "../fixtures/program.ts";
-import {
-  type Call,
-  done,
-  event,
-  type Front,
-  finish,
-  first,
-  type Play,
-  startFront,
-  text,
-  usage,
-} from "../fixtures/upstream.ts";
+import { until } from "../fixtures/until.ts";
+import { type Call, type Front, type Play, startFront } from "../fixtures/upstream.ts";
+import { done, event, finish, first, text, usage } from "../fixtures/upstream-events.ts";
 
 const sayHello: Play = (call) => call.stream(first, text("Hello"), finish(), usage(5, 1), done);
 

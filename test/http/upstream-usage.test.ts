@@ -3,21 +3,10 @@ import assert from "node:assert/strict";
 import { describe, test } from "node:test";
 import { sliceTokens } from "../../src/chat/hold-extender.ts";
 import { eventsOf } from "../fixtures/batches.ts";
-import { until } from "../fixtures/program.ts";
 import { jsonOf } from "../fixtures/service.ts";
-import {
-  type Call,
-  charged,
-  delta,
-  done,
-  event,
-  finish,
-  first,
-  startFront,
-  startUpstream,
-  text,
-  usage,
-} from "../fixtures/upstream.ts";
+import { until } from "../fixtures/until.ts";
+import { type Call, charged, startFront, startUpstream } from "../fixtures/upstream.ts";
+import { delta, done, event, finish, first, text, usage } from "../fixtures/upstream-events.ts";
 
 interface Completion {
   choices: { message: { content: string }; finish_reason: string }[];

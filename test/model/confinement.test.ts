@@ -7,7 +7,7 @@ import { test } from "node:test";
 import { fileURLToPath } from "node:url";
 import { confiningOptions } from "../../src/engines/llama/process/confinement.ts";
 import { ask, miniaturePath, RecordedLog, startMiniature } from "../fixtures/llama-engine.ts";
-import { until } from "../fixtures/program.ts";
+import { until } from "../fixtures/until.ts";
 
 const skip = process.platform === "linux" ? false : "the process is confined on Linux only";
 const nosy = fileURLToPath(new URL("../fixtures/nosy-child.ts", import.meta.url));

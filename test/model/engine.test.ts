@@ -13,7 +13,7 @@ import {
   prepare,
   startMiniature,
 } from "../fixtures/llama-engine.ts";
-import { until } from "../fixtures/program.ts";
+import { until } from "../fixtures/until.ts";
 
 /** The miniature answers this without end. */
 const endless = "Something endless, please.";

@@ -22,7 +22,7 @@ import {
   startMiniature,
   writeMiniature,
 } from "../fixtures/llama-engine.ts";
-import { processEnded } from "../fixtures/program.ts";
+import { processEnded } from "../fixtures/processes.ts";
 
 /** Loops for longer than anybody waits, without memory. */
 const loop =

@@ -21,8 +21,8 @@ import {
   RecordedLog,
   startMiniature,
 } from "../fixtures/llama-engine.ts";
-import { until } from "../fixtures/program.ts";
 import { errorOf, startService, type TestService } from "../fixtures/service.ts";
+import { until } from "../fixtures/until.ts";
 
 const endless = "Something endless, please.";
 /** Some seconds to read; the miniature takes 8192 tokens. */

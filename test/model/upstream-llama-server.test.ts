@@ -8,8 +8,9 @@ import { type ChildProcess, spawn } from "node:child_process";
 import { after, before, describe, test } from "node:test";
 import { UpstreamEngine } from "../../src/engines/upstream/engine.ts";
 import { readEvents } from "../fixtures/events.ts";
-import { freePort, miniature, until } from "../fixtures/program.ts";
+import { freePort, miniature } from "../fixtures/program.ts";
 import { jsonOf, startService, type TestService } from "../fixtures/service.ts";
+import { until } from "../fixtures/until.ts";
 import { charged } from "../fixtures/upstream.ts";
 
 const binary = process.env.LLAMA_SERVER;

@@ -3,7 +3,8 @@ import assert from "node:assert/strict";
 import { once } from "node:events";
 import { connect } from "node:net";
 import { test } from "node:test";
-import { newFolder, type Program, startProgram, until } from "../fixtures/program.ts";
+import { newFolder, type Program, startProgram } from "../fixtures/program.ts";
+import { until } from "../fixtures/until.ts";
 
 const mib = 1024 * 1024;
 const bodyBytes = 4 * mib;

@@ -8,16 +8,9 @@ import path from "node:path";
 import { after, before, test } from "node:test";
 import OpenAI from "openai";
 import { ask } from "../fixtures/http-stream.ts";
-import {
-  assertSoundLedger,
-  type Folder,
-  miniature,
-  newFolder,
-  type Program,
-  query,
-  startProgram,
-  until,
-} from "../fixtures/program.ts";
+import { assertSoundLedger, query } from "../fixtures/ledger-file.ts";
+import { type Folder, miniature, newFolder, type Program, startProgram } from "../fixtures/program.ts";
+import { until } from "../fixtures/until.ts";
 
 const tokenPriced = "one-credit-a-token";
 let folder: Folder;

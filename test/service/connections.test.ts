@@ -4,7 +4,9 @@ import { once } from "node:events";
 import { readdirSync } from "node:fs";
 import { connect, type Socket } from "node:net";
 import { test } from "node:test";
-import { assertSoundLedger, newFolder, startProgram, until } from "../fixtures/program.ts";
+import { assertSoundLedger } from "../fixtures/ledger-file.ts";
+import { newFolder, startProgram } from "../fixtures/program.ts";
+import { until } from "../fixtures/until.ts";
 
 const openFiles = 400;
 /** The documented limit for this number of files. */

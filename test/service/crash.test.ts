@@ -5,17 +5,16 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { ask, openStream } from "../fixtures/http-stream.ts";
+import { assertSoundLedger, query } from "../fixtures/ledger-file.ts";
+import { processEnded } from "../fixtures/processes.ts";
 import {
-  assertSoundLedger,
   defaultBaseCredits,
   defaultPrice,
   newFolder,
-  processEnded,
-  query,
   quickEntry,
   startProgram,
-  until,
 } from "../fixtures/program.ts";
+import { until } from "../fixtures/until.ts";
 
 async function usedMicro(url: string, key: string): Promise<number> {
   const response = await fetch(`${url}/v1/balance`, { headers: { authorization: `Bearer ${key}` } });

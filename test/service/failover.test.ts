@@ -11,7 +11,8 @@ import { test } from "node:test";
 import { auditDatabase } from "../../src/store/postgres/audit.ts";
 import { ask, openStream } from "../fixtures/http-stream.ts";
 import { noPostgres, start } from "../fixtures/postgres.ts";
-import { freePort, newFolder, quickEntry, startProgram, until } from "../fixtures/program.ts";
+import { freePort, newFolder, quickEntry, startProgram } from "../fixtures/program.ts";
+import { until } from "../fixtures/until.ts";
 
 const endless = { content: "An endless story, please.", logprobs: true, top_logprobs: 20 };
 

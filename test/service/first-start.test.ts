@@ -7,15 +7,14 @@ import { test } from "node:test";
 import { promisify } from "node:util";
 import { hubHandler, sendContent, startServer } from "../fixtures/file-server.ts";
 import { ask } from "../fixtures/http-stream.ts";
+import { assertSoundLedger, query } from "../fixtures/ledger-file.ts";
 import {
-  assertSoundLedger,
   defaultBaseCredits,
   entry,
   environment,
   freePort,
   miniature,
   newFolder,
-  query,
   startProgram,
 } from "../fixtures/program.ts";
 

@@ -10,17 +10,9 @@ import { createServer } from "node:http";
 import path from "node:path";
 import { test } from "node:test";
 import { openStream } from "../fixtures/http-stream.ts";
-import {
-  entry,
-  environment,
-  freePort,
-  isRunning,
-  newFolder,
-  type Program,
-  processEnded,
-  startProgram,
-  until,
-} from "../fixtures/program.ts";
+import { isRunning, processEnded } from "../fixtures/processes.ts";
+import { entry, environment, freePort, newFolder, type Program, startProgram } from "../fixtures/program.ts";
+import { until } from "../fixtures/until.ts";
 
 const skip = process.platform === "win32" ? "Windows has no signals" : false;
 

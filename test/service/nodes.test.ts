@@ -17,8 +17,8 @@ import {
   quickEntry,
   startProgram,
   type Up,
-  until,
 } from "../fixtures/program.ts";
+import { until } from "../fixtures/until.ts";
 
 const token = "the-token-of-all-nodes-0123456789";
 const priced = "one-credit-a-token";

@@ -16,15 +16,9 @@ import { test } from "node:test";
 import { setTimeout as sleep } from "node:timers/promises";
 import type { Readiness } from "../../src/http/admin/server.ts";
 import { ask, openStream } from "../fixtures/http-stream.ts";
-import {
-  assertSoundLedger,
-  freePort,
-  newFolder,
-  query,
-  startProgram,
-  type Up,
-  until,
-} from "../fixtures/program.ts";
+import { assertSoundLedger, query } from "../fixtures/ledger-file.ts";
+import { freePort, newFolder, startProgram, type Up } from "../fixtures/program.ts";
+import { until } from "../fixtures/until.ts";
 
 const skip = process.platform === "win32" ? "Windows has no signals" : false;
 

@@ -6,7 +6,8 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { readEvents } from "../fixtures/events.ts";
-import { done, finish, first, startUpstream, text, usage } from "../fixtures/upstream.ts";
+import { startUpstream } from "../fixtures/upstream.ts";
+import { done, finish, first, text, usage } from "../fixtures/upstream-events.ts";
 import { startWatchedService } from "../fixtures/watched-service.ts";
 
 const stopLength = 77_000;

@@ -9,18 +9,18 @@ import path from "node:path";
 import { test } from "node:test";
 import { type FileServer, startServer } from "../fixtures/file-server.ts";
 import { ask, openStream } from "../fixtures/http-stream.ts";
+import { assertSoundLedger, query } from "../fixtures/ledger-file.ts";
 import {
-  assertSoundLedger,
   freePort,
   newFolder,
   noDefaultModel,
   type Program,
-  query,
   quickEntry,
   startProgram,
-  until,
 } from "../fixtures/program.ts";
-import { type Call, done, finish, startUpstream, text, type Upstream, usage } from "../fixtures/upstream.ts";
+import { until } from "../fixtures/until.ts";
+import { type Call, startUpstream, type Upstream } from "../fixtures/upstream.ts";
+import { done, finish, text, usage } from "../fixtures/upstream-events.ts";
 
 const skip = process.platform === "win32" ? "Windows has no signals" : false;
 

@@ -15,18 +15,10 @@ import { test } from "node:test";
 import type { SqlRow } from "../fixtures/backends.ts";
 import { startCollector } from "../fixtures/collector.ts";
 import { ask, type ChatStream, openStream, type StreamEvent } from "../fixtures/http-stream.ts";
-import {
-  assertSoundLedger,
-  defaultPrice,
-  isRunning,
-  newFolder,
-  type Program,
-  processEnded,
-  query,
-  quickEntry,
-  startProgram,
-  until,
-} from "../fixtures/program.ts";
+import { assertSoundLedger, query } from "../fixtures/ledger-file.ts";
+import { isRunning, processEnded } from "../fixtures/processes.ts";
+import { defaultPrice, newFolder, type Program, quickEntry, startProgram } from "../fixtures/program.ts";
+import { until } from "../fixtures/until.ts";
 
 const endless = { content: "An endless story, please.", logprobs: true, top_logprobs: 20 };
 

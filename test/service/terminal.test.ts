@@ -3,7 +3,8 @@ import assert from "node:assert/strict";
 import { spawn, spawnSync } from "node:child_process";
 import { test } from "node:test";
 import { stripVTControlCharacters } from "node:util";
-import { entry, environment, newFolder, query, startProgram } from "../fixtures/program.ts";
+import { query } from "../fixtures/ledger-file.ts";
+import { entry, environment, newFolder, startProgram } from "../fixtures/program.ts";
 
 const skip =
   process.platform === "linux" && spawnSync("script", ["--version"]).stdout?.includes("util-linux")

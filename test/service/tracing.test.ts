@@ -9,7 +9,8 @@ import { test } from "node:test";
 import { pathToFileURL } from "node:url";
 import { startCollector } from "../fixtures/collector.ts";
 import { ask } from "../fixtures/http-stream.ts";
-import { defaultPrice, freePort, newFolder, startProgram, until } from "../fixtures/program.ts";
+import { defaultPrice, freePort, newFolder, startProgram } from "../fixtures/program.ts";
+import { until } from "../fixtures/until.ts";
 
 const callersTrace = "0af7651916cd43dd8448eb211c80319c";
 const callersSpan = "b7ad6b7169203331";

@@ -8,16 +8,9 @@ import { closeSync, mkdirSync, openSync, readFileSync, rmSync, statSync, writeFi
 import path from "node:path";
 import { test } from "node:test";
 import { ask } from "../fixtures/http-stream.ts";
-import {
-  assertSoundLedger,
-  entry,
-  environment,
-  mountSmallDisk,
-  newFolder,
-  query,
-  startProgram,
-  until,
-} from "../fixtures/program.ts";
+import { assertSoundLedger, query } from "../fixtures/ledger-file.ts";
+import { entry, environment, mountSmallDisk, newFolder, startProgram } from "../fixtures/program.ts";
+import { until } from "../fixtures/until.ts";
 
 const noFullDevice =
   statSync("/dev/full", { throwIfNoEntry: false }) === undefined && "there is no /dev/full";

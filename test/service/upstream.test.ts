@@ -6,7 +6,8 @@ import { writeFile } from "node:fs/promises";
 import path from "node:path";
 import { test } from "node:test";
 import { ask } from "../fixtures/http-stream.ts";
-import { assertSoundLedger, newFolder, noDefaultModel, query, startProgram } from "../fixtures/program.ts";
+import { assertSoundLedger, query } from "../fixtures/ledger-file.ts";
+import { newFolder, noDefaultModel, startProgram } from "../fixtures/program.ts";
 import { secretKey, startUpstream } from "../fixtures/upstream.ts";
 
 test("starts, answers and charges before an upstream, and reports its absence", async () => {

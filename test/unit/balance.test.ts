@@ -3,20 +3,10 @@ import assert from "node:assert/strict";
 import { test } from "node:test";
 import { Refusal } from "../../src/errors.ts";
 import { type BalanceView, balanceOf } from "../../src/ledger/balance.ts";
-import {
-  type Bench,
-  bench,
-  credits,
-  day,
-  extend,
-  hold,
-  minute,
-  planOf,
-  plansOf,
-  settle,
-  start,
-  tokens,
-} from "../fixtures/ledger-rows.ts";
+import { type Bench, bench } from "../fixtures/ledger-bench.ts";
+import { extend, hold, settle, tokens } from "../fixtures/ledger-operations.ts";
+import { credits, planOf, plansOf } from "../fixtures/ledger-rows.ts";
+import { day, minute, start } from "../fixtures/times.ts";
 
 const small = planOf("small", 10, 5);
 

@@ -3,7 +3,7 @@ import assert from "node:assert/strict";
 import { describe, test } from "node:test";
 import { Ledger } from "../../src/ledger/batcher.ts";
 import { cliLedger, refused, wrongUsage } from "../fixtures/cli-ledger.ts";
-import { hold } from "../fixtures/ledger-rows.ts";
+import { hold } from "../fixtures/ledger-operations.ts";
 
 const ledger = cliLedger();
 

@@ -3,7 +3,9 @@ import assert from "node:assert/strict";
 import { beforeEach, test } from "node:test";
 import type { Ran } from "../fixtures/cli-host.ts";
 import { cliLedger, refused } from "../fixtures/cli-ledger.ts";
-import { credits, day, hold, keyOf, settle } from "../fixtures/ledger-rows.ts";
+import { hold, settle } from "../fixtures/ledger-operations.ts";
+import { credits, keyOf } from "../fixtures/ledger-rows.ts";
+import { day } from "../fixtures/times.ts";
 
 const ledger = cliLedger(`plans:
   starter: { base: { credits: 2, every: P1D }, overage: { credits: 0, every: P1M } }

@@ -23,9 +23,9 @@ import {
   valuesUnder,
 } from "../fixtures/deploy.ts";
 import { fieldsOf, startOperator } from "../fixtures/operator.ts";
-import { until } from "../fixtures/program.ts";
 import { exchange, parseAnswer, readAll } from "../fixtures/raw-http.ts";
 import { startService } from "../fixtures/service.ts";
+import { until } from "../fixtures/until.ts";
 
 /** The parts of kubernetes.yaml. */
 function readKubernetes() {

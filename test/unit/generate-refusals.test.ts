@@ -2,8 +2,9 @@
 import assert from "node:assert/strict";
 import { EngineError } from "../../src/chat/engine.ts";
 import { StoreUnavailableError } from "../../src/ledger/retry.ts";
-import { day, planOf, plansOf, start } from "../fixtures/ledger-rows.ts";
+import { planOf, plansOf } from "../fixtures/ledger-rows.ts";
 import { accepted, assertRefusal, assertUntouched, queued, rest, setup, test } from "../fixtures/pipeline.ts";
+import { day, start } from "../fixtures/times.ts";
 
 test("a model that is not offered is refused before anything is asked of an engine", async () => {
   const made = await setup();

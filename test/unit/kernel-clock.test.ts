@@ -2,22 +2,10 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { example, expire, journalOf, small } from "../fixtures/kernel-examples.ts";
-import {
-  type Bench,
-  bench,
-  credits,
-  day,
-  extend,
-  hold,
-  hour,
-  keyOf,
-  limited,
-  minute,
-  planOf,
-  settle,
-  start,
-  tokens,
-} from "../fixtures/ledger-rows.ts";
+import { type Bench, bench } from "../fixtures/ledger-bench.ts";
+import { extend, hold, settle, tokens } from "../fixtures/ledger-operations.ts";
+import { credits, keyOf, limited, planOf } from "../fixtures/ledger-rows.ts";
+import { day, hour, minute, start } from "../fixtures/times.ts";
 
 /** One request after another until one is refused: how many were served, and how long the refused one is to wait. */
 async function served(made: Bench, name: string): Promise<{ count: number; retryAfterMs: number | null }> {

@@ -1,21 +1,9 @@
 /** The kernel: holds, and refusals because of credits, keys and limits. */
 import assert from "node:assert/strict";
 import { example, expire, journalOf, planTo, small, topup } from "../fixtures/kernel-examples.ts";
-import {
-  credits,
-  day,
-  extend,
-  hold,
-  keyOf,
-  limited,
-  minute,
-  planOf,
-  plansOf,
-  settle,
-  settledBy,
-  start,
-  tokens,
-} from "../fixtures/ledger-rows.ts";
+import { extend, hold, settle, settledBy, tokens } from "../fixtures/ledger-operations.ts";
+import { credits, keyOf, limited, planOf, plansOf } from "../fixtures/ledger-rows.ts";
+import { day, minute, start } from "../fixtures/times.ts";
 
 // Holds
 

@@ -12,8 +12,9 @@ import {
   stepArb,
   type Told,
 } from "../fixtures/ledger-drafts.ts";
-import { plansOf, start } from "../fixtures/ledger-rows.ts";
+import { plansOf } from "../fixtures/ledger-rows.ts";
 import { MemoryStore } from "../fixtures/memory-store.ts";
+import { start } from "../fixtures/times.ts";
 
 /** A failure is shrunk for at most so long; a slow machine that does not get through all runs fails as well. */
 const bounded = { interruptAfterTimeLimit: 60_000, markInterruptAsFailure: true };

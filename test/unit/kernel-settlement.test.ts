@@ -1,20 +1,9 @@
 /** The kernel: settlements, extensions and expiries, once, late and repeated. */
 import assert from "node:assert/strict";
 import { example, expire, journalOf, small, topup } from "../fixtures/kernel-examples.ts";
-import {
-  credits,
-  day,
-  extend,
-  hold,
-  hour,
-  minute,
-  planOf,
-  plansOf,
-  settle,
-  settledBy,
-  start,
-  tokens,
-} from "../fixtures/ledger-rows.ts";
+import { extend, hold, settle, settledBy, tokens } from "../fixtures/ledger-operations.ts";
+import { credits, planOf, plansOf } from "../fixtures/ledger-rows.ts";
+import { day, hour, minute, start } from "../fixtures/times.ts";
 
 // Settlement
 

@@ -1,18 +1,9 @@
 /** The kernel: the end of windows, and plan changes. */
 import assert from "node:assert/strict";
 import { example, journalOf, large, planTo, small, topup } from "../fixtures/kernel-examples.ts";
-import {
-  credits,
-  day,
-  extend,
-  hold,
-  hour,
-  planOf,
-  plansOf,
-  settle,
-  settledBy,
-  start,
-} from "../fixtures/ledger-rows.ts";
+import { extend, hold, settle, settledBy } from "../fixtures/ledger-operations.ts";
+import { credits, planOf, plansOf } from "../fixtures/ledger-rows.ts";
+import { day, hour, start } from "../fixtures/times.ts";
 
 // Windows
 

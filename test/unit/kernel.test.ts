@@ -2,7 +2,10 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { adjust, example, expire, journalOf, planTo, small, topup } from "../fixtures/kernel-examples.ts";
-import { bench, credits, day, extend, hold, planOf, settle, start } from "../fixtures/ledger-rows.ts";
+import { bench } from "../fixtures/ledger-bench.ts";
+import { extend, hold, settle } from "../fixtures/ledger-operations.ts";
+import { credits, planOf } from "../fixtures/ledger-rows.ts";
+import { day, start } from "../fixtures/times.ts";
 
 // Opening
 

@@ -6,7 +6,8 @@ import { authenticate } from "../../src/accounts/authentication.ts";
 import { hashKey, mintKey, parseKey } from "../../src/accounts/keys.ts";
 import { type ErrorCode, Refusal } from "../../src/errors.ts";
 import type { KeyRow } from "../../src/ledger/rows.ts";
-import { day, keyOf, planOf, plansOf, start } from "../fixtures/ledger-rows.ts";
+import { keyOf, planOf, plansOf } from "../fixtures/ledger-rows.ts";
+import { day, start } from "../fixtures/times.ts";
 
 const plan = planOf("starter", 100, 10);
 const plans = plansOf(plan);

@@ -5,7 +5,9 @@ import { setImmediate as nextTurn } from "node:timers/promises";
 import { Ledger, type LedgerOptions } from "../../src/ledger/batcher.ts";
 import { StoreUnavailableError } from "../../src/ledger/retry.ts";
 import { audit } from "../fixtures/ledger-audit.ts";
-import { type Bench, bench, credits, hold, planOf, settle } from "../fixtures/ledger-rows.ts";
+import { type Bench, bench } from "../fixtures/ledger-bench.ts";
+import { hold, settle } from "../fixtures/ledger-operations.ts";
+import { credits, planOf } from "../fixtures/ledger-rows.ts";
 
 const small = planOf("small", 10, 5);
 const whole = [credits(10), credits(5), 0];

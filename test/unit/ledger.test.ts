@@ -6,7 +6,9 @@ import { Ledger, type LedgerStore } from "../../src/ledger/batcher.ts";
 import type { Operation, Outcome, TopupOperation } from "../../src/ledger/operations.ts";
 import { StoreUnavailableError } from "../../src/ledger/retry.ts";
 import { audit } from "../fixtures/ledger-audit.ts";
-import { bench, credits, hold, planOf, settle } from "../fixtures/ledger-rows.ts";
+import { bench } from "../fixtures/ledger-bench.ts";
+import { hold, settle } from "../fixtures/ledger-operations.ts";
+import { credits, planOf } from "../fixtures/ledger-rows.ts";
 
 function topup(payment: string, account = "ada"): TopupOperation {
   return { kind: "topup", account, payment, amount: 1 };

@@ -3,8 +3,9 @@ import assert from "node:assert/strict";
 import { test } from "node:test";
 import { OperatorActions } from "../../src/accounts/operator-actions.ts";
 import { Ledger } from "../../src/ledger/batcher.ts";
-import { planOf, plansOf, start } from "../fixtures/ledger-rows.ts";
+import { planOf, plansOf } from "../fixtures/ledger-rows.ts";
 import { MemoryStore } from "../fixtures/memory-store.ts";
+import { start } from "../fixtures/times.ts";
 
 async function withAccount() {
   const plans = plansOf(planOf("starter", 100, 10), planOf("big", 200, 20));

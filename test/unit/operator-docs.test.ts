@@ -10,8 +10,8 @@ import { sharedCodes } from "../../src/http/admin/refusals.ts";
 import { adminRoutes } from "../../src/http/admin/routes.ts";
 import { Ledger } from "../../src/ledger/batcher.ts";
 import { Metrics } from "../../src/telemetry/metrics.ts";
-import { start } from "../fixtures/ledger-rows.ts";
 import { MemoryStore } from "../fixtures/memory-store.ts";
+import { start } from "../fixtures/times.ts";
 
 const folder = path.join(import.meta.dirname, "../../docs/operating");
 const text = readdirSync(folder)

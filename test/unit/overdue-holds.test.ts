@@ -4,7 +4,10 @@ import { test } from "node:test";
 import { Ledger } from "../../src/ledger/batcher.ts";
 import { overdueMax } from "../../src/ledger/unit-of-work.ts";
 import { audit } from "../fixtures/ledger-audit.ts";
-import { type Bench, bench, credits, hold, keyOf, minute, planOf, settle } from "../fixtures/ledger-rows.ts";
+import { type Bench, bench } from "../fixtures/ledger-bench.ts";
+import { hold, settle } from "../fixtures/ledger-operations.ts";
+import { credits, keyOf, planOf } from "../fixtures/ledger-rows.ts";
+import { minute } from "../fixtures/times.ts";
 
 const limited = planOf("small", 10, 5, { limits: { concurrent: 700 } });
 const left = 3 * overdueMax + 7;

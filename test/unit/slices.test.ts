@@ -7,7 +7,8 @@ import { Ledger } from "../../src/ledger/batcher.ts";
 import { StoreUnavailableError } from "../../src/ledger/retry.ts";
 import { eventsOf } from "../fixtures/batches.ts";
 import { audit } from "../fixtures/ledger-audit.ts";
-import { type Bench, bench, planOf } from "../fixtures/ledger-rows.ts";
+import { type Bench, bench } from "../fixtures/ledger-bench.ts";
+import { planOf } from "../fixtures/ledger-rows.ts";
 import { PuppetEngine, type PuppetGeneration } from "../fixtures/puppet-engine.ts";
 
 const price = { prompt: 10, completion: 30 };

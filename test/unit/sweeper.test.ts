@@ -4,7 +4,10 @@ import { test } from "node:test";
 import { setImmediate as nextTurn } from "node:timers/promises";
 import { Ledger } from "../../src/ledger/batcher.ts";
 import { startSweeper } from "../../src/store/sweeper.ts";
-import { type Bench, bench, credits, hold, keyOf, minute, planOf, plansOf } from "../fixtures/ledger-rows.ts";
+import { type Bench, bench } from "../fixtures/ledger-bench.ts";
+import { hold } from "../fixtures/ledger-operations.ts";
+import { credits, keyOf, planOf, plansOf } from "../fixtures/ledger-rows.ts";
+import { minute } from "../fixtures/times.ts";
 
 const small = planOf("small", 10, 5);
 /** A sweep that never ends its holds fails its test. */

@@ -66,7 +66,12 @@ class Child {
     await sendAndWait({ type: "loading", phase: "weights" });
     const loaded = await loadBackend(options, log);
     await sendAndWait({ type: "loading", phase: "template" });
-    this.#planner = new PromptPlanner({ ...loaded, thinkTags: options.thinkTags, renderMs: options.renderMs, warn });
+    this.#planner = new PromptPlanner({
+      ...loaded,
+      thinkTags: options.thinkTags,
+      renderMs: options.renderMs,
+      warn,
+    });
     const { thinkTags, closingTokens } = this.#planner;
     const { backend, contextWindow, description, sizeBytes } = loaded;
     this.#decoder = new Decoder({
