@@ -7,7 +7,6 @@
  */
 import { randomBytes } from "node:crypto";
 import { readFileSync } from "node:fs";
-import { access, constants } from "node:fs/promises";
 import { hostname } from "node:os";
 import type { Readable, Writable } from "node:stream";
 import { setTimeout as sleep } from "node:timers/promises";
@@ -23,14 +22,14 @@ import { Catalog } from "./chat/catalog.ts";
 import { EngineSlot } from "./chat/engine-slot.ts";
 import type { Config } from "./config/load.ts";
 import { operatorNames, operatorToken } from "./config/operator.ts";
-import { messageOf, OperatorError } from "./errors.ts";
+import { messageOf } from "./errors.ts";
 import { createOperatorServer } from "./http/admin/server.ts";
 import type { ConnectionLimits } from "./http/connections.ts";
 import { listenOn } from "./http/listening.ts";
 import type { Abandoned } from "./http/public/running-requests.ts";
 import { type PublicDependencies, PublicServer } from "./http/public/server.ts";
 import type { Ledger } from "./ledger/batcher.ts";
-import { makeFolder } from "./make-folder.ts";
+import { makeDataFolder } from "./make-folder.ts";
 import {
   heartbeatEveryMs,
   type NodeRegistry,
@@ -56,7 +55,7 @@ export interface RunningService {
   readonly banner: StartupBanner;
   /**
    * Refuses new requests, lets running ones finish within the drain time and closes everything.
-   * Idempotent.
+   * Idempotent. Returns `stopped`.
    */
   stop(): Promise<void>;
   /** Resolves when the service has stopped. */
@@ -125,10 +124,9 @@ class Service {
   readonly #started = new AsyncDisposableStack();
   /** Charges that the store has not recorded by then are given up. Set when closing begins. */
   #closeByMs = Number.POSITIVE_INFINITY;
-  /** Aborts when the service is asked to stop, before it refuses requests. */
-  readonly #leaving = new AbortController();
+  /** True as soon as the service is asked to stop, before it refuses requests. */
+  #isLeaving = false;
   #server: PublicServer | null = null;
-  #stopping: Promise<void> | null = null;
   readonly #stopped = Promise.withResolvers<void>();
 
   constructor(config: Config, stderr: Streams["stderr"], times: ServiceTimes) {
@@ -150,7 +148,7 @@ class Service {
     await requirePort("listen", config.listen);
     await requirePort("operator", config.operator);
     const connections = connectionLimits(config.limits);
-    await makeDataFolder(config.dataDir);
+    makeDataFolder(config.dataDir);
     const token = await operatorToken(config);
 
     this.#watchEventLoop();
@@ -199,16 +197,15 @@ class Service {
     }
   }
 
-  /** Never rejects; `stopped` does. */
   stop(): Promise<void> {
-    this.#stopping ??= this.#stop().then(this.#stopped.resolve, this.#stopped.reject);
-    return this.#stopping;
+    if (!this.#isLeaving) this.#stop().then(this.#stopped.resolve, this.#stopped.reject);
+    return this.stopped;
   }
 
   async #stop(): Promise<void> {
     const { unreadyMs } = this.#config.limits;
     this.#logger.info({ running: this.#server?.requests.count }, "stopping");
-    this.#leaving.abort();
+    this.#isLeaving = true;
     this.#server?.requests.retire();
     if (unreadyMs > 0) await sleep(unreadyMs);
     await this.#close();
@@ -346,7 +343,7 @@ class Service {
       token,
       hosts: operatorNames(address),
       nodes: () => watch.nodes(),
-      draining: () => this.#leaving.signal.aborted || server.requests.draining,
+      draining: () => this.#isLeaving || server.requests.draining,
     });
     this.#started.defer(() => operator.close());
     return bindOrExplain("operator", address, () => listenOn(operator, address));
@@ -397,16 +394,4 @@ class Service {
 /** Unique for each process: a restart has another id. */
 function nodeId(): string {
   return `${hostname()}-${randomBytes(4).toString("hex")}`;
-}
-
-async function makeDataFolder(folder: string): Promise<void> {
-  try {
-    makeFolder(folder);
-    await access(folder, constants.W_OK | constants.X_OK);
-  } catch (error) {
-    throw new OperatorError(
-      `The data folder ${folder} cannot be written (${messageOf(error)}). Make it writable for this user, or name another one (data in inkwell.yaml, or INKWELL_DATA).`,
-      error,
-    );
-  }
 }

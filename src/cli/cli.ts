@@ -80,6 +80,7 @@ export class Cli {
     try {
       return await use(new OperatorActions({ store, ledger, plans: config.plans, modelIds }));
     } finally {
+      // The actions have awaited their operations, so the ledger has nothing left to record.
       await store.close();
     }
   }

@@ -44,8 +44,7 @@ async function runService(cli: Cli): Promise<void> {
     if (!cli.json) stdout.write(`Inkwell ${services.version}\n`);
     const service = await services.startService(config, cli.host, starting.signal);
     const { banner, stopped } = service;
-    // `stopped` reports how the stop went.
-    stop = () => void service.stop().catch(() => {});
+    stop = () => void service.stop();
     // One line, because its reader does not wait for the end of the document.
     const document = { version: services.version, ...bannerObject(banner) };
     stdout.write(`${cli.json ? JSON.stringify(document) : bannerText(banner, cwd)}\n`);
