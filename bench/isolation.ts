@@ -264,8 +264,8 @@ async function overdue(holds: number, perAccount: number): Promise<Measured[]> {
         model: "bench",
         price,
         promptTokens: used.promptTokens,
-        min: 1,
-        want: 100,
+        minMicro: 1,
+        wantMicro: 100,
         ttlMs: 30_000,
       }),
     );
@@ -291,7 +291,7 @@ async function overdue(holds: number, perAccount: number): Promise<Measured[]> {
       { name: "while they are ended", latenciesMs, seconds },
     ];
   } finally {
-    await ledger.settled();
+    await ledger.idle();
     await store.close();
     rmSync(folder, { recursive: true });
   }

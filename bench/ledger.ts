@@ -109,7 +109,7 @@ async function throughLedger(
   await callFor(ms, latenciesMs);
   const tookMs = performance.now() - beganMs;
   const { user, system } = process.cpuUsage(cpu);
-  await ledger.settled();
+  await ledger.idle();
   await store.close();
   latenciesMs.sort((a, b) => a - b);
   const operations = batches.reduce((sum, { holds, settlements }) => sum + holds + settlements, 0);

@@ -103,7 +103,7 @@ export async function run(args: readonly string[]): Promise<void> {
       "operations/commit": (2 / median("commits")).toFixed(1),
     });
   }
-  await ledger.settled();
+  await ledger.idle();
   await store.close();
   rmSync(folder, { recursive: true });
   console.log(

@@ -28,7 +28,7 @@ async function ledgerPairs({ url }: NodeTask): Promise<{ pair: Pair; close(): Pr
   return {
     pair: (n) => holdAndSettle(ledger, n),
     async close() {
-      await ledger.settled();
+      await ledger.idle();
       await store.close();
     },
   };

@@ -53,13 +53,13 @@ export async function holdAndSettle(
     model: "bench",
     price,
     promptTokens: used.promptTokens,
-    min: used.promptTokens + 1,
-    want: used.promptTokens + used.completionTokens,
+    minMicro: used.promptTokens + 1,
+    wantMicro: used.promptTokens + used.completionTokens,
     ttlMs: 30_000,
   });
   if (held.kind !== "held") throw new Error(`a hold was answered with ${JSON.stringify(held)}`);
   for (let step = 1; step <= extensions; step += 1) {
-    const extension = { kind: "extend", account, hold, n: step, more: 1, used, ttlMs: 30_000 } as const;
+    const extension = { kind: "extend", account, hold, n: step, moreMicro: 1, used, ttlMs: 30_000 } as const;
     const extended = await ledger.apply(extension);
     if (extended.kind !== "extended") throw new Error(`an extension was answered with ${extended.kind}`);
   }

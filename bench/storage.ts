@@ -84,7 +84,7 @@ async function makeRequests(
     while (turn < requests) await holdAndSettle(ledger, nextAccount(turn++, accounts), { extensions });
   };
   await Promise.all(Array.from({ length: callers }, caller));
-  await ledger.settled();
+  await ledger.idle();
   return commits;
 }
 

@@ -156,8 +156,8 @@ export async function* generate(
     model: model.id,
     price,
     promptTokens,
-    min: costAtMost(price, promptTokens, 1),
-    want: wantMicro,
+    minMicro: costAtMost(price, promptTokens, 1),
+    wantMicro,
     ttlMs: dependencies.holdTtlMs,
   });
   if (held.kind !== "held") throw refusalOfHold(held, model.id, caller.accountId);

@@ -130,7 +130,7 @@ export class HoldExtender {
         account: accountId,
         hold: requestId,
         n: this.#n + 1,
-        more: Math.max(0, moreMicro),
+        moreMicro: Math.max(0, moreMicro),
         used: countsOf(made),
         ttlMs: holdTtlMs,
       });

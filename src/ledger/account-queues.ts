@@ -13,8 +13,8 @@ import { StoreUnavailableError } from "./retry.ts";
 /** An operation and its caller. */
 export interface Entry {
   readonly operation: Operation;
-  /** Time of `performance.now()` when the account was first found locked. */
-  stuckSinceMs?: number;
+  /** Time of `performance.now()` since the account is locked or the store is unavailable. */
+  waitingSinceMs?: number;
   /** True if an attempt has failed, but may have been executed. */
   mayBeDone?: boolean;
   resolve(outcome: Outcome): void;
@@ -94,7 +94,7 @@ export class AccountQueues {
           if (!isAnswered && queue.entries.length > 0) continue;
         }
         this.#queues.delete(account);
-        this.#return(queue.entries);
+        this.#returnToCommitQueue(queue.entries);
       }
     }
     this.#pump = null;
@@ -127,16 +127,16 @@ export class AccountQueues {
     return false;
   }
 
-  #return(entries: readonly Entry[]): void {
+  #returnToCommitQueue(entries: readonly Entry[]): void {
     if (entries.length === 0) return;
-    for (const entry of entries) delete entry.stuckSinceMs;
+    for (const entry of entries) delete entry.waitingSinceMs;
     this.#options.returnToCommitQueue(entries);
   }
 
   #proceed(queue: Queue): void {
     // The first operation needs further commits, and the store would put off all later operations too.
     queue.batchMax = 1;
-    for (const entry of queue.entries) delete entry.stuckSinceMs;
+    for (const entry of queue.entries) delete entry.waitingSinceMs;
     queue.failures = 0;
     queue.dueMs = performance.now();
   }
@@ -146,8 +146,8 @@ export class AccountQueues {
     const nowMs = performance.now();
     const { giveUpMs, signal } = this.#options;
     queue.entries = queue.entries.filter((entry) => {
-      entry.stuckSinceMs ??= nowMs;
-      if (nowMs - entry.stuckSinceMs < giveUpMs && !signal.aborted) return true;
+      entry.waitingSinceMs ??= nowMs;
+      if (nowMs - entry.waitingSinceMs < giveUpMs && !signal.aborted) return true;
       entry.reject(reasonOf(entry));
       return false;
     });

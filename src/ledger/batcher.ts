@@ -176,17 +176,17 @@ export class Ledger {
     if (graceMs <= 0) this.#closing.abort();
     const giveUp = graceMs > 0 ? setTimeout(() => this.#closing.abort(), graceMs) : undefined;
     do {
-      await this.settled();
+      await this.idle();
       // Callers pass rejected charges to `applyLate` within this turn.
       await timers.setImmediate();
       await Promise.allSettled([...this.#late, ...this.#voids]);
     } while (this.#late.size + this.#voids.size > 0);
-    await this.settled();
+    await this.idle();
     clearTimeout(giveUp);
   }
 
   /** Resolves when every operation so far has been answered. */
-  async settled(): Promise<void> {
+  async idle(): Promise<void> {
     const pumps = () => [...this.#queues, this.#accountQueues].map(({ pump }) => pump);
     while (pumps().some((pump) => pump !== null)) await Promise.all(pumps());
   }
@@ -203,7 +203,7 @@ export class Ledger {
   }
 
   /** Moves these entries to the account queues, with the waiting operations of the same accounts, in order. */
-  #setAside(queue: CommitQueue, entries: readonly Entry[]): void {
+  #moveToAccountQueues(queue: CommitQueue, entries: readonly Entry[]): void {
     if (entries.length === 0) return;
     for (const entry of entries) this.#accountQueues.add(entry);
     const waiting = queue.waiting.splice(0);
@@ -227,7 +227,7 @@ export class Ledger {
       await batchDelay(queue);
       const batch = queue.waiting.splice(0, this.#batchMax);
       try {
-        this.#setAside(queue, (await this.#commit(batch, this.#retriesMs)).entries);
+        this.#moveToAccountQueues(queue, (await this.#commit(batch, this.#retriesMs)).entries);
       } catch (error) {
         // The store is unavailable for each of them. Separate attempts would multiply the wait.
         if (batch.length === 1 || error instanceof StoreUnavailableError) {
@@ -251,7 +251,7 @@ export class Ledger {
         if (entries.length === 0) continue;
         // These come before the operations that wait in the queue.
         const isOfAccount = ({ operation }: Entry) => operation.account === entry.operation.account;
-        this.#setAside(queue, [...entries, ...rest.filter(isOfAccount)]);
+        this.#moveToAccountQueues(queue, [...entries, ...rest.filter(isOfAccount)]);
         rest = rest.filter((other) => !isOfAccount(other));
       } catch (error) {
         entry.reject(error);

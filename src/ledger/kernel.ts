@@ -113,8 +113,11 @@ function open(work: UnitOfWork, operation: OpenOperation): OpenOutcome | Account
 
 function hold(work: UnitOfWork, found: FoundAccount, operation: HoldOperation): HoldOutcome | PutOffOutcome {
   const { account, plan, nowMs } = found;
-  const { min, want } = operation;
-  invariant(Number.isSafeInteger(min) && min >= 0 && want >= min, "a hold asks for a whole amount or more");
+  const { minMicro, wantMicro } = operation;
+  invariant(
+    Number.isSafeInteger(minMicro) && minMicro >= 0 && wantMicro >= minMicro,
+    "a hold asks for a whole amount or more",
+  );
   const taken = work.entry(account.id, operation.hold);
   if (taken !== null) {
     if (work.hold(account.id, operation.hold) === null) return { kind: "refused", reason: "hold_ended" };
@@ -134,9 +137,9 @@ function hold(work: UnitOfWork, found: FoundAccount, operation: HoldOperation): 
   const limited = rateRefusalOf(scopes, operation.promptTokens, nowMs);
   if (limited !== null) return limited;
   const available = sumOf(account);
-  if (available < operation.min) return creditRefusal(found, operation.min, ratesOf(scopes, nowMs));
+  if (available < minMicro) return creditRefusal(found, minMicro, ratesOf(scopes, nowMs));
 
-  const amounts = allocate(account, operation.want);
+  const amounts = allocate(account, wantMicro);
   countRequest(scopes, operation.promptTokens, nowMs);
   key.holds += 1;
   key.lastUsedMs = nowMs;
@@ -167,9 +170,9 @@ function hold(work: UnitOfWork, found: FoundAccount, operation: HoldOperation): 
   return { kind: "held", amount: sumOf(amounts), rates: ratesOf(scopes, nowMs) };
 }
 
-function creditRefusal({ account, plan }: FoundAccount, min: MicroCredits, rates: Rates): HoldOutcome {
+function creditRefusal({ account, plan }: FoundAccount, minMicro: MicroCredits, rates: Rates): HoldOutcome {
   const held = account.heldBase + account.heldOverage + account.heldAdditional;
-  if (sumOf(account) + held >= min) {
+  if (sumOf(account) + held >= minMicro) {
     return { kind: "refused", reason: "credits_reserved", retryAfterMs: reservedRetryMs, rates };
   }
   // The next refresh fills the buckets to the plan's credits, and not to the present cap of the account.
@@ -188,9 +191,12 @@ function extend(
   const { account, nowMs } = found;
   const row = work.hold(account.id, operation.hold);
   if (row === null) return { kind: "ended" };
-  const { used, more } = operation;
+  const { used, moreMicro } = operation;
   assertTokens(used);
-  invariant(Number.isSafeInteger(more) && more >= 0, "an extension asks for a whole amount or nothing");
+  invariant(
+    Number.isSafeInteger(moreMicro) && moreMicro >= 0,
+    "an extension asks for a whole amount or nothing",
+  );
   // Throws for counts that cannot be charged. With such a checkpoint the hold could never end.
   costOf(priceOf(row), used);
   row.expiresMs = Math.max(row.expiresMs, nowMs + operation.ttlMs);
@@ -207,8 +213,8 @@ function extend(
     return { kind: "extended", amount: 0 - before.baseDelta - before.overageDelta - before.additionalDelta };
   }
   // The new expiry and the checkpoint are still written.
-  if (more > 0 && ended === "some") return { kind: "unfinished" };
-  const amounts = allocate(account, more);
+  if (moreMicro > 0 && ended === "some") return { kind: "unfinished" };
+  const amounts = allocate(account, moreMicro);
   const amount = sumOf(amounts);
   // Nothing moved, so there is no journal entry. A repetition is decided anew.
   if (amount === 0) return { kind: "extended", amount };

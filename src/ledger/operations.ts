@@ -13,7 +13,7 @@ export interface OpenOperation {
   plan: string;
 }
 
-/** Takes up to `want` of the available credits, and is refused below `min`. Checks key and limits under the same lock. */
+/** Takes up to `wantMicro` of the available credits, and is refused below `minMicro`. Checks key and limits under the same lock. */
 export interface HoldOperation {
   kind: "hold";
   account: string;
@@ -24,8 +24,8 @@ export interface HoldOperation {
   price: Price;
   /** Counted against tokens per minute. An expiry before the first checkpoint charges nothing. */
   promptTokens: number;
-  min: MicroCredits;
-  want: MicroCredits;
+  minMicro: MicroCredits;
+  wantMicro: MicroCredits;
   ttlMs: number;
 }
 
@@ -36,7 +36,7 @@ export interface ExtendOperation {
   hold: string;
   /** Number of the extension: 1, 2, 3 ... The operation id is `<hold>/<n>`. */
   n: number;
-  more: MicroCredits;
+  moreMicro: MicroCredits;
   used: TokenCounts;
   ttlMs: number;
 }

@@ -191,13 +191,13 @@ function operationOf(draft: Draft, sent: readonly Operation[], serial: number): 
         key: `key-of-${account}`,
         price,
         promptTokens: 5,
-        want: amount * 2,
+        wantMicro: amount * 2,
       });
     }
     case "settle":
       return { kind, ...target, used, ending: "stop", estimated: which % 2 === 0 };
     case "extend":
-      return { kind, ...target, n: 1 + (which % 3), more: amount, used, ttlMs: 0 - 99 * day };
+      return { kind, ...target, n: 1 + (which % 3), moreMicro: amount, used, ttlMs: 0 - 99 * day };
     case "expire":
       return { kind, ...target };
     case "topup":

@@ -214,7 +214,7 @@ for (const backend of backends) {
       database.clock.advance(minute / 2);
       assert.deepEqual(
         await store.commit([
-          { kind: "extend", account: "ada", hold: "h1", n: 1, more: credits(2), used, ttlMs: minute },
+          { kind: "extend", account: "ada", hold: "h1", n: 1, moreMicro: credits(2), used, ttlMs: minute },
         ]),
         [{ kind: "extended", amount: credits(2) }],
       );
@@ -303,11 +303,11 @@ for (const backend of backends) {
       database.clock.advance(minute);
       const used = { promptTokens: 1, cachedTokens: 0, completionTokens: 9, reasoningTokens: 0 };
       const extend = { kind: "extend", account: "ada", hold: "h1", used, ttlMs: 9 * minute } as const;
-      const [asking] = await store.commit([{ ...extend, n: 1, more: credits(1) }]);
+      const [asking] = await store.commit([{ ...extend, n: 1, moreMicro: credits(1) }]);
       assert.equal(asking?.kind, "unfinished");
       const kept = (await store.holds({ account: "ada", limit: 10 })).find(({ id }) => id === "h1");
       assert.deepEqual([kept?.expiresMs, kept?.completionTokens], [start + 10 * minute, 9]);
-      const [extended] = await store.commit([{ ...extend, n: 1, more: credits(1) }]);
+      const [extended] = await store.commit([{ ...extend, n: 1, moreMicro: credits(1) }]);
       assert.partialDeepStrictEqual(extended, { kind: "extended", amount: credits(1) });
     });
 
@@ -475,12 +475,12 @@ for (const backend of backends) {
       database.clock.advance(minute - 1);
       const used = { promptTokens: 1, cachedTokens: 0, completionTokens: 0, reasoningTokens: 0 };
       await store.commit([
-        { kind: "extend", account: "ada", hold: "h2", n: 1, more: 0, used, ttlMs: 2 * day },
-        { kind: "extend", account: "ada", hold: "h3", n: 1, more: 0, used, ttlMs: 2 * day },
+        { kind: "extend", account: "ada", hold: "h2", n: 1, moreMicro: 0, used, ttlMs: 2 * day },
+        { kind: "extend", account: "ada", hold: "h3", n: 1, moreMicro: 0, used, ttlMs: 2 * day },
       ]);
       database.clock.advance(day);
       await store.commit([
-        { kind: "extend", account: "ada", hold: "h2", n: 2, more: credits(1), used, ttlMs: 2 * day },
+        { kind: "extend", account: "ada", hold: "h2", n: 2, moreMicro: credits(1), used, ttlMs: 2 * day },
       ]);
       assert.deepEqual(await store.holdTotals(), { holds: 3, micro: credits(113) });
     });

@@ -70,7 +70,7 @@ async function leaveBehind({ ledger, account }: TestService, id: string, made: n
   assert.equal(held.kind, "held");
   // The checkpoint extends the hold, so that it cannot expire too early.
   const used = tokens(10, made);
-  await ledger.apply({ kind: "extend", account, hold: id, n: 1, more: 0, used, ttlMs: 200 });
+  await ledger.apply({ kind: "extend", account, hold: id, n: 1, moreMicro: 0, used, ttlMs: 200 });
 }
 
 async function overdue({ store }: TestService, holds: number): Promise<void> {
@@ -208,7 +208,15 @@ for (const isLost of [false, true]) {
     for (let n = 0; n < 7; n += 1) engine.last.token("x");
     const { account, ledger, store } = service;
     const [{ id } = { id: "" }] = await store.holds({ limit: 1 });
-    await ledger.apply({ kind: "extend", account, hold: id, n: 9, more: 0, used: tokens(10, 5), ttlMs: 1 });
+    await ledger.apply({
+      kind: "extend",
+      account,
+      hold: id,
+      n: 9,
+      moreMicro: 0,
+      used: tokens(10, 5),
+      ttlMs: 1,
+    });
     using db = new DatabaseSync(service.databaseFile, { timeout: 5000 });
     db.prepare("update hold set expires_ms = created_ms where id = ?").run(id);
     await ledger.apply({ kind: "expire", account, hold: id });

@@ -18,7 +18,7 @@ example("takes credits from base first, then overage, then additional", small, a
 });
 
 example("a hold takes the wanted amount, or the available credits", small, async (made) => {
-  const wants = { min: 5, want: credits(100) };
+  const wants = { minMicro: 5, wantMicro: credits(100) };
   assert.deepEqual(await made.apply(hold("h", 0, wants)), { kind: "held", amount: credits(15), rates: {} });
   assert.deepEqual(made.buckets(), [0, 0, 0]);
 });
@@ -135,8 +135,8 @@ example(
 );
 
 example("a repeated hold returns the amount of the first", small, async (made) => {
-  await made.apply(hold("h", 0, { min: 1, want: credits(100) }));
-  const again = await made.apply(hold("h", 0, { min: 1, want: credits(100) }));
+  await made.apply(hold("h", 0, { minMicro: 1, wantMicro: credits(100) }));
+  const again = await made.apply(hold("h", 0, { minMicro: 1, wantMicro: credits(100) }));
   assert.deepEqual(again, { kind: "held", amount: credits(15), rates: {} });
   assert.equal(made.store.account("ada").holds, 1);
   assert.equal(made.store.key("key").holds, 1);
@@ -170,7 +170,7 @@ example("the same hold id in two accounts is two holds", small, async (made) => 
 
 example("rejects a hold of a negative amount", small, async (made) => {
   await assert.rejects(made.apply(hold("h", -5)), /whole amount/);
-  await assert.rejects(made.apply(hold("h", 0, { min: 0, want: Number.NaN })), /whole amount/);
+  await assert.rejects(made.apply(hold("h", 0, { minMicro: 0, wantMicro: Number.NaN })), /whole amount/);
   await made.apply(hold("h", 10));
   await assert.rejects(made.apply(extend("h", 1, -5)), /whole amount/);
   assert.deepEqual(made.buckets(), [credits(10) - 10, credits(5), 0]);

@@ -115,7 +115,7 @@ test("commits an account with others again after a separate commit", within, asy
   await until(() => store.attemptsOn("ada") > 1);
   store.locked.clear();
   await first;
-  await ledger.settled();
+  await ledger.idle();
   await Promise.all([ledger.apply(topup("ada", 2)), ledger.apply(topup("bob", 2))]);
   assert.deepEqual(store.commits.at(-1), ["ada", "bob"]);
 });

@@ -121,7 +121,15 @@ test("rejected extensions and settlements send no void", async () => {
   await ledger.apply(hold("h1", credits(5)));
   loseAnswer(made);
   const used = { promptTokens: 0, cachedTokens: 0, completionTokens: 5, reasoningTokens: 0 };
-  const extend = { kind: "extend", account: "ada", hold: "h1", n: 1, more: 1, used, ttlMs: 60_000 } as const;
+  const extend = {
+    kind: "extend",
+    account: "ada",
+    hold: "h1",
+    n: 1,
+    moreMicro: 1,
+    used,
+    ttlMs: 60_000,
+  } as const;
   await assert.rejects(ledger.apply(extend), StoreUnavailableError);
   made.store.hooks = { before: gone };
   await assert.rejects(ledger.apply(settle("h1", 1)), StoreUnavailableError);

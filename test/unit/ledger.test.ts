@@ -121,7 +121,7 @@ test("accounts in different commit queues do not wait for each other, and each k
   await Promise.all(bobs);
   assert.deepEqual(committed, ["bob 1", "bob 2", "bob 3"]);
   gates.get("ada")?.resolve();
-  await ledger.settled();
+  await ledger.idle();
   assert.deepEqual(committed.slice(3), ["ada 1", "ada 2", "ada 3"]);
   await Promise.all(adas);
 });
@@ -142,7 +142,7 @@ test("commits again after it was idle", async () => {
   const ledger = new Ledger(store);
   for (const n of [1, 2, 3]) {
     await ledger.apply(topup(`${n}`));
-    await ledger.settled();
+    await ledger.idle();
   }
   assert.deepEqual(store.batches, [["1"], ["2"], ["3"]]);
 });
@@ -158,9 +158,9 @@ test("settled() waits for every operation", async () => {
   const ledger = new Ledger(new FakeStore(), { batchMax: 1 });
   let answered = 0;
   for (const n of numbers(5)) void ledger.apply(topup(`${n}`)).then(() => (answered += 1));
-  await ledger.settled();
+  await ledger.idle();
   assert.equal(answered, 5);
-  await ledger.settled();
+  await ledger.idle();
 });
 
 test("repeats a commit if the store is unavailable for a moment", async () => {

@@ -33,7 +33,7 @@ export class SqliteLedger {
   readonly #db: DatabaseSync;
   readonly #plans: Plans;
   readonly #now: () => EpochMs;
-  readonly #kept: RowCache;
+  readonly #cache: RowCache;
   readonly #account: AccountQuery;
   readonly #hold: Query<HoldRow>;
   readonly #isOverdue: StatementSync;
@@ -58,7 +58,7 @@ export class SqliteLedger {
     this.#overdueMax = overdueHoldsMax;
     this.#plans = plans;
     this.#now = now;
-    this.#kept = new RowCache(db);
+    this.#cache = new RowCache(db);
     this.#account = new AccountQuery(db);
     this.#hold = new Query(db, holdTable, "where account = ? and id = ?");
     this.#isOverdue = db.prepare("select 1 from hold where expires_ms <= ? limit 1");
@@ -83,13 +83,13 @@ export class SqliteLedger {
     let isCommitting = false;
     try {
       this.#db.exec("begin immediate");
-      this.#kept.begin();
+      this.#cache.begin();
       const snapshot = this.#read(operations);
       const { outcomes, changes } = decide(snapshot, this.#plans, operations);
       this.#write(snapshot, changes);
       isCommitting = true;
       this.#db.exec("commit");
-      this.#kept.end(changes);
+      this.#cache.end(changes);
       return outcomes;
     } catch (error) {
       // Some errors, such as a full disk, have rolled back already.
@@ -112,13 +112,13 @@ export class SqliteLedger {
 
     const readKey = (account: string, id: string) => {
       if (keys.has(id)) return;
-      const key = known(this.#kept.keys, rowKey(account, id), () => this.#key.get(account, id));
+      const key = known(this.#cache.keys, rowKey(account, id), () => this.#key.get(account, id));
       if (key !== undefined) keys.set(id, key);
     };
     const readHold = (account: string, id: string) => {
       const name = rowKey(account, id);
       if (holds.has(name)) return true;
-      const hold = known(this.#kept.holds, name, () => this.#hold.get(account, id));
+      const hold = known(this.#cache.holds, name, () => this.#hold.get(account, id));
       if (hold === undefined) return false;
       holds.set(name, hold);
       readKey(account, hold.key);
@@ -132,7 +132,7 @@ export class SqliteLedger {
     };
 
     for (const id of new Set(operations.map((operation) => operation.account))) {
-      const row = known(this.#kept.accounts, id, () => this.#account.get(id));
+      const row = known(this.#cache.accounts, id, () => this.#account.get(id));
       if (row !== undefined) accounts.set(id, row);
     }
     const overdue = this.#overdueOf(
