@@ -1,8 +1,7 @@
 /** Obtains the model files of the configuration and starts the engines. */
 import { fileURLToPath } from "node:url";
 import type { Logger } from "pino";
-import type { Model } from "../chat/catalog.ts";
-import type { EngineSlot } from "../chat/engine-slot.ts";
+import type { EngineSlot, Model } from "../chat/catalog.ts";
 import type { Config } from "../config/load.ts";
 import type { LlamaModelConfig, ModelConfig } from "../config/model.ts";
 import { startLlamaEngine } from "../engines/llama/process/engine.ts";

@@ -1,7 +1,19 @@
-/** The models of this service: their names, engines and prices. */
+/**
+ * The models of this service: their names, engines and prices, and the chat requests that they
+ * take. The slot of a model holds the place of an engine that starts later.
+ */
 import type { Price } from "../ledger/pricing.ts";
-import type { Engine } from "./engine.ts";
-import type { RequestDefaults } from "./request.ts";
+import {
+  type Engine,
+  EngineError,
+  type EngineLoad,
+  type EngineState,
+  type Message,
+  type PreparedPrompt,
+  type Prompt,
+  type Reasoning,
+  type Sampling,
+} from "./engine.ts";
 
 export interface Model {
   /** The name that clients use. */
@@ -42,4 +54,89 @@ export function longestAnswer(contextWindow: number, outputTokensMax: number | n
 /** Whether a list of patterns from a plan or a key (`*`, or ids) names the model. */
 export function allows(patterns: readonly string[], modelId: string): boolean {
   return patterns.includes("*") || patterns.includes(modelId);
+}
+
+/** A chat request after parsing and validation. */
+export interface ChatRequest {
+  model: string;
+  messages: readonly Message[];
+  /**
+   * The smaller of `max_tokens` and `max_completion_tokens`. Absent: the model's default, or as
+   * many as the window leaves.
+   */
+  maxTokens?: number;
+  sampling: Sampling;
+  reasoning: Reasoning;
+  user?: string;
+  /** The answer is delivered while it is generated. Otherwise it is delivered at its end. */
+  stream: boolean;
+}
+
+/** Values for requests that do not set them. */
+export interface RequestDefaults {
+  temperature?: number;
+  topP?: number;
+  topK?: number;
+  maxTokens?: number;
+}
+
+/** Returns the request with the model's defaults filled in. A value of the request always wins. */
+export function withDefaults(request: ChatRequest, defaults: RequestDefaults): ChatRequest {
+  const { maxTokens, ...sampling } = defaults;
+  return {
+    ...(maxTokens === undefined ? {} : { maxTokens }),
+    ...request,
+    sampling: { ...sampling, ...request.sampling },
+  };
+}
+
+/** Fetching a model file takes minutes, loading it takes seconds. */
+const retryAfterSeconds = 5;
+
+/**
+ * Placeholder for an engine that starts later, while its model file is fetched or loaded and the
+ * service already listens. It refuses requests with "unavailable" until it is filled, and then
+ * forwards them.
+ */
+export class EngineSlot implements Engine {
+  readonly #contextWindow: number;
+  #engine: Engine | null = null;
+  #state: "starting" | "closed" = "starting";
+
+  /** `contextWindow` is the configured value. The engine's own value replaces it. */
+  constructor(contextWindow: number) {
+    this.#contextWindow = contextWindow;
+  }
+
+  get contextWindow(): number {
+    return this.#engine?.contextWindow ?? this.#contextWindow;
+  }
+
+  get reportsUsageLate(): boolean {
+    return this.#engine?.reportsUsageLate ?? false;
+  }
+
+  get state(): EngineState {
+    return this.#engine?.state ?? this.#state;
+  }
+
+  /** Fills the slot. An engine that arrives after `close` is closed. */
+  async fill(engine: Engine): Promise<void> {
+    if (this.#state === "closed") await engine.close();
+    else this.#engine = engine;
+  }
+
+  async prepare(prompt: Prompt, signal: AbortSignal): Promise<PreparedPrompt> {
+    if (this.#engine !== null) return this.#engine.prepare(prompt, signal);
+    throw new EngineError("unavailable", `the engine is ${this.#state}`, { retryAfterSeconds });
+  }
+
+  load(): EngineLoad | null {
+    return this.#engine?.load?.() ?? null;
+  }
+
+  async close(): Promise<void> {
+    this.#state = "closed";
+    await this.#engine?.close();
+  }
 }

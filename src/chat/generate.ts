@@ -26,7 +26,7 @@ import { costAtMost } from "../ledger/pricing.ts";
 import { StoreUnavailableError } from "../ledger/retry.ts";
 import type { BucketAmounts, Ending } from "../ledger/rows.ts";
 import type { MicroCredits } from "../units.ts";
-import { allows, type Catalog, type Model } from "./catalog.ts";
+import { allows, type Catalog, type ChatRequest, type Model, withDefaults } from "./catalog.ts";
 import {
   EngineError,
   type FinishReason,
@@ -37,7 +37,6 @@ import {
 } from "./engine.ts";
 import { firstSlice, HoldExtender } from "./hold-extender.ts";
 import { refusalOfEngine, refusalOfHold } from "./refusals.ts";
-import { type ChatRequest, withDefaults } from "./request.ts";
 
 /**
  * Event of an answer: one `accepted`, any number of `text`, one `end`, in this order. They arrive

@@ -4,7 +4,7 @@
  * A model without a price is refused, because it would be free for everybody.
  */
 
-import type { RequestDefaults } from "../chat/request.ts";
+import type { RequestDefaults } from "../chat/catalog.ts";
 import type { ThinkTags } from "../engines/text/thinking.ts";
 import { dialectOf, dialects } from "../engines/upstream/dialects.ts";
 import { OperatorError } from "../errors.ts";

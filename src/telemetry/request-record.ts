@@ -6,9 +6,9 @@
  */
 import { randomUUID } from "node:crypto";
 import type { Caller } from "../accounts/authentication.ts";
+import type { ChatRequest } from "../chat/catalog.ts";
 import type { Sampling } from "../chat/engine.ts";
 import type { Charge, ChatRecord } from "../chat/generate.ts";
-import type { ChatRequest } from "../chat/request.ts";
 import type { ErrorCode } from "../errors.ts";
 
 /**

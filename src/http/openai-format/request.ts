@@ -10,8 +10,8 @@
  */
 import Type, { type Static, type TSchema } from "typebox";
 import { Compile } from "typebox/compile";
+import type { ChatRequest } from "../../chat/catalog.ts";
 import type { Reasoning, Sampling } from "../../chat/engine.ts";
-import type { ChatRequest } from "../../chat/request.ts";
 import { Refusal } from "../../errors.ts";
 import { explain } from "./explain.ts";
 import { exceededSize, isRecord, parseJson, valuesPerKey } from "./json.ts";

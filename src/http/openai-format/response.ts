@@ -2,9 +2,9 @@
  * JSON of the answers that are not streamed (completion, balance, list of models), and the
  * rate-limit headers.
  */
-import { longestAnswer, type Model } from "../../chat/catalog.ts";
+
+import { longestAnswer, type Model, type RequestDefaults } from "../../chat/catalog.ts";
 import type { FinishReason, TokenLogprob, Usage } from "../../chat/engine.ts";
-import type { RequestDefaults } from "../../chat/request.ts";
 import type { BalanceView, BucketView } from "../../ledger/balance.ts";
 import type { RateState, Rates } from "../../ledger/operations.ts";
 import type { Price } from "../../ledger/pricing.ts";
