@@ -1,7 +1,7 @@
 /** Work on large messages is spread over turns of the event loop. */
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { LargeTurns } from "../../src/engines/upstream/large-turns.ts";
+import { LargeTurns } from "../../src/engines/upstream/server.ts";
 
 const large = 200_000;
 

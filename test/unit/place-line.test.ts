@@ -2,18 +2,33 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import fc from "fast-check";
-import { PlaceLine } from "../../src/engines/upstream/place-line.ts";
+import { type Applicant, PlaceLine } from "../../src/engines/upstream/server-pool.ts";
 
-interface Request {
-  name: string;
-  job: { accountId: string };
+/** A request with a name. The letter of the name is its account. */
+class Request implements Applicant {
+  readonly name: string;
+  readonly job: { accountId: string };
+
+  constructor(name: string) {
+    this.name = name;
+    this.job = { accountId: name.slice(0, 1) };
+  }
+
+  begin(): void {}
+
+  breakOff(): void {}
+}
+
+function nameOf(applicant: Applicant): string {
+  assert.ok(applicant instanceof Request);
+  return applicant.name;
 }
 
 /** A line before `total` places, with the requests that run. */
 class Hall {
   nowMs = 0;
-  readonly line = new PlaceLine<Request>(1000);
-  readonly running: Request[] = [];
+  readonly line = new PlaceLine(1000);
+  readonly running: Applicant[] = [];
   readonly #total: number;
   readonly #reserved: number;
 
@@ -26,17 +41,15 @@ class Hall {
     return this.#total - this.running.length;
   }
 
-  /** The letter of a request is its account. */
   ask(...names: string[]): void {
     for (const name of names) {
-      const asked = { name, job: { accountId: name.slice(0, 1) } };
-      assert.ok(this.line.push(asked, this.nowMs));
+      assert.ok(this.line.push(new Request(name), this.nowMs));
       this.fill();
     }
   }
 
   end(name: string): void {
-    const at = this.running.findIndex((request) => request.name === name);
+    const at = this.running.findIndex((request) => nameOf(request) === name);
     const [request] = this.running.splice(at, 1);
     assert.ok(request !== undefined, `${name} runs`);
     this.line.remove(request, this.nowMs);
@@ -53,10 +66,7 @@ class Hall {
   }
 
   get names(): string {
-    return this.running
-      .map(({ name }) => name)
-      .sort()
-      .join(" ");
+    return this.running.map(nameOf).sort().join(" ");
   }
 }
 
@@ -105,7 +115,7 @@ test("without reserved places one account may have all of them", () => {
 test("a request that leaves the line frees nothing and is not given a place", () => {
   const hall = new Hall(1, 0);
   hall.ask("a1");
-  const gone = { name: "b1", job: { accountId: "b" } };
+  const gone = new Request("b1");
   assert.ok(hall.line.push(gone, 0));
   hall.line.remove(gone, 0);
   hall.line.remove(gone, 0);
@@ -117,10 +127,7 @@ test("a request that leaves the line frees nothing and is not given a place", ()
 test("all that wait can be taken out at once", () => {
   const hall = new Hall(1, 0);
   hall.ask("a1", "a2", "b1");
-  assert.deepEqual(
-    hall.line.takeAll(0).map(({ name }) => name),
-    ["a2", "b1"],
-  );
+  assert.deepEqual(hall.line.takeAll(0).map(nameOf), ["a2", "b1"]);
   assert.equal(hall.line.size, 0);
 });
 
@@ -162,7 +169,7 @@ test("whatever is asked for and ends, no account that runs nothing waits beside 
         const before = new Set(hall.running);
         if ("ask" in each) {
           asked += 1;
-          const request = { name: `${each.ask}${asked}`, job: { accountId: each.ask } };
+          const request = new Request(`${each.ask}${asked}`);
           waiting.set(request.name, request);
           assert.ok(hall.line.push(request, 0));
           hall.fill();
@@ -175,10 +182,10 @@ test("whatever is asked for and ends, no account that runs nothing waits beside 
         } else {
           const request = hall.running[each.end];
           if (request === undefined) continue;
-          hall.end(request.name);
+          hall.end(nameOf(request));
         }
         const begun = hall.running.filter((request) => !before.has(request));
-        for (const { name } of begun) waiting.delete(name);
+        for (const request of begun) waiting.delete(nameOf(request));
         assert.equal(hall.line.size, waiting.size);
         const running = new Set(hall.running.map(({ job }) => job.accountId));
         for (const { job } of waiting.values()) {

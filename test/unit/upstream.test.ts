@@ -3,11 +3,11 @@ import assert from "node:assert/strict";
 import { describe, test } from "node:test";
 import fc from "fast-check";
 import type { Message, Reasoning, Sampling } from "../../src/chat/engine.ts";
-import { AnswerText } from "../../src/engines/upstream/answer-text.ts";
-import { Circuit, coolDownMs, coolDownMsMax, failuresMax } from "../../src/engines/upstream/circuit.ts";
+import { AnswerText } from "../../src/engines/upstream/answer.ts";
 import { type DialectName, dialectOf, dialects, requestBody } from "../../src/engines/upstream/dialects.ts";
-import { PromptEstimator, sizeOf } from "../../src/engines/upstream/estimate.ts";
 import { failureOfStatus, loggable } from "../../src/engines/upstream/failure.ts";
+import { PromptEstimator, sizeOf } from "../../src/engines/upstream/prompt-count.ts";
+import { Circuit, coolDownMs, coolDownMsMax, failuresMax } from "../../src/engines/upstream/server.ts";
 
 function bodyOf(
   dialect: DialectName,
@@ -247,10 +247,10 @@ describe("what is logged of an upstream's words", () => {
 
 describe("a circuit", () => {
   /** A request that is sent at this time and fails. */
-  const fail = (circuit: Circuit, nowMs: number) => circuit.failed(nowMs, circuit.enter(nowMs, null), false);
+  const fail = (circuit: Circuit, nowMs: number) => circuit.failed(nowMs, circuit.begin(nowMs, null), false);
   /** One that breaks off in the middle of its answer. */
   const breakOff = (circuit: Circuit, nowMs: number) => {
-    const attempt = circuit.enter(nowMs, null);
+    const attempt = circuit.begin(nowMs, null);
     circuit.answered();
     return circuit.failed(nowMs, attempt, true);
   };
@@ -268,48 +268,48 @@ describe("a circuit", () => {
       assert.ok(circuit.isOpen(nowMs + atMost - 1) && !circuit.admits(nowMs + atMost - 1));
       nowMs += atMost;
       assert.ok(circuit.admits(nowMs) && !circuit.isOpen(nowMs));
-      const trial = circuit.enter(nowMs, null);
+      const trial = circuit.begin(nowMs, null);
       assert.ok(!circuit.admits(nowMs), "one at a time");
       assert.ok(circuit.failed(nowMs, trial, false));
     }
     nowMs += coolDownMsMax;
-    circuit.left(circuit.enter(nowMs, null));
+    circuit.ended(circuit.begin(nowMs, null));
     assert.ok(circuit.admits(nowMs), "a trial that told nothing makes room for another");
-    circuit.enter(nowMs, null);
+    circuit.begin(nowMs, null);
     assert.ok(circuit.answered());
     assert.ok(circuit.admits(nowMs));
-    circuit.enter(nowMs, null);
+    circuit.begin(nowMs, null);
     assert.ok(circuit.admits(nowMs), "not one at a time any more");
   });
 
   test("takes a late failure of an earlier request for no news, before a trial, beside it and behind it", () => {
     const circuit = new Circuit();
-    const early = Array.from({ length: 2 * failuresMax }, () => circuit.enter(0, null));
+    const early = Array.from({ length: 2 * failuresMax }, () => circuit.begin(0, null));
     for (let n = 0; n < failuresMax; n += 1) fail(circuit, 0);
     for (const attempt of early.slice(0, 2))
       assert.equal(circuit.failed(coolDownMs - 1, attempt, false), false);
     assert.ok(circuit.admits(coolDownMs));
-    const trial = circuit.enter(coolDownMs, null);
+    const trial = circuit.begin(coolDownMs, null);
     for (const attempt of early.slice(2, 4)) {
       assert.equal(circuit.failed(coolDownMs, attempt, true), false);
-      circuit.left(attempt);
+      circuit.ended(attempt);
     }
     assert.ok(!circuit.admits(coolDownMs), "the trial goes on");
     circuit.answered();
     for (const attempt of early.slice(4)) assert.equal(circuit.failed(coolDownMs, attempt, true), false);
     assert.ok(circuit.admits(coolDownMs));
-    circuit.left(trial);
+    circuit.ended(trial);
   });
 
   test("knows a trial that is sent again as the same one, and no other request as that", () => {
     const circuit = new Circuit();
     for (let n = 0; n < failuresMax; n += 1) fail(circuit, 0);
-    const early = circuit.enter(coolDownMs - 1, null);
-    const trial = circuit.enter(coolDownMs, null);
-    const again = circuit.enter(coolDownMs, trial);
-    circuit.left(trial);
+    const early = circuit.begin(coolDownMs - 1, null);
+    const trial = circuit.begin(coolDownMs, null);
+    const again = circuit.begin(coolDownMs, trial);
+    circuit.ended(trial);
     assert.ok(!circuit.admits(coolDownMs), "its first connection ends, it does not");
-    const stranger = circuit.enter(coolDownMs, early);
+    const stranger = circuit.begin(coolDownMs, early);
     assert.equal(circuit.failed(coolDownMs, stranger, false), false);
     assert.ok(circuit.failed(coolDownMs, again, false));
     assert.ok(circuit.isOpen(coolDownMs + 2 * coolDownMs - 1));

@@ -6,11 +6,11 @@
  *   (failure.ts).
  * - each server gets at most `parallel` requests at once (server-pool.ts).
  * - the service makes no requests of its own: a circuit breaker learns from real requests
- *   (circuit.ts).
+ *   (server.ts).
  * - a request is sent to another server at most once, and only before its answer starts
  *   (generation.ts).
  *
- * If an upstream reports no usage, tokens are counted here (token-count.ts, estimate.ts).
+ * If an upstream reports no usage, tokens are counted here (token-count.ts, prompt-count.ts).
  */
 import type {
   Engine,
@@ -23,14 +23,12 @@ import type {
   Reasoning,
 } from "../../chat/engine.ts";
 import type { ThinkTags } from "../text/thinking.ts";
-import { AnswerText } from "./answer-text.ts";
-import { ConversationForms } from "./conversation-forms.ts";
+import { AnswerText } from "./answer.ts";
 import { type Dialect, type DialectName, dialectOf, reasoningFields } from "./dialects.ts";
-import { type PromptEstimate, PromptEstimator, sizeOf } from "./estimate.ts";
 import { type CompletedAnswer, UpstreamGeneration, type UpstreamJob } from "./generation.ts";
+import { type CountedPrompt, PromptCounter } from "./prompt-count.ts";
 import type { UpstreamServer } from "./server.ts";
 import { ServerPool, type ServerPoolOptions } from "./server-pool.ts";
-import { UpstreamTokenizer } from "./tokenizer.ts";
 
 /** All servers of `urls` offer the same model. */
 export interface UpstreamOptions extends ServerPoolOptions {
@@ -69,8 +67,7 @@ export class UpstreamEngine implements Engine {
   readonly #options: UpstreamOptions;
   readonly #dialect: Dialect;
   readonly #pool: ServerPool;
-  readonly #estimator = new PromptEstimator();
-  readonly #tokenizer: UpstreamTokenizer;
+  readonly #prompts: PromptCounter;
   readonly #reasoningFields: readonly string[];
   #reportsUsageLate: boolean;
 
@@ -81,12 +78,8 @@ export class UpstreamEngine implements Engine {
     this.#reportsUsageLate = reasoning?.hidden ?? false;
     this.#dialect = dialectOf(options.dialect);
     this.#pool = new ServerPool(options);
-    this.#tokenizer = new UpstreamTokenizer((upstream, reason) => {
-      log.warn(
-        { upstream, reason },
-        "the upstream's tokenizer does not count; prompts are estimated for a while",
-      );
-    });
+    const kind = this.#dialect.tokenizer;
+    this.#prompts = new PromptCounter({ pool: this.#pool, kind, model: options.model, log });
     const named = reasoning?.field ?? null;
     this.#reasoningFields = named === null ? knownReasoningFields : [named, ...knownReasoningFields];
   }
@@ -106,10 +99,11 @@ export class UpstreamEngine implements Engine {
 
   async prepare(prompt: Prompt, signal: AbortSignal): Promise<PreparedPrompt> {
     this.#pool.assertReady();
-    const { forms, estimate } = await this.#count(prompt, signal);
+    const template = reasoningFields(this.#dialect, this.#reasoningOf(prompt));
+    const counted = await this.#prompts.count(prompt.messages, template, signal);
     return {
-      promptTokens: estimate.atMost,
-      generate: (options) => this.#generate(prompt, forms, estimate, options),
+      promptTokens: counted.estimate.atMost,
+      generate: (options) => this.#generate(prompt, counted, options),
     };
   }
 
@@ -117,32 +111,7 @@ export class UpstreamEngine implements Engine {
     await this.#pool.close();
   }
 
-  /**
-   * Counts the prompt in the first form that the template accepts, if the server has a tokenizer.
-   */
-  async #count(prompt: Prompt, signal: AbortSignal): Promise<CountedPrompt> {
-    const { messages } = prompt;
-    const kind = this.#dialect.tokenizer;
-    const server = kind === null ? null : this.#pool.toAsk((each) => !this.#tokenizer.isPaused(each));
-    if (kind !== null && server !== null) {
-      const forms = new ConversationForms(messages);
-      const template = reasoningFields(this.#dialect, this.#reasoningOf(prompt));
-      const { model } = this.#options;
-      const count = await this.#tokenizer.count(server, { kind, model, forms, template }, signal);
-      signal.throwIfAborted();
-      if (count !== null) return { forms, estimate: { atMost: count, likely: count } };
-    }
-    // If the tokenizer accepts no form, the model may still accept one.
-    const forms = new ConversationForms(messages);
-    return { forms, estimate: this.#estimator.estimate(sizeOf(forms.current)) };
-  }
-
-  #generate(
-    prompt: Prompt,
-    forms: ConversationForms,
-    estimate: PromptEstimate,
-    options: GenerateOptions,
-  ): Generation {
+  #generate(prompt: Prompt, { forms, estimate }: CountedPrompt, options: GenerateOptions): Generation {
     this.#pool.assertReady();
     const { contextWindow, model, reasoning, sendStop = this.#dialect.sendsStop, finishMs } = this.#options;
     const { stop, topLogprobs } = options.sampling;
@@ -184,7 +153,7 @@ export class UpstreamEngine implements Engine {
         "an upstream reported more tokens at the end than were paid for; from now on whole answers are held for in advance (set reasoning: { hidden: true } for a model with hidden thinking)",
       );
     }
-    if (promptTokens !== null) this.#estimator.learn(sizeOf(forms.current), promptTokens);
+    if (promptTokens !== null) this.#prompts.learn(forms, promptTokens);
     if (usage.absurd === true) {
       this.#options.log.warn(
         { upstream: server.name },
@@ -192,9 +161,4 @@ export class UpstreamEngine implements Engine {
       );
     }
   }
-}
-
-interface CountedPrompt {
-  forms: ConversationForms;
-  estimate: PromptEstimate;
 }

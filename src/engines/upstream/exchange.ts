@@ -7,11 +7,11 @@
  * connection is closed and nothing more arrives. The exchange knows HTTP and server-sent events,
  * and not the contents of events.
  */
-import type { Dispatcher } from "undici";
-import { brokenAnswer, failureOfConnection, failureOfStatus, type UpstreamFailure } from "./failure.ts";
+
 import { StringDecoder } from "node:string_decoder";
 import { createParser } from "eventsource-parser";
-
+import type { Dispatcher } from "undici";
+import { brokenAnswer, failureOfConnection, failureOfStatus, type UpstreamFailure } from "./failure.ts";
 
 /** An event with the log-probabilities of a burst of tokens has tens of thousands. */
 export const eventCharactersMax = 1024 * 1024;

@@ -19,13 +19,12 @@ import {
   type Reasoning,
   type Usage,
 } from "../../chat/engine.ts";
+import type { ConversationForms } from "../text/message-normalisation.ts";
 import { Answer, type AnswerOptions } from "./answer.ts";
-import type { Attempt } from "./circuit.ts";
-import type { ConversationForms } from "./conversation-forms.ts";
 import { type Dialect, requestBody } from "./dialects.ts";
 import type { Exchange } from "./exchange.ts";
 import { brokenAnswer, UpstreamFailure } from "./failure.ts";
-import type { UpstreamServer } from "./server.ts";
+import type { Attempt, UpstreamServer } from "./server.ts";
 import type { Applicant, ServerPool } from "./server-pool.ts";
 
 /** Time for the usage and the end of the stream after the end of the answer. */
@@ -243,7 +242,7 @@ export class UpstreamGeneration implements Generation, Applicant {
       characters: forms.characters,
       text: () => requestBody(dialect, { ...request, messages: forms.current }),
     };
-    const attempt = server.enter(this.#sent?.attempt ?? null);
+    const attempt = server.begin(this.#sent?.attempt ?? null);
     this.#events = [];
     this.#next = 0;
     const owner = { changed: () => this.#wakeUp(), freed: this.#pool.pump };

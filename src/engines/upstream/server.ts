@@ -1,14 +1,15 @@
 /**
- * One upstream server: its connections, its load and its circuit breaker.
+ * One upstream server: its connections, its load, its circuit breaker, and the turns of the event
+ * loop that large bodies take.
  *
  * Guarantees: the key is sent to this server only. At most `connectionsMax` requests are under
  * way, because callers check `hasRoom` first.
  */
+
+import { setImmediate as nextTurn } from "node:timers/promises";
 import { Client, type Dispatcher, Pool } from "undici";
-import { type Attempt, Circuit, coolDownMsMax } from "./circuit.ts";
 import { Exchange, type ExchangeOwner } from "./exchange.ts";
 import { type UpstreamFailure, wasClosed } from "./failure.ts";
-import type { LargeTurns } from "./large-turns.ts";
 
 export interface UpstreamTimes {
   /** Time to connect. */
@@ -24,7 +25,7 @@ export interface UpstreamTimes {
 
 /** How a request is sent. */
 export interface Sending {
-  /** From `enter`. */
+  /** From `begin`. */
   attempt: Attempt;
   /** Use a new connection. */
   isFresh: boolean;
@@ -122,8 +123,8 @@ export class UpstreamServer {
    * Called before each `send`. `insteadOf` is the earlier attempt of the same request, at this or
    * another server.
    */
-  enter(insteadOf: Attempt | null): Attempt {
-    return this.#circuit.enter(performance.now(), insteadOf);
+  begin(insteadOf: Attempt | null): Attempt {
+    return this.#circuit.begin(performance.now(), insteadOf);
   }
 
   /**
@@ -137,7 +138,7 @@ export class UpstreamServer {
       changed: owner.changed,
       freed: () => {
         this.#busy -= 1;
-        this.#circuit.left(attempt);
+        this.#circuit.ended(attempt);
         void client?.destroy();
         owner.freed();
       },
@@ -228,4 +229,137 @@ export interface Body {
   /** Lower bound of its length. */
   characters: number;
   text(): string;
+}
+
+/** A smaller message takes less than a millisecond and needs no turn of its own. */
+const largeCharacters = 131_072;
+
+/**
+ * Spreads the work on large messages over turns of the event loop: one of them in each turn.
+ *
+ * A conversation of 4 MB takes about 10 ms to encode as JSON, and as long again to write to the
+ * connection. Twenty of them in one turn would block the event loop for half a second.
+ */
+export class LargeTurns {
+  #last: Promise<unknown> = Promise.resolve();
+
+  /** Calls `work` at once if the message is small, otherwise in a turn of its own. */
+  run(characters: number, work: () => void): void {
+    if (characters < largeCharacters) work();
+    else void this.wait(characters).then(work);
+  }
+
+  /** Resolves in a turn of its own if the message is large. */
+  wait(characters: number): Promise<unknown> {
+    if (characters < largeCharacters) return Promise.resolve();
+    this.#last = this.#last.then(() => nextTurn());
+    return this.#last;
+  }
+}
+
+/** Failures in a row that open the circuit. One or two may be an accident. */
+export const failuresMax = 5;
+export const coolDownMs = 5_000;
+export const coolDownMsMax = 60_000;
+
+/** One request that was sent. */
+export interface Attempt {
+  /** Number of times that the circuit had opened when the request was sent. */
+  readonly openings: number;
+}
+
+/**
+ * Circuit breaker of one upstream. It learns from real requests only, so that no probe costs a
+ * token.
+ *
+ * Pure: callers pass the time. After several failures in a row the circuit opens, and nothing is
+ * sent for a while. Then one trial request decides. A first token resets the count of failures
+ * before the first token. Only a whole answer resets the count of answers that broke off. Each
+ * opening doubles the pause, up to a minute, until an answer is whole.
+ */
+export class Circuit {
+  /** Failures before the first token. */
+  #failures = 0;
+  /** Failures in the middle of an answer. */
+  #breaks = 0;
+  /** Length of the next pause. */
+  #coolDownMs = coolDownMs;
+  /** End of the pause. */
+  #openUntilMs: number | null = null;
+  #openings = 0;
+  /** The trial request that is under way. */
+  #trial: Attempt | null = null;
+
+  isOpen(nowMs: number): boolean {
+    return this.#openUntilMs !== null && nowMs < this.#openUntilMs;
+  }
+
+  /** End of the pause, or null if the circuit is closed. */
+  get openUntilMs(): number | null {
+    return this.#openUntilMs;
+  }
+
+  /** Returns whether a request may be sent now. */
+  admits(nowMs: number): boolean {
+    return this.#openUntilMs === null || (nowMs >= this.#openUntilMs && this.#trial === null);
+  }
+
+  /**
+   * Records that a request is sent. The caller calls `ended` when the request has
+   * ended.
+   * `insteadOf` is the earlier attempt of the same request: if that attempt was the trial, this
+   * one becomes the trial.
+   */
+  begin(nowMs: number, insteadOf: Attempt | null): Attempt {
+    const attempt: Attempt = { openings: this.#openings };
+    const mayTry = this.admits(nowMs) || (this.#trial !== null && this.#trial === insteadOf);
+    if (this.#openUntilMs !== null && mayTry) this.#trial = attempt;
+    return attempt;
+  }
+
+  /** Records the first token of an answer. Returns true if this closes the circuit. */
+  answered(): boolean {
+    const wasOpen = this.#openUntilMs !== null;
+    this.#failures = 0;
+    this.#openUntilMs = null;
+    this.#trial = null;
+    return wasOpen;
+  }
+
+  /** Records an answer that arrived as far as it was wanted. */
+  completed(): void {
+    this.#breaks = 0;
+    this.#coolDownMs = coolDownMs;
+  }
+
+  /**
+   * Records the end of a request. The request may have ended without a result, for example because
+   * its client left.
+   */
+  ended(attempt: Attempt): void {
+    if (this.#trial === attempt) this.#trial = null;
+  }
+
+  /**
+   * Records a failure. `inAnswer`: part of the answer had arrived. Returns true if this opens the
+   * circuit.
+   */
+  failed(nowMs: number, attempt: Attempt, inAnswer: boolean): boolean {
+    // Late failures of requests that were sent before the circuit opened are ignored.
+    if (attempt.openings !== this.#openings) return false;
+    if (this.#openUntilMs !== null) {
+      if (attempt !== this.#trial) return false;
+    } else if (this.#count(inAnswer) < failuresMax) return false;
+    this.#openings += 1;
+    this.#openUntilMs = nowMs + this.#coolDownMs;
+    this.#coolDownMs = Math.min(coolDownMsMax, 2 * this.#coolDownMs);
+    this.#trial = null;
+    return true;
+  }
+
+  #count(inAnswer: boolean): number {
+    if (inAnswer) this.#breaks += 1;
+    else this.#failures += 1;
+    return inAnswer ? this.#breaks : this.#failures;
+  }
 }

@@ -4,10 +4,14 @@
  * Pure. If the upstream reports a count with each event, that count is used. Otherwise each event
  * with text counts as one token, or as many as it has log-probabilities, and at least as one per
  * eight characters of the answer. Our count is too high only if a server splits tokens.
+ *
+ * Impossible counts are never charged: negative counts would credit the account
+ * (lingyuins/octopus#243), and zeros under a visible answer would make it free
+ * (BerriAI/litellm#37992).
  */
 import type { Usage } from "../../chat/engine.ts";
 import type { TokenCounts } from "../../ledger/rows.ts";
-import { type Chunk, saneUsage } from "./chunk.ts";
+import { type Chunk, fieldOf, wholeIn } from "./chunk.ts";
 
 /** No tokenizer reaches this average over a whole answer. */
 const charactersPerToken = 8;
@@ -129,4 +133,46 @@ interface Counted {
   askedTokens: number;
   events: number;
   characters: number;
+}
+
+interface UsageBounds {
+  /** Context window of the model, in tokens. */
+  contextWindow: number;
+  /** Limit of completion tokens in the request. */
+  completionTokensMax: number;
+  /** Events with text or thinking. Each has at least a part of a token. */
+  events: number;
+  /** Characters of these events. */
+  characters: number;
+}
+
+/**
+ * Characters per token above this are impossible in an answer that is longer than two of the
+ * longest tokens (128 spaces).
+ */
+const charactersPerTokenMax = 32;
+const fewCharacters = 256;
+
+/** Returns the counts, or null if they are impossible. */
+function saneUsage(given: unknown, bounds: UsageBounds): TokenCounts | null {
+  const promptTokens = wholeIn(given, "prompt_tokens");
+  const completionTokens = wholeIn(given, "completion_tokens");
+  if (promptTokens === null || promptTokens < 1 || promptTokens > bounds.contextWindow) return null;
+  if (completionTokens === null || completionTokens > bounds.completionTokensMax) return null;
+  // Fewer tokens than events are possible: some servers stream letter by letter.
+  if (completionTokens === 0 && bounds.events > 0) return null;
+  // For example, some servers report the tokens of the last event only.
+  if (bounds.characters > fewCharacters + charactersPerTokenMax * completionTokens) return null;
+  const cached = wholeIn(fieldOf(given, "prompt_tokens_details"), "cached_tokens") ?? 0;
+  const reasoning =
+    wholeIn(fieldOf(given, "completion_tokens_details"), "reasoning_tokens") ??
+    // SGLang's field.
+    wholeIn(given, "reasoning_tokens") ??
+    0;
+  return {
+    promptTokens,
+    cachedTokens: cached <= promptTokens ? cached : 0,
+    completionTokens,
+    reasoningTokens: reasoning <= completionTokens ? reasoning : 0,
+  };
 }
