@@ -1,10 +1,10 @@
 /** `inkwell account`: opens, lists and shows accounts, and changes their plans. */
 import { randomUUID } from "node:crypto";
 import { Command } from "commander";
+import { balanceObject } from "../accounts/balance-object.ts";
 import type { AccountState } from "../accounts/operator-actions.ts";
+import { accountObject, keyObject } from "../accounts/operator-objects.ts";
 import { accountExists, requirePlan } from "../accounts/refusals.ts";
-import { accountObject, keyObject } from "../http/admin/objects.ts";
-import { balanceObject } from "../http/openai-format/response.ts";
 import { creditsIn, grouped, type MicroCredits } from "../units.ts";
 import { accountName } from "./arguments.ts";
 import { balanceTable, remarkHeld } from "./balance.ts";

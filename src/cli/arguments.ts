@@ -1,23 +1,27 @@
 /** Parsers of arguments and options. A value that cannot be parsed is wrong usage: exit code 2. */
 import { InvalidArgumentError } from "commander";
-import { labelPattern, labelRule, namePattern, nameRule, notePattern, noteRule } from "../accounts/names.ts";
+import {
+  adjustmentField,
+  labelField,
+  limitField,
+  type NumberField,
+  nameField,
+  noteField,
+  type TextField,
+  topupField,
+} from "../accounts/fields.ts";
 import { httpUrl } from "../config/kinds.ts";
-import { creditsMax, type EpochMs, momentOf, momentRule } from "../units.ts";
+import { type EpochMs, momentOf, momentRule } from "../units.ts";
 
-export const accountName = text(namePattern, `The name of an account is ${nameRule}.`);
+export const accountName = text(nameField, "The name of an account is");
 /** For payment ids, operation ids and reasons. */
-export const note = text(notePattern, `It is ${noteRule}.`);
-export const label = text(labelPattern, `A name is ${labelRule}.`);
+export const note = text(noteField, "It is");
+export const label = text(labelField, "A name is");
 
-export const limit = wholeNumber(1, 1_000_000_000, "A limit is a whole number");
-export const tokenLimit = wholeNumber(1, 1_000_000_000, "It is a whole number of tokens");
-export const creditsToAdd = wholeNumber(1, creditsMax, "Credits are a whole number");
-
-const signedCredits = wholeNumber(
-  -creditsMax,
-  creditsMax,
-  "Credits are a whole number, negative to take away,",
-);
+export const limit = wholeNumber(limitField, "A limit is a whole number");
+export const tokenLimit = wholeNumber({ min: 1, max: 1_000_000_000 }, "It is a whole number of tokens");
+export const creditsToAdd = wholeNumber(topupField, "Credits are a whole number");
+const signedCredits = wholeNumber(adjustmentField, "Credits are a whole number, negative to take away,");
 
 export function creditsToAdjust(value: string): number {
   const credits = signedCredits(value);
@@ -43,14 +47,14 @@ export function moment(value: string): EpochMs {
   throw new InvalidArgumentError(`A time is ${momentRule}.`);
 }
 
-function text(pattern: RegExp, rule: string): (value: string) => string {
+function text({ pattern, rule }: TextField, subject: string): (value: string) => string {
   return (value) => {
     if (pattern.test(value)) return value;
-    throw new InvalidArgumentError(rule);
+    throw new InvalidArgumentError(`${subject} ${rule}.`);
   };
 }
 
-function wholeNumber(min: number, max: number, kind: string): (value: string) => number {
+function wholeNumber({ min, max }: NumberField, kind: string): (value: string) => number {
   return (value) => {
     const number = /^[+-]?\d{1,15}$/.test(value) ? Number(value) : Number.NaN;
     if (number >= min && number <= max) return number;

@@ -3,7 +3,7 @@
  */
 import path from "node:path";
 import { Command } from "commander";
-import { auditObject } from "../http/admin/objects.ts";
+import { auditObject } from "../accounts/operator-objects.ts";
 import { type AuditReport, type Broken, faultyRowsMax } from "../store/audit.ts";
 import { grouped } from "../units.ts";
 import type { Cli } from "./cli.ts";

@@ -1,6 +1,6 @@
 /** `inkwell balance`: the balance of an account, as `GET /v1/balance` shows it to clients. */
 import { Command } from "commander";
-import { balanceObject } from "../http/openai-format/response.ts";
+import { balanceObject } from "../accounts/balance-object.ts";
 import type { BalanceView } from "../ledger/balance.ts";
 import { exactCredits, grouped, type MicroCredits } from "../units.ts";
 import type { Cli } from "./cli.ts";

@@ -1,6 +1,6 @@
 /** `inkwell credits`: top-ups and adjustments of additional credits. Each id takes effect once. */
 import { Command } from "commander";
-import { adjustmentObject, topupObject } from "../http/admin/objects.ts";
+import { adjustmentObject, topupObject } from "../accounts/operator-objects.ts";
 import { exactCredits } from "../units.ts";
 import { creditsToAdd, creditsToAdjust, note } from "./arguments.ts";
 import type { Cli } from "./cli.ts";

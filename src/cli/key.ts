@@ -3,8 +3,8 @@
  */
 import { Command } from "commander";
 import type { KeyOptions } from "../accounts/keys.ts";
+import { keyObject, newKeyObject } from "../accounts/operator-objects.ts";
 import { requireUsableKey } from "../accounts/refusals.ts";
-import { keyObject, newKeyObject } from "../http/admin/objects.ts";
 import type { KeyRow } from "../ledger/rows.ts";
 import type { EpochMs } from "../units.ts";
 import { label, limit, modelIds, moment } from "./arguments.ts";

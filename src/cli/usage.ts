@@ -4,8 +4,8 @@
 import { once } from "node:events";
 import type { Writable } from "node:stream";
 import { Command } from "commander";
-import { usageObject } from "../http/admin/objects.ts";
-import { usageCsv } from "../http/admin/usage-csv.ts";
+import { usageObject } from "../accounts/operator-objects.ts";
+import { usageCsv } from "../accounts/usage-csv.ts";
 import type { UsageRow } from "../ledger/rows.ts";
 import { type EpochMs, exactCredits, grouped } from "../units.ts";
 import { moment } from "./arguments.ts";

@@ -4,7 +4,7 @@
  */
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { balanceObject } from "../../src/http/openai-format/response.ts";
+import { balanceObject } from "../../src/accounts/balance-object.ts";
 import type { BalanceView, BucketView } from "../../src/ledger/balance.ts";
 import { babble, errorOf, jsonOf, startService } from "../fixtures/service.ts";
 

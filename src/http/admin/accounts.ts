@@ -1,17 +1,18 @@
 /** `/admin/accounts`: opening, listing and showing accounts, and changing their plans. */
+import { closed } from "../../accounts/json-objects.ts";
 import type { OperatorActions } from "../../accounts/operator-actions.ts";
+import { accountObject } from "../../accounts/operator-objects.ts";
 import { type AdminApp, operation } from "./app.ts";
-import { accountObject } from "./objects.ts";
 import { pageOf } from "./paging.ts";
 import * as schema from "./schemas.ts";
 
-const params = schema.closed({ account: schema.accountName });
+const params = closed({ account: schema.accountName });
 
 const openAccount = operation("openAccount", {
   summary: "Open an account",
   description:
     "A repetition with the same plan returns 200 and the present account, even if its plan has changed since.",
-  body: schema.closed({ id: schema.accountName, plan: schema.planName }),
+  body: closed({ id: schema.accountName, plan: schema.planName }),
   response: { 200: accountObject.schema, 201: accountObject.schema },
   refusals: ["account_exists"],
 });
@@ -33,7 +34,7 @@ const changePlan = operation("changePlan", {
   description:
     "A larger grant counts at once, a smaller one from the next refresh on. Each operation id takes effect once.",
   params,
-  body: schema.closed({ operation_id: schema.operationId, plan: schema.planName }),
+  body: closed({ operation_id: schema.operationId, plan: schema.planName }),
   response: { 200: accountObject.schema },
   refusals: ["account_not_found", "operation_differs"],
 });

@@ -16,6 +16,7 @@ import type {
 import { fastify } from "fastify";
 import Type, { type Static, type TSchema } from "typebox";
 import { Compile } from "typebox/compile";
+import { closed } from "../../accounts/json-objects.ts";
 import type { OperatorCode } from "../../accounts/refusals.ts";
 import type { Catalog } from "../../chat/catalog.ts";
 import { invariant, Refusal } from "../../errors.ts";
@@ -28,7 +29,6 @@ import { newRequestId } from "../../telemetry/request-record.ts";
 import { refuseUnparsable } from "../error-response.ts";
 import { explain } from "../openai-format/explain.ts";
 import { isRecord, parseJson } from "../openai-format/json.ts";
-import { closed } from "./schemas.ts";
 
 declare module "fastify" {
   interface FastifySchema {

@@ -1,20 +1,22 @@
 /** `/admin/accounts/{account}/...`: top-ups, adjustments, the balance and the journal. */
+
+import { balanceObject } from "../../accounts/balance-object.ts";
+import { closed } from "../../accounts/json-objects.ts";
 import type { OperatorActions } from "../../accounts/operator-actions.ts";
+import { adjustmentObject, balance, journalObject, topupObject } from "../../accounts/operator-objects.ts";
 import { invalidValue } from "../../accounts/refusals.ts";
-import { balanceObject } from "../openai-format/response.ts";
 import { type AdminApp, operation } from "./app.ts";
-import { adjustmentObject, balance, journalObject, topupObject } from "./objects.ts";
 import { pageOf, seqIn } from "./paging.ts";
 import * as schema from "./schemas.ts";
 
-const params = schema.closed({ account: schema.accountName });
+const params = closed({ account: schema.accountName });
 
 const addCredits = operation("addCredits", {
   summary: "Add credits that were paid for",
   description:
     "Each payment id takes effect once. A repetition changes nothing and has `again: true`; with another amount it is refused.",
   params,
-  body: schema.closed({ payment_id: schema.note, credits: schema.credits }),
+  body: closed({ payment_id: schema.note, credits: schema.credits }),
   response: { 200: topupObject.schema },
   refusals: ["account_not_found", "payment_differs", "too_many_credits"],
 });
@@ -24,7 +26,7 @@ const adjustCredits = operation("adjustCredits", {
   description:
     "Each operation id takes effect once. A repetition changes nothing and has `again: true`; with another amount or reason it is refused.",
   params,
-  body: schema.closed({
+  body: closed({
     operation_id: schema.operationId,
     credits: schema.signedCredits,
     reason: schema.note,

@@ -3,21 +3,22 @@
  * keys.
  */
 import Type from "typebox";
+import { closed } from "../../accounts/json-objects.ts";
 import type { OperatorActions } from "../../accounts/operator-actions.ts";
+import { keyObject, newKeyObject } from "../../accounts/operator-objects.ts";
 import { type AdminApp, operation } from "./app.ts";
-import { keyObject, newKeyObject } from "./objects.ts";
 import { momentNamed, pageIn } from "./paging.ts";
 import * as schema from "./schemas.ts";
 
-const accountParams = schema.closed({ account: schema.accountName });
-const keyParams = schema.closed({ key: schema.note });
+const accountParams = closed({ account: schema.accountName });
+const keyParams = closed({ key: schema.note });
 
 const makeKey = operation("makeKey", {
   summary: "Issue a key",
   description:
     "Only the response that creates the key (201) contains it. A repetition with the same operation id returns 200 with `key: null`. If you lost the first response, revoke the key and issue another.",
   params: accountParams,
-  body: schema.closed({
+  body: closed({
     operation_id: schema.operationId,
     name: Type.Optional(schema.label),
     models: Type.Optional(schema.modelIds),

@@ -6,12 +6,11 @@
 import swagger from "@fastify/swagger";
 import type { FastifyInstance, FastifySchema } from "fastify";
 import Type from "typebox";
+import { closed, component, components, orNull } from "../../accounts/json-objects.ts";
 import { type OperatorCode, operatorCatalogue } from "../../accounts/refusals.ts";
 import { invariant, catalogue as publicCatalogue } from "../../errors.ts";
 import { isRecord } from "../openai-format/json.ts";
-import { component, components } from "./objects.ts";
 import { refusedBeforeRouting, refusedEverywhere, refusedWithBody } from "./refusals.ts";
-import { closed, orNull } from "./schemas.ts";
 
 type Code = OperatorCode | keyof typeof publicCatalogue;
 

@@ -3,11 +3,34 @@
  * its ledger.
  */
 import Type from "typebox";
+import { closed, count, objectFor, orNull, text } from "../../accounts/json-objects.ts";
 import type { OperatorActions } from "../../accounts/operator-actions.ts";
+import { auditObject, holdObject, nodeObject } from "../../accounts/operator-objects.ts";
+import { longestAnswer, type Model } from "../../chat/catalog.ts";
+import { pricingObject } from "../openai-format/response.ts";
 import { type AdminApp, type AdminDependencies, operation } from "./app.ts";
-import { auditObject, holdObject, modelObject, nodeObject } from "./objects.ts";
 import { pageIn, pageOf, placeCursor, placeIn } from "./paging.ts";
 import * as schema from "./schemas.ts";
+
+const load = closed({ running: count, waiting: count, paused: count });
+
+const modelObject = objectFor<Model>("Model")({
+  id: [text, (model) => model.id],
+  state: [text, (model) => model.engine.state],
+  context_window: [count, (model) => model.engine.contextWindow],
+  max_output_tokens: [count, (model) => longestAnswer(model.engine.contextWindow, model.outputTokensMax)],
+  pricing: [
+    closed({ prompt: count, completion: count, cached_prompt: count }),
+    (model) => pricingObject(model.price),
+  ],
+  load: [
+    orNull(load),
+    ({ engine }) => {
+      const now = engine.load?.() ?? null;
+      return now && { running: now.running, waiting: now.waiting, paused: now.paused ?? 0 };
+    },
+  ],
+});
 
 const listModels = operation("listModels", {
   summary: "List models with their state, price and load",
@@ -25,7 +48,7 @@ const listHolds = operation("listHolds", {
   summary: "List running requests and the credits that they hold, in the order of account and request id",
   description:
     "A hold whose `expires_at` has passed belongs to a process that died. It is charged by its last checkpoint within seconds.",
-  querystring: schema.closed({ ...schema.pageQuery, account: Type.Optional(schema.accountName) }),
+  querystring: closed({ ...schema.pageQuery, account: Type.Optional(schema.accountName) }),
   response: { 200: schema.pageOf(holdObject.schema) },
   refusals: ["account_not_found", "list_too_slow"],
 });

@@ -1,16 +1,17 @@
 /** `/admin/usage`: the receipts of finished requests, as pages of JSON or all of them as CSV. */
 import { Readable } from "node:stream";
 import Type, { type Static } from "typebox";
+import { closed } from "../../accounts/json-objects.ts";
 import type { OperatorActions } from "../../accounts/operator-actions.ts";
+import { usageObject } from "../../accounts/operator-objects.ts";
 import { invalidValue } from "../../accounts/refusals.ts";
+import { usageCsv } from "../../accounts/usage-csv.ts";
 import type { UsageQuery } from "../../store/store.ts";
 import { type AdminApp, operation } from "./app.ts";
-import { usageObject } from "./objects.ts";
 import { momentNamed, pageOf, placeCursor, placeIn, seqIn } from "./paging.ts";
 import * as schema from "./schemas.ts";
-import { usageCsv } from "./usage-csv.ts";
 
-const filters = schema.closed({
+const filters = closed({
   ...schema.pageQuery,
   account: Type.Optional(schema.accountName),
   from: Type.Optional(schema.moment),

@@ -1,14 +1,12 @@
 /**
- * JSON of the answers that are not streamed (completion, balance, list of models), and the
+ * JSON of the answers that are not streamed (completion, list of models), and the
  * rate-limit headers.
  */
 
 import { longestAnswer, type Model, type RequestDefaults } from "../../chat/catalog.ts";
 import type { FinishReason, TokenLogprob, Usage } from "../../chat/engine.ts";
-import type { BalanceView, BucketView } from "../../ledger/balance.ts";
 import type { RateState, Rates } from "../../ledger/operations.ts";
 import type { Price } from "../../ledger/pricing.ts";
-import { creditsIn, type MicroCredits } from "../../units.ts";
 
 /** Fields that a completion and every chunk of a stream share. */
 export interface AnswerHead {
@@ -91,56 +89,6 @@ export function defaultsObject({ temperature, topP, topK, maxTokens }: RequestDe
     ...(topK === undefined ? {} : { top_k: topK }),
     ...(maxTokens === undefined ? {} : { max_tokens: maxTokens }),
   };
-}
-
-export function balanceObject(view: BalanceView) {
-  const { base, overage, additionalMicro } = view;
-  const credits = {
-    base: creditsIn(base.micro),
-    overage: creditsIn(overage.micro),
-    additional: creditsIn(additionalMicro),
-  };
-  const caps = { base: creditsIn(base.capMicro), overage: creditsIn(overage.capMicro) };
-  // The sum of the three rounded values, so that the total matches them.
-  const total = credits.base + credits.overage + credits.additional;
-  return {
-    object: "balance" as const,
-    available: total > 0,
-    plan: view.plan,
-    balances: {
-      base: { credits: credits.base, percent: percentOf(base.micro, base.capMicro) },
-      overage: { credits: credits.overage, percent: percentOf(overage.micro, overage.capMicro) },
-      additional: { credits: credits.additional },
-      total: {
-        credits: total,
-        percent: percentOf(base.micro + overage.micro, base.capMicro + overage.capMicro),
-      },
-    },
-    caps: {
-      base: { credits: caps.base },
-      overage: { credits: caps.overage },
-      total: { credits: caps.base + caps.overage },
-    },
-    baseWindow: windowObject(base),
-    overageWindow: windowObject(overage),
-  };
-}
-
-function windowObject(bucket: BucketView) {
-  return {
-    startedAt: new Date(bucket.startsMs).toISOString(),
-    refreshesAt: new Date(bucket.endsMs).toISOString(),
-  };
-}
-
-/**
- * Returns a percentage from 0 to 100 with at most two decimals, rounded down; 0 if the cap is 0.
- */
-function percentOf(micro: MicroCredits, capMicro: MicroCredits): number {
-  if (capMicro <= 0) return 0;
-  // 10,000 times micro-credits can exceed 53 bits.
-  const share = Number((BigInt(micro) * 10_000n) / BigInt(capMicro));
-  return Math.min(share, 10_000) / 100;
 }
 
 /**

@@ -11,6 +11,7 @@
 import { type FastifyInstance, type FastifyReply, type FastifyRequest, fastify } from "fastify";
 import type { Logger } from "pino";
 import { authenticate } from "../../accounts/authentication.ts";
+import { balanceObject } from "../../accounts/balance-object.ts";
 import { allows, type Catalog } from "../../chat/catalog.ts";
 import { Refusal } from "../../errors.ts";
 import { balanceOf } from "../../ledger/balance.ts";
@@ -23,7 +24,7 @@ import { newRequestId, type RequestObserver, RequestRecord } from "../../telemet
 import { type ConnectionLimits, Connections } from "../connections.ts";
 import { refuseUnparsable } from "../error-response.ts";
 import { type Address, listenOn } from "../listening.ts";
-import { balanceObject, modelList } from "../openai-format/response.ts";
+import { modelList } from "../openai-format/response.ts";
 import { isUploading } from "../request-body.ts";
 import { type ChatOptions, chatHandler } from "./chat.ts";
 import { Cors } from "./cors.ts";

@@ -1,14 +1,11 @@
 /**
- * The JSON objects of the operator API, which the command line prints too. Each field has its
- * schema and its value in one place. The objects contain every field of the ledger's rows except
- * the hash of a key.
+ * The JSON objects of the operator API, which the command line prints too. The objects
+ * contain every field of the ledger's rows except the hash of a key.
  *
  * Amounts in fields that end in `_micro` are whole micro-credits (1 credit = 1,000,000), prices are
  * credits per million tokens, times are ISO 8601 in UTC.
  */
-import Type, { type Static, type TObject, type TProperties } from "typebox";
-import type { CreditsChange } from "../../accounts/operator-actions.ts";
-import { longestAnswer, type Model } from "../../chat/catalog.ts";
+import Type from "typebox";
 import type {
   AccountRow,
   HoldRow,
@@ -17,57 +14,26 @@ import type {
   RowPrice,
   TokenCounts,
   UsageRow,
-} from "../../ledger/rows.ts";
-import type { AuditReport } from "../../store/audit.ts";
-import type { NodeView } from "../../store/nodes.ts";
-import type { Credits, EpochMs } from "../../units.ts";
-import { balanceObject, pricingObject } from "../openai-format/response.ts";
-import { closed, orNull } from "./schemas.ts";
-
-const time = Type.String({ format: "date-time", description: "a time" });
-const count = Type.Integer({ minimum: 0 });
-const micro = Type.Integer({ minimum: 0, description: "micro-credits" });
-const microDelta = Type.Integer({ description: "micro-credits" });
-const text = Type.String();
-
-/** For each field, its schema and its value. */
-type Fields<Row, P extends TProperties> = {
-  [Name in keyof P]: readonly [schema: P[Name], read: (row: Row) => Static<P[Name]>];
-};
-
-/** An object's schema, and the function that makes the object of a row. */
-export interface JsonObject<Row, P extends TProperties> {
-  schema: TObject<P>;
-  of(row: Row): { [Name in keyof P]: Static<P[Name]> };
-}
-
-/** Fixes the type of the row; the types of the fields are inferred. */
-function fieldsFor<Row>() {
-  return <P extends TProperties>(fields: Fields<Row, P>) => fields;
-}
-
-/** Schemas that the OpenAPI document contains once, under these names. */
-export const components = new Map<object, string>();
-
-export function component<P extends TProperties>(name: string, properties: P) {
-  const schema = closed(properties);
-  components.set(schema, name);
-  return schema;
-}
-
-function objectFor<Row>(name: string) {
-  return <P extends TProperties>(fields: Fields<Row, P>): JsonObject<Row, P> => {
-    const entries = Object.entries(fields);
-    const schemas = entries.map(([field, [schema]]) => [field, schema]);
-    return {
-      schema: component(name, Object.fromEntries(schemas)),
-      of: (row) => {
-        const values = entries.map(([name, [, read]]) => [name, read(row)]);
-        return Object.fromEntries(values);
-      },
-    };
-  };
-}
+} from "../ledger/rows.ts";
+import type { AuditReport } from "../store/audit.ts";
+import type { NodeView } from "../store/nodes.ts";
+import type { Credits } from "../units.ts";
+import { balanceObject } from "./balance-object.ts";
+import {
+  closed,
+  component,
+  count,
+  fieldsFor,
+  isoTime,
+  isoTimeOrNull,
+  micro,
+  microDelta,
+  objectFor,
+  orNull,
+  text,
+  time,
+} from "./json-objects.ts";
+import type { CreditsChange } from "./operator-actions.ts";
 
 export const accountObject = objectFor<AccountRow>("Account")({
   id: [text, (row) => row.id],
@@ -218,26 +184,6 @@ export const auditObject = objectFor<AuditReport>("AuditReport")({
   ],
 });
 
-const load = closed({ running: count, waiting: count, paused: count });
-
-export const modelObject = objectFor<Model>("Model")({
-  id: [text, (model) => model.id],
-  state: [text, (model) => model.engine.state],
-  context_window: [count, (model) => model.engine.contextWindow],
-  max_output_tokens: [count, (model) => longestAnswer(model.engine.contextWindow, model.outputTokensMax)],
-  pricing: [
-    closed({ prompt: count, completion: count, cached_prompt: count }),
-    (model) => pricingObject(model.price),
-  ],
-  load: [
-    orNull(load),
-    ({ engine }) => {
-      const now = engine.load?.() ?? null;
-      return now && { running: now.running, waiting: now.waiting, paused: now.paused ?? 0 };
-    },
-  ],
-});
-
 export const nodeObject = objectFor<NodeView>("Node")({
   id: [text, (node) => node.id],
   version: [text, (node) => node.version],
@@ -251,11 +197,3 @@ export const nodeObject = objectFor<NodeView>("Node")({
     (node) => [...node.differs],
   ],
 });
-
-function isoTime(ms: EpochMs): string {
-  return new Date(ms).toISOString();
-}
-
-function isoTimeOrNull(ms: EpochMs | null): string | null {
-  return ms === null ? null : isoTime(ms);
-}

@@ -1,8 +1,8 @@
 /**
  * Receipts as CSV (RFC 4180): a line of field names, as in the JSON, and a line for each receipt.
  */
-import type { UsageRow } from "../../ledger/rows.ts";
-import { usageObject } from "./objects.ts";
+import type { UsageRow } from "../ledger/rows.ts";
+import { usageObject } from "./operator-objects.ts";
 
 /** Yields the line of names, even if there are no receipts, and then a text for each page. */
 export async function* usageCsv(

@@ -1,0 +1,49 @@
+/**
+ * Limits of the values that operators choose: names of accounts and plans, labels of keys, notes in
+ * the journal, limits and credits. The command line, the operator API and the configuration share
+ * them.
+ */
+import { creditsMax } from "../units.ts";
+
+export interface TextField {
+  pattern: RegExp;
+  /** Completes "It must be ...". */
+  rule: string;
+}
+
+/** A whole number. */
+export interface NumberField {
+  min: number;
+  max: number;
+}
+
+/** For accounts and plans. Names are plain because paths, files and shells use them. */
+export const nameField: TextField = {
+  pattern: /^[a-z0-9][a-z0-9._-]{0,63}$/,
+  rule: "1 to 64 characters: lower-case letters, digits, dots, dashes and underscores, the first a letter or a digit",
+};
+
+/** For payment ids, operation ids and reasons, which the journal keeps. */
+export const noteField = plainText(200);
+
+/** For labels of keys. */
+export const labelField = plainText(64);
+
+/** For each limit of a plan or a key. */
+export const limitField: NumberField = { min: 1, max: 1_000_000_000 };
+
+export const topupField: NumberField = { min: 1, max: creditsMax };
+
+/** 0 is refused separately. */
+export const adjustmentField: NumberField = { min: -creditsMax, max: creditsMax };
+
+/**
+ * Not blank, without control characters, and without lone surrogates, which no database returns
+ * unchanged.
+ */
+function plainText(charactersMax: number): TextField {
+  return {
+    pattern: new RegExp(`^(?=.*\\S)[^\\p{Cc}\\p{Cs}]{1,${charactersMax}}$`, "u"),
+    rule: `a text of 1 to ${charactersMax} characters on one line`,
+  };
+}
