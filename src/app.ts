@@ -62,7 +62,7 @@ export interface RunningService {
 }
 
 /** Times that operators cannot configure. Tests set shorter ones. */
-export interface ServiceTimes {
+interface ServiceTimes {
   /**
    * A stream that is silent for this long gets a comment line, so that proxies keep the
    * connection.

@@ -55,7 +55,7 @@ interface RefusalRate {
   resetMs: number;
 }
 
-export interface RefusalOptions {
+interface RefusalOptions {
   /** Path of the invalid field in the body: `messages[0].name`. */
   param?: string;
   /** Sent as `retry-after`, as whole seconds from 1 to 60. */

@@ -110,6 +110,32 @@ test("every import names a file that exists", () => {
   }
 });
 
+test("every export of src is imported by another file", () => {
+  const imported = new Set<string>();
+  const others = ["test", "bench", "tools"].flatMap((folder) => filesBelow(folder, ".ts"));
+  for (const file of [...sources, ...others]) {
+    const text = textOf(file);
+    const add = (names: Iterable<string>, from: string) => {
+      for (const name of names) imported.add(`${normalize(join(dirname(file), from))} ${name}`);
+    };
+    const lists = text.matchAll(/\{([^{}]*)\}\s*(?:from|= await import\()\s*"(\.[^"]+)"/g);
+    for (const [, names = "", from = ""] of lists) add(names.match(/\b(?!type\b|as\b)\w+/g) ?? [], from);
+    for (const [, alias, from = ""] of text.matchAll(/\* as (\w+) from "(\.[^"]+)"/g)) {
+      const uses = text.matchAll(new RegExp(`\\b${alias}\\.(\\w+)`, "g"));
+      add(
+        [...uses].map(([, name = ""]) => name),
+        from,
+      );
+    }
+  }
+  const exported = /^export (?:abstract |async )*(?:function\*?|class|const|interface|type) (\w+)/gm;
+  for (const file of sources) {
+    for (const [, name] of textOf(file).matchAll(exported)) {
+      assert.ok(imported.has(`${file} ${name}`), `${file}: no other file imports ${name}; do not export it`);
+    }
+  }
+});
+
 test("only the composition root names concrete adapters", () => {
   for (const file of sources) {
     if (moduleOf(file) === "app") continue;

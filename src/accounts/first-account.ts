@@ -9,7 +9,7 @@ import { issueKey } from "./keys.ts";
 
 const account = "default";
 
-export interface FirstAccount {
+interface FirstAccount {
   account: string;
   plan: string;
   key: string;

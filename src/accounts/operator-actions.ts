@@ -29,7 +29,7 @@ import {
 /** Accounts that `accountStates` reads at a time. */
 const pageRows = 100;
 
-export interface ActionDependencies {
+interface ActionDependencies {
   store: Store;
   ledger: Ledger;
   plans: Plans;

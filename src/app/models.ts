@@ -19,12 +19,12 @@ const miniaturePath = fileURLToPath(new URL("../../models/miniature.gguf", impor
 /** The creation time is unknown. Any other constant would differ between starts or nodes. */
 const unknownCreated = 0;
 
-export interface OfferedModel {
+interface OfferedModel {
   model: ModelConfig;
   slot: EngineSlot;
 }
 
-export interface StartedModel {
+interface StartedModel {
   id: string;
   /** Whether the miniature replaces the model because its file could not be downloaded. */
   onMiniature: boolean;

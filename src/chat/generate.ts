@@ -69,7 +69,7 @@ export interface Charge {
 }
 
 /** End of each stage, on the clock of `performance.now()`. */
-export interface StageTimes {
+interface StageTimes {
   /** The prompt had been counted. */
   preparedMs: number;
   /** Credits were held. */

@@ -20,7 +20,7 @@ export const sliceTokens = 256;
 /** Pause after a failure of the store. */
 const retryMs = 500;
 
-export interface ExtendedRequest {
+interface ExtendedRequest {
   accountId: string;
   requestId: string;
   price: Price;

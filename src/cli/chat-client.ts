@@ -21,7 +21,7 @@ export interface OfferedModel {
 }
 
 /** Limits of an answer in tokens; null if the service does not report them. */
-export interface AnswerLimits {
+interface AnswerLimits {
   /** `max_tokens` of a request that does not set it. */
   defaultTokens: number | null;
   outputTokensMax: number | null;
@@ -29,7 +29,7 @@ export interface AnswerLimits {
   contextWindow: number | null;
 }
 
-export interface Bucket {
+interface Bucket {
   name: "base" | "overage" | "additional";
   credits: number;
   /** Null for a bucket without a cap. */
@@ -48,7 +48,7 @@ export interface TokenUsage {
   completion_tokens: number;
 }
 
-export type ChatEvent =
+type ChatEvent =
   | { kind: "text"; text: string }
   | { kind: "end"; finishReason: string; usage: TokenUsage | null };
 

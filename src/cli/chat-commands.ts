@@ -8,7 +8,7 @@ import type { Balance, OfferedModel } from "./chat-client.ts";
 import type { Conversation, Turn } from "./conversation.ts";
 
 /** `refused`: the line had no effect. */
-export type LineOutcome = "done" | "leave" | "refused";
+type LineOutcome = "done" | "leave" | "refused";
 
 export interface Chat {
   conversation: Conversation;

@@ -7,7 +7,7 @@ import type { Writable } from "node:stream";
 import { type Chat, takeLine } from "./chat-commands.ts";
 import { type StopSignal, signalExitCodes } from "./signals.ts";
 
-export interface ChatSession {
+interface ChatSession {
   onSignal(signal: StopSignal): void;
   /** Resolves with the exit code. */
   run(): Promise<number>;

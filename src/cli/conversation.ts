@@ -33,7 +33,7 @@ export interface Turn {
 }
 
 /** Streams that show a conversation. */
-export interface Screen {
+interface Screen {
   answers: Writable;
   remarks: Writable;
 }

@@ -7,7 +7,7 @@ import { type OperatorCode, OperatorRefusal } from "../accounts/refusals.ts";
 import { OperatorError, Refusal } from "../errors.ts";
 import { StoreUnavailableError } from "../ledger/retry.ts";
 
-export interface Failure {
+interface Failure {
   code: "wrong_usage" | "refused" | "store_unavailable" | "internal_error";
   /** For people, with a line end. */
   text: string;

@@ -5,7 +5,7 @@ import path from "node:path";
 import * as kind from "./kinds.ts";
 import type { Section } from "./section.ts";
 
-export type DatabaseConfig =
+type DatabaseConfig =
   | { kind: "sqlite"; path: string }
   /** `postgres://USER:PASSWORD@HOST:5432/DATABASE`. */
   | { kind: "postgres"; url: string };

@@ -41,7 +41,7 @@ export type Config = ReturnType<typeof readConfig> & {
 
 export type LogLevel = Config["log"]["level"];
 
-export interface LoadOptions {
+interface LoadOptions {
   /** Folder that contains `inkwell.yaml`. */
   cwd?: string | undefined;
   /** Another file to read, which must exist. */

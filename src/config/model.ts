@@ -23,7 +23,7 @@ const pausedBytesMost = 2 ** 40;
 
 type AnyModelConfig = ReturnType<typeof readCommon>;
 export type LlamaModelConfig = AnyModelConfig & ReturnType<typeof readLlama>;
-export type UpstreamModelConfig = AnyModelConfig & ReturnType<typeof readUpstream>;
+type UpstreamModelConfig = AnyModelConfig & ReturnType<typeof readUpstream>;
 export type ModelConfig = LlamaModelConfig | UpstreamModelConfig;
 
 /** Returns at least one model, in the order of the configuration. */

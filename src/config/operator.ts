@@ -10,7 +10,7 @@ import { makeFolder } from "../make-folder.ts";
 import * as kind from "./kinds.ts";
 import type { Section } from "./section.ts";
 
-export type OperatorListener = ReturnType<typeof readOperator>;
+type OperatorListener = ReturnType<typeof readOperator>;
 
 /** `listen` is the public listener, which must have another port. */
 export function readOperator(section: Section, listen: { host: string; port: number }) {

@@ -23,7 +23,7 @@ export interface ReadContext {
   known: Set<string>;
 }
 
-export interface LeafOptions<T> {
+interface LeafOptions<T> {
   /** Name of the variable, if it does not follow from the path. */
   env?: string;
   /** Default. Without one the value is required. */
@@ -31,7 +31,7 @@ export interface LeafOptions<T> {
 }
 
 /** A value and its place, for checks of several values. */
-export interface Placed<T> {
+interface Placed<T> {
   value: T;
   where: string;
   /** False for a default. */
@@ -39,7 +39,7 @@ export interface Placed<T> {
 }
 
 /** A list and its place. `items` has the place of each item. */
-export interface PlacedList<T> extends Omit<Placed<T>, "value"> {
+interface PlacedList<T> extends Omit<Placed<T>, "value"> {
   values: T[];
   items: Placed<T>[];
 }

@@ -21,7 +21,7 @@ export interface Entry {
   reject(error: unknown): void;
 }
 
-export interface AccountQueuesOptions {
+interface AccountQueuesOptions {
   /** Maximum number of operations in a commit. */
   batchMax: number;
   giveUpMs: number;

@@ -10,7 +10,7 @@ export interface Price {
   cachedPrompt?: number;
 }
 
-export interface PricedTokens {
+interface PricedTokens {
   promptTokens: number;
   /** The prompt tokens that the engine had cached. */
   cachedTokens: number;

@@ -19,7 +19,7 @@ export function withNothingDone(error: unknown): unknown {
   return new StoreUnavailableError(error.message, { cause: error.cause, mayBeDone: false });
 }
 
-export interface RetryPolicy {
+interface RetryPolicy {
   /** Pauses before each further attempt. After the last one the error of the attempt counts. */
   retriesMs: readonly number[];
   /** No attempt starts after this time. An attempt that is under way may take longer. */

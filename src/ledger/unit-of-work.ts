@@ -126,7 +126,7 @@ function isAmount(value: number): boolean {
 }
 
 /** Describes why the account cannot be used. Returns null if it is sound. */
-export function problemOf(account: AccountRow, plans: Plans): string | null {
+function problemOf(account: AccountRow, plans: Plans): string | null {
   if (!plans.has(account.plan)) return `its plan "${account.plan}" is not in the configuration`;
   const { base, baseCap, overage, overageCap, additional, heldBase, heldOverage, heldAdditional } = account;
   if (!isAmount(base) || !isAmount(overage) || !isAmount(additional))

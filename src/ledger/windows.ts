@@ -8,7 +8,7 @@ import { Temporal } from "temporal-polyfill";
 import { invariant } from "../errors.ts";
 import type { EpochMs } from "../units.ts";
 
-export interface Window {
+interface Window {
   startsMs: EpochMs;
   endsMs: EpochMs;
 }

@@ -11,7 +11,7 @@
 import { type FileHandle, open } from "node:fs/promises";
 import { codeOf, messageOf, OperatorError } from "../errors.ts";
 
-export interface GgufSummary {
+interface GgufSummary {
   /** `llama`, `qwen3` and so on. Undefined for parts after the first. */
   architecture: string | undefined;
   /** Context of the training in tokens, if the file has it. */

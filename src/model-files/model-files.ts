@@ -39,7 +39,7 @@ export interface DefaultModel {
  * The wheel's README says that it contains this file of the hub at this commit, so both have the
  * same checksum.
  */
-export const smolLm2: DefaultModel = {
+const smolLm2: DefaultModel = {
   fileName: "SmolLM2-135M-Instruct.Q4_1.gguf",
   sizeBytes: 98_362_432,
   sha256: "b179c9523d0e6a0f98a330c7562b682750a6f8c8c15e5bc70ea373728110db53",
@@ -73,7 +73,7 @@ export interface ModelFileOptions {
 }
 
 /** A source that did not provide the file. */
-export interface FailedAttempt {
+interface FailedAttempt {
   /** `Hugging Face`, `Python package index` and so on, with the host. */
   source: string;
   reason: string;
@@ -118,7 +118,7 @@ export async function obtainModelFile(source: string, options: ModelFileOptions)
   }
 }
 
-export interface FoundModelFile {
+interface FoundModelFile {
   /** Absolute. */
   path: string;
   sizeBytes: number;

@@ -12,7 +12,7 @@ import { type Credential, takeCredentials, tryDecode } from "./url-credentials.t
 /** A project with 10,000 files has a page of 4 MB. */
 const pageBytesMax = 8 * 1024 * 1024;
 
-export interface Wheel {
+interface Wheel {
   url: URL;
   sha256: string | undefined;
   credentials: readonly Credential[];

@@ -9,7 +9,7 @@ import { join } from "node:path";
 
 export const publicPackageIndexUrl = "https://pypi.org/simple";
 
-export interface PipSurroundings {
+interface PipSurroundings {
   environment: Readonly<Record<string, string | undefined>>;
   home: string;
   platform: NodeJS.Platform;

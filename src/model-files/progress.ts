@@ -27,7 +27,7 @@ export interface ProgressStream {
   write(text: string): unknown;
 }
 
-export interface ProgressRenderer extends FetchProgress {
+interface ProgressRenderer extends FetchProgress {
   /** Ends the current line. Callers call it before they write to the stream. */
   end(): void;
 }

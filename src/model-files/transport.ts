@@ -21,7 +21,7 @@ export interface Timeouts {
   bodyIdleMs: number;
 }
 
-export const defaultTimeouts: Timeouts = { connectMs: 10_000, headersMs: 30_000, bodyIdleMs: 30_000 };
+const defaultTimeouts: Timeouts = { connectMs: 10_000, headersMs: 30_000, bodyIdleMs: 30_000 };
 
 const redirectsMax = 8;
 /** A longer `retry-after` is reported instead of followed. */

@@ -14,7 +14,7 @@ export class ZipDamage extends Error {
 }
 
 /** A file in the archive, with the size that it must have. */
-export interface WantedMember {
+interface WantedMember {
   name: string;
   sizeBytes: number;
 }

@@ -8,7 +8,7 @@ import { createHash } from "node:crypto";
 import { readdirSync, readFileSync } from "node:fs";
 import { invariant, OperatorError } from "../errors.ts";
 
-export interface Migration {
+interface Migration {
   /** 1, 2, 3 ... */
   version: number;
   /** File name. */

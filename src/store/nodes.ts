@@ -12,7 +12,7 @@ import type { EpochMs } from "../units.ts";
 /** The parts of the configuration that must be equal on all nodes: a description by name. */
 export type ConfigFingerprint = Readonly<Record<string, string>>;
 
-export interface NodeSelf {
+interface NodeSelf {
   id: string;
   version: string;
   fingerprint: ConfigFingerprint;
@@ -59,7 +59,7 @@ export interface NodeWatch {
   stop(): Promise<void>;
 }
 
-export interface NodeWatchOptions {
+interface NodeWatchOptions {
   everyMs: number;
   /** Called with the nodes that differ when they change; empty when all nodes agree again. */
   onDiffers(nodes: readonly NodeView[]): void;
@@ -115,7 +115,7 @@ export async function startNodeWatch(
 }
 
 /** Returns the names that only one fingerprint has, or that have different values. */
-export function differences(one: ConfigFingerprint, other: ConfigFingerprint): string[] {
+function differences(one: ConfigFingerprint, other: ConfigFingerprint): string[] {
   const names = new Set([...Object.keys(one), ...Object.keys(other)]);
   return [...names].filter((name) => one[name] !== other[name]).sort();
 }

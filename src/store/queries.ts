@@ -59,7 +59,7 @@ export interface SqlDialect {
   revokeKey: string;
 }
 
-export type Queries = Pick<
+type Queries = Pick<
   Store,
   | "findKey"
   | "addKey"

@@ -9,7 +9,7 @@ import { pageRowsMax, type Store } from "./store.ts";
 /** Holds ended per read. They share a commit with requests, which must stay short. */
 const sweepMax = 64;
 
-export interface Sweeper {
+interface Sweeper {
   /** Resolves when the last sweep has ended. */
   stop(): Promise<void>;
 }

@@ -19,7 +19,7 @@ import type { ConnectionRefusal } from "./log.ts";
 import type { RequestObserver, RequestRecord } from "./request-record.ts";
 
 /** State of the service that is read at each scrape. */
-export interface MetricsSources {
+interface MetricsSources {
   version: string;
   /** Requests that are being answered. */
   running(): number;

@@ -39,7 +39,7 @@ export interface Work {
 }
 
 /** Parameters of a chat request, stop sequences excluded. */
-export type ChatParameters = Omit<Sampling, "stop"> & Pick<ChatRequest, "maxTokens">;
+type ChatParameters = Omit<Sampling, "stop"> & Pick<ChatRequest, "maxTokens">;
 
 type RequestHead = Pick<RequestRecord, "requestId" | "method" | "path" | "isChat" | "traceparent">;
 

@@ -42,7 +42,7 @@ import type { Ending } from "../ledger/rows.ts";
 import { microPerCredit } from "../units.ts";
 import { isFailure, type RequestObserver, type RequestRecord } from "./request-record.ts";
 
-export interface TracingDependencies {
+interface TracingDependencies {
   /** Version of the service. */
   version: string;
   logger: Logger;

@@ -26,7 +26,7 @@ export interface AnswerOptions {
  * "unpaid": the event waits for an extension of the budget. "done": the stream is complete.
  * "short": the answer was ended here.
  */
-export type Taken = "taken" | "unpaid" | "done" | "short";
+type Taken = "taken" | "unpaid" | "done" | "short";
 
 export class Answer {
   readonly #given: AnswerOptions;
@@ -172,7 +172,7 @@ export class Answer {
   }
 }
 
-export interface AnswerTextOptions {
+interface AnswerTextOptions {
   stop: readonly string[];
   /** Null if thinking has a field of its own, or the model does not think. */
   tags: ThinkTags | null;

@@ -44,7 +44,7 @@ export interface UpstreamOptions extends ServerPoolOptions {
   finishMs?: number;
 }
 
-export interface UpstreamReasoning {
+interface UpstreamReasoning {
   /** Name of a field besides `reasoning_content` and `reasoning`. */
   field: string | null;
   /** Tags around the thinking, if it is part of the text. */

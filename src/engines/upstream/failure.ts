@@ -8,7 +8,7 @@
 import type { EngineFailure, Message } from "../../chat/engine.ts";
 import { codeOf } from "../../errors.ts";
 
-export interface FailureOptions {
+interface FailureOptions {
   /** Another upstream may answer. */
   elsewhere?: boolean;
   /** Counts as a failure for the circuit breaker. */
@@ -156,7 +156,7 @@ const probeLength = 8;
 const comparedCharactersMax = 262_144;
 
 /** Data of the request that the log must not contain. */
-export interface Unlogged {
+interface Unlogged {
   key: string | null;
   user: string | null;
   messages: readonly Message[];

@@ -20,7 +20,7 @@ export interface CountedPrompt {
   estimate: PromptEstimate;
 }
 
-export interface PromptCounterOptions {
+interface PromptCounterOptions {
   pool: ServerPool;
   kind: Dialect["tokenizer"];
   /** Name of the model at the upstream. */
@@ -176,7 +176,7 @@ function notUnderstood(): Error {
   return new Error("its answer was not understood");
 }
 
-export interface PromptSize {
+interface PromptSize {
   bytes: number;
   messages: number;
 }

@@ -37,7 +37,7 @@ export interface Applicant {
 }
 
 /** A request that failed at a server. */
-export interface FailedRequest {
+interface FailedRequest {
   attempt: Attempt;
   /** Part of the answer had arrived. */
   inAnswer: boolean;
@@ -222,7 +222,7 @@ function isBetter(server: UpstreamServer, other: UpstreamServer, nowMs: number):
 }
 
 /** Places at the servers that can be asked now. */
-export interface Places {
+interface Places {
   total: number;
   free: number;
   /** Number of free places that are reserved for accounts without a running request. */

@@ -24,14 +24,14 @@ export interface UpstreamTimes {
 }
 
 /** How a request is sent. */
-export interface Sending {
+interface Sending {
   /** From `begin`. */
   attempt: Attempt;
   /** Use a new connection. */
   isFresh: boolean;
 }
 
-export interface ServerOptions {
+interface ServerOptions {
   /** URL with its path: `https://llm.example/v1`. */
   url: string;
   key: string | null;

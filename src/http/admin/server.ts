@@ -25,7 +25,7 @@ import { methodsOf } from "./openapi.ts";
 import { responseTo, unknownPath } from "./refusals.ts";
 import { adminRoutes } from "./routes.ts";
 
-export interface OperatorDependencies extends AdminDependencies {
+interface OperatorDependencies extends AdminDependencies {
   /** Version of the service, for the OpenAPI document. */
   version: string;
   /** The bearer token of operators. */

@@ -19,7 +19,7 @@ export function errorEvent(body: string): string {
   return `data: ${oneLine(body)}\n\n`;
 }
 
-export interface ChunkOptions {
+interface ChunkOptions {
   includeUsage: boolean;
   includeObfuscation: boolean;
 }
@@ -78,7 +78,7 @@ export class ChunkEncoder {
  */
 const obfuscationStep = 32;
 
-export function obfuscation(textLength: number): string {
+function obfuscation(textLength: number): string {
   return randomText(obfuscationStep - (textLength % obfuscationStep));
 }
 

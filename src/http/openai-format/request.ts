@@ -77,7 +77,7 @@ function integer(description: string, range: { minimum?: number; maximum?: numbe
 const stopText = Type.String({ minLength: 1, description: "a string that is not empty" });
 const stopDescription = "a string that is not empty, or an array of 1 to 4 of them";
 
-export const chatBodySchema = Type.Object(
+const chatBodySchema = Type.Object(
   {
     model: Type.String({ description: "a string, the id of a model" }),
     messages: Type.Array(messageSchema, { minItems: 1, description: "an array of at least one message" }),

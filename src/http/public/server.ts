@@ -45,7 +45,7 @@ export interface PublicDependencies {
   observers?: readonly RequestObserver[];
 }
 
-export interface PublicOptions {
+interface PublicOptions {
   /** Time without a heartbeat after which a hold is ended by its last checkpoint. */
   holdTtlMs: number;
   connections: ConnectionLimits;

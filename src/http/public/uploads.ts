@@ -28,7 +28,7 @@ export interface UploadTimes {
   bytesPerSecondMin: number;
 }
 
-export const uploadTimes: UploadTimes = { graceMs: 10_000, bytesPerSecondMin: 16 * 1024 };
+const uploadTimes: UploadTimes = { graceMs: 10_000, bytesPerSecondMin: 16 * 1024 };
 
 /**
  * Parts of `uploadBytesMax` that a key and an account may use. A body of the largest size always

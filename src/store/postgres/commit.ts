@@ -44,7 +44,7 @@ const openingAttemptsMax = 3;
 const skipsForMs = 10_000;
 
 /** For tests. */
-export interface PostgresLedgerLimits {
+interface PostgresLedgerLimits {
   overdueHoldsMax?: number;
   skipsForMs?: number;
 }

@@ -119,7 +119,7 @@ type Rows = PostgresResult["rows"] | null;
  */
 export type Skips = "nothing" | "accounts" | "rows";
 
-export interface ReadUnderLock {
+interface ReadUnderLock {
   snapshot: Snapshot;
   /** Accounts with a row that another session has locked. They must not be decided. */
   locked: ReadonlySet<string>;

@@ -16,7 +16,7 @@ import { limits } from "./limits.ts";
 import { clockMs } from "./read-under-lock.ts";
 import { arrayLiteral } from "./rows.ts";
 
-export type ReadPools = Readonly<Record<Purpose, ConnectionPool>>;
+type ReadPools = Readonly<Record<Purpose, ConnectionPool>>;
 
 /** `now` null: the clock of the database. */
 export function postgresDialect(now: (() => EpochMs) | null): SqlDialect {

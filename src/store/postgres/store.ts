@@ -40,7 +40,7 @@ export const commitRetriesMs = [10, 50, 250, 1000, 2000, 4000, 8000] as const;
 /** Limit for attempts that take long themselves, because the server is gone without an answer. */
 export const commitGiveUpMs = 15_000;
 
-export interface PostgresStoreOptions {
+interface PostgresStoreOptions {
   /**
    * `postgres://USER:PASSWORD@HOST:5432/DATABASE`, with the parameters of libpq after a question
    * mark.
@@ -51,7 +51,7 @@ export interface PostgresStoreOptions {
   now?: () => EpochMs;
 }
 
-export interface PostgresStore extends Store {
+interface PostgresStore extends Store {
   /** The processes on this database. */
   readonly nodes: NodeRegistry;
 }

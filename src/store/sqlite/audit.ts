@@ -21,7 +21,7 @@ const fileIsWhole = "the file is whole, and its indexes and checks agree with it
  */
 const auditedVersionMin = 1;
 
-export interface AuditTask {
+interface AuditTask {
   file: SqliteFile;
   nowMs: EpochMs;
 }

@@ -27,7 +27,7 @@ import { clockOf, type SqliteThreadData } from "./thread.ts";
 
 const defaultBusyMs = 5000;
 
-export interface SqliteStoreOptions {
+interface SqliteStoreOptions {
   /** The database file. It is created with its folder if it does not exist. */
   path: string;
   plans: Plans;

@@ -37,7 +37,7 @@ export interface Sampler {
   dispose(): void;
 }
 
-export interface Candidates {
+interface Candidates {
   logprob: number;
   top: { token: number; logprob: number }[];
 }
@@ -102,7 +102,7 @@ interface NativeCheckpoint {
 }
 
 /** Objects of the native addon under the library's. */
-export interface Native {
+interface Native {
   context: NativeContext;
   Sampler: new (model: unknown) => Sampler;
   Checkpoint: new () => NativeCheckpoint;

@@ -11,7 +11,7 @@ import { StopFinder } from "../../text/stops.ts";
 import { ThinkingFilter, type ThinkTags } from "../../text/thinking.ts";
 import type { TextEvent } from "../protocol.ts";
 
-export interface CompletionOptions {
+interface CompletionOptions {
   stop: readonly string[];
   /** Null if the model does not think. */
   thinkTags: ThinkTags | null;

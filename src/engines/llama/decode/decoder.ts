@@ -28,7 +28,7 @@ import { isRepeatable } from "./sampling.ts";
 import type { SavedStates } from "./saved-states.ts";
 import { SequencePool } from "./sequence-pool.ts";
 
-export interface DecoderOptions extends JobContext {
+interface DecoderOptions extends JobContext {
   parallel: number;
   states: SavedStates;
   /** `batches`: number of jobs in each decode since the last report. */
@@ -38,7 +38,7 @@ export interface DecoderOptions extends JobContext {
 }
 
 /** Messages about jobs. Those about a job that has ended have no effect. */
-export type JobMessage = Exclude<ToChild, { type: "load" | "prepare" }>;
+type JobMessage = Exclude<ToChild, { type: "load" | "prepare" }>;
 
 export class Decoder {
   readonly #options: DecoderOptions;

@@ -41,7 +41,7 @@ export interface LoadedBackend extends PromptTokenizer {
   sizeBytes: number;
 }
 
-export type Log = (level: "info" | "warn" | "error", message: string) => void;
+type Log = (level: "info" | "warn" | "error", message: string) => void;
 
 export async function loadBackend(options: LoadOptions, log: Log): Promise<LoadedBackend> {
   const { modelPath, parallel, threads, threadsMax = threads } = options;

@@ -7,7 +7,7 @@
  * the prompt with the oldest turn is next. Every prompt gets its turn, whatever jobs arrive and
  * end.
  */
-export interface PromptJob {
+interface PromptJob {
   readonly lease: { readonly accountId: string };
   /** Number of its last turn. A new prompt goes before the prompt that had the last turn. */
   lastTurn: number;

@@ -19,7 +19,7 @@ export interface EvictedSequence {
   state: SavedState | null;
 }
 
-export interface SavedStatesOptions {
+interface SavedStatesOptions {
   backend: Pick<Backend, "save" | "restore">;
   bytesMax: number;
   warn: (message: string) => void;

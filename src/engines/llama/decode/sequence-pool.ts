@@ -23,7 +23,7 @@ export interface Lease {
   switchMs: number | null;
 }
 
-export interface SequencePoolOptions {
+interface SequencePoolOptions {
   backend: Pick<Backend, "chunkTokens" | "truncate">;
   parallel: number;
   states: SavedStates;

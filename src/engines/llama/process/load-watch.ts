@@ -10,7 +10,7 @@ import type { EngineLog } from "../../engine-log.ts";
 import type { LoadPhase } from "../protocol.ts";
 import { ProgressWatch } from "./progress-watch.ts";
 
-export interface LoadWatchOptions {
+interface LoadWatchOptions {
   modelPath: string;
   /** Process number, for the log. */
   engine: number | undefined;

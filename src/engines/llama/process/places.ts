@@ -58,7 +58,7 @@ export interface Placeable {
   readonly isPrefilling: boolean;
 }
 
-export type Move<Job> =
+type Move<Job> =
   | { type: "start"; job: Job }
   | { type: "pause"; job: Job }
   /** `anywhere`: its own sequence is in use, so another one evaluates the text again. */

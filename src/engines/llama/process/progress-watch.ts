@@ -5,7 +5,7 @@
  * without progress, and never while no work is due. If this process itself was suspended or
  * starved, the pause does not count: time is measured in ticks, and a late tick counts as one.
  */
-export interface ProgressWatchOptions {
+interface ProgressWatchOptions {
   boundMs: number;
   isDue: () => boolean;
   stalled: () => void;

@@ -17,7 +17,7 @@ import type { FromChild, Prepared, ToChild } from "../protocol.ts";
 import { ProgressWatch } from "./progress-watch.ts";
 import { PromptBudget } from "./prompt-budget.ts";
 
-export interface PromptQueueOptions {
+interface PromptQueueOptions {
   /** Time limit of a call. */
   waitMs: number;
   /** Time limit of the child for one prompt. */

@@ -10,7 +10,7 @@ import type { EngineState } from "../../../chat/engine.ts";
 import type { LoadedModel, ToChild } from "../protocol.ts";
 import { EngineProcess, type EngineProcessOptions } from "./engine-process.ts";
 
-export interface SupervisorOptions extends Omit<EngineProcessOptions, "onLoaded" | "onEnd"> {
+interface SupervisorOptions extends Omit<EngineProcessOptions, "onLoaded" | "onEnd"> {
   restartWaitMs: number;
   /** Fields of log lines about a lost child. */
   status: () => object;

@@ -20,7 +20,7 @@ export interface Part {
   text: string;
 }
 
-export interface RenderOptions {
+interface RenderOptions {
   /** Passed to the template as `enable_thinking`. Default: the template's own. */
   thinking?: boolean | undefined;
 }

@@ -6,7 +6,7 @@
  * kinds use `spell`, which may lose parts of characters.
  */
 
-export interface VocabularySource {
+interface VocabularySource {
   /** `tokenizer.ggml.model` */
   kind: string;
   tokens: readonly string[];
