@@ -11,8 +11,9 @@
 import { Refusal } from "../errors.ts";
 import type { Ledger } from "../ledger/batcher.ts";
 import { completionTokensFor, costAtMost, type Price } from "../ledger/pricing.ts";
+import { countsOf, noTokens } from "../ledger/rows.ts";
 import type { MicroCredits } from "../units.ts";
-import { type Generation, nothingMade } from "./engine.ts";
+import type { Generation } from "./engine.ts";
 
 /** Completion tokens of one slice. */
 export const sliceTokens = 256;
@@ -119,7 +120,7 @@ export class HoldExtender {
   async #extendOnce(generation: Generation): Promise<void> {
     const { accountId, requestId, price, promptTokens, wantTokens, holdTtlMs } = this.#request;
     // A request that waits in the engine's queue costs nothing, even if its prompt is counted.
-    const made = generation.started ? generation.usage : nothingMade;
+    const used = generation.started ? countsOf(generation.usage) : noTokens;
     const askedMs = performance.now();
     const nextTokens = Math.min(wantTokens, this.#paidTokens + sliceTokens);
     const moreMicro =
@@ -131,7 +132,7 @@ export class HoldExtender {
         hold: requestId,
         n: this.#n + 1,
         moreMicro: Math.max(0, moreMicro),
-        used: countsOf(made),
+        used,
         ttlMs: holdTtlMs,
       });
       if (outcome.kind !== "extended") return await this.#lose(outcome.kind);
@@ -176,8 +177,4 @@ export class HoldExtender {
     const { price, promptTokens, wantTokens } = this.#request;
     return Math.min(wantTokens, completionTokensFor(price, promptTokens, heldMicro));
   }
-}
-
-function countsOf({ promptTokens, cachedTokens, completionTokens, reasoningTokens }: Generation["usage"]) {
-  return { promptTokens, cachedTokens, completionTokens, reasoningTokens };
 }

@@ -1,10 +1,10 @@
 /**
- * Commits accounts separately that the store has put off. Either another session of the database has locked a row of
+ * Commits each account that the store has put off in a queue of its own. Either another session of the database has locked a row of
  * the account, or the account has more overdue holds than a commit ends.
  *
  * Guarantees that the operations of an account keep their order, and that no account waits for the pause of another. An
- * operation is rejected if its account stays locked for longer than `giveUpMs`. An account leaves after the first commit
- * that answers all of its operations.
+ * operation is rejected if its account stays locked for longer than `giveUpMs`. The first commit that answers all operations
+ * of an account ends its queue. Operations that arrived meanwhile return to the commit queue.
  */
 import { pause } from "../retry.ts";
 import type { Operation, Outcome } from "./operations.ts";
@@ -29,7 +29,7 @@ interface AccountQueuesOptions {
   signal: AbortSignal;
   /** Makes one attempt. Answers the entries and returns the entries that the store put off, in order. */
   commit(batch: readonly Entry[]): Promise<PutOff>;
-  /** Receives the remaining entries of an account that leaves, in order. */
+  /** Receives the remaining entries of an ended account queue, in order. */
   returnToCommitQueue(entries: readonly Entry[]): void;
 }
 
@@ -48,9 +48,9 @@ interface Queue {
 }
 
 const firstPauseMs = 10;
-/** Maximum wait of an account after its lock is released, in addition to the attempts for all stuck accounts. */
+/** Maximum wait of an account after its lock is released, in addition to the attempts for all account queues. */
 const pauseMsMax = 250;
-/** Limits the load of thousands of stuck accounts on the database. An attempt takes about 2 ms. */
+/** Limits the load of thousands of account queues on the database. An attempt takes about 2 ms. */
 const pauseMsPerQueue = 4;
 
 export class AccountQueues {
@@ -62,7 +62,7 @@ export class AccountQueues {
     this.#options = options;
   }
 
-  /** Resolves when no account is left; null if none waits. */
+  /** Resolves when all account queues have ended. Null if there are none. */
   get pump(): Promise<void> | null {
     return this.#pump;
   }
@@ -100,7 +100,7 @@ export class AccountQueues {
     this.#pump = null;
   }
 
-  /** At most `firstPauseMs`, so that a new account does not wait for the pauses of stuck accounts. */
+  /** At most `firstPauseMs`, so that a new account queue does not wait for the pauses of others. */
   #untilDueMs(): number {
     const dueMs = Math.min(...[...this.#queues.values()].map((queue) => queue.dueMs));
     return Math.max(0, Math.min(firstPauseMs, dueMs - performance.now()));

@@ -3,14 +3,14 @@
  *
  * Guarantees that every operation is answered, and that the operations of an account are decided in order. An operation
  * whose commit failed or timed out is sent again, and the kernel finds the changes that were already made. If the store
- * puts an account off, that account is committed separately from then on, and the other accounts do not wait for it.
+ * puts an account off, its operations move to an account queue (account-queues.ts), and the other accounts do not wait.
  */
 import timers from "node:timers/promises";
 import { invariant } from "../errors.ts";
 import { AccountQueues, type Entry, type PutOff } from "./account-queues.ts";
 import type { Decision, HoldOperation, Operation, Outcome, OutcomeOf, PutOffOutcome } from "./operations.ts";
 import { retry, StoreUnavailableError } from "./retry.ts";
-import type { UsageRow } from "./rows.ts";
+import { noTokens, type UsageRow } from "./rows.ts";
 
 export interface LedgerStore {
   /**
@@ -147,8 +147,14 @@ export class Ledger {
    * running in the database, it has locked the account and is decided before the void.
    */
   #voidLate({ account, hold }: HoldOperation): void {
-    const used = { promptTokens: 0, cachedTokens: 0, completionTokens: 0, reasoningTokens: 0 };
-    const operation = { kind: "settle", account, hold, used, ending: "refused", estimated: false } as const;
+    const operation = {
+      kind: "settle",
+      account,
+      hold,
+      used: noTokens,
+      ending: "refused",
+      estimated: false,
+    } as const;
     const voided = this.#applyUntilTaken(operation)
       .catch((reason: unknown) => this.#onHoldLeft?.(hold, reason))
       .finally(() => this.#voids.delete(voided));

@@ -41,12 +41,22 @@ import type {
 import type { Plans } from "./plan.ts";
 import { costOf, type Price } from "./pricing.ts";
 import { countRequest, countTokens, followClock, rateRefusalOf, ratesOf, scopesOf } from "./rates.ts";
-import type { AccountRow, BucketAmounts, Ending, HoldRow, RowPrice, TokenCounts, UsageRow } from "./rows.ts";
+import {
+  type AccountRow,
+  type BucketAmounts,
+  countsOf,
+  type Ending,
+  type HoldRow,
+  type RowPrice,
+  type TokenCounts,
+  type UsageRow,
+} from "./rows.ts";
 import {
   type Changes,
   type FoundAccount,
   lateNote,
   lateOp,
+  opOf,
   type Snapshot,
   shortfallIn,
   UnitOfWork,
@@ -118,7 +128,7 @@ function hold(work: UnitOfWork, found: FoundAccount, operation: HoldOperation): 
     Number.isSafeInteger(minMicro) && minMicro >= 0 && wantMicro >= minMicro,
     "a hold asks for a whole amount or more",
   );
-  const taken = work.entry(account.id, operation.hold);
+  const taken = work.entry(account.id, opOf(operation));
   if (taken !== null) {
     if (work.hold(account.id, operation.hold) === null) return { kind: "refused", reason: "hold_ended" };
     const amount = 0 - taken.baseDelta - taken.overageDelta - taken.additionalDelta;
@@ -166,7 +176,7 @@ function hold(work: UnitOfWork, found: FoundAccount, operation: HoldOperation): 
     priceCompletion: operation.price.completion,
     priceCachedPrompt: operation.price.cachedPrompt ?? operation.price.prompt,
   });
-  work.post(account, "hold", operation.hold, key.id, negated(amounts));
+  work.post(account, "hold", opOf(operation), key.id, negated(amounts));
   return { kind: "held", amount: sumOf(amounts), rates: ratesOf(scopes, nowMs) };
 }
 
@@ -207,7 +217,7 @@ function extend(
   // With a `ttlMs` of 0 the hold itself is overdue, and has ended.
   if (work.hold(account.id, row.id) === null) return { kind: "ended" };
 
-  const op = `${operation.hold}/${operation.n}`;
+  const op = opOf(operation);
   const before = work.entry(account.id, op);
   if (before !== null) {
     return { kind: "extended", amount: 0 - before.baseDelta - before.overageDelta - before.additionalDelta };
@@ -367,7 +377,7 @@ function topup(work: UnitOfWork, found: FoundAccount, operation: TopupOperation)
     Number.isSafeInteger(operation.amount) && operation.amount > 0,
     "a top-up is a whole positive amount",
   );
-  const op = `payment:${operation.payment}`;
+  const op = opOf(operation);
   const before = work.entry(account.id, op);
   if (before !== null) {
     if (before.additionalDelta !== operation.amount)
@@ -382,7 +392,7 @@ function topup(work: UnitOfWork, found: FoundAccount, operation: TopupOperation)
 function adjust(work: UnitOfWork, found: FoundAccount, operation: AdjustOperation): AdjustOutcome {
   const { account } = found;
   invariant(Number.isSafeInteger(operation.amount), "an adjustment is a whole amount");
-  const op = `adjust:${operation.op}`;
+  const op = opOf(operation);
   const before = work.entry(account.id, op);
   if (before !== null) {
     const same = before.additionalDelta === operation.amount && before.note === operation.reason;
@@ -406,7 +416,7 @@ function changePlan(work: UnitOfWork, operation: PlanOperation): PlanOutcome | A
   if (plan === undefined) {
     return { kind: "balance_invalid", problem: `the plan "${operation.plan}" is not in the configuration` };
   }
-  const op = `plan:${operation.op}`;
+  const op = opOf(operation);
   const before = work.entry(operation.account, op);
   if (before !== null) {
     return before.note === plan.id
@@ -460,11 +470,6 @@ function priceOf(row: RowPrice): Price {
 function isFurther(used: TokenCounts, known: TokenCounts): boolean {
   if (used.completionTokens !== known.completionTokens) return used.completionTokens > known.completionTokens;
   return used.promptTokens >= known.promptTokens;
-}
-
-function countsOf(used: TokenCounts): TokenCounts {
-  const { promptTokens, cachedTokens, completionTokens, reasoningTokens } = used;
-  return { promptTokens, cachedTokens, completionTokens, reasoningTokens };
 }
 
 function assertTokens(used: TokenCounts): void {

@@ -54,6 +54,19 @@ export interface TokenCounts {
   reasoningTokens: number;
 }
 
+export const noTokens: TokenCounts = {
+  promptTokens: 0,
+  cachedTokens: 0,
+  completionTokens: 0,
+  reasoningTokens: 0,
+};
+
+/** Returns the counts alone, without the other fields of a row or a usage. */
+export function countsOf(used: TokenCounts): TokenCounts {
+  const { promptTokens, cachedTokens, completionTokens, reasoningTokens } = used;
+  return { promptTokens, cachedTokens, completionTokens, reasoningTokens };
+}
+
 /** Prices at the time of the hold. A later change of the configuration does not affect them. */
 export interface RowPrice {
   pricePrompt: number;

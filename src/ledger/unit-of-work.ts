@@ -1,10 +1,19 @@
 /**
- * The rows of a batch: the snapshot that the store read under its locks, the changed copies, and the rows to write. Buckets move and journal entries arise in one place, `enter`, which holds every account
- * to its invariants. Pure.
+ * The rows of a commit batch: the snapshot that the store read under its locks, the changed copies,
+ * and the rows to write. Only `post` moves buckets and creates journal entries. It checks the
+ * invariants of the account each time. Pure.
  */
 import { invariant } from "../errors.ts";
 import { type EpochMs, type MicroCredits, microOf } from "../units.ts";
-import type { AccountError, Operation } from "./operations.ts";
+import type {
+  AccountError,
+  AdjustOperation,
+  ExtendOperation,
+  HoldOperation,
+  Operation,
+  PlanOperation,
+  TopupOperation,
+} from "./operations.ts";
 import type { Plan, Plans } from "./plan.ts";
 import type {
   AccountRow,
@@ -38,7 +47,7 @@ export interface Snapshot {
   overdue: readonly string[];
   /** Accounts with further overdue holds. */
   unfinished: ReadonlySet<string>;
-  /** By `rowKey(account, op)`: entries whose `op` is one of `opsOf` an operation of the batch. */
+  /** By `rowKey(account, op)`: entries whose `op` is `opOf` an operation of the batch, or the `lateOp` of its hold. */
   journal: ReadonlyMap<string, JournalRow>;
   /** By `rowKey(account, id)`: usage rows of the holds that operations name. */
   usage: ReadonlyMap<string, UsageRow>;
@@ -57,11 +66,19 @@ export interface Changes {
   keys: KeyRow[];
 }
 
+/** Operations that their own journal entry identifies. */
+type PostedOperation = HoldOperation | ExtendOperation | TopupOperation | AdjustOperation | PlanOperation;
+
 export function rowKey(account: string, id: string): string {
   return `${account}\n${id}`;
 }
 
-/** Returns the `op` of the operation's journal entry, or null if its hold or account identifies it. */
+/**
+ * Returns the `op` of the operation's journal entry, or null if its hold or account identifies it. The store reads this
+ * entry, and the kernel posts it.
+ */
+export function opOf(operation: PostedOperation): string;
+export function opOf(operation: Operation): string | null;
 export function opOf(operation: Operation): string | null {
   switch (operation.kind) {
     case "hold":
@@ -203,9 +220,9 @@ export class UnitOfWork {
     };
   }
 
-  /** Opens an account with two windows that start now. Returns null if it exists already. */
-  open(id: string, plan: Plan): AccountRow | null {
-    if (this.#accounts.has(id) || this.#snapshot.accounts.has(id)) return null;
+  /** Opens an account with two windows that start now. */
+  open(id: string, plan: Plan): void {
+    invariant(this.planOf(id) === undefined, () => `account ${id} is opened once`);
     const nowMs = this.#snapshot.nowMs;
     const base = windowAt(nowMs, plan.base.every, nowMs);
     const overage = windowAt(nowMs, plan.overage.every, nowMs);
@@ -238,7 +255,6 @@ export class UnitOfWork {
       overage: account.overageCap,
       additional: 0,
     });
-    return account;
   }
 
   planNamed(name: string): Plan | undefined {

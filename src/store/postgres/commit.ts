@@ -13,6 +13,15 @@
  * The server runs one statement after another, each with its own snapshot (read committed), so
  * reads see the rows that the locks waited for. After an error it skips the rest and rolls back.
  * Only the kernel decides about credits.
+ *
+ * | attempts are repeated by | because of | at most |
+ * |---|---|---|
+ * | `Ledger` (ledger/batcher.ts) | a `StoreUnavailableError` | 5 times in 4 s |
+ * | `AccountQueues` (ledger/) | the answer `locked` | for 4 s |
+ * | `PostgresLedger.commit` | an account that another node has just opened | 2 times |
+ * | `#withoutLocked` | a lock timeout; it then skips locked rows | 2 times |
+ *
+ * `CommitOrder` (store.ts) repeats nothing. It keeps commits of the same account in order.
  */
 
 import { invariant } from "../../errors.ts";
@@ -173,18 +182,18 @@ async function write(connection: Connection, snapshot: Snapshot, changes: Change
   newAccounts.sort((a, b) => (a.id < b.id ? -1 : 1));
   const [newHolds, holds] = apart(changes.holdsPut, (row) => snapshot.holds.has(rowKey(row.account, row.id)));
   const [newUsage, usage] = apart(changes.usage, (row) => snapshot.usage.has(rowKey(row.account, row.id)));
-  const statements = [
-    insertAccounts(newAccounts),
-    updateAccounts(accounts),
-    insertHolds(newHolds),
-    updateHolds(holds),
-    deleteHolds(holdsEnded),
-    insertJournal(changes.journal),
-    insertUsage(newUsage),
-    updateUsage(usage),
-    updateKeys(keys),
-  ];
-  await together(connection, [...statements, { text: "commit" }]);
+  await together(connection, {
+    newAccounts: insertAccounts(newAccounts),
+    accounts: updateAccounts(accounts),
+    newHolds: insertHolds(newHolds),
+    holds: updateHolds(holds),
+    holdsEnded: deleteHolds(holdsEnded),
+    journal: insertJournal(changes.journal),
+    newUsage: insertUsage(newUsage),
+    usage: updateUsage(usage),
+    keys: updateKeys(keys),
+    commit: { text: "commit" },
+  });
 }
 
 function apart<R>(rows: readonly R[], isRead: (row: R) => boolean): [fresh: R[], read: R[]] {

@@ -110,8 +110,7 @@ const lockKeys = `${readKeys} for no key update of k skip locked`;
 const placeAt = 2;
 const holdFrom = 3;
 
-/** Null if the statement was not sent. */
-type Rows = PostgresResult["rows"] | null;
+type Rows = PostgresResult["rows"];
 
 /**
  * The locked rows that a commit skips: none, rows of accounts, or all rows that it may write. To
@@ -143,42 +142,32 @@ export async function readUnderLock(
   const keysValues = [...keysOfHolds.arrays(), ...named.arrays(), ...ending];
   const locking = (name: string, text: string, values: readonly Cell[]) =>
     skips === "rows" ? { name, text, values } : null;
-  const [
-    ,
-    accountRows,
-    foundRows,
-    holdRows,
-    freeHolds,
-    journalRows,
-    usageRows,
-    freeUsage,
-    keyRows,
-    freeKeys,
-  ] = await together(connection, [
-    { text: "begin" },
-    skips !== "nothing"
-      ? { name: "free accounts", text: readFreeAccounts, values: [accountIds] }
-      : { name: "accounts", text: readAccounts, values: [accountIds] },
-    skips === "nothing" ? null : { name: "find accounts", text: findAccounts, values: [accountIds] },
-    { name: "holds", text: readHolds, values: [nowMs, ...named.arrays(), ...ending] },
-    locking("free holds", lockHolds, [...named.arrays(), ...ending]),
-    ops.size === 0 ? null : { name: "journal", text: readJournal, values: ops.arrays() },
-    settled.size === 0 ? null : { name: "usage", text: readUsage, values: settled.arrays() },
-    settled.size === 0 ? null : locking("free usage", lockUsage, settled.arrays()),
-    { name: "keys", text: readKeys, values: keysValues },
-    locking("free keys", lockKeys, keysValues),
-  ]);
-  const now = holdRows?.[0]?.[0];
+  const rows = await together(connection, {
+    begin: { text: "begin" },
+    accounts:
+      skips !== "nothing"
+        ? { name: "free accounts", text: readFreeAccounts, values: [accountIds] }
+        : { name: "accounts", text: readAccounts, values: [accountIds] },
+    found: skips === "nothing" ? null : { name: "find accounts", text: findAccounts, values: [accountIds] },
+    holds: { name: "holds", text: readHolds, values: [nowMs, ...named.arrays(), ...ending] },
+    freeHolds: locking("free holds", lockHolds, [...named.arrays(), ...ending]),
+    journal: ops.size === 0 ? null : { name: "journal", text: readJournal, values: ops.arrays() },
+    usage: settled.size === 0 ? null : { name: "usage", text: readUsage, values: settled.arrays() },
+    freeUsage: settled.size === 0 ? null : locking("free usage", lockUsage, settled.arrays()),
+    keys: { name: "keys", text: readKeys, values: keysValues },
+    freeKeys: locking("free keys", lockKeys, keysValues),
+  });
+  const now = rows.holds?.[0]?.[0];
   invariant(typeof now === "number", "the clock is read with the holds");
-  const accounts = (accountRows ?? []).map(accountOf);
+  const accounts = (rows.accounts ?? []).map(accountOf);
   // If no hold is found, the only row has the clock alone.
-  const withHold = (holdRows ?? []).filter((cells) => cells[holdFrom] !== null);
+  const withHold = (rows.holds ?? []).filter((cells) => cells[holdFrom] !== null);
   const holds = withHold.map((cells) => holdTable.rowOf(cells, holdFrom));
   const overdue = holds.filter((_, index) => withHold[index]?.[placeAt] !== null);
-  const unfinished = holdRows?.[0]?.[1];
-  const journal = (journalRows ?? []).map((cells) => journalTable.rowOf(cells));
-  const usage = (usageRows ?? []).map((cells) => usageTable.rowOf(cells));
-  const keys = (keyRows ?? []).map((cells) => keyTable.rowOf(cells));
+  const unfinished = rows.holds?.[0]?.[1];
+  const journal = (rows.journal ?? []).map((cells) => journalTable.rowOf(cells));
+  const usage = (rows.usage ?? []).map((cells) => usageTable.rowOf(cells));
+  const keys = (rows.keys ?? []).map((cells) => keyTable.rowOf(cells));
   const snapshot = {
     nowMs: now,
     accounts: new Map(accounts.map((row) => [row.id, row])),
@@ -190,11 +179,15 @@ export async function readUnderLock(
     keys: new Map(keys.map((row: KeyRow) => [row.id, row])),
   };
   if (skips === "nothing") return { snapshot, locked: new Set() };
-  const isThere = new Set((foundRows ?? []).map(([id]) => String(id)));
+  const isThere = new Set((rows.found ?? []).map(([id]) => String(id)));
   const lockedRows =
     skips === "accounts"
       ? []
-      : [...notAmong(freeHolds, holds), ...notAmong(freeUsage, usage), ...notAmong(freeKeys, keys)];
+      : [
+          ...notAmong(rows.freeHolds, holds),
+          ...notAmong(rows.freeUsage, usage),
+          ...notAmong(rows.freeKeys, keys),
+        ];
   const locked = new Set([
     ...[...isThere].filter((id) => !snapshot.accounts.has(id)),
     ...lockedRows.map(({ account }) => account),
@@ -257,16 +250,25 @@ class Pairs {
 }
 
 /**
- * Sends all statements at once. The server runs them in order, and the first error is the cause of
- * the others.
+ * Sends all statements at once. The server runs them in the order of their fields, and the first
+ * error is the cause of the others. Returns the rows of each statement in the field of its name.
  */
-export async function together(
+export async function together<Name extends string>(
   connection: Connection,
-  statements: readonly (Statement | null)[],
-): Promise<Rows[]> {
-  const sent = statements.map((statement) => (statement === null ? null : connection.query(statement)));
-  const answers = await Promise.allSettled(sent);
-  const failed = answers.find((answer) => answer.status === "rejected");
-  if (failed !== undefined) throw failed.reason;
-  return answers.map((answer) => (answer.status === "fulfilled" ? (answer.value?.rows ?? null) : null));
+  statements: Readonly<Record<Name, Statement | null>>,
+): Promise<Partial<Record<Name, Rows>>> {
+  const sent: Promise<void>[] = [];
+  const rows: Partial<Record<Name, Rows>> = {};
+  for (const name in statements) {
+    const statement = statements[name];
+    if (statement === null) continue;
+    sent.push(
+      connection.query(statement).then((result) => {
+        rows[name] = result.rows;
+      }),
+    );
+  }
+  const failed = (await Promise.allSettled(sent)).find(({ status }) => status === "rejected");
+  if (failed?.status === "rejected") throw failed.reason;
+  return rows;
 }
