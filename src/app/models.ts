@@ -54,7 +54,7 @@ export async function pullModel(
 
 export function catalogued({ model, slot }: OfferedModel): Model {
   const { id, price, outputTokensMax, defaults } = model;
-  return { id, engine: slot, price, outputTokensMax, defaults, created: unknownCreated, ownedBy: "inkwell" };
+  return { id, engine: slot, price, outputTokensMax, defaults, created: unknownCreated };
 }
 
 /** Fills the slots. Models load one after another, because each uses the whole machine. */

@@ -2,6 +2,7 @@
  * The models of this service: their names, engines and prices, and the chat requests that they
  * take. The slot of a model holds the place of an engine that starts later.
  */
+import { given } from "../given.ts";
 import type { Price } from "../ledger/pricing.ts";
 import {
   type Engine,
@@ -26,7 +27,6 @@ export interface Model {
   defaults?: RequestDefaults;
   /** Seconds since the epoch, or 0 if unknown. Shown in the list of models. */
   created: number;
-  ownedBy: string;
 }
 
 export class Catalog {
@@ -84,7 +84,7 @@ export interface RequestDefaults {
 export function withDefaults(request: ChatRequest, defaults: RequestDefaults): ChatRequest {
   const { maxTokens, ...sampling } = defaults;
   return {
-    ...(maxTokens === undefined ? {} : { maxTokens }),
+    ...given({ maxTokens }),
     ...request,
     sampling: { ...sampling, ...request.sampling },
   };

@@ -18,8 +18,10 @@
  * | stop, length, what the credits bought           | stop length credits| exact usage                             |
  * | this process died                               | expired            | the last checkpoint, when the hold ends |
  */
+
 import type { Caller } from "../accounts/authentication.ts";
 import { Refusal } from "../errors.ts";
+import { given } from "../given.ts";
 import type { Ledger } from "../ledger/batcher.ts";
 import type { OutcomeOf, Rates, SettleOperation } from "../ledger/operations.ts";
 import { costAtMost } from "../ledger/pricing.ts";
@@ -127,7 +129,7 @@ export async function* generate(
     accountId: caller.accountId,
     messages,
     reasoning,
-    ...(user === undefined ? {} : { user }),
+    ...given({ user }),
   };
   const prepared = await model.engine.prepare(prompt, signal).catch((error: unknown) => {
     if (signal.aborted) return null;

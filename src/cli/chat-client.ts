@@ -3,7 +3,9 @@
  * does, and expects no field of a response to be present. Every failure is a `ClientError` whose
  * message is one line.
  */
+
 import { messageOf } from "../errors.ts";
+import { given } from "../given.ts";
 import { costOf, type Price } from "../ledger/pricing.ts";
 import type { MicroCredits } from "../units.ts";
 import { eventsOf } from "./event-stream.ts";
@@ -99,8 +101,13 @@ export class ChatClient {
     maxTokens: number | null,
     signal: AbortSignal,
   ): AsyncGenerator<ChatEvent> {
-    const limit = maxTokens === null ? {} : { max_tokens: maxTokens };
-    const body = { model, messages, ...limit, stream: true, stream_options: { include_usage: true } };
+    const body = {
+      model,
+      messages,
+      ...given({ max_tokens: maxTokens }),
+      stream: true,
+      stream_options: { include_usage: true },
+    };
     const response = await this.#fetch("/v1/chat/completions", {
       method: "POST",
       headers: { "content-type": "application/json" },

@@ -17,8 +17,8 @@ export interface Address {
 }
 
 /**
- * Resolves with the URL of the listener, for example `http://127.0.0.1:8080`. `resolve`: for
- * tests.
+ * Resolves with the URL of the listener, for example `http://127.0.0.1:8080`.
+ * For tests: `resolve`.
  */
 export async function listenOn(
   app: FastifyInstance,

@@ -25,13 +25,13 @@ export interface LedgerStore {
 export interface LedgerOptions {
   /** Number of commits at the same time, on different accounts. A store across a network needs more than 1, the default. */
   commitQueues?: number;
-  /** Maximum number of operations in a commit. */
+  /** For tests: maximum number of operations in a commit. */
   batchMax?: number;
   /** Pauses before each further attempt at an operation. It is rejected after the last attempt. */
   retriesMs?: readonly number[];
   /** No further attempt is made after this time. An attempt alone may take long, because of a lock or the network. */
   giveUpMs?: number;
-  /** Additional pause before each further attempt of `applyLate`. */
+  /** For tests: additional pause before each further attempt of `applyLate`. */
   latePauseMs?: number;
   /** Called if a hold with an unknown outcome cannot be voided, so it stays until it expires. Must not throw. */
   onHoldLeft?(hold: string, reason: unknown): void;

@@ -2,8 +2,10 @@
  * Log lines of the public listener: one line per request with its answer and its charge, one line
  * for a charge that is recorded later, and one line per minute for refused connections.
  */
+
 import type { Logger } from "pino";
 import type { Charge } from "../chat/generate.ts";
+import { given } from "../given.ts";
 import { microPerCredit } from "../units.ts";
 import { isFailure, type RequestObserver, type RequestRecord } from "./request-record.ts";
 
@@ -22,9 +24,7 @@ export class RequestLog implements RequestObserver {
       method,
       path,
       status,
-      ...(code === null ? {} : { code }),
-      ...(caller === null ? {} : { account: caller.accountId, keyId: caller.keyId }),
-      ...(model === null ? {} : { model }),
+      ...given({ code, account: caller?.accountId, keyId: caller?.keyId, model }),
       ...(charge === null ? {} : chargeFields(charge)),
       durationMs: Math.round(durationMs),
       ...(firstTokenMs === null ? {} : { firstTokenMs: Math.round(firstTokenMs) }),

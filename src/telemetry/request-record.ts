@@ -4,12 +4,14 @@
  *
  * Holds nothing that people or models wrote.
  */
+
 import { randomUUID } from "node:crypto";
 import type { Caller } from "../accounts/authentication.ts";
 import type { ChatRequest } from "../chat/catalog.ts";
 import type { Sampling } from "../chat/engine.ts";
 import type { Charge, ChatRecord } from "../chat/generate.ts";
 import type { ErrorCode } from "../errors.ts";
+import { given } from "../given.ts";
 
 /**
  * Returns a new request id, which is also the id of the hold and the receipt: a UUID of version 7
@@ -102,7 +104,7 @@ export class RequestRecord implements ChatRecord {
 
   parsed({ maxTokens, sampling: { stop: _stop, ...sampling }, stream }: ChatRequest): void {
     this.parsedMs = performance.now();
-    this.parameters = { ...sampling, ...(maxTokens === undefined ? {} : { maxTokens }) };
+    this.parameters = { ...sampling, ...given({ maxTokens }) };
     this.streamed = stream;
   }
 

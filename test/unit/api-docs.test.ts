@@ -25,7 +25,6 @@ test("documents each additional field of the model list", () => {
     price,
     outputTokensMax: null,
     created: 0,
-    ownedBy: "us",
   };
   const [shown] = modelList([model]).data;
   const standard = ["id", "object", "created", "owned_by"];

@@ -35,7 +35,7 @@ async function setup(micro: number): Promise<Setup> {
   engine.contextWindow = 5000;
   const receipts: Charge[] = [];
   const dependencies = {
-    catalog: new Catalog([{ id: "model", engine, price, outputTokensMax: null, created: 0, ownedBy: "us" }]),
+    catalog: new Catalog([{ id: "model", engine, price, outputTokensMax: null, created: 0 }]),
     ledger: new Ledger(made.store, { retriesMs: [] }),
     holdTtlMs: 60_000,
   };

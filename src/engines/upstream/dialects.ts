@@ -7,7 +7,7 @@
  */
 import { hash } from "node:crypto";
 import type { Message, Reasoning, Sampling } from "../../chat/engine.ts";
-import { isGreedy } from "../text/greedy.ts";
+import { clampPenalty, isGreedy, topKMax } from "../sampling-limits.ts";
 
 export const dialects = ["compatible", "openai", "vllm", "sglang", "llama-server", "ollama"] as const;
 export type DialectName = (typeof dialects)[number];
@@ -127,7 +127,6 @@ interface UpstreamRequest {
   sendStop: boolean;
 }
 
-const topKMax = 0x7fffffff;
 /** OpenAI refuses a longer one (maximhq/bifrost#1000). */
 const userLengthMax = 64;
 
@@ -183,10 +182,6 @@ function wantedOf({ effort, maxTokens }: Reasoning): WantedReasoning {
 /** Returns 31 bits, the largest range that every server accepts. */
 function seedOf(seed: number): number {
   return Number(BigInt.asUintN(31, BigInt(seed)));
-}
-
-function clampPenalty(penalty: number): number {
-  return Math.min(2, Math.max(-2, penalty));
 }
 
 /** Returns a hash, so that the upstream does not learn the account's name. */

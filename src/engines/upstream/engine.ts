@@ -40,7 +40,7 @@ export interface UpstreamOptions extends ServerPoolOptions {
   reasoning: UpstreamReasoning | null;
   /** Send the stop sequences. Default: as the dialect requires. */
   sendStop?: boolean;
-  /** Time to wait for the usage after the end of an answer. Default: 5 s. */
+  /** For tests: time to wait for the usage after the end of an answer. Default: 5 s. */
   finishMs?: number;
 }
 

@@ -11,6 +11,7 @@
  * An upstream generates tokens until the buffers of the connection are full. Unpaid tokens are
  * never yielded and never charged.
  */
+
 import { setImmediate as nextTurn } from "node:timers/promises";
 import {
   EngineError,
@@ -19,6 +20,7 @@ import {
   type Reasoning,
   type Usage,
 } from "../../chat/engine.ts";
+import { given } from "../../given.ts";
 import type { ConversationForms } from "../text/message-normalisation.ts";
 import { Answer, type AnswerOptions } from "./answer.ts";
 import { type Dialect, requestBody } from "./dialects.ts";
@@ -320,8 +322,7 @@ export class UpstreamGeneration implements Generation, Applicant {
   #fail(failure: UpstreamFailure): void {
     const reason = this.#tell(failure, false);
     const { retryAfterSeconds } = failure;
-    const seconds = retryAfterSeconds === undefined ? {} : { retryAfterSeconds };
-    this.#end(new EngineError(failure.failure, reason, seconds));
+    this.#end(new EngineError(failure.failure, reason, given({ retryAfterSeconds })));
   }
 
   /** Reports the failure to the circuit breaker. Returns the message for the log. */

@@ -5,6 +5,7 @@
 
 import { longestAnswer, type Model, type RequestDefaults } from "../../chat/catalog.ts";
 import type { FinishReason, TokenLogprob, Usage } from "../../chat/engine.ts";
+import { given } from "../../given.ts";
 import type { RateState, Rates } from "../../ledger/operations.ts";
 import type { Price } from "../../ledger/pricing.ts";
 
@@ -63,11 +64,11 @@ export function logprobJson({ token, logprob, bytes, topLogprobs }: TokenLogprob
 export function modelList(models: readonly Model[]) {
   return {
     object: "list",
-    data: models.map(({ id, created, ownedBy, engine, outputTokensMax, defaults = {}, price }) => ({
+    data: models.map(({ id, created, engine, outputTokensMax, defaults = {}, price }) => ({
       id,
       object: "model",
       created,
-      owned_by: ownedBy,
+      owned_by: "inkwell",
       context_window: engine.contextWindow,
       max_output_tokens: longestAnswer(engine.contextWindow, outputTokensMax),
       defaults: defaultsObject(defaults),
@@ -83,12 +84,7 @@ export function pricingObject({ prompt, completion, cachedPrompt = prompt }: Pri
 
 /** Returns the defaults that are set, under the names that requests use. */
 export function defaultsObject({ temperature, topP, topK, maxTokens }: RequestDefaults) {
-  return {
-    ...(temperature === undefined ? {} : { temperature }),
-    ...(topP === undefined ? {} : { top_p: topP }),
-    ...(topK === undefined ? {} : { top_k: topK }),
-    ...(maxTokens === undefined ? {} : { max_tokens: maxTokens }),
-  };
+  return given({ temperature, top_p: topP, top_k: topK, max_tokens: maxTokens });
 }
 
 /**

@@ -52,7 +52,7 @@ interface PublicOptions {
   limits: UploadLimits & RefusalLimits & ChatOptions;
   /** Origins of browser pages that may call; `*` for any; none by default. */
   corsOrigins: readonly string[];
-  /** Shorter times, for tests. */
+  /** For tests: shorter times. */
   uploadTimes?: UploadTimes;
 }
 

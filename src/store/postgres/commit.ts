@@ -52,7 +52,7 @@ const openingAttemptsMax = 3;
 /** After a lock timeout, commits of this node skip locked rows for this time. */
 const skipsForMs = 10_000;
 
-/** For tests. */
+/** For tests: shorter lists and times. */
 interface PostgresLedgerLimits {
   overdueHoldsMax?: number;
   skipsForMs?: number;

@@ -4,9 +4,11 @@
  * Guarantees that every wait has a limit (limits.ts), that every error is converted (errors.ts),
  * and that no message contains a password.
  */
+
 import { Socket } from "node:net";
 import pg from "pg";
 import { OperatorError } from "../../errors.ts";
+import { given } from "../../given.ts";
 import { causeOf, unavailable } from "../errors.ts";
 import { type Place, postgresError } from "./errors.ts";
 import { connectionsMax, limits } from "./limits.ts";
@@ -263,8 +265,7 @@ async function send(client: pg.ClientBase, { text, name, values }: Statement): P
     const result = await client.query<Cell[]>({
       text,
       rowMode: "array",
-      ...(name === undefined ? {} : { name }),
-      ...(values === undefined ? {} : { values: [...values] }),
+      ...given({ name, values: values && [...values] }),
     });
     // A migration of several statements has several results, and none is used.
     if (Array.isArray(result)) return { rows: [], columns: [], rowCount: null };
@@ -275,7 +276,7 @@ async function send(client: pg.ClientBase, { text, name, values }: Statement): P
   }
 }
 
-/** `listMs`: for tests. */
+/** For tests: `listMs`. */
 export function readPool(
   url: string,
   purpose: keyof typeof connectionsMax,

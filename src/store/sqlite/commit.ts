@@ -52,7 +52,7 @@ export class SqliteLedger {
   readonly #updateUsage: StatementSync;
   readonly #updateKey: StatementSync;
 
-  /** `overdueHoldsMax`: for tests. */
+  /** For tests: `overdueHoldsMax`. */
   constructor(db: DatabaseSync, plans: Plans, now: () => EpochMs, overdueHoldsMax = overdueMax) {
     this.#db = db;
     this.#overdueMax = overdueHoldsMax;

@@ -7,10 +7,9 @@
  */
 import { randomInt } from "node:crypto";
 import type { Sampling } from "../../../chat/engine.ts";
-import { isGreedy } from "../../text/greedy.ts";
+import { clampPenalty, isGreedy, topKMax } from "../../sampling-limits.ts";
 import type { SamplerConfig } from "./backend.ts";
 
-const topKMax = 0x7fffffff;
 /** Means "random" to llama.cpp. A request with this seed gets the seed below. */
 const randomSeed = 0xffffffff;
 
@@ -29,8 +28,8 @@ export function samplerConfig(sampling: Sampling, tokensMax: number): SamplerCon
     if (sampling.topP !== undefined && sampling.topP < 1) config.topP = sampling.topP;
     if (sampling.topK !== undefined && sampling.topK > 0) config.topK = Math.min(sampling.topK, topKMax);
   }
-  const presence = clampPenalty(sampling.presencePenalty);
-  const frequency = clampPenalty(sampling.frequencyPenalty);
+  const presence = clampPenalty(sampling.presencePenalty ?? 0);
+  const frequency = clampPenalty(sampling.frequencyPenalty ?? 0);
   if (presence !== 0 || frequency !== 0) {
     config.repeatPenaltyTokens = new Uint32Array(0);
     config.repeatPenaltyMaxTokens = tokensMax;
@@ -38,10 +37,6 @@ export function samplerConfig(sampling: Sampling, tokensMax: number): SamplerCon
     config.repeatPenaltyFrequencyPenalty = frequency;
   }
   return config;
-}
-
-function clampPenalty(penalty: number | undefined): number {
-  return Math.min(2, Math.max(-2, penalty ?? 0));
 }
 
 export function seedOf(seed: number | undefined): number {

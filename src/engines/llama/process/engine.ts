@@ -49,7 +49,7 @@ export interface LlamaOptions {
   pausedBytesMax?: number;
   /** Answers that may wait. As many again may wait from accounts that have none waiting. */
   queueMax: number;
-  /** For tests. */
+  /** For tests: when an answer loses its place. */
   placesLimits?: PlacesLimits;
   /**
    * Default: all cores while they are free, one less while another program needs one. Lowered to
@@ -69,7 +69,7 @@ export interface LlamaOptions {
   /** Time limit of one step of the decode loop. Default: `stallMsOf` the model. */
   stallMs?: number;
   /**
-   * Limit of tokens that wait for slow readers while other answers wait for their places.
+   * For tests: limit of tokens that wait for slow readers while other answers wait for their places.
    * Log-probabilities count too: each alternative is one more. At the limit, a slow reader keeps
    * its place until some are read. Default 524,288.
    */

@@ -8,10 +8,12 @@
  * normalised (text/message-normalisation.ts), so every conversation can be rendered. Other filters
  * over the texts (`upper`, `tojson`) are not applied.
  */
+
 import { randomBytes } from "node:crypto";
 import { Template } from "@huggingface/jinja";
 import type { Message } from "../../../chat/engine.ts";
 import { messageOf } from "../../../errors.ts";
+import { given } from "../../../given.ts";
 import { normalForms, type Turn } from "../../text/message-normalisation.ts";
 import { withTimeLimit } from "./time-limit.ts";
 
@@ -100,7 +102,7 @@ export class ChatTemplate {
         add_generation_prompt: true,
         bos_token: this.#bos,
         eos_token: this.#eos,
-        ...(options.thinking === undefined ? {} : { enable_thinking: options.thinking }),
+        ...given({ enable_thinking: options.thinking }),
       });
     } catch (cause) {
       return new Error(messageOf(cause), { cause });

@@ -1,5 +1,8 @@
-/** Recognises requests for the likeliest token. Pure. */
-import type { Sampling } from "../../chat/engine.ts";
+/** Limits of sampling parameters, which all engines share. Pure. */
+import type { Sampling } from "../chat/engine.ts";
+
+/** Upper bound of `top_k`, which engines read as a 32-bit number. */
+export const topKMax = 0x7fffffff;
 
 /**
  * Lower temperatures count as 0. Logits are single floats, mostly between 1 and 30, and differ by
@@ -8,6 +11,11 @@ import type { Sampling } from "../../chat/engine.ts";
  */
 const temperatureMin = 1e-6;
 
+/** Returns whether the request asks for the likeliest token. */
 export function isGreedy({ temperature, topP }: Sampling): boolean {
   return (temperature !== undefined && temperature < temperatureMin) || topP === 0;
+}
+
+export function clampPenalty(penalty: number): number {
+  return Math.min(2, Math.max(-2, penalty));
 }
