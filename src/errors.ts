@@ -112,6 +112,24 @@ export class OperatorError extends Error {
   }
 }
 
+/** The database is unavailable: it is locked, its disk is full, or the connection is lost. */
+export class StoreUnavailableError extends Error {
+  override readonly name = "StoreUnavailableError";
+  /** False: nothing was changed. True: the change may have been made, and only its answer was lost. */
+  readonly mayBeDone: boolean;
+
+  constructor(message: string, options: ErrorOptions & { mayBeDone?: boolean } = {}) {
+    super(message, options);
+    this.mayBeDone = options.mayBeDone ?? true;
+  }
+}
+
+/** Marks the error: nothing was changed before it. */
+export function withNothingDone(error: unknown): unknown {
+  if (!(error instanceof StoreUnavailableError)) return error;
+  return new StoreUnavailableError(error.message, { cause: error.cause, mayBeDone: false });
+}
+
 /** Returns the message of a caught value, whatever was thrown. */
 export function messageOf(error: unknown): string {
   return error instanceof Error ? error.message || error.name : String(error);

@@ -4,6 +4,7 @@
  * Any number of pauses share one listener on a signal: adding a listener takes longer the more
  * there are, and every request pauses while the store is unavailable.
  */
+import { StoreUnavailableError } from "./errors.ts";
 
 /**
  * Returns the result of the first attempt that succeeds. After a failed attempt `delayMs`
@@ -23,6 +24,27 @@ export async function retryWhile<T>(
       if (pauseMs === undefined || (await pause(pauseMs, signal)) === "aborted") throw error;
     }
   }
+}
+
+interface RetryPolicy {
+  /** Pauses before each further attempt. After the last one the error of the attempt counts. */
+  retriesMs: readonly number[];
+  /** No attempt starts after this time. An attempt that is under way may take longer. */
+  giveUpMs: number;
+}
+
+/** Retries while the store is unavailable. Any other error ends the retries at once. */
+export function retry<T>(
+  attempt: () => Promise<T>,
+  { retriesMs, giveUpMs }: RetryPolicy,
+  signal: AbortSignal,
+): Promise<T> {
+  const beganMs = performance.now();
+  const delayMs = (error: unknown, failures: number) => {
+    const isOver = performance.now() - beganMs >= giveUpMs;
+    return error instanceof StoreUnavailableError && !isOver ? retriesMs[failures - 1] : undefined;
+  };
+  return retryWhile(attempt, delayMs, signal);
 }
 
 /** For each signal, the functions that end the pauses under way. */

@@ -13,6 +13,7 @@ const modules = [
   "units",
   "given",
   "retry",
+  "fair-queue",
   "spelling",
   "make-folder",
   "ledger",

@@ -7,10 +7,9 @@
  */
 import { createInterface } from "node:readline";
 import { Command } from "commander";
-import { dialled } from "../app/listening.ts";
 import type { Config } from "../config/load.ts";
 import { OperatorError } from "../errors.ts";
-import { urlOf } from "../http/listening.ts";
+import { dialled, urlOf } from "../http/listening.ts";
 import { unknownName } from "../spelling.ts";
 import { accountName, serviceUrl, tokenLimit } from "./arguments.ts";
 import { ChatClient, ClientError, type OfferedModel } from "./chat-client.ts";

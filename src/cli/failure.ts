@@ -4,8 +4,7 @@
  */
 import { CommanderError } from "commander";
 import { type OperatorCode, OperatorRefusal } from "../accounts/refusals.ts";
-import { OperatorError, Refusal } from "../errors.ts";
-import { StoreUnavailableError } from "../ledger/retry.ts";
+import { OperatorError, Refusal, StoreUnavailableError } from "../errors.ts";
 
 interface Failure {
   code: "wrong_usage" | "refused" | "store_unavailable" | "internal_error";

@@ -6,9 +6,10 @@
  * operation is rejected if its account stays locked for longer than `giveUpMs`. The first commit that answers all operations
  * of an account ends its queue. Operations that arrived meanwhile return to the commit queue.
  */
+
+import { StoreUnavailableError } from "../errors.ts";
 import { pause } from "../retry.ts";
 import type { Operation, Outcome } from "./operations.ts";
-import { StoreUnavailableError } from "./retry.ts";
 
 /** An operation and its caller. */
 export interface Entry {

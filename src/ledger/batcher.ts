@@ -6,10 +6,10 @@
  * puts an account off, its operations move to an account queue (account-queues.ts), and the other accounts do not wait.
  */
 import timers from "node:timers/promises";
-import { invariant } from "../errors.ts";
+import { invariant, StoreUnavailableError } from "../errors.ts";
+import { retry } from "../retry.ts";
 import { AccountQueues, type Entry, type PutOff } from "./account-queues.ts";
 import type { Decision, HoldOperation, Operation, Outcome, OutcomeOf, PutOffOutcome } from "./operations.ts";
-import { retry, StoreUnavailableError } from "./retry.ts";
 import { noTokens, type UsageRow } from "./rows.ts";
 
 export interface LedgerStore {

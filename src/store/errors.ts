@@ -2,8 +2,7 @@
  * Converts errors of the database drivers for the ledger and the service. The drivers' codes are
  * known to the stores.
  */
-import { messageOf } from "../errors.ts";
-import { StoreUnavailableError } from "../ledger/retry.ts";
+import { messageOf, StoreUnavailableError } from "../errors.ts";
 
 /** Returns a `StoreUnavailableError` if the error is transient, so that a retry can succeed. */
 export function storeError(error: unknown, isTransient: boolean): Error {

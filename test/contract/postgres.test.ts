@@ -4,9 +4,8 @@
  */
 import assert from "node:assert/strict";
 import { after, afterEach, before, beforeEach, describe, test } from "node:test";
-import { OperatorError } from "../../src/errors.ts";
+import { OperatorError, StoreUnavailableError } from "../../src/errors.ts";
 import { Ledger } from "../../src/ledger/batcher.ts";
-import { StoreUnavailableError } from "../../src/ledger/retry.ts";
 import { auditDatabase } from "../../src/store/postgres/audit.ts";
 import { pgDumpInstead } from "../../src/store/postgres/connection.ts";
 import { requireVersion } from "../../src/store/postgres/schema.ts";

@@ -6,7 +6,7 @@
 import assert from "node:assert/strict";
 import { DatabaseSync } from "node:sqlite";
 import { type TestContext, test as testOf } from "node:test";
-import { StoreUnavailableError } from "../../src/ledger/retry.ts";
+import { StoreUnavailableError } from "../../src/errors.ts";
 import type { BucketAmounts } from "../../src/ledger/rows.ts";
 import { hold, tokens } from "../fixtures/ledger-operations.ts";
 import { PuppetEngine } from "../fixtures/puppet-engine.ts";

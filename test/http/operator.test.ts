@@ -185,7 +185,7 @@ operatorTest("converts only numbers in a query", async (operator) => {
 
 operatorTest("reports an unavailable store, and the change can be repeated", async (operator, service) => {
   const { commit } = service.store;
-  const { StoreUnavailableError } = await import("../../src/ledger/retry.ts");
+  const { StoreUnavailableError } = await import("../../src/errors.ts");
   service.store.commit = () => Promise.reject(new StoreUnavailableError("disk full"));
   // The batcher tries again for three seconds before it gives up.
   const away = operator.post("/admin/accounts/test/topups", { payment_id: "p", credits: 5 });

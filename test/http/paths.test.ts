@@ -554,7 +554,7 @@ test("answers 429 without retry if the prompt alone exceeds the token limit", as
 
 test("answers 503 on every path if the database is away", async () => {
   await using service = await startService();
-  const { StoreUnavailableError } = await import("../../src/ledger/retry.ts");
+  const { StoreUnavailableError } = await import("../../src/errors.ts");
   const away = () => Promise.reject(new StoreUnavailableError("the disk at /secret is full"));
   const { commit, snapshot } = service.store;
   Object.assign(service.store, { commit: away, snapshot: away });

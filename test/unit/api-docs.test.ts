@@ -23,7 +23,7 @@ test("documents each additional field of the model list", () => {
     id: "m",
     engine: new PuppetEngine(),
     price,
-    outputTokensMax: null,
+    outputTokensMax: 4096,
     created: 0,
   };
   const [shown] = modelList([model]).data;

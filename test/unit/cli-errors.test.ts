@@ -1,9 +1,8 @@
 /** Errors of the command line for scripts (`--json`), and suggestions for misspelled words. */
 import assert from "node:assert/strict";
 import { describe, test } from "node:test";
-import { OperatorError } from "../../src/errors.ts";
+import { OperatorError, StoreUnavailableError } from "../../src/errors.ts";
 import { Ledger } from "../../src/ledger/batcher.ts";
-import { StoreUnavailableError } from "../../src/ledger/retry.ts";
 import type { Ran } from "../fixtures/cli-host.ts";
 import { cliLedger, wrongUsage } from "../fixtures/cli-ledger.ts";
 

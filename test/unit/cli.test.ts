@@ -4,8 +4,8 @@ import { existsSync, readFileSync } from "node:fs";
 import path from "node:path";
 import { describe, test } from "node:test";
 import { services } from "../../src/cli/services.ts";
+import { StoreUnavailableError } from "../../src/errors.ts";
 import { Ledger } from "../../src/ledger/batcher.ts";
-import { StoreUnavailableError } from "../../src/ledger/retry.ts";
 import { cliLedger, refused, wrongUsage } from "../fixtures/cli-ledger.ts";
 
 const ledger = cliLedger();

@@ -1,7 +1,7 @@
 /** The pipeline: heartbeats and checkpoints keep a hold alive, and no engine works without one. */
 import assert from "node:assert/strict";
 import type { TestContext } from "node:test";
-import { StoreUnavailableError } from "../../src/ledger/retry.ts";
+import { StoreUnavailableError } from "../../src/errors.ts";
 import { audit } from "../fixtures/ledger-audit.ts";
 import {
   assertEnded,

@@ -1,7 +1,7 @@
 /** The pipeline: what is refused before an engine is asked, and that nothing is held or recorded for it. */
 import assert from "node:assert/strict";
 import { EngineError } from "../../src/chat/engine.ts";
-import { StoreUnavailableError } from "../../src/ledger/retry.ts";
+import { StoreUnavailableError } from "../../src/errors.ts";
 import { planOf, plansOf } from "../fixtures/ledger-rows.ts";
 import { accepted, assertRefusal, assertUntouched, queued, rest, setup, test } from "../fixtures/pipeline.ts";
 import { day, start } from "../fixtures/times.ts";

@@ -2,8 +2,8 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { setImmediate as nextTurn } from "node:timers/promises";
+import { StoreUnavailableError } from "../../src/errors.ts";
 import { Ledger, type LedgerStore } from "../../src/ledger/batcher.ts";
-import { StoreUnavailableError } from "../../src/ledger/retry.ts";
 
 const hour = 3_600_000;
 const topup = { kind: "topup", account: "ada", payment: "1", amount: 1 } as const;

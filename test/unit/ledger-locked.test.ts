@@ -2,9 +2,9 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { setImmediate as nextTurn, setTimeout as sleep } from "node:timers/promises";
+import { StoreUnavailableError } from "../../src/errors.ts";
 import { Ledger, type LedgerStore } from "../../src/ledger/batcher.ts";
 import type { Decision, Operation, TopupOperation } from "../../src/ledger/operations.ts";
-import { StoreUnavailableError } from "../../src/ledger/retry.ts";
 
 const within = { timeout: 10_000 };
 

@@ -2,8 +2,8 @@
 import assert from "node:assert/strict";
 import { test as testOf } from "node:test";
 import { setImmediate as nextTurn } from "node:timers/promises";
+import { StoreUnavailableError } from "../../src/errors.ts";
 import { Ledger, type LedgerOptions } from "../../src/ledger/batcher.ts";
-import { StoreUnavailableError } from "../../src/ledger/retry.ts";
 import { audit } from "../fixtures/ledger-audit.ts";
 import { type Bench, bench } from "../fixtures/ledger-bench.ts";
 import { hold, settle } from "../fixtures/ledger-operations.ts";

@@ -2,9 +2,9 @@
 import assert from "node:assert/strict";
 import { mock, test } from "node:test";
 import { setImmediate as nextTurn } from "node:timers/promises";
+import { StoreUnavailableError } from "../../src/errors.ts";
 import { Ledger, type LedgerStore } from "../../src/ledger/batcher.ts";
 import type { Operation, Outcome, TopupOperation } from "../../src/ledger/operations.ts";
-import { StoreUnavailableError } from "../../src/ledger/retry.ts";
 import { audit } from "../fixtures/ledger-audit.ts";
 import { bench } from "../fixtures/ledger-bench.ts";
 import { hold, settle } from "../fixtures/ledger-operations.ts";

@@ -3,7 +3,8 @@ import assert from "node:assert/strict";
 import { getEventListeners } from "node:events";
 import { test } from "node:test";
 import { setImmediate as nextTurn } from "node:timers/promises";
-import { retry, StoreUnavailableError } from "../../src/ledger/retry.ts";
+import { StoreUnavailableError } from "../../src/errors.ts";
+import { retry } from "../../src/retry.ts";
 
 const open = new AbortController().signal;
 const quick = { retriesMs: [1, 1, 1], giveUpMs: 60_000 };

@@ -8,8 +8,8 @@
  * requests for a while (`Circuit`).
  */
 import { EngineError, type EngineLoad, type EngineState, type Message } from "../../chat/engine.ts";
+import { FairQueue } from "../../fair-queue.ts";
 import type { EngineLog } from "../engine-log.ts";
-import { FairQueue } from "../fair-queue.ts";
 import { loggable, type UpstreamFailure } from "./failure.ts";
 import { type Attempt, LargeTurns, UpstreamServer, type UpstreamTimes } from "./server.ts";
 

@@ -4,8 +4,7 @@
  * shared with the public catalogue.
  */
 import { type OperatorCode, OperatorRefusal } from "../../accounts/refusals.ts";
-import { codeOf, Refusal } from "../../errors.ts";
-import { StoreUnavailableError } from "../../ledger/retry.ts";
+import { codeOf, Refusal, StoreUnavailableError } from "../../errors.ts";
 import { ListTooSlowError } from "../../store/store.ts";
 import type { ErrorResponse } from "../openai-format/error-body.ts";
 import { adminBodyBytesMax } from "./app.ts";

@@ -1,9 +1,10 @@
 /**
- * JSON of the answers that are not streamed (completion, list of models), and the
- * rate-limit headers.
+ * The answers in OpenAI's format: chunks of a stream, whole completions, the list of
+ * models, and the rate-limit headers.
  */
 
-import { longestAnswer, type Model, type RequestDefaults } from "../../chat/catalog.ts";
+import { randomBytes } from "node:crypto";
+import type { Model, RequestDefaults } from "../../chat/catalog.ts";
 import type { FinishReason, TokenLogprob, Usage } from "../../chat/engine.ts";
 import { given } from "../../given.ts";
 import type { RateState, Rates } from "../../ledger/operations.ts";
@@ -18,7 +19,125 @@ export interface AnswerHead {
   model: string;
 }
 
-export interface Answer {
+export const doneEvent = "data: [DONE]\n\n";
+
+/** A comment without an event, because an event without data breaks the parsers of some SDKs. */
+export const keepAliveComment = ": keep-alive\n\n";
+
+/** Returns an error event. `body` is the JSON of an error body. */
+export function errorEvent(body: string): string {
+  return `data: ${oneLine(body)}\n\n`;
+}
+
+interface ChunkOptions {
+  includeUsage: boolean;
+  includeObfuscation: boolean;
+}
+
+/**
+ * Encodes the chunks of a streamed answer as server-sent events. Every returned string consists of
+ * complete events: `data: ...` and an empty line.
+ *
+ * The parts that are the same in every chunk are built once, so a token costs one JSON string and
+ * one concatenation.
+ */
+export class ChunkEncoder {
+  readonly #prefix: string;
+  /** Parts of a chunk with text and without log-probabilities, before and after the text. */
+  readonly #beforeText: string;
+  readonly #behindText: string;
+  /** End of a chunk with a choice. It has `usage: null` if the request asks for usage. */
+  readonly #suffix: string;
+  readonly #obfuscated: boolean;
+
+  constructor(head: AnswerHead, options: ChunkOptions) {
+    const { id, created, model } = head;
+    const fields = JSON.stringify({ id, object: "chat.completion.chunk", created, model });
+    this.#prefix = `data: ${oneLine(fields.slice(0, -1))},"choices":[`;
+    this.#suffix = options.includeUsage ? `],"usage":null` : "]";
+    this.#obfuscated = options.includeObfuscation;
+    this.#beforeText = `${this.#prefix}{"index":0,"delta":{"content":`;
+    this.#behindText = `},"finish_reason":null}${this.#suffix}`;
+  }
+
+  first(): string {
+    return this.#choice(`{"role":"assistant","content":""}`, "", "null", 0);
+  }
+
+  text(text: string, logprobs: readonly TokenLogprob[] | undefined): string {
+    if (logprobs === undefined) {
+      return `${this.#beforeText}${textJson(text)}${this.#behindText}${this.#padding(text.length)}}\n\n`;
+    }
+    const extra = `"logprobs":${oneLine(logprobsJson(logprobs.map(logprobJson)))},`;
+    return this.#choice(`{"content":${textJson(text)}}`, extra, "null", text.length);
+  }
+
+  last(finishReason: FinishReason): string {
+    return this.#choice("{}", "", `"${finishReason}"`, 0);
+  }
+
+  usage(usage: Usage): string {
+    return `${this.#prefix}],"usage":${JSON.stringify(usageObject(usage))}${this.#padding(0)}}\n\n`;
+  }
+
+  #choice(delta: string, extra: string, finishReason: string, textLength: number): string {
+    return `${this.#prefix}{"index":0,"delta":${delta},${extra}"finish_reason":${finishReason}}${this.#suffix}${this.#padding(textLength)}}\n\n`;
+  }
+
+  #padding(textLength: number): string {
+    return this.#obfuscated ? `,"obfuscation":"${obfuscation(textLength)}"` : "";
+  }
+}
+
+/**
+ * Text and obfuscation are padded to a multiple of this, so that the size of a chunk does not
+ * reveal its token.
+ */
+const obfuscationStep = 32;
+
+function obfuscation(textLength: number): string {
+  return randomText(obfuscationStep - (textLength % obfuscationStep));
+}
+
+let pool = "";
+let poolUsed = 0;
+
+function randomText(length: number): string {
+  if (poolUsed + length > pool.length) {
+    pool = randomBytes(6144).toString("base64url");
+    poolUsed = 0;
+  }
+  const text = pool.slice(poolUsed, poolUsed + length);
+  poolUsed += length;
+  return text;
+}
+
+/**
+ * Most tokens are printable ASCII, which needs no escapes. This check is faster than
+ * `JSON.stringify`.
+ */
+function textJson(text: string): string {
+  for (let at = 0; at < text.length; at += 1) {
+    const unit = text.charCodeAt(at);
+    if (unit < 0x20 || unit > 0x7e || unit === 0x22 || unit === 0x5c) return oneLine(JSON.stringify(text));
+  }
+  return `"${text}"`;
+}
+
+/**
+ * Escapes three characters that JSON allows unescaped. Unicode line readers (Python's
+ * `splitlines`, which some clients use on event streams) would split an event at them.
+ */
+function oneLine(json: string): string {
+  return /[\u0085\u2028\u2029]/.test(json)
+    ? json.replace(
+        /[\u0085\u2028\u2029]/g,
+        (mark) => `\\u${mark.charCodeAt(0).toString(16).padStart(4, "0")}`,
+      )
+    : json;
+}
+
+export interface WholeAnswer {
   text: string;
   /** Tokens encoded by `logprobJson`. Absent unless the request asks for them. */
   logprobs?: readonly string[];
@@ -31,7 +150,7 @@ export interface Answer {
  * tokens with 20 alternatives are 12 MB, and would block the event loop for 0.1 s if encoded
  * together.
  */
-export function completionJson(head: AnswerHead, answer: Answer): string {
+export function completionJson(head: AnswerHead, answer: WholeAnswer): string {
   const { text, logprobs, finishReason, usage } = answer;
   const { id, created, model } = head;
   const fields = JSON.stringify({ id, object: "chat.completion", created, model }).slice(0, -1);
@@ -61,7 +180,8 @@ export function logprobJson({ token, logprob, bytes, topLogprobs }: TokenLogprob
   return JSON.stringify({ token, logprob, bytes, top_logprobs: topLogprobs });
 }
 
-export function modelList(models: readonly Model[]) {
+/** `outputTokensMax` of each model is the longest answer that its window allows too. */
+export function modelList(models: readonly (Model & { outputTokensMax: number })[]) {
   return {
     object: "list",
     data: models.map(({ id, created, engine, outputTokensMax, defaults = {}, price }) => ({
@@ -70,7 +190,7 @@ export function modelList(models: readonly Model[]) {
       created,
       owned_by: "inkwell",
       context_window: engine.contextWindow,
-      max_output_tokens: longestAnswer(engine.contextWindow, outputTokensMax),
+      max_output_tokens: outputTokensMax,
       defaults: defaultsObject(defaults),
       pricing: pricingObject(price),
     })),

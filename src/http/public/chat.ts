@@ -9,17 +9,19 @@ import { type AnswerEvent, type GenerateDependencies, generate } from "../../cha
 import { invariant } from "../../errors.ts";
 import type { Rates } from "../../ledger/operations.ts";
 import { writeHead } from "../error-response.ts";
-import { ChunkEncoder, doneEvent, errorEvent } from "../openai-format/chunks.ts";
 import { errorBody } from "../openai-format/error-body.ts";
 import { type ParsedRequest, parseRequest, type RequestLimits } from "../openai-format/request.ts";
 import {
-  type Answer,
   type AnswerHead,
+  ChunkEncoder,
   completionJson,
+  doneEvent,
+  errorEvent,
   logprobJson,
   rateHeaders,
+  type WholeAnswer,
 } from "../openai-format/response.ts";
-import { BodyTurns } from "./body-turns.ts";
+import { BodyTurns } from "../request-body.ts";
 import { logRefusal, publicRefusalOf } from "./error-handler.ts";
 import { dropIfIdle, EventStream, type StreamTimes } from "./event-stream.ts";
 import { callerOf, contextOf, type RequestContext } from "./request-context.ts";
@@ -146,7 +148,7 @@ async function sendWhole(
   let rates: Rates = {};
   let text = "";
   const logprobs: string[] = [];
-  let whole: Answer | null = null;
+  let whole: WholeAnswer | null = null;
   for await (const batch of batches) {
     for (const event of batch) {
       if (event.type === "accepted") {

@@ -4,8 +4,7 @@
  */
 import type { FastifyReply, FastifyRequest } from "fastify";
 import type { Logger } from "pino";
-import { codeOf, Refusal } from "../../errors.ts";
-import { StoreUnavailableError } from "../../ledger/retry.ts";
+import { codeOf, Refusal, StoreUnavailableError } from "../../errors.ts";
 import { sendError } from "../error-response.ts";
 import { rateHeaders } from "../openai-format/response.ts";
 import { contextOf } from "./request-context.ts";

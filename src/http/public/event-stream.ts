@@ -8,7 +8,7 @@
  * all other work for a token. Events share one timer.
  */
 import type { ServerResponse } from "node:http";
-import { keepAliveComment } from "../openai-format/chunks.ts";
+import { keepAliveComment } from "../openai-format/response.ts";
 
 /**
  * Longer pending text is written at once, so that a burst of events is not buffered before the

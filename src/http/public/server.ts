@@ -12,7 +12,7 @@ import { type FastifyInstance, type FastifyReply, type FastifyRequest, fastify }
 import type { Logger } from "pino";
 import { authenticate } from "../../accounts/authentication.ts";
 import { balanceObject } from "../../accounts/balance-object.ts";
-import { allows, type Catalog } from "../../chat/catalog.ts";
+import { allows, type Catalog, longestAnswer } from "../../chat/catalog.ts";
 import { Refusal } from "../../errors.ts";
 import { balanceOf } from "../../ledger/balance.ts";
 import type { Ledger } from "../../ledger/batcher.ts";
@@ -225,7 +225,11 @@ export class PublicServer {
     const { models, plan } = callerOf(request);
     const usable = this.#dependencies.catalog
       .all()
-      .filter(({ id }) => allows(models, id) && allows(plan.models, id));
+      .filter(({ id }) => allows(models, id) && allows(plan.models, id))
+      .map((model) => {
+        const { engine, outputTokensMax } = model;
+        return { ...model, outputTokensMax: longestAnswer(engine.contextWindow, outputTokensMax) };
+      });
     sendJson(request, reply, modelList(usable));
   }
 }

@@ -24,11 +24,10 @@
  * `CommitOrder` (store.ts) repeats nothing. It keeps commits of the same account in order.
  */
 
-import { invariant } from "../../errors.ts";
+import { invariant, withNothingDone } from "../../errors.ts";
 import { decide } from "../../ledger/kernel.ts";
 import type { Decision, Operation } from "../../ledger/operations.ts";
 import type { Plans } from "../../ledger/plan.ts";
-import { withNothingDone } from "../../ledger/retry.ts";
 import { type Changes, overdueMax, rowKey, type Snapshot } from "../../ledger/unit-of-work.ts";
 import type { EpochMs } from "../../units.ts";
 import {

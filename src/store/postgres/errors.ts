@@ -5,8 +5,7 @@
  * start is an OperatorError with the cause, the place and the remedy.
  */
 import pg from "pg";
-import { OperatorError } from "../../errors.ts";
-import { StoreUnavailableError } from "../../ledger/retry.ts";
+import { OperatorError, StoreUnavailableError } from "../../errors.ts";
 import { causeOf, storeError } from "../errors.ts";
 import { limits } from "./limits.ts";
 

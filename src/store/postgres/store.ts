@@ -12,7 +12,7 @@
  */
 import type { Decision, Operation } from "../../ledger/operations.ts";
 import type { Plans } from "../../ledger/plan.ts";
-import { retry } from "../../ledger/retry.ts";
+import { retry } from "../../retry.ts";
 import type { EpochMs } from "../../units.ts";
 import type { NodeRegistry } from "../nodes.ts";
 import { queriesOn } from "../queries.ts";

@@ -8,11 +8,10 @@
  * about credits.
  */
 import type { DatabaseSync, StatementSync } from "node:sqlite";
-import { invariant } from "../../errors.ts";
+import { invariant, withNothingDone } from "../../errors.ts";
 import { decide } from "../../ledger/kernel.ts";
 import type { Decision, Operation } from "../../ledger/operations.ts";
 import type { Plans } from "../../ledger/plan.ts";
-import { withNothingDone } from "../../ledger/retry.ts";
 import type { AccountRow, HoldRow, JournalRow, KeyRow, UsageRow } from "../../ledger/rows.ts";
 import {
   type Changes,

@@ -7,8 +7,7 @@
  */
 import { extname } from "node:path";
 import { Worker } from "node:worker_threads";
-import { OperatorError } from "../../errors.ts";
-import { StoreUnavailableError } from "../../ledger/retry.ts";
+import { OperatorError, StoreUnavailableError } from "../../errors.ts";
 import { type Calls, type Fault, openedId, type SqliteThreadData, type ThreadReply } from "./thread.ts";
 
 export class Remote {

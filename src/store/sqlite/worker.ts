@@ -6,8 +6,7 @@
  * starts this module.
  */
 import { parentPort, workerData } from "node:worker_threads";
-import { invariant, OperatorError } from "../../errors.ts";
-import { StoreUnavailableError } from "../../ledger/retry.ts";
+import { invariant, OperatorError, StoreUnavailableError } from "../../errors.ts";
 import { auditFile } from "./audit.ts";
 import { SqliteLedger } from "./commit.ts";
 import { openToRead, openToWrite, sqliteError } from "./file.ts";

@@ -24,7 +24,7 @@
  */
 import type { EngineLoad } from "../../../chat/engine.ts";
 import { invariant } from "../../../errors.ts";
-import { FairQueue } from "../../fair-queue.ts";
+import { FairQueue } from "../../../fair-queue.ts";
 
 export interface PlacesLimits {
   /** Shortest run before a pause. */
