@@ -161,7 +161,7 @@ export function completionJson(head: AnswerHead, answer: WholeAnswer): string {
   return `${fields},"choices":[${choice}],"usage":${JSON.stringify(usageObject(usage))}}`;
 }
 
-export function usageObject(usage: Usage) {
+function usageObject(usage: Usage) {
   return {
     prompt_tokens: usage.promptTokens,
     completion_tokens: usage.completionTokens,
@@ -172,7 +172,7 @@ export function usageObject(usage: Usage) {
 }
 
 /** `tokens` are encoded by `logprobJson`. */
-export function logprobsJson(tokens: readonly string[]): string {
+function logprobsJson(tokens: readonly string[]): string {
   return `{"content":[${tokens.join(",")}],"refusal":null}`;
 }
 
