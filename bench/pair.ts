@@ -6,6 +6,7 @@
 import type { Ledger } from "../src/ledger/batcher.ts";
 import type { Store } from "../src/store/store.ts";
 import { newRequestId } from "../src/telemetry/request-record.ts";
+import { keyOf } from "../test/fixtures/ledger-rows.ts";
 import { accountId, keyId, price, used } from "./ledger-file.ts";
 
 /** An account without limits, with a key. */
@@ -17,24 +18,7 @@ export async function openAccount(
 ): Promise<void> {
   const account = accountId(n);
   await ledger.apply({ kind: "open", account, plan: "bench" });
-  await store.addKey({
-    id: key,
-    account,
-    hash,
-    name: null,
-    lastFour,
-    models: ["*"],
-    requestsPerMinute: null,
-    tokensPerMinute: null,
-    concurrent: null,
-    createdMs: Date.now(),
-    expiresMs: null,
-    revokedMs: null,
-    lastUsedMs: null,
-    requestsTatMs: 0,
-    tokensTatMs: 0,
-    holds: 0,
-  });
+  await store.addKey(keyOf(key, account, { hash, lastFour, createdMs: Date.now() }));
 }
 
 /** `generate` runs while the hold is open. */

@@ -19,10 +19,7 @@ const model = "smollm2-135m-instruct";
 const bodyBytes = 4 * 1024 * 1024 - 1024;
 
 export async function run(args: readonly string[]): Promise<void> {
-  const values = optionsOf(args, {
-    seconds: "5",
-    connections: "6",
-  });
+  const values = optionsOf(args, { seconds: "5", connections: "6" });
   const ms = Number(values.seconds) * 1000;
   await using folder = await newFolder();
   writeFileSync(

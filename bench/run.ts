@@ -1,28 +1,21 @@
 /** `npm run bench -- NAME [options]`: runs one benchmark. Each prints one table with a ratio to a floor of the same run. */
-const benchmarks: Record<string, () => Promise<{ run(args: readonly string[]): Promise<void> }>> = {
-  blocking: () => import("./blocking.ts"),
-  engine: () => import("./engine.ts"),
-  fairness: () => import("./fairness.ts"),
-  gateway: () => import("./gateway.ts"),
-  isolation: () => import("./isolation.ts"),
-  ledger: () => import("./ledger.ts"),
-  metering: () => import("./metering.ts"),
-  nodes: () => import("./nodes.ts"),
-  preparation: () => import("./preparation.ts"),
-  refusals: () => import("./refusals.ts"),
-  storage: () => import("./storage.ts"),
-  stops: () => import("./stops.ts"),
-  streams: () => import("./streams.ts"),
-};
+interface Benchmark {
+  run(args: readonly string[]): Promise<void>;
+}
+
+const names =
+  "blocking engine fairness gateway isolation ledger metering nodes preparation refusals storage stops streams".split(
+    " ",
+  );
 
 const [name = "", ...args] = process.argv.slice(2);
-const load = benchmarks[name];
-if (load === undefined) {
-  console.error(`Usage: npm run bench -- ${Object.keys(benchmarks).join(" | ")} [options]`);
+if (!names.includes(name)) {
+  console.error(`Usage: npm run bench -- ${names.join(" | ")} [options]`);
   process.exit(2);
 }
 try {
-  await (await load()).run(args);
+  const benchmark: Benchmark = await import(`./${name}.ts`);
+  await benchmark.run(args);
 } catch (error) {
   const isUsage =
     error instanceof TypeError && "code" in error && String(error.code).startsWith("ERR_PARSE_ARGS");

@@ -2,6 +2,7 @@
 import assert from "node:assert/strict";
 import { after, before, test } from "node:test";
 import { catalogue, type ErrorCode } from "../../src/errors.ts";
+import { optionalParameters } from "../fixtures/chat-parameters.ts";
 import { errorOf, hello, jsonOf, startService, type TestService } from "../fixtures/service.ts";
 
 let service: TestService;
@@ -315,29 +316,7 @@ const accepted: [rule: string, body: Body][] = [
   ["empty content is accepted", user({ content: "" })],
   [
     "null is absent for every optional parameter",
-    {
-      ...Object.fromEntries(
-        [
-          "temperature",
-          "top_p",
-          "top_k",
-          "max_tokens",
-          "max_completion_tokens",
-          "stream",
-          "stream_options",
-          "reasoning",
-          "reasoning_effort",
-          "n",
-          "stop",
-          "seed",
-          "presence_penalty",
-          "frequency_penalty",
-          "logprobs",
-          "top_logprobs",
-          "user",
-        ].map((name) => [name, null]),
-      ),
-    },
+    Object.fromEntries(optionalParameters.map((name) => [name, null])),
   ],
   [
     "null is absent inside stream_options and reasoning",

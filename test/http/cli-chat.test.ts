@@ -404,10 +404,7 @@ describe("inkwell chat, at a terminal", { timeout: 20_000 }, () => {
     const session = open();
     await session.shows("Talking to small");
     await session.shows("> ");
-    session.type("hello\r");
-    await session.shows("morning\n");
-    await session.shows("0.00067 credits");
-    await session.shows("> ");
+    await session.answers("hello\r", "morning\n", "0.00067 credits", "> ");
     session.type("\u0004");
     assert.equal(await session.ended, 0);
   });
@@ -416,15 +413,11 @@ describe("inkwell chat, at a terminal", { timeout: 20_000 }, () => {
     gone = Promise.withResolvers();
     const session = open();
     await session.shows("> ");
-    session.type("wait\r");
-    await session.shows("Good");
-    session.type("\u0003");
-    await session.shows("Stopped. The prompt and the tokens made until now are charged.");
+    await session.answers("wait\r", "Good");
+    await session.answers("\u0003", "Stopped. The prompt and the tokens made until now are charged.");
     await gone.promise;
     await session.shows("> ");
-    session.type("hello\r");
-    await session.shows("morning\n");
-    await session.shows("> ");
+    await session.answers("hello\r", "morning\n", "> ");
     assert.deepEqual(lastMessages(), [
       { role: "user", content: "wait" },
       { role: "assistant", content: "Good \u001b[2J" },
@@ -438,8 +431,7 @@ describe("inkwell chat, at a terminal", { timeout: 20_000 }, () => {
     gone = Promise.withResolvers();
     const session = open();
     await session.shows("> ");
-    session.type("wait\r");
-    await session.shows("Good");
+    await session.answers("wait\r", "Good");
     session.type("hello\r");
     session.type("\u0004");
     await gone.promise;
@@ -450,14 +442,9 @@ describe("inkwell chat, at a terminal", { timeout: 20_000 }, () => {
   test("exits only at the second Ctrl-C in a row", async () => {
     const session = open();
     await session.shows("> ");
-    session.type("\u0003");
-    await session.shows("Ctrl-C again, or Ctrl-D, leaves.");
-    await session.shows("> ");
-    session.type("/clear\r");
-    await session.shows("a new conversation");
-    await session.shows("> ");
-    session.type("\u0003");
-    await session.shows("Ctrl-C again");
+    await session.answers("\u0003", "Ctrl-C again, or Ctrl-D, leaves.", "> ");
+    await session.answers("/clear\r", "a new conversation", "> ");
+    await session.answers("\u0003", "Ctrl-C again");
     session.type("\u0003");
     assert.equal(await session.ended, 0);
   });
@@ -469,14 +456,11 @@ describe("inkwell chat, at a terminal", { timeout: 20_000 }, () => {
       await session.shows("> ");
       session.type("hello\r");
       await balanceAsked.promise;
-      session.type("\u0003");
-      await session.shows("0.00067 credits");
-      await session.shows("> ");
+      await session.answers("\u0003", "0.00067 credits", "> ");
       balanceAsked = Promise.withResolvers();
       session.type("/balance\r");
       await balanceAsked.promise;
-      session.type("\u0003");
-      await session.shows("> ");
+      await session.answers("\u0003", "> ");
       session.type("/quit\r");
       assert.equal(await session.ended, 0);
     } finally {
@@ -487,12 +471,8 @@ describe("inkwell chat, at a terminal", { timeout: 20_000 }, () => {
   test("continues after an unknown command", async () => {
     const session = open();
     await session.shows("> ");
-    session.type("/blance\r");
-    await session.shows("Did you mean /balance?");
-    await session.shows("> ");
-    session.type("/balance\r");
-    await session.shows("1,234 credits left");
-    await session.shows("> ");
+    await session.answers("/blance\r", "Did you mean /balance?", "> ");
+    await session.answers("/balance\r", "1,234 credits left", "> ");
     session.type("\u0004");
     assert.equal(await session.ended, 0);
   });
@@ -500,9 +480,7 @@ describe("inkwell chat, at a terminal", { timeout: 20_000 }, () => {
   test("continues after a refusal, and exits 0", async () => {
     const session = open();
     await session.shows("> ");
-    session.type("refuse\r");
-    await session.shows("Your balance is empty.");
-    await session.shows("> ");
+    await session.answers("refuse\r", "Your balance is empty.", "> ");
     session.type("\u0004");
     assert.equal(await session.ended, 0);
   });
@@ -575,10 +553,8 @@ describe("inkwell chat and the service", { timeout: 20_000 }, () => {
     await using service = await startService({ script: babble("word ") });
     const session = openTerminal(["chat", "--account", "test"], beside(service));
     await session.shows("> ");
-    session.type("on and on\r");
-    await session.shows("word word");
-    session.type("\u0003");
-    await session.shows("Stopped.");
+    await session.answers("on and on\r", "word word");
+    await session.answers("\u0003", "Stopped.");
     session.type("\u0004");
     assert.equal(await session.ended, 0);
     await service.server.close();

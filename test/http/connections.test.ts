@@ -218,13 +218,14 @@ describe("a client that leaves while its key is looked up", () => {
 });
 
 describe("a client that reads slowly", () => {
+  const longAnswers = {
+    script: babble("x".repeat(1000)),
+    engine: { contextWindow: 1_000_000 },
+    price: { prompt: 0, completion: 0 },
+  };
+
   test("slows down its own generation only, within bounded memory", async () => {
-    const word = "x".repeat(1000);
-    await using service = await startService({
-      script: babble(word),
-      engine: { contextWindow: 1_000_000 },
-      price: { prompt: 0, completion: 0 },
-    });
+    await using service = await startService(longAnswers);
     const slow = open(service, { stream: true });
     slow.pause();
     await until(standsStill(service), "the generation stands still");
@@ -240,13 +241,7 @@ describe("a client that reads slowly", () => {
   });
 
   test("and stops reading is dropped after the idle time", async () => {
-    const word = "x".repeat(1000);
-    await using service = await startService({
-      script: babble(word),
-      engine: { contextWindow: 1_000_000 },
-      price: { prompt: 0, completion: 0 },
-      streamIdleMs: 100,
-    });
+    await using service = await startService({ ...longAnswers, streamIdleMs: 100 });
     const stuck = open(service, { stream: true });
     stuck.pause();
     await until(() => service.settled.length === 1, "the generation is stopped");

@@ -4,6 +4,7 @@ import { after, before, test } from "node:test";
 import fc from "fast-check";
 import { Refusal } from "../../src/errors.ts";
 import { parseRequest } from "../../src/http/openai-format/request.ts";
+import { optionalParameters } from "../fixtures/chat-parameters.ts";
 import { errorOf, startService, type TestService } from "../fixtures/service.ts";
 
 let service: TestService;
@@ -49,41 +50,10 @@ const number = fc.oneof(
 );
 
 const names = fc.constantFrom(
-  ...[
-    "model",
-    "messages",
-    "role",
-    "content",
-    "name",
-    "temperature",
-    "top_p",
-    "top_k",
-    "max_tokens",
-    "max_completion_tokens",
-  ],
-  ...[
-    "stream",
-    "stream_options",
-    "include_usage",
-    "include_obfuscation",
-    "reasoning",
-    "reasoning_effort",
-    "effort",
-    "n",
-    "stop",
-  ],
-  ...[
-    "seed",
-    "presence_penalty",
-    "frequency_penalty",
-    "logprobs",
-    "top_logprobs",
-    "user",
-    "tools",
-    "__proto__",
-    "constructor",
-  ],
-  ...["toString", "hasOwnProperty", "length", "prototype", "", "0"],
+  ...optionalParameters,
+  ..."model messages role content name include_usage include_obfuscation effort tools".split(" "),
+  ..."__proto__ constructor toString hasOwnProperty length prototype 0".split(" "),
+  "",
 );
 
 /** JSON text with huge numbers, duplicate keys and any keys. */

@@ -52,23 +52,15 @@ operatorTest(
     const rows = await service.store.usage({ limit: 10 });
     const sum = (of: (row: (typeof rows)[number]) => number) =>
       rows.reduce((total, row) => total + of(row), 0);
-    const tokens = (kind: string) => found.get(`inkwell_tokens_total{model="small",kind="${kind}"}`);
-    assert.equal(
-      tokens("prompt"),
-      sum((row) => row.promptTokens - row.cachedTokens),
-    );
-    assert.equal(
-      tokens("cached_prompt"),
-      sum((row) => row.cachedTokens),
-    );
-    assert.equal(
-      tokens("completion"),
-      sum((row) => row.completionTokens - row.reasoningTokens),
-    );
-    assert.equal(
-      tokens("reasoning"),
-      sum((row) => row.reasoningTokens),
-    );
+    const counts: Record<string, (row: (typeof rows)[number]) => number> = {
+      prompt: (row) => row.promptTokens - row.cachedTokens,
+      cached_prompt: (row) => row.cachedTokens,
+      completion: (row) => row.completionTokens - row.reasoningTokens,
+      reasoning: (row) => row.reasoningTokens,
+    };
+    for (const [kind, of] of Object.entries(counts)) {
+      assert.equal(found.get(`inkwell_tokens_total{model="small",kind="${kind}"}`), sum(of), kind);
+    }
     assert.ok(sum((row) => row.cachedTokens) > 0 && sum((row) => row.reasoningTokens) > 0);
     for (const ending of ["length", "client_gone"]) {
       const of = rows.filter((row) => row.ending === ending);

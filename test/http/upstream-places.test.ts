@@ -2,14 +2,19 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { until } from "../fixtures/until.ts";
-import { type Call, startFront } from "../fixtures/upstream.ts";
+import { type Call, type Front, startFront } from "../fixtures/upstream.ts";
 import { done, finish, first, text, usage } from "../fixtures/upstream-events.ts";
+
+/** Opens the account `other`, and returns the headers of its requests. */
+async function headersOfOther({ service }: Front): Promise<Record<string, string>> {
+  await service.ledger.apply({ kind: "open", account: "other", plan: "test" });
+  return { authorization: `Bearer ${await service.addKey({ account: "other" })}` };
+}
 
 test("keeps a place for another account beside eight long answers", async () => {
   await using front = await startFront({ parallel: 4, reserved: 1 });
   const { service, upstream, engine } = front;
-  await service.ledger.apply({ kind: "open", account: "other", plan: "test" });
-  const otherKey = await service.addKey({ account: "other" });
+  const headers = await headersOfOther(front);
   const long: Call[] = [];
   upstream.play = async (call) => {
     await call.send(first, text("long"));
@@ -20,7 +25,7 @@ test("keeps a place for another account beside eight long answers", async () => 
   assert.equal(engine.load().running, 3);
 
   upstream.play = (call) => call.stream(first, text("short"), finish(), usage(5, 1), done);
-  const response = await service.chat({ model: "big" }, { headers: { authorization: `Bearer ${otherKey}` } });
+  const response = await service.chat({ model: "big" }, { headers });
   assert.equal(response.status, 200);
   assert.match(await response.text(), /short/);
   await until("its place is free again", () => engine.load().running === 3);
@@ -34,13 +39,12 @@ test("keeps a place for another account beside eight long answers", async () => 
 test("reports the wait of the oldest request and of an account without a place", async () => {
   await using front = await startFront({ parallel: 1 });
   const { service, upstream, engine } = front;
-  await service.ledger.apply({ kind: "open", account: "other", plan: "test" });
-  const otherKey = await service.addKey({ account: "other" });
+  const headers = await headersOfOther(front);
   const calls: Call[] = [];
   upstream.play = (call) => void calls.push(call);
   const running = front.chat();
   await until("one runs", () => calls.length === 1);
-  const waiting = service.chat({ model: "big" }, { headers: { authorization: `Bearer ${otherKey}` } });
+  const waiting = service.chat({ model: "big" }, { headers });
   await until("one has waited", () => (engine.load().oldestWaitMs ?? 0) > 10);
   const metrics = await service.metrics.text();
   for (const name of ["inkwell_queue_oldest_wait_seconds", "inkwell_queue_starved_seconds"]) {
@@ -56,15 +60,14 @@ test("reports the wait of the oldest request and of an account without a place",
 test("starts an account's next request when its answer ends, even if only a reserved place is free", async () => {
   await using front = await startFront({ parallel: 2, reserved: 1 });
   const { service, upstream, engine } = front;
-  await service.ledger.apply({ kind: "open", account: "other", plan: "test" });
-  const otherKey = await service.addKey({ account: "other" });
+  const headers = await headersOfOther(front);
   const calls: Call[] = [];
   upstream.play = async (call) => {
     await call.send(first, text("one "));
     calls.push(call);
   };
-  const ask = (headers = {}) => service.chat({ model: "big", stop: "END" }, { headers });
-  const other = ask({ authorization: `Bearer ${otherKey}` });
+  const ask = (given = {}) => service.chat({ model: "big", stop: "END" }, { headers: given });
+  const other = ask(headers);
   await until("the other account runs", () => calls.length === 1);
   const both = [ask(), ask()];
   await until("one runs and one waits", () => calls.length === 2 && engine.load().waiting === 1);

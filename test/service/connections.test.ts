@@ -4,6 +4,7 @@ import { once } from "node:events";
 import { readdirSync } from "node:fs";
 import { connect, type Socket } from "node:net";
 import { test } from "node:test";
+import { ask } from "../fixtures/http-stream.ts";
 import { assertSoundLedger } from "../fixtures/ledger-file.ts";
 import { newFolder, startProgram } from "../fixtures/program.ts";
 import { until } from "../fixtures/until.ts";
@@ -19,6 +20,7 @@ test("keeps files for health checks, the operator and the database during a floo
   await using folder = await newFolder();
   await using service = startProgram(folder.path, { openFiles });
   const { url, operatorUrl, key } = await service.up();
+  assert.ok(key !== null);
   const port = Number(new URL(url).port);
 
   const flood: Socket[] = [];
@@ -40,15 +42,7 @@ test("keeps files for health checks, the operator and the database during a floo
 
   for (const socket of flood) socket.destroy();
   await until("they have gone", async () => (await metric("inkwell_connections")) === 0);
-  const answer = await fetch(`${url}/v1/chat/completions`, {
-    method: "POST",
-    headers: { authorization: `Bearer ${key}`, "content-type": "application/json" },
-    body: JSON.stringify({
-      model: "smollm2-135m-instruct",
-      messages: [{ role: "user", content: "Hello" }],
-      max_tokens: 3,
-    }),
-  });
+  const answer = await ask({ url, key, content: "Hello", max_tokens: 3 });
   assert.equal(answer.status, 200, await answer.text());
   assert.deepEqual(await service.stop(), { code: 0, signal: null });
   assertSoundLedger(folder.path);

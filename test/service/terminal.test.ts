@@ -3,6 +3,7 @@ import assert from "node:assert/strict";
 import { spawn, spawnSync } from "node:child_process";
 import { test } from "node:test";
 import { stripVTControlCharacters } from "node:util";
+import { ask } from "../fixtures/http-stream.ts";
 import { query } from "../fixtures/ledger-file.ts";
 import { entry, environment, newFolder, startProgram } from "../fixtures/program.ts";
 
@@ -16,6 +17,8 @@ interface Terminal extends AsyncDisposable {
   type(keys: string): void;
   /** Resolves once the screen has shown it, after what was awaited last. */
   shows(text: string | RegExp): Promise<string>;
+  /** Presses keys, and resolves when the screen has shown these texts, one after the other. */
+  answers(keys: string, ...texts: (string | RegExp)[]): Promise<void>;
 }
 
 function openTerminal(folder: string, args: readonly string[], env: Record<string, string>): Terminal {
@@ -33,13 +36,17 @@ function openTerminal(folder: string, args: readonly string[], env: Record<strin
     for (const listener of listeners) listener();
   });
   const ended = new Promise<number | null>((resolve) => child.on("close", resolve));
-  return {
+  const terminal: Terminal = {
     ended,
     async [Symbol.asyncDispose]() {
       child.kill("SIGKILL");
       await ended;
     },
     type: (keys) => child.stdin.write(keys),
+    async answers(keys, ...texts) {
+      terminal.type(keys);
+      for (const text of texts) await terminal.shows(text);
+    },
     shows: (text) =>
       new Promise((resolve, reject) => {
         const look = () => {
@@ -55,6 +62,7 @@ function openTerminal(folder: string, args: readonly string[], env: Record<strin
         void ended.then(() => reject(new Error(`it ended without ${text}:\n${screen}`)));
       }),
   };
+  return terminal;
 }
 
 test("inkwell chat: streams, shows the cost of a turn, and Ctrl-C stops only the answer", {
@@ -65,24 +73,15 @@ test("inkwell chat: streams, shows the cost of a turn, and Ctrl-C stops only the
   const { url } = await service.up();
   await using chat = openTerminal(folder.path, ["chat"], { INKWELL_PORT: new URL(url).port });
   await chat.shows("Talking to smollm2-135m-instruct");
-  chat.type("What is an inkwell?\r");
-  await chat.shows(/\d+ prompt .*credits?/);
-  chat.type("Tell me an endless story.\r");
-  await chat.shows(/story\.\s+\w+ \w+ \w+/);
-  chat.type("\u0003");
-  await chat.shows("Stopped. The prompt and the tokens made until now are charged.");
-  chat.type("/balanc\r");
-  await chat.shows("There is no command /balanc. Did you mean /balance?");
-  chat.type("/balance\r");
-  await chat.shows(/base +[\d,]+ of 100,000, refreshes \d{4}-/);
-  chat.type("/model\r");
-  await chat.shows("* smollm2-135m-instruct  20,000 / 100,000 credits per million");
-  chat.type("/help\r");
-  await chat.shows("/model [id]");
-  chat.type("/clear\r");
-  await chat.shows("Forgotten");
-  chat.type("And what is ink?\r");
-  await chat.shows(/\d+ prompt .*credits?/);
+  await chat.answers("What is an inkwell?\r", /\d+ prompt .*credits?/);
+  await chat.answers("Tell me an endless story.\r", /story\.\s+\w+ \w+ \w+/);
+  await chat.answers("\u0003", "Stopped. The prompt and the tokens made until now are charged.");
+  await chat.answers("/balanc\r", "There is no command /balanc. Did you mean /balance?");
+  await chat.answers("/balance\r", /base +[\d,]+ of 100,000, refreshes \d{4}-/);
+  await chat.answers("/model\r", "* smollm2-135m-instruct  20,000 / 100,000 credits per million");
+  await chat.answers("/help\r", "/model [id]");
+  await chat.answers("/clear\r", "Forgotten");
+  await chat.answers("And what is ink?\r", /\d+ prompt .*credits?/);
   chat.type("\u0004");
   assert.equal(await chat.ended, 0);
   const endings = query(folder.path, "select ending from usage order by at_ms").map((row) => row.ending);
@@ -96,13 +95,9 @@ test("inkwell chat at a terminal: ends after a second Ctrl-C in a row", { skip }
   const { url } = await service.up();
   await using chat = openTerminal(folder.path, ["chat"], { INKWELL_PORT: new URL(url).port });
   await chat.shows("> ");
-  chat.type("Tell me an endless story.\r");
-  await chat.shows(/story\.\s+\w+ \w+ \w+/);
-  chat.type("\u0003");
-  await chat.shows("Stopped.");
-  await chat.shows("> ");
-  chat.type("\u0003");
-  await chat.shows("Ctrl-C again, or Ctrl-D, leaves.");
+  await chat.answers("Tell me an endless story.\r", /story\.\s+\w+ \w+ \w+/);
+  await chat.answers("\u0003", "Stopped.", "> ");
+  await chat.answers("\u0003", "Ctrl-C again, or Ctrl-D, leaves.");
   chat.type("\u0003");
   assert.equal(await chat.ended, 0);
 });
@@ -168,15 +163,7 @@ test("inkwell serve on a terminal: writes one readable line for each request, an
   await serve.shows(/INFO: GET \/v1\/balance 200 {2}default {2}\d+ ms\r?\n/);
   await fetch(`${url}/v1/balance`, { headers: { authorization: "Bearer ink_wrong" } });
   await serve.shows(/INFO: GET \/v1\/balance 401 {2}invalid_api_key {2}\d+ ms {2}[0-9a-f-]{36}\r?\n/);
-  await fetch(`${url}/v1/chat/completions`, {
-    method: "POST",
-    headers: { authorization: `Bearer ${key}`, "content-type": "application/json" },
-    body: JSON.stringify({
-      model: "smollm2-135m-instruct",
-      messages: [{ role: "user", content: "What is ink?" }],
-      max_tokens: 2,
-    }),
-  });
+  await ask({ url, key, max_tokens: 2 });
   await serve.shows(
     /INFO: POST \/v1\/chat\/completions 200 {2}default {2}smollm2-135m-instruct {2}\d+ \+ 2 tokens {2}[\d.]+ credits {2}length {2}\d+ ms/,
   );

@@ -33,15 +33,21 @@ async function sweep({ store }: Bench, holds: number): Promise<void> {
   assert.deepEqual({ expired, errors }, { expired: holds, errors: [] });
 }
 
-test("ends holds that come after holds that cannot be ended", within, async () => {
+/** A bench on which `bobHolds` holds of Bob are overdue, and after them hold `a` of Ada. */
+async function benchWithOverdue(bobHolds: number): Promise<Bench> {
   const made = await bench(small, gone);
   await made.store.commit([{ kind: "open", account: "bob", plan: "gone" }]);
   await made.store.addKey(keyOf("bobs", "bob"));
-  for (let n = 0; n < 300; n += 1) {
+  for (let n = 0; n < bobHolds; n += 1) {
     await made.apply(hold(`b${n}`, credits(1), { account: "bob", key: "bobs", ttlMs: 1000 }));
   }
   await made.apply(hold("a", credits(3), { ttlMs: 2000 }));
   made.clock.nowMs += minute;
+  return made;
+}
+
+test("ends holds that come after holds that cannot be ended", within, async () => {
+  const made = await benchWithOverdue(300);
   // Bob's plan is missing in the configuration.
   made.store.plans = plansOf(small);
   await sweep(made, 1);
@@ -50,14 +56,7 @@ test("ends holds that come after holds that cannot be ended", within, async () =
 });
 
 test("ends holds of other accounts while another session has locked one account", within, async () => {
-  const made = await bench(small, gone);
-  await made.store.commit([{ kind: "open", account: "bob", plan: "gone" }]);
-  await made.store.addKey(keyOf("bobs", "bob"));
-  for (let n = 0; n < 100; n += 1) {
-    await made.apply(hold(`b${n}`, credits(1), { account: "bob", key: "bobs", ttlMs: 1000 }));
-  }
-  await made.apply(hold("a", credits(3), { ttlMs: 2000 }));
-  made.clock.nowMs += minute;
+  const made = await benchWithOverdue(100);
   const ledger = new Ledger(
     {
       async commit(operations) {
