@@ -9,13 +9,10 @@
  * floor of the ratio is one account that floods alone, for which nothing is ever paused.
  */
 
-import { join, resolve } from "node:path";
+import { resolve } from "node:path";
 import { setTimeout as sleep } from "node:timers/promises";
-import { Agent, request } from "undici";
-import { type LlamaService, startLlamaService } from "./llama-service.ts";
+import { type LlamaService, readTokens, requestStream, startLlamaService } from "./llama-service.ts";
 import { defaultModel, numbersOf, optionsOf } from "./options.ts";
-
-const _root = join(import.meta.dirname, "..");
 
 const parallel = 4;
 const floodRequests = 8;
@@ -24,8 +21,6 @@ const floodTokens = 7000;
 const settleMs = 2000;
 /** Time for each of nine accounts to have its first turn: until then prompts are evaluated, which makes no tokens. */
 const turnsMs = 6000;
-
-const agent = new Agent({ connections: 256, headersTimeout: 600_000, bodyTimeout: 600_000 });
 
 let prompts = 0;
 
@@ -44,24 +39,8 @@ async function answer(
   signal: AbortSignal,
 ): Promise<void> {
   try {
-    const { statusCode, body } = await request(`${service.url}/v1/chat/completions`, {
-      method: "POST",
-      dispatcher: agent,
-      signal,
-      headers: { authorization: `Bearer ${service.keys[account]}`, "content-type": "application/json" },
-      body: JSON.stringify({
-        model: "bench",
-        stream: true,
-        temperature: 0,
-        max_tokens: maxTokens,
-        messages: [{ role: "user", content: nextPrompt() }],
-      }),
-    });
-    if (statusCode !== 200) throw new Error(`${statusCode}: ${await body.text()}`);
-    for await (const chunk of body.setEncoding("utf8")) {
-      const text: string = chunk;
-      for (const _ of text.matchAll(/"content":"[^"]/g)) onToken();
-    }
+    const response = await requestStream(service, { account, content: nextPrompt(), maxTokens, signal });
+    await readTokens(response, onToken);
   } catch (error) {
     if (!signal.aborted) throw error;
   }

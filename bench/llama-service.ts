@@ -3,7 +3,7 @@ import { spawn } from "node:child_process";
 import { mkdtemp, rm, writeFile } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
-import { request } from "undici";
+import { Agent, request } from "undici";
 
 const root = join(import.meta.dirname, "..");
 
@@ -68,6 +68,44 @@ export async function startLlamaService(options: LlamaServiceOptions): Promise<L
     await rm(folder, { recursive: true, force: true });
   };
   return { url: first.url, keys, [Symbol.asyncDispose]: stop };
+}
+
+const agent = new Agent({ connections: 256, headersTimeout: 600_000, bodyTimeout: 600_000 });
+
+export interface StreamRequest {
+  account: number;
+  content: string;
+  maxTokens: number;
+  signal: AbortSignal;
+}
+
+/** Requests a streamed answer. */
+export function requestStream(service: LlamaService, { account, content, maxTokens, signal }: StreamRequest) {
+  return request(`${service.url}/v1/chat/completions`, {
+    method: "POST",
+    dispatcher: agent,
+    signal,
+    headers: { authorization: `Bearer ${service.keys[account]}`, "content-type": "application/json" },
+    body: JSON.stringify({
+      model: "bench",
+      stream: true,
+      temperature: 0,
+      max_tokens: maxTokens,
+      messages: [{ role: "user", content }],
+    }),
+  });
+}
+
+/** Calls `onToken` for each token of a streamed answer. */
+export async function readTokens(
+  { statusCode, body }: Awaited<ReturnType<typeof requestStream>>,
+  onToken: () => void,
+): Promise<void> {
+  if (statusCode !== 200) throw new Error(`${statusCode}: ${await body.text()}`);
+  for await (const chunk of body.setEncoding("utf8")) {
+    const text: string = chunk;
+    for (const _ of text.matchAll(/"content":"[^"]/g)) onToken();
+  }
 }
 
 async function newKey(operator: string, account: string): Promise<string> {

@@ -7,54 +7,35 @@
  * The two are measured in turns. The target is a ratio of 0.85.
  */
 
-import { join, resolve } from "node:path";
+import { resolve } from "node:path";
 import { setTimeout as sleep } from "node:timers/promises";
-import { Agent, request } from "undici";
-import { type LlamaService, startLlamaService } from "./llama-service.ts";
+import { type LlamaService, readTokens, requestStream, startLlamaService } from "./llama-service.ts";
 import { defaultModel, optionsOf } from "./options.ts";
 import { medianOf } from "./servers.ts";
 
-const root = join(import.meta.dirname, "..");
-const _miniature = join(root, "models", "miniature.gguf");
 const contextWindow = 8192;
+const maxTokens = contextWindow;
 const settleMs = 1000;
-
-const agent = new Agent({ connections: 64, headersTimeout: 60_000, bodyTimeout: 60_000 });
 
 /** Each word is a token at least, and no size alone says that there are too many. */
 const tooLong = "the sea ".repeat(contextWindow / 2 + 200);
 
-function chat(service: LlamaService, account: number, content: string, signal: AbortSignal) {
-  return request(`${service.url}/v1/chat/completions`, {
-    method: "POST",
-    dispatcher: agent,
-    signal,
-    headers: { authorization: `Bearer ${service.keys[account]}`, "content-type": "application/json" },
-    body: JSON.stringify({
-      model: "bench",
-      stream: true,
-      temperature: 0,
-      max_tokens: contextWindow,
-      messages: [{ role: "user", content }],
-    }),
-  });
-}
-
 /** An answer without an end; another is asked for if it has one nevertheless. */
 async function neighbour(service: LlamaService, signal: AbortSignal, onToken: () => void): Promise<void> {
   while (!signal.aborted) {
-    const { body, statusCode } = await chat(service, 1, "Write an endless story about the sea.", signal);
-    if (statusCode !== 200) throw new Error(`the neighbour got ${statusCode}: ${await body.text()}`);
-    for await (const chunk of body.setEncoding("utf8")) {
-      const text: string = chunk;
-      for (const _ of text.matchAll(/"content":"[^"]/g)) onToken();
-    }
+    const content = "Write an endless story about the sea.";
+    await readTokens(await requestStream(service, { account: 1, content, maxTokens, signal }), onToken);
   }
 }
 
 async function refused(service: LlamaService, signal: AbortSignal, onRefusal: (code: number) => void) {
   while (!signal.aborted) {
-    const { body, statusCode } = await chat(service, 0, tooLong, signal);
+    const { body, statusCode } = await requestStream(service, {
+      account: 0,
+      content: tooLong,
+      maxTokens,
+      signal,
+    });
     await body.text();
     if (statusCode === 200) throw new Error("the prompt was not too long");
     onRefusal(statusCode);

@@ -6,6 +6,7 @@ import { connectionsOn, postgresDialect } from "../../src/store/postgres/reads.t
 import { openPostgresStore } from "../../src/store/postgres/store.ts";
 import { queriesOn } from "../../src/store/queries.ts";
 import { ListTooSlowError, type Store } from "../../src/store/store.ts";
+import type { SqlRow } from "../fixtures/backends.ts";
 import { hold } from "../fixtures/ledger-operations.ts";
 import { keyOf, planOf, plansOf } from "../fixtures/ledger-rows.ts";
 import { noPostgres, postgres } from "../fixtures/postgres.ts";
@@ -30,6 +31,11 @@ async function databaseWith(...accounts: readonly string[]) {
   return { sql: (text: string) => server.sql(text, name), open };
 }
 
+async function pagesOf(sql: (text: string) => Promise<SqlRow[]>, statistic: string): Promise<number> {
+  const [row] = await sql(statistic);
+  return Number(row?.pages);
+}
+
 test("reads receipts from `after` on, not from the first receipt of the account", {
   skip: noPostgres ?? false,
 }, async () => {
@@ -37,12 +43,11 @@ test("reads receipts from `after` on, not from the first receipt of the account"
   await sql(`insert into usage select 'ada', 'request-' || n, n, n, 'key', 'model', 'stop', false,
        0, 0, 0, 0, 1, 1, 1, 0, 0, 0, 0, 0 from generate_series(1, ${receipts}) n`);
   await sql("vacuum analyze usage");
-  const pagesRead = async () => {
-    const [row] = await sql(
+  const pagesRead = () =>
+    pagesOf(
+      sql,
       `select idx_blks_read + idx_blks_hit as pages from pg_statio_user_indexes where indexrelname = 'usage_pkey'`,
     );
-    return Number(row?.pages);
-  };
   const before = await pagesRead();
   const store = await open();
   const rows = await store.usage({
@@ -143,12 +148,11 @@ test("finds the receipts of a short time, or of a key, without reading all recei
        case when n % 1000 = 0 then 'key-of-ada' else 'key-of-bob' end, 'model', 'stop', false,
        0, 0, 0, 0, 1, 1, 1, 0, 0, 0, 0, 0 from generate_series(1, ${receipts}) n`);
   await sql("vacuum analyze usage");
-  const pagesRead = async () => {
-    const [row] = await sql(
+  const pagesRead = () =>
+    pagesOf(
+      sql,
       `select heap_blks_read + heap_blks_hit as pages from pg_statio_user_tables where relname = 'usage'`,
     );
-    return Number(row?.pages);
-  };
   for (const [query, ids] of [
     [{ fromMs: receipts - 4, toMs: receipts - 1 }, [4, 3, 2].map((n) => receipts - n)],
     [{ key: "key-of-ada", fromMs: receipts - 1500 }, [receipts - 1000, receipts]],

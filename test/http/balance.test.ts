@@ -50,40 +50,38 @@ test("the balance has exactly the fields of the contract", () => {
   });
 });
 
-const sums: [rule: string, view: BalanceView, credits: number[], percents: number[], available: boolean][] = [
+const sums: [rule: string, view: BalanceView, credits: number[], percents: number[], available?: boolean][] =
   [
-    "credits are rounded down, each bucket for itself",
-    view([0.9, 10], [0.9, 10], 0.9),
-    [0, 0, 0, 0],
-    [9, 9, 9],
-    false,
-  ],
-  ["percent has two decimals, rounded down", view([1, 3], [2, 3]), [1, 2, 0, 3], [33.33, 66.66, 50], true],
-  [
-    "a hair below the cap is not 100",
-    view([999.999999, 1000], [0, 0]),
-    [999, 0, 0, 999],
-    [99.99, 0, 99.99],
-    true,
-  ],
-  ["a cap of 0 is 0 percent", view([0, 0], [0, 0], 5), [0, 0, 5, 5], [0, 0, 0], true],
-  [
-    "purchased credits never push the total over 100",
-    view([10, 10], [10, 10], 1000),
-    [10, 10, 1000, 1020],
-    [100, 100, 100],
-    true,
-  ],
-  ["nothing at all is not available", view([0, 10], [0, 10]), [0, 0, 0, 0], [0, 0, 0], false],
-  [
-    "the largest buckets are exact",
-    view([4_499_999_999, 4_500_000_000], [0, 4_500_000_000]),
-    [4_499_999_999, 0, 0, 4_499_999_999],
-    [99.99, 0, 49.99],
-    true,
-  ],
-];
-for (const [rule, given, credits, percents, available] of sums) {
+    [
+      "credits are rounded down, each bucket for itself",
+      view([0.9, 10], [0.9, 10], 0.9),
+      [0, 0, 0, 0],
+      [9, 9, 9],
+      false,
+    ],
+    ["percent has two decimals, rounded down", view([1, 3], [2, 3]), [1, 2, 0, 3], [33.33, 66.66, 50]],
+    [
+      "a hair below the cap is not 100",
+      view([999.999999, 1000], [0, 0]),
+      [999, 0, 0, 999],
+      [99.99, 0, 99.99],
+    ],
+    ["a cap of 0 is 0 percent", view([0, 0], [0, 0], 5), [0, 0, 5, 5], [0, 0, 0]],
+    [
+      "purchased credits never push the total over 100",
+      view([10, 10], [10, 10], 1000),
+      [10, 10, 1000, 1020],
+      [100, 100, 100],
+    ],
+    ["nothing at all is not available", view([0, 10], [0, 10]), [0, 0, 0, 0], [0, 0, 0], false],
+    [
+      "the largest buckets are exact",
+      view([4_499_999_999, 4_500_000_000], [0, 4_500_000_000]),
+      [4_499_999_999, 0, 0, 4_499_999_999],
+      [99.99, 0, 49.99],
+    ],
+  ];
+for (const [rule, given, credits, percents, available = true] of sums) {
   test(rule, () => {
     const { balances, available: shown } = balanceObject(given);
     const { base, overage, additional, total } = balances;

@@ -3,7 +3,7 @@ import assert from "node:assert/strict";
 import { once } from "node:events";
 import { connect } from "node:net";
 import { after, before, describe, test } from "node:test";
-import { EngineError, type EngineFailure } from "../../src/chat/engine.ts";
+import { EngineError } from "../../src/chat/engine.ts";
 import { catalogue, type ErrorCode } from "../../src/errors.ts";
 import { exchange, parseAnswer, readAll } from "../fixtures/raw-http.ts";
 import { babble, errorOf, jsonOf, startService, type TestService } from "../fixtures/service.ts";
@@ -575,18 +575,19 @@ test("caps retry-after at a minute, because official SDKs ignore longer waits", 
 });
 
 describe("answers with an error status if the engine fails before the first token", () => {
-  const rows: [kind: EngineFailure, code: ErrorCode][] = [
-    ["overloaded", "overloaded"],
-    ["unavailable", "model_unavailable"],
-    ["failed", "upstream_error"],
-    ["timeout", "upstream_timeout"],
-  ];
+  const codes = {
+    overloaded: "overloaded",
+    unavailable: "model_unavailable",
+    failed: "upstream_error",
+    timeout: "upstream_timeout",
+  } as const;
   let failing: TestService;
   before(async () => {
     failing = await startService();
   });
   after(() => failing[Symbol.asyncDispose]());
-  for (const [kind, code] of rows) {
+  for (const kind of ["overloaded", "unavailable", "failed", "timeout"] as const) {
+    const code = codes[kind];
     for (const at of ["prepare", "generate", "first token"] as const) {
       test(`${kind} at ${at} is ${code}`, async () => {
         const fault =

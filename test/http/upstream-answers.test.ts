@@ -160,23 +160,28 @@ test("ignores empty finish reasons, which some servers send (sgl-project/sglang#
   assert.ok((await front.events()).done);
 });
 
-test("treats a stream that stays open after its finish reason as complete after a while", async () => {
-  await using front = await startFront({ finishMs: 20 });
-  front.upstream.play = (call) => call.send(text("Hello"), finish());
-  const events = await front.events();
-  assert.ok(events.done);
-  assert.deepEqual(charged(await front.settled()).estimated, true);
-  await front.upstream.last().closed;
-});
-
-test("does not wait for a connection that stays open after [DONE], and closes it after a while (Menci/Floway#447)", async () => {
-  await using front = await startFront();
-  front.upstream.play = (call) => call.send(text("Hello"), finish(), usage(5, 1), done);
-  const events = await front.events();
-  assert.ok(events.done);
-  assert.equal(charged(await front.settled()).estimated, false);
-  await front.upstream.last().closed;
-});
+for (const [name, afterwards, options, estimated] of [
+  [
+    "treats a stream that stays open after its finish reason as complete after a while",
+    [],
+    { finishMs: 20 },
+    true,
+  ],
+  [
+    "does not wait for a connection that stays open after [DONE], and closes it after a while (Menci/Floway#447)",
+    [usage(5, 1), done],
+    {},
+    false,
+  ],
+] as const) {
+  test(name, async () => {
+    await using front = await startFront(options);
+    front.upstream.play = (call) => call.send(text("Hello"), finish(), ...afterwards);
+    assert.ok((await front.events()).done);
+    assert.equal(charged(await front.settled()).estimated, estimated);
+    await front.upstream.last().closed;
+  });
+}
 
 test("accepts headers that arrive late and in pieces", async () => {
   await using front = await startFront();

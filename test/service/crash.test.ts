@@ -14,6 +14,7 @@ import {
   quickEntry,
   startProgram,
 } from "../fixtures/program.ts";
+import { startTwoAnswers } from "../fixtures/running-requests.ts";
 import { until } from "../fixtures/until.ts";
 
 async function usedMicro(url: string, key: string): Promise<number> {
@@ -22,9 +23,6 @@ async function usedMicro(url: string, key: string): Promise<number> {
   const { balances }: BalanceBody = JSON.parse(await response.text());
   return 1_000_000 * balances.base.credits;
 }
-
-/** Unread, it fills its connection and rests: it runs for as long as a test needs. */
-const endless = { content: "An endless story, please.", logprobs: true, top_logprobs: 20 };
 
 interface BalanceBody {
   balances: { base: { credits: number } };
@@ -97,9 +95,7 @@ test("ends the running requests as documented if the engine's process is killed,
   await using service = startProgram(folder.path);
   const { url, key } = await service.up();
   assert.ok(key !== null);
-  const stream = await openStream({ url, key, ...endless });
-  const whole = ask({ url, key, ...endless });
-  await until("both are running", () => query(folder.path, "select count(*) as n from hold")[0]?.n === 2);
+  const { stream, whole } = await startTwoAnswers(folder.path, { url, key });
   const engine = service.enginePid();
   process.kill(engine, "SIGKILL");
 

@@ -259,12 +259,8 @@ for (const [name, length] of [
   test(`reports a full disk during the download of a model ${name}`, async (t) => {
     await using folder = await newFolder();
     const models = path.join(folder.path, "models");
-    mkdirSync(models);
-    using disk = mountSmallDisk(models);
-    if (disk === null) {
-      t.skip("a small disk can be mounted by root on Linux only");
-      return;
-    }
+    using disk = mountSmallDisk(t, models);
+    if (disk === null) return;
     const content = readFileSync(miniature);
     await using server = await startServer((_request, response) => {
       response.setHeader("content-type", "application/octet-stream");
@@ -286,12 +282,8 @@ for (const [name, length] of [
 test("reports a full disk of the ledger in every command, and continues when there is space", async (t) => {
   await using folder = await newFolder();
   const data = path.join(folder.path, "data");
-  mkdirSync(data);
-  using disk = mountSmallDisk(data, "512k");
-  if (disk === null) {
-    t.skip("a small disk can be mounted by root on Linux only");
-    return;
-  }
+  using disk = mountSmallDisk(t, data, "512k");
+  if (disk === null) return;
   const filler = path.join(data, "filler");
   {
     await using made = startProgram(folder.path, { args: ["account", "create", "ada", "--plan", "starter"] });

@@ -18,9 +18,8 @@ import { ask, type ChatStream, openStream, type StreamEvent } from "../fixtures/
 import { assertSoundLedger, query } from "../fixtures/ledger-file.ts";
 import { isRunning, processEnded } from "../fixtures/processes.ts";
 import { defaultPrice, newFolder, type Program, quickEntry, startProgram } from "../fixtures/program.ts";
+import { endless, startTwoAnswers } from "../fixtures/running-requests.ts";
 import { until } from "../fixtures/until.ts";
-
-const endless = { content: "An endless story, please.", logprobs: true, top_logprobs: 20 };
 
 const skip = process.platform === "win32" ? "Windows has no signals" : false;
 
@@ -91,9 +90,7 @@ test("ends a stream with an error after the drain time and settles it", {
   await using service = startProgram(folder.path, { env: { INKWELL_LIMITS__DRAIN_SECONDS: "0" } });
   const { url, key } = await service.up();
   assert.ok(key !== null);
-  const stream = await openStream({ url, key, ...endless });
-  const whole = ask({ url, key, ...endless });
-  await until("both are running", () => query(folder.path, "select count(*) as n from hold")[0]?.n === 2);
+  const { stream, whole } = await startTwoAnswers(folder.path, { url, key });
   const engine = service.enginePid();
   service.process.kill("SIGTERM");
 

@@ -10,22 +10,19 @@ import path from "node:path";
 import { describe, test } from "node:test";
 import { parse, parseAllDocuments } from "yaml";
 import { operatorNames } from "../../src/config/operator.ts";
+import { missing, newFolder, textOf } from "../fixtures/deploy.ts";
 import {
   assertKnown,
   configOfNode,
   configWith,
   imageEnvironment,
   instruction,
-  listOf,
-  missing,
-  newFolder,
-  textOf,
-  valuesUnder,
-} from "../fixtures/deploy.ts";
+} from "../fixtures/deploy-settings.ts";
 import { fieldsOf, startOperator } from "../fixtures/operator.ts";
 import { exchange, parseAnswer, readAll } from "../fixtures/raw-http.ts";
 import { startService } from "../fixtures/service.ts";
 import { until } from "../fixtures/until.ts";
+import { listOf, valuesUnder } from "../fixtures/yaml-values.ts";
 
 /** The parts of kubernetes.yaml. */
 function readKubernetes() {

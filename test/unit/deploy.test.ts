@@ -12,21 +12,17 @@ import path from "node:path";
 import { before, describe, test } from "node:test";
 import { parse, stringify } from "yaml";
 import { catalogue } from "../../src/errors.ts";
+import { missing, newFolder, root, textOf } from "../fixtures/deploy.ts";
 import {
   assertKnown,
   configOfNode,
   configWith,
   imageEnvironment,
   instruction,
-  listOf,
-  missing,
-  newFolder,
-  root,
-  textOf,
-  valuesUnder,
-} from "../fixtures/deploy.ts";
+} from "../fixtures/deploy-settings.ts";
 import { fieldsOf, startOperator } from "../fixtures/operator.ts";
 import { babble, startService } from "../fixtures/service.ts";
+import { listOf, valuesUnder } from "../fixtures/yaml-values.ts";
 
 /**
  * The labels that each metric of a running service has; a histogram's under its own name and

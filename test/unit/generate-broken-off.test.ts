@@ -2,19 +2,8 @@
 import assert from "node:assert/strict";
 import { EngineError } from "../../src/chat/engine.ts";
 import { Refusal } from "../../src/errors.ts";
-import {
-  accepted,
-  assertEnded,
-  assertRefusal,
-  assertUntouched,
-  begun,
-  promptCost,
-  queued,
-  rest,
-  setup,
-  test,
-  turn,
-} from "../fixtures/pipeline.ts";
+import { accepted, begun, promptCost, queued, setup, test, turn } from "../fixtures/pipeline.ts";
+import { assertEnded, assertRefusal, assertUntouched, rest } from "../fixtures/pipeline-results.ts";
 
 // The client goes away
 

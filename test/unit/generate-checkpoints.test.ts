@@ -3,18 +3,8 @@ import assert from "node:assert/strict";
 import type { TestContext } from "node:test";
 import { StoreUnavailableError } from "../../src/errors.ts";
 import { audit } from "../fixtures/ledger-audit.ts";
-import {
-  assertEnded,
-  assertRefusal,
-  begun,
-  holdTtlMs,
-  promptCost,
-  queued,
-  rest,
-  type Setup,
-  test,
-  turn,
-} from "../fixtures/pipeline.ts";
+import { begun, holdTtlMs, promptCost, queued, type Setup, test, turn } from "../fixtures/pipeline.ts";
+import { assertEnded, assertRefusal, rest } from "../fixtures/pipeline-results.ts";
 
 /** A third of the hold's life passes, for timers and ledger alike. */
 async function beat(t: TestContext, made: Setup): Promise<void> {

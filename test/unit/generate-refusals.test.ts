@@ -3,7 +3,8 @@ import assert from "node:assert/strict";
 import { EngineError } from "../../src/chat/engine.ts";
 import { StoreUnavailableError } from "../../src/errors.ts";
 import { planOf, plansOf } from "../fixtures/ledger-rows.ts";
-import { accepted, assertRefusal, assertUntouched, queued, rest, setup, test } from "../fixtures/pipeline.ts";
+import { accepted, queued, setup, test } from "../fixtures/pipeline.ts";
+import { assertRefusal, assertUntouched, rest } from "../fixtures/pipeline-results.ts";
 import { day, start } from "../fixtures/times.ts";
 
 test("a model that is not offered is refused before anything is asked of an engine", async () => {

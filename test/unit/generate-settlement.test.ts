@@ -4,17 +4,8 @@ import { EngineError } from "../../src/chat/engine.ts";
 import { StoreUnavailableError } from "../../src/errors.ts";
 import { audit } from "../fixtures/ledger-audit.ts";
 import { plansOf } from "../fixtures/ledger-rows.ts";
-import {
-  assertEnded,
-  assertRefusal,
-  begun,
-  holdTtlMs,
-  queued,
-  rest,
-  setup,
-  test,
-  turn,
-} from "../fixtures/pipeline.ts";
+import { begun, holdTtlMs, queued, setup, test, turn } from "../fixtures/pipeline.ts";
+import { assertEnded, assertRefusal, rest } from "../fixtures/pipeline-results.ts";
 
 test("an answer whose charge the store cannot take has its end, and is charged as soon as the store can", async () => {
   const { made, events, generation } = await begun();

@@ -5,17 +5,8 @@ import { EngineError } from "../../src/chat/engine.ts";
 import { Refusal } from "../../src/errors.ts";
 import { audit } from "../fixtures/ledger-audit.ts";
 import { credits, keyOf, planOf } from "../fixtures/ledger-rows.ts";
-import {
-  assertEnded,
-  begun,
-  price,
-  promptCost,
-  queued,
-  rest,
-  setup,
-  test,
-  turn,
-} from "../fixtures/pipeline.ts";
+import { begun, price, promptCost, queued, setup, test, turn } from "../fixtures/pipeline.ts";
+import { assertEnded, rest } from "../fixtures/pipeline-results.ts";
 
 // What ends by itself
 

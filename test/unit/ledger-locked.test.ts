@@ -3,7 +3,7 @@ import assert from "node:assert/strict";
 import { test } from "node:test";
 import { setImmediate as nextTurn, setTimeout as sleep } from "node:timers/promises";
 import { StoreUnavailableError } from "../../src/errors.ts";
-import { Ledger, type LedgerStore } from "../../src/ledger/batcher.ts";
+import { Ledger, type LedgerOptions, type LedgerStore } from "../../src/ledger/batcher.ts";
 import type { Decision, Operation, TopupOperation } from "../../src/ledger/operations.ts";
 
 const within = { timeout: 10_000 };
@@ -47,14 +47,19 @@ class LockedStore implements LedgerStore {
   }
 }
 
+/** A ledger on a store in which the account `ada` is locked. */
+function ledgerWithLock(options: LedgerOptions = {}) {
+  const store = new LockedStore();
+  store.locked.add("ada");
+  return { store, ledger: new Ledger(store, options) };
+}
+
 async function until(isSo: () => boolean): Promise<void> {
   while (!isSo()) await nextTurn();
 }
 
 test("answers the other accounts of a batch while one account is locked", within, async () => {
-  const store = new LockedStore();
-  store.locked.add("ada");
-  const ledger = new Ledger(store);
+  const { store, ledger } = ledgerWithLock();
   const adas = [1, 2].map((n) => ledger.apply(topup("ada", n)));
   const bobs = [1, 2].map((n) => ledger.apply(topup("bob", n)));
   await Promise.all(bobs);
@@ -93,9 +98,7 @@ test(
 );
 
 test("keeps the order of a locked account's operations if it is unlocked at once", within, async () => {
-  const store = new LockedStore();
-  store.locked.add("ada");
-  const ledger = new Ledger(store, { batchMax: 2 });
+  const { store, ledger } = ledgerWithLock({ batchMax: 2 });
   const answers = [1, 2, 3, 4, 5].map((n) => ledger.apply(topup("ada", n)));
   await until(() => store.commits.length === 1);
   // The answer to the first commit is on its way; those that wait behind it would be next.
@@ -108,9 +111,7 @@ test("keeps the order of a locked account's operations if it is unlocked at once
 });
 
 test("commits an account with others again after a separate commit", within, async () => {
-  const store = new LockedStore();
-  store.locked.add("ada");
-  const ledger = new Ledger(store);
+  const { store, ledger } = ledgerWithLock();
   const first = ledger.apply(topup("ada", 1));
   await until(() => store.attemptsOn("ada") > 1);
   store.locked.clear();
@@ -124,9 +125,7 @@ test(
   "rejects the operations of an account that stays locked, and answers later ones after the unlock",
   within,
   async () => {
-    const store = new LockedStore();
-    store.locked.add("ada");
-    const ledger = new Ledger(store, { giveUpMs: 30 });
+    const { store, ledger } = ledgerWithLock({ giveUpMs: 30 });
     const answers = await Promise.allSettled([1, 2].map((n) => ledger.apply(topup("ada", n))));
     for (const answer of answers) {
       assert.ok(answer.status === "rejected" && answer.reason instanceof StoreUnavailableError);
@@ -162,9 +161,7 @@ test("keeps the order of a locked account's operations after a defect in another
 });
 
 test("rejects all waiting operations of a locked account in time", within, async () => {
-  const store = new LockedStore();
-  store.locked.add("ada");
-  const ledger = new Ledger(store, { batchMax: 2, giveUpMs: 200 });
+  const { ledger } = ledgerWithLock({ batchMax: 2, giveUpMs: 200 });
   const began = performance.now();
   const rejectedAfterMs: number[] = [];
   const answers = Array.from({ length: 40 }, (_, n) =>
@@ -201,18 +198,14 @@ test(
 );
 
 test("pauses between attempts on a locked account", within, async () => {
-  const store = new LockedStore();
-  store.locked.add("ada");
-  const ledger = new Ledger(store, { giveUpMs: 300 });
+  const { store, ledger } = ledgerWithLock({ giveUpMs: 300 });
   await assert.rejects(ledger.apply(topup("ada", 1)), StoreUnavailableError);
   // 10 ms, and twice as long each time.
   assert.ok(store.commits.length <= 10, `${store.commits.length} attempts in 300 ms`);
 });
 
 test("rejects only the operation with a defect, of all operations of a locked account", within, async () => {
-  const store = new LockedStore();
-  store.locked.add("ada");
-  const ledger = new Ledger(store);
+  const { store, ledger } = ledgerWithLock();
   const answers = [1, 2, 3].map((n) => ledger.apply(topup("ada", n)));
   await until(() => store.attemptsOn("ada") > 1);
   store.bad.add("2");
@@ -225,9 +218,7 @@ test("rejects only the operation with a defect, of all operations of a locked ac
 });
 
 test("repeats a locked account's operations after the store was unavailable", within, async () => {
-  const store = new LockedStore();
-  store.locked.add("ada");
-  const ledger = new Ledger(store);
+  const { store, ledger } = ledgerWithLock();
   const answer = ledger.apply(topup("ada", 1));
   await until(() => store.attemptsOn("ada") > 1);
   store.error = new StoreUnavailableError("the server is gone");
@@ -239,9 +230,7 @@ test("repeats a locked account's operations after the store was unavailable", wi
 });
 
 test("close rejects the waiting operations of a locked account", within, async () => {
-  const store = new LockedStore();
-  store.locked.add("ada");
-  const ledger = new Ledger(store, { giveUpMs: 3_600_000 });
+  const { store, ledger } = ledgerWithLock({ giveUpMs: 3_600_000 });
   const refused = assert.rejects(ledger.apply(topup("ada", 1)), StoreUnavailableError);
   await until(() => store.attemptsOn("ada") > 1);
   await ledger.close(20);

@@ -33,6 +33,16 @@ function ledgerOf({ store }: Bench, options: LedgerOptions = {}): Ledger {
   return new Ledger(store, { retriesMs: [0], latePauseMs: 1, ...options });
 }
 
+/** A bench whose store failed during hold `h1`, before it was written, and is available again. */
+async function benchWithRejectedHold(before: () => Promise<never>) {
+  const made = await bench(small);
+  const ledger = ledgerOf(made);
+  made.store.hooks = { before };
+  await assert.rejects(ledger.apply(hold("h1", credits(12))), StoreUnavailableError);
+  made.store.hooks = {};
+  return { made, ledger };
+}
+
 test("voids a hold with a lost answer when the store is available again, once", async () => {
   const made = await bench(small);
   const ledger = ledgerOf(made);
@@ -77,22 +87,14 @@ test("a void with a lost answer returns the credits once", async () => {
 });
 
 test("the void of a hold that was never taken changes nothing", async () => {
-  const made = await bench(small);
-  const ledger = ledgerOf(made);
-  made.store.hooks = { before: gone };
-  await assert.rejects(ledger.apply(hold("h1", credits(12))), StoreUnavailableError);
-  made.store.hooks = {};
+  const { made, ledger } = await benchWithRejectedHold(gone);
   await ledger.close(5_000);
   assert.equal(made.store.account("ada").seq, 1);
   assert.equal(made.store.receipt("ada", "h1"), undefined);
 });
 
 test("sends no void if the hold was certainly not taken", async () => {
-  const made = await bench(small);
-  const ledger = ledgerOf(made);
-  made.store.hooks = { before: refused };
-  await assert.rejects(ledger.apply(hold("h1", credits(12))), StoreUnavailableError);
-  made.store.hooks = {};
+  const { made, ledger } = await benchWithRejectedHold(refused);
   const commits = made.store.batches.length;
   await ledger.close(5_000);
   assert.equal(made.store.batches.length, commits);
