@@ -75,6 +75,8 @@ interface ServiceTimes {
   heartbeatEveryMs: number;
   /** Time to settle and report answers that the end of the drain time cut off. */
   settleMs: number;
+  /** Time limit of chat templates. Default: that of the embedded engine. */
+  renderMs?: number;
 }
 
 export const serviceTimes: ServiceTimes = {
@@ -249,6 +251,7 @@ class Service {
       stderr: this.#stderr,
       logger: this.#logger,
       metrics: this.#metrics,
+      renderMs: this.#times.renderMs,
       signal: AbortSignal.any([signal, failed.signal]),
     });
     // `start` awaits it later; until then a failure is not an unhandled rejection.

@@ -35,6 +35,8 @@ interface StartOptions {
   stderr: ProgressStream;
   logger: Logger;
   metrics: Metrics;
+  /** Time limit of chat templates. Default: that of the engine. */
+  renderMs?: number | undefined;
   signal: AbortSignal;
 }
 
@@ -87,7 +89,7 @@ export async function startModels(
 async function startLlama(
   model: LlamaModelConfig,
   slot: EngineSlot,
-  { config, stderr, logger, metrics, signal }: StartOptions,
+  { config, stderr, logger, metrics, renderMs, signal }: StartOptions,
 ): Promise<boolean> {
   const obtained = await obtain(config, model, stderr, signal);
   if (!obtained.found) stderr.write(`${notObtained(model, obtained)}\n${miniatureNotice(model)}\n`);
@@ -100,7 +102,7 @@ async function startLlama(
       queueMax: config.limits.queueMax,
       pausedBytesMax,
       gpu: model.gpu === "off" ? false : model.gpu,
-      ...given({ threads, reasoning, loadMs }),
+      ...given({ threads, reasoning, loadMs, renderMs }),
       environment,
       onDecode: (answers) => metrics.decoded(model.id, answers),
       log: logger.child({ model: model.id }),

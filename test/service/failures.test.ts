@@ -19,6 +19,7 @@ import {
   newFolder,
   noDefaultModel,
   type ProgramOptions,
+  quickEntry,
   startProgram,
 } from "../fixtures/program.ts";
 
@@ -186,8 +187,8 @@ test("names the model whose chat template never ends", async () => {
     `{% for a in ${range} %}{% for b in ${range} %}{% for c in ${range} %}{% endfor %}{% endfor %}{% endfor %}`,
   );
   assertOneMessage(
-    await refusedStart(folder.path, { env: { [source]: file } }),
-    `models.smollm2-135m-instruct: The model file ${file} cannot be used: its chat template takes longer than 5 s`,
+    await refusedStart(folder.path, { entry: quickEntry, env: { [source]: file } }),
+    `models.smollm2-135m-instruct: The model file ${file} cannot be used: its chat template takes longer than 1 s`,
   );
 });
 
