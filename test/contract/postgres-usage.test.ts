@@ -31,6 +31,11 @@ async function databaseWith(...accounts: readonly string[]) {
   return { sql: (text: string) => server.sql(text, name), open };
 }
 
+const indexPages = `select idx_blks_read + idx_blks_hit as pages from pg_statio_user_indexes where indexrelname = 'usage_pkey'`;
+
+const tablePages = `select heap_blks_read + heap_blks_hit as pages from pg_statio_user_tables where relname = 'usage'`;
+
+/** Pages that were read so far, by a statistic of the server. */
 async function pagesOf(sql: (text: string) => Promise<SqlRow[]>, statistic: string): Promise<number> {
   const [row] = await sql(statistic);
   return Number(row?.pages);
@@ -43,11 +48,7 @@ test("reads receipts from `after` on, not from the first receipt of the account"
   await sql(`insert into usage select 'ada', 'request-' || n, n, n, 'key', 'model', 'stop', false,
        0, 0, 0, 0, 1, 1, 1, 0, 0, 0, 0, 0 from generate_series(1, ${receipts}) n`);
   await sql("vacuum analyze usage");
-  const pagesRead = () =>
-    pagesOf(
-      sql,
-      `select idx_blks_read + idx_blks_hit as pages from pg_statio_user_indexes where indexrelname = 'usage_pkey'`,
-    );
+  const pagesRead = () => pagesOf(sql, indexPages);
   const before = await pagesRead();
   const store = await open();
   const rows = await store.usage({
@@ -148,11 +149,7 @@ test("finds the receipts of a short time, or of a key, without reading all recei
        case when n % 1000 = 0 then 'key-of-ada' else 'key-of-bob' end, 'model', 'stop', false,
        0, 0, 0, 0, 1, 1, 1, 0, 0, 0, 0, 0 from generate_series(1, ${receipts}) n`);
   await sql("vacuum analyze usage");
-  const pagesRead = () =>
-    pagesOf(
-      sql,
-      `select heap_blks_read + heap_blks_hit as pages from pg_statio_user_tables where relname = 'usage'`,
-    );
+  const pagesRead = () => pagesOf(sql, tablePages);
   for (const [query, ids] of [
     [{ fromMs: receipts - 4, toMs: receipts - 1 }, [4, 3, 2].map((n) => receipts - n)],
     [{ key: "key-of-ada", fromMs: receipts - 1500 }, [receipts - 1000, receipts]],

@@ -8,22 +8,21 @@ import { test } from "node:test";
 import { errorOf, startService, type TestService } from "../fixtures/service.ts";
 
 /** Damage that an SQL statement does without any checks, and the statement that repairs it. */
-const damages: [what: string, damage: string, mend: string][] = [
-  ["a bucket below zero", "base = -1", "base = base_cap"],
-  ["a bucket above its cap", "overage = overage_cap + 1", "overage = overage_cap"],
-  ["a cap below zero", "base_cap = -1", "base_cap = base"],
-  ["purchased credits below zero", "additional = -1000000", "additional = 0"],
-  ["more than can be counted exactly", "additional = 9007199254740993", "additional = 0"],
-  ["held credits below zero", "held_base = -1", "held_base = 0"],
-  ["held credits beyond the cap", "held_overage = 1", "held_overage = 0"],
-  ["fewer than no holds", "holds = -1", "holds = 0"],
-  [
-    "a window that ends before it begins",
+const damages: Record<string, [damage: string, mend: string]> = {
+  "a bucket below zero": ["base = -1", "base = base_cap"],
+  "a bucket above its cap": ["overage = overage_cap + 1", "overage = overage_cap"],
+  "a cap below zero": ["base_cap = -1", "base_cap = base"],
+  "purchased credits below zero": ["additional = -1000000", "additional = 0"],
+  "more than can be counted exactly": ["additional = 9007199254740993", "additional = 0"],
+  "held credits below zero": ["held_base = -1", "held_base = 0"],
+  "held credits beyond the cap": ["held_overage = 1", "held_overage = 0"],
+  "fewer than no holds": ["holds = -1", "holds = 0"],
+  "a window that ends before it begins": [
     "base_ends_ms = base_starts_ms - 1",
     "base_ends_ms = base_starts_ms + 86400000",
   ],
-  ["a plan that there is not", "plan = 'abolished'", "plan = 'test'"],
-];
+  "a plan that there is not": ["plan = 'abolished'", "plan = 'test'"],
+};
 
 function write(service: TestService, set: string): void {
   const db = new DatabaseSync(service.databaseFile, { timeout: 5000 });
@@ -42,7 +41,7 @@ async function assertUnavailable(response: Response): Promise<void> {
   assert.doesNotMatch(message, /negative|cap|window|plan|whole/, "why is for the operator alone");
 }
 
-for (const [what, damage, mend] of damages) {
+for (const [what, [damage, mend]] of Object.entries(damages)) {
   test(`${what}: balance and chat answer 500 balance_unavailable until the balance is repaired`, async () => {
     await using service = await startService();
     await service.ledger.apply({ kind: "open", account: "other", plan: "test" });

@@ -2,7 +2,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { until } from "../fixtures/until.ts";
-import { type Call, type Front, startFront } from "../fixtures/upstream.ts";
+import { type Call, type Front, startFront, type Upstream } from "../fixtures/upstream.ts";
 import { done, finish, first, text, usage } from "../fixtures/upstream-events.ts";
 
 /** Opens the account `other`, and returns the headers of its requests. */
@@ -11,15 +11,21 @@ async function headersOfOther({ service }: Front): Promise<Record<string, string
   return { authorization: `Bearer ${await service.addKey({ account: "other" })}` };
 }
 
+/** Begins each answer with this text. Returns the calls whose answers have begun. */
+function beginWith(upstream: Upstream, content: string): Call[] {
+  const calls: Call[] = [];
+  upstream.play = async (call) => {
+    await call.send(first, text(content));
+    calls.push(call);
+  };
+  return calls;
+}
+
 test("keeps a place for another account beside eight long answers", async () => {
   await using front = await startFront({ parallel: 4, reserved: 1 });
   const { service, upstream, engine } = front;
   const headers = await headersOfOther(front);
-  const long: Call[] = [];
-  upstream.play = async (call) => {
-    await call.send(first, text("long"));
-    long.push(call);
-  };
+  const long = beginWith(upstream, "long");
   const flood = Array.from({ length: 8 }, () => front.chat({ stream: true }));
   await until("three run and five wait", () => long.length === 3 && engine.load().waiting === 5);
   assert.equal(engine.load().running, 3);
@@ -61,11 +67,7 @@ test("starts an account's next request when its answer ends, even if only a rese
   await using front = await startFront({ parallel: 2, reserved: 1 });
   const { service, upstream, engine } = front;
   const headers = await headersOfOther(front);
-  const calls: Call[] = [];
-  upstream.play = async (call) => {
-    await call.send(first, text("one "));
-    calls.push(call);
-  };
+  const calls = beginWith(upstream, "one ");
   const ask = (given = {}) => service.chat({ model: "big", stop: "END" }, { headers: given });
   const other = ask(headers);
   await until("the other account runs", () => calls.length === 1);

@@ -3,6 +3,7 @@ import assert from "node:assert/strict";
 import { spawn, spawnSync } from "node:child_process";
 import { test } from "node:test";
 import { stripVTControlCharacters } from "node:util";
+import { exchange } from "../fixtures/cli-host.ts";
 import { ask } from "../fixtures/http-stream.ts";
 import { query } from "../fixtures/ledger-file.ts";
 import { entry, environment, newFolder, startProgram } from "../fixtures/program.ts";
@@ -43,10 +44,7 @@ function openTerminal(folder: string, args: readonly string[], env: Record<strin
       await ended;
     },
     type: (keys) => child.stdin.write(keys),
-    async answers(keys, ...texts) {
-      terminal.type(keys);
-      for (const text of texts) await terminal.shows(text);
-    },
+    answers: (keys, ...texts) => exchange(terminal, keys, texts),
     shows: (text) =>
       new Promise((resolve, reject) => {
         const look = () => {

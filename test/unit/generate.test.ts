@@ -8,7 +8,7 @@ import { credits, keyOf, planOf } from "../fixtures/ledger-rows.ts";
 import { begun, price, promptCost, queued, setup, test, turn } from "../fixtures/pipeline.ts";
 import { assertEnded, rest } from "../fixtures/pipeline-results.ts";
 
-// What ends by itself
+// Answers that end by themselves
 
 test("a whole answer: accepted, its texts, its end; exact usage charged", async () => {
   const made = await setup();

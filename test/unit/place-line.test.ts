@@ -1,4 +1,4 @@
-/** Who gets the next place at a model's servers. */
+/** The order in which requests get places at a model's servers. */
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import fc from "fast-check";
