@@ -10,14 +10,8 @@ import path from "node:path";
 import { describe, test } from "node:test";
 import { parse, parseAllDocuments } from "yaml";
 import { operatorNames } from "../../src/config/operator.ts";
-import { missing, newFolder, textOf } from "../fixtures/deploy.ts";
-import {
-  assertKnown,
-  configOfNode,
-  configWith,
-  imageEnvironment,
-  instruction,
-} from "../fixtures/deploy-settings.ts";
+import { instruction, missing, newFolder, textOf } from "../fixtures/deploy.ts";
+import { assertKnown, configOfNode, configWith, imageEnvironment } from "../fixtures/deploy-settings.ts";
 import { fieldsOf, startOperator } from "../fixtures/operator.ts";
 import { exchange, parseAnswer, readAll } from "../fixtures/raw-http.ts";
 import { startService } from "../fixtures/service.ts";

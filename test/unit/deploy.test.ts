@@ -12,14 +12,8 @@ import path from "node:path";
 import { before, describe, test } from "node:test";
 import { parse, stringify } from "yaml";
 import { catalogue } from "../../src/errors.ts";
-import { missing, newFolder, root, textOf } from "../fixtures/deploy.ts";
-import {
-  assertKnown,
-  configOfNode,
-  configWith,
-  imageEnvironment,
-  instruction,
-} from "../fixtures/deploy-settings.ts";
+import { instruction, missing, newFolder, root, textOf } from "../fixtures/deploy.ts";
+import { assertKnown, configOfNode, configWith, imageEnvironment } from "../fixtures/deploy-settings.ts";
 import { fieldsOf, startOperator } from "../fixtures/operator.ts";
 import { babble, startService } from "../fixtures/service.ts";
 import { listOf, valuesUnder } from "../fixtures/yaml-values.ts";
