@@ -3,6 +3,8 @@
  * runs the pipeline of chat/generate.ts, and sends the answer as a stream or in one piece. A
  * failure before the first byte of a stream is an HTTP status, a later failure is an error event.
  */
+
+import type { ServerResponse } from "node:http";
 import type { FastifyReply, FastifyRequest } from "fastify";
 import type { Logger } from "pino";
 import { type AnswerEvent, type GenerateDependencies, generate } from "../../chat/generate.ts";
@@ -17,20 +19,21 @@ import {
   completionJson,
   doneEvent,
   errorEvent,
+  keepAliveComment,
   logprobJson,
   rateHeaders,
   type WholeAnswer,
 } from "../openai-format/response.ts";
 import { BodyTurns } from "../request-body.ts";
 import { logRefusal, publicRefusalOf } from "./error-handler.ts";
-import { dropIfIdle, EventStream, type StreamTimes } from "./event-stream.ts";
 import { callerOf, contextOf, type RequestContext } from "./request-context.ts";
 import type { RunningRequest, RunningRequests } from "./running-requests.ts";
 
 export interface ChatOptions extends StreamTimes, RequestLimits {}
 
-/** One request being answered. */
-interface Exchange {
+/** An answer and the request that it is for. */
+interface AnswerToSend {
+  parsed: ParsedRequest;
   reply: FastifyReply;
   context: RequestContext;
   head: AnswerHead;
@@ -38,139 +41,265 @@ interface Exchange {
   run: RunningRequest;
 }
 
-export function chatHandler(
-  service: GenerateDependencies,
-  running: RunningRequests,
-  logger: Logger,
-  options: ChatOptions,
-) {
-  const turns = new BodyTurns();
+export class ChatEndpoint {
+  readonly #service: GenerateDependencies;
+  readonly #running: RunningRequests;
+  readonly #logger: Logger;
+  readonly #options: ChatOptions;
+  readonly #turns = new BodyTurns();
 
-  /** Returns null if the client left before its turn. */
-  async function receive(request: FastifyRequest, context: RequestContext): Promise<ParsedRequest | null> {
-    const { upload } = context;
-    invariant(upload !== null, "a body is admitted before it is read");
-    const body = await upload.read(request.raw);
-    const parse = () => context.measure(() => parseRequest(body, options));
-    if (turns.isFree) return turns.run(parse);
-    const { accountId } = callerOf(request);
-    return await turns.wait(accountId, () => (request.raw.socket.destroyed ? null : parse()));
+  constructor(service: GenerateDependencies, running: RunningRequests, logger: Logger, options: ChatOptions) {
+    this.#service = service;
+    this.#running = running;
+    this.#logger = logger;
+    this.#options = options;
   }
 
-  return async function answer(request: FastifyRequest, reply: FastifyReply): Promise<void> {
+  /** Reads and parses the request, generates the answer, and sends it. */
+  async handle(request: FastifyRequest, reply: FastifyReply): Promise<void> {
     const context = contextOf(request);
     const created = Math.floor(Date.now() / 1000);
-    const parsed = await running.need(request.raw, reply.raw, () => receive(request, context));
+    const parsed = await this.#running.need(request.raw, reply.raw, () =>
+      this.#readAndParse(request, context),
+    );
     if (parsed === null) return context.finishUnanswered(reply);
-    const run = running.start(request.raw, reply.raw);
-    const head = { id: `chatcmpl-${request.id}`, created, model: parsed.chat.model };
+    const { chat } = parsed;
+    const run = this.#running.start(request.raw, reply.raw);
+    const head = { id: `chatcmpl-${request.id}`, created, model: chat.model };
     try {
-      context.record.parsed(parsed.chat);
-      const batches = generate(service, callerOf(request), parsed.chat, context.record, run.signal);
-      const exchange: Exchange = { reply, context, head, batches, run };
-      if (parsed.chat.stream) await sendStream(exchange, parsed, running, logger, options);
-      else await sendWhole(exchange, parsed, options);
+      context.record.parsed(chat);
+      const batches = generate(this.#service, callerOf(request), chat, context.record, run.signal);
+      const answer = { parsed, reply, context, head, batches, run };
+      if (chat.stream) await this.#sendStream(answer);
+      else await this.#sendWhole(answer);
       if (run.gone) context.finishUnanswered(reply);
     } finally {
       run.written();
     }
-  };
-}
+  }
 
-async function sendStream(
-  { reply, context, head, batches, run }: Exchange,
-  parsed: ParsedRequest,
-  running: RunningRequests,
-  logger: Logger,
-  options: ChatOptions,
-): Promise<void> {
-  const chunks = new ChunkEncoder(head, parsed);
-  let rates: Rates = {};
-  const sendHeaders = () => {
-    writeHead(reply, 200, {
-      ...answerHeaders(context, rates),
-      ...running.connectionHeaders(),
-      "content-type": "text/event-stream",
-      "cache-control": "no-cache",
-      "x-accel-buffering": "no",
-    });
-  };
-  const stream = new EventStream(reply.raw, sendHeaders, options, run.signal);
-  let prelude = chunks.first();
-  let ended = false;
-  try {
-    for await (const batch of batches) {
-      let text = "";
-      let last = "";
-      for (const event of batch) {
-        if (event.type === "text") text += chunks.text(event.text, event.logprobs);
-        else if (event.type === "accepted") {
-          context.accept();
-          rates = event.rates;
-        } else {
-          const usage = parsed.includeUsage ? chunks.usage(event.usage) : "";
-          last = chunks.last(event.finishReason) + usage + doneEvent;
+  /** Returns null if the client left before its turn. */
+  async #readAndParse(request: FastifyRequest, context: RequestContext): Promise<ParsedRequest | null> {
+    const { upload } = context;
+    invariant(upload !== null, "a body is admitted before it is read");
+    const body = await upload.read(request.raw);
+    const parse = () => context.measure(() => parseRequest(body, this.#options));
+    if (this.#turns.isFree) return this.#turns.run(parse);
+    const { accountId } = callerOf(request);
+    return await this.#turns.wait(accountId, () => (request.raw.socket.destroyed ? null : parse()));
+  }
+
+  async #sendStream({ parsed, reply, context, head, batches, run }: AnswerToSend): Promise<void> {
+    const chunks = new ChunkEncoder(head, parsed);
+    let rates: Rates = {};
+    const sendHeaders = () => {
+      writeHead(reply, 200, {
+        ...answerHeaders(context, rates),
+        ...this.#running.connectionHeaders(),
+        "content-type": "text/event-stream",
+        "cache-control": "no-cache",
+        "x-accel-buffering": "no",
+      });
+    };
+    const stream = new EventStream(reply.raw, sendHeaders, this.#options, run.signal);
+    // The first chunk is sent with the first text or the end.
+    let prelude = chunks.first();
+    let hasEnded = false;
+    try {
+      for await (const batch of batches) {
+        let text = "";
+        let last = "";
+        for (const event of batch) {
+          if (event.type === "text") text += chunks.text(event.text, event.logprobs);
+          else if (event.type === "accepted") {
+            context.accept();
+            rates = event.rates;
+            if (!run.gone) stream.open();
+          } else {
+            const usage = parsed.includeUsage ? chunks.usage(event.usage) : "";
+            last = chunks.last(event.finishReason) + usage + doneEvent;
+          }
+        }
+        // After the client has left, the loop only reads on until the request is settled.
+        if (run.gone) continue;
+        if (text !== "") context.record.firstTokenMs ??= context.record.elapsedMs();
+        if (last !== "") {
+          stream.end(prelude + text + last);
+          hasEnded = true;
+          context.finish(200, null);
+        } else if (text !== "") {
+          stream.send(prelude + text);
+          prelude = "";
+          const room = stream.room();
+          if (room !== null) await room;
         }
       }
-      // After the client has left, the loop only reads on until the request is settled.
-      if (run.gone) continue;
-      if (text !== "") {
-        stream.send(prelude + text);
-        prelude = "";
-        context.record.firstTokenMs ??= context.record.elapsedMs();
-        const room = stream.room();
-        if (room !== null) await room;
-      } else if (last !== "") {
-        stream.end(prelude + last);
-        ended = true;
-        context.finish(200, null);
-      } else stream.open();
+      invariant(hasEnded || run.gone, "every answer has an end, unless its client left");
+    } catch (error) {
+      if (!stream.begun) throw error;
+      const refusal = publicRefusalOf(error);
+      logRefusal(this.#logger, refusal, context.record.requestId);
+      context.finish(200, refusal.code);
+      // Without [DONE], so that clients know that the answer is incomplete.
+      if (!run.gone) stream.end(errorEvent(errorBody(refusal)));
+    } finally {
+      stream.close();
     }
-    invariant(ended || run.gone, "every answer has an end, unless its client left");
-  } catch (error) {
-    if (!stream.begun) throw error;
-    const refusal = publicRefusalOf(error);
-    logRefusal(logger, refusal, context.record.requestId);
-    context.finish(200, refusal.code);
-    // Without [DONE], so that clients know that the answer is incomplete.
-    if (!run.gone) stream.end(errorEvent(errorBody(refusal)));
-  } finally {
-    stream.close();
   }
-}
 
-async function sendWhole(
-  { reply, context, head, batches, run }: Exchange,
-  { chat }: ParsedRequest,
-  options: ChatOptions,
-): Promise<void> {
-  const logprobsWanted = chat.sampling.topLogprobs !== undefined;
-  let rates: Rates = {};
-  let text = "";
-  const logprobs: string[] = [];
-  let whole: WholeAnswer | null = null;
-  for await (const batch of batches) {
-    for (const event of batch) {
-      if (event.type === "accepted") {
-        context.accept();
-        rates = event.rates;
-      } else if (event.type === "text") {
-        text += event.text;
-        for (const logprob of event.logprobs ?? []) logprobs.push(logprobJson(logprob));
-      } else {
-        const { finishReason, usage } = event;
-        whole = { text, finishReason, usage, ...(logprobsWanted ? { logprobs } : {}) };
+  async #sendWhole({ parsed, reply, context, head, batches, run }: AnswerToSend): Promise<void> {
+    const hasLogprobs = parsed.chat.sampling.topLogprobs !== undefined;
+    let rates: Rates = {};
+    let text = "";
+    const logprobs: string[] = [];
+    let whole: WholeAnswer | null = null;
+    for await (const batch of batches) {
+      for (const event of batch) {
+        if (event.type === "accepted") {
+          context.accept();
+          rates = event.rates;
+        } else if (event.type === "text") {
+          text += event.text;
+          for (const logprob of event.logprobs ?? []) logprobs.push(logprobJson(logprob));
+        } else {
+          const { finishReason, usage } = event;
+          whole = { text, finishReason, usage, ...(hasLogprobs ? { logprobs } : {}) };
+        }
       }
     }
+    if (run.gone) return;
+    invariant(whole !== null, "every answer has an end, unless its client left");
+    context.finish(200, null);
+    reply.headers(answerHeaders(context, rates)).type("application/json; charset=utf-8");
+    reply.send(completionJson(head, whole));
+    dropIfIdle(reply.raw, this.#options.streamIdleMs);
   }
-  if (run.gone) return;
-  invariant(whole !== null, "every answer has an end, unless its client left");
-  context.finish(200, null);
-  reply.headers(answerHeaders(context, rates)).type("application/json; charset=utf-8");
-  reply.send(completionJson(head, whole));
-  dropIfIdle(reply.raw, options.streamIdleMs);
 }
 
 function answerHeaders(context: RequestContext, rates: Rates): Record<string, string> {
   return { "openai-processing-ms": String(Math.ceil(context.record.elapsedMs())), ...rateHeaders(rates) };
+}
+
+/**
+ * Longer pending text is written at once, so that a burst of events is not buffered before the
+ * client's speed is known.
+ */
+const pendingCharactersMax = 16_384;
+
+export interface StreamTimes {
+  /** Time without a byte after which a comment is sent. */
+  keepAliveMs: number;
+  /** Time after which a client that reads nothing is dropped. */
+  streamIdleMs: number;
+}
+
+/**
+ * Writes the events of one streamed answer to its connection, no faster than the client reads.
+ * Sends a comment after each keep-alive time without an event, and drops a client that reads
+ * nothing for the idle time.
+ *
+ * Nothing is sent before `open` is called. The headers are sent with the first event or comment.
+ * All events of one turn of the event loop go out in one write, because a write costs more than
+ * all other work for a token. Events share one timer.
+ */
+export class EventStream {
+  readonly #response: ServerResponse;
+  readonly #sendHeaders: () => void;
+  readonly #times: StreamTimes;
+  readonly #signal: AbortSignal;
+  #begun = false;
+  /** Events that have not been written yet. */
+  #pending = "";
+  #quiet: NodeJS.Timeout | null = null;
+
+  /** `sendHeaders` is called once, before the first byte of the body. */
+  constructor(response: ServerResponse, sendHeaders: () => void, times: StreamTimes, signal: AbortSignal) {
+    this.#response = response;
+    this.#sendHeaders = sendHeaders;
+    this.#times = times;
+    this.#signal = signal;
+  }
+
+  /** True once the headers have been sent. From then on a failure must be an error event. */
+  get begun(): boolean {
+    return this.#begun;
+  }
+
+  /** Starts the keep-alive clock. */
+  open(): void {
+    this.#quiet = setTimeout(() => this.#breakSilence(), this.#times.keepAliveMs);
+  }
+
+  /** Sends complete events. Await `room` before sending more. */
+  send(events: string): void {
+    this.#begin();
+    if (this.#pending === "") process.nextTick(this.#write);
+    this.#pending += events;
+    if (this.#pending.length >= pendingCharactersMax) this.#write();
+    this.#quiet?.refresh();
+  }
+
+  readonly #write = (): void => {
+    const events = this.#pending;
+    this.#pending = "";
+    if (events !== "" && !this.#response.destroyed) this.#response.write(events);
+  };
+
+  /**
+   * Returns null if the client keeps up, otherwise a promise that resolves when it has caught up
+   * or left.
+   */
+  room(): Promise<void> | null {
+    // The response is checked each time, because it may fill after a call and drain before the
+    // next one.
+    if (!this.#response.writableNeedDrain || this.#signal.aborted) return null;
+    return new Promise((resolve) => {
+      const { socket } = this.#response;
+      const done = () => {
+        this.#response.off("drain", done);
+        this.#signal.removeEventListener("abort", done);
+        socket?.setTimeout(0);
+        resolve();
+      };
+      this.#response.once("drain", done);
+      this.#signal.addEventListener("abort", done, { once: true });
+      // Node destroys the socket only if no part of the pending write has been sent in this time.
+      socket?.setTimeout(this.#times.streamIdleMs);
+    });
+  }
+
+  /** Sends the last events and ends the answer. */
+  end(events: string): void {
+    this.#begin();
+    this.close();
+    this.#response.end(this.#pending + events);
+    this.#pending = "";
+    dropIfIdle(this.#response, this.#times.streamIdleMs);
+  }
+
+  /** Stops the clock. Idempotent. */
+  close(): void {
+    if (this.#quiet !== null) clearTimeout(this.#quiet);
+    this.#quiet = null;
+  }
+
+  #begin(): void {
+    if (this.#begun) return;
+    this.#begun = true;
+    this.#sendHeaders();
+  }
+
+  #breakSilence(): void {
+    // With a full buffer the stream is not silent: the client still has data to read.
+    if (this.#response.writableNeedDrain) this.#quiet?.refresh();
+    else if (!this.#signal.aborted) this.send(keepAliveComment);
+  }
+}
+
+/**
+ * Sets the idle time for an answer that has ended but may not have been read. Once it is flushed,
+ * Node sets its own.
+ */
+function dropIfIdle(response: ServerResponse, streamIdleMs: number): void {
+  if (!response.writableFinished) response.socket?.setTimeout(streamIdleMs);
 }

@@ -26,7 +26,7 @@ import { refuseUnparsable } from "../error-response.ts";
 import { type Address, listenOn } from "../listening.ts";
 import { modelList } from "../openai-format/response.ts";
 import { isUploading } from "../request-body.ts";
-import { type ChatOptions, chatHandler } from "./chat.ts";
+import { ChatEndpoint, type ChatOptions } from "./chat.ts";
 import { Cors } from "./cors.ts";
 import { errorHandler, notJson } from "./error-handler.ts";
 import { RefusalAllowance, type RefusalLimits } from "./refusal-allowance.ts";
@@ -105,7 +105,8 @@ export class PublicServer {
     this.#observers = [metrics, new RequestLog(logger), ...observers];
     this.uploads = new Uploads(limits, options.uploadTimes);
     this.#app = this.#createApp(limits.uploadMs);
-    this.#app.post(chatPath, chatHandler({ catalog, ledger, holdTtlMs }, this.requests, logger, limits));
+    const chat = new ChatEndpoint({ catalog, ledger, holdTtlMs }, this.requests, logger, limits);
+    this.#app.post(chatPath, (request, reply) => chat.handle(request, reply));
     this.#app.get(balancePath, (request, reply) => this.#sendBalance(request, reply));
     this.#app.get(modelsPath, async (request, reply) => this.#sendModels(request, reply));
     const refusedConnections = new RefusedConnectionLog(logger);
