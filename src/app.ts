@@ -48,7 +48,7 @@ export interface Streams {
   stderr: Writable & { isTTY?: boolean; columns?: number };
 }
 
-export interface RunningService {
+interface RunningService {
   /** Shown to the operator. The key of a first account appears nowhere else. */
   readonly banner: StartupBanner;
   /**

@@ -7,29 +7,10 @@
  * is the error (failure.ts).
  */
 import { OperatorActions } from "../accounts/operator-actions.ts";
-import type { OpenStore } from "../app/database.ts";
-import type { RunningService, Streams } from "../app.ts";
+import type { Streams } from "../app.ts";
 import type { Environment } from "../config/document.ts";
 import { type Config, loadConfig } from "../config/load.ts";
-import type { AuditReport } from "../store/audit.ts";
-
-/** The functions of the composition root that commands use. */
-export interface Services {
-  /** Version of the package. */
-  version: string;
-  /** Throws if no ledger exists, unless `create`. */
-  openStore(config: Config, options: { create: boolean }): Promise<OpenStore>;
-  startService(config: Config, io: Streams, signal: AbortSignal): Promise<RunningService>;
-  /** Checks the ledger without changing it. Throws if no ledger exists. */
-  audit(config: Config): Promise<AuditReport>;
-  /** Copies the ledger into a new file. */
-  backup(config: Config, file: string): Promise<{ bytes: number }>;
-  /**
-   * Downloads the model file unless it exists. Returns its path, or null for a model of an
-   * upstream.
-   */
-  pullModel(config: Config, modelId: string, io: Streams): Promise<string | null>;
-}
+import type { Services } from "./services.ts";
 
 export interface Host extends Streams {
   cwd: string;

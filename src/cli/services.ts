@@ -1,21 +1,25 @@
-/** The services of the composition root, as commands use them. */
+/** The functions of the composition root, as commands use them. Tests replace some of them. */
 import { existsSync } from "node:fs";
-import { audit, backup, openStore } from "../app/database.ts";
+import { audit, backup, type OpenStore, openStore } from "../app/database.ts";
 import { pullModel } from "../app/models.ts";
 import { startService, version } from "../app.ts";
 import type { Config } from "../config/load.ts";
 import { OperatorError } from "../errors.ts";
-import type { Services } from "./cli.ts";
+import type { AuditReport } from "../store/audit.ts";
 
-export const services: Services = {
+export type Services = typeof services;
+
+export const services = {
   version,
-  openStore: async (config, { create }) => {
+  /** Throws if no ledger exists, unless `create`. */
+  async openStore(config: Config, { create }: { create: boolean }): Promise<OpenStore> {
     if (!create) requireLedger(config);
     return await openStore(config);
   },
   startService,
   pullModel,
-  audit: async (config) => {
+  /** Throws if no ledger exists. */
+  async audit(config: Config): Promise<AuditReport> {
     requireLedger(config);
     return await audit(config);
   },

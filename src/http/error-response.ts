@@ -5,6 +5,7 @@
 import type { OutgoingHttpHeaders } from "node:http";
 import type { Socket } from "node:net";
 import type { FastifyReply, FastifyRequest } from "fastify";
+import { Refusal } from "../errors.ts";
 import {
   type ErrorResponse,
   errorBody,
@@ -81,4 +82,11 @@ export function refuseUnparsable(error: Error & { code?: string }, socket: Socke
         ? ["408 Request Timeout", "The request was not sent in time."]
         : ["400 Bad Request", "These bytes are not a valid HTTP request."];
   socket.end(rawResponse(status, unparsableBody(message)));
+}
+
+export function notJson(): Refusal {
+  return new Refusal(
+    "unsupported_media_type",
+    "Send the body as JSON, with the header content-type: application/json.",
+  );
 }

@@ -6,6 +6,7 @@
 import { type OperatorCode, OperatorRefusal } from "../../accounts/refusals.ts";
 import { codeOf, Refusal, StoreUnavailableError } from "../../errors.ts";
 import { ListTooSlowError } from "../../store/store.ts";
+import { notJson } from "../error-response.ts";
 import type { ErrorResponse } from "../openai-format/error-body.ts";
 import { adminBodyBytesMax } from "./app.ts";
 
@@ -82,10 +83,7 @@ function extended(error: ErrorResponse, text: string | undefined): ErrorResponse
 function refusalOfFastify(error: unknown): Refusal {
   switch (codeOf(error)) {
     case "FST_ERR_CTP_INVALID_MEDIA_TYPE":
-      return new Refusal(
-        "unsupported_media_type",
-        "Send the body as JSON, with the header content-type: application/json.",
-      );
+      return notJson();
     case "FST_ERR_CTP_BODY_TOO_LARGE":
       return new Refusal("request_too_large", `The body is larger than ${adminBodyBytesMax} bytes.`);
   }

@@ -5,7 +5,7 @@
 import type { FastifyReply, FastifyRequest } from "fastify";
 import type { Logger } from "pino";
 import { codeOf, Refusal, StoreUnavailableError } from "../../errors.ts";
-import { sendError } from "../error-response.ts";
+import { notJson, sendError } from "../error-response.ts";
 import { rateHeaders } from "../openai-format/response.ts";
 import { contextOf } from "./request-context.ts";
 
@@ -25,13 +25,6 @@ export function publicRefusalOf(error: unknown): Refusal {
   return new Refusal("internal_error", "This service failed on the request. The request is not at fault.", {
     cause: error,
   });
-}
-
-export function notJson(): Refusal {
-  return new Refusal(
-    "unsupported_media_type",
-    "Send the body as JSON, with the header content-type: application/json.",
-  );
 }
 
 export function logRefusal(logger: Logger, refusal: Refusal, requestId: string): void {
