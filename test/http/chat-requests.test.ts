@@ -26,6 +26,8 @@ function post(body: Body): Promise<Response> {
     : service.chat(body);
 }
 
+const withoutModel = '{"messages":[{"role":"user","content":"x"}]}';
+
 const refused: [rule: string, body: Body, code: ErrorCode, param?: string | undefined, message?: RegExp][] = [
   ["an empty body is no JSON", "", "invalid_json"],
   [
@@ -48,12 +50,7 @@ const refused: [rule: string, body: Body, code: ErrorCode, param?: string | unde
   ["a body must be an object, not a string", '"hello"', "invalid_type"],
   ["a body must be an object, not a number", "1", "invalid_type"],
 
-  [
-    "model must be there",
-    '{"messages":[{"role":"user","content":"x"}]}',
-    "missing_required_parameter",
-    "model",
-  ],
+  ["model must be there", withoutModel, "missing_required_parameter", "model"],
   ["model null is not a string, since model is required", { model: null }, "invalid_type", "model"],
   ["model must be a string", { model: 1 }, "invalid_type", "model"],
   ["a model that is not offered is not found", { model: "gpt-4o" }, "model_not_found", "model", /"gpt-4o"/],

@@ -4,7 +4,7 @@
  * times.
  */
 import assert from "node:assert/strict";
-import { type TestContext, test } from "node:test";
+import { after, type TestContext, test } from "node:test";
 import { setImmediate as nextTurn, setTimeout as sleep } from "node:timers/promises";
 import { EngineError, type EngineLoad, type Generation } from "../../src/chat/engine.ts";
 import type { LlamaEngine } from "../../src/engines/llama/process/engine.ts";
@@ -41,6 +41,15 @@ async function start(
   const engine = await startMiniature({ parallel: 1, placesLimits: atOnce, ...options });
   t.after(() => engine.close());
   return engine;
+}
+
+let shared: Promise<LlamaEngine> | undefined;
+after(async () => (await shared)?.close());
+
+/** An engine for tests that leave it without answers. */
+function sharedEngine(): Promise<LlamaEngine> {
+  shared ??= startMiniature({ parallel: 1, contextWindow: 8192, placesLimits: atOnce });
+  return shared;
 }
 
 /** Reads it in the background. */
@@ -123,8 +132,8 @@ for (const [how, pausedBytesMax] of [
   });
 }
 
-test("a paused answer generates no token, and continues when a place is free", async (t) => {
-  const engine = await start(t);
+test("a paused answer generates no token, and continues when a place is free", async () => {
+  const engine = await sharedEngine();
   const { anna, answer, boris } = await startPaused(engine);
   const { completionTokens } = anna.usage;
   const borisBefore = boris.usage.completionTokens;
@@ -178,8 +187,8 @@ test("all answers are complete under contention, whether copied, evaluated again
   }
 });
 
-test("a paused answer ends at once when its client disconnects, and the other continues", async (t) => {
-  const engine = await start(t);
+test("a paused answer ends at once when its client disconnects, and the other continues", async () => {
+  const engine = await sharedEngine();
   const { anna, boris, borisAnswer } = await startPaused(engine, 400, 300);
   const { completionTokens } = anna.usage;
   await anna.stop();
@@ -189,8 +198,8 @@ test("a paused answer ends at once when its client disconnects, and the other co
   assert.equal((await borisAnswer).usage.completionTokens, 300);
 });
 
-test("a paused answer ends while paused if its budget is not extended", async (t) => {
-  const engine = await start(t);
+test("a paused answer ends while paused if its budget is not extended", async () => {
+  const engine = await sharedEngine();
   const { anna, answer, boris } = await startPaused(engine);
   const { completionTokens } = anna.usage;
   anna.extendBudget(completionTokens, true);
@@ -284,16 +293,16 @@ async function startPausedRequest(engine: LlamaEngine, service: TestService) {
   return { anna, boris, requestId, text, again: () => chat(service.key, {}, anna.signal) };
 }
 
-async function startWithService(t: TestContext, options: ServiceOptions = {}) {
-  const engine = await start(t, { contextWindow: 8192 });
+async function startWithService(options: ServiceOptions = {}) {
+  const engine = await sharedEngine();
   const service = await startService({ otherEngines: { miniature: engine }, ...options });
   return { engine, service };
 }
 
-test("a paused request counts as running, keeps its hold and connection, and is charged normally", async (t) => {
+test("a paused request counts as running, keeps its hold and connection, and is charged normally", async () => {
   const holdTtlMs = 300;
   const plan = { limits: { concurrent: 1 } };
-  const { engine, service } = await startWithService(t, { plan, holdTtlMs, keepAliveMs: 50 });
+  const { engine, service } = await startWithService({ plan, holdTtlMs, keepAliveMs: 50 });
   await using _ = service;
   const { boris, text, requestId, again } = await startPausedRequest(engine, service);
   const refused = await again();
@@ -312,8 +321,8 @@ test("a paused request counts as running, keeps its hold and connection, and is 
   assert.ok(texts.length > 0);
 });
 
-test("a paused request whose client disconnects is settled at once for its tokens", async (t) => {
-  const { engine, service } = await startWithService(t);
+test("a paused request whose client disconnects is settled at once for its tokens", async () => {
+  const { engine, service } = await startWithService();
   await using _ = service;
   const { anna, boris, requestId } = await startPausedRequest(engine, service);
   anna.abort();

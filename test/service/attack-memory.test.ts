@@ -13,9 +13,9 @@ const uploads = 1_500;
 const atOnce = 50;
 
 /**
- * More than before. 33 to 138 MiB were measured, most of them garbage that V8 has not collected
- * yet; the process kept 930 MB after an attack when bodies and their pieces waited for the
- * garbage collector.
+ * Growth of the process. 33 to 138 MiB were measured, most of them garbage that V8 has not
+ * collected yet. An attack left 930 MB when bodies and their segments waited for the garbage
+ * collector.
  */
 const keptBytesMax = 250 * mib;
 

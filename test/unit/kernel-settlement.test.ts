@@ -1,9 +1,16 @@
 /** The kernel: settlements, extensions and expiries, once, late and repeated. */
 import assert from "node:assert/strict";
 import { example, expire, journalOf, small, topup } from "../fixtures/kernel-examples.ts";
+import type { Bench } from "../fixtures/ledger-bench.ts";
 import { extend, hold, settle, settledBy, tokens } from "../fixtures/ledger-operations.ts";
 import { credits, planOf, plansOf } from "../fixtures/ledger-rows.ts";
 import { day, hour, minute, start } from "../fixtures/times.ts";
+
+/** Expires the hold `h` after this time. */
+async function expireAfter(made: Bench, ms: number): Promise<void> {
+  made.clock.nowMs += ms;
+  await made.apply(expire("h"));
+}
 
 // Settlement
 
@@ -205,8 +212,7 @@ example(
     await made.apply(extend("h", 1, 0, { used: tokens(10, 5), ttlMs: minute }));
     made.clock.nowMs += minute;
     assert.deepEqual(await made.apply(expire("h")), { kind: "alive" });
-    made.clock.nowMs += hour;
-    await made.apply(expire("h"));
+    await expireAfter(made, hour);
     assert.equal(made.store.receipt("ada", "h")?.cost, 30);
   },
 );
@@ -218,8 +224,7 @@ example(
     await made.apply(hold("h", 100));
     await made.apply(extend("h", 2, 0, { used: tokens(10, 0) }));
     await made.apply(extend("h", 1, 0, { used: tokens(0, 0) }));
-    made.clock.nowMs += hour;
-    await made.apply(expire("h"));
+    await expireAfter(made, hour);
     assert.equal(made.store.receipt("ada", "h")?.cost, 10);
   },
 );
@@ -238,8 +243,7 @@ example(
 
 example("the expiry of a hold without a checkpoint charges nothing", small, async (made) => {
   await made.apply(hold("h", credits(12)));
-  made.clock.nowMs += minute;
-  await made.apply(expire("h"));
+  await expireAfter(made, minute);
   assert.deepEqual(made.buckets(), [credits(10), credits(5), 0]);
   assert.equal(made.store.receipt("ada", "h")?.ending, "expired");
 });
@@ -313,8 +317,7 @@ example(
   async (made) => {
     await made.apply(hold("h", credits(5)));
     await made.apply(extend("h", 1, 0, { used: tokens(0, credits(1)) }));
-    made.clock.nowMs += minute;
-    await made.apply(expire("h"));
+    await expireAfter(made, minute);
     assert.deepEqual(made.buckets(), [credits(9), credits(5), 0]);
     const late = await made.apply(settle("h", credits(4), { ending: "length" }));
     assert.deepEqual(late, settledBy({ base: credits(4) }, 0, { base: credits(1) }));
@@ -327,8 +330,7 @@ example(
 
 example("a late settlement above the available credits records a shortfall", small, async (made) => {
   await made.apply(hold("h", credits(5)));
-  made.clock.nowMs += minute;
-  await made.apply(expire("h"));
+  await expireAfter(made, minute);
   await made.apply(hold("all", credits(15)));
   const late = await made.apply(settle("h", credits(4)));
   assert.deepEqual(late, settledBy({}, credits(4), {}));
@@ -340,8 +342,7 @@ example(
   async (made) => {
     await made.apply(hold("h", 100));
     await made.apply(extend("h", 1, 0, { used: tokens(10, 0) }));
-    made.clock.nowMs += minute;
-    await made.apply(expire("h"));
+    await expireAfter(made, minute);
     const late = await made.apply(settle("h", 0, { used: tokens(0, 0), ending: "engine_failed" }));
     assert.deepEqual(late, settledBy({ base: 10 }, 0, { base: 10 }));
     const receipt = made.store.receipt("ada", "h");
@@ -356,8 +357,7 @@ example(
   async (made) => {
     await made.apply(hold("h", 100, { price: { prompt: 10, completion: 1, cachedPrompt: 1 } }));
     await made.apply(extend("h", 1, 0, { used: tokens(10, 5) }));
-    made.clock.nowMs += minute;
-    await made.apply(expire("h"));
+    await expireAfter(made, minute);
     const late = await made.apply(settle("h", 0, { used: tokens(10, 6, 9) }));
     assert.deepEqual(late, settledBy({ base: 105 }, 0, { base: 105 }));
   },
