@@ -43,7 +43,7 @@ export interface Prompt {
   accountId: string;
   messages: readonly Message[];
   reasoning: Reasoning;
-  /** The caller's name for its user. It is passed to upstreams, and never stored or logged. */
+  /** The caller's name for its user. Passed to upstreams, never logged. */
   user?: string;
 }
 
@@ -84,11 +84,10 @@ export const nothingMade: Usage = {
 export type FinishReason = "stop" | "length";
 
 /**
- * Event of a generation. A generation yields any number of `text` events, then one `end`, in
- * batches. A batch has the events of one network read or one decode step, at least one. There is
- * one `text` event for each token with text of its own. A token that ends inside a UTF-8 character
- * is joined to the next one. Text that may start a stop sequence is held until that is decided.
- * Thinking is counted in the usage and never yielded.
+ * Event of a generation. A generation yields text events, then one `end`, in batches. A batch has
+ * the events of one network read or one decode step, at least one. Each text event is one token. A
+ * token that ends inside a UTF-8 character is joined to the next. Text that may start a stop
+ * sequence is held. Thinking is counted in the usage and never yielded.
  */
 export type EngineEvent =
   | { type: "text"; text: string; logprobs?: TokenLogprob[] }
@@ -128,7 +127,7 @@ export interface Generation extends AsyncIterable<readonly EngineEvent[]> {
    * further extension, so the generation ends there with "length". Has no effect after the end.
    */
   extendBudget(paidTokens: number, isLast: boolean): void;
-  /** True once the engine has started on the prompt. From then on the prompt is charged. */
+  /** True once the engine works on the prompt. From then on the prompt is charged. */
   readonly started: boolean;
   /**
    * Stops the generation within one token, ends the iteration and frees its place in the engine.
@@ -169,8 +168,8 @@ export interface Engine {
   /** Limit of tokens for prompt and completion together. */
   readonly contextWindow: number;
   /**
-   * The engine may report tokens only at the end, when slices cannot limit them. The whole answer
-   * is therefore held for in advance. Default: false.
+   * True if tokens are reported only at the end. The whole answer is then held in advance.
+   * Default: false.
    */
   readonly reportsUsageLate?: boolean;
   readonly state: EngineState;

@@ -59,12 +59,11 @@ export interface Charge {
   /** Part of the cost that each bucket paid. The rest is the shortfall. */
   paid: BucketAmounts;
   /**
-   * Part of `paid` that the expiry of the hold had already taken, or null if the hold had not
-   * expired.
+   * Part of `paid` that an earlier expiry took. Null if the hold had not expired.
    */
   paidBefore: BucketAmounts | null;
   shortfall: MicroCredits;
-  /** Part of the shortfall that the expiry had already recorded. */
+  /** Part of the shortfall that an earlier expiry recorded. */
   shortfallBefore: MicroCredits;
   times: StageTimes;
 }
@@ -104,10 +103,9 @@ export interface GenerateDependencies {
 }
 
 /**
- * Throws a `Refusal`: before `accepted` for all checks, after it if the engine fails. If `signal`
- * aborts, the engine is stopped and the tokens so far are settled. Then the signal's reason is
- * thrown if it is a `Refusal` (the service stops). Otherwise the iteration returns without an
- * `end` (the client has left).
+ * Throws a `Refusal`: before `accepted` if a check fails, after it if the engine fails. On abort,
+ * stops the engine and settles the generated tokens. Then throws `signal.reason` if it is a
+ * `Refusal`; otherwise returns without `end`.
  */
 export async function* generate(
   dependencies: GenerateDependencies,
@@ -146,8 +144,8 @@ export async function* generate(
   );
 
   const { price } = model;
-  const isWhole = model.engine.reportsUsageLate === true;
-  const wantMicro = costAtMost(price, promptTokens, isWhole ? wantTokens : firstSlice(wantTokens));
+  const holdsInFull = model.engine.reportsUsageLate === true;
+  const wantMicro = costAtMost(price, promptTokens, holdsInFull ? wantTokens : firstSlice(wantTokens));
   const held = await ledger.apply({
     kind: "hold",
     account: caller.accountId,
@@ -165,8 +163,9 @@ export async function* generate(
 
   // A hold is open from here on. Every path below ends in the `finally`.
   let generation: Generation | null = null;
-  let ending: Ending = "refused";
   let finishReason: FinishReason | null = null;
+  let completedBy: FinishReason | "credits" | null = null;
+  let failure: unknown = null;
   let isCharged = false;
   const { accountId } = caller;
   const { holdTtlMs } = dependencies;
@@ -184,10 +183,9 @@ export async function* generate(
       onTokens: (made) => holdExtender.made(made),
     });
     holdExtender.watch(generation);
-    // Unless the engine ends the iteration, the client has left.
-    ending = "client_gone";
     signal.addEventListener("abort", stop, { once: true });
     yield [{ type: "accepted", rates: held.rates, promptTokens }];
+    // If the iteration ends without an `end` event, the reader has left.
     for await (const batch of generation) {
       const texts = batch.filter((event) => event.type === "text");
       if (texts.length > 0) yield texts;
@@ -195,24 +193,20 @@ export async function* generate(
       if (last?.type === "end") finishReason = last.finishReason;
     }
     if (finishReason === null) {
-      if (holdExtender.failure !== null) {
-        ending = "engine_failed";
-        throw holdExtender.failure;
-      }
+      if (holdExtender.failure !== null) throw holdExtender.failure;
       if (!signal.aborted) throw new EngineError("failed", "the generation ended without an end event");
       return endOfAborted(signal);
     }
     const boughtOut = finishReason === "length" && holdExtender.maxTokens < wantTokens;
-    ending = boughtOut ? "credits" : finishReason;
+    completedBy = boughtOut ? "credits" : finishReason;
   } catch (error) {
-    // Any other error is a defect of the engine, and the caller does not pay for it.
-    if (generation !== null && error !== signal.reason) ending = "engine_failed";
+    failure = error;
     throw refusalOf(error, model.id);
   } finally {
     signal.removeEventListener("abort", stop);
     await generation?.stop();
     holdExtender.stop();
-    if (ending === "client_gone" && signal.reason instanceof Refusal) ending = "shutdown";
+    const ending = endingOf({ generation, completedBy, failure, signal });
     const usage = generation?.usage ?? nothingMade;
     isCharged = await settle(ledger, accountId, record, {
       model: model.id,
@@ -225,6 +219,23 @@ export async function* generate(
   yield [{ type: "end", finishReason, usage: generation.usage }];
 }
 
+/** Returns the ending of the table above. */
+function endingOf({ generation, completedBy, failure, signal }: Ended): Ending {
+  if (generation === null) return "refused";
+  if (completedBy !== null) return completedBy;
+  if (failure !== null && failure !== signal.reason) return "engine_failed";
+  return signal.reason instanceof Refusal ? "shutdown" : "client_gone";
+}
+
+interface Ended {
+  generation: Generation | null;
+  /** Null if the answer is not complete. */
+  completedBy: FinishReason | "credits" | null;
+  /** The error of the engine or of the hold, the reason of the abort, or null. */
+  failure: unknown;
+  signal: AbortSignal;
+}
+
 /** Returns the charged usage of the table above, if it differs from the generated usage. */
 function chargedUsage(
   ending: Ending,
@@ -232,8 +243,8 @@ function chargedUsage(
   usage: Usage,
 ): Usage {
   const isComplete = ending === "stop" || ending === "length" || ending === "credits";
-  const isOurs = ending === "engine_failed" || ending === "shutdown";
-  if (isOurs && !stream) return nothingMade;
+  const isNotCallersFault = ending === "engine_failed" || ending === "shutdown";
+  if (isNotCallersFault && !stream) return nothingMade;
   if (isComplete || usage.completionTokens > 0) return usage;
   if (!started || ending === "engine_failed" || ending === "refused") return nothingMade;
   const { promptTokens, estimated } = usage;
@@ -248,13 +259,9 @@ function chargedUsage(
 function modelOf(catalog: Catalog, id: string): Model {
   const model = catalog.find(id);
   if (model === undefined) {
-    throw new Refusal(
-      "model_not_found",
-      `There is no model "${id}" here; GET /v1/models lists those there are.`,
-      {
-        param: "model",
-      },
-    );
+    throw new Refusal("model_not_found", `Unknown model "${id}". GET /v1/models lists the models.`, {
+      param: "model",
+    });
   }
   return model;
 }
@@ -263,7 +270,7 @@ function requireAllowed(caller: Caller, id: string): void {
   if (!allows(caller.plan.models, id) || !allows(caller.models, id)) {
     throw new Refusal(
       "model_not_allowed",
-      `This key may not use "${id}"; GET /v1/models lists those it may.`,
+      `This key may not use "${id}". GET /v1/models lists the models that it may use.`,
       {
         param: "model",
       },
@@ -271,7 +278,7 @@ function requireAllowed(caller: Caller, id: string): void {
   }
 }
 
-/** The message has no number, because engines know only a bound for messages that do not fit. */
+/** The message has no token count, because engines stop counting at the limit. */
 function contextLengthExceeded(model: Model): Refusal {
   const window = model.engine.contextWindow;
   return new Refusal(
@@ -295,9 +302,9 @@ function notSettled(): Refusal {
 }
 
 /**
- * Settles the hold. Returns true if the answer may end: its charge is on disk, or the store has
+ * Settles the hold. Returns true if the `end` may be sent: the charge is on disk, or the store has
  * been away for too long and the charge is retried in the background. Returns false if the charge
- * cannot be recorded, and reports this to the operator.
+ * can never be recorded; the log then has the reason.
  */
 async function settle(
   ledger: Ledger,

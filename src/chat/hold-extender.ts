@@ -2,10 +2,10 @@
  * Extends the hold of a running generation slice by slice, keeps it alive, and records the usage
  * so far.
  *
- * A hold does not cover the longest possible answer. Each slice pays for some hundred tokens. The
- * next slice is requested while half of the last one is left, in parallel with the generation, so
- * that the engine does not wait for a disk. The answer ends where the credits end. Each extension
- * is also a checkpoint: if this process dies, only the tokens since the last one are not charged.
+ * A hold pays for one slice of some hundred tokens. The next slice is requested when half of the
+ * current one is left, in parallel with the generation, so that the engine does not wait for a
+ * disk. If it cannot be paid, the answer ends there. Each extension is also a checkpoint: if this
+ * process dies, only the tokens since the last one are not charged.
  */
 
 import { Refusal } from "../errors.ts";
@@ -42,7 +42,7 @@ export function firstSlice(wantTokens: number): number {
 export class HoldExtender {
   readonly #ledger: Ledger;
   readonly #request: ExtendedRequest;
-  readonly #timer: NodeJS.Timeout;
+  #timer: NodeJS.Timeout | undefined;
   #heldMicro: MicroCredits;
   #paidTokens: number;
   /** Known completion tokens. Some may not be paid for yet. */
@@ -52,7 +52,7 @@ export class HoldExtender {
   #failure: Refusal | null = null;
   #underWay: Promise<void> | null = null;
   #n = 0;
-  #deadline: NodeJS.Timeout;
+  #deadline: NodeJS.Timeout | undefined;
   #lastError: unknown = "the store has not answered";
   #stopped = false;
 
@@ -62,11 +62,9 @@ export class HoldExtender {
     this.#request = request;
     this.#heldMicro = heldMicro;
     this.#paidTokens = this.#paidBy(heldMicro);
-    const { wantTokens, wantMicro, holdTtlMs } = request;
+    const { wantTokens, wantMicro } = request;
     // The hold got less than it requested, so the credits have run out.
     this.#isLast = heldMicro < wantMicro || this.#paidTokens === wantTokens;
-    this.#timer = setInterval(() => this.#extend(), holdTtlMs / 3);
-    this.#deadline = this.#deadlineIn(holdTtlMs);
   }
 
   /** Completion tokens that are paid for. */
@@ -84,9 +82,12 @@ export class HoldExtender {
     return this.#failure;
   }
 
-  /** Passes extensions of the budget to `generation` from now on. */
+  /** Starts to extend the hold for `generation`, which has just been started. */
   watch(generation: Generation): void {
     this.#generation = generation;
+    const { holdTtlMs } = this.#request;
+    this.#timer = setInterval(() => this.#extend(), holdTtlMs / 3);
+    this.#deadline = this.#deadlineIn(generation, holdTtlMs);
   }
 
   /** Reports generated tokens. Requests the next slice in time. */
@@ -97,8 +98,8 @@ export class HoldExtender {
   }
 
   /**
-   * Stops requesting extensions. An extension that is under way is not awaited: the ledger settles
-   * after it in any case, and the caller waits for an absent store only once.
+   * Stops requesting extensions. A pending one is not awaited, because the ledger decides it
+   * before the settlement.
    */
   stop(): void {
     this.#stopped = true;
@@ -135,11 +136,12 @@ export class HoldExtender {
         used,
         ttlMs: holdTtlMs,
       });
-      if (outcome.kind !== "extended") return await this.#lose(outcome.kind);
+      if (outcome.kind !== "extended") return await this.#lose(generation, outcome.kind);
       // After a lost reply the same number is used again, so that a slice is taken once.
       this.#n += 1;
       clearTimeout(this.#deadline);
-      if (!this.#stopped) this.#deadline = this.#deadlineIn(askedMs + holdTtlMs - performance.now());
+      if (!this.#stopped)
+        this.#deadline = this.#deadlineIn(generation, askedMs + holdTtlMs - performance.now());
       if (moreMicro <= 0) return;
       this.#heldMicro += outcome.amount;
       this.#paidTokens = this.#paidBy(this.#heldMicro);
@@ -153,19 +155,19 @@ export class HoldExtender {
   }
 
   /** Stops the generation when the hold may have expired, even if the store does not respond. */
-  #deadlineIn(ms: number): NodeJS.Timeout {
-    return setTimeout(() => void this.#lose(String(this.#lastError)), ms);
+  #deadlineIn(generation: Generation, ms: number): NodeJS.Timeout {
+    return setTimeout(() => void this.#lose(generation, String(this.#lastError)), ms);
   }
 
   /** Stops the generation: no engine works without an open hold. */
-  async #lose(detail: string): Promise<void> {
+  async #lose(generation: Generation, detail: string): Promise<void> {
     const { accountId, requestId } = this.#request;
     this.#failure = new Refusal(
       "internal_error",
-      "The usage of this request could not be recorded in time, so the request was stopped.",
+      "The usage could not be recorded in time, so the request was stopped.",
       { detail: `hold ${requestId} of account ${accountId}: ${detail}` },
     );
-    await this.#generation?.stop();
+    await generation.stop();
   }
 
   /** Returns whether the paid tokens will soon be used up. */

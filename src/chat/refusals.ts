@@ -1,6 +1,6 @@
 /**
- * Refusals for callers, one for each reason of the ledger and the engines. They contain no
- * internal details.
+ * Converts refusals of the ledger and errors of engines to messages for callers, without internal
+ * details.
  */
 
 import { Refusal } from "../errors.ts";
