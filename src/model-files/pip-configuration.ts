@@ -7,7 +7,7 @@
 import { readFile } from "node:fs/promises";
 import { join } from "node:path";
 
-export const publicPackageIndexUrl = "https://pypi.org/simple";
+const publicPackageIndexUrl = "https://pypi.org/simple";
 
 interface PipSurroundings {
   environment: Readonly<Record<string, string | undefined>>;

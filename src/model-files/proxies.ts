@@ -16,8 +16,6 @@ export interface Proxies {
   none: string;
 }
 
-export const noProxies: Proxies = { http: "", https: "", none: "" };
-
 const protocols = new Set(["http:", "https:"]);
 
 /**

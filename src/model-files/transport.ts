@@ -11,7 +11,7 @@ import { getCACertificates } from "node:tls";
 import { type Dispatcher, EnvHttpProxyAgent, errors, Pool, request } from "undici";
 import { codeOf, messageOf } from "../errors.ts";
 import { given } from "../given.ts";
-import { noProxies, type Proxies } from "./proxies.ts";
+import type { Proxies } from "./proxies.ts";
 import type { Credential } from "./url-credentials.ts";
 
 /** Longest waits: for a connection, for the headers, and between pieces of the body. */
@@ -58,7 +58,7 @@ export class Transport {
    */
   readonly #agents: { http: Dispatcher; https: Dispatcher };
 
-  constructor(timeouts: Timeouts = defaultTimeouts, proxies: Proxies = noProxies) {
+  constructor(proxies: Proxies, timeouts: Timeouts = defaultTimeouts) {
     const connect = {
       timeout: timeouts.connectMs,
       ca: [...new Set([...getCACertificates("default"), ...getCACertificates("system")])],

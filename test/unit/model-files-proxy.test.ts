@@ -66,6 +66,8 @@ after(() => {
 function fetched(address: string, environment: Record<string, string>) {
   asked.length = 0;
   const options: ModelFileOptions = {
+    hubEndpoint: "http://127.0.0.1:9",
+    packageIndexUrl: "http://127.0.0.1:9/simple",
     modelsDir: mkdtempSync(join(root, "models-")),
     progress: { note: () => {}, received: () => {} },
     signal: new AbortController().signal,
@@ -108,7 +110,7 @@ test("uses no proxy for a scheme whose variable is empty", async () => {
 });
 
 test("sends no request after close, for either scheme", async () => {
-  const transport = new Transport();
+  const transport = new Transport(proxiesOf({}));
   await transport.close();
   for (const address of [`https://localhost:${hostPort}/`, `http://localhost:${proxyPort}/`]) {
     await assert.rejects(
