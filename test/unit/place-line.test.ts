@@ -7,11 +7,11 @@ import { type Applicant, PlaceLine } from "../../src/engines/upstream/server-poo
 /** A request with a name. The letter of the name is its account. */
 class Request implements Applicant {
   readonly name: string;
-  readonly job: { accountId: string };
+  readonly accountId: string;
 
   constructor(name: string) {
     this.name = name;
-    this.job = { accountId: name.slice(0, 1) };
+    this.accountId = name.slice(0, 1);
   }
 
   begin(): void {}
@@ -165,7 +165,7 @@ test("whatever is asked for and ends, no account that runs nothing waits beside 
       const waiting = new Map<string, Request>();
       for (const each of steps) {
         const freeBefore = hall.free;
-        const ranBefore = new Set(hall.running.map(({ job }) => job.accountId));
+        const ranBefore = new Set(hall.running.map(({ accountId }) => accountId));
         const before = new Set(hall.running);
         if ("ask" in each) {
           asked += 1;
@@ -187,9 +187,9 @@ test("whatever is asked for and ends, no account that runs nothing waits beside 
         const begun = hall.running.filter((request) => !before.has(request));
         for (const request of begun) waiting.delete(nameOf(request));
         assert.equal(hall.line.size, waiting.size);
-        const running = new Set(hall.running.map(({ job }) => job.accountId));
-        for (const { job } of waiting.values()) {
-          assert.ok(running.has(job.accountId) || hall.free === 0, "an account without a place waits");
+        const running = new Set(hall.running.map(({ accountId }) => accountId));
+        for (const { accountId } of waiting.values()) {
+          assert.ok(running.has(accountId) || hall.free === 0, "an account without a place waits");
         }
         if (waiting.size > 0) assert.ok(hall.free <= reserved, "a place that is not reserved stays free");
         if ("ask" in each && begun.length > 0 && ranBefore.has(each.ask)) {

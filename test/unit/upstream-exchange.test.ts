@@ -37,13 +37,13 @@ test("pauses at a full window, and reads on when it is taken", () => {
   assert.equal(controller.paused, true);
   assert.equal(seen.changes, 1, "the owner is told once for what it has not taken");
   assert.deepEqual(
-    exchange.take().map(({ length }) => length),
+    exchange.takeEvents().map(({ length }) => length),
     [65_000, 1000],
   );
   assert.equal(controller.paused, false);
   assert.equal(exchange.hasArrived, true, "the connection delivered more at once");
   assert.equal(exchange.ending, null, "the end comes after all events");
-  assert.deepEqual(exchange.take(), ["b", "c"]);
+  assert.deepEqual(exchange.takeEvents(), ["b", "c"]);
   assert.equal(exchange.ending, "ended");
 });
 
@@ -52,10 +52,10 @@ test("frees the connection at its end, or when an owner that waits has seen the 
   early.exchange.onResponseEnd();
   assert.equal(early.seen.freed, 1);
   const awaited = connect();
-  awaited.exchange.await();
+  awaited.exchange.holdPlace();
   awaited.exchange.onResponseEnd();
   assert.equal(awaited.seen.freed, 0);
-  awaited.exchange.handled();
+  awaited.exchange.releasePlace();
   awaited.exchange.abort();
   assert.equal(awaited.seen.freed, 1);
 });
@@ -63,6 +63,6 @@ test("frees the connection at its end, or when an owner that waits has seen the 
 test("keeps the events before a malformed one, and none after it", () => {
   const { exchange, send } = connect();
   send(`data: a\n\nevent: error\ndata: oops\n\ndata: b\n\n`);
-  assert.deepEqual(exchange.take(), ["a"]);
+  assert.deepEqual(exchange.takeEvents(), ["a"]);
   assert.match(String(exchange.ending), /oops/);
 });

@@ -24,11 +24,11 @@ export interface AnswerOptions {
 
 /**
  * "unpaid": the event waits for an extension of the budget. "done": the stream is complete.
- * "short": the answer was ended here.
+ * "endedHere": the answer was ended here.
  */
-type Taken = "taken" | "unpaid" | "done" | "short";
+type Taken = "taken" | "unpaid" | "done" | "endedHere";
 
-export class Answer {
+export class UpstreamAnswer {
   readonly #given: AnswerOptions;
   readonly #text: AnswerText;
   readonly #chunks: ChunkReader;
@@ -94,7 +94,7 @@ export class Answer {
    * Adds what the event has to `batch`. Throws an `UpstreamFailure` if the event is malformed or
    * contains an error.
    */
-  take(data: string, batch: EngineEvent[]): Taken {
+  accept(data: string, batch: EngineEvent[]): Taken {
     if (data === doneData) return "done";
     const chunk = this.#unpaid ?? this.#chunks.read(data);
     this.#unpaid = null;
@@ -102,7 +102,7 @@ export class Answer {
     if (text !== "" || thinks) {
       const tokens = this.#count.after(chunk, this.#askedTokens);
       if (tokens > this.#paidTokens || tokens > this.#maxTokens) {
-        if (this.#paidTokens >= this.#maxTokens) return this.#endShort("length", batch);
+        if (this.#paidTokens >= this.#maxTokens) return this.#endHere("length", batch);
         this.#unpaid = chunk;
         // Requests an extension that covers this event.
         this.#given.options.onTokens(tokens);
@@ -110,7 +110,7 @@ export class Answer {
       }
       const added = this.#count.add(chunk);
       if (text !== "") this.#addText(chunk, added, batch);
-      if (this.#text.stopped) return this.#endShort("stop", batch);
+      if (this.#text.stopped) return this.#endHere("stop", batch);
     } else if (usage !== null) this.#count.report(usage);
     if (finishReason !== null && this.#finish === null) {
       if (finishReason === "error" || finishReason === "abort") {
@@ -151,12 +151,12 @@ export class Answer {
   }
 
   /** Ends the answer here, although the upstream would continue. */
-  #endShort(finishReason: FinishReason, batch: EngineEvent[]): "short" {
+  #endHere(finishReason: FinishReason, batch: EngineEvent[]): "endedHere" {
     if (finishReason === "length") this.#add(this.#text.end(), batch);
     const usage = this.#count.soFar(this.#text.thinkingTokens);
     this.#final = finishReason === "stop" ? { ...usage, endedHere: true } : usage;
     batch.push({ type: "end", finishReason });
-    return "short";
+    return "endedHere";
   }
 
   #addText({ text, thinks, logprobs }: Chunk, tokens: number, batch: EngineEvent[]): void {

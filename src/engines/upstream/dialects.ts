@@ -112,7 +112,7 @@ export function dialectOf(name: DialectName): Dialect {
   return table[name];
 }
 
-interface UpstreamRequest {
+export interface UpstreamRequest {
   accountId: string;
   /** Name of the model at the upstream. */
   model: string;

@@ -117,12 +117,15 @@ export class UpstreamEngine implements Engine {
     const { stop, topLogprobs } = options.sampling;
     const generation = new UpstreamGeneration(
       {
-        accountId: prompt.accountId,
         dialect: this.#dialect,
-        model,
-        reasoning: this.#reasoningOf(prompt),
-        sendStop,
-        user: prompt.user ?? null,
+        request: {
+          accountId: prompt.accountId,
+          model,
+          sampling: options.sampling,
+          user: prompt.user ?? null,
+          reasoning: this.#reasoningOf(prompt),
+          sendStop,
+        },
         forms,
         prompt: estimate,
         options,
@@ -150,7 +153,7 @@ export class UpstreamEngine implements Engine {
       this.#reportsUsageLate = true;
       this.#options.log.warn(
         { upstream: server.name, tokens: surprise },
-        "an upstream reported more tokens at the end than were paid for; from now on whole answers are held for in advance (set reasoning: { hidden: true } for a model with hidden thinking)",
+        "the upstream reported more tokens at the end than were paid for; answers are now held in full; set reasoning.hidden: true to do so from the start",
       );
     }
     if (promptTokens !== null) this.#prompts.learn(forms, promptTokens);

@@ -6,6 +6,12 @@
  * connection is then paused, and the upstream's idle time does not run. After `abort` the
  * connection is closed and nothing more arrives. The exchange knows HTTP and server-sent events,
  * and not the contents of events.
+ *
+ * A place is given to another request only when its owner has seen how the answer ended:
+ * 1. The owner calls `holdPlace` and waits for `changed`.
+ * 2. The connection closes. The exchange calls `changed`, and the place stays taken.
+ * 3. The owner takes the events and sees the ending.
+ * 4. The owner calls `releasePlace`, `abort` or `release`. The exchange calls `freed`.
  */
 
 import { StringDecoder } from "node:string_decoder";
@@ -53,7 +59,7 @@ export class Exchange implements Dispatcher.DispatchHandler {
   #isAborted = false;
   #isClosed = false;
   #isFreed = false;
-  #isAwaited = false;
+  #isPlaceHeld = false;
   #draining: NodeJS.Timeout | undefined;
 
   constructor(owner: ExchangeOwner) {
@@ -76,7 +82,7 @@ export class Exchange implements Dispatcher.DispatchHandler {
   }
 
   /** Returns the data of the events that have arrived since the last call, and reads on. */
-  take(): string[] {
+  takeEvents(): string[] {
     const events: string[] = [];
     const bytes = this.#bytes;
     this.#events = events;
@@ -90,22 +96,19 @@ export class Exchange implements Dispatcher.DispatchHandler {
     return events;
   }
 
-  /** No more is read than the connection has delivered already, until the next `take`. */
+  /** No more is read than the connection has delivered already, until the next `takeEvents`. */
   pause(): void {
     if (!this.#isClosed) this.#controller?.pause();
   }
 
-  /**
-   * The owner waits for `changed`. A connection that closes now is freed only by `handled`, so
-   * that its place is given to another request only when the owner has seen the failure.
-   */
-  await(): void {
-    this.#isAwaited = true;
+  /** Keeps the place, although the connection may close, until `releasePlace`. */
+  holdPlace(): void {
+    this.#isPlaceHeld = true;
   }
 
-  /** The owner has seen what had changed. */
-  handled(): void {
-    this.#isAwaited = false;
+  /** The owner has seen what had changed. Frees the place if the connection has closed. */
+  releasePlace(): void {
+    this.#isPlaceHeld = false;
     if (this.#isClosed) this.#free();
   }
 
@@ -114,7 +117,7 @@ export class Exchange implements Dispatcher.DispatchHandler {
     this.#isReleased = true;
     this.#bytes = [];
     this.#cut();
-    this.handled();
+    this.releasePlace();
   }
 
   /** True after `abort` and after a malformed answer. */
@@ -132,7 +135,7 @@ export class Exchange implements Dispatcher.DispatchHandler {
     this.#isReleased = true;
     if (!this.#isClosed && this.#controller?.paused === true) this.#controller.resume();
     if (!this.#isClosed) this.#draining = setTimeout(() => this.#cut(), drainMs);
-    this.handled();
+    this.releasePlace();
   }
 
   onRequestStart(controller: Dispatcher.DispatchController): void {
@@ -210,7 +213,7 @@ export class Exchange implements Dispatcher.DispatchHandler {
   #close(): void {
     this.#isClosed = true;
     clearTimeout(this.#draining);
-    if (!this.#isAwaited) this.#free();
+    if (!this.#isPlaceHeld) this.#free();
   }
 
   #free(): void {

@@ -13,17 +13,11 @@
  */
 
 import { setImmediate as nextTurn } from "node:timers/promises";
-import {
-  EngineError,
-  type EngineEvent,
-  type Generation,
-  type Reasoning,
-  type Usage,
-} from "../../chat/engine.ts";
+import { EngineError, type EngineEvent, type Generation, type Usage } from "../../chat/engine.ts";
 import { given } from "../../given.ts";
 import type { ConversationForms } from "../text/message-normalisation.ts";
-import { Answer, type AnswerOptions } from "./answer.ts";
-import { type Dialect, requestBody } from "./dialects.ts";
+import { type AnswerOptions, UpstreamAnswer } from "./answer.ts";
+import { type Dialect, requestBody, type UpstreamRequest } from "./dialects.ts";
 import type { Exchange } from "./exchange.ts";
 import { brokenAnswer, UpstreamFailure } from "./failure.ts";
 import type { Attempt, UpstreamServer } from "./server.ts";
@@ -40,16 +34,9 @@ const batchMax = 256;
 const batchMaxWithLogprobs = 64;
 
 export interface UpstreamJob extends AnswerOptions {
-  accountId: string;
   dialect: Dialect;
-  /** Name of the model at the upstream. */
-  model: string;
-  /** Null if the model is not configured to think. */
-  reasoning: Reasoning | null;
-  /** Send the stop sequences. */
-  sendStop: boolean;
-  /** The caller's name for its user, or null. */
-  user: string | null;
+  /** The request without the limit of tokens and the messages, which may differ when it is sent. */
+  request: Omit<UpstreamRequest, "maxTokens" | "messages">;
   /** The conversation, with the forms for stricter chat templates. */
   forms: ConversationForms;
   finishMs?: number | undefined;
@@ -75,7 +62,7 @@ interface Sent {
 export class UpstreamGeneration implements Generation, Applicant {
   readonly job: UpstreamJob;
   readonly #pool: ServerPool;
-  readonly #answer: Answer;
+  readonly #answer: UpstreamAnswer;
   readonly #tried = new Set<UpstreamServer>();
   #sent: Sent | null = null;
   #wasFresh = false;
@@ -98,7 +85,11 @@ export class UpstreamGeneration implements Generation, Applicant {
   constructor(job: UpstreamJob, pool: ServerPool) {
     this.job = job;
     this.#pool = pool;
-    this.#answer = new Answer(job);
+    this.#answer = new UpstreamAnswer(job);
+  }
+
+  get accountId(): string {
+    return this.job.request.accountId;
   }
 
   get usage(): Usage {
@@ -139,7 +130,7 @@ export class UpstreamGeneration implements Generation, Applicant {
     try {
       while (!this.#isStopped) {
         const batch: EngineEvent[] = [];
-        if (!this.#isOver) this.#take(batch);
+        if (!this.#isOver) this.#pull(batch);
         if (batch.length > 0) {
           for (let from = 0; from < batch.length && !this.#isStopped; from += most) {
             if (from > 0) await nextTurn();
@@ -149,7 +140,7 @@ export class UpstreamGeneration implements Generation, Applicant {
         } else if (this.#isOver) {
           if (this.#failure !== null) throw this.#failure;
           return;
-        } else await this.#change();
+        } else await this.#waitForChange();
       }
     } finally {
       await this.stop();
@@ -157,23 +148,23 @@ export class UpstreamGeneration implements Generation, Applicant {
   }
 
   /** Adds the events that have arrived and are paid for to `batch`. */
-  #take(batch: EngineEvent[]): void {
+  #pull(batch: EngineEvent[]): void {
     if (this.#sent === null) return;
     const { exchange } = this.#sent;
     try {
-      this.#takeEvents(exchange, batch);
+      this.#drainExchange(exchange, batch);
     } catch (error) {
       if (!(error instanceof UpstreamFailure)) throw error;
       this.#failed(error, batch);
     }
-    if (!this.#isOver) exchange.handled();
+    if (!this.#isOver) exchange.releasePlace();
   }
 
-  #takeEvents(exchange: Exchange, batch: EngineEvent[]): void {
-    if (!this.#read(batch)) return;
-    this.#events = exchange.take();
+  #drainExchange(exchange: Exchange, batch: EngineEvent[]): void {
+    if (!this.#readEvents(batch)) return;
+    this.#events = exchange.takeEvents();
     this.#next = 0;
-    if (!this.#read(batch)) return;
+    if (!this.#readEvents(batch)) return;
     const { ending } = exchange;
     if (ending === "ended") this.#close("ended", batch);
     else if (ending !== null) throw ending;
@@ -184,10 +175,10 @@ export class UpstreamGeneration implements Generation, Applicant {
    * Reads the taken events. Returns false if an event waits for an extension of the budget, or
    * ends the answer.
    */
-  #read(batch: EngineEvent[]): boolean {
+  #readEvents(batch: EngineEvent[]): boolean {
     const answer = this.#answer;
     for (let data = this.#events[this.#next]; data !== undefined; data = this.#events[this.#next]) {
-      const taken = answer.take(data, batch);
+      const taken = answer.accept(data, batch);
       if (taken === "unpaid") {
         this.#sent?.exchange.pause();
         break;
@@ -195,7 +186,7 @@ export class UpstreamGeneration implements Generation, Applicant {
       this.#next += 1;
       if (taken === "done") this.#close("done", batch);
       else if (answer.hasText) this.#answered();
-      if (taken === "short") this.#endShort();
+      if (taken === "endedHere") this.#endHere();
       if (this.#isOver) return false;
     }
     if (answer.hasText) answer.report();
@@ -203,7 +194,7 @@ export class UpstreamGeneration implements Generation, Applicant {
   }
 
   /** Waits for an arrival, an extension of the budget or the end of the answer. */
-  async #change(): Promise<void> {
+  async #waitForChange(): Promise<void> {
     const exchange = this.#sent?.exchange;
     if (exchange?.hasArrived === true && !this.#answer.isUnpaid) return;
     let timer: NodeJS.Timeout | undefined;
@@ -214,7 +205,7 @@ export class UpstreamGeneration implements Generation, Applicant {
       this.#finishByMs ??= nowMs + (this.job.finishMs ?? finishMs);
       timer = setTimeout(() => this.#wakeUp(), Math.max(0, Math.ceil(this.#finishByMs - nowMs)));
     }
-    exchange?.await();
+    exchange?.holdPlace();
     await new Promise<void>((resolve) => {
       this.#wake = resolve;
     });
@@ -228,21 +219,12 @@ export class UpstreamGeneration implements Generation, Applicant {
   }
 
   #send(server: UpstreamServer, isFresh: boolean): void {
-    const { dialect, model, reasoning, sendStop, accountId, user, forms, options } = this.job;
+    const { dialect, request, forms } = this.job;
     this.#tried.add(server);
-    const { sampling } = options;
-    const request = {
-      accountId,
-      model,
-      maxTokens: this.#answer.restart(),
-      sampling,
-      user,
-      reasoning,
-      sendStop,
-    };
+    const maxTokens = this.#answer.restart();
     const body = {
       characters: forms.characters,
-      text: () => requestBody(dialect, { ...request, messages: forms.current }),
+      text: () => requestBody(dialect, { ...request, maxTokens, messages: forms.current }),
     };
     const attempt = server.begin(this.#sent?.attempt ?? null);
     this.#events = [];
@@ -256,7 +238,7 @@ export class UpstreamGeneration implements Generation, Applicant {
     const failed = this.#sent;
     const other = failed === null ? null : this.#nextServer(failed.server, failure);
     if (failed === null || other === null) return false;
-    if (other !== failed.server) this.#tell(failure, true);
+    if (other !== failed.server) this.#reportFailure(failure, true);
     this.#hadBegun = failure.isRefused && this.started;
     this.#send(other, failure.isStale && other === failed.server);
     // The failure is recorded first, because the free place is filled at once.
@@ -293,7 +275,7 @@ export class UpstreamGeneration implements Generation, Applicant {
   #complete(batch: EngineEvent[]): void {
     const { job } = this;
     const promptTokens = this.#answer.complete(this.#answer.finish ?? this.#answer.impliedFinish, batch);
-    this.#wasWhole();
+    this.#recordSuccess();
     const { usage, paidTokens } = this.#answer;
     if (this.#sent !== null) job.onCompleted(this.#sent.server, job, { usage, promptTokens, paidTokens });
     this.#sent?.exchange.release();
@@ -301,13 +283,13 @@ export class UpstreamGeneration implements Generation, Applicant {
   }
 
   /** Handles an answer that was ended here, although the upstream would continue. */
-  #endShort(): void {
-    this.#wasWhole();
+  #endHere(): void {
+    this.#recordSuccess();
     this.#end(null);
   }
 
   /** Reports a whole answer to the circuit breaker. */
-  #wasWhole(): void {
+  #recordSuccess(): void {
     this.#answered();
     this.#sent?.server.completed();
   }
@@ -320,18 +302,19 @@ export class UpstreamGeneration implements Generation, Applicant {
   }
 
   #fail(failure: UpstreamFailure): void {
-    const reason = this.#tell(failure, false);
+    const reason = this.#reportFailure(failure, false);
     const { retryAfterSeconds } = failure;
     this.#end(new EngineError(failure.failure, reason, given({ retryAfterSeconds })));
   }
 
   /** Reports the failure to the circuit breaker. Returns the message for the log. */
-  #tell(failure: UpstreamFailure, isAgain: boolean): string {
+  #reportFailure(failure: UpstreamFailure, isAgain: boolean): string {
     if (this.#sent === null) return "";
     const { server, attempt } = this.#sent;
-    const { user, forms } = this.job;
-    const request = { attempt, inAnswer: this.#hasAnswered, isAgain, user, messages: forms.current };
-    return this.#pool.failed(server, failure, request);
+    const { request, forms } = this.job;
+    const { user } = request;
+    const failed = { attempt, inAnswer: this.#hasAnswered, isAgain, user, messages: forms.current };
+    return this.#pool.failed(server, failure, failed);
   }
 
   #end(failure: EngineError | null): void {
@@ -345,6 +328,6 @@ export class UpstreamGeneration implements Generation, Applicant {
   #over(): void {
     this.#isOver = true;
     this.#answer.freeze();
-    this.#pool.leave(this);
+    this.#pool.remove(this);
   }
 }

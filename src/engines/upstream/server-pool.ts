@@ -29,7 +29,7 @@ export interface ServerPoolOptions {
 
 /** A request for a place. */
 export interface Applicant {
-  job: { accountId: string };
+  readonly accountId: string;
   /** Called when the request has a place at this server. */
   begin(server: UpstreamServer): void;
   /** Called if the request gets no place, or the engine closes. */
@@ -102,7 +102,7 @@ export class ServerPool {
   }
 
   /** Removes a request that has ended or gives up waiting. */
-  leave(applicant: Applicant): void {
+  remove(applicant: Applicant): void {
     this.#applicants.delete(applicant);
     this.#line.remove(applicant, performance.now());
     // A waiting request may now be entitled to a free place.
@@ -162,9 +162,10 @@ export class ServerPool {
     const reason = `${server.name}: ${loggable(failure.message, { key, user, messages })}`;
     if (isAgain) log.warn({ reason }, "an upstream failed; the request goes to another one");
     if (server.failed(failure, attempt, inAnswer)) {
+      const openMs = (server.openUntilMs ?? 0) - performance.now();
       log.error(
         { upstream: server.name, reason },
-        "an upstream keeps failing and gets no requests for a while",
+        `an upstream keeps failing and gets no requests for ${Math.ceil(openMs / 1000)} s`,
       );
     }
     return reason;
@@ -267,7 +268,7 @@ export class PlaceLine {
 
   /** False if there is no room. */
   push(applicant: Applicant, nowMs: number): boolean {
-    const { accountId } = applicant.job;
+    const { accountId } = applicant;
     if (!this.#queue.push(accountId, applicant)) return false;
     if (!this.#accounts.has(accountId)) {
       this.#accounts.set(accountId, { running: 0, withoutPlaceSinceMs: nowMs });
@@ -290,7 +291,7 @@ export class PlaceLine {
 
   /** Removes a request that waits or runs. */
   remove(applicant: Applicant, nowMs: number): void {
-    const { accountId } = applicant.job;
+    const { accountId } = applicant;
     const account = this.#accounts.get(accountId);
     if (this.#running.delete(applicant) && account !== undefined) {
       account.running -= 1;
