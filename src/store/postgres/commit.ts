@@ -42,7 +42,7 @@ import {
 import type { Connection, Connections, Statement } from "./connection.ts";
 import { doubledIn, isLockTimeout, isRefused } from "./errors.ts";
 import { readUnderLock, type Skips, together } from "./read-under-lock.ts";
-import { arraysOf, unnest } from "./rows.ts";
+import { arraysOf, onlyRow, unnest } from "./rows.ts";
 
 /** A violation of this index means that another node has just opened the account. */
 const accountsIndex = "account_pkey";
@@ -204,9 +204,9 @@ type Writing<R> = (rows: readonly R[]) => Statement | null;
 
 function insertInto<R>(table: Table<R>): Writing<R> {
   const { name } = table;
-  const text = `insert into ${name} (${table.list()}) select * from ${unnest(table)}`;
-  return (rows) =>
-    rows.length === 0 ? null : { name: `insert ${name}`, text, values: arraysOf(table, rows) };
+  const textFrom = (rows: string) =>
+    `insert into ${name} (${table.list()}) select * from ${rows} as n(${table.list()})`;
+  return writing(`insert ${name}`, table, textFrom, (rows) => arraysOf(table, rows));
 }
 
 /**
@@ -236,10 +236,22 @@ function expecting<R>(
   { verb, key }: { verb: string; key: readonly string[] },
 ): Writing<R> {
   const where = key.map((column) => `t.${column} = n.${column}`).join(" and ");
-  const text = `
-    with written as (${verb} ${unnest(table)} as n(${table.list()}) where ${where} returning 1)
+  const textFrom = (rows: string) => `
+    with written as (${verb} ${rows} as n(${table.list()}) where ${where} returning 1)
     select expect_rows(count(*), $${table.columns.length + 1}::bigint, '${table.name}') from written`;
-  const name = `${kind} ${table.name}`;
+  const valuesOf = (rows: readonly R[]) => [...arraysOf(table, rows), rows.length];
+  return writing(`${kind} ${table.name}`, table, textFrom, valuesOf);
+}
+
+/** A single row has a statement of its own, which takes less time. */
+function writing<R>(
+  name: string,
+  table: Table<R>,
+  textFrom: (rows: string) => string,
+  valuesOf: (rows: readonly R[]) => unknown[],
+): Writing<R> {
+  const many = { name, text: textFrom(unnest(table)) };
+  const one = { name: `${name}, one row`, text: textFrom(onlyRow(table)) };
   return (rows) =>
-    rows.length === 0 ? null : { name, text, values: [...arraysOf(table, rows), rows.length] };
+    rows.length === 0 ? null : { ...(rows.length === 1 ? one : many), values: valuesOf(rows) };
 }

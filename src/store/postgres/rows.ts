@@ -24,6 +24,14 @@ export function unnest<R>({ columns }: Table<R>): string {
   return `unnest(${columns.map((column, index) => `$${index + 1}::${sqlTypeOf(column)}[]`).join(", ")})`;
 }
 
+/**
+ * Returns the only row of the same arrays. Costs less than `unnest`, which makes a temporary table
+ * of each column.
+ */
+export function onlyRow<R>({ columns }: Table<R>): string {
+  return `(select ${columns.map((column, index) => `($${index + 1}::${sqlTypeOf(column)}[])[1]`).join(", ")})`;
+}
+
 function sqlTypeOf({ type }: Column): string {
   switch (type) {
     case "integer":
