@@ -15,7 +15,6 @@
  */
 import { invariant } from "../errors.ts";
 import { type EpochMs, type MicroCredits, microOf } from "../units.ts";
-import { additionalOnly, allocate, minus, negated, plus, sumOf } from "./bucket-amounts.ts";
 import type {
   AccountError,
   AdjustOperation,
@@ -39,7 +38,7 @@ import type {
   TopupOutcome,
 } from "./operations.ts";
 import type { Plans } from "./plan.ts";
-import { costOf, type Price } from "./pricing.ts";
+import { additionalOnly, allocate, costOf, minus, negated, type Price, plus, sumOf } from "./pricing.ts";
 import { countRequest, countTokens, followClock, rateRefusalOf, ratesOf, scopesOf } from "./rates.ts";
 import {
   type AccountRow,

@@ -1,6 +1,10 @@
-/** Computes the cost of tokens in whole micro-credits. Nothing is rounded. */
+/**
+ * Arithmetic of credits: the cost of tokens, and amounts in the three buckets. Pure, in whole
+ * micro-credits, and nothing is rounded.
+ */
 import { invariant } from "../errors.ts";
 import type { MicroCredits } from "../units.ts";
+import type { BucketAmounts } from "./rows.ts";
 
 /** Credits per million tokens, which is micro-credits per token. Whole numbers. */
 export interface Price {
@@ -41,4 +45,32 @@ export function completionTokensFor(price: Price, promptTokens: number, held: Mi
   const rest = held - costAtMost(price, promptTokens, 0);
   if (rest < 0) return 0;
   return price.completion === 0 ? Number.POSITIVE_INFINITY : Math.floor(rest / price.completion);
+}
+
+export function sumOf(amounts: BucketAmounts): MicroCredits {
+  return amounts.base + amounts.overage + amounts.additional;
+}
+
+export function negated(amounts: BucketAmounts): BucketAmounts {
+  return { base: 0 - amounts.base, overage: 0 - amounts.overage, additional: 0 - amounts.additional };
+}
+
+export function plus(a: BucketAmounts, b: BucketAmounts): BucketAmounts {
+  return { base: a.base + b.base, overage: a.overage + b.overage, additional: a.additional + b.additional };
+}
+
+export function minus(a: BucketAmounts, b: BucketAmounts): BucketAmounts {
+  return { base: a.base - b.base, overage: a.overage - b.overage, additional: a.additional - b.additional };
+}
+
+export function additionalOnly(amount: number): BucketAmounts {
+  return { base: 0, overage: 0, additional: amount };
+}
+
+/** Takes an amount from the buckets in spending order. Returns less if the buckets contain less. */
+export function allocate(available: BucketAmounts, amount: MicroCredits): BucketAmounts {
+  const base = Math.min(amount, available.base);
+  const overage = Math.min(amount - base, available.overage);
+  const additional = Math.min(amount - base - overage, available.additional);
+  return { base, overage, additional };
 }

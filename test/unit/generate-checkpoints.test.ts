@@ -13,7 +13,7 @@ async function beat(t: TestContext, made: Setup): Promise<void> {
   await turn();
 }
 
-test("a long answer keeps its hold alive as long as it runs, a slow reader's too", async (t) => {
+test("extends the hold of a long answer while it runs, also for a slow reader", async (t) => {
   t.mock.timers.enable({ apis: ["setInterval"] });
   const { made, events, generation } = await begun();
   for (let n = 0; n < 20; n += 1) {
@@ -27,7 +27,7 @@ test("a long answer keeps its hold alive as long as it runs, a slow reader's too
   await assertEnded(made, "stop", promptCost + 20 * 30);
 });
 
-test("no checkpoint is written after the request has ended", async (t) => {
+test("writes no checkpoint after the end of the request", async (t) => {
   t.mock.timers.enable({ apis: ["setInterval"] });
   const { made, events } = await queued();
   await events.return();
@@ -36,7 +36,7 @@ test("no checkpoint is written after the request has ended", async (t) => {
   assert.equal(made.store.batches.length, commits);
 });
 
-test("when the process dies, the last checkpoint is charged and the rest returns", async (t) => {
+test("charges the last checkpoint if the process dies, and returns the rest", async (t) => {
   t.mock.timers.enable({ apis: ["setInterval"] });
   const { made, generation } = await begun();
   generation.token("x");
@@ -49,7 +49,7 @@ test("when the process dies, the last checkpoint is charged and the rest returns
   await audit(made.store);
 });
 
-test("a process that dies while the request is queued charges nothing", async (t) => {
+test("charges nothing if the process dies while the request is queued", async (t) => {
   t.mock.timers.enable({ apis: ["setInterval"] });
   const { made } = await queued();
   for (let n = 0; n < 3; n += 1) await beat(t, made);
@@ -58,7 +58,7 @@ test("a process that dies while the request is queued charges nothing", async (t
   assert.equal(made.spent(), 0);
 });
 
-test("a heartbeat that finds its hold gone stops the engine, and what was made is charged late", async (t) => {
+test("stops the engine if the hold has expired, and charges the tokens late", async (t) => {
   t.mock.timers.enable({ apis: ["setInterval"] });
   const { made, events, generation } = await begun();
   generation.token("x");
@@ -74,7 +74,7 @@ test("a heartbeat that finds its hold gone stops the engine, and what was made i
   await assertEnded(made, "engine_failed", 130);
 });
 
-test("a hold that is lost just as the answer ends is charged all the same", async () => {
+test("charges an answer whose hold expires at its end", async () => {
   const { made, events, generation } = await queued();
   made.clock.nowMs += holdTtlMs;
   await made.apply({ kind: "expire", account: "ada", hold: "r1" });
@@ -85,7 +85,7 @@ test("a hold that is lost just as the answer ends is charged all the same", asyn
   await assertEnded(made, "stop", 130);
 });
 
-test("a store that misses a heartbeat does not stop the answer", async (t) => {
+test("does not stop the answer after one failed extension", async (t) => {
   t.mock.timers.enable({ apis: ["setInterval"] });
   const { made, events, generation } = await begun();
   generation.token("x");
@@ -98,7 +98,7 @@ test("a store that misses a heartbeat does not stop the answer", async (t) => {
   await assertEnded(made, "stop", 130);
 });
 
-test("an answer whose hold may have run out is stopped, though the store does not answer at all", async (t) => {
+test("stops an answer whose hold may have expired, even if the store does not respond", async (t) => {
   t.mock.timers.enable({ apis: ["setInterval", "setTimeout"] });
   const { made, events, generation } = await begun();
   generation.token("x");
@@ -117,7 +117,7 @@ test("an answer whose hold may have run out is stopped, though the store does no
   await assertEnded(made, "engine_failed", 130);
 });
 
-test("a heartbeat that came through late counts from when it was asked for", async (t) => {
+test("counts the lifetime of a hold from the request for the extension", async (t) => {
   t.mock.timers.enable({ apis: ["setInterval", "setTimeout"] });
   const { made, events, generation } = await begun();
   for (let n = 0; n < 3; n += 1) await beat(t, made);
@@ -131,7 +131,7 @@ test("a heartbeat that came through late counts from when it was asked for", asy
   assertRefusal((await rest(events)).error, "internal_error");
 });
 
-test("a checkpoint under way is decided before the settlement, and no other follows it", async (t) => {
+test("decides a pending checkpoint before the settlement, and writes no other after it", async (t) => {
   t.mock.timers.enable({ apis: ["setInterval"] });
   const { made, events, generation } = await begun();
   const gate = Promise.withResolvers<void>();
@@ -150,7 +150,7 @@ test("a checkpoint under way is decided before the settlement, and no other foll
   await assertEnded(made, "stop", 130);
 });
 
-test("the end of an answer waits for no other attempt at a checkpoint that failed", async (t) => {
+test("does not retry a failed checkpoint before the end of the answer", async (t) => {
   // The pause before that attempt is never over here.
   t.mock.timers.enable({ apis: ["setInterval", "setTimeout"] });
   const { made, events, generation } = await begun();

@@ -7,7 +7,7 @@ import { accepted, queued, setup, test } from "../fixtures/pipeline.ts";
 import { assertRefusal, assertUntouched, rest } from "../fixtures/pipeline-results.ts";
 import { day, start } from "../fixtures/times.ts";
 
-test("a model that is not offered is refused before anything is asked of an engine", async () => {
+test("refuses an unknown model before an engine is called", async () => {
   const made = await setup();
   const { error } = await rest(made.run({ model: "other" }));
   assertRefusal(error, "model_not_found");
@@ -16,7 +16,7 @@ test("a model that is not offered is refused before anything is asked of an engi
   await assertUntouched(made);
 });
 
-test("a model outside the plan's list or the key's is refused, the key's never widening the plan's", async () => {
+test("refuses a model that the plan or the key does not allow; a key cannot extend its plan", async () => {
   for (const [ofPlan, ofKey] of [
     [["other"], ["*"]],
     [["*"], ["other"]],
@@ -30,7 +30,7 @@ test("a model outside the plan's list or the key's is refused, the key's never w
   }
 });
 
-test("a prompt that leaves no room for a token is refused with what the model takes, before the hold", async () => {
+test("refuses a prompt that fills the window before the hold, with the size of the window", async () => {
   const made = await setup();
   made.engine.promptTokens = 100;
   const { error } = await rest(made.run());
@@ -44,7 +44,7 @@ test("a prompt that leaves no room for a token is refused with what the model ta
   await events.return();
 });
 
-test("what an engine fails with while it counts the prompt is told as a refusal, and nothing is held", async () => {
+test("converts a failure to count the prompt to a refusal, and holds nothing", async () => {
   for (const [failure, code] of [
     ["overloaded", "overloaded"],
     ["unavailable", "model_unavailable"],
@@ -64,7 +64,7 @@ test("what an engine fails with while it counts the prompt is told as a refusal,
   }
 });
 
-test("a balance that cannot pay the prompt and one token is a 402 that says when credits come back", async () => {
+test("responds 402 with the time of the refresh if the balance cannot pay the prompt and one token", async () => {
   const made = await setup(planOf("poor", 1, 0), { price: { prompt: 100_000, completion: 1 } });
   const { error } = await rest(made.run());
   assertRefusal(error, "insufficient_credits");
@@ -72,7 +72,7 @@ test("a balance that cannot pay the prompt and one token is a 402 that says when
   await assertUntouched(made);
 });
 
-test("a balance that pays the prompt and one token exactly is enough", async () => {
+test("accepts a balance that pays exactly the prompt and one token", async () => {
   const { events, generation } = await queued({
     plan: planOf("poor", 1, 0),
     price: { prompt: 90_000, completion: 100_000 },
@@ -81,7 +81,7 @@ test("a balance that pays the prompt and one token exactly is enough", async () 
   await events.return();
 });
 
-test("credits that another request holds are a 429, not a 402", async () => {
+test("responds 429, not 402, if another request holds the credits", async () => {
   const made = await setup(planOf("poor", 1, 0), { price: { prompt: 1, completion: 100_000 } });
   const first = made.run();
   await accepted(first);
@@ -91,7 +91,7 @@ test("credits that another request holds are a 429, not a 402", async () => {
   await first.return();
 });
 
-test("each reason of the ledger to refuse is told in its own words", async () => {
+test("has a message for each refusal of the ledger", async () => {
   const limited = planOf("limited", 1, 0, { limits: { requestsPerMinute: 1 } });
   const byRate = await setup(limited);
   const running = byRate.run();
@@ -127,7 +127,7 @@ test("each reason of the ledger to refuse is told in its own words", async () =>
   assertRefusal((await rest(byPlan.run())).error, "balance_unavailable");
 });
 
-test("a store that cannot take the hold lets nothing through to the engine", async () => {
+test("does not call the engine if the store cannot record the hold", async () => {
   const made = await setup();
   made.store.hooks = { before: () => Promise.reject(new StoreUnavailableError("disk full")) };
   const { error } = await rest(made.run());

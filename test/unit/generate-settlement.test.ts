@@ -7,7 +7,7 @@ import { plansOf } from "../fixtures/ledger-rows.ts";
 import { begun, holdTtlMs, queued, setup, test, turn } from "../fixtures/pipeline.ts";
 import { assertEnded, assertRefusal, rest } from "../fixtures/pipeline-results.ts";
 
-test("an answer whose charge the store cannot take has its end, and is charged as soon as the store can", async () => {
+test("sends the end while the store is unavailable, and charges the answer when it is back", async () => {
   const { made, events, generation } = await begun();
   generation.token("x");
   generation.end("stop");
@@ -26,7 +26,7 @@ test("an answer whose charge the store cannot take has its end, and is charged a
   await audit(made.store);
 });
 
-test("a charge that waits for the store is given up with the ledger, and its last checkpoint stands", async () => {
+test("gives up a waiting charge when the ledger closes; the last checkpoint counts", async () => {
   const { made, events, generation } = await begun();
   generation.end("stop");
   made.store.hooks = { before: () => Promise.reject(new StoreUnavailableError("disk full")) };
@@ -43,7 +43,7 @@ test("a charge that waits for the store is given up with the ledger, and its las
   await audit(made.store);
 });
 
-test("a client that has gone before the store came back is charged when it does", async () => {
+test("charges a client that left before the store was back", async () => {
   const { made, events } = await begun();
   made.store.hooks = { before: () => Promise.reject(new StoreUnavailableError("disk full")) };
   made.abort.abort();
@@ -53,7 +53,7 @@ test("a client that has gone before the store came back is charged when it does"
   await assertEnded(made, "client_gone", 100);
 });
 
-test("a settlement that fails hides no failure of the engine", async () => {
+test("reports the failure of the engine if the settlement fails too", async () => {
   const { made, events, generation } = await queued();
   made.store.hooks = { before: () => Promise.reject(new StoreUnavailableError("disk full")) };
   generation.fail(new EngineError("failed", "exit code 134"));
@@ -63,7 +63,7 @@ test("a settlement that fails hides no failure of the engine", async () => {
   await assertEnded(made, "engine_failed", 0);
 });
 
-test("an account that became invalid while its request ran is told to the operator", async () => {
+test("reports an account that became invalid during its request to the operator", async () => {
   const { made, events, generation } = await begun();
   generation.end("stop");
   made.store.plans = plansOf();
@@ -72,7 +72,7 @@ test("an account that became invalid while its request ran is told to the operat
 });
 
 for (const isGone of [false, true]) {
-  test(`a request whose hold may have been taken is refused and costs nothing, and the hold is given back${isGone ? ", its client gone too" : ""}`, async () => {
+  test(`refuses a request whose hold is unknown, charges nothing and returns the hold${isGone ? ", if its client has left too" : ""}`, async () => {
     const made = await setup();
     made.store.hooks = {
       after: () => {

@@ -10,7 +10,7 @@ import { assertEnded, rest } from "../fixtures/pipeline-results.ts";
 
 // Answers that end by themselves
 
-test("a whole answer: accepted, its texts, its end; exact usage charged", async () => {
+test("yields accepted, the texts and the end, and charges the exact usage", async () => {
   const made = await setup();
   const events = made.run({ maxTokens: 20 });
   const first = await events.next();
@@ -33,7 +33,7 @@ test("a whole answer: accepted, its texts, its end; exact usage charged", async 
   await assertEnded(made, "stop", 160);
 });
 
-test("the charge is on disk before the end is told", async () => {
+test("records the charge before it sends the end", async () => {
   const { made, events, generation } = await begun();
   generation.token("x");
   generation.end("stop");
@@ -43,7 +43,7 @@ test("the charge is on disk before the end is told", async () => {
   await events.return();
 });
 
-test("an answer that reaches its own max_tokens is a length, not the credits' end", async () => {
+test("ends with length, not with credits, at the max_tokens of the request", async () => {
   const { made, events, generation } = await queued({ ask: { maxTokens: 1 } });
   assert.equal(generation.options.maxTokens, 1);
   generation.begin();
@@ -53,7 +53,7 @@ test("an answer that reaches its own max_tokens is a length, not the credits' en
   await assertEnded(made, "length", 130);
 });
 
-test("max_tokens beyond the window is what the window leaves", async () => {
+test("lowers max_tokens to the tokens that the window leaves", async () => {
   for (const change of [{}, { maxTokens: 1_000_000 }]) {
     const { events, generation } = await queued({ ask: change });
     assert.equal(generation.options.maxTokens, 90);
@@ -61,7 +61,7 @@ test("max_tokens beyond the window is what the window leaves", async () => {
   }
 });
 
-test("a model's own limit bounds every answer, and reaching it is a length", async () => {
+test("ends with length at the limit of the model", async () => {
   for (const ask of [{}, { maxTokens: 1_000_000 }]) {
     const made = await setup(undefined, { outputTokensMax: 3 });
     const events = made.run(ask);
@@ -79,7 +79,7 @@ test("a model's own limit bounds every answer, and reaching it is a length", asy
   await events.return();
 });
 
-test("a model's default max_tokens is held for, and reaching it is a length", async () => {
+test("holds credits for the default max_tokens of the model, and ends with length there", async () => {
   const made = await setup(undefined, { defaults: { maxTokens: 2 } });
   const events = made.run();
   await events.next();
@@ -93,7 +93,7 @@ test("a model's default max_tokens is held for, and reaching it is a length", as
   await assertEnded(made, "length", promptCost + 2 * 30);
 });
 
-test("the hold lowers the token limit to what it buys, and reaching that is the credits' end", async () => {
+test("lowers the token limit to the credits, and ends with credits there", async () => {
   const { made, events, generation } = await queued({
     plan: planOf("poor", 1, 0),
     price: { prompt: 10_000, completion: 200_000 },
@@ -107,7 +107,7 @@ test("the hold lowers the token limit to what it buys, and reaching that is the 
   await assertEnded(made, "credits", 900_000);
 });
 
-test("a stop within what the credits bought is a stop", async () => {
+test("ends with stop if the answer stops before the credits end", async () => {
   const { made, events, generation } = await begun({
     plan: planOf("poor", 1, 0),
     price: { prompt: 10_000, completion: 200_000 },
@@ -117,13 +117,13 @@ test("a stop within what the credits bought is a stop", async () => {
   await assertEnded(made, "stop", 100_000);
 });
 
-test("free completion tokens are bounded by the window alone", async () => {
+test("limits free completion tokens only by the window", async () => {
   const { events, generation } = await queued({ price: { prompt: 10, completion: 0 } });
   assert.equal(generation.options.maxTokens, 90);
   await events.return();
 });
 
-test("thinking is charged as completion tokens", async () => {
+test("charges thinking as completion tokens", async () => {
   const { made, events, generation } = await begun();
   for (let n = 0; n < 3; n += 1) generation.think();
   generation.token("x");
@@ -133,7 +133,7 @@ test("thinking is charged as completion tokens", async () => {
   assert.equal(made.store.receipt("ada", "r1")?.reasoningTokens, 3);
 });
 
-test("cached prompt tokens are charged at their price", async () => {
+test("charges cached prompt tokens at their price", async () => {
   const { made, events, generation } = await begun({ price: { ...price, cachedPrompt: 1 }, cachedTokens: 8 });
   generation.token("x");
   generation.end("stop");
@@ -141,7 +141,7 @@ test("cached prompt tokens are charged at their price", async () => {
   await assertEnded(made, "stop", 2 * 10 + 8 + 30);
 });
 
-test("an answer without a token is charged by its own usage, which is also what the client is told", async () => {
+test("charges an answer without tokens by the usage that the client gets", async () => {
   const { made, events, generation } = await begun();
   generation.usage.promptTokens = 12;
   generation.usage.cachedTokens = 11;
@@ -153,7 +153,7 @@ test("an answer without a token is charged by its own usage, which is also what 
   await assertEnded(made, "stop", 120);
 });
 
-test("what an upstream left for us to count is marked as estimated on the receipt", async () => {
+test("marks usage without counts of the upstream as estimated on the receipt", async () => {
   const { made, events, generation } = await begun();
   generation.token("x");
   generation.usage.estimated = true;
@@ -163,7 +163,7 @@ test("what an upstream left for us to count is marked as estimated on the receip
   assert.equal(made.store.receipt("ada", "r1")?.estimated, true);
 });
 
-test("an engine that makes more than it was told to never takes the balance below zero", async () => {
+test("never takes the balance below zero if an engine exceeds its limit", async () => {
   const { made, events, generation } = await begun({
     plan: planOf("poor", 1, 0),
     price: { prompt: 10_000, completion: 200_000 },
@@ -179,7 +179,7 @@ test("an engine that makes more than it was told to never takes the balance belo
 
 // All of it at once
 
-test("property: however a request goes, its charge is the table's and its hold ends", async () => {
+test("property: every request is charged as the table says, and its hold ends", async () => {
   const stepArb = fc.constantFrom("token", "token", "think", "read", "turn");
   const endArb = fc.constantFrom("stop", "fail", "defect", "abort", "shutdown", "return", "break");
   const property = fc.asyncProperty(
@@ -233,7 +233,7 @@ test("property: however a request goes, its charge is the table's and its hold e
   await fc.assert(property, { numRuns: 300 });
 });
 
-test("many requests of one account at once, each ending in another way: every hold ends, the journal is the balance", async () => {
+test("ends every hold of concurrent requests with different endings, and the journal matches the balance", async () => {
   const made = await setup(planOf("plenty", 1, 0));
   await made.store.addKey(keyOf("other", "ada"));
   await Promise.all(

@@ -29,7 +29,7 @@ function bodyOf(
   return JSON.parse(requestBody(dialectOf(dialect), request));
 }
 
-describe("what a request is called at each server", () => {
+describe("request fields by dialect", () => {
   test("the token limit", () => {
     for (const dialect of dialects) {
       const name = dialect === "openai" ? "max_completion_tokens" : "max_tokens";
@@ -37,7 +37,7 @@ describe("what a request is called at each server", () => {
     }
   });
 
-  test("usage is always asked for, and with each event where that can be had", () => {
+  test("always requests usage, with each event if the server supports it", () => {
     for (const dialect of dialects) {
       const body = bodyOf(dialect);
       assert.equal(body.stream, true);
@@ -47,7 +47,7 @@ describe("what a request is called at each server", () => {
     }
   });
 
-  test("top_k goes where it is known, and 0 switches off what the server would do by itself", () => {
+  test("sends top_k if the server supports it, and turns it off for 0", () => {
     const knowing = ["vllm", "sglang", "llama-server"];
     for (const dialect of dialects) {
       const isKnown = knowing.includes(dialect);
@@ -57,7 +57,7 @@ describe("what a request is called at each server", () => {
     }
   });
 
-  test("stop sequences go only to servers that lose no text with them, or that would go on and charge", () => {
+  test("sends stop sequences only to servers that lose no text, or that would continue and charge", () => {
     for (const dialect of dialects) {
       const isSent = dialect === "openai" || dialect === "ollama";
       assert.deepEqual(bodyOf(dialect, { stop: ["END"] }).stop, isSent ? ["END"] : undefined, dialect);
@@ -65,19 +65,19 @@ describe("what a request is called at each server", () => {
     }
   });
 
-  test("a temperature of next to nothing is said as 0: servers that divide by it get nonsense", () => {
+  test("sends a tiny temperature as 0, because servers divide by it", () => {
     for (const dialect of dialects) {
       assert.equal(bodyOf(dialect, { temperature: 1e-40 }).temperature, 0, dialect);
       assert.equal(bodyOf(dialect, { temperature: 0.01 }).temperature, 0.01, dialect);
     }
   });
 
-  test("a penalty of 0 is said too, for the server may have another by itself", () => {
+  test("sends a penalty of 0, because the server may have another default", () => {
     const body = bodyOf("compatible", { presencePenalty: 0, frequencyPenalty: 0 });
     assert.deepEqual([body.presence_penalty, body.frequency_penalty], [0, 0]);
   });
 
-  test("the user goes as it is named, and by a digest where the name is too long for OpenAI (maximhq/bifrost#1000)", () => {
+  test("sends the user, or its digest if it is too long for OpenAI (maximhq/bifrost#1000)", () => {
     for (const dialect of dialects) {
       assert.equal(bodyOf(dialect, {}, null, "u".repeat(64)).user, "u".repeat(64));
       const { user } = bodyOf(dialect, {}, null, "u".repeat(65));
@@ -87,7 +87,7 @@ describe("what a request is called at each server", () => {
     }
   });
 
-  test("what a caller may say and a server would refuse is brought into its range", () => {
+  test("clamps valid values that a server would refuse", () => {
     const body = bodyOf("vllm", {
       topP: 0,
       topK: Number.MAX_SAFE_INTEGER,
@@ -102,19 +102,19 @@ describe("what a request is called at each server", () => {
     assert.equal(bodyOf("vllm", { topK: 1e15 }).top_k, 2 ** 31 - 1);
   });
 
-  test("what was not asked for is left to the server", () => {
+  test("leaves unset values to the server", () => {
     const body = bodyOf("compatible");
     assert.deepEqual(Object.keys(body), ["model", "messages", "stream", "stream_options", "max_tokens"]);
   });
 
-  test("vLLM and SGLang keep the cached prompts of accounts apart, and do not learn their names", () => {
+  test("separates the prompt caches of accounts at vLLM and SGLang without their names", () => {
     const salted = dialects.filter((dialect) => "cache_salt" in bodyOf(dialect));
     assert.deepEqual(salted, ["vllm", "sglang"]);
     const { cache_salt: salt } = bodyOf("vllm");
     assert.ok(typeof salt === "string" && salt.length > 20 && !salt.includes("ada"));
   });
 
-  test("reasoning, only where the model is said to think", () => {
+  test("sends reasoning only if the model is configured to think", () => {
     const of = (dialect: DialectName, reasoning: Reasoning | null) => {
       const { reasoning_effort: effort, chat_template_kwargs: template } = bodyOf(dialect, {}, reasoning);
       return { ...(effort === undefined ? {} : { effort }), ...(template === undefined ? {} : { template }) };
@@ -135,7 +135,7 @@ describe("what a request is called at each server", () => {
 });
 
 describe("the estimate of a prompt", () => {
-  test("is never below what a prompt of that size was seen to have", () => {
+  test("is never below the tokens of an earlier prompt of that size", () => {
     const sample = fc.record({
       bytes: fc.integer({ min: 1, max: 20_000 }),
       messages: fc.integer({ min: 1, max: 30 }),
@@ -156,7 +156,7 @@ describe("the estimate of a prompt", () => {
     );
   });
 
-  test("comes near to a tokenizer of four bytes a token, and forgets what was dense once", () => {
+  test("approaches four bytes per token, and forgets dense prompts", () => {
     const estimator = new PromptEstimator();
     const size = { bytes: 4000, messages: 1 };
     assert.ok(estimator.estimate(size).atMost >= 2000, "careful at first");
@@ -173,25 +173,25 @@ describe("the estimate of a prompt", () => {
   });
 });
 
-describe("what is logged of an upstream's words", () => {
+describe("logged messages of upstreams", () => {
   const messages: Message[] = [
     { role: "user", content: "tell me of the  sea and all its creatures" },
     { role: "user", content: "ink" },
   ];
   const unlogged = { key: "topsecret123", user: "ada@example.com", messages };
-  test("neither the key nor another one", () => {
+  test("contain no key", () => {
     const said = loggable("bad key topsecret123 or sk-abcdefgh12345 or Bearer xyz", unlogged);
     assert.equal(said, "bad key [key] or [key] or Bearer [key]");
   });
-  test("not whom the caller asks for", () => {
+  test("do not contain the caller's user", () => {
     assert.equal(loggable("no ada@example.com here", unlogged), "no [user] here");
     assert.equal(loggable("no such user", { ...unlogged, user: "u" }), "no such user");
   });
-  test("nothing of the conversation", () => {
+  test("contain nothing of the conversation", () => {
     assert.match(loggable('input "me of the sea and all its cre" is bad', unlogged), /quote the request/);
     assert.equal(loggable("drinking is bad", unlogged), "drinking is bad");
   });
-  describe("nor any of it in escapes", () => {
+  describe("contain no escaped conversation", () => {
     const user = "zo\u00eb\\smith";
     const quoted = 'gr\u00fc\u00df "Ad\u00e8le"\n\tan der C:\\new\\table/K\u00fcche \u{1f58b}';
     const packed = { key: null, user, messages: [{ role: "user" as const, content: quoted }] };
@@ -217,12 +217,12 @@ describe("what is logged of an upstream's words", () => {
         assert.ok(!said.includes("zo") && !said.includes("smith"), said);
       });
     }
-    test("but what the upstream says itself can be read", () => {
+    test("keep the upstream's own words", () => {
       const said = '{"error":"no model \\"big\\"\\nin \\u0022/models\\u0022"}';
       assert.equal(loggable(said, packed), '{"error":"no model "big" in "/models""}');
     });
   });
-  test("nothing of the conversation, wherever in it the quoted part lies", () => {
+  test("contain no quote from any part of the conversation", () => {
     const content = Array.from({ length: 300 }, (_, n) => n.toString(36)).join("-");
     const asked = { key: null, user: null, messages: [{ role: "user" as const, content }] };
     for (let from = 0; from + 24 <= content.length; from += 1) {
@@ -231,7 +231,7 @@ describe("what is logged of an upstream's words", () => {
       assert.equal(loggable(shorter, asked), shorter);
     }
   });
-  test("nothing at all about a conversation that takes too long to compare", () => {
+  test("are empty if the comparison with the conversation takes too long", () => {
     const asked = {
       key: null,
       user: null,
@@ -239,7 +239,7 @@ describe("what is logged of an upstream's words", () => {
     };
     assert.match(loggable("it is too long", asked), /quote the request/);
   });
-  test("not more than a few hundred characters, in one line", () => {
+  test("have one line of a few hundred characters", () => {
     const said = loggable("a\nb ".repeat(10_000), unlogged);
     assert.ok(said.length <= 300 && !said.includes("\n"));
   });
@@ -255,7 +255,7 @@ describe("a circuit", () => {
     return circuit.failed(nowMs, attempt, true);
   };
 
-  test("opens after several failures in a row, tries with one request, and rests longer each time", () => {
+  test("opens after several failures in a row, sends one trial request, and cools down longer each time", () => {
     const circuit = new Circuit();
     for (let n = 1; n < failuresMax; n += 1) assert.equal(fail(circuit, 0), false);
     circuit.answered();
@@ -282,7 +282,7 @@ describe("a circuit", () => {
     assert.ok(circuit.admits(nowMs), "not one at a time any more");
   });
 
-  test("takes a late failure of an earlier request for no news, before a trial, beside it and behind it", () => {
+  test("ignores late failures of earlier requests before, during and after a trial", () => {
     const circuit = new Circuit();
     const early = Array.from({ length: 2 * failuresMax }, () => circuit.begin(0, null));
     for (let n = 0; n < failuresMax; n += 1) fail(circuit, 0);
@@ -301,7 +301,7 @@ describe("a circuit", () => {
     circuit.ended(trial);
   });
 
-  test("knows a trial that is sent again as the same one, and no other request as that", () => {
+  test("keeps the trial for a request that is sent again, and for no other request", () => {
     const circuit = new Circuit();
     for (let n = 0; n < failuresMax; n += 1) fail(circuit, 0);
     const early = circuit.begin(coolDownMs - 1, null);
@@ -315,7 +315,7 @@ describe("a circuit", () => {
     assert.ok(circuit.isOpen(coolDownMs + 2 * coolDownMs - 1));
   });
 
-  test("opens after several answers that broke off, longer each time until one comes to its end", () => {
+  test("opens after several broken answers, longer each time until an answer is whole", () => {
     const circuit = new Circuit();
     for (let n = 1; n < failuresMax; n += 1) assert.equal(breakOff(circuit, 0), false);
     circuit.completed();
@@ -333,7 +333,7 @@ describe("a circuit", () => {
   });
 });
 
-test("retry-after is whole seconds, at least one, given as seconds or as a date", () => {
+test("reads retry-after as seconds or as a date, in whole seconds, at least one", () => {
   const seconds = (header: string | undefined) => failureOfStatus(429, header, "").retryAfterSeconds;
   assert.deepEqual(["0", "0.4", "7", "86400", "soon", undefined].map(seconds), [
     1,
@@ -347,7 +347,7 @@ test("retry-after is whole seconds, at least one, given as seconds or as a date"
   assert.ok(inAMinute !== undefined && inAMinute > 20 && inAMinute <= 30);
 });
 
-test("text is handed on as it came, whatever halves of characters and tags are cut where", () => {
+test("passes text on unchanged wherever characters and tags are cut", () => {
   const pieces = fc.array(
     fc.constantFrom("a", "<", "think>", "</", "\ud83d", "\ude00", "\u{1f600}", "ST", "OP", " "),
     {
@@ -368,7 +368,7 @@ test("text is handed on as it came, whatever halves of characters and tags are c
   );
 });
 
-test("a stop sequence that nearly matched a long answer passes all of it on", () => {
+test("passes on a long answer that nearly matches a stop sequence", () => {
   const letters = 300_000;
   const text = new AnswerText({ stop: [`${"a".repeat(letters)}b`], tags: null, opened: false });
   for (let made = 0; made < letters; made++) assert.deepEqual(text.push("a", 1, []), []);
