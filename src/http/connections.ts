@@ -10,7 +10,7 @@
 import type { IncomingMessage, Server, ServerResponse } from "node:http";
 import { BlockList, isIPv6, type Socket } from "node:net";
 import { invariant, Refusal } from "../errors.ts";
-import type { ConnectionRefusal } from "../telemetry/log.ts";
+import type { ConnectionRefusal } from "../telemetry/logger.ts";
 import { errorBody, errorHeaders, rawResponse } from "./openai-format/error-body.ts";
 
 export interface ConnectionLimits {

@@ -15,7 +15,7 @@ import type { Ending } from "../ledger/rows.ts";
 import type { NodeView } from "../store/nodes.ts";
 import type { HoldTotals } from "../store/store.ts";
 import { microPerCredit } from "../units.ts";
-import type { ConnectionRefusal } from "./log.ts";
+import type { ConnectionRefusal } from "./logger.ts";
 import type { RequestObserver, RequestRecord } from "./request-record.ts";
 
 /** State of the service that is read at each scrape. */

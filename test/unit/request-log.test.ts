@@ -3,8 +3,7 @@ import assert from "node:assert/strict";
 import { Writable } from "node:stream";
 import { test } from "node:test";
 import { pino } from "pino";
-import { RequestLog } from "../../src/telemetry/log.ts";
-import { createLogger, terminalText } from "../../src/telemetry/logger.ts";
+import { createLogger, RequestLog, terminalText } from "../../src/telemetry/logger.ts";
 import { chargeOf, recordOf } from "../fixtures/request-record.ts";
 
 function recorded(use: (log: RequestLog) => void): Record<string, unknown>[] {

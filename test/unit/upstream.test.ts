@@ -231,7 +231,7 @@ describe("logged messages of upstreams", () => {
       assert.equal(loggable(shorter, asked), shorter);
     }
   });
-  test("are empty if the comparison with the conversation takes too long", () => {
+  test("contain no quotes if the conversation takes too long to compare", () => {
     const asked = {
       key: null,
       user: null,

@@ -18,7 +18,7 @@ import { balanceOf } from "../../ledger/balance.ts";
 import type { Ledger } from "../../ledger/batcher.ts";
 import type { Plans } from "../../ledger/plan.ts";
 import type { Store } from "../../store/store.ts";
-import { RefusedConnectionLog, RequestLog } from "../../telemetry/log.ts";
+import { RefusedConnectionLog, RequestLog } from "../../telemetry/logger.ts";
 import type { Metrics } from "../../telemetry/metrics.ts";
 import { newRequestId, type RequestObserver, RequestRecord } from "../../telemetry/request-record.ts";
 import { type ConnectionLimits, Connections } from "../connections.ts";
