@@ -56,7 +56,7 @@ export interface JobSpec {
   accountId: string;
   prompt: PromptPlan;
   maxTokens: number;
-  /** Completion tokens that are paid for. The job waits there for a `pay` message. */
+  /** Completion tokens that are paid for. The job waits there for an `extendBudget` message. */
   paidTokens: number;
   sampling: Sampling;
   /** Text events that the child may send before the first `grant`. */
@@ -69,7 +69,7 @@ export type ToChild =
   | { type: "start"; job: JobSpec }
   | { type: "grant"; id: number; events: number }
   /** `isLast`: the job ends at `paidTokens`, as it would at `maxTokens`. */
-  | { type: "pay"; id: number; paidTokens: number; isLast: boolean }
+  | { type: "extendBudget"; id: number; paidTokens: number; isLast: boolean }
   /** The job takes no part in the next step. A later job may get its sequence. */
   | { type: "pause"; id: number }
   /** The job continues in its own sequence, or in another one if its own is in use. */

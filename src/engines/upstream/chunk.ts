@@ -143,7 +143,7 @@ function parsed(data: string): unknown {
   } catch {
     // The parser's message quotes the answer, so it is not logged.
   }
-  throw brokenAnswer(`an event of ${data.length} characters is no JSON object`);
+  throw brokenAnswer(`an event of ${data.length} characters is not a JSON object`);
 }
 
 function isText(value: unknown): value is string {

@@ -64,14 +64,14 @@ export class Decoder {
     if (message.type === "start") this.#waiting.set(message.job.id, message.job);
     else if (message.type === "stop") this.#stopping.add(message.id);
     else if (message.type === "grant") job?.grant(message.events);
-    else if (message.type === "pay") this.#pay(message);
+    else if (message.type === "extendBudget") this.#extendBudget(message);
     else if (job !== undefined) job.lease.isPaused = message.type === "pause";
     this.#isNotified = true;
     this.#wake?.();
   }
 
-  #pay({ id, paidTokens, isLast }: Extract<JobMessage, { type: "pay" }>): void {
-    this.#jobs.get(id)?.pay(paidTokens, isLast);
+  #extendBudget({ id, paidTokens, isLast }: Extract<JobMessage, { type: "extendBudget" }>): void {
+    this.#jobs.get(id)?.extendBudget(paidTokens, isLast);
     const waiting = this.#waiting.get(id);
     if (waiting === undefined) return;
     const maxTokens = isLast ? Math.min(waiting.maxTokens, paidTokens) : waiting.maxTokens;
@@ -154,7 +154,7 @@ export class Decoder {
       const lease = await this.#sequencePool.acquire(wanted);
       if (lease === null) break;
       this.#options.placed(id, lease.sequence.index, 0);
-      // Read again: a `pay` may have arrived while a paused job's state was copied.
+      // Read again: an `extendBudget` may have arrived while a paused job's state was copied.
       const spec = this.#waiting.get(id);
       invariant(spec !== undefined, "only this loop removes waiting jobs");
       const job = new Job(spec, lease, this.#turns.firstTurn, this.#options);

@@ -84,7 +84,7 @@ export class Job {
     return this.#room > 0 && this.#completionTokens < this.#paidTokens;
   }
 
-  /** All tokens have been generated. True between steps only if the limit was lowered by `pay`. */
+  /** All tokens have been generated. True between steps only if the limit was lowered by `extendBudget`. */
   get isComplete(): boolean {
     return this.#completionTokens > 0 && this.#completionTokens >= this.#completionTokensMax;
   }
@@ -97,7 +97,7 @@ export class Job {
     this.#room += events;
   }
 
-  pay(paidTokens: number, isLast: boolean): void {
+  extendBudget(paidTokens: number, isLast: boolean): void {
     this.#paidTokens = paidTokens;
     if (isLast) this.#completionTokensMax = Math.min(this.#completionTokensMax, paidTokens);
   }

@@ -13,7 +13,7 @@ import { EventQueue } from "./event-queue.ts";
 const windowEvents = 32;
 
 export interface GenerationOwner {
-  send(message: Extract<ToChild, { type: "grant" | "pay" }>): void;
+  send(message: Extract<ToChild, { type: "grant" | "extendBudget" }>): void;
   /** Stops the generation, and then calls its `finish`. */
   cancel(generation: LlamaGeneration): void;
   /**
@@ -105,7 +105,7 @@ export class LlamaGeneration implements Generation {
     if (this.#done || this.#stopped) return;
     const maxTokens = isLast ? Math.min(this.#job.maxTokens, paidTokens) : this.#job.maxTokens;
     this.#job = { ...this.#job, paidTokens, maxTokens };
-    this.#owner.send({ type: "pay", id: this.#job.id, paidTokens, isLast });
+    this.#owner.send({ type: "extendBudget", id: this.#job.id, paidTokens, isLast });
   }
 
   /**
