@@ -87,7 +87,7 @@ test("an event that only looks like those before it is parsed", () => {
     finishReason: null,
     usage: null,
   });
-  assert.throws(() => reader.read(eventOf({ content: "x" }).replace('"x"', '"x\\"')), /no JSON object/);
+  assert.throws(() => reader.read(eventOf({ content: "x" }).replace('"x"', '"x\\"')), /not a JSON object/);
   assert.equal(reader.read(eventOf({ content: "x" }).replace('"x"', '"\\u0041"')).text, "A");
 });
 
