@@ -1,4 +1,7 @@
-/** The floor of `bench/engine.ts`: prompts decoded side by side by the library's own loop. Prints tokens per second. */
+/**
+ * The floor of `bench/engine.ts`: prompts decoded side by side by the library's own loop. Prints
+ * tokens per second.
+ */
 import { getLlama, type Token } from "node-llama-cpp";
 
 const [argument = ""] = process.argv.slice(2);

@@ -1,11 +1,12 @@
 /**
- * Longest block of the event loop, and latency of `/healthz`, while generated worst cases run against the whole program:
- * large and hostile bodies, floods of requests, long answers. The floor is the same measurement of an idle service.
+ * Longest block of the event loop, and latency of `/healthz`, while generated worst cases run
+ * against the whole program: large and hostile bodies, floods of requests, long answers. The floor
+ * is the same measurement of an idle service.
  *
  *   npm run bench -- blocking [--seconds 3] [--only TEXT]
  *
- * `--only` selects attacks whose name contains the text. The block is measured inside the process, the latency from
- * another process.
+ * `--only` selects attacks whose name contains the text. The block is measured inside the process,
+ * the latency from another process.
  */
 
 import { setTimeout as sleep } from "node:timers/promises";

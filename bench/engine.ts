@@ -1,19 +1,24 @@
 /**
- * Tokens per second and time to first token through Inkwell's HTTP interface, against the bare decode loop of the
- * library underneath (`sequence.evaluate`) on the same file, in the same run, in turns.
+ * Tokens per second and time to first token through Inkwell's HTTP interface, against the bare
+ * decode loop of the library underneath (`sequence.evaluate`) on the same file, in the same run,
+ * in turns.
  *
- *   npm run bench -- engine [--model FILE] [--threads 1,2] [--concurrent 1,4,8] [--tokens 128] [--rounds 3]
+ *   npm run bench -- engine [--model FILE] [--threads 1,2] [--concurrent 1,4,8] [--tokens 128] \
+ *     [--rounds 3]
  *
- * The bare loop runs twice: as the library comes, and with the thread pool of one (UV_THREADPOOL_SIZE=1) in which
- * Inkwell runs it, which is the floor of the ratio. All answer prompts of the same length with the same number of tokens:
- * an answer that ends early would weigh its prompt more, so it fails the run. Ratios are medians over the rounds, each of
- * one round's own figures.
+ * The bare loop runs twice: as the library comes, and with the thread pool of one
+ * (UV_THREADPOOL_SIZE=1) in which Inkwell runs it, which is the floor of the ratio. All answer
+ * prompts of the same length with the same number of tokens: an answer that ends early would weigh
+ * its prompt more, so it fails the run. Ratios are medians over the rounds, each of one round's
+ * own figures.
  *
- * LLAMA_SERVER_URL names a llama-server to be measured beside it, one number of threads at a time. Started alike, it is
+ * LLAMA_SERVER_URL names a llama-server to be measured beside it, one number of threads at a time.
+ * Started alike, it is
  *
  *   llama-server -m FILE --threads N --threads-batch N -c 16384 -np 8 --cache-ram 0
  *
- * It is asked not to reuse prompts: Inkwell reuses none of these, because `temperature: 0` promises the same text again.
+ * It is asked not to reuse prompts: Inkwell reuses none of these, because `temperature: 0`
+ * promises the same text again.
  */
 
 import { type ChildProcess, spawn } from "node:child_process";
@@ -59,7 +64,10 @@ interface Server {
 
 let prompts = 0;
 
-/** Answers that do not end by themselves: a greedy small model goes on telling. No two prompts begin alike. */
+/**
+ * Answers that do not end by themselves: a greedy small model goes on telling. No two prompts
+ * begin alike.
+ */
 function nextPrompt(): string {
   prompts += 1;
   // Always three digits, which are as many tokens.

@@ -1,12 +1,15 @@
 /**
- * One account floods the embedded engine, others ask for ten tokens: how long until their first token, beside the same on
- * an idle service, and what taking turns costs in tokens per second.
+ * One account floods the embedded engine, others ask for ten tokens: how long until their first
+ * token, beside the same on an idle service, and what taking turns costs in tokens per second.
  *
- *   npm run bench -- fairness [--model FILE] [--accounts 1,2,4,8] [--rounds 2] [--seconds 8] [--threads N]
+ *   npm run bench -- fairness [--model FILE] [--accounts 1,2,4,8] [--rounds 2] [--seconds 8] \
+ *     [--threads N]
  *
- * The flood is eight requests of one account with `max_tokens: 7000` for four places. The others come all at once. The
- * target for each is a second and twice the time that the slowest of as many takes on an idle service. For the throughput every account floods, so that places change hands all the time; the
- * floor of the ratio is one account that floods alone, for which nothing is ever paused.
+ * The flood is eight requests of one account with `max_tokens: 7000` for four places. The others
+ * come all at once. The target for each is a second and twice the time that the slowest of as many
+ * takes on an idle service. For the throughput every account floods, so that places change hands
+ * all the time; the floor of the ratio is one account that floods alone, for which nothing is ever
+ * paused.
  */
 
 import { resolve } from "node:path";
@@ -19,7 +22,10 @@ const floodRequests = 8;
 const floodTokens = 7000;
 /** Time for a flood to fill the places and to have run for longer than the shortest run. */
 const settleMs = 2000;
-/** Time for each of nine accounts to have its first turn: until then prompts are evaluated, which makes no tokens. */
+/**
+ * Time for each of nine accounts to have its first turn: until then prompts are evaluated, which
+ * makes no tokens.
+ */
 const turnsMs = 6000;
 
 let prompts = 0;

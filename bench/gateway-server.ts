@@ -1,9 +1,11 @@
 /**
- * One of the servers that the benchmarks of the HTTP path measure, in a process of its own. `inkwell`: as main.ts puts
- * it together, with a scripted engine, or before an upstream. `bare`: a Fastify handler that answers with the same
- * bytes. `proxy`: one that fetches them through undici from an upstream. `upstream`: the mock upstream.
+ * One of the servers that the benchmarks of the HTTP path measure, in a process of its own.
+ * `inkwell`: as main.ts puts it together, with a scripted engine, or before an upstream. `bare`: a
+ * Fastify handler that answers with the same bytes. `proxy`: one that fetches them through undici
+ * from an upstream. `upstream`: the mock upstream.
  *
- * Tells its parent where it listens and, when asked, the processor time and the memory it has used.
+ * Tells its parent where it listens and, when asked, the processor time and the memory it has
+ * used.
  */
 import { join } from "node:path";
 import { fastify } from "fastify";

@@ -1,13 +1,15 @@
 /**
- * Cost of one disturbance for other accounts: the time of a hold and a settlement, or of a key lookup, undisturbed and
- * disturbed in the same run.
+ * Cost of one disturbance for other accounts: the time of a hold and a settlement, or of a key
+ * lookup, undisturbed and disturbed in the same run.
  *
- *   npm run bench -- isolation [--part locked,frozen,lists,overdue] [--seconds 4] [--receipts 1000000] [--holds 50000]
+ *   npm run bench -- isolation [--part locked,frozen,lists,overdue] [--seconds 4] \
+ *     [--receipts 1000000] [--holds 50000]
  *
  * - `locked`: another session of PostgreSQL locks the row of one account.
  * - `frozen`: a second node is stopped (SIGSTOP) inside a transaction.
  * - `lists`: eight filtered lists over all receipts on PostgreSQL, repeated, beside key lookups.
- * - `overdue`: holds of a dead node, all of one account or 50 of each, ended by the sweeper, on SQLite.
+ * - `overdue`: holds of a dead node, all of one account or 50 of each, ended by the sweeper, on
+ *   SQLite.
  *
  * The bench starts PostgreSQL on this machine, with fsync.
  */
@@ -93,7 +95,10 @@ async function printed(title: string, measuring: Promise<Measured[]>): Promise<v
   );
 }
 
-/** Each client sends one pair after another on its own accounts. A pair without an answer counts with the time waited. */
+/**
+ * Each client sends one pair after another on its own accounts. A pair without an answer counts
+ * with the time waited.
+ */
 async function pairs(
   ledger: Ledger,
   of: readonly number[],

@@ -1,6 +1,6 @@
 /**
- * Ledger files for benchmarks: accounts with a key each, and a history of the requested length, written at once. They are
- * sound: `inkwell audit` finds nothing.
+ * Ledger files for benchmarks: accounts with a key each, and a history of the requested length,
+ * written at once. They are sound: `inkwell audit` finds nothing.
  */
 import type { Plan, Plans } from "../src/ledger/plan.ts";
 import { openToWrite } from "../src/store/sqlite/file.ts";
@@ -28,14 +28,17 @@ export function keyId(n: number): string {
 }
 
 /**
- * Returns the account of a turn. Each account has one turn before any has a second one, and neighbours never follow each
- * other: otherwise the accounts of one commit would share pages.
+ * Returns the account of a turn. Each account has one turn before any has a second one, and
+ * neighbours never follow each other: otherwise the accounts of one commit would share pages.
  */
 export function nextAccount(turn: number, accounts: number): number {
   return (turn * 7919) % accounts;
 }
 
-/** `journalRows` counts holds and settlements, spread evenly over the accounts, without the `open` of each account. */
+/**
+ * `journalRows` counts holds and settlements, spread evenly over the accounts, without the `open`
+ * of each account.
+ */
 export function makeLedgerFile(path: string, accounts: number, journalRows: number): void {
   const nowMs = Date.now();
   const startsMs = nowMs - 3_600_000;

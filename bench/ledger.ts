@@ -1,11 +1,13 @@
 /**
- * Pairs of hold and settlement per second through the ledger: batcher, kernel, SQLite in its thread, every commit
- * synced to disk. The floor, in turns in the same run, is a raw loop of the same writes in batches of the same sizes.
+ * Pairs of hold and settlement per second through the ledger: batcher, kernel, SQLite in its
+ * thread, every commit synced to disk. The floor, in turns in the same run, is a raw loop of the
+ * same writes in batches of the same sizes.
  *
- *   npm run bench -- ledger [--callers 1,32,512] [--accounts 1,10000] [--rows 0,1000000] [--seconds 1] [--rounds 3]
+ *   npm run bench -- ledger [--callers 1,32,512] [--accounts 1,10000] [--rows 0,1000000] \
+ *     [--seconds 1] [--rounds 3]
  *
- * A caller takes a hold and, when that is on disk, settles it; then again. `rows` are the journal entries that are
- * there before. A latency is that of a pair, so of two commits.
+ * A caller takes a hold and, when that is on disk, settles it; then again. `rows` are the journal
+ * entries that are there before. A latency is that of a pair, so of two commits.
  */
 
 import { copyFileSync, mkdtempSync, rmSync } from "node:fs";

@@ -1,4 +1,7 @@
-/** The whole service with the embedded engine, in a process and a folder of its own, and a key for each of some accounts. */
+/**
+ * The whole service with the embedded engine, in a process and a folder of its own, and a key for
+ * each of some accounts.
+ */
 import { spawn } from "node:child_process";
 import { mkdtemp, rm, writeFile } from "node:fs/promises";
 import { tmpdir } from "node:os";

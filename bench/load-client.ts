@@ -1,7 +1,8 @@
 /**
- * Clients for the benchmarks of the HTTP path, in a process of their own. Each has one connection and sends the next
- * request after the last byte of a response. They write and read raw bytes and parse as little as possible, so that a client
- * costs less than any server. The task comes from stdin; the measurements are printed as JSON.
+ * Clients for the benchmarks of the HTTP path, in a process of their own. Each has one connection
+ * and sends the next request after the last byte of a response. They write and read raw bytes and
+ * parse as little as possible, so that a client costs less than any server. The task comes from
+ * stdin; the measurements are printed as JSON.
  */
 import { connect } from "node:net";
 import { text } from "node:stream/consumers";
@@ -27,7 +28,10 @@ export interface LoadResult {
 
 const endOfChunks = "\r\n0\r\n\r\n";
 
-/** Finds the end of a response. One request runs at a time, so its last byte is the last one received. */
+/**
+ * Finds the end of a response. One request runs at a time, so its last byte is the last one
+ * received.
+ */
 class Answer {
   #head: Buffer | null = Buffer.alloc(0);
   /** Bytes of the body if the response has a content-length. */

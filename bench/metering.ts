@@ -1,10 +1,12 @@
 /**
- * Processor time that the ledger adds to a token: answers with a hold and a settlement on disk, against the same answers
- * without a ledger, in the same run, in turns. Everything else about a token is simulated: it takes `--token-us`
- * microseconds, in a turn of the event loop. Answers have half to one and a half times as many tokens as asked for, so
- * that they do not end together. All threads share one core.
+ * Processor time that the ledger adds to a token: answers with a hold and a settlement on disk,
+ * against the same answers without a ledger, in the same run, in turns. Everything else about a
+ * token is simulated: it takes `--token-us` microseconds, in a turn of the event loop. Answers
+ * have half to one and a half times as many tokens as asked for, so that they do not end together.
+ * All threads share one core.
  *
- *   npm run bench -- metering [--clients 1,32] [--tokens 64] [--token-us 5] [--seconds 1] [--rounds 3]
+ *   npm run bench -- metering [--clients 1,32] [--tokens 64] [--token-us 5] [--seconds 1] \
+ *     [--rounds 3]
  */
 
 import { execFileSync } from "node:child_process";

@@ -1,6 +1,6 @@
 /**
- * A mock upstream that answers each path with fixed bytes (upstream-answers.ts). It reads and writes the connection
- * itself, so that it costs much less than the server that is measured.
+ * A mock upstream that answers each path with fixed bytes (upstream-answers.ts). It reads and
+ * writes the connection itself, so that it costs much less than the server that is measured.
  */
 import { once } from "node:events";
 import { createServer, type Socket } from "node:net";

@@ -1,8 +1,9 @@
 /**
- * One node of `bench/nodes.ts`: a process with a ledger on the shared PostgreSQL, or with only a connection pool (the
- * floor). Its clients take turns over the keys; each takes a hold, settles it when it is on disk, and repeats. The process reports to
- * its parent when it is ready. For each number of seconds that it receives, it measures and returns the latencies of the pairs. 0
- * ends it.
+ * One node of `bench/nodes.ts`: a process with a ledger on the shared PostgreSQL, or with only a
+ * connection pool (the floor). Its clients take turns over the keys; each takes a hold, settles it
+ * when it is on disk, and repeats. The process reports to its parent when it is ready. For each
+ * number of seconds that it receives, it measures and returns the latencies of the pairs. 0 ends
+ * it.
  */
 import pg from "pg";
 import { Ledger } from "../src/ledger/batcher.ts";
@@ -12,7 +13,10 @@ import { holdAndSettle } from "./pair.ts";
 
 export interface NodeTask {
   url: string;
-  /** `ledger`: Inkwell's ledger. `row update`: one statement that takes from a row, and one that returns to it. */
+  /**
+   * `ledger`: Inkwell's ledger. `row update`: one statement that takes from a row, and one that
+   * returns to it.
+   */
   by: "ledger" | "row update";
   /** Clients of this node. */
   clients: number;

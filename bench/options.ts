@@ -1,4 +1,7 @@
-/** Options of the benches: `--name value`, each with a default. An unknown option throws and is named in the message. */
+/**
+ * Options of the benches: `--name value`, each with a default. An unknown option throws and is
+ * named in the message.
+ */
 import { existsSync } from "node:fs";
 import { join } from "node:path";
 import { parseArgs } from "node:util";
@@ -9,7 +12,9 @@ const downloaded = join(root, "data", "models", "SmolLM2-135M-Instruct.Q4_1.gguf
 /** Path of the default model if it has been downloaded, otherwise of the miniature. */
 export const defaultModel = existsSync(downloaded) ? downloaded : join(root, "models", "miniature.gguf");
 
-/** Returns the value of each option. Without a default, an option is undefined unless it is given. */
+/**
+ * Returns the value of each option. Without a default, an option is undefined unless it is given.
+ */
 export function optionsOf<const Defaults extends Record<string, string | undefined>>(
   args: readonly string[],
   defaults: Defaults,

@@ -1,6 +1,6 @@
 /**
- * The ledger operations of a request, for benchmarks that omit everything else: a hold, optional extensions of one token
- * each, and a settlement when the hold is on disk.
+ * The ledger operations of a request, for benchmarks that omit everything else: a hold, optional
+ * extensions of one token each, and a settlement when the hold is on disk.
  */
 
 import type { Ledger } from "../src/ledger/batcher.ts";

@@ -1,8 +1,10 @@
 /**
- * One account sends prompts that are just too long, which are refused only after they were tokenized. How fast is the
- * answer of another account decoded meanwhile, against the same with nothing beside it?
+ * One account sends prompts that are just too long, which are refused only after they were
+ * tokenized. How fast is the answer of another account decoded meanwhile, against the same with
+ * nothing beside it?
  *
- *   npm run bench -- preparation [--model FILE] [--connections 6] [--seconds 6] [--rounds 3] [--threads N]
+ *   npm run bench -- preparation [--model FILE] [--connections 6] [--seconds 6] [--rounds 3] \
+ *     [--threads N]
  *
  * The two are measured in turns. The target is a ratio of 0.85.
  */

@@ -1,7 +1,8 @@
 /**
- * The floor of `bench/ledger.ts`: the writes of holds and settlements, and nothing else, in one thread of prepared
- * statements on the same kind of file with the same settings. Reads nothing, decides nothing, checks nothing, keeps
- * its amounts in memory; a row that several operations of a batch change is written once, as the ledger writes it.
+ * The floor of `bench/ledger.ts`: the writes of holds and settlements, and nothing else, in one
+ * thread of prepared statements on the same kind of file with the same settings. Reads nothing,
+ * decides nothing, checks nothing, keeps its amounts in memory; a row that several operations of a
+ * batch change is written once, as the ledger writes it.
  */
 import type { DatabaseSync } from "node:sqlite";
 import { newRequestId } from "../src/telemetry/request-record.ts";

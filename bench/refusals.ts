@@ -1,7 +1,7 @@
 /**
- * Latency that the refused requests of one key cost its neighbours. A key with one credit and one request a minute sends bodies
- * of the largest size over some connections, as fast as it can. Another account asks for one token at a time. The floor is
- * the neighbour alone.
+ * Latency that the refused requests of one key cost its neighbours. A key with one credit and one
+ * request a minute sends bodies of the largest size over some connections, as fast as it can.
+ * Another account asks for one token at a time. The floor is the neighbour alone.
  *
  *   npm run bench -- refusals [--seconds 5] [--connections 6]
  */

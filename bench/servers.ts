@@ -1,6 +1,6 @@
 /**
- * Shared by the benchmarks of the HTTP path: servers in separate processes, on one core with all their threads, and
- * clients on the other cores.
+ * Shared by the benchmarks of the HTTP path: servers in separate processes, on one core with all
+ * their threads, and clients on the other cores.
  */
 import { type ChildProcess, execFile, spawn } from "node:child_process";
 import { once } from "node:events";
@@ -18,7 +18,10 @@ export interface Server extends Started, AsyncDisposable {
 
 export interface Measured extends LoadResult {
   cpuMicrosPerRequest: number;
-  /** Load of the server's core. Well below 1, the clients were slower, or other processes used the core. */
+  /**
+   * Load of the server's core. Well below 1, the clients were slower, or other processes used the
+   * core.
+   */
   busy: number;
 }
 

@@ -1,6 +1,7 @@
 /**
- * Stop sequences that almost match a repeating text, which is the worst case for their search: the time per character for
- * sequences of several lengths, and the longest time of one call. The floor is the same text with short sequences.
+ * Stop sequences that almost match a repeating text, which is the worst case for their search: the
+ * time per character for sequences of several lengths, and the longest time of one call. The floor
+ * is the same text with short sequences.
  *
  *   npm run bench -- stops [--characters 1000000]
  */

@@ -1,11 +1,11 @@
 /**
- * Bytes that a finished request stores and writes: one hold and one settlement through the ledger, on both stores, with
- * every commit synced. A long answer has extensions in between.
+ * Bytes that a finished request stores and writes: one hold and one settlement through the ledger,
+ * on both stores, with every commit synced. A long answer has extensions in between.
  *
  *   npm run bench -- storage [--requests 20000] [--accounts 1000] [--callers 64] [--extensions 0]
  *
- * `written` is the number of bytes that reach the disk, including logs. On SQLite the operating system counts them. On
- * PostgreSQL it is the log; pages are written in addition at a checkpoint.
+ * `written` is the number of bytes that reach the disk, including logs. On SQLite the operating
+ * system counts them. On PostgreSQL it is the log; pages are written in addition at a checkpoint.
  */
 
 import { mkdtemp, readFile, rm, stat } from "node:fs/promises";

@@ -1,12 +1,12 @@
 /**
- * Many streams at once through the whole HTTP path on one core: what each takes of memory, and whether one of them
- * starves. The engine is a scripted one that makes a token of each stream after a fixed time, so that every stream
- * would take equally long if nothing else took any.
+ * Many streams at once through the whole HTTP path on one core: what each takes of memory, and
+ * whether one of them starves. The engine is a scripted one that makes a token of each stream
+ * after a fixed time, so that every stream would take equally long if nothing else took any.
  *
  *   npm run bench -- streams [--streams 1000] [--tokens 100] [--every 50]
  *
- * `--every`: milliseconds between two tokens of a stream. Two runs on one server: the first is timed; in the middle of the
- * second its memory is collected, and what remains is looked at.
+ * `--every`: milliseconds between two tokens of a stream. Two runs on one server: the first is
+ * timed; in the middle of the second its memory is collected, and what remains is looked at.
  */
 
 import { readFile } from "node:fs/promises";

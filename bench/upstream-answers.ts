@@ -1,12 +1,16 @@
 /**
- * The fixed answers of the mock upstream. Each answer has a path of its own, `/ID/v1/chat/completions` for the stream and
- * `/ID/whole/v1/chat/completions` for the same answer as one JSON object.
+ * The fixed answers of the mock upstream. Each answer has a path of its own,
+ * `/ID/v1/chat/completions` for the stream and `/ID/whole/v1/chat/completions` for the same answer
+ * as one JSON object.
  */
 
 export interface UpstreamAnswer {
   id: string;
   tokens: number;
-  /** Each event is sent by itself, in a turn of the event loop; otherwise all events are sent together. */
+  /**
+   * Each event is sent by itself, in a turn of the event loop; otherwise all events are sent
+   * together.
+   */
   inPieces: boolean;
 }
 

@@ -115,7 +115,9 @@ export class OperatorError extends Error {
 /** The database is unavailable: it is locked, its disk is full, or the connection is lost. */
 export class StoreUnavailableError extends Error {
   override readonly name = "StoreUnavailableError";
-  /** False: nothing was changed. True: the change may have been made, and only its answer was lost. */
+  /**
+   * False: nothing was changed. True: the change may have been made, and only its answer was lost.
+   */
   readonly mayBeDone: boolean;
 
   constructor(message: string, options: ErrorOptions & { mayBeDone?: boolean } = {}) {

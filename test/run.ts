@@ -1,9 +1,11 @@
 /**
- * Runs the tests: `npm test` runs all of them, and `npx node test/run.ts test/http` those of a folder or file.
+ * Runs the tests: `npm test` runs all of them, and `npx node test/run.ts test/http` those of a
+ * folder or file.
  *
- * Test files run in parallel. They share one PostgreSQL, on which each creates its own databases, and nothing else.
- * Files that measure latency, the event loop or memory run one by one afterwards. All results form one report, with
- * totals and failures at its end. The exit status is 1 if a test fails.
+ * Test files run in parallel. They share one PostgreSQL, on which each creates its own databases,
+ * and nothing else. Files that measure latency, the event loop or memory run one by one
+ * afterwards. All results form one report, with totals and failures at its end. The exit status is
+ * 1 if a test fails.
  */
 import { existsSync, globSync, statSync } from "node:fs";
 import { availableParallelism } from "node:os";
@@ -57,7 +59,8 @@ async function* report(): AsyncGenerator<TestEvent> {
   const totals = new Map<string, number>();
   let summary: TestEvent | null = null;
   const parts = [
-    // Tests wait as often as they compute: one file more than there are processors keeps these busy.
+    // Tests wait as often as they compute: one file more than there are processors keeps these
+    // busy.
     { files: files.filter((file) => !alone.includes(file)), concurrency: availableParallelism() + 1 },
     { files: files.filter((file) => alone.includes(file)), concurrency: 1 },
   ];

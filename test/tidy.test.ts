@@ -7,7 +7,10 @@ import { catalogue } from "../src/errors.ts";
 
 const root = join(import.meta.dirname, "..");
 
-/** Modules of src/: a file belongs to the longest name that its path starts with, and imports only from modules above its own. */
+/**
+ * Modules of src/: a file belongs to the longest name that its path starts with, and imports only
+ * from modules above its own.
+ */
 const modules = [
   "errors",
   "units",
@@ -32,7 +35,10 @@ const modules = [
   "cli",
 ];
 
-/** Parts of the embedded engine, and the parts that each may import. The service loads `process`, the child the others. */
+/**
+ * Parts of the embedded engine, and the parts that each may import. The service loads `process`,
+ * the child the others.
+ */
 const llamaImports: Readonly<Record<string, readonly string[]>> = {
   protocol: [],
   process: ["protocol", "process"],
@@ -195,6 +201,15 @@ test("every file says at its head what it is for", () => {
   for (const file of sources) {
     const head = textOf(file).replace(/^#!.*\n/, "");
     assert.match(head, /^(?:\/\*\*|\/\/)[ \n]/, `${file} begins with a comment that says what it is for`);
+  }
+});
+
+test("comment lines have fewer than 100 columns", () => {
+  for (const file of ["src", "test", "bench", "tools"].flatMap((folder) => filesBelow(folder, ".ts"))) {
+    for (const [index, line] of textOf(file).split("\n").entries()) {
+      const isLong = /^\s*(?:\/\*\*|\*|\/\/) /.test(line) && line.length >= 100;
+      assert.ok(!isLong, `${file}:${index + 1} has a comment of ${line.length} columns`);
+    }
   }
 });
 

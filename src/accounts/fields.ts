@@ -1,7 +1,7 @@
 /**
- * Limits of the values that operators choose: names of accounts and plans, labels of keys, notes in
- * the journal, limits and credits. The command line, the operator API and the configuration share
- * them.
+ * Limits of the values that operators choose: names of accounts and plans, labels of keys, notes
+ * in the journal, limits and credits. The command line, the operator API and the configuration
+ * share them.
  */
 import { creditsMax } from "../units.ts";
 

@@ -16,9 +16,9 @@ interface FirstAccount {
 }
 
 /**
- * Opens the account `default` on the first plan of the configuration and issues a key. Returns null
- * if the store has other accounts or any key. A start that ended between the two steps is completed
- * by the next start.
+ * Opens the account `default` on the first plan of the configuration and issues a key. Returns
+ * null if the store has other accounts or any key. A start that ended between the two steps is
+ * completed by the next start.
  */
 export async function openFirstAccount(
   store: Store,

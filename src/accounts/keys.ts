@@ -93,8 +93,8 @@ export function mintKey(): string {
 }
 
 /**
- * `ok`: has the form of a key. `mistyped`: begins like a key. `foreign`: does not, as keys of other
- * services.
+ * `ok`: has the form of a key. `mistyped`: begins like a key. `foreign`: does not, as keys of
+ * other services.
  */
 export function parseKey(text: string): "ok" | "mistyped" | "foreign" {
   if (!text.startsWith(prefix)) return "foreign";

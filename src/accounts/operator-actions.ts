@@ -3,8 +3,8 @@
  * API parse a request, call one of these actions and print its result.
  *
  * Actions that change accounts or credits are safe to repeat, as each operation id and payment id
- * takes effect once. A repetition with other values is refused and changes nothing. Only `issueKey`
- * issues another key with each call. Actions throw the errors of accounts/refusals.ts.
+ * takes effect once. A repetition with other values is refused and changes nothing. Only
+ * `issueKey` issues another key with each call. Actions throw the errors of accounts/refusals.ts.
  */
 import { hash } from "node:crypto";
 import { isDeepStrictEqual } from "node:util";

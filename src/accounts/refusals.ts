@@ -1,8 +1,8 @@
 /**
  * Errors of operator actions, as one closed catalogue for the operator API and the command line.
- * Errors whose code the public catalogue (errors.ts) defines are thrown as its `Refusal`. A message
- * names no command and no endpoint: the command line and the API add their own advice. A test
- * compares the catalogue with docs/operating.
+ * Errors whose code the public catalogue (errors.ts) defines are thrown as its `Refusal`. A
+ * message names no command and no endpoint: the command line and the API add their own advice. A
+ * test compares the catalogue with docs/operating.
  */
 import { type ErrorType, Refusal } from "../errors.ts";
 import { balanceUnavailable } from "../ledger/balance.ts";

@@ -64,7 +64,9 @@ export interface Usage {
   cachedTokens: number;
   completionTokens: number;
   reasoningTokens: number;
-  /** True if the upstream's counts were missing or impossible, so that tokens were counted here. */
+  /**
+   * True if the upstream's counts were missing or impossible, so that tokens were counted here.
+   */
   estimated: boolean;
   /** True if the upstream's counts were impossible. The operator should look into it. */
   absurd?: boolean;

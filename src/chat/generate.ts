@@ -4,19 +4,19 @@
  *
  * Each ending and its charge (docs/ledger.md):
  *
- * | ending                                          | recorded as        | charged                                 |
- * |-------------------------------------------------|--------------------|-----------------------------------------|
- * | refused before an engine saw it                 | refused, or no row | nothing                                 |
- * | the store did not answer to its hold            | refused, or no row | nothing: the ledger voids it            |
- * | engine failed before the first token            | engine_failed      | nothing                                 |
- * | engine failed, service stopped, not streamed    | engine_failed shutdown | nothing: nothing was delivered      |
- * | client gone before the first token, still queued| client_gone        | nothing                                 |
- * | client gone before the first token, at work     | client_gone        | the prompt                              |
- * | client gone in mid-stream                       | client_gone        | the prompt and every token made         |
- * | engine failed in mid-stream                     | engine_failed      | the prompt and every token made         |
- * | the service stopped in mid-stream               | shutdown           | the prompt and every token made         |
- * | stop, length, what the credits bought           | stop length credits| exact usage                             |
- * | this process died                               | expired            | the last checkpoint, when the hold ends |
+ * | ending                               | recorded as             | charged                     |
+ * |--------------------------------------|-------------------------|-----------------------------|
+ * | refused before an engine saw it      | refused, or no row      | nothing                     |
+ * | store did not confirm the hold       | refused, or no row      | nothing: it is voided       |
+ * | engine failed before the first token | engine_failed           | nothing                     |
+ * | failure or shutdown, not streamed    | engine_failed, shutdown | nothing                     |
+ * | client left the queue                | client_gone             | nothing                     |
+ * | client left before the first token   | client_gone             | prompt                      |
+ * | client left during a stream          | client_gone             | prompt and generated tokens |
+ * | engine failed during a stream        | engine_failed           | prompt and generated tokens |
+ * | service stopped during a stream      | shutdown                | prompt and generated tokens |
+ * | complete, or end of the credits      | stop, length, credits   | exact usage                 |
+ * | this process died                    | expired                 | the last checkpoint         |
  */
 
 import type { Caller } from "../accounts/authentication.ts";
@@ -98,7 +98,9 @@ export interface ChatRecord {
 export interface GenerateDependencies {
   catalog: Catalog;
   ledger: Ledger;
-  /** Lifetime of a hold without an extension. Extensions are written at least every third of it. */
+  /**
+   * Lifetime of a hold without an extension. Extensions are written at least every third of it.
+   */
   holdTtlMs: number;
 }
 

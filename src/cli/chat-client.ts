@@ -240,7 +240,8 @@ function list(value: unknown): (Json | undefined)[] {
 }
 
 /**
- * `fetch` keeps the reason in `cause`, which may be several errors, one for each address of a host.
+ * `fetch` keeps the reason in `cause`, which may be several errors, one for each address of a
+ * host.
  */
 function reasonOf(error: unknown): string {
   if (!(error instanceof Error) || error.cause === undefined) return messageOf(error);

@@ -2,9 +2,9 @@
  * The context of every command: its streams, the configuration, and the operator actions on the
  * store.
  *
- * Results go to stdout, remarks about them to stderr, so that the output of a command can be piped.
- * With `--json`, stdout has one JSON document and nothing else; if the command fails, the document
- * is the error (failure.ts).
+ * Results go to stdout, remarks about them to stderr, so that the output of a command can be
+ * piped. With `--json`, stdout has one JSON document and nothing else; if the command fails, the
+ * document is the error (failure.ts).
  */
 import { OperatorActions } from "../accounts/operator-actions.ts";
 import type { Streams } from "../app.ts";
@@ -48,8 +48,8 @@ export class Cli {
 
   /**
    * Runs `use` on the opened store and closes it; a running service may use the same store. Only
-   * with `create` a missing ledger is created: an empty ledger in the wrong folder would give wrong
-   * answers.
+   * with `create` a missing ledger is created: an empty ledger in the wrong folder would give
+   * wrong answers.
    */
   async withActions<T>(
     config: Config,

@@ -1,10 +1,12 @@
 /**
- * Commits each account that the store has put off in a queue of its own. Either another session of the database has locked a row of
- * the account, or the account has more overdue holds than a commit ends.
+ * Commits each account that the store has put off in a queue of its own. Either another session of
+ * the database has locked a row of the account, or the account has more overdue holds than a
+ * commit ends.
  *
- * Guarantees that the operations of an account keep their order, and that no account waits for the pause of another. An
- * operation is rejected if its account stays locked for longer than `giveUpMs`. The first commit that answers all operations
- * of an account ends its queue. Operations that arrived meanwhile return to the commit queue.
+ * Guarantees that the operations of an account keep their order, and that no account waits for the
+ * pause of another. An operation is rejected if its account stays locked for longer than
+ * `giveUpMs`. The first commit that answers all operations of an account ends its queue.
+ * Operations that arrived meanwhile return to the commit queue.
  */
 
 import { StoreUnavailableError } from "../errors.ts";
@@ -28,7 +30,10 @@ interface AccountQueuesOptions {
   giveUpMs: number;
   /** Ends all repetitions when it aborts. */
   signal: AbortSignal;
-  /** Makes one attempt. Answers the entries and returns the entries that the store put off, in order. */
+  /**
+   * Makes one attempt. Answers the entries and returns the entries that the store put off, in
+   * order.
+   */
   commit(batch: readonly Entry[]): Promise<PutOff>;
   /** Receives the remaining entries of an ended account queue, in order. */
   returnToCommitQueue(entries: readonly Entry[]): void;
@@ -49,7 +54,10 @@ interface Queue {
 }
 
 const firstPauseMs = 10;
-/** Maximum wait of an account after its lock is released, in addition to the attempts for all account queues. */
+/**
+ * Maximum wait of an account after its lock is released, in addition to the attempts for all
+ * account queues.
+ */
 const pauseMsMax = 250;
 /** Limits the load of thousands of account queues on the database. An attempt takes about 2 ms. */
 const pauseMsPerQueue = 4;
@@ -101,7 +109,9 @@ export class AccountQueues {
     this.#pump = null;
   }
 
-  /** At most `firstPauseMs`, so that a new account queue does not wait for the pauses of others. */
+  /**
+   * At most `firstPauseMs`, so that a new account queue does not wait for the pauses of others.
+   */
   #untilDueMs(): number {
     const dueMs = Math.min(...[...this.#queues.values()].map((queue) => queue.dueMs));
     return Math.max(0, Math.min(firstPauseMs, dueMs - performance.now()));
@@ -118,7 +128,8 @@ export class AccountQueues {
       else this.#wait(queue, lockedAccount);
     } catch (error) {
       if (error instanceof StoreUnavailableError) {
-        // The store is unavailable for every account. Separate attempts would multiply the wait of the callers.
+        // The store is unavailable for every account. Separate attempts would multiply the wait of
+        // the callers.
         for (const each of this.#queues.values()) this.#wait(each, () => error);
       }
       // The defect may belong to a single operation.
@@ -135,7 +146,8 @@ export class AccountQueues {
   }
 
   #proceed(queue: Queue): void {
-    // The first operation needs further commits, and the store would put off all later operations too.
+    // The first operation needs further commits, and the store would put off all later operations
+    // too.
     queue.batchMax = 1;
     for (const entry of queue.entries) delete entry.waitingSinceMs;
     queue.failures = 0;

@@ -1,6 +1,7 @@
 /**
- * Computes the present balance of an account from its row and writes nothing. Windows are rolled forward and overdue
- * holds are expired. Credits that running requests hold are part of the balance.
+ * Computes the present balance of an account from its row and writes nothing. Windows are rolled
+ * forward and overdue holds are expired. Credits that running requests hold are part of the
+ * balance.
  */
 import { invariant, Refusal } from "../errors.ts";
 import type { EpochMs, MicroCredits } from "../units.ts";
@@ -13,8 +14,9 @@ import { rowKey, UnitOfWork } from "./unit-of-work.ts";
 export interface AccountSnapshot {
   account: AccountRow;
   /**
-   * Overdue holds of the account that have not been expired yet, soonest first, at most `overdueMax`. Further overdue
-   * holds count as running until they end, so the balance does not yet contain the cost of their last checkpoints.
+   * Overdue holds of the account that have not been expired yet, soonest first, at most
+   * `overdueMax`. Further overdue holds count as running until they end, so the balance does not
+   * yet contain the cost of their last checkpoints.
    */
   overdue: readonly HoldRow[];
   nowMs: EpochMs;
@@ -46,7 +48,10 @@ export function balanceOf(snapshot: AccountSnapshot | null, plans: Plans): Balan
   return found;
 }
 
-/** Returns the balance, or the problem if the account contradicts itself or its plan is not configured. */
+/**
+ * Returns the balance, or the problem if the account contradicts itself or its plan is not
+ * configured.
+ */
 export function readBalance(
   { account: read, overdue, nowMs }: AccountSnapshot,
   plans: Plans,

@@ -1,9 +1,10 @@
 /**
  * Batches operations into commits of the store. It decides nothing itself.
  *
- * Guarantees that every operation is answered, and that the operations of an account are decided in order. An operation
- * whose commit failed or timed out is sent again, and the kernel finds the changes that were already made. If the store
- * puts an account off, its operations move to an account queue (account-queues.ts), and the other accounts do not wait.
+ * Guarantees that every operation is answered, and that the operations of an account are decided
+ * in order. An operation whose commit failed or timed out is sent again, and the kernel finds the
+ * changes that were already made. If the store puts an account off, its operations move to an
+ * account queue (account-queues.ts), and the other accounts do not wait.
  */
 import timers from "node:timers/promises";
 import { invariant, StoreUnavailableError } from "../errors.ts";
@@ -14,26 +15,35 @@ import { noTokens, type UsageRow } from "./rows.ts";
 
 export interface LedgerStore {
   /**
-   * Decides and writes a batch in one transaction, all or nothing. Returns a decision for each operation, in order. The
-   * store may put accounts off.
-   * Rejects with a `StoreUnavailableError` if a further attempt may succeed. Any other rejection is a defect. The same
-   * operations can safely be sent again after any rejection.
+   * Decides and writes a batch in one transaction, all or nothing. Returns a decision for each
+   * operation, in order. The store may put accounts off. Rejects with a `StoreUnavailableError` if
+   * a further attempt may succeed. Any other rejection is a defect. The same operations can safely
+   * be sent again after any rejection.
    */
   commit(operations: readonly Operation[]): Promise<Decision[]>;
 }
 
 export interface LedgerOptions {
-  /** Number of commits at the same time, on different accounts. A store across a network needs more than 1, the default. */
+  /**
+   * Number of commits at the same time, on different accounts. A store across a network needs more
+   * than 1, the default.
+   */
   commitQueues?: number;
   /** For tests: maximum number of operations in a commit. */
   batchMax?: number;
   /** Pauses before each further attempt at an operation. It is rejected after the last attempt. */
   retriesMs?: readonly number[];
-  /** No further attempt is made after this time. An attempt alone may take long, because of a lock or the network. */
+  /**
+   * No further attempt is made after this time. An attempt alone may take long, because of a lock
+   * or the network.
+   */
   giveUpMs?: number;
   /** For tests: additional pause before each further attempt of `applyLate`. */
   latePauseMs?: number;
-  /** Called if a hold with an unknown outcome cannot be voided, so it stays until it expires. Must not throw. */
+  /**
+   * Called if a hold with an unknown outcome cannot be voided, so it stays until it expires. Must
+   * not throw.
+   */
   onHoldLeft?(hold: string, reason: unknown): void;
   /** Called after each successful commit. Must not throw. */
   onCommit?(commit: Committed): void;
@@ -43,7 +53,9 @@ export interface Committed {
   operations: number;
   /** Receipts of the overdue holds that this commit ended. */
   expired: readonly UsageRow[];
-  /** Time from the first attempt until the batch was on disk, including pauses between attempts. */
+  /**
+   * Time from the first attempt until the batch was on disk, including pauses between attempts.
+   */
   durationMs: number;
 }
 
@@ -57,18 +69,23 @@ interface CommitQueue {
 const defaultBatchMax = 256;
 /** A batch of this size is not delayed. */
 const delayedBelow = 64;
-/** Shared by about 20 operations at 32 clients on one core, in place of 4 (docs/decisions/0036). */
+/**
+ * Shared by about 20 operations at 32 clients on one core, in place of 4 (docs/decisions/0036).
+ */
 const batchDelayMsMax = 4;
 /** A turn of the event loop takes some microseconds if it runs no callback. */
 const idleTurnMs = 0.03;
 const defaultRetriesMs = [10, 50, 250, 1000, 2000];
-/** Longer than all pauses together. Shorter than the 5 s that an attempt waits for a locked SQLite file. */
+/**
+ * Longer than all pauses together. Shorter than the 5 s that an attempt waits for a locked SQLite
+ * file.
+ */
 const defaultGiveUpMs = 4000;
 const defaultLatePauseMs = 1000;
 
 /**
- * Collects operations for a commit while the event loop has other work. An idle turn of the loop ends the delay, so an
- * operation that is alone is committed at once.
+ * Collects operations for a commit while the event loop has other work. An idle turn of the loop
+ * ends the delay, so an operation that is alone is committed at once.
  */
 async function batchDelay({ waiting }: CommitQueue): Promise<void> {
   const beganMs = performance.now();
@@ -116,8 +133,9 @@ export class Ledger {
   }
 
   /**
-   * Resolves with the outcome when it is on disk. Rejects if the store stays unavailable, or because of a defect. A
-   * rejected hold is void: if the store did take it, the ledger voids it as soon as the store is available.
+   * Resolves with the outcome when it is on disk. Rejects if the store stays unavailable, or
+   * because of a defect. A rejected hold is void: if the store did take it, the ledger voids it as
+   * soon as the store is available.
    */
   apply<O extends Operation>(operation: O): Promise<OutcomeOf<O>> {
     const { promise, resolve, reject } = Promise.withResolvers<Outcome>();
@@ -133,8 +151,9 @@ export class Ledger {
   }
 
   /**
-   * Repeats an operation that must not be lost until the store takes it. For use after `apply` was rejected with a
-   * `StoreUnavailableError`. Rejects because of a defect, or if the ledger is closed first.
+   * Repeats an operation that must not be lost until the store takes it. For use after `apply` was
+   * rejected with a `StoreUnavailableError`. Rejects because of a defect, or if the ledger is
+   * closed first.
    */
   applyLate<O extends Operation>(operation: O): Promise<OutcomeOf<O>> {
     const outcome = this.#applyUntilTaken(operation).finally(() => this.#late.delete(outcome));
@@ -143,8 +162,9 @@ export class Ledger {
   }
 
   /**
-   * Voids a rejected hold: its request has ended, and the hold is not sent again. If the commit of the hold is still
-   * running in the database, it has locked the account and is decided before the void.
+   * Voids a rejected hold: its request has ended, and the hold is not sent again. If the commit of
+   * the hold is still running in the database, it has locked the account and is decided before the
+   * void.
    */
   #voidLate({ account, hold }: HoldOperation): void {
     const operation = {
@@ -177,7 +197,10 @@ export class Ledger {
     return this.#late.size;
   }
 
-  /** Gives up waiting operations after the grace period. Resolves when every operation has been answered. */
+  /**
+   * Gives up waiting operations after the grace period. Resolves when every operation has been
+   * answered.
+   */
   async close(graceMs: number): Promise<void> {
     if (graceMs <= 0) this.#closing.abort();
     const giveUp = graceMs > 0 ? setTimeout(() => this.#closing.abort(), graceMs) : undefined;
@@ -208,7 +231,10 @@ export class Ledger {
     queue.pump ??= this.#run(queue);
   }
 
-  /** Moves these entries to the account queues, with the waiting operations of the same accounts, in order. */
+  /**
+   * Moves these entries to the account queues, with the waiting operations of the same accounts,
+   * in order.
+   */
   #moveToAccountQueues(queue: CommitQueue, entries: readonly Entry[]): void {
     if (entries.length === 0) return;
     for (const entry of entries) this.#accountQueues.add(entry);

@@ -1,17 +1,17 @@
 /**
  * Decides operations. This is the only code that moves credits.
  *
- * Pure: no I/O and no clock. The store reads, under its locks, every row that a batch of operations can change. The
- * kernel decides the operations in order and returns the new rows. The store writes them in the same transaction.
- * The kernel guarantees, for any input:
+ * Pure: no I/O and no clock. The store reads, under its locks, every row that a batch of
+ * operations can change. The kernel decides the operations in order and returns the new rows. The
+ * store writes them in the same transaction. The kernel guarantees, for any input:
  *
  * - no bucket goes below zero, base and overage never above their caps;
  * - a hold ends once: a repeated operation finds its journal or usage row and changes nothing;
  * - every change of a bucket is a journal entry with that delta, numbered without gaps;
  * - tokens x prices = cost = what each bucket paid + shortfall.
  *
- * Windows roll forward before anything else is decided. Credits are spent from base, then overage, then
- * additional.
+ * Windows roll forward before anything else is decided. Credits are spent from base, then overage,
+ * then additional.
  */
 import { invariant } from "../errors.ts";
 import { type EpochMs, type MicroCredits, microOf } from "../units.ts";
@@ -61,7 +61,10 @@ import {
   UnitOfWork,
 } from "./unit-of-work.ts";
 
-/** Running requests rarely spend their whole hold. Some of them end and give credits back in about this time. */
+/**
+ * Running requests rarely spend their whole hold. Some of them end and give credits back in about
+ * this time.
+ */
 const reservedRetryMs = 1000;
 
 export function decide(
@@ -138,7 +141,8 @@ function hold(work: UnitOfWork, found: FoundAccount, operation: HoldOperation): 
   if (key.revokedMs !== null) return { kind: "refused", reason: "key_revoked" };
   if (key.expiresMs !== null && key.expiresMs <= nowMs) return { kind: "refused", reason: "key_expired" };
 
-  // The hold may need their credits and places. Without them it could be refused, or spend the wrong bucket.
+  // The hold may need their credits and places. Without them it could be refused, or spend the
+  // wrong bucket.
   if (expireOverdue(work, found) === "some") return { kind: "unfinished" };
 
   const scopes = scopesOf(account, plan, key);
@@ -184,7 +188,8 @@ function creditRefusal({ account, plan }: FoundAccount, minMicro: MicroCredits, 
   if (sumOf(account) + held >= minMicro) {
     return { kind: "refused", reason: "credits_reserved", retryAfterMs: reservedRetryMs, rates };
   }
-  // The next refresh fills the buckets to the plan's credits, and not to the present cap of the account.
+  // The next refresh fills the buckets to the plan's credits, and not to the present cap of the
+  // account.
   const refills: EpochMs[] = [];
   if (plan.base.credits > 0) refills.push(account.baseEndsMs);
   if (plan.overage.credits > 0) refills.push(account.overageEndsMs);
@@ -269,7 +274,9 @@ function expire(work: UnitOfWork, found: FoundAccount, id: string): ExpireOutcom
   return { kind: "expired" };
 }
 
-/** Ends the overdue holds of the account. Returns `some` if a further commit has to end the rest. */
+/**
+ * Ends the overdue holds of the account. Returns `some` if a further commit has to end the rest.
+ */
 export function expireOverdue(work: UnitOfWork, found: FoundAccount): "all" | "some" {
   const { account } = found;
   if (account.holds === 0) return "all";
@@ -303,7 +310,8 @@ function end(
     overage: row.overage - Math.max(0, spent.overage - row.overagePast),
     additional: row.additional - spent.additional,
   };
-  // The engine generated more than its limit. The account pays if it can, and the rest is recorded as shortfall.
+  // The engine generated more than its limit. The account pays if it can, and the rest is recorded
+  // as shortfall.
   const extra = allocate(account, cost - sumOf(spent));
   addHeld(account, negated(row));
   account.holds -= 1;
@@ -406,8 +414,9 @@ function adjust(work: UnitOfWork, found: FoundAccount, operation: AdjustOperatio
 }
 
 /**
- * Changes the plan. An upgrade raises cap and remaining credits by the difference at once. A downgrade takes effect at
- * the next refresh. This also repairs an account whose plan is missing from the configuration.
+ * Changes the plan. An upgrade raises cap and remaining credits by the difference at once. A
+ * downgrade takes effect at the next refresh. This also repairs an account whose plan is missing
+ * from the configuration.
  */
 function changePlan(work: UnitOfWork, operation: PlanOperation): PlanOutcome | AccountError {
   if (work.planOf(operation.account) === undefined) return { kind: "no_account" };

@@ -1,6 +1,7 @@
 /**
- * Operations of the ledger and their outcomes. Every operation changes one account and may be repeated: its id (or the
- * id of its hold) finds the first execution, and the first outcome is returned again.
+ * Operations of the ledger and their outcomes. Every operation changes one account and may be
+ * repeated: its id (or the id of its hold) finds the first execution, and the first outcome is
+ * returned again.
  */
 import type { EpochMs, MicroCredits } from "../units.ts";
 import type { Price } from "./pricing.ts";
@@ -13,7 +14,10 @@ export interface OpenOperation {
   plan: string;
 }
 
-/** Takes up to `wantMicro` of the available credits, and is refused below `minMicro`. Checks key and limits under the same lock. */
+/**
+ * Takes up to `wantMicro` of the available credits, and is refused below `minMicro`. Checks key
+ * and limits under the same lock.
+ */
 export interface HoldOperation {
   kind: "hold";
   account: string;
@@ -150,7 +154,10 @@ export type SettleOutcome =
       cost: MicroCredits;
       paid: BucketAmounts;
       shortfall: MicroCredits;
-      /** The part of `paid` that an earlier expiry of the hold took. Absent if the hold had not expired. */
+      /**
+       * The part of `paid` that an earlier expiry of the hold took. Absent if the hold had not
+       * expired.
+       */
       paidBefore?: BucketAmounts;
       /** The part of `shortfall` that this expiry recorded. Absent if `paidBefore` is absent. */
       shortfallBefore?: MicroCredits;
@@ -183,7 +190,10 @@ export type PlanOutcome =
 /** Possible outcome of any operation. */
 export type AccountError =
   | { kind: "no_account" }
-  /** The row of the account is invalid, or its plan is missing. Nothing moves until an operator repairs it. */
+  /**
+   * The row of the account is invalid, or its plan is missing. Nothing moves until an operator
+   * repairs it.
+   */
   | { kind: "balance_invalid"; problem: string };
 
 interface Outcomes {
@@ -197,7 +207,10 @@ interface Outcomes {
   plan: PlanOutcome;
 }
 
-/** Receipts of the overdue holds that the operation ended. Absent if it ended none, which includes a repetition. */
+/**
+ * Receipts of the overdue holds that the operation ended. Absent if it ended none, which includes
+ * a repetition.
+ */
 interface Findings {
   expired?: readonly UsageRow[];
 }
@@ -205,11 +218,14 @@ interface Findings {
 export type OutcomeOf<O extends Operation> = (Outcomes[O["kind"]] | AccountError) & Findings;
 export type Outcome = OutcomeOf<Operation>;
 
-/** Replaces an outcome: this operation and all later operations on its account must be sent again. */
+/**
+ * Replaces an outcome: this operation and all later operations on its account must be sent again.
+ */
 export interface PutOffOutcome extends Findings {
   /**
-   * `locked`: another session of the database has locked a row of the account, and nothing was changed. `unfinished`:
-   * the account has more overdue holds than a commit ends, and some of them were ended.
+   * `locked`: another session of the database has locked a row of the account, and nothing was
+   * changed. `unfinished`: the account has more overdue holds than a commit ends, and some of them
+   * were ended.
    */
   kind: "locked" | "unfinished";
 }

@@ -1,4 +1,7 @@
-/** A plan grants two refilled buckets, limits and models. The configuration defines plans, and each account is on one. */
+/**
+ * A plan grants two refilled buckets, limits and models. The configuration defines plans, and each
+ * account is on one.
+ */
 import type { Credits } from "../units.ts";
 
 export interface BucketPlan {

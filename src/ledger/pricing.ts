@@ -34,13 +34,19 @@ export function costOf(price: Price, tokens: PricedTokens): MicroCredits {
   return cost;
 }
 
-/** Returns the maximum cost of a prompt and a number of completion tokens, for any number of cached tokens. */
+/**
+ * Returns the maximum cost of a prompt and a number of completion tokens, for any number of cached
+ * tokens.
+ */
 export function costAtMost(price: Price, promptTokens: number, completionTokens: number): MicroCredits {
   const dearest = Math.max(price.prompt, price.cachedPrompt ?? price.prompt);
   return promptTokens * dearest + completionTokens * price.completion;
 }
 
-/** Returns the number of completion tokens that an amount buys after the prompt, or `Infinity` if they are free. */
+/**
+ * Returns the number of completion tokens that an amount buys after the prompt, or `Infinity` if
+ * they are free.
+ */
 export function completionTokensFor(price: Price, promptTokens: number, held: MicroCredits): number {
   const rest = held - costAtMost(price, promptTokens, 0);
   if (rest < 0) return 0;
@@ -67,7 +73,9 @@ export function additionalOnly(amount: number): BucketAmounts {
   return { base: 0, overage: 0, additional: amount };
 }
 
-/** Takes an amount from the buckets in spending order. Returns less if the buckets contain less. */
+/**
+ * Takes an amount from the buckets in spending order. Returns less if the buckets contain less.
+ */
 export function allocate(available: BucketAmounts, amount: MicroCredits): BucketAmounts {
   const base = Math.min(amount, available.base);
   const overage = Math.min(amount - base, available.overage);

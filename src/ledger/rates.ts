@@ -1,13 +1,15 @@
 /**
- * Limits requests per minute, tokens per minute and running requests, for the plan of an account and for a key.
+ * Limits requests per minute, tokens per minute and running requests, for the plan of an account
+ * and for a key.
  *
- * Both rates use GCRA: a timestamp each (the theoretical arrival time, TAT) and a burst of one minute. It is exact at any
- * moment without counters or windows. The prompt is counted when a request is admitted, and the completion when the
- * request has ended. If an answer exceeds the limit, the next request waits. Pure: only the given rows change.
+ * Both rates use GCRA: a timestamp each (the theoretical arrival time, TAT) and a burst of one
+ * minute. It is exact at any moment without counters or windows. The prompt is counted when a
+ * request is admitted, and the completion when the request has ended. If an answer exceeds the
+ * limit, the next request waits. Pure: only the given rows change.
  *
- * A timestamp far ahead of the clock has one of two causes: a debt of tokens, which has no bound, or a clock that was set
- * back. The timestamp of requests distinguishes them. It is never before the last count, and at most a minute after it,
- * because further requests are refused.
+ * A timestamp far ahead of the clock has one of two causes: a debt of tokens, which has no bound,
+ * or a clock that was set back. The timestamp of requests distinguishes them. It is never before
+ * the last count, and at most a minute after it, because further requests are refused.
  */
 import { given } from "../given.ts";
 import type { EpochMs } from "../units.ts";
@@ -35,11 +37,12 @@ export function scopesOf(account: AccountRow, plan: Plan, key: KeyRow | null): S
 }
 
 /**
- * Sets the timestamps back if the clock was set back by minutes or more since the last count. No request is admitted
- * early and no debt is forgiven. A wait grows by a minute at most. Limits wait for a clock that was set back by less.
+ * Sets the timestamps back if the clock was set back by minutes or more since the last count. No
+ * request is admitted early and no debt is forgiven. A wait grows by a minute at most. Limits wait
+ * for a clock that was set back by less.
  *
- * The new timestamps must be written even if the request is refused. Otherwise they would follow the clock each time, and
- * the clock would never reach them.
+ * The new timestamps must be written even if the request is refused. Otherwise they would follow
+ * the clock each time, and the clock would never reach them.
  */
 export function followClock(scopes: readonly Scope[], nowMs: EpochMs): void {
   for (const { row } of scopes) {
@@ -58,8 +61,9 @@ function advanced(tatMs: EpochMs, limit: number, amount: number, nowMs: EpochMs)
 }
 
 /**
- * Returns the tolerance of a limit. A present timestamp is exact to 1/4096 ms, and the requests of a minute add up as many
- * rounding errors. Without the tolerance the last of 42 requests per minute is refused. It is less than half a request.
+ * Returns the tolerance of a limit. A present timestamp is exact to 1/4096 ms, and the requests of
+ * a minute add up as many rounding errors. Without the tolerance the last of 42 requests per
+ * minute is refused. It is less than half a request.
  */
 function slackMs(limit: number): number {
   return Math.min(minuteMs / limit / 2, 1e-3 + limit / 2048);

@@ -1,6 +1,7 @@
 /**
- * The rows of the ledger. Every store has tables with these columns (store/migrations). Amounts are whole micro-credits.
- * Times are milliseconds since the epoch. The key of every table starts with the account.
+ * The rows of the ledger. Every store has tables with these columns (store/migrations). Amounts
+ * are whole micro-credits. Times are milliseconds since the epoch. The key of every table starts
+ * with the account.
  */
 import type { EpochMs, MicroCredits } from "../units.ts";
 
@@ -34,7 +35,10 @@ export interface AccountRow {
   /** Number of open holds. */
   holds: number;
 
-  /** GCRA: theoretical arrival time of requests and tokens per minute, with fractions of a millisecond. */
+  /**
+   * GCRA: theoretical arrival time of requests and tokens per minute, with fractions of a
+   * millisecond.
+   */
   requestsTatMs: EpochMs;
   tokensTatMs: EpochMs;
 }
@@ -84,7 +88,10 @@ export interface HoldRow extends TokenCounts, RowPrice {
   createdMs: EpochMs;
   expiresMs: EpochMs;
 
-  /** Taken from the windows that started at `baseStartsMs` and `overageStartsMs`. Unspent amounts return to them. */
+  /**
+   * Taken from the windows that started at `baseStartsMs` and `overageStartsMs`. Unspent amounts
+   * return to them.
+   */
   base: MicroCredits;
   overage: MicroCredits;
   additional: MicroCredits;
@@ -142,7 +149,10 @@ export const endings = [
 ] as const;
 export type Ending = (typeof endings)[number];
 
-/** The receipt of a finished request, found by the request id that the client received. Its charge can be recomputed. */
+/**
+ * The receipt of a finished request, found by the request id that the client received. Its charge
+ * can be recomputed.
+ */
 export interface UsageRow extends TokenCounts, RowPrice {
   account: string;
   /** The hold, which is the request id. */

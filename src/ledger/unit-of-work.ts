@@ -1,7 +1,7 @@
 /**
- * The rows of a commit batch: the snapshot that the store read under its locks, the changed copies,
- * and the rows to write. Only `post` moves buckets and creates journal entries. It checks the
- * invariants of the account each time. Pure.
+ * The rows of a commit batch: the snapshot that the store read under its locks, the changed
+ * copies, and the rows to write. Only `post` moves buckets and creates journal entries. It checks
+ * the invariants of the account each time. Pure.
  */
 import { invariant } from "../errors.ts";
 import { type EpochMs, type MicroCredits, microOf } from "../units.ts";
@@ -28,12 +28,15 @@ import type {
 import { windowAt } from "./windows.ts";
 
 /**
- * Maximum number of overdue holds that a commit ends, in addition to the holds of its operations. It bounds the time
- * of a commit after a node has died with many holds. 100 holds take about 5 ms.
+ * Maximum number of overdue holds that a commit ends, in addition to the holds of its operations.
+ * It bounds the time of a commit after a node has died with many holds. 100 holds take about 5 ms.
  */
 export const overdueMax = 100;
 
-/** Every row that the operations of a batch can change, read under the lock. The kernel changes copies. */
+/**
+ * Every row that the operations of a batch can change, read under the lock. The kernel changes
+ * copies.
+ */
 export interface Snapshot {
   nowMs: EpochMs;
   /** Every account that an operation names and that exists. */
@@ -41,13 +44,16 @@ export interface Snapshot {
   /** By `rowKey(account, id)`: open holds that an operation names, and those of `overdue`. */
   holds: ReadonlyMap<string, HoldRow>;
   /**
-   * Keys of the overdue holds to end, ordered by time, account and id. These are the first `overdueMax` of all accounts
-   * on which an operation takes or extends a hold.
+   * Keys of the overdue holds to end, ordered by time, account and id. These are the first
+   * `overdueMax` of all accounts on which an operation takes or extends a hold.
    */
   overdue: readonly string[];
   /** Accounts with further overdue holds. */
   unfinished: ReadonlySet<string>;
-  /** By `rowKey(account, op)`: entries whose `op` is `opOf` an operation of the batch, or the `lateOp` of its hold. */
+  /**
+   * By `rowKey(account, op)`: entries whose `op` is `opOf` an operation of the batch, or the
+   * `lateOp` of its hold.
+   */
   journal: ReadonlyMap<string, JournalRow>;
   /** By `rowKey(account, id)`: usage rows of the holds that operations name. */
   usage: ReadonlyMap<string, UsageRow>;
@@ -55,7 +61,10 @@ export interface Snapshot {
   keys: ReadonlyMap<string, KeyRow>;
 }
 
-/** Rows to write, as sets. Accounts, holds and usage rows are inserted or replaced. Keys exist already. */
+/**
+ * Rows to write, as sets. Accounts, holds and usage rows are inserted or replaced. Keys exist
+ * already.
+ */
 export interface Changes {
   accounts: AccountRow[];
   holdsPut: HoldRow[];
@@ -74,8 +83,8 @@ export function rowKey(account: string, id: string): string {
 }
 
 /**
- * Returns the `op` of the operation's journal entry, or null if its hold or account identifies it. The store reads this
- * entry, and the kernel posts it.
+ * Returns the `op` of the operation's journal entry, or null if its hold or account identifies it.
+ * The store reads this entry, and the kernel posts it.
  */
 export function opOf(operation: PostedOperation): string;
 export function opOf(operation: Operation): string | null;
@@ -98,19 +107,27 @@ export function opOf(operation: Operation): string | null {
   }
 }
 
-/** Reports whether the overdue holds of the account must end first, because the operation needs their credits. */
+/**
+ * Reports whether the overdue holds of the account must end first, because the operation needs
+ * their credits.
+ */
 export function endsOverdue({ kind }: Operation): boolean {
   return kind === "hold" || kind === "extend";
 }
 
-/** Returns the `op` of a settlement after the expiry of its hold. The store reads this entry with the receipt. */
+/**
+ * Returns the `op` of a settlement after the expiry of its hold. The store reads this entry with
+ * the receipt.
+ */
 export function lateOp(hold: string): string {
   return `${hold}/late`;
 }
 
 const shortNote = / \((\d+) short before\)$/;
 
-/** Returns the note of that entry: the ending, and the shortfall of the expiry in micro-credits. */
+/**
+ * Returns the note of that entry: the ending, and the shortfall of the expiry in micro-credits.
+ */
 export function lateNote(ending: Ending, shortfallBefore: MicroCredits): string {
   return shortfallBefore === 0 ? ending : `${ending} (${shortfallBefore} short before)`;
 }
@@ -120,7 +137,10 @@ export function shortfallIn(note: string | null): MicroCredits {
   return Number(shortNote.exec(note ?? "")?.[1] ?? 0);
 }
 
-/** An account changes only with a journal entry. The exception are its rate limits, which follow a clock that was set back. */
+/**
+ * An account changes only with a journal entry. The exception are its rate limits, which follow a
+ * clock that was set back.
+ */
 function isMoved(account: AccountRow, read: AccountRow | undefined): boolean {
   return (
     account.seq !== read?.seq ||
@@ -176,7 +196,10 @@ export interface FoundAccount {
   plan: Plan;
   /** The clock of the snapshot, for keys, limits and holds. */
   nowMs: EpochMs;
-  /** The clock of the windows: at least the start of each window. Journal entries and receipts have this time. */
+  /**
+   * The clock of the windows: at least the start of each window. Journal entries and receipts have
+   * this time.
+   */
   atMs: EpochMs;
 }
 
@@ -266,8 +289,9 @@ export class UnitOfWork {
   }
 
   /**
-   * Returns the account with its windows rolled forward, or why it cannot be used. `successor` replaces a plan that is
-   * missing from the configuration, so that the account can be moved to another plan.
+   * Returns the account with its windows rolled forward, or why it cannot be used. `successor`
+   * replaces a plan that is missing from the configuration, so that the account can be moved to
+   * another plan.
    */
   account(id: string, successor?: string): FoundAccount | AccountError {
     let account = this.#accounts.get(id);
@@ -300,8 +324,8 @@ export class UnitOfWork {
     if (!baseEnded && !overageEnded) return;
     if (baseEnded) {
       const window = windowAt(account.baseAnchorMs, plan.base.every, nowMs);
-      // The plan's period may have changed. A window never starts before the end of the last one, so its start
-      // identifies it.
+      // The plan's period may have changed. A window never starts before the end of the last one,
+      // so its start identifies it.
       account.baseStartsMs = Math.max(window.startsMs, account.baseEndsMs);
       account.baseEndsMs = window.endsMs;
       account.baseCap = microOf(plan.base.credits);
@@ -319,7 +343,10 @@ export class UnitOfWork {
     this.post(account, "refresh", `refresh/${account.seq + 1}`, null, deltas);
   }
 
-  /** Moves the buckets and posts the journal entry. All other fields of the account are final by now. */
+  /**
+   * Moves the buckets and posts the journal entry. All other fields of the account are final by
+   * now.
+   */
   post(account: AccountRow, kind: JournalKind, op: string, note: string | null, deltas: BucketAmounts): void {
     account.base += deltas.base;
     account.overage += deltas.overage;

@@ -1,8 +1,8 @@
 /**
  * Computes the windows in which buckets refill: the grid `anchor + n * period` in UTC.
  *
- * Guarantees that exactly one window contains any moment. Month steps start at the anchor, so a grid that starts on the
- * 31st returns to the 31st after February. Pure.
+ * Guarantees that exactly one window contains any moment. Month steps start at the anchor, so a
+ * grid that starts on the 31st returns to the 31st after February. Pure.
  */
 import { Temporal } from "temporal-polyfill";
 import { invariant } from "../errors.ts";
@@ -26,8 +26,9 @@ const periodMsMax = 100 * 366 * dayMs;
 const parsed = new Map<string, Period>();
 
 /**
- * Parses an ISO 8601 duration such as `PT5H`, `P1D`, `P1M`. Throws a RangeError if the text is invalid, or if the duration
- * is not positive, shorter than a second or longer than a hundred years.
+ * Parses an ISO 8601 duration such as `PT5H`, `P1D`, `P1M`. Throws a RangeError if the text is
+ * invalid, or if the duration is not positive, shorter than a second or longer than a hundred
+ * years.
  */
 export function parsePeriod(text: string): Period {
   const known = parsed.get(text);
@@ -57,7 +58,9 @@ export function parsePeriod(text: string): Period {
   return period;
 }
 
-/** Returns `anchor + n * period`. A missing day of the month becomes the last day of that month. */
+/**
+ * Returns `anchor + n * period`. A missing day of the month becomes the last day of that month.
+ */
 function gridPoint(anchorMs: EpochMs, period: Period, n: number): EpochMs {
   const fixedMs = anchorMs + period.fixedMs * n;
   if (period.months === 0) return fixedMs;
@@ -67,10 +70,13 @@ function gridPoint(anchorMs: EpochMs, period: Period, n: number): EpochMs {
     .add({ milliseconds: period.fixedMs * n }).epochMilliseconds;
 }
 
-/** Returns the window that contains `nowMs`, or the first window if `nowMs` is before the anchor. */
+/**
+ * Returns the window that contains `nowMs`, or the first window if `nowMs` is before the anchor.
+ */
 export function windowAt(anchorMs: EpochMs, every: string, nowMs: EpochMs): Window {
   const period = parsePeriod(every);
-  // No month is longer than 31 days, so the guess is never too late. Shorter months take a few steps of the loop.
+  // No month is longer than 31 days, so the guess is never too late. Shorter months take a few
+  // steps of the loop.
   const longestMs = period.months * 31 * dayMs + period.fixedMs;
   let n = Math.max(0, Math.floor((nowMs - anchorMs) / longestMs));
   let startsMs = gridPoint(anchorMs, period, n);

@@ -1,4 +1,6 @@
-/** Rows that the writer keeps between commits: a change by anybody else is seen by the next commit. */
+/**
+ * Rows that the writer keeps between commits: a change by anybody else is seen by the next commit.
+ */
 import assert from "node:assert/strict";
 import { mkdtempSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";

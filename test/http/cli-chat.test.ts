@@ -1,6 +1,6 @@
 /**
- * `inkwell chat` against a stand-in for the service, so that every way an answer can go is met; and
- * against the service itself, so that the two understand each other.
+ * `inkwell chat` against a stand-in for the service, so that every way an answer can go is met;
+ * and against the service itself, so that the two understand each other.
  */
 import assert from "node:assert/strict";
 import { mkdtempSync, rmSync } from "node:fs";

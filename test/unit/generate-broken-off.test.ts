@@ -1,4 +1,7 @@
-/** The pipeline: answers that end early. The client goes, the service stops, the engine fails: what each charges. */
+/**
+ * The pipeline: answers that end early. The client goes, the service stops, the engine fails: what
+ * each charges.
+ */
 import assert from "node:assert/strict";
 import { EngineError } from "../../src/chat/engine.ts";
 import { Refusal } from "../../src/errors.ts";

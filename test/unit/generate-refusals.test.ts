@@ -1,4 +1,7 @@
-/** The pipeline: what is refused before an engine is asked, and that nothing is held or recorded for it. */
+/**
+ * The pipeline: what is refused before an engine is asked, and that nothing is held or recorded
+ * for it.
+ */
 import assert from "node:assert/strict";
 import { EngineError } from "../../src/chat/engine.ts";
 import { StoreUnavailableError } from "../../src/errors.ts";

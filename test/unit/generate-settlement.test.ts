@@ -1,4 +1,7 @@
-/** The pipeline: a charge that the store does not take is never lost quietly, and keeps nobody waiting. */
+/**
+ * The pipeline: a charge that the store does not take is never lost quietly, and keeps nobody
+ * waiting.
+ */
 import assert from "node:assert/strict";
 import { EngineError } from "../../src/chat/engine.ts";
 import { StoreUnavailableError } from "../../src/errors.ts";

@@ -7,7 +7,10 @@ import { extend, hold, settle, tokens } from "../fixtures/ledger-operations.ts";
 import { credits, keyOf, limited, planOf } from "../fixtures/ledger-rows.ts";
 import { day, hour, minute, start } from "../fixtures/times.ts";
 
-/** One request after another until one is refused: how many were served, and how long the refused one is to wait. */
+/**
+ * One request after another until one is refused: how many were served, and how long the refused
+ * one is to wait.
+ */
 async function served(made: Bench, name: string): Promise<{ count: number; retryAfterMs: number | null }> {
   for (let count = 0; count < 100; count += 1) {
     const outcome = await made.apply(hold(`${name}-${count}`, 1));
@@ -21,7 +24,10 @@ async function served(made: Bench, name: string): Promise<{ count: number; retry
   throw new Error("nothing is refused");
 }
 
-/** An account that was opened while the clock was a year ahead, at the moment when it has been put right. */
+/**
+ * An account that was opened while the clock was a year ahead, at the moment when it has been put
+ * right.
+ */
 async function openedAhead(plan = small): Promise<Bench> {
   const made = await bench(plan);
   made.clock.nowMs = start - 365 * day;
@@ -50,7 +56,8 @@ test("tokens are counted by the clock if the windows start in the future, late s
   await made.apply(settle("late", 0, { used: tokens(100, 50) }));
   const refused = await made.apply(hold("next", 1, { promptTokens: 100 }));
   assert.ok(refused.kind === "refused" && refused.reason === "rate_limit_exceeded");
-  // The expiry took the prompt back; the late settlement counts it again with the answer, and then there is the next.
+  // The expiry took the prompt back; the late settlement counts it again with the answer, and then
+  // there is the next.
   assert.equal(refused.retryAfterMs, 90_000);
 });
 

@@ -16,7 +16,10 @@ import { plansOf } from "../fixtures/ledger-rows.ts";
 import { MemoryStore } from "../fixtures/memory-store.ts";
 import { start } from "../fixtures/times.ts";
 
-/** A failure is shrunk for at most so long; a slow machine that does not get through all runs fails as well. */
+/**
+ * A failure is shrunk for at most so long; a slow machine that does not get through all runs fails
+ * as well.
+ */
 const bounded = { interruptAfterTimeLimit: 60_000, markInterruptAsFailure: true };
 
 async function prepared(nowMs: () => number): Promise<MemoryStore> {

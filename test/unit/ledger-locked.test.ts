@@ -1,4 +1,7 @@
-/** Accounts that the store puts off: others do not wait, operations keep their order, and callers get an answer in time. */
+/**
+ * Accounts that the store puts off: others do not wait, operations keep their order, and callers
+ * get an answer in time.
+ */
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { setImmediate as nextTurn, setTimeout as sleep } from "node:timers/promises";

@@ -16,7 +16,10 @@ function topup(payment: string, account = "ada"): TopupOperation {
 
 const unavailable = () => new StoreUnavailableError("the disk is full");
 
-/** A store that answers each top-up with the number of its payment, in commits that the test lets through. */
+/**
+ * A store that answers each top-up with the number of its payment, in commits that the test lets
+ * through.
+ */
 class FakeStore implements LedgerStore {
   readonly batches: string[][] = [];
   /** Errors of the next commits; null for success. */

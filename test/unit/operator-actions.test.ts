@@ -1,4 +1,6 @@
-/** Operator actions whose outcome is unknown: a repetition finds what the first attempt has done. */
+/**
+ * Operator actions whose outcome is unknown: a repetition finds what the first attempt has done.
+ */
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { OperatorActions } from "../../src/accounts/operator-actions.ts";

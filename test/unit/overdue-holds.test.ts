@@ -1,4 +1,7 @@
-/** Accounts with thousands of holds of a dead node: commits stay short, and no request is refused because of them. */
+/**
+ * Accounts with thousands of holds of a dead node: commits stay short, and no request is refused
+ * because of them.
+ */
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { Ledger } from "../../src/ledger/batcher.ts";

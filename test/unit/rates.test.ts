@@ -228,7 +228,10 @@ const stepsBackArb = fc.oneof(
   { weight: 1, arbitrary: fc.integer({ min: -10_000 * minute, max: 0 }) },
 );
 
-/** No interval of any length has more than its minutes' worth and one burst. Rounding is allowed for with less than half a request. */
+/**
+ * No interval of any length has more than its minutes' worth and one burst. Rounding is allowed
+ * for with less than half a request.
+ */
 function assertWithin(admittedMs: readonly number[], limit: number): void {
   for (const [from, first] of admittedMs.entries()) {
     for (const [more, last] of admittedMs.slice(from).entries()) {

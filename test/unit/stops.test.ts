@@ -118,7 +118,8 @@ for (const length of [77_000, 1_000_000]) {
     const finder = new StopFinder(stops);
     const startedMs = performance.now();
     let passed = 0;
-    // Every second segment breaks the match off at its longest, so that everything that is held goes on.
+    // Every second segment breaks the match off at its longest, so that everything that is held
+    // goes on.
     for (let round = 0; round < 2; round++) {
       for (let made = 0; made < 1.5 * length; made++) {
         passed += finder.push({ text: "a", tokens: 1, logprobs: [] }).segments.length;

@@ -1,4 +1,6 @@
-/** The sweeper ends overdue holds behind holds that cannot be ended, and reports a failing store. */
+/**
+ * The sweeper ends overdue holds behind holds that cannot be ended, and reports a failing store.
+ */
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { setImmediate as nextTurn } from "node:timers/promises";

@@ -1,4 +1,7 @@
-/** The parts of the upstream engine that need no server: what is asked, what is estimated, what may be logged. */
+/**
+ * The parts of the upstream engine that need no server: what is asked, what is estimated, what may
+ * be logged.
+ */
 import assert from "node:assert/strict";
 import { describe, test } from "node:test";
 import fc from "fast-check";

@@ -1,4 +1,6 @@
-/** The window grid: leap days, month ends, missed windows, and that consecutive windows tile time. */
+/**
+ * The window grid: leap days, month ends, missed windows, and that consecutive windows tile time.
+ */
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import fc from "fast-check";

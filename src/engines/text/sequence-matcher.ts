@@ -1,8 +1,9 @@
 /**
  * Finds one sequence in text that arrives unit by unit (Knuth-Morris-Pratt).
  *
- * Pure. Guarantees: time is linear in the text, for any text and any sequence. The table of borders grows with the longest
- * beginning that has matched so far. A sequence of megabytes therefore costs nothing before its text arrives.
+ * Pure. Guarantees: time is linear in the text, for any text and any sequence. The table of
+ * borders grows with the longest beginning that has matched so far. A sequence of megabytes
+ * therefore costs nothing before its text arrives.
  */
 
 /** First size of the table; most stop sequences are shorter. */
@@ -10,7 +11,10 @@ const bordersMin = 16;
 
 export class SequenceMatcher {
   readonly #sequence: string;
-  /** `#borders[n]`: length of the longest proper prefix of the first `n` units that is also their suffix. */
+  /**
+   * `#borders[n]`: length of the longest proper prefix of the first `n` units that is also their
+   * suffix.
+   */
   #borders: Uint32Array;
   /** Entries of `#borders` that are filled in. */
   #known = 2;
@@ -31,7 +35,10 @@ export class SequenceMatcher {
     return this.#matched;
   }
 
-  /** Takes the next UTF-16 unit of the text. True if the sequence ends with it; the search then begins anew. */
+  /**
+   * Takes the next UTF-16 unit of the text. True if the sequence ends with it; the search then
+   * begins anew.
+   */
   push(unit: number): boolean {
     let matched = this.#matched;
     while (matched > 0 && this.#sequence.charCodeAt(matched) !== unit) matched = this.#borders[matched] ?? 0;
@@ -49,7 +56,9 @@ export class SequenceMatcher {
     this.#matched = 0;
   }
 
-  /** Fills in the next entry. `push` advances by one unit at a time, so one entry is always enough. */
+  /**
+   * Fills in the next entry. `push` advances by one unit at a time, so one entry is always enough.
+   */
   #learnBorder(): void {
     const next = this.#known;
     if (next >= this.#borders.length) this.#grow();

@@ -1,9 +1,10 @@
 /**
  * Finds stop sequences in text that arrives in segments.
  *
- * Pure. Guarantees: no part of a stop sequence is passed on. Text that may begin a stop sequence is held, and goes on in its
- * original segments once it turns out not to. Of several stop sequences, the first to be complete ends the text; if two
- * end together, the longer one. Time is linear in the text, however long the stop sequences are.
+ * Pure. Guarantees: no part of a stop sequence is passed on. Text that may begin a stop sequence
+ * is held, and goes on in its original segments once it turns out not to. Of several stop
+ * sequences, the first to be complete ends the text; if two end together, the longer one. Time is
+ * linear in the text, however long the stop sequences are.
  */
 import { HeldSegments, type Segment } from "./segments.ts";
 import { SequenceMatcher } from "./sequence-matcher.ts";
@@ -16,7 +17,9 @@ export class StopFinder {
     this.#matchers = stops.filter((stop) => stop !== "").map((stop) => new SequenceMatcher(stop));
   }
 
-  /** Returns the segments that may be passed on, and whether a stop sequence ends the text there. */
+  /**
+   * Returns the segments that may be passed on, and whether a stop sequence ends the text there.
+   */
   push(segment: Segment): { segments: Segment[]; stopped: boolean } {
     if (this.#matchers.length === 0) return { segments: [segment], stopped: false };
     this.#held.push(segment);

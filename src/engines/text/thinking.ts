@@ -1,9 +1,9 @@
 /**
  * Takes a model's thinking out of its text: everything from the opening tag to the closing one.
  *
- * Pure. Guarantees: no text between the tags, no tag and no blank after a closing tag is passed on. The tokens of
- * all of these count as reasoning; a token that holds both text and tag counts as what comes first in it.
- * Tags that a model writes later in its answer are taken out as well.
+ * Pure. Guarantees: no text between the tags, no tag and no blank after a closing tag is passed
+ * on. The tokens of all of these count as reasoning; a token that holds both text and tag counts
+ * as what comes first in it. Tags that a model writes later in its answer are taken out as well.
  */
 import { HeldSegments, type Segment } from "./segments.ts";
 import { SequenceMatcher } from "./sequence-matcher.ts";
@@ -60,7 +60,10 @@ export class ThinkingFilter {
     return visible;
   }
 
-  /** The closing tag has been put into the sequence by force; `tokens` waited in front of this filter. */
+  /**
+   * The closing tag has been put into the sequence by force; `tokens` waited in front of this
+   * filter.
+   */
   close(tokens: number): void {
     this.#hide(this.#held.takeAll());
     this.#close.reset();

@@ -35,7 +35,9 @@ const batchMaxWithLogprobs = 64;
 
 export interface UpstreamJob extends AnswerOptions {
   dialect: Dialect;
-  /** The request without the limit of tokens and the messages, which may differ when it is sent. */
+  /**
+   * The request without the limit of tokens and the messages, which may differ when it is sent.
+   */
   request: Omit<UpstreamRequest, "maxTokens" | "messages">;
   /** The conversation, with the forms for stricter chat templates. */
   forms: ConversationForms;

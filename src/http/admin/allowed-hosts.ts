@@ -1,10 +1,10 @@
 /**
  * The names under which the operator's listener responds: its defence against DNS rebinding.
  *
- * A web page can point its own host name at this machine. Its scripts then read this listener as if
- * it were their own origin, but their browser still sends the page's name in `Host`. So a request
- * must name an IP address, `localhost` or a configured name. Ports are not compared. An HTTP/1.0
- * request without `Host` passes: browsers do not send one.
+ * A web page can point its own host name at this machine. Its scripts then read this listener as
+ * if it were their own origin, but their browser still sends the page's name in `Host`. So a
+ * request must name an IP address, `localhost` or a configured name. Ports are not compared. An
+ * HTTP/1.0 request without `Host` passes: browsers do not send one.
  */
 import type { IncomingMessage } from "node:http";
 import { isIPv4, isIPv6 } from "node:net";

@@ -1,6 +1,6 @@
 /**
- * Pages of lists: `?limit&after` in, `{ data, next }` out. `next` is null on the last page and only
- * there.
+ * Pages of lists: `?limit&after` in, `{ data, next }` out. `next` is null on the last page and
+ * only there.
  */
 import { invalidValue } from "../../accounts/refusals.ts";
 import { type EpochMs, momentOf, momentRule } from "../../units.ts";

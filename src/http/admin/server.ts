@@ -1,6 +1,6 @@
 /**
- * The operator's listener: health, readiness and metrics of the service, and the operator API below
- * `/admin`. It has its own port, bound to loopback unless configured otherwise.
+ * The operator's listener: health, readiness and metrics of the service, and the operator API
+ * below `/admin`. It has its own port, bound to loopback unless configured otherwise.
  *
  * Only `/healthz`, `/readyz` and `/metrics` need no token; they name no account. A web page in the
  * operator's browser cannot use this listener: it does not know the token, and no CORS header lets
@@ -159,7 +159,8 @@ function shared<T>(read: () => Promise<T>): () => Promise<T> {
 }
 
 /**
- * Compares digests, so that the time taken reveals neither the length nor the content of the token.
+ * Compares digests, so that the time taken reveals neither the length nor the content of the
+ * token.
  */
 function tokenCheck(token: string): (given: string) => boolean {
   const digest = (text: string) => hash("sha256", text, "buffer");

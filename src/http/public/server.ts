@@ -1,7 +1,8 @@
 /**
  * The public listener: three endpoints, and the same order of refusal on each of them.
  *
- *   path and method -> key -> allowances for refusals and uploads -> body size and media type -> JSON -> schema -> model
+ *   path and method -> key -> allowances for refusals and uploads -> body size and media type
+ *   -> JSON -> schema -> model
  *   -> prompt length -> rates and concurrency -> credits -> capacity
  *
  * The first four are checked in `#receive`, before a byte of the body is read, JSON and schema in

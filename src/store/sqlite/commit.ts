@@ -268,7 +268,10 @@ export class RowCache {
     this.#ownChanges.setReturnArrays(true);
   }
 
-  /** Drops all rows if any of them may have changed. Call it under the lock of the transaction, before any read. */
+  /**
+   * Drops all rows if any of them may have changed. Call it under the lock of the transaction,
+   * before any read.
+   */
   begin(): void {
     const version = numberOf(this.#dataVersion);
     const isSame = version === this.#versionAtEnd && numberOf(this.#ownChanges) === this.#changesAtEnd;

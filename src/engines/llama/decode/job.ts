@@ -84,7 +84,10 @@ export class Job {
     return this.#room > 0 && this.#completionTokens < this.#paidTokens;
   }
 
-  /** All tokens have been generated. True between steps only if the limit was lowered by `extendBudget`. */
+  /**
+   * All tokens have been generated. True between steps only if the limit was lowered by
+   * `extendBudget`.
+   */
   get isComplete(): boolean {
     return this.#completionTokens > 0 && this.#completionTokens >= this.#completionTokensMax;
   }

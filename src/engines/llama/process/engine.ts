@@ -69,9 +69,9 @@ export interface LlamaOptions {
   /** Time limit of one step of the decode loop. Default: `stallMsOf` the model. */
   stallMs?: number;
   /**
-   * For tests: limit of tokens that wait for slow readers while other answers wait for their places.
-   * Log-probabilities count too: each alternative is one more. At the limit, a slow reader keeps
-   * its place until some are read. Default 524,288.
+   * For tests: limit of tokens that wait for slow readers while other answers wait for their
+   * places. Log-probabilities count too: each alternative is one more. At the limit, a slow reader
+   * keeps its place until some are read. Default 524,288.
    */
   aheadItemsMax?: number;
   /** Called for each decode with the number of answers in it. Must be cheap and must not throw. */
