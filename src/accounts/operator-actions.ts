@@ -172,8 +172,7 @@ export class OperatorActions {
   }
 
   /** Issues a key. Every call issues another key. */
-  async issueKey(account: string, options: KeyOptions): Promise<IssuedKey> {
-    const nowMs = Date.now();
+  async issueKey(account: string, options: KeyOptions, nowMs = Date.now()): Promise<IssuedKey> {
     requireUsableKey(options, this.#deps.modelIds, nowMs);
     const issued = await issueKey(this.#deps.store, account, options, nowMs);
     if (issued === null) throw accountNotFound(account);

@@ -65,8 +65,9 @@ async function chat(cli: Cli, model: string | undefined, options: ChatOptions): 
     throw new OperatorError("A service at another URL needs a key of its own: --key, or INKWELL_API_KEY.");
   }
   await cli.withActions(config, async (actions) => {
-    const expiresMs = Date.now() + temporaryKeyTtlMs;
-    const issued = await actions.issueKey(options.account, { name: "chat", expiresMs });
+    const nowMs = Date.now();
+    const properties = { name: "chat", expiresMs: nowMs + temporaryKeyTtlMs };
+    const issued = await actions.issueKey(options.account, properties, nowMs);
     try {
       await talk(issued.key);
     } finally {

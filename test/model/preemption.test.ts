@@ -158,18 +158,15 @@ test("accounts that take turns token by token get the same text as alone", async
   const engine = await start(t, { placesLimits: { ...atOnce, turnMs: 0 } });
   const accounts = ["anna", "boris", "carla"];
   const alone = await ask(engine, endless, question("alone", 150));
-  let pausedMost = 0;
-  const generations = await Promise.all(
-    accounts.map((account) => begin(engine, endless, question(account, 150))),
-  );
+  const prepared = await Promise.all(accounts.map((account) => prepare(engine, endless, { account })));
+  const { sampling } = question("alone");
+  // No answer can end before it is paid for in full.
+  const generations = prepared.map((each) => each.generate({ ...asked(150, sampling), paidTokens: 40 }));
   const answers = generations.map(read);
-  const ended = Promise.all(answers);
-  while (engine.load().running > 0) {
-    pausedMost = Math.max(pausedMost, engine.load().paused ?? 0);
-    await nextTurn();
-  }
-  for (const { text } of await ended) assert.equal(text, alone.text);
-  assert.equal(pausedMost, 2, "all three had begun before the first had ended");
+  await until(engine, ({ paused }) => paused === 2);
+  assert.equal(engine.load().running, 1, "all three began before the first ended");
+  for (const generation of generations) generation.extendBudget(150, false);
+  for (const { text } of await Promise.all(answers)) assert.equal(text, alone.text);
 });
 
 test("all answers are complete under contention, whether copied, evaluated again or moved", async (t) => {
