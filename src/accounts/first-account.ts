@@ -5,9 +5,11 @@ import { invariant } from "../errors.ts";
 import type { Ledger } from "../ledger/batcher.ts";
 import type { Plans } from "../ledger/plan.ts";
 import type { Store } from "../store/store.ts";
-import { issueKey } from "./keys.ts";
+import { type IssuedKey, issueKey } from "./keys.ts";
 
 const account = "default";
+/** The same id on every node: if several nodes start together, one of them issues the key. */
+const firstKeyId = "key_0000000000000001";
 
 interface FirstAccount {
   account: string;
@@ -35,7 +37,18 @@ export async function openFirstAccount(
   invariant(opened.kind === "opened" || opened.kind === "exists", "the first plan can be opened");
   // Another node has just opened the account, and issues the key.
   if (opened.kind === "exists" && only === undefined) return null;
-  const issued = await issueKey(store, account, { name: "first" }, Date.now());
-  invariant(issued !== null, "the account has just been opened");
-  return { account, plan, key: issued.key };
+  const issued = await issueFirstKey(store);
+  return issued === null ? null : { account, plan, key: issued.key };
+}
+
+/** Returns null if another node has just issued the key. */
+async function issueFirstKey(store: Store): Promise<IssuedKey | null> {
+  try {
+    const issued = await issueKey(store, account, { id: firstKeyId, name: "first" }, Date.now());
+    invariant(issued !== null, "the account has just been opened");
+    return issued;
+  } catch (error) {
+    if ((await store.keyById(firstKeyId)) === null) throw error;
+    return null;
+  }
 }
