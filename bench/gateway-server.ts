@@ -1,11 +1,11 @@
 /**
- * One of the servers that the benchmarks of the HTTP path measure, in a process of its own.
- * `inkwell`: as main.ts puts it together, with a scripted engine, or before an upstream. `bare`: a
- * Fastify handler that answers with the same bytes. `proxy`: one that fetches them through undici
- * from an upstream. `upstream`: the mock upstream.
+ * One of the servers that the benchmarks of the HTTP path measure, in a process of its own:
+ * - `inkwell`: the public listener as app.ts creates it, with a scripted engine or an upstream.
+ * - `bare`: a Fastify handler that responds with the same bytes.
+ * - `proxy`: a Fastify handler that fetches these bytes from an upstream through undici.
+ * - `upstream`: the mock upstream.
  *
- * Tells its parent where it listens and, when asked, the processor time and the memory it has
- * used.
+ * The process reports its port to its parent and, on request, its processor time and memory.
  */
 import { join } from "node:path";
 import { fastify } from "fastify";
@@ -30,18 +30,18 @@ import { upstreamAnswers, wholePath } from "./upstream-answers.ts";
 
 export type Which = "inkwell" | "bare" | "proxy" | "upstream";
 
-/** What a server is started with. */
+/** Options of a server. */
 export interface ServerTask {
   which: Which;
-  /** One key for each. */
+  /** Number of clients, each with its own key. */
   clients: number;
-  /** For its database. */
+  /** Folder of the database. */
   folder: string;
   /** URL of an empty PostgreSQL database; absent: SQLite in `folder`. */
   database?: string;
-  /** Where answers are fetched: an origin, with a path for each model. */
+  /** Origin of the upstream, which has a path for each model. */
   upstream?: string;
-  /** What the scripted engine of `inkwell` says; default: one token at once. */
+  /** Answer of the scripted engine of `inkwell`. Default: one token at once. */
   script?: { tokens: number; tokenMs: number };
 }
 
@@ -50,10 +50,10 @@ export interface Started {
   keys: string[];
 }
 
-/** Bytes, after a collection. */
+/** Bytes after a garbage collection. */
 export interface Memory {
   resident: number;
-  /** Of JavaScript, with what its buffers take. */
+  /** Memory of JavaScript with its buffers. */
   heap: number;
 }
 
@@ -68,7 +68,7 @@ async function startInkwell(task: ServerTask): Promise<Started> {
       ? await openSqliteStore({ path: join(folder, "inkwell.db"), plans })
       : await openPostgresStore({ url: database, plans });
   const metrics = new Metrics();
-  // Which goes to a file here, as it does under a service manager.
+  // Standard error is a file here, as under a service manager.
   const logger = createLogger("info", process.stderr);
   const queues = database === undefined ? {} : { commitQueues };
   const ledger = new Ledger(store, { ...queues, onCommit: (commit) => metrics.committed(commit) });

@@ -1,14 +1,14 @@
 /**
  * Requests per second through the whole HTTP path with a scripted engine of one token: keys, hold,
- * settlement and receipt on disk, log and metrics. Against two floors in the same run, in turns,
- * which meter, check and log nothing: a bare Fastify handler that answers with the same bytes, and
- * one that fetches them through undici from another process, as a router does. The server has one
- * core (all its threads), clients and upstream the others.
+ * settlement and receipt on disk, log and metrics. Two floors are measured in turns in the same
+ * run, and meter, check and log nothing. `bare` is a Fastify handler that responds with the same
+ * bytes. `proxy` fetches these bytes from another process through undici, as a router does. The
+ * server has one core for all its threads; clients and upstream have the others.
  *
  *   npm run bench -- gateway [--clients 32] [--seconds 3] [--rounds 5] [--warm 6] \
  *     [--stream false,true]
  *
- * With `--upstream` the engine is not scripted: bench/upstream.ts.
+ * With `--upstream`, bench/upstream.ts measures the engine for upstreams instead.
  */
 import { optionsOf } from "./options.ts";
 import { type Measured, measure, startServer, summaryOf } from "./servers.ts";

@@ -1,9 +1,11 @@
 /**
- * Time that the ledger adds to a request if several nodes share one PostgreSQL: a hold and a
- * settlement, each on disk before it is acknowledged, from 1, 2 and 3 processes, on one busy key
- * and on many. The floor, measured in turns in the same run, is the minimum of consistent
- * accounting: one statement that takes from a row and one that returns to it, on a connection
- * pool, without journal, receipts, limits or protection from lost acknowledgements.
+ * Time that the ledger adds to a request if several nodes share one PostgreSQL. A request is a
+ * hold and a settlement, each on disk before it is acknowledged. They come from 1, 2 and 3
+ * processes, on one busy key and on many.
+ *
+ * The floor, in turns in the same run, is the minimum of consistent accounting: a statement that
+ * takes from a row and a statement that returns to it, on a connection pool. It has no journal,
+ * receipts, limits or protection from lost acknowledgements.
  *
  *   npm run bench -- nodes [--nodes 1,2,3] [--keys 1,1000] [--clients 20,50] [--seconds 1] \
  *     [--rounds 3]

@@ -10,7 +10,7 @@
  *
  * The answers (bench/upstream-answers.ts): `short` has one token. `burst` has 64 tokens in one
  * piece. `pieces` has 64 tokens, and each event arrives by itself. Inkwell asks its upstreams to
- * stream whole answers too, so it reads 67 events where the floor reads one object. The server has
+ * stream whole answers too, so it reads 67 events, and the floor reads one object. The server has
  * one core. Clients, the upstream and PostgreSQL have the others.
  */
 

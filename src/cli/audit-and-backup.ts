@@ -45,7 +45,7 @@ function verdict({ broken, journalRows }: AuditReport): string {
   if (broken.length === 0) return `The ledger is sound: ${checked} checked.`;
   return (
     `The ledger is not sound: ${count(broken.length, "rule is", "rules are")} broken, ${checked} checked. ` +
-    "What to do: docs/operating/incidents.md."
+    "See docs/operating/incidents.md."
   );
 }
 

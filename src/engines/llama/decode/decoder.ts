@@ -10,13 +10,13 @@
  * - A job waits for its reader and for its budget without delaying others.
  * - A stop takes effect before the next step.
  * - A job that fails ends alone, unless the whole batch failed.
- * - Every step is reported when it begins, also one that only evaluates a prompt. The supervisor
+ * - Every step is reported when it begins, even if it only evaluates a prompt. The supervisor
  *   concludes from the report that the previous step has ended.
  * - A paused job is in no batch. It keeps its sampler and its text, and continues as if it had not
- *   been paused. If its state could not be saved, its text is first evaluated again, in chunks
- *   like a prompt.
- * The supervisor starts no more jobs than there are sequences. Jobs are not queued by account
- * here.
+ *   been paused.
+ *
+ * If the state of a paused job could not be saved, its text is evaluated again, like a prompt. The
+ * supervisor starts no more jobs than there are sequences. Jobs are not queued by account here.
  */
 import type { TokenLogprob } from "../../../chat/engine.ts";
 import { invariant, messageOf } from "../../../errors.ts";

@@ -12,11 +12,11 @@
  *   places take turns.
  * - An answer that is blocked for `blockedMaxMs` (by its budget or its reader) gives way to any
  *   waiting answer.
- * - An account's youngest answer is paused first. Its oldest one returns first, before its new
- *   requests.
+ * - An account's youngest answer is paused first. Its oldest answer returns first, before its
+ *   new requests.
  * - A pause and the return take at most a tenth of the time (`runsPerSwitch`).
- * - An answer that was paused for `pausedMaxMs` in all returns before all others, and takes no
- *   more turns with other accounts.
+ * - An answer with a total pause of `pausedMaxMs` returns before all others. Afterwards it is not
+ *   paused for turns.
  *
  * A paused answer returns to its own sequence, because its saved state fits no other. If it waits
  * too long, or if a place would stay empty for longer than a turn, it returns "anywhere": its text
