@@ -12,6 +12,7 @@ import type { Readable, Writable } from "node:stream";
 import { setTimeout as sleep } from "node:timers/promises";
 import type { Logger } from "pino";
 import { openFirstAccount } from "./accounts/first-account.ts";
+import { isoTime } from "./accounts/json-objects.ts";
 import { fingerprintOf } from "./app/config-fingerprint.ts";
 import { type OpenDatabase, openStore } from "./app/database.ts";
 import { catalogued, startModels } from "./app/models.ts";
@@ -27,7 +28,9 @@ import { bindOrExplain, listenOn, publicAddress, requirePort } from "./http/list
 import type { Abandoned } from "./http/public/running-requests.ts";
 import { type PublicDependencies, PublicServer } from "./http/public/server.ts";
 import type { Ledger } from "./ledger/batcher.ts";
+import type { ClockState } from "./ledger/clock.ts";
 import { makeDataFolder } from "./make-folder.ts";
+import { type ClockWatch, clockEveryMs, startClockWatch } from "./store/clock-watch.ts";
 import {
   heartbeatEveryMs,
   type NodeRegistry,
@@ -73,6 +76,8 @@ interface ServiceTimes {
   sweepEveryMs: number;
   /** Interval between heartbeats to the other nodes. */
   heartbeatEveryMs: number;
+  /** Interval between looks at the clock. */
+  clockEveryMs: number;
   /** Time to settle and report answers that the end of the drain time cut off. */
   settleMs: number;
   /** Time limit of chat templates. Default: that of the embedded engine. */
@@ -84,6 +89,7 @@ export const serviceTimes: ServiceTimes = {
   holdTtlMs: 30_000,
   sweepEveryMs: 10_000,
   heartbeatEveryMs,
+  clockEveryMs,
   settleMs: 10_000,
 };
 
@@ -157,6 +163,7 @@ class Service {
     // Closed after the ledger, which records charges until it is closed.
     const tracing = await this.#startTracing();
     const { store, ledger, nodes } = await this.#openDatabase();
+    const clock = await this.#watchClock(store);
     const watch = await this.#watchNodes(nodes);
     const parts = {
       store,
@@ -168,8 +175,8 @@ class Service {
     };
     const server = this.#createPublicServer(parts, tracing, connections);
     const boundUrl = await bindOrExplain("listen", config.listen, () => server.listen(config.listen));
-    this.#observe(parts, server, watch);
-    const operatorUrl = await this.#listenToOperator(parts, server, watch, token.token);
+    this.#observe(parts, server, watch, clock);
+    const operatorUrl = await this.#listenToOperator(parts, server, watch, clock, token.token);
     this.#sweepHolds(store, ledger);
 
     const models = await loading;
@@ -307,6 +314,16 @@ class Service {
     return watch;
   }
 
+  async #watchClock(store: Store): Promise<ClockWatch> {
+    const watch = await startClockWatch(store, {
+      everyMs: this.#times.clockEveryMs,
+      onChange: (state, readings) => this.#logClock(state, readings),
+      onError: (err) => this.#logger.warn({ err }, "the clock could not be read; trying again"),
+    });
+    this.#started.defer(() => watch.stop());
+    return watch;
+  }
+
   #createPublicServer(parts: Parts, tracing: Tracing | null, connections: ConnectionLimits): PublicServer {
     const { limits, cors } = this.#config;
     const server = new PublicServer(
@@ -323,7 +340,12 @@ class Service {
     return server;
   }
 
-  #observe({ catalog, store, ledger }: Parts, server: PublicServer, watch: NodeWatch): void {
+  #observe(
+    { catalog, store, ledger }: Parts,
+    server: PublicServer,
+    watch: NodeWatch,
+    clock: ClockWatch,
+  ): void {
     this.#metrics.observe({
       version,
       catalog,
@@ -332,11 +354,18 @@ class Service {
       uploads: server.uploads,
       holdTotals: () => store.holdTotals(),
       nodes: () => watch.nodes(),
+      clock: () => clock.state(),
       lateCharges: () => ledger.late,
     });
   }
 
-  #listenToOperator(parts: Parts, server: PublicServer, watch: NodeWatch, token: string): Promise<string> {
+  #listenToOperator(
+    parts: Parts,
+    server: PublicServer,
+    watch: NodeWatch,
+    clock: ClockWatch,
+    token: string,
+  ): Promise<string> {
     const address = this.#config.operator;
     const operator = createOperatorServer({
       ...parts,
@@ -344,6 +373,7 @@ class Service {
       token,
       hosts: operatorNames(address),
       nodes: () => watch.nodes(),
+      clock: () => clock.state(),
       draining: () => this.#isLeaving || server.requests.draining,
     });
     this.#started.defer(() => operator.close());
@@ -365,6 +395,18 @@ class Service {
       { variables },
       "variables that Kubernetes sets for Services are ignored; enableServiceLinks: false in the pod removes them",
     );
+  }
+
+  #logClock({ isTrusted, trustedMs, clockMs }: ClockState, readings: number): void {
+    const clock = isoTime(clockMs);
+    if (!isTrusted) {
+      this.#logger.error(
+        { clock, trusted: isoTime(trustedMs) },
+        "the clock is wrong or has stepped; the ledger continues at the trusted time. Correct the clock, or run: inkwell clock accept",
+      );
+    } else if (readings > 0) {
+      this.#logger.warn({ clock, readings }, "readings of the clock were not believed; it is right again");
+    } else this.#logger.info({ clock }, "the clock is trusted again");
   }
 
   #logDiffering(differing: readonly NodeView[]): void {

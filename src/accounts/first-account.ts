@@ -44,7 +44,7 @@ export async function openFirstAccount(
 /** Returns null if another node has just issued the key. */
 async function issueFirstKey(store: Store): Promise<IssuedKey | null> {
   try {
-    const issued = await issueKey(store, account, { id: firstKeyId, name: "first" }, Date.now());
+    const issued = await issueKey(store, account, { id: firstKeyId, name: "first" }, store.nowMs());
     invariant(issued !== null, "the account has just been opened");
     return issued;
   } catch (error) {

@@ -10,6 +10,7 @@ import { hash } from "node:crypto";
 import { isDeepStrictEqual } from "node:util";
 import { type BalanceView, balanceOf, readBalance } from "../ledger/balance.ts";
 import type { Ledger } from "../ledger/batcher.ts";
+import type { AcceptedClock, ClockState } from "../ledger/clock.ts";
 import type { Plans } from "../ledger/plan.ts";
 import type { AccountRow, HoldRow, JournalRow, KeyRow, UsageRow } from "../ledger/rows.ts";
 import type { AccountsQuery, HoldsQuery, JournalQuery, Store, UsageQuery } from "../store/store.ts";
@@ -172,7 +173,7 @@ export class OperatorActions {
   }
 
   /** Issues a key. Every call issues another key. */
-  async issueKey(account: string, options: KeyOptions, nowMs = Date.now()): Promise<IssuedKey> {
+  async issueKey(account: string, options: KeyOptions, nowMs = this.#deps.store.nowMs()): Promise<IssuedKey> {
     requireUsableKey(options, this.#deps.modelIds, nowMs);
     const issued = await issueKey(this.#deps.store, account, options, nowMs);
     if (issued === null) throw accountNotFound(account);
@@ -223,7 +224,7 @@ export class OperatorActions {
 
   /** Revokes a key for good. */
   async revokeKey(id: string): Promise<{ row: KeyRow; revokedBefore: boolean }> {
-    const atMs = Date.now();
+    const atMs = this.#deps.store.nowMs();
     const row = await this.#deps.store.revokeKey(id, atMs);
     if (row === null) throw keyNotFound(id);
     return { row, revokedBefore: row.revokedMs !== null && row.revokedMs < atMs };
@@ -248,6 +249,18 @@ export class OperatorActions {
   async holds(query: HoldsQuery): Promise<HoldRow[]> {
     await this.#requireAccount(query.account);
     return await this.#deps.store.holds(query);
+  }
+
+  /** Reads the clock of the ledger. */
+  async clock(): Promise<ClockState> {
+    return await this.#deps.store.clock();
+  }
+
+  /** Believes the present reading of the clock. `by` names the operator in the ledger. */
+  async acceptClock(by: string): Promise<AcceptedClock> {
+    const accepted = await this.#deps.store.acceptClock(by);
+    if (accepted !== null) return accepted;
+    throw new OperatorRefusal("clock_trusted", "The clock is trusted already. Nothing has changed.");
   }
 
   async #requireAccount(id: string | undefined): Promise<void> {

@@ -6,6 +6,7 @@
  * are credits per million tokens, times are ISO 8601 in UTC.
  */
 import Type from "typebox";
+import type { AcceptedClock, ClockState } from "../ledger/clock.ts";
 import type {
   AccountRow,
   HoldRow,
@@ -182,6 +183,19 @@ export const auditObject = objectFor<AuditReport>("AuditReport")({
     Type.Array(broken, { description: "the invariants that do not hold, each with its first rows at fault" }),
     (report) => report.broken,
   ],
+});
+
+export const clockObject = objectFor<ClockState>("Clock")({
+  trusted: [Type.Boolean(), (state) => state.isTrusted],
+  clock_at: [time, (state) => isoTime(state.clockMs)],
+  trusted_at: [time, (state) => isoTime(state.trustedMs)],
+});
+
+export const acceptedClockObject = objectFor<AcceptedClock>("AcceptedClock")({
+  number: [count, (accepted) => accepted.number],
+  by: [text, (accepted) => accepted.by],
+  trusted_at: [time, (accepted) => isoTime(accepted.trustedMs)],
+  clock_at: [time, (accepted) => isoTime(accepted.clockMs)],
 });
 
 export const nodeObject = objectFor<NodeView>("Node")({

@@ -24,6 +24,7 @@ export const operatorCatalogue = {
   payment_differs: { status: 409, type: "invalid_request_error" },
   too_few_credits: { status: 409, type: "invalid_request_error" },
   too_many_credits: { status: 409, type: "invalid_request_error" },
+  clock_trusted: { status: 409, type: "invalid_request_error" },
 } as const satisfies Record<string, { status: number; type: ErrorType }>;
 
 export type OperatorCode = keyof typeof operatorCatalogue;

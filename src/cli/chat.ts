@@ -65,7 +65,7 @@ async function chat(cli: Cli, model: string | undefined, options: ChatOptions): 
     throw new OperatorError("A service at another URL needs a key of its own: --key, or INKWELL_API_KEY.");
   }
   await cli.withActions(config, async (actions) => {
-    const nowMs = Date.now();
+    const { trustedMs: nowMs } = await actions.clock();
     const properties = { name: "chat", expiresMs: nowMs + temporaryKeyTtlMs };
     const issued = await actions.issueKey(options.account, properties, nowMs);
     try {

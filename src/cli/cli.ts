@@ -6,10 +6,12 @@
  * piped. With `--json`, stdout has one JSON document and nothing else; if the command fails, the
  * document is the error (failure.ts).
  */
+import { isoTime } from "../accounts/json-objects.ts";
 import { OperatorActions } from "../accounts/operator-actions.ts";
 import type { Streams } from "../app.ts";
 import type { Environment } from "../config/document.ts";
 import { type Config, loadConfig } from "../config/load.ts";
+import type { Store } from "../store/store.ts";
 import type { Services } from "./services.ts";
 
 export interface Host extends Streams {
@@ -54,16 +56,25 @@ export class Cli {
   async withActions<T>(
     config: Config,
     use: (actions: OperatorActions) => Promise<T>,
-    { create = false } = {},
+    { create = false, warnsOfClock = true } = {},
   ): Promise<T> {
     const { store, ledger } = await this.host.services.openStore(config, { create });
     const modelIds = config.models.map(({ id }) => id);
     try {
+      if (warnsOfClock) await this.#warnOfClock(store);
       return await use(new OperatorActions({ store, ledger, plans: config.plans, modelIds }));
     } finally {
       // The actions have awaited their operations, so the ledger has nothing left to record.
       await store.close();
     }
+  }
+
+  async #warnOfClock(store: Store): Promise<void> {
+    const { isTrusted, clockMs, trustedMs } = await store.clock();
+    if (isTrusted) return;
+    this.remark(
+      `The clock shows ${isoTime(clockMs)} and is not trusted. The ledger continues at ${isoTime(trustedMs)}. See: inkwell clock --help`,
+    );
   }
 
   /** Prints the result: the document with `--json`, otherwise the text unless it is empty. */

@@ -4,7 +4,6 @@
 import { Command } from "commander";
 import type { KeyOptions } from "../accounts/keys.ts";
 import { keyObject, newKeyObject } from "../accounts/operator-objects.ts";
-import { requireUsableKey } from "../accounts/refusals.ts";
 import type { KeyRow } from "../ledger/rows.ts";
 import type { EpochMs } from "../units.ts";
 import { label, limit, modelIds, moment } from "./arguments.ts";
@@ -65,11 +64,6 @@ export function keyCommand(cli: Cli): Command {
 
 async function create(cli: Cli, account: string, options: KeyOptions): Promise<void> {
   const config = cli.config();
-  requireUsableKey(
-    options,
-    config.models.map(({ id }) => id),
-    Date.now(),
-  );
   await cli.withActions(config, async (actions) => {
     const { key, row } = await actions.issueKey(account, options);
     cli.print(newKeyObject.of({ key, ...row }), key);
@@ -81,7 +75,7 @@ async function create(cli: Cli, account: string, options: KeyOptions): Promise<v
 
 async function list(cli: Cli, account: string | undefined, all: boolean): Promise<void> {
   await cli.withActions(cli.config(), async (actions) => {
-    const nowMs = Date.now();
+    const { trustedMs: nowMs } = await actions.clock();
     const keys = await actions.keys(account);
     const shown = all ? keys : keys.filter((row) => stateOf(row, nowMs) === "active");
     cli.print(shown.map(keyObject.of), keyTable(shown, nowMs));

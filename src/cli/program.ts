@@ -10,6 +10,7 @@ import { auditCommand, backupCommand } from "./audit-and-backup.ts";
 import { balanceCommand } from "./balance.ts";
 import { chatCommand } from "./chat.ts";
 import { Cli, type GlobalOptions, type Host } from "./cli.ts";
+import { clockCommand } from "./clock.ts";
 import { configCommand } from "./config.ts";
 import { creditsCommand } from "./credits.ts";
 import { failureLine, failureOf } from "./failure.ts";
@@ -29,7 +30,7 @@ export async function run(argv: readonly string[], host: Host): Promise<number> 
   const groups = {
     "The service:": [serveCommand, chatCommand, modelsCommand, configCommand],
     "Accounts and credits:": [accountCommand, keyCommand, creditsCommand, balanceCommand, usageCommand],
-    "The ledger:": [auditCommand, backupCommand],
+    "The ledger:": [auditCommand, backupCommand, clockCommand],
   };
   for (const [heading, commands] of Object.entries(groups)) {
     for (const command of commands) program.addCommand(command(cli).helpGroup(heading));

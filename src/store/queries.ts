@@ -44,13 +44,10 @@ export interface SqlConnections {
 export interface SqlDialect {
   /** The parameter with this number, from 1. */
   parameter(n: number): string;
-  /**
-   * The time of the first parameter, which is `?`. Null stands for the present time if `nowMs`
-   * returns null.
-   */
+  /** The time of the first parameter, which is `?`, a value of `timeOf`. */
   time: string;
-  /** The present time; null if the database is asked. */
-  nowMs(): EpochMs | null;
+  /** The parameter for this time, or for the present time of the commits' clock. */
+  timeOf(atMs: EpochMs | null): Value;
   /** A cell with a list of texts. */
   listOf(texts: readonly string[]): string;
   /** The receipts as `u`, and the alias of the table that has an index on account and number. */
@@ -157,7 +154,7 @@ export function queriesOn({ find, findPage, write }: SqlConnections, dialect: Sq
 
     async overdueHolds(atMs, limit) {
       const { sql, values } = conditions()
-        .and(`expires_ms <= ${dialect.time}`, atMs ?? dialect.nowMs())
+        .and(`expires_ms <= ${dialect.time}`, dialect.timeOf(atMs))
         .page("expires_ms, account, id", limit);
       const text = `select ${holdTable.list()} from hold${sql}`;
       return (await findPage("service", { text, values })).map((cells) => holdTable.rowOf(cells));

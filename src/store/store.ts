@@ -6,6 +6,7 @@
 import { OperatorError } from "../errors.ts";
 import type { AccountSnapshot } from "../ledger/balance.ts";
 import type { LedgerStore } from "../ledger/batcher.ts";
+import type { AcceptedClock, ClockState } from "../ledger/clock.ts";
 import type { AccountRow, HoldRow, JournalRow, KeyRow, UsageRow } from "../ledger/rows.ts";
 import type { EpochMs, MicroCredits } from "../units.ts";
 import type { AuditReport } from "./audit.ts";
@@ -75,6 +76,16 @@ export class ListTooSlowError extends OperatorError {
 }
 
 export interface Store extends LedgerStore {
+  /** The trusted time of commits, without a reading of the clock. */
+  nowMs(): EpochMs;
+  /** Reads the clock, and follows an acceptance by an operator in another process. */
+  clock(): Promise<ClockState>;
+  /**
+   * Believes the present reading of the clock and records that. Returns null if the clock is
+   * trusted already.
+   */
+  acceptClock(by: string): Promise<AcceptedClock | null>;
+
   /** Finds a key by its SHA-256 in lower-case hex. */
   findKey(hash: string): Promise<FoundKey | null>;
   /** Returns false if the account does not exist. */

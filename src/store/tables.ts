@@ -6,6 +6,7 @@
  * throws. Only an account is read with amounts beyond 2^53, and the kernel then reports the
  * damage.
  */
+import type { AcceptedClock } from "../ledger/clock.ts";
 import {
   type AccountRow,
   endings,
@@ -17,6 +18,7 @@ import {
   type TokenCounts,
   type UsageRow,
 } from "../ledger/rows.ts";
+import type { ClockRow } from "./clock.ts";
 
 /**
  * `?` allows null. A list stands for text that is one of its values. SQLite keeps booleans as 0
@@ -253,4 +255,20 @@ export const keyTable = tableOf<KeyRow>("api_key", {
   createdMs: "integer",
   expiresMs: "integer?",
   revokedMs: "integer?",
+});
+
+export const clockTable = tableOf<ClockRow>("clock", {
+  trustedMs: "integer",
+  clockMs: "integer",
+  isTrusted: "boolean",
+  bootId: "text?",
+  bootMs: "integer?",
+  accepts: "integer",
+});
+
+export const clockAcceptTable = tableOf<AcceptedClock>("clock_accept", {
+  number: "integer",
+  by: "text",
+  trustedMs: "integer",
+  clockMs: "integer",
 });

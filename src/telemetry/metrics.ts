@@ -11,6 +11,7 @@ import type { Catalog } from "../chat/catalog.ts";
 import type { EngineLoad, Usage } from "../chat/engine.ts";
 import type { Charge } from "../chat/generate.ts";
 import type { Committed } from "../ledger/batcher.ts";
+import type { ClockState } from "../ledger/clock.ts";
 import type { Ending } from "../ledger/rows.ts";
 import type { NodeView } from "../store/nodes.ts";
 import type { HoldTotals } from "../store/store.ts";
@@ -32,6 +33,8 @@ interface MetricsSources {
   holdTotals(): Promise<HoldTotals>;
   /** Processes on the same database, this one included. */
   nodes(): readonly NodeView[];
+  /** The clock of the ledger at the last look. */
+  clock(): ClockState;
   /** Charges of ended answers that wait for the store. */
   lateCharges(): number;
 }
@@ -178,6 +181,14 @@ export class Metrics implements RequestObserver {
     "inkwell_config_differs",
     "Plans, models and prices that differ on another live node on the same database; 0 if all nodes agree.",
   );
+  readonly #clockTrusted = this.#make.gauge(
+    "inkwell_clock_trusted",
+    "1 if the clock agrees with monotonic time; 0 if the ledger continues at the trusted time.",
+  );
+  readonly #clockOffset = this.#make.gauge(
+    "inkwell_clock_offset_seconds",
+    "The clock minus the trusted time of the ledger.",
+  );
   readonly #holds = this.#make.gauge("inkwell_open_holds", "Open holds.");
   readonly #held = this.#make.gauge("inkwell_held_credits", "Credits in open holds.");
   readonly #ready = this.#make.gauge("inkwell_model_ready", "1 if the model is ready, otherwise 0.", [
@@ -322,6 +333,9 @@ export class Metrics implements RequestObserver {
     const nodes = sources.nodes();
     this.#nodes.set(nodes.length);
     this.#configDiffers.set(new Set(nodes.flatMap((node) => node.differs)).size);
+    const { isTrusted, trustedMs, clockMs } = sources.clock();
+    this.#clockTrusted.set(isTrusted ? 1 : 0);
+    this.#clockOffset.set(isTrusted ? 0 : (clockMs - trustedMs) / 1000);
     this.#lateCharges.set(sources.lateCharges());
     // The other metrics are useful even if the store does not respond. /readyz reports that.
     const totals = await sources.holdTotals().catch(() => ({ holds: Number.NaN, micro: Number.NaN }));

@@ -13,6 +13,7 @@ import { PostgresLedger } from "../../src/store/postgres/commit.ts";
 import { type Connections, commitPool, placeOf, readPool } from "../../src/store/postgres/connection.ts";
 import { openPostgresStore } from "../../src/store/postgres/store.ts";
 import type { Store } from "../../src/store/store.ts";
+import { serverClock } from "../fixtures/clocks.ts";
 import { hold } from "../fixtures/ledger-operations.ts";
 import { credits, keyOf, planOf, plansOf } from "../fixtures/ledger-rows.ts";
 import { noPostgres, type Postgres, postgres } from "../fixtures/postgres.ts";
@@ -226,7 +227,7 @@ describe("connections to PostgreSQL", { skip: noPostgres ?? false }, () => {
         return connection;
       },
     };
-    const ledger = new PostgresLedger(slipping, plans, null);
+    const ledger = new PostgresLedger(slipping, plans, serverClock);
     await ledger.commit([hold("h1", credits(1), { ttlMs: 0 })]);
     await opened[0]?.addKey(keyOf("other", "ada", { hash: "1".repeat(64) }));
     // The hold is overdue at the first read of the clock in the next commit, but not at the

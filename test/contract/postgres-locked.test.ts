@@ -11,6 +11,7 @@ import { commitPool } from "../../src/store/postgres/connection.ts";
 import { limits } from "../../src/store/postgres/limits.ts";
 import { commitQueues, openPostgresStore } from "../../src/store/postgres/store.ts";
 import type { Store } from "../../src/store/store.ts";
+import { serverClock } from "../fixtures/clocks.ts";
 import { hold, settle } from "../fixtures/ledger-operations.ts";
 import { credits, keyOf } from "../fixtures/ledger-rows.ts";
 import { noPostgres, type Postgres, postgres } from "../fixtures/postgres.ts";
@@ -141,7 +142,7 @@ describe("rows that another session has locked", { skip: noPostgres ?? false, ti
     const pool = commitPool(url, 1);
     t.after(() => pool.end());
     const skipsForMs = 2000;
-    const commits = new PostgresLedger(pool, plans, null, { skipsForMs });
+    const commits = new PostgresLedger(pool, plans, serverClock, { skipsForMs });
     const timed = async (account: string) => {
       const beganMs = performance.now();
       const [outcome] = await commits.commit([{ kind: "topup", account, payment: "1", amount: 1 }]);

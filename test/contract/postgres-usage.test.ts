@@ -1,6 +1,7 @@
 /** PostgreSQL reads only the rows that a query needs, whatever the size of the ledger. */
 import assert from "node:assert/strict";
 import { afterEach, beforeEach, describe, test } from "node:test";
+import { fixedTime } from "../../src/store/postgres/clock.ts";
 import { readPool } from "../../src/store/postgres/connection.ts";
 import { connectionsOn, postgresDialect } from "../../src/store/postgres/reads.ts";
 import { openPostgresStore } from "../../src/store/postgres/store.ts";
@@ -135,7 +136,10 @@ describe("lists that take long on PostgreSQL", { skip: noPostgres ?? false }, ()
   test("are stopped at their time limit with advice", async () => {
     const pool = readPool(url, "lists", 50);
     const pools = { lookups: pool, service: pool, lists: pool, history: pool, keyChanges: pool };
-    const lists = queriesOn(connectionsOn(pools, 50), postgresDialect(null));
+    const lists = queriesOn(
+      connectionsOn(pools, 50),
+      postgresDialect(() => fixedTime(0)),
+    );
     await assert.rejects(lists.usage({ limit: 1 }), ListTooSlowError);
     await pool.end();
   });

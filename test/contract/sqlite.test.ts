@@ -161,7 +161,7 @@ describe("opening an SQLite file", () => {
       "drop trigger usage_is_final; drop trigger usage_is_never_deleted; alter table usage rename to later",
       `${table} insert into usage select * from later; drop table later; ${triggers}`,
       "delete from migration where version >= 2",
-      "drop index hold_by_account",
+      "drop index hold_by_account; drop table clock; drop table clock_accept",
     );
     await using upgraded = await opened(path);
     assert.deepEqual(await upgraded.usage({ limit: 10 }), before);

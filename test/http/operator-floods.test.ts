@@ -4,6 +4,7 @@ import { once } from "node:events";
 import { connect, type Socket } from "node:net";
 import { connectionLimits } from "../../src/http/admin/server.ts";
 import { requestsAheadMax } from "../../src/http/connections.ts";
+import { rightClock } from "../fixtures/clocks.ts";
 import { operatorTests, type TestOperator } from "../fixtures/operator.ts";
 import { parseAnswer, readAll } from "../fixtures/raw-http.ts";
 
@@ -36,6 +37,7 @@ operatorTest("reads metrics once for simultaneous requests", async (operator, se
     uploads: service.server.uploads,
     holdTotals: () => service.store.holdTotals(),
     nodes: () => [],
+    clock: () => rightClock,
     lateCharges: () => 0,
   });
   const first = operator.get("/metrics");

@@ -17,7 +17,13 @@ operatorTest("health, readiness and metrics need no token", async (operator) => 
   assert.deepEqual((await operator.ask("GET", "/healthz", withoutToken)).body, { status: "ok" });
   const ready = await operator.ask("GET", "/readyz", withoutToken);
   assert.equal(ready.status, 200);
-  assert.deepEqual(ready.body, { ready: true, store: "ok", draining: false, models: { small: "ready" } });
+  assert.deepEqual(ready.body, {
+    ready: true,
+    store: "ok",
+    clock: "ok",
+    draining: false,
+    models: { small: "ready" },
+  });
   const metrics = await operator.ask("GET", "/metrics", withoutToken);
   assert.equal(metrics.status, 200);
   assert.match(metrics.headers.get("content-type") ?? "", /^text\/plain; version=0\.0\.4/);
@@ -28,7 +34,13 @@ operatorTest("is alive but not ready while it stops", async (operator, service) 
   assert.equal((await operator.get("/healthz")).status, 200);
   const ready = await operator.get("/readyz");
   assert.equal(ready.status, 503);
-  assert.deepEqual(ready.body, { ready: false, store: "ok", draining: true, models: { small: "ready" } });
+  assert.deepEqual(ready.body, {
+    ready: false,
+    store: "ok",
+    clock: "ok",
+    draining: true,
+    models: { small: "ready" },
+  });
 });
 
 operatorTest("is not ready without a model or without the store", async (operator, service) => {
@@ -228,6 +240,7 @@ operatorTest("the OpenAPI document describes every route and its parts", async (
     "get /admin/accounts/{account}/journal",
     "get /admin/accounts/{account}/keys",
     "get /admin/audit",
+    "get /admin/clock",
     "get /admin/holds",
     "get /admin/keys/{key}",
     "get /admin/models",
@@ -238,6 +251,7 @@ operatorTest("the OpenAPI document describes every route and its parts", async (
     "post /admin/accounts/{account}/adjustments",
     "post /admin/accounts/{account}/keys",
     "post /admin/accounts/{account}/topups",
+    "post /admin/clock/accept",
   ]);
   assert.equal(new Set(operations.map(({ operation }) => operation.operationId)).size, operations.length);
   const names = Object.keys(fieldsOf(fieldsOf(document.components).schemas));

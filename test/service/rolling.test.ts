@@ -185,10 +185,32 @@ test("continues the documented rolling restart only if every model is ready", as
     return code === 0;
   };
   const rows: [status: number, readiness: Readiness, isReady: boolean][] = [
-    [200, { ready: true, store: "ok", draining: false, models: { a: "ready", b: "starting" } }, false],
-    [200, { ready: true, store: "ok", draining: false, models: { a: "ready", b: "ready" } }, true],
-    [503, { ready: false, store: "unreachable", draining: false, models: { a: "ready", b: "ready" } }, false],
-    [503, { ready: false, store: "ok", draining: true, models: { a: "ready", b: "ready" } }, false],
+    [
+      200,
+      { ready: true, store: "ok", clock: "ok", draining: false, models: { a: "ready", b: "starting" } },
+      false,
+    ],
+    [
+      200,
+      { ready: true, store: "ok", clock: "ok", draining: false, models: { a: "ready", b: "ready" } },
+      true,
+    ],
+    [
+      503,
+      {
+        ready: false,
+        store: "unreachable",
+        clock: "ok",
+        draining: false,
+        models: { a: "ready", b: "ready" },
+      },
+      false,
+    ],
+    [
+      503,
+      { ready: false, store: "ok", clock: "ok", draining: true, models: { a: "ready", b: "ready" } },
+      false,
+    ],
   ];
   for (const [status, readiness, isReady] of rows) {
     answer = [status, readiness];

@@ -13,6 +13,7 @@ import type { Logger } from "pino";
 import { OperatorRefusal } from "../../accounts/refusals.ts";
 import type { EngineState } from "../../chat/engine.ts";
 import { Refusal } from "../../errors.ts";
+import type { ClockState } from "../../ledger/clock.ts";
 import type { Store } from "../../store/store.ts";
 import type { Metrics } from "../../telemetry/metrics.ts";
 import { Connections } from "../connections.ts";
@@ -35,11 +36,15 @@ interface OperatorDependencies extends AdminDependencies {
   metrics: Metrics;
   logger: Logger;
   draining(): boolean;
+  /** The clock at the last look. */
+  clock(): ClockState;
 }
 
 export interface Readiness {
   ready: boolean;
   store: "ok" | "unreachable";
+  /** `wrong`: the ledger continues at the trusted time. Requests are answered. */
+  clock: "ok" | "wrong";
   /** True while the service stops. */
   draining: boolean;
   models: Record<string, EngineState>;
@@ -134,10 +139,16 @@ export function createOperatorServer(dependencies: OperatorDependencies): Fastif
   return app;
 }
 
-function readinessOf({ catalog, draining }: OperatorDependencies, answers: boolean): Readiness {
+function readinessOf({ catalog, draining, clock }: OperatorDependencies, answers: boolean): Readiness {
   const models = Object.fromEntries(catalog.all().map(({ id, engine }) => [id, engine.state]));
   const ready = answers && !draining() && Object.values(models).includes("ready");
-  return { ready, store: answers ? "ok" : "unreachable", draining: draining(), models };
+  return {
+    ready,
+    store: answers ? "ok" : "unreachable",
+    clock: clock().isTrusted ? "ok" : "wrong",
+    draining: draining(),
+    models,
+  };
 }
 
 async function isAnswering(store: Store): Promise<boolean> {

@@ -1,11 +1,17 @@
 /**
- * `/admin/models`, `/admin/nodes`, `/admin/holds` and `/admin/audit`: the state of the service and
- * its ledger.
+ * `/admin/models`, `/admin/nodes`, `/admin/holds`, `/admin/clock` and `/admin/audit`: the state of
+ * the service and its ledger.
  */
 import Type from "typebox";
 import { closed, count, objectFor, orNull, text } from "../../accounts/json-objects.ts";
 import type { OperatorActions } from "../../accounts/operator-actions.ts";
-import { auditObject, holdObject, nodeObject } from "../../accounts/operator-objects.ts";
+import {
+  acceptedClockObject,
+  auditObject,
+  clockObject,
+  holdObject,
+  nodeObject,
+} from "../../accounts/operator-objects.ts";
 import { longestAnswer, type Model } from "../../chat/catalog.ts";
 import { pricingObject } from "../openai-format/response.ts";
 import { type AdminApp, type AdminDependencies, operation } from "./app.ts";
@@ -60,6 +66,22 @@ const audit = operation("audit", {
   response: { 200: auditObject.schema },
 });
 
+const showClock = operation("showClock", {
+  summary: "Show whether the clock of the ledger is trusted",
+  description:
+    "`clock_at` is the clock, `trusted_at` the time that the ledger uses. They differ if the clock has stepped by more than 5 s.",
+  response: { 200: clockObject.schema },
+});
+
+const acceptClock = operation("acceptClock", {
+  summary: "Accept the present reading of the clock",
+  description:
+    "Ends the time in which the ledger does not believe its clock. `by` names the operator in the record. Other processes follow within 5 s.",
+  body: closed({ by: schema.note }),
+  response: { 200: acceptedClockObject.schema },
+  refusals: ["clock_trusted"],
+});
+
 export function serviceRoutes(
   app: AdminApp,
   actions: OperatorActions,
@@ -81,6 +103,12 @@ export function serviceRoutes(
       (row) => placeCursor(row.account, row.id),
     );
   });
+
+  app.get("/admin/clock", { schema: showClock }, async () => clockObject.of(await actions.clock()));
+
+  app.post("/admin/clock/accept", { schema: acceptClock }, async ({ body: { by } }) =>
+    acceptedClockObject.of(await actions.acceptClock(by)),
+  );
 
   app.get("/admin/audit", { schema: audit }, async () => {
     const report = await store.audit();

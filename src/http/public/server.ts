@@ -184,7 +184,7 @@ export class PublicServer {
     if (path === null) throw unknownPath(request.originalUrl);
     if (request.is404) return this.#refuseMethod(request, reply, path);
     const caller = await this.requests.need(request.raw, reply.raw, () =>
-      authenticate(this.#dependencies, headers.authorization, Date.now()),
+      authenticate(this.#dependencies, headers.authorization, this.#dependencies.store.nowMs()),
     );
     if (caller === null) {
       context.finishUnanswered(reply);

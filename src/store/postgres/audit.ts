@@ -9,9 +9,9 @@
  */
 import type { EpochMs } from "../../units.ts";
 import { type AuditReport, auditQueries, type Broken, type FaultyRow, faultyCell } from "../audit.ts";
+import { serverMs } from "./clock.ts";
 import { type Connection, forAudit } from "./connection.ts";
 import { sqlState } from "./errors.ts";
-import { clockMs } from "./read-under-lock.ts";
 import { type Cell, onlyCell } from "./rows.ts";
 
 /** SQLSTATE of a sum that does not fit into 63 bits. Sound amounts never reach that. */
@@ -28,7 +28,7 @@ export async function auditDatabase(
       (await connection.query({ text, values })).rows;
     await ask("set session characteristics as transaction read only");
     const journalRows = Number(onlyCell(await ask("select count(*) from journal")));
-    const checkedMs = Number(onlyCell(await ask(`select ${clockMs}`, [nowMs])));
+    const checkedMs = Number(onlyCell(await ask(`select coalesce($1::bigint, ${serverMs})`, [nowMs])));
     const broken: Broken[] = [];
     for (const { invariant, sql } of auditQueries()) {
       const rows = await faultyRows(connection, sql);

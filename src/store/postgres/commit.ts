@@ -3,11 +3,12 @@
  * decide, write.
  *
  * Guarantees that a batch is written completely or not at all. The clock is the database's own, so
- * all nodes use the same one, and it is read under the locks. Accounts are locked and opened in
- * the order of their ids, so that two commits never wait for each other. An account with a row
- * that another session keeps locked is answered `locked`, and the others are decided. Transient
- * errors are a `StoreUnavailableError`. If the answer to `commit` is lost, a retry finds the
- * finished operations by their ids.
+ * all nodes use the same one, and it is read under the locks. If this node does not believe it,
+ * its trusted time counts (clock.ts). Accounts are locked and opened in the order of their ids, so
+ * that two commits never wait for each other. An account with a row that another session keeps
+ * locked is answered `locked`, and the others are decided. Transient errors are a
+ * `StoreUnavailableError`. If the answer to `commit` is lost, a retry finds the finished
+ * operations by their ids.
  *
  * A commit takes two round trips: lock and read are sent together, and so are write and commit.
  * The server runs one statement after another, each with its own snapshot (read committed), so
@@ -29,7 +30,6 @@ import { decide } from "../../ledger/kernel.ts";
 import type { Decision, Operation } from "../../ledger/operations.ts";
 import type { Plans } from "../../ledger/plan.ts";
 import { type Changes, overdueMax, rowKey, type Snapshot } from "../../ledger/unit-of-work.ts";
-import type { EpochMs } from "../../units.ts";
 import {
   accountTable,
   holdKeyTable,
@@ -39,6 +39,7 @@ import {
   type Table,
   usageTable,
 } from "../tables.ts";
+import type { CommitClock } from "./clock.ts";
 import type { Connection, Connections, Statement } from "./connection.ts";
 import { doubledIn, isLockTimeout, isRefused } from "./errors.ts";
 import { readUnderLock, type Skips, together } from "./read-under-lock.ts";
@@ -60,25 +61,19 @@ interface PostgresLedgerLimits {
 export class PostgresLedger {
   readonly #connections: Connections;
   readonly #plans: Plans;
-  readonly #now: (() => EpochMs) | null;
+  readonly #clock: CommitClock;
   readonly #overdueMax: number;
   readonly #skipsForMs: number;
   #skips: Skips = "nothing";
   /** A time of `performance.now()`. */
   #skipsUntilMs = 0;
 
-  /** Uses the clock of the database if `now` is null. */
-  constructor(
-    connections: Connections,
-    plans: Plans,
-    now: (() => EpochMs) | null,
-    limits: PostgresLedgerLimits = {},
-  ) {
+  constructor(connections: Connections, plans: Plans, clock: CommitClock, limits: PostgresLedgerLimits = {}) {
     this.#overdueMax = limits.overdueHoldsMax ?? overdueMax;
     this.#skipsForMs = limits.skipsForMs ?? skipsForMs;
     this.#connections = connections;
     this.#plans = plans;
-    this.#now = now;
+    this.#clock = clock;
   }
 
   async commit(operations: readonly Operation[]): Promise<Decision[]> {
@@ -126,12 +121,13 @@ export class PostgresLedger {
     let broken = true;
     let isWriting = false;
     try {
-      const nowMs = this.#now?.() ?? null;
-      const { snapshot, locked } = await readUnderLock(connection, operations, {
-        nowMs,
+      const asked = this.#clock.ask();
+      const { snapshot, locked, clockMs } = await readUnderLock(connection, operations, {
+        time: asked.parameter,
         skips,
         overdueMax: this.#overdueMax,
       });
+      this.#clock.answered(asked, clockMs);
       const free = operations.filter(({ account }) => !locked.has(account));
       const { outcomes, changes } = decide(snapshot, this.#plans, free);
       isWriting = true;

@@ -12,11 +12,9 @@ import type { HoldRow, JournalRow, KeyRow, UsageRow } from "../../ledger/rows.ts
 import { endsOverdue, lateOp, opOf, rowKey, type Snapshot } from "../../ledger/unit-of-work.ts";
 import type { EpochMs } from "../../units.ts";
 import { accountOf, accountTable, holdTable, journalTable, keyTable, usageTable } from "../tables.ts";
+import { reading, type TimeParameter, trustedMs } from "./clock.ts";
 import type { Connection, PostgresResult, Statement } from "./connection.ts";
 import { arrayLiteral, type Cell } from "./rows.ts";
-
-/** The first parameter, or the clock of the database if it is null. */
-export const clockMs = "coalesce($1::bigint, floor(extract(epoch from clock_timestamp()) * 1000)::bigint)";
 
 const readAccounts = `
   select ${accountTable.list()} from account where id = any($1::text[]) order by id for no key update`;
@@ -46,8 +44,10 @@ const clockOfCommit = "current_setting('inkwell.now_ms')::bigint";
  * between two reads.
  */
 const readHolds = `
-  with clock as materialized (
-    select set_config('inkwell.now_ms', (${clockMs})::text, true)::bigint as now_ms
+  with reading as materialized (${reading}),
+  clock as materialized (
+    select reading.ms as clock_ms, set_config('inkwell.now_ms', (${trustedMs})::text, true)::bigint as now_ms
+    from reading
   ),
   overdue as (
     select o.account, o.id, row_number() over (order by o.expires_ms, o.account, o.id) as place
@@ -61,7 +61,7 @@ const readHolds = `
     ) named
     group by account, id
   )
-  select clock.now_ms, (select array_agg(distinct account) from overdue where place > $5::bigint), f.place,
+  select clock.now_ms, clock.clock_ms, (select array_agg(distinct account) from overdue where place > $5::bigint), f.place,
     ${holdTable.list("h")}
   from clock left join (found f join hold h on h.account = f.account and h.id = f.id) on true
   order by f.place`;
@@ -107,8 +107,10 @@ const readKeys = `
 const lockKeys = `${readKeys} for no key update of k skip locked`;
 
 /** Cells in the result of `readHolds`. */
-const placeAt = 2;
-const holdFrom = 3;
+const clockAt = 1;
+const unfinishedAt = 2;
+const placeAt = 3;
+const holdFrom = 4;
 
 type Rows = PostgresResult["rows"];
 
@@ -122,16 +124,15 @@ interface ReadUnderLock {
   snapshot: Snapshot;
   /** Accounts with a row that another session has locked. They must not be decided. */
   locked: ReadonlySet<string>;
+  /** The clock of the server, which the node may not believe. */
+  clockMs: EpochMs;
 }
 
-/**
- * Begins a transaction, and locks and reads the rows. Uses the clock of the database if `nowMs` is
- * null.
- */
+/** Begins a transaction, and locks and reads the rows. */
 export async function readUnderLock(
   connection: Connection,
   operations: readonly Operation[],
-  { nowMs, skips, overdueMax }: { nowMs: EpochMs | null; skips: Skips; overdueMax: number },
+  { time, skips, overdueMax }: { time: TimeParameter; skips: Skips; overdueMax: number },
 ): Promise<ReadUnderLock> {
   const { ids, named, settled, ops, keysOfHolds } = namedBy(operations);
   const ending = [
@@ -149,7 +150,7 @@ export async function readUnderLock(
         ? { name: "free accounts", text: readFreeAccounts, values: [accountIds] }
         : { name: "accounts", text: readAccounts, values: [accountIds] },
     found: skips === "nothing" ? null : { name: "find accounts", text: findAccounts, values: [accountIds] },
-    holds: { name: "holds", text: readHolds, values: [nowMs, ...named.arrays(), ...ending] },
+    holds: { name: "holds", text: readHolds, values: [time, ...named.arrays(), ...ending] },
     freeHolds: locking("free holds", lockHolds, [...named.arrays(), ...ending]),
     journal: ops.size === 0 ? null : { name: "journal", text: readJournal, values: ops.arrays() },
     usage: settled.size === 0 ? null : { name: "usage", text: readUsage, values: settled.arrays() },
@@ -157,14 +158,16 @@ export async function readUnderLock(
     keys: { name: "keys", text: readKeys, values: keysValues },
     freeKeys: locking("free keys", lockKeys, keysValues),
   });
-  const now = rows.holds?.[0]?.[0];
-  invariant(typeof now === "number", "the clock is read with the holds");
+  const [first] = rows.holds ?? [];
+  const now = first?.[0];
+  const clockMs = first?.[clockAt];
+  invariant(typeof now === "number" && typeof clockMs === "number", "the clock is read with the holds");
   const accounts = (rows.accounts ?? []).map(accountOf);
   // If no hold is found, the only row has the clock alone.
   const withHold = (rows.holds ?? []).filter((cells) => cells[holdFrom] !== null);
   const holds = withHold.map((cells) => holdTable.rowOf(cells, holdFrom));
   const overdue = holds.filter((_, index) => withHold[index]?.[placeAt] !== null);
-  const unfinished = rows.holds?.[0]?.[1];
+  const unfinished = first?.[unfinishedAt];
   const journal = (rows.journal ?? []).map((cells) => journalTable.rowOf(cells));
   const usage = (rows.usage ?? []).map((cells) => usageTable.rowOf(cells));
   const keys = (rows.keys ?? []).map((cells) => keyTable.rowOf(cells));
@@ -178,7 +181,7 @@ export async function readUnderLock(
     usage: new Map(usage.map((row: UsageRow) => [rowKey(row.account, row.id), row])),
     keys: new Map(keys.map((row: KeyRow) => [row.id, row])),
   };
-  if (skips === "nothing") return { snapshot, locked: new Set() };
+  if (skips === "nothing") return { snapshot, locked: new Set(), clockMs };
   const isThere = new Set((rows.found ?? []).map(([id]) => String(id)));
   const lockedRows =
     skips === "accounts"
@@ -195,7 +198,7 @@ export async function readUnderLock(
     // committed alone.
     ...(ids.length === 1 ? [] : openedBy(operations).filter((id) => !isThere.has(id))),
   ]);
-  return { snapshot, locked };
+  return { snapshot, locked, clockMs };
 }
 
 /** Returns the rows that the locking statement skipped. Its result begins with account and id. */

@@ -6,25 +6,23 @@
 import { invariant } from "../../errors.ts";
 import type { AccountSnapshot } from "../../ledger/balance.ts";
 import { overdueMax } from "../../ledger/unit-of-work.ts";
-import type { EpochMs } from "../../units.ts";
 import type { Purpose, SqlConnections, SqlDialect } from "../queries.ts";
 import { ListTooSlowError } from "../store.ts";
 import { accountOf, accountTable, holdTable, keyTable } from "../tables.ts";
+import { fixedTime, reading, type TimeParameter, trustedMs } from "./clock.ts";
 import type { ConnectionPool } from "./connection.ts";
 import { isStatementTimeout } from "./errors.ts";
 import { limits } from "./limits.ts";
-import { clockMs } from "./read-under-lock.ts";
 import { arrayLiteral } from "./rows.ts";
 
 type ReadPools = Readonly<Record<Purpose, ConnectionPool>>;
 
-/** `now` null: the clock of the database. */
-export function postgresDialect(now: (() => EpochMs) | null): SqlDialect {
+export function postgresDialect(time: () => TimeParameter): SqlDialect {
   return {
     parameter: (n) => `$${n}`,
     // As a subquery it is evaluated once, so the index on the time is used.
-    time: `(select ${clockMs})`,
-    nowMs: () => now?.() ?? null,
+    time: `(with reading as materialized (${reading}) select ${trustedMs} from reading)`,
+    timeOf: (atMs) => (atMs === null ? time() : fixedTime(atMs)),
     listOf: arrayLiteral,
     receipts: { from: "usage as u", inOrder: "u" },
     // Waits for the commit under way on the account: a hold that is decided after the answer sees
@@ -59,7 +57,8 @@ export function connectionsOn(pools: ReadPools, listMs: number = limits.listMs):
  * fixed.
  */
 const readSnapshot = `
-  with clock as materialized (select ${clockMs} as now_ms)
+  with reading as materialized (${reading}),
+  clock as materialized (select ${trustedMs} as now_ms from reading)
   select clock.now_ms, ${accountTable.list("a")}, ${holdTable.list("h")}
   from clock join account a on a.id = $2
   left join lateral (
@@ -68,13 +67,12 @@ const readSnapshot = `
   ) h on true
   order by h.expires_ms, h.id`;
 
-/** `nowMs` null: the clock of the database. */
 export async function findSnapshot(
   pool: ConnectionPool,
   account: string,
-  nowMs: EpochMs | null,
+  time: TimeParameter,
 ): Promise<AccountSnapshot | null> {
-  const rows = await pool.find({ name: "snapshot", text: readSnapshot, values: [nowMs, account] });
+  const rows = await pool.find({ name: "snapshot", text: readSnapshot, values: [time, account] });
   const [first] = rows;
   if (first === undefined) return null;
   const [readMs] = first;

@@ -13,13 +13,13 @@
 import type { Decision, Operation } from "../../ledger/operations.ts";
 import type { Plans } from "../../ledger/plan.ts";
 import { retry } from "../../retry.ts";
-import type { EpochMs } from "../../units.ts";
 import type { NodeRegistry } from "../nodes.ts";
 import { queriesOn } from "../queries.ts";
 import type { Store } from "../store.ts";
 import { auditDatabase } from "./audit.ts";
+import { PostgresClock, type TestClock } from "./clock.ts";
 import { PostgresLedger } from "./commit.ts";
-import { commitPool, readPool } from "./connection.ts";
+import { type ConnectionPool, commitPool, readPool } from "./connection.ts";
 import { postgresNodes } from "./nodes.ts";
 import { connectionsOn, findSnapshot, postgresDialect } from "./reads.ts";
 import { prepareSchema } from "./schema.ts";
@@ -47,8 +47,8 @@ interface PostgresStoreOptions {
    */
   url: string;
   plans: Plans;
-  /** For tests: replaces the clock of the database. */
-  now?: () => EpochMs;
+  /** For tests: replaces the clock of the database and the monotonic time of this node. */
+  clock?: TestClock;
 }
 
 interface PostgresStore extends Store {
@@ -58,22 +58,36 @@ interface PostgresStore extends Store {
 
 /** Creates missing tables. Throws an OperatorError if the database cannot be used. */
 export async function openPostgresStore(options: PostgresStoreOptions): Promise<PostgresStore> {
-  await prepareSchema(options.url);
-  return postgresStoreOn(options);
+  const { url, clock = null } = options;
+  await prepareSchema(url);
+  const service = readPool(url, "service");
+  try {
+    return postgresStoreOn(options, service, await PostgresClock.open(service, clock));
+  } catch (error) {
+    await service.end();
+    throw error;
+  }
 }
 
-function postgresStoreOn({ url, plans, now }: PostgresStoreOptions): PostgresStore {
+function postgresStoreOn(
+  { url, plans }: PostgresStoreOptions,
+  service: ConnectionPool,
+  clock: PostgresClock,
+): PostgresStore {
   const lists = readPool(url, "lists");
   const pools = {
     lookups: readPool(url, "lookups"),
-    service: readPool(url, "service"),
+    service,
     lists,
     history: lists,
     keyChanges: readPool(url, "keyChanges"),
   };
   const commits = commitPool(url, commitConnectionsMax);
-  const ledger = new PostgresLedger(commits, plans, now ?? null);
-  const inTurn = new CommitOrder((operations) => ledger.commit(operations));
+  const ledger = new PostgresLedger(commits, plans, clock);
+  const inTurn = new CommitOrder(async (operations) => {
+    await clock.recordIfOld(commits);
+    return await ledger.commit(operations);
+  });
   const connections = connectionsOn(pools);
   const closing = new AbortController();
   const underWay = new Set<Promise<unknown>>();
@@ -107,15 +121,18 @@ function postgresStoreOn({ url, plans, now }: PostgresStoreOptions): PostgresSto
       findPage: (purpose, statement) => during(() => connections.findPage(purpose, statement)),
       write: (statement) => during(() => connections.write(statement)),
     },
-    postgresDialect(now ?? null),
+    postgresDialect(() => clock.ask().parameter),
   );
 
   return {
     ...queries,
     nodes: postgresNodes(pools.service),
+    nowMs: () => clock.nowMs(),
+    clock: () => during(() => clock.look()),
+    acceptClock: (by) => during(() => clock.accept(by)),
     commit: (operations) => during(() => inTurn.commit(operations)),
-    snapshot: (account) => lookUp(() => findSnapshot(pools.lookups, account, now?.() ?? null)),
-    audit: () => during(() => auditDatabase(url, now?.() ?? null, closing.signal)),
+    snapshot: (account) => lookUp(() => findSnapshot(pools.lookups, account, clock.ask().parameter)),
+    audit: () => during(() => auditDatabase(url, clock.nowMs(), closing.signal)),
     close() {
       closing.abort();
       closed ??= Promise.allSettled(underWay).then(async () => {

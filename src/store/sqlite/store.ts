@@ -25,10 +25,11 @@ import type { AuditReport } from "../audit.ts";
 import { type Purpose, queriesOn, type SqlDialect, type SqlStatement } from "../queries.ts";
 import type { Store } from "../store.ts";
 import { holdTable, keyTable } from "../tables.ts";
+import { type SharedClock, sharedClock, trustedTimeOf } from "./clock.ts";
 import { openToRead, type SqliteFile, sqliteError } from "./file.ts";
 import { AccountQuery, type Cells, Query, Statements } from "./query.ts";
 import { Remote, storeClosed } from "./remote.ts";
-import { clockOf, type SqliteThreadData } from "./thread.ts";
+import type { SqliteThreadData } from "./thread.ts";
 
 const defaultBusyMs = 5000;
 
@@ -38,21 +39,20 @@ interface SqliteStoreOptions {
   plans: Plans;
   /** How long to wait while another process writes. */
   busyMs?: number;
-  /**
-   * For tests: one number of milliseconds in shared memory, read in place of the machine's clock.
-   */
-  clock?: BigInt64Array<SharedArrayBuffer>;
+  /** For tests: shared memory that is read in place of the machine's clocks. */
+  clock?: NonNullable<SharedClock["readings"]>;
 }
 
 /** Throws an OperatorError if the file or its folder cannot be used. */
 export async function openSqliteStore(options: SqliteStoreOptions): Promise<Store> {
-  const { path, plans, clock = null, busyMs = defaultBusyMs } = options;
+  const { path, plans, busyMs = defaultBusyMs } = options;
+  const clock = sharedClock(options.clock ?? null);
   const threadOf = (role: SqliteThreadData["role"]) =>
     new Remote({ role, file: { path, busyMs }, plans, clock });
   const writer = threadOf("writer");
   await writer.open();
   try {
-    return sqliteStoreOn({ path, busyMs }, writer, threadOf, clockOf(clock));
+    return sqliteStoreOn({ path, busyMs }, writer, threadOf, trustedTimeOf(clock));
   } catch (error) {
     await writer.close();
     throw error;
@@ -95,6 +95,10 @@ function sqliteStoreOn(
 
     commit: (operations) => writer.call("commit", operations),
 
+    nowMs: now,
+    clock: () => writer.call("clock"),
+    acceptClock: (by) => writer.call("acceptClock", by),
+
     snapshot: async (account) => lookUp(() => snapshots.of(account)),
 
     async audit(): Promise<AuditReport> {
@@ -129,7 +133,7 @@ export function sqliteDialect(now: () => EpochMs): SqlDialect {
   return {
     parameter: (n) => `?${n}`,
     time: "?",
-    nowMs: now,
+    timeOf: (atMs) => atMs ?? now(),
     listOf: JSON.stringify,
     // Receipts have no index by account. A receipt has the number of the journal entry that ended
     // it, and the operation of that entry is `<id>/end` or `<id>/late`.

@@ -2,11 +2,13 @@
  * The protocol between the SQLite store and its threads: remote.ts sends calls, worker.ts answers
  * them.
  */
+import type { AcceptedClock, ClockState } from "../../ledger/clock.ts";
 import type { Decision, Operation } from "../../ledger/operations.ts";
 import type { Plans } from "../../ledger/plan.ts";
 import type { EpochMs } from "../../units.ts";
 import type { AuditReport } from "../audit.ts";
 import type { SqlStatement } from "../queries.ts";
+import type { SharedClock } from "./clock.ts";
 import type { SqliteFile } from "./file.ts";
 import type { Cells } from "./query.ts";
 
@@ -15,12 +17,13 @@ export interface SqliteThreadData {
   role: "writer" | "reader" | "auditor";
   file: SqliteFile;
   plans: Plans;
-  /** For tests: shared memory that is read in place of the machine's clock. */
-  clock: BigInt64Array | null;
+  clock: SharedClock;
 }
 
 export interface Calls {
   commit(operations: readonly Operation[]): Decision[];
+  clock(): ClockState;
+  acceptClock(by: string): AcceptedClock | null;
   rows(statement: SqlStatement): Cells[];
   audit(nowMs: EpochMs): AuditReport;
   /** Closes the file and ends the thread. */
@@ -44,7 +47,3 @@ export interface Fault {
 
 /** The `id` of the first answer: the thread sends it without a call when the file is open. */
 export const openedId = 0;
-
-export function clockOf(clock: BigInt64Array | null): () => EpochMs {
-  return clock === null ? Date.now : () => Number(Atomics.load(clock, 0));
-}

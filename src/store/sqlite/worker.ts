@@ -8,29 +8,28 @@
 import { parentPort, workerData } from "node:worker_threads";
 import { invariant, OperatorError, StoreUnavailableError } from "../../errors.ts";
 import { auditFile } from "./audit.ts";
+import { machineOf, SqliteClock } from "./clock.ts";
 import { SqliteLedger } from "./commit.ts";
 import { openToRead, openToWrite, sqliteError } from "./file.ts";
 import { Statements } from "./query.ts";
-import {
-  type Call,
-  type Calls,
-  clockOf,
-  openedId,
-  type SqliteThreadData,
-  type ThreadReply,
-} from "./thread.ts";
+import { type Call, type Calls, openedId, type SqliteThreadData, type ThreadReply } from "./thread.ts";
 
 /** A role implements some of the calls. */
 type Handlers = { [M in keyof Calls]?: (...args: Parameters<Calls[M]>) => ReturnType<Calls[M]> };
 
 const open: Record<SqliteThreadData["role"], (data: SqliteThreadData) => Handlers> = {
   writer({ file, plans, clock }) {
-    const now = clockOf(clock);
-    const db = openToWrite(file, now());
-    const ledger = new SqliteLedger(db, plans, now);
+    const db = openToWrite(file, machineOf(clock).clockMs());
+    const time = new SqliteClock(db, clock);
+    const ledger = new SqliteLedger(db, plans, () => time.read());
     const statements = new Statements(db);
     return {
-      commit: (operations) => ledger.commit(operations),
+      commit(operations) {
+        time.recordIfOld();
+        return ledger.commit(operations);
+      },
+      clock: () => time.look(),
+      acceptClock: (by) => time.accept(by),
       rows: (statement) => statements.rows(statement),
       close: () => db.close(),
     };

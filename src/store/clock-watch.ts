@@ -1,0 +1,59 @@
+/**
+ * Reads the clock of the store regularly, so that trusted time follows it while the service is
+ * idle, and reports when the clock is not believed.
+ *
+ * Guarantees one report for each change, and a report of wrong readings between two looks.
+ */
+import type { ClockState } from "../ledger/clock.ts";
+import type { Store } from "./store.ts";
+
+export const clockEveryMs = 5000;
+
+export interface ClockWatch {
+  /** The state at the last look. */
+  state(): ClockState;
+  /** Resolves when the last look has ended. */
+  stop(): Promise<void>;
+}
+
+interface ClockWatchOptions {
+  everyMs: number;
+  /**
+   * Called if the clock is no longer believed, or is believed again, or if `readings` readings
+   * since the last look were not believed and the clock is right again.
+   */
+  onChange(state: ClockState, readings: number): void;
+  onError(error: unknown): void;
+}
+
+/** Looks before it resolves, and then every `everyMs`. */
+export async function startClockWatch(
+  store: Pick<Store, "clock">,
+  { everyMs, onChange, onError }: ClockWatchOptions,
+): Promise<ClockWatch> {
+  let seen: ClockState = await store.clock();
+  let underWay: Promise<void> | null = null;
+  if (!seen.isTrusted) onChange(seen, seen.distrusted);
+
+  async function look(): Promise<void> {
+    const before = seen;
+    seen = await store.clock();
+    const readings = seen.distrusted - before.distrusted;
+    if (seen.isTrusted !== before.isTrusted || (seen.isTrusted && readings > 0)) onChange(seen, readings);
+  }
+
+  const timer = setInterval(() => {
+    underWay ??= look()
+      .catch(onError)
+      .finally(() => {
+        underWay = null;
+      });
+  }, everyMs);
+  return {
+    state: () => seen,
+    async stop() {
+      clearInterval(timer);
+      if (underWay !== null) await underWay;
+    },
+  };
+}

@@ -1,0 +1,67 @@
+/**
+ * The clocks of this machine, and the row in which a ledger records its clock.
+ *
+ * Monotonic time is that of `process.hrtime`, which all threads share. On Linux it stops while the
+ * machine sleeps. `os.uptime` includes sleep there, and on macOS and Windows.
+ */
+import { readFileSync } from "node:fs";
+import { uptime } from "node:os";
+import type { Boot, RecordedClock } from "../ledger/clock.ts";
+import type { EpochMs } from "../units.ts";
+
+/** A clock and the monotonic time to compare it with, in whole milliseconds. */
+export interface MachineClock {
+  clockMs(): EpochMs;
+  monotonicMs(): number;
+  /** Time that the machine has slept since any fixed moment. */
+  sleptMs(): number;
+  /** Unique for each start of the machine; null if the system has no such id. */
+  readonly bootId: string | null;
+}
+
+export const machineClock: MachineClock = {
+  clockMs: Date.now,
+  monotonicMs,
+  sleptMs: () => Math.floor(uptime() * 1000) - monotonicMs(),
+  bootId: bootIdOfLinux(),
+};
+
+function monotonicMs(): number {
+  return Number(process.hrtime.bigint() / 1_000_000n);
+}
+
+/** Containers of a machine share this id and its uptime. */
+function bootIdOfLinux(): string | null {
+  if (process.platform !== "linux") return null;
+  try {
+    return readFileSync("/proc/sys/kernel/random/boot_id", "utf8").trim();
+  } catch {
+    // Some sandboxes hide it. Processes then cannot compare their clocks.
+    return null;
+  }
+}
+
+export function bootOf(machine: MachineClock): Boot | null {
+  return machine.bootId === null
+    ? null
+    : { id: machine.bootId, ms: machine.monotonicMs() + machine.sleptMs() };
+}
+
+/** The row of the table `clock`. */
+export interface ClockRow {
+  trustedMs: EpochMs;
+  clockMs: EpochMs;
+  isTrusted: boolean;
+  bootId: string | null;
+  bootMs: number | null;
+  /** Number of the last acceptance by an operator. */
+  accepts: number;
+}
+
+export function recordedIn({ trustedMs, clockMs, isTrusted, bootId, bootMs }: ClockRow): RecordedClock {
+  const boot = bootId === null || bootMs === null ? null : { id: bootId, ms: bootMs };
+  return { trustedMs, clockMs, isTrusted, boot };
+}
+
+/** Commits record the clock if the last record is older. So the ledger is ahead of it by less. */
+export const recordEveryMs = 5000;

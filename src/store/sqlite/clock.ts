@@ -1,0 +1,198 @@
+/**
+ * The trusted clock of an SQLite file. The thread that writes reads the clock of the machine, and
+ * shares trusted time with the other threads of the process.
+ *
+ * Guarantees that all threads use the same time, and that a new process continues at the time that
+ * the file has recorded if its clock disagrees. Other processes follow an acceptance by an
+ * operator at their next `look`.
+ */
+import type { DatabaseSync, StatementSync } from "node:sqlite";
+import { invariant } from "../../errors.ts";
+import {
+  type AcceptedClock,
+  type ClockState,
+  clockAtStart,
+  type Reading,
+  TrustedClock,
+} from "../../ledger/clock.ts";
+import type { EpochMs } from "../../units.ts";
+import {
+  bootOf,
+  type ClockRow,
+  type MachineClock,
+  machineClock,
+  recordEveryMs,
+  recordedIn,
+} from "../clock.ts";
+import { clockAcceptTable, clockTable } from "../tables.ts";
+import { sqliteError } from "./file.ts";
+import { insertInto, Query, update, valuesOf } from "./query.ts";
+
+/** Shared by the threads of a store. */
+export interface SharedClock {
+  /** One cell: trusted time minus monotonic time. */
+  offset: BigInt64Array<SharedArrayBuffer>;
+  /**
+   * For tests: the clock, monotonic time and the time slept, in place of the machine's. Monotonic
+   * time follows the clock if there is only one cell.
+   */
+  readings: BigInt64Array<SharedArrayBuffer> | null;
+}
+
+export function sharedClock(readings: SharedClock["readings"]): SharedClock {
+  return { offset: new BigInt64Array(new SharedArrayBuffer(8)), readings };
+}
+
+export function machineOf({ readings }: SharedClock): MachineClock {
+  if (readings === null) return machineClock;
+  const cell = (n: number) => Number(Atomics.load(readings, n));
+  const followsClock = readings.length === 1;
+  return {
+    clockMs: () => cell(0),
+    monotonicMs: () => cell(followsClock ? 0 : 1),
+    sleptMs: () => (followsClock ? 0 : cell(2)),
+    bootId: followsClock ? null : "test",
+  };
+}
+
+/** Returns trusted time without a reading of the clock, on any thread. */
+export function trustedTimeOf(clock: SharedClock): () => EpochMs {
+  const machine = machineOf(clock);
+  return () => machine.monotonicMs() + Number(Atomics.load(clock.offset, 0));
+}
+
+/** The clock is recorded without a commit if trusted time has moved by more against the record. */
+const movedMsMax = 1000;
+/** Even then it is recorded this often, so that slewing does not add up. */
+const recordIdleEveryMs = 3_600_000;
+
+export class SqliteClock {
+  readonly #db: DatabaseSync;
+  readonly #machine: MachineClock;
+  readonly #offset: SharedClock["offset"];
+  readonly #clock: TrustedClock;
+  readonly #row: Query<ClockRow>;
+  readonly #lastAccept: Query<AcceptedClock>;
+  /** Changes nothing if an acceptance has followed that this process does not know. */
+  readonly #update: StatementSync;
+  readonly #countAccept: StatementSync;
+  readonly #insertAccept: StatementSync;
+  /** What this process has recorded last. */
+  #recorded = { offsetMs: Number.NaN, atMs: Number.NEGATIVE_INFINITY, isTrusted: true };
+  /** Number of the last known acceptance. */
+  #accepts: number;
+  /** Monotonic time at which there was no newer one. */
+  #lookedMs: number;
+
+  constructor(db: DatabaseSync, shared: SharedClock) {
+    this.#db = db;
+    this.#machine = machineOf(shared);
+    this.#offset = shared.offset;
+    this.#row = new Query(db, clockTable, "where id = 1");
+    this.#lastAccept = new Query(db, clockAcceptTable, "order by number desc limit 1");
+    this.#update = db.prepare(update(clockTable, ["accepts"]));
+    this.#countAccept = db.prepare("update clock set accepts = accepts + 1");
+    this.#insertAccept = db.prepare(insertInto(clockAcceptTable));
+    const row = this.#row.get();
+    invariant(row !== undefined, "the table clock has its row");
+    const reading = this.#reading();
+    const start = clockAtStart(recordedIn(row), reading.clockMs, bootOf(this.#machine));
+    this.#clock = new TrustedClock(start, reading, this.#machine.sleptMs);
+    this.#accepts = row.accepts;
+    this.#lookedMs = reading.answeredMs;
+    this.#share();
+  }
+
+  /** Reads the clock. Returns trusted time. */
+  read(): EpochMs {
+    const nowMs = this.#clock.read(this.#reading());
+    this.#share();
+    return nowMs;
+  }
+
+  /** Reads the clock, and records it if the last record is old. Call it before each commit. */
+  recordIfOld(): void {
+    this.read();
+    if (this.#machine.monotonicMs() - this.#recorded.atMs >= recordEveryMs) this.#record();
+  }
+
+  /** Reads the clock, follows an acceptance of another process, and records a change. */
+  look(): ClockState {
+    const reading = this.#reading();
+    this.#clock.read(reading);
+    const accepted = this.#lastAccept.get();
+    if (accepted !== undefined && accepted.number > this.#accepts) {
+      if (!this.#clock.isTrusted) this.#clock.follow(accepted.clockMs, this.#lookedMs, reading);
+      this.#accepts = accepted.number;
+    }
+    this.#lookedMs = reading.answeredMs;
+    this.#share();
+    const { offsetMs, atMs, isTrusted } = this.#recorded;
+    const isMoved = !(Math.abs(this.#clock.offsetMs - offsetMs) <= movedMsMax);
+    const isOld = reading.answeredMs - atMs >= recordIdleEveryMs;
+    if (isMoved || isOld || isTrusted !== this.#clock.isTrusted) this.#record();
+    return this.#state();
+  }
+
+  /** Believes the present reading of the clock. Returns null if it is trusted already. */
+  accept(by: string): AcceptedClock | null {
+    this.#db.exec("begin immediate");
+    try {
+      const reading = this.#reading();
+      const trustedMs = this.#clock.read(reading);
+      const accepted = this.#clock.isTrusted ? null : this.#writeAccept(by, trustedMs, reading);
+      this.#db.exec("commit");
+      if (accepted !== null) {
+        this.#clock.accept(reading);
+        this.#accepts = accepted.number;
+      }
+      this.#share();
+      return accepted;
+    } catch (error) {
+      if (this.#db.isTransaction) this.#db.exec("rollback");
+      throw sqliteError(error);
+    }
+  }
+
+  #writeAccept(by: string, trustedMs: EpochMs, { clockMs }: Reading): AcceptedClock {
+    const number = (this.#lastAccept.get()?.number ?? 0) + 1;
+    const accepted = { number, by, trustedMs, clockMs };
+    this.#insertAccept.run(...valuesOf(clockAcceptTable, accepted));
+    this.#countAccept.run();
+    this.#update.run(...this.#values({ trustedMs: clockMs, clockMs, isTrusted: true }, number));
+    return accepted;
+  }
+
+  #record(): void {
+    const state = this.#state();
+    this.#update.run(...this.#values(state, this.#accepts));
+    const { isTrusted } = state;
+    this.#recorded = { offsetMs: this.#clock.offsetMs, atMs: this.#machine.monotonicMs(), isTrusted };
+  }
+
+  #values({ trustedMs, clockMs, isTrusted }: Omit<ClockState, "distrusted">, accepts: number) {
+    const boot = bootOf(this.#machine);
+    const row = {
+      trustedMs,
+      clockMs,
+      isTrusted,
+      bootId: boot?.id ?? null,
+      bootMs: boot?.ms ?? null,
+      accepts,
+    };
+    return valuesOf(clockTable, row);
+  }
+
+  #state(): ClockState {
+    return this.#clock.state(this.#machine.monotonicMs());
+  }
+
+  #reading(): Reading {
+    const monotonicMs = this.#machine.monotonicMs();
+    return { clockMs: this.#machine.clockMs(), askedMs: monotonicMs, answeredMs: monotonicMs };
+  }
+
+  #share(): void {
+    Atomics.store(this.#offset, 0, BigInt(this.#clock.offsetMs));
+  }
+}

@@ -1,0 +1,88 @@
+/** The program while the clock of its machine is wrong. */
+import assert from "node:assert/strict";
+import { writeFileSync } from "node:fs";
+import path from "node:path";
+import { test } from "node:test";
+import { fileURLToPath } from "node:url";
+import { ask } from "../fixtures/http-stream.ts";
+import { assertSoundLedger, query } from "../fixtures/ledger-file.ts";
+import { newFolder, quickEntry, startProgram } from "../fixtures/program.ts";
+import { day, hour } from "../fixtures/times.ts";
+import { until } from "../fixtures/until.ts";
+
+const preload = fileURLToPath(new URL("../fixtures/faked-clock.ts", import.meta.url));
+const halfYear = 182 * day;
+
+async function clockIn(operatorUrl: string): Promise<unknown> {
+  const response = await fetch(`${operatorUrl}/readyz`);
+  assert.equal(response.status, 200);
+  const { clock } = JSON.parse(await response.text());
+  return clock;
+}
+
+async function trustedMetric(operatorUrl: string): Promise<string | undefined> {
+  const text = await (await fetch(`${operatorUrl}/metrics`)).text();
+  return /^inkwell_clock_trusted (\d)$/m.exec(text)?.[1];
+}
+
+test("a wrong clock changes no window, is reported, and is accepted by a command beside the service", async () => {
+  await using folder = await newFolder();
+  const setAhead = (ms: number) => writeFileSync(path.join(folder.path, "clock-ahead"), String(ms));
+  const newest = () => query(folder.path, "select at_ms, kind from journal order by rowid desc limit 1")[0];
+  const inkwell = async (...args: string[]) => {
+    await using command = startProgram(folder.path, { args, preload });
+    const { code } = await command.ended;
+    return { code, stdout: command.stdout, stderr: command.stderr };
+  };
+  setAhead(0);
+  const beganMs = Date.now();
+  {
+    await using service = startProgram(folder.path, { entry: quickEntry, preload });
+    const { url, operatorUrl, key } = await service.up();
+    assert.ok(key !== null);
+    const request = async () => assert.equal((await ask({ url, key, max_tokens: 4 })).status, 200);
+    await request();
+    assert.deepEqual([await clockIn(operatorUrl), await trustedMetric(operatorUrl)], ["ok", "1"]);
+
+    setAhead(halfYear);
+    await request();
+    assert.ok(Number(newest()?.at_ms) - beganMs < hour, "the entry has the trusted time");
+    await until("the clock is reported as wrong", async () => (await clockIn(operatorUrl)) === "wrong");
+    assert.equal(await trustedMetric(operatorUrl), "0");
+    const reports = () => service.stderr.match(/the clock is wrong or has stepped/g)?.length;
+    assert.equal(reports(), 1);
+    const shown = await inkwell("clock", "show", "--json");
+    assert.equal(shown.code, 0, shown.stderr);
+    const { trusted, clock_at, trusted_at } = JSON.parse(shown.stdout);
+    assert.equal(trusted, false);
+    assert.ok(Math.abs(Date.parse(clock_at) - Date.parse(trusted_at) - halfYear) < 1000);
+    assert.match((await inkwell("credits", "add", "default", "5", "--payment", "p1")).stderr, /not trusted/);
+    assert.ok(Number(newest()?.at_ms) - beganMs < hour, "a command uses the trusted time too");
+
+    setAhead(0);
+    await service.shows("the clock is trusted again");
+    assert.equal(await clockIn(operatorUrl), "ok");
+    assert.equal(reports(), 1);
+    const refused = await inkwell("clock", "accept");
+    assert.deepEqual([refused.code, refused.stdout], [1, ""]);
+    assert.match(refused.stderr, /The clock is trusted already/);
+    setAhead(halfYear);
+    await until("the clock is wrong again", async () => (await clockIn(operatorUrl)) === "wrong");
+    await service.stop();
+  }
+  assert.equal(query(folder.path, "select count(*) as n from journal where kind = 'refresh'")[0]?.n, 0);
+
+  await using service = startProgram(folder.path, { entry: quickEntry, preload });
+  const { operatorUrl } = await service.up();
+  assert.equal(await clockIn(operatorUrl), "wrong", "a start does not believe the clock either");
+  const accepted = await inkwell("clock", "accept", "--by", "ada", "--json");
+  assert.equal(accepted.code, 0, accepted.stderr);
+  await until("the service follows", async () => (await clockIn(operatorUrl)) === "ok");
+  const [record] = query(folder.path, "select * from clock_accept");
+  assert.deepEqual([record?.number, record?.by], [1, "ada"]);
+  assert.ok(Math.abs(Number(record?.clock_ms) - Number(record?.trusted_ms) - halfYear) < 1000);
+  assert.equal((await inkwell("credits", "add", "default", "5", "--payment", "p2")).code, 0);
+  assert.ok(Number(newest()?.at_ms) - beganMs > halfYear - hour);
+  await service.stop();
+  assertSoundLedger(folder.path);
+});
