@@ -139,8 +139,16 @@ export interface Generation extends AsyncIterable<readonly EngineEvent[]> {
 }
 
 export interface PreparedPrompt {
-  /** Tokens of the prompt that would be charged. */
+  /**
+   * Tokens of the prompt, or an estimate that is rarely too low. Compared with the context window
+   * and the limits per minute.
+   */
   readonly promptTokens: number;
+  /**
+   * Most tokens of the prompt that can be charged. The hold pays for them. Default:
+   * `promptTokens`.
+   */
+  readonly promptTokensMax?: number;
   /**
    * Queues the generation. Throws an `EngineError` "overloaded" if the engine's queue is full, or
    * "unavailable" if the engine cannot run now. The iteration throws later failures.

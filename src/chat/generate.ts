@@ -55,6 +55,8 @@ export interface Charge {
   model: string;
   ending: Ending;
   usage: Usage;
+  /** Tokens that the engine reported beyond what the hold paid for. Normally none. */
+  uncharged: { promptTokens: number; completionTokens: number };
   cost: MicroCredits;
   /** Part of the cost that each bucket paid. The rest is the shortfall. */
   paid: BucketAmounts;
@@ -136,7 +138,7 @@ export async function* generate(
   });
   if (prepared === null || signal.aborted) return endOfAborted(signal);
   const preparedMs = performance.now();
-  const { promptTokens } = prepared;
+  const { promptTokens, promptTokensMax = promptTokens } = prepared;
   const tokensLeft = model.engine.contextWindow - promptTokens;
   if (tokensLeft < 1) throw contextLengthExceeded(model);
   const wantTokens = Math.min(
@@ -147,7 +149,7 @@ export async function* generate(
 
   const { price } = model;
   const holdsInFull = model.engine.reportsUsageLate === true;
-  const wantMicro = costAtMost(price, promptTokens, holdsInFull ? wantTokens : firstSlice(wantTokens));
+  const wantMicro = costAtMost(price, promptTokensMax, holdsInFull ? wantTokens : firstSlice(wantTokens));
   const held = await ledger.apply({
     kind: "hold",
     account: caller.accountId,
@@ -156,11 +158,14 @@ export async function* generate(
     model: model.id,
     price,
     promptTokens,
-    minMicro: costAtMost(price, promptTokens, 1),
+    minMicro: costAtMost(price, promptTokensMax, 1),
     wantMicro,
     ttlMs: dependencies.holdTtlMs,
   });
-  if (held.kind !== "held") throw refusalOfHold(held, model.id, caller.accountId);
+  if (held.kind !== "held") {
+    const boundTokens = promptTokensMax > promptTokens ? promptTokensMax : null;
+    throw refusalOfHold(held, { model: model.id, accountId: caller.accountId, boundTokens });
+  }
   const heldMs = performance.now();
 
   // A hold is open from here on. Every path below ends in the `finally`.
@@ -168,10 +173,11 @@ export async function* generate(
   let finishReason: FinishReason | null = null;
   let completedBy: FinishReason | "credits" | null = null;
   let failure: unknown = null;
+  let charged = nothingMade;
   let isCharged = false;
   const { accountId } = caller;
   const { holdTtlMs } = dependencies;
-  const extendedRequest = { accountId, requestId, price, promptTokens, wantTokens, wantMicro, holdTtlMs };
+  const extendedRequest = { accountId, requestId, price, promptTokensMax, wantTokens, wantMicro, holdTtlMs };
   const holdExtender = new HoldExtender(ledger, extendedRequest, held.amount);
   const stop = () => void generation?.stop();
   try {
@@ -209,16 +215,22 @@ export async function* generate(
     await generation?.stop();
     holdExtender.stop();
     const ending = endingOf({ generation, completedBy, failure, signal });
-    const usage = generation?.usage ?? nothingMade;
+    const made = { started: generation?.started ?? false, stream: request.stream };
+    const usage = chargedUsage(ending, made, generation?.usage ?? nothingMade);
+    charged = await holdExtender.cover(usage);
     isCharged = await settle(ledger, accountId, record, {
       model: model.id,
       ending,
-      usage: chargedUsage(ending, { started: generation?.started ?? false, stream: request.stream }, usage),
+      usage: charged,
+      uncharged: {
+        promptTokens: usage.promptTokens - charged.promptTokens,
+        completionTokens: usage.completionTokens - charged.completionTokens,
+      },
       times: { preparedMs, heldMs, generatedMs: performance.now() },
     });
   }
   if (!isCharged) throw notSettled();
-  yield [{ type: "end", finishReason, usage: generation.usage }];
+  yield [{ type: "end", finishReason, usage: charged }];
 }
 
 /** Returns the ending of the table above. */
@@ -312,7 +324,7 @@ async function settle(
   ledger: Ledger,
   accountId: string,
   record: ChatRecord,
-  made: Pick<Charge, "model" | "ending" | "usage"> & { times: Omit<StageTimes, "settledMs"> },
+  made: Pick<Charge, "model" | "ending" | "usage" | "uncharged"> & { times: Omit<StageTimes, "settledMs"> },
 ): Promise<boolean> {
   const { promptTokens, cachedTokens, completionTokens, reasoningTokens, estimated } = made.usage;
   const operation: SettleOperation = {

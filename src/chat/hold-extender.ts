@@ -8,12 +8,12 @@
  * process dies, only the tokens since the last one are not charged.
  */
 
-import { Refusal } from "../errors.ts";
+import { Refusal, StoreUnavailableError } from "../errors.ts";
 import type { Ledger } from "../ledger/batcher.ts";
-import { completionTokensFor, costAtMost, type Price } from "../ledger/pricing.ts";
+import { completionTokensFor, costAtMost, costOf, type Price } from "../ledger/pricing.ts";
 import { countsOf, noTokens } from "../ledger/rows.ts";
 import type { MicroCredits } from "../units.ts";
-import type { Generation } from "./engine.ts";
+import type { Generation, Usage } from "./engine.ts";
 
 /** Completion tokens of one slice. */
 export const sliceTokens = 256;
@@ -25,7 +25,8 @@ interface ExtendedRequest {
   accountId: string;
   requestId: string;
   price: Price;
-  promptTokens: number;
+  /** Most tokens of the prompt that are charged. */
+  promptTokensMax: number;
   /** Limit of completion tokens in the request. */
   wantTokens: number;
   /** Amount that the hold requested. */
@@ -82,6 +83,16 @@ export class HoldExtender {
     return this.#failure;
   }
 
+  /**
+   * Returns the part of the usage that the hold pays for, after a last extension if the engine
+   * generated more than was paid for. The account pays for no more than that.
+   */
+  async cover(usage: Usage): Promise<Usage> {
+    const cost = costOf(this.#request.price, this.#withinBound(usage));
+    if (cost > this.#heldMicro) await this.#takeRest(cost, usage);
+    return this.#payable(usage);
+  }
+
   /** Starts to extend the hold for `generation`, which has just been started. */
   watch(generation: Generation): void {
     this.#generation = generation;
@@ -119,13 +130,13 @@ export class HoldExtender {
   }
 
   async #extendOnce(generation: Generation): Promise<void> {
-    const { accountId, requestId, price, promptTokens, wantTokens, holdTtlMs } = this.#request;
+    const { accountId, requestId, price, promptTokensMax, wantTokens, holdTtlMs } = this.#request;
     // A request that waits in the engine's queue costs nothing, even if its prompt is counted.
-    const used = generation.started ? countsOf(generation.usage) : noTokens;
+    const used = generation.started ? countsOf(this.#payable(generation.usage)) : noTokens;
     const askedMs = performance.now();
     const nextTokens = Math.min(wantTokens, this.#paidTokens + sliceTokens);
     const moreMicro =
-      this.#isLast || !this.#isNear() ? 0 : costAtMost(price, promptTokens, nextTokens) - this.#heldMicro;
+      this.#isLast || !this.#isNear() ? 0 : costAtMost(price, promptTokensMax, nextTokens) - this.#heldMicro;
     try {
       const outcome = await this.#ledger.apply({
         kind: "extend",
@@ -154,6 +165,46 @@ export class HoldExtender {
     }
   }
 
+  /** Takes what is missing to the cost, or what the account has left. */
+  async #takeRest(cost: MicroCredits, usage: Usage): Promise<void> {
+    await this.#underWay;
+    const moreMicro = cost - this.#heldMicro;
+    if (moreMicro <= 0) return;
+    const { accountId, requestId, holdTtlMs } = this.#request;
+    try {
+      const outcome = await this.#ledger.apply({
+        kind: "extend",
+        account: accountId,
+        hold: requestId,
+        n: this.#n + 1,
+        moreMicro,
+        used: countsOf(this.#payable(usage)),
+        ttlMs: holdTtlMs,
+      });
+      if (outcome.kind === "extended") this.#heldMicro += outcome.amount;
+    } catch (error) {
+      // The settlement waits for the store. It charges what is known to be held.
+      if (!(error instanceof StoreUnavailableError)) throw error;
+    }
+  }
+
+  #payable(usage: Usage): Usage {
+    const { price } = this.#request;
+    const bounded = this.#withinBound(usage);
+    const rest = this.#heldMicro - costOf(price, { ...bounded, completionTokens: 0 });
+    const paidTokens =
+      price.completion === 0 ? Number.POSITIVE_INFINITY : Math.floor(rest / price.completion);
+    const completionTokens = Math.min(usage.completionTokens, paidTokens);
+    const reasoningTokens = Math.min(usage.reasoningTokens, completionTokens);
+    return { ...bounded, completionTokens, reasoningTokens };
+  }
+
+  /** No prompt has more tokens than its bound, so a report of more is wrong. */
+  #withinBound(usage: Usage): Usage {
+    const promptTokens = Math.min(usage.promptTokens, this.#request.promptTokensMax);
+    return { ...usage, promptTokens, cachedTokens: Math.min(usage.cachedTokens, promptTokens) };
+  }
+
   /** Stops the generation when the hold may have expired, even if the store does not respond. */
   #deadlineIn(generation: Generation, ms: number): NodeJS.Timeout {
     return setTimeout(() => void this.#lose(generation, String(this.#lastError)), ms);
@@ -176,7 +227,7 @@ export class HoldExtender {
   }
 
   #paidBy(heldMicro: MicroCredits): number {
-    const { price, promptTokens, wantTokens } = this.#request;
-    return Math.min(wantTokens, completionTokensFor(price, promptTokens, heldMicro));
+    const { price, promptTokensMax, wantTokens } = this.#request;
+    return Math.min(wantTokens, completionTokensFor(price, promptTokensMax, heldMicro));
   }
 }

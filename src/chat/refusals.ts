@@ -8,10 +8,17 @@ import { balanceUnavailable } from "../ledger/balance.ts";
 import type { AccountError, HoldOutcome } from "../ledger/operations.ts";
 import type { EngineError } from "./engine.ts";
 
+/** Names of a request that was refused, and the bound of its prompt. */
+interface RefusedRequest {
+  model: string;
+  accountId: string;
+  /** Tokens that had to be paid because the prompt was not counted, or null. */
+  boundTokens: number | null;
+}
+
 export function refusalOfHold(
   outcome: Extract<HoldOutcome, { kind: "refused" }> | AccountError,
-  model: string,
-  accountId: string,
+  { model, accountId, boundTokens }: RefusedRequest,
 ): Refusal {
   if (outcome.kind === "no_account") return balanceUnavailable(`account ${accountId}: it has no row`);
   if (outcome.kind === "balance_invalid") {
@@ -23,9 +30,13 @@ export function refusalOfHold(
         outcome.refreshesAtMs === null
           ? "This plan refills no credits; the operator of this service can add some."
           : `Credits refresh at ${new Date(outcome.refreshesAtMs).toISOString()}.`;
+      const why =
+        boundTokens === null
+          ? ""
+          : ` Its tokens are counted only after it has run, so the balance must pay for up to ${boundTokens} tokens: one for each byte, and those of the chat template. Unused credits return. Send a shorter prompt.`;
       return new Refusal(
         "insufficient_credits",
-        `The balance cannot pay this prompt and one token of "${model}". ${refresh}`,
+        `The balance cannot pay this prompt and one token of "${model}".${why} ${refresh}`,
         { rates: outcome.rates },
       );
     }

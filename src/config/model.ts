@@ -7,6 +7,7 @@
 import type { RequestDefaults } from "../chat/catalog.ts";
 import type { ThinkTags } from "../engines/text/thinking.ts";
 import { dialectOf, dialects } from "../engines/upstream/dialects.ts";
+import { templateTokensDefault } from "../engines/upstream/prompt-bound.ts";
 import { OperatorError } from "../errors.ts";
 import { given } from "../given.ts";
 import type { Price } from "../ledger/pricing.ts";
@@ -153,6 +154,8 @@ function readUpstream(section: Section) {
     /** Name of the model at the upstream. */
     model: section.value("model", modelName),
     dialect,
+    /** Most tokens that the chat template adds to a prompt as a whole. */
+    templateTokens: section.value("template_tokens", kind.whole(0, 65_536), { or: templateTokensDefault }),
     /** Concurrent requests to each server. */
     parallel,
     /** Number of places of `parallel` for accounts without a running request. */

@@ -44,12 +44,31 @@ export class RequestLog implements RequestObserver {
     const message = `${method} ${path ?? "(unknown path)"} ${status ?? "client gone"}`;
     if (isFailure(record)) this.#logger.warn(fields, message);
     else this.#logger.info(fields, message);
+    if (charge !== null) this.#reportUncharged(record, charge);
   }
 
-  chargedLate({ requestId, caller }: RequestRecord, charge: Charge): void {
+  chargedLate(record: RequestRecord, charge: Charge): void {
+    const { requestId, caller } = record;
     const { accountId: account, keyId } = caller ?? {};
     const fields = { requestId, account, keyId, model: charge.model, ...chargeFields(charge) };
     this.#logger.info(fields, "the charge of an earlier request has been recorded");
+    this.#reportUncharged(record, charge);
+  }
+
+  #reportUncharged({ requestId }: RequestRecord, { model, usage, uncharged }: Charge): void {
+    const { promptTokens, completionTokens } = uncharged;
+    if (promptTokens + completionTokens === 0) return;
+    this.#logger.error(
+      {
+        requestId,
+        model,
+        chargedPromptTokens: usage.promptTokens,
+        unchargedPromptTokens: promptTokens,
+        chargedCompletionTokens: usage.completionTokens,
+        unchargedCompletionTokens: completionTokens,
+      },
+      "the engine of a model reported more tokens than the hold paid for; the rest is not charged",
+    );
   }
 
   unsettled({ requestId }: RequestRecord, reason: unknown): void {

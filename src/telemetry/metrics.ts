@@ -113,6 +113,11 @@ export class Metrics implements RequestObserver {
     "inkwell_shortfall_credits_total",
     "Cost of requests in credits that no bucket could pay.",
   );
+  readonly #uncharged = this.#make.counter(
+    "inkwell_uncharged_tokens_total",
+    "Tokens that an engine reported beyond what the hold paid for. They are not charged.",
+    ["model", "kind"],
+  );
   readonly #estimated = this.#make.counter(
     "inkwell_estimated_usages_total",
     "Requests whose tokens were counted here, because the counts of the engine were missing, absurd, or cut off with the answer.",
@@ -259,8 +264,11 @@ export class Metrics implements RequestObserver {
     this.charged(charge);
   }
 
-  charged({ model, ending, usage, paid, paidBefore, shortfall, shortfallBefore }: Charge): void {
+  charged(charge: Charge): void {
+    const { model, ending, usage, uncharged, paid, paidBefore, shortfall, shortfallBefore } = charge;
     this.#settlements.inc({ model, ending });
+    this.#uncharged.inc({ model, kind: "prompt" }, uncharged.promptTokens);
+    this.#uncharged.inc({ model, kind: "completion" }, uncharged.completionTokens);
     for (const [kind, count] of [
       ["prompt", usage.promptTokens - usage.cachedTokens],
       ["cached_prompt", usage.cachedTokens],

@@ -8,7 +8,7 @@ import { DatabaseSync } from "node:sqlite";
 import { type TestContext, test as testOf } from "node:test";
 import { StoreUnavailableError } from "../../src/errors.ts";
 import type { BucketAmounts } from "../../src/ledger/rows.ts";
-import { hold, tokens } from "../fixtures/ledger-operations.ts";
+import { hold, settle, tokens } from "../fixtures/ledger-operations.ts";
 import { PuppetEngine } from "../fixtures/puppet-engine.ts";
 import { samplesOf } from "../fixtures/samples.ts";
 import { type ServiceOptions, startService, type TestService } from "../fixtures/service.ts";
@@ -176,7 +176,7 @@ test("counts an expiry once if the acknowledgement of its commit is lost", async
   assert.deepEqual(await service.store.holds({ limit: 1 }), []);
 });
 
-test("counts the unpaid part of a charge as shortfall", async () => {
+test("counts and logs the tokens that a hold does not pay for, and charges none of them", async () => {
   const { service, engine } = await startPuppet({
     plan: { base: { credits: 1, every: "P1D" }, overage: { credits: 0, every: "P1M" } },
     price: { prompt: 10_000, completion: 300_000 },
@@ -185,17 +185,25 @@ test("counts the unpaid part of a charge as shortfall", async () => {
   const answer = service.chat({ model: "puppet" });
   await until("the engine has the request", () => engine.generations.length === 1);
   engine.last.begin();
+  engine.last.usage.promptTokens = 12;
   for (let n = 0; n < 5; n += 1) engine.last.token("x");
   engine.last.end("length");
   await (await answer).text();
   const [row] = await service.store.usage({ limit: 1 });
-  assert.equal(row?.shortfall, 600_000);
-  assert.ok(Math.abs((await sampleOf(service, "inkwell_shortfall_credits_total")) - 0.6) < 1e-9);
+  assert.deepEqual([row?.promptTokens, row?.completionTokens, row?.shortfall], [10, 3, 0]);
+  const uncharged = (kind: string) =>
+    sampleOf(service, `inkwell_uncharged_tokens_total{model="puppet",kind="${kind}"}`);
+  assert.deepEqual([await uncharged("prompt"), await uncharged("completion")], [2, 2]);
+  const line = service.log.find(({ msg }) => /more tokens than the hold paid for/.test(String(msg)));
+  assert.deepEqual(
+    [line?.level, line?.model, line?.unchargedPromptTokens, line?.unchargedCompletionTokens],
+    [50, "puppet", 2, 2],
+  );
   await assertCharged(service, { credits: { base: 1_000_000 } });
 });
 
 for (const isLost of [false, true]) {
-  test(`counts the shortfall of a hold that expired and was settled later once${isLost ? ", even if its acknowledgement is lost" : ""}`, async () => {
+  test(`counts the shortfall of a late settlement once${isLost ? ", even if its acknowledgement is lost" : ""}`, async () => {
     const { service, engine } = await startPuppet({
       plan: { base: { credits: 1, every: "P1D" }, overage: { credits: 0, every: "P1M" } },
       price: { prompt: 10_000, completion: 300_000 },
@@ -205,30 +213,25 @@ for (const isLost of [false, true]) {
     const answer = service.chat({ model: "puppet" });
     await until("the engine has the request", () => engine.generations.length === 1);
     engine.last.begin();
-    for (let n = 0; n < 7; n += 1) engine.last.token("x");
+    for (let n = 0; n < 3; n += 1) engine.last.token("x");
     const { account, ledger, store } = service;
     const [{ id } = { id: "" }] = await store.holds({ limit: 1 });
-    await ledger.apply({
-      kind: "extend",
-      account,
-      hold: id,
-      n: 9,
-      moreMicro: 0,
-      used: tokens(10, 5),
-      ttlMs: 1,
-    });
+    const used = tokens(10, 1);
+    await ledger.apply({ kind: "extend", account, hold: id, n: 9, moreMicro: 0, used, ttlMs: 1 });
     using db = new DatabaseSync(service.databaseFile, { timeout: 5000 });
     db.prepare("update hold set expires_ms = created_ms where id = ?").run(id);
     await ledger.apply({ kind: "expire", account, hold: id });
-    const counted = async () =>
-      Math.round((await sampleOf(service, "inkwell_shortfall_credits_total")) * 1e6);
-    assert.equal(await counted(), 600_000);
+    // Another request takes what the expiry has returned.
+    const other = await ledger.apply(hold("other", 600_000, { account, key: "key1" }));
+    assert.equal(other.kind, "held");
     if (isLost) loseNextAcknowledgement(service);
     engine.last.end("length");
     await (await answer).text();
-    assert.equal((await store.usage({ limit: 1 }))[0]?.shortfall, 1_200_000);
-    assert.equal(await counted(), 1_200_000);
-    await assertCharged(service, { expired: { base: 1_000_000 } });
+    const [row] = (await store.usage({ limit: 9 })).filter((each) => each.id === id);
+    assert.equal(row?.shortfall, 600_000);
+    assert.equal(Math.round((await sampleOf(service, "inkwell_shortfall_credits_total")) * 1e6), 600_000);
+    await assertCharged(service, { expired: { base: 400_000 } });
+    await ledger.apply({ ...settle("other", 0, { account }), used: tokens(0, 0) });
   });
 }
 

@@ -353,6 +353,7 @@ describe("the file", () => {
     connect_seconds: 2
     headers_seconds: 600
     idle_seconds: 30
+    template_tokens: 40
     send_stop: true
     reserved: 0
     ${price}
@@ -375,6 +376,7 @@ describe("the file", () => {
       connectMs: 5000,
       headersMs: 120_000,
       idleMs: 60_000,
+      templateTokens: 512,
       reserved: 8,
       sendStop: false,
       reasoning: { field: "reasoning_content", tags: null, opened: false, hidden: false },
@@ -393,6 +395,7 @@ describe("the file", () => {
       connectMs: 2000,
       headersMs: 600_000,
       idleMs: 30_000,
+      templateTokens: 40,
       reserved: 0,
       sendStop: true,
       reasoning: { field: null, tags: ["<think>", "</think>"], opened: true, hidden: false },

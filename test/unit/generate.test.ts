@@ -143,14 +143,29 @@ test("charges cached prompt tokens at their price", async () => {
 
 test("charges an answer without tokens by the usage that the client gets", async () => {
   const { made, events, generation } = await begun();
-  generation.usage.promptTokens = 12;
-  generation.usage.cachedTokens = 11;
+  generation.usage.promptTokens = 9;
+  generation.usage.cachedTokens = 8;
   generation.end("stop");
   const end = await events.next();
   assert.ok(end.done !== true && end.value.type === "end");
-  assert.equal(end.value.usage.promptTokens, 12);
+  assert.equal(end.value.usage.promptTokens, 9);
   await events.next();
-  await assertEnded(made, "stop", 120);
+  await assertEnded(made, "stop", 90);
+});
+
+test("never charges more prompt tokens than the bound, and records the rest as uncharged", async () => {
+  const { made, events, generation } = await begun();
+  generation.usage.promptTokens = 12;
+  generation.usage.cachedTokens = 11;
+  generation.token("x");
+  generation.end("stop");
+  await events.next();
+  const end = await events.next();
+  assert.ok(end.done !== true && end.value.type === "end");
+  assert.deepEqual([end.value.usage.promptTokens, end.value.usage.cachedTokens], [10, 10]);
+  await events.next();
+  await assertEnded(made, "stop", 130);
+  assert.deepEqual(made.receipts[0]?.uncharged, { promptTokens: 2, completionTokens: 0 });
 });
 
 test("marks usage without counts of the upstream as estimated on the receipt", async () => {
@@ -171,9 +186,9 @@ test("never takes the balance below zero if an engine exceeds its limit", async 
   for (let n = 0; n < 7; n += 1) generation.token();
   generation.end("length");
   await rest(events);
-  assert.equal(made.receipts[0]?.cost, 1_500_000);
-  assert.equal(made.receipts[0]?.shortfall, 500_000);
-  assert.deepEqual(made.buckets(), [0, 0, 0]);
+  assert.deepEqual([made.receipts[0]?.cost, made.receipts[0]?.shortfall], [900_000, 0]);
+  assert.deepEqual(made.buckets(), [100_000, 0, 0]);
+  assert.deepEqual(made.receipts[0]?.uncharged, { promptTokens: 0, completionTokens: 3 });
   await audit(made.store);
 });
 

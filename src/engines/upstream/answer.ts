@@ -11,11 +11,11 @@ import { ThinkingFilter, type ThinkTags } from "../text/thinking.ts";
 import { type Chunk, ChunkReader, type ChunkRules } from "./chunk.ts";
 import { doneData } from "./exchange.ts";
 import { brokenAnswer } from "./failure.ts";
-import type { PromptEstimate } from "./prompt-count.ts";
 import { TokenCount } from "./token-count.ts";
 
 export interface AnswerOptions {
-  prompt: PromptEstimate;
+  /** Tokens of the prompt, for an upstream that reports none. */
+  promptTokens: number;
   contextWindow: number;
   rules: ChunkRules;
   text: AnswerText;
@@ -42,11 +42,11 @@ export class UpstreamAnswer {
   #final: Usage | null = null;
 
   constructor(given: AnswerOptions) {
-    const { prompt, contextWindow, rules, text, options } = given;
+    const { promptTokens, contextWindow, rules, text, options } = given;
     this.#given = given;
     this.#text = text;
     this.#chunks = new ChunkReader(rules);
-    this.#count = new TokenCount(prompt.likely, contextWindow);
+    this.#count = new TokenCount(promptTokens, contextWindow);
     this.#maxTokens = options.maxTokens;
     this.#paidTokens = options.paidTokens;
     this.#askedTokens = options.maxTokens;
@@ -79,9 +79,9 @@ export class UpstreamAnswer {
    * are forgotten.
    */
   restart(): number {
-    const { prompt, contextWindow } = this.#given;
+    const { promptTokens, contextWindow } = this.#given;
     this.#askedTokens = this.#maxTokens;
-    this.#count = new TokenCount(prompt.likely, contextWindow);
+    this.#count = new TokenCount(promptTokens, contextWindow);
     return this.#askedTokens;
   }
 

@@ -25,8 +25,8 @@ export interface Dialect {
   /** Field that separates the prompt caches of accounts, if the server supports it. */
   accountSalt: "cache_salt" | null;
   reasoning(wanted: WantedReasoning): Fields;
-  /** Kind of tokenizer that counts the tokens of a prompt, or null. */
-  tokenizer: "vllm" | "llama-server" | null;
+  /** API that counts the tokens of a conversation, or null. `tokenize`: vLLM and SGLang. */
+  tokenizer: "tokenize" | "llama-server" | null;
   /**
    * Stop sequences are sent along by default. They are always matched here, and a server that
    * matches them too may lose text (docs/decisions/0017-stop-sequences-are-matched-here.md).
@@ -76,7 +76,7 @@ const table: Readonly<Record<DialectName, Dialect>> = {
     topKOff: -1,
     reasoning: templateSwitch,
     accountSalt: "cache_salt",
-    tokenizer: "vllm",
+    tokenizer: "tokenize",
   },
   sglang: {
     ...countsAlong,
@@ -85,6 +85,7 @@ const table: Readonly<Record<DialectName, Dialect>> = {
     topKOff: -1,
     reasoning: templateSwitch,
     accountSalt: "cache_salt",
+    tokenizer: "tokenize",
   },
   "llama-server": {
     ...plain,

@@ -25,7 +25,8 @@ import type {
 import type { ThinkTags } from "../text/thinking.ts";
 import { AnswerText } from "./answer.ts";
 import { type Dialect, type DialectName, dialectOf, reasoningFields } from "./dialects.ts";
-import { type CompletedAnswer, UpstreamGeneration, type UpstreamJob } from "./generation.ts";
+import { type CompletedAnswer, UpstreamGeneration } from "./generation.ts";
+import { templateTokensDefault } from "./prompt-bound.ts";
 import { type CountedPrompt, PromptCounter } from "./prompt-count.ts";
 import type { UpstreamServer } from "./server.ts";
 import { ServerPool, type ServerPoolOptions } from "./server-pool.ts";
@@ -38,6 +39,8 @@ export interface UpstreamOptions extends ServerPoolOptions {
   contextWindow: number;
   /** Null if the model does not think. Requests then have no fields for thinking. */
   reasoning: UpstreamReasoning | null;
+  /** Most tokens that the chat template adds to a prompt as a whole. Default: 512. */
+  templateTokens?: number;
   /** Send the stop sequences. Default: as the dialect requires. */
   sendStop?: boolean;
   /** For tests: time to wait for the usage after the end of an answer. Default: 5 s. */
@@ -78,8 +81,9 @@ export class UpstreamEngine implements Engine {
     this.#reportsUsageLate = reasoning?.hidden ?? false;
     this.#dialect = dialectOf(options.dialect);
     this.#pool = new ServerPool(options);
+    const { model, contextWindow, templateTokens = templateTokensDefault } = options;
     const kind = this.#dialect.tokenizer;
-    this.#prompts = new PromptCounter({ pool: this.#pool, kind, model: options.model, log });
+    this.#prompts = new PromptCounter({ pool: this.#pool, kind, model, contextWindow, templateTokens, log });
     const named = reasoning?.field ?? null;
     this.#reasoningFields = named === null ? knownReasoningFields : [named, ...knownReasoningFields];
   }
@@ -102,7 +106,8 @@ export class UpstreamEngine implements Engine {
     const template = reasoningFields(this.#dialect, this.#reasoningOf(prompt));
     const counted = await this.#prompts.count(prompt.messages, template, signal);
     return {
-      promptTokens: counted.estimate.atMost,
+      promptTokens: counted.tokens.expected,
+      promptTokensMax: counted.tokens.max,
       generate: (options) => this.#generate(prompt, counted, options),
     };
   }
@@ -111,7 +116,7 @@ export class UpstreamEngine implements Engine {
     await this.#pool.close();
   }
 
-  #generate(prompt: Prompt, { forms, estimate }: CountedPrompt, options: GenerateOptions): Generation {
+  #generate(prompt: Prompt, counted: CountedPrompt, options: GenerateOptions): Generation {
     this.#pool.assertReady();
     const { contextWindow, model, reasoning, sendStop = this.#dialect.sendsStop, finishMs } = this.#options;
     const { stop, topLogprobs } = options.sampling;
@@ -126,14 +131,14 @@ export class UpstreamEngine implements Engine {
           reasoning: this.#reasoningOf(prompt),
           sendStop,
         },
-        forms,
-        prompt: estimate,
+        forms: counted.forms,
+        promptTokens: counted.tokens.likely,
         options,
         rules: { reasoningFields: this.#reasoningFields, topLogprobs: topLogprobs ?? null },
         text: new AnswerText({ stop, tags: reasoning?.tags ?? null, opened: reasoning?.opened ?? false }),
         contextWindow,
         finishMs,
-        onCompleted: (server, job, answer) => this.#learn(server, job, answer),
+        onCompleted: (server, answer) => this.#learn(server, counted, answer),
       },
       this.#pool,
     );
@@ -146,7 +151,7 @@ export class UpstreamEngine implements Engine {
     return this.#options.reasoning === null ? null : reasoning;
   }
 
-  #learn(server: UpstreamServer, { forms }: UpstreamJob, answer: CompletedAnswer): void {
+  #learn(server: UpstreamServer, counted: CountedPrompt, answer: CompletedAnswer): void {
     const { usage, promptTokens, paidTokens } = answer;
     const surprise = usage.completionTokens - paidTokens;
     if (surprise >= surpriseMin && !this.#reportsUsageLate) {
@@ -156,7 +161,7 @@ export class UpstreamEngine implements Engine {
         "the upstream reported more tokens at the end than were paid for; answers are now held in full; set reasoning.hidden: true to do so from the start",
       );
     }
-    if (promptTokens !== null) this.#prompts.learn(forms, promptTokens);
+    if (promptTokens !== null) this.#prompts.learn(counted, promptTokens, server.name);
     if (usage.absurd === true) {
       this.#options.log.warn(
         { upstream: server.name },

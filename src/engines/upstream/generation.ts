@@ -33,7 +33,7 @@ const batchMax = 256;
 /** 64 events with 20 alternatives each take about 10 ms to write. */
 const batchMaxWithLogprobs = 64;
 
-export interface UpstreamJob extends AnswerOptions {
+interface UpstreamJob extends AnswerOptions {
   dialect: Dialect;
   /**
    * The request without the limit of tokens and the messages, which may differ when it is sent.
@@ -43,7 +43,7 @@ export interface UpstreamJob extends AnswerOptions {
   forms: ConversationForms;
   finishMs?: number | undefined;
   /** Called if the upstream ended the answer. */
-  onCompleted(server: UpstreamServer, job: UpstreamJob, answer: CompletedAnswer): void;
+  onCompleted(server: UpstreamServer, answer: CompletedAnswer): void;
 }
 
 export interface CompletedAnswer {
@@ -279,7 +279,7 @@ export class UpstreamGeneration implements Generation, Applicant {
     const promptTokens = this.#answer.complete(this.#answer.finish ?? this.#answer.impliedFinish, batch);
     this.#recordSuccess();
     const { usage, paidTokens } = this.#answer;
-    if (this.#sent !== null) job.onCompleted(this.#sent.server, job, { usage, promptTokens, paidTokens });
+    if (this.#sent !== null) job.onCompleted(this.#sent.server, { usage, promptTokens, paidTokens });
     this.#sent?.exchange.release();
     this.#over();
   }

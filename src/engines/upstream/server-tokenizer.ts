@@ -1,0 +1,130 @@
+/**
+ * Asks an upstream's own tokenizer for the tokens of a prompt: `/tokenize` of vLLM and SGLang, or
+ * `/apply-template` and `/tokenize` of llama-server.
+ *
+ * Guarantees: a question takes at most `askMs` and never fails. A server that does not count is
+ * not asked for a while.
+ */
+import type { Message } from "../../chat/engine.ts";
+import { messageOf } from "../../errors.ts";
+import type { ConversationForms } from "../text/message-normalisation.ts";
+import { fieldOf } from "./chunk.ts";
+import type { Dialect, Fields } from "./dialects.ts";
+import type { Body, UpstreamServer } from "./server.ts";
+
+interface CountRequest {
+  kind: Exclude<Dialect["tokenizer"], null>;
+  /** Name of the model at the upstream. */
+  model: string;
+  /** Normalised further until the chat template accepts them. */
+  forms: ConversationForms;
+  /** Fields of the chat request that change the template's output. */
+  template: Fields;
+}
+
+/** "refused": the chat template does not accept the messages in this form. */
+type Count = number | "refused";
+
+const askMs = 2000;
+const pauseMs = 30_000;
+const refusals: ReadonlySet<number> = new Set([400, 422, 500]);
+
+export class ServerTokenizer {
+  readonly #pausedUntilMs = new WeakMap<UpstreamServer, number>();
+  /** Servers that have counted a prompt. */
+  readonly #counting = new WeakSet<UpstreamServer>();
+  readonly #warn: (upstream: string, reason: string) => void;
+
+  constructor(warn: (upstream: string, reason: string) => void) {
+    this.#warn = warn;
+  }
+
+  /** Returns whether a server is not asked now, because it recently failed to count. */
+  isPaused(server: UpstreamServer): boolean {
+    return performance.now() < (this.#pausedUntilMs.get(server) ?? 0);
+  }
+
+  /** Returns the number of tokens, or null if the server did not count. */
+  async count(server: UpstreamServer, request: CountRequest, signal: AbortSignal): Promise<number | null> {
+    if (this.isPaused(server)) return null;
+    const bounded = AbortSignal.any([signal, AbortSignal.timeout(askMs)]);
+    try {
+      do {
+        const count =
+          request.kind === "llama-server"
+            ? await countAtLlamaServer(server, request, bounded)
+            : await countAtTokenize(server, request, bounded);
+        if (count !== "refused") {
+          this.#counting.add(server);
+          return count;
+        }
+      } while (request.forms.normaliseFurther());
+      // Older versions of SGLang count texts but no conversations.
+      if (!this.#counting.has(server)) this.#pause(server, "it refuses every conversation");
+    } catch (error) {
+      if (!signal.aborted) this.#pause(server, messageOf(error));
+    }
+    return null;
+  }
+
+  #pause(server: UpstreamServer, reason: string): void {
+    this.#pausedUntilMs.set(server, performance.now() + pauseMs);
+    this.#warn(server.name, reason);
+  }
+}
+
+async function countAtTokenize(
+  server: UpstreamServer,
+  { model, forms, template }: CountRequest,
+  signal: AbortSignal,
+): Promise<Count> {
+  const body = () => ({
+    ...template,
+    model,
+    messages: plain(forms.current),
+    add_generation_prompt: true,
+  });
+  const answer = await server.ask("/tokenize", bodyOf(forms.characters, body), signal);
+  if (refusals.has(answer.status)) return "refused";
+  const count = fieldOf(jsonOf(answer), "count");
+  if (typeof count !== "number" || !Number.isSafeInteger(count) || count < 1) throw notUnderstood();
+  return count;
+}
+
+async function countAtLlamaServer(
+  server: UpstreamServer,
+  { forms, template }: CountRequest,
+  signal: AbortSignal,
+): Promise<Count> {
+  const body = () => ({ ...template, messages: plain(forms.current) });
+  const filled = await server.ask("/apply-template", bodyOf(forms.characters, body), signal);
+  if (refusals.has(filled.status)) return "refused";
+  const prompt = fieldOf(jsonOf(filled), "prompt");
+  if (typeof prompt !== "string") throw notUnderstood();
+  const text = () => ({ content: prompt, add_special: true, parse_special: true });
+  const answer = await server.ask("/tokenize", bodyOf(prompt.length, text), signal);
+  const tokens = fieldOf(jsonOf(answer), "tokens");
+  if (!Array.isArray(tokens) || tokens.length === 0) throw notUnderstood();
+  return tokens.length;
+}
+
+function bodyOf(characters: number, fields: () => object): Body {
+  return { characters, text: () => JSON.stringify(fields()) };
+}
+
+function plain(messages: readonly Message[]): Message[] {
+  return messages.map(({ role, content }) => ({ role, content }));
+}
+
+function jsonOf({ status, text }: { status: number; text: string }): unknown {
+  if (status !== 200) throw new Error(`it answered ${status}`);
+  try {
+    return JSON.parse(text);
+  } catch {
+    throw notUnderstood();
+  }
+}
+
+function notUnderstood(): Error {
+  return new Error("its answer was not understood");
+}
