@@ -12,32 +12,26 @@ import type { Readable, Writable } from "node:stream";
 import { setTimeout as sleep } from "node:timers/promises";
 import type { Logger } from "pino";
 import { openFirstAccount } from "./accounts/first-account.ts";
-import { isoTime } from "./accounts/json-objects.ts";
 import { fingerprintOf } from "./app/config-fingerprint.ts";
 import { type OpenDatabase, openStore } from "./app/database.ts";
-import { catalogued, startModels } from "./app/models.ts";
 import { connectionLimits } from "./app/open-files.ts";
+import type { LivePlans } from "./app/plans.ts";
+import { type ReloadedParts, Reloader } from "./app/reload.ts";
+import { RunningModels } from "./app/running-models.ts";
+import { logAbandoned, logClock, logDiffering, logIgnoredVariables } from "./app/service-log.ts";
+import { type ServiceTimes, serviceTimes } from "./app/service-times.ts";
 import type { StartupBanner } from "./app/startup-banner.ts";
-import { Catalog, EngineSlot } from "./chat/catalog.ts";
 import type { Config } from "./config/load.ts";
 import { operatorNames, operatorToken } from "./config/operator.ts";
 import { messageOf } from "./errors.ts";
+import { AllowedHosts } from "./http/admin/allowed-hosts.ts";
 import { createOperatorServer } from "./http/admin/server.ts";
-import type { ConnectionLimits } from "./http/connections.ts";
 import { bindOrExplain, listenOn, publicAddress, requirePort } from "./http/listening.ts";
-import type { Abandoned } from "./http/public/running-requests.ts";
-import { type PublicDependencies, PublicServer } from "./http/public/server.ts";
+import { type PublicDependencies, PublicServer, type PublicSettings } from "./http/public/server.ts";
 import type { Ledger } from "./ledger/batcher.ts";
-import type { ClockState } from "./ledger/clock.ts";
 import { makeDataFolder } from "./make-folder.ts";
-import { type ClockWatch, clockEveryMs, startClockWatch } from "./store/clock-watch.ts";
-import {
-  heartbeatEveryMs,
-  type NodeRegistry,
-  type NodeView,
-  type NodeWatch,
-  startNodeWatch,
-} from "./store/nodes.ts";
+import { type ClockWatch, startClockWatch } from "./store/clock-watch.ts";
+import { type NodeRegistry, type NodeWatch, startNodeWatch } from "./store/nodes.ts";
 import type { Store } from "./store/store.ts";
 import { startSweeper } from "./store/sweeper.ts";
 import { watchEventLoop } from "./telemetry/event-loop.ts";
@@ -51,6 +45,11 @@ export interface Streams {
   stderr: Writable & { isTTY?: boolean; columns?: number };
 }
 
+interface ServiceHost extends Streams {
+  /** Reads the configuration again, from the same place. Throws an `OperatorError`. */
+  reread(): Config;
+}
+
 interface RunningService {
   /** Shown to the operator. The key of a first account appears nowhere else. */
   readonly banner: StartupBanner;
@@ -61,37 +60,9 @@ interface RunningService {
   stop(): Promise<void>;
   /** Resolves when the service has stopped. */
   readonly stopped: Promise<void>;
+  /** Reloads the configuration. The log has the result. */
+  hangUp(): void;
 }
-
-/** Times that operators cannot configure. Tests set shorter ones. */
-interface ServiceTimes {
-  /**
-   * A stream that is silent for this long gets a comment line, so that proxies keep the
-   * connection.
-   */
-  keepAliveMs: number;
-  /** A hold without a heartbeat for this long expires and is charged by its last checkpoint. */
-  holdTtlMs: number;
-  /** Interval between searches for expired holds. */
-  sweepEveryMs: number;
-  /** Interval between heartbeats to the other nodes. */
-  heartbeatEveryMs: number;
-  /** Interval between looks at the clock. */
-  clockEveryMs: number;
-  /** Time to settle and report answers that the end of the drain time cut off. */
-  settleMs: number;
-  /** Time limit of chat templates. Default: that of the embedded engine. */
-  renderMs?: number;
-}
-
-export const serviceTimes: ServiceTimes = {
-  keepAliveMs: 15_000,
-  holdTtlMs: 30_000,
-  sweepEveryMs: 10_000,
-  heartbeatEveryMs,
-  clockEveryMs,
-  settleMs: 10_000,
-};
 
 /** Version from package.json. */
 export const { version }: { version: string } = JSON.parse(
@@ -104,14 +75,15 @@ export const { version }: { version: string } = JSON.parse(
  */
 export async function startService(
   config: Config,
-  { stderr }: Streams,
+  host: ServiceHost,
   signal: AbortSignal,
   times = serviceTimes,
 ): Promise<RunningService> {
-  const service = new Service(config, stderr, times);
+  const service = new Service(config, host, times);
   try {
     const banner = await service.start(signal);
-    return { banner, stop: () => service.stop(), stopped: service.stopped };
+    const { stopped } = service;
+    return { banner, stop: () => service.stop(), stopped, hangUp: () => service.hangUp() };
   } catch (error) {
     await service.abandonStart(error);
     throw error;
@@ -120,8 +92,20 @@ export async function startService(
 
 type Parts = Omit<PublicDependencies, "observers">;
 
+interface OperatorParts {
+  common: Parts;
+  server: PublicServer;
+  watch: NodeWatch;
+  clock: ClockWatch;
+  token: string;
+  allowedHosts: AllowedHosts;
+  reloader: Reloader;
+}
+
 class Service {
-  readonly #config: Config;
+  /** The configuration that applies now. */
+  #config: Config;
+  readonly #reread: () => Config;
   readonly #stderr: Streams["stderr"];
   readonly #times: ServiceTimes;
   readonly #logger: Logger;
@@ -133,10 +117,12 @@ class Service {
   /** True as soon as the service is asked to stop, before it refuses requests. */
   #isLeaving = false;
   #server: PublicServer | null = null;
+  #reloader: Reloader | null = null;
   readonly #stopped = Promise.withResolvers<void>();
 
-  constructor(config: Config, stderr: Streams["stderr"], times: ServiceTimes) {
+  constructor(config: Config, { stderr, reread }: ServiceHost, times: ServiceTimes) {
     this.#config = config;
+    this.#reread = reread;
     this.#stderr = stderr;
     this.#times = times;
     this.#logger = createLogger(config.log.level, stderr);
@@ -148,41 +134,47 @@ class Service {
 
   async start(signal: AbortSignal): Promise<StartupBanner> {
     const config = this.#config;
-    this.#logIgnoredVariables();
+    logIgnoredVariables(this.#logger, config);
     // Checked before anything is created: a port in use is the most common mistake, and leaves no
     // trace.
     await requirePort("listen", config.listen);
     await requirePort("operator", config.operator);
-    const connections = connectionLimits(config.limits);
+    const settings = this.#settingsOf(config);
     makeDataFolder(config.dataDir);
     const token = await operatorToken(config);
 
     this.#watchEventLoop();
     // Models take longest to load, so they begin first.
-    const { catalog, loading } = this.#beginLoadingModels(signal);
+    const models = this.#createModels();
+    const loading = this.#beginLoading(models, signal);
     // Closed after the ledger, which records charges until it is closed.
     const tracing = await this.#startTracing();
-    const { store, ledger, nodes } = await this.#openDatabase();
+    const plans: LivePlans = new Map(config.plans);
+    const { store, ledger, nodes, plansChanged } = await this.#openDatabase(plans);
     const clock = await this.#watchClock(store);
     const watch = await this.#watchNodes(nodes);
-    const parts = {
-      store,
-      ledger,
-      catalog,
-      plans: config.plans,
-      metrics: this.#metrics,
-      logger: this.#logger,
-    };
-    const server = this.#createPublicServer(parts, tracing, connections);
+    const { catalog } = models;
+    const parts = { store, ledger, catalog, plans, metrics: this.#metrics, logger: this.#logger };
+    const server = this.#createPublicServer(parts, tracing, settings);
     const boundUrl = await bindOrExplain("listen", config.listen, () => server.listen(config.listen));
     this.#observe(parts, server, watch, clock);
-    const operatorUrl = await this.#listenToOperator(parts, server, watch, clock, token.token);
+    const allowedHosts = new AllowedHosts(operatorNames(config.operator));
+    const reloader = this.#createReloader({ models, plans, plansChanged, server, allowedHosts, watch });
+    const operator = { common: parts, server, watch, clock, token: token.token, allowedHosts, reloader };
+    const operatorUrl = await this.#listenToOperator(operator);
     this.#sweepHolds(store, ledger);
 
-    const models = await loading;
+    const loaded = await loading;
     signal.throwIfAborted();
     const first = await openFirstAccount(store, ledger, config.plans);
-    return { ...publicAddress(config.listen, boundUrl), operatorUrl, tokenFile: token.file, models, first };
+    reloader.open();
+    return {
+      ...publicAddress(config.listen, boundUrl),
+      operatorUrl,
+      tokenFile: token.file,
+      models: loaded,
+      first,
+    };
   }
 
   /**
@@ -204,6 +196,10 @@ class Service {
     }
   }
 
+  hangUp(): void {
+    this.#reloader?.reloadOnSignal();
+  }
+
   stop(): Promise<void> {
     if (!this.#isLeaving) this.#stop().then(this.#stopped.resolve, this.#stopped.reject);
     return this.stopped;
@@ -214,6 +210,8 @@ class Service {
     this.#logger.info({ running: this.#server?.requests.count }, "stopping");
     this.#isLeaving = true;
     this.#server?.requests.retire();
+    // While the operator listener is open, so that the caller of a reload gets its answer.
+    await this.#reloader?.close();
     if (unreadyMs > 0) await sleep(unreadyMs);
     await this.#close();
     this.#logger.info("stopped");
@@ -235,7 +233,7 @@ class Service {
     const cut = setTimeout(() => server.requests.stop(), drainMs);
     // A client that does not read, or a store that does not respond, cannot delay the stop.
     const limitMs = drainMs + this.#times.settleMs;
-    const over = setTimeout(() => this.#logAbandoned(server.requests.abandon()), limitMs);
+    const over = setTimeout(() => logAbandoned(this.#logger, server.requests.abandon()), limitMs);
     this.#closeByMs = performance.now() + limitMs;
     await drained;
     clearTimeout(cut);
@@ -247,28 +245,29 @@ class Service {
     this.#started.defer(() => loop.stop());
   }
 
-  #beginLoadingModels(signal: AbortSignal) {
-    const offered = this.#config.models.map((model) => ({
-      model,
-      slot: new EngineSlot(model.contextWindow),
-    }));
-    const failed = new AbortController();
-    const loading = startModels(offered, {
+  #createModels(): RunningModels {
+    const models = new RunningModels(this.#config.models, {
       config: this.#config,
+      queueMax: () => this.#config.limits.queueMax,
       stderr: this.#stderr,
       logger: this.#logger,
       metrics: this.#metrics,
       renderMs: this.#times.renderMs,
-      signal: AbortSignal.any([signal, failed.signal]),
     });
+    this.#started.defer(() => models.close());
+    return models;
+  }
+
+  #beginLoading(models: RunningModels, signal: AbortSignal) {
+    const failed = new AbortController();
+    const loading = models.start(AbortSignal.any([signal, failed.signal]));
     // `start` awaits it later; until then a failure is not an unhandled rejection.
     loading.catch(() => {});
     this.#started.defer(async () => {
       failed.abort(new Error("the service could not be started"));
       await Promise.allSettled([loading]);
-      await Promise.all(offered.map(({ slot }) => slot.close()));
     });
-    return { catalog: new Catalog(offered.map(catalogued)), loading };
+    return loading;
   }
 
   /** Loads OpenTelemetry only if a collector is configured. */
@@ -282,20 +281,23 @@ class Service {
     return tracing;
   }
 
-  async #openDatabase(): Promise<OpenDatabase> {
-    const database = await openStore(this.#config, {
-      onHoldLeft: (requestId, reason) =>
-        this.#logger.warn(
-          { requestId, err: reason },
-          "a hold may have been taken and could not be given back; if it was, it expires",
-        ),
-      onCommit: (commit) => {
-        this.#metrics.committed(commit);
-        const { length: count } = commit.expired;
-        if (count > 0)
-          this.#logger.warn({ count }, "holds expired and were charged by their last checkpoint");
+  async #openDatabase(plans: LivePlans): Promise<OpenDatabase> {
+    const database = await openStore(
+      { ...this.#config, plans },
+      {
+        onHoldLeft: (requestId, reason) =>
+          this.#logger.warn(
+            { requestId, err: reason },
+            "a hold may have been taken and could not be given back; if it was, it expires",
+          ),
+        onCommit: (commit) => {
+          this.#metrics.committed(commit);
+          const { length: count } = commit.expired;
+          if (count > 0)
+            this.#logger.warn({ count }, "holds expired and were charged by their last checkpoint");
+        },
       },
-    });
+    );
     this.#started.defer(async () => {
       await database.ledger.close(Math.max(0, this.#closeByMs - performance.now()));
       await database.store.close();
@@ -307,7 +309,7 @@ class Service {
     const self = { id: nodeId(), version, fingerprint: fingerprintOf(this.#config) };
     const watch = await startNodeWatch(nodes, self, {
       everyMs: this.#times.heartbeatEveryMs,
-      onDiffers: (differing) => this.#logDiffering(differing),
+      onDiffers: (differing) => logDiffering(this.#logger, differing),
       onError: (err) => this.#logger.warn({ err }, "the heartbeat to the other nodes failed; trying again"),
     });
     this.#started.defer(() => watch.stop());
@@ -317,27 +319,44 @@ class Service {
   async #watchClock(store: Store): Promise<ClockWatch> {
     const watch = await startClockWatch(store, {
       everyMs: this.#times.clockEveryMs,
-      onChange: (state, readings) => this.#logClock(state, readings),
+      onChange: (state, readings) => logClock(this.#logger, state, readings),
       onError: (err) => this.#logger.warn({ err }, "the clock could not be read; trying again"),
     });
     this.#started.defer(() => watch.stop());
     return watch;
   }
 
-  #createPublicServer(parts: Parts, tracing: Tracing | null, connections: ConnectionLimits): PublicServer {
-    const { limits, cors } = this.#config;
-    const server = new PublicServer(
-      { ...parts, observers: tracing === null ? [] : [tracing] },
-      {
-        holdTtlMs: this.#times.holdTtlMs,
-        limits: { ...limits, keepAliveMs: this.#times.keepAliveMs },
-        corsOrigins: cors.origins,
-        connections,
-      },
-    );
+  #settingsOf({ limits, cors }: Config): PublicSettings {
+    return {
+      limits: { ...limits, keepAliveMs: this.#times.keepAliveMs },
+      corsOrigins: cors.origins,
+      connections: connectionLimits(limits),
+    };
+  }
+
+  #createPublicServer(parts: Parts, tracing: Tracing | null, settings: PublicSettings): PublicServer {
+    const { holdTtlMs } = this.#times;
+    const observers = tracing === null ? [] : [tracing];
+    const server = new PublicServer({ ...parts, observers }, { ...settings, holdTtlMs });
     this.#server = server;
     this.#started.defer(() => server.close());
     return server;
+  }
+
+  #createReloader(parts: Omit<ReloadedParts, "reread" | "settingsOf" | "metrics" | "logger" | "onApplied">) {
+    const reloader = new Reloader(this.#config, {
+      ...parts,
+      reread: this.#reread,
+      settingsOf: (config) => this.#settingsOf(config),
+      metrics: this.#metrics,
+      logger: this.#logger,
+      onApplied: (config) => {
+        this.#config = config;
+      },
+    });
+    this.#reloader = reloader;
+    this.#started.defer(() => reloader.close());
+    return reloader;
   }
 
   #observe(
@@ -359,22 +378,19 @@ class Service {
     });
   }
 
-  #listenToOperator(
-    parts: Parts,
-    server: PublicServer,
-    watch: NodeWatch,
-    clock: ClockWatch,
-    token: string,
-  ): Promise<string> {
+  #listenToOperator(parts: OperatorParts): Promise<string> {
+    const { server, watch, clock, token, allowedHosts, reloader } = parts;
     const address = this.#config.operator;
     const operator = createOperatorServer({
-      ...parts,
+      ...parts.common,
       version,
       token,
-      hosts: operatorNames(address),
+      allowedHosts,
       nodes: () => watch.nodes(),
       clock: () => clock.state(),
       draining: () => this.#isLeaving || server.requests.draining,
+      reload: () => reloader.reload(),
+      lastReload: () => reloader.last,
     });
     this.#started.defer(() => operator.close());
     return bindOrExplain("operator", address, () => listenOn(operator, address));
@@ -386,51 +402,6 @@ class Service {
       onError: (err) => this.#logger.error({ err }, "expired holds could not be ended; trying again"),
     });
     this.#started.defer(() => sweeper.stop());
-  }
-
-  #logIgnoredVariables(): void {
-    const { ignoredVariables: variables } = this.#config;
-    if (variables.length === 0) return;
-    this.#logger.info(
-      { variables },
-      "variables that Kubernetes sets for Services are ignored; enableServiceLinks: false in the pod removes them",
-    );
-  }
-
-  #logClock({ isTrusted, trustedMs, clockMs }: ClockState, readings: number): void {
-    const clock = isoTime(clockMs);
-    if (!isTrusted) {
-      this.#logger.error(
-        { clock, trusted: isoTime(trustedMs) },
-        "the clock is wrong or has stepped; the ledger continues at the trusted time. Correct the clock, or run: inkwell clock accept",
-      );
-    } else if (readings > 0) {
-      this.#logger.warn({ clock, readings }, "readings of the clock were not believed; it is right again");
-    } else this.#logger.info({ clock }, "the clock is trusted again");
-  }
-
-  #logDiffering(differing: readonly NodeView[]): void {
-    for (const { id, differs } of differing) {
-      this.#logger.warn({ node: id, differs }, "another node on this database has another configuration");
-    }
-    if (differing.length === 0) {
-      this.#logger.info("all nodes on this database have the same configuration again");
-    }
-  }
-
-  #logAbandoned({ unread, unsettled }: Abandoned): void {
-    if (unread > 0) {
-      this.#logger.warn(
-        { unread },
-        "answers have not been read to their end and are cut off; their charges are recorded in full",
-      );
-    }
-    if (unsettled > 0) {
-      this.#logger.error(
-        { unsettled },
-        "requests are still not settled; if their charges cannot be recorded now, their holds expire and are charged by their last checkpoint",
-      );
-    }
   }
 }
 

@@ -5,14 +5,18 @@
  * turn. The items of one account keep their order. The queue holds `max` items. Accounts without a
  * waiting item may add as many again, so that one account's flood leaves room for others.
  */
+
+/** Limit of a queue. A function if it can change while the queue is used. */
+export type QueueMax = number | (() => number);
+
 export class FairQueue<Item> {
-  readonly #max: number;
+  readonly #max: () => number;
   /** Accounts in the order of their turns. No list is empty. */
   readonly #byAccount = new Map<string, Item[]>();
   #size = 0;
 
-  constructor(max: number) {
-    this.#max = max;
+  constructor(max: QueueMax) {
+    this.#max = typeof max === "number" ? () => max : max;
   }
 
   get size(): number {
@@ -22,7 +26,8 @@ export class FairQueue<Item> {
   /** Returns false if the queue is full. */
   push(accountId: string, item: Item): boolean {
     const own = this.#byAccount.get(accountId);
-    if (this.#size >= this.#max && (own !== undefined || this.#size >= 2 * this.#max)) return false;
+    const max = this.#max();
+    if (this.#size >= max && (own !== undefined || this.#size >= 2 * max)) return false;
     if (own === undefined) this.#byAccount.set(accountId, [item]);
     else own.push(item);
     this.#size += 1;

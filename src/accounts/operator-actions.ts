@@ -35,7 +35,7 @@ interface ActionDependencies {
   ledger: Ledger;
   plans: Plans;
   /** Models that keys may name. */
-  modelIds: readonly string[];
+  modelIds(): readonly string[];
 }
 
 /** An account with its balance. If the balance cannot be read, `problem` is the reason. */
@@ -174,7 +174,7 @@ export class OperatorActions {
 
   /** Issues a key. Every call issues another key. */
   async issueKey(account: string, options: KeyOptions, nowMs = this.#deps.store.nowMs()): Promise<IssuedKey> {
-    requireUsableKey(options, this.#deps.modelIds, nowMs);
+    requireUsableKey(options, this.#deps.modelIds(), nowMs);
     const issued = await issueKey(this.#deps.store, account, options, nowMs);
     if (issued === null) throw accountNotFound(account);
     return issued;

@@ -7,6 +7,7 @@
 import { type ErrorType, Refusal } from "../errors.ts";
 import { balanceUnavailable } from "../ledger/balance.ts";
 import type { AccountError } from "../ledger/operations.ts";
+import type { Plans } from "../ledger/plan.ts";
 import { unknownName } from "../spelling.ts";
 import type { EpochMs } from "../units.ts";
 import type { KeyOptions } from "./keys.ts";
@@ -25,6 +26,8 @@ export const operatorCatalogue = {
   too_few_credits: { status: 409, type: "invalid_request_error" },
   too_many_credits: { status: 409, type: "invalid_request_error" },
   clock_trusted: { status: 409, type: "invalid_request_error" },
+  cannot_reload_now: { status: 409, type: "invalid_request_error" },
+  configuration_invalid: { status: 422, type: "invalid_request_error" },
 } as const satisfies Record<string, { status: number; type: ErrorType }>;
 
 export type OperatorCode = keyof typeof operatorCatalogue;
@@ -74,8 +77,10 @@ export function invalidValue(param: string, message: string): Refusal {
   return new Refusal("invalid_value", message, { param });
 }
 
-export function requirePlan(plans: ReadonlyMap<string, unknown>, plan: string): void {
-  if (!plans.has(plan)) throw invalidValue("plan", unknownName("plan", plan, [...plans.keys()]));
+/** Refuses an unknown plan, and a plan that has been retired. */
+export function requirePlan(plans: Plans, plan: string): void {
+  const offered = [...plans.values()].filter(({ retired = false }) => !retired).map(({ id }) => id);
+  if (!offered.includes(plan)) throw invalidValue("plan", unknownName("plan", plan, offered));
 }
 
 /** Refuses a key that names an unknown model or has expired already. */

@@ -21,6 +21,8 @@ export interface OpenStore {
 /** The ledger, and the registry of the processes that share its database. */
 export interface OpenDatabase extends OpenStore {
   nodes: NodeRegistry;
+  /** Call when the content of `plans` has changed: later commits use it. */
+  plansChanged(): Promise<void>;
 }
 
 /**
@@ -33,7 +35,7 @@ export async function openStore(config: Config, options: LedgerOptions = {}): Pr
   const { database, plans } = config;
   if (database.kind === "sqlite") {
     const store = await openSqliteStore({ path: database.path, plans });
-    return { store, ledger: new Ledger(store, options), nodes: soleNode() };
+    return { store, ledger: new Ledger(store, options), nodes: soleNode(), plansChanged: store.plansChanged };
   }
   const store = await openPostgresStore({ url: database.url, plans });
   return {
@@ -45,6 +47,8 @@ export async function openStore(config: Config, options: LedgerOptions = {}): Pr
       ...options,
     }),
     nodes: store.nodes,
+    // Commits are decided in this thread and read the plans in place.
+    plansChanged: async () => {},
   };
 }
 

@@ -1,9 +1,11 @@
 /** Obtains the model files of the configuration and starts the engines. */
 import { fileURLToPath } from "node:url";
 import type { Logger } from "pino";
-import type { EngineSlot, Model } from "../chat/catalog.ts";
+import type { Model } from "../chat/catalog.ts";
+import type { Engine } from "../chat/engine.ts";
 import type { Config } from "../config/load.ts";
 import type { LlamaModelConfig, ModelConfig } from "../config/model.ts";
+import type { EngineLog } from "../engines/engine-log.ts";
 import { startLlamaEngine } from "../engines/llama/process/engine.ts";
 import { UpstreamEngine } from "../engines/upstream/engine.ts";
 import { OperatorError } from "../errors.ts";
@@ -19,25 +21,24 @@ const miniaturePath = fileURLToPath(new URL("../../models/miniature.gguf", impor
 /** The creation time is unknown. Any other constant would differ between starts or nodes. */
 const unknownCreated = 0;
 
-interface OfferedModel {
-  model: ModelConfig;
-  slot: EngineSlot;
-}
-
-interface StartedModel {
-  id: string;
-  /** Whether the miniature replaces the model because its file could not be downloaded. */
-  onMiniature: boolean;
-}
-
-interface StartOptions {
-  config: Config;
+export interface EngineOptions {
+  config: Pick<Config, "modelsDir" | "sources">;
+  /** Requests that may wait for the model. Read at each request. */
+  queueMax: () => number;
   stderr: ProgressStream;
   logger: Logger;
   metrics: Metrics;
   /** Time limit of chat templates. Default: that of the engine. */
   renderMs?: number | undefined;
+  /** Start the miniature if the model file cannot be downloaded. Otherwise that is an error. */
+  orMiniature: boolean;
   signal: AbortSignal;
+}
+
+interface StartedEngine {
+  engine: Engine;
+  /** Whether the miniature replaces the model because its file could not be downloaded. */
+  onMiniature: boolean;
 }
 
 /** Returns the path of the model's file, downloaded if necessary. Null for an upstream. */
@@ -54,71 +55,67 @@ export async function pullModel(
   return obtained.path;
 }
 
-export function catalogued({ model, slot }: OfferedModel): Model {
+export function catalogued(model: ModelConfig, engine: Engine): Model {
   const { id, price, outputTokensMax, defaults } = model;
-  return { id, engine: slot, price, outputTokensMax, defaults, created: unknownCreated };
+  return { id, engine, price, outputTokensMax, defaults, created: unknownCreated };
 }
 
-/** Fills the slots. Models load one after another, because each uses the whole machine. */
-export async function startModels(
-  offered: readonly OfferedModel[],
-  options: StartOptions,
-): Promise<StartedModel[]> {
-  // Upstreams have nothing to load, so they answer while other models are downloaded.
-  for (const { model, slot } of offered) {
-    if (model.engine !== "upstream") continue;
-    const { connectMs, headersMs, idleMs } = model;
-    const engine = new UpstreamEngine({
-      ...model,
-      queueMax: options.config.limits.queueMax,
-      times: { connectMs, headersMs, idleMs },
-      log: options.logger.child({ model: model.id }),
-    });
-    await slot.fill(engine);
-  }
-  const started: StartedModel[] = [];
-  for (const { model, slot } of offered) {
-    const onMiniature = model.engine === "llama" && (await startLlama(model, slot, options));
-    started.push({ id: model.id, onMiniature });
-    options.signal.throwIfAborted();
-  }
-  return started;
+/** Resolves when the model is loaded. An upstream has nothing to load. */
+export async function startEngine(model: ModelConfig, options: EngineOptions): Promise<StartedEngine> {
+  if (model.engine === "llama") return await startLlama(model, options);
+  const { connectMs, headersMs, idleMs } = model;
+  const engine = new UpstreamEngine({
+    ...model,
+    queueMax: options.queueMax,
+    times: { connectMs, headersMs, idleMs },
+    log: logOf(model, options.logger),
+  });
+  return { engine, onMiniature: false };
 }
 
-/** Fills the slot with the model's engine. Returns whether it runs the miniature instead. */
-async function startLlama(
-  model: LlamaModelConfig,
-  slot: EngineSlot,
-  { config, stderr, logger, metrics, renderMs, signal }: StartOptions,
-): Promise<boolean> {
+async function startLlama(model: LlamaModelConfig, options: EngineOptions): Promise<StartedEngine> {
+  const { config, queueMax, stderr, logger, metrics, renderMs, orMiniature, signal } = options;
   const obtained = await obtain(config, model, stderr, signal);
-  if (!obtained.found) stderr.write(`${notObtained(model, obtained)}\n${miniatureNotice(model)}\n`);
+  if (!obtained.found) {
+    if (!orMiniature) throw new OperatorError(`${model.where}: ${notObtained(model, obtained)}`);
+    stderr.write(`${notObtained(model, obtained)}\n${miniatureNotice(model)}\n`);
+  }
   const { contextWindow, parallel, pausedBytesMax, environment, threads, reasoning, loadMs } = model;
   const engine = await startLlamaEngine(
     {
       modelPath: obtained.found ? obtained.path : miniaturePath,
       contextWindow,
       parallel,
-      queueMax: config.limits.queueMax,
+      queueMax,
       pausedBytesMax,
       gpu: model.gpu === "off" ? false : model.gpu,
       ...given({ threads, reasoning, loadMs, renderMs }),
       environment,
       onDecode: (answers) => metrics.decoded(model.id, answers),
-      log: logger.child({ model: model.id }),
+      log: logOf(model, logger),
     },
     signal,
   ).catch((cause: unknown) => {
     if (cause instanceof OperatorError)
-      throw new OperatorError(`models.${model.id}: ${cause.message}`, cause);
+      throw new OperatorError(`${model.where}: models.${model.id}: ${cause.message}`, cause);
     throw cause;
   });
-  await slot.fill(engine);
-  return !obtained.found;
+  return { engine, onMiniature: !obtained.found };
+}
+
+/**
+ * Names the model in each line. A child of pino's logger would not follow a change of the level.
+ */
+function logOf({ id: model }: ModelConfig, logger: Logger): EngineLog {
+  return {
+    info: (fields, message) => logger.info({ model, ...fields }, message),
+    warn: (fields, message) => logger.warn({ model, ...fields }, message),
+    error: (fields, message) => logger.error({ model, ...fields }, message),
+  };
 }
 
 async function obtain(
-  config: Config,
+  config: EngineOptions["config"],
   model: LlamaModelConfig,
   stderr: ProgressStream,
   signal: AbortSignal,
@@ -137,7 +134,7 @@ async function obtain(
     });
   } catch (error) {
     if (!(error instanceof OperatorError)) throw error;
-    throw new OperatorError(`models.${model.id}.source: ${error.message}`, error);
+    throw new OperatorError(`${model.where}: models.${model.id}.source: ${error.message}`, error);
   } finally {
     renderer.end();
   }

@@ -29,15 +29,53 @@ export interface Model {
   created: number;
 }
 
+/** A model that a request uses until it is disposed. */
+interface ModelUse extends Disposable {
+  readonly model: Model;
+}
+
 export class Catalog {
-  readonly #models: ReadonlyMap<string, Model>;
+  #models: ReadonlyMap<string, Model>;
+  /** Number of requests that use each engine. No number is zero. */
+  readonly #users = new Map<Engine, number>();
+  /** Engines whose last request is awaited. */
+  readonly #unused = new Map<Engine, PromiseWithResolvers<void>>();
 
   constructor(models: readonly Model[]) {
     this.#models = new Map(models.map((model) => [model.id, model]));
   }
 
-  find(id: string): Model | undefined {
-    return this.#models.get(id);
+  /** Replaces all models. A request keeps the model, price and engine with which it began. */
+  replace(models: readonly Model[]): void {
+    this.#models = new Map(models.map((model) => [model.id, model]));
+  }
+
+  /** Returns a model for one request. Its engine is in use until the result is disposed. */
+  use(id: string): ModelUse | undefined {
+    const model = this.#models.get(id);
+    if (model === undefined) return undefined;
+    const { engine } = model;
+    this.#users.set(engine, (this.#users.get(engine) ?? 0) + 1);
+    return { model, [Symbol.dispose]: () => this.#release(engine) };
+  }
+
+  /** Resolves when no request uses the engine. For engines that no model has any more. */
+  unused(engine: Engine): Promise<void> {
+    if (!this.#users.has(engine)) return Promise.resolve();
+    const awaited = this.#unused.get(engine) ?? Promise.withResolvers<void>();
+    this.#unused.set(engine, awaited);
+    return awaited.promise;
+  }
+
+  #release(engine: Engine): void {
+    const left = (this.#users.get(engine) ?? 1) - 1;
+    if (left > 0) {
+      this.#users.set(engine, left);
+      return;
+    }
+    this.#users.delete(engine);
+    this.#unused.get(engine)?.resolve();
+    this.#unused.delete(engine);
   }
 
   /** In the order of the configuration. */

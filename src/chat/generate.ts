@@ -120,7 +120,8 @@ export async function* generate(
 ): AsyncGenerator<readonly AnswerEvent[], void, undefined> {
   const { ledger } = dependencies;
   const { requestId } = record;
-  const model = modelOf(dependencies.catalog, asked.model);
+  using use = modelUse(dependencies.catalog, asked.model);
+  const { model } = use;
   record.model = model.id;
   requireAllowed(caller, model.id);
   const request = withDefaults(asked, model.defaults ?? {});
@@ -270,14 +271,14 @@ function chargedUsage(
   };
 }
 
-function modelOf(catalog: Catalog, id: string): Model {
-  const model = catalog.find(id);
-  if (model === undefined) {
+function modelUse(catalog: Catalog, id: string) {
+  const use = catalog.use(id);
+  if (use === undefined) {
     throw new Refusal("model_not_found", `Unknown model "${id}". GET /v1/models lists the models.`, {
       param: "model",
     });
   }
-  return model;
+  return use;
 }
 
 function requireAllowed(caller: Caller, id: string): void {

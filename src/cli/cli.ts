@@ -42,8 +42,8 @@ export class Cli {
     return this.#options().json ?? false;
   }
 
-  config(): Config {
-    const { config: file } = this.#options();
+  /** Reads the configuration. Default: the file that the command line or the folder names. */
+  config(file = this.#options().config): Config {
     const { cwd, env } = this.host;
     return loadConfig({ cwd, file, env });
   }
@@ -59,7 +59,7 @@ export class Cli {
     { create = false, warnsOfClock = true } = {},
   ): Promise<T> {
     const { store, ledger } = await this.host.services.openStore(config, { create });
-    const modelIds = config.models.map(({ id }) => id);
+    const modelIds = () => config.models.map(({ id }) => id);
     try {
       if (warnsOfClock) await this.#warnOfClock(store);
       return await use(new OperatorActions({ store, ledger, plans: config.plans, modelIds }));

@@ -17,6 +17,7 @@ import { failureLine, failureOf } from "./failure.ts";
 import { explainUse, rootCommand } from "./help.ts";
 import { keyCommand } from "./key.ts";
 import { modelsCommand } from "./models.ts";
+import { reloadCommand } from "./reload.ts";
 import { serveCommand } from "./serve.ts";
 import { usageCommand } from "./usage.ts";
 
@@ -28,7 +29,7 @@ export async function run(argv: readonly string[], host: Host): Promise<number> 
   const program = rootCommand(host.services.version);
   const cli = new Cli(host, () => program.opts<GlobalOptions>());
   const groups = {
-    "The service:": [serveCommand, chatCommand, modelsCommand, configCommand],
+    "The service:": [serveCommand, reloadCommand, chatCommand, modelsCommand, configCommand],
     "Accounts and credits:": [accountCommand, keyCommand, creditsCommand, balanceCommand, usageCommand],
     "The ledger:": [auditCommand, backupCommand, clockCommand],
   };

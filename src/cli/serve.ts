@@ -1,7 +1,7 @@
 /**
  * `inkwell serve`: the service in the foreground. The first SIGTERM or SIGINT stops it gracefully.
  * A second signal stops it at once; running requests are then charged by their last checkpoint at
- * the next start. SIGHUP is logged and ignored.
+ * the next start. SIGHUP reloads the configuration.
  */
 import { Command } from "commander";
 import { bannerObject, bannerText } from "../app/startup-banner.ts";
@@ -17,7 +17,7 @@ export function serveCommand(cli: Cli): Command {
       "after",
       `${examples("inkwell serve", "INKWELL_PORT=8000 inkwell serve", "inkwell serve --config /etc/inkwell/inkwell.yaml")}
 
-Ctrl-C or SIGTERM lets running answers finish; a second one stops at once. SIGHUP is ignored.`,
+Ctrl-C or SIGTERM lets running answers finish; a second one stops at once. SIGHUP reloads the configuration.`,
     )
     .action(() => runService(cli));
 }
@@ -35,19 +35,27 @@ async function runService(cli: Cli): Promise<void> {
     cli.remark("Stopping: running answers may finish. Send the signal again to stop at once.");
     stop();
   });
-  using _hangUp = onSignal("SIGHUP", () =>
+  let hangUp: (() => void) | undefined;
+  let isHungUp = false;
+  using _hangUp = onSignal("SIGHUP", () => {
+    if (hangUp !== undefined) return hangUp();
+    isHungUp = true;
     createLogger(config.log.level, stderr).info(
-      "SIGHUP is ignored; the configuration is read at the start only, so restart the service to apply changes",
-    ),
-  );
+      "SIGHUP arrived during the start; the configuration is reloaded when the service is up",
+    );
+  });
   try {
     if (!cli.json) stdout.write(`Inkwell ${services.version}\n`);
-    const service = await services.startService(config, cli.host, starting.signal);
+    // From the same file as at the start, even if another one lies nearer meanwhile.
+    const host = { ...cli.host, reread: () => cli.config(config.file ?? undefined) };
+    const service = await services.startService(config, host, starting.signal);
     const { banner, stopped } = service;
+    hangUp = () => service.hangUp();
     stop = () => void service.stop();
     // One line, because its reader does not wait for the end of the document.
     const document = { version: services.version, ...bannerObject(banner) };
     stdout.write(`${cli.json ? JSON.stringify(document) : bannerText(banner, cwd)}\n`);
+    if (isHungUp) hangUp();
     // A signal that came too late to stop the start stops the service.
     if (asked !== undefined) stop();
     await stopped;

@@ -52,6 +52,8 @@ function readCommon(id: string, section: Section) {
   return {
     /** Name that clients use. */
     id,
+    /** Place of the model in the configuration, such as `inkwell.yaml:14`, for messages. */
+    where: section.where,
     price: readPrice(section),
     contextWindow: section.value("context_window", kind.whole(128, windowMax), { or: 8192 }),
     /** Limit of completion tokens for one answer. Null: what the context window leaves. */

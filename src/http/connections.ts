@@ -30,8 +30,8 @@ const lingeringMax = 64;
 const clientGroups = 4;
 
 export class Connections {
-  readonly #limits: ConnectionLimits;
-  readonly #trusted: BlockList;
+  #limits: ConnectionLimits;
+  #trusted: BlockList;
   readonly #onRefused: (reason: ConnectionRefusal, address: string) => void;
   readonly #perClient = new Map<string, number>();
   #count = 0;
@@ -44,6 +44,12 @@ export class Connections {
     this.#limits = limits;
     this.#trusted = networksOf(limits.trustedProxies);
     this.#onRefused = onRefused;
+  }
+
+  /** Changes the limits. Open connections stay open. */
+  configure(limits: ConnectionLimits): void {
+    this.#limits = limits;
+    this.#trusted = networksOf(limits.trustedProxies);
   }
 
   /** Open connections, without refused ones. */

@@ -26,6 +26,8 @@ export interface Plan {
   limits: Limits;
   /** Model ids, or `*`. */
   models: readonly string[];
+  /** The plan left the configuration: its accounts keep it, and no other account gets it. */
+  retired?: true;
 }
 
 export type Plans = ReadonlyMap<string, Plan>;

@@ -55,6 +55,11 @@ export interface NodeView extends NodeRow {
 export interface NodeWatch {
   /** The living nodes at the last heartbeat. */
   nodes(): readonly NodeView[];
+  /**
+   * Reports another fingerprint of this node from now on. Resolves after a heartbeat with it,
+   * which may have failed.
+   */
+  changed(fingerprint: ConfigFingerprint): Promise<void>;
   /** Stops the heartbeats and removes this node. */
   stop(): Promise<void>;
 }
@@ -72,19 +77,22 @@ interface NodeWatchOptions {
  */
 export async function startNodeWatch(
   registry: NodeRegistry,
-  self: NodeSelf,
+  { id, version, fingerprint: first }: NodeSelf,
   { everyMs, onDiffers, onError }: NodeWatchOptions,
 ): Promise<NodeWatch> {
   let seen: NodeView[] = [];
   let reported = "";
   let underWay: Promise<void> | null = null;
+  let fingerprint = first;
+  let isStopped = false;
 
   async function heartbeat(): Promise<void> {
-    const rows = await registry.heartbeat(self);
+    const sent = fingerprint;
+    const rows = await registry.heartbeat({ id, version, fingerprint: sent });
     seen = rows.map((row) => ({
       ...row,
-      isSelf: row.id === self.id,
-      differs: differences(self.fingerprint, row.fingerprint),
+      isSelf: row.id === id,
+      differs: differences(sent, row.fingerprint),
     }));
     const differing = seen.filter((node) => node.differs.length > 0);
     const report = JSON.stringify(differing.map(({ id, differs }) => [id, differs]));
@@ -105,11 +113,18 @@ export async function startNodeWatch(
   const timer = setInterval(start, everyMs);
   return {
     nodes: () => seen,
+    async changed(next) {
+      fingerprint = next;
+      // A heartbeat that is under way has the earlier fingerprint.
+      await underWay;
+      if (!isStopped) await start();
+    },
     async stop() {
+      isStopped = true;
       clearInterval(timer);
       await underWay;
       // If this fails, the missing heartbeats show that the node has stopped.
-      await registry.leave(self.id).catch(onError);
+      await registry.leave(id).catch(onError);
     },
   };
 }

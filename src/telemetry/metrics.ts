@@ -230,6 +230,22 @@ export class Metrics implements RequestObserver {
     [1, 2, 3, 4, 6, 8, 12, 16, 32, 64, 128, 256],
     ["model"],
   );
+  readonly #modelGauges = [
+    this.#ready,
+    this.#engineRunning,
+    this.#engineWaiting,
+    this.#enginePaused,
+    this.#oldestWait,
+    this.#starved,
+  ];
+  readonly #reloadSuccessful = this.#make.gauge(
+    "inkwell_config_last_reload_successful",
+    "1 if the last reload of the configuration succeeded, or if there was none; otherwise 0.",
+  );
+  readonly #reloadSuccessSeconds = this.#make.gauge(
+    "inkwell_config_last_reload_success_timestamp_seconds",
+    "Time of the last successful reload of the configuration, or of the start.",
+  );
   #sources: MetricsSources | null = null;
 
   constructor() {
@@ -323,6 +339,12 @@ export class Metrics implements RequestObserver {
     this.#auditSeconds.set(atMs / 1000);
   }
 
+  /** Call at the start too: the configuration has been loaded then. */
+  reloaded(successful: boolean, atMs: number): void {
+    this.#reloadSuccessful.set(successful ? 1 : 0);
+    if (successful) this.#reloadSuccessSeconds.set(atMs / 1000);
+  }
+
   get contentType(): string {
     return this.#make.registry.contentType;
   }
@@ -349,6 +371,8 @@ export class Metrics implements RequestObserver {
     const totals = await sources.holdTotals().catch(() => ({ holds: Number.NaN, micro: Number.NaN }));
     this.#holds.set(totals.holds);
     this.#held.set(totals.micro / microPerCredit);
+    // A model that was removed has no gauges any more.
+    for (const gauge of this.#modelGauges) gauge.reset();
     for (const { id: model, engine } of sources.catalog.all()) {
       const load: EngineLoad = engine.load?.() ?? { running: 0, waiting: 0 };
       this.#ready.set({ model }, engine.state === "ready" ? 1 : 0);

@@ -23,6 +23,7 @@ operatorTest("health, readiness and metrics need no token", async (operator) => 
     clock: "ok",
     draining: false,
     models: { small: "ready" },
+    last_reload: null,
   });
   const metrics = await operator.ask("GET", "/metrics", withoutToken);
   assert.equal(metrics.status, 200);
@@ -40,6 +41,7 @@ operatorTest("is alive but not ready while it stops", async (operator, service) 
     clock: "ok",
     draining: true,
     models: { small: "ready" },
+    last_reload: null,
   });
 });
 
@@ -252,6 +254,7 @@ operatorTest("the OpenAPI document describes every route and its parts", async (
     "post /admin/accounts/{account}/keys",
     "post /admin/accounts/{account}/topups",
     "post /admin/clock/accept",
+    "post /admin/reload",
   ]);
   assert.equal(new Set(operations.map(({ operation }) => operation.operationId)).size, operations.length);
   const names = Object.keys(fieldsOf(fieldsOf(document.components).schemas));

@@ -1,6 +1,6 @@
 /**
- * A running service logs SIGHUP and ignores it, also during its start and stop, and when its
- * terminal closes.
+ * SIGHUP never ends a running service: it reloads the configuration (reload.test.ts), also after
+ * its start, and does nothing during the stop. A service survives the end of its terminal.
  */
 import assert from "node:assert/strict";
 import { spawn, spawnSync } from "node:child_process";
@@ -22,12 +22,12 @@ const skip = process.platform === "win32" ? "Windows has no signals" : false;
  */
 const long = { content: "An endless story, please.", logprobs: true, top_logprobs: 20, max_tokens: 3000 };
 
-/** How often the log says that the signal is ignored. */
-function ignored({ stderr }: Program): number {
-  return stderr.match(/"msg":"SIGHUP is ignored; [^"]+"/g)?.length ?? 0;
+/** How often the configuration has been reloaded. */
+function reloads({ stderr }: Program): number {
+  return stderr.match(/"msg":"the configuration is reloaded; nothing has changed"/g)?.length ?? 0;
 }
 
-test("SIGHUP: logs each signal in one line and keeps running", {
+test("SIGHUP: reloads the configuration at each signal and keeps running", {
   skip,
 }, async () => {
   await using folder = await newFolder();
@@ -39,7 +39,7 @@ test("SIGHUP: logs each signal in one line and keeps running", {
     // A terminal sends the signal to the engine too.
     process.kill(service.enginePid(), "SIGHUP");
     service.process.kill("SIGHUP");
-    await until("it is logged", () => ignored(service) === times);
+    await until("it is logged", () => reloads(service) === times);
   }
   const rest = await stream.rest();
   assert.equal(rest.at(-1), "[DONE]");
@@ -48,24 +48,25 @@ test("SIGHUP: logs each signal in one line and keeps running", {
   await (await openStream({ url, key, max_tokens: 2 })).rest();
   assert.equal(service.enginePid(), engine, "the engine was not started again");
   assert.deepEqual(await service.stop(), { code: 0, signal: null });
-  assert.equal(ignored(service), 2);
+  assert.equal(reloads(service), 2);
 });
 
-test("SIGHUP: changes nothing during the start and the stop", { skip }, async () => {
+test("SIGHUP: reloads after the start, and changes nothing during the stop", { skip }, async () => {
   await using folder = await newFolder();
   await using service = startProgram(folder.path);
   await service.shows("Inkwell ");
   service.process.kill("SIGHUP");
-  await service.shows("SIGHUP is ignored");
+  await service.shows("SIGHUP arrived during the start");
   const { url, key } = await service.up();
   assert.ok(key !== null);
+  await until("it is reloaded", () => reloads(service) === 1);
   const stream = await openStream({ url, key, ...long });
   const engine = service.enginePid();
   process.kill(engine, "SIGSTOP");
   service.process.kill("SIGTERM");
   await service.shows("Stopping: running answers may finish.");
   service.process.kill("SIGHUP");
-  await until("it is logged", () => ignored(service) === 2);
+  await service.shows("the configuration was not reloaded on SIGHUP");
   process.kill(engine, "SIGCONT");
   assert.equal(
     (await stream.rest()).at(-1),

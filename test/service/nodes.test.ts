@@ -236,6 +236,49 @@ describe("three nodes on one PostgreSQL", { skip: noPostgres ?? false }, () => {
     assert.equal(await metric(), "0");
   });
 
+  test("answer side by side during a rollout by reload, and report the difference until it is over", async () => {
+    // The third node has stopped, which each node notices for itself.
+    const [first, second] = [node(0), node(1)];
+    const key = await account("rollout", "slow");
+    const other = configuration(perMinute, 31);
+    const reload = async (n: number, config: string) => {
+      writeFileSync(path.join(node(n).folder.path, "inkwell.yaml"), config);
+      return await operator(n, "/admin/reload", {});
+    };
+    const priceOn = async ({ up }: Node) => {
+      const answer = await ask({ url: up.url, key, max_tokens: 1 });
+      const answered = await answer.text();
+      assert.equal(answer.status, 200, answered);
+      const id = answer.headers.get("x-request-id");
+      const [receipt] = await sql(`select price_completion as price from usage where id = '${id}'`);
+      return receipt?.price;
+    };
+    const differing = async (n: number) => {
+      const { data } = await operator(n, "/admin/nodes");
+      assert.ok(Array.isArray(data));
+      return data.flatMap((each: { differs: string[] }) => each.differs);
+    };
+    const warnings = ({ program }: Node) =>
+      program.stderr.match(/another node on this database has another configuration/g)?.length ?? 0;
+    const agreements = ({ program }: Node) =>
+      program.stderr.match(/all nodes on this database have the same configuration again/g)?.length ?? 0;
+    for (const n of [0, 1]) await until("the nodes agree", async () => (await differing(n)).length === 0);
+    const before = { warnings: warnings(second), agreements: agreements(second) };
+
+    assert.deepEqual((await reload(0, other)).prices, ["smollm2-135m-instruct"]);
+    await until("the reloaded node reports it", async () => (await differing(0)).length > 0);
+    await until("the other node reports it", async () => (await differing(1)).length > 0);
+    assert.deepEqual(await differing(1), ["price of smollm2-135m-instruct"]);
+    assert.ok(warnings(second) > before.warnings, "the other node logs it");
+    assert.deepEqual([await priceOn(first), await priceOn(second)], [31, 30]);
+
+    await reload(1, other);
+    await until("the first node sees agreement", async () => (await differing(0)).length === 0);
+    await until("the second node sees agreement", async () => (await differing(1)).length === 0);
+    assert.ok(agreements(second) > before.agreements, "the other node logs it");
+    assert.deepEqual([await priceOn(first), await priceOn(second)], [31, 31]);
+  });
+
   test("stop cleanly with a sound ledger", { timeout: 60_000 }, async () => {
     for (const n of [0, 1]) assert.deepEqual(await node(n).program.stop(), { code: 0, signal: null });
     const { broken } = await auditDatabase(server.url(database), null, new AbortController().signal);

@@ -184,7 +184,7 @@ test("continues the documented rolling restart only if every model is ready", as
     const [code] = await once(child, "close");
     return code === 0;
   };
-  const rows: [status: number, readiness: Readiness, isReady: boolean][] = [
+  const rows: [status: number, readiness: Omit<Readiness, "last_reload">, isReady: boolean][] = [
     [
       200,
       { ready: true, store: "ok", clock: "ok", draining: false, models: { a: "ready", b: "starting" } },

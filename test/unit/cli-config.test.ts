@@ -9,6 +9,7 @@ import { describe, test } from "node:test";
 import { loadConfig } from "../../src/config/load.ts";
 import { runCli } from "../fixtures/cli-host.ts";
 import { cliLedger, refused } from "../fixtures/cli-ledger.ts";
+import { withoutPlaces } from "../fixtures/configuration.ts";
 import { fieldsOf } from "../fixtures/operator.ts";
 import { miniature } from "../fixtures/program.ts";
 
@@ -59,7 +60,7 @@ tracing: { endpoint: "http://127.0.0.1:4318", service_name: writer }
     });
     const written = { ...others, operator: operatorSettings };
     writeFileSync(path.join(cwd, "again.yaml"), JSON.stringify(written));
-    const load = (file: string) => ({ ...loadConfig({ cwd, env: {}, file }), file: "" });
+    const load = (file: string) => ({ ...withoutPlaces(loadConfig({ cwd, env: {}, file })), file: "" });
     assert.deepEqual(load("again.yaml"), load("full.yaml"));
 
     const { stdout } = await ledger.inkwell("config", "check", "--config", "full.yaml");

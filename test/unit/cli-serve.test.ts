@@ -16,14 +16,14 @@ test("stops a service if the signal comes at the end of its start", {
       stops += 1;
       resolve();
     };
-    return { banner, stop, stopped };
+    return { banner, stop, stopped, hangUp() {} };
   };
   const ran = await runCli(["serve"], { cwd: "/srv", services: { startService: serve } });
   assert.deepEqual([ran.code, stops], [0, 1]);
 });
 
 async function started(argv: readonly string[], said: StartupBanner): Promise<Ran> {
-  const serve = async () => ({ banner: said, stop: async () => {}, stopped: Promise.resolve() });
+  const serve = async () => ({ banner: said, stop: async () => {}, stopped: Promise.resolve(), hangUp() {} });
   return await runCli(argv, { cwd: "/srv", services: { startService: serve } });
 }
 
@@ -73,7 +73,7 @@ test("runs until the service has stopped", async () => {
   });
   const serve = async () => {
     setImmediate(stop);
-    return { banner, stop: async () => stop(), stopped };
+    return { banner, stop: async () => stop(), stopped, hangUp() {} };
   };
   assert.equal((await runCli(["serve"], { cwd: "/srv", services: { startService: serve } })).code, 0);
 });
@@ -87,7 +87,7 @@ test("stops the service on a signal and ends when it has stopped", async () => {
       stops++;
       stopped.resolve();
     };
-    return { banner, stop, stopped: stopped.promise };
+    return { banner, stop, stopped: stopped.promise, hangUp() {} };
   };
   const listeners = process.listenerCount("SIGTERM");
   const session = openPipe(["serve"], { cwd: "/srv", services: { startService: serve } });

@@ -52,7 +52,18 @@ describe("the command line", () => {
 
   test("help of the program lists all commands in groups and explains exit codes", async () => {
     const { stdout } = await ledger.inkwell("--help");
-    const commands = ["serve", "chat", "models", "config", "account", "key", "credits", "balance", "usage"];
+    const commands = [
+      "serve",
+      "reload",
+      "chat",
+      "models",
+      "config",
+      "account",
+      "key",
+      "credits",
+      "balance",
+      "usage",
+    ];
     assert.deepEqual(named(stdout), [...commands, "audit", "backup", "clock", "help"]);
     assert.match(stdout, /Exit codes: 0 done, 1 refused .*, 2 wrong usage/);
     assert.equal(stdout, (await ledger.inkwell("help")).stdout);
@@ -91,7 +102,7 @@ describe("the command line", () => {
         if (name !== "help") await look(...path, name);
     };
     for (const name of named((await ledger.inkwell("--help")).stdout)) if (name !== "help") await look(name);
-    assert.equal(seen.length, 26);
+    assert.equal(seen.length, 27);
     const documented = readFileSync(path.join(import.meta.dirname, "../../docs/cli.md"), "utf8");
     // A group prints no document by itself.
     for (const name of seen.filter(

@@ -12,7 +12,15 @@ import { type Config, loadConfig } from "../../src/config/load.ts";
 import type { LlamaModelConfig } from "../../src/config/model.ts";
 import { operatorNames, operatorToken } from "../../src/config/operator.ts";
 import { OperatorError } from "../../src/errors.ts";
-import { directory, type Env, load, oneModel, price, problemsOf } from "../fixtures/configuration.ts";
+import {
+  directory,
+  type Env,
+  load,
+  oneModel,
+  price,
+  problemsOf,
+  withoutPlaces,
+} from "../fixtures/configuration.ts";
 
 /** The first model, which must be one of our own engine. */
 function llama({ models: [model] }: Config): LlamaModelConfig {
@@ -49,6 +57,7 @@ test("uses the defaults without a file and without variables", () => {
   assert.deepEqual(config.models, [
     {
       id: "smollm2-135m-instruct",
+      where: "the defaults:9",
       engine: "llama",
       source: "default",
       contextWindow: 8192,
@@ -74,8 +83,14 @@ test("shows the defaults in the example file", () => {
     file: path.resolve(import.meta.dirname, "../../inkwell.example.yaml"),
     env: {},
   });
-  const { file: _, dataDir: __, modelsDir: ___, database: ____, ...values } = example;
-  const { file: _____, dataDir: ______, modelsDir: _______, database: ________, ...expected } = defaults;
+  const { file: _, dataDir: __, modelsDir: ___, database: ____, ...values } = withoutPlaces(example);
+  const {
+    file: _____,
+    dataDir: ______,
+    modelsDir: _______,
+    database: ________,
+    ...expected
+  } = withoutPlaces(defaults);
   assert.deepEqual(values, expected);
 });
 
@@ -363,6 +378,7 @@ describe("the file", () => {
     const [big, wide] = config.models;
     assert.deepEqual(big, {
       id: "big",
+      where: "inkwell.yaml:2",
       engine: "upstream",
       urls: ["https://llm.example/v1"],
       key: "k1",
@@ -384,6 +400,7 @@ describe("the file", () => {
     assert.deepEqual(wide, {
       ...big,
       id: "wide",
+      where: "inkwell.yaml:9",
       urls: ["http://a:8000/v1", "http://b:8000/v1"],
       key: null,
       model: "wide",

@@ -12,7 +12,7 @@ import { start } from "../fixtures/times.ts";
 async function withAccount() {
   const plans = plansOf(planOf("starter", 100, 10), planOf("big", 200, 20));
   const store = new MemoryStore(plans, () => start);
-  const actions = new OperatorActions({ store, ledger: new Ledger(store), plans, modelIds: ["small"] });
+  const actions = new OperatorActions({ store, ledger: new Ledger(store), plans, modelIds: () => ["small"] });
   await actions.openAccount("ada", "starter");
   return { store, actions };
 }

@@ -41,7 +41,8 @@ test("each route has one row", async () => {
   const store = new MemoryStore(new Map(), () => start);
   const parts = { store, ledger: new Ledger(store), plans: new Map(), catalog: new Catalog([]) };
   const app = createApp();
-  adminRoutes(app, { ...parts, metrics: new Metrics(), nodes: () => [] }, "0.0.0");
+  const reload = () => Promise.reject(new Error("not reloaded"));
+  adminRoutes(app, { ...parts, metrics: new Metrics(), nodes: () => [], reload }, "0.0.0");
   await app.ready();
   const { paths } = app.swagger();
   assert.ok(typeof paths === "object" && paths !== null);

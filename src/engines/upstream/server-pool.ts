@@ -8,7 +8,7 @@
  * requests for a while (`Circuit`).
  */
 import { EngineError, type EngineLoad, type EngineState, type Message } from "../../chat/engine.ts";
-import { FairQueue } from "../../fair-queue.ts";
+import { FairQueue, type QueueMax } from "../../fair-queue.ts";
 import type { EngineLog } from "../engine-log.ts";
 import { loggable, type UpstreamFailure } from "./failure.ts";
 import { type Attempt, LargeTurns, UpstreamServer, type UpstreamTimes } from "./server.ts";
@@ -22,7 +22,7 @@ export interface ServerPoolOptions {
   /** Places for accounts without a running request only. Fewer than `parallel`. */
   reserved: number;
   /** Limit of waiting requests. Accounts without a waiting request may add as many again. */
-  queueMax: number;
+  queueMax: QueueMax;
   times: UpstreamTimes;
   log: EngineLog;
 }
@@ -257,7 +257,7 @@ export class PlaceLine {
   readonly #arrivedMs = new Map<Applicant, number>();
   readonly #running = new Set<Applicant>();
 
-  constructor(queueMax: number) {
+  constructor(queueMax: QueueMax) {
     this.#queue = new FairQueue(queueMax);
   }
 

@@ -17,10 +17,14 @@ const remedy =
   "IP addresses and localhost are always accepted. If the name is yours, add it to operator.hosts in inkwell.yaml (INKWELL_OPERATOR_HOSTS).";
 
 export class AllowedHosts {
-  readonly #names: ReadonlySet<string>;
+  #names: ReadonlySet<string> = new Set();
 
   /** `names` in ASCII, without ports; IP addresses and `localhost` need no entry. */
   constructor(names: readonly string[]) {
+    this.replace(names);
+  }
+
+  replace(names: readonly string[]): void {
     this.#names = new Set(["localhost", ...names.map(canonical)]);
   }
 

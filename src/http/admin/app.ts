@@ -19,6 +19,7 @@ import { Compile } from "typebox/compile";
 import { closed } from "../../accounts/json-objects.ts";
 import type { OperatorCode } from "../../accounts/refusals.ts";
 import type { Catalog } from "../../chat/catalog.ts";
+import type { ReloadReport } from "../../config/changes.ts";
 import { invariant, Refusal } from "../../errors.ts";
 import type { Ledger } from "../../ledger/batcher.ts";
 import type { Plans } from "../../ledger/plan.ts";
@@ -53,6 +54,8 @@ export interface AdminDependencies {
   metrics: Pick<Metrics, "audited">;
   /** The processes on the same database, including this process. */
   nodes(): readonly NodeView[];
+  /** Reloads the configuration. Throws an `OperatorRefusal` if it cannot be used. */
+  reload(): Promise<ReloadReport>;
 }
 
 /** Describes an operation: its schemas, and its texts in the OpenAPI document. */

@@ -18,7 +18,7 @@ const groups = {
 
 export function adminRoutes(app: AdminApp, dependencies: AdminDependencies, version: string): void {
   documentRoutes(app, version, Object.keys(groups));
-  const modelIds = dependencies.catalog.all().map(({ id }) => id);
+  const modelIds = () => dependencies.catalog.all().map(({ id }) => id);
   const actions = new OperatorActions({ ...dependencies, modelIds });
   for (const [tag, routes] of Object.entries(groups)) {
     app.register(async (group) => {

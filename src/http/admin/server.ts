@@ -10,8 +10,10 @@
 import { hash, timingSafeEqual } from "node:crypto";
 import type { FastifyInstance, FastifyRequest } from "fastify";
 import type { Logger } from "pino";
+import { isoTime } from "../../accounts/json-objects.ts";
 import { OperatorRefusal } from "../../accounts/refusals.ts";
 import type { EngineState } from "../../chat/engine.ts";
+import type { LastReload } from "../../config/changes.ts";
 import { Refusal } from "../../errors.ts";
 import type { ClockState } from "../../ledger/clock.ts";
 import type { Store } from "../../store/store.ts";
@@ -20,7 +22,7 @@ import { Connections } from "../connections.ts";
 import { sendError } from "../error-response.ts";
 import { isRecord } from "../openai-format/json.ts";
 import { isUploading } from "../request-body.ts";
-import { AllowedHosts, loggable } from "./allowed-hosts.ts";
+import { type AllowedHosts, loggable } from "./allowed-hosts.ts";
 import { type AdminDependencies, createApp } from "./app.ts";
 import { methodsOf } from "./openapi.ts";
 import { responseTo, unknownPath } from "./refusals.ts";
@@ -31,13 +33,13 @@ interface OperatorDependencies extends AdminDependencies {
   version: string;
   /** The bearer token of operators. */
   token: string;
-  /** Host names of this listener, in addition to IP addresses and `localhost`. */
-  hosts: readonly string[];
+  allowedHosts: AllowedHosts;
   metrics: Metrics;
   logger: Logger;
   draining(): boolean;
   /** The clock at the last look. */
   clock(): ClockState;
+  lastReload(): LastReload | null;
 }
 
 export interface Readiness {
@@ -48,6 +50,8 @@ export interface Readiness {
   /** True while the service stops. */
   draining: boolean;
   models: Record<string, EngineState>;
+  /** The last reload that was tried; null if there was none. */
+  last_reload: { at: string; successful: boolean } | null;
 }
 
 /**
@@ -62,9 +66,8 @@ const openPaths: ReadonlySet<string | null> = new Set([healthPath, "/readyz", "/
 const documentPath = "/admin/openapi.json";
 
 export function createOperatorServer(dependencies: OperatorDependencies): FastifyInstance {
-  const { token, metrics, logger, version } = dependencies;
+  const { token, allowedHosts, metrics, logger, version } = dependencies;
   const isToken = tokenCheck(token);
-  const allowedHosts = new AllowedHosts(dependencies.hosts);
   const app = createApp();
   new Connections(connectionLimits).guard(app.server);
 
@@ -139,15 +142,18 @@ export function createOperatorServer(dependencies: OperatorDependencies): Fastif
   return app;
 }
 
-function readinessOf({ catalog, draining, clock }: OperatorDependencies, answers: boolean): Readiness {
+function readinessOf(dependencies: OperatorDependencies, answers: boolean): Readiness {
+  const { catalog, draining, clock, lastReload } = dependencies;
   const models = Object.fromEntries(catalog.all().map(({ id, engine }) => [id, engine.state]));
   const ready = answers && !draining() && Object.values(models).includes("ready");
+  const last = lastReload();
   return {
     ready,
     store: answers ? "ok" : "unreachable",
     clock: clock().isTrusted ? "ok" : "wrong",
     draining: draining(),
     models,
+    last_reload: last && { at: isoTime(last.atMs), successful: last.successful },
   };
 }
 

@@ -1,9 +1,9 @@
 /**
- * `/admin/models`, `/admin/nodes`, `/admin/holds`, `/admin/clock` and `/admin/audit`: the state of
- * the service and its ledger.
+ * `/admin/reload`, `/admin/models`, `/admin/nodes`, `/admin/holds`, `/admin/clock` and
+ * `/admin/audit`: the configuration and the state of the service and its ledger.
  */
 import Type from "typebox";
-import { closed, count, objectFor, orNull, text } from "../../accounts/json-objects.ts";
+import { closed, count, isoTime, objectFor, orNull, text, time } from "../../accounts/json-objects.ts";
 import type { OperatorActions } from "../../accounts/operator-actions.ts";
 import {
   acceptedClockObject,
@@ -13,10 +13,17 @@ import {
   nodeObject,
 } from "../../accounts/operator-objects.ts";
 import { longestAnswer, type Model } from "../../chat/catalog.ts";
+import type { ReloadReport } from "../../config/changes.ts";
 import { pricingObject } from "../openai-format/response.ts";
 import { type AdminApp, type AdminDependencies, operation } from "./app.ts";
 import { pageIn, pageOf, placeCursor, placeIn } from "./paging.ts";
 import * as schema from "./schemas.ts";
+
+const names = Type.Array(text);
+
+function named(description: string) {
+  return Type.Array(text, { description });
+}
 
 const load = closed({ running: count, waiting: count, paused: count });
 
@@ -82,11 +89,39 @@ const acceptClock = operation("acceptClock", {
   refusals: ["clock_trusted"],
 });
 
+export const reloadObject = objectFor<ReloadReport>("Reload")({
+  reloaded_at: [time, (report) => isoTime(report.atMs)],
+  models: [
+    closed({ added: names, removed: names, changed: names }),
+    ({ models }) => ({ added: models.added, removed: models.removed, changed: models.changed }),
+  ],
+  prices: [named("models whose price has changed"), (report) => report.prices],
+  plans: [
+    closed({ added: names, changed: names, retired: names }),
+    ({ plans }) => ({ added: plans.added, changed: plans.changed, retired: plans.retired }),
+  ],
+  settings: [named("other settings that have changed"), (report) => report.settings],
+  needs_restart: [
+    named("settings that differ in the file and keep their values until the next start"),
+    (report) => report.needsRestart,
+  ],
+});
+
+const reload = operation("reloadConfiguration", {
+  summary: "Read the configuration again and apply it",
+  description:
+    "Checks everything first, and loads models that are new or changed, which can take minutes. If a part of the configuration cannot be used, nothing changes. Running answers keep their model and price.",
+  response: { 200: reloadObject.schema },
+  refusals: ["cannot_reload_now", "configuration_invalid"],
+});
+
 export function serviceRoutes(
   app: AdminApp,
   actions: OperatorActions,
-  { store, catalog, metrics, nodes }: AdminDependencies,
+  { store, catalog, metrics, nodes, reload: reloadConfiguration }: AdminDependencies,
 ): void {
+  app.post("/admin/reload", { schema: reload }, async () => reloadObject.of(await reloadConfiguration()));
+
   app.get("/admin/models", { schema: listModels }, async ({ query }) =>
     pageIn(catalog.all(), query, modelObject.of),
   );

@@ -45,13 +45,18 @@ export class ChatEndpoint {
   readonly #service: GenerateDependencies;
   readonly #running: RunningRequests;
   readonly #logger: Logger;
-  readonly #options: ChatOptions;
+  #options: ChatOptions;
   readonly #turns = new BodyTurns();
 
   constructor(service: GenerateDependencies, running: RunningRequests, logger: Logger, options: ChatOptions) {
     this.#service = service;
     this.#running = running;
     this.#logger = logger;
+    this.#options = options;
+  }
+
+  /** Changes the limits of requests that arrive from now on. */
+  configure(options: ChatOptions): void {
     this.#options = options;
   }
 

@@ -32,16 +32,17 @@ export class RefusalAllowance {
   readonly #keys: Levels;
   readonly #accounts: Levels;
 
-  constructor(
-    { refusedBytesPerMinute: bytes, refusedMsPerMinute: ms }: RefusalLimits,
-    nowMs: () => number = () => performance.now(),
-  ) {
-    this.#keys = new Levels("this key", { bytes, ms }, nowMs);
-    this.#accounts = new Levels(
-      "this account",
-      { bytes: accountFactor * bytes, ms: accountFactor * ms },
-      nowMs,
-    );
+  constructor(limits: RefusalLimits, nowMs: () => number = () => performance.now()) {
+    const { key, account } = allowed(limits);
+    this.#keys = new Levels("this key", key, nowMs);
+    this.#accounts = new Levels("this account", account, nowMs);
+  }
+
+  /** Changes the limits. Work that was done before still counts. */
+  configure(limits: RefusalLimits): void {
+    const { key, account } = allowed(limits);
+    this.#keys.limit = key;
+    this.#accounts.limit = account;
   }
 
   /** Keys and accounts with a level. */
@@ -62,14 +63,19 @@ export class RefusalAllowance {
   }
 }
 
+/** Returns the work that a key and an account may cause in a minute. */
+function allowed({ refusedBytesPerMinute: bytes, refusedMsPerMinute: ms }: RefusalLimits) {
+  return { key: { bytes, ms }, account: { bytes: accountFactor * bytes, ms: accountFactor * ms } };
+}
+
 /** Work that still counts. It decreases steadily, by the limit in a minute. */
 interface Level extends Work {
   atMs: number;
 }
 
 class Levels {
+  limit: Work;
   readonly #whose: string;
-  readonly #limit: Work;
   readonly #nowMs: () => number;
   /** In the order in which they were added. */
   readonly #levels = new Map<string, Level>();
@@ -77,7 +83,7 @@ class Levels {
 
   constructor(whose: string, limit: Work, nowMs: () => number) {
     this.#whose = whose;
-    this.#limit = limit;
+    this.limit = limit;
     this.#nowMs = nowMs;
   }
 
@@ -88,7 +94,7 @@ class Levels {
   require(id: string): void {
     const level = this.#levels.get(id);
     if (level === undefined || this.#lower(id, level)) return;
-    const { bytes, ms } = this.#limit;
+    const { bytes, ms } = this.limit;
     const waitMs = Math.max(waitMsFor(level.bytes, bytes), waitMsFor(level.ms, ms));
     if (waitMs === 0) return;
     const seconds = Math.ceil(waitMs / 1000);
@@ -103,8 +109,8 @@ class Levels {
     const level = this.#levels.get(id) ?? { bytes: 0, ms: 0, atMs: this.#nowMs() };
     this.#lower(id, level);
     // At most twice the limit, so that the wait fits into the 60 s that `retry-after` can express.
-    level.bytes = Math.min(level.bytes + bytes, 2 * this.#limit.bytes);
-    level.ms = Math.min(level.ms + ms, 2 * this.#limit.ms);
+    level.bytes = Math.min(level.bytes + bytes, 2 * this.limit.bytes);
+    level.ms = Math.min(level.ms + ms, 2 * this.limit.ms);
     if (level.bytes === 0 && level.ms === 0) return;
     this.#levels.set(id, level);
     if (this.#levels.size > this.#sweepAt) this.#sweep();
@@ -114,8 +120,8 @@ class Levels {
   #lower(id: string, level: Level): boolean {
     const nowMs = this.#nowMs();
     const minutes = (nowMs - level.atMs) / minuteMs;
-    level.bytes = Math.max(0, level.bytes - minutes * this.#limit.bytes);
-    level.ms = Math.max(0, level.ms - minutes * this.#limit.ms);
+    level.bytes = Math.max(0, level.bytes - minutes * this.limit.bytes);
+    level.ms = Math.max(0, level.ms - minutes * this.limit.ms);
     level.atMs = nowMs;
     const isZero = level.bytes === 0 && level.ms === 0;
     if (isZero) this.#levels.delete(id);

@@ -46,13 +46,17 @@ export interface PublicDependencies {
   observers?: readonly RequestObserver[];
 }
 
-interface PublicOptions {
-  /** Time without a heartbeat after which a hold is ended by its last checkpoint. */
-  holdTtlMs: number;
+/** Settings that can change while the server listens. */
+export interface PublicSettings {
   connections: ConnectionLimits;
   limits: UploadLimits & RefusalLimits & ChatOptions;
   /** Origins of browser pages that may call; `*` for any; none by default. */
   corsOrigins: readonly string[];
+}
+
+interface PublicOptions extends PublicSettings {
+  /** Time without a heartbeat after which a hold is ended by its last checkpoint. */
+  holdTtlMs: number;
   /** For tests: shorter times. */
   uploadTimes?: UploadTimes;
 }
@@ -70,6 +74,11 @@ const keepAliveTimeoutMs = 72_000;
 
 /** How often Node looks for connections that have exceeded these times. */
 const connectionsCheckMs = 2_000;
+
+/** Longer than the limits of uploads.ts, which answer with a code. */
+function requestTimeoutMsOf(uploadMs: number): number {
+  return headersTimeoutMs + uploadMs + 2 * connectionsCheckMs;
+}
 
 const chatPath = "/v1/chat/completions";
 const balancePath = "/v1/balance";
@@ -89,11 +98,12 @@ export class PublicServer {
   readonly uploads: Uploads;
   readonly connections: Connections;
   readonly #dependencies: PublicDependencies;
-  readonly #bodyBytesMax: number;
-  readonly #cors: Cors;
+  #bodyBytesMax: number;
+  #cors: Cors;
   readonly #allowance: RefusalAllowance;
   readonly #observers: readonly RequestObserver[];
   readonly #app: FastifyInstance;
+  readonly #chat: ChatEndpoint;
   #closing: Promise<void> | null = null;
 
   constructor(dependencies: PublicDependencies, options: PublicOptions) {
@@ -106,8 +116,8 @@ export class PublicServer {
     this.#observers = [metrics, new RequestLog(logger), ...observers];
     this.uploads = new Uploads(limits, options.uploadTimes);
     this.#app = this.#createApp(limits.uploadMs);
-    const chat = new ChatEndpoint({ catalog, ledger, holdTtlMs }, this.requests, logger, limits);
-    this.#app.post(chatPath, (request, reply) => chat.handle(request, reply));
+    this.#chat = new ChatEndpoint({ catalog, ledger, holdTtlMs }, this.requests, logger, limits);
+    this.#app.post(chatPath, (request, reply) => this.#chat.handle(request, reply));
     this.#app.get(balancePath, (request, reply) => this.#sendBalance(request, reply));
     this.#app.get(modelsPath, async (request, reply) => this.#sendModels(request, reply));
     const refusedConnections = new RefusedConnectionLog(logger);
@@ -116,6 +126,17 @@ export class PublicServer {
       refusedConnections.refused(reason, address);
     });
     this.connections.guard(this.#app.server);
+  }
+
+  /** Changes the settings. Requests that have been admitted keep the limits of their bodies. */
+  configure({ connections, limits, corsOrigins }: PublicSettings): void {
+    this.#bodyBytesMax = limits.bodyBytesMax;
+    this.#cors = new Cors(corsOrigins);
+    this.#allowance.configure(limits);
+    this.uploads.configure(limits);
+    this.connections.configure(connections);
+    this.#chat.configure(limits);
+    this.#app.server.requestTimeout = requestTimeoutMsOf(limits.uploadMs);
   }
 
   /**
@@ -138,8 +159,7 @@ export class PublicServer {
       genReqId: newRequestId,
       // The router decodes escapes and knows few methods, so the endpoint is found before.
       rewriteUrl: (request) => endpointOf(request.url ?? "") ?? "/",
-      // Longer than the limits of uploads.ts, which answer with a code.
-      requestTimeout: headersTimeoutMs + uploadMs + 2 * connectionsCheckMs,
+      requestTimeout: requestTimeoutMsOf(uploadMs),
       keepAliveTimeout: keepAliveTimeoutMs,
       return503OnClosing: false,
       // No answer is running any more when the listener closes. Idle connections would keep the

@@ -58,13 +58,13 @@ const retryAfterSeconds = 2;
 /** Uploads of one key, of one account, or in total. */
 interface Scope {
   readonly whose: string;
-  readonly bytesMax: number;
+  bytesMax: number;
   uploads: number;
   bytes: number;
 }
 
 export class Uploads {
-  readonly #limits: UploadLimits;
+  #limits: UploadLimits;
   readonly #times: UploadTimes;
   readonly #keys = new Map<string, Scope>();
   readonly #accounts = new Map<string, Scope>();
@@ -74,6 +74,14 @@ export class Uploads {
     this.#limits = limits;
     this.#times = times;
     this.#total = { whose: "all callers", bytesMax: limits.uploadBytesMax, uploads: 0, bytes: 0 };
+  }
+
+  /** Changes the limits. Bodies that are being received keep their size and time limits. */
+  configure(limits: UploadLimits): void {
+    this.#limits = limits;
+    this.#total.bytesMax = limits.uploadBytesMax;
+    for (const key of this.#keys.values()) key.bytesMax = this.#shareOf(keyShare);
+    for (const account of this.#accounts.values()) account.bytesMax = this.#shareOf(accountShare);
   }
 
   get count(): number {
@@ -108,9 +116,12 @@ export class Uploads {
   }
 
   #newScope(whose: string, share: number): Scope {
+    return { whose, bytesMax: this.#shareOf(share), uploads: 0, bytes: 0 };
+  }
+
+  #shareOf(share: number): number {
     const { uploadBytesMax, bodyBytesMax } = this.#limits;
-    const bytesMax = Math.max(bodyBytesMax, Math.floor(uploadBytesMax * share));
-    return { whose, bytesMax, uploads: 0, bytes: 0 };
+    return Math.max(bodyBytesMax, Math.floor(uploadBytesMax * share));
   }
 }
 

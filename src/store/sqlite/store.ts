@@ -36,6 +36,7 @@ const defaultBusyMs = 5000;
 interface SqliteStoreOptions {
   /** The database file. It is created with its folder if it does not exist. */
   path: string;
+  /** Read when the store is opened, and at each `plansChanged`. */
   plans: Plans;
   /** How long to wait while another process writes. */
   busyMs?: number;
@@ -43,8 +44,13 @@ interface SqliteStoreOptions {
   clock?: NonNullable<SharedClock["readings"]>;
 }
 
+interface SqliteStore extends Store {
+  /** Sends the content of `plans` to the thread that commits. Commits sent later use it. */
+  plansChanged(): Promise<void>;
+}
+
 /** Throws an OperatorError if the file or its folder cannot be used. */
-export async function openSqliteStore(options: SqliteStoreOptions): Promise<Store> {
+export async function openSqliteStore(options: SqliteStoreOptions): Promise<SqliteStore> {
   const { path, plans, busyMs = defaultBusyMs } = options;
   const clock = sharedClock(options.clock ?? null);
   const threadOf = (role: SqliteThreadData["role"]) =>
@@ -52,7 +58,8 @@ export async function openSqliteStore(options: SqliteStoreOptions): Promise<Stor
   const writer = threadOf("writer");
   await writer.open();
   try {
-    return sqliteStoreOn({ path, busyMs }, writer, threadOf, trustedTimeOf(clock));
+    const store = sqliteStoreOn({ path, busyMs }, writer, threadOf, trustedTimeOf(clock));
+    return { ...store, plansChanged: () => writer.call("plans", plans) };
   } catch (error) {
     await writer.close();
     throw error;

@@ -24,6 +24,8 @@ export interface Calls {
   commit(operations: readonly Operation[]): Decision[];
   clock(): ClockState;
   acceptClock(by: string): AcceptedClock | null;
+  /** Replaces the plans of the commits that follow. */
+  plans(plans: Plans): void;
   rows(statement: SqlStatement): Cells[];
   audit(nowMs: EpochMs): AuditReport;
   /** Closes the file and ends the thread. */

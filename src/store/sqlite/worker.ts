@@ -18,8 +18,9 @@ import { type Call, type Calls, openedId, type SqliteThreadData, type ThreadRepl
 type Handlers = { [M in keyof Calls]?: (...args: Parameters<Calls[M]>) => ReturnType<Calls[M]> };
 
 const open: Record<SqliteThreadData["role"], (data: SqliteThreadData) => Handlers> = {
-  writer({ file, plans, clock }) {
+  writer({ file, plans: first, clock }) {
     const db = openToWrite(file, machineOf(clock).clockMs());
+    const plans = new Map(first);
     const time = new SqliteClock(db, clock);
     const ledger = new SqliteLedger(db, plans, () => time.read());
     const statements = new Statements(db);
@@ -27,6 +28,10 @@ const open: Record<SqliteThreadData["role"], (data: SqliteThreadData) => Handler
       commit(operations) {
         time.recordIfOld();
         return ledger.commit(operations);
+      },
+      plans(next) {
+        plans.clear();
+        for (const [id, plan] of next) plans.set(id, plan);
       },
       clock: () => time.look(),
       acceptClock: (by) => time.accept(by),

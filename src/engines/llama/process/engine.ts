@@ -27,6 +27,7 @@ import {
   type Prompt,
 } from "../../../chat/engine.ts";
 import { invariant } from "../../../errors.ts";
+import type { QueueMax } from "../../../fair-queue.ts";
 import { checkModel } from "../../../model-files/gguf.ts";
 import type { EngineLog } from "../../engine-log.ts";
 import type { ThinkTags } from "../../text/thinking.ts";
@@ -48,7 +49,7 @@ export interface LlamaOptions {
   /** Memory limit for states of paused answers (decode/saved-states.ts). Default 1 GiB. */
   pausedBytesMax?: number;
   /** Answers that may wait. As many again may wait from accounts that have none waiting. */
-  queueMax: number;
+  queueMax: QueueMax;
   /** For tests: when an answer loses its place. */
   placesLimits?: PlacesLimits;
   /**

@@ -24,7 +24,7 @@
  */
 import type { EngineLoad } from "../../../chat/engine.ts";
 import { invariant } from "../../../errors.ts";
-import { FairQueue } from "../../../fair-queue.ts";
+import { FairQueue, type QueueMax } from "../../../fair-queue.ts";
 
 export interface PlacesLimits {
   /** Shortest run before a pause. */
@@ -110,7 +110,7 @@ export class Places<Job extends Placeable> {
   #running = 0;
   #turns = 0;
 
-  constructor(places: number, queueMax: number, limits: PlacesLimits = defaultPlacesLimits) {
+  constructor(places: number, queueMax: QueueMax, limits: PlacesLimits = defaultPlacesLimits) {
     this.#places = places;
     this.#limits = limits;
     this.#queue = new FairQueue(queueMax);

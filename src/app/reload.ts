@@ -1,0 +1,167 @@
+/**
+ * Reloads the configuration of a running service.
+ *
+ * Guarantees: everything that can fail happens before anything is applied: reading and checking
+ * the file, and loading the models that are new or changed. If a part fails, the running
+ * configuration stays as it is. Applying is one turn of the event loop, so every request sees
+ * either the old configuration or the new one. Running answers keep their model, engine and price.
+ * Only one reload runs at a time.
+ */
+import type { Logger } from "pino";
+import { OperatorRefusal } from "../accounts/refusals.ts";
+import {
+  applicable,
+  changesBetween,
+  isEmpty,
+  type LastReload,
+  type ReloadReport,
+} from "../config/changes.ts";
+import type { Config } from "../config/load.ts";
+import { operatorNames } from "../config/operator.ts";
+import { messageOf, OperatorError } from "../errors.ts";
+import type { AllowedHosts } from "../http/admin/allowed-hosts.ts";
+import type { PublicServer, PublicSettings } from "../http/public/server.ts";
+import type { NodeWatch } from "../store/nodes.ts";
+import type { Metrics } from "../telemetry/metrics.ts";
+import { fingerprintOf } from "./config-fingerprint.ts";
+import { applyPlans, type LivePlans } from "./plans.ts";
+import type { RunningModels } from "./running-models.ts";
+
+/** The parts of the service that a reload changes. */
+export interface ReloadedParts {
+  /** Reads the configuration as the start did. Throws an `OperatorError`. */
+  reread(): Config;
+  models: RunningModels;
+  plans: LivePlans;
+  /** Called when the content of `plans` has changed. */
+  plansChanged(): Promise<void>;
+  server: PublicServer;
+  settingsOf(config: Config): PublicSettings;
+  allowedHosts: AllowedHosts;
+  watch: NodeWatch;
+  metrics: Metrics;
+  logger: Logger;
+  /** Called with the configuration that applies from now on. */
+  onApplied(config: Config): void;
+}
+
+const explanations = {
+  starting: "The service is still starting. Reload the configuration when all models have been loaded.",
+  reloading: "Another reload is running. Send the request again when it has ended.",
+  closed: "The service is stopping.",
+};
+
+export class Reloader {
+  readonly #parts: ReloadedParts;
+  #running: Config;
+  #phase: keyof typeof explanations | "idle" = "starting";
+  #last: LastReload | null = null;
+  #underWay: Promise<ReloadReport> | null = null;
+  readonly #closing = new AbortController();
+
+  constructor(running: Config, parts: ReloadedParts) {
+    this.#running = running;
+    this.#parts = parts;
+  }
+
+  /** The last reload that was tried, if there was one. */
+  get last(): LastReload | null {
+    return this.#last;
+  }
+
+  /** Allows reloads from now on. */
+  open(): void {
+    if (this.#phase === "starting") this.#phase = "idle";
+    this.#parts.metrics.reloaded(true, Date.now());
+  }
+
+  /**
+   * Logs and returns what has changed. If the new configuration cannot be used, logs and throws
+   * the refusal, and nothing has changed.
+   */
+  async reload(): Promise<ReloadReport> {
+    if (this.#phase !== "idle") throw new OperatorRefusal("cannot_reload_now", explanations[this.#phase]);
+    this.#phase = "reloading";
+    this.#underWay = this.#reload();
+    try {
+      return await this.#underWay;
+    } finally {
+      if (this.#phase === "reloading") this.#phase = "idle";
+    }
+  }
+
+  /** Reloads as `reload` does. The log has the result. */
+  reloadOnSignal(): void {
+    if (this.#phase !== "idle") {
+      const reason = explanations[this.#phase];
+      this.#parts.logger.warn({ reason }, "the configuration was not reloaded on SIGHUP");
+      return;
+    }
+    // It logs its failure.
+    this.reload().catch(() => {});
+  }
+
+  /** Refuses further reloads, and ends a reload that still loads models. */
+  async close(): Promise<void> {
+    this.#phase = "closed";
+    this.#closing.abort(new OperatorRefusal("cannot_reload_now", explanations.closed));
+    await Promise.allSettled([this.#underWay]);
+  }
+
+  async #reload(): Promise<ReloadReport> {
+    const { logger, metrics } = this.#parts;
+    try {
+      const report = await this.#prepareAndApply();
+      this.#last = { atMs: report.atMs, successful: true };
+      metrics.reloaded(true, report.atMs);
+      return report;
+    } catch (error) {
+      const atMs = Date.now();
+      this.#last = { atMs, successful: false };
+      metrics.reloaded(false, atMs);
+      const known = error instanceof OperatorError || error instanceof OperatorRefusal;
+      const fields = known ? { reason: messageOf(error) } : { err: error };
+      logger.error(fields, "the configuration was not reloaded; the service keeps the running one");
+      if (error instanceof OperatorError) throw new OperatorRefusal("configuration_invalid", error.message);
+      throw error;
+    }
+  }
+
+  async #prepareAndApply(): Promise<ReloadReport> {
+    const { models, reread, settingsOf, logger } = this.#parts;
+    const read = reread();
+    const changes = changesBetween(this.#running, read);
+    const next = applicable(this.#running, read);
+    const settings = settingsOf(next);
+    const engines = await models.prepare(next.models, this.#closing.signal);
+    // From here on nothing can fail and nothing is awaited.
+    const isLogged = logger.isLevelEnabled("info");
+    const log = () =>
+      logger.info(
+        changes,
+        isEmpty(changes)
+          ? "the configuration is reloaded; nothing has changed"
+          : "the configuration is reloaded",
+      );
+    if (isLogged) log();
+    models.replace(next.models, engines);
+    this.#apply(next, settings);
+    // The new level may show what the old one did not.
+    if (!isLogged) log();
+    return { atMs: Date.now(), ...changes };
+  }
+
+  #apply(next: Config, settings: PublicSettings): void {
+    const { plans, plansChanged, server, allowedHosts, watch, logger, onApplied } = this.#parts;
+    applyPlans(plans, next.plans);
+    // A thread of the store that has died meanwhile reads the plans when it starts again.
+    plansChanged().catch((err: unknown) => logger.error({ err }, "the store did not confirm the new plans"));
+    server.configure(settings);
+    allowedHosts.replace(operatorNames(next.operator));
+    logger.level = next.log.level;
+    this.#running = next;
+    onApplied(next);
+    // Reports its failures itself, and repeats the heartbeat.
+    void watch.changed(fingerprintOf(next));
+  }
+}

@@ -1,0 +1,55 @@
+/** Log lines of the service about its environment, its clock, the other nodes and its end. */
+import type { Logger } from "pino";
+import { isoTime } from "../accounts/json-objects.ts";
+import type { Config } from "../config/load.ts";
+import type { Abandoned } from "../http/public/running-requests.ts";
+import type { ClockState } from "../ledger/clock.ts";
+import type { NodeView } from "../store/nodes.ts";
+
+export function logIgnoredVariables(logger: Logger, { ignoredVariables: variables }: Config): void {
+  if (variables.length === 0) return;
+  logger.info(
+    { variables },
+    "variables that Kubernetes sets for Services are ignored; enableServiceLinks: false in the pod removes them",
+  );
+}
+
+export function logClock(
+  logger: Logger,
+  { isTrusted, trustedMs, clockMs }: ClockState,
+  readings: number,
+): void {
+  const clock = isoTime(clockMs);
+  if (!isTrusted) {
+    logger.error(
+      { clock, trusted: isoTime(trustedMs) },
+      "the clock is wrong or has stepped; the ledger continues at the trusted time. Correct the clock, or run: inkwell clock accept",
+    );
+  } else if (readings > 0) {
+    logger.warn({ clock, readings }, "readings of the clock were not believed; it is right again");
+  } else logger.info({ clock }, "the clock is trusted again");
+}
+
+export function logDiffering(logger: Logger, differing: readonly NodeView[]): void {
+  for (const { id, differs } of differing) {
+    logger.warn({ node: id, differs }, "another node on this database has another configuration");
+  }
+  if (differing.length === 0) {
+    logger.info("all nodes on this database have the same configuration again");
+  }
+}
+
+export function logAbandoned(logger: Logger, { unread, unsettled }: Abandoned): void {
+  if (unread > 0) {
+    logger.warn(
+      { unread },
+      "answers have not been read to their end and are cut off; their charges are recorded in full",
+    );
+  }
+  if (unsettled > 0) {
+    logger.error(
+      { unsettled },
+      "requests are still not settled; if their charges cannot be recorded now, their holds expire and are charged by their last checkpoint",
+    );
+  }
+}

@@ -1,0 +1,32 @@
+/** Times that operators cannot configure. Tests set shorter ones. */
+import { clockEveryMs } from "../store/clock-watch.ts";
+import { heartbeatEveryMs } from "../store/nodes.ts";
+
+export interface ServiceTimes {
+  /**
+   * A stream that is silent for this long gets a comment line, so that proxies keep the
+   * connection.
+   */
+  keepAliveMs: number;
+  /** A hold without a heartbeat for this long expires and is charged by its last checkpoint. */
+  holdTtlMs: number;
+  /** Interval between searches for expired holds. */
+  sweepEveryMs: number;
+  /** Interval between heartbeats to the other nodes. */
+  heartbeatEveryMs: number;
+  /** Interval between looks at the clock. */
+  clockEveryMs: number;
+  /** Time to settle and report answers that the end of the drain time cut off. */
+  settleMs: number;
+  /** Time limit of chat templates. Default: that of the embedded engine. */
+  renderMs?: number;
+}
+
+export const serviceTimes: ServiceTimes = {
+  keepAliveMs: 15_000,
+  holdTtlMs: 30_000,
+  sweepEveryMs: 10_000,
+  heartbeatEveryMs,
+  clockEveryMs,
+  settleMs: 10_000,
+};

@@ -1,0 +1,151 @@
+/**
+ * Compares the running configuration with a new one: what a reload changes, and what needs a
+ * restart. Pure.
+ *
+ * Settings have the names of inkwell.yaml. What the environment alone decides is not compared: the
+ * environment of a process does not change.
+ */
+import { isDeepStrictEqual } from "node:util";
+import type { EpochMs } from "../units.ts";
+import type { ServiceLimits } from "./limits.ts";
+import type { Config } from "./load.ts";
+import type { ModelConfig } from "./model.ts";
+
+interface ConfigChanges {
+  /** Ids of models. `changed`: a setting other than the price. */
+  models: { added: string[]; removed: string[]; changed: string[] };
+  /** Ids of models whose price changes. */
+  prices: string[];
+  /** Ids of plans. `retired`: the plan left the configuration; its accounts keep it. */
+  plans: { added: string[]; changed: string[]; retired: string[] };
+  /** Other settings that a reload applies. */
+  settings: string[];
+  /** Settings that differ but keep their values until the next start. */
+  needsRestart: string[];
+}
+
+/** The result of a reload that succeeded. */
+export interface ReloadReport extends ConfigChanges {
+  atMs: EpochMs;
+}
+
+/** The last reload that was tried. */
+export interface LastReload {
+  atMs: EpochMs;
+  successful: boolean;
+}
+
+/** Whether both configurations are the same. */
+export function isEmpty({ models, prices, plans, settings, needsRestart }: ConfigChanges): boolean {
+  const lists = [...Object.values(models), ...Object.values(plans), prices, settings, needsRestart];
+  return lists.every((list: string[]) => list.length === 0);
+}
+
+const limitNames: Record<keyof ServiceLimits, string> = {
+  bodyBytesMax: "body_bytes",
+  uploadBytesMax: "upload_bytes",
+  uploadMs: "upload_seconds",
+  refusedBytesPerMinute: "refused_bytes_per_minute",
+  refusedMsPerMinute: "refused_milliseconds_per_minute",
+  connectionsMax: "connections",
+  connectionsPerAddressMax: "connections_per_address",
+  trustedProxies: "trusted_proxies",
+  messagesMax: "messages",
+  keysMax: "keys",
+  queueMax: "queue",
+  unreadyMs: "unready_seconds",
+  drainMs: "drain_seconds",
+  streamIdleMs: "stream_idle_seconds",
+};
+
+type Read = (config: Config) => unknown;
+
+/** Settings that a reload applies, besides `limits`, `models` and `plans`. */
+const applied: Record<string, Read> = {
+  "operator.hosts": ({ operator }) => operator.hosts,
+  "operator.url": ({ operator }) => operator.url,
+  "cors.origins": ({ cors }) => cors.origins,
+  "log.level": ({ log }) => log.level,
+};
+
+const atStart: Record<string, Read> = {
+  "listen.host": ({ listen }) => listen.host,
+  "listen.port": ({ listen }) => listen.port,
+  "operator.host": ({ operator }) => operator.host,
+  "operator.port": ({ operator }) => operator.port,
+  "operator.token": ({ operator }) => operator.token,
+  data: ({ dataDir }) => dataDir,
+  models_dir: ({ modelsDir }) => modelsDir,
+  database: ({ database }) => database,
+  tracing: ({ tracing }) => tracing,
+};
+
+export function changesBetween(running: Config, next: Config): ConfigChanges {
+  const differing = (settings: Record<string, Read>) =>
+    Object.entries(settings)
+      .filter(([, read]) => !isDeepStrictEqual(read(running), read(next)))
+      .map(([name]) => name);
+  const models = entriesBetween(byId(running.models), byId(next.models), settingsOf);
+  const plans = entriesBetween(running.plans, next.plans, (plan) => plan);
+  const limits = Object.entries(limitNames).map(([key, name]): [string, Read] => [
+    `limits.${name}`,
+    ({ limits }) => new Map(Object.entries(limits)).get(key),
+  ]);
+  return {
+    models,
+    prices: entriesBetween(byId(running.models), byId(next.models), ({ price }) => price).changed,
+    plans: { added: plans.added, changed: plans.changed, retired: plans.removed },
+    settings: differing({ ...Object.fromEntries(limits), ...applied }),
+    needsRestart: differing(atStart),
+  };
+}
+
+/** Returns the next configuration with the running values of settings that need a restart. */
+export function applicable(running: Config, next: Config): Config {
+  const { host, port, token } = running.operator;
+  const { listen, dataDir, modelsDir, database, tracing } = running;
+  return {
+    ...next,
+    listen,
+    operator: { ...next.operator, host, port, token },
+    dataDir,
+    modelsDir,
+    database,
+    tracing,
+  };
+}
+
+/** Whether the model can keep its engine: only its price or limits of requests differ. */
+export function keepsEngine(running: ModelConfig, next: ModelConfig): boolean {
+  return isDeepStrictEqual(engineOf(running), engineOf(next));
+}
+
+function engineOf(model: ModelConfig) {
+  const { price: _price, outputTokensMax: _max, defaults: _defaults, where: _where, ...engine } = model;
+  return engine;
+}
+
+function settingsOf(model: ModelConfig) {
+  const { price: _price, where: _where, ...settings } = model;
+  return settings;
+}
+
+function byId(models: readonly ModelConfig[]): ReadonlyMap<string, ModelConfig> {
+  return new Map(models.map((model) => [model.id, model]));
+}
+
+function entriesBetween<T>(
+  running: ReadonlyMap<string, T>,
+  next: ReadonlyMap<string, T>,
+  comparable: (entry: T) => unknown,
+) {
+  const changed = [...next].filter(([id, entry]) => {
+    const before = running.get(id);
+    return before !== undefined && !isDeepStrictEqual(comparable(before), comparable(entry));
+  });
+  return {
+    added: [...next.keys()].filter((id) => !running.has(id)),
+    removed: [...running.keys()].filter((id) => !next.has(id)),
+    changed: changed.map(([id]) => id),
+  };
+}

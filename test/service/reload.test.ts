@@ -1,0 +1,496 @@
+/**
+ * The running program reloads its configuration: by SIGHUP, over HTTP and by the command line,
+ * while answers run.
+ */
+import assert from "node:assert/strict";
+import { existsSync, readFileSync, rmSync, writeFileSync } from "node:fs";
+import path from "node:path";
+import { test } from "node:test";
+import { ask, openStream } from "../fixtures/http-stream.ts";
+import { assertSoundLedger, query } from "../fixtures/ledger-file.ts";
+import { isRunning, processEnded } from "../fixtures/processes.ts";
+import {
+  entry,
+  freePort,
+  miniature,
+  newFolder,
+  noDefaultModel,
+  type Program,
+  startProgram,
+} from "../fixtures/program.ts";
+import { until } from "../fixtures/until.ts";
+import { startUpstream, type Upstream } from "../fixtures/upstream.ts";
+import { done, finish, first, text, usage } from "../fixtures/upstream-events.ts";
+
+const token = "operator-token-0123456789";
+const env = { ...noDefaultModel, INKWELL_OPERATOR_TOKEN: token };
+
+interface Settings {
+  /** Lines below `models:`. */
+  models: Record<string, string>;
+  /** Lines below `plans:`. Default: `starter` with many credits. */
+  plans?: Record<string, string>;
+  /** Lines at the end. */
+  rest?: string;
+}
+
+const starter = "{ base: { credits: 1000000, every: P1D }, overage: { credits: 0, every: P1D } }";
+
+function yaml({ models, plans = { starter }, rest = "" }: Settings): string {
+  const lines = (entries: Record<string, string>) =>
+    Object.entries(entries).map(([name, value]) => `  ${name}: ${value}\n`);
+  return `plans:\n${lines(plans).join("")}models:\n${lines(models).join("")}${rest}`;
+}
+
+function llama(price = "{ prompt: 10, completion: 30 }", more = ""): string {
+  return `{ engine: llama, source: ${miniature}, context_window: 4096, threads: 1, gpu: "off", parallel: 2, defaults: { max_tokens: 3000 }, price: ${price}${more} }`;
+}
+
+function remote({ url }: Upstream, price = "{ prompt: 10, completion: 30 }", more = ""): string {
+  return `{ engine: upstream, url: "${url}", model: m, defaults: { max_tokens: 100 }, price: ${price}${more} }`;
+}
+
+interface Reloadable extends AsyncDisposable {
+  readonly folder: string;
+  readonly program: Program;
+  readonly url: string;
+  readonly operatorUrl: string;
+  readonly key: string;
+  write(settings: Settings | string): void;
+  /** Reloads over HTTP. */
+  reload(): Promise<{ status: number; body: Fields }>;
+  readiness(): Promise<Fields>;
+  metric(name: string): Promise<number>;
+}
+
+/**
+ * With the most log-probabilities, an unread answer fills its connection and cannot be over too
+ * soon.
+ */
+const long = { content: "An endless story, please.", logprobs: true, top_logprobs: 20, max_tokens: 3000 };
+
+type Fields = Record<string, unknown>;
+
+async function start(settings: Settings): Promise<Reloadable> {
+  const stack = new AsyncDisposableStack();
+  const { path: folder } = stack.use(await newFolder());
+  const file = path.join(folder, "inkwell.yaml");
+  const write = (next: Settings | string) =>
+    writeFileSync(file, typeof next === "string" ? next : yaml(next));
+  write(settings);
+  const program = stack.use(startProgram(folder, { env }));
+  const { url, operatorUrl, key } = await program.up();
+  assert.ok(key !== null);
+  return {
+    folder,
+    program,
+    url,
+    operatorUrl,
+    key,
+    write,
+    async reload() {
+      const headers = { authorization: `Bearer ${token}` };
+      const response = await fetch(`${operatorUrl}/admin/reload`, { method: "POST", headers });
+      const body: Fields = JSON.parse(await response.text());
+      return { status: response.status, body };
+    },
+    async readiness() {
+      const readiness: Fields = JSON.parse(await (await fetch(`${operatorUrl}/readyz`)).text());
+      return readiness;
+    },
+    async metric(name) {
+      const shown = await (await fetch(`${operatorUrl}/metrics`)).text();
+      return Number(new RegExp(`^${name} (\\S+)$`, "m").exec(shown)?.[1]);
+    },
+    async [Symbol.asyncDispose]() {
+      await program.stop();
+      assertSoundLedger(folder);
+      await stack.disposeAsync();
+    },
+  };
+}
+
+async function modelsOf({ url, key }: Reloadable): Promise<string[]> {
+  const response = await fetch(`${url}/v1/models`, { headers: { authorization: `Bearer ${key}` } });
+  const { data }: { data: { id: string }[] } = JSON.parse(await response.text());
+  return data.map(({ id }) => id);
+}
+
+function receiptOf({ folder }: Reloadable, requestId: string) {
+  const [row] = query(folder, "select * from usage where id = ?", requestId);
+  assert.ok(row !== undefined, "there is a receipt");
+  return row;
+}
+
+const nothing = {
+  models: { added: [], removed: [], changed: [] },
+  prices: [],
+  plans: { added: [], changed: [], retired: [] },
+  settings: [],
+  needs_restart: [],
+};
+
+test("keeps the running configuration if the file is broken, and names file and line", async () => {
+  await using upstream = await startUpstream();
+  await using service = await start({ models: { small: remote(upstream) } });
+  assert.equal((await service.readiness()).last_reload, null);
+  assert.equal(await service.metric("inkwell_config_last_reload_successful"), 1);
+  const loadedSeconds = await service.metric("inkwell_config_last_reload_success_timestamp_seconds");
+  assert.ok(Math.abs(loadedSeconds - Date.now() / 1000) < 60, String(loadedSeconds));
+
+  // The price and a second model are valid, and are not applied either.
+  const broken = yaml({
+    models: { small: remote(upstream, "{ prompt: 99, completion: 99 }"), other: remote(upstream) },
+  });
+  service.write(`${broken}log: { level: loud }\n`);
+  service.program.process.kill("SIGHUP");
+  await service.program.shows(/"reason":"The configuration is wrong:[^"]*inkwell\.yaml:6: log\.level: found/);
+  const refused = await service.reload();
+  assert.equal(refused.status, 422);
+  assert.match(JSON.stringify(refused.body), /"code":"configuration_invalid"/);
+  assert.match(JSON.stringify(refused.body), /inkwell\.yaml:6: log\.level: found \\\\?"loud/);
+
+  assert.deepEqual(await modelsOf(service), ["small"]);
+  const answer = await ask({ ...service, model: "small" });
+  assert.equal(answer.status, 200);
+  await answer.text();
+  const { cost } = receiptOf(service, answer.headers.get("x-request-id") ?? "");
+  assert.equal(cost, 5 * 10 + 2 * 30, "the old price");
+  const { ready, last_reload } = await service.readiness();
+  assert.equal(ready, true, "a failed reload does not make a node unready");
+  assert.match(JSON.stringify(last_reload), /"successful":false/);
+  assert.equal(await service.metric("inkwell_config_last_reload_successful"), 0);
+  assert.equal(await service.metric("inkwell_config_last_reload_success_timestamp_seconds"), loadedSeconds);
+
+  service.write({ models: { small: remote(upstream) } });
+  const { status, body } = await service.reload();
+  const { reloaded_at, ...changes } = body;
+  assert.equal(status, 200);
+  assert.ok(Math.abs(Date.parse(String(reloaded_at)) - Date.now()) < 60_000);
+  assert.deepEqual(changes, nothing);
+  assert.equal(await service.metric("inkwell_config_last_reload_successful"), 1);
+});
+
+test("refuses to reload if its file is gone, although a start would use the defaults", async () => {
+  await using upstream = await startUpstream();
+  await using service = await start({ models: { small: remote(upstream) } });
+  rmSync(path.join(service.folder, "inkwell.yaml"));
+  const { status, body } = await service.reload();
+  assert.equal(status, 422);
+  assert.match(JSON.stringify(body), /inkwell\.yaml, but this file does not exist/);
+  assert.deepEqual(await modelsOf(service), ["small"]);
+});
+
+test("adds and removes models while their answers run", async () => {
+  await using service = await start({ models: { first: llama() } });
+  const { program } = service;
+  const story = { ...service, ...long };
+  const running = await openStream({ ...story, model: "first" });
+  const firstEngine = program.enginePid();
+
+  service.write({ models: { first: llama(), second: llama("{ prompt: 20, completion: 40 }") } });
+  const added = await service.reload();
+  assert.deepEqual(added.body.models, { added: ["second"], removed: [], changed: [] });
+  assert.deepEqual(await modelsOf(service), ["first", "second"]);
+  const secondEngine = program.enginePid();
+  assert.notEqual(secondEngine, firstEngine);
+
+  const other = await openStream({ ...story, model: "second" });
+  service.write({ models: { second: llama("{ prompt: 20, completion: 40 }") } });
+  const removed = await service.reload();
+  assert.deepEqual(removed.body.models, { added: [], removed: ["first"], changed: [] });
+  const unknown = await ask({ ...service, model: "first" });
+  assert.equal(unknown.status, 404);
+  assert.match(await unknown.text(), /model_not_found/);
+  assert.ok(isRunning(firstEngine), "its answer runs");
+  const shown = await (await fetch(`${service.operatorUrl}/metrics`)).text();
+  assert.doesNotMatch(shown, /^inkwell_model_ready\{model="first"\}/m);
+  assert.match(shown, /^inkwell_model_ready\{model="second"\} 1$/m);
+
+  for (const stream of [running, other]) {
+    const rest = await stream.rest();
+    assert.equal(rest.at(-1), "[DONE]");
+    assert.equal(receiptOf(service, stream.requestId).completion_tokens, long.max_tokens);
+  }
+  await processEnded(firstEngine);
+  assert.ok(isRunning(secondEngine));
+  assert.equal((await ask({ ...service, model: "second", max_tokens: 1 })).status, 200);
+});
+
+test("gives a changed model a new engine, and finishes running answers on the old one", async () => {
+  await using service = await start({ models: { small: llama() } });
+  const { program } = service;
+  const stream = await openStream({
+    ...service,
+    model: "small",
+    ...long,
+  });
+  const before = program.enginePid();
+  service.write({ models: { small: llama(undefined, ", max_output_tokens: 7").replace("4096", "1024") } });
+  const { body } = await service.reload();
+  assert.deepEqual(body.models, { added: [], removed: [], changed: ["small"] });
+  assert.notEqual(program.enginePid(), before);
+  const answer = await ask({ ...service, model: "small", content: "An endless story." });
+  const { usage: used }: { usage: { completion_tokens: number } } = JSON.parse(await answer.text());
+  assert.equal(used.completion_tokens, 7, "the new limit");
+  assert.equal((await stream.rest()).at(-1), "[DONE]");
+  assert.equal(receiptOf(service, stream.requestId).completion_tokens, long.max_tokens);
+  await processEnded(before);
+});
+
+test("keeps all models if one of the new ones cannot be loaded", async () => {
+  await using service = await start({ models: { first: llama() } });
+  const engine = service.program.enginePid();
+  const broken = path.join(service.folder, "broken.gguf");
+  writeFileSync(broken, readFileSync(miniature).subarray(0, 50_000));
+  service.write({
+    models: { second: llama(), third: llama().replace(miniature, broken) },
+    rest: "cors: { origins: ['https://a.example'] }\n",
+  });
+  const { status, body } = await service.reload();
+  assert.equal(status, 422);
+  assert.match(JSON.stringify(body), /inkwell\.yaml:5: models\.third/);
+  assert.deepEqual(await modelsOf(service), ["first"]);
+  assert.equal((await ask({ ...service, model: "first", max_tokens: 1 })).status, 200);
+  assert.ok(isRunning(engine));
+  const second = service.program.enginePid();
+  assert.notEqual(second, engine, "the second model was started first");
+  await processEnded(second);
+  const headers = { authorization: `Bearer ${service.key}`, origin: "https://a.example" };
+  const models = await fetch(`${service.url}/v1/models`, { headers });
+  assert.equal(models.headers.get("access-control-allow-origin"), null);
+});
+
+test("charges a running answer at the price of its hold, and the next one at the new price", async () => {
+  await using upstream = await startUpstream();
+  const goOn = Promise.withResolvers<void>();
+  upstream.play = async (call) => {
+    await call.send(first, text("Hello"));
+    if (upstream.calls.length === 1) await goOn.promise;
+    await call.stream(text(" world"), finish(), usage(5, 2), done);
+  };
+  await using service = await start({ models: { small: remote(upstream) } });
+  const stream = await openStream({ ...service, model: "small" });
+  service.write({ models: { small: remote(upstream, "{ prompt: 1000, completion: 3000 }") } });
+  const { body } = await service.reload();
+  assert.deepEqual([body.prices, body.models], [["small"], nothing.models]);
+  goOn.resolve();
+  await stream.rest();
+  assert.equal(receiptOf(service, stream.requestId).cost, 5 * 10 + 2 * 30);
+  const next = await openStream({ ...service, model: "small" });
+  await next.rest();
+  assert.equal(receiptOf(service, next.requestId).cost, 5 * 1000 + 2 * 3000);
+});
+
+test("applies plans: new ones can be used, changed limits count at once, a removed one is retired", async () => {
+  await using upstream = await startUpstream();
+  const models = { small: remote(upstream) };
+  await using service = await start({ models });
+  const open = async (id: string, plan: string) => {
+    const headers = { authorization: `Bearer ${token}`, "content-type": "application/json" };
+    const body = JSON.stringify({ id, plan });
+    return (await fetch(`${service.operatorUrl}/admin/accounts`, { method: "POST", headers, body })).status;
+  };
+  assert.equal(await open("ada", "pro"), 400);
+  service.write({ models, plans: { starter, pro: starter } });
+  assert.deepEqual((await service.reload()).body.plans, { added: ["pro"], changed: [], retired: [] });
+  assert.equal(await open("ada", "pro"), 201);
+
+  const narrow = starter.replace(/ }$/, ", limits: { requests_per_minute: 1 } }");
+  service.write({ models, plans: { starter: narrow, pro: starter } });
+  assert.deepEqual((await service.reload()).body.plans, { added: [], changed: ["starter"], retired: [] });
+  const statuses: number[] = [];
+  for (let n = 0; n < 3; n += 1) statuses.push((await ask({ ...service, model: "small" })).status);
+  assert.deepEqual(statuses, [200, 429, 429]);
+
+  service.write({ models, plans: { pro: starter } });
+  assert.deepEqual((await service.reload()).body.plans, { added: [], changed: [], retired: ["starter"] });
+  assert.equal(await open("bob", "starter"), 400);
+  assert.equal((await ask({ ...service, model: "small" })).status, 429, "the account keeps its plan");
+  const balance = await fetch(`${service.url}/v1/balance`, {
+    headers: { authorization: `Bearer ${service.key}` },
+  });
+  assert.equal(balance.status, 200);
+});
+
+test("applies origins, limits, host names and the log level, and names what needs a restart", async () => {
+  await using upstream = await startUpstream();
+  const models = { small: remote(upstream) };
+  await using service = await start({ models });
+  const { url, key, operatorUrl } = service;
+  const rest = `cors: { origins: ["https://a.example"] }
+limits: { body_bytes: 2000, messages: 1, queue: 1 }
+operator: { hosts: [ops.example] }
+log: { level: debug }
+models_dir: ./elsewhere
+`;
+  service.write({ models, rest });
+  const { body } = await service.reload();
+  assert.deepEqual(body.settings, [
+    "limits.body_bytes",
+    "limits.upload_bytes",
+    "limits.messages",
+    "limits.queue",
+    "operator.hosts",
+    "cors.origins",
+    "log.level",
+  ]);
+  assert.deepEqual(body.needs_restart, ["models_dir"]);
+  assert.deepEqual((await service.reload()).body.needs_restart, ["models_dir"], "it is reported again");
+  const headers = { authorization: `Bearer ${key}`, origin: "https://a.example" };
+  const shown = await fetch(`${url}/v1/models`, { headers });
+  assert.equal(shown.headers.get("access-control-allow-origin"), "https://a.example");
+  const large = await ask({ url, key, model: "small", content: "x".repeat(3000) });
+  assert.match(await large.text(), /larger than 2000 bytes/);
+  const health = await fetch(`${operatorUrl}/readyz`, { headers: { host: "ops.example" } });
+  assert.equal(health.status, 200);
+  assert.ok(!existsSync(path.join(service.folder, "elsewhere")));
+
+  service.write({ models, rest: "log: { level: error }\n" });
+  const quiet = await service.reload();
+  assert.equal(quiet.status, 200);
+  const lines = service.program.stderr.length;
+  assert.equal((await ask({ url, key, model: "small" })).status, 200);
+  service.write({ models, rest: "log: { level: info }\n" });
+  await service.reload();
+  const since = service.program.stderr.slice(lines);
+  assert.doesNotMatch(since, /POST \/v1\/chat\/completions/, "the level was error");
+  assert.match(since, /the configuration is reloaded/, "the change to info is logged");
+});
+
+test("refuses a reload while one runs", async () => {
+  // The port takes the connection of the download and never answers.
+  await using upstream = await startUpstream();
+  upstream.playOther = () => {};
+  const models = { small: remote(upstream) };
+  await using service = await start({ models });
+  const source = `${upstream.url.replace("/v1", "")}/model.gguf`;
+  service.write({ models: { ...models, slow: llama().replace(miniature, `"${source}"`) } });
+  const loading = service.reload().catch(() => null);
+  await until("the download has begun", () => upstream.asked.length > 0);
+  const refused = await service.reload();
+  assert.equal(refused.status, 409);
+  assert.match(JSON.stringify(refused.body), /"code":"cannot_reload_now"/);
+  service.program.process.kill("SIGHUP");
+  await service.program.shows("the configuration was not reloaded on SIGHUP");
+  assert.equal((await ask({ ...service, model: "small" })).status, 200);
+  const { last_reload } = await service.readiness();
+  assert.equal(last_reload, null, "a refused reload is no reload");
+  // The stop ends the reload.
+  await service.program.stop();
+  const ended = await loading;
+  assert.deepEqual(
+    [ended?.status, JSON.stringify(ended?.body).includes("The service is stopping.")],
+    [409, true],
+  );
+  assert.deepEqual(await service.program.ended, { code: 0, signal: null });
+});
+
+test("fails no request in 50 reloads under load", { timeout: 300_000 }, async () => {
+  await using upstream = await startUpstream();
+  const price = (n: number) => `{ prompt: ${10 + n}, completion: 30 }`;
+  const settings = (n: number): Settings => ({
+    models: {
+      kept: llama(price(n)),
+      remote: remote(upstream, price(n), n % 2 === 0 ? "" : ", parallel: 9"),
+      ...(n % 10 === 5 ? { extra: llama() } : {}),
+    },
+    rest:
+      n % 2 === 0
+        ? "cors: { origins: ['https://a.example'] }\n"
+        : "log: { level: warn }\nlimits: { queue: 99 }\n",
+  });
+  await using service = await start(settings(0));
+  let isOver = false;
+  const failures: string[] = [];
+  let answers = 0;
+  const client = async (model: string, stream: boolean) => {
+    while (!isOver) {
+      const response = await ask({ ...service, model, stream, max_tokens: 20 });
+      const body = await response.text();
+      answers += 1;
+      if (response.status !== 200 || body.includes('"error"')) failures.push(`${response.status} ${body}`);
+    }
+  };
+  const clients = [
+    client("kept", true),
+    client("kept", false),
+    client("remote", true),
+    client("remote", false),
+  ];
+  for (let n = 1; n <= 50; n += 1) {
+    const before = answers;
+    service.write(settings(n));
+    const { status, body } = await service.reload();
+    assert.equal(status, 200, JSON.stringify(body));
+    assert.deepEqual(body.prices, ["kept", "remote"]);
+    await until("requests were answered since", () => answers > before);
+  }
+  isOver = true;
+  await Promise.all(clients);
+  assert.deepEqual(failures, []);
+  assert.ok(answers >= 50, String(answers));
+  const prices = query(service.folder, "select distinct price_prompt as price from usage order by 1");
+  assert.ok(prices.length >= 25, `${prices.length} prices were charged`);
+});
+
+test("inkwell reload shows the changes, or the fault with file and line", async () => {
+  await using upstream = await startUpstream();
+  await using folder = await newFolder();
+  const file = path.join(folder.path, "inkwell.yaml");
+  const ports = { INKWELL_PORT: String(await freePort()), INKWELL_OPERATOR_PORT: String(await freePort()) };
+  const all = { ...noDefaultModel, ...ports };
+  const command = async (...args: string[]) => {
+    await using ran = startProgram(folder.path, { args: ["reload", ...args], env: all, entry });
+    const { code } = await ran.ended;
+    return { code, stdout: ran.stdout, stderr: ran.stderr };
+  };
+  const models = { small: remote(upstream) };
+  writeFileSync(file, yaml({ models }));
+  const away = await command();
+  assert.equal(away.code, 1);
+  assert.match(away.stderr, /^The operator token cannot be read/);
+
+  await using program = startProgram(folder.path, { env: all });
+  await program.up();
+  const same = await command();
+  assert.deepEqual([same.code, same.stdout], [0, ""]);
+  assert.match(same.stderr, /Nothing has changed\.$/m);
+
+  writeFileSync(
+    file,
+    yaml({ models: { ...models, two: remote(upstream) }, rest: "log: { level: debug }\nmodels_dir: ./x\n" }),
+  );
+  const changed = await command();
+  assert.equal(changed.code, 0, changed.stderr);
+  assert.equal(
+    changed.stdout,
+    "models added: two\nsettings changed: log.level\nneeds a restart: models_dir\n",
+  );
+  const { reloaded_at: _, ...document } = JSON.parse((await command("--json")).stdout);
+  assert.deepEqual(document, { ...nothing, needs_restart: ["models_dir"] });
+
+  writeFileSync(
+    file,
+    yaml({ models: { ...models, two: remote(upstream), three: llama().replace(miniature, "./none.gguf") } }),
+  );
+  const refused = await command();
+  assert.equal(refused.code, 1);
+  assert.match(
+    refused.stderr,
+    /^inkwell\.yaml:6: models\.three\.source: model file \S+none\.gguf cannot be opened/,
+  );
+  writeFileSync(file, `${yaml({ models })}loud: true\n`);
+  const broken = await command("--json");
+  assert.equal(broken.code, 1);
+  assert.match(broken.stdout, /inkwell\.yaml:5: loud is not known/);
+
+  writeFileSync(file, yaml({ models }));
+  await program.stop();
+  const gone = await command();
+  assert.equal(gone.code, 1);
+  assert.match(
+    gone.stderr,
+    /^No service responds at http:\/\/127\.0\.0\.1:\d+\/admin\/reload \(ECONNREFUSED\)/,
+  );
+});
