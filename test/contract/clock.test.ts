@@ -13,6 +13,7 @@ import { hold, settle } from "../fixtures/ledger-operations.ts";
 import { credits, keyOf, planOf, plansOf } from "../fixtures/ledger-rows.ts";
 import { noPostgres, postgres } from "../fixtures/postgres.ts";
 import { day, hour, minute, second, start } from "../fixtures/times.ts";
+import { until } from "../fixtures/until.ts";
 
 const plans = plansOf(planOf("small", 10, 5));
 const halfYear = 182 * day;
@@ -215,27 +216,29 @@ for (const [name, make, skip] of machines) {
       });
     }
 
-    test("another store follows an acceptance at its next look", async () => {
-      await using machine = await make();
-      const first = await withAda(machine);
-      const other = await machine.open();
-      machine.step(halfYear);
-      machine.pass(second);
-      assert.deepEqual([(await first.clock()).isTrusted, (await other.clock()).isTrusted], [false, false]);
-      await first.acceptClock("ada");
-      machine.pass(second);
-      await spend(first, "a");
-      assert.equal((await other.clock()).isTrusted, true);
-      assert.equal(other.nowMs(), start + halfYear + 2 * second);
-      await spend(other, "b");
-      assert.equal(await lastEntryAt(other), halfYear + 2 * second);
-      // Its records are taken again.
-      machine.pass(minute);
-      await other.clock();
-      await spend(other, "c");
-      const [row] = await machine.sql("select trusted_ms from clock");
-      assert.deepEqual(Object.values(row ?? {}).map(Number), [start + halfYear + minute + 2 * second]);
-    });
+    for (const follows of ["look", "commit"] as const) {
+      test(`another store follows an acceptance at its next ${follows}`, async () => {
+        await using machine = await make();
+        const first = await withAda(machine);
+        const other = await machine.open();
+        machine.step(halfYear);
+        machine.pass(second);
+        assert.deepEqual([(await first.clock()).isTrusted, (await other.clock()).isTrusted], [false, false]);
+        await first.acceptClock("ada");
+        machine.pass(second);
+        await spend(first, "a");
+        if (follows === "look") assert.equal((await other.clock()).isTrusted, true);
+        await spend(other, "b");
+        assert.equal(other.nowMs(), start + halfYear + 2 * second);
+        assert.equal(await lastEntryAt(other), halfYear + 2 * second);
+        // Its records are taken again.
+        machine.pass(minute);
+        await other.clock();
+        await spend(other, "c");
+        const [row] = await machine.sql("select trusted_ms from clock");
+        assert.deepEqual(Object.values(row ?? {}).map(Number), [start + halfYear + minute + 2 * second]);
+      });
+    }
 
     test("a night of sleep needs no operator", async () => {
       await using machine = await make();
@@ -264,6 +267,54 @@ for (const [name, make, skip] of machines) {
       assert.equal(await lastEntryAt(store), minute + second);
       machine.step(day);
       assert.equal((await store.clock()).isTrusted, true);
+    });
+
+    if (name === "SQLite") {
+      test("a store that only reads writes nothing if the clock agrees", async () => {
+        await using machine = await make();
+        await withAda(machine);
+        const record = async () => await machine.sql("select * from clock");
+        const before = await record();
+        machine.pass(second);
+        const reader = await machine.open();
+        assert.equal((await reader.clock()).isTrusted, true);
+        assert.deepEqual(await record(), before);
+      });
+      return;
+    }
+
+    const node = "insert into node values ('a', '0', 0, 0, '{}')";
+
+    test("a node that starts just after a step waits for the record of a living node", async () => {
+      await using machine = await make();
+      const living = await withAda(machine);
+      await machine.sql(node);
+      machine.step(halfYear);
+      machine.pass(second);
+      // The living node has one such connection.
+      const text = `select count(*) as n from pg_stat_activity where datname = current_database()
+        and query like '%exists (select from node)%' and pid <> pg_backend_pid()`;
+      const starting = machine.open();
+      await until("the starting node has looked for the first time", async () => {
+        const [row] = await machine.sql(text);
+        return Number(Object.values(row ?? {})[0]) === 2;
+      });
+      await living.clock();
+      const beganMs = performance.now();
+      const started = await starting;
+      assert.ok(performance.now() - beganMs < 3000, "it continues as soon as there is a record");
+      assert.equal((await started.clock()).isTrusted, false);
+      assert.equal(started.nowMs(), start + second);
+    });
+
+    test("a node that starts after all others have died believes the clock", async () => {
+      await using machine = await make();
+      await (await withAda(machine)).close();
+      await machine.sql(node);
+      machine.pass(day);
+      const started = await machine.open();
+      assert.equal((await started.clock()).isTrusted, true);
+      assert.equal(started.nowMs(), start + day);
     });
   });
 }

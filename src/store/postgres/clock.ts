@@ -4,8 +4,9 @@
  *
  * Guarantees that a statement uses the server's clock only if this node believes it at that
  * moment, and otherwise trusted time. Nodes that trust the clock use exactly the same one. Other
- * nodes follow an acceptance by an operator at their next `look`.
+ * nodes follow an acceptance by an operator at their next commit or `look`.
  */
+import { setTimeout as sleep } from "node:timers/promises";
 import { invariant } from "../../errors.ts";
 import {
   type AcceptedClock,
@@ -62,7 +63,7 @@ export type TestClock = Pick<MachineClock, "clockMs" | "monotonicMs" | "sleptMs"
 
 const readClock = `
   with reading as materialized (select coalesce($1::bigint, ${serverMs}) as ms)
-  select reading.ms, ${clockTable.list("c")}, ${clockAcceptTable.list("a")}
+  select reading.ms, exists (select from node), ${clockTable.list("c")}, ${clockAcceptTable.list("a")}
   from reading cross join clock c left join clock_accept a on a.number = (select max(number) from clock_accept)`;
 
 /**
@@ -87,6 +88,8 @@ const acceptClock = `
 const oldMs = 3 * recordEveryMs;
 
 interface Look {
+  /** True if a node is running, or has died. */
+  hasNodes: boolean;
   reading: Reading;
   row: ClockRow;
   lastAccept: AcceptedClock | null;
@@ -105,7 +108,7 @@ export class PostgresClock implements CommitClock {
 
   /** Reads the clock and its record. */
   static async open(pool: ConnectionPool, test: TestClock | null): Promise<PostgresClock> {
-    return new PostgresClock(pool, test, await lookAt(pool, test));
+    return new PostgresClock(pool, test, await firstLook(pool, test));
   }
 
   private constructor(pool: ConnectionPool, test: TestClock | null, { reading, row }: Look) {
@@ -135,23 +138,24 @@ export class PostgresClock implements CommitClock {
   }
 
   /**
-   * Records the clock before a commit of a process that does not `look` regularly, on a connection
-   * for commits: those never wait for other reads.
+   * Follows an acceptance before a commit, and records the clock if this process does not `look`
+   * regularly. Uses a connection for commits: those never wait for other reads.
    */
-  async recordIfOld(commits: ConnectionPool): Promise<void> {
-    if (this.#machine.monotonicMs() - this.#recordedMs >= oldMs) await this.#record(commits);
+  async prepareCommit(commits: ConnectionPool): Promise<void> {
+    if (!this.#clock.isTrusted) await this.look(commits);
+    else if (this.#machine.monotonicMs() - this.#recordedMs >= oldMs) await this.#record(commits);
   }
 
   /** Reads the clock, follows an acceptance of another process, and records the clock. */
-  async look(): Promise<ClockState> {
-    const { reading, lastAccept } = await lookAt(this.#pool, this.#test);
+  async look(pool = this.#pool): Promise<ClockState> {
+    const { reading, lastAccept } = await lookAt(pool, this.#test);
     this.#clock.read(reading);
     if (lastAccept !== null && lastAccept.number > this.#accepts) {
       if (!this.#clock.isTrusted) this.#clock.follow(lastAccept.clockMs, this.#lookedMs, reading);
       this.#accepts = lastAccept.number;
     }
     this.#lookedMs = reading.answeredMs;
-    await this.#record(this.#pool);
+    await this.#record(pool);
     return this.#state();
   }
 
@@ -181,6 +185,28 @@ export class PostgresClock implements CommitClock {
   }
 }
 
+/** A living node records the clock in this time, with a margin for a slow database. */
+const recordedWithinMs = recordEveryMs + 1000;
+const lookAgainMs = 250;
+
+/**
+ * If nodes seem to run, but their last record is old, the clock may have stepped a moment ago.
+ * Waits until a living node has recorded what it believes. No node is alive if that does not
+ * happen.
+ */
+async function firstLook(pool: ConnectionPool, test: TestClock | null): Promise<Look> {
+  const first = await lookAt(pool, test);
+  const beganMs = performance.now();
+  for (let look = first; ; ) {
+    const { hasNodes, row } = look;
+    const isOld = row.isTrusted && look.reading.clockMs - row.trustedMs > oldMs;
+    const isNew = row.trustedMs !== first.row.trustedMs;
+    if (!hasNodes || !isOld || isNew || performance.now() - beganMs > recordedWithinMs) return look;
+    await sleep(lookAgainMs);
+    look = await lookAt(pool, test);
+  }
+}
+
 async function lookAt(pool: ConnectionPool, test: TestClock | null): Promise<Look> {
   const { monotonicMs } = test ?? machineClock;
   const askedMs = monotonicMs();
@@ -193,10 +219,11 @@ async function lookAt(pool: ConnectionPool, test: TestClock | null): Promise<Loo
   invariant(cells !== undefined, "the table clock has its row");
   const clockMs = onlyCell(rows);
   invariant(typeof clockMs === "number", "the server has a clock");
-  const acceptFrom = 1 + clockTable.columns.length;
+  const acceptFrom = 2 + clockTable.columns.length;
   return {
     reading: { clockMs, askedMs, answeredMs: monotonicMs() },
-    row: clockTable.rowOf(cells, 1),
+    hasNodes: cells[1] === true,
+    row: clockTable.rowOf(cells, 2),
     lastAccept: cells[acceptFrom] === null ? null : clockAcceptTable.rowOf(cells, acceptFrom),
   };
 }

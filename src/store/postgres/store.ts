@@ -85,7 +85,7 @@ function postgresStoreOn(
   const commits = commitPool(url, commitConnectionsMax);
   const ledger = new PostgresLedger(commits, plans, clock);
   const inTurn = new CommitOrder(async (operations) => {
-    await clock.recordIfOld(commits);
+    await clock.prepareCommit(commits);
     return await ledger.commit(operations);
   });
   const connections = connectionsOn(pools);

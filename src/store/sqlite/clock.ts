@@ -4,7 +4,7 @@
  *
  * Guarantees that all threads use the same time, and that a new process continues at the time that
  * the file has recorded if its clock disagrees. Other processes follow an acceptance by an
- * operator at their next `look`.
+ * operator at their next commit or `look`.
  */
 import type { DatabaseSync, StatementSync } from "node:sqlite";
 import { invariant } from "../../errors.ts";
@@ -96,18 +96,38 @@ export class SqliteClock {
     const row = this.#row.get();
     invariant(row !== undefined, "the table clock has its row");
     const reading = this.#reading();
-    const start = clockAtStart(recordedIn(row), reading.clockMs, bootOf(this.#machine));
+    const boot = bootOf(this.#machine);
+    const start = clockAtStart(recordedIn(row), reading.clockMs, boot);
     this.#clock = new TrustedClock(start, reading, this.#machine.sleptMs);
     this.#accepts = row.accepts;
     this.#lookedMs = reading.answeredMs;
     this.#share();
+    if (boot !== null && boot.id === row.bootId && row.bootMs !== null) {
+      // The record of another process of this boot is as good as one of this process.
+      const atMs = reading.answeredMs - (boot.ms - row.bootMs);
+      this.#recorded = { offsetMs: row.trustedMs - atMs, atMs, isTrusted: row.isTrusted };
+    }
   }
 
-  /** Reads the clock. Returns trusted time. */
+  /**
+   * Reads the clock. Returns trusted time. Under the lock of a commit, no acceptance of another
+   * process is missed.
+   */
   read(): EpochMs {
-    const nowMs = this.#clock.read(this.#reading());
+    const reading = this.#reading();
+    this.#clock.read(reading);
+    if (!this.#clock.isTrusted) this.#follow(reading);
     this.#share();
-    return nowMs;
+    return this.#clock.nowMs(reading.answeredMs);
+  }
+
+  #follow(reading: Reading): void {
+    const accepted = this.#lastAccept.get();
+    if (accepted !== undefined && accepted.number > this.#accepts) {
+      if (!this.#clock.isTrusted) this.#clock.follow(accepted.clockMs, this.#lookedMs, reading);
+      this.#accepts = accepted.number;
+    }
+    this.#lookedMs = reading.answeredMs;
   }
 
   /** Reads the clock, and records it if the last record is old. Call it before each commit. */
@@ -120,12 +140,7 @@ export class SqliteClock {
   look(): ClockState {
     const reading = this.#reading();
     this.#clock.read(reading);
-    const accepted = this.#lastAccept.get();
-    if (accepted !== undefined && accepted.number > this.#accepts) {
-      if (!this.#clock.isTrusted) this.#clock.follow(accepted.clockMs, this.#lookedMs, reading);
-      this.#accepts = accepted.number;
-    }
-    this.#lookedMs = reading.answeredMs;
+    this.#follow(reading);
     this.#share();
     const { offsetMs, atMs, isTrusted } = this.#recorded;
     const isMoved = !(Math.abs(this.#clock.offsetMs - offsetMs) <= movedMsMax);
