@@ -169,6 +169,8 @@ for (const [name, make, skip] of machines) {
         assert.equal(await baseCredits(store), 5);
         const { isTrusted, trustedMs, clockMs } = await store.clock();
         assert.deepEqual([isTrusted, trustedMs, clockMs - trustedMs], [false, start + 5 * minute, jump]);
+        const [recorded] = await machine.sql("select is_trusted from clock");
+        assert.deepEqual(Object.values(recorded ?? {}).map(Number), [0]);
 
         machine.step(-jump);
         machine.pass(minute);

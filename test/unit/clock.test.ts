@@ -127,6 +127,28 @@ test("counts each night once", () => {
   readAll(clock, [[30 * day + 8 * hour, 30 * 16 * hour, 30 * day, false]]);
 });
 
+test("counts two short sleeps within an hour once each", () => {
+  const slept = { ms: 0 };
+  const clock = clockAt(slept);
+  slept.ms += 10 * minute;
+  readAll(clock, [[11 * minute, minute, 11 * minute, true]]);
+  slept.ms += 10 * minute;
+  readAll(clock, [[22 * minute, 2 * minute, 22 * minute, true]]);
+});
+
+test("does not take the rounding of the uptime for sleep", () => {
+  const slept = { ms: 0 };
+  const clock = clockAt(slept);
+  slept.ms += 999;
+  readAll(clock, [[second + 5500, second, second, false]]);
+});
+
+test("does not believe a step of more than 5 s after a month", () => {
+  const clock = clockAt();
+  for (let ms = 0; ms <= 30 * day; ms += 10 * minute) readAll(clock, [[ms, ms, ms, true]]);
+  readAll(clock, [[30 * day + 6000, 30 * day, 30 * day, false]]);
+});
+
 describe("a clock on the network", () => {
   const asked = (clockMs: number, askedMs: number, answeredMs: number) => ({
     clockMs: start + clockMs,
@@ -184,6 +206,13 @@ describe("an acceptance", () => {
     clock.follow(start + halfYear + 3000, bootedMs + minute, readingAt(halfYear + 5000, minute + 5000));
     assert.equal(clock.isTrusted, true);
     readAll(clock, [[halfYear + hour, hour + minute, halfYear + hour, true]]);
+  });
+
+  test("by another process is followed after a long wait", () => {
+    const clock = clockAt();
+    readAll(clock, [[halfYear, minute, minute, false]]);
+    clock.follow(start + halfYear, bootedMs + minute, readingAt(halfYear + 19_000, minute + 20_000));
+    assert.deepEqual([clock.isTrusted, clock.nowMs(bootedMs)], [true, start + halfYear - minute - 1000]);
   });
 
   test("by another process does not make another wrong reading believed", () => {
