@@ -68,7 +68,7 @@ function tokenOf({ operator, dataDir }: Config): string {
     return readFileSync(file, "utf8").trim();
   } catch (error) {
     throw new OperatorError(
-      `The operator token cannot be read (${messageOf(error)}). Run the command in the folder of the service's inkwell.yaml and as its user, or set INKWELL_OPERATOR_TOKEN.`,
+      `The operator token cannot be read (${messageOf(error)}). Run the command in the folder of the service's inkwell.yaml and as its user, or set INKWELL_OPERATOR_TOKEN. If the data folder has changed in the file, restart the service.`,
       error,
     );
   }

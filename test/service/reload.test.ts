@@ -193,6 +193,7 @@ test("adds and removes models while their answers run", async () => {
   assert.deepEqual(added.body.models, { added: ["second"], removed: [], changed: [] });
   assert.deepEqual(await modelsOf(service), ["first", "second"]);
   const secondEngine = program.enginePid();
+  assert.equal(await service.metric('inkwell_model_ready\\{model="first"\\}'), 1);
   assert.notEqual(secondEngine, firstEngine);
 
   const other = await openStream({ ...story, model: "second" });
@@ -353,9 +354,14 @@ models_dir: ./elsewhere
   assert.equal((await ask({ url, key, model: "small" })).status, 200);
   service.write({ models, rest: "log: { level: info }\n" });
   await service.reload();
-  const since = service.program.stderr.slice(lines);
-  assert.doesNotMatch(since, /POST \/v1\/chat\/completions/, "the level was error");
-  assert.match(since, /the configuration is reloaded/, "the change to info is logged");
+  await until("the change to info is logged", () =>
+    /"settings":\["log\.level"\]/.test(service.program.stderr.slice(lines)),
+  );
+  assert.doesNotMatch(
+    service.program.stderr.slice(lines),
+    /POST \/v1\/chat\/completions/,
+    "the level was error",
+  );
 });
 
 test("refuses a reload while one runs", async () => {
