@@ -28,6 +28,18 @@ test("finds no change in an equal configuration, whatever its lines and order", 
   assert.ok(isEmpty(changes(base, moved)));
 });
 
+test("knows every section of the configuration", () => {
+  const compared = ["listen", "operator", "dataDir", "modelsDir", "database", "plans", "models"];
+  const fromEnvironment = ["sources", "client", "file", "ignoredVariables"];
+  const { operator, ...sections } = read(base);
+  // Add a new setting to the tables of src/config/changes.ts, and then here.
+  assert.deepEqual(
+    Object.keys({ operator, ...sections }).toSorted(),
+    [...compared, "limits", "cors", "log", "tracing", ...fromEnvironment].toSorted(),
+  );
+  assert.deepEqual(Object.keys(operator).toSorted(), ["host", "hosts", "port", "token", "url"]);
+});
+
 test("names added, removed and changed models", () => {
   const after = base.replace("small:", "other:").replace("model: m,", "model: n,");
   assert.deepEqual(changes(base, after).models, { added: ["other"], removed: ["small"], changed: ["big"] });
