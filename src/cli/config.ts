@@ -80,7 +80,9 @@ async function requireModelFiles({ models, modelsDir }: Config): Promise<void> {
   const problems: string[] = [];
   for (const model of models) {
     const file = await fileOf(model, modelsDir);
-    if (file !== null && file.problem !== null) problems.push(`  models.${model.id}.source: ${file.problem}`);
+    const setting = model.engine === "upstream" ? "tokenizer" : "source";
+    if (file !== null && file.problem !== null)
+      problems.push(`  models.${model.id}.${setting}: ${file.problem}`);
   }
   if (problems.length === 0) return;
   throw new OperatorError(
@@ -216,6 +218,8 @@ function modelSettings(model: ModelConfig) {
     connect_seconds: model.connectMs / 1000,
     headers_seconds: model.headersMs / 1000,
     idle_seconds: model.idleMs / 1000,
+    tokenizer: model.tokenizer ?? undefined,
+    template_tokens: model.templateTokens,
     reserved: model.reserved,
     send_stop: model.sendStop,
     reasoning:

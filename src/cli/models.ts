@@ -2,14 +2,16 @@
  * `inkwell models`: lists the models of the configuration, and downloads their files in advance.
  */
 
+import { stat } from "node:fs/promises";
 import { Command } from "commander";
 import { longestAnswer } from "../chat/catalog.ts";
-import type { ModelConfig } from "../config/model.ts";
+import type { ModelConfig, UpstreamModelConfig } from "../config/model.ts";
 import { OperatorError } from "../errors.ts";
 import { defaultsObject, pricingObject } from "../http/openai-format/response.ts";
 import { findModelFile } from "../model-files/model-files.ts";
 import { megabytes } from "../model-files/progress.ts";
 import { withoutLogin } from "../model-files/source.ts";
+import { findTokenizerFiles } from "../model-files/tokenizer-files.ts";
 import { nearest, unknownName } from "../spelling.ts";
 import { grouped } from "../units.ts";
 import type { Cli } from "./cli.ts";
@@ -42,7 +44,10 @@ export function modelsCommand(cli: Cli): Command {
       const ids = config.models.map((model) => model.id);
       if (!ids.includes(id)) throw new OperatorError(unknownName("model", id, ids));
       const file = await cli.host.services.pullModel(config, id, cli.host);
-      cli.print({ id, file }, file ?? `${id} is run by an upstream: there is no file to fetch.`);
+      cli.print(
+        { id, file },
+        file ?? `${id} is run by an upstream without a tokenizer: there is no file to fetch.`,
+      );
     });
 
   return models;
@@ -77,16 +82,22 @@ interface ModelFile {
   problem: string | null;
 }
 
-/** Returns null for a model of an upstream. */
+/** Returns the file of the model, or of an upstream's tokenizer. Null if there is none. */
 export async function fileOf(model: ModelConfig, modelsDir: string): Promise<ModelFile | null> {
-  if (model.engine === "upstream") return null;
   try {
+    if (model.engine === "upstream") return await tokenizerOf(model, modelsDir);
     const found = await findModelFile(model.source, modelsDir);
     return { path: found?.path ?? null, bytes: found?.sizeBytes ?? null, problem: null };
   } catch (error) {
     if (!(error instanceof OperatorError)) throw error;
     return { path: null, bytes: null, problem: error.message };
   }
+}
+
+async function tokenizerOf({ tokenizer }: UpstreamModelConfig, modelsDir: string): Promise<ModelFile | null> {
+  if (tokenizer === null) return null;
+  const path = (await findTokenizerFiles(tokenizer, modelsDir))?.tokenizer ?? null;
+  return { path, bytes: path === null ? null : (await stat(path)).size, problem: null };
 }
 
 function fileText(file: ModelFile | null): string {
@@ -107,6 +118,7 @@ function modelObject(model: ModelConfig) {
           key: model.key === null ? "none" : "configured",
           model: model.model,
           dialect: model.dialect,
+          tokenizer: model.tokenizer,
         }),
     context_window: contextWindow,
     max_output_tokens: longestAnswer(contextWindow, outputTokensMax),

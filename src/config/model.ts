@@ -12,6 +12,7 @@ import { OperatorError } from "../errors.ts";
 import { given } from "../given.ts";
 import type { Price } from "../ledger/pricing.ts";
 import { parseSource } from "../model-files/source.ts";
+import { parseTokenizerSource } from "../model-files/tokenizer-files.ts";
 import { readEngineEnvironment } from "./engine-environment.ts";
 import * as kind from "./kinds.ts";
 import type { Section } from "./section.ts";
@@ -24,7 +25,7 @@ const pausedBytesMost = 2 ** 40;
 
 type AnyModelConfig = ReturnType<typeof readCommon>;
 export type LlamaModelConfig = AnyModelConfig & ReturnType<typeof readLlama>;
-type UpstreamModelConfig = AnyModelConfig & ReturnType<typeof readUpstream>;
+export type UpstreamModelConfig = AnyModelConfig & ReturnType<typeof readUpstream>;
 export type ModelConfig = LlamaModelConfig | UpstreamModelConfig;
 
 /** Returns at least one model, in the order of the configuration. */
@@ -156,6 +157,8 @@ function readUpstream(section: Section) {
     /** Name of the model at the upstream. */
     model: section.value("model", modelName),
     dialect,
+    /** `hf:...`, an absolute path, or null. */
+    tokenizer: readTokenizer(section),
     /** Most tokens that the chat template adds to a prompt as a whole. */
     templateTokens: section.value("template_tokens", kind.whole(0, 65_536), { or: templateTokensDefault }),
     /** Concurrent requests to each server. */
@@ -170,6 +173,23 @@ function readUpstream(section: Section) {
     /** Null: the model is not known to think. */
     reasoning: section.optionalSection("reasoning", readUpstreamReasoning),
   };
+}
+
+const tokenizerKind = kind.text(
+  "the path of a tokenizer.json, of a folder that contains it, or hf:owner/repository",
+  (value) => value.trim() !== "",
+);
+
+function readTokenizer(section: Section): string | null {
+  const written = section.placed("tokenizer", tokenizerKind, { or: "" });
+  if (written.value === "") return null;
+  try {
+    return parseTokenizerSource(written.value).kind === "path" ? section.resolve(written) : written.value;
+  } catch (error) {
+    if (!(error instanceof OperatorError)) throw error;
+    section.problem(written.where, `${section.path}.tokenizer: ${error.message}`);
+    return null;
+  }
 }
 
 /**

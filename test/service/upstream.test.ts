@@ -97,6 +97,7 @@ test("lists an upstream model without its key, and has nothing to download", asy
       connect_seconds: 5,
       headers_seconds: 120,
       idle_seconds: 60,
+      template_tokens: 512,
       reserved: 8,
       send_stop: false,
       reasoning: { opened: false, hidden: true },

@@ -30,6 +30,7 @@ import { templateTokensDefault } from "./prompt-bound.ts";
 import { type CountedPrompt, PromptCounter } from "./prompt-count.ts";
 import type { UpstreamServer } from "./server.ts";
 import { ServerPool, type ServerPoolOptions } from "./server-pool.ts";
+import type { Tokenizer } from "./tokenizer.ts";
 
 /** All servers of `urls` offer the same model. */
 export interface UpstreamOptions extends ServerPoolOptions {
@@ -39,6 +40,8 @@ export interface UpstreamOptions extends ServerPoolOptions {
   contextWindow: number;
   /** Null if the model does not think. Requests then have no fields for thinking. */
   reasoning: UpstreamReasoning | null;
+  /** Counts the prompts. The engine closes it. Default: the server counts, if it can. */
+  tokenizer?: Tokenizer | null;
   /** Most tokens that the chat template adds to a prompt as a whole. Default: 512. */
   templateTokens?: number;
   /** Send the stop sequences. Default: as the dialect requires. */
@@ -81,9 +84,16 @@ export class UpstreamEngine implements Engine {
     this.#reportsUsageLate = reasoning?.hidden ?? false;
     this.#dialect = dialectOf(options.dialect);
     this.#pool = new ServerPool(options);
-    const { model, contextWindow, templateTokens = templateTokensDefault } = options;
-    const kind = this.#dialect.tokenizer;
-    this.#prompts = new PromptCounter({ pool: this.#pool, kind, model, contextWindow, templateTokens, log });
+    const { model, contextWindow, templateTokens = templateTokensDefault, tokenizer = null } = options;
+    this.#prompts = new PromptCounter({
+      pool: this.#pool,
+      kind: this.#dialect.tokenizer,
+      model,
+      contextWindow,
+      templateTokens,
+      tokenizer,
+      log,
+    });
     const named = reasoning?.field ?? null;
     this.#reasoningFields = named === null ? knownReasoningFields : [named, ...knownReasoningFields];
   }
@@ -104,7 +114,8 @@ export class UpstreamEngine implements Engine {
   async prepare(prompt: Prompt, signal: AbortSignal): Promise<PreparedPrompt> {
     this.#pool.assertReady();
     const template = reasoningFields(this.#dialect, this.#reasoningOf(prompt));
-    const counted = await this.#prompts.count(prompt.messages, template, signal);
+    const { accountId, messages } = prompt;
+    const counted = await this.#prompts.count({ accountId, messages, template }, signal);
     return {
       promptTokens: counted.tokens.expected,
       promptTokensMax: counted.tokens.max,
@@ -113,7 +124,7 @@ export class UpstreamEngine implements Engine {
   }
 
   async close(): Promise<void> {
-    await this.#pool.close();
+    await Promise.all([this.#pool.close(), this.#options.tokenizer?.close()]);
   }
 
   #generate(prompt: Prompt, counted: CountedPrompt, options: GenerateOptions): Generation {

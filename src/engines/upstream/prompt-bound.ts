@@ -10,7 +10,7 @@
 import type { Message } from "../../chat/engine.ts";
 
 /** Marks of the template around a message, its role and line ends. Measured: at most 9. */
-const messageTokens = 16;
+export const messageTokens = 16;
 
 /**
  * Tokens that a template adds to a prompt as a whole. The longest default system prompts of known

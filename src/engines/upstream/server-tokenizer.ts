@@ -80,6 +80,7 @@ async function countAtTokenize(
 ): Promise<Count> {
   const body = () => ({
     ...template,
+    ...effortFor(template),
     model,
     messages: plain(forms.current),
     add_generation_prompt: true,
@@ -89,6 +90,12 @@ async function countAtTokenize(
   const count = fieldOf(jsonOf(answer), "count");
   if (typeof count !== "number" || !Number.isSafeInteger(count) || count < 1) throw notUnderstood();
   return count;
+}
+
+/** For a chat, vLLM itself passes the effort to the template. For a count the caller must. */
+function effortFor({ reasoning_effort: effort, chat_template_kwargs: variables }: Fields): Fields {
+  if (effort === undefined || variables !== undefined) return {};
+  return { chat_template_kwargs: { reasoning_effort: effort } };
 }
 
 async function countAtLlamaServer(
