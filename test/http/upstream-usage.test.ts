@@ -201,6 +201,15 @@ test("sends the thinking parameters to the tokenizer, because they may change th
   assert.deepEqual(front.upstream.last().body.chat_template_kwargs, said);
 });
 
+test("asks vLLM to render the effort that it adds to a chat itself", async () => {
+  const reasoning = { field: null, tags: null, opened: false, hidden: true };
+  await using front = await startFront({ dialect: "vllm", reasoning });
+  front.upstream.playOther = (call) => call.answer(200, '{"count":5}');
+  await front.chat({ reasoning_effort: "high" });
+  assert.deepEqual(front.upstream.asked[0]?.body.chat_template_kwargs, { reasoning_effort: "high" });
+  assert.equal(front.upstream.last().body.chat_template_kwargs, undefined);
+});
+
 test("cuts off a tokenizer answer that never ends, and answers the request", async () => {
   await using front = await startFront({ dialect: "vllm" });
   const mebibyte = " ".repeat(1024 * 1024);

@@ -77,6 +77,18 @@ test("returns the reason if the hub lacks the tokenizer, sends nonsense or is no
   assert.equal(folders.length, 1);
 });
 
+test("keeps no tokenizer whose chat template could not be downloaded", async () => {
+  const handle = hub({ "tokenizer.json": "{}", "tokenizer_config.json": "{}" });
+  await using server = await startServer((request, response, count) => {
+    if (request.url?.endsWith(".jinja") !== true) handle(request, response, count);
+    else response.writeHead(403).end();
+  });
+  const given = await options(server.origin);
+  const obtained = await obtainTokenizerFiles("hf:owner/name", given);
+  assert.match(obtained.found ? "" : obtained.reason, /may not have the file/);
+  assert.equal(await findTokenizerFiles("hf:owner/name", given.modelsDir), null);
+});
+
 test("finds a file or a folder, and names a path that does not exist", async () => {
   const folder = path.join(root, "own");
   await mkdir(folder);
