@@ -9,12 +9,12 @@
  */
 import type { Message } from "../../chat/engine.ts";
 
-/** Marks of the template around a message, its role and line ends. Measured: at most 9. */
+/** Marks of the template around a message, its role and line ends. Measured: 5 to 10. */
 export const messageTokens = 16;
 
 /**
- * Tokens that a template adds to a prompt as a whole. The longest default system prompts of known
- * templates have 400 to 500.
+ * Tokens that a template adds to a prompt as a whole. Some templates have a default system prompt
+ * of several hundred tokens.
  */
 export const templateTokensDefault = 512;
 
