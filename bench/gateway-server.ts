@@ -80,7 +80,7 @@ async function startInkwell(task: ServerTask): Promise<Started> {
   }
   const catalog = new Catalog(modelsOf(task, logger));
   const server = new PublicServer(
-    { store, ledger, catalog, plans, metrics, logger },
+    { store, ledger, catalog, metrics, logger },
     {
       holdTtlMs: 30_000,
       limits: {

@@ -4,6 +4,7 @@
  */
 import type { Plan, Plans } from "../src/ledger/plan.ts";
 import { openToWrite } from "../src/store/sqlite/file.ts";
+import { accountTable } from "../src/store/tables.ts";
 
 /** Enough credits for every benchmark. */
 const plan: Plan = {
@@ -48,7 +49,7 @@ export function makeLedgerFile(path: string, accounts: number, journalRows: numb
   const cost = used.promptTokens + used.completionTokens;
   // Whole rounds over the accounts, so that all have equal histories.
   const rounds = Math.ceil(journalRows / 2 / accounts);
-  const db = openToWrite({ path, busyMs: 5000 }, nowMs);
+  const db = openToWrite({ path, busyMs: 5000 }, { nowMs, plans });
   db.exec(`
     pragma synchronous = off;
     begin;
@@ -56,12 +57,16 @@ export function makeLedgerFile(path: string, accounts: number, journalRows: numb
       select n, printf('account-%05d', n) as id, printf('key_%016d', n) as key from n;
     create temp table r as with recursive n(n) as (select 0 union all select n + 1 from n where n < ${rounds - 1})
       select n from n where n < ${rounds};
-    insert into account select id, 'bench', 1 + 2 * ${rounds}, ${startsMs},
-      ${cap} - ${cost} * ${rounds}, ${cap}, ${startsMs}, ${startsMs}, ${endsMs},
-      0, 0, ${startsMs}, ${startsMs}, ${endsMs}, 0, 0, 0, 0, 0, 0, 0 from a;
-    insert into api_key (account, id, hash, last_four, models, created_ms, requests_tat_ms, tokens_tat_ms, holds)
-      select id, key, printf('%064d', n), 'abcd', '["*"]', ${startsMs}, 0, 0, 0 from a;
+    insert into account (${accountTable.list()}) select id, 'bench', null, 'active', null, 1 + 2 * ${rounds}, ${startsMs},
+      ${cap} - ${cost} * ${rounds}, ${cap}, 0, 'bench', 1, 'P1D', ${startsMs}, ${startsMs}, ${endsMs}, 1, 1,
+      0, 0, 0, 'bench', 1, 'P1D', ${startsMs}, ${startsMs}, ${endsMs}, 1, 1, null, 0, 0, 0, 0, 0, 0, null from a;
+    insert into api_key (account, id, hash, last_four, models, created_ms, requests_tat_ms, tokens_tat_ms, holds, held, used)
+      select id, key, printf('%064d', n), 'abcd', '["*"]', ${startsMs}, 0, 0, 0, 0, 0 from a;
     insert into journal select id, 1, ${startsMs}, 'open', 'open', 'bench', ${cap}, 0, 0, ${cap}, 0, 0 from a;
+    insert into credit_grant (account, seq, bucket, cause, at_ms, amount, plan, version, anchor_ms, starts_ms, ends_ms,
+        since, spent, held)
+      select id, 1, bucket, 'open', ${startsMs}, amount, 'bench', 1, ${startsMs}, ${startsMs}, ${endsMs}, 1, 0, 0
+      from a cross join (select 'base' as bucket, ${cap} as amount union all select 'overage', 0);
     create temp view past as select a.id, a.key, r.n,
       ${startsMs} + (r.n * ${accounts} + a.n) / 200 as at_ms,
       printf('%08x-%04x-7%03x-8000-%012x', ${startsMs} / 65536, ${startsMs} % 65536, r.n % 4096, r.n * ${accounts} + a.n) as op,
@@ -72,8 +77,8 @@ export function makeLedgerFile(path: string, accounts: number, journalRows: numb
       select 0 as part, 'hold' as kind, '' as suffix, null as note, ${-held} as delta
       union all select 1, 'settle', '/end', 'stop', ${held - cost}
     );
-    insert into usage select id, op, 3 + 2 * n, at_ms, key, 'bench', 'stop', 0,
-      ${used.promptTokens}, 0, ${used.completionTokens}, 0, 1, 1, 1, ${cost}, ${cost}, 0, 0, 0 from past;
+    insert into charge select id, op, 3 + 2 * n, at_ms, key, 'bench', 'stop', 0, 0,
+      ${used.promptTokens}, 0, ${used.completionTokens}, 0, 1, 1, 1, ${cost}, ${cost}, 0, 0, 0, 1, 1, 0, 0 from past;
     commit;
     pragma wal_checkpoint(truncate);
   `);

@@ -125,7 +125,7 @@ async function throughLedger(
 }
 
 function throughRawLoop(path: string, accounts: number, batches: readonly Batch[], ms: number): Measured {
-  const db = openToWrite({ path, busyMs: 5000 }, Date.now());
+  const db = openToWrite({ path, busyMs: 5000 }, { nowMs: Date.now(), plans });
   rawLoop(db, accounts, batches, ms / 4);
   const cpu = process.cpuUsage();
   const { pairs, ms: tookMs } = rawLoop(db, accounts, batches, ms);

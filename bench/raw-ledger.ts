@@ -30,28 +30,27 @@ export function rawLoop(
   ms: number,
 ): RawResult {
   const updateAccount = db.prepare(
-    "update account set seq = ?, base = ?, held_base = ?, holds = ?, requests_tat_ms = 0, tokens_tat_ms = 0 where id = ?",
+    "update account set seq = ?, base = ?, base_held = ?, holds = ?, requests_tat_ms = 0, tokens_tat_ms = 0 where id = ?",
   );
   const insertHold = db.prepare(
-    "insert into hold values (?, ?, ?, 'bench', ?, ?, ?, 0, 0, ?, ?, 0, 0, ?, 0, 0, 0, 0, 1, 1, 1)",
+    "insert into hold values (?, ?, ?, 'bench', ?, ?, ?, 0, 0, ?, null, ?, 0, 0, 0, 0, 1, 1, 1)",
   );
   const deleteHold = db.prepare("delete from hold where account = ? and id = ?");
   const insertEntry = db.prepare("insert into journal values (?, ?, ?, ?, ?, ?, ?, 0, 0, ?, 0, 0)");
-  const insertUsage = db.prepare(
-    "insert into usage values (?, ?, ?, ?, ?, 'bench', 'stop', 0, ?, 0, ?, 0, 1, 1, 1, ?, ?, 0, 0, 0)",
+  const insertCharge = db.prepare(
+    "insert into charge values (?, ?, ?, ?, ?, 'bench', 'stop', 0, 0, ?, 0, ?, 0, 1, 1, 1, ?, ?, 0, 0, 0, 1, 1, 0, 0)",
   );
   const updateKey = db.prepare(
-    "update api_key set requests_tat_ms = 0, tokens_tat_ms = 0, holds = ?, last_used_ms = ? where account = ? and id = ?",
+    "update api_key set requests_tat_ms = 0, tokens_tat_ms = 0, holds = ?, held = ?, last_used_ms = ? where account = ? and id = ?",
   );
   const states = Array.from({ length: accounts }, (_, n) => {
-    const row = db.prepare("select seq, base, base_starts_ms from account where id = ?").get(accountId(n));
+    const row = db.prepare("select seq, base from account where id = ?").get(accountId(n));
     const id = accountId(n);
     return {
       id,
       key: keyId(n),
       seq: Number(row?.seq),
       base: Number(row?.base),
-      startsMs: Number(row?.base_starts_ms),
       holds: 0,
     };
   });
@@ -75,8 +74,7 @@ export function rawLoop(
       nowMs,
       nowMs + openedMs,
       held,
-      account.startsMs,
-      0,
+      account.seq,
       used.promptTokens,
     );
     insertEntry.run(account.id, account.seq, nowMs, "hold", id, account.key, -held, account.base);
@@ -91,7 +89,7 @@ export function rawLoop(
     account.holds -= 1;
     deleteHold.run(account.id, id);
     insertEntry.run(account.id, account.seq, nowMs, "settle", `${id}/end`, "stop", 0, account.base);
-    insertUsage.run(
+    insertCharge.run(
       account.id,
       id,
       account.seq,
@@ -117,7 +115,7 @@ export function rawLoop(
       for (let n = 0; n < batch.holds; n += 1) hold();
       for (const { id, key, seq, base, holds } of changed) {
         updateAccount.run(seq, base, holds * held, holds, id);
-        updateKey.run(holds, nowMs, id, key);
+        updateKey.run(holds, holds * held, nowMs, id, key);
       }
       db.exec("commit");
       changed.clear();
@@ -129,7 +127,7 @@ export function rawLoop(
   for (let n = 0; n < open.length; n += 1) settle(n);
   for (const { id, key, seq, base, holds } of changed) {
     updateAccount.run(seq, base, holds * held, holds, id);
-    updateKey.run(holds, nowMs, id, key);
+    updateKey.run(holds, holds * held, nowMs, id, key);
   }
   db.exec("commit");
   return { pairs: pairs - open.length, ms: tookMs };

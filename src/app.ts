@@ -12,10 +12,11 @@ import type { Readable, Writable } from "node:stream";
 import { setTimeout as sleep } from "node:timers/promises";
 import type { Logger } from "pino";
 import { openFirstAccount } from "./accounts/first-account.ts";
+import { startChores } from "./app/chores.ts";
 import { fingerprintOf } from "./app/config-fingerprint.ts";
 import { type OpenDatabase, openStore } from "./app/database.ts";
 import { connectionLimits } from "./app/open-files.ts";
-import type { LivePlans } from "./app/plans.ts";
+import { ServicePlans, supersededWarning } from "./app/plans.ts";
 import { type ReloadedParts, Reloader } from "./app/reload.ts";
 import { RunningModels } from "./app/running-models.ts";
 import { logAbandoned, logClock, logDiffering, logIgnoredVariables } from "./app/service-log.ts";
@@ -28,12 +29,10 @@ import { AllowedHosts } from "./http/admin/allowed-hosts.ts";
 import { createOperatorServer } from "./http/admin/server.ts";
 import { bindOrExplain, listenOn, publicAddress, requirePort } from "./http/listening.ts";
 import { type PublicDependencies, PublicServer, type PublicSettings } from "./http/public/server.ts";
-import type { Ledger } from "./ledger/batcher.ts";
 import { makeDataFolder } from "./make-folder.ts";
 import { type ClockWatch, startClockWatch } from "./store/clock-watch.ts";
 import { type NodeRegistry, type NodeWatch, startNodeWatch } from "./store/nodes.ts";
 import type { Store } from "./store/store.ts";
-import { startSweeper } from "./store/sweeper.ts";
 import { watchEventLoop } from "./telemetry/event-loop.ts";
 import { createLogger } from "./telemetry/logger.ts";
 import { Metrics } from "./telemetry/metrics.ts";
@@ -97,6 +96,7 @@ interface OperatorParts {
   server: PublicServer;
   watch: NodeWatch;
   clock: ClockWatch;
+  plans: ServicePlans;
   token: string;
   allowedHosts: AllowedHosts;
   reloader: Reloader;
@@ -149,24 +149,25 @@ class Service {
     const loading = this.#beginLoading(models, signal);
     // Closed after the ledger, which records charges until it is closed.
     const tracing = await this.#startTracing();
-    const plans: LivePlans = new Map(config.plans);
-    const { store, ledger, nodes, plansChanged } = await this.#openDatabase(plans);
+    const { store, ledger, nodes } = await this.#openDatabase();
+    const plans = await this.#applyPlans(store);
     const clock = await this.#watchClock(store);
     const watch = await this.#watchNodes(nodes);
     const { catalog } = models;
-    const parts = { store, ledger, catalog, plans, metrics: this.#metrics, logger: this.#logger };
+    const parts = { store, ledger, catalog, metrics: this.#metrics, logger: this.#logger };
     const server = this.#createPublicServer(parts, tracing, settings);
     const boundUrl = await bindOrExplain("listen", config.listen, () => server.listen(config.listen));
     this.#observe(parts, server, watch, clock);
     const allowedHosts = new AllowedHosts(operatorNames(config.operator));
-    const reloader = this.#createReloader({ models, plans, plansChanged, server, allowedHosts, watch });
-    const operator = { common: parts, server, watch, clock, token: token.token, allowedHosts, reloader };
+    const reloader = this.#createReloader({ models, plans, server, allowedHosts, watch });
+    const common = { common: parts, server, watch, clock, plans };
+    const operator = { ...common, token: token.token, allowedHosts, reloader };
     const operatorUrl = await this.#listenToOperator(operator);
-    this.#sweepHolds(store, ledger);
+    this.#started.defer(startChores({ store, ledger, times: this.#times, logger: this.#logger }));
 
     const loaded = await loading;
     signal.throwIfAborted();
-    const first = await openFirstAccount(store, ledger, config.plans);
+    const first = await openFirstAccount(store, ledger);
     reloader.open();
     return {
       ...publicAddress(config.listen, boundUrl),
@@ -281,28 +282,33 @@ class Service {
     return tracing;
   }
 
-  async #openDatabase(plans: LivePlans): Promise<OpenDatabase> {
-    const database = await openStore(
-      { ...this.#config, plans },
-      {
-        onHoldLeft: (requestId, reason) =>
-          this.#logger.warn(
-            { requestId, err: reason },
-            "a hold may have been taken and could not be given back; if it was, it expires",
-          ),
-        onCommit: (commit) => {
-          this.#metrics.committed(commit);
-          const { length: count } = commit.expired;
-          if (count > 0)
-            this.#logger.warn({ count }, "holds expired and were charged by their last checkpoint");
-        },
+  async #openDatabase(): Promise<OpenDatabase> {
+    const database = await openStore(this.#config, {
+      onHoldLeft: (requestId, reason) =>
+        this.#logger.warn(
+          { requestId, err: reason },
+          "a hold may have been taken and could not be given back; if it was, it expires",
+        ),
+      onCommit: (commit) => {
+        this.#metrics.committed(commit);
+        const { length: count } = commit.expired;
+        if (count > 0)
+          this.#logger.warn({ count }, "holds expired and were charged by their last checkpoint");
       },
-    );
+    });
     this.#started.defer(async () => {
       await database.ledger.close(Math.max(0, this.#closeByMs - performance.now()));
       await database.store.close();
     });
     return database;
+  }
+
+  async #applyPlans(store: Store): Promise<ServicePlans> {
+    const plans = new ServicePlans(store, this.#logger);
+    await plans.apply(this.#config.plans);
+    plans.watch(this.#times.heartbeatEveryMs);
+    this.#started.defer(() => plans.stop());
+    return plans;
   }
 
   async #watchNodes(nodes: NodeRegistry): Promise<NodeWatch> {
@@ -379,7 +385,7 @@ class Service {
   }
 
   #listenToOperator(parts: OperatorParts): Promise<string> {
-    const { server, watch, clock, token, allowedHosts, reloader } = parts;
+    const { server, watch, clock, plans, token, allowedHosts, reloader } = parts;
     const address = this.#config.operator;
     const operator = createOperatorServer({
       ...parts.common,
@@ -389,19 +395,13 @@ class Service {
       nodes: () => watch.nodes(),
       clock: () => clock.state(),
       draining: () => this.#isLeaving || server.requests.draining,
+      warnings: () => (plans.superseded ? [supersededWarning] : []),
       reload: () => reloader.reload(),
+      applyPlans: () => reloader.applyPlans(),
       lastReload: () => reloader.last,
     });
     this.#started.defer(() => operator.close());
     return bindOrExplain("operator", address, () => listenOn(operator, address));
-  }
-
-  #sweepHolds(store: Store, ledger: Ledger): void {
-    const sweeper = startSweeper(store, ledger, {
-      everyMs: this.#times.sweepEveryMs,
-      onError: (err) => this.#logger.error({ err }, "expired holds could not be ended; trying again"),
-    });
-    this.#started.defer(() => sweeper.stop());
   }
 }
 

@@ -25,6 +25,8 @@ export const catalogue = {
   missing_api_key: { status: 401, type: "authentication_error" },
   invalid_api_key: { status: 401, type: "authentication_error" },
   insufficient_credits: { status: 402, type: "insufficient_quota" },
+  key_budget_exceeded: { status: 402, type: "insufficient_quota" },
+  account_suspended: { status: 403, type: "permission_error" },
   model_not_allowed: { status: 403, type: "permission_error" },
   unknown_path: { status: 404, type: "not_found_error" },
   model_not_found: { status: 404, type: "invalid_request_error" },

@@ -12,3 +12,17 @@ export function given<T extends object>(values: T): { [K in keyof T]?: NonNullab
   }
   return kept;
 }
+
+/** Returns the properties whose value is not undefined. */
+export function defined<T extends object>(values: T): { [K in keyof T]?: Exclude<T[K], undefined> } {
+  const kept: { [K in keyof T]?: Exclude<T[K], undefined> } = {};
+  for (const name in values) {
+    const value = values[name];
+    if (isDefined(value)) kept[name] = value;
+  }
+  return kept;
+}
+
+function isDefined<T>(value: T): value is Exclude<T, undefined> {
+  return value !== undefined;
+}

@@ -7,7 +7,7 @@
 import { timingSafeEqual } from "node:crypto";
 import { Refusal } from "../errors.ts";
 import { balanceUnavailable } from "../ledger/balance.ts";
-import type { Plan, Plans } from "../ledger/plan.ts";
+import type { Plan } from "../ledger/plan.ts";
 import type { Store } from "../store/store.ts";
 import type { EpochMs } from "../units.ts";
 import { hashKey, keyFormat, parseKey } from "./keys.ts";
@@ -26,29 +26,41 @@ export interface Caller {
 
 /**
  * Authenticates the value of an `Authorization` header. Throws the refusals `missing_api_key` and
- * `invalid_api_key`, and `balance_unavailable` if the configuration lacks the account's plan.
+ * `invalid_api_key`, and `balance_unavailable` if the database lacks the account's plan.
  */
 export async function authenticate(
-  { store, plans }: { store: Pick<Store, "findKey">; plans: Plans },
+  store: Pick<Store, "findKey">,
   header: string | undefined,
   nowMs: EpochMs,
 ): Promise<Caller> {
   const given = hashKey(keyIn(header));
   const found = await store.findKey(given);
-  if (found === null || !timingSafeEqual(Buffer.from(found.key.hash), Buffer.from(given))) {
-    throw invalid("This API key is unknown. It may belong to another service.");
+  if (found === null) throw unknownKey();
+  const { key, plan } = found;
+  if (!isSame(key.hash, given)) {
+    if (key.oldHash === null || key.oldUntilMs === null || !isSame(key.oldHash, given)) throw unknownKey();
+    if (key.oldUntilMs <= nowMs) {
+      const until = new Date(key.oldUntilMs).toISOString();
+      throw invalid(`This API key was replaced by a new one, and was valid until ${until}.`);
+    }
   }
-  const { key } = found;
   if (key.revokedMs !== null) throw invalid("This API key has been revoked.");
   if (key.expiresMs !== null && key.expiresMs <= nowMs) {
     throw invalid(`This API key expired at ${new Date(key.expiresMs).toISOString()}.`);
   }
-  const plan = plans.get(found.plan);
-  if (plan === undefined) {
-    throw balanceUnavailable(`account ${key.account}: its plan "${found.plan}" is not in the configuration`);
+  if (plan === null) {
+    throw balanceUnavailable(`account ${key.account}: the database has no version of its plan`);
   }
   const { account: accountId, id: keyId, models, concurrent } = key;
   return { accountId, keyId, plan, models, concurrent };
+}
+
+function isSame(hash: string, given: string): boolean {
+  return timingSafeEqual(Buffer.from(hash), Buffer.from(given));
+}
+
+function unknownKey(): Refusal {
+  return invalid("This API key is unknown. It may belong to another service.");
 }
 
 function keyIn(header: string | undefined): string {

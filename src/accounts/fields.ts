@@ -26,6 +26,17 @@ export const nameField: TextField = {
 /** For payment ids, operation ids and reasons, which the journal keeps. */
 export const noteField = plainText(200);
 
+/** For the owner and the external id of an account. */
+export const contactField = plainText(200);
+
+/** For the note of an account. */
+export const remarkField = plainText(1000);
+
+export const emailField: TextField = {
+  pattern: /^(?=.{3,254}$)[^\s@\p{Cc}\p{Cs}]+@[^\s@\p{Cc}\p{Cs}]+$/u,
+  rule: "an e-mail address such as ada@example.com, of up to 254 characters",
+};
+
 /** For labels of keys. */
 export const labelField = plainText(64);
 
@@ -33,6 +44,9 @@ export const labelField = plainText(64);
 export const limitField: NumberField = { min: 1, max: 1_000_000_000 };
 
 export const topupField: NumberField = { min: 1, max: creditsMax };
+
+/** Of a key. 0 lets it spend nothing. */
+export const budgetField: NumberField = { min: 0, max: creditsMax };
 
 /** 0 is refused separately. */
 export const adjustmentField: NumberField = { min: -creditsMax, max: creditsMax };

@@ -3,7 +3,6 @@
  */
 import { invariant } from "../errors.ts";
 import type { Ledger } from "../ledger/batcher.ts";
-import type { Plans } from "../ledger/plan.ts";
 import type { Store } from "../store/store.ts";
 import { type IssuedKey, issueKey } from "./keys.ts";
 
@@ -18,27 +17,32 @@ interface FirstAccount {
 }
 
 /**
- * Opens the account `default` on the first plan of the configuration and issues a key. Returns
+ * Opens the account `default` on the first plan of the database and issues a key. Returns
  * null if the store has other accounts or any key. A start that ended between the two steps is
  * completed by the next start.
  */
-export async function openFirstAccount(
-  store: Store,
-  ledger: Ledger,
-  plans: Plans,
-): Promise<FirstAccount | null> {
+export async function openFirstAccount(store: Store, ledger: Ledger): Promise<FirstAccount | null> {
   const [only, ...others] = await store.accounts({ limit: 2 });
   if (others.length > 0 || (only !== undefined && only.id !== account)) return null;
   if ((await store.keys()).length > 0) return null;
-  const [firstPlan] = plans.keys();
-  const plan = only?.plan ?? firstPlan;
-  invariant(plan !== undefined, "a configuration has at least one plan");
-  const opened = await ledger.apply({ kind: "open", account, plan });
-  invariant(opened.kind === "opened" || opened.kind === "exists", "the first plan can be opened");
+  const plan = only?.plan ?? (await openOnFirstPlan(store, ledger));
   // Another node has just opened the account, and issues the key.
-  if (opened.kind === "exists" && only === undefined) return null;
+  if (plan === null) return null;
   const issued = await issueFirstKey(store);
   return issued === null ? null : { account, plan, key: issued.key };
+}
+
+/** Returns the plan, or null if another node has just opened the account. */
+async function openOnFirstPlan(store: Store, ledger: Ledger): Promise<string | null> {
+  for (;;) {
+    const [plan] = (await store.plans()).offered;
+    invariant(plan !== undefined, "a plans section has at least one plan");
+    const opened = await ledger.apply({ kind: "open", account, plan });
+    if (opened.kind === "exists") return null;
+    // Otherwise another node has just replaced the plans.
+    if (opened.kind === "opened") return plan;
+    invariant(opened.kind === "retired_plan", "a plan of the database can be opened");
+  }
 }
 
 /** Returns null if another node has just issued the key. */

@@ -7,9 +7,10 @@
  */
 import { hash, randomBytes } from "node:crypto";
 import { crc32 } from "node:zlib";
+import { noBudget, setBudget } from "../ledger/key-budget.ts";
 import type { KeyRow } from "../ledger/rows.ts";
 import type { Store } from "../store/store.ts";
-import type { EpochMs } from "../units.ts";
+import { type Credits, type EpochMs, microOf } from "../units.ts";
 
 const prefix = "ink_";
 const randomLength = 34;
@@ -25,8 +26,8 @@ const byteLimit = 248;
 export const keyFormat = `A key is "${prefix}" and ${keyLength - prefix.length} letters and digits.`;
 
 /**
- * An absent property means: a random id, no name, all models of the plan, no expiry, no limits of
- * its own.
+ * An absent property means: a random id, no name, all models of the plan, no expiry, no limits and
+ * no budget of its own.
  */
 export interface KeyOptions {
   /** Must be new. */
@@ -37,6 +38,7 @@ export interface KeyOptions {
   requestsPerMinute?: number | undefined;
   tokensPerMinute?: number | undefined;
   concurrent?: number | undefined;
+  budget?: { credits: Credits; every: string } | undefined;
 }
 
 export interface IssuedKey {
@@ -52,24 +54,39 @@ export async function issueKey(
   options: KeyOptions,
   nowMs: EpochMs,
 ): Promise<IssuedKey | null> {
+  const issued = newKey(account, options, nowMs);
+  return (await store.addKey(issued.row)) ? issued : null;
+}
+
+/** Returns a key that is not stored yet. */
+export function newKey(account: string, options: KeyOptions, nowMs: EpochMs): IssuedKey {
   const key = mintKey();
+  const { budget, budgetEvery, ...properties } = keyProperties(account, options);
   const row: KeyRow = {
     id: options.id ?? `key_${randomBytes(8).toString("hex")}`,
     hash: hashKey(key),
     lastFour: key.slice(-4),
-    ...keyProperties(account, options),
+    ...properties,
     createdMs: nowMs,
     revokedMs: null,
     lastUsedMs: null,
     requestsTatMs: 0,
     tokensTatMs: 0,
+    tokensLimit: null,
     holds: 0,
+    held: 0,
+    used: 0,
+    ...noBudget,
+    oldHash: null,
+    oldUntilMs: null,
   };
-  return (await store.addKey(row)) ? { key, row } : null;
+  if (budget !== null && budgetEvery !== null)
+    setBudget(row, { micro: budget, every: budgetEvery }, { nowMs, seq: 0 });
+  return { key, row };
 }
 
 /** Returns the part of a key's row that its options determine. */
-export function keyProperties(account: string, options: { [P in keyof KeyOptions]: KeyOptions[P] | null }) {
+export function keyProperties(account: string, options: KeyOptions) {
   return {
     account,
     name: options.name ?? null,
@@ -78,6 +95,18 @@ export function keyProperties(account: string, options: { [P in keyof KeyOptions
     requestsPerMinute: options.requestsPerMinute ?? null,
     tokensPerMinute: options.tokensPerMinute ?? null,
     concurrent: options.concurrent ?? null,
+    budget: options.budget === undefined ? null : microOf(options.budget.credits),
+    budgetEvery: options.budget?.every ?? null,
+  };
+}
+
+/** Returns this part of a row. */
+export function propertiesOf(row: KeyRow): ReturnType<typeof keyProperties> {
+  const { account, name, models, expiresMs, requestsPerMinute, tokensPerMinute, concurrent } = row;
+  const { budget, budgetEvery } = row;
+  return {
+    ...{ account, name, models, expiresMs, requestsPerMinute, tokensPerMinute, concurrent },
+    ...{ budget, budgetEvery },
   };
 }
 

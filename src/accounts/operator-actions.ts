@@ -1,31 +1,49 @@
 /**
- * Everything that operators do with accounts, keys and credits. The command line and the operator
- * API parse a request, call one of these actions and print its result.
+ * Everything that operators do with accounts and credits, and with keys (key-actions.ts). The
+ * command line and the operator API parse a request, call one of these actions and print its
+ * result.
  *
  * Actions that change accounts or credits are safe to repeat, as each operation id and payment id
- * takes effect once. A repetition with other values is refused and changes nothing. Only
- * `issueKey` issues another key with each call. Actions throw the errors of accounts/refusals.ts.
+ * takes effect once. A repetition with other values is refused and changes nothing. Actions throw
+ * the errors of accounts/refusals.ts.
  */
-import { hash } from "node:crypto";
-import { isDeepStrictEqual } from "node:util";
-import { type BalanceView, balanceOf, readBalance } from "../ledger/balance.ts";
+import { type AccountSnapshot, type BalanceView, balanceOf, readBalance } from "../ledger/balance.ts";
 import type { Ledger } from "../ledger/batcher.ts";
 import type { AcceptedClock, ClockState } from "../ledger/clock.ts";
-import type { Plans } from "../ledger/plan.ts";
-import type { AccountRow, HoldRow, JournalRow, KeyRow, UsageRow } from "../ledger/rows.ts";
+import type {
+  AdjustOperation,
+  PlanOperation,
+  RefundOperation,
+  StateOperation,
+  TopupOperation,
+} from "../ledger/operations.ts";
+import { type PlanChanges, type Plans, planChanges } from "../ledger/plan.ts";
+import { type PlanPreview, previewPlan } from "../ledger/preview.ts";
+import type { AccountRow, ChargeRow, HoldRow, JournalRow } from "../ledger/rows.ts";
+import { type AccountDraft, type Contact, type ListedAccount, noContact } from "../store/contacts.ts";
 import type { AccountsQuery, HoldsQuery, JournalQuery, Store, UsageQuery } from "../store/store.ts";
 import { usagePages } from "../store/usage-pages.ts";
-import { type Credits, type EpochMs, exactCredits, type MicroCredits, microOf } from "../units.ts";
-import { type IssuedKey, issueKey, type KeyOptions, keyProperties } from "./keys.ts";
+import type { UsageSumsQuery } from "../store/usage-sums.ts";
+import { type Credits, type EpochMs, type MicroCredits, microOf } from "../units.ts";
+import { type ImportResult, importAccounts } from "./account-import.ts";
+import { KeyActions } from "./key-actions.ts";
+import {
+  adjustmentRefusal,
+  planChangeRefusal,
+  refundRefusal,
+  stateRefusal,
+  topupRefusal,
+} from "./outcome-refusals.ts";
+import type { PlanState } from "./plan-objects.ts";
 import {
   accountExists,
   accountNotFound,
   accountRefusal,
-  keyNotFound,
+  externalIdUsed,
   OperatorRefusal,
-  requirePlan,
-  requireUsableKey,
+  planRefusal,
 } from "./refusals.ts";
+import { type UsageReport, usageReport } from "./usage-sums.ts";
 
 /** Accounts that `accountStates` reads at a time. */
 const pageRows = 100;
@@ -33,16 +51,25 @@ const pageRows = 100;
 interface ActionDependencies {
   store: Store;
   ledger: Ledger;
-  plans: Plans;
   /** Models that keys may name. */
   modelIds(): readonly string[];
 }
 
 /** An account with its balance. If the balance cannot be read, `problem` is the reason. */
-export type AccountState = { account: AccountRow; nowMs: EpochMs } & (
+export type AccountState = { account: ListedAccount; nowMs: EpochMs } & (
   | { balance: BalanceView; problem: null }
   | { balance: null; problem: string }
 );
+
+/** What a change of an account's plan would do. */
+export type PlanPreviewOf = Extract<PlanPreview, { kind: "preview" }> & { account: string };
+
+/** Result of a refund. */
+export interface CreditsRefund extends CreditsChange {
+  amount: MicroCredits;
+  /** The part of the request that was spent or is held, and was not refunded. */
+  rest: MicroCredits;
+}
 
 /** Result of a top-up or an adjustment. */
 export interface CreditsChange {
@@ -54,180 +81,165 @@ export interface CreditsChange {
 }
 
 export class OperatorActions {
+  readonly keys: KeyActions;
   readonly #deps: ActionDependencies;
 
   constructor(dependencies: ActionDependencies) {
+    this.keys = new KeyActions(dependencies);
     this.#deps = dependencies;
   }
 
-  /** Opens an account. Returns the existing account if it was opened on the same plan before. */
-  async openAccount(id: string, plan: string): Promise<{ account: AccountRow; isNew: boolean }> {
-    requirePlan(this.#deps.plans, plan);
-    const outcome = await this.#deps.ledger.apply({ kind: "open", account: id, plan });
+  /**
+   * Opens an account with its contact. Returns the existing account, unchanged, if it was opened
+   * on the same plan before.
+   */
+  async openAccount(
+    id: string,
+    plan: string,
+    contact: Partial<Contact> = {},
+  ): Promise<{ account: ListedAccount; isNew: boolean }> {
+    const outcome = await this.#open(id, plan, contact);
     if (outcome.kind === "exists") {
       // The first journal entry has the plan that the account was opened on; its plan may have
       // changed since.
       const [opening] = await this.#deps.store.journal(id, { limit: 1 });
       if (opening?.note !== plan) throw accountExists(id, opening?.note ?? null);
-    } else if (outcome.kind !== "opened") throw accountRefusal(id, outcome);
+    }
     return { account: await this.account(id), isNew: outcome.kind === "opened" };
   }
 
-  async account(id: string): Promise<AccountRow> {
-    return (await this.#snapshot(id)).account;
+  async #open(
+    id: string,
+    plan: string,
+    contact: Partial<Contact>,
+  ): Promise<{ kind: "opened" } | { kind: "exists" }> {
+    // Only the ledger repeats an operation while the database is away.
+    if (Object.keys(contact).length === 0) {
+      const outcome = await this.#deps.ledger.apply({ kind: "open", account: id, plan });
+      if (outcome.kind === "opened" || outcome.kind === "exists") return outcome;
+      if (outcome.kind === "unknown_plan" || outcome.kind === "retired_plan")
+        throw planRefusal(plan, outcome);
+      throw accountRefusal(id, outcome);
+    }
+    const drafts = [{ id, plan, contact, key: null }];
+    const [outcome] = await this.#deps.store.putAccounts(drafts, { dryRun: false, updatesExisting: false });
+    switch (outcome?.kind) {
+      case "opened":
+      case "exists":
+        return outcome;
+      case "unknown_plan":
+      case "retired_plan":
+        throw planRefusal(plan, outcome);
+      case "external_id_used":
+        throw externalIdUsed(contact.externalId ?? "", outcome.account);
+    }
+    throw accountNotFound(id);
   }
 
-  async accounts(query: AccountsQuery): Promise<AccountRow[]> {
-    return await this.#deps.store.accounts(query);
+  /** Returns the account as it is now, even if nothing has been written since a window ended. */
+  async account(id: string): Promise<ListedAccount> {
+    return await this.#listed(await this.#snapshot(id));
+  }
+
+  async accounts(query: AccountsQuery): Promise<ListedAccount[]> {
+    const { store } = this.#deps;
+    const rows = await store.accounts(query);
+    const now = { plans: await store.plans(), nowMs: store.nowMs(), overdue: [] };
+    return rows.map((account) => ({ ...accountAt({ ...now, account }), contact: account.contact }));
   }
 
   async accountState(id: string): Promise<AccountState> {
     const snapshot = await this.#snapshot(id);
-    const { account, nowMs } = snapshot;
-    const read = readBalance(snapshot, this.#deps.plans);
+    const { nowMs } = snapshot;
+    const account = await this.#listed(snapshot);
+    const read = readBalance(snapshot);
     if ("problem" in read) return { account, nowMs, balance: null, problem: read.problem };
     return { account, nowMs, balance: read, problem: null };
   }
 
-  async accountStates(): Promise<AccountState[]> {
+  async accountStates(query: Omit<AccountsQuery, "after" | "limit"> = {}): Promise<AccountState[]> {
     const states: AccountState[] = [];
     for (;;) {
-      const page = await this.#deps.store.accounts({ after: states.at(-1)?.account.id, limit: pageRows });
+      const after = states.at(-1)?.account.id;
+      const page = await this.#deps.store.accounts({ ...query, after, limit: pageRows });
       for (const { id } of page) states.push(await this.accountState(id));
       if (page.length < pageRows) return states;
     }
   }
 
-  /** Changes the plan. A larger grant counts at once, a smaller one from the next refresh on. */
-  async changePlan(account: string, operation: string, plan: string): Promise<AccountRow> {
-    requirePlan(this.#deps.plans, plan);
-    const outcome = await this.#deps.ledger.apply({ kind: "plan", account, op: operation, plan });
-    if (outcome.kind === "conflict") {
-      throw new OperatorRefusal(
-        "operation_differs",
-        `Operation "${operation}" put ${account} on the plan ${outcome.plan} before, not on ${plan}. ${newIdNeeded}`,
-        "plan",
-      );
+  /** Sets the given fields of the contact. The others stay. */
+  async setContact(id: string, contact: Partial<Contact>): Promise<ListedAccount> {
+    const drafts = [{ id, plan: null, contact, key: null }];
+    const [outcome] = await this.#deps.store.putAccounts(drafts, { dryRun: false, updatesExisting: true });
+    if (outcome?.kind === "no_account") throw accountNotFound(id);
+    if (outcome?.kind === "external_id_used") {
+      throw externalIdUsed(contact.externalId ?? "", outcome.account);
     }
-    if (outcome.kind !== "changed") throw accountRefusal(account, outcome);
-    return await this.account(account);
+    return await this.account(id);
+  }
+
+  /** Opens accounts and sets contacts, all or nothing. Existing accounts keep their plan. */
+  async importAccounts(accounts: readonly AccountDraft[], dryRun: boolean): Promise<ImportResult> {
+    return await importAccounts(this.#deps.store, accounts, dryRun);
+  }
+
+  /** Changes the plan now, or at the end of the base window. */
+  async changePlan(
+    account: string,
+    op: string,
+    plan: string,
+    at: PlanOperation["at"] = "now",
+  ): Promise<ListedAccount> {
+    const outcome = await this.#deps.ledger.apply({ kind: "plan", account, op, plan, at });
+    if (outcome.kind === "changed") return await this.account(account);
+    throw planChangeRefusal({ account, op, plan }, outcome);
+  }
+
+  /** Returns what a change of the plan would do. Changes nothing. */
+  async previewPlan(account: string, plan: string, at: PlanOperation["at"] = "now"): Promise<PlanPreviewOf> {
+    const preview = previewPlan(await this.#snapshot(account), { plan, at });
+    if (preview.kind === "preview") return { ...preview, account };
+    throw planChangeRefusal({ account, op: "preview", plan }, preview);
+  }
+
+  /** Suspends, resumes or closes the account, or sets the time at which it closes. */
+  async changeState(account: string, op: string, to: StateOperation["to"]): Promise<ListedAccount> {
+    const operation: StateOperation = { kind: "state", account, op, to };
+    const outcome = await this.#deps.ledger.apply(operation);
+    if (outcome.kind === "changed") return await this.account(account);
+    throw stateRefusal(operation, outcome);
   }
 
   /** Adds credits that were paid for. */
   async addCredits(account: string, payment: string, credits: Credits): Promise<CreditsChange> {
-    const outcome = await this.#deps.ledger.apply({
-      kind: "topup",
-      account,
-      payment,
-      amount: microOf(credits),
-    });
-    switch (outcome.kind) {
-      case "added":
-        return { ...outcome, balance: await this.balance(account) };
-      case "conflict":
-        throw new OperatorRefusal(
-          "payment_differs",
-          `Payment "${payment}" was counted before, with ${exactCredits(outcome.amount)} credits instead of ${exactCredits(microOf(credits))}. ${newIdNeeded}`,
-          "credits",
-        );
-      case "too_much":
-        throw tooManyCredits(account);
-      default:
-        throw accountRefusal(account, outcome);
-    }
+    const operation: TopupOperation = { kind: "topup", account, payment, amount: microOf(credits) };
+    const outcome = await this.#deps.ledger.apply(operation);
+    if (outcome.kind === "added") return { ...outcome, balance: await this.balance(account) };
+    throw topupRefusal(operation, outcome);
   }
 
   /** Corrects the additional credits up or down. */
-  async adjustCredits(
+  async adjustCredits(account: string, op: string, credits: Credits, reason: string): Promise<CreditsChange> {
+    const operation: AdjustOperation = { kind: "adjust", account, op, amount: microOf(credits), reason };
+    const outcome = await this.#deps.ledger.apply(operation);
+    if (outcome.kind === "adjusted") return { ...outcome, balance: await this.balance(account) };
+    throw adjustmentRefusal(operation, outcome);
+  }
+
+  /** Takes back what is free of a payment's credits, up to the amount. */
+  async refundCredits(
     account: string,
-    operation: string,
-    credits: Credits,
-    reason: string,
-  ): Promise<CreditsChange> {
+    { refund, payment, credits }: { refund: string; payment: string; credits: Credits },
+  ): Promise<CreditsRefund> {
     const amount = microOf(credits);
-    const outcome = await this.#deps.ledger.apply({ kind: "adjust", account, op: operation, amount, reason });
-    switch (outcome.kind) {
-      case "adjusted":
-        return { ...outcome, balance: await this.balance(account) };
-      case "conflict":
-        throw new OperatorRefusal(
-          "operation_differs",
-          `Adjustment "${operation}" was made before, with ${exactCredits(outcome.amount)} credits and the reason "${outcome.reason}" instead of ${exactCredits(amount)} and "${reason}". ${newIdNeeded}`,
-          outcome.amount === amount ? "reason" : "credits",
-        );
-      case "too_little":
-        throw new OperatorRefusal(
-          "too_few_credits",
-          `Account ${account} has ${exactCredits(outcome.additional)} additional credits. An adjustment cannot take away more. Nothing has changed.`,
-          "credits",
-        );
-      case "too_much":
-        throw tooManyCredits(account);
-      default:
-        throw accountRefusal(account, outcome);
-    }
+    const operation: RefundOperation = { kind: "refund", account, refund, payment, amount };
+    const outcome = await this.#deps.ledger.apply(operation);
+    if (outcome.kind === "refunded") return { ...outcome, balance: await this.balance(account) };
+    throw refundRefusal(operation, outcome);
   }
 
   async balance(account: string): Promise<BalanceView> {
-    return balanceOf(await this.#snapshot(account), this.#deps.plans);
-  }
-
-  /** Issues a key. Every call issues another key. */
-  async issueKey(account: string, options: KeyOptions, nowMs = this.#deps.store.nowMs()): Promise<IssuedKey> {
-    requireUsableKey(options, this.#deps.modelIds(), nowMs);
-    const issued = await issueKey(this.#deps.store, account, options, nowMs);
-    if (issued === null) throw accountNotFound(account);
-    return issued;
-  }
-
-  /**
-   * Issues one key for each operation id. A repetition returns the key's row without the secret:
-   * `key` is null.
-   */
-  async issueKeyOnce(
-    account: string,
-    operation: string,
-    options: KeyOptions,
-  ): Promise<{ key: string | null; row: KeyRow }> {
-    const id = keyIdOf(account, operation);
-    let known = await this.#deps.store.keyById(id);
-    if (known === null) {
-      try {
-        return await this.issueKey(account, { ...options, id });
-      } catch (error) {
-        // The key may exist all the same: issued by a request at the same time, or just before the
-        // store failed.
-        known = await this.#deps.store.keyById(id);
-        if (known === null) throw error;
-      }
-    }
-    const asked = keyProperties(account, options);
-    if (isDeepStrictEqual(keyProperties(known.account, known), asked)) return { key: null, row: known };
-    throw new OperatorRefusal(
-      "operation_differs",
-      `Operation "${operation}" issued the key ${id} of ${known.account} before, with other properties. ${newIdNeeded}`,
-      "operation_id",
-    );
-  }
-
-  async key(id: string): Promise<KeyRow> {
-    const row = await this.#deps.store.keyById(id);
-    if (row === null) throw keyNotFound(id);
-    return row;
-  }
-
-  /** Returns the keys of one account, or of all accounts, in the order of their creation. */
-  async keys(account?: string): Promise<KeyRow[]> {
-    await this.#requireAccount(account);
-    return await this.#deps.store.keys(account);
-  }
-
-  /** Revokes a key for good. */
-  async revokeKey(id: string): Promise<{ row: KeyRow; revokedBefore: boolean }> {
-    const atMs = this.#deps.store.nowMs();
-    const row = await this.#deps.store.revokeKey(id, atMs);
-    if (row === null) throw keyNotFound(id);
-    return { row, revokedBefore: row.revokedMs !== null && row.revokedMs < atMs };
+    return balanceOf(await this.#snapshot(account));
   }
 
   async journal(account: string, query: JournalQuery): Promise<JournalRow[]> {
@@ -235,15 +247,21 @@ export class OperatorActions {
     return await this.#deps.store.journal(account, query);
   }
 
-  async usage(query: UsageQuery): Promise<UsageRow[]> {
+  async usage(query: UsageQuery): Promise<ChargeRow[]> {
     await this.#requireAccount(query.account);
     return await this.#deps.store.usage(query);
   }
 
   /** Returns all receipts that the query finds, a page at a time. */
-  async usagePages(query: Omit<UsageQuery, "limit">): Promise<AsyncIterable<readonly UsageRow[]>> {
+  async usagePages(query: Omit<UsageQuery, "limit">): Promise<AsyncIterable<readonly ChargeRow[]>> {
     await this.#requireAccount(query.account);
     return usagePages(this.#deps.store, query);
+  }
+
+  /** Sums usage by day, model, key or account. */
+  async usageReport(query: UsageSumsQuery): Promise<UsageReport> {
+    await this.#requireAccount(query.account);
+    return await usageReport(this.#deps.store, query);
   }
 
   async holds(query: HoldsQuery): Promise<HoldRow[]> {
@@ -251,20 +269,67 @@ export class OperatorActions {
     return await this.#deps.store.holds(query);
   }
 
+  /** Returns the plans of the current section in its order, then retired plans by name. */
+  async plans(): Promise<PlanState[]> {
+    const { offered, versions } = await this.#deps.store.plans();
+    const accounts = await this.#deps.store.accountsOnPlans();
+    const retired = [...versions.keys()].filter((id) => !offered.includes(id)).sort();
+    return [...offered, ...retired].map((id) => ({
+      id,
+      isOffered: offered.includes(id),
+      accounts: accounts.get(id) ?? 0,
+      versions: versions.get(id)?.toReversed() ?? [],
+    }));
+  }
+
+  /** Returns what `applyPlans` would change now. */
+  async previewPlans(section: Plans): Promise<PlanChanges> {
+    const { store } = this.#deps;
+    return planChanges(await store.plans(), section, {
+      fingerprints: [],
+      force: true,
+      nowMs: store.nowMs(),
+    });
+  }
+
+  /** Makes a plans section current, even if a newer one replaced it before. */
+  async applyPlans(section: Plans): Promise<PlanChanges> {
+    return await this.#deps.store.applyPlans(section, true);
+  }
+
   /** Reads the clock of the ledger. */
   async clock(): Promise<ClockState> {
     return await this.#deps.store.clock();
   }
 
-  /** Believes the present reading of the clock. `by` names the operator in the ledger. */
+  /**
+   * Believes the present reading of the clock, and takes back windows that start after it. `by`
+   * names the operator in the ledger.
+   */
   async acceptClock(by: string): Promise<AcceptedClock> {
     const accepted = await this.#deps.store.acceptClock(by);
+    await this.#reverseWindows();
     if (accepted !== null) return accepted;
     throw new OperatorRefusal("clock_trusted", "The clock is trusted already. Nothing has changed.");
   }
 
+  async #reverseWindows(): Promise<void> {
+    const { store, ledger } = this.#deps;
+    for (let after: string | undefined; ; ) {
+      const ids = await store.accountsAhead({ after, limit: pageRows });
+      await Promise.all(ids.map((account) => ledger.apply({ kind: "reverse", account })));
+      after = ids.at(-1);
+      if (ids.length < pageRows) return;
+    }
+  }
+
   async #requireAccount(id: string | undefined): Promise<void> {
     if (id !== undefined) await this.#snapshot(id);
+  }
+
+  async #listed(snapshot: AccountSnapshot): Promise<ListedAccount> {
+    const account = accountAt(snapshot);
+    return { ...account, contact: (await this.#deps.store.contact(account.id)) ?? noContact };
   }
 
   async #snapshot(id: string) {
@@ -274,17 +339,10 @@ export class OperatorActions {
   }
 }
 
-const newIdNeeded = "Nothing has changed. Use a new id for another change.";
-
-function tooManyCredits(account: string): OperatorRefusal {
-  return new OperatorRefusal(
-    "too_many_credits",
-    `Account ${account} cannot hold that many credits. Nothing has changed.`,
-    "credits",
-  );
-}
-
-/** Derives the key's id from the operation, so that a repetition finds the key. */
-function keyIdOf(account: string, operation: string): string {
-  return `key_${hash("sha256", `${account}\n${operation}`, "hex").slice(0, 16)}`;
+/** Returns the row with everything applied that is due, if its plan can be read. */
+function accountAt(snapshot: AccountSnapshot): AccountRow {
+  const read = readBalance(snapshot);
+  if ("problem" in read) return snapshot.account;
+  const { plan, nextPlan, state } = read;
+  return { ...snapshot.account, plan, nextPlan, state };
 }

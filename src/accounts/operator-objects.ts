@@ -5,20 +5,26 @@
  * Amounts in fields that end in `_micro` are whole micro-credits (1 credit = 1,000,000), prices
  * are credits per million tokens, times are ISO 8601 in UTC.
  */
-import Type from "typebox";
+import Type, { type Static } from "typebox";
+import type { BalanceView } from "../ledger/balance.ts";
 import type { AcceptedClock, ClockState } from "../ledger/clock.ts";
-import type {
-  AccountRow,
-  HoldRow,
-  JournalRow,
-  KeyRow,
-  RowPrice,
-  TokenCounts,
-  UsageRow,
+import { budgetOf } from "../ledger/key-budget.ts";
+import { sumOf } from "../ledger/pricing.ts";
+import {
+  accountStates,
+  type ChargeRow,
+  type HoldRow,
+  heldBy,
+  type JournalRow,
+  type KeyRow,
+  type RowPrice,
+  type TokenCounts,
 } from "../ledger/rows.ts";
 import type { AuditReport } from "../store/audit.ts";
+import type { ListedAccount } from "../store/contacts.ts";
 import type { NodeView } from "../store/nodes.ts";
-import type { Credits } from "../units.ts";
+import { type Credits, creditsIn } from "../units.ts";
+import type { ImportResult } from "./account-import.ts";
 import { balanceObject } from "./balance-object.ts";
 import {
   closed,
@@ -34,12 +40,37 @@ import {
   text,
   time,
 } from "./json-objects.ts";
-import type { CreditsChange } from "./operator-actions.ts";
+import type { CreditsChange, CreditsRefund, PlanPreviewOf } from "./operator-actions.ts";
 
-export const accountObject = objectFor<AccountRow>("Account")({
+export const accountObject = objectFor<ListedAccount>("Account")({
   id: [text, (row) => row.id],
   plan: [text, (row) => row.plan],
+  next_plan: [
+    orNull(Type.String({ description: "the plan from the next refresh of the base credits on" })),
+    (row) => row.nextPlan,
+  ],
+  state: [Type.Enum([...accountStates]), (row) => row.state],
+  ends_at: [orNull(time), (row) => isoTimeOrNull(row.endsMs)],
   created_at: [time, (row) => isoTime(row.createdMs)],
+  owner: [orNull(text), (row) => row.contact.owner],
+  email: [orNull(text), (row) => row.contact.email],
+  note: [orNull(text), (row) => row.contact.note],
+  external_id: [orNull(text), (row) => row.contact.externalId],
+});
+
+const importLine = closed({
+  id: text,
+  result: Type.Enum(["opened", "updated", "unchanged"]),
+  plan: text,
+  plan_differs: Type.Boolean({ description: "whether the account keeps another plan than the list has" }),
+});
+
+export const importObject = objectFor<Extract<ImportResult, { kind: "done" }>>("AccountImport")({
+  dry_run: [Type.Boolean(), (result) => result.dryRun],
+  accounts: [
+    Type.Array(importLine),
+    (result) => result.lines.map(({ planDiffers, ...line }) => ({ ...line, plan_differs: planDiffers })),
+  ],
 });
 
 const limits = closed({
@@ -47,6 +78,30 @@ const limits = closed({
   tokens_per_minute: orNull(count),
   concurrent: orNull(count),
 });
+
+const budget = closed({
+  credits: count,
+  every: text,
+  left_micro: micro,
+  spent_micro: micro,
+  held_micro: micro,
+  started_at: time,
+  refreshes_at: time,
+});
+
+function budgetObject(row: KeyRow): Static<typeof budget> | null {
+  const state = budgetOf(row);
+  if (state === null) return null;
+  return {
+    credits: creditsIn(row.budget ?? 0),
+    every: row.budgetEvery ?? "",
+    left_micro: state.left,
+    spent_micro: row.budgetSpent ?? 0,
+    held_micro: row.held,
+    started_at: isoTime(state.startsMs),
+    refreshes_at: isoTime(state.endsMs),
+  };
+}
 
 const keyFields = fieldsFor<KeyRow>()({
   id: [text, (row) => row.id],
@@ -62,8 +117,18 @@ const keyFields = fieldsFor<KeyRow>()({
       concurrent: row.concurrent,
     }),
   ],
+  budget: [orNull(budget), budgetObject],
   created_at: [time, (row) => isoTime(row.createdMs)],
   expires_at: [orNull(time), (row) => isoTimeOrNull(row.expiresMs)],
+  old_secret_until: [
+    orNull(
+      Type.String({
+        format: "date-time",
+        description: "the time until which the secret before the last rotation is valid",
+      }),
+    ),
+    (row) => isoTimeOrNull(row.oldUntilMs),
+  ],
   revoked_at: [orNull(time), (row) => isoTimeOrNull(row.revokedMs)],
   last_used_at: [orNull(time), (row) => isoTimeOrNull(row.lastUsedMs)],
 });
@@ -118,6 +183,46 @@ export const adjustmentObject = objectFor<CreditsRow>("Adjustment")({
   ...changeFields,
 });
 
+interface RefundRow extends Omit<CreditsRow, "change"> {
+  payment: string;
+  change: CreditsRefund;
+}
+
+export const refundObject = objectFor<RefundRow>("Refund")({
+  account: [text, (row) => row.account],
+  refund_id: [text, (row) => row.id],
+  payment_id: [text, (row) => row.payment],
+  credits: [count, (row) => row.credits],
+  refunded_micro: [micro, (row) => row.change.amount],
+  rest_micro: [
+    Type.Integer({
+      minimum: 0,
+      description: "micro-credits that were spent or are held, and are not refunded",
+    }),
+    (row) => row.change.rest,
+  ],
+  again: changeFields.again,
+  balance: changeFields.balance,
+});
+
+const previewed = closed({
+  plan: text,
+  next_plan: orNull(text),
+  state: Type.Enum([...accountStates]),
+  balance,
+});
+
+function previewedOf(view: BalanceView) {
+  return { plan: view.plan, next_plan: view.nextPlan, state: view.state, balance: balanceObject(view) };
+}
+
+export const previewObject = objectFor<PlanPreviewOf>("PlanPreview")({
+  account: [text, (preview) => preview.account],
+  effective_at: [time, (preview) => isoTime(preview.effectiveMs)],
+  before: [previewed, (preview) => previewedOf(preview.before)],
+  after: [previewed, (preview) => previewedOf(preview.after)],
+});
+
 export const journalObject = objectFor<JournalRow>("JournalEntry")({
   seq: [count, (row) => row.seq],
   at: [time, (row) => isoTime(row.atMs)],
@@ -127,8 +232,8 @@ export const journalObject = objectFor<JournalRow>("JournalEntry")({
   base_delta_micro: [microDelta, (row) => row.baseDelta],
   overage_delta_micro: [microDelta, (row) => row.overageDelta],
   additional_delta_micro: [microDelta, (row) => row.additionalDelta],
-  base_after_micro: [micro, (row) => row.baseAfter],
-  overage_after_micro: [micro, (row) => row.overageAfter],
+  base_after_micro: [microDelta, (row) => row.baseAfter],
+  overage_after_micro: [microDelta, (row) => row.overageAfter],
   additional_after_micro: [micro, (row) => row.additionalAfter],
 });
 
@@ -142,7 +247,7 @@ const tokenAndPriceFields = fieldsFor<TokenCounts & RowPrice>()({
   price_completion: [count, (row) => row.priceCompletion],
 });
 
-export const usageObject = objectFor<UsageRow>("UsageRecord")({
+export const usageObject = objectFor<ChargeRow>("UsageRecord")({
   request_id: [text, (row) => row.id],
   account: [text, (row) => row.account],
   key: [text, (row) => row.key],
@@ -150,7 +255,15 @@ export const usageObject = objectFor<UsageRow>("UsageRecord")({
   finished_at: [time, (row) => isoTime(row.atMs)],
   ending: [text, (row) => row.ending],
   estimated: [Type.Boolean(), (row) => row.estimated],
+  late: [
+    Type.Boolean({ description: "whether this is the difference to a charge that an expiry made before" }),
+    (row) => row.late,
+  ],
   ...tokenAndPriceFields,
+  // A late charge can correct these downwards.
+  prompt_tokens: [Type.Integer(), (row) => row.promptTokens],
+  cached_tokens: [Type.Integer(), (row) => row.cachedTokens],
+  reasoning_tokens: [Type.Integer(), (row) => row.reasoningTokens],
   cost_micro: [micro, (row) => row.cost],
   base_micro: [micro, (row) => row.base],
   overage_micro: [micro, (row) => row.overage],
@@ -166,7 +279,7 @@ export const holdObject = objectFor<HoldRow>("Hold")({
   model: [text, (row) => row.model],
   created_at: [time, (row) => isoTime(row.createdMs)],
   expires_at: [time, (row) => isoTime(row.expiresMs)],
-  held_micro: [micro, (row) => row.base + row.basePast + row.overage + row.overagePast + row.additional],
+  held_micro: [micro, (row) => sumOf(heldBy(row))],
   ...tokenAndPriceFields,
 });
 
@@ -206,7 +319,7 @@ export const nodeObject = objectFor<NodeView>("Node")({
   self: [Type.Boolean({ description: "whether this node responds" }), (node) => node.isSelf],
   differs: [
     Type.Array(text, {
-      description: "plans, models and prices whose configuration differs from this node's",
+      description: "models and prices that differ from this node's, and `plans` if the plans sections differ",
     }),
     (node) => [...node.differs],
   ],

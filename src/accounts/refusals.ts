@@ -7,10 +7,8 @@
 import { type ErrorType, Refusal } from "../errors.ts";
 import { balanceUnavailable } from "../ledger/balance.ts";
 import type { AccountError } from "../ledger/operations.ts";
-import type { Plans } from "../ledger/plan.ts";
 import { unknownName } from "../spelling.ts";
 import type { EpochMs } from "../units.ts";
-import type { KeyOptions } from "./keys.ts";
 
 export const operatorCatalogue = {
   missing_operator_token: { status: 401, type: "authentication_error" },
@@ -23,14 +21,25 @@ export const operatorCatalogue = {
   account_exists: { status: 409, type: "invalid_request_error" },
   operation_differs: { status: 409, type: "invalid_request_error" },
   payment_differs: { status: 409, type: "invalid_request_error" },
+  account_closed: { status: 409, type: "invalid_request_error" },
+  external_id_used: { status: 409, type: "invalid_request_error" },
+  payment_not_found: { status: 404, type: "not_found_error" },
+  refund_differs: { status: 409, type: "invalid_request_error" },
+  refund_used: { status: 409, type: "invalid_request_error" },
+  refund_too_large: { status: 409, type: "invalid_request_error" },
+  payment_used: { status: 409, type: "invalid_request_error" },
   too_few_credits: { status: 409, type: "invalid_request_error" },
   too_many_credits: { status: 409, type: "invalid_request_error" },
+  key_revoked: { status: 409, type: "invalid_request_error" },
+  key_expired: { status: 409, type: "invalid_request_error" },
   clock_trusted: { status: 409, type: "invalid_request_error" },
   cannot_reload_now: { status: 409, type: "invalid_request_error" },
   configuration_invalid: { status: 422, type: "invalid_request_error" },
 } as const satisfies Record<string, { status: number; type: ErrorType }>;
 
 export type OperatorCode = keyof typeof operatorCatalogue;
+
+export const newIdNeeded = "Nothing has changed. Use a new id for another change.";
 
 /** A refused operator action. Nothing has changed. */
 export class OperatorRefusal extends Error {
@@ -66,6 +75,15 @@ export function keyNotFound(id: string): OperatorRefusal {
   return new OperatorRefusal("key_not_found", `There is no key "${id}".`);
 }
 
+export function keyRevoked(id: string): OperatorRefusal {
+  return new OperatorRefusal("key_revoked", `Key ${id} is revoked, which is final. Nothing has changed.`);
+}
+
+export function keyExpired(id: string, expiresMs: EpochMs): OperatorRefusal {
+  const expiry = new Date(expiresMs).toISOString();
+  return new OperatorRefusal("key_expired", `Key ${id} expired at ${expiry}. Set a later expiry first.`);
+}
+
 /** Returns the refusal of an operation that the ledger answered with an account error. */
 export function accountRefusal(account: string, error: AccountError): Error {
   if (error.kind === "no_account") return accountNotFound(account);
@@ -77,15 +95,43 @@ export function invalidValue(param: string, message: string): Refusal {
   return new Refusal("invalid_value", message, { param });
 }
 
-/** Refuses an unknown plan, and a plan that has been retired. */
-export function requirePlan(plans: Plans, plan: string): void {
-  const offered = [...plans.values()].filter(({ retired = false }) => !retired).map(({ id }) => id);
-  if (!offered.includes(plan)) throw invalidValue("plan", unknownName("plan", plan, offered));
+/** Throws the refusal of a plan that is not in the configuration. */
+export function requirePlan(plans: ReadonlyMap<string, unknown>, plan: string): void {
+  if (!plans.has(plan)) throw planRefusal(plan, { kind: "unknown_plan", plans: [...plans.keys()] });
+}
+
+/** Returns the refusal of a plan that accounts cannot be put on. */
+export function planRefusal(
+  plan: string,
+  outcome: { kind: "unknown_plan"; plans: readonly string[] } | { kind: "retired_plan" },
+): Refusal {
+  if (outcome.kind === "unknown_plan") return invalidValue("plan", unknownName("plan", plan, outcome.plans));
+  return invalidValue(
+    "plan",
+    `The plan "${plan}" is retired: it is no longer in the configuration. Choose another plan, or add it to plans: again.`,
+  );
+}
+
+export function accountClosed(account: string): OperatorRefusal {
+  return new OperatorRefusal("account_closed", `Account ${account} is closed. Nothing has changed.`);
+}
+
+export function externalIdUsed(id: string, account: string, param = "external_id"): OperatorRefusal {
+  return new OperatorRefusal(
+    "external_id_used",
+    `The external id "${id}" belongs to account ${account}. Nothing has changed.`,
+    param,
+  );
+}
+
+interface UsableKey {
+  models?: readonly string[] | undefined;
+  expiresMs?: EpochMs | null | undefined;
 }
 
 /** Refuses a key that names an unknown model or has expired already. */
 export function requireUsableKey(
-  { models = [], expiresMs }: KeyOptions,
+  { models = [], expiresMs = null }: UsableKey,
   modelIds: readonly string[],
   nowMs: EpochMs,
 ): void {
@@ -93,7 +139,7 @@ export function requireUsableKey(
     if (model !== "*" && !modelIds.includes(model))
       throw invalidValue(`models[${index}]`, unknownName("model", model, modelIds));
   }
-  if (expiresMs !== undefined && expiresMs <= nowMs) {
+  if (expiresMs !== null && expiresMs <= nowMs) {
     const expiry = new Date(expiresMs).toISOString();
     throw invalidValue(
       "expires_at",

@@ -1,15 +1,18 @@
 /** Opens the configured database of the ledger: SQLite or PostgreSQL. */
-
+import { existsSync } from "node:fs";
 import type { Config } from "../config/load.ts";
 import { Ledger, type LedgerOptions } from "../ledger/batcher.ts";
 import type { AuditReport } from "../store/audit.ts";
 import { type NodeRegistry, soleNode } from "../store/nodes.ts";
+import type { PlansInUse } from "../store/plans.ts";
 import { auditDatabase } from "../store/postgres/audit.ts";
 import { pgDumpInstead } from "../store/postgres/connection.ts";
+import { plansInUseAt } from "../store/postgres/plans.ts";
 import { requireSchema } from "../store/postgres/schema.ts";
 import { commitGiveUpMs, commitQueues, commitRetriesMs, openPostgresStore } from "../store/postgres/store.ts";
 import { auditFile } from "../store/sqlite/audit.ts";
 import { type Backup, backUpSqlite } from "../store/sqlite/backup.ts";
+import { plansInUseIn } from "../store/sqlite/plans-in-use.ts";
 import { openSqliteStore } from "../store/sqlite/store.ts";
 import type { Store } from "../store/store.ts";
 
@@ -21,8 +24,6 @@ export interface OpenStore {
 /** The ledger, and the registry of the processes that share its database. */
 export interface OpenDatabase extends OpenStore {
   nodes: NodeRegistry;
-  /** Call when the content of `plans` has changed: later commits use it. */
-  plansChanged(): Promise<void>;
 }
 
 /**
@@ -35,7 +36,7 @@ export async function openStore(config: Config, options: LedgerOptions = {}): Pr
   const { database, plans } = config;
   if (database.kind === "sqlite") {
     const store = await openSqliteStore({ path: database.path, plans });
-    return { store, ledger: new Ledger(store, options), nodes: soleNode(), plansChanged: store.plansChanged };
+    return { store, ledger: new Ledger(store, options), nodes: soleNode() };
   }
   const store = await openPostgresStore({ url: database.url, plans });
   return {
@@ -47,9 +48,21 @@ export async function openStore(config: Config, options: LedgerOptions = {}): Pr
       ...options,
     }),
     nodes: store.nodes,
-    // Commits are decided in this thread and read the plans in place.
-    plansChanged: async () => {},
   };
+}
+
+/**
+ * Reads the plans of the present ledger without changing it. Null if there is none yet, which only
+ * SQLite can report.
+ */
+export async function readPlans({ database }: Config): Promise<PlansInUse | null> {
+  if (database.kind === "sqlite") {
+    if (!existsSync(database.path)) return null;
+    return plansInUseIn({ path: database.path, busyMs: readBusyMs });
+  }
+  const { signal } = new AbortController();
+  await requireSchema(database.url, signal);
+  return await plansInUseAt(database.url, signal);
 }
 
 /** Copies the present ledger into a new file. The service may be running. */

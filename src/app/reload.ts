@@ -10,6 +10,7 @@
 import type { Logger } from "pino";
 import { OperatorRefusal } from "../accounts/refusals.ts";
 import {
+  type AppliedPlansReport,
   applicable,
   changesBetween,
   isEmpty,
@@ -24,7 +25,7 @@ import type { PublicServer, PublicSettings } from "../http/public/server.ts";
 import type { NodeWatch } from "../store/nodes.ts";
 import type { Metrics } from "../telemetry/metrics.ts";
 import { fingerprintOf } from "./config-fingerprint.ts";
-import { applyPlans, type LivePlans } from "./plans.ts";
+import type { ServicePlans } from "./plans.ts";
 import type { RunningModels } from "./running-models.ts";
 
 /** The parts of the service that a reload changes. */
@@ -32,9 +33,7 @@ export interface ReloadedParts {
   /** Reads the configuration as the start did. Throws an `OperatorError`. */
   reread(): Config;
   models: RunningModels;
-  plans: LivePlans;
-  /** Called when the content of `plans` has changed. */
-  plansChanged(): Promise<void>;
+  plans: ServicePlans;
   server: PublicServer;
   settingsOf(config: Config): PublicSettings;
   allowedHosts: AllowedHosts;
@@ -46,7 +45,7 @@ export interface ReloadedParts {
 }
 
 const explanations = {
-  starting: "The service is still starting. Reload the configuration when all models have been loaded.",
+  starting: "The service is still starting. Send the request again when all models have been loaded.",
   reloading: "Another reload is running. Send the request again when it has ended.",
   closed: "The service is stopping.",
 };
@@ -56,7 +55,7 @@ export class Reloader {
   #running: Config;
   #phase: keyof typeof explanations | "idle" = "starting";
   #last: LastReload | null = null;
-  #underWay: Promise<ReloadReport> | null = null;
+  #underWay: Promise<unknown> | null = null;
   readonly #closing = new AbortController();
 
   constructor(running: Config, parts: ReloadedParts) {
@@ -80,11 +79,21 @@ export class Reloader {
    * the refusal, and nothing has changed.
    */
   async reload(): Promise<ReloadReport> {
+    return await this.#alone(() => this.#reload());
+  }
+
+  /** Makes the plans of the running configuration current, even if they were superseded. */
+  async applyPlans(): Promise<AppliedPlansReport> {
+    return await this.#alone(() => this.#parts.plans.apply(this.#running.plans, { force: true }));
+  }
+
+  async #alone<T>(change: () => Promise<T>): Promise<T> {
     if (this.#phase !== "idle") throw new OperatorRefusal("cannot_reload_now", explanations[this.#phase]);
     this.#phase = "reloading";
-    this.#underWay = this.#reload();
+    const underWay = change();
+    this.#underWay = underWay;
     try {
-      return await this.#underWay;
+      return await underWay;
     } finally {
       if (this.#phase === "reloading") this.#phase = "idle";
     }
@@ -130,16 +139,20 @@ export class Reloader {
   async #prepareAndApply(): Promise<ReloadReport> {
     const { models, reread, settingsOf, logger } = this.#parts;
     const read = reread();
-    const changes = changesBetween(this.#running, read);
+    const between = changesBetween(this.#running, read);
     const next = applicable(this.#running, read);
     const settings = settingsOf(next);
     const engines = await models.prepare(next.models, this.#closing.signal);
+    const plans = await models.orClose(engines, () => this.#parts.plans.apply(next.plans));
+    const { kind, added, changed, retired, warnings } = plans;
+    const superseded = kind === "superseded";
+    const changes = { ...between, plans: { added, changed, retired, superseded }, warnings };
     // From here on nothing can fail and nothing is awaited.
     const isLogged = logger.isLevelEnabled("info");
     const log = () =>
       logger.info(
         changes,
-        isEmpty(changes)
+        isEmpty(changes) && kind === "unchanged"
           ? "the configuration is reloaded; nothing has changed"
           : "the configuration is reloaded",
       );
@@ -152,10 +165,7 @@ export class Reloader {
   }
 
   #apply(next: Config, settings: PublicSettings): void {
-    const { plans, plansChanged, server, allowedHosts, watch, logger, onApplied } = this.#parts;
-    applyPlans(plans, next.plans);
-    // A thread of the store that has died meanwhile reads the plans when it starts again.
-    plansChanged().catch((err: unknown) => logger.error({ err }, "the store did not confirm the new plans"));
+    const { server, allowedHosts, watch, logger, onApplied } = this.#parts;
     server.configure(settings);
     allowedHosts.replace(operatorNames(next.operator));
     logger.level = next.log.level;

@@ -78,6 +78,16 @@ export class RunningModels {
     return engines;
   }
 
+  /** Closes prepared engines if the next step of a reload fails. */
+  async orClose<T>(engines: PreparedEngines, step: () => Promise<T>): Promise<T> {
+    try {
+      return await step();
+    } catch (error) {
+      await Promise.all([...engines.values()].map((engine) => engine.close()));
+      throw error;
+    }
+  }
+
   /** Offers the next models. Engines that no model uses any more are closed when they are idle. */
   replace(next: readonly ModelConfig[], engines: PreparedEngines): void {
     const before = this.#running;

@@ -12,7 +12,9 @@ export interface ServiceTimes {
   holdTtlMs: number;
   /** Interval between searches for expired holds. */
   sweepEveryMs: number;
-  /** Interval between heartbeats to the other nodes. */
+  /** Interval between looks for usage to sum. */
+  sumUsageEveryMs: number;
+  /** Interval between heartbeats to the other nodes, and between looks at the plans. */
   heartbeatEveryMs: number;
   /** Interval between looks at the clock. */
   clockEveryMs: number;
@@ -26,6 +28,7 @@ export const serviceTimes: ServiceTimes = {
   keepAliveMs: 15_000,
   holdTtlMs: 30_000,
   sweepEveryMs: 10_000,
+  sumUsageEveryMs: 30_000,
   heartbeatEveryMs,
   clockEveryMs,
   settleMs: 10_000,

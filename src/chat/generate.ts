@@ -179,9 +179,11 @@ export async function* generate(
   const { accountId } = caller;
   const { holdTtlMs } = dependencies;
   const extendedRequest = { accountId, requestId, price, promptTokensMax, wantTokens, wantMicro, holdTtlMs };
-  const holdExtender = new HoldExtender(ledger, extendedRequest, held.amount);
+  const holdExtender = new HoldExtender(ledger, extendedRequest, held);
   const stop = () => void generation?.stop();
   try {
+    if (holdsInFull) await holdExtender.payInFull(signal);
+    if (holdExtender.failure !== null) throw holdExtender.failure;
     if (signal.aborted) return endOfAborted(signal);
     const { maxTokens, paidTokens } = holdExtender;
     const { sampling } = request;

@@ -4,10 +4,12 @@
  *
  * A hold pays for one slice of some hundred tokens. The next slice is requested when half of the
  * current one is left, in parallel with the generation, so that the engine does not wait for a
- * disk. If it cannot be paid, the answer ends there. Each extension is also a checkpoint: if this
- * process dies, only the tokens since the last one are not charged.
+ * disk. If it cannot be paid, the answer ends there. If other requests hold the credits and may
+ * give some back, the answer waits for them for a while. Each extension is also a checkpoint: if
+ * this process dies, only the tokens since the last one are not charged.
  */
 
+import timers from "node:timers/promises";
 import { Refusal, StoreUnavailableError } from "../errors.ts";
 import type { Ledger } from "../ledger/batcher.ts";
 import { completionTokensFor, costAtMost, costOf, type Price } from "../ledger/pricing.ts";
@@ -17,6 +19,12 @@ import type { Generation, Usage } from "./engine.ts";
 
 /** Completion tokens of one slice. */
 export const sliceTokens = 256;
+
+/** An answer waits this long for credits that other requests hold. */
+const othersWaitMs = 30_000;
+
+/** Pauses between attempts while it waits. The last one repeats. */
+const othersRetriesMs = [100, 250, 500, 1000] as const;
 
 /** Pause after a failure of the store. */
 const retryMs = 500;
@@ -52,20 +60,25 @@ export class HoldExtender {
   #generation: Generation | null = null;
   #failure: Refusal | null = null;
   #underWay: Promise<void> | null = null;
+  /** The wait for credits that other requests hold. Null: no wait. */
+  #waiting: { sinceMs: number; attempts: number } | null = null;
   #n = 0;
   #deadline: NodeJS.Timeout | undefined;
   #lastError: unknown = "the store has not answered";
   #stopped = false;
+  /** Ends a pause. */
+  readonly #ending = new AbortController();
 
-  /** `heldMicro` is the amount of the open hold. */
-  constructor(ledger: Ledger, request: ExtendedRequest, heldMicro: MicroCredits) {
+  /** `held`: the open hold. */
+  constructor(ledger: Ledger, request: ExtendedRequest, held: { amount: MicroCredits; reserved: boolean }) {
     this.#ledger = ledger;
     this.#request = request;
-    this.#heldMicro = heldMicro;
-    this.#paidTokens = this.#paidBy(heldMicro);
+    this.#heldMicro = held.amount;
+    this.#paidTokens = this.#paidBy(held.amount);
     const { wantTokens, wantMicro } = request;
-    // The hold got less than it requested, so the credits have run out.
-    this.#isLast = heldMicro < wantMicro || this.#paidTokens === wantTokens;
+    // The hold got less than it requested, and no other request will give credits back.
+    const isSpent = held.amount < wantMicro && !held.reserved;
+    this.#isLast = isSpent || this.#paidTokens === wantTokens;
   }
 
   /** Completion tokens that are paid for. */
@@ -93,6 +106,20 @@ export class HoldExtender {
     return this.#payable(usage);
   }
 
+  /**
+   * Extends the hold until it pays for the whole answer, for an engine that cannot be extended
+   * while it generates. Resolves as soon as no more credits can come.
+   */
+  async payInFull(signal: AbortSignal): Promise<void> {
+    const stop = () => this.#ending.abort();
+    signal.addEventListener("abort", stop, { once: true });
+    while (!this.#isLast && !signal.aborted && this.#failure === null) {
+      await this.#extendOnce(this.#request.wantTokens);
+      await this.#pause();
+    }
+    signal.removeEventListener("abort", stop);
+  }
+
   /** Starts to extend the hold for `generation`, which has just been started. */
   watch(generation: Generation): void {
     this.#generation = generation;
@@ -114,29 +141,39 @@ export class HoldExtender {
    */
   stop(): void {
     this.#stopped = true;
+    this.#ending.abort();
     clearInterval(this.#timer);
     clearTimeout(this.#deadline);
   }
 
   /** Starts one extension at a time, in parallel with the generation. */
   #extend(): void {
-    const generation = this.#generation;
-    if (this.#underWay !== null || this.#stopped || generation === null || this.#failure !== null) return;
-    this.#underWay = this.#extendOnce(generation).finally(() => {
+    if (this.#underWay !== null || this.#stopped || this.#generation === null || this.#failure !== null)
+      return;
+    this.#underWay = this.#extendSlice(this.#generation).finally(() => {
       this.#underWay = null;
       // Meanwhile the generation may be near the end of this slice too.
-      this.made(generation.usage.completionTokens);
+      if (this.#generation !== null) this.made(this.#generation.usage.completionTokens);
     });
   }
 
-  async #extendOnce(generation: Generation): Promise<void> {
+  async #extendSlice(generation: Generation): Promise<void> {
+    const { wantTokens } = this.#request;
+    const before = this.#paidTokens;
+    await this.#extendOnce(this.#isNear() ? Math.min(wantTokens, before + sliceTokens) : before);
+    if (this.#paidTokens > before || this.#isLast) generation.extendBudget(this.#paidTokens, this.#isLast);
+    await this.#pause();
+  }
+
+  /** Asks once for the amount that pays `nextTokens`, and writes a checkpoint. */
+  async #extendOnce(nextTokens: number): Promise<void> {
     const { accountId, requestId, price, promptTokensMax, wantTokens, holdTtlMs } = this.#request;
+    const generation = this.#generation;
     // A request that waits in the engine's queue costs nothing, even if its prompt is counted.
-    const used = generation.started ? countsOf(this.#payable(generation.usage)) : noTokens;
+    const used = generation?.started === true ? countsOf(this.#payable(generation.usage)) : noTokens;
     const askedMs = performance.now();
-    const nextTokens = Math.min(wantTokens, this.#paidTokens + sliceTokens);
-    const moreMicro =
-      this.#isLast || !this.#isNear() ? 0 : costAtMost(price, promptTokensMax, nextTokens) - this.#heldMicro;
+    const isMore = !this.#isLast && nextTokens > this.#paidTokens;
+    const moreMicro = isMore ? costAtMost(price, promptTokensMax, nextTokens) - this.#heldMicro : 0;
     try {
       const outcome = await this.#ledger.apply({
         kind: "extend",
@@ -151,13 +188,15 @@ export class HoldExtender {
       // After a lost reply the same number is used again, so that a slice is taken once.
       this.#n += 1;
       clearTimeout(this.#deadline);
-      if (!this.#stopped)
+      if (!this.#stopped && generation !== null)
         this.#deadline = this.#deadlineIn(generation, askedMs + holdTtlMs - performance.now());
       if (moreMicro <= 0) return;
       this.#heldMicro += outcome.amount;
       this.#paidTokens = this.#paidBy(this.#heldMicro);
-      this.#isLast = outcome.amount < moreMicro || this.#paidTokens >= wantTokens;
-      generation.extendBudget(this.#paidTokens, this.#isLast);
+      const isShort = outcome.amount < moreMicro;
+      const waits = isShort && outcome.reserved && this.#waitsOn(outcome.amount);
+      if (!waits) this.#waiting = null;
+      this.#isLast = (isShort && !waits) || this.#paidTokens >= wantTokens;
     } catch (error) {
       // An absent store stops the generation only if the hold may have expired.
       this.#lastError = error;
@@ -165,8 +204,32 @@ export class HoldExtender {
     }
   }
 
+  /**
+   * Reports whether the answer goes on waiting for other requests. The time is counted anew when
+   * it got credits.
+   */
+  #waitsOn(amount: MicroCredits): boolean {
+    const nowMs = performance.now();
+    if (this.#waiting === null || amount > 0) this.#waiting = { sinceMs: nowMs, attempts: 0 };
+    return nowMs - this.#waiting.sinceMs < othersWaitMs;
+  }
+
+  /** Pauses before the next attempt to get credits that others hold. Ends early at the end. */
+  async #pause(): Promise<void> {
+    if (this.#waiting === null) return;
+    const ms = othersRetriesMs[this.#waiting.attempts] ?? othersRetriesMs.at(-1);
+    this.#waiting.attempts += 1;
+    const { signal } = this.#ending;
+    try {
+      await timers.setTimeout(ms, undefined, { signal });
+    } catch (error) {
+      if (!signal.aborted) throw error;
+    }
+  }
+
   /** Takes what is missing to the cost, or what the account has left. */
   async #takeRest(cost: MicroCredits, usage: Usage): Promise<void> {
+    this.#ending.abort();
     await this.#underWay;
     const moreMicro = cost - this.#heldMicro;
     if (moreMicro <= 0) return;
@@ -211,14 +274,14 @@ export class HoldExtender {
   }
 
   /** Stops the generation: no engine works without an open hold. */
-  async #lose(generation: Generation, detail: string): Promise<void> {
+  async #lose(generation: Generation | null, detail: string): Promise<void> {
     const { accountId, requestId } = this.#request;
     this.#failure = new Refusal(
       "internal_error",
       "The usage could not be recorded in time, so the request was stopped.",
       { detail: `hold ${requestId} of account ${accountId}: ${detail}` },
     );
-    await generation.stop();
+    await generation?.stop();
   }
 
   /** Returns whether the paid tokens will soon be used up. */

@@ -40,12 +40,31 @@ export function refusalOfHold(
         { rates: outcome.rates },
       );
     }
-    case "credits_reserved":
+    case "key_budget_exceeded":
+      return new Refusal(
+        "key_budget_exceeded",
+        `The budget of this key cannot pay this prompt and one token of "${model}". It refreshes at ${new Date(outcome.refreshesAtMs).toISOString()}.`,
+        { rates: outcome.rates },
+      );
+    case "account_suspended":
+    case "account_closed": {
+      const what = outcome.reason === "account_closed" ? "closed" : "suspended";
+      return new Refusal(
+        "account_suspended",
+        `This account is ${what}. Its balance can still be read. The operator of this service can say why.`,
+      );
+    }
+    case "credits_reserved": {
+      const what =
+        outcome.scope === "key"
+          ? "The rest of the budget of this key is held by its requests"
+          : "The credits that are left are held by requests of this account";
       return new Refusal(
         "credits_reserved",
-        "The credits that are left are held by requests of this account that are still running. Try again when some have ended, or ask for fewer max_tokens in each.",
+        `${what} that are still running. Try again when some have ended, or ask for fewer max_tokens in each.`,
         { retryAfterSeconds: outcome.retryAfterMs / 1000, rates: outcome.rates },
       );
+    }
     case "rate_limit_exceeded": {
       const whose = outcome.scope === "key" ? "this key" : "this account's plan";
       const state = outcome.rates[outcome.of];

@@ -1,60 +1,110 @@
-/** `inkwell account`: opens, lists and shows accounts, and changes their plans. */
+/** `inkwell account`: opens, lists and shows accounts, and changes their plans and states. */
 import { randomUUID } from "node:crypto";
-import { Command } from "commander";
+import { Command, Option } from "commander";
 import { balanceObject } from "../accounts/balance-object.ts";
-import type { AccountState } from "../accounts/operator-actions.ts";
-import { accountObject, keyObject } from "../accounts/operator-objects.ts";
+import type { AccountState, PlanPreviewOf } from "../accounts/operator-actions.ts";
+import { accountObject, keyObject, previewObject } from "../accounts/operator-objects.ts";
 import { accountExists, requirePlan } from "../accounts/refusals.ts";
-import { creditsIn, grouped, type MicroCredits } from "../units.ts";
-import { accountName } from "./arguments.ts";
+import type { PlanOperation } from "../ledger/operations.ts";
+import type { AccountRow } from "../ledger/rows.ts";
+import type { Contact } from "../store/contacts.ts";
+import { creditsIn, type EpochMs, grouped, type MicroCredits } from "../units.ts";
+import { type ContactOptions, contactLines, contactOf, contactText, withContact } from "./account-contact.ts";
+import { importCommand } from "./account-import.ts";
+import { stateCommands } from "./account-state.ts";
+import { accountName, moment } from "./arguments.ts";
 import { balanceTable, remarkHeld } from "./balance.ts";
 import type { Cli } from "./cli.ts";
 import { repairAdvice } from "./failure.ts";
 import { type Column, count, shortTime, table } from "./format.ts";
 import { examples } from "./help.ts";
-import { keyTable } from "./key.ts";
+import { keyTable } from "./key-text.ts";
+
+interface ListFilters {
+  search?: string;
+  externalId?: string;
+}
+
+interface SetOptions extends ContactOptions {
+  plan?: string;
+  at?: PlanOperation["at"];
+  dryRun?: boolean;
+  ends?: End;
+}
 
 export function accountCommand(cli: Cli): Command {
-  const account = new Command("account").description("open, list and show accounts, and change their plans");
+  const account = new Command("account").description(
+    "open, list and show accounts, and change their plans and states",
+  );
 
-  account
+  const creating = account
     .command("create")
     .description("open an account; the first account also creates the ledger, if none exists")
     .argument("<name>", "lower-case letters, digits, dots, dashes, underscores", accountName)
-    .requiredOption("--plan <plan>", "a plan of the configuration, as config check shows it")
-    .addHelpText("after", examples("inkwell account create ada --plan starter"))
-    .action((name: string, { plan }: { plan: string }) => create(cli, name, plan));
+    .requiredOption("--plan <plan>", "a plan that plans list shows as offered");
+  withContact(creating)
+    .addHelpText(
+      "after",
+      examples(
+        "inkwell account create ada --plan starter",
+        'inkwell account create ada --plan starter --owner "Ada Lovelace" --email ada@example.com',
+      ),
+    )
+    .action((name: string, { plan, ...contact }: { plan: string } & ContactOptions) =>
+      create(cli, name, plan, contactOf(contact)),
+    );
+
+  importCommand(cli, account);
 
   account
     .command("list")
-    .description("list all accounts with their plans and credits")
-    .action(() => list(cli));
+    .description("list accounts with their plans and credits")
+    .option("--search <text>", "only accounts with this text in the owner or the e-mail", contactText)
+    .option("--external-id <id>", "only the account with this external id", contactText)
+    .action((filters: ListFilters) => list(cli, filters));
 
   account
     .command("show")
-    .description("show one account: plan, balance, keys")
+    .description("show one account: plan, state, balance, keys")
     .argument("<name>", "as account list shows it")
     .action((name: string) => show(cli, name));
 
-  account
+  const setting = account
     .command("set")
-    .description("change the plan; a larger grant counts at once, a smaller one from the next refresh")
+    .description("change the plan, the time at which the account closes, or the contact")
     .argument("<name>", "as account list shows it")
-    .requiredOption("--plan <plan>", "a plan of the configuration, as config check shows it")
-    .addHelpText("after", examples("inkwell account set ada --plan pro"))
-    .action((name: string, { plan }: { plan: string }) => setPlan(cli, name, plan));
+    .option("--plan <plan>", "a plan that plans list shows as offered")
+    .addOption(
+      new Option("--at <time>", "when the plan changes: now, or at the next refresh of the base credits")
+        .choices(["now", "refresh"])
+        .default("now"),
+    )
+    .option("--dry-run", "show what the change of the plan would do, and change nothing")
+    .option("--ends <time>", 'close the account at this time: ISO 8601, or "never"', endTime);
+  withContact(setting)
+    .addHelpText(
+      "after",
+      examples(
+        "inkwell account set ada --plan pro",
+        "inkwell account set ada --plan starter --at refresh --dry-run",
+        "inkwell account set ada --ends 2027-12-31",
+        'inkwell account set ada --external-id crm-17 --note ""',
+      ),
+    )
+    .action((name: string, options: SetOptions, command: Command) => set(cli, name, options, command));
 
+  stateCommands(cli, account);
   return account;
 }
 
-async function create(cli: Cli, name: string, plan: string): Promise<void> {
+async function create(cli: Cli, name: string, plan: string, contact: Partial<Contact>): Promise<void> {
   const config = cli.config();
   // A wrong plan must not create a ledger.
-  requirePlan(config.plans, plan);
+  if (cli.host.services.isNew(config)) requirePlan(config.plans, plan);
   await cli.withActions(
     config,
     async (actions) => {
-      const { account, isNew } = await actions.openAccount(name, plan);
+      const { account, isNew } = await actions.openAccount(name, plan, contact);
       if (!isNew) throw accountExists(name, plan);
       cli.print(accountObject.of(account), "");
       cli.remark(`Account ${name} is open, on plan ${plan}. To issue a key: inkwell key create ${name}`);
@@ -63,9 +113,9 @@ async function create(cli: Cli, name: string, plan: string): Promise<void> {
   );
 }
 
-async function list(cli: Cli): Promise<void> {
+async function list(cli: Cli, filters: ListFilters): Promise<void> {
   await cli.withActions(cli.config(), async (actions) => {
-    const states = await actions.accountStates();
+    const states = await actions.accountStates(filters);
     const invalid = states.filter(({ problem }) => problem !== null).length;
     const columns: Column<AccountState>[] = [
       { head: "ACCOUNT", cell: ({ account }) => account.id },
@@ -75,10 +125,18 @@ async function list(cli: Cli): Promise<void> {
       { head: "ADDITIONAL", right: true, cell: ({ balance }) => creditsText(balance?.additionalMicro) },
       { head: "CREATED", cell: ({ account }) => shortTime(account.createdMs) },
     ];
+    // Most accounts are active and have no change ahead.
+    if (states.some(({ account }) => account.state !== "active" || account.endsMs !== null))
+      columns.push({ head: "STATE", cell: ({ account }) => stateText(account) });
+    if (states.some(({ account }) => account.contact.owner !== null))
+      columns.push({ head: "OWNER", cell: ({ account }) => account.contact.owner ?? "" });
+    if (states.some(({ account }) => account.nextPlan !== null))
+      columns.push({ head: "NEXT PLAN", cell: ({ account }) => account.nextPlan ?? "" });
     if (invalid > 0) columns.push({ head: "PROBLEM", cell: ({ problem }) => problem ?? "" });
     cli.print(states.map(stateObject), table(states, columns));
     if (invalid > 0) cli.remark(`${count(invalid, "account")} must be repaired. ${repairAdvice}`);
-    if (states.length === 0)
+    if (states.length === 0 && Object.keys(filters).length > 0) cli.remark("No account matches.");
+    else if (states.length === 0)
       cli.remark("There are no accounts yet. To open one: inkwell account create NAME --plan PLAN");
   });
 }
@@ -95,11 +153,11 @@ async function show(cli: Cli, name: string): Promise<void> {
   await cli.withActions(cli.config(), async (actions) => {
     const state = await actions.accountState(name);
     const { account, nowMs, balance, problem } = state;
-    const keys = await actions.keys(name);
+    const keys = await actions.keys.list(name);
     cli.print(
       { ...stateObject(state), keys: keys.map(keyObject.of) },
       [
-        `Account ${name}, plan ${account.plan}, opened ${shortTime(account.createdMs)}`,
+        [headOf(account), ...contactLines(account.contact)].join("\n"),
         balance === null ? `The balance cannot be read: ${problem}.` : balanceTable(balance),
         keys.length === 0 ? `No keys. To issue one: inkwell key create ${name}` : keyTable(keys, nowMs),
       ].join("\n\n"),
@@ -109,14 +167,82 @@ async function show(cli: Cli, name: string): Promise<void> {
   });
 }
 
-async function setPlan(cli: Cli, name: string, plan: string): Promise<void> {
-  const config = cli.config();
-  requirePlan(config.plans, plan);
-  await cli.withActions(config, async (actions) => {
-    const account = await actions.changePlan(name, `plan-${randomUUID()}`, plan);
-    cli.print(accountObject.of(account), "");
-    cli.remark(
-      `Account ${name} is on plan ${plan}. A larger grant counts at once, a smaller one from the next refresh.`,
-    );
+function stateText({ state, endsMs }: AccountRow): string {
+  return state === "closed" || endsMs === null ? state : `${state}, ends ${shortTime(endsMs)}`;
+}
+
+function headOf(account: AccountRow): string {
+  const { id, plan, nextPlan, baseEndsMs, state, endsMs, createdMs } = account;
+  const facts = [`Account ${id}`, `plan ${plan}`, `opened ${shortTime(createdMs)}`];
+  if (nextPlan !== null) facts.push(`plan ${nextPlan} from ${shortTime(baseEndsMs)}`);
+  if (state !== "active" || endsMs !== null) facts.push(stateText(account));
+  return facts.join(", ");
+}
+
+async function set(
+  cli: Cli,
+  name: string,
+  { plan, at = "now", dryRun = false, ends, ...texts }: SetOptions,
+  command: Command,
+): Promise<void> {
+  const contact = contactOf(texts);
+  const changes = [plan !== undefined, ends !== undefined, Object.keys(contact).length > 0];
+  if (changes.filter(Boolean).length !== 1) {
+    command.error("error: give --plan, --ends or the contact, one of them at a time");
+  }
+  if (plan === undefined && (dryRun || command.getOptionValueSource("at") === "cli")) {
+    command.error("error: --at and --dry-run belong to --plan");
+  }
+  await cli.withActions(cli.config(), async (actions) => {
+    if (Object.keys(contact).length > 0) {
+      cli.print(accountObject.of(await actions.setContact(name, contact)), "");
+      cli.remark(`The contact of account ${name} is changed.`);
+    } else if (ends !== undefined) {
+      const account = await actions.changeState(name, `end-${randomUUID()}`, { kind: "end", ...ends });
+      cli.print(accountObject.of(account), "");
+      cli.remark(endRemark(account));
+    } else if (plan !== undefined && dryRun) {
+      const preview = await actions.previewPlan(name, plan, at);
+      cli.print(previewObject.of(preview), previewTable(preview));
+      cli.remark("Nothing has changed. Without --dry-run, the plan is changed.");
+    } else if (plan !== undefined) {
+      const account = await actions.changePlan(name, `plan-${randomUUID()}`, plan, at);
+      cli.print(accountObject.of(account), "");
+      cli.remark(
+        account.nextPlan === null
+          ? `Account ${name} is on plan ${account.plan}. Its credits count from now on.`
+          : `Account ${name} stays on plan ${account.plan} until ${shortTime(account.baseEndsMs)}, and is on plan ${account.nextPlan} from then on.`,
+      );
+    }
   });
+}
+
+function endRemark({ id, state, endsMs }: AccountRow): string {
+  if (state === "closed") return `The time has passed: account ${id} is closed.`;
+  return endsMs === null ? `Account ${id} has no end.` : `Account ${id} closes at ${shortTime(endsMs)}.`;
+}
+
+/** An object, because Commander does not keep null. */
+interface End {
+  endsMs: EpochMs | null;
+}
+
+function endTime(value: string): End {
+  return { endsMs: value === "never" ? null : moment(value) };
+}
+
+/** Shows both balances side by side. */
+function previewTable({ account, effectiveMs, before, after }: PlanPreviewOf): string {
+  const rows = (["base", "overage"] as const).map((name) => ({ name, was: before[name], is: after[name] }));
+  const text = table(rows, [
+    { head: "BUCKET", cell: ({ name }) => name },
+    { head: "CREDITS", right: true, cell: ({ was }) => creditsText(was.micro) },
+    { head: "OF", right: true, cell: ({ was }) => creditsText(was.capMicro) },
+    { head: "REFRESHES", cell: ({ was }) => shortTime(was.endsMs) },
+    { head: "THEN", right: true, cell: ({ is }) => creditsText(is.micro) },
+    { head: "OF", right: true, cell: ({ is }) => creditsText(is.capMicro) },
+    { head: "REFRESHES", cell: ({ is }) => shortTime(is.endsMs) },
+  ]);
+  const from = `Account ${account}: plan ${before.plan} until ${shortTime(effectiveMs)}, then plan ${after.plan}`;
+  return `${from}\n\n${text}`;
 }

@@ -2,6 +2,7 @@
 import { InvalidArgumentError } from "commander";
 import {
   adjustmentField,
+  budgetField,
   labelField,
   limitField,
   type NumberField,
@@ -11,6 +12,7 @@ import {
   topupField,
 } from "../accounts/fields.ts";
 import { httpUrl } from "../config/kinds.ts";
+import { parsePeriod } from "../ledger/windows.ts";
 import { type EpochMs, momentOf, momentRule } from "../units.ts";
 
 export const accountName = text(nameField, "The name of an account is");
@@ -19,6 +21,7 @@ export const note = text(noteField, "It is");
 export const label = text(labelField, "A name is");
 
 export const limit = wholeNumber(limitField, "A limit is a whole number");
+export const budgetCredits = wholeNumber(budgetField, "Credits are a whole number");
 export const tokenLimit = wholeNumber({ min: 1, max: 1_000_000_000 }, "It is a whole number of tokens");
 export const creditsToAdd = wholeNumber(topupField, "Credits are a whole number");
 const signedCredits = wholeNumber(adjustmentField, "Credits are a whole number, negative to take away,");
@@ -39,6 +42,16 @@ export function modelIds(value: string): string[] {
 export function serviceUrl(value: string): string {
   if (httpUrl.read(value, true) !== undefined) return value.replace(/(\/v1)?\/*$/, "");
   throw new InvalidArgumentError("It is a URL such as http://127.0.0.1:8080.");
+}
+
+export function period(value: string): string {
+  try {
+    parsePeriod(value);
+    return value;
+  } catch (error) {
+    if (!(error instanceof RangeError)) throw error;
+    throw new InvalidArgumentError(`It is invalid: ${error.message}.`);
+  }
 }
 
 export function moment(value: string): EpochMs {

@@ -67,11 +67,11 @@ async function chat(cli: Cli, model: string | undefined, options: ChatOptions): 
   await cli.withActions(config, async (actions) => {
     const { trustedMs: nowMs } = await actions.clock();
     const properties = { name: "chat", expiresMs: nowMs + temporaryKeyTtlMs };
-    const issued = await actions.issueKey(options.account, properties, nowMs);
+    const issued = await actions.keys.issue(options.account, properties, nowMs);
     try {
       await talk(issued.key);
     } finally {
-      await actions.revokeKey(issued.row.id);
+      await actions.keys.revoke(issued.row.id);
     }
   });
 }

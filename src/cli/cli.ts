@@ -11,6 +11,7 @@ import { OperatorActions } from "../accounts/operator-actions.ts";
 import type { Streams } from "../app.ts";
 import type { Environment } from "../config/document.ts";
 import { type Config, loadConfig } from "../config/load.ts";
+import { OperatorError, Refusal } from "../errors.ts";
 import type { Store } from "../store/store.ts";
 import type { Services } from "./services.ts";
 
@@ -62,7 +63,9 @@ export class Cli {
     const modelIds = () => config.models.map(({ id }) => id);
     try {
       if (warnsOfClock) await this.#warnOfClock(store);
-      return await use(new OperatorActions({ store, ledger, plans: config.plans, modelIds }));
+      return await use(new OperatorActions({ store, ledger, modelIds }));
+    } catch (error) {
+      throw await withUnappliedPlans(error, store, config);
     } finally {
       // The actions have awaited their operations, so the ledger has nothing left to record.
       await store.close();
@@ -87,4 +90,16 @@ export class Cli {
   remark(message: string): void {
     this.host.stderr.write(`${message}\n`);
   }
+}
+
+/** Adds to the refusal of a plan which plans only the configuration has. */
+async function withUnappliedPlans(error: unknown, store: Store, { plans }: Config): Promise<unknown> {
+  if (!(error instanceof Refusal) || error.param !== "plan") return error;
+  const { offered } = await store.plans();
+  const unapplied = [...plans.keys()].filter((id) => !offered.includes(id));
+  if (unapplied.length === 0) return error;
+  return new OperatorError(
+    `${error.message} The configuration also has ${unapplied.join(", ")}, which the ledger does not know yet. To make the plans of the configuration current: inkwell plans apply`,
+    error,
+  );
 }

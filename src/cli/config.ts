@@ -2,7 +2,6 @@
  * `inkwell config check`: checks the configuration as a start would, and shows the resulting
  * settings.
  */
-
 import path from "node:path";
 import { Command } from "commander";
 import { databaseText } from "../config/database.ts";
@@ -10,13 +9,15 @@ import type { Config } from "../config/load.ts";
 import type { ModelConfig } from "../config/model.ts";
 import { operatorNames, tokenFileName } from "../config/operator.ts";
 import type { TracingConfig } from "../config/tracing.ts";
-import { OperatorError } from "../errors.ts";
+import { OperatorError, StoreUnavailableError } from "../errors.ts";
 import { defaultsObject } from "../http/openai-format/response.ts";
-import type { Plan } from "../ledger/plan.ts";
+import { newestVersion, type Plan, planChanges } from "../ledger/plan.ts";
+import { inUseWarning, type PlansInUse, retiredInUse } from "../store/plans.ts";
 import { grouped } from "../units.ts";
 import type { Cli } from "./cli.ts";
 import { count, table } from "./format.ts";
 import { fileOf, shownSource, sourcesOf } from "./models.ts";
+import { planChangesText, planText } from "./plans.ts";
 
 export function configCommand(cli: Cli): Command {
   const command = new Command("config").description(
@@ -46,7 +47,7 @@ async function check(cli: Cli): Promise<void> {
     ["data", config.dataDir],
     ["model files", config.modelsDir],
     ["database", databaseText(config.database)],
-    ...[...config.plans.values()].map((plan): [string, string] => ["plan", planText(plan)]),
+    ...[...config.plans.values()].map((plan): [string, string] => ["plan", `${plan.id}: ${planText(plan)}`]),
     ...config.models.map((model): [string, string] => ["model", modelText(model)]),
     [
       "limits",
@@ -73,6 +74,36 @@ async function check(cli: Cli): Promise<void> {
   cli.print(effective(config), table(rows, columns));
   const { plans, models } = config;
   cli.remark(`The configuration is valid: ${count(plans.size, "plan")}, ${count(models.length, "model")}.`);
+  await remarkPlans(cli, config);
+}
+
+/** Compares the plans with those of the ledger: what a start or a reload would change. */
+async function remarkPlans(cli: Cli, config: Config): Promise<void> {
+  let found: PlansInUse | null;
+  try {
+    found = await cli.host.services.readPlans(config);
+  } catch (error) {
+    if (!(error instanceof OperatorError) && !(error instanceof StoreUnavailableError)) throw error;
+    cli.remark(`The plans were not compared with those of the ledger: ${error.message}`);
+    return;
+  }
+  if (found === null) {
+    cli.remark("There is no ledger yet. It will begin with these plans.");
+    return;
+  }
+  const { catalog, fingerprints, accounts } = found;
+  const changes = planChanges(catalog, config.plans, { fingerprints, force: false, nowMs: 0 });
+  if (changes.kind === "superseded") {
+    cli.remark(
+      "Newer plans have replaced those of the configuration, so a start or a reload does not apply them. To make them current: inkwell plans apply",
+    );
+  }
+  if (changes.kind === "applied") {
+    cli.remark("A start or a reload would change the plans of the ledger:");
+    cli.remark(planChangesText((id) => newestVersion(catalog, id), changes));
+  }
+  const inUse = retiredInUse([...config.plans.keys()], accounts);
+  if (inUse.length > 0) cli.remark(inUseWarning(inUse));
 }
 
 /** Throws if a model file cannot be used. A file that a start would download may be missing. */
@@ -90,16 +121,6 @@ async function requireModelFiles({ models, modelsDir }: Config): Promise<void> {
       "\n",
     ),
   );
-}
-
-function planText({ id, base, overage, limits }: Plan): string {
-  const { requestsPerMinute: rpm, tokensPerMinute: tpm, concurrent } = limits;
-  return [
-    `${id}: ${grouped(base.credits)} credits every ${base.every}, overage ${grouped(overage.credits)} every ${overage.every}`,
-    ...(rpm === undefined ? [] : [`${count(rpm, "request")} a minute`]),
-    ...(tpm === undefined ? [] : [`${count(tpm, "token")} a minute`]),
-    ...(concurrent === undefined ? [] : [`${grouped(concurrent)} at once`]),
-  ].join(", ");
 }
 
 function modelText(model: ModelConfig): string {

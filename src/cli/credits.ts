@@ -1,6 +1,10 @@
-/** `inkwell credits`: top-ups and adjustments of additional credits. Each id takes effect once. */
+/**
+ * `inkwell credits`: top-ups, refunds and adjustments of additional credits. Each id takes effect
+ * once.
+ */
 import { Command } from "commander";
-import { adjustmentObject, topupObject } from "../accounts/operator-objects.ts";
+import type { CreditsRefund } from "../accounts/operator-actions.ts";
+import { adjustmentObject, refundObject, topupObject } from "../accounts/operator-objects.ts";
 import { exactCredits } from "../units.ts";
 import { creditsToAdd, creditsToAdjust, note } from "./arguments.ts";
 import type { Cli } from "./cli.ts";
@@ -8,7 +12,7 @@ import { count } from "./format.ts";
 import { examples } from "./help.ts";
 
 export function creditsCommand(cli: Cli): Command {
-  const credits = new Command("credits").description("add or correct additional credits");
+  const credits = new Command("credits").description("add, refund or correct additional credits");
 
   credits
     .command("add")
@@ -30,16 +34,29 @@ export function creditsCommand(cli: Cli): Command {
     );
 
   credits
+    .command("refund")
+    .description("take back credits of a payment that was returned, as far as they are not spent")
+    .argument("<account>", "as account list shows it")
+    .argument("<credits>", "whole credits, at most those of the payment", creditsToAdd)
+    .requiredOption("--payment <id>", "the id of the payment", note)
+    .requiredOption("--id <id>", "your id of this refund; a repetition changes nothing", note)
+    .addHelpText("after", examples("inkwell credits refund ada 50000 --payment inv-2041 --id refund-17"))
+    .action((account: string, amount: number, { payment, id }: { payment: string; id: string }) =>
+      cli.withActions(cli.config(), async (actions) => {
+        const change = await actions.refundCredits(account, { refund: id, payment, credits: amount });
+        cli.print(refundObject.of({ account, id, payment, credits: amount, change }), "");
+        cli.remark(refundRemark(account, id, change));
+      }),
+    );
+
+  credits
     .command("adjust")
     .description("correct the additional credits, up or down; each id of an account counts once")
     .argument("<account>", "as account list shows it")
     .argument("<credits>", "whole credits; a negative number takes away", creditsToAdjust)
     .requiredOption("--reason <text>", "the reason, for the journal", note)
     .requiredOption("--id <id>", "your id of this correction; a repetition changes nothing", note)
-    .addHelpText(
-      "after",
-      examples('inkwell credits adjust ada -2000 --reason "inv-2041 was refunded" --id refund-17'),
-    )
+    .addHelpText("after", examples('inkwell credits adjust ada -2000 --reason "counted twice" --id fix-17'))
     .action((account: string, amount: number, { reason, id }: { reason: string; id: string }) =>
       cli.withActions(cli.config(), async (actions) => {
         const change = await actions.adjustCredits(account, id, amount, reason);
@@ -53,4 +70,16 @@ export function creditsCommand(cli: Cli): Command {
     );
 
   return credits;
+}
+
+function refundRemark(
+  account: string,
+  id: string,
+  { amount, rest, additional, replayed }: CreditsRefund,
+): string {
+  const left = `It has ${exactCredits(additional)} additional credits now.`;
+  if (replayed)
+    return `Refund ${id} was made before, of ${exactCredits(amount)} credits. Nothing has changed.`;
+  if (rest === 0) return `${exactCredits(amount)} credits refunded from ${account}. ${left}`;
+  return `${exactCredits(amount)} credits refunded from ${account}. The other ${exactCredits(rest)} are spent or held, and are not refunded. ${left}`;
 }

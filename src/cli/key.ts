@@ -1,26 +1,45 @@
 /**
- * `inkwell key`: issues, lists and revokes API keys. A key is shown once; only its hash is stored.
+ * `inkwell key`: issues, lists, changes, rotates and revokes API keys. A secret is shown once;
+ * only its hash is stored.
  */
-import { Command } from "commander";
+import { randomUUID } from "node:crypto";
+import { Command, InvalidArgumentError } from "commander";
+import { defaultOverlap, type KeyChange, noOverlap } from "../accounts/key-actions.ts";
 import type { KeyOptions } from "../accounts/keys.ts";
 import { keyObject, newKeyObject } from "../accounts/operator-objects.ts";
-import type { KeyRow } from "../ledger/rows.ts";
 import type { EpochMs } from "../units.ts";
-import { label, limit, modelIds, moment } from "./arguments.ts";
+import { budgetCredits, label, limit, modelIds, moment, period } from "./arguments.ts";
 import type { Cli } from "./cli.ts";
-import { shortTime, table } from "./format.ts";
+import { shortTime } from "./format.ts";
 import { examples } from "./help.ts";
+import { keyDetails, keyTable, stateOf } from "./key-text.ts";
 
 interface CreateOptions extends Pick<KeyOptions, "name" | "models" | "concurrent"> {
   expires?: EpochMs;
   rpm?: number;
   tpm?: number;
+  budget?: number;
+  every?: string;
 }
 
-export function keyCommand(cli: Cli): Command {
-  const key = new Command("key").description("issue, list and revoke API keys");
+/** False: the setting is removed. */
+interface SetOptions {
+  name?: string | false;
+  models?: string[];
+  expires?: EpochMs | "never";
+  rpm?: number | false;
+  tpm?: number | false;
+  concurrent?: number | false;
+  budget?: number | false;
+  every?: string;
+}
 
-  key
+const asListed = "as key list shows it";
+
+export function keyCommand(cli: Cli): Command {
+  const key = new Command("key").description("issue, list, change, rotate and revoke API keys");
+
+  const creating = key
     .command("create")
     .description("issue a key; prints it once, alone on stdout")
     .argument("<account>", "as account list shows it")
@@ -34,16 +53,29 @@ export function keyCommand(cli: Cli): Command {
     .option("--rpm <number>", "requests per minute, in addition to the plan's limit", limit)
     .option("--tpm <number>", "tokens per minute, in addition to the plan's limit", limit)
     .option("--concurrent <number>", "requests at a time, in addition to the plan's limit", limit)
+    .option(
+      "--budget <credits>",
+      "credits that the key may spend in each period; needs --every",
+      budgetCredits,
+    )
+    .option("--every <period>", "period of the budget, ISO 8601: PT5H, P1D, P1M; needs --budget", period)
     .addHelpText(
       "after",
       examples(
         "inkwell key create ada --name laptop",
         "inkwell key create ada --name trial --expires 2027-01-31 --rpm 20 --models smollm2-135m-instruct",
+        "inkwell key create ada --name research --budget 500 --every P1M",
         "KEY=$(inkwell key create ada)",
       ),
     )
-    .action((account: string, { expires, rpm, tpm, ...options }: CreateOptions) =>
-      create(cli, account, { ...options, expiresMs: expires, requestsPerMinute: rpm, tokensPerMinute: tpm }),
+    .action(
+      async (account: string, { expires, rpm, tpm, budget: credits, every, ...options }: CreateOptions) => {
+        if ((credits === undefined) !== (every === undefined))
+          creating.error("error: a budget needs both options: --budget CREDITS --every PERIOD");
+        const budget = credits === undefined || every === undefined ? undefined : { credits, every };
+        const limits = { expiresMs: expires, requestsPerMinute: rpm, tokensPerMinute: tpm };
+        await create(cli, account, { ...options, ...limits, budget });
+      },
     );
 
   key
@@ -54,18 +86,104 @@ export function keyCommand(cli: Cli): Command {
     .action((account: string | undefined, { all = false }: { all?: boolean }) => list(cli, account, all));
 
   key
+    .command("show")
+    .description("show one key: its settings, budget and old secret")
+    .argument("<id>", asListed)
+    .action((id: string) => show(cli, id));
+
+  const setting = key
+    .command("set")
+    .description("change settings of a key, from its next request on; other settings stay")
+    .argument("<id>", asListed)
+    .option("--name <name>", "a label", label)
+    .option("--no-name", "remove the label")
+    .option("--models <ids>", "models that the key may use, comma-separated; * for all of the plan", modelIds)
+    .option("--expires <time>", 'expiry, ISO 8601, or "never"', expiry)
+    .option("--rpm <number>", "requests per minute", limit)
+    .option("--no-rpm", "remove the limit of requests per minute")
+    .option("--tpm <number>", "tokens per minute", limit)
+    .option("--no-tpm", "remove the limit of tokens per minute")
+    .option("--concurrent <number>", "requests at a time", limit)
+    .option("--no-concurrent", "remove the limit of requests at a time")
+    .option("--budget <credits>", "another amount of the budget keeps its window", budgetCredits)
+    .option("--every <period>", "another period of the budget starts an empty window", period)
+    .option("--no-budget", "remove the budget")
+    .addHelpText(
+      "after",
+      examples(
+        "inkwell key set key_1f2e3d4c5b6a7988 --budget 500 --every P1M",
+        "inkwell key set key_1f2e3d4c5b6a7988 --budget 800",
+        "inkwell key set key_1f2e3d4c5b6a7988 --models smollm2-135m-instruct --no-tpm --expires never",
+      ),
+    )
+    .action(async (id: string, options: SetOptions) => {
+      if (Object.keys(options).length === 0)
+        setting.error("error: nothing to change: name at least one setting");
+      if (options.budget === false && options.every !== undefined)
+        setting.error("error: --no-budget and --every exclude each other");
+      await set(cli, id, changeOf(options));
+    });
+
+  key
+    .command("rotate")
+    .description("give a key a new secret; prints it once, alone on stdout")
+    .argument("<id>", asListed)
+    .option(
+      "--overlap <period>",
+      `how long the old secret stays valid, at most a year, or "${noOverlap}"`,
+      overlap,
+      defaultOverlap,
+    )
+    .addHelpText(
+      "after",
+      examples(
+        "KEY=$(inkwell key rotate key_1f2e3d4c5b6a7988)",
+        "inkwell key rotate key_1f2e3d4c5b6a7988 --overlap PT1H",
+        `inkwell key rotate key_1f2e3d4c5b6a7988 --overlap ${noOverlap}`,
+      ),
+    )
+    .action((id: string, options: { overlap: string }) => rotate(cli, id, options.overlap));
+
+  key
     .command("revoke")
-    .description("revoke a key, at once and for good")
-    .argument("<id>", "as key list shows it")
+    .description("revoke a key with both of its secrets, at once and for good")
+    .argument("<id>", asListed)
     .action((id: string) => revoke(cli, id));
 
   return key;
 }
 
+function expiry(value: string): EpochMs | "never" {
+  return value === "never" ? value : moment(value);
+}
+
+function overlap(value: string): string {
+  if (value === noOverlap) return value;
+  try {
+    return period(value);
+  } catch (error) {
+    if (!(error instanceof InvalidArgumentError)) throw error;
+    throw new InvalidArgumentError(`It is a period such as PT1H or P1D, or "${noOverlap}".`);
+  }
+}
+
+function changeOf({ name, models, expires, rpm, tpm, concurrent, budget, every }: SetOptions): KeyChange {
+  const hasBudget = budget !== undefined || every !== undefined;
+  return {
+    name: name === false ? null : name,
+    models,
+    expiresMs: expires === "never" ? null : expires,
+    requestsPerMinute: rpm === false ? null : rpm,
+    tokensPerMinute: tpm === false ? null : tpm,
+    concurrent: concurrent === false ? null : concurrent,
+    budget: budget === false ? null : hasBudget ? { credits: budget, every } : undefined,
+  };
+}
+
 async function create(cli: Cli, account: string, options: KeyOptions): Promise<void> {
   const config = cli.config();
   await cli.withActions(config, async (actions) => {
-    const { key, row } = await actions.issueKey(account, options);
+    const { key, row } = await actions.keys.issue(account, options);
     cli.print(newKeyObject.of({ key, ...row }), key);
     cli.remark(
       `The key of ${account} is shown only now. Keep it safe. To revoke it: inkwell key revoke ${row.id}`,
@@ -76,7 +194,7 @@ async function create(cli: Cli, account: string, options: KeyOptions): Promise<v
 async function list(cli: Cli, account: string | undefined, all: boolean): Promise<void> {
   await cli.withActions(cli.config(), async (actions) => {
     const { trustedMs: nowMs } = await actions.clock();
-    const keys = await actions.keys(account);
+    const keys = await actions.keys.list(account);
     const shown = all ? keys : keys.filter((row) => stateOf(row, nowMs) === "active");
     cli.print(shown.map(keyObject.of), keyTable(shown, nowMs));
     const hidden = keys.length - shown.length;
@@ -87,9 +205,36 @@ async function list(cli: Cli, account: string | undefined, all: boolean): Promis
   });
 }
 
+async function show(cli: Cli, id: string): Promise<void> {
+  await cli.withActions(cli.config(), async (actions) => {
+    const { trustedMs: nowMs } = await actions.clock();
+    const row = await actions.keys.find(id);
+    cli.print(keyObject.of(row), keyDetails(row, nowMs));
+  });
+}
+
+async function set(cli: Cli, id: string, change: KeyChange): Promise<void> {
+  await cli.withActions(cli.config(), async (actions) => {
+    const { trustedMs: nowMs } = await actions.clock();
+    const row = await actions.keys.change(id, `set-${randomUUID()}`, change);
+    cli.print(keyObject.of(row), keyDetails(row, nowMs));
+    cli.remark(`Key ${id} of ${row.account} is changed. Its next request uses these settings.`);
+  });
+}
+
+async function rotate(cli: Cli, id: string, overlap: string): Promise<void> {
+  await cli.withActions(cli.config(), async (actions) => {
+    const { key, row } = await actions.keys.rotate(id, `rotate-${randomUUID()}`, overlap);
+    cli.print(newKeyObject.of({ key, ...row }), key ?? "");
+    const old =
+      row.oldUntilMs === null ? "has ended" : `stays valid until ${new Date(row.oldUntilMs).toISOString()}`;
+    cli.remark(`The new secret of key ${id} is shown only now. Keep it safe. The old secret ${old}.`);
+  });
+}
+
 async function revoke(cli: Cli, id: string): Promise<void> {
   await cli.withActions(cli.config(), async (actions) => {
-    const { row, revokedBefore } = await actions.revokeKey(id);
+    const { row, revokedBefore } = await actions.keys.revoke(id);
     cli.print(keyObject.of(row), "");
     cli.remark(
       revokedBefore
@@ -97,32 +242,4 @@ async function revoke(cli: Cli, id: string): Promise<void> {
         : `Key ${id} of ${row.account} is revoked. Requests with it are refused from now on.`,
     );
   });
-}
-
-export function keyTable(rows: readonly KeyRow[], nowMs: EpochMs): string {
-  return table(rows, [
-    { head: "ID", cell: (row) => row.id },
-    { head: "ACCOUNT", cell: (row) => row.account },
-    { head: "KEY", cell: (row) => `ink_...${row.lastFour}` },
-    { head: "NAME", cell: (row) => row.name ?? "-" },
-    { head: "STATE", cell: (row) => stateOf(row, nowMs) },
-    { head: "MODELS", cell: (row) => row.models.join(",") },
-    { head: "LIMITS", cell: limitsOf },
-    { head: "LAST USED", cell: (row) => shortTime(row.lastUsedMs) },
-    { head: "EXPIRES", cell: (row) => shortTime(row.expiresMs) },
-  ]);
-}
-
-function stateOf(row: KeyRow, nowMs: EpochMs): "active" | "revoked" | "expired" {
-  if (row.revokedMs !== null) return "revoked";
-  return row.expiresMs !== null && row.expiresMs <= nowMs ? "expired" : "active";
-}
-
-function limitsOf({ requestsPerMinute: rpm, tokensPerMinute: tpm, concurrent }: KeyRow): string {
-  const limits = [
-    ...(rpm === null ? [] : [`${rpm} rpm`]),
-    ...(tpm === null ? [] : [`${tpm} tpm`]),
-    ...(concurrent === null ? [] : [`${concurrent} at once`]),
-  ];
-  return limits.join(", ") || "-";
 }

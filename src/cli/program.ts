@@ -17,6 +17,7 @@ import { failureLine, failureOf } from "./failure.ts";
 import { explainUse, rootCommand } from "./help.ts";
 import { keyCommand } from "./key.ts";
 import { modelsCommand } from "./models.ts";
+import { plansCommand } from "./plans.ts";
 import { reloadCommand } from "./reload.ts";
 import { serveCommand } from "./serve.ts";
 import { usageCommand } from "./usage.ts";
@@ -30,7 +31,14 @@ export async function run(argv: readonly string[], host: Host): Promise<number> 
   const cli = new Cli(host, () => program.opts<GlobalOptions>());
   const groups = {
     "The service:": [serveCommand, reloadCommand, chatCommand, modelsCommand, configCommand],
-    "Accounts and credits:": [accountCommand, keyCommand, creditsCommand, balanceCommand, usageCommand],
+    "Accounts and credits:": [
+      accountCommand,
+      keyCommand,
+      creditsCommand,
+      balanceCommand,
+      usageCommand,
+      plansCommand,
+    ],
     "The ledger:": [auditCommand, backupCommand, clockCommand],
   };
   for (const [heading, commands] of Object.entries(groups)) {

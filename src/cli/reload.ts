@@ -47,6 +47,7 @@ async function reload(cli: Cli, url: string | undefined): Promise<void> {
   ];
   const changed = lines.filter(([, names]) => names.length > 0);
   cli.print(answer, changed.map(([label, names]) => `${label}: ${names.join(", ")}`).join("\n"));
+  for (const warning of answer.warnings) cli.remark(warning);
   cli.remark(
     changed.length === 0
       ? "The configuration is reloaded. Nothing has changed."

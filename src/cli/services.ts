@@ -1,6 +1,6 @@
 /** The functions of the composition root, as commands use them. Tests replace some of them. */
 import { existsSync } from "node:fs";
-import { audit, backup, type OpenStore, openStore } from "../app/database.ts";
+import { audit, backup, type OpenStore, openStore, readPlans } from "../app/database.ts";
 import { pullModel } from "../app/models.ts";
 import { startService, version } from "../app.ts";
 import type { Config } from "../config/load.ts";
@@ -11,6 +11,10 @@ export type Services = typeof services;
 
 export const services = {
   version,
+  /** Reports whether the next command makes the ledger. On PostgreSQL only opening it tells. */
+  isNew({ database }: Config): boolean {
+    return database.kind === "sqlite" && !existsSync(database.path);
+  },
   /** Throws if no ledger exists, unless `create`. */
   async openStore(config: Config, { create }: { create: boolean }): Promise<OpenStore> {
     if (!create) requireLedger(config);
@@ -24,6 +28,7 @@ export const services = {
     return await audit(config);
   },
   backup,
+  readPlans,
 };
 
 /**

@@ -3,51 +3,79 @@
  */
 import { once } from "node:events";
 import type { Writable } from "node:stream";
-import { Command } from "commander";
+import { Command, Option } from "commander";
 import { usageObject } from "../accounts/operator-objects.ts";
 import { usageCsv } from "../accounts/usage-csv.ts";
-import type { UsageRow } from "../ledger/rows.ts";
+import { dayAt } from "../accounts/usage-sums.ts";
+import type { ChargeRow } from "../ledger/rows.ts";
+import { type UsageGroup, usageGroups } from "../store/usage-sums.ts";
 import { type EpochMs, exactCredits, grouped } from "../units.ts";
-import { moment } from "./arguments.ts";
+import { limit, moment, note } from "./arguments.ts";
 import type { Cli } from "./cli.ts";
 import { type Column, count, shortTime, table } from "./format.ts";
 import { examples } from "./help.ts";
+import { printSums } from "./usage-sums.ts";
 
 interface Options {
+  by?: UsageGroup;
   from?: EpochMs;
   to?: EpochMs;
+  model?: string;
+  key?: string;
+  requestId?: string;
+  limit?: number;
   csv?: boolean;
 }
 
-type Pages = AsyncIterable<readonly UsageRow[]>;
+type Pages = AsyncIterable<readonly ChargeRow[]>;
 
 export function usageCommand(cli: Cli): Command {
   return new Command("usage")
-    .description("list what finished requests used and cost, of one account or of all")
+    .description("list what finished requests used and cost, of one account or of all, or sum it")
     .argument("[account]", "as account list shows it (default: all)")
+    .addOption(new Option("--by <what>", "sum instead").choices([...usageGroups]))
     .option("--from <time>", "start, included, ISO 8601: 2027-01-31, or 2027-01-31T18:00:00Z", moment)
-    .option("--to <time>", "end, excluded", moment)
-    .option("--csv", "as CSV, with every field of a receipt")
+    .option("--to <time>", "end, excluded; sums are of whole days in UTC", moment)
+    .option("--model <id>", "only this model", note)
+    .option("--key <id>", "only this key, as key list shows it", note)
+    .option("--request-id <id>", "only this request: the x-request-id of its answer", note)
+    .option("--limit <rows>", "with --by: only the rows with the highest cost, or the first days", limit)
+    .option("--csv", "as CSV, with every field")
     .addHelpText(
       "after",
       examples(
         "inkwell usage ada",
-        "inkwell usage --from 2027-01-01 --to 2027-02-01 --csv > january.csv",
+        "inkwell usage --by account --from 2027-01-01 --to 2027-02-01 --csv > january.csv",
+        "inkwell usage ada --by day",
         "inkwell usage ada --json | jq 'map(.cost_micro - .shortfall_micro) | add / 1e6'",
       ),
     )
-    .action(async (account: string | undefined, { from, to, csv }: Options, command: Command) => {
+    .action(async (account: string | undefined, options: Options, command: Command) => {
+      const { by, from, to, csv, model, key, requestId: id } = options;
       if (csv === true && cli.json) command.error("error: it is --csv or --json, not both");
       if (from !== undefined && to !== undefined && to <= from) {
         command.error("error: --to must be after --from: the time of --to is excluded");
       }
+      if (by === undefined && options.limit !== undefined) command.error("error: --limit needs --by");
+      if (by !== undefined && id !== undefined) {
+        command.error("error: --request-id shows the charges of one request: leave out --by");
+      }
       await cli.withActions(cli.config(), async (actions) => {
+        if (by !== undefined) {
+          const days = { from: dayAt("--from", from), to: dayAt("--to", to) };
+          const order = by === "day" ? "name" : "cost";
+          const query = { by, account, model, key, ...days, order, limit: options.limit } as const;
+          return await printSums(cli, await actions.usageReport(query), csv === true);
+        }
         const sum = { requests: 0, tokens: 0, costMicro: 0 };
-        const pages = summed(await actions.usagePages({ account, fromMs: from, toMs: to }), sum);
+        const pages = summed(
+          await actions.usagePages({ account, model, key, id, fromMs: from, toMs: to }),
+          sum,
+        );
         const text = csv === true ? usageCsv(pages) : cli.json ? usageJson(pages) : usageTable(pages);
         for await (const part of text) await write(cli.host.stdout, part);
         cli.remark(
-          sum.requests === 0
+          sum.requests === 0 && sum.tokens === 0
             ? "No matching request has finished."
             : `${count(sum.requests, "request")}, ${count(sum.tokens, "token")}, ${exactCredits(sum.costMicro)} credits.`,
         );
@@ -59,7 +87,8 @@ export function usageCommand(cli: Cli): Command {
 async function* summed(pages: Pages, sum: { requests: number; tokens: number; costMicro: number }): Pages {
   for await (const rows of pages) {
     for (const row of rows) {
-      sum.requests += 1;
+      // A late charge belongs to a request that has a charge of its own.
+      if (!row.late) sum.requests += 1;
       sum.tokens += row.promptTokens + row.completionTokens;
       sum.costMicro += row.cost - row.shortfall;
     }
@@ -80,7 +109,7 @@ async function* usageJson(pages: Pages): AsyncGenerator<string, void, undefined>
 }
 
 /** The minimum widths keep the pages aligned. */
-const columns: readonly Column<UsageRow>[] = [
+const columns: readonly Column<ChargeRow>[] = [
   { head: "FINISHED", width: 17, cell: (row) => shortTime(row.atMs) },
   { head: "ACCOUNT", width: 12, cell: (row) => row.account },
   { head: "MODEL", width: 24, cell: (row) => row.model },
@@ -88,11 +117,11 @@ const columns: readonly Column<UsageRow>[] = [
   { head: "CACHED", right: true, width: 9, cell: (row) => grouped(row.cachedTokens) },
   { head: "COMPLETION", right: true, cell: completionText },
   { head: "CREDITS", right: true, width: 14, cell: (row) => exactCredits(row.cost - row.shortfall) },
-  { head: "ENDING", width: 13, cell: (row) => row.ending },
+  { head: "ENDING", width: 13, cell: (row) => (row.late ? `${row.ending} (late)` : row.ending) },
   { head: "REQUEST", cell: (row) => row.id },
 ];
 
-function completionText({ completionTokens, estimated }: UsageRow): string {
+function completionText({ completionTokens, estimated }: ChargeRow): string {
   return `${grouped(completionTokens)}${estimated ? "?" : ""}`;
 }
 

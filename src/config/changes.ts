@@ -6,22 +6,38 @@
  * environment of a process does not change.
  */
 import { isDeepStrictEqual } from "node:util";
+import type { PlanChanges } from "../ledger/plan.ts";
 import type { EpochMs } from "../units.ts";
 import type { ServiceLimits } from "./limits.ts";
 import type { Config } from "./load.ts";
 import type { ModelConfig } from "./model.ts";
 
-interface ConfigChanges {
+interface SettingChanges {
   /** Ids of models. `changed`: a setting other than the price. */
   models: { added: string[]; removed: string[]; changed: string[] };
   /** Ids of models whose price changes. */
   prices: string[];
-  /** Ids of plans. `retired`: the plan left the configuration; its accounts keep it. */
-  plans: { added: string[]; changed: string[]; retired: string[] };
   /** Other settings that a reload applies. */
   settings: string[];
   /** Settings that differ but keep their values until the next start. */
   needsRestart: string[];
+}
+
+/** The result of making the plans of the configuration current. */
+export interface AppliedPlansReport extends PlanChanges {
+  /** Sentences for the operator. */
+  warnings: string[];
+}
+
+interface ConfigChanges extends SettingChanges {
+  /**
+   * Ids of plans, compared with those of the database. `retired`: the plan left the configuration;
+   * its accounts keep it. `superseded`: the section was replaced by a newer one before, and is not
+   * applied.
+   */
+  plans: { added: string[]; changed: string[]; retired: string[]; superseded: boolean };
+  /** Sentences for the operator. */
+  warnings: string[];
 }
 
 /** The result of a reload that succeeded. */
@@ -35,9 +51,9 @@ export interface LastReload {
   successful: boolean;
 }
 
-/** Whether both configurations are the same. */
-export function isEmpty({ models, prices, plans, settings, needsRestart }: ConfigChanges): boolean {
-  const lists = [...Object.values(models), ...Object.values(plans), prices, settings, needsRestart];
+/** Whether the settings of both configurations are the same, apart from plans. */
+export function isEmpty({ models, prices, settings, needsRestart }: SettingChanges): boolean {
+  const lists = [...Object.values(models), prices, settings, needsRestart];
   return lists.every((list: string[]) => list.length === 0);
 }
 
@@ -80,13 +96,12 @@ const atStart: Record<string, Read> = {
   tracing: ({ tracing }) => tracing,
 };
 
-export function changesBetween(running: Config, next: Config): ConfigChanges {
+export function changesBetween(running: Config, next: Config): SettingChanges {
   const differing = (settings: Record<string, Read>) =>
     Object.entries(settings)
       .filter(([, read]) => !isDeepStrictEqual(read(running), read(next)))
       .map(([name]) => name);
   const models = entriesBetween(byId(running.models), byId(next.models), settingsOf);
-  const plans = entriesBetween(running.plans, next.plans, (plan) => plan);
   const limits = Object.entries(limitNames).map(([key, name]): [string, Read] => [
     `limits.${name}`,
     ({ limits }) => new Map(Object.entries(limits)).get(key),
@@ -94,7 +109,6 @@ export function changesBetween(running: Config, next: Config): ConfigChanges {
   return {
     models,
     prices: entriesBetween(byId(running.models), byId(next.models), ({ price }) => price).changed,
-    plans: { added: plans.added, changed: plans.changed, retired: plans.removed },
     settings: differing({ ...Object.fromEntries(limits), ...applied }),
     needsRestart: differing(atStart),
   };

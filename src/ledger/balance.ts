@@ -5,10 +5,12 @@
  */
 import { invariant, Refusal } from "../errors.ts";
 import type { EpochMs, MicroCredits } from "../units.ts";
-import { expireOverdue } from "./kernel.ts";
-import type { Plans } from "./plan.ts";
-import type { AccountRow, HoldRow } from "./rows.ts";
-import { rowKey, UnitOfWork } from "./unit-of-work.ts";
+import { expireOverdue } from "./ending.ts";
+import type { AccountError } from "./operations.ts";
+import type { PlanCatalog } from "./plan.ts";
+import type { AccountRow, AccountState, HoldRow } from "./rows.ts";
+import { rowKey } from "./snapshot.ts";
+import { type FoundAccount, UnitOfWork } from "./unit-of-work.ts";
 
 /** The rows that a balance is computed from, and the time at which they were read. */
 export interface AccountSnapshot {
@@ -20,10 +22,13 @@ export interface AccountSnapshot {
    */
   overdue: readonly HoldRow[];
   nowMs: EpochMs;
+  plans: PlanCatalog;
 }
 
 export interface BucketView {
-  /** Remaining credits, including the holds of running requests. */
+  /**
+   * Credits - spent, and 0 if more was spent. It includes the holds of running requests.
+   */
   micro: MicroCredits;
   capMicro: MicroCredits;
   /** The window that contains the moment of the snapshot. */
@@ -33,6 +38,11 @@ export interface BucketView {
 
 export interface BalanceView {
   plan: string;
+  /** The plan that takes effect at the end of the base window. */
+  nextPlan: string | null;
+  state: AccountState;
+  /** The account closes at this time. */
+  endsMs: EpochMs | null;
   base: BucketView;
   overage: BucketView;
   additionalMicro: MicroCredits;
@@ -41,56 +51,72 @@ export interface BalanceView {
 }
 
 /** Throws the refusal `balance_unavailable` if the account is missing or invalid. */
-export function balanceOf(snapshot: AccountSnapshot | null, plans: Plans): BalanceView {
+export function balanceOf(snapshot: AccountSnapshot | null): BalanceView {
   if (snapshot === null) throw balanceUnavailable("the account has no row");
-  const found = readBalance(snapshot, plans);
+  const found = readBalance(snapshot);
   if ("problem" in found) throw balanceUnavailable(`account ${snapshot.account.id}: ${found.problem}`);
   return found;
 }
 
 /**
- * Returns the balance, or the problem if the account contradicts itself or its plan is not
- * configured.
+ * Returns the balance, or the problem if the account contradicts itself or the database
+ * does not have its plan.
  */
-export function readBalance(
-  { account: read, overdue, nowMs }: AccountSnapshot,
-  plans: Plans,
-): BalanceView | { problem: string } {
-  const work = new UnitOfWork(
-    {
-      nowMs,
-      accounts: new Map([[read.id, read]]),
-      holds: new Map(overdue.map((hold) => [rowKey(hold.account, hold.id), hold])),
-      overdue: overdue.map((hold) => rowKey(hold.account, hold.id)),
-      unfinished: new Set(),
-      journal: new Map(),
-      usage: new Map(),
-      keys: new Map(),
-    },
-    plans,
-  );
-  const found = work.account(read.id);
+export function readBalance(snapshot: AccountSnapshot): BalanceView | { problem: string } {
+  const { found } = workOn(snapshot);
   if (found.kind === "balance_invalid") return { problem: found.problem };
-  invariant(found.kind === "found", "the snapshot has the account");
-  expireOverdue(work, found);
   const { account } = found;
+  if (found.plan === null) return { problem: `the database has no version of its plan "${account.plan}"` };
   return {
     plan: account.plan,
+    nextPlan: account.nextPlan,
+    state: account.state,
+    endsMs: account.endsMs,
     base: {
-      micro: account.base + account.heldBase,
+      micro: Math.max(0, account.base + account.baseHeld),
       capMicro: account.baseCap,
       startsMs: account.baseStartsMs,
       endsMs: account.baseEndsMs,
     },
     overage: {
-      micro: account.overage + account.heldOverage,
+      micro: Math.max(0, account.overage + account.overageHeld),
       capMicro: account.overageCap,
       startsMs: account.overageStartsMs,
       endsMs: account.overageEndsMs,
     },
-    additionalMicro: account.additional + account.heldAdditional,
-    heldMicro: account.heldBase + account.heldOverage + account.heldAdditional,
+    additionalMicro: account.additional + account.additionalHeld,
+    heldMicro: account.baseHeld + account.overageHeld + account.additionalHeld,
   };
+}
+
+type BalanceError = Extract<AccountError, { kind: "balance_invalid" }>;
+
+/**
+ * Returns the account as it is at the moment of the snapshot: windows are rolled forward, and
+ * overdue holds are expired. What is done with it is written nowhere.
+ */
+export function workOn({ account: read, overdue, nowMs, plans }: AccountSnapshot): {
+  work: UnitOfWork;
+  found: FoundAccount | BalanceError;
+} {
+  const work = new UnitOfWork({
+    nowMs,
+    plans,
+    accounts: new Map([[read.id, read]]),
+    holds: new Map(overdue.map((hold) => [rowKey(hold.account, hold.id), hold])),
+    overdue: overdue.map((hold) => rowKey(hold.account, hold.id)),
+    unfinished: new Set(),
+    journal: new Map(),
+    charges: new Map(),
+    keys: new Map(),
+    payments: new Map(),
+    refunds: new Map(),
+    past: new Map(),
+  });
+  const found = work.account(read.id);
+  invariant(found.kind !== "no_account", "the snapshot has the account");
+  if (found.kind === "found") expireOverdue(work, found);
+  return { work, found };
 }
 
 /** Builds this refusal. `detail` is for the operator. */

@@ -11,7 +11,7 @@ import { invariant, StoreUnavailableError } from "../errors.ts";
 import { retry } from "../retry.ts";
 import { AccountQueues, type Entry, type PutOff } from "./account-queues.ts";
 import type { Decision, HoldOperation, Operation, Outcome, OutcomeOf, PutOffOutcome } from "./operations.ts";
-import { noTokens, type UsageRow } from "./rows.ts";
+import { type ChargeRow, noTokens } from "./rows.ts";
 
 export interface LedgerStore {
   /**
@@ -52,7 +52,7 @@ export interface LedgerOptions {
 export interface Committed {
   operations: number;
   /** Receipts of the overdue holds that this commit ended. */
-  expired: readonly UsageRow[];
+  expired: readonly ChargeRow[];
   /**
    * Time from the first attempt until the batch was on disk, including pauses between attempts.
    */

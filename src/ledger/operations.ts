@@ -5,12 +5,11 @@
  */
 import type { EpochMs, MicroCredits } from "../units.ts";
 import type { Price } from "./pricing.ts";
-import type { BucketAmounts, Ending, TokenCounts, UsageRow } from "./rows.ts";
+import type { BucketAmounts, ChargeRow, Ending, KeyRow, TokenCounts } from "./rows.ts";
 
 export interface OpenOperation {
   kind: "open";
   account: string;
-  /** Name of a plan of the configuration. */
   plan: string;
 }
 
@@ -80,12 +79,66 @@ export interface AdjustOperation {
   reason: string;
 }
 
-/** Changes the plan. An upgrade takes effect at once, a downgrade at the next refresh. */
+/** Returns a payment, or a part of it, as far as additional credits are free. */
+export interface RefundOperation {
+  kind: "refund";
+  account: string;
+  refund: string;
+  payment: string;
+  amount: MicroCredits;
+}
+
+/** Changes the plan now, or at the end of the base window. */
 export interface PlanOperation {
   kind: "plan";
   account: string;
   op: string;
   plan: string;
+  at: "now" | "refresh";
+}
+
+/**
+ * Suspends, resumes or closes the account, or sets the time at which it closes. To close is final.
+ */
+export interface StateOperation {
+  kind: "state";
+  account: string;
+  op: string;
+  to: { kind: "suspend" | "resume" | "close" } | { kind: "end"; endsMs: EpochMs | null };
+}
+
+/** Takes back windows that a wrong clock opened in the future. May be repeated. */
+interface ReverseOperation {
+  kind: "reverse";
+  account: string;
+}
+
+/** Changes a key. Absent fields stay. */
+export interface KeyOperation {
+  kind: "key";
+  account: string;
+  key: string;
+  op: string;
+  set: KeySettings;
+}
+
+export interface KeySettings {
+  name?: string | null;
+  models?: readonly string[];
+  requestsPerMinute?: number | null;
+  tokensPerMinute?: number | null;
+  concurrent?: number | null;
+  expiresMs?: EpochMs | null;
+  /**
+   * Another period starts an empty window. Another amount keeps the window. An absent part stays,
+   * and both are needed if the key has no budget.
+   */
+  budget?: { micro?: MicroCredits; every?: string } | null;
+  /**
+   * A new secret. The present one stays valid for the period `overlap`, or ends if it is null.
+   * Older ones end.
+   */
+  rotation?: { hash: string; lastFour: string; overlap: string | null };
 }
 
 export type Operation =
@@ -96,7 +149,11 @@ export type Operation =
   | ExpireOperation
   | TopupOperation
   | AdjustOperation
-  | PlanOperation;
+  | RefundOperation
+  | PlanOperation
+  | StateOperation
+  | ReverseOperation
+  | KeyOperation;
 
 /** State of a limit per minute after the decision, for `x-ratelimit-*`. */
 export interface RateState {
@@ -112,7 +169,13 @@ export interface Rates {
 }
 
 export type HoldOutcome =
-  | { kind: "held"; amount: MicroCredits; rates: Rates }
+  | {
+      kind: "held";
+      amount: MicroCredits;
+      /** As in the outcome of an extension. */
+      reserved: boolean;
+      rates: Rates;
+    }
   | {
       kind: "refused";
       reason: "insufficient_credits";
@@ -120,7 +183,21 @@ export type HoldOutcome =
       refreshesAtMs: EpochMs | null;
       rates: Rates;
     }
-  | { kind: "refused"; reason: "credits_reserved"; retryAfterMs: number; rates: Rates }
+  | {
+      kind: "refused";
+      reason: "credits_reserved";
+      /** The holder of the rest: requests of the account, or those of the key's budget. */
+      scope: "account" | "key";
+      retryAfterMs: number;
+      rates: Rates;
+    }
+  | {
+      kind: "refused";
+      reason: "key_budget_exceeded";
+      /** End of the window of the budget. */
+      refreshesAtMs: EpochMs;
+      rates: Rates;
+    }
   | {
       kind: "refused";
       reason: "rate_limit_exceeded";
@@ -138,12 +215,21 @@ export type HoldOutcome =
       limit: number;
       rates: Rates;
     }
+  | { kind: "refused"; reason: "account_suspended" | "account_closed" }
   | { kind: "refused"; reason: "key_revoked" | "key_expired" | "key_unknown" }
   /** The hold was taken earlier and has ended. A new request needs a new id. */
   | { kind: "refused"; reason: "hold_ended" };
 
 export type ExtendOutcome =
-  | { kind: "extended"; amount: MicroCredits }
+  | {
+      kind: "extended";
+      amount: MicroCredits;
+      /**
+       * Less than asked for was taken, and the rest is held by other requests. Some of it may come
+       * back when they end.
+       */
+      reserved: boolean;
+    }
   /** The hold expired or was settled before. Nothing was taken. */
   | { kind: "ended" };
 
@@ -170,6 +256,9 @@ export type ExpireOutcome = { kind: "expired" } | { kind: "alive" } | { kind: "e
 export type TopupOutcome =
   | { kind: "added"; additional: MicroCredits; replayed: boolean }
   | { kind: "conflict"; amount: MicroCredits }
+  /** The payment was credited to this other account. */
+  | { kind: "payment_used"; account: string }
+  | { kind: "closed" }
   /** The bucket would exceed the safe integers. */
   | { kind: "too_much" };
 
@@ -178,21 +267,66 @@ export type AdjustOutcome =
   /** The operation was executed before with this other amount or reason. */
   | { kind: "conflict"; amount: number; reason: string }
   | { kind: "too_little"; additional: MicroCredits }
+  /** Nothing is granted to a closed account. */
+  | { kind: "closed" }
   | { kind: "too_much" };
 
-export type OpenOutcome = { kind: "opened" } | { kind: "exists"; plan: string };
+export type RefundOutcome =
+  | {
+      kind: "refunded";
+      amount: MicroCredits;
+      /** The part of the request that was not free. */
+      rest: MicroCredits;
+      additional: MicroCredits;
+      replayed: boolean;
+    }
+  /** The refund was executed before, of this payment with this amount. */
+  | { kind: "conflict"; payment: string; amount: MicroCredits }
+  /** The id was used for a refund of this other account. */
+  | { kind: "refund_used"; account: string }
+  /** The account has no such payment. */
+  | { kind: "unknown_payment" }
+  /** Only this much of the payment is left to refund. */
+  | { kind: "too_much"; refundable: MicroCredits };
+
+/** Accounts can only be put on a plan that the current plans section has. */
+type PlanRefusal = { kind: "unknown_plan"; plans: readonly string[] } | { kind: "retired_plan" };
+
+export type OpenOutcome = { kind: "opened" } | { kind: "exists"; plan: string } | PlanRefusal;
 
 export type PlanOutcome =
   | { kind: "changed"; replayed: boolean }
-  /** The operation was executed before with this other plan. */
-  | { kind: "conflict"; plan: string };
+  /** The operation was executed before with this other plan, or at another time. */
+  | { kind: "conflict"; plan: string }
+  | { kind: "closed" }
+  | PlanRefusal;
+
+export type StateOutcome =
+  | { kind: "changed"; replayed: boolean }
+  /** The operation was executed before with this other change. */
+  | { kind: "conflict"; note: string }
+  | { kind: "closed" };
+
+export type ReverseOutcome = { kind: "reversed" } | { kind: "nothing" };
+
+export type KeyOutcome =
+  | { kind: "changed"; key: KeyRow; replayed: boolean }
+  /** The operation was executed before with this other change. */
+  | { kind: "conflict"; note: string }
+  | { kind: "key_unknown" }
+  /** The key has no budget of which a part can change. */
+  | { kind: "no_budget" }
+  /** An expired key gets no new secret. */
+  | { kind: "key_expired"; expiresMs: EpochMs }
+  /** A revoked key does not change. */
+  | { kind: "key_revoked" };
 
 /** Possible outcome of any operation. */
 export type AccountError =
   | { kind: "no_account" }
   /**
-   * The row of the account is invalid, or its plan is missing. Nothing moves until an operator
-   * repairs it.
+   * The row of the account is invalid, or a hold needs a plan that the database does not have.
+   * Nothing moves until an operator repairs it.
    */
   | { kind: "balance_invalid"; problem: string };
 
@@ -204,7 +338,11 @@ interface Outcomes {
   expire: ExpireOutcome;
   topup: TopupOutcome;
   adjust: AdjustOutcome;
+  refund: RefundOutcome;
   plan: PlanOutcome;
+  state: StateOutcome;
+  reverse: ReverseOutcome;
+  key: KeyOutcome;
 }
 
 /**
@@ -212,7 +350,7 @@ interface Outcomes {
  * a repetition.
  */
 interface Findings {
-  expired?: readonly UsageRow[];
+  expired?: readonly ChargeRow[];
 }
 
 export type OutcomeOf<O extends Operation> = (Outcomes[O["kind"]] | AccountError) & Findings;

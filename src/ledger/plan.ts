@@ -1,11 +1,16 @@
 /**
- * A plan grants two refilled buckets, limits and models. The configuration defines plans, and each
- * account is on one.
+ * Plans: what an account is granted, its limits and its models.
+ *
+ * The configuration file is the source. The database is the truth: it keeps every version of every
+ * plan, and which plans sections were applied. Versions are never changed or deleted, so that a
+ * grant can always be checked against the version that it names. Pure.
  */
-import type { Credits } from "../units.ts";
+import { createHash } from "node:crypto";
+import type { Credits, EpochMs } from "../units.ts";
+import { parsePeriod } from "./windows.ts";
 
 export interface BucketPlan {
-  /** The cap of the bucket. Each refresh fills it to the cap. */
+  /** The credits of each window. */
   credits: Credits;
   /** ISO 8601 period (`PT5H`, `P1D`, `P1M`), UTC. */
   every: string;
@@ -26,8 +31,121 @@ export interface Plan {
   limits: Limits;
   /** Model ids, or `*`. */
   models: readonly string[];
-  /** The plan left the configuration: its accounts keep it, and no other account gets it. */
-  retired?: true;
 }
 
+/** A plans section of the configuration. */
 export type Plans = ReadonlyMap<string, Plan>;
+
+/** A plan as it was from `createdMs` until the next version. */
+export interface PlanVersion extends Plan {
+  /** 1, 2, 3 ... for each plan. */
+  version: number;
+  createdMs: EpochMs;
+}
+
+/** A plans section that was applied. */
+export interface AppliedPlans {
+  /** 1, 2, 3 ... The last one is current. */
+  epoch: number;
+  /** SHA-256 of the normalised section, lower-case hex. */
+  fingerprint: string;
+  appliedMs: EpochMs;
+  /** The plans that accounts can be put on, in the order of the section. */
+  plans: readonly string[];
+}
+
+/** All plans of the database, at one moment. */
+export interface PlanCatalog {
+  /** The number of the current plans section, or 0 if none was applied. */
+  epoch: number;
+  /**
+   * The plans that accounts can be put on, in the order of the section. The others are retired.
+   */
+  offered: readonly string[];
+  /** Every plan with its versions, oldest first. */
+  versions: ReadonlyMap<string, readonly PlanVersion[]>;
+}
+
+export const noPlans: PlanCatalog = { epoch: 0, offered: [], versions: new Map() };
+
+/** Returns the newest version of a plan, retired or not. */
+export function newestVersion(catalog: PlanCatalog, plan: string): PlanVersion | undefined {
+  return catalog.versions.get(plan)?.at(-1);
+}
+
+/**
+ * Returns the version for a window that starts then: the newest from before, or the first version
+ * if the plan is younger. A refresh comes before a new version of the same moment.
+ */
+export function versionAt(versions: readonly PlanVersion[], startsMs: EpochMs): PlanVersion | undefined {
+  return versions.findLast(({ createdMs }) => createdMs < startsMs) ?? versions[0];
+}
+
+/** Returns the newest versions of the plans that accounts can be put on. */
+function offeredPlans({ offered, versions }: PlanCatalog): Plans {
+  return new Map(
+    offered.flatMap((id) => {
+      const plan = versions.get(id)?.at(-1);
+      return plan === undefined ? [] : [[id, plan]];
+    }),
+  );
+}
+
+/**
+ * Returns a text that is the same for plans that grant the same. A period can be written in
+ * several ways, and models in any order.
+ */
+function normalised({ id, base, overage, limits, models }: Plan): string {
+  const { requestsPerMinute = null, tokensPerMinute = null, concurrent = null } = limits;
+  const bucket = ({ credits, every }: BucketPlan) => [credits, parsePeriod(every)];
+  const granted = [bucket(base), bucket(overage), requestsPerMinute, tokensPerMinute, concurrent];
+  return JSON.stringify([id, ...granted, [...models].sort()]);
+}
+
+/** Returns the SHA-256 of a plans section, whatever the order of its plans. */
+export function fingerprintOf(section: Plans): string {
+  const text = [...section.values()].map(normalised).sort().join("\n");
+  return createHash("sha256").update(text).digest("hex");
+}
+
+/** Reports whether the section grants the same as the current one. */
+export function isCurrent(catalog: PlanCatalog, section: Plans): boolean {
+  return catalog.epoch > 0 && fingerprintOf(offeredPlans(catalog)) === fingerprintOf(section);
+}
+
+/** What a plans section changes. */
+export interface PlanChanges {
+  /** `superseded`: the section was current once, and another one was applied after it. */
+  kind: "applied" | "unchanged" | "superseded";
+  added: string[];
+  changed: string[];
+  /** Plans that are no longer offered. */
+  retired: string[];
+  /** Versions to insert. */
+  versions: PlanVersion[];
+}
+
+/**
+ * Compares a section with the catalog. `fingerprints` are those of all sections that were applied,
+ * oldest first. `force` applies a superseded section as well.
+ */
+export function planChanges(
+  catalog: PlanCatalog,
+  section: Plans,
+  { fingerprints, force, nowMs }: { fingerprints: readonly string[]; force: boolean; nowMs: EpochMs },
+): PlanChanges {
+  const nothing = { added: [], changed: [], retired: [], versions: [] };
+  if (isCurrent(catalog, section)) return { kind: "unchanged", ...nothing };
+  if (!force && fingerprints.includes(fingerprintOf(section))) return { kind: "superseded", ...nothing };
+  const added = [...section.keys()].filter((id) => !catalog.offered.includes(id));
+  const retired = catalog.offered.filter((id) => !section.has(id));
+  const versions = [...section.values()].flatMap((plan): PlanVersion[] => {
+    const newest = newestVersion(catalog, plan.id);
+    if (newest !== undefined && normalised(newest) === normalised(plan)) return [];
+    // Versions of a plan are ordered by time, even if the clock was set back.
+    const createdMs = Math.max(nowMs, newest?.createdMs ?? nowMs);
+    return [{ ...plan, version: (newest?.version ?? 0) + 1, createdMs }];
+  });
+  const changed = versions.map(({ id }) => id).filter((id) => catalog.offered.includes(id));
+  return { kind: "applied", added, changed, retired, versions };
+}

@@ -4,7 +4,7 @@
  */
 import { invariant } from "../errors.ts";
 import type { MicroCredits } from "../units.ts";
-import type { BucketAmounts } from "./rows.ts";
+import type { BucketAmounts, RowPrice } from "./rows.ts";
 
 /** Credits per million tokens, which is micro-credits per token. Whole numbers. */
 export interface Price {
@@ -52,6 +52,13 @@ export function completionTokensFor(price: Price, promptTokens: number, held: Mi
   if (rest < 0) return 0;
   return price.completion === 0 ? Number.POSITIVE_INFINITY : Math.floor(rest / price.completion);
 }
+
+/** Returns the prices of a hold or a charge. */
+export function priceOf(row: RowPrice): Price {
+  return { prompt: row.pricePrompt, completion: row.priceCompletion, cachedPrompt: row.priceCachedPrompt };
+}
+
+export const noAmounts: BucketAmounts = { base: 0, overage: 0, additional: 0 };
 
 export function sumOf(amounts: BucketAmounts): MicroCredits {
   return amounts.base + amounts.overage + amounts.additional;

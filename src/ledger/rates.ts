@@ -14,7 +14,7 @@
 import { given } from "../given.ts";
 import type { EpochMs } from "../units.ts";
 import type { HoldOutcome, RateState, Rates } from "./operations.ts";
-import type { Limits, Plan } from "./plan.ts";
+import type { Limits } from "./plan.ts";
 import type { AccountRow, KeyRow } from "./rows.ts";
 
 const minuteMs = 60_000;
@@ -23,17 +23,33 @@ const minuteMs = 60_000;
 export interface Scope {
   scope: "account" | "key";
   limits: Limits;
-  row: { requestsTatMs: EpochMs; tokensTatMs: EpochMs; holds: number };
+  row: { requestsTatMs: EpochMs; tokensTatMs: EpochMs; tokensLimit: number | null; holds: number };
 }
 
-export function scopesOf(account: AccountRow, plan: Plan, key: KeyRow | null): Scope[] {
-  const scopes: Scope[] = [{ scope: "account", limits: plan.limits, row: account }];
+/** `plan` null: the plan of the account is not known, and its limits are not counted. */
+export function scopesOf(account: AccountRow, plan: { limits: Limits } | null, key: KeyRow | null): Scope[] {
+  const scopes: Scope[] = plan === null ? [] : [{ scope: "account", limits: plan.limits, row: account }];
   if (key !== null) {
     const { requestsPerMinute, tokensPerMinute, concurrent } = key;
     const limits = given({ requestsPerMinute, tokensPerMinute, concurrent });
     scopes.push({ scope: "key", limits, row: key });
   }
   return scopes;
+}
+
+/**
+ * Converts the debt of tokens if the limit of tokens per minute has changed: the debt in tokens
+ * stays, so a higher limit makes the wait shorter. Without a limit there is no debt.
+ */
+function followLimit({ limits, row }: Scope, nowMs: EpochMs): void {
+  const limit = limits.tokensPerMinute ?? null;
+  const before = row.tokensLimit;
+  if (limit === before) return;
+  row.tokensLimit = limit;
+  if (limit === null) row.tokensTatMs = 0;
+  else if (before !== null && row.tokensTatMs > nowMs) {
+    row.tokensTatMs = nowMs + ((row.tokensTatMs - nowMs) * before) / limit;
+  }
 }
 
 /**
@@ -45,7 +61,9 @@ export function scopesOf(account: AccountRow, plan: Plan, key: KeyRow | null): S
  * the clock each time, and the clock would never reach them.
  */
 export function followClock(scopes: readonly Scope[], nowMs: EpochMs): void {
-  for (const { row } of scopes) {
+  for (const scope of scopes) {
+    followLimit(scope, nowMs);
+    const { row } = scope;
     if (row.requestsTatMs <= nowMs + 2 * minuteMs) continue;
     const aheadMs = row.requestsTatMs - nowMs - minuteMs;
     row.requestsTatMs -= aheadMs;

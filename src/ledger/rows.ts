@@ -3,37 +3,99 @@
  * are whole micro-credits. Times are milliseconds since the epoch. The key of every table starts
  * with the account.
  */
+import { invariant } from "../errors.ts";
 import type { EpochMs, MicroCredits } from "../units.ts";
 
-/** All three buckets are in one row, so that one lock protects a decision. */
+/** The buckets that refill in windows. */
+export const windowBuckets = ["base", "overage"] as const;
+export type WindowBucket = (typeof windowBuckets)[number];
+
+/** `closed` is final. A suspended account takes no new holds. */
+export const accountStates = ["active", "suspended", "closed"] as const;
+export type AccountState = (typeof accountStates)[number];
+
+/**
+ * A window that a change of the plan closed before its planned end. It resumes if the account
+ * returns to a plan with that period. Until then it counts what is held and spent since its start.
+ */
+export interface KeptWindow {
+  bucket: WindowBucket;
+  /** The plan that the account had at its start, and its version then. */
+  plan: string;
+  version: number;
+  /** ISO 8601 period. */
+  every: string;
+  anchorMs: EpochMs;
+  startsMs: EpochMs;
+  endsMs: EpochMs;
+  /** Journal number from which takings and charges count in this window. */
+  since: number;
+  spent: MicroCredits;
+  held: MicroCredits;
+}
+
+/**
+ * The present state of an account. It is a cache: the audit recomputes it from grants, charges and
+ * holds. All buckets are in one row, so that one lock protects a decision.
+ */
 export interface AccountRow {
   id: string;
   plan: string;
+  /** The plan that takes effect at the end of the base window. */
+  nextPlan: string | null;
+  state: AccountState;
+  /** The account closes at this time. */
+  endsMs: EpochMs | null;
   /** Number of the last journal entry. Numbers have no gaps and start at 1. */
   seq: number;
   createdMs: EpochMs;
 
-  base: MicroCredits;
+  /**
+   * Credits of the grant - spent - held. Negative after a change to a smaller plan, and after a
+   * hold of another plan was charged.
+   */
+  base: number;
+  /** The credits of the current grant. */
   baseCap: MicroCredits;
+  /** Sum over the open holds, without amounts of closed windows, which cannot be returned. */
+  baseHeld: MicroCredits;
+  /** The plan that the account had at the start of the current window, and its version then. */
+  basePlan: string;
+  baseVersion: number;
+  /** ISO 8601 period of the current window. */
+  baseEvery: string;
   /** Start of the window grid. Windows start at `anchor + n * period`. */
   baseAnchorMs: EpochMs;
   baseStartsMs: EpochMs;
   baseEndsMs: EpochMs;
+  /** Journal number of the current grant. */
+  baseGrant: number;
+  /**
+   * Journal number from which takings and charges count in the current window. It is that of an
+   * earlier grant if the window resumed, or carries another window's amounts.
+   */
+  baseSince: number;
 
-  overage: MicroCredits;
+  overage: number;
   overageCap: MicroCredits;
+  overageHeld: MicroCredits;
+  overagePlan: string;
+  overageVersion: number;
+  overageEvery: string;
   overageAnchorMs: EpochMs;
   overageStartsMs: EpochMs;
   overageEndsMs: EpochMs;
+  overageGrant: number;
+  overageSince: number;
+
+  kept: readonly KeptWindow[];
 
   additional: MicroCredits;
-
-  /** Sums over the open holds, without amounts from past windows, which cannot be returned. */
-  heldBase: MicroCredits;
-  heldOverage: MicroCredits;
-  heldAdditional: MicroCredits;
+  additionalHeld: MicroCredits;
   /** Number of open holds. */
   holds: number;
+  /** What the open holds have used, by their last checkpoints. */
+  used: MicroCredits;
 
   /**
    * GCRA: theoretical arrival time of requests and tokens per minute, with fractions of a
@@ -41,6 +103,8 @@ export interface AccountRow {
    */
   requestsTatMs: EpochMs;
   tokensTatMs: EpochMs;
+  /** The limit of tokens per minute with which `tokensTatMs` was counted. */
+  tokensLimit: number | null;
 }
 
 /** Amounts in the three buckets, in spending order. */
@@ -71,6 +135,19 @@ export function countsOf(used: TokenCounts): TokenCounts {
   return { promptTokens, cachedTokens, completionTokens, reasoningTokens };
 }
 
+/** Throws an `InvariantError` for counts that no request can have. */
+export function assertTokens(used: TokenCounts): void {
+  const { promptTokens, cachedTokens, completionTokens, reasoningTokens } = used;
+  for (const count of [promptTokens, cachedTokens, completionTokens, reasoningTokens]) {
+    invariant(
+      Number.isSafeInteger(count) && count >= 0,
+      () => `token counts are whole: ${JSON.stringify(used)}`,
+    );
+  }
+  invariant(cachedTokens <= promptTokens, "cached tokens are part of the prompt's");
+  invariant(reasoningTokens <= completionTokens, "reasoning tokens are part of the completion's");
+}
+
 /** Prices at the time of the hold. A later change of the configuration does not affect them. */
 export interface RowPrice {
   pricePrompt: number;
@@ -78,7 +155,14 @@ export interface RowPrice {
   priceCachedPrompt: number;
 }
 
-/** An open hold. Ending one deletes the row and writes its usage row. */
+/** What a hold took from the windows of base and overage, at one journal number. */
+export interface Taking {
+  seq: number;
+  base: MicroCredits;
+  overage: MicroCredits;
+}
+
+/** An open hold. Ending one deletes the row and writes a charge. */
 export interface HoldRow extends TokenCounts, RowPrice {
   account: string;
   /** The request id that the client sees. */
@@ -88,20 +172,32 @@ export interface HoldRow extends TokenCounts, RowPrice {
   createdMs: EpochMs;
   expiresMs: EpochMs;
 
-  /**
-   * Taken from the windows that started at `baseStartsMs` and `overageStartsMs`. Unspent amounts
-   * return to them.
-   */
+  /** The latest takings. Unspent amounts return to the windows that count them. */
   base: MicroCredits;
   overage: MicroCredits;
+  /** All that was taken from the additional credits. */
   additional: MicroCredits;
-  baseStartsMs: EpochMs;
-  overageStartsMs: EpochMs;
-  /** Taken from windows that have ended. Spent first and never returned. */
-  basePast: MicroCredits;
-  overagePast: MicroCredits;
+  /** Journal number of the first of the latest takings. */
+  takenSeq: number;
+  /** What was taken before the last grant of base or overage, oldest first. It is spent first. */
+  earlier: readonly Taking[];
   /** Prompt tokens that the hold counted against tokens per minute. */
   meteredTokens: number;
+}
+
+/** Returns all takings of a hold, oldest first. */
+export function takingsOf({ earlier, takenSeq: seq, base, overage }: HoldRow): readonly Taking[] {
+  return [...earlier, { seq, base, overage }];
+}
+
+/** Returns everything that a hold holds, in windows that are closed too. */
+export function heldBy(row: HoldRow): BucketAmounts {
+  const held = { base: 0, overage: 0, additional: row.additional };
+  for (const { base, overage } of takingsOf(row)) {
+    held.base += base;
+    held.overage += overage;
+  }
+  return held;
 }
 
 export const journalKinds = [
@@ -115,6 +211,13 @@ export const journalKinds = [
   "void",
   "expire",
   "adjust",
+  "refund",
+  "suspend",
+  "resume",
+  "end",
+  "close",
+  "key",
+  "reverse",
 ] as const;
 export type JournalKind = (typeof journalKinds)[number];
 
@@ -131,9 +234,86 @@ export interface JournalRow {
   baseDelta: number;
   overageDelta: number;
   additionalDelta: number;
-  baseAfter: MicroCredits;
-  overageAfter: MicroCredits;
+  baseAfter: number;
+  overageAfter: number;
   additionalAfter: MicroCredits;
+}
+
+export const grantCauses = [
+  /** The account was opened. */
+  "open",
+  /** A window ended, and the next one started. */
+  "window",
+  "plan",
+  "close",
+  /** A window that a wrong clock had opened was taken back. */
+  "reversal",
+  /** The ledger was carried over from a version without grants. */
+  "carried_over",
+  "payment",
+  /** A payment that an earlier version had credited to another account before. */
+  "duplicate",
+  "refund",
+  "adjustment",
+] as const;
+export type GrantCause = (typeof grantCauses)[number];
+
+/**
+ * Why an account has credits. Immutable. Each change of a window starts a grant, which ends the
+ * one before.
+ */
+export interface GrantRow {
+  account: string;
+  /** Number of the journal entry that made it. */
+  seq: number;
+  bucket: WindowBucket | "additional";
+  cause: GrantCause;
+  atMs: EpochMs;
+  /** The credits of the window. Negative only for refunds and adjustments. */
+  amount: number;
+  /** Id of the payment, refund or adjustment. Payments are unique in the installation. */
+  ref: string | null;
+  /** The payment that a refund returns. */
+  payment: string | null;
+
+  /** The plan version that gives the credits. The fields from here on are null for additional. */
+  plan: string | null;
+  version: number | null;
+  anchorMs: EpochMs | null;
+  startsMs: EpochMs | null;
+  /** The planned end of the window. */
+  endsMs: EpochMs | null;
+  /** Journal number from which takings and charges count. */
+  since: number | null;
+  /** Spent and held amounts that were carried in. */
+  spent: MicroCredits | null;
+  held: MicroCredits | null;
+}
+
+/** The grant of a window of base or overage. */
+interface WindowGrant {
+  plan: string;
+  version: number;
+  amount: MicroCredits;
+  anchorMs: EpochMs;
+  startsMs: EpochMs;
+  endsMs: EpochMs;
+  since: number;
+}
+
+/** An earlier window, and what was spent and is held since its `since`. */
+export interface PastWindow {
+  grant: WindowGrant;
+  spent: MicroCredits;
+  held: MicroCredits;
+}
+
+/** The last windows of an account that started at or before the present time. */
+export interface PastWindows {
+  base: PastWindow | null;
+  overage: PastWindow | null;
+  /** The plan that a scheduled change has put the account on since then. */
+  scheduled: string | null;
 }
 
 /** How a request ended. docs/ledger.md lists the charge of each ending. */
@@ -150,20 +330,23 @@ export const endings = [
 export type Ending = (typeof endings)[number];
 
 /**
- * The receipt of a finished request, found by the request id that the client received. Its charge
- * can be recomputed.
+ * One change of what a request cost, found by the request id that the client received. Appended
+ * when a hold ends. A settlement after the expiry appends another line with the difference.
+ * Reports and receipts add the lines up.
  */
-export interface UsageRow extends TokenCounts, RowPrice {
+export interface ChargeRow extends TokenCounts, RowPrice {
   account: string;
   /** The hold, which is the request id. */
   id: string;
-  /** Number of the journal entry that ended the hold. */
+  /** Number of the journal entry of this change. */
   seq: number;
   atMs: EpochMs;
   key: string;
   model: string;
   ending: Ending;
   estimated: boolean;
+  /** The line has the difference to a charge that an expiry made before. */
+  late: boolean;
   /** tokens x prices = cost = base + overage + additional + shortfall. */
   cost: MicroCredits;
   base: MicroCredits;
@@ -171,6 +354,20 @@ export interface UsageRow extends TokenCounts, RowPrice {
   additional: MicroCredits;
   /** The part of the cost that the account could not pay. */
   shortfall: MicroCredits;
+  /** Journal numbers of the grants that were current. */
+  baseGrant: number;
+  overageGrant: number;
+  /** The parts of `base` and `overage` that windows paid which had been closed before. */
+  basePast: MicroCredits;
+  overagePast: MicroCredits;
+}
+
+/** A payment, and how much of it was returned by refunds. */
+export interface PaymentRow {
+  id: string;
+  account: string;
+  amount: MicroCredits;
+  refunded: MicroCredits;
 }
 
 /** An API key. Only the SHA-256 of the key is stored. */
@@ -194,5 +391,29 @@ export interface KeyRow {
   /** GCRA state, with fractions of a millisecond, and open holds, for the limits of the key. */
   requestsTatMs: EpochMs;
   tokensTatMs: EpochMs;
+  /** The limit of tokens per minute with which `tokensTatMs` was counted. */
+  tokensLimit: number | null;
   holds: number;
+  /** Everything that the open holds of the key hold. */
+  held: MicroCredits;
+  /** What they have used, by their last checkpoints. */
+  used: MicroCredits;
+
+  /**
+   * What the key may spend in each of its windows, whatever bucket pays. Null: no budget, and then
+   * the five fields after it are null too.
+   */
+  budget: MicroCredits | null;
+  /** ISO 8601 period. */
+  budgetEvery: string | null;
+  budgetAnchorMs: EpochMs | null;
+  budgetStartsMs: EpochMs | null;
+  budgetEndsMs: EpochMs | null;
+  budgetSpent: MicroCredits | null;
+  /** Journal number of the account from which charges count in the window. 0 without a budget. */
+  budgetSince: number;
+
+  /** SHA-256 of the secret before the last rotation, and until when it is valid. */
+  oldHash: string | null;
+  oldUntilMs: EpochMs | null;
 }

@@ -1,160 +1,55 @@
 /**
- * The rows of a commit batch: the snapshot that the store read under its locks, the changed
- * copies, and the rows to write. Only `post` moves buckets and creates journal entries. It checks
- * the invariants of the account each time. Pure.
+ * The state of a batch while it is decided: changed copies of the rows of the snapshot. Only
+ * `post` moves buckets and creates journal entries. It checks the invariants of the account each
+ * time. Pure.
  */
 import { invariant } from "../errors.ts";
-import { type EpochMs, type MicroCredits, microOf } from "../units.ts";
-import type {
-  AccountError,
-  AdjustOperation,
-  ExtendOperation,
-  HoldOperation,
-  Operation,
-  PlanOperation,
-  TopupOperation,
-} from "./operations.ts";
-import type { Plan, Plans } from "./plan.ts";
-import type {
-  AccountRow,
-  BucketAmounts,
-  Ending,
-  HoldRow,
-  JournalKind,
-  JournalRow,
-  KeyRow,
-  UsageRow,
+import type { EpochMs } from "../units.ts";
+import { spentOf, type WindowsChange } from "./account-windows.ts";
+import { applyDue, openWindows } from "./entitlement.ts";
+import type { AccountError } from "./operations.ts";
+import { newestVersion, type PlanCatalog, type PlanVersion } from "./plan.ts";
+import { additionalOnly } from "./pricing.ts";
+import {
+  type AccountRow,
+  type BucketAmounts,
+  type ChargeRow,
+  type GrantRow,
+  type HoldRow,
+  type JournalKind,
+  type JournalRow,
+  type KeyRow,
+  type PastWindows,
+  type PaymentRow,
+  windowBuckets,
 } from "./rows.ts";
-import { windowAt } from "./windows.ts";
+import { type Changes, rowKey, type Snapshot } from "./snapshot.ts";
 
 /**
- * Maximum number of overdue holds that a commit ends, in addition to the holds of its operations.
- * It bounds the time of a commit after a node has died with many holds. 100 holds take about 5 ms.
- */
-export const overdueMax = 100;
-
-/**
- * Every row that the operations of a batch can change, read under the lock. The kernel changes
- * copies.
- */
-export interface Snapshot {
-  nowMs: EpochMs;
-  /** Every account that an operation names and that exists. */
-  accounts: ReadonlyMap<string, AccountRow>;
-  /** By `rowKey(account, id)`: open holds that an operation names, and those of `overdue`. */
-  holds: ReadonlyMap<string, HoldRow>;
-  /**
-   * Keys of the overdue holds to end, ordered by time, account and id. These are the first
-   * `overdueMax` of all accounts on which an operation takes or extends a hold.
-   */
-  overdue: readonly string[];
-  /** Accounts with further overdue holds. */
-  unfinished: ReadonlySet<string>;
-  /**
-   * By `rowKey(account, op)`: entries whose `op` is `opOf` an operation of the batch, or the
-   * `lateOp` of its hold.
-   */
-  journal: ReadonlyMap<string, JournalRow>;
-  /** By `rowKey(account, id)`: usage rows of the holds that operations name. */
-  usage: ReadonlyMap<string, UsageRow>;
-  /** By key id: the keys of hold operations, of the holds and of the usage rows above. */
-  keys: ReadonlyMap<string, KeyRow>;
-}
-
-/**
- * Rows to write, as sets. Accounts, holds and usage rows are inserted or replaced. Keys exist
- * already.
- */
-export interface Changes {
-  accounts: AccountRow[];
-  holdsPut: HoldRow[];
-  holdsEnded: { account: string; id: string }[];
-  journal: JournalRow[];
-  usage: UsageRow[];
-  /** Only `requestsTatMs`, `tokensTatMs`, `holds` and `lastUsedMs` have changed. */
-  keys: KeyRow[];
-}
-
-/** Operations that their own journal entry identifies. */
-type PostedOperation = HoldOperation | ExtendOperation | TopupOperation | AdjustOperation | PlanOperation;
-
-export function rowKey(account: string, id: string): string {
-  return `${account}\n${id}`;
-}
-
-/**
- * Returns the `op` of the operation's journal entry, or null if its hold or account identifies it.
- * The store reads this entry, and the kernel posts it.
- */
-export function opOf(operation: PostedOperation): string;
-export function opOf(operation: Operation): string | null;
-export function opOf(operation: Operation): string | null {
-  switch (operation.kind) {
-    case "hold":
-      return operation.hold;
-    case "extend":
-      return `${operation.hold}/${operation.n}`;
-    case "topup":
-      return `payment:${operation.payment}`;
-    case "adjust":
-      return `adjust:${operation.op}`;
-    case "plan":
-      return `plan:${operation.op}`;
-    case "open":
-    case "settle":
-    case "expire":
-      return null;
-  }
-}
-
-/**
- * Reports whether the overdue holds of the account must end first, because the operation needs
- * their credits.
- */
-export function endsOverdue({ kind }: Operation): boolean {
-  return kind === "hold" || kind === "extend";
-}
-
-/**
- * Returns the `op` of a settlement after the expiry of its hold. The store reads this entry with
- * the receipt.
- */
-export function lateOp(hold: string): string {
-  return `${hold}/late`;
-}
-
-const shortNote = / \((\d+) short before\)$/;
-
-/**
- * Returns the note of that entry: the ending, and the shortfall of the expiry in micro-credits.
- */
-export function lateNote(ending: Ending, shortfallBefore: MicroCredits): string {
-  return shortfallBefore === 0 ? ending : `${ending} (${shortfallBefore} short before)`;
-}
-
-/** Parses the shortfall from such a note. */
-export function shortfallIn(note: string | null): MicroCredits {
-  return Number(shortNote.exec(note ?? "")?.[1] ?? 0);
-}
-
-/**
- * An account changes only with a journal entry. The exception are its rate limits, which follow a
- * clock that was set back.
+ * An account changes only with a journal entry. The exceptions are what its holds have used, and
+ * its rate limits, which follow a clock that was set back.
  */
 function isMoved(account: AccountRow, read: AccountRow | undefined): boolean {
   return (
     account.seq !== read?.seq ||
+    account.used !== read.used ||
     account.requestsTatMs !== read.requestsTatMs ||
-    account.tokensTatMs !== read.tokensTatMs
+    account.tokensTatMs !== read.tokensTatMs ||
+    account.tokensLimit !== read.tokensLimit
   );
 }
 
 function isChanged(key: KeyRow, read: KeyRow | undefined): boolean {
   return (
     key.holds !== read?.holds ||
+    key.held !== read.held ||
+    key.used !== read.used ||
     key.lastUsedMs !== read.lastUsedMs ||
     key.requestsTatMs !== read.requestsTatMs ||
-    key.tokensTatMs !== read.tokensTatMs
+    key.tokensTatMs !== read.tokensTatMs ||
+    key.tokensLimit !== read.tokensLimit ||
+    key.budgetSpent !== read.budgetSpent ||
+    key.budgetStartsMs !== read.budgetStartsMs
   );
 }
 
@@ -163,37 +58,36 @@ function isAmount(value: number): boolean {
 }
 
 /** Describes why the account cannot be used. Returns null if it is sound. */
-function problemOf(account: AccountRow, plans: Plans): string | null {
-  if (!plans.has(account.plan)) return `its plan "${account.plan}" is not in the configuration`;
-  const { base, baseCap, overage, overageCap, additional, heldBase, heldOverage, heldAdditional } = account;
-  if (!isAmount(base) || !isAmount(overage) || !isAmount(additional))
-    return "a bucket is negative or not whole";
-  if (!isAmount(baseCap) || !isAmount(overageCap)) return "a cap is negative or not whole";
-  if (
-    !isAmount(heldBase) ||
-    !isAmount(heldOverage) ||
-    !isAmount(heldAdditional) ||
-    !isAmount(account.holds)
-  ) {
+function problemOf(account: AccountRow): string | null {
+  for (const bucket of windowBuckets) {
+    if (!Number.isSafeInteger(account[bucket])) return "a bucket is not whole";
+    if (!isAmount(account[`${bucket}Cap`])) return "a cap is negative or not whole";
+    if (!isAmount(account[`${bucket}Held`])) return "what is held is negative or not whole";
+    // Credits that were neither spent nor held exceed the grant.
+    if (!isAmount(spentOf(account, bucket))) return "a bucket is above its cap";
+    const startsMs = account[`${bucket}StartsMs`];
+    const endsMs = account[`${bucket}EndsMs`];
+    if (!Number.isSafeInteger(startsMs)) return "a window has no beginning";
+    if (!Number.isSafeInteger(endsMs)) return "a window has no end";
+    if (!Number.isSafeInteger(account[`${bucket}AnchorMs`])) return "a window has no anchor";
+    if (startsMs >= endsMs) return "a window ends before it begins";
+  }
+  const { additional, additionalHeld, holds, kept } = account;
+  if (!isAmount(additional)) return "a bucket is negative or not whole";
+  if (!isAmount(additionalHeld) || !isAmount(holds) || !isAmount(account.used))
     return "what is held is negative or not whole";
+  if (!isAmount(additional + additionalHeld)) return "the additional credits are too many to count exactly";
+  if (kept.some(({ spent, held }) => !isAmount(spent) || !isAmount(held))) {
+    return "a window that was closed early is negative or not whole";
   }
-  if (!isAmount(additional + heldAdditional)) return "the additional credits are too many to count exactly";
-  if (base + heldBase > baseCap || overage + heldOverage > overageCap) return "a bucket is above its cap";
-  const { baseStartsMs, baseEndsMs, overageStartsMs, overageEndsMs } = account;
-  if (!Number.isSafeInteger(baseStartsMs) || !Number.isSafeInteger(overageStartsMs))
-    return "a window has no beginning";
-  if (!Number.isSafeInteger(baseEndsMs) || !Number.isSafeInteger(overageEndsMs)) return "a window has no end";
-  if (!Number.isSafeInteger(account.baseAnchorMs) || !Number.isSafeInteger(account.overageAnchorMs)) {
-    return "a window has no anchor";
-  }
-  if (baseStartsMs >= baseEndsMs || overageStartsMs >= overageEndsMs) return "a window ends before it begins";
   return null;
 }
 
 export interface FoundAccount {
   kind: "found";
   account: AccountRow;
-  plan: Plan;
+  /** The newest version of its plan, or null if the database has none. */
+  plan: PlanVersion | null;
   /** The clock of the snapshot, for keys, limits and holds. */
   nowMs: EpochMs;
   /**
@@ -206,17 +100,23 @@ export interface FoundAccount {
 /** The state of a batch while it is decided. Rows are copied before their first change. */
 export class UnitOfWork {
   readonly #snapshot: Snapshot;
-  readonly #plans: Plans;
   readonly #accounts = new Map<string, AccountRow>();
   readonly #holds = new Map<string, HoldRow | null>();
   readonly #journal = new Map<string, JournalRow>();
-  readonly #usage = new Map<string, UsageRow>();
+  readonly #charges = new Map<string, ChargeRow[]>();
+  readonly #grants: GrantRow[] = [];
+  readonly #payments = new Map<string, PaymentRow>();
+  readonly #refunds = new Map<string, string>();
   readonly #keys = new Map<string, KeyRow>();
-  readonly #expired: UsageRow[] = [];
+  readonly #keysSet = new Set<KeyRow>();
+  readonly #expired: ChargeRow[] = [];
 
-  constructor(snapshot: Snapshot, plans: Plans) {
+  constructor(snapshot: Snapshot) {
     this.#snapshot = snapshot;
-    this.#plans = plans;
+  }
+
+  get plans(): PlanCatalog {
+    return this.#snapshot.plans;
   }
 
   changes(): Changes {
@@ -238,50 +138,24 @@ export class UnitOfWork {
       holdsPut,
       holdsEnded,
       journal: [...this.#journal.values()],
-      usage: [...this.#usage.values()],
-      keys: [...this.#keys.values()].filter((key) => isChanged(key, this.#snapshot.keys.get(key.id))),
+      grants: this.#grants,
+      charges: [...this.#charges.values()].flat(),
+      keys: [...this.#keys.values()].filter(
+        (key) => !this.#keysSet.has(key) && isChanged(key, this.#snapshot.keys.get(key.id)),
+      ),
+      keysSet: [...this.#keysSet],
     };
   }
 
-  /** Opens an account with two windows that start now. */
-  open(id: string, plan: Plan): void {
+  /** Opens an account with two windows that start now. The plan has a version. */
+  open(id: string, plan: string): void {
     invariant(this.planOf(id) === undefined, () => `account ${id} is opened once`);
     const nowMs = this.#snapshot.nowMs;
-    const base = windowAt(nowMs, plan.base.every, nowMs);
-    const overage = windowAt(nowMs, plan.overage.every, nowMs);
-    const account: AccountRow = {
-      id,
-      plan: plan.id,
-      seq: 0,
-      createdMs: nowMs,
-      base: 0,
-      baseCap: microOf(plan.base.credits),
-      baseAnchorMs: nowMs,
-      baseStartsMs: base.startsMs,
-      baseEndsMs: base.endsMs,
-      overage: 0,
-      overageCap: microOf(plan.overage.credits),
-      overageAnchorMs: nowMs,
-      overageStartsMs: overage.startsMs,
-      overageEndsMs: overage.endsMs,
-      additional: 0,
-      heldBase: 0,
-      heldOverage: 0,
-      heldAdditional: 0,
-      holds: 0,
-      requestsTatMs: 0,
-      tokensTatMs: 0,
-    };
+    const account: AccountRow = { ...emptyAccount, id, plan, createdMs: nowMs };
     this.#accounts.set(id, account);
-    this.post(account, "open", "open", plan.id, {
-      base: account.baseCap,
-      overage: account.overageCap,
-      additional: 0,
-    });
-  }
-
-  planNamed(name: string): Plan | undefined {
-    return this.#plans.get(name);
+    const opened = openWindows(account, this.plans, nowMs);
+    invariant(opened !== null, () => `the plan ${plan} has a version`);
+    this.postWindows(account, opened, "open");
   }
 
   planOf(id: string): string | undefined {
@@ -289,76 +163,54 @@ export class UnitOfWork {
   }
 
   /**
-   * Returns the account with its windows rolled forward, or why it cannot be used. `successor`
-   * replaces a plan that is missing from the configuration, so that the account can be moved to
-   * another plan.
+   * Returns the account with everything applied that is due, or why it cannot be used.
    */
-  account(id: string, successor?: string): FoundAccount | AccountError {
+  account(id: string): FoundAccount | AccountError {
     let account = this.#accounts.get(id);
     if (account === undefined) {
       const read = this.#snapshot.accounts.get(id);
       if (read === undefined) return { kind: "no_account" };
-      account = { ...read };
-      if (successor !== undefined && !this.#plans.has(account.plan)) account.plan = successor;
-      const problem = problemOf(account, this.#plans);
+      const problem = problemOf(read);
       if (problem !== null) return { kind: "balance_invalid", problem };
+      account = { ...read };
       this.#accounts.set(id, account);
     }
-    const plan = this.#plans.get(account.plan);
-    invariant(plan !== undefined, `the plan of account ${id} was checked`);
-    this.#roll(account, plan);
+    for (;;) {
+      const due = applyDue(account, this.plans, this.#atOf(account));
+      if (due === null) break;
+      this.postWindows(account, due, `${due.kind}/${account.seq + 1}`);
+    }
+    const plan = newestVersion(this.plans, account.plan) ?? null;
     return { kind: "found", account, plan, nowMs: this.#snapshot.nowMs, atMs: this.#atOf(account) };
   }
 
   /** A clock that was set back is before the start of a window. */
-  #atOf(account: AccountRow): EpochMs {
-    return Math.max(this.#snapshot.nowMs, account.baseStartsMs, account.overageStartsMs);
+  #atOf({ baseStartsMs, overageStartsMs, kept }: AccountRow): EpochMs {
+    const atMs = Math.max(this.#snapshot.nowMs, baseStartsMs, overageStartsMs);
+    return kept.reduce((latest, { startsMs }) => Math.max(latest, startsMs), atMs);
   }
 
-  /** Refills the buckets whose window has ended, in one step for any number of missed windows. */
-  #roll(account: AccountRow, plan: Plan): void {
-    const nowMs = this.#atOf(account);
-    const deltas: BucketAmounts = { base: 0, overage: 0, additional: 0 };
-    const baseEnded = nowMs >= account.baseEndsMs;
-    const overageEnded = nowMs >= account.overageEndsMs;
-    if (!baseEnded && !overageEnded) return;
-    if (baseEnded) {
-      const window = windowAt(account.baseAnchorMs, plan.base.every, nowMs);
-      // The plan's period may have changed. A window never starts before the end of the last one,
-      // so its start identifies it.
-      account.baseStartsMs = Math.max(window.startsMs, account.baseEndsMs);
-      account.baseEndsMs = window.endsMs;
-      account.baseCap = microOf(plan.base.credits);
-      account.heldBase = 0;
-      deltas.base = account.baseCap - account.base;
-    }
-    if (overageEnded) {
-      const window = windowAt(account.overageAnchorMs, plan.overage.every, nowMs);
-      account.overageStartsMs = Math.max(window.startsMs, account.overageEndsMs);
-      account.overageEndsMs = window.endsMs;
-      account.overageCap = microOf(plan.overage.credits);
-      account.heldOverage = 0;
-      deltas.overage = account.overageCap - account.overage;
-    }
-    this.post(account, "refresh", `refresh/${account.seq + 1}`, null, deltas);
+  postWindows(account: AccountRow, { kind, atMs, plan, deltas, grants }: WindowsChange, op: string): void {
+    this.post(account, { kind, atMs, op, note: plan, deltas, grants });
   }
 
   /**
    * Moves the buckets and posts the journal entry. All other fields of the account are final by
    * now.
    */
-  post(account: AccountRow, kind: JournalKind, op: string, note: string | null, deltas: BucketAmounts): void {
+  post(account: AccountRow, { kind, atMs, op, note, deltas, grants = [] }: Posting): void {
     account.base += deltas.base;
     account.overage += deltas.overage;
     account.additional += deltas.additional;
     account.seq += 1;
-    const problem = problemOf(account, this.#plans);
+    const problem = problemOf(account);
     if (problem !== null)
       throw new Error(`account ${account.id} would not be sound after ${kind} ${op}: ${problem}`);
+    this.#grants.push(...grants);
     this.#journal.set(rowKey(account.id, op), {
       account: account.id,
       seq: account.seq,
-      atMs: this.#atOf(account),
+      atMs: atMs ?? this.#atOf(account),
       kind,
       op,
       note,
@@ -369,6 +221,42 @@ export class UnitOfWork {
       overageAfter: account.overage,
       additionalAfter: account.additional,
     });
+  }
+
+  /** Posts an entry that changes additional credits, with its grant. */
+  grantAdditional(
+    { account, atMs }: FoundAccount,
+    { kind, op, note, amount, cause, ref, payment = null }: AdditionalPosting,
+  ): void {
+    const grant = { account: account.id, seq: account.seq + 1, bucket: "additional", cause, atMs } as const;
+    this.post(account, {
+      kind,
+      op,
+      note,
+      deltas: additionalOnly(amount),
+      grants: [{ ...grant, amount, ref, payment, ...noWindow }],
+    });
+  }
+
+  past(account: string): PastWindows | null {
+    return this.#snapshot.past.get(account) ?? null;
+  }
+
+  payment(id: string): PaymentRow | null {
+    return this.#payments.get(id) ?? this.#snapshot.payments.get(id) ?? null;
+  }
+
+  putPayment(payment: PaymentRow): void {
+    this.#payments.set(payment.id, payment);
+  }
+
+  /** Returns the account that a refund was made on, or null if the id is new. */
+  refundAccount(id: string): string | null {
+    return this.#refunds.get(id) ?? this.#snapshot.refunds.get(id) ?? null;
+  }
+
+  putRefund(id: string, account: string): void {
+    this.#refunds.set(id, account);
   }
 
   entry(account: string, op: string): JournalRow | null {
@@ -403,27 +291,36 @@ export class UnitOfWork {
     this.#holds.set(rowKey(hold.account, hold.id), hold);
   }
 
-  end(hold: HoldRow, usage: UsageRow): void {
+  end(hold: HoldRow, charge: ChargeRow): void {
     this.#holds.set(rowKey(hold.account, hold.id), null);
-    this.record(usage);
-    if (usage.ending === "expired") this.#expired.push(usage);
+    this.record(charge);
+    if (charge.ending === "expired") this.#expired.push(charge);
   }
 
   /** Returns the receipts of the holds that have expired since the last call. */
-  takeExpired(): UsageRow[] {
+  takeExpired(): ChargeRow[] {
     return this.#expired.splice(0);
   }
 
-  record(usage: UsageRow): void {
-    this.#usage.set(rowKey(usage.account, usage.id), usage);
+  record(charge: ChargeRow): void {
+    const key = rowKey(charge.account, charge.id);
+    this.#charges.set(key, [...(this.#charges.get(key) ?? []), charge]);
   }
 
-  usage(account: string, id: string): UsageRow | null {
+  /** Returns the charges of a hold that has ended, in their order. */
+  charges(account: string, id: string): readonly ChargeRow[] {
     const key = rowKey(account, id);
-    return this.#usage.get(key) ?? this.#snapshot.usage.get(key) ?? null;
+    return [...(this.#snapshot.charges.get(key) ?? []), ...(this.#charges.get(key) ?? [])];
   }
 
-  /** Returns the row of the key, to change in place, or null if it does not exist. */
+  /** Returns the row of the key, to change any field, or null if it does not exist. */
+  keyToSet(id: string): KeyRow | null {
+    const key = this.key(id);
+    if (key !== null) this.#keysSet.add(key);
+    return key;
+  }
+
+  /** Returns the row of the key, to change its state in place, or null if it does not exist. */
   key(id: string): KeyRow | null {
     const changed = this.#keys.get(id);
     if (changed !== undefined) return changed;
@@ -434,3 +331,72 @@ export class UnitOfWork {
     return copy;
   }
 }
+
+interface Posting {
+  kind: JournalKind;
+  /** Absent: now. */
+  atMs?: EpochMs;
+  op: string;
+  note: string | null;
+  deltas: BucketAmounts;
+  grants?: readonly GrantRow[];
+}
+
+interface AdditionalPosting extends Pick<GrantRow, "cause" | "amount" | "ref"> {
+  kind: JournalKind;
+  op: string;
+  note: string;
+  payment?: string | null;
+}
+
+const noWindow = {
+  plan: null,
+  version: null,
+  anchorMs: null,
+  startsMs: null,
+  endsMs: null,
+  since: null,
+  spent: null,
+  held: null,
+} as const satisfies Partial<GrantRow>;
+
+/** An account before its first journal entry. */
+const emptyAccount: AccountRow = {
+  id: "",
+  plan: "",
+  nextPlan: null,
+  state: "active",
+  endsMs: null,
+  seq: 0,
+  createdMs: 0,
+  base: 0,
+  baseCap: 0,
+  baseHeld: 0,
+  basePlan: "",
+  baseVersion: 0,
+  baseEvery: "",
+  baseAnchorMs: 0,
+  baseStartsMs: 0,
+  baseEndsMs: 0,
+  baseGrant: 0,
+  baseSince: 0,
+  overage: 0,
+  overageCap: 0,
+  overageHeld: 0,
+  overagePlan: "",
+  overageVersion: 0,
+  overageEvery: "",
+  overageAnchorMs: 0,
+  overageStartsMs: 0,
+  overageEndsMs: 0,
+  overageGrant: 0,
+  overageSince: 0,
+  kept: [],
+  additional: 0,
+  additionalHeld: 0,
+  holds: 0,
+  used: 0,
+  requestsTatMs: 0,
+  tokensTatMs: 0,
+  tokensLimit: null,
+};

@@ -58,6 +58,13 @@ export function parsePeriod(text: string): Period {
   return period;
 }
 
+/** Reports whether both texts are the same period: P1W is P7D, and P1M is not P30D. */
+export function isSamePeriod(one: string, other: string): boolean {
+  if (one === other) return true;
+  const [a, b] = [parsePeriod(one), parsePeriod(other)];
+  return a.months === b.months && a.fixedMs === b.fixedMs;
+}
+
 /**
  * Returns `anchor + n * period`. A missing day of the month becomes the last day of that month.
  */

@@ -53,3 +53,24 @@ export function pendingMigrations(
   }
   return known.slice(applied.length);
 }
+
+/** End of the name of the migration that needs the plans of the configuration. */
+export const entitlement = "-entitlement.sql";
+
+/** Accounts by plans of which the database has no version. */
+export const accountsWithoutPlan = `
+  select plan, count(*) as accounts from account
+  where not exists (select 1 from plan_version v where v.plan = account.plan)
+  group by plan order by plan`;
+
+/** Throws an OperatorError that names the plans. */
+export function requirePlans(
+  missing: readonly (readonly [plan: string, accounts: number])[],
+  where: string,
+): void {
+  if (missing.length === 0) return;
+  const named = missing.map(([plan, accounts]) => `"${plan}" (accounts: ${accounts})`).join(", ");
+  throw new OperatorError(
+    `${where} cannot be upgraded: accounts have plans that the configuration does not have: ${named}. Nothing was changed. Add them to plans: with the credits and periods that they had, and start again.`,
+  );
+}

@@ -6,17 +6,22 @@
  * how they connect (`SqlConnections`) and in a few words of SQL (`SqlDialect`).
  */
 import { invariant } from "../errors.ts";
+import { newestVersion } from "../ledger/plan.ts";
 import type { EpochMs } from "../units.ts";
+import { type Contact, noContact } from "./contacts.ts";
+import { accountsOnPlansOf, countAccounts, type KeptPlans, readEpoch } from "./plans.ts";
 import { pageRowsMax, type Store, type UsageQuery } from "./store.ts";
+import type { Value } from "./table.ts";
 import {
   accountOf,
   accountTable,
+  chargeTable,
+  contactTable,
   holdTable,
   journalTable,
   keyTable,
-  usageTable,
-  type Value,
 } from "./tables.ts";
+import { readUsageState, usageStateOf, usageSumsOf, usageSumsSql } from "./usage-sums.ts";
 
 export interface SqlStatement {
   text: string;
@@ -56,32 +61,72 @@ export interface SqlDialect {
   revokeKey: string;
 }
 
+/** Finds a payment of any account, and how much of it was refunded. */
+export function readPayment(id: string): { name: string; text: string; values: readonly Value[] } {
+  return { name: "payment", text: payments("?1"), values: [id] };
+}
+
+/** Finds the account of a refund. */
+export function refunds(id: string): string {
+  return `select ref, account from credit_grant where cause = 'refund' and ref = ${id}`;
+}
+
+/** `ids` is a condition on the id of the payment. */
+export function payments(id: string): string {
+  return `select p.ref, p.account, p.amount, coalesce((
+      select 0 - sum(r.amount) from credit_grant r where r.payment = p.ref and r.cause = 'refund'
+    ), 0) from credit_grant p where p.cause = 'payment' and p.ref = ${id}`;
+}
+
 type Queries = Pick<
   Store,
+  | "plans"
+  | "accountsOnPlans"
   | "findKey"
   | "addKey"
   | "keyById"
   | "keys"
   | "revokeKey"
   | "accounts"
+  | "contact"
+  | "accountsAhead"
   | "journal"
   | "usage"
+  | "usageSums"
   | "holds"
   | "holdTotals"
   | "overdueHolds"
 >;
 
-export function queriesOn({ find, findPage, write }: SqlConnections, dialect: SqlDialect): Queries {
+export function queriesOn(
+  { find, findPage, write }: SqlConnections,
+  dialect: SqlDialect,
+  plans: KeptPlans,
+): Queries {
   const p = dialect.parameter;
-  const findKey = `select ${keyTable.list("k")}, a.plan from api_key as k join account as a on a.id = k.account
-    where k.hash = ${p(1)}`;
+  const findKey = `select ${keyTable.list("k")}, a.plan, (${readEpoch}) from api_key as k
+    join account as a on a.id = k.account
+    where k.hash = ${p(1)} or k.old_hash = ${p(1)}`;
   const conditions = () => new Conditions(p);
 
   return {
     /** The lookup that every request begins with. */
     async findKey(hash) {
       const [cells] = await find("lookups", { name: "find key", text: findKey, values: [hash] });
-      return cells === undefined ? null : { key: keyTable.rowOf(cells), plan: String(cells.at(-1)) };
+      if (cells === undefined) return null;
+      const plan = String(cells.at(-2));
+      const catalog = await plans.at(Number(cells.at(-1)));
+      return { key: keyTable.rowOf(cells), plan: newestVersion(catalog, plan) ?? null };
+    },
+
+    /** Not retried like the lookups of requests, so that nobody waits for it. */
+    async plans() {
+      const [cells] = await find("service", { text: readEpoch, values: [] });
+      return await plans.at(Number(cells?.[0]));
+    },
+
+    async accountsOnPlans() {
+      return accountsOnPlansOf(await find("lists", { text: countAccounts, values: [] }));
     },
 
     async addKey(key) {
@@ -109,12 +154,37 @@ export function queriesOn({ find, findPage, write }: SqlConnections, dialect: Sq
       return cells === undefined ? null : keyTable.rowOf(cells);
     },
 
-    async accounts({ after, limit }) {
+    async accounts({ after, limit, externalId, search }) {
+      const pattern = search === undefined ? undefined : `%${search.replace(/[\\%_]/g, "\\$&")}%`;
       const { sql, values } = conditions()
+        .and("a.id > ?", after ?? "")
+        .and("c.external_id = ?", externalId)
+        .and(`(${containing("c.owner")} or ${containing("c.email")})`, pattern, pattern)
+        .page("a.id", limit);
+      const text = `select ${accountTable.list("a")}, ${contactTable.list("c")}
+        from account as a left join account_contact as c on c.account = a.id${sql}`;
+      return (await findPage("service", { text, values })).map((cells) => ({
+        ...accountOf(cells),
+        contact: contactIn(cells.slice(accountTable.columns.length)),
+      }));
+    },
+
+    async contact(account) {
+      const text = `select ${contactTable.list("c")} from account as a
+        left join account_contact as c on c.account = a.id where a.id = ${p(1)}`;
+      const [cells] = await find("service", { text, values: [account] });
+      return cells === undefined ? null : contactIn(cells);
+    },
+
+    async accountsAhead({ after, limit }) {
+      const { sql, values } = conditions()
+        .and(`greatest_start > ${dialect.time}`, dialect.timeOf(null))
         .and("id > ?", after ?? "")
         .page("id", limit);
-      const text = `select ${accountTable.list()} from account${sql}`;
-      return (await findPage("service", { text, values })).map(accountOf);
+      const greatest =
+        "case when base_starts_ms > overage_starts_ms then base_starts_ms else overage_starts_ms end";
+      const text = `select id from (select id, ${greatest} as greatest_start from account) a${sql}`;
+      return (await findPage("service", { text, values })).map(([id]) => String(id));
     },
 
     async journal(account, { afterSeq, limit }) {
@@ -129,10 +199,17 @@ export function queriesOn({ find, findPage, write }: SqlConnections, dialect: Sq
     async usage(query) {
       // A receipt's id leads to its row in the table itself.
       const { from, inOrder } =
-        query.id === undefined ? dialect.receipts : { from: "usage as u", inOrder: "u" };
+        query.id === undefined ? dialect.receipts : { from: "charge as u", inOrder: "u" };
       const { sql, values } = usageConditions(conditions(), inOrder, query);
-      const text = `select ${usageTable.list("u")} from ${from}${sql}`;
-      return (await findPage("history", { text, values })).map((cells) => usageTable.rowOf(cells));
+      const text = `select ${chargeTable.list("u")} from ${from}${sql}`;
+      return (await findPage("history", { text, values })).map((cells) => chargeTable.rowOf(cells));
+    },
+
+    async usageSums(query) {
+      // Read first: a day that is final at this time is as final in the sums.
+      const [state] = await find("service", { text: readUsageState, values: [] });
+      const { finalDay } = usageStateOf(state);
+      return usageSumsOf(finalDay, await findPage("history", usageSumsSql(query, p)));
     },
 
     async holds({ account, after, limit }) {
@@ -146,8 +223,8 @@ export function queriesOn({ find, findPage, write }: SqlConnections, dialect: Sq
 
     async holdTotals() {
       // Floating point: a sum of integers would fail beyond 63 bits.
-      const micro = "cast(base + overage + additional + base_past + overage_past as double precision)";
-      const text = `select count(*), coalesce(sum(${micro}), 0) from hold`;
+      const micro = "cast(held as double precision)";
+      const text = `select (select count(*) from hold), coalesce(sum(${micro}), 0) from api_key`;
       const [cells] = await find("service", { text, values: [] });
       return { holds: Number(cells?.[0]), micro: Number(cells?.[1]) };
     },
@@ -160,6 +237,18 @@ export function queriesOn({ find, findPage, write }: SqlConnections, dialect: Sq
       return (await findPage("service", { text, values })).map((cells) => holdTable.rowOf(cells));
     },
   };
+}
+
+/** A condition with one operand, a pattern. */
+function containing(column: string): string {
+  return `lower(${column}) like lower(?) escape '\\'`;
+}
+
+/** Without a row, all cells are null. */
+function contactIn(cells: readonly unknown[]): Contact {
+  if (cells[0] === null) return noContact;
+  const { account: _account, ...contact } = contactTable.rowOf(cells);
+  return contact;
 }
 
 function usageConditions(conditions: Conditions, inOrder: string, query: UsageQuery): Conditions {

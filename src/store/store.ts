@@ -7,22 +7,31 @@ import { OperatorError } from "../errors.ts";
 import type { AccountSnapshot } from "../ledger/balance.ts";
 import type { LedgerStore } from "../ledger/batcher.ts";
 import type { AcceptedClock, ClockState } from "../ledger/clock.ts";
-import type { AccountRow, HoldRow, JournalRow, KeyRow, UsageRow } from "../ledger/rows.ts";
+import type { PlanCatalog, PlanChanges, Plans, PlanVersion } from "../ledger/plan.ts";
+import type { ChargeRow, HoldRow, JournalRow, KeyRow } from "../ledger/rows.ts";
 import type { EpochMs, MicroCredits } from "../units.ts";
 import type { AuditReport } from "./audit.ts";
+import type { AccountDraft, Contact, DraftOptions, DraftOutcome, ListedAccount } from "./contacts.ts";
+import type { AccountsOnPlans } from "./plans.ts";
+import type { UsageSums, UsageSumsQuery } from "./usage-sums.ts";
 
 /** The most rows of a page of any list. */
 export const pageRowsMax = 1000;
 
-/** A key, and the plan of its account. */
+/** A key, and the newest version of the plan of its account. */
 export interface FoundKey {
   key: KeyRow;
-  plan: string;
+  /** Null if the database has no version of it. */
+  plan: PlanVersion | null;
 }
 
 export interface AccountsQuery {
   /** Accounts after this id. */
   after?: string | undefined;
+  /** The account with this external id. */
+  externalId?: string | undefined;
+  /** Accounts with this text in the owner or the e-mail, in either case of a to z. */
+  search?: string | undefined;
   /** 1 to `pageRowsMax`. */
   limit: number;
 }
@@ -76,6 +85,15 @@ export class ListTooSlowError extends OperatorError {
 }
 
 export interface Store extends LedgerStore {
+  /** Reads all plans of the database. */
+  plans(): Promise<PlanCatalog>;
+  /**
+   * Makes a plans section of the configuration current, in one transaction. A section that was
+   * superseded is applied only by `force`.
+   */
+  applyPlans(section: Plans, force: boolean): Promise<PlanChanges>;
+  accountsOnPlans(): Promise<AccountsOnPlans>;
+
   /** The trusted time of commits, without a reading of the clock. */
   nowMs(): EpochMs;
   /** Reads the clock, and follows an acceptance by an operator in another process. */
@@ -86,7 +104,7 @@ export interface Store extends LedgerStore {
    */
   acceptClock(by: string): Promise<AcceptedClock | null>;
 
-  /** Finds a key by its SHA-256 in lower-case hex. */
+  /** Finds a key by the SHA-256 of its present or its old secret, in lower-case hex. */
   findKey(hash: string): Promise<FoundKey | null>;
   /** Returns false if the account does not exist. */
   addKey(key: KeyRow): Promise<boolean>;
@@ -102,8 +120,24 @@ export interface Store extends LedgerStore {
   /** Reads an account and its overdue holds in one state. Null if the account does not exist. */
   snapshot(account: string): Promise<AccountSnapshot | null>;
   /** Lists accounts in the order of their ids. */
-  accounts(query: AccountsQuery): Promise<AccountRow[]>;
-  usage(query: UsageQuery): Promise<UsageRow[]>;
+  accounts(query: AccountsQuery): Promise<ListedAccount[]>;
+  /** Null if the account does not exist. */
+  contact(account: string): Promise<Contact | null>;
+  /**
+   * Opens accounts, issues their first keys and sets contacts, in one transaction. If a draft is
+   * refused, nothing is written. No account occurs twice.
+   */
+  putAccounts(drafts: readonly AccountDraft[], options: DraftOptions): Promise<DraftOutcome[]>;
+  /** Lists accounts with a window that starts after the present time of the commits' clock. */
+  accountsAhead(query: AccountsQuery): Promise<string[]>;
+  usage(query: UsageQuery): Promise<ChargeRow[]>;
+  /** Sums charges, including those that are not summed yet. */
+  usageSums(query: UsageSumsQuery): Promise<UsageSums>;
+  /**
+   * Sums the next charges aside if they are many, and makes days final that have ended. Returns
+   * whether there is more to do.
+   */
+  sumUsage(): Promise<boolean>;
   journal(account: string, query: JournalQuery): Promise<JournalRow[]>;
   /** Lists open holds, including overdue holds that have not ended yet. */
   holds(query: HoldsQuery): Promise<HoldRow[]>;

@@ -6,160 +6,67 @@
  * throws. Only an account is read with amounts beyond 2^53, and the kernel then reports the
  * damage.
  */
+
 import type { AcceptedClock } from "../ledger/clock.ts";
+import type { AppliedPlans } from "../ledger/plan.ts";
 import {
   type AccountRow,
+  accountStates,
+  type ChargeRow,
   endings,
+  type GrantRow,
+  grantCauses,
   type HoldRow,
   type JournalRow,
   journalKinds,
   type KeyRow,
   type RowPrice,
   type TokenCounts,
-  type UsageRow,
+  windowBuckets,
 } from "../ledger/rows.ts";
+import type { Credits, EpochMs } from "../units.ts";
 import type { ClockRow } from "./clock.ts";
-
-/**
- * `?` allows null. A list stands for text that is one of its values. SQLite keeps booleans as 0
- * and 1.
- */
-type ColumnType =
-  | "text"
-  | "text?"
-  | "integer"
-  | "integer?"
-  | "real"
-  | "boolean"
-  | "texts"
-  | readonly string[];
-
-export interface Column {
-  /** The field in snake case. */
-  readonly name: string;
-  readonly field: string;
-  readonly table: string;
-  readonly type: ColumnType;
-}
-
-/** A cell as both databases accept it. */
-export type Value = string | number | null;
-
-export interface Table<R> {
-  readonly name: string;
-  readonly columns: readonly Column[];
-  /** The columns for `select`, each after the alias `of`. */
-  list(of?: string): string;
-  /** Reads the row that begins at cell `from`, by default the first. */
-  rowOf(cells: readonly unknown[], from?: number): R;
-  /** The cells in the order of the columns. `listOf` writes a list of texts. */
-  valuesOf(row: R, listOf: (texts: readonly string[]) => string): Value[];
-}
-
-/**
- * Compiles the two conversions from the description, because they run for every row of a commit.
- * The compiled literals take 20 to 50 ns for a row; a loop over the columns takes 200 to 400 ns
- * (docs/decisions/0033).
- */
-function tableOf<R extends object>(name: string, types: Record<keyof R & string, ColumnType>): Table<R> {
-  const columns = Object.entries<ColumnType>(types).map(([field, type]) => ({
-    name: field.replace(/[A-Z]/g, (letter) => `_${letter.toLowerCase()}`),
-    field,
-    table: name,
-    type,
-  }));
-  const reads = columns.map(
-    ({ field, type }, n) => `${field}: read["${decoderOf(type)}"](cells[from + ${n}], columns[${n}])`,
-  );
-  const writes = columns.map(({ field, type }) => {
-    if (type === "boolean") return `row.${field} ? 1 : 0`;
-    return type === "texts" ? `listOf(row.${field})` : `row.${field}`;
-  });
-  return {
-    name,
-    columns,
-    list: (of) =>
-      columns.map((column) => (of === undefined ? column.name : `${of}.${column.name}`)).join(", "),
-    rowOf: new Function("read", "columns", `return (cells, from = 0) => ({ ${reads.join(", ")} })`)(
-      decoders,
-      columns,
-    ),
-    valuesOf: new Function(`return (row, listOf) => [${writes.join(", ")}]`)(),
-  };
-}
-
-const decoders = {
-  text(cell: unknown, column: Column): string {
-    if (typeof cell !== "string") throw misread(cell, column);
-    return cell;
-  },
-  "text?": (cell: unknown, column: Column) => (cell === null ? null : decoders.text(cell, column)),
-  /** The database keeps fractions out of its integer columns. */
-  number(cell: unknown, column: Column): number {
-    if (typeof cell !== "number") throw misread(cell, column);
-    return cell;
-  },
-  "number?": (cell: unknown, column: Column) => (cell === null ? null : decoders.number(cell, column)),
-  boolean(cell: unknown, column: Column): boolean {
-    if (typeof cell !== "boolean" && cell !== 0 && cell !== 1) throw misread(cell, column);
-    return cell === true || cell === 1;
-  },
-  /** An array, or the JSON of one. */
-  texts(cell: unknown, column: Column): string[] {
-    const texts: unknown = typeof cell === "string" ? JSON.parse(cell) : cell;
-    if (!Array.isArray(texts) || !texts.every((text) => typeof text === "string"))
-      throw misread(cell, column);
-    return texts;
-  },
-  oneOf(cell: unknown, column: Column): string {
-    if (typeof cell !== "string" || !column.type.includes(cell)) throw misread(cell, column);
-    return cell;
-  },
-};
-
-function decoderOf(type: ColumnType): keyof typeof decoders {
-  switch (type) {
-    case "integer":
-    case "real":
-      return "number";
-    case "integer?":
-      return "number?";
-    case "text":
-    case "text?":
-    case "boolean":
-    case "texts":
-      return type;
-    default:
-      return "oneOf";
-  }
-}
-
-function misread(cell: unknown, { table, field }: Column): Error {
-  return new Error(`the database holds ${String(cell)} where ${field} of ${table} should be`);
-}
+import type { ContactRow } from "./contacts.ts";
+import { type ColumnType, tableOf } from "./table.ts";
 
 export const accountTable = tableOf<AccountRow>("account", {
   id: "text",
   plan: "text",
+  nextPlan: "text?",
+  state: accountStates,
+  endsMs: "integer?",
   seq: "integer",
   createdMs: "integer",
   base: "integer",
   baseCap: "integer",
+  baseHeld: "integer",
+  basePlan: "text",
+  baseVersion: "integer",
+  baseEvery: "text",
   baseAnchorMs: "integer",
   baseStartsMs: "integer",
   baseEndsMs: "integer",
+  baseGrant: "integer",
+  baseSince: "integer",
   overage: "integer",
   overageCap: "integer",
+  overageHeld: "integer",
+  overagePlan: "text",
+  overageVersion: "integer",
+  overageEvery: "text",
   overageAnchorMs: "integer",
   overageStartsMs: "integer",
   overageEndsMs: "integer",
+  overageGrant: "integer",
+  overageSince: "integer",
+  kept: "windows",
   additional: "integer",
-  heldBase: "integer",
-  heldOverage: "integer",
-  heldAdditional: "integer",
+  additionalHeld: "integer",
   holds: "integer",
+  used: "integer",
   requestsTatMs: "real",
   tokensTatMs: "real",
+  tokensLimit: "integer?",
 });
 
 /** Reads amounts beyond 2^53 as inexact numbers, which no check of the ledger accepts. */
@@ -188,10 +95,8 @@ export const holdTable = tableOf<HoldRow>("hold", {
   base: "integer",
   overage: "integer",
   additional: "integer",
-  baseStartsMs: "integer",
-  overageStartsMs: "integer",
-  basePast: "integer",
-  overagePast: "integer",
+  takenSeq: "integer",
+  earlier: "takings",
   meteredTokens: "integer",
   ...metered,
 });
@@ -214,7 +119,7 @@ export const journalTable = tableOf<JournalRow>("journal", {
   additionalAfter: "integer",
 });
 
-export const usageTable = tableOf<UsageRow>("usage", {
+export const chargeTable = tableOf<ChargeRow>("charge", {
   account: "text",
   id: "text",
   seq: "integer",
@@ -223,29 +128,65 @@ export const usageTable = tableOf<UsageRow>("usage", {
   model: "text",
   ending: endings,
   estimated: "boolean",
+  late: "boolean",
   ...metered,
   cost: "integer",
   base: "integer",
   overage: "integer",
   additional: "integer",
   shortfall: "integer",
+  baseGrant: "integer",
+  overageGrant: "integer",
+  basePast: "integer",
+  overagePast: "integer",
 });
 
-/** The part of a key that commits change, after the two columns that identify it. */
+export const grantTable = tableOf<GrantRow>("credit_grant", {
+  account: "text",
+  seq: "integer",
+  bucket: [...windowBuckets, "additional"],
+  cause: grantCauses,
+  atMs: "integer",
+  amount: "integer",
+  ref: "text?",
+  payment: "text?",
+  plan: "text?",
+  version: "integer?",
+  anchorMs: "integer?",
+  startsMs: "integer?",
+  endsMs: "integer?",
+  since: "integer?",
+  spent: "integer?",
+  held: "integer?",
+});
+
+/** The part of a key that requests change, after the two columns that identify it. */
 const keyState = {
   account: "text",
   id: "text",
   requestsTatMs: "real",
   tokensTatMs: "real",
+  tokensLimit: "integer?",
   holds: "integer",
+  held: "integer",
+  used: "integer",
   lastUsedMs: "integer?",
+  budgetStartsMs: "integer?",
+  budgetEndsMs: "integer?",
+  budgetSpent: "integer?",
+  budgetSince: "integer",
 } as const;
 
 export const keyStateTable = tableOf<Pick<KeyRow, keyof typeof keyState>>("api_key", keyState);
 
 export const keyTable = tableOf<KeyRow>("api_key", {
   ...keyState,
+  budget: "integer?",
+  budgetEvery: "text?",
+  budgetAnchorMs: "integer?",
   hash: "text",
+  oldHash: "text?",
+  oldUntilMs: "integer?",
   name: "text?",
   lastFour: "text",
   models: "texts",
@@ -255,6 +196,50 @@ export const keyTable = tableOf<KeyRow>("api_key", {
   createdMs: "integer",
   expiresMs: "integer?",
   revokedMs: "integer?",
+});
+
+export const contactTable = tableOf<ContactRow>("account_contact", {
+  account: "text",
+  owner: "text?",
+  email: "text?",
+  note: "text?",
+  externalId: "text?",
+});
+
+/** A plan version, with one field for each column. */
+export interface PlanVersionRow {
+  plan: string;
+  version: number;
+  createdMs: EpochMs;
+  baseCredits: Credits;
+  baseEvery: string;
+  overageCredits: Credits;
+  overageEvery: string;
+  requestsPerMinute: number | null;
+  tokensPerMinute: number | null;
+  concurrent: number | null;
+  models: readonly string[];
+}
+
+export const planVersionTable = tableOf<PlanVersionRow>("plan_version", {
+  plan: "text",
+  version: "integer",
+  createdMs: "integer",
+  baseCredits: "integer",
+  baseEvery: "text",
+  overageCredits: "integer",
+  overageEvery: "text",
+  requestsPerMinute: "integer?",
+  tokensPerMinute: "integer?",
+  concurrent: "integer?",
+  models: "texts",
+});
+
+export const planFileTable = tableOf<AppliedPlans>("plan_file", {
+  epoch: "integer",
+  fingerprint: "text",
+  appliedMs: "integer",
+  plans: "texts",
 });
 
 export const clockTable = tableOf<ClockRow>("clock", {

@@ -2,7 +2,7 @@
  * Reads all receipts that a query finds, one page at a time, so that memory use does not depend on
  * their number.
  */
-import type { UsageRow } from "../ledger/rows.ts";
+import type { ChargeRow } from "../ledger/rows.ts";
 import type { Store, UsageQuery } from "./store.ts";
 
 /**
@@ -15,7 +15,7 @@ const pageRows = 500;
 export async function* usagePages(
   store: Pick<Store, "usage">,
   query: Omit<UsageQuery, "limit">,
-): AsyncGenerator<UsageRow[], void, undefined> {
+): AsyncGenerator<ChargeRow[], void, undefined> {
   let after = query.after;
   for (;;) {
     const page = await store.usage({ ...query, after, limit: pageRows });

@@ -125,7 +125,7 @@ async function spend(store: Store, id: string): Promise<void> {
 async function baseCredits(store: Store): Promise<number> {
   const snapshot = await store.snapshot("ada");
   assert.ok(snapshot !== null);
-  return balanceOf(snapshot, plans).base.micro / credits(1);
+  return balanceOf(snapshot).base.micro / credits(1);
 }
 
 const machines: [string, () => Promise<Machine>, string | false][] = [

@@ -71,6 +71,7 @@ for (const backend of backends) {
           assert.deepEqual(outcome, {
             kind: "refused",
             reason: "credits_reserved",
+            scope: "account",
             retryAfterMs: 1000,
             rates: {},
           });
@@ -87,7 +88,7 @@ for (const backend of backends) {
         assert.equal(refused.kind === "refused" && refused.reason, "insufficient_credits");
         await Promise.all(stores.map((each) => each.close()));
         await assertSound(database);
-        const [sum] = await database.sql("select sum(cost) as cost, count(*) as receipts from usage");
+        const [sum] = await database.sql("select sum(cost) as cost, count(*) as receipts from charge");
         assert.deepEqual({ ...sum }, { cost: credits(1), receipts: paid });
       });
     }
@@ -211,7 +212,7 @@ function operationOf(draft: Draft, sent: readonly Operation[], serial: number): 
         reason: "why",
       };
     case "plan":
-      return { kind, account, op: `c${which % 9}`, plan: which % 2 === 0 ? "large" : "small" };
+      return { kind, account, op: `c${which % 9}`, plan: which % 2 === 0 ? "large" : "small", at: "now" };
     case "again":
       return sent[which % sent.length] ?? { kind: "open", account, plan: "small" };
   }

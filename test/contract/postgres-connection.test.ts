@@ -227,7 +227,7 @@ describe("connections to PostgreSQL", { skip: noPostgres ?? false }, () => {
         return connection;
       },
     };
-    const ledger = new PostgresLedger(slipping, plans, serverClock);
+    const ledger = new PostgresLedger(slipping, serverClock);
     await ledger.commit([hold("h1", credits(1), { ttlMs: 0 })]);
     await opened[0]?.addKey(keyOf("other", "ada", { hash: "1".repeat(64) }));
     // The hold is overdue at the first read of the clock in the next commit, but not at the

@@ -11,12 +11,14 @@ import { commitPool } from "../../src/store/postgres/connection.ts";
 import { limits } from "../../src/store/postgres/limits.ts";
 import { commitQueues, openPostgresStore } from "../../src/store/postgres/store.ts";
 import type { Store } from "../../src/store/store.ts";
+import { accountTable } from "../../src/store/tables.ts";
 import { serverClock } from "../fixtures/clocks.ts";
 import { hold, settle } from "../fixtures/ledger-operations.ts";
-import { credits, keyOf } from "../fixtures/ledger-rows.ts";
+import { credits, keyOf, planOf } from "../fixtures/ledger-rows.ts";
 import { noPostgres, type Postgres, postgres } from "../fixtures/postgres.ts";
 import { childPlans as plans, startStoreChild } from "../fixtures/store-child.ts";
 
+const newPlan = planOf("new", 1, 1);
 /** Accounts of both commit queues. */
 const others = Array.from({ length: 8 }, (_, n) => `other-${n}`);
 
@@ -91,7 +93,6 @@ describe("rows that another session has locked", { skip: noPostgres ?? false, ti
     ["the account's row, as a commit locks it", "select from account where id = 'ada' for no key update"],
     ["the row of its key", "select from api_key where account = 'ada' for update"],
     ["the row of its hold", "select from hold where account = 'ada' for update"],
-    ["the receipt of its expired hold", "select from usage where account = 'ada' for update"],
   ];
   for (const [name, statements] of lockers) {
     test(`${name} locked: other accounts are answered at once, and the account when the lock is released`, async () => {
@@ -119,10 +120,8 @@ describe("rows that another session has locked", { skip: noPostgres ?? false, ti
     const name = isAlone ? "asked for before all others" : "asked for together with others";
     test(`an account that another session is opening delays no other account, and is opened once: ${name}`, async () => {
       const release = await lock(
-        `insert into account select 'new', plan, seq, created_ms, base, base_cap, base_anchor_ms, base_starts_ms,
-           base_ends_ms, overage, overage_cap, overage_anchor_ms, overage_starts_ms, overage_ends_ms, additional,
-           held_base, held_overage, held_additional, holds, requests_tat_ms, tokens_tat_ms
-         from account where id = 'ada'`,
+        `insert into account (${accountTable.list()})
+         select 'new', ${accountTable.list().slice("id, ".length)} from account where id = 'ada'`,
       );
       const by = ledger();
       let isOpen = false;
@@ -138,11 +137,41 @@ describe("rows that another session has locked", { skip: noPostgres ?? false, ti
     });
   }
 
+  test("a payment that another session is crediting delays no other account, and counts once", async () => {
+    const release = await lock(
+      `insert into credit_grant (account, seq, bucket, cause, at_ms, amount, ref)
+       values ('other-0', 99, 'additional', 'payment', 0, 1, 'p1')`,
+    );
+    const by = ledger();
+    let isAdded = false;
+    const added = by.apply({ kind: "topup", account: "ada", payment: "p1", amount: 5 }).then((outcome) => {
+      isAdded = true;
+      return outcome;
+    });
+    for (let round = 0; round < 5; round += 1) await useOthers(by, round);
+    assert.equal(isAdded, false);
+    await release();
+    assert.deepEqual(await added, { kind: "added", additional: 5, replayed: false });
+  });
+
+  test("commits and the plans do not wait for each other", async () => {
+    // As a commit under way, or a dump.
+    const reader = await lock("select from plan_file; select from plan_version");
+    const kind = async () => (await store.applyPlans(new Map([...plans, ["new", newPlan]]), false)).kind;
+    assert.equal(await kind(), "applied");
+    await reader();
+    const writer = await lock("lock table plan_file in exclusive mode");
+    const beganMs = performance.now();
+    await useOthers(ledger(), 0);
+    assert.ok(performance.now() - beganMs < limits.lockMs, "commits waited");
+    await writer();
+  });
+
   test("waits for short locks again after the stuck row is released", async (t) => {
     const pool = commitPool(url, 1);
     t.after(() => pool.end());
     const skipsForMs = 2000;
-    const commits = new PostgresLedger(pool, plans, serverClock, { skipsForMs });
+    const commits = new PostgresLedger(pool, serverClock, { skipsForMs });
     const timed = async (account: string) => {
       const beganMs = performance.now();
       const [outcome] = await commits.commit([{ kind: "topup", account, payment: "1", amount: 1 }]);

@@ -1,12 +1,14 @@
 /** PostgreSQL reads only the rows that a query needs, whatever the size of the ledger. */
 import assert from "node:assert/strict";
 import { afterEach, beforeEach, describe, test } from "node:test";
+import { KeptPlans } from "../../src/store/plans.ts";
 import { fixedTime } from "../../src/store/postgres/clock.ts";
 import { readPool } from "../../src/store/postgres/connection.ts";
 import { connectionsOn, postgresDialect } from "../../src/store/postgres/reads.ts";
 import { openPostgresStore } from "../../src/store/postgres/store.ts";
 import { queriesOn } from "../../src/store/queries.ts";
 import { ListTooSlowError, type Store } from "../../src/store/store.ts";
+import { chargeTable, holdTable } from "../../src/store/tables.ts";
 import type { SqlRow } from "../fixtures/backends.ts";
 import { hold } from "../fixtures/ledger-operations.ts";
 import { keyOf, planOf, plansOf } from "../fixtures/ledger-rows.ts";
@@ -32,9 +34,9 @@ async function databaseWith(...accounts: readonly string[]) {
   return { sql: (text: string) => server.sql(text, name), open };
 }
 
-const indexPages = `select idx_blks_read + idx_blks_hit as pages from pg_statio_user_indexes where indexrelname = 'usage_pkey'`;
+const indexPages = `select idx_blks_read + idx_blks_hit as pages from pg_statio_user_indexes where indexrelname = 'charge_pkey'`;
 
-const tablePages = `select heap_blks_read + heap_blks_hit as pages from pg_statio_user_tables where relname = 'usage'`;
+const tablePages = `select heap_blks_read + heap_blks_hit as pages from pg_statio_user_tables where relname = 'charge'`;
 
 /** Pages that were read so far, by a statistic of the server. */
 async function pagesOf(sql: (text: string) => Promise<SqlRow[]>, statistic: string): Promise<number> {
@@ -46,9 +48,9 @@ test("reads receipts from `after` on, not from the first receipt of the account"
   skip: noPostgres ?? false,
 }, async () => {
   const { sql, open } = await databaseWith("ada");
-  await sql(`insert into usage select 'ada', 'request-' || n, n, n, 'key', 'model', 'stop', false,
-       0, 0, 0, 0, 1, 1, 1, 0, 0, 0, 0, 0 from generate_series(1, ${receipts}) n`);
-  await sql("vacuum analyze usage");
+  await sql(`insert into charge (${chargeTable.list()}) select 'ada', 'request-' || n, n, n, 'key', 'model', 'stop',
+       false, false, 0, 0, 0, 0, 1, 1, 1, 0, 0, 0, 0, 0, 1, 1, 0, 0 from generate_series(1, ${receipts}) n`);
+  await sql("vacuum analyze charge");
   const pagesRead = () => pagesOf(sql, indexPages);
   const before = await pagesRead();
   const store = await open();
@@ -76,8 +78,8 @@ test("a commit finds the overdue holds of its accounts without reading those of 
   await filled.commit([hold("overdue", 1, { key: "key-of-ada", ttlMs: 0 })]);
   await filled.close();
   const others = 20_000;
-  await sql(`insert into hold select 'bob', 'left-' || n, 'key-of-bob', 'model', 0, n, 0, 0, 0, 0, 0, 0, 0, 0,
-       0, 0, 0, 0, 1, 1, 1 from generate_series(1, ${others}) n`);
+  await sql(`insert into hold (${holdTable.list()}) select 'bob', 'left-' || n, 'key-of-bob', 'model', 0, n, 0, 0, 0, 1,
+       null, 0, 0, 0, 0, 0, 1, 1, 1 from generate_series(1, ${others}) n`);
   await sql("vacuum analyze hold");
   const entriesRead = async () => {
     const [row] = await sql(
@@ -110,8 +112,8 @@ describe("lists that take long on PostgreSQL", { skip: noPostgres ?? false }, ()
     await store.commit([{ kind: "open", account: "ada", plan: "starter" }]);
     await store.addKey(keyOf("key", "ada", { hash: "1".repeat(64) }));
     await server.sql(
-      `alter table usage rename to quick;
-       create view usage as select * from quick where (select pg_sleep(1)) is not null`,
+      `alter table charge rename to quick;
+       create view charge as select * from quick where (select pg_sleep(1)) is not null`,
       name,
     );
   });
@@ -139,6 +141,7 @@ describe("lists that take long on PostgreSQL", { skip: noPostgres ?? false }, ()
     const lists = queriesOn(
       connectionsOn(pools, 50),
       postgresDialect(() => fixedTime(0)),
+      new KeptPlans(async () => []),
     );
     await assert.rejects(lists.usage({ limit: 1 }), ListTooSlowError);
     await pool.end();
@@ -149,10 +152,10 @@ test("finds the receipts of a short time, or of a key, without reading all recei
   skip: noPostgres ?? false,
 }, async () => {
   const { sql, open } = await databaseWith("ada", "bob");
-  await sql(`insert into usage select case when n % 1000 = 0 then 'ada' else 'bob' end, 'request-' || n, n, n,
+  await sql(`insert into charge (${chargeTable.list()}) select case when n % 1000 = 0 then 'ada' else 'bob' end, 'request-' || n, n, n,
        case when n % 1000 = 0 then 'key-of-ada' else 'key-of-bob' end, 'model', 'stop', false,
-       0, 0, 0, 0, 1, 1, 1, 0, 0, 0, 0, 0 from generate_series(1, ${receipts}) n`);
-  await sql("vacuum analyze usage");
+       false, 0, 0, 0, 0, 1, 1, 1, 0, 0, 0, 0, 0, 1, 1, 0, 0 from generate_series(1, ${receipts}) n`);
+  await sql("vacuum analyze charge");
   const pagesRead = () => pagesOf(sql, tablePages);
   for (const [query, ids] of [
     [{ fromMs: receipts - 4, toMs: receipts - 1 }, [4, 3, 2].map((n) => receipts - n)],

@@ -76,7 +76,7 @@ test("a commit sees a hold and a checkpoint of another process", async () => {
   await other.commit([{ ...extension, n: 1, moreMicro: credits(20) }, hold("h2", credits(30))]);
   const [extended] = await store.commit([{ ...extension, n: 2, moreMicro: credits(60) }]);
   // 100 and 10 less the holds of 10, 20 and 30.
-  assert.deepEqual(extended, { kind: "extended", amount: credits(50) });
+  assert.deepEqual(extended, { kind: "extended", amount: credits(50), reserved: true });
   await isSound(store);
 });
 
@@ -99,10 +99,10 @@ test("a commit sees a key that the same store has revoked", async () => {
 test("a commit that was rolled back leaves no trace in the next", async () => {
   const store = await warmStore();
   await store.close();
-  const db = openToWrite({ path, busyMs: 500 }, Date.now());
-  const ledger = new SqliteLedger(db, plans, Date.now);
+  const db = openToWrite({ path, busyMs: 500 }, { nowMs: Date.now(), plans });
+  const ledger = new SqliteLedger(db, Date.now);
   assert.equal(ledger.commit([hold("h2", credits(20))])[0]?.kind, "held");
-  db.exec("create temp trigger fail before insert on usage begin select raise(abort, 'a test'); end");
+  db.exec("create temp trigger fail before insert on charge begin select raise(abort, 'a test'); end");
   assert.throws(() => ledger.commit([hold("h3", credits(30)), settle("h2", credits(1))]), /a test/);
   db.exec("drop trigger fail");
   const outcomes = ledger.commit([settle("h2", credits(1)), settle("h3", credits(30))]);
@@ -126,7 +126,16 @@ test("rows are dropped above the limit, and not by commits of the ledger", async
     kept.begin();
     db.exec("update account set created_ms = created_ms + 1; commit");
     const accounts = [{ ...snapshot.account, id }];
-    kept.end({ accounts, keys: [], holdsPut: [], holdsEnded: [], journal: [], usage: [] });
+    kept.end({
+      accounts,
+      keys: [],
+      holdsPut: [],
+      holdsEnded: [],
+      journal: [],
+      grants: [],
+      charges: [],
+      keysSet: [],
+    });
     return [...kept.accounts.keys()];
   };
   assert.deepEqual(["a", "b", "c"].map(commit), [["a"], ["a", "b"], ["c"]]);

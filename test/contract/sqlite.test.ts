@@ -18,10 +18,11 @@ import { after, beforeEach, describe, test } from "node:test";
 import type { Worker } from "node:worker_threads";
 import { OperatorError, StoreUnavailableError } from "../../src/errors.ts";
 import { Ledger } from "../../src/ledger/batcher.ts";
+import { readMigrations } from "../../src/store/migrations.ts";
 import { openToWrite, sqliteError } from "../../src/store/sqlite/file.ts";
 import { openSqliteStore, SqliteSnapshots } from "../../src/store/sqlite/store.ts";
 import type { Store } from "../../src/store/store.ts";
-import { hold, settle } from "../fixtures/ledger-operations.ts";
+import { hold } from "../fixtures/ledger-operations.ts";
 import { credits, planOf, plansOf } from "../fixtures/ledger-rows.ts";
 import { type RejectedWrite, writesRejectedBy } from "../fixtures/rejected-writes.ts";
 import { minute } from "../fixtures/times.ts";
@@ -125,7 +126,7 @@ describe("opening an SQLite file", () => {
     const disk = t.mock.method(fs, "statfsSync", () => ({ bavail: 7, bsize: 4096, blocks: 100 }));
     syncBuiltinESMExports();
     try {
-      const open = () => openToWrite({ path, busyMs }, minute);
+      const open = () => openToWrite({ path, busyMs }, { nowMs: minute, plans });
       assert.throws(
         open,
         /^OperatorError: There is no space left for the database .* Free space on that disk/,
@@ -140,34 +141,32 @@ describe("opening an SQLite file", () => {
   });
 
   test("keeps the receipts of a database of the first version, in their order", async () => {
-    await make(path);
-    const filled = await openSqliteStore({ path, plans });
-    for (const id of ["c", "a", "b"]) await filled.commit([hold(id, credits(1)), settle(id, 1)]);
-    const before = await filled.usage({ limit: 10 });
-    assert.deepEqual(
-      before.map(({ id }) => id),
-      ["done", "c", "a", "b"],
-    );
-    await filled.close();
-    const first = readFileSync(
-      join(import.meta.dirname, "../../src/store/migrations/sqlite/0001-ledger.sql"),
-      "utf8",
-    );
-    const table = /^create table usage \([\s\S]*?^\) strict;$/m.exec(first)?.[0] ?? "";
-    const triggers = /^create trigger usage_is_final[\s\S]*?deleted'\); end;$/m.exec(first)?.[0] ?? "";
-    assert.match(table, /primary key \(account, seq\)/);
+    const folder = new URL("../../src/store/migrations/sqlite/", import.meta.url);
+    const [first] = readMigrations(folder);
+    assert.ok(first !== undefined);
+    const rows = readFileSync(new URL("../fixtures/ledger-without-grants.sql", import.meta.url), "utf8");
     write(
       path,
-      "drop trigger usage_is_final; drop trigger usage_is_never_deleted; alter table usage rename to later",
-      `${table} insert into usage select * from later; drop table later; ${triggers}`,
-      "delete from migration where version >= 2",
-      "drop index hold_by_account; drop table clock; drop table clock_accept",
+      `pragma application_id = ${0x496e6b77}; create table migration (version integer primary key,
+         name text not null, checksum text not null, applied_ms integer not null) strict`,
+      `${first.sql}; insert into migration values (1, '${first.name}', '${first.checksum}', 0)`,
+      rows.replaceAll(":any", `'["*"]'`),
     );
-    await using upgraded = await opened(path);
-    assert.deepEqual(await upgraded.usage({ limit: 10 }), before);
-    assert.deepEqual((await upgraded.audit()).broken, []);
-    assert.throws(() => write(path, "delete from usage"), /never deleted/);
-    assert.throws(() => write(path, "update usage set cost = 0"), /changes only/);
+    const old = new DatabaseSync(path);
+    const before = old.prepare("select account, id, seq, cost from usage order by account, seq").all();
+    old.close();
+    assert.ok(before.length > 3);
+    const monthly = planOf("monthly", 30, 5, { base: { credits: 30, every: "P1M" } });
+    await using upgraded = await opened(path, plansOf(planOf("starter", 100, 10), monthly));
+    const charges = (await upgraded.usage({ limit: 100 })).map(({ account, id, seq, cost }) => ({
+      ...{ account, id, seq, cost },
+    }));
+    assert.deepEqual(
+      charges,
+      before.map((row) => ({ ...row })),
+    );
+    assert.throws(() => write(path, "delete from charge"), /never deleted/);
+    assert.throws(() => write(path, "update charge set cost = 0"), /never changed/);
   });
 
   test("rejects a database of a newer version", async () => {
@@ -253,10 +252,11 @@ describe("threads", () => {
     await make(path);
     write(
       path,
-      `insert into usage select account, 'past-' || n, 1000 + n, at_ms, key, model, ending, estimated, prompt_tokens,
-         cached_tokens, completion_tokens, reasoning_tokens, price_prompt, price_completion, price_cached_prompt, cost,
-         base, overage, additional, shortfall
-       from usage, (with recursive c(n) as (select 1 union all select n + 1 from c where n < 20000) select n from c)
+      `insert into charge select account, 'past-' || n, 1000 + n, at_ms, key, model, ending, estimated, late,
+         prompt_tokens, cached_tokens, completion_tokens, reasoning_tokens, price_prompt, price_completion,
+         price_cached_prompt, cost, base, overage, additional, shortfall, base_grant, overage_grant, base_past,
+         overage_past
+       from charge, (with recursive c(n) as (select 1 union all select n + 1 from c where n < 20000) select n from c)
        where id = 'done'`,
     );
     await using store = await opened(path);
@@ -378,7 +378,7 @@ function startedThreads(): Disposable & { threads: Worker[] } {
   return { threads, [Symbol.dispose]: () => process.off("worker", note) };
 }
 
-async function opened(at: string): Promise<Store & AsyncDisposable> {
-  const store = await openSqliteStore({ path: at, plans });
+async function opened(at: string, given = plans): Promise<Store & AsyncDisposable> {
+  const store = await openSqliteStore({ path: at, plans: given });
   return Object.assign(store, { [Symbol.asyncDispose]: () => store.close() });
 }

@@ -2,7 +2,7 @@
 import assert from "node:assert/strict";
 import { after, afterEach, beforeEach, describe, test } from "node:test";
 import type { Operation } from "../../src/ledger/operations.ts";
-import { overdueMax } from "../../src/ledger/unit-of-work.ts";
+import { overdueMax } from "../../src/ledger/snapshot.ts";
 import type { Store } from "../../src/store/store.ts";
 import { assertSound, backends, type Database } from "../fixtures/backends.ts";
 import { hold, settle, settledBy } from "../fixtures/ledger-operations.ts";
@@ -45,10 +45,10 @@ for (const backend of backends) {
           hold("h2", credits(2), { price: { prompt: 7, completion: 9, cachedPrompt: 2 }, promptTokens: 4 }),
         ]),
         [
-          { kind: "held", amount: credits(3), rates: {} },
+          { kind: "held", amount: credits(3), reserved: false, rates: {} },
           { kind: "added", additional: credits(5), replayed: false },
           { kind: "no_account" },
-          { kind: "held", amount: credits(2), rates: {} },
+          { kind: "held", amount: credits(2), reserved: false, rates: {} },
         ],
       );
       database.clock.advance(250);
@@ -62,28 +62,45 @@ for (const backend of backends) {
         account: {
           id: "ada",
           plan: "starter",
+          nextPlan: null,
+          state: "active",
+          endsMs: null,
           seq: 5,
           createdMs: start,
           base: credits(97) - 58,
           baseCap: credits(100),
+          baseHeld: credits(3),
+          basePlan: "starter",
+          baseVersion: 1,
+          baseEvery: "P1D",
           baseAnchorMs: start,
           baseStartsMs: start,
           baseEndsMs: start + day,
+          baseGrant: 1,
+          baseSince: 1,
           overage: credits(10),
           overageCap: credits(10),
+          overageHeld: 0,
+          overagePlan: "starter",
+          overageVersion: 1,
+          overageEvery: "P1M",
           overageAnchorMs: start,
           overageStartsMs: start,
           overageEndsMs: start + 31 * day,
+          overageGrant: 1,
+          overageSince: 1,
+          kept: [],
           additional: credits(5),
-          heldBase: credits(3),
-          heldOverage: 0,
-          heldAdditional: 0,
+          additionalHeld: 0,
           holds: 1,
+          used: 0,
           requestsTatMs: 0,
           tokensTatMs: 0,
+          tokensLimit: null,
         },
         overdue: [],
         nowMs: start + 250,
+        plans: await store.plans(),
       });
       assert.deepEqual(await store.usage({ limit: 10 }), [
         {
@@ -95,6 +112,7 @@ for (const backend of backends) {
           model: "model",
           ending: "length",
           estimated: true,
+          late: false,
           ...used,
           pricePrompt: 7,
           priceCompletion: 9,
@@ -104,6 +122,10 @@ for (const backend of backends) {
           overage: 0,
           additional: 0,
           shortfall: 0,
+          baseGrant: 1,
+          overageGrant: 1,
+          basePast: 0,
+          overagePast: 0,
         },
       ]);
       const journal = await store.journal("ada", { limit: 10 });
@@ -216,7 +238,7 @@ for (const backend of backends) {
         await store.commit([
           { kind: "extend", account: "ada", hold: "h1", n: 1, moreMicro: credits(2), used, ttlMs: minute },
         ]),
-        [{ kind: "extended", amount: credits(2) }],
+        [{ kind: "extended", amount: credits(2), reserved: false }],
       );
       assert.deepEqual(await store.overdueHolds(start + minute, 10), []);
       const [row, ...others] = await store.overdueHolds(start + 2 * minute, 10);
@@ -231,10 +253,8 @@ for (const backend of backends) {
         base: credits(5),
         overage: 0,
         additional: 0,
-        baseStartsMs: start,
-        overageStartsMs: start,
-        basePast: 0,
-        overagePast: 0,
+        takenSeq: 2,
+        earlier: [],
         meteredTokens: 1,
         ...used,
         pricePrompt: 1,
@@ -319,7 +339,7 @@ for (const backend of backends) {
       assert.equal((await store.snapshot("ada"))?.overdue.length, overdueMax);
     });
 
-    test("a settlement after the expiry of its hold changes the receipt", async () => {
+    test("a settlement after the expiry of its hold adds a charge, once", async () => {
       await store.commit([hold("h1", credits(3), { ttlMs: minute })]);
       database.clock.advance(minute);
       const [outcome] = await store.commit([{ kind: "expire", account: "ada", hold: "h1" }]);
@@ -328,9 +348,18 @@ for (const backend of backends) {
       const late = settledBy({ base: 700 }, 0, {});
       assert.deepEqual(await store.commit([settle("h1", 700)]), [late]);
       assert.deepEqual(await store.commit([settle("h1", 700)]), [late], "and the same again");
-      const [receipt, ...others] = await store.usage({ id: "h1", limit: 10 });
-      assert.deepEqual(others, []);
-      assert.deepEqual([receipt?.ending, receipt?.cost, receipt?.completionTokens], ["stop", 700, 700]);
+      assert.deepEqual(
+        (await store.usage({ id: "h1", limit: 10 })).map(({ ending, late, cost, completionTokens }) => [
+          ending,
+          late,
+          cost,
+          completionTokens,
+        ]),
+        [
+          ["expired", false, 0, 0],
+          ["stop", true, 700, 700],
+        ],
+      );
     });
 
     test("lists overdue holds soonest first, up to the limit", async () => {
@@ -358,12 +387,14 @@ for (const backend of backends) {
         expiresMs: start + day,
       });
       assert.equal(await store.addKey(key), true);
-      assert.deepEqual(await store.findKey(hashOf(2)), { key, plan: "starter" });
+      const found = await store.findKey(hashOf(2));
+      assert.deepEqual(found?.key, key);
+      assert.deepEqual([found.plan?.id, found.plan?.version], ["starter", 1]);
       assert.equal(await store.findKey(hashOf(3)), null);
       assert.deepEqual(await store.keyById("full"), key);
       assert.equal(await store.keyById("none"), null);
-      await store.commit([{ kind: "plan", account: "ada", op: "1", plan: "bought" }]);
-      assert.equal((await store.findKey(hashOf(2)))?.plan, "bought");
+      await store.commit([{ kind: "plan", account: "ada", op: "1", plan: "bought", at: "now" }]);
+      assert.equal((await store.findKey(hashOf(2)))?.plan?.id, "bought");
     });
 
     test("the limits that a hold counts on its key are read with the key", async () => {
@@ -379,7 +410,9 @@ for (const backend of backends) {
         lastUsedMs: start + 5,
         requestsTatMs: start + 5 + minute / 7,
         tokensTatMs: start + 5 + (3 * minute) / 11,
+        tokensLimit: 11,
         holds: 1,
+        held: credits(1),
       });
     });
 

@@ -26,6 +26,9 @@ function view(
 ): BalanceView {
   return {
     plan: "starter",
+    nextPlan: null,
+    state: "active",
+    endsMs: null,
     base: bucket(...base),
     overage: bucket(...overage),
     additionalMicro: additional * 1e6,

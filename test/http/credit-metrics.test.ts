@@ -138,7 +138,14 @@ for (const isLost of [false, true]) {
     engine.last.token("x");
     engine.last.end("stop");
     await (await answer).text();
-    assert.equal((await service.store.usage({ limit: 1 }))[0]?.ending, "stop");
+    const lines = await service.store.usage({ limit: 9 });
+    assert.deepEqual(
+      lines.map(({ ending, late, cost }) => [ending, late, cost]),
+      [
+        ["expired", false, checkpoint],
+        ["stop", true, 30],
+      ],
+    );
     await assertCharged(service, { expired: { base: checkpoint }, stop: { base: 30 } });
     assert.equal(await sampleOf(service, "inkwell_expired_holds_total"), 1);
   });
@@ -227,8 +234,14 @@ for (const isLost of [false, true]) {
     if (isLost) loseNextAcknowledgement(service);
     engine.last.end("length");
     await (await answer).text();
-    const [row] = (await store.usage({ limit: 9 })).filter((each) => each.id === id);
-    assert.equal(row?.shortfall, 600_000);
+    const lines = (await store.usage({ limit: 9 })).filter((each) => each.id === id);
+    assert.deepEqual(
+      lines.map(({ shortfall, late }) => [shortfall, late]),
+      [
+        [0, false],
+        [600_000, true],
+      ],
+    );
     assert.equal(Math.round((await sampleOf(service, "inkwell_shortfall_credits_total")) * 1e6), 600_000);
     await assertCharged(service, { expired: { base: 400_000 } });
     await ledger.apply({ ...settle("other", 0, { account }), used: tokens(0, 0) });
@@ -243,14 +256,15 @@ test("counts a charge that the store never accepts as given up, and no credits f
     const answer = service.chat({ model: "puppet" });
     await until("the engine has the request", () => engine.generations.length === 1);
     using db = new DatabaseSync(service.databaseFile, { timeout: 5000 });
-    const setPlan = db.prepare("update account set plan = ? where id = ?");
-    setPlan.run("gone", account);
+    db.exec("pragma ignore_check_constraints = on");
+    const setAdditional = db.prepare("update account set additional = ? where id = ?");
+    setAdditional.run(-1, account);
     engine.last.begin();
     engine.last.end("stop");
     assert.equal((await answer).status, 500);
     assert.equal(await sampleOf(service, "inkwell_unsettled_requests_total"), 1);
     await assertCharged(service, {});
-    setPlan.run("test", account);
+    setAdditional.run(0, account);
     const [hold] = await service.store.holds({ limit: 1 });
     assert.ok(hold !== undefined, "it waits for its expiry");
     db.prepare("update hold set expires_ms = created_ms where id = ?").run(hold.id);

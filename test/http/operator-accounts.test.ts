@@ -12,7 +12,18 @@ const keys = "/admin/accounts/test/keys";
 operatorTest("opens an account once; a repetition returns the same account", async (operator, service) => {
   const first = await operator.post("/admin/accounts", { id: "ada", plan: "big" });
   assert.equal(first.status, 201);
-  assert.deepEqual(Object.keys(first.body), ["id", "plan", "created_at"]);
+  assert.deepEqual(Object.keys(first.body), [
+    "id",
+    "plan",
+    "next_plan",
+    "state",
+    "ends_at",
+    "created_at",
+    "owner",
+    "email",
+    "note",
+    "external_id",
+  ]);
   const again = await operator.post("/admin/accounts", { id: "ada", plan: "big" });
   assert.deepEqual([again.status, again.body], [200, first.body]);
   assert.deepEqual((await operator.get("/admin/accounts/ada")).body, first.body);
@@ -70,6 +81,86 @@ operatorTest("changes a plan once per operation id", async (operator, service) =
     404,
     "account_not_found",
   );
+});
+
+operatorTest("schedules a plan for the refresh, and cancels it", async (operator) => {
+  const change = (operation_id: string, plan: string, at?: string) =>
+    operator.patch("/admin/accounts/test", { operation_id, plan, at });
+  const scheduled = await change("up", "big", "refresh");
+  assert.deepEqual([scheduled.body.plan, scheduled.body.next_plan], ["test", "big"]);
+  assert.equal((await operator.get("/admin/accounts/test")).body.next_plan, "big");
+  assert.deepEqual((await operator.all("/admin/accounts", 5))[0]?.next_plan, "big");
+  assert.match(refused(await change("up", "big"), 409, "operation_differs"), /big at refresh before/);
+  assert.equal((await change("stay", "test", "refresh")).body.next_plan, null);
+  refused(await change("x", "big", "noon"), 400, "invalid_value");
+});
+
+operatorTest("previews a change of the plan without changing anything", async (operator, service) => {
+  const preview = (plan: string, at?: string) =>
+    operator.post("/admin/accounts/test/plan-preview", { plan, at });
+  const balance = (await operator.get("/admin/accounts/test/balance")).body;
+  const { status, body } = await preview("big");
+  assert.equal(status, 200);
+  assert.deepEqual(fieldsOf(body.before).balance, balance);
+  const after = fieldsOf(body.after);
+  assert.deepEqual([after.plan, after.next_plan, after.state], ["big", null, "active"]);
+  const later = (await preview("big", "refresh")).body;
+  const ends = fieldsOf(fieldsOf(fieldsOf(later.before).balance).baseWindow).refreshesAt;
+  assert.equal(later.effective_at, ends);
+  assert.equal((await service.store.journal("test", { limit: 9 })).length, 1, "nothing was written");
+  await operator.patch("/admin/accounts/test", { operation_id: "up", plan: "big" });
+  assert.deepEqual((await operator.get("/admin/accounts/test/balance")).body, after.balance);
+
+  refused(await preview("none"), 400, "invalid_value");
+  refused(
+    await operator.post("/admin/accounts/none/plan-preview", { plan: "big" }),
+    404,
+    "account_not_found",
+  );
+});
+
+operatorTest("suspends, resumes and closes an account once per operation id", async (operator, service) => {
+  const change = (operation_id: string, state: string) =>
+    operator.post("/admin/accounts/test/state", { operation_id, state });
+  assert.equal((await change("s1", "suspended")).body.state, "suspended");
+  assert.equal((await service.chat()).status, 403);
+  assert.equal((await operator.get("/admin/accounts/test")).body.state, "suspended");
+  assert.equal((await change("r1", "active")).body.state, "active");
+  // Sent again late, it does not suspend the account again.
+  assert.equal((await change("s1", "suspended")).body.state, "active");
+  refused(await change("s1", "closed"), 409, "operation_differs");
+  assert.equal((await service.chat()).status, 200);
+  refused(await change("x", "gone"), 400, "invalid_value");
+
+  assert.equal((await change("c1", "closed")).body.state, "closed");
+  assert.equal((await change("c1", "closed")).status, 200);
+  assert.equal((await service.chat()).status, 403);
+  refused(await change("r2", "active"), 409, "account_closed");
+  for (const [path, body] of [
+    ["topups", { payment_id: "p", credits: 1 }],
+    ["adjustments", { operation_id: "a", credits: 1, reason: "r" }],
+    ["plan-preview", { plan: "big" }],
+    ["end", { operation_id: "e", ends_at: null }],
+  ] as const) {
+    refused(await operator.post(`/admin/accounts/test/${path}`, body), 409, "account_closed");
+  }
+  const plan = { operation_id: "p", plan: "big" };
+  refused(await operator.patch("/admin/accounts/test", plan), 409, "account_closed");
+});
+
+operatorTest("sets and removes the time at which an account closes", async (operator) => {
+  const end = (operation_id: string, ends_at: unknown) =>
+    operator.post("/admin/accounts/test/end", { operation_id, ends_at });
+  assert.equal((await end("e1", "2100-01-01")).body.ends_at, "2100-01-01T00:00:00.000Z");
+  assert.equal((await end("e2", null)).body.ends_at, null);
+  refused(await end("e3", "2100-02-31"), 400, "invalid_value");
+  refused(await end("e3", 5), 400, "invalid_type");
+  refused(
+    await operator.post("/admin/accounts/test/end", { operation_id: "e" }),
+    400,
+    "missing_required_parameter",
+  );
+  assert.equal((await end("e3", "2020-01-01")).body.state, "closed");
 });
 
 operatorTest("shows a key only in the response that creates it", async (operator, service) => {

@@ -103,7 +103,7 @@ test("reports why a balance cannot be read", async () => {
   const { snapshot } = service.store;
   service.store.snapshot = async (account) => {
     const found = await snapshot.call(service.store, account);
-    return found === null ? null : { ...found, account: { ...found.account, base: -5 } };
+    return found === null ? null : { ...found, account: { ...found.account, additional: -5 } };
   };
   const answer = await operator.get("/admin/accounts/test/balance");
   assert.match(refused(answer, 500, "balance_unavailable"), /account test: a bucket is negative/);
@@ -129,3 +129,31 @@ operatorTest(
     refused(await operator.get("/admin/accounts/nobody/journal"), 404, "account_not_found");
   },
 );
+
+operatorTest("refunds what is free of a payment, once per refund id", async (operator) => {
+  const refunds = "/admin/accounts/test/refunds";
+  await operator.post(topups, { payment_id: "p", credits: 50 });
+  await operator.post(adjustments, { operation_id: "a", credits: -20, reason: "spent" });
+  const asked = { refund_id: "r1", payment_id: "p", credits: 40 };
+  const { status, body } = await operator.post(refunds, asked);
+  assert.equal(status, 200);
+  const { balance, ...shown } = body;
+  assert.deepEqual(shown, {
+    ...{ account: "test", ...asked, refunded_micro: 30_000_000, rest_micro: 10_000_000, again: false },
+  });
+  assert.deepEqual(fieldsOf(fieldsOf(balance).balances).additional, { credits: 0 });
+  assert.deepEqual((await operator.post(refunds, asked)).body, { ...body, again: true });
+  refused(await operator.post(refunds, { ...asked, credits: 41 }), 409, "refund_differs");
+  refused(await operator.post(refunds, { ...asked, refund_id: "r2", credits: 21 }), 409, "refund_too_large");
+  refused(
+    await operator.post(refunds, { ...asked, refund_id: "r2", payment_id: "q" }),
+    404,
+    "payment_not_found",
+  );
+  refused(await operator.post(refunds, { ...asked, credits: 0 }), 400, "invalid_value");
+  refused(await operator.post(refunds, { payment_id: "p", credits: 1 }), 400, "missing_required_parameter");
+  await operator.post("/admin/accounts", { id: "bob", plan: "test" });
+  await operator.post("/admin/accounts/bob/topups", { payment_id: "b", credits: 50 });
+  const elsewhere = { ...asked, payment_id: "b" };
+  refused(await operator.post("/admin/accounts/bob/refunds", elsewhere), 409, "refund_used");
+});

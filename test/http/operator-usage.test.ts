@@ -1,7 +1,14 @@
 /** Receipts in the operator API with every filter, as JSON and CSV; models, holds, the audit. */
 import assert from "node:assert/strict";
 import { ListTooSlowError } from "../../src/store/store.ts";
-import { type Fields, listOf, operatorTests, refused, type TestOperator } from "../fixtures/operator.ts";
+import {
+  type Fields,
+  fieldsOf,
+  listOf,
+  operatorTests,
+  refused,
+  type TestOperator,
+} from "../fixtures/operator.ts";
 import { babble, type TestService } from "../fixtures/service.ts";
 
 const operatorTest = operatorTests({ otherModels: ["other"] });
@@ -252,4 +259,56 @@ operatorTest("filters and cursors are one line of text", async (operator) => {
   for (const path of ["/admin/keys/%00", "/admin/holds?account=%00", "/admin/accounts?after=%00"]) {
     refused(await operator.get(path), 400, "invalid_value");
   }
+});
+
+operatorTest("sums usage by group, in pages with the same total, and as CSV", async (operator, service) => {
+  await fourRequests(operator, service);
+  const sums = async (query: string) => (await operator.get(`/admin/usage/sums?${query}`)).body;
+  const whole = await sums("by=account");
+  assert.deepEqual(
+    listOf(whole.data).map(({ account, requests, final }) => ({ account, requests, final })),
+    [
+      { account: "ada", requests: 2, final: false },
+      { account: "test", requests: 2, final: false },
+    ],
+  );
+  const first = await sums("by=account&limit=1");
+  assert.deepEqual([first.next, first.total], ["ada", whole.total]);
+  const second = await sums(`by=account&limit=1&after=${String(first.next)}`);
+  assert.deepEqual([second.next, second.total], [null, whole.total]);
+  assert.deepEqual([...listOf(first.data), ...listOf(second.data)], whole.data);
+
+  assert.deepEqual(
+    listOf((await sums("by=model&account=test")).data).map(({ model, requests }) => [model, requests]),
+    [
+      ["other", 1],
+      ["small", 1],
+    ],
+  );
+  const byCost = listOf((await sums("by=key&order=cost")).data).map(({ cost_micro }) => Number(cost_micro));
+  assert.deepEqual(
+    byCost,
+    byCost.toSorted((a, b) => b - a),
+  );
+  assert.equal(byCost.length, 3);
+  assert.deepEqual((await sums("by=day&to=2001-01-01")).data, []);
+
+  const csv = await operator.ask("GET", "/admin/usage/sums?by=account", { headers: { accept: "text/csv" } });
+  assert.equal(csv.headers.get("content-type"), "text/csv; charset=utf-8; header=present");
+  const lines = csv.text.split("\r\n");
+  assert.equal(lines.length, 4);
+  assert.match(lines[0] ?? "", /^day,account,key,model,final,requests,late_charges,prompt_tokens,/);
+
+  for (const [query, param] of [
+    ["by=month", "by"],
+    ["by=day&from=2027-01-31T12:00:00Z", "from"],
+    ["by=day&from=2027-01-31&to=2027-01-31", "to"],
+    ["by=day&after=x", "after"],
+    ["by=model&order=cost&after=x", "after"],
+    ["by=model&format=csv&limit=3", "limit"],
+  ]) {
+    const answer = await operator.get(`/admin/usage/sums?${query}`);
+    assert.deepEqual([answer.status, fieldsOf(answer.body.error).param], [400, param], query);
+  }
+  refused(await operator.get("/admin/usage/sums?by=day&account=nobody"), 404, "account_not_found");
 });

@@ -24,6 +24,7 @@ operatorTest("health, readiness and metrics need no token", async (operator) => 
     draining: false,
     models: { small: "ready" },
     last_reload: null,
+    warnings: [],
   });
   const metrics = await operator.ask("GET", "/metrics", withoutToken);
   assert.equal(metrics.status, 200);
@@ -42,6 +43,7 @@ operatorTest("is alive but not ready while it stops", async (operator, service) 
     draining: true,
     models: { small: "ready" },
     last_reload: null,
+    warnings: [],
   });
 });
 
@@ -158,9 +160,12 @@ operatorTest("refuses bytes that are not HTTP in the same form", async (operator
 });
 
 operatorTest("refuses unknown fields by name, in bodies and queries", async (operator) => {
-  const answer = await operator.post("/admin/accounts", { id: "ada", plan: "test", note: "x" });
-  assert.match(refused(answer, 400, "unknown_parameter"), /^note is not accepted: .* id and plan only/);
-  assert.equal(fieldsOf(answer.body.error).param, "note");
+  const answer = await operator.post("/admin/accounts", { id: "ada", plan: "test", phone: "x" });
+  assert.match(
+    refused(answer, 400, "unknown_parameter"),
+    /^phone is not accepted: .* id, plan, owner, email, note and external_id only/,
+  );
+  assert.equal(fieldsOf(answer.body.error).param, "phone");
   const polluting = await operator.ask("POST", "/admin/accounts", {
     body: '{"id":"ada","plan":"test","__proto__":{"x":1}}',
   });
@@ -247,13 +252,24 @@ operatorTest("the OpenAPI document describes every route and its parts", async (
     "get /admin/keys/{key}",
     "get /admin/models",
     "get /admin/nodes",
+    "get /admin/plans",
     "get /admin/usage",
+    "get /admin/usage/sums",
     "patch /admin/accounts/{account}",
+    "patch /admin/accounts/{account}/contact",
+    "patch /admin/keys/{key}",
     "post /admin/accounts",
+    "post /admin/accounts/import",
     "post /admin/accounts/{account}/adjustments",
+    "post /admin/accounts/{account}/end",
     "post /admin/accounts/{account}/keys",
+    "post /admin/accounts/{account}/plan-preview",
+    "post /admin/accounts/{account}/refunds",
+    "post /admin/accounts/{account}/state",
     "post /admin/accounts/{account}/topups",
     "post /admin/clock/accept",
+    "post /admin/keys/{key}/rotate",
+    "post /admin/plans/apply",
     "post /admin/reload",
   ]);
   assert.equal(new Set(operations.map(({ operation }) => operation.operationId)).size, operations.length);

@@ -94,9 +94,9 @@ test("stops the decoder after an abort and charges the tokens made", async () =>
   const id = stream.response.headers.get("x-request-id") ?? "";
   await until(
     "it is settled",
-    () => query(folder.path, "select id from usage where id = ?", id).length === 1,
+    () => query(folder.path, "select id from charge where id = ?", id).length === 1,
   );
-  const [row] = query(folder.path, "select * from usage where id = ?", id);
+  const [row] = query(folder.path, "select * from charge where id = ?", id);
   assert.equal(row?.ending, "client_gone");
   assert.ok(Number(row.completion_tokens) >= texts, "what was read is charged");
   assert.ok(Number(row.completion_tokens) < 4000, "it was not played to its end");
@@ -129,7 +129,7 @@ test("spends exactly the credits of an account in 200 concurrent requests, of wh
   assert.equal(after?.holds, 0);
   assert.equal(after?.base, Number(before?.base) - wholeCredits * 1_000_000);
   assertSoundLedger(folder.path);
-  assert.equal(query(folder.path, "select sum(shortfall) as n from usage")[0]?.n, 0);
+  assert.equal(query(folder.path, "select sum(shortfall) as n from charge")[0]?.n, 0);
 
   const broke = await ask({ url, key, model: tokenPriced, max_tokens: 1 });
   assert.equal(broke.status, 402);

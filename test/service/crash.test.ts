@@ -44,7 +44,7 @@ test("starts cleanly after a kill during a stream, keeps every charge and charge
     const answer = await ask({ url, key });
     assert.equal(answer.status, 200);
     await answer.text();
-    settled = query(folder.path, "select * from usage")[0] ?? assert.fail("the answer was charged");
+    settled = query(folder.path, "select * from charge")[0] ?? assert.fail("the answer was charged");
 
     const stream = await openStream({
       url,
@@ -77,12 +77,12 @@ test("starts cleanly after a kill during a stream, keeps every charge and charge
   assert.equal(meanwhile.status, 200, "the open hold stands in nobody's way");
   await until("the hold has expired", () => query(folder.path, "select id from hold").length === 0);
 
-  const [expired] = query(folder.path, "select * from usage where id = ?", id);
+  const [expired] = query(folder.path, "select * from charge where id = ?", id);
   assert.equal(expired?.ending, "expired");
   for (const name of ["prompt_tokens", "cached_tokens", "completion_tokens", "reasoning_tokens"])
     assert.equal(expired[name], checkpoint[name], `${name} as at the last checkpoint`);
-  assert.deepEqual(query(folder.path, "select * from usage where id = ?", String(settled.id))[0], settled);
-  const [total] = query(folder.path, "select sum(cost) as cost from usage");
+  assert.deepEqual(query(folder.path, "select * from charge where id = ?", String(settled.id))[0], settled);
+  const [total] = query(folder.path, "select sum(cost) as cost from charge");
   const left = await usedMicro(up.url, key);
   const exact = defaultBaseCredits * 1_000_000 - Number(total?.cost);
   assert.equal(left, Math.floor(exact / 1_000_000) * 1_000_000, "whole credits of what is left");
@@ -102,7 +102,7 @@ test("ends the running requests as documented if the engine's process is killed,
   const last = (await stream.rest()).at(-1);
   assert.ok(last !== undefined && last !== "[DONE]", "no [DONE] after half an answer");
   assert.equal(last.error?.code, "upstream_error");
-  const [broken] = query(folder.path, "select * from usage where id = ?", stream.requestId);
+  const [broken] = query(folder.path, "select * from charge where id = ?", stream.requestId);
   assert.equal(broken?.ending, "engine_failed");
   assert.ok(Number(broken.completion_tokens) >= stream.texts, "every token that was read is charged");
   const { prompt, completion } = defaultPrice;

@@ -53,7 +53,7 @@ test("prints a key and working examples at the first start, and no key at the se
       assert.match(answered.stdout, /^data: \[DONE\]$/m);
       const shown = await run("sh", ["-c", balance]);
       const { credits } = JSON.parse(shown.stdout).balances.base;
-      const [sum] = query(folder.path, "select sum(cost) as cost from usage");
+      const [sum] = query(folder.path, "select sum(cost) as cost from charge");
       assert.ok(credits < left, `the ${answer} answer changes the whole credits: ${shown.stdout}`);
       assert.equal(credits, Math.floor(defaultBaseCredits - Number(sum?.cost) / 1_000_000));
       left = credits;
@@ -95,7 +95,7 @@ test("ends an endless answer at the model's default", async () => {
   });
   assert.ok(stdout.length > 512, "the story is told");
   assert.match(stderr, / 512 completion tokens · .* · cut off at the limit of 512 tokens; --max-tokens /);
-  const [receipt] = query(folder.path, "select completion_tokens, ending from usage");
+  const [receipt] = query(folder.path, "select completion_tokens, ending from charge");
   assert.deepEqual({ ...receipt }, { completion_tokens: 512, ending: "length" });
 });
 

@@ -144,7 +144,7 @@ describe("three nodes on one PostgreSQL", { skip: noPostgres ?? false }, () => {
     const rows = await sql("select id, base, holds from account where id <> 'default' order by id");
     for (const row of rows) assert.deepEqual({ base: row.base, holds: row.holds }, { base: 0, holds: 0 });
     const perAccount = await sql(
-      "select account, count(*) as n, sum(shortfall) as lacking from usage group by 1 order by 1",
+      "select account, count(*) as n, sum(shortfall) as lacking from charge group by 1 order by 1",
     );
     assert.deepEqual(perAccount, [
       { account: "beside-a", n: 5, lacking: 0 },
@@ -203,7 +203,7 @@ describe("three nodes on one PostgreSQL", { skip: noPostgres ?? false }, () => {
     stream.abort();
     const [checkpoint] = await sql(hold);
     await until("its hold has ended", async () => (await sql(hold)).length === 0);
-    const receipt = `select ending, completion_tokens as made, prompt_tokens as prompt from usage where id = '${id}'`;
+    const receipt = `select ending, completion_tokens as made, prompt_tokens as prompt from charge where id = '${id}'`;
     assert.deepEqual(await sql(receipt), [{ ending: "expired", ...checkpoint }]);
     assert.equal((await ask({ url: node(0).up.url, key, max_tokens: 1 })).status, 200);
   });
@@ -213,7 +213,7 @@ describe("three nodes on one PostgreSQL", { skip: noPostgres ?? false }, () => {
     const other = startNode(node(2).folder, configuration(perMinute + 1, 31));
     const back = { folder: node(2).folder, program: other, up: await other.up() };
     nodes[2] = back;
-    const differing = ["plan slow", "price of smollm2-135m-instruct"];
+    const differing = ["plans", "price of smollm2-135m-instruct"];
     await node(0).program.shows("another node on this database has another configuration");
     const seen = async (n: number) => {
       const { data } = await operator(n, "/admin/nodes");
@@ -250,7 +250,7 @@ describe("three nodes on one PostgreSQL", { skip: noPostgres ?? false }, () => {
       const answered = await answer.text();
       assert.equal(answer.status, 200, answered);
       const id = answer.headers.get("x-request-id");
-      const [receipt] = await sql(`select price_completion as price from usage where id = '${id}'`);
+      const [receipt] = await sql(`select price_completion as price from charge where id = '${id}'`);
       return receipt?.price;
     };
     const differing = async (n: number) => {

@@ -52,10 +52,12 @@ function remote({ url }: Upstream, price = "{ prompt: 10, completion: 30 }", mor
 
 interface Reloadable extends AsyncDisposable {
   readonly folder: string;
-  readonly program: Program;
-  readonly url: string;
-  readonly operatorUrl: string;
+  program: Program;
+  url: string;
+  operatorUrl: string;
   readonly key: string;
+  /** Stops the program and starts it again, on other ports. */
+  restart(): Promise<void>;
   write(settings: Settings | string): void;
   /** Reloads over HTTP. */
   reload(): Promise<{ status: number; body: Fields }>;
@@ -81,33 +83,40 @@ async function start(settings: Settings): Promise<Reloadable> {
   const program = stack.use(startProgram(folder, { env }));
   const { url, operatorUrl, key } = await program.up();
   assert.ok(key !== null);
-  return {
+  const service: Reloadable = {
     folder,
     program,
     url,
     operatorUrl,
     key,
     write,
+    async restart() {
+      await service.program.stop();
+      const next = stack.use(startProgram(folder, { env }));
+      const { key: _, ...urls } = await next.up();
+      Object.assign(service, { program: next, ...urls });
+    },
     async reload() {
       const headers = { authorization: `Bearer ${token}` };
-      const response = await fetch(`${operatorUrl}/admin/reload`, { method: "POST", headers });
+      const response = await fetch(`${service.operatorUrl}/admin/reload`, { method: "POST", headers });
       const body: Fields = JSON.parse(await response.text());
       return { status: response.status, body };
     },
     async readiness() {
-      const readiness: Fields = JSON.parse(await (await fetch(`${operatorUrl}/readyz`)).text());
+      const readiness: Fields = JSON.parse(await (await fetch(`${service.operatorUrl}/readyz`)).text());
       return readiness;
     },
     async metric(name) {
-      const shown = await (await fetch(`${operatorUrl}/metrics`)).text();
+      const shown = await (await fetch(`${service.operatorUrl}/metrics`)).text();
       return Number(new RegExp(`^${name} (\\S+)$`, "m").exec(shown)?.[1]);
     },
     async [Symbol.asyncDispose]() {
-      await program.stop();
+      await service.program.stop();
       assertSoundLedger(folder);
       await stack.disposeAsync();
     },
   };
+  return service;
 }
 
 async function modelsOf({ url, key }: Reloadable): Promise<string[]> {
@@ -117,7 +126,7 @@ async function modelsOf({ url, key }: Reloadable): Promise<string[]> {
 }
 
 function receiptOf({ folder }: Reloadable, requestId: string) {
-  const [row] = query(folder, "select * from usage where id = ?", requestId);
+  const [row] = query(folder, "select * from charge where id = ?", requestId);
   assert.ok(row !== undefined, "there is a receipt");
   return row;
 }
@@ -125,7 +134,8 @@ function receiptOf({ folder }: Reloadable, requestId: string) {
 const nothing = {
   models: { added: [], removed: [], changed: [] },
   prices: [],
-  plans: { added: [], changed: [], retired: [] },
+  plans: { added: [], changed: [], retired: [], superseded: false },
+  warnings: [],
   settings: [],
   needs_restart: [],
 };
@@ -294,24 +304,107 @@ test("applies plans: new ones can be used, changed limits count at once, a remov
   };
   assert.equal(await open("ada", "pro"), 400);
   service.write({ models, plans: { starter, pro: starter } });
-  assert.deepEqual((await service.reload()).body.plans, { added: ["pro"], changed: [], retired: [] });
+  assert.deepEqual((await service.reload()).body.plans, { ...nothing.plans, added: ["pro"] });
   assert.equal(await open("ada", "pro"), 201);
 
   const narrow = starter.replace(/ }$/, ", limits: { requests_per_minute: 1 } }");
   service.write({ models, plans: { starter: narrow, pro: starter } });
-  assert.deepEqual((await service.reload()).body.plans, { added: [], changed: ["starter"], retired: [] });
+  assert.deepEqual((await service.reload()).body.plans, { ...nothing.plans, changed: ["starter"] });
   const statuses: number[] = [];
   for (let n = 0; n < 3; n += 1) statuses.push((await ask({ ...service, model: "small" })).status);
   assert.deepEqual(statuses, [200, 429, 429]);
 
   service.write({ models, plans: { pro: starter } });
-  assert.deepEqual((await service.reload()).body.plans, { added: [], changed: [], retired: ["starter"] });
+  const { body } = await service.reload();
+  assert.deepEqual(body.plans, { ...nothing.plans, retired: ["starter"] });
+  assert.deepEqual(body.warnings, ["Retired plans that accounts still have, and keep: starter (1 account)."]);
   assert.equal(await open("bob", "starter"), 400);
   assert.equal((await ask({ ...service, model: "small" })).status, 429, "the account keeps its plan");
   const balance = await fetch(`${service.url}/v1/balance`, {
     headers: { authorization: `Bearer ${service.key}` },
   });
   assert.equal(balance.status, 200);
+});
+
+test("charges and refreshes an account after a reload that removed its plan and its model", async () => {
+  await using upstream = await startUpstream();
+  const goOn = Promise.withResolvers<void>();
+  upstream.play = async (call) => {
+    await call.send(first, text("Hello"));
+    if (upstream.calls.length === 1) await goOn.promise;
+    await call.stream(text(" world"), finish(), usage(5, 2), done);
+  };
+  await using service = await start({ models: { small: remote(upstream) } });
+  const stream = await openStream({ ...service, model: "small" });
+  service.write({
+    models: { other: remote(upstream, "{ prompt: 0, completion: 0 }") },
+    plans: { pro: starter },
+  });
+  const { body } = await service.reload();
+  assert.deepEqual(body.plans, { ...nothing.plans, added: ["pro"], retired: ["starter"] });
+  goOn.resolve();
+  assert.equal((await stream.rest()).at(-1), "[DONE]");
+  const { cost, shortfall } = receiptOf(service, stream.requestId);
+  assert.deepEqual([cost, shortfall], [5 * 10 + 2 * 30, 0]);
+  assert.equal((await ask({ ...service, model: "other" })).status, 200, "the account keeps working");
+
+  // A restart does not know the plan from its file either.
+  await service.restart();
+  await service.program.shows("accounts have retired plans, and keep them");
+  assert.equal((await ask({ ...service, model: "other" })).status, 200);
+});
+
+test("does not apply superseded plans, until an operator makes them current", async () => {
+  await using upstream = await startUpstream();
+  const models = { small: remote(upstream) };
+  await using service = await start({ models });
+  const post = async (address: string) => {
+    const headers = { authorization: `Bearer ${token}` };
+    const response = await fetch(`${service.operatorUrl}${address}`, { method: "POST", headers });
+    const body: Fields = JSON.parse(await response.text());
+    return body;
+  };
+  service.write({ models, plans: { starter, pro: starter } });
+  assert.deepEqual((await service.reload()).body.plans, { ...nothing.plans, added: ["pro"] });
+  assert.deepEqual((await service.readiness()).warnings, []);
+
+  service.write({ models, rest: "cors: { origins: ['https://a.example'] }\n" });
+  const { status, body } = await service.reload();
+  assert.deepEqual([status, body.plans], [200, { ...nothing.plans, superseded: true }]);
+  assert.deepEqual(body.settings, ["cors.origins"], "the rest of the file is applied");
+  assert.match(JSON.stringify(body.warnings), /inkwell plans apply/);
+  const { ready, warnings } = await service.readiness();
+  assert.deepEqual([ready, warnings], [true, body.warnings]);
+  await service.program.shows(/not in use, because newer ones replaced them.*inkwell plans apply/);
+
+  await service.restart();
+  assert.match(JSON.stringify((await service.readiness()).warnings), /inkwell plans apply/);
+  const applied = await post("/admin/plans/apply");
+  assert.deepEqual(applied, { applied: true, added: [], changed: [], retired: ["pro"], warnings: [] });
+  assert.deepEqual((await service.readiness()).warnings, []);
+  assert.deepEqual((await service.reload()).body.plans, nothing.plans);
+});
+
+test("keeps the plans of the database if the file is broken, or if a new model cannot be loaded", async () => {
+  await using upstream = await startUpstream();
+  const models = { small: remote(upstream) };
+  await using service = await start({ models });
+  const epochs = () => query(service.folder, "select count(*) as n from plan_file");
+  const wrong = [
+    yaml({ models, plans: { pro: starter, starter: starter.replace("P1D", "P0D") } }),
+    yaml({ models, plans: { pro: starter, starter: starter.replace(/ }$/, ", models: [none] }") } }),
+    yaml({ models: { ...models, big: llama().replace(miniature, "./none.gguf") }, plans: { pro: starter } }),
+  ];
+  for (const file of wrong) {
+    service.write(file);
+    const { status, body } = await service.reload();
+    assert.equal(status, 422, JSON.stringify(body));
+  }
+  assert.deepEqual(
+    epochs().map(({ n }) => n),
+    [1],
+  );
+  assert.equal((await ask({ ...service, model: "small" })).status, 200);
 });
 
 test("applies origins, limits, host names and the log level, and names what needs a restart", async () => {
@@ -374,6 +467,9 @@ test("refuses a reload while one runs", async () => {
   service.write({ models: { ...models, slow: llama().replace(miniature, `"${source}"`) } });
   const loading = service.reload().catch(() => null);
   await until("the download has begun", () => upstream.asked.length > 0);
+  const headers = { authorization: `Bearer ${token}` };
+  const applying = await fetch(`${service.operatorUrl}/admin/plans/apply`, { method: "POST", headers });
+  assert.match(await applying.text(), /"code":"cannot_reload_now"/);
   const refused = await service.reload();
   assert.equal(refused.status, 409);
   assert.match(JSON.stringify(refused.body), /"code":"cannot_reload_now"/);
@@ -436,7 +532,7 @@ test("fails no request in 50 reloads under load", { timeout: 300_000 }, async ()
   await Promise.all(clients);
   assert.deepEqual(failures, []);
   assert.ok(answers >= 50, String(answers));
-  const prices = query(service.folder, "select distinct price_prompt as price from usage order by 1");
+  const prices = query(service.folder, "select distinct price_prompt as price from charge order by 1");
   assert.ok(prices.length >= 25, `${prices.length} prices were charged`);
 });
 

@@ -147,7 +147,7 @@ test("fails no request while two services restart in turn under load", { skip },
   over = true;
   const asked = (await clients).reduce((sum, each) => sum + each, 0);
 
-  const charged = query(folder.path, "select ending, count(*) as n from usage group by ending");
+  const charged = query(folder.path, "select ending, count(*) as n from charge group by ending");
   assert.deepEqual(
     charged.map(({ ending }) => ending).filter((ending) => ending !== "stop" && ending !== "length"),
     [],
@@ -184,7 +184,7 @@ test("continues the documented rolling restart only if every model is ready", as
     const [code] = await once(child, "close");
     return code === 0;
   };
-  const rows: [status: number, readiness: Omit<Readiness, "last_reload">, isReady: boolean][] = [
+  const rows: [status: number, readiness: Omit<Readiness, "last_reload" | "warnings">, isReady: boolean][] = [
     [
       200,
       { ready: true, store: "ok", clock: "ok", draining: false, models: { a: "ready", b: "starting" } },

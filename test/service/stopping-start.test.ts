@@ -119,7 +119,7 @@ test("lets running answers finish after a stop during the start", { skip }, asyn
   tell();
   assert.equal((await stream.rest()).at(-1), "[DONE]");
   assert.deepEqual(await service.ended, { code: 143, signal: null });
-  assert.equal(query(folder, "select ending from usage")[0]?.ending, "stop");
+  assert.equal(query(folder, "select ending from charge")[0]?.ending, "stop");
   assertSoundLedger(folder);
 });
 
@@ -134,7 +134,7 @@ test("ends answers with an error after the drain time", { skip }, async () => {
   assert.equal(last.error?.code, "shutting_down");
   assert.deepEqual(await service.ended, { code: 130, signal: null });
   assert.match(service.stderr, /Stopped before the service was up\./);
-  assert.equal(query(folder, "select ending from usage")[0]?.ending, "shutdown");
+  assert.equal(query(folder, "select ending from charge")[0]?.ending, "shutdown");
   assertSoundLedger(folder);
 });
 

@@ -35,7 +35,7 @@ async function portIsFree(url: string): Promise<boolean> {
 function receipt(folder: string, stream: ChatStream) {
   const [row] = query(
     folder,
-    "select ending, prompt_tokens as prompt, completion_tokens as completion, cost from usage where id = ?",
+    "select ending, prompt_tokens as prompt, completion_tokens as completion, cost from charge where id = ?",
     stream.requestId,
   );
   assert.ok(row !== undefined, "the request has a receipt");
@@ -109,7 +109,7 @@ test("ends a stream with an error after the drain time and settles it", {
     `${completion} tokens are charged, ${stream.texts} were read`,
   );
   assert.equal(cost, defaultPrice.prompt * Number(prompt) + defaultPrice.completion * Number(completion));
-  assert.equal(query(folder.path, "select count(*) as n from usage where ending = 'shutdown'")[0]?.n, 2);
+  assert.equal(query(folder.path, "select count(*) as n from charge where ending = 'shutdown'")[0]?.n, 2);
   assertSoundLedger(folder.path);
   await assertGone(service, engine, url);
 });
@@ -213,7 +213,7 @@ test("stops despite a client that has stopped reading, and records its charge", 
   unread.destroy();
   assert.match(service.stderr, /"unread":1,.*have not been read to their end/);
   assert.doesNotMatch(service.stderr, /not settled|given up/);
-  const [{ ending } = {}] = query(folder.path, "select ending from usage");
+  const [{ ending } = {}] = query(folder.path, "select ending from charge");
   assert.equal(ending, "shutdown");
   assertSoundLedger(folder.path);
 });

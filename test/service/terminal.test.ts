@@ -82,7 +82,7 @@ test("inkwell chat: streams, shows the cost of a turn, and Ctrl-C stops only the
   await chat.answers("And what is ink?\r", /\d+ prompt .*credits?/);
   chat.type("\u0004");
   assert.equal(await chat.ended, 0);
-  const endings = query(folder.path, "select ending from usage order by at_ms").map((row) => row.ending);
+  const endings = query(folder.path, "select ending from charge order by at_ms").map((row) => row.ending);
   assert.equal(endings.length, 3);
   assert.equal(endings[1], "client_gone");
 });
@@ -142,7 +142,7 @@ test("inkwell chat with piped input: SIGINT stops the answer, a second one ends 
   } finally {
     chat.kill("SIGKILL");
   }
-  const endings = query(folder.path, "select ending from usage").map((row) => row.ending);
+  const endings = query(folder.path, "select ending from charge").map((row) => row.ending);
   assert.deepEqual(endings, ["client_gone", "client_gone"]);
   const [key] = query(folder.path, "select revoked_ms from api_key where name = 'chat'");
   assert.ok(Number(key?.revoked_ms) > 0, "its own key is revoked");

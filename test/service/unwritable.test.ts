@@ -25,7 +25,7 @@ test("keeps answering, charging and stopping after the reader of the log has clo
     assert.equal((await ask({ url, key, max_tokens: 4 })).status, 200);
   }
   assert.deepEqual(await service.stop(), { code: 0, signal: null });
-  assert.equal(query(folder.path, "select count(*) as n from usage")[0]?.n, 3);
+  assert.equal(query(folder.path, "select count(*) as n from charge")[0]?.n, 3);
   assertSoundLedger(folder.path);
 });
 

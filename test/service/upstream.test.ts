@@ -55,7 +55,7 @@ test("starts, answers and charges before an upstream, and reports its absence", 
   const models = await fetch(`${url}/v1/models`, { headers: { authorization: `Bearer ${key}` } });
   const [big] = JSON.parse(await models.text()).data;
   assert.deepEqual([big.context_window, big.max_output_tokens], [8192, 1500]);
-  const [row] = query(folder.path, "select prompt_tokens, completion_tokens, cost from usage limit 1");
+  const [row] = query(folder.path, "select prompt_tokens, completion_tokens, cost from charge limit 1");
   assert.deepEqual({ ...row }, { prompt_tokens: 5, completion_tokens: 2, cost: 110 });
 
   await upstream.stop();

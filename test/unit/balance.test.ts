@@ -12,7 +12,7 @@ const small = planOf("small", 10, 5);
 
 async function viewOf({ store }: Bench): Promise<BalanceView> {
   const before = store.account("ada");
-  const view = balanceOf(await store.snapshot("ada"), store.plans);
+  const view = balanceOf(await store.snapshot("ada"));
   assert.equal(store.account("ada"), before, "reading writes nothing");
   return view;
 }
@@ -25,6 +25,9 @@ async function remaining(made: Bench): Promise<[base: number, overage: number, a
 test("a new account has full buckets and windows that start with it", async () => {
   assert.deepEqual(await viewOf(await bench(small)), {
     plan: "small",
+    nextPlan: null,
+    state: "active",
+    endsMs: null,
     base: { micro: credits(10), capMicro: credits(10), startsMs: start, endsMs: start + day },
     overage: {
       micro: credits(5),
@@ -96,14 +99,35 @@ test("shows the present window if the clock was set back", async () => {
   assert.equal(view.base.micro, credits(10));
 });
 
-test("shows the old cap until the refresh after a downgrade", async () => {
+test("shows nothing left, and the new cap, after a downgrade below what was spent", async () => {
   const made = await bench(planOf("large", 30, 5), small);
-  await made.apply({ kind: "plan", account: "ada", op: "c", plan: "small" });
+  await made.apply(hold("h", credits(14)));
+  await made.apply(settle("h", credits(12)));
+  await made.apply({ kind: "plan", account: "ada", op: "c", plan: "small", at: "now" });
   const view = await viewOf(made);
   assert.equal(view.plan, "small");
-  assert.equal(view.base.capMicro, credits(30));
+  assert.deepEqual([view.base.micro, view.base.capMicro], [0, credits(10)]);
   made.clock.nowMs += day;
+  assert.deepEqual((await viewOf(made)).base.micro, credits(10));
+});
+
+test("shows a plan that takes effect at the refresh", async () => {
+  const made = await bench(planOf("large", 30, 5), small);
+  await made.apply({ kind: "plan", account: "ada", op: "c", plan: "small", at: "refresh" });
+  const before = await viewOf(made);
+  assert.deepEqual([before.plan, before.nextPlan, before.base.capMicro], ["large", "small", credits(30)]);
+  made.clock.nowMs += day;
+  const after = await viewOf(made);
+  assert.deepEqual([after.plan, after.nextPlan, after.base.capMicro], ["small", null, credits(10)]);
+});
+
+test("shows the credits of the current grant after the plan was edited", async () => {
+  const made = await bench(small);
+  made.clock.nowMs += 1;
+  await made.store.applyPlans(plansOf(planOf("small", 4, 5)), false);
   assert.equal((await viewOf(made)).base.capMicro, credits(10));
+  made.clock.nowMs += day;
+  assert.equal((await viewOf(made)).base.capMicro, credits(4));
 });
 
 test("shows an empty bucket with a cap of 0", async () => {
@@ -123,16 +147,14 @@ test("missing or invalid rows are refused with balance_unavailable, and only the
     assert.doesNotMatch(error.message, /ada|bucket|plan/);
     return true;
   };
-  assert.throws(() => balanceOf(null, made.store.plans), isUnavailable(/no row/));
+  assert.throws(() => balanceOf(null), isUnavailable(/no row/));
+  made.store.losePlans();
   const snapshot = await made.store.snapshot("ada");
-  assert.throws(
-    () => balanceOf(snapshot, plansOf()),
-    isUnavailable(/ada.*"small" is not in the configuration/),
-  );
-  for (const change of [{ base: -1 }, { base: credits(11) }, { heldBase: 0.5 }, { baseEndsMs: Number.NaN }]) {
+  assert.throws(() => balanceOf(snapshot), isUnavailable(/ada.*no version of its plan "small"/));
+  for (const change of [{ base: 0.5 }, { base: credits(11) }, { baseHeld: -1 }, { baseEndsMs: Number.NaN }]) {
     const damaged = await bench(small);
     damaged.store.damage("ada", change);
     const read = await damaged.store.snapshot("ada");
-    assert.throws(() => balanceOf(read, damaged.store.plans), isUnavailable(/account ada: /));
+    assert.throws(() => balanceOf(read), isUnavailable(/account ada: /));
   }
 });

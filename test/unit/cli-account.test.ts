@@ -18,7 +18,10 @@ test("create opens an account and shows the next command", async () => {
 });
 
 test("create prints the account with --json, wherever the option stands", async () => {
-  const expected = { id: "alice", plan: "starter", created_at: "2027-01-15T12:00:00.000Z" };
+  const expected = {
+    ...{ id: "alice", plan: "starter", next_plan: null, state: "active", ends_at: null },
+    ...{ created_at: "2027-01-15T12:00:00.000Z", owner: null, email: null, note: null, external_id: null },
+  };
   const ran = await ledger.inkwell("--json", "account", "create", "alice", "--plan", "starter");
   assert.deepEqual(JSON.parse(ran.stdout), expected);
 });
@@ -79,7 +82,7 @@ test("list and show report the problem of an account without a plan", async () =
   await ledger.openAccount("bob");
   await ledger.makeKey();
   ledger.store.damage("alice", { plan: "gone" });
-  const problem = 'its plan "gone" is not in the configuration';
+  const problem = 'the database has no version of its plan "gone"';
 
   const list = await ledger.inkwell("account", "list");
   assert.equal(list.code, 0);
@@ -116,10 +119,7 @@ test("show refuses an unknown account", async () => {
 test("set upgrades a plan at once", async () => {
   await ledger.openAccount();
   const ran = await ledger.inkwell("account", "set", "alice", "--plan", "big");
-  assert.equal(
-    ran.stderr,
-    "Account alice is on plan big. A larger grant counts at once, a smaller one from the next refresh.\n",
-  );
+  assert.equal(ran.stderr, "Account alice is on plan big. Its credits count from now on.\n");
   assert.equal(ledger.store.account("alice").base, 5_000_000_000);
 });
 
@@ -132,10 +132,151 @@ test("set refuses an unknown account or plan", async () => {
   );
 });
 
-test("set to a smaller plan takes nothing before the next refresh", async () => {
+test("set to a smaller plan takes its credits at once", async () => {
   await ledger.inkwell("account", "create", "alice", "--plan", "big");
   assert.equal((await ledger.inkwell("account", "set", "alice", "--plan", "starter")).code, 0);
-  assert.match((await ledger.inkwell("balance", "alice")).stdout, /^base +5,000 +/m);
-  ledger.nowMs += 24 * 60 * 60 * 1000;
   assert.match((await ledger.inkwell("balance", "alice")).stdout, /^base +1,000 +1,000 /m);
+});
+
+test("set --at refresh schedules a plan, which show and list name until it takes effect", async () => {
+  await ledger.openAccount();
+  const ran = await ledger.inkwell("account", "set", "alice", "--plan", "big", "--at", "refresh");
+  assert.equal(
+    ran.stderr,
+    "Account alice stays on plan starter until 2027-01-16 12:00Z, and is on plan big from then on.\n",
+  );
+  assert.match(
+    (await ledger.inkwell("account", "show", "alice")).stdout,
+    /^Account alice, plan starter, opened 2027-01-15 12:00Z, plan big from 2027-01-16 12:00Z\n/,
+  );
+  assert.match((await ledger.inkwell("account", "list")).stdout, / NEXT PLAN\nalice .* big$/m);
+  // Nothing is written when the window ends, and the account is on its new plan all the same.
+  ledger.nowMs += 24 * 60 * 60 * 1000;
+  const document = await ledger.documentOf("account", "show", "alice");
+  assert.partialDeepStrictEqual(document, { plan: "big", next_plan: null });
+  assert.partialDeepStrictEqual(await ledger.documentOf("account", "list"), [
+    { plan: "big", next_plan: null },
+  ]);
+});
+
+test("set to the present plan cancels a scheduled change", async () => {
+  await ledger.openAccount();
+  await ledger.inkwell("account", "set", "alice", "--plan", "big", "--at", "refresh");
+  await ledger.inkwell("account", "set", "alice", "--plan", "starter");
+  assert.equal(ledger.store.account("alice").nextPlan, null);
+});
+
+test("set --dry-run shows both balances and changes nothing", async () => {
+  await ledger.openAccount();
+  const before = ledger.store.account("alice");
+  const set = ["account", "set", "alice", "--plan", "big", "--dry-run"];
+  const now = await ledger.inkwell(...set);
+  assert.deepEqual(now.stdout.trimEnd().split("\n"), [
+    "Account alice: plan starter until 2027-01-15 12:00Z, then plan big",
+    "",
+    "BUCKET   CREDITS     OF  REFRESHES           THEN     OF  REFRESHES",
+    "base       1,000  1,000  2027-01-16 12:00Z  5,000  5,000  2027-01-16 12:00Z",
+    "overage      200    200  2027-02-15 12:00Z      0      0  2027-02-15 12:00Z",
+  ]);
+  assert.match(now.stderr, /^Nothing has changed\./);
+  const document = await ledger.documentOf(...set, "--at", "refresh");
+  assert.partialDeepStrictEqual(document, {
+    account: "alice",
+    effective_at: "2027-01-16T12:00:00.000Z",
+    before: { plan: "starter", balance: { baseWindow: { refreshesAt: "2027-01-16T12:00:00.000Z" } } },
+    after: { plan: "big", balance: { baseWindow: { refreshesAt: "2027-01-17T12:00:00.000Z" } } },
+  });
+  assert.equal(ledger.store.account("alice"), before);
+  refused(
+    await ledger.inkwell("account", "set", "alice", "--plan", "huge", "--dry-run"),
+    /no plan "huge"\. Defined: starter, big\./,
+  );
+});
+
+test("the preview is what the change then does", async () => {
+  await ledger.openAccount();
+  const preview = await ledger.documentOf("account", "set", "alice", "--plan", "big", "--dry-run");
+  await ledger.inkwell("account", "set", "alice", "--plan", "big");
+  const balance = await ledger.documentOf("balance", "alice");
+  assert.partialDeepStrictEqual(preview, { after: { balance } });
+});
+
+test("set refuses options that do not belong together", async () => {
+  const set = (...options: string[]) => ledger.inkwell("account", "set", "alice", ...options);
+  wrongUsage(await set(), /give --plan, --ends or the contact/);
+  wrongUsage(await set("--plan", "big", "--ends", "never"), /one of them at a time/);
+  wrongUsage(await set("--ends", "never", "--dry-run"), /belong to --plan/);
+  wrongUsage(await set("--ends", "never", "--at", "now"), /belong to --plan/);
+  wrongUsage(await set("--plan", "big", "--at", "noon"), /Allowed choices are now, refresh/);
+  wrongUsage(await set("--ends", "someday"), /A time is ISO 8601/);
+});
+
+test("set --ends closes the account at that time, and never removes the time", async () => {
+  await ledger.openAccount();
+  const set = (ends: string) => ledger.inkwell("account", "set", "alice", "--ends", ends);
+  assert.equal((await set("2027-01-20")).stderr, "Account alice closes at 2027-01-20 00:00Z.\n");
+  assert.match((await ledger.inkwell("account", "list")).stdout, /active, ends 2027-01-20 00:00Z$/m);
+  assert.equal((await set("never")).stderr, "Account alice has no end.\n");
+  await set("2027-01-20");
+  ledger.nowMs = Date.UTC(2027, 0, 20);
+  assert.partialDeepStrictEqual(await ledger.documentOf("account", "show", "alice"), {
+    state: "closed",
+    balance: { available: false },
+  });
+  refused(await set("never"), /Account alice is closed/);
+});
+
+test("create and set keep the contact, show and list print it, and list finds it", async () => {
+  const create = ["account", "create", "alice", "--plan", "starter", "--owner", "Alice Ltd"];
+  assert.equal((await ledger.inkwell(...create, "--external-id", "crm-1")).code, 0);
+  await ledger.openAccount("bob");
+  const changed = await ledger.inkwell(
+    "account",
+    "set",
+    "bob",
+    "--email",
+    "bob@example.com",
+    "--note",
+    "new",
+  );
+  assert.equal(changed.stderr, "The contact of account bob is changed.\n");
+  assert.match(
+    (await ledger.inkwell("account", "show", "bob")).stdout,
+    /\ne-mail: bob@example\.com\nnote: new\n/,
+  );
+  assert.match((await ledger.inkwell("account", "list")).stdout, / OWNER\nalice .* Alice Ltd\nbob /);
+  const found = async (...filter: string[]) => {
+    const { stdout } = await ledger.inkwell("account", "list", ...filter);
+    return stdout
+      .split("\n")
+      .slice(1, -1)
+      .map((line) => line.split(" ")[0]);
+  };
+  assert.deepEqual(await found("--search", "alice"), ["alice"]);
+  assert.deepEqual(await found("--search", "EXAMPLE"), ["bob"]);
+  assert.deepEqual(await found("--external-id", "crm-1"), ["alice"]);
+  assert.match((await ledger.inkwell("account", "list", "--search", "zoe")).stderr, /No account matches/);
+  await ledger.inkwell("account", "set", "bob", "--email", "");
+  assert.equal((await ledger.store.contact("bob"))?.email, null);
+  assert.equal((await ledger.store.contact("bob"))?.note, "new");
+});
+
+test("the contact is refused if it is malformed or belongs to another account", async () => {
+  await ledger.inkwell("account", "create", "alice", "--plan", "starter", "--external-id", "crm-1");
+  await ledger.openAccount("bob");
+  refused(
+    await ledger.inkwell("account", "set", "bob", "--external-id", "crm-1"),
+    /The external id "crm-1" belongs to account alice/,
+  );
+  refused(
+    await ledger.inkwell("account", "create", "carl", "--plan", "starter", "--external-id", "crm-1"),
+    /belongs to account alice/,
+  );
+  refused(await ledger.inkwell("account", "show", "carl"), /There is no account carl/);
+  refused(await ledger.inkwell("account", "set", "dan", "--owner", "D"), /There is no account dan/);
+  wrongUsage(await ledger.inkwell("account", "set", "bob", "--email", "bob"), /an e-mail address such as/);
+  wrongUsage(
+    await ledger.inkwell("account", "set", "bob", "--note", "a\nb"),
+    /1 to 1000 characters on one line/,
+  );
 });

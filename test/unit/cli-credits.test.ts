@@ -34,6 +34,46 @@ describe("credits", () => {
     }
   });
 
+  test("refund takes what is free of a payment once, and reports the rest", async () => {
+    await ledger.openAccount();
+    await ledger.inkwell("credits", "add", "alice", "50", "--payment", "p1");
+    await ledger.inkwell("credits", "adjust", "alice", "-20", "--reason", "spent", "--id", "a1");
+    const refund = ["credits", "refund", "alice", "40", "--payment", "p1", "--id", "r1"];
+    const first = await ledger.inkwell(...refund);
+    assert.equal(
+      first.stderr,
+      "30 credits refunded from alice. The other 10 are spent or held, and are not refunded. It has 0 additional credits now.\n",
+    );
+    assert.match(
+      (await ledger.inkwell(...refund)).stderr,
+      /Refund r1 was made before, of 30 credits\. Nothing has changed\./,
+    );
+    const balance = await ledger.documentOf("balance", "alice");
+    assert.deepEqual(await ledger.documentOf(...refund), {
+      ...{ account: "alice", refund_id: "r1", payment_id: "p1", credits: 40 },
+      ...{ refunded_micro: 30_000_000, rest_micro: 10_000_000, again: true, balance },
+    });
+  });
+
+  test("refund refuses what does not match, and changes nothing", async () => {
+    await ledger.openAccount();
+    await ledger.openAccount("bob");
+    await ledger.inkwell("credits", "add", "alice", "50", "--payment", "p1");
+    await ledger.inkwell("credits", "add", "bob", "50", "--payment", "p2");
+    const refund = (account: string, credits: string, payment: string, id: string) =>
+      ledger.inkwell("credits", "refund", account, credits, "--payment", payment, "--id", id);
+    refused(await refund("alice", "1", "p2", "r1"), /Account alice has no payment "p2"/);
+    refused(await refund("alice", "51", "p1", "r1"), /Of payment "p1", 50 credits are not refunded yet/);
+    assert.equal((await refund("alice", "10", "p1", "r1")).code, 0);
+    refused(await refund("alice", "41", "p1", "r2"), /40 credits are not refunded yet/);
+    refused(await refund("alice", "11", "p1", "r1"), /of payment "p1" with 10 credits instead of .* 11/);
+    refused(await refund("bob", "10", "p2", "r1"), /Refund "r1" was made on account alice before/);
+    refused(await refund("carl", "10", "p2", "r3"), /There is no account carl/);
+    wrongUsage(await refund("alice", "0", "p1", "r4"), /from 1 to/);
+    assert.equal(ledger.store.account("alice").additional, 40_000_000);
+    assert.equal(ledger.store.account("bob").additional, 50_000_000);
+  });
+
   test("adjust prints the document of the operator API with --json", async () => {
     await ledger.openAccount();
     const document = await ledger.documentOf("credits", "adjust", "alice", "7", "--reason", "r", "--id", "i");
@@ -133,7 +173,7 @@ total         1,200  1,200  100.00 %
     const ran = await ledger.inkwell("balance", "alice");
     refused(
       ran,
-      /^The balance cannot be read \(account alice: its plan "gone" is not in the configuration\)\. If the plan of an account is missing, choose another with "inkwell account set NAME --plan PLAN"/,
+      /^The balance cannot be read \(account alice: the database has no version of its plan "gone"\)\. If the plan of an account is missing, choose another with "inkwell account set NAME --plan PLAN"/,
     );
     assert.doesNotMatch(ran.stderr, /The operator of this service/, "that is who reads it");
   });

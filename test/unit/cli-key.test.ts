@@ -115,3 +115,130 @@ test("list shows how to begin if there are none", async () => {
   );
   assert.match((await ledger.inkwell("key", "list")).stderr, /inkwell key create ACCOUNT\n$/);
 });
+
+test("create accepts a budget and refuses a half of one", async () => {
+  await ledger.openAccount();
+  const { id } = await ledger.makeKey("--budget", "500", "--every", "P1M");
+  assert.partialDeepStrictEqual(ledger.store.key(id), {
+    ...{ budget: 500_000_000, budgetEvery: "P1M", budgetSpent: 0 },
+    ...{ budgetAnchorMs: ledger.nowMs, budgetStartsMs: ledger.nowMs },
+  });
+  for (const half of [
+    ["--budget", "5"],
+    ["--every", "P1D"],
+  ]) {
+    wrongUsage(await ledger.inkwell("key", "create", "alice", ...half), /--budget CREDITS --every PERIOD/);
+  }
+  assert.equal((await ledger.store.keys("alice")).length, 1);
+});
+
+test("set changes the named settings and keeps the others", async () => {
+  await ledger.openAccount();
+  const { id } = await ledger.makeKey("--name", "ci", "--rpm", "5", "--tpm", "6", "--expires", "2100-01-01");
+  const ran = await ledger.inkwell("key", "set", id, "--rpm", "9", "--no-tpm", "--models", "small");
+  assert.equal(ran.code, 0, ran.stderr);
+  assert.match(ran.stderr, /is changed\. Its next request uses these settings/);
+  assert.match(ran.stdout, /limits +9 rpm\n/);
+  assert.partialDeepStrictEqual(ledger.store.key(id), {
+    ...{ name: "ci", requestsPerMinute: 9, tokensPerMinute: null, models: ["small"] },
+    expiresMs: Date.UTC(2100, 0, 1),
+  });
+  await ledger.inkwell("key", "set", id, "--no-name", "--no-rpm", "--expires", "never", "--concurrent", "2");
+  assert.partialDeepStrictEqual(ledger.store.key(id), {
+    ...{ name: null, requestsPerMinute: null, concurrent: 2, models: ["small"] },
+    expiresMs: null,
+  });
+});
+
+test("set changes amount and period of a budget, and removes it", async () => {
+  await ledger.openAccount();
+  const { id } = await ledger.makeKey();
+  refused(
+    await ledger.inkwell("key", "set", id, "--budget", "5"),
+    /has no budget, so a new budget needs both/,
+  );
+  await ledger.inkwell("key", "set", id, "--budget", "5", "--every", "P1D");
+  ledger.nowMs += 3_600_000;
+  const changed = await ledger.documentOf("key", "set", id, "--budget", "8");
+  assert.partialDeepStrictEqual(changed, {
+    budget: {
+      ...{ credits: 8, every: "P1D", left_micro: 8_000_000, spent_micro: 0, held_micro: 0 },
+      ...{ started_at: "2027-01-15T12:00:00.000Z", refreshes_at: "2027-01-16T12:00:00.000Z" },
+    },
+  });
+  assert.match((await ledger.inkwell("key", "list")).stdout, /BUDGET LEFT.*\n.*8 of 8 \(P1D\)/);
+  await ledger.inkwell("key", "set", id, "--every", "P1M");
+  assert.match((await ledger.inkwell("key", "show", id)).stdout, /refreshes +2027-02-15 13:00Z/);
+  await ledger.inkwell("key", "set", id, "--no-budget");
+  assert.equal(ledger.store.key(id).budget, null);
+  assert.doesNotMatch((await ledger.inkwell("key", "list")).stdout, /BUDGET/);
+});
+
+const badSettings: [options: string[], message: RegExp][] = [
+  [[], /nothing to change: name at least one setting/],
+  [["--budget=-5", "--every", "P1D"], /Credits are a whole number from 0/],
+  [["--budget", "1.5"], /Credits are a whole number from 0/],
+  [["--budget", "5", "--every", "monthly"], /"monthly" is not an ISO 8601 period such as PT5H, P1D or P1M/],
+  [["--every", "PT0S"], /is not positive/],
+  [["--no-budget", "--every", "P1D"], /exclude each other/],
+  [["--rpm", "0"], /A limit is a whole number from 1/],
+  [["--concurrent", "none"], /A limit is a whole number/],
+  [["--expires", "soon"], /ISO 8601 with its zone/],
+  [["--models", ","], /list of model ids/],
+  [["--colour", "red"], /unknown option '--colour'/],
+];
+for (const [options, message] of badSettings) {
+  test(`set refuses ${options.join(" ") || "no setting"}`, async () => {
+    wrongUsage(await ledger.inkwell("key", "set", "key_0", ...options), message);
+  });
+}
+
+test("set refuses an unknown id or model, a past expiry and a revoked key, and changes nothing", async () => {
+  await ledger.openAccount();
+  refused(await ledger.inkwell("key", "set", "key_0", "--name", "x"), /There is no key "key_0"/);
+  const { id } = await ledger.makeKey("--name", "ci");
+  const set = (...options: string[]) => ledger.inkwell("key", "set", id, "--name", "x", ...options);
+  refused(await set("--models", "smal"), /no model "smal"\. Did you mean small\?/);
+  refused(await set("--expires", "2020-01-01"), /would have expired already/);
+  await ledger.inkwell("key", "revoke", id);
+  refused(await set(), /is revoked, which is final/);
+  assert.equal(ledger.store.key(id).name, "ci");
+});
+
+test("rotate prints only the new secret, and the old one stays valid for a day", async () => {
+  await ledger.openAccount();
+  const { id, key } = await ledger.makeKey("--name", "ci");
+  const ran = await ledger.inkwell("key", "rotate", id);
+  assert.match(ran.stdout, /^ink_[0-9A-Za-z]{40}\n$/);
+  assert.match(ran.stderr, /shown only now.*stays valid until 2027-01-16T12:00:00\.000Z/);
+  assert.partialDeepStrictEqual(ledger.store.key(id), {
+    ...{ name: "ci", hash: hashKey(ran.stdout.trim()), lastFour: ran.stdout.trim().slice(-4) },
+    ...{ oldHash: hashKey(key), oldUntilMs: ledger.nowMs + 86_400_000 },
+  });
+  assert.match((await ledger.inkwell("key", "list")).stdout, /OLD SECRET UNTIL\n.*2027-01-16 12:00Z/);
+  assert.match(
+    (await ledger.inkwell("key", "rotate", id, "--overlap", "none")).stderr,
+    /old secret has ended/,
+  );
+  assert.partialDeepStrictEqual(await ledger.documentOf("key", "show", id), { old_secret_until: null });
+});
+
+test("rotate refuses a bad overlap, and keys that are unknown, expired or revoked", async () => {
+  await ledger.openAccount();
+  const { id } = await ledger.makeKey("--expires", "2027-01-16");
+  wrongUsage(
+    await ledger.inkwell("key", "rotate", id, "--overlap", "0"),
+    /period such as PT1H or P1D, or "none"/,
+  );
+  refused(await ledger.inkwell("key", "rotate", id, "--overlap", "P2Y"), /overlap must be at most a year/);
+  refused(await ledger.inkwell("key", "rotate", "key_0"), /There is no key "key_0"/);
+  const { hash } = ledger.store.key(id);
+  ledger.nowMs += 86_400_000;
+  refused(
+    await ledger.inkwell("key", "rotate", id),
+    /expired at 2027-01-16T00:00:00\.000Z\. Set a later expiry/,
+  );
+  await ledger.inkwell("key", "revoke", id);
+  refused(await ledger.inkwell("key", "rotate", id), /is revoked, which is final/);
+  assert.equal(ledger.store.key(id).hash, hash);
+});

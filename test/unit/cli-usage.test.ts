@@ -2,7 +2,7 @@
 import assert from "node:assert/strict";
 import { beforeEach, test } from "node:test";
 import type { Ran } from "../fixtures/cli-host.ts";
-import { cliLedger, refused } from "../fixtures/cli-ledger.ts";
+import { cliLedger, refused, wrongUsage } from "../fixtures/cli-ledger.ts";
 import { hold, settle } from "../fixtures/ledger-operations.ts";
 import { credits, keyOf } from "../fixtures/ledger-rows.ts";
 import { day } from "../fixtures/times.ts";
@@ -158,4 +158,100 @@ test("reads and writes thousands of receipts a page at a time", async () => {
   const lines = stdout.trimEnd().split("\n");
   assert.equal(lines.length, 1508);
   assert.equal(lines.filter((line) => line.startsWith("FINISHED")).length, 1, "one line of heads");
+});
+
+const cells = (text: string) =>
+  text
+    .trimEnd()
+    .split("\n")
+    .map((line) => line.trim().split(/ {2,}/));
+
+test("sums by day, account, key and model, with a total and whether it is final", async () => {
+  const byAccount = await usage("--by", "account");
+  assert.deepEqual(cells(byAccount.stdout), [
+    ["ACCOUNT", "REQUESTS", "PROMPT", "CACHED", "COMPLETION", "CREDITS", "BASE", "OVERAGE", "ADDITIONAL"],
+    ["bob", "1", "0", "0", "3,000,000", "2", "2", "0", "0"],
+    ["ada", "2", "1,000", "200", "500", "0.0015", "0.0015", "0", "0"],
+  ]);
+  assert.equal(
+    byAccount.stderr,
+    "Total: 3 requests, 3,001,500 tokens, 2.0015 credits.\n" +
+      "Written off: 1 credits that accounts did not have.\nProvisional: no day is final.\n",
+  );
+  const byDay = cells((await usage("--by", "day", "--from", "2027-01-16")).stdout);
+  assert.deepEqual(byDay[1]?.slice(0, 4), ["2027-01-16", "provisional", "1", "0"]);
+  assert.equal(byDay.length, 2);
+  assert.deepEqual(
+    cells((await usage("--by", "key", "--limit", "1")).stdout)
+      .slice(1)[0]
+      ?.slice(0, 2),
+    ["key of bob", "bob"],
+  );
+  assert.deepEqual(
+    cells((await usage("ada", "--by", "model")).stdout)
+      .slice(1)[0]
+      ?.slice(0, 2),
+    ["model", "2"],
+  );
+});
+
+test("prints sums as JSON and as CSV with the same fields", async () => {
+  const report = JSON.parse((await usage("--json", "--by", "account", "--to", "2027-01-16")).stdout);
+  const { data, total, ...period } = report;
+  assert.deepEqual(period, {
+    by: "account",
+    from: null,
+    to: "2027-01-16",
+    final: false,
+    final_until: null,
+    next: null,
+  });
+  assert.equal(data.length, 1);
+  assert.equal(total.cost_micro, 1500);
+  const [names, line, ...others] = (
+    await usage("--csv", "--by", "account", "--to", "2027-01-16")
+  ).stdout.split("\r\n");
+  assert.deepEqual([names, others], [Object.keys(data[0]).join(","), [""]]);
+  assert.equal(line, Object.values(data[0]).join(","));
+  assert.equal(line, ",ada,,,false,2,0,1000,200,500,0,1500,1500,0,0,0");
+});
+
+test("filters by key, model and request", async () => {
+  assert.deepEqual(await idsOf("--key", "key of bob"), ["h3"]);
+  assert.deepEqual(await idsOf("--model", "other"), []);
+  assert.deepEqual(await idsOf("--request-id", "h2"), ["h2"]);
+});
+
+test("a late settlement is a charge of its own, of the same request", async () => {
+  const ofBob = { account: "bob", key: "key of bob" };
+  ledger.nowMs += day;
+  const used = { promptTokens: 7, cachedTokens: 0, completionTokens: 3, reasoningTokens: 0 };
+  await ledger.store.commit([
+    hold("late", 100, { ...ofBob, ttlMs: 0 }),
+    { kind: "extend", account: "bob", hold: "late", n: 1, moreMicro: 1, used, ttlMs: 0 },
+    { kind: "expire", account: "bob", hold: "late" },
+  ]);
+  await ledger.store.commit([
+    settle("late", 0, { account: "bob", used: { ...used, promptTokens: 5, completionTokens: 9 } }),
+  ]);
+  const { stdout, stderr } = await usage("--request-id", "late");
+  assert.deepEqual(
+    cells(stdout).map((row) => row.slice(3)),
+    [
+      ["PROMPT", "CACHED", "COMPLETION", "CREDITS", "ENDING", "REQUEST"],
+      ["7", "0", "3", "0.00001", "expired", "late"],
+      ["-2", "0", "6", "0.000004", "stop (late)", "late"],
+    ],
+  );
+  assert.equal(stderr, "1 request, 14 tokens, 0.000014 credits.\n");
+});
+
+test("refuses options that do not fit together", async () => {
+  wrongUsage(await usage("--by", "month"), /Allowed choices are day, model, key, account/);
+  wrongUsage(await usage("--limit", "3"), /--limit needs --by/);
+  wrongUsage(await usage("--by", "day", "--request-id", "h1"), /leave out --by/);
+  refused(
+    await usage("--by", "day", "--from", "2027-01-16T12:00:00Z"),
+    /--from must be the start of a day in UTC: 2027-01-31/,
+  );
 });

@@ -63,6 +63,7 @@ describe("the command line", () => {
       "credits",
       "balance",
       "usage",
+      "plans",
     ];
     assert.deepEqual(named(stdout), [...commands, "audit", "backup", "clock", "help"]);
     assert.match(stdout, /Exit codes: 0 done, 1 refused .*, 2 wrong usage/);
@@ -102,11 +103,11 @@ describe("the command line", () => {
         if (name !== "help") await look(...path, name);
     };
     for (const name of named((await ledger.inkwell("--help")).stdout)) if (name !== "help") await look(name);
-    assert.equal(seen.length, 27);
+    assert.equal(seen.length, 38);
     const documented = readFileSync(path.join(import.meta.dirname, "../../docs/cli.md"), "utf8");
     // A group prints no document by itself.
     for (const name of seen.filter(
-      (each) => !["account", "key", "credits", "config", "clock"].includes(each),
+      (each) => !["account", "key", "credits", "config", "clock", "plans"].includes(each),
     ))
       assert.ok(documented.includes(`\`${name}\``), `docs/cli.md has no document for inkwell ${name}`);
   });
@@ -134,7 +135,10 @@ describe("the command line", () => {
     const env = { INKWELL_DATA: "unmade" };
     const create = ["account", "create", "ada", "--plan", "none"];
     refused(
-      await ledger.run(create, { env, services: { openStore: services.openStore } }),
+      await ledger.run(create, {
+        env,
+        services: { openStore: services.openStore, isNew: services.isNew },
+      }),
       /^There is no plan "none"\. Defined: starter, big\.\n$/,
     );
     assert.ok(!existsSync(path.join(ledger.cwd, "unmade")));

@@ -83,15 +83,8 @@ describe("the engine of a model", () => {
   });
 });
 
-test("names added, changed and retired plans", () => {
-  const two = base.replace(
-    "plans:",
-    "plans:\n  pro: { base: { credits: 1, every: P1D }, overage: { credits: 0, every: P1D } }",
-  );
-  assert.deepEqual(changes(base, two).plans, { added: ["pro"], changed: [], retired: [] });
-  assert.deepEqual(changes(two, base).plans, { added: [], changed: [], retired: ["pro"] });
-  const limited = base.replace("credits: 10", "credits: 11");
-  assert.deepEqual(changes(base, limited).plans, { added: [], changed: ["starter"], retired: [] });
+test("leaves plans to the database, which compares them with its own", () => {
+  assert.ok(isEmpty(changes(base, base.replace("credits: 10", "credits: 11"))));
 });
 
 describe("names the setting", () => {

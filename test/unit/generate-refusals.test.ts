@@ -5,7 +5,7 @@
 import assert from "node:assert/strict";
 import { EngineError } from "../../src/chat/engine.ts";
 import { StoreUnavailableError } from "../../src/errors.ts";
-import { planOf, plansOf } from "../fixtures/ledger-rows.ts";
+import { planOf } from "../fixtures/ledger-rows.ts";
 import { accepted, queued, setup, test } from "../fixtures/pipeline.ts";
 import { assertRefusal, assertUntouched, rest } from "../fixtures/pipeline-results.ts";
 import { day, start } from "../fixtures/times.ts";
@@ -122,11 +122,11 @@ test("has a message for each refusal of the ledger", async () => {
   assertRefusal((await rest(byKey.run())).error, "invalid_api_key");
 
   const byRow = await setup();
-  byRow.store.damage("ada", { base: -1 });
+  byRow.store.damage("ada", { base: 0.5 });
   assertRefusal((await rest(byRow.run())).error, "balance_unavailable");
 
   const byPlan = await setup();
-  byPlan.store.plans = plansOf();
+  byPlan.store.losePlans();
   assertRefusal((await rest(byPlan.run())).error, "balance_unavailable");
 });
 

@@ -6,7 +6,6 @@ import assert from "node:assert/strict";
 import { EngineError } from "../../src/chat/engine.ts";
 import { StoreUnavailableError } from "../../src/errors.ts";
 import { audit } from "../fixtures/ledger-audit.ts";
-import { plansOf } from "../fixtures/ledger-rows.ts";
 import { begun, holdTtlMs, queued, setup, test, turn } from "../fixtures/pipeline.ts";
 import { assertEnded, assertRefusal, rest } from "../fixtures/pipeline-results.ts";
 
@@ -66,10 +65,18 @@ test("reports the failure of the engine if the settlement fails too", async () =
   await assertEnded(made, "engine_failed", 0);
 });
 
+test("charges an answer whose plan was lost in the database during its request", async () => {
+  const { made, events, generation } = await begun();
+  generation.end("stop");
+  made.store.losePlans();
+  assert.equal((await rest(events)).error, null);
+  await assertEnded(made, "stop", 100);
+});
+
 test("reports an account that became invalid during its request to the operator", async () => {
   const { made, events, generation } = await begun();
   generation.end("stop");
-  made.store.plans = plansOf();
+  made.store.damage("ada", { base: 0.5 });
   assertRefusal((await rest(events)).error, "internal_error");
   assert.equal(made.unsettled.length, 1);
 });

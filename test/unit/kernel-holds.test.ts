@@ -19,7 +19,12 @@ example("takes credits from base first, then overage, then additional", small, a
 
 example("a hold takes the wanted amount, or the available credits", small, async (made) => {
   const wants = { minMicro: 5, wantMicro: credits(100) };
-  assert.deepEqual(await made.apply(hold("h", 0, wants)), { kind: "held", amount: credits(15), rates: {} });
+  assert.deepEqual(await made.apply(hold("h", 0, wants)), {
+    kind: "held",
+    amount: credits(15),
+    reserved: false,
+    rates: {},
+  });
   assert.deepEqual(made.buckets(), [0, 0, 0]);
 });
 
@@ -50,6 +55,7 @@ example(
     assert.deepEqual(outcome, {
       kind: "refused",
       reason: "credits_reserved",
+      scope: "account",
       retryAfterMs: 1000,
       rates: {},
     });
@@ -103,7 +109,7 @@ example(
     await made.apply(settle("none", 0));
     assert.deepEqual(made.buckets(), [0, 0, 0]);
 
-    made.store.plans = plansOf(planOf("bought", 20, 0));
+    await made.store.applyPlans(plansOf(planOf("bought", 20, 0)), false);
     const raised = await made.apply(hold("h", credits(11)));
     assert.ok(raised.kind === "refused" && raised.reason === "insufficient_credits");
     assert.equal(raised.refreshesAtMs, start + 2 * day);
@@ -118,7 +124,12 @@ example(
   planOf("none", 0, 0),
   async (made) => {
     const free = { price: { prompt: 0, completion: 0 } };
-    assert.deepEqual(await made.apply(hold("h", 0, free)), { kind: "held", amount: 0, rates: {} });
+    assert.deepEqual(await made.apply(hold("h", 0, free)), {
+      kind: "held",
+      amount: 0,
+      reserved: false,
+      rates: {},
+    });
     assert.deepEqual(await made.apply(settle("h", 100)), settledBy({}));
   },
 );
@@ -137,7 +148,7 @@ example(
 example("a repeated hold returns the amount of the first", small, async (made) => {
   await made.apply(hold("h", 0, { minMicro: 1, wantMicro: credits(100) }));
   const again = await made.apply(hold("h", 0, { minMicro: 1, wantMicro: credits(100) }));
-  assert.deepEqual(again, { kind: "held", amount: credits(15), rates: {} });
+  assert.deepEqual(again, { kind: "held", amount: credits(15), reserved: false, rates: {} });
   assert.equal(made.store.account("ada").holds, 1);
   assert.equal(made.store.key("key").holds, 1);
 });

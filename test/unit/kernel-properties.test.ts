@@ -34,10 +34,11 @@ test("a batch gives the same rows and outcomes as its operations one by one", as
     let nowMs = start;
     const together = await prepared(() => nowMs);
     const apart = await prepared(() => nowMs);
-    const told: Told = { operations: [], holds: [] };
+    const told: Told = { operations: [], holds: [], latestMs: start };
     for (const step of steps) {
       nowMs += step.waitMs;
-      const batch = step.drafts.map((draft) => operationOf(draft, told));
+      told.latestMs = Math.max(told.latestMs, nowMs);
+      const batch = step.drafts.map((draft) => operationOf(draft, told, nowMs));
       told.operations.push(...batch);
       const outcomes: Decision[] = [];
       for (const operation of batch) outcomes.push(...(await apart.commit([operation])));
@@ -47,6 +48,7 @@ test("a batch gives the same rows and outcomes as its operations one by one", as
       for (const id of accountIds) {
         assert.deepEqual(await together.journal(id, { limit }), await apart.journal(id, { limit }));
         assert.deepEqual(together.openHolds(id), apart.openHolds(id));
+        assert.deepEqual(together.grants(id), apart.grants(id));
       }
       assert.deepEqual(await together.usage({ limit }), await apart.usage({ limit }));
       assert.deepEqual(await together.keys(), await apart.keys());

@@ -52,6 +52,11 @@ example(
       overage: 0,
       additional: 0,
       shortfall: 0,
+      late: false,
+      baseGrant: 1,
+      overageGrant: 1,
+      basePast: 0,
+      overagePast: 0,
     });
   },
 );
@@ -110,7 +115,7 @@ example("a cost above the hold takes nothing from the holds of other requests", 
 
 example("charges the prices at the time of the hold", small, async (made) => {
   await made.apply(hold("h", 1000, { price: { prompt: 2, completion: 3 } }));
-  made.store.plans = plansOf(planOf("small", 10, 5, { models: [] }));
+  await made.store.applyPlans(plansOf(planOf("small", 10, 5, { models: [] })), false);
   const outcome = await made.apply(settle("h", 0, { used: tokens(5, 10) }));
   assert.deepEqual(outcome, settledBy({ base: 40 }));
 });
@@ -143,6 +148,7 @@ example("an extension takes the next slice in spending order", small, async (mad
   assert.deepEqual(await made.apply(extend("h", 1, credits(4))), {
     kind: "extended",
     amount: credits(4),
+    reserved: false,
   });
   assert.deepEqual(made.buckets(), [0, credits(2), credits(1)]);
   await made.apply(settle("h", credits(13)));
@@ -154,8 +160,10 @@ example("an extension takes less if less is available, or nothing", small, async
   assert.deepEqual(await made.apply(extend("h", 1, credits(4))), {
     kind: "extended",
     amount: credits(1),
+    reserved: false,
   });
-  assert.deepEqual(await made.apply(extend("h", 2, credits(4))), { kind: "extended", amount: 0 });
+  const nothing = { kind: "extended", amount: 0, reserved: false };
+  assert.deepEqual(await made.apply(extend("h", 2, credits(4))), nothing);
 });
 
 example("a repeated extension takes nothing more and returns the same outcome", small, async (made) => {
@@ -176,6 +184,7 @@ example(
     assert.deepEqual(await made.apply(extend("h", 1, credits(3))), {
       kind: "extended",
       amount: credits(3),
+      reserved: false,
     });
     assert.deepEqual(made.buckets(), [credits(10), credits(5), 0]);
     await made.apply(settle("h", credits(5)));
@@ -265,10 +274,11 @@ example(
   async (made) => {
     await made.apply(hold("r1", credits(14), { ttlMs: 1000 }));
     await made.apply(hold("r2", credits(1)));
-    assert.deepEqual(await made.apply(extend("r2", 1, credits(3))), { kind: "extended", amount: 0 });
+    const reserved = { kind: "extended", amount: 0, reserved: true };
+    assert.deepEqual(await made.apply(extend("r2", 1, credits(3))), reserved);
     made.clock.nowMs += 1000;
     const { expired, ...outcome } = await made.apply(extend("r2", 1, credits(3)));
-    assert.deepEqual(outcome, { kind: "extended", amount: credits(3) });
+    assert.deepEqual(outcome, { kind: "extended", amount: credits(3), reserved: false });
     assert.deepEqual(expired, [made.store.receipt("ada", "r1")]);
     assert.equal(made.store.receipt("ada", "r1")?.ending, "expired");
   },
@@ -319,12 +329,38 @@ example(
     await made.apply(extend("h", 1, 0, { used: tokens(0, credits(1)) }));
     await expireAfter(made, minute);
     assert.deepEqual(made.buckets(), [credits(9), credits(5), 0]);
+    made.clock.nowMs += minute;
     const late = await made.apply(settle("h", credits(4), { ending: "length" }));
     assert.deepEqual(late, settledBy({ base: credits(4) }, 0, { base: credits(1) }));
     assert.deepEqual(await made.apply(settle("h", credits(4))), late);
     assert.deepEqual(await made.apply(settle("h", credits(9))), late);
     assert.deepEqual(made.buckets(), [credits(6), credits(5), 0]);
-    assert.equal(made.store.receipt("ada", "h")?.ending, "length");
+    const lines = made.store.charges("ada", "h");
+    assert.deepEqual(
+      lines.map(({ ending, late, cost, completionTokens, atMs }) => ({
+        ending,
+        late,
+        cost,
+        completionTokens,
+        atMs,
+      })),
+      [
+        {
+          ending: "expired",
+          late: false,
+          cost: credits(1),
+          completionTokens: credits(1),
+          atMs: start + minute,
+        },
+        {
+          ending: "length",
+          late: true,
+          cost: credits(3),
+          completionTokens: credits(3),
+          atMs: start + 2 * minute,
+        },
+      ],
+    );
   },
 );
 
@@ -337,7 +373,7 @@ example("a late settlement above the available credits records a shortfall", sma
 });
 
 example(
-  "a late settlement that knows of less takes nothing back, and its receipt adds up",
+  "a late settlement that knows of less takes nothing back, and its charges add up",
   small,
   async (made) => {
     await made.apply(hold("h", 100));
@@ -345,9 +381,14 @@ example(
     await expireAfter(made, minute);
     const late = await made.apply(settle("h", 0, { used: tokens(0, 0), ending: "engine_failed" }));
     assert.deepEqual(late, settledBy({ base: 10 }, 0, { base: 10 }));
-    const receipt = made.store.receipt("ada", "h");
-    assert.equal(receipt?.promptTokens, 10);
-    assert.equal(receipt?.ending, "engine_failed");
+    const lines = made.store.charges("ada", "h");
+    assert.deepEqual(
+      lines.map(({ ending, cost, promptTokens }) => ({ ending, cost, promptTokens })),
+      [
+        { ending: "expired", cost: 10, promptTokens: 10 },
+        { ending: "engine_failed", cost: 0, promptTokens: 0 },
+      ],
+    );
   },
 );
 

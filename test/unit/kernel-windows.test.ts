@@ -114,15 +114,40 @@ example(
 );
 
 example(
-  "a downgrade leaves what there is until the next refresh",
+  "a downgrade lowers cap and remaining at once, and the window stays",
   large,
   async (made) => {
+    await made.apply(hold("h", credits(4)));
+    await made.apply(settle("h", credits(4)));
     await made.apply(planTo("small", "c1"));
-    assert.deepEqual(made.buckets(), [credits(30), credits(5), 0]);
+    assert.deepEqual(made.buckets(), [credits(6), credits(5), 0]);
+    assert.equal(made.store.account("ada").baseCap, credits(10));
+    assert.equal(made.store.account("ada").baseEndsMs, start + day);
     made.clock.nowMs += day;
     await made.apply(settle("none", 0));
     assert.deepEqual(made.buckets(), [credits(10), credits(5), 0]);
-    assert.equal(made.store.account("ada").baseCap, credits(10));
+  },
+  small,
+);
+
+example(
+  "a deficit after a downgrade is not forgotten, and is not taken from other buckets",
+  large,
+  async (made) => {
+    await made.apply(topup("p", credits(1)));
+    await made.apply(hold("h", credits(25)));
+    await made.apply(settle("h", credits(25)));
+    await made.apply(planTo("small", "c1"));
+    assert.deepEqual(made.buckets(), [credits(-15), credits(5), credits(1)]);
+    assert.deepEqual(await made.apply(hold("h2", credits(6))), {
+      kind: "held",
+      amount: credits(6),
+      reserved: false,
+      rates: {},
+    });
+    await made.apply(settle("h2", 0));
+    await made.apply(planTo("large", "c2"));
+    assert.deepEqual(made.buckets(), [credits(5), credits(5), credits(1)]);
   },
   small,
 );
@@ -135,7 +160,7 @@ example(
       await made.apply(planTo("large", `up ${n}`));
       await made.apply(planTo("small", `down ${n}`));
     }
-    assert.deepEqual(made.buckets(), [credits(30), credits(5), 0]);
+    assert.deepEqual(made.buckets(), [credits(10), credits(5), 0]);
   },
   large,
 );
@@ -166,8 +191,21 @@ example(
   large,
 );
 
+example(
+  "a change to a plan that left the configuration changes nothing, and its accounts keep working",
+  small,
+  async (made) => {
+    await made.store.applyPlans(plansOf(planOf("other", 1, 1), large), false);
+    assert.deepEqual(await made.apply(planTo("large", "c1")), { kind: "changed", replayed: false });
+    await made.store.applyPlans(plansOf(planOf("other", 1, 1)), false);
+    assert.deepEqual(await made.apply(planTo("small", "c2")), { kind: "retired_plan" });
+    made.clock.nowMs += day;
+    assert.equal((await made.apply(hold("h", credits(30)))).kind, "held");
+  },
+);
+
 example("a change to an unknown plan changes nothing", small, async (made) => {
-  assert.equal((await made.apply(planTo("gold", "c1"))).kind, "balance_invalid");
+  assert.deepEqual(await made.apply(planTo("gold", "c1")), { kind: "unknown_plan", plans: ["small"] });
   assert.equal(made.store.account("ada").plan, "small");
   assert.deepEqual(await journalOf(made), ["open open"]);
 });
@@ -177,13 +215,13 @@ example(
   small,
   async (made) => {
     await made.apply(hold("h", credits(9), { ttlMs: 9 * day }));
-    made.store.plans = plansOf(planOf("small", 3, 5));
+    await made.store.applyPlans(plansOf(planOf("small", 3, 5)), false);
     await made.apply(settle("none", 0));
     assert.deepEqual(made.buckets(), [credits(1), credits(5), 0]);
     made.clock.nowMs += day;
     await made.apply(settle("h", credits(2)));
     assert.deepEqual(made.buckets(), [credits(3), credits(5), 0]);
-    made.store.plans = plansOf(planOf("small", 50, 5));
+    await made.store.applyPlans(plansOf(planOf("small", 50, 5)), false);
     made.clock.nowMs += day;
     await made.apply(settle("none", 0));
     assert.deepEqual(made.buckets(), [credits(50), credits(5), 0]);
@@ -195,18 +233,20 @@ example(
   small,
   async (made) => {
     await made.apply(hold("h", credits(5), { ttlMs: 40 * day }));
-    made.store.plans = plansOf(planOf("small", 10, 5, { base: { credits: 10, every: "P1M" } }));
+    const monthly = planOf("small", 10, 5, { base: { credits: 10, every: "P1M" } });
+    await made.store.applyPlans(plansOf(monthly), false);
     made.clock.nowMs += day;
     await made.apply(settle("h", 0));
     const { baseStartsMs, baseEndsMs } = made.store.account("ada");
-    assert.deepEqual([baseStartsMs, baseEndsMs], [start + day, Date.UTC(2026, 1, 15, 12)]);
+    assert.deepEqual([baseStartsMs, baseEndsMs], [start + day, Date.UTC(2026, 1, 16, 12)]);
     assert.deepEqual(made.buckets(), [credits(10), credits(5), 0]);
   },
 );
 
 example("a hold returns no credits to a window of a shortened period", small, async (made) => {
   await made.apply(hold("h", credits(5), { ttlMs: 40 * day }));
-  made.store.plans = plansOf(planOf("small", 10, 5, { base: { credits: 10, every: "PT1M" } }));
+  const short = planOf("small", 10, 5, { base: { credits: 10, every: "PT1M" } });
+  await made.store.applyPlans(plansOf(short), false);
   made.clock.nowMs += day + 30_000;
   await made.apply(hold("h2", credits(3)));
   await made.apply(settle("h", 0));

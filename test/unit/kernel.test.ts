@@ -1,10 +1,19 @@
 /** The kernel: new accounts, top-ups, adjustments and invalid rows. */
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { adjust, example, expire, journalOf, planTo, small, topup } from "../fixtures/kernel-examples.ts";
+import {
+  adjust,
+  example,
+  expire,
+  journalOf,
+  large,
+  planTo,
+  small,
+  topup,
+} from "../fixtures/kernel-examples.ts";
 import { bench } from "../fixtures/ledger-bench.ts";
 import { extend, hold, settle } from "../fixtures/ledger-operations.ts";
-import { credits, planOf } from "../fixtures/ledger-rows.ts";
+import { credits, planOf, plansOf } from "../fixtures/ledger-rows.ts";
 import { day, start } from "../fixtures/times.ts";
 
 // Opening
@@ -32,9 +41,21 @@ example("opening an account again changes nothing and returns its plan", small, 
 
 example("rejects an account on an unknown plan", small, async (made) => {
   const outcome = await made.apply({ kind: "open", account: "bob", plan: "gold" });
-  assert.equal(outcome.kind, "balance_invalid");
+  assert.deepEqual(outcome, { kind: "unknown_plan", plans: ["small"] });
   assert.throws(() => made.store.account("bob"));
 });
+
+example(
+  "rejects an account on a plan that left the configuration",
+  small,
+  async (made) => {
+    await made.store.applyPlans(plansOf(small), false);
+    const outcome = await made.apply({ kind: "open", account: "bob", plan: "large" });
+    assert.deepEqual(outcome, { kind: "retired_plan" });
+    assert.throws(() => made.store.account("bob"));
+  },
+  large,
+);
 
 example("opens and uses an account in the same batch", small, async (made) => {
   const outcomes = await made.store.commit([
@@ -53,11 +74,14 @@ example("every operation reports an unknown account", small, async ({ store }) =
     { kind: "expire", account, hold: "h" },
     { kind: "topup", account, payment: "p", amount: 1 },
     { kind: "adjust", account, op: "a", amount: 1, reason: "" },
-    { kind: "plan", account, op: "c", plan: "small" },
+    { kind: "plan", account, op: "c", plan: "small", at: "now" },
+    { kind: "refund", account, refund: "r", payment: "p", amount: 1 },
+    { kind: "state", account, op: "s", to: { kind: "suspend" } },
+    { kind: "key", account, key: "key", op: "k", set: {} },
   ]);
   assert.deepEqual(
     outcomes,
-    Array.from({ length: 7 }, () => ({ kind: "no_account" })),
+    Array.from({ length: 10 }, () => ({ kind: "no_account" })),
   );
 });
 
@@ -76,6 +100,15 @@ example("a repeated payment with another amount is a conflict and adds nothing",
   assert.deepEqual(outcomes[1], { kind: "conflict", amount: 500 });
   assert.deepEqual(await made.apply(topup("p", 600)), { kind: "conflict", amount: 500 });
   assert.equal(made.buckets()[2], 500);
+});
+
+example("a payment counts for one account of the installation", small, async (made) => {
+  await made.store.commit([{ kind: "open", account: "bob", plan: "small" }]);
+  const bob = { ...topup("p", 500), account: "bob" } as const;
+  const outcomes = await made.store.commit([topup("p", 500), bob]);
+  assert.deepEqual(outcomes[1], { kind: "payment_used", account: "ada" });
+  assert.deepEqual(await made.apply(bob), { kind: "payment_used", account: "ada" });
+  assert.deepEqual([made.buckets()[2], made.buckets("bob")[2]], [500, 0]);
 });
 
 example("a payment and an adjustment may have the same id", small, async (made) => {
@@ -141,13 +174,15 @@ example("rejects a top-up that is not whole or not positive", small, async (made
 
 test("no operation changes an account with an invalid row", async () => {
   const contradictions = [
-    { base: -1 },
+    { base: credits(10) + 1 },
     { base: 0.5 },
+    { baseHeld: -1 },
     { overage: credits(5) + 1 },
     { baseCap: -1 },
-    { heldBase: 1 },
-    { heldAdditional: -1 },
-    { additional: Number.MAX_SAFE_INTEGER, heldAdditional: 1 },
+    { baseHeld: 1 },
+    { additional: -1 },
+    { additionalHeld: -1 },
+    { additional: Number.MAX_SAFE_INTEGER, additionalHeld: 1 },
     { baseStartsMs: Number.NaN },
     { baseEndsMs: start },
     { overageAnchorMs: 0.5 },
@@ -165,13 +200,15 @@ test("no operation changes an account with an invalid row", async () => {
   }
 });
 
-test("an account with a missing plan works again after a plan change", async () => {
+test("an account with a missing plan takes no holds until its plan is changed", async () => {
   const { store } = await bench(small);
+  await store.commit([hold("h", 10)]);
   store.damage("ada", { plan: "gone" });
-  const outcomes = await store.commit([topup("p", 1), planTo("small", "c"), topup("p", 1)]);
+  const operations = [hold("h2", 1), extend("h", 1, 1), settle("h", 1), topup("p", 1)];
+  const outcomes = await store.commit([...operations, planTo("small", "c"), hold("h3", 1)]);
   assert.deepEqual(
     outcomes.map(({ kind }) => kind),
-    ["balance_invalid", "changed", "added"],
+    ["balance_invalid", "extended", "settled", "added", "changed", "held"],
   );
   assert.equal(store.account("ada").plan, "small");
 });
@@ -179,8 +216,8 @@ test("an account with a missing plan works again after a plan change", async () 
 test("an invalid account does not affect other accounts", async () => {
   const { store } = await bench(small);
   await store.commit([{ kind: "open", account: "bob", plan: "small" }]);
-  store.damage("ada", { base: -1 });
-  const outcomes = await store.commit([topup("p", 1), { ...topup("p", 1), account: "bob" }]);
+  store.damage("ada", { base: 0.5 });
+  const outcomes = await store.commit([topup("p", 1), { ...topup("q", 1), account: "bob" }]);
   assert.deepEqual(
     outcomes.map((outcome) => outcome.kind),
     ["balance_invalid", "added"],

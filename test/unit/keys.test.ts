@@ -5,29 +5,30 @@ import fc from "fast-check";
 import { authenticate } from "../../src/accounts/authentication.ts";
 import { hashKey, mintKey, parseKey } from "../../src/accounts/keys.ts";
 import { type ErrorCode, Refusal } from "../../src/errors.ts";
+import type { PlanVersion } from "../../src/ledger/plan.ts";
 import type { KeyRow } from "../../src/ledger/rows.ts";
-import { keyOf, planOf, plansOf } from "../fixtures/ledger-rows.ts";
+import { keyOf, planOf } from "../fixtures/ledger-rows.ts";
 import { day, start } from "../fixtures/times.ts";
 
 const plan = planOf("starter", 100, 10);
-const plans = plansOf(plan);
+const version = { ...plan, version: 1, createdMs: start };
 const key = mintKey();
 
 /** A store that knows one key. */
-function storeOf(change: Partial<KeyRow> = {}, planName = "starter") {
+function storeOf(change: Partial<KeyRow> = {}, planVersion: PlanVersion | null = version) {
   const row = keyOf("key_1", "ada", { hash: hashKey(key), ...change });
   return {
     lookups: 0,
     async findKey(hash: string) {
       this.lookups += 1;
-      return hash === hashKey(key) ? { key: row, plan: planName } : null;
+      return hash === row.hash || hash === row.oldHash ? { key: row, plan: planVersion } : null;
     },
   };
 }
 
 async function refusal(header: string | undefined, store = storeOf()): Promise<Refusal> {
   try {
-    await authenticate({ store, plans }, header, start);
+    await authenticate(store, header, start);
   } catch (error) {
     assert.ok(error instanceof Refusal);
     assertNoKey(error, header);
@@ -121,10 +122,10 @@ test("the hash is SHA-256 in lower-case hex", () => {
 });
 
 test("authenticates a valid key as its account, with plan and models", async () => {
-  const dependencies = { store: storeOf({ models: ["small"] }), plans };
-  const caller = { accountId: "ada", keyId: "key_1", plan, models: ["small"], concurrent: null };
-  assert.deepEqual(await authenticate(dependencies, `Bearer ${key}`, start), caller);
-  assert.deepEqual(await authenticate(dependencies, `  bearer   ${key} `, start), caller);
+  const store = storeOf({ models: ["small"] });
+  const caller = { accountId: "ada", keyId: "key_1", plan: version, models: ["small"], concurrent: null };
+  assert.deepEqual(await authenticate(store, `Bearer ${key}`, start), caller);
+  assert.deepEqual(await authenticate(store, `  bearer   ${key} `, start), caller);
 });
 
 test("reports a missing key for a missing or empty header and for Bearer alone", async () => {
@@ -152,9 +153,9 @@ test("refuses an unknown key", async () => {
 
 test("refuses a key if the store returns the row of another key", async () => {
   const store = {
-    findKey: async () => ({ key: keyOf("k", "ada", { hash: hashKey("other") }), plan: "starter" }),
+    findKey: async () => ({ key: keyOf("k", "ada", { hash: hashKey("other") }), plan: version }),
   };
-  await assert.rejects(authenticate({ store, plans }, `Bearer ${key}`, start), { code: "invalid_api_key" });
+  await assert.rejects(authenticate(store, `Bearer ${key}`, start), { code: "invalid_api_key" });
 });
 
 test("refuses a revoked key", async () => {
@@ -163,7 +164,7 @@ test("refuses a revoked key", async () => {
 
 test("refuses a key from its expiry time on, and names that time", async () => {
   const store = storeOf({ expiresMs: start + day });
-  const check = (header: string, nowMs: number) => authenticate({ store, plans }, header, nowMs);
+  const check = (header: string, nowMs: number) => authenticate(store, header, nowMs);
   assert.equal((await check(`Bearer ${key}`, start + day - 1)).keyId, "key_1");
   await assert.rejects(check(`Bearer ${key}`, start + day), {
     code: "invalid_api_key",
@@ -173,16 +174,39 @@ test("refuses a key from its expiry time on, and names that time", async () => {
 
 test("refuses the second request if the key was revoked after the first", async () => {
   const store = storeOf();
-  const check = (header: string, nowMs: number) => authenticate({ store, plans }, header, nowMs);
+  const check = (header: string, nowMs: number) => authenticate(store, header, nowMs);
   await check(`Bearer ${key}`, start);
   const revoked = storeOf({ revokedMs: start });
   store.findKey = (hash) => revoked.findKey(hash);
   await assert.rejects(check(`Bearer ${key}`, start), { code: "invalid_api_key" });
 });
 
-test("reports balance_unavailable for an unknown plan, with the reason only in the log detail", async () => {
-  const error = await refusal(`Bearer ${key}`, storeOf({}, "gone"));
+test("accepts the old secret of a rotated key until the end of the overlap", async () => {
+  const other = mintKey();
+  const store = storeOf({ hash: hashKey(other), oldHash: hashKey(key), oldUntilMs: start + day });
+  const check = (header: string, nowMs: number) => authenticate(store, header, nowMs);
+  for (const secret of [key, other]) {
+    assert.equal((await check(`Bearer ${secret}`, start + day - 1)).keyId, "key_1");
+  }
+  assert.equal((await check(`Bearer ${other}`, start + day)).keyId, "key_1");
+  await assert.rejects(check(`Bearer ${key}`, start + day), {
+    code: "invalid_api_key",
+    message: /was valid until 2026-01-16T12:00:00\.000Z/,
+  });
+});
+
+test("refuses both secrets of a revoked key", async () => {
+  const other = mintKey();
+  const rotated = { hash: hashKey(other), oldHash: hashKey(key), oldUntilMs: start + day };
+  for (const secret of [key, other]) {
+    const store = storeOf({ ...rotated, revokedMs: start - 1 });
+    await refused(`Bearer ${secret}`, "invalid_api_key", /revoked/, store);
+  }
+});
+
+test("reports balance_unavailable for a lost plan, with the reason only in the log detail", async () => {
+  const error = await refusal(`Bearer ${key}`, storeOf({}, null));
   assert.equal(error.code, "balance_unavailable");
-  assert.match(String(error.detail), /ada.*"gone"/);
-  assert.doesNotMatch(error.message, /gone/);
+  assert.match(String(error.detail), /ada.*no version of its plan/);
+  assert.doesNotMatch(error.message, /plan/);
 });

@@ -12,7 +12,7 @@ import { start } from "../fixtures/times.ts";
 async function withAccount() {
   const plans = plansOf(planOf("starter", 100, 10), planOf("big", 200, 20));
   const store = new MemoryStore(plans, () => start);
-  const actions = new OperatorActions({ store, ledger: new Ledger(store), plans, modelIds: () => ["small"] });
+  const actions = new OperatorActions({ store, ledger: new Ledger(store), modelIds: () => ["small"] });
   await actions.openAccount("ada", "starter");
   return { store, actions };
 }
@@ -24,17 +24,17 @@ test("returns the row of a key that was stored before the store failed", async (
     await addKey.call(store, row);
     throw new Error("the connection is lost");
   };
-  const { key, row } = await actions.issueKeyOnce("ada", "op", { name: "laptop" });
+  const { key, row } = await actions.keys.issueOnce("ada", "op", { name: "laptop" });
   assert.deepEqual([key, row.name, (await store.keys("ada")).length], [null, "laptop", 1]);
   store.addKey = addKey;
-  const again = await actions.issueKeyOnce("ada", "op", { name: "laptop" });
+  const again = await actions.keys.issueOnce("ada", "op", { name: "laptop" });
   assert.deepEqual([again.key, again.row.id], [null, row.id]);
 });
 
 test("reports the store's failure if no key was stored", async () => {
   const { store, actions } = await withAccount();
   store.addKey = () => Promise.reject(new Error("the connection is lost"));
-  await assert.rejects(actions.issueKeyOnce("ada", "op", {}), /the connection is lost/);
+  await assert.rejects(actions.keys.issueOnce("ada", "op", {}), /the connection is lost/);
 });
 
 test("repeats a change of credits without an effect, and returns the present balance", async () => {

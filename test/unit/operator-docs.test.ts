@@ -39,10 +39,11 @@ test("each metric has one row", async () => {
 
 test("each route has one row", async () => {
   const store = new MemoryStore(new Map(), () => start);
-  const parts = { store, ledger: new Ledger(store), plans: new Map(), catalog: new Catalog([]) };
+  const parts = { store, ledger: new Ledger(store), catalog: new Catalog([]) };
   const app = createApp();
   const reload = () => Promise.reject(new Error("not reloaded"));
-  adminRoutes(app, { ...parts, metrics: new Metrics(), nodes: () => [], reload }, "0.0.0");
+  const admin = { ...parts, metrics: new Metrics(), nodes: () => [], reload, applyPlans: reload };
+  adminRoutes(app, admin, "0.0.0");
   await app.ready();
   const { paths } = app.swagger();
   assert.ok(typeof paths === "object" && paths !== null);

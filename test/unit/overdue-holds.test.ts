@@ -5,7 +5,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { Ledger } from "../../src/ledger/batcher.ts";
-import { overdueMax } from "../../src/ledger/unit-of-work.ts";
+import { overdueMax } from "../../src/ledger/snapshot.ts";
 import { audit } from "../fixtures/ledger-audit.ts";
 import { type Bench, bench } from "../fixtures/ledger-bench.ts";
 import { hold, settle } from "../fixtures/ledger-operations.ts";

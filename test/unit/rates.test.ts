@@ -16,7 +16,7 @@ const now = Date.UTC(2026, 0, 15, 12);
 const minute = 60_000;
 
 function scope(limits: Limits, whose: "account" | "key" = "account"): Scope {
-  return { scope: whose, limits, row: { requestsTatMs: 0, tokensTatMs: 0, holds: 0 } };
+  return { scope: whose, limits, row: { requestsTatMs: 0, tokensTatMs: 0, tokensLimit: null, holds: 0 } };
 }
 
 /** Lets a request in if the limits do. */
@@ -30,7 +30,7 @@ function admit(scopes: readonly Scope[], promptTokens: number, nowMs: number): b
 test("admits everything and counts nothing without limits", () => {
   const scopes = [scope({})];
   for (let n = 0; n < 1000; n += 1) assert.ok(admit(scopes, 1_000_000, now));
-  assert.deepEqual(scopes[0]?.row, { requestsTatMs: 0, tokensTatMs: 0, holds: 0 });
+  assert.deepEqual(scopes[0]?.row, { requestsTatMs: 0, tokensTatMs: 0, tokensLimit: null, holds: 0 });
   assert.deepEqual(ratesOf(scopes, now), {});
 });
 

@@ -1,13 +1,12 @@
 /** Parts of the service that a reload changes while requests use them. */
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { applyPlans } from "../../src/app/plans.ts";
 import { Catalog } from "../../src/chat/catalog.ts";
 import { FairQueue } from "../../src/fair-queue.ts";
 import { RefusalAllowance } from "../../src/http/public/refusal-allowance.ts";
 import { Uploads } from "../../src/http/public/uploads.ts";
 import { type ConfigFingerprint, type NodeRegistry, startNodeWatch } from "../../src/store/nodes.ts";
-import { planOf, plansOf } from "../fixtures/ledger-rows.ts";
+import { planOf } from "../fixtures/ledger-rows.ts";
 import { PuppetEngine } from "../fixtures/puppet-engine.ts";
 
 function modelOf(engine: PuppetEngine, prompt = 1) {
@@ -46,23 +45,6 @@ test("an engine without requests is unused at once", async () => {
   const catalog = new Catalog([modelOf(engine)]);
   catalog.use("m")?.[Symbol.dispose]();
   await catalog.unused(engine);
-});
-
-test("a plan that left the configuration stays, retired, until it returns", () => {
-  const live = new Map(plansOf(planOf("a", 1, 1), planOf("b", 1, 1)));
-  applyPlans(live, plansOf(planOf("b", 2, 1), planOf("c", 1, 1)));
-  const shown = () => [...live.values()].map(({ id, base, retired = false }) => [id, base.credits, retired]);
-  assert.deepEqual(shown(), [
-    ["a", 1, true],
-    ["b", 2, false],
-    ["c", 1, false],
-  ]);
-  applyPlans(live, plansOf(planOf("a", 3, 1)));
-  assert.deepEqual(shown(), [
-    ["a", 3, false],
-    ["b", 2, true],
-    ["c", 1, true],
-  ]);
 });
 
 test("a queue follows its limit", () => {

@@ -10,6 +10,7 @@ import { audit } from "../fixtures/ledger-audit.ts";
 import { type Bench, bench } from "../fixtures/ledger-bench.ts";
 import { planOf } from "../fixtures/ledger-rows.ts";
 import { PuppetEngine, type PuppetGeneration } from "../fixtures/puppet-engine.ts";
+import { until } from "../fixtures/until.ts";
 
 const price = { prompt: 10, completion: 30 };
 /** The puppet's prompt has ten tokens. */
@@ -208,5 +209,45 @@ test("repeats an extension after an error of the store, and the answer continues
   generation.end("stop");
   await rest;
   assert.equal(made.receipts[0]?.cost, promptCost + 200 * 30);
+  await audit(made.store);
+});
+
+test("an answer waits for the credits that another answer holds, and continues with what it gives back", async () => {
+  const made = await setup(2 * promptCost + 1.5 * sliceTokens * 30);
+  const first = await made.begin("r1");
+  const second = await made.begin("r2");
+  think(second.generation, 100);
+  await settleDown();
+  assert.deepEqual(second.generation.paid, []);
+  think(first.generation, 50);
+  first.generation.end("stop");
+  await first.rest;
+  await until("the second answer is extended", () => second.generation.paid.length > 0);
+  assert.deepEqual(second.generation.paid, [{ paidTokens: 128 + 206, isLast: true }]);
+  think(second.generation, 234);
+  second.generation.end("length");
+  await second.rest;
+  assert.deepEqual(
+    made.receipts.map(({ ending }) => ending),
+    ["stop", "credits"],
+  );
+  assert.deepEqual(made.buckets(), [0, 0, 0]);
+  await audit(made.store);
+});
+
+test("an answer ends without a wait once the others have used what they hold", async () => {
+  const made = await setup(2 * promptCost + 1.5 * sliceTokens * 30);
+  const first = await made.begin("r1");
+  const second = await made.begin("r2");
+  think(first.generation, 256);
+  think(second.generation, 128);
+  await until("both know their end", () => [first, second].every((one) => one.generation.paid.length > 0));
+  assert.deepEqual(first.generation.paid, [{ paidTokens: 256, isLast: true }]);
+  assert.deepEqual(second.generation.paid, [{ paidTokens: 128, isLast: true }]);
+  for (const { generation, rest } of [first, second]) {
+    generation.end("length");
+    await rest;
+  }
+  assert.deepEqual(made.buckets(), [0, 0, 0]);
   await audit(made.store);
 });

@@ -8,7 +8,7 @@ import { Ledger } from "../../src/ledger/batcher.ts";
 import { startSweeper } from "../../src/store/sweeper.ts";
 import { type Bench, bench } from "../fixtures/ledger-bench.ts";
 import { hold } from "../fixtures/ledger-operations.ts";
-import { credits, keyOf, planOf, plansOf } from "../fixtures/ledger-rows.ts";
+import { credits, keyOf, planOf } from "../fixtures/ledger-rows.ts";
 import { minute } from "../fixtures/times.ts";
 
 const small = planOf("small", 10, 5);
@@ -50,8 +50,7 @@ async function benchWithOverdue(bobHolds: number): Promise<Bench> {
 
 test("ends holds that come after holds that cannot be ended", within, async () => {
   const made = await benchWithOverdue(300);
-  // Bob's plan is missing in the configuration.
-  made.store.plans = plansOf(small);
+  made.store.damage("bob", { base: 0.5 });
   await sweep(made, 1);
   assert.equal(made.store.receipt("ada", "a")?.ending, "expired");
   assert.equal(made.store.openHolds("bob").length, 300);

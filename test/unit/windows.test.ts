@@ -5,7 +5,7 @@ import assert from "node:assert/strict";
 import { test } from "node:test";
 import fc from "fast-check";
 import { parsePeriod, windowAt } from "../../src/ledger/windows.ts";
-import { point } from "../fixtures/naive-ledger.ts";
+import { point } from "../fixtures/naive-plans.ts";
 
 const at = (iso: string) => Date.parse(iso);
 

@@ -1,25 +1,80 @@
-/** `/admin/accounts`: opening, listing and showing accounts, and changing their plans. */
-import { closed } from "../../accounts/json-objects.ts";
+/**
+ * `/admin/accounts`: opening, importing, listing and showing accounts, and changing their plans,
+ * states and contacts.
+ */
+import Type from "typebox";
+import { importedAccountsMax } from "../../accounts/account-import.ts";
+import { closed, orNull } from "../../accounts/json-objects.ts";
 import type { OperatorActions } from "../../accounts/operator-actions.ts";
-import { accountObject } from "../../accounts/operator-objects.ts";
+import { accountObject, importObject, previewObject } from "../../accounts/operator-objects.ts";
+import { invalidValue } from "../../accounts/refusals.ts";
+import { invariant } from "../../errors.ts";
+import { defined } from "../../given.ts";
+import { accountStates } from "../../ledger/rows.ts";
+import type { Contact } from "../../store/contacts.ts";
 import { type AdminApp, operation } from "./app.ts";
-import { pageOf } from "./paging.ts";
+import { momentNamed, pageOf } from "./paging.ts";
 import * as schema from "./schemas.ts";
 
 const params = closed({ account: schema.accountName });
+const changeTime = Type.Optional(Type.Enum(["now", "refresh"], { description: '"now" or "refresh"' }));
+/** 10,000 accounts with ordinary texts have about 2 MiB. */
+const importBodyBytesMax = 4 * 1024 * 1024;
+const toState = { active: "resume", suspended: "suspend", closed: "close" } as const;
+
+const contactFields = {
+  owner: Type.Optional(orNull(schema.contactText)),
+  email: Type.Optional(orNull(schema.email)),
+  note: Type.Optional(orNull(schema.remark)),
+  external_id: Type.Optional(orNull(schema.contactText)),
+};
 
 const openAccount = operation("openAccount", {
   summary: "Open an account",
   description:
-    "A repetition with the same plan returns 200 and the present account, even if its plan has changed since.",
-  body: closed({ id: schema.accountName, plan: schema.planName }),
+    "A repetition with the same plan returns 200 and the present account unchanged, even if its plan has changed since.",
+  body: closed({ id: schema.accountName, plan: schema.planName, ...contactFields }),
   response: { 200: accountObject.schema, 201: accountObject.schema },
-  refusals: ["account_exists"],
+  refusals: ["account_exists", "external_id_used"],
 });
 
 const listAccounts = operation("listAccounts", {
   summary: "List accounts, in the order of their ids",
-  ...schema.listOf(accountObject.schema),
+  description: "`search` finds a text in the owner or the e-mail. `external_id` finds one account.",
+  querystring: closed({
+    ...schema.pageQuery,
+    external_id: Type.Optional(schema.contactText),
+    search: Type.Optional(schema.contactText),
+  }),
+  response: { 200: schema.pageOf(accountObject.schema) },
+  refusals: ["list_too_slow"],
+});
+
+const setContact = operation("setContact", {
+  summary: "Set the owner, e-mail, note or external id of an account",
+  description: "Fields that are missing stay. null removes a field. A repetition changes nothing.",
+  params,
+  body: closed(contactFields),
+  response: { 200: accountObject.schema },
+  refusals: ["account_not_found", "external_id_used"],
+});
+
+const importAccounts = operation("importAccounts", {
+  summary: "Open accounts and set contacts, all of them or none",
+  description:
+    "An account that exists gets the contact fields that are given; its plan stays, and `plan_differs` reports another plan. Without `plan` the account must exist. With `dry_run` nothing is written. A repetition changes nothing. No keys are issued.",
+  body: closed({
+    accounts: Type.Array(
+      closed({ id: schema.accountName, plan: Type.Optional(schema.planName), ...contactFields }),
+      {
+        minItems: 1,
+        maxItems: importedAccountsMax,
+        description: `a list of 1 to ${importedAccountsMax} accounts`,
+      },
+    ),
+    dry_run: Type.Optional(Type.Boolean()),
+  }),
+  response: { 200: importObject.schema },
 });
 
 const showAccount = operation("showAccount", {
@@ -32,26 +87,62 @@ const showAccount = operation("showAccount", {
 const changePlan = operation("changePlan", {
   summary: "Change the plan of an account",
   description:
-    "A larger grant counts at once, a smaller one from the next refresh on. Each operation id takes effect once.",
+    "`at` is `now` (the default) or `refresh`: at the end of the base window, shown as `next_plan`. A change to the present plan cancels a scheduled change. Each operation id takes effect once.",
   params,
-  body: closed({ operation_id: schema.operationId, plan: schema.planName }),
+  body: closed({ operation_id: schema.operationId, plan: schema.planName, at: changeTime }),
   response: { 200: accountObject.schema },
-  refusals: ["account_not_found", "operation_differs"],
+  refusals: ["account_not_found", "account_closed", "operation_differs"],
+});
+
+const previewPlan = operation("previewPlan", {
+  summary: "Show what a change of the plan would do",
+  description:
+    "Changes nothing. `after` is the balance at `effective_at`, if nothing is spent until then. For `refresh` that is the end of the base window.",
+  params,
+  body: closed({ plan: schema.planName, at: changeTime }),
+  response: { 200: previewObject.schema },
+  refusals: ["account_not_found", "account_closed"],
+});
+
+const changeState = operation("changeState", {
+  summary: "Suspend, resume or close an account",
+  description:
+    "A `suspended` account gets no new requests answered; running requests finish, and windows go on. `active` ends that. `closed` is final: base and overage credits lapse, additional credits stay and can be refunded. Each operation id takes effect once.",
+  params,
+  body: closed({
+    operation_id: schema.operationId,
+    state: Type.Enum([...accountStates], { description: '"active", "suspended" or "closed"' }),
+  }),
+  response: { 200: accountObject.schema },
+  refusals: ["account_not_found", "account_closed", "operation_differs"],
+});
+
+const setEnd = operation("setEnd", {
+  summary: "Set the time at which an account closes, or remove it",
+  description: "A time that has passed closes the account now. Each operation id takes effect once.",
+  params,
+  body: closed({ operation_id: schema.operationId, ends_at: orNull(schema.moment) }),
+  response: { 200: accountObject.schema },
+  refusals: ["account_not_found", "account_closed", "operation_differs"],
 });
 
 export function accountRoutes(app: AdminApp, actions: OperatorActions): void {
-  app.post("/admin/accounts", { schema: openAccount }, async ({ body: { id, plan } }, reply) => {
-    const { account, isNew } = await actions.openAccount(id, plan);
+  app.post("/admin/accounts", { schema: openAccount }, async ({ body }, reply) => {
+    const { id, plan } = body;
+    const { account, isNew } = await actions.openAccount(id, plan, contactIn(body));
     return reply.code(isNew ? 201 : 200).send(accountObject.of(account));
   });
 
-  app.get("/admin/accounts", { schema: listAccounts }, async ({ query: { limit, after } }) =>
-    pageOf(
-      limit,
-      (rows) => actions.accounts({ after, limit: rows }),
-      accountObject.of,
-      (row) => row.id,
-    ),
+  app.get(
+    "/admin/accounts",
+    { schema: listAccounts },
+    async ({ query: { limit, after, search, external_id: externalId } }) =>
+      pageOf(
+        limit,
+        (rows) => actions.accounts({ after, search, externalId, limit: rows }),
+        accountObject.of,
+        (row) => row.id,
+      ),
   );
 
   app.get("/admin/accounts/:account", { schema: showAccount }, async ({ params: { account } }) =>
@@ -61,7 +152,67 @@ export function accountRoutes(app: AdminApp, actions: OperatorActions): void {
   app.patch(
     "/admin/accounts/:account",
     { schema: changePlan },
-    async ({ params: { account }, body: { operation_id, plan } }) =>
-      accountObject.of(await actions.changePlan(account, operation_id, plan)),
+    async ({ params: { account }, body: { operation_id, plan, at } }) =>
+      accountObject.of(await actions.changePlan(account, operation_id, plan, at)),
   );
+
+  app.patch(
+    "/admin/accounts/:account/contact",
+    { schema: setContact },
+    async ({ params: { account }, body }) =>
+      accountObject.of(await actions.setContact(account, contactIn(body))),
+  );
+
+  app.post(
+    "/admin/accounts/import",
+    { schema: importAccounts, bodyLimit: importBodyBytesMax },
+    async ({ body: { accounts, dry_run = false } }) => {
+      const drafts = accounts.map((each) => ({
+        ...{ id: each.id, plan: each.plan ?? null, key: null },
+        contact: contactIn(each),
+      }));
+      const result = await actions.importAccounts(drafts, dry_run);
+      if (result.kind === "done") return importObject.of(result);
+      const [problem] = result.problems;
+      invariant(problem !== undefined, "an import is refused for a reason");
+      const { index, field, message } = problem;
+      throw invalidValue(`accounts[${index}].${field}`, `${message} Nothing has changed.`);
+    },
+  );
+
+  app.post(
+    "/admin/accounts/:account/plan-preview",
+    { schema: previewPlan },
+    async ({ params: { account }, body: { plan, at } }) =>
+      previewObject.of(await actions.previewPlan(account, plan, at)),
+  );
+
+  app.post(
+    "/admin/accounts/:account/state",
+    { schema: changeState },
+    async ({ params: { account }, body: { operation_id, state } }) =>
+      accountObject.of(await actions.changeState(account, operation_id, { kind: toState[state] })),
+  );
+
+  app.post(
+    "/admin/accounts/:account/end",
+    { schema: setEnd },
+    async ({ params: { account }, body: { operation_id, ends_at } }) => {
+      const endsMs = ends_at === null ? null : momentNamed("ends_at", ends_at);
+      invariant(endsMs !== undefined, "the time is required");
+      return accountObject.of(await actions.changeState(account, operation_id, { kind: "end", endsMs }));
+    },
+  );
+}
+
+interface ContactBody {
+  owner?: string | null;
+  email?: string | null;
+  note?: string | null;
+  external_id?: string | null;
+}
+
+/** Absent fields stay absent. */
+function contactIn({ owner, email, note, external_id: externalId }: ContactBody): Partial<Contact> {
+  return defined({ owner, email, note, externalId });
 }

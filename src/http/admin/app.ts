@@ -19,10 +19,9 @@ import { Compile } from "typebox/compile";
 import { closed } from "../../accounts/json-objects.ts";
 import type { OperatorCode } from "../../accounts/refusals.ts";
 import type { Catalog } from "../../chat/catalog.ts";
-import type { ReloadReport } from "../../config/changes.ts";
+import type { AppliedPlansReport, ReloadReport } from "../../config/changes.ts";
 import { invariant, Refusal } from "../../errors.ts";
 import type { Ledger } from "../../ledger/batcher.ts";
-import type { Plans } from "../../ledger/plan.ts";
 import type { NodeView } from "../../store/nodes.ts";
 import type { Store } from "../../store/store.ts";
 import type { Metrics } from "../../telemetry/metrics.ts";
@@ -49,13 +48,16 @@ interface TypeBoxProvider extends FastifyTypeProvider {
 export interface AdminDependencies {
   store: Store;
   ledger: Ledger;
-  plans: Plans;
   catalog: Catalog;
   metrics: Pick<Metrics, "audited">;
   /** The processes on the same database, including this process. */
   nodes(): readonly NodeView[];
   /** Reloads the configuration. Throws an `OperatorRefusal` if it cannot be used. */
   reload(): Promise<ReloadReport>;
+  /**
+   * Makes the plans of the configuration current. Throws an `OperatorRefusal` while it reloads.
+   */
+  applyPlans(): Promise<AppliedPlansReport>;
 }
 
 /** Describes an operation: its schemas, and its texts in the OpenAPI document. */

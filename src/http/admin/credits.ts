@@ -1,9 +1,15 @@
-/** `/admin/accounts/{account}/...`: top-ups, adjustments, the balance and the journal. */
+/** `/admin/accounts/{account}/...`: top-ups, refunds, adjustments, the balance and the journal. */
 
 import { balanceObject } from "../../accounts/balance-object.ts";
 import { closed } from "../../accounts/json-objects.ts";
 import type { OperatorActions } from "../../accounts/operator-actions.ts";
-import { adjustmentObject, balance, journalObject, topupObject } from "../../accounts/operator-objects.ts";
+import {
+  adjustmentObject,
+  balance,
+  journalObject,
+  refundObject,
+  topupObject,
+} from "../../accounts/operator-objects.ts";
 import { invalidValue } from "../../accounts/refusals.ts";
 import { type AdminApp, operation } from "./app.ts";
 import { pageOf, seqIn } from "./paging.ts";
@@ -18,7 +24,7 @@ const addCredits = operation("addCredits", {
   params,
   body: closed({ payment_id: schema.note, credits: schema.credits }),
   response: { 200: topupObject.schema },
-  refusals: ["account_not_found", "payment_differs", "too_many_credits"],
+  refusals: ["account_not_found", "account_closed", "payment_differs", "payment_used", "too_many_credits"],
 });
 
 const adjustCredits = operation("adjustCredits", {
@@ -32,7 +38,23 @@ const adjustCredits = operation("adjustCredits", {
     reason: schema.note,
   }),
   response: { 200: adjustmentObject.schema },
-  refusals: ["account_not_found", "operation_differs", "too_few_credits", "too_many_credits"],
+  refusals: [
+    "account_not_found",
+    "account_closed",
+    "operation_differs",
+    "too_few_credits",
+    "too_many_credits",
+  ],
+});
+
+const refundCredits = operation("refundCredits", {
+  summary: "Take back the credits of a payment that was returned",
+  description:
+    "Takes what the additional credits have free, at most what is left of the payment. `rest_micro` was spent or is held, and is not taken. Each refund id takes effect once; a refund that could take nothing is decided anew.",
+  params,
+  body: closed({ refund_id: schema.note, payment_id: schema.note, credits: schema.credits }),
+  response: { 200: refundObject.schema },
+  refusals: ["account_not_found", "payment_not_found", "refund_differs", "refund_used", "refund_too_large"],
 });
 
 const showBalance = operation("showBalance", {
@@ -66,6 +88,15 @@ export function creditRoutes(app: AdminApp, actions: OperatorActions): void {
       if (credits === 0) throw invalidValue("credits", "credits must not be 0, which changes nothing.");
       const change = await actions.adjustCredits(account, operation, credits, reason);
       return adjustmentObject.of({ account, id: operation, credits, change });
+    },
+  );
+
+  app.post(
+    "/admin/accounts/:account/refunds",
+    { schema: refundCredits },
+    async ({ params: { account }, body: { refund_id: refund, payment_id: payment, credits } }) => {
+      const change = await actions.refundCredits(account, { refund, payment, credits });
+      return refundObject.of({ account, id: refund, payment, credits, change });
     },
   );
 

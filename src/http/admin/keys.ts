@@ -1,9 +1,10 @@
 /**
- * `/admin/accounts/{account}/keys` and `/admin/keys/{key}`: issuing, listing, showing and revoking
- * keys.
+ * `/admin/accounts/{account}/keys` and `/admin/keys/{key}`: issuing, listing, showing, changing,
+ * rotating and revoking keys.
  */
 import Type from "typebox";
-import { closed } from "../../accounts/json-objects.ts";
+import { closed, orNull } from "../../accounts/json-objects.ts";
+import { defaultOverlap, noOverlap } from "../../accounts/key-actions.ts";
 import type { OperatorActions } from "../../accounts/operator-actions.ts";
 import { keyObject, newKeyObject } from "../../accounts/operator-objects.ts";
 import { type AdminApp, operation } from "./app.ts";
@@ -26,6 +27,7 @@ const makeKey = operation("makeKey", {
     requests_per_minute: Type.Optional(schema.limit),
     tokens_per_minute: Type.Optional(schema.limit),
     concurrent: Type.Optional(schema.limit),
+    budget: Type.Optional(closed({ credits: schema.budgetCredits, every: schema.period })),
   }),
   response: { 200: newKeyObject.schema, 201: newKeyObject.schema },
   refusals: ["account_not_found", "operation_differs"],
@@ -45,9 +47,48 @@ const showKey = operation("showKey", {
   refusals: ["key_not_found"],
 });
 
+const changeKey = operation("changeKey", {
+  summary: "Change settings of a key",
+  description:
+    "Takes effect with the next request of the key. Absent fields stay, and null removes a setting. Another amount of the budget keeps its window; another period starts an empty one. Each operation id takes effect once.",
+  params: keyParams,
+  body: closed({
+    operation_id: schema.operationId,
+    name: Type.Optional(orNull(schema.label)),
+    models: Type.Optional(schema.modelIds),
+    expires_at: Type.Optional(orNull(schema.moment)),
+    requests_per_minute: Type.Optional(orNull(schema.limit)),
+    tokens_per_minute: Type.Optional(orNull(schema.limit)),
+    concurrent: Type.Optional(orNull(schema.limit)),
+    budget: Type.Optional(
+      orNull(closed({ credits: Type.Optional(schema.budgetCredits), every: Type.Optional(schema.period) })),
+    ),
+  }),
+  response: { 200: keyObject.schema },
+  refusals: ["key_not_found", "key_revoked", "operation_differs"],
+});
+
+const rotateKey = operation("rotateKey", {
+  summary: "Give a key a new secret",
+  description:
+    "The present secret stays valid for the period `overlap`, and an older one ends at once. Id, budget, limits and receipts of the key stay. Each operation id takes effect once: a repetition returns the key with `key` null.",
+  params: keyParams,
+  body: closed({
+    operation_id: schema.operationId,
+    overlap: Type.Optional(
+      Type.String({
+        description: `an ISO 8601 period of at most a year, or "${noOverlap}" (default ${defaultOverlap})`,
+      }),
+    ),
+  }),
+  response: { 200: newKeyObject.schema },
+  refusals: ["key_not_found", "key_revoked", "key_expired", "operation_differs"],
+});
+
 const revokeKey = operation("revokeKey", {
   summary: "Revoke a key, at once and for good",
-  description: "Running requests may finish. A repetition changes nothing: `revoked_at` stays.",
+  description:
+    "Ends both secrets of a rotated key. Running requests may finish. A repetition changes nothing: `revoked_at` stays.",
   params: keyParams,
   response: { 200: keyObject.schema },
   refusals: ["key_not_found"],
@@ -66,21 +107,41 @@ export function keyRoutes(app: AdminApp, actions: OperatorActions): void {
         requestsPerMinute: body.requests_per_minute,
         tokensPerMinute: body.tokens_per_minute,
         concurrent,
+        budget: body.budget,
       };
-      const { key, row } = await actions.issueKeyOnce(account, operation_id, options);
+      const { key, row } = await actions.keys.issueOnce(account, operation_id, options);
       return reply.code(key === null ? 200 : 201).send(newKeyObject.of({ key, ...row }));
     },
   );
 
   app.get("/admin/accounts/:account/keys", { schema: listKeys }, async ({ params: { account }, query }) =>
-    pageIn(await actions.keys(account), query, keyObject.of),
+    pageIn(await actions.keys.list(account), query, keyObject.of),
   );
 
   app.get("/admin/keys/:key", { schema: showKey }, async ({ params: { key } }) =>
-    keyObject.of(await actions.key(key)),
+    keyObject.of(await actions.keys.find(key)),
   );
 
+  app.patch("/admin/keys/:key", { schema: changeKey }, async ({ params: { key }, body }) => {
+    const { operation_id, name, models, concurrent, budget, expires_at } = body;
+    const change = {
+      name,
+      models: models === undefined ? undefined : [...new Set(models)],
+      expiresMs: expires_at === null ? null : momentNamed("expires_at", expires_at),
+      requestsPerMinute: body.requests_per_minute,
+      tokensPerMinute: body.tokens_per_minute,
+      concurrent,
+      budget,
+    };
+    return keyObject.of(await actions.keys.change(key, operation_id, change));
+  });
+
+  app.post("/admin/keys/:key/rotate", { schema: rotateKey }, async ({ params, body }) => {
+    const { key, row } = await actions.keys.rotate(params.key, body.operation_id, body.overlap);
+    return newKeyObject.of({ key, ...row });
+  });
+
   app.delete("/admin/keys/:key", { schema: revokeKey }, async ({ params: { key } }) =>
-    keyObject.of((await actions.revokeKey(key)).row),
+    keyObject.of((await actions.keys.revoke(key)).row),
   );
 }

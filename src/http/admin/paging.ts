@@ -56,6 +56,11 @@ export function momentNamed(param: string, text: string | undefined): EpochMs | 
   return ms;
 }
 
+/** Returns whether a request's header `accept` names CSV. */
+export function acceptsCsv(accept = ""): boolean {
+  return accept.split(",").some((range) => range.split(";", 1)[0]?.trim().toLowerCase() === "text/csv");
+}
+
 function wrongCursor() {
   return invalidValue("after", "after must be the `next` of the page before, unchanged.");
 }

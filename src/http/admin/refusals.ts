@@ -59,7 +59,7 @@ export function unknownPath(): Refusal {
   );
 }
 
-export function responseTo(error: unknown): ErrorResponse {
+export function responseTo(error: unknown, bodyBytesMax = adminBodyBytesMax): ErrorResponse {
   if (error instanceof OperatorRefusal) return extended(error, advice[error.code]);
   // Only operators read this response, so it contains the detail.
   if (error instanceof Refusal) return extended(error, error.detail && `(${error.detail})`);
@@ -70,7 +70,7 @@ export function responseTo(error: unknown): ErrorResponse {
       "The database cannot be reached or written now. Sending the same request again is safe.",
     );
   }
-  return refusalOfFastify(error);
+  return refusalOfFastify(error, bodyBytesMax);
 }
 
 /** Returns the error response with a text added to its message. */
@@ -80,12 +80,12 @@ function extended(error: ErrorResponse, text: string | undefined): ErrorResponse
   return { status, type, code, message: `${error.message} ${text}`, param, retryAfterSeconds };
 }
 
-function refusalOfFastify(error: unknown): Refusal {
+function refusalOfFastify(error: unknown, bodyBytesMax: number): Refusal {
   switch (codeOf(error)) {
     case "FST_ERR_CTP_INVALID_MEDIA_TYPE":
       return notJson();
     case "FST_ERR_CTP_BODY_TOO_LARGE":
-      return new Refusal("request_too_large", `The body is larger than ${adminBodyBytesMax} bytes.`);
+      return new Refusal("request_too_large", `The body is larger than ${bodyBytesMax} bytes.`);
   }
   if (error instanceof Error && "statusCode" in error && error.statusCode === 400) {
     return new Refusal("invalid_json", "The body is shorter than its content-length.");

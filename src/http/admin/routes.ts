@@ -5,14 +5,20 @@ import type { AdminApp, AdminDependencies } from "./app.ts";
 import { creditRoutes } from "./credits.ts";
 import { keyRoutes } from "./keys.ts";
 import { documentRoutes } from "./openapi.ts";
+import { planRoutes } from "./plans.ts";
 import { serviceRoutes } from "./service.ts";
 import { usageRoutes } from "./usage.ts";
+import { usageSumsRoutes } from "./usage-sums.ts";
 
 const groups = {
   accounts: accountRoutes,
   keys: keyRoutes,
   credits: creditRoutes,
-  usage: usageRoutes,
+  usage(app: AdminApp, actions: OperatorActions) {
+    usageRoutes(app, actions);
+    usageSumsRoutes(app, actions);
+  },
+  plans: planRoutes,
   service: serviceRoutes,
 };
 

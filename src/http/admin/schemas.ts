@@ -6,11 +6,15 @@
 import Type, { type TSchema } from "typebox";
 import {
   adjustmentField,
+  budgetField,
+  contactField,
+  emailField,
   labelField,
   limitField,
   type NumberField,
   nameField,
   noteField,
+  remarkField,
   type TextField,
   topupField,
 } from "../../accounts/fields.ts";
@@ -25,11 +29,16 @@ export function noteThatIs(what: string) {
   return textOf(noteField, `${what}, ${noteField.rule}`);
 }
 export const label = textOf(labelField);
+export const contactText = textOf(contactField);
+export const email = textOf(emailField);
+export const remark = textOf(remarkField);
 export const operationId = textOf(
   noteField,
   `an id of your own for this change, ${noteField.rule}; a repetition changes nothing`,
 );
 export const moment = Type.String({ description: momentRule });
+export const period = Type.String({ description: "an ISO 8601 period such as PT5H, P1D or P1M" });
+export const budgetCredits = wholeNumber(budgetField, "whole credits");
 export const limit = wholeNumber(limitField, "a whole number");
 export const credits = wholeNumber(topupField, "whole credits");
 export const signedCredits = wholeNumber(adjustmentField, "whole credits", ", negative to take away, not 0");

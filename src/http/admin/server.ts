@@ -39,6 +39,8 @@ interface OperatorDependencies extends AdminDependencies {
   draining(): boolean;
   /** The clock at the last look. */
   clock(): ClockState;
+  /** Sentences for the operator about what is not as configured. */
+  warnings(): string[];
   lastReload(): LastReload | null;
 }
 
@@ -52,6 +54,8 @@ export interface Readiness {
   models: Record<string, EngineState>;
   /** The last reload that was tried; null if there was none. */
   last_reload: { at: string; successful: boolean } | null;
+  /** What is not as configured, although requests are answered: superseded plans. */
+  warnings: string[];
 }
 
 /**
@@ -103,7 +107,7 @@ export function createOperatorServer(dependencies: OperatorDependencies): Fastif
     );
   });
   app.setErrorHandler((error, request, reply) => {
-    const response = responseTo(error);
+    const response = responseTo(error, request.routeOptions.bodyLimit);
     const { status, code } = response;
     if (status >= 500) logger.error({ requestId: request.id, code, err: error }, "operator request failed");
     if (status === 403) {
@@ -143,7 +147,7 @@ export function createOperatorServer(dependencies: OperatorDependencies): Fastif
 }
 
 function readinessOf(dependencies: OperatorDependencies, answers: boolean): Readiness {
-  const { catalog, draining, clock, lastReload } = dependencies;
+  const { catalog, draining, clock, lastReload, warnings } = dependencies;
   const models = Object.fromEntries(catalog.all().map(({ id, engine }) => [id, engine.state]));
   const ready = answers && !draining() && Object.values(models).includes("ready");
   const last = lastReload();
@@ -154,6 +158,7 @@ function readinessOf(dependencies: OperatorDependencies, answers: boolean): Read
     draining: draining(),
     models,
     last_reload: last && { at: isoTime(last.atMs), successful: last.successful },
+    warnings: warnings(),
   };
 }
 

@@ -97,9 +97,10 @@ export const reloadObject = objectFor<ReloadReport>("Reload")({
   ],
   prices: [named("models whose price has changed"), (report) => report.prices],
   plans: [
-    closed({ added: names, changed: names, retired: names }),
-    ({ plans }) => ({ added: plans.added, changed: plans.changed, retired: plans.retired }),
+    closed({ added: names, changed: names, retired: names, superseded: Type.Boolean() }),
+    ({ plans }) => ({ ...plans }),
   ],
+  warnings: [named("sentences for the operator"), (report) => report.warnings],
   settings: [named("other settings that have changed"), (report) => report.settings],
   needs_restart: [
     named("settings that differ in the file and keep their values until the next start"),

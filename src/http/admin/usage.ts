@@ -8,7 +8,7 @@ import { invalidValue } from "../../accounts/refusals.ts";
 import { usageCsv } from "../../accounts/usage-csv.ts";
 import type { UsageQuery } from "../../store/store.ts";
 import { type AdminApp, operation } from "./app.ts";
-import { momentNamed, pageOf, placeCursor, placeIn, seqIn } from "./paging.ts";
+import { acceptsCsv, momentNamed, pageOf, placeCursor, placeIn, seqIn } from "./paging.ts";
 import * as schema from "./schemas.ts";
 
 const filters = closed({
@@ -51,10 +51,6 @@ export function usageRoutes(app: AdminApp, actions: OperatorActions): void {
     reply.header("content-type", "text/csv; charset=utf-8; header=present");
     return Readable.from(usageCsv(pages));
   });
-}
-
-function acceptsCsv(accept = ""): boolean {
-  return accept.split(",").some((range) => range.split(";", 1)[0]?.trim().toLowerCase() === "text/csv");
 }
 
 function queryOf(query: Static<typeof filters>): Omit<UsageQuery, "limit"> {

@@ -17,7 +17,6 @@ import { allows, type Catalog, longestAnswer } from "../../chat/catalog.ts";
 import { Refusal } from "../../errors.ts";
 import { balanceOf } from "../../ledger/balance.ts";
 import type { Ledger } from "../../ledger/batcher.ts";
-import type { Plans } from "../../ledger/plan.ts";
 import type { Store } from "../../store/store.ts";
 import { RefusedConnectionLog, RequestLog } from "../../telemetry/logger.ts";
 import type { Metrics } from "../../telemetry/metrics.ts";
@@ -38,7 +37,6 @@ import { tooLarge, type UploadLimits, Uploads, type UploadTimes } from "./upload
 export interface PublicDependencies {
   store: Store;
   ledger: Ledger;
-  plans: Plans;
   catalog: Catalog;
   metrics: Metrics;
   logger: Logger;
@@ -204,7 +202,7 @@ export class PublicServer {
     if (path === null) throw unknownPath(request.originalUrl);
     if (request.is404) return this.#refuseMethod(request, reply, path);
     const caller = await this.requests.need(request.raw, reply.raw, () =>
-      authenticate(this.#dependencies, headers.authorization, this.#dependencies.store.nowMs()),
+      authenticate(this.#dependencies.store, headers.authorization, this.#dependencies.store.nowMs()),
     );
     if (caller === null) {
       context.finishUnanswered(reply);
@@ -234,10 +232,10 @@ export class PublicServer {
   }
 
   async #sendBalance(request: FastifyRequest, reply: FastifyReply): Promise<void> {
-    const { store, plans } = this.#dependencies;
+    const { store } = this.#dependencies;
     const { accountId } = callerOf(request);
     const balance = await this.requests.need(request.raw, reply.raw, async () =>
-      balanceOf(await store.snapshot(accountId), plans),
+      balanceOf(await store.snapshot(accountId)),
     );
     if (balance === null) contextOf(request).finishUnanswered(reply);
     else sendJson(request, reply, balanceObject(balance));

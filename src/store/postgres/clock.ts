@@ -45,6 +45,11 @@ export function fixedTime(ms: EpochMs): TimeParameter {
   return `{${ms},${ms},${ms},${ms}}`;
 }
 
+/** Returns the parameter for the clock of the server, whatever it shows. */
+export function serverTime(test: TestClock | null): TimeParameter {
+  return `{0,${Number.MIN_SAFE_INTEGER},${Number.MAX_SAFE_INTEGER},${test?.clockMs() ?? "null"}}`;
+}
+
 interface Asked {
   parameter: TimeParameter;
   /** Monotonic time. */

@@ -19,7 +19,7 @@
  * |---|---|---|
  * | `Ledger` (ledger/batcher.ts) | a `StoreUnavailableError` | 5 times in 4 s |
  * | `AccountQueues` (ledger/) | the answer `locked` | for 4 s |
- * | `PostgresLedger.commit` | an account that another node has just opened | 2 times |
+ * | `PostgresLedger.commit` | an account or payment that another node has just written | 2 times |
  * | `#withoutLocked` | a lock timeout; it then skips locked rows | 2 times |
  *
  * `CommitOrder` (store.ts) repeats nothing. It keeps commits of the same account in order.
@@ -28,26 +28,44 @@
 import { invariant, withNothingDone } from "../../errors.ts";
 import { decide } from "../../ledger/kernel.ts";
 import type { Decision, Operation } from "../../ledger/operations.ts";
-import type { Plans } from "../../ledger/plan.ts";
-import { type Changes, overdueMax, rowKey, type Snapshot } from "../../ledger/unit-of-work.ts";
+import type { PlanCatalog } from "../../ledger/plan.ts";
+import { type Changes, overdueMax, rowKey, type Snapshot } from "../../ledger/snapshot.ts";
+import {
+  type AccountDraft,
+  type DraftOptions,
+  type DraftOutcome,
+  operationsOf,
+  planDrafts,
+} from "../contacts.ts";
+import { readCatalog } from "../plans.ts";
 import {
   accountTable,
+  chargeTable,
+  grantTable,
   holdKeyTable,
   holdTable,
   journalTable,
   keyStateTable,
-  type Table,
-  usageTable,
+  keyTable,
 } from "../tables.ts";
 import type { CommitClock } from "./clock.ts";
-import type { Connection, Connections, Statement } from "./connection.ts";
+import { type Connection, type Connections, rollBack, type Statement } from "./connection.ts";
+import { contactStatements, readContacts } from "./contacts.ts";
 import { doubledIn, isLockTimeout, isRefused } from "./errors.ts";
 import { readUnderLock, type Skips, together } from "./read-under-lock.ts";
-import { arraysOf, onlyRow, unnest } from "./rows.ts";
+import { deletion, insertInto, update } from "./writing.ts";
 
-/** A violation of this index means that another node has just opened the account. */
-const accountsIndex = "account_pkey";
-const openingAttemptsMax = 3;
+/**
+ * A violation of one of these indexes means that another node has just opened the account, or
+ * given the payment or the external id to another account. The next attempt finds it.
+ */
+const sharedIndexes: ReadonlySet<string | null> = new Set([
+  "account_pkey",
+  "grant_by_ref",
+  "account_contact_pkey",
+  "contact_by_external_id",
+]);
+const doubledAttemptsMax = 3;
 
 /** After a lock timeout, commits of this node skip locked rows for this time. */
 const skipsForMs = 10_000;
@@ -60,19 +78,19 @@ interface PostgresLedgerLimits {
 
 export class PostgresLedger {
   readonly #connections: Connections;
-  readonly #plans: Plans;
   readonly #clock: CommitClock;
   readonly #overdueMax: number;
   readonly #skipsForMs: number;
+  /** Kept until a newer plans section is applied. */
+  #plans: PlanCatalog | null = null;
   #skips: Skips = "nothing";
   /** A time of `performance.now()`. */
   #skipsUntilMs = 0;
 
-  constructor(connections: Connections, plans: Plans, clock: CommitClock, limits: PostgresLedgerLimits = {}) {
+  constructor(connections: Connections, clock: CommitClock, limits: PostgresLedgerLimits = {}) {
     this.#overdueMax = limits.overdueHoldsMax ?? overdueMax;
     this.#skipsForMs = limits.skipsForMs ?? skipsForMs;
     this.#connections = connections;
-    this.#plans = plans;
     this.#clock = clock;
   }
 
@@ -81,8 +99,48 @@ export class PostgresLedger {
       try {
         return await this.#withoutLocked(operations);
       } catch (error) {
-        if (attempt === openingAttemptsMax || doubledIn(error) !== accountsIndex) throw error;
+        if (attempt === doubledAttemptsMax || !sharedIndexes.has(doubledIn(error))) throw error;
       }
+    }
+  }
+
+  /** Opens accounts, with their first keys, and sets contacts: all of them or none. */
+  async putAccounts(drafts: readonly AccountDraft[], options: DraftOptions): Promise<DraftOutcome[]> {
+    for (let attempt = 1; ; attempt += 1) {
+      try {
+        return await this.#putOnce(drafts, options);
+      } catch (error) {
+        if (attempt === doubledAttemptsMax || !sharedIndexes.has(doubledIn(error))) throw error;
+      }
+    }
+  }
+
+  async #putOnce(drafts: readonly AccountDraft[], options: DraftOptions): Promise<DraftOutcome[]> {
+    const connection = await this.#connections.connect();
+    let broken = true;
+    try {
+      const asked = this.#clock.ask();
+      const operations = operationsOf(drafts);
+      const { snapshot, clockMs } = await readUnderLock(connection, operations, {
+        time: asked.parameter,
+        skips: "nothing",
+        overdueMax: this.#overdueMax,
+        plansAt: (epoch) => this.#plansAt(connection, epoch),
+      });
+      this.#clock.answered(asked, clockMs);
+      const { outcomes, changes } = decide(snapshot, operations);
+      const planned = planDrafts(drafts, outcomes, await readContacts(connection, drafts), options);
+      if (!planned.isWritten) broken = await rollBack(connection);
+      else {
+        await write(connection, snapshot, changes, contactStatements(planned));
+        broken = false;
+      }
+      return planned.outcomes;
+    } catch (error) {
+      broken = await rollBack(connection);
+      throw error;
+    } finally {
+      connection.release(broken);
     }
   }
 
@@ -126,10 +184,11 @@ export class PostgresLedger {
         time: asked.parameter,
         skips,
         overdueMax: this.#overdueMax,
+        plansAt: (epoch) => this.#plansAt(connection, epoch),
       });
       this.#clock.answered(asked, clockMs);
       const free = operations.filter(({ account }) => !locked.has(account));
-      const { outcomes, changes } = decide(snapshot, this.#plans, free);
+      const { outcomes, changes } = decide(snapshot, free);
       isWriting = true;
       await write(connection, snapshot, changes);
       broken = false;
@@ -141,22 +200,22 @@ export class PostgresLedger {
         return value;
       });
     } catch (error) {
-      broken = await isBroken(connection);
+      broken = await rollBack(connection);
       throw isWriting && !isRefused(error) ? error : withNothingDone(error);
     } finally {
       connection.release(broken);
     }
   }
-}
 
-/**
- * Rolls back. If that fails too, the connection is broken, and the server ends the transaction.
- */
-async function isBroken(connection: Connection): Promise<boolean> {
-  return await connection.query({ text: "rollback" }).then(
-    () => false,
-    () => true,
-  );
+  /**
+   * Reads the plans in the transaction of a commit that has read a newer epoch than the kept one.
+   */
+  async #plansAt(connection: Connection, epoch: number): Promise<PlanCatalog> {
+    if (this.#plans !== null && this.#plans.epoch >= epoch) return this.#plans;
+    const read = await readCatalog(async (text) => (await connection.query({ text })).rows);
+    if (this.#plans === null || this.#plans.epoch < read.epoch) this.#plans = read;
+    return this.#plans;
+  }
 }
 
 const insertAccounts = insertInto(accountTable);
@@ -165,89 +224,41 @@ const insertHolds = insertInto(holdTable);
 const updateHolds = update(holdTable, ["account", "id"]);
 const deleteHolds = deletion(holdKeyTable);
 const insertJournal = insertInto(journalTable);
-const insertUsage = insertInto(usageTable);
-const updateUsage = update(usageTable, ["account", "id"]);
+const insertGrants = insertInto(grantTable);
+const insertCharges = insertInto(chargeTable);
 const updateKeys = update(keyStateTable, ["account", "id"]);
+const setKeys = update(keyTable, ["account", "id"], "all of api_key");
 
-async function write(connection: Connection, snapshot: Snapshot, changes: Changes): Promise<void> {
-  const { holdsEnded, keys } = changes;
+/** `further` statements are written in the same transaction. */
+async function write(
+  connection: Connection,
+  snapshot: Snapshot,
+  changes: Changes,
+  further: Readonly<Record<string, Statement | null>> = {},
+): Promise<void> {
   const [newAccounts, accounts] = apart(changes.accounts, (row) => snapshot.accounts.has(row.id));
   // New accounts have no rows to lock. Their order keeps two nodes that open the same accounts
   // from a deadlock.
   newAccounts.sort((a, b) => (a.id < b.id ? -1 : 1));
+  // The same for payments, which two nodes may credit to different accounts.
+  const grants = changes.grants.toSorted((a, b) => ((a.ref ?? "") < (b.ref ?? "") ? -1 : 1));
   const [newHolds, holds] = apart(changes.holdsPut, (row) => snapshot.holds.has(rowKey(row.account, row.id)));
-  const [newUsage, usage] = apart(changes.usage, (row) => snapshot.usage.has(rowKey(row.account, row.id)));
   await together(connection, {
     newAccounts: insertAccounts(newAccounts),
     accounts: updateAccounts(accounts),
     newHolds: insertHolds(newHolds),
     holds: updateHolds(holds),
-    holdsEnded: deleteHolds(holdsEnded),
+    holdsEnded: deleteHolds(changes.holdsEnded),
     journal: insertJournal(changes.journal),
-    newUsage: insertUsage(newUsage),
-    usage: updateUsage(usage),
-    keys: updateKeys(keys),
+    grants: insertGrants(grants),
+    charges: insertCharges(changes.charges),
+    keys: updateKeys(changes.keys),
+    keysSet: setKeys(changes.keysSet),
+    ...further,
     commit: { text: "commit" },
   });
 }
 
 function apart<R>(rows: readonly R[], isRead: (row: R) => boolean): [fresh: R[], read: R[]] {
   return [rows.filter((row) => !isRead(row)), rows.filter(isRead)];
-}
-
-/** Writes all rows with one statement. Null if the list is empty. */
-type Writing<R> = (rows: readonly R[]) => Statement | null;
-
-function insertInto<R>(table: Table<R>): Writing<R> {
-  const { name } = table;
-  const textFrom = (rows: string) =>
-    `insert into ${name} (${table.list()}) select * from ${rows} as n(${table.list()})`;
-  return writing(`insert ${name}`, table, textFrom, (rows) => arraysOf(table, rows));
-}
-
-/**
- * The key is not set, not even to its own value: no index changes, and sessions with rows that
- * refer to it do not wait.
- */
-function update<R>(table: Table<R>, key: readonly string[]): Writing<R> {
-  const set = table.columns.filter((column) => !key.includes(column.name));
-  return expecting("update", table, {
-    verb: `update ${table.name} t set ${set.map((column) => `${column.name} = n.${column.name}`).join(", ")} from`,
-    key,
-  });
-}
-
-function deletion<R>(table: Table<R>): Writing<R> {
-  const key = table.columns.map((column) => column.name);
-  return expecting("delete", table, { verb: `delete from ${table.name} t using`, key });
-}
-
-/**
- * The last parameter is the number of rows that must be written, in case they changed after they
- * were read.
- */
-function expecting<R>(
-  kind: "update" | "delete",
-  table: Table<R>,
-  { verb, key }: { verb: string; key: readonly string[] },
-): Writing<R> {
-  const where = key.map((column) => `t.${column} = n.${column}`).join(" and ");
-  const textFrom = (rows: string) => `
-    with written as (${verb} ${rows} as n(${table.list()}) where ${where} returning 1)
-    select expect_rows(count(*), $${table.columns.length + 1}::bigint, '${table.name}') from written`;
-  const valuesOf = (rows: readonly R[]) => [...arraysOf(table, rows), rows.length];
-  return writing(`${kind} ${table.name}`, table, textFrom, valuesOf);
-}
-
-/** A single row has a statement of its own, which takes less time. */
-function writing<R>(
-  name: string,
-  table: Table<R>,
-  textFrom: (rows: string) => string,
-  valuesOf: (rows: readonly R[]) => unknown[],
-): Writing<R> {
-  const many = { name, text: textFrom(unnest(table)) };
-  const one = { name: `${name}, one row`, text: textFrom(onlyRow(table)) };
-  return (rows) =>
-    rows.length === 0 ? null : { ...(rows.length === 1 ? one : many), values: valuesOf(rows) };
 }

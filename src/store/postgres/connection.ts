@@ -41,6 +41,16 @@ export interface Connection {
   release(broken?: boolean): void;
 }
 
+/**
+ * Rolls back. Returns whether the connection is broken. The server then ends the transaction.
+ */
+export async function rollBack(connection: Connection): Promise<boolean> {
+  return await connection.query({ text: "rollback" }).then(
+    () => false,
+    () => true,
+  );
+}
+
 export interface Connections {
   connect(): Promise<Connection>;
 }

@@ -8,10 +8,14 @@
 
 import { invariant } from "../../errors.ts";
 import type { Operation } from "../../ledger/operations.ts";
-import type { HoldRow, JournalRow, KeyRow, UsageRow } from "../../ledger/rows.ts";
-import { endsOverdue, lateOp, opOf, rowKey, type Snapshot } from "../../ledger/unit-of-work.ts";
+import type { PlanCatalog } from "../../ledger/plan.ts";
+import type { ChargeRow, HoldRow, JournalRow, KeyRow, PastWindows, PaymentRow } from "../../ledger/rows.ts";
+import { endsOverdue, opOf, rowKey, type Snapshot } from "../../ledger/snapshot.ts";
 import type { EpochMs } from "../../units.ts";
-import { accountOf, accountTable, holdTable, journalTable, keyTable, usageTable } from "../tables.ts";
+import { pastWindowsOf, readPastWindows } from "../past-windows.ts";
+import { readEpoch } from "../plans.ts";
+import { payments, refunds } from "../queries.ts";
+import { accountOf, accountTable, chargeTable, holdTable, journalTable, keyTable } from "../tables.ts";
 import { reading, type TimeParameter, trustedMs } from "./clock.ts";
 import type { Connection, PostgresResult, Statement } from "./connection.ts";
 import { arrayLiteral, type Cell } from "./rows.ts";
@@ -46,7 +50,8 @@ const clockOfCommit = "current_setting('inkwell.now_ms')::bigint";
 const readHolds = `
   with reading as materialized (${reading}),
   clock as materialized (
-    select reading.ms as clock_ms, set_config('inkwell.now_ms', (${trustedMs})::text, true)::bigint as now_ms
+    select reading.ms as clock_ms, set_config('inkwell.now_ms', (${trustedMs})::text, true)::bigint as now_ms,
+      (${readEpoch}) as epoch
     from reading
   ),
   overdue as (
@@ -61,7 +66,8 @@ const readHolds = `
     ) named
     group by account, id
   )
-  select clock.now_ms, clock.clock_ms, (select array_agg(distinct account) from overdue where place > $5::bigint), f.place,
+  select clock.now_ms, clock.clock_ms, clock.epoch,
+    (select array_agg(distinct account) from overdue where place > $5::bigint), f.place,
     ${holdTable.list("h")}
   from clock left join (found f join hold h on h.account = f.account and h.id = f.id) on true
   order by f.place`;
@@ -70,9 +76,13 @@ const readJournal = `
   select ${journalTable.list("j")} from unnest($1::text[], $2::text[]) as n(account, op)
   join journal j on j.op = n.op and j.account = n.account`;
 
-const readUsage = `
-  select ${usageTable.list("u")} from unnest($1::text[], $2::text[]) as n(account, id)
-  join usage u on u.id = n.id and u.account = n.account`;
+const readCharges = `
+  select ${chargeTable.list("u")} from unnest($1::text[], $2::text[]) as n(account, id)
+  join charge u on u.id = n.id and u.account = n.account
+  order by u.late`;
+
+const readPayments = payments("any($1::text[])");
+const readRefunds = refunds("any($1::text[])");
 
 /** Locks the holds that `readHolds` finds at the same time. */
 const lockHolds = `
@@ -84,12 +94,7 @@ const lockHolds = `
   select h.account, h.id from found f join hold h on h.account = f.account and h.id = f.id
   for no key update of h skip locked`;
 
-const lockUsage = `
-  select u.account, u.id from unnest($1::text[], $2::text[]) as n(account, id)
-  join usage u on u.id = n.id and u.account = n.account
-  for no key update of u skip locked`;
-
-/** Finds the keys of new holds, and the keys of the named or overdue holds and receipts. */
+/** Finds the keys that operations name, and the keys of the named or overdue holds and charges. */
 const readKeys = `
   with named as (
     select n.account, n.key from unnest($1::text[], $2::text[]) as n(account, key)
@@ -98,7 +103,7 @@ const readKeys = `
     join hold h on h.account = n.account and h.id = n.id
     union
     select u.account, u.key from unnest($3::text[], $4::text[]) as n(account, id)
-    join usage u on u.id = n.id and u.account = n.account
+    join charge u on u.id = n.id and u.account = n.account
     union
     select o.account, o.key from (${overdueOf("$5", "$6", clockOfCommit)}) o
   )
@@ -108,9 +113,10 @@ const lockKeys = `${readKeys} for no key update of k skip locked`;
 
 /** Cells in the result of `readHolds`. */
 const clockAt = 1;
-const unfinishedAt = 2;
-const placeAt = 3;
-const holdFrom = 4;
+const epochAt = 2;
+const unfinishedAt = 3;
+const placeAt = 4;
+const holdFrom = 5;
 
 type Rows = PostgresResult["rows"];
 
@@ -128,19 +134,27 @@ interface ReadUnderLock {
   clockMs: EpochMs;
 }
 
+interface ReadOptions {
+  time: TimeParameter;
+  skips: Skips;
+  overdueMax: number;
+  /** Returns the plans of this epoch or of a newer one. */
+  plansAt(epoch: number): Promise<PlanCatalog>;
+}
+
 /** Begins a transaction, and locks and reads the rows. */
 export async function readUnderLock(
   connection: Connection,
   operations: readonly Operation[],
-  { time, skips, overdueMax }: { time: TimeParameter; skips: Skips; overdueMax: number },
+  { time, skips, overdueMax, plansAt }: ReadOptions,
 ): Promise<ReadUnderLock> {
-  const { ids, named, settled, ops, keysOfHolds } = namedBy(operations);
+  const { ids, named, settled, ops, keys: keysNamed, payments: paid, refunded } = namedBy(operations);
   const ending = [
     arrayLiteral([...new Set(operations.filter(endsOverdue).map(({ account }) => account))]),
     overdueMax,
   ];
   const accountIds = arrayLiteral(ids);
-  const keysValues = [...keysOfHolds.arrays(), ...named.arrays(), ...ending];
+  const keysValues = [...keysNamed.arrays(), ...named.arrays(), ...ending];
   const locking = (name: string, text: string, values: readonly Cell[]) =>
     skips === "rows" ? { name, text, values } : null;
   const rows = await together(connection, {
@@ -153,15 +167,24 @@ export async function readUnderLock(
     holds: { name: "holds", text: readHolds, values: [time, ...named.arrays(), ...ending] },
     freeHolds: locking("free holds", lockHolds, [...named.arrays(), ...ending]),
     journal: ops.size === 0 ? null : { name: "journal", text: readJournal, values: ops.arrays() },
-    usage: settled.size === 0 ? null : { name: "usage", text: readUsage, values: settled.arrays() },
-    freeUsage: settled.size === 0 ? null : locking("free usage", lockUsage, settled.arrays()),
+    charges: settled.size === 0 ? null : { name: "charges", text: readCharges, values: settled.arrays() },
+    payments:
+      paid.size === 0 ? null : { name: "payments", text: readPayments, values: [arrayLiteral([...paid])] },
+    refunds:
+      refunded.size === 0
+        ? null
+        : { name: "refunds", text: readRefunds, values: [arrayLiteral([...refunded])] },
     keys: { name: "keys", text: readKeys, values: keysValues },
     freeKeys: locking("free keys", lockKeys, keysValues),
   });
   const [first] = rows.holds ?? [];
   const now = first?.[0];
   const clockMs = first?.[clockAt];
-  invariant(typeof now === "number" && typeof clockMs === "number", "the clock is read with the holds");
+  const epoch = first?.[epochAt];
+  invariant(
+    typeof now === "number" && typeof clockMs === "number" && typeof epoch === "number",
+    "the clock and the epoch of the plans are read with the holds",
+  );
   const accounts = (rows.accounts ?? []).map(accountOf);
   // If no hold is found, the only row has the clock alone.
   const withHold = (rows.holds ?? []).filter((cells) => cells[holdFrom] !== null);
@@ -169,36 +192,62 @@ export async function readUnderLock(
   const overdue = holds.filter((_, index) => withHold[index]?.[placeAt] !== null);
   const unfinished = first?.[unfinishedAt];
   const journal = (rows.journal ?? []).map((cells) => journalTable.rowOf(cells));
-  const usage = (rows.usage ?? []).map((cells) => usageTable.rowOf(cells));
+  const charges = Map.groupBy(
+    (rows.charges ?? []).map((cells) => chargeTable.rowOf(cells)),
+    (row: ChargeRow) => rowKey(row.account, row.id),
+  );
   const keys = (rows.keys ?? []).map((cells) => keyTable.rowOf(cells));
+  const reversed = operations.filter(({ kind }) => kind === "reverse").map(({ account }) => account);
   const snapshot = {
     nowMs: now,
+    plans: await plansAt(epoch),
     accounts: new Map(accounts.map((row) => [row.id, row])),
     holds: new Map(holds.map((row: HoldRow) => [rowKey(row.account, row.id), row])),
     overdue: overdue.map(({ account, id }) => rowKey(account, id)),
     unfinished: new Set(Array.isArray(unfinished) ? unfinished.map(String) : []),
     journal: new Map(journal.map((row: JournalRow) => [rowKey(row.account, row.op), row])),
-    usage: new Map(usage.map((row: UsageRow) => [rowKey(row.account, row.id), row])),
+    charges,
+    payments: new Map((rows.payments ?? []).map((cells) => [String(cells[0]), paymentOf(cells)])),
+    refunds: new Map((rows.refunds ?? []).map(([id, account]) => [String(id), String(account)])),
     keys: new Map(keys.map((row: KeyRow) => [row.id, row])),
+    past: await readPast(connection, new Set(reversed), now),
   };
   if (skips === "nothing") return { snapshot, locked: new Set(), clockMs };
   const isThere = new Set((rows.found ?? []).map(([id]) => String(id)));
   const lockedRows =
-    skips === "accounts"
-      ? []
-      : [
-          ...notAmong(rows.freeHolds, holds),
-          ...notAmong(rows.freeUsage, usage),
-          ...notAmong(rows.freeKeys, keys),
-        ];
+    skips === "accounts" ? [] : [...notAmong(rows.freeHolds, holds), ...notAmong(rows.freeKeys, keys)];
   const locked = new Set([
     ...[...isThere].filter((id) => !snapshot.accounts.has(id)),
     ...lockedRows.map(({ account }) => account),
-    // A new account has no row to lock. To open it may wait for another session, so it is
-    // committed alone.
+    // A new account or payment has no row to lock. To write it may wait for another session, so it
+    // is committed alone.
     ...(ids.length === 1 ? [] : openedBy(operations).filter((id) => !isThere.has(id))),
+    ...(ids.length === 1 || skips === "accounts" ? [] : paidTo(operations)),
   ]);
   return { snapshot, locked, clockMs };
+}
+
+const pastWindows = readPastWindows((n) => (n === 1 ? "$1::text" : "$2::bigint"));
+const openHolds = `select ${holdTable.list()} from hold where account = $1`;
+
+async function readPast(
+  connection: Connection,
+  accounts: ReadonlySet<string>,
+  nowMs: EpochMs,
+): Promise<Map<string, PastWindows>> {
+  const past = new Map<string, PastWindows>();
+  for (const account of accounts) {
+    const { rows } = await connection.query({ text: pastWindows, values: [account, nowMs] });
+    const holds = await connection.query({ text: openHolds, values: [account] });
+    past.set(
+      account,
+      pastWindowsOf(
+        rows,
+        holds.rows.map((cells) => holdTable.rowOf(cells)),
+      ),
+    );
+  }
+  return past;
 }
 
 /** Returns the rows that the locking statement skipped. Its result begins with account and id. */
@@ -210,28 +259,37 @@ function notAmong<R extends { account: string; id: string }>(
   return read.filter(({ account, id }) => !known.has(rowKey(account, id)));
 }
 
+function paymentOf([id, account, amount, refunded]: readonly Cell[]): PaymentRow {
+  return { id: String(id), account: String(account), amount: Number(amount), refunded: Number(refunded) };
+}
+
 function openedBy(operations: readonly Operation[]): string[] {
   return operations.filter(({ kind }) => kind === "open").map(({ account }) => account);
+}
+
+function paidTo(operations: readonly Operation[]): string[] {
+  return operations.filter((operation) => "payment" in operation).map(({ account }) => account);
 }
 
 function namedBy(operations: readonly Operation[]) {
   const named = new Pairs();
   const settled = new Pairs();
   const ops = new Pairs();
-  const keysOfHolds = new Pairs();
+  const keys = new Pairs();
+  const payments = new Set<string>();
+  const refunded = new Set<string>();
   for (const operation of operations) {
     const { account } = operation;
     const op = opOf(operation);
     if (op !== null) ops.add(account, op);
     if ("hold" in operation) named.add(account, operation.hold);
-    if (operation.kind === "settle") {
-      settled.add(account, operation.hold);
-      ops.add(account, lateOp(operation.hold));
-    }
-    if (operation.kind === "hold") keysOfHolds.add(account, operation.key);
+    if ("key" in operation) keys.add(account, operation.key);
+    if ("payment" in operation) payments.add(operation.payment);
+    if ("refund" in operation) refunded.add(operation.refund);
+    if (operation.kind === "settle") settled.add(account, operation.hold);
   }
   const ids = [...new Set(operations.map((operation) => operation.account))];
-  return { ids, named, settled, ops, keysOfHolds };
+  return { ids, named, settled, ops, keys, payments, refunded };
 }
 
 /** Two columns of parameters, with each pair once. */

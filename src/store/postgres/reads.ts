@@ -5,7 +5,8 @@
 
 import { invariant } from "../../errors.ts";
 import type { AccountSnapshot } from "../../ledger/balance.ts";
-import { overdueMax } from "../../ledger/unit-of-work.ts";
+import { overdueMax } from "../../ledger/snapshot.ts";
+import { readEpoch } from "../plans.ts";
 import type { Purpose, SqlConnections, SqlDialect } from "../queries.ts";
 import { ListTooSlowError } from "../store.ts";
 import { accountOf, accountTable, holdTable, keyTable } from "../tables.ts";
@@ -24,7 +25,7 @@ export function postgresDialect(time: () => TimeParameter): SqlDialect {
     time: `(with reading as materialized (${reading}) select ${trustedMs} from reading)`,
     timeOf: (atMs) => (atMs === null ? time() : fixedTime(atMs)),
     listOf: arrayLiteral,
-    receipts: { from: "usage as u", inOrder: "u" },
+    receipts: { from: "charge as u", inOrder: "u" },
     // Waits for the commit under way on the account: a hold that is decided after the answer sees
     // the key revoked.
     revokeKey: `
@@ -58,8 +59,8 @@ export function connectionsOn(pools: ReadPools, listMs: number = limits.listMs):
  */
 const readSnapshot = `
   with reading as materialized (${reading}),
-  clock as materialized (select ${trustedMs} as now_ms from reading)
-  select clock.now_ms, ${accountTable.list("a")}, ${holdTable.list("h")}
+  clock as materialized (select ${trustedMs} as now_ms, (${readEpoch}) as epoch from reading)
+  select clock.now_ms, clock.epoch, ${accountTable.list("a")}, ${holdTable.list("h")}
   from clock join account a on a.id = $2
   left join lateral (
     select * from hold where hold.account = a.id and hold.expires_ms <= clock.now_ms
@@ -67,21 +68,26 @@ const readSnapshot = `
   ) h on true
   order by h.expires_ms, h.id`;
 
+/** An account without the plans, of which it has the epoch. */
+type FoundSnapshot = Omit<AccountSnapshot, "plans"> & { epoch: number };
+
 export async function findSnapshot(
   pool: ConnectionPool,
   account: string,
   time: TimeParameter,
-): Promise<AccountSnapshot | null> {
+): Promise<FoundSnapshot | null> {
   const rows = await pool.find({ name: "snapshot", text: readSnapshot, values: [time, account] });
   const [first] = rows;
   if (first === undefined) return null;
-  const [readMs] = first;
-  invariant(typeof readMs === "number", "the account is read with the clock");
-  const holdsFrom = 1 + accountTable.columns.length;
+  const [readMs, epoch] = first;
+  invariant(typeof readMs === "number" && typeof epoch === "number", "clock and epoch are read");
+  const accountFrom = 2;
+  const holdsFrom = accountFrom + accountTable.columns.length;
   const overdue = rows.filter((cells) => cells[holdsFrom] !== null);
   return {
-    account: accountOf(first.slice(1, holdsFrom)),
+    account: accountOf(first.slice(accountFrom, holdsFrom)),
     overdue: overdue.map((cells) => holdTable.rowOf(cells, holdsFrom)),
     nowMs: readMs,
+    epoch,
   };
 }

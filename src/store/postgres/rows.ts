@@ -3,7 +3,7 @@
  * column.
  */
 import { invariant } from "../../errors.ts";
-import type { Column, Table, Value } from "../tables.ts";
+import type { Column, Table, Value } from "../table.ts";
 
 /** A cell as the driver reads it. Integers beyond 2^53 are bigints. */
 export type Cell = string | number | bigint | boolean | null | readonly (string | null)[];
@@ -32,6 +32,22 @@ export function onlyRow<R>({ columns }: Table<R>): string {
   return `(select ${columns.map((column, index) => `($${index + 1}::${sqlTypeOf(column)}[])[1]`).join(", ")})`;
 }
 
+/**
+ * Returns the cell of the row `n` of `unnest` or `onlyRow`. Lists and JSON arrive as text, because
+ * an array of arrays would be taken apart.
+ */
+export function readFrom({ name, type }: Column): string {
+  switch (type) {
+    case "texts":
+      return `n.${name}::text[]`;
+    case "takings":
+    case "windows":
+      return `n.${name}::json`;
+    default:
+      return `n.${name}`;
+  }
+}
+
 function sqlTypeOf({ type }: Column): string {
   switch (type) {
     case "integer":
@@ -41,8 +57,6 @@ function sqlTypeOf({ type }: Column): string {
       return "double precision";
     case "boolean":
       return "boolean";
-    case "texts":
-      return "text[]";
     default:
       return "text";
   }

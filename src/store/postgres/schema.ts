@@ -6,9 +6,19 @@
  * are never changed.
  */
 import { invariant, OperatorError } from "../../errors.ts";
-import { type AppliedMigration, pendingMigrations, readMigrations } from "../migrations.ts";
+import type { Plans } from "../../ledger/plan.ts";
+import {
+  type AppliedMigration,
+  accountsWithoutPlan,
+  entitlement,
+  pendingMigrations,
+  readMigrations,
+  requirePlans,
+} from "../migrations.ts";
+import type { TimeParameter } from "./clock.ts";
 import { type Connection, forAudit, forMigration, placeOf, schemaName } from "./connection.ts";
 import { openingError, type Place } from "./errors.ts";
+import { writePlans } from "./plans.ts";
 import { onlyCell } from "./rows.ts";
 
 const migrationsFolder = new URL("../migrations/postgres/", import.meta.url);
@@ -22,15 +32,21 @@ const migrationLock = "20669081143569516";
 /** The oldest tested version, in the form of `server_version_num`. */
 const serverVersionMin = 140_000;
 
+/** A ledger without grants is carried over with the plans of the configuration. */
+interface Migrating {
+  time: TimeParameter;
+  plans: Plans;
+}
+
 /**
  * Creates or migrates the schema. Throws an OperatorError if this program cannot use the database.
  */
-export async function prepareSchema(url: string): Promise<void> {
+export async function prepareSchema(url: string, options: Migrating): Promise<void> {
   const place = placeOf(url);
   try {
     await forMigration(url, async (connection) => {
       await recogniseServer(connection, place);
-      await migrate(connection, place);
+      await migrate(connection, place, options);
     });
   } catch (error) {
     throw openingError(error, place);
@@ -82,12 +98,13 @@ export function requireVersion(version: number, where: string): void {
   );
 }
 
-async function migrate(connection: Connection, { where }: Place): Promise<void> {
+async function migrate(connection: Connection, { where }: Place, options: Migrating): Promise<void> {
   await ask(connection, "begin");
   await ask(connection, `select pg_advisory_xact_lock(${migrationLock})`);
   const applied = (await appliedTo(connection)) ?? (await begin(connection, where));
   const pending = pendingMigrations(readMigrations(migrationsFolder), applied, where);
   for (const { version, name, sql, checksum } of pending) {
+    if (name.endsWith(entitlement)) await carryPlansOver(connection, where, options);
     await ask(connection, sql);
     await ask(connection, "insert into migration (version, name, checksum) values ($1, $2, $3)", [
       version,
@@ -96,6 +113,20 @@ async function migrate(connection: Connection, { where }: Place): Promise<void> 
     ]);
   }
   await ask(connection, "commit");
+}
+
+/** Throws an OperatorError if an account has a plan that the configuration does not have. */
+async function carryPlansOver(
+  connection: Connection,
+  where: string,
+  { plans, time }: Migrating,
+): Promise<void> {
+  await writePlans(connection, plans, { force: false, time });
+  const rows = await ask(connection, accountsWithoutPlan);
+  requirePlans(
+    rows.map(([plan, accounts]) => [String(plan), Number(accounts)]),
+    where,
+  );
 }
 
 /** Returns null if the database has no schema of Inkwell. */

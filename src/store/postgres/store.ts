@@ -14,15 +14,18 @@ import type { Decision, Operation } from "../../ledger/operations.ts";
 import type { Plans } from "../../ledger/plan.ts";
 import { retry } from "../../retry.ts";
 import type { NodeRegistry } from "../nodes.ts";
+import { KeptPlans } from "../plans.ts";
 import { queriesOn } from "../queries.ts";
 import type { Store } from "../store.ts";
 import { auditDatabase } from "./audit.ts";
-import { PostgresClock, type TestClock } from "./clock.ts";
+import { PostgresClock, serverTime, type TestClock } from "./clock.ts";
 import { PostgresLedger } from "./commit.ts";
 import { type ConnectionPool, commitPool, readPool } from "./connection.ts";
 import { postgresNodes } from "./nodes.ts";
+import { applyPlans } from "./plans.ts";
 import { connectionsOn, findSnapshot, postgresDialect } from "./reads.ts";
 import { prepareSchema } from "./schema.ts";
+import { PostgresUsageSums } from "./usage-sums.ts";
 
 /**
  * Commits of one node at the same time. Two hide the network; more make smaller commits
@@ -46,6 +49,7 @@ interface PostgresStoreOptions {
    * mark.
    */
   url: string;
+  /** The plans section of the configuration. A database without plans gets them. */
   plans: Plans;
   /** For tests: replaces the clock of the database and the monotonic time of this node. */
   clock?: TestClock;
@@ -58,22 +62,18 @@ interface PostgresStore extends Store {
 
 /** Creates missing tables. Throws an OperatorError if the database cannot be used. */
 export async function openPostgresStore(options: PostgresStoreOptions): Promise<PostgresStore> {
-  const { url, clock = null } = options;
-  await prepareSchema(url);
+  const { url, plans, clock = null } = options;
+  await prepareSchema(url, { plans, time: serverTime(clock) });
   const service = readPool(url, "service");
   try {
-    return postgresStoreOn(options, service, await PostgresClock.open(service, clock));
+    return postgresStoreOn(url, service, await PostgresClock.open(service, clock));
   } catch (error) {
     await service.end();
     throw error;
   }
 }
 
-function postgresStoreOn(
-  { url, plans }: PostgresStoreOptions,
-  service: ConnectionPool,
-  clock: PostgresClock,
-): PostgresStore {
+function postgresStoreOn(url: string, service: ConnectionPool, clock: PostgresClock): PostgresStore {
   const lists = readPool(url, "lists");
   const pools = {
     lookups: readPool(url, "lookups"),
@@ -83,10 +83,14 @@ function postgresStoreOn(
     keyChanges: readPool(url, "keyChanges"),
   };
   const commits = commitPool(url, commitConnectionsMax);
-  const ledger = new PostgresLedger(commits, plans, clock);
+  const ledger = new PostgresLedger(commits, clock);
   const inTurn = new CommitOrder(async (operations) => {
     await clock.prepareCommit(commits);
     return await ledger.commit(operations);
+  });
+  const sums = new PostgresUsageSums(lists, async () => {
+    await clock.look();
+    return clock.nowMs();
   });
   const connections = connectionsOn(pools);
   const closing = new AbortController();
@@ -112,6 +116,8 @@ function postgresStoreOn(
   const lookUp = <T>(read: () => Promise<T>) =>
     during(() => retry(read, { retriesMs: commitRetriesMs, giveUpMs: commitGiveUpMs }, closing.signal));
 
+  const plans = new KeptPlans((text) => lookUp(() => connections.find("lookups", { text, values: [] })));
+
   const queries = queriesOn(
     {
       find: (purpose, statement) => {
@@ -122,6 +128,7 @@ function postgresStoreOn(
       write: (statement) => during(() => connections.write(statement)),
     },
     postgresDialect(() => clock.ask().parameter),
+    plans,
   );
 
   return {
@@ -130,8 +137,21 @@ function postgresStoreOn(
     nowMs: () => clock.nowMs(),
     clock: () => during(() => clock.look()),
     acceptClock: (by) => during(() => clock.accept(by)),
+    sumUsage: () => during(() => sums.step()),
     commit: (operations) => during(() => inTurn.commit(operations)),
-    snapshot: (account) => lookUp(() => findSnapshot(pools.lookups, account, clock.ask().parameter)),
+    putAccounts: (drafts, options) =>
+      during(async () => {
+        await clock.prepareCommit(commits);
+        return await ledger.putAccounts(drafts, options);
+      }),
+    applyPlans: (section, force) =>
+      during(() => applyPlans(pools.keyChanges, section, { force, time: clock.ask().parameter })),
+    async snapshot(account) {
+      const found = await lookUp(() => findSnapshot(pools.lookups, account, clock.ask().parameter));
+      if (found === null) return null;
+      const { epoch, ...snapshot } = found;
+      return { ...snapshot, plans: await plans.at(epoch) };
+    },
     audit: () => during(() => auditDatabase(url, clock.nowMs(), closing.signal)),
     close() {
       closing.abort();

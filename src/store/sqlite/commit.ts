@@ -11,34 +11,54 @@ import type { DatabaseSync, StatementSync } from "node:sqlite";
 import { invariant, withNothingDone } from "../../errors.ts";
 import { decide } from "../../ledger/kernel.ts";
 import type { Decision, Operation } from "../../ledger/operations.ts";
-import type { Plans } from "../../ledger/plan.ts";
-import type { AccountRow, HoldRow, JournalRow, KeyRow, UsageRow } from "../../ledger/rows.ts";
-import {
-  type Changes,
-  endsOverdue,
-  lateOp,
-  opOf,
-  overdueMax,
-  rowKey,
-  type Snapshot,
-} from "../../ledger/unit-of-work.ts";
+import type { PlanCatalog, PlanChanges, Plans } from "../../ledger/plan.ts";
+import type {
+  AccountRow,
+  ChargeRow,
+  HoldRow,
+  JournalRow,
+  KeyRow,
+  PastWindows,
+  PaymentRow,
+} from "../../ledger/rows.ts";
+import { type Changes, endsOverdue, opOf, overdueMax, rowKey, type Snapshot } from "../../ledger/snapshot.ts";
 import type { EpochMs } from "../../units.ts";
-import { accountTable, holdTable, journalTable, keyStateTable, keyTable, usageTable } from "../tables.ts";
+import {
+  type AccountDraft,
+  type DraftOptions,
+  type DraftOutcome,
+  operationsOf,
+  planDrafts,
+} from "../contacts.ts";
+import { pastWindowsOf, readPastWindows } from "../past-windows.ts";
+import { readPayment, refunds } from "../queries.ts";
+import {
+  accountTable,
+  chargeTable,
+  grantTable,
+  holdTable,
+  journalTable,
+  keyStateTable,
+  keyTable,
+} from "../tables.ts";
+import { readContacts, writeContacts } from "./contacts.ts";
 import { sqliteError } from "./file.ts";
-import { AccountQuery, insertInto, Query, update, valuesOf } from "./query.ts";
+import { applyPlans, readCatalog } from "./plans.ts";
+import { AccountQuery, type Cells, insertInto, Query, Statements, update, valuesOf } from "./query.ts";
 
 export class SqliteLedger {
   readonly #db: DatabaseSync;
-  readonly #plans: Plans;
   readonly #now: () => EpochMs;
   readonly #cache: RowCache;
   readonly #account: AccountQuery;
   readonly #hold: Query<HoldRow>;
+  readonly #openHolds: Query<HoldRow>;
   readonly #isOverdue: StatementSync;
   readonly #overdue: StatementSync;
   readonly #overdueMax: number;
   readonly #entry: Query<JournalRow>;
-  readonly #usage: Query<UsageRow>;
+  readonly #charges: Query<ChargeRow>;
+  readonly #statements: Statements;
   readonly #key: Query<KeyRow>;
   readonly #insertAccount: StatementSync;
   readonly #updateAccount: StatementSync;
@@ -46,25 +66,27 @@ export class SqliteLedger {
   readonly #updateHold: StatementSync;
   readonly #deleteHold: StatementSync;
   readonly #insertEntry: StatementSync;
-  readonly #insertUsage: StatementSync;
-  readonly #updateUsage: StatementSync;
+  readonly #insertGrant: StatementSync;
+  readonly #insertCharge: StatementSync;
   readonly #updateKey: StatementSync;
+  readonly #setKey: StatementSync;
 
   /** For tests: `overdueHoldsMax`. */
-  constructor(db: DatabaseSync, plans: Plans, now: () => EpochMs, overdueHoldsMax = overdueMax) {
+  constructor(db: DatabaseSync, now: () => EpochMs, overdueHoldsMax = overdueMax) {
     this.#db = db;
     this.#overdueMax = overdueHoldsMax;
-    this.#plans = plans;
     this.#now = now;
     this.#cache = new RowCache(db);
     this.#account = new AccountQuery(db);
     this.#hold = new Query(db, holdTable, "where account = ? and id = ?");
+    this.#openHolds = new Query(db, holdTable, "where account = ?");
     this.#isOverdue = db.prepare("select 1 from hold where expires_ms <= ? limit 1");
     this.#overdue = db.prepare(
       "select id, expires_ms from hold where account = ? and expires_ms <= ? order by expires_ms, id limit ?",
     );
     this.#entry = new Query(db, journalTable, "where op = ? and account = ?");
-    this.#usage = new Query(db, usageTable, "where id = ? and account = ?");
+    this.#charges = new Query(db, chargeTable, "where id = ? and account = ? order by late");
+    this.#statements = new Statements(db);
     this.#key = new Query(db, keyTable, "where account = ? and id = ?");
     this.#insertAccount = db.prepare(insertInto(accountTable));
     this.#updateAccount = db.prepare(update(accountTable, ["id"]));
@@ -72,9 +94,10 @@ export class SqliteLedger {
     this.#updateHold = db.prepare(update(holdTable, ["account", "id"]));
     this.#deleteHold = db.prepare("delete from hold where account = ? and id = ?");
     this.#insertEntry = db.prepare(insertInto(journalTable));
-    this.#insertUsage = db.prepare(insertInto(usageTable));
-    this.#updateUsage = db.prepare(update(usageTable, ["account", "id"]));
+    this.#insertGrant = db.prepare(insertInto(grantTable));
+    this.#insertCharge = db.prepare(insertInto(chargeTable));
     this.#updateKey = db.prepare(update(keyStateTable, ["account", "id"]));
+    this.#setKey = db.prepare(update(keyTable, ["account", "id"]));
   }
 
   commit(operations: readonly Operation[]): Decision[] {
@@ -83,7 +106,7 @@ export class SqliteLedger {
       this.#db.exec("begin immediate");
       this.#cache.begin();
       const snapshot = this.#read(operations);
-      const { outcomes, changes } = decide(snapshot, this.#plans, operations);
+      const { outcomes, changes } = decide(snapshot, operations);
       this.#write(snapshot, changes);
       isCommitting = true;
       this.#db.exec("commit");
@@ -97,6 +120,47 @@ export class SqliteLedger {
     }
   }
 
+  /** Opens accounts, with their first keys, and sets contacts: all of them or none. */
+  putAccounts(drafts: readonly AccountDraft[], options: DraftOptions): DraftOutcome[] {
+    try {
+      this.#db.exec("begin immediate");
+      this.#cache.begin();
+      const operations = operationsOf(drafts);
+      const snapshot = this.#read(operations);
+      const { outcomes, changes } = decide(snapshot, operations);
+      const planned = planDrafts(drafts, outcomes, readContacts(this.#db, drafts), options);
+      if (planned.isWritten) {
+        this.#write(snapshot, changes);
+        writeContacts(this.#db, planned);
+      }
+      this.#db.exec("commit");
+      if (planned.isWritten) this.#cache.end(changes);
+      return planned.outcomes;
+    } catch (error) {
+      if (this.#db.isTransaction) this.#db.exec("rollback");
+      throw sqliteError(error);
+    }
+  }
+
+  /** Applies a plans section of the configuration. */
+  applyPlans(section: Plans, force: boolean): PlanChanges {
+    try {
+      this.#db.exec("begin immediate");
+      const changes = applyPlans(this.#db, section, { force, nowMs: this.#now() });
+      this.#db.exec("commit");
+      return changes;
+    } catch (error) {
+      if (this.#db.isTransaction) this.#db.exec("rollback");
+      throw sqliteError(error);
+    }
+  }
+
+  /** Returns the plans of the database. They are kept as long as the rows of the cache. */
+  #plans(): PlanCatalog {
+    this.#cache.plans ??= readCatalog(this.#db);
+    return this.#cache.plans;
+  }
+
   /**
    * Reads row by row: a lookup by key takes 1 to 3 us, and lists passed as JSON were no faster.
    */
@@ -105,7 +169,10 @@ export class SqliteLedger {
     const accounts = new Map<string, AccountRow>();
     const holds = new Map<string, HoldRow>();
     const journal = new Map<string, JournalRow>();
-    const usage = new Map<string, UsageRow>();
+    const charges = new Map<string, ChargeRow[]>();
+    const payments = new Map<string, PaymentRow>();
+    const past = new Map<string, PastWindows>();
+    const refunded = new Map<string, string>();
     const keys = new Map<string, KeyRow>();
 
     const readKey = (account: string, id: string) => {
@@ -141,33 +208,51 @@ export class SqliteLedger {
     for (const { account, id } of ended) readHold(account, id);
     for (const operation of operations) {
       const { account } = operation;
+      // Payments and refunds count in the installation, also for an account that this batch opens.
+      if ("payment" in operation) {
+        const [cells] = this.#statements.rows(readPayment(operation.payment));
+        if (cells !== undefined) payments.set(operation.payment, paymentOf(cells));
+      }
+      if ("refund" in operation) {
+        const statement = { name: "refund", text: refunds("?1"), values: [operation.refund] };
+        const [cells] = this.#statements.rows(statement);
+        if (cells !== undefined) refunded.set(operation.refund, String(cells[1]));
+      }
       if (!accounts.has(account)) continue;
       const op = opOf(operation);
       const isPosted = op !== null && readEntry(account, op);
+      if (operation.kind === "reverse") {
+        const values = [account, nowMs];
+        const text = readPastWindows((n) => `?${n}`);
+        const found = this.#statements.rows({ name: "past windows", text, values });
+        past.set(account, pastWindowsOf(found, this.#openHolds.all(account)));
+      }
+      if (operation.kind === "key") readKey(account, operation.key);
       if (operation.kind === "hold") {
         readKey(account, operation.key);
         // A hold without a journal entry is not open either.
         if (!isPosted) continue;
       }
       if ("hold" in operation && !readHold(account, operation.hold) && operation.kind === "settle") {
-        // An open hold has no receipt, and only a settlement needs one.
-        const receipt = this.#usage.get(operation.hold, account);
-        if (receipt !== undefined) {
-          usage.set(rowKey(account, receipt.id), receipt);
-          readKey(account, receipt.key);
-          readEntry(account, lateOp(receipt.id));
-        }
+        // An open hold has no charges, and only a settlement needs them.
+        const found = this.#charges.all(operation.hold, account);
+        charges.set(rowKey(account, operation.hold), found);
+        for (const { key } of found) readKey(account, key);
       }
     }
     return {
       nowMs,
+      plans: this.#plans(),
       accounts,
       holds,
       overdue: ended.map(({ account, id }) => rowKey(account, id)),
       unfinished: new Set(overdue.slice(this.#overdueMax).map(({ account }) => account)),
       journal,
-      usage,
+      charges,
       keys,
+      payments,
+      past,
+      refunds: refunded,
     };
   }
 
@@ -202,13 +287,15 @@ export class SqliteLedger {
     }
     for (const { account, id } of changes.holdsEnded) one(this.#deleteHold.run(account, id), "hold");
     for (const row of changes.journal) this.#insertEntry.run(...valuesOf(journalTable, row));
-    for (const row of changes.usage) {
-      const values = valuesOf(usageTable, row);
-      if (!snapshot.usage.has(rowKey(row.account, row.id))) this.#insertUsage.run(...values);
-      else one(this.#updateUsage.run(...values), "usage");
-    }
+    for (const row of changes.grants) this.#insertGrant.run(...valuesOf(grantTable, row));
+    for (const row of changes.charges) this.#insertCharge.run(...valuesOf(chargeTable, row));
     for (const row of changes.keys) one(this.#updateKey.run(...valuesOf(keyStateTable, row)), "api_key");
+    for (const row of changes.keysSet) one(this.#setKey.run(...valuesOf(keyTable, row)), "api_key");
   }
+}
+
+function paymentOf([id, account, amount, refunded]: Cells): PaymentRow {
+  return { id: String(id), account: String(account), amount: Number(amount), refunded: Number(refunded) };
 }
 
 /** Returns the kept row, or reads the row and keeps it. */
@@ -252,6 +339,8 @@ export class RowCache {
   readonly keys = new Map<string, KeyRow>();
   /** By `rowKey(account, id)`. */
   readonly holds = new Map<string, HoldRow>();
+  /** Null: they have to be read. */
+  plans: PlanCatalog | null = null;
   /** Changes with every commit of another connection. */
   readonly #dataVersion: StatementSync;
   /** Counts the rows that this connection has changed, including changes that were rolled back. */
@@ -276,6 +365,7 @@ export class RowCache {
     const version = numberOf(this.#dataVersion);
     const isSame = version === this.#versionAtEnd && numberOf(this.#ownChanges) === this.#changesAtEnd;
     const size = this.accounts.size + this.keys.size + this.holds.size;
+    if (!isSame) this.plans = null;
     if (!isSame || size > this.#rowsMax) {
       this.accounts.clear();
       this.keys.clear();
@@ -285,9 +375,9 @@ export class RowCache {
   }
 
   /** Keeps the rows that the ledger has committed. */
-  end({ accounts, keys, holdsPut, holdsEnded }: Changes): void {
+  end({ accounts, keys, keysSet, holdsPut, holdsEnded }: Changes): void {
     for (const row of accounts) this.accounts.set(row.id, row);
-    for (const row of keys) this.keys.set(rowKey(row.account, row.id), row);
+    for (const row of [...keys, ...keysSet]) this.keys.set(rowKey(row.account, row.id), row);
     for (const row of holdsPut) this.holds.set(rowKey(row.account, row.id), row);
     for (const { account, id } of holdsEnded) this.holds.delete(rowKey(account, id));
     this.#changesAtEnd = numberOf(this.#ownChanges);

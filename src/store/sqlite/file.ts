@@ -10,10 +10,19 @@ import { closeSync, openSync, statfsSync, statSync } from "node:fs";
 import { dirname } from "node:path";
 import { DatabaseSync } from "node:sqlite";
 import { messageOf, OperatorError } from "../../errors.ts";
+import type { Plans } from "../../ledger/plan.ts";
 import { makeFolder } from "../../make-folder.ts";
 import type { EpochMs } from "../../units.ts";
 import { storeError } from "../errors.ts";
-import { type AppliedMigration, pendingMigrations, readMigrations } from "../migrations.ts";
+import {
+  type AppliedMigration,
+  accountsWithoutPlan,
+  entitlement,
+  pendingMigrations,
+  readMigrations,
+  requirePlans,
+} from "../migrations.ts";
+import { applyPlans } from "./plans.ts";
 
 /** A file, and how long a statement waits while another process writes to it. */
 export interface SqliteFile {
@@ -72,7 +81,7 @@ export function sqliteError(error: unknown): Error {
  * Opens the connection that writes. Creates the file and its folder, and applies missing
  * migrations.
  */
-export function openToWrite(file: SqliteFile, nowMs: EpochMs): DatabaseSync {
+export function openToWrite(file: SqliteFile, options: Migrating): DatabaseSync {
   const { path, busyMs } = file;
   makeFile(path);
   return explained(file, () => {
@@ -83,11 +92,14 @@ export function openToWrite(file: SqliteFile, nowMs: EpochMs): DatabaseSync {
       db.exec("pragma journal_mode = wal");
       // Each commit is on disk before it is answered. macOS needs fullfsync for that.
       db.exec("pragma synchronous = full; pragma fullfsync = on; pragma checkpoint_fullfsync = on");
-      db.exec("pragma foreign_keys = on; pragma recursive_triggers = on; pragma temp_store = memory");
+      db.exec("pragma recursive_triggers = on; pragma temp_store = memory");
       // 64 MiB of pages in memory. A checkpoint every 16 MiB of log copies pages that are written
       // often only once.
       db.exec("pragma cache_size = -65536; pragma wal_autocheckpoint = 4000");
-      migrate(db, path, nowMs);
+      // Off, because migrations make tables anew that others refer to.
+      db.exec("pragma foreign_keys = off");
+      migrate(db, path, options);
+      db.exec("pragma foreign_keys = on");
       return db;
     } catch (error) {
       db.close();
@@ -165,7 +177,13 @@ function recognise(db: DatabaseSync, path: string): void {
   }
 }
 
-function migrate(db: DatabaseSync, path: string, nowMs: EpochMs): void {
+/** A ledger without grants is carried over with the plans of the configuration. */
+interface Migrating {
+  nowMs: EpochMs;
+  plans: Plans;
+}
+
+function migrate(db: DatabaseSync, path: string, { nowMs, plans }: Migrating): void {
   // Under the lock: if two processes start at once, one migrates and the other finds the
   // migrations applied.
   db.exec("begin immediate");
@@ -180,6 +198,7 @@ function migrate(db: DatabaseSync, path: string, nowMs: EpochMs): void {
       "insert into migration (version, name, checksum, applied_ms) values (?, ?, ?, ?)",
     );
     for (const migration of pendingMigrations(readMigrations(migrationsFolder), applied, path)) {
+      if (migration.name.endsWith(entitlement)) carryPlansOver(db, path, { nowMs, plans });
       db.exec(migration.sql);
       record.run(migration.version, migration.name, migration.checksum, nowMs);
     }
@@ -188,6 +207,16 @@ function migrate(db: DatabaseSync, path: string, nowMs: EpochMs): void {
     if (db.isTransaction) db.exec("rollback");
     throw error;
   }
+}
+
+/** Throws an OperatorError if an account has a plan that the configuration does not have. */
+function carryPlansOver(db: DatabaseSync, path: string, { nowMs, plans }: Migrating): void {
+  applyPlans(db, plans, { force: false, nowMs });
+  const rows = db.prepare(accountsWithoutPlan).all();
+  requirePlans(
+    rows.map(({ plan, accounts }) => [String(plan), Number(accounts)]),
+    path,
+  );
 }
 
 function appliedMigrations(db: DatabaseSync): AppliedMigration[] {

@@ -8,7 +8,8 @@ import type { DatabaseSync, SQLInputValue, StatementSync } from "node:sqlite";
 import { invariant } from "../../errors.ts";
 import type { AccountRow } from "../../ledger/rows.ts";
 import type { SqlStatement } from "../queries.ts";
-import { accountOf, accountTable, type Table, type Value } from "../tables.ts";
+import type { Table, Value } from "../table.ts";
+import { accountOf, accountTable } from "../tables.ts";
 
 /** The cells of a row, in the order of its columns. */
 export type Cells = readonly unknown[];

@@ -19,9 +19,10 @@ import type { DatabaseSync } from "node:sqlite";
 import type { AccountSnapshot } from "../../ledger/balance.ts";
 import type { Plans } from "../../ledger/plan.ts";
 import type { HoldRow } from "../../ledger/rows.ts";
-import { overdueMax } from "../../ledger/unit-of-work.ts";
+import { overdueMax } from "../../ledger/snapshot.ts";
 import type { EpochMs } from "../../units.ts";
 import type { AuditReport } from "../audit.ts";
+import { KeptPlans, readEpoch } from "../plans.ts";
 import { type Purpose, queriesOn, type SqlDialect, type SqlStatement } from "../queries.ts";
 import type { Store } from "../store.ts";
 import { holdTable, keyTable } from "../tables.ts";
@@ -36,7 +37,7 @@ const defaultBusyMs = 5000;
 interface SqliteStoreOptions {
   /** The database file. It is created with its folder if it does not exist. */
   path: string;
-  /** Read when the store is opened, and at each `plansChanged`. */
+  /** The plans section of the configuration. A database without plans gets them. */
   plans: Plans;
   /** How long to wait while another process writes. */
   busyMs?: number;
@@ -44,13 +45,8 @@ interface SqliteStoreOptions {
   clock?: NonNullable<SharedClock["readings"]>;
 }
 
-interface SqliteStore extends Store {
-  /** Sends the content of `plans` to the thread that commits. Commits sent later use it. */
-  plansChanged(): Promise<void>;
-}
-
 /** Throws an OperatorError if the file or its folder cannot be used. */
-export async function openSqliteStore(options: SqliteStoreOptions): Promise<SqliteStore> {
+export async function openSqliteStore(options: SqliteStoreOptions): Promise<Store> {
   const { path, plans, busyMs = defaultBusyMs } = options;
   const clock = sharedClock(options.clock ?? null);
   const threadOf = (role: SqliteThreadData["role"]) =>
@@ -58,8 +54,7 @@ export async function openSqliteStore(options: SqliteStoreOptions): Promise<Sqli
   const writer = threadOf("writer");
   await writer.open();
   try {
-    const store = sqliteStoreOn({ path, busyMs }, writer, threadOf, trustedTimeOf(clock));
-    return { ...store, plansChanged: () => writer.call("plans", plans) };
+    return sqliteStoreOn({ path, busyMs }, writer, threadOf, trustedTimeOf(clock));
   } catch (error) {
     await writer.close();
     throw error;
@@ -97,16 +92,27 @@ function sqliteStoreOn(
 
   const write = (statement: SqlStatement) => writer.call("rows", statement);
 
+  const plans = new KeptPlans((text) => find("lookups", { name: text, text, values: [] }));
+
   return {
-    ...queriesOn({ find, findPage: find, write }, sqliteDialect(now)),
+    ...queriesOn({ find, findPage: find, write }, sqliteDialect(now), plans),
 
     commit: (operations) => writer.call("commit", operations),
 
+    putAccounts: (drafts, options) => writer.call("putAccounts", drafts, options),
+
+    applyPlans: (section, force) => writer.call("applyPlans", section, force),
+
+    async snapshot(account) {
+      const found = lookUp(() => snapshots.of(account));
+      if (found === null) return null;
+      const { epoch, ...snapshot } = found;
+      return { ...snapshot, plans: await plans.at(epoch) };
+    },
     nowMs: now,
     clock: () => writer.call("clock"),
     acceptClock: (by) => writer.call("acceptClock", by),
-
-    snapshot: async (account) => lookUp(() => snapshots.of(account)),
+    sumUsage: () => writer.call("sumUsage"),
 
     async audit(): Promise<AuditReport> {
       if (!db.isOpen) throw storeClosed();
@@ -145,7 +151,7 @@ export function sqliteDialect(now: () => EpochMs): SqlDialect {
     // Receipts have no index by account. A receipt has the number of the journal entry that ended
     // it, and the operation of that entry is `<id>/end` or `<id>/late`.
     receipts: {
-      from: `journal as j cross join usage as u
+      from: `journal as j cross join charge as u
         on u.id = substr(j.op, 1, length(j.op) - case when substr(j.op, -5) = '/late' then 5 else 4 end)
           and u.account = j.account and u.seq = j.seq and j.kind in ('settle', 'void', 'expire')`,
       inOrder: "j",
@@ -159,9 +165,11 @@ export class SqliteSnapshots {
   readonly #now: () => EpochMs;
   readonly #account: AccountQuery;
   readonly #overdue: Query<HoldRow>;
+  readonly #statements: Statements;
 
   constructor(db: DatabaseSync, now: () => EpochMs) {
     this.#db = db;
+    this.#statements = new Statements(db);
     this.#now = now;
     this.#account = new AccountQuery(db);
     this.#overdue = new Query(
@@ -172,13 +180,15 @@ export class SqliteSnapshots {
   }
 
   /** Both reads see the same state. The clock is read after that state is fixed. */
-  of(account: string): AccountSnapshot | null {
+  of(account: string): (Omit<AccountSnapshot, "plans"> & { epoch: number }) | null {
     this.#db.exec("begin");
     try {
       const row = this.#account.get(account);
       if (row === undefined) return null;
       const nowMs = this.#now();
-      return { account: row, overdue: this.#overdue.all(account, nowMs, overdueMax), nowMs };
+      const [cells] = this.#statements.rows({ name: "epoch", text: readEpoch, values: [] });
+      const overdue = this.#overdue.all(account, nowMs, overdueMax);
+      return { account: row, overdue, nowMs, epoch: Number(cells?.[0]) };
     } finally {
       // A failing disk ends the transaction by itself.
       if (this.#db.isTransaction) this.#db.exec("commit");

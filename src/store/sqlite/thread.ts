@@ -4,9 +4,10 @@
  */
 import type { AcceptedClock, ClockState } from "../../ledger/clock.ts";
 import type { Decision, Operation } from "../../ledger/operations.ts";
-import type { Plans } from "../../ledger/plan.ts";
+import type { PlanChanges, Plans } from "../../ledger/plan.ts";
 import type { EpochMs } from "../../units.ts";
 import type { AuditReport } from "../audit.ts";
+import type { AccountDraft, DraftOptions, DraftOutcome } from "../contacts.ts";
 import type { SqlStatement } from "../queries.ts";
 import type { SharedClock } from "./clock.ts";
 import type { SqliteFile } from "./file.ts";
@@ -16,17 +17,20 @@ export interface SqliteThreadData {
   /** A writer takes commits and statements, a reader statements, and an auditor one audit. */
   role: "writer" | "reader" | "auditor";
   file: SqliteFile;
+  /** The plans section of the configuration. */
   plans: Plans;
   clock: SharedClock;
 }
 
 export interface Calls {
   commit(operations: readonly Operation[]): Decision[];
+  putAccounts(drafts: readonly AccountDraft[], options: DraftOptions): DraftOutcome[];
+  applyPlans(section: Plans, force: boolean): PlanChanges;
   clock(): ClockState;
   acceptClock(by: string): AcceptedClock | null;
-  /** Replaces the plans of the commits that follow. */
-  plans(plans: Plans): void;
   rows(statement: SqlStatement): Cells[];
+  /** Sums charges. Returns whether there is more to do. */
+  sumUsage(): boolean;
   audit(nowMs: EpochMs): AuditReport;
   /** Closes the file and ends the thread. */
   close(): void;

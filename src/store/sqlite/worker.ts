@@ -13,29 +13,32 @@ import { SqliteLedger } from "./commit.ts";
 import { openToRead, openToWrite, sqliteError } from "./file.ts";
 import { Statements } from "./query.ts";
 import { type Call, type Calls, openedId, type SqliteThreadData, type ThreadReply } from "./thread.ts";
+import { SqliteUsageSums } from "./usage-sums.ts";
 
 /** A role implements some of the calls. */
 type Handlers = { [M in keyof Calls]?: (...args: Parameters<Calls[M]>) => ReturnType<Calls[M]> };
 
 const open: Record<SqliteThreadData["role"], (data: SqliteThreadData) => Handlers> = {
-  writer({ file, plans: first, clock }) {
-    const db = openToWrite(file, machineOf(clock).clockMs());
-    const plans = new Map(first);
+  writer({ file, plans, clock }) {
+    const db = openToWrite(file, { nowMs: machineOf(clock).clockMs(), plans });
     const time = new SqliteClock(db, clock);
-    const ledger = new SqliteLedger(db, plans, () => time.read());
+    const ledger = new SqliteLedger(db, () => time.read());
+    const sums = new SqliteUsageSums(db, () => time.read());
     const statements = new Statements(db);
     return {
       commit(operations) {
         time.recordIfOld();
         return ledger.commit(operations);
       },
-      plans(next) {
-        plans.clear();
-        for (const [id, plan] of next) plans.set(id, plan);
+      putAccounts(drafts, options) {
+        time.recordIfOld();
+        return ledger.putAccounts(drafts, options);
       },
+      applyPlans: (section, force) => ledger.applyPlans(section, force),
       clock: () => time.look(),
       acceptClock: (by) => time.accept(by),
       rows: (statement) => statements.rows(statement),
+      sumUsage: () => sums.step(),
       close: () => db.close(),
     };
   },

@@ -1,0 +1,117 @@
+/**
+ * Sums of usage on a large SQLite ledger: the first summing of all charges beside commits, and the
+ * time of each report, against one scan that adds up all charges.
+ *
+ *   npm run bench -- sums [--charges 10000000] [--accounts 1000] [--days 365]
+ */
+import { mkdtempSync, rmSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { DatabaseSync } from "node:sqlite";
+import { Ledger } from "../src/ledger/batcher.ts";
+import { openSqliteStore } from "../src/store/sqlite/store.ts";
+import type { Store } from "../src/store/store.ts";
+import { dayMs, type UsageSumsQuery } from "../src/store/usage-sums.ts";
+import { accountId, makeLedgerFile, plans, used } from "./ledger-file.ts";
+import { optionsOf } from "./options.ts";
+import { holdAndSettle } from "./pair.ts";
+
+export async function run(args: readonly string[]): Promise<void> {
+  const options = optionsOf(args, { charges: "10000000", accounts: "1000", days: "365" });
+  const [charges, accounts, days] = [options.charges, options.accounts, options.days].map(Number);
+  const folder = mkdtempSync(join(tmpdir(), "inkwell-sums-"));
+  const path = join(folder, "inkwell.db");
+  try {
+    makeLedgerFile(path, accounts ?? 1, 0);
+    addCharges(path, { charges: charges ?? 0, accounts: accounts ?? 1, days: days ?? 1 });
+    const floorMs = await timed("scan of all charges", async () => scan(path));
+    const store = await openSqliteStore({ path, plans });
+    try {
+      await measure(store, floorMs);
+    } finally {
+      await store.close();
+    }
+  } finally {
+    rmSync(folder, { recursive: true });
+  }
+}
+
+async function measure(store: Store, floorMs: number): Promise<void> {
+  const ledger = new Ledger(store);
+  await commits(ledger, "idle", new Promise((resolve) => setTimeout(resolve, 5000)));
+  const summing = timed("first summing", async () => {
+    while (await store.sumUsage());
+  });
+  await commits(ledger, "beside the first summing", summing);
+  const today = Math.floor(Date.now() / dayMs);
+  const month = { from: today - 30, to: today };
+  const account = accountId(7);
+  const reports: [string, Omit<UsageSumsQuery, "order">][] = (
+    ["day", "model", "key", "account"] as const
+  ).flatMap((by) => [
+    [`all days, by ${by}`, { by }],
+    [`30 days, by ${by}`, { by, ...month }],
+    [`one account, by ${by}`, { by, account }],
+  ]);
+  for (const [name, query] of reports) {
+    const ms = await timed(name, async () => void (await store.usageSums({ order: "name", ...query })));
+    console.log(`  ${(ms / floorMs).toFixed(4)} of the scan`);
+  }
+}
+
+async function timed(name: string, work: () => Promise<void>): Promise<number> {
+  const beganMs = performance.now();
+  await work();
+  const ms = performance.now() - beganMs;
+  console.log(`${name}: ${ms.toFixed(1)} ms`);
+  return ms;
+}
+
+/** Holds and settles one after another until `end`, and prints how long each pair took. */
+async function commits(ledger: Ledger, name: string, end: Promise<unknown>): Promise<void> {
+  let hasEnded = false;
+  void end.finally(() => {
+    hasEnded = true;
+  });
+  const tookMs: number[] = [];
+  for (let n = 0; !hasEnded; n += 1) {
+    const beganMs = performance.now();
+    await holdAndSettle(ledger, n % 100);
+    tookMs.push(performance.now() - beganMs);
+  }
+  await end;
+  tookMs.sort((a, b) => a - b);
+  const at = (part: number) => (tookMs[Math.floor((tookMs.length - 1) * part)] ?? 0).toFixed(1);
+  console.log(
+    `hold and settlement, ${name}: ${tookMs.length} pairs, median ${at(0.5)}, p99 ${at(0.99)}, longest ${at(1)} ms`,
+  );
+}
+
+function scan(path: string): void {
+  const db = new DatabaseSync(path, { readOnly: true });
+  db.prepare("select count(*), sum(cost), sum(prompt_tokens) from charge").get();
+  db.close();
+}
+
+/** Charges alone, without holds and journal entries, two models for each account. */
+function addCharges(
+  path: string,
+  { charges, accounts, days }: Record<"charges" | "accounts" | "days", number>,
+) {
+  const db = new DatabaseSync(path);
+  const cost = used.promptTokens + used.completionTokens;
+  const startMs = (Math.floor(Date.now() / dayMs) - days) * dayMs;
+  db.exec(`
+    pragma synchronous = off; pragma foreign_keys = off; pragma wal_autocheckpoint = 100000;
+    begin;
+    insert into charge
+    with recursive n(n) as (select 0 union all select n + 1 from n where n < ${charges - 1})
+    select printf('account-%05d', n * 7919 % ${accounts}), printf('charge-%09d', n), 2 + n / ${accounts},
+      ${startMs} + cast(n * 1.0 / ${charges} * ${days * dayMs} as integer), printf('key_%016d', n * 7919 % ${accounts}),
+      case n / ${accounts} % 2 when 0 then 'small' else 'large' end, 'stop', 0, 0,
+      ${used.promptTokens}, 0, ${used.completionTokens}, 0, 1, 1, 1, ${cost}, ${cost}, 0, 0, 0, 1, 1, 0, 0
+    from n;
+    commit;
+    pragma wal_checkpoint(truncate)`);
+  db.close();
+}

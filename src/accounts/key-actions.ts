@@ -1,0 +1,229 @@
+/**
+ * Everything that operators do with keys: issuing, listing, changing, rotating and revoking them.
+ *
+ * Changes and rotations take effect once for each operation id. Only `issue` issues another key
+ * with each call. Actions throw the errors of accounts/refusals.ts, and then nothing has changed.
+ * Returned rows are in the budget's window of this moment.
+ */
+import { hash } from "node:crypto";
+import { isDeepStrictEqual } from "node:util";
+import { Refusal } from "../errors.ts";
+import { defined } from "../given.ts";
+import type { Ledger } from "../ledger/batcher.ts";
+import { keyAt } from "../ledger/key-budget.ts";
+import type { KeyOperation, KeySettings } from "../ledger/operations.ts";
+import type { KeyRow } from "../ledger/rows.ts";
+import { parsePeriod, windowAt } from "../ledger/windows.ts";
+import type { Store } from "../store/store.ts";
+import { type Credits, type EpochMs, microOf } from "../units.ts";
+import {
+  hashKey,
+  type IssuedKey,
+  issueKey,
+  type KeyOptions,
+  keyProperties,
+  mintKey,
+  propertiesOf,
+} from "./keys.ts";
+import {
+  accountNotFound,
+  accountRefusal,
+  invalidValue,
+  keyExpired,
+  keyNotFound,
+  keyRevoked,
+  newIdNeeded,
+  OperatorRefusal,
+  requireUsableKey,
+} from "./refusals.ts";
+
+/** Time for which the old secret stays valid after a rotation, if none is given. */
+export const defaultOverlap = "P1D";
+/** In place of a period: the old secret ends at once. */
+export const noOverlap = "none";
+const overlapMsMax = 366 * 86_400_000;
+
+/** New settings of a key. Undefined: the setting stays. Null removes it. */
+export interface KeyChange {
+  name?: string | null | undefined;
+  models?: readonly string[] | undefined;
+  expiresMs?: EpochMs | null | undefined;
+  requestsPerMinute?: number | null | undefined;
+  tokensPerMinute?: number | null | undefined;
+  concurrent?: number | null | undefined;
+  /** An absent part stays. */
+  budget?: { credits?: Credits | undefined; every?: string | undefined } | null | undefined;
+}
+
+/** A key, and its secret unless it was shown before. */
+interface ShownKey {
+  key: string | null;
+  row: KeyRow;
+}
+
+interface KeyActionDependencies {
+  store: Store;
+  ledger: Ledger;
+  /** Models that keys may name. */
+  modelIds(): readonly string[];
+}
+
+export class KeyActions {
+  readonly #deps: KeyActionDependencies;
+
+  constructor(dependencies: KeyActionDependencies) {
+    this.#deps = dependencies;
+  }
+
+  /** Issues a key. Every call issues another key. */
+  async issue(account: string, options: KeyOptions, nowMs = this.#deps.store.nowMs()): Promise<IssuedKey> {
+    requireUsableKey(options, this.#deps.modelIds(), nowMs);
+    if (options.budget !== undefined) requirePeriod("budget.every", options.budget.every);
+    const issued = await issueKey(this.#deps.store, account, options, nowMs);
+    if (issued === null) throw accountNotFound(account);
+    return issued;
+  }
+
+  /**
+   * Issues one key for each operation id. A repetition returns the key's row without the secret.
+   */
+  async issueOnce(account: string, operation: string, options: KeyOptions): Promise<ShownKey> {
+    const id = keyIdOf(account, operation);
+    let known = await this.#deps.store.keyById(id);
+    if (known === null) {
+      try {
+        return await this.issue(account, { ...options, id });
+      } catch (error) {
+        // The key may exist all the same: issued by a request at the same time, or just before the
+        // store failed.
+        known = await this.#deps.store.keyById(id);
+        if (known === null) throw error;
+      }
+    }
+    if (isDeepStrictEqual(propertiesOf(known), keyProperties(account, options))) {
+      return { key: null, row: this.#present(known) };
+    }
+    throw new OperatorRefusal(
+      "operation_differs",
+      `Operation "${operation}" issued the key ${id} of ${known.account} before, and the properties of that key are different now. ${newIdNeeded}`,
+      "operation_id",
+    );
+  }
+
+  async find(id: string): Promise<KeyRow> {
+    const row = await this.#deps.store.keyById(id);
+    if (row === null) throw keyNotFound(id);
+    return this.#present(row);
+  }
+
+  /** Returns the keys of one account, or of all accounts, in the order of their creation. */
+  async list(account?: string): Promise<KeyRow[]> {
+    const { store } = this.#deps;
+    if (account !== undefined && (await store.snapshot(account)) === null) throw accountNotFound(account);
+    return (await store.keys(account)).map((row) => this.#present(row));
+  }
+
+  /** Changes settings of a key, from its next request on. */
+  async change(id: string, operation: string, change: KeyChange): Promise<KeyRow> {
+    const { budget, ...others } = change;
+    const settings: KeySettings = defined({
+      ...others,
+      budget: budget && defined({ micro: microOrUndefined(budget.credits), every: budget.every }),
+    });
+    const isEmpty = Object.keys(settings).length === 0;
+    if (isEmpty || (settings.budget && Object.keys(settings.budget).length === 0)) throw nothingToChange();
+    requireUsableKey(change, this.#deps.modelIds(), this.#deps.store.nowMs());
+    if (budget?.every !== undefined) requirePeriod("budget.every", budget.every);
+    return await this.#apply(id, operation, settings);
+  }
+
+  /**
+   * Gives the key a new secret. The present secret stays valid for the period `overlap`, and an
+   * older one ends. A repetition returns the row without the secret.
+   */
+  async rotate(id: string, operation: string, overlap = defaultOverlap): Promise<ShownKey> {
+    if (overlap !== noOverlap) requireOverlap(overlap, this.#deps.store.nowMs());
+    const key = mintKey();
+    const rotation = {
+      hash: hashKey(key),
+      lastFour: key.slice(-4),
+      overlap: overlap === noOverlap ? null : overlap,
+    };
+    const row = await this.#apply(id, operation, { rotation });
+    // A repetition inside of the ledger, after a lost reply of the store, has stored this secret.
+    const isStored = row.hash === rotation.hash || row.oldHash === rotation.hash;
+    return { key: isStored ? key : null, row };
+  }
+
+  /** Revokes a key for good. */
+  async revoke(id: string): Promise<{ row: KeyRow; revokedBefore: boolean }> {
+    const atMs = this.#deps.store.nowMs();
+    const row = await this.#deps.store.revokeKey(id, atMs);
+    if (row === null) throw keyNotFound(id);
+    return { row: this.#present(row), revokedBefore: row.revokedMs !== null && row.revokedMs < atMs };
+  }
+
+  async #apply(id: string, operation: string, set: KeySettings): Promise<KeyRow> {
+    const { account } = await this.find(id);
+    const change: KeyOperation = { kind: "key", account, key: id, op: operation, set };
+    const outcome = await this.#deps.ledger.apply(change);
+    switch (outcome.kind) {
+      case "changed":
+        return this.#present(outcome.key);
+      case "conflict":
+        throw new OperatorRefusal(
+          "operation_differs",
+          `Operation "${operation}" made another change before: ${outcome.note}. ${newIdNeeded}`,
+          "operation_id",
+        );
+      case "no_budget":
+        throw invalidValue(
+          "budget",
+          `Key ${id} has no budget, so a new budget needs both: credits, and the period in which they refresh.`,
+        );
+      case "key_expired":
+        throw keyExpired(id, outcome.expiresMs);
+      case "key_revoked":
+        throw keyRevoked(id);
+      case "key_unknown":
+        throw keyNotFound(id);
+      default:
+        throw accountRefusal(account, outcome);
+    }
+  }
+
+  #present(row: KeyRow): KeyRow {
+    return keyAt(row, this.#deps.store.nowMs());
+  }
+}
+
+function microOrUndefined(credits: Credits | undefined) {
+  return credits === undefined ? undefined : microOf(credits);
+}
+
+function nothingToChange(): Refusal {
+  return new Refusal(
+    "missing_required_parameter",
+    "Nothing to change: name at least one setting of the key.",
+  );
+}
+
+function requirePeriod(param: string, period: string): void {
+  try {
+    parsePeriod(period);
+  } catch (error) {
+    if (!(error instanceof RangeError)) throw error;
+    throw invalidValue(param, `${param} is invalid: ${error.message}.`);
+  }
+}
+
+function requireOverlap(overlap: string, nowMs: EpochMs): void {
+  requirePeriod("overlap", overlap);
+  if (windowAt(nowMs, overlap, nowMs).endsMs - nowMs <= overlapMsMax) return;
+  throw invalidValue("overlap", `overlap must be at most a year, not "${overlap}".`);
+}
+
+/** Derives the key's id from the operation, so that a repetition finds the key. */
+function keyIdOf(account: string, operation: string): string {
+  return `key_${hash("sha256", `${account}\n${operation}`, "hex").slice(0, 16)}`;
+}

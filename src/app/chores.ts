@@ -1,0 +1,29 @@
+/** What a service does with its store regularly, besides requests. */
+import type { Logger } from "pino";
+import type { Ledger } from "../ledger/batcher.ts";
+import type { Store } from "../store/store.ts";
+import { startSweeper } from "../store/sweeper.ts";
+import { startUsageSummer } from "../store/usage-summer.ts";
+import type { ServiceTimes } from "./service-times.ts";
+
+interface ChoresOptions {
+  store: Store;
+  ledger: Ledger;
+  times: ServiceTimes;
+  logger: Pick<Logger, "error">;
+}
+
+/** Ends expired holds and sums usage. Returns a function that resolves when both have stopped. */
+export function startChores({ store, ledger, times, logger }: ChoresOptions): () => Promise<void> {
+  const sweeper = startSweeper(store, ledger, {
+    everyMs: times.sweepEveryMs,
+    onError: (err) => logger.error({ err }, "expired holds could not be ended; trying again"),
+  });
+  const summer = startUsageSummer(store, {
+    everyMs: times.sumUsageEveryMs,
+    onError: (err) => logger.error({ err }, "usage could not be summed; trying again"),
+  });
+  return async () => {
+    await Promise.all([sweeper.stop(), summer.stop()]);
+  };
+}

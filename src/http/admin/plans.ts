@@ -1,0 +1,48 @@
+/** `/admin/plans`: the plans of the database, and making those of the configuration current. */
+import Type from "typebox";
+import { objectFor, text } from "../../accounts/json-objects.ts";
+import type { OperatorActions } from "../../accounts/operator-actions.ts";
+import { planObject } from "../../accounts/plan-objects.ts";
+import type { AppliedPlansReport } from "../../config/changes.ts";
+import { type AdminApp, type AdminDependencies, operation } from "./app.ts";
+import { pageIn } from "./paging.ts";
+import * as schema from "./schemas.ts";
+
+const names = Type.Array(text);
+
+const appliedObject = objectFor<AppliedPlansReport>("AppliedPlans")({
+  applied: [Type.Boolean({ description: "false: they were current" }), ({ kind }) => kind === "applied"],
+  added: [names, ({ added }) => added],
+  changed: [names, ({ changed }) => changed],
+  retired: [names, ({ retired }) => retired],
+  warnings: [names, ({ warnings }) => warnings],
+});
+
+const listPlans = operation("listPlans", {
+  summary: "List the plans of the database with their versions and numbers of accounts",
+  description:
+    "Plans of the current section in its order, then retired plans by name. Accounts keep a retired plan, and no other account can be put on it.",
+  ...schema.listOf(planObject.schema),
+});
+
+const applyPlans = operation("applyPlans", {
+  summary: "Make the plans of this node's configuration current",
+  description:
+    "Also applies plans that newer ones have replaced, as a way back. The plans are those of the configuration when the node last read it; reload it first if the file has changed.",
+  response: { 200: appliedObject.schema },
+  refusals: ["cannot_reload_now"],
+});
+
+export function planRoutes(
+  app: AdminApp,
+  actions: OperatorActions,
+  { applyPlans: applyConfigured }: AdminDependencies,
+): void {
+  app.get("/admin/plans", { schema: listPlans }, async ({ query }) =>
+    pageIn(await actions.plans(), query, planObject.of),
+  );
+
+  app.post("/admin/plans/apply", { schema: applyPlans }, async () =>
+    appliedObject.of(await applyConfigured()),
+  );
+}

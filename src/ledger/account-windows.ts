@@ -1,0 +1,284 @@
+/**
+ * The windows of one account while they are changed in memory: refreshed, changed with the plan,
+ * kept, resumed and restored. `write` moves them to the account and makes their grants. Pure.
+ */
+import { type EpochMs, type MicroCredits, microOf } from "../units.ts";
+import { type PlanCatalog, type PlanVersion, versionAt } from "./plan.ts";
+import {
+  type AccountRow,
+  type BucketAmounts,
+  type GrantCause,
+  type GrantRow,
+  type KeptWindow,
+  type PastWindow,
+  type WindowBucket,
+  windowBuckets,
+} from "./rows.ts";
+import { isSamePeriod, windowAt } from "./windows.ts";
+
+/** A window of base or overage while it is changed. */
+interface OpenWindow {
+  credits: MicroCredits;
+  /** The plan that the account had at its start, and its version then. */
+  plan: string;
+  version: number;
+  every: string;
+  anchorMs: EpochMs;
+  startsMs: EpochMs;
+  endsMs: EpochMs;
+  since: number;
+  spent: MicroCredits;
+  held: MicroCredits;
+  /** The grant to write. Null: nothing changed. */
+  grant: { cause: GrantCause; plan: string; version: number } | null;
+}
+
+/** A change of windows, to be posted as one journal entry. */
+export interface WindowsChange {
+  kind: "open" | "refresh" | "plan" | "close" | "reverse";
+  atMs: EpochMs;
+  /** The plan that took effect, for the note. */
+  plan: string | null;
+  deltas: BucketAmounts;
+  grants: GrantRow[];
+}
+
+export function spentOf(account: AccountRow, bucket: WindowBucket): MicroCredits {
+  return account[`${bucket}Cap`] - account[bucket] - account[`${bucket}Held`];
+}
+
+export function windowOf(account: AccountRow, bucket: WindowBucket): OpenWindow {
+  return {
+    credits: account[`${bucket}Cap`],
+    plan: account[`${bucket}Plan`],
+    version: account[`${bucket}Version`],
+    every: account[`${bucket}Every`],
+    anchorMs: account[`${bucket}AnchorMs`],
+    startsMs: account[`${bucket}StartsMs`],
+    endsMs: account[`${bucket}EndsMs`],
+    since: account[`${bucket}Since`],
+    spent: spentOf(account, bucket),
+    held: account[`${bucket}Held`],
+    grant: null,
+  };
+}
+
+export function grantOf(
+  account: AccountRow,
+  bucket: WindowBucket,
+  window: OpenWindow,
+  seq: number,
+): GrantRow {
+  const { anchorMs, startsMs, endsMs, since, spent, held, credits, grant } = window;
+  return {
+    account: account.id,
+    seq,
+    bucket,
+    cause: grant?.cause ?? "window",
+    atMs: startsMs,
+    amount: credits,
+    ref: null,
+    payment: null,
+    plan: grant?.plan ?? account.plan,
+    version: grant?.version ?? null,
+    anchorMs,
+    startsMs,
+    endsMs,
+    since,
+    spent,
+    held,
+  };
+}
+
+/** The windows of an account while they are changed in memory. */
+export class AccountWindows {
+  readonly #account: AccountRow;
+  readonly #catalog: PlanCatalog;
+  /** Number of the journal entry that will record the change. */
+  readonly #seq: number;
+  readonly #windows: Record<WindowBucket, OpenWindow>;
+
+  constructor(account: AccountRow, catalog: PlanCatalog) {
+    this.#account = account;
+    this.#catalog = catalog;
+    this.#seq = account.seq + 1;
+    this.#windows = { base: windowOf(account, "base"), overage: windowOf(account, "overage") };
+  }
+
+  #versionsOf(plan: string): readonly PlanVersion[] {
+    return this.#catalog.versions.get(plan) ?? [];
+  }
+
+  open(atMs: EpochMs): void {
+    const version = this.#versionsOf(this.#account.plan).at(-1);
+    if (version === undefined) return;
+    for (const bucket of windowBuckets) {
+      const { credits, every } = version[bucket];
+      this.#windows[bucket] = {
+        ...this.#windows[bucket],
+        credits: microOf(credits),
+        plan: version.id,
+        version: version.version,
+        every,
+        anchorMs: atMs,
+        ...windowAt(atMs, every, atMs),
+        since: this.#seq,
+        grant: grantBy("open", version),
+      };
+    }
+  }
+
+  /**
+   * Moves a bucket to the window that contains `atMs`. Any number of missed windows is one step
+   * for each plan version: a window uses the newest version at its start. Without a version
+   * nothing changes.
+   */
+  refresh(bucket: WindowBucket, atMs: EpochMs): void {
+    const versions = this.#versionsOf(this.#account.plan);
+    let window = this.#windows[bucket];
+    while (window.endsMs <= atMs) {
+      const startsMs = window.endsMs;
+      const version = versionAt(versions, startsMs);
+      if (version === undefined) return;
+      const { credits, every } = version[bucket];
+      const isOnGrid =
+        isSamePeriod(every, window.every) && windowAt(window.anchorMs, every, startsMs).startsMs === startsMs;
+      const anchorMs = isOnGrid ? window.anchorMs : startsMs;
+      // The next version takes effect at the first boundary after its creation.
+      const changesMs = versions.find(({ createdMs }) => createdMs >= startsMs)?.createdMs ?? Infinity;
+      let next = windowAt(anchorMs, every, atMs);
+      if (next.startsMs > changesMs) next = windowAt(anchorMs, every, changesMs);
+      window = {
+        ...window,
+        credits: microOf(credits),
+        plan: version.id,
+        version: version.version,
+        every,
+        anchorMs,
+        ...next,
+        since: this.#seq,
+        spent: 0,
+        held: 0,
+        grant: grantBy("window", version),
+      };
+    }
+    this.#windows[bucket] = window;
+  }
+
+  /** Returns to the window of an earlier grant. Reports false if its plan version is not known. */
+  restore(bucket: WindowBucket, past: PastWindow | null): boolean {
+    if (past === null) return false;
+    const { grant, spent, held } = past;
+    const { plan, version, anchorMs, startsMs, endsMs, since, amount: credits } = grant;
+    const made = this.#versionsOf(plan).find((one) => one.version === version);
+    if (made === undefined) return false;
+    const { every } = made[bucket];
+    const window = { credits, plan, version, every, anchorMs, startsMs, endsMs, since, spent, held };
+    this.#windows[bucket] = { ...window, grant: { cause: "reversal", plan, version } };
+    return true;
+  }
+
+  endOf(bucket: WindowBucket): EpochMs {
+    return this.#windows[bucket].endsMs;
+  }
+
+  /** Each bucket goes by its own period. */
+  changePlan(
+    plan: string,
+    atMs: EpochMs,
+    at: "now" | "refresh",
+    buckets: readonly WindowBucket[] = windowBuckets,
+  ): void {
+    this.#account.plan = plan;
+    const versions = this.#versionsOf(plan);
+    // A refresh comes before a new version of the same moment.
+    const newest = at === "now" ? versions.at(-1) : versionAt(versions, atMs);
+    if (newest === undefined) return;
+    for (const bucket of buckets) this.#changeBucket(bucket, newest, atMs);
+  }
+
+  #changeBucket(bucket: WindowBucket, newest: PlanVersion, atMs: EpochMs): void {
+    const { every } = newest[bucket];
+    const resumed = this.#resume(bucket, newest, atMs);
+    const window = resumed ?? {
+      // It carries what was spent and is held.
+      ...this.#windows[bucket],
+      plan: newest.id,
+      version: newest.version,
+      every,
+      anchorMs: atMs,
+      ...windowAt(atMs, every, atMs),
+    };
+    // Whoever comes back to the plan of the window's start gets what staying would have given.
+    const own =
+      resumed?.plan === newest.id
+        ? this.#versionsOf(newest.id).find(({ version }) => version === resumed.version)
+        : undefined;
+    const version = own && isSamePeriod(own[bucket].every, window.every) ? own : newest;
+    this.#windows[bucket] = {
+      ...window,
+      credits: microOf(version[bucket].credits),
+      grant: grantBy("plan", version),
+    };
+  }
+
+  /**
+   * Returns the open window that the plan continues: the one that this plan began, even if the
+   * plan has another period now, or else one of its period. Of several it is the latest. The
+   * present window is kept if it is another one. Null: a new window has to start.
+   */
+  #resume(bucket: WindowBucket, { id, [bucket]: { every } }: PlanVersion, atMs: EpochMs): OpenWindow | null {
+    const before = this.#windows[bucket];
+    const { kept } = this.#account;
+    const closed = kept.filter((window) => window.bucket === bucket && window.endsMs > atMs).toReversed();
+    const open = [before, ...closed];
+    const resumed =
+      open.find(({ plan }) => plan === id) ?? open.find((window) => isSamePeriod(window.every, every));
+    if (resumed === before) return before;
+    const { grant: _grant, credits: _credits, ...left } = before;
+    const others = kept.filter((window) => window !== resumed);
+    this.#account.kept = before.endsMs > atMs ? [...others, { bucket, ...left }] : others;
+    return resumed === undefined || !("bucket" in resumed) ? null : { ...before, ...windowFields(resumed) };
+  }
+
+  /** Writes the windows to the account. Returns null if none has changed. */
+  write({
+    kind,
+    plan,
+    atMs,
+  }: {
+    kind: WindowsChange["kind"];
+    plan: string | null;
+    atMs: EpochMs;
+  }): WindowsChange | null {
+    const account = this.#account;
+    const deltas: BucketAmounts = { base: 0, overage: 0, additional: 0 };
+    const grants: GrantRow[] = [];
+    account.kept = account.kept.filter(({ endsMs }) => endsMs > atMs);
+    for (const bucket of windowBuckets) {
+      const window = this.#windows[bucket];
+      if (window.grant === null) continue;
+      grants.push({ ...grantOf(account, bucket, window, this.#seq), atMs });
+      deltas[bucket] = window.credits - window.spent - window.held - account[bucket];
+      account[`${bucket}Cap`] = window.credits;
+      account[`${bucket}Held`] = window.held;
+      account[`${bucket}Plan`] = window.plan;
+      account[`${bucket}Version`] = window.version;
+      account[`${bucket}Every`] = window.every;
+      account[`${bucket}AnchorMs`] = window.anchorMs;
+      account[`${bucket}StartsMs`] = window.startsMs;
+      account[`${bucket}EndsMs`] = window.endsMs;
+      account[`${bucket}Since`] = window.since;
+      account[`${bucket}Grant`] = this.#seq;
+    }
+    return grants.length === 0 ? null : { kind, atMs, plan, deltas, grants };
+  }
+}
+
+function windowFields({ bucket: _bucket, ...window }: KeptWindow): Omit<KeptWindow, "bucket"> {
+  return window;
+}
+
+function grantBy(cause: GrantCause, { id, version }: PlanVersion): OpenWindow["grant"] {
+  return { cause, plan: id, version };
+}

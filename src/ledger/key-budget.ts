@@ -1,0 +1,113 @@
+/**
+ * The budget of a key: what it may spend in each of its windows, whatever bucket pays.
+ *
+ * Everything that the open holds of the key hold counts against the present window. A charge
+ * counts in the window of its time. Pure: only the given rows change.
+ */
+import { invariant } from "../errors.ts";
+import type { EpochMs, MicroCredits } from "../units.ts";
+import type { KeyRow } from "./rows.ts";
+import { isSamePeriod, windowAt } from "./windows.ts";
+
+/** The state of a budget at one moment. */
+interface BudgetState {
+  /** What the window has not spent, including what running requests hold. */
+  unspent: MicroCredits;
+  /** What a hold can still take. */
+  left: MicroCredits;
+  startsMs: EpochMs;
+  endsMs: EpochMs;
+}
+
+/** The budget to set. Undefined leaves it. Null removes it. */
+export type BudgetChange = { micro: MicroCredits; every: string } | null | undefined;
+
+/**
+ * Moves the budget to the window of `nowMs`. Returns its state, or null if the key has none. `seq`
+ * is the number of the account's next journal entry.
+ */
+export function budgetAt(key: KeyRow, nowMs: EpochMs, seq: number): BudgetState | null {
+  const { budget, budgetEvery, budgetAnchorMs } = key;
+  if (budget === null) return null;
+  invariant(budgetEvery !== null && budgetAnchorMs !== null, "a budget has a period and an anchor");
+  if (key.budgetEndsMs === null || key.budgetEndsMs <= nowMs) {
+    const { startsMs, endsMs } = windowAt(budgetAnchorMs, budgetEvery, nowMs);
+    key.budgetStartsMs = startsMs;
+    key.budgetEndsMs = endsMs;
+    key.budgetSpent = 0;
+    key.budgetSince = seq;
+  }
+  return budgetOf(key);
+}
+
+/** Returns the state of the budget in the window that the key has, or null if it has none. */
+export function budgetOf(key: KeyRow): BudgetState | null {
+  const { budget, budgetSpent, budgetStartsMs, budgetEndsMs, held } = key;
+  if (budget === null) return null;
+  invariant(budgetStartsMs !== null && budgetEndsMs !== null, "a budget has a window");
+  const unspent = Math.max(0, budget - (budgetSpent ?? 0));
+  return { unspent, left: Math.max(0, unspent - held), startsMs: budgetStartsMs, endsMs: budgetEndsMs };
+}
+
+/**
+ * Returns the key as it is at `nowMs`: in the window of that time, without an ended old secret.
+ */
+export function keyAt(read: KeyRow, nowMs: EpochMs): KeyRow {
+  const key = { ...read };
+  budgetAt(key, nowMs, key.budgetSince);
+  const hasEnded = key.revokedMs !== null || (key.oldUntilMs !== null && key.oldUntilMs <= nowMs);
+  if (hasEnded) {
+    key.oldHash = null;
+    key.oldUntilMs = null;
+  }
+  return key;
+}
+
+/**
+ * Counts a charge in the window of `nowMs`. Returns the time of the charge, which is in that
+ * window even if the clock was set back. `seq` is the number of its journal entry.
+ */
+export function chargeBudget(
+  key: KeyRow,
+  paid: MicroCredits,
+  { nowMs, seq }: { nowMs: EpochMs; seq: number },
+): EpochMs {
+  const budget = budgetAt(key, nowMs, seq);
+  if (budget === null) return nowMs;
+  key.budgetSpent = (key.budgetSpent ?? 0) + paid;
+  return Math.max(nowMs, budget.startsMs);
+}
+
+/** Changes the budget. The same period keeps the window and what was spent in it. */
+export function setBudget(
+  key: KeyRow,
+  budget: BudgetChange,
+  { nowMs, seq }: { nowMs: EpochMs; seq: number },
+): void {
+  if (budget === undefined) return;
+  if (budget === null) {
+    Object.assign(key, noBudget);
+    return;
+  }
+  budgetAt(key, nowMs, seq);
+  key.budget = budget.micro;
+  const isSame = key.budgetEvery !== null && isSamePeriod(key.budgetEvery, budget.every);
+  key.budgetEvery = budget.every;
+  if (isSame) return;
+  const { startsMs, endsMs } = windowAt(nowMs, budget.every, nowMs);
+  key.budgetAnchorMs = nowMs;
+  key.budgetStartsMs = startsMs;
+  key.budgetEndsMs = endsMs;
+  key.budgetSpent = 0;
+  key.budgetSince = seq;
+}
+
+export const noBudget = {
+  budget: null,
+  budgetEvery: null,
+  budgetAnchorMs: null,
+  budgetStartsMs: null,
+  budgetEndsMs: null,
+  budgetSpent: null,
+  budgetSince: 0,
+} as const satisfies Partial<KeyRow>;

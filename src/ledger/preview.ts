@@ -1,0 +1,39 @@
+/**
+ * What a change of the plan would do. The kernel's own code changes a copy of the account, so the
+ * preview is what the change does if nothing else happens before it. Writes nothing. Pure.
+ */
+import type { EpochMs } from "../units.ts";
+import { changePlan } from "./account.ts";
+import { type AccountSnapshot, type BalanceView, readBalance, workOn } from "./balance.ts";
+import type { AccountError, PlanOperation, PlanOutcome } from "./operations.ts";
+
+export type PlanPreview =
+  | {
+      kind: "preview";
+      /** The present time, or the end of the base window. */
+      effectiveMs: EpochMs;
+      before: BalanceView;
+      /** The balance at `effectiveMs`. */
+      after: BalanceView;
+    }
+  | Exclude<PlanOutcome, { kind: "changed" | "conflict" }>
+  | AccountError;
+
+export function previewPlan(
+  snapshot: AccountSnapshot,
+  { plan, at }: Pick<PlanOperation, "plan" | "at">,
+): PlanPreview {
+  const before = readBalance(snapshot);
+  if ("problem" in before) return { kind: "balance_invalid", problem: before.problem };
+  const { work, found } = workOn(snapshot);
+  if (found.kind !== "found") return found;
+  const { account, nowMs } = found;
+  const outcome = changePlan(work, found, { kind: "plan", account: account.id, op: "preview", plan, at });
+  if (outcome.kind === "conflict" || outcome.kind === "changed") {
+    const effectiveMs = account.nextPlan === null ? nowMs : account.baseEndsMs;
+    const after = readBalance({ ...snapshot, account, overdue: [], nowMs: effectiveMs });
+    if ("problem" in after) return { kind: "balance_invalid", problem: after.problem };
+    return { kind: "preview", effectiveMs, before, after };
+  }
+  return outcome;
+}

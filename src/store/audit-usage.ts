@@ -1,0 +1,17 @@
+/**
+ * The rule of the audit about sums of usage. It adds up all charges that were summed, each on the
+ * day on which it counts by the records of when days became final.
+ */
+import { addedUp, dayOfCharge } from "./usage-sums.ts";
+
+/** An expression: the last day that was final when charge `c` was written. */
+const finalBefore = `coalesce((
+  select k.day from usage_close k where k.through < c.rowid order by k.through desc, k.number desc limit 1
+), -1)`;
+
+export const usageRules: Readonly<Record<string, string>> = {
+  "final days are what their charges add up to": addedUp(
+    dayOfCharge(finalBefore),
+    "c.rowid <= (select through from usage_summed)",
+  ),
+};

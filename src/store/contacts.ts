@@ -1,0 +1,137 @@
+/**
+ * Who accounts belong to, and the opening of many accounts at once. `planDrafts` decides what a
+ * list of drafts changes; the stores read and write in one transaction. Pure.
+ *
+ * Guarantees that an external id belongs to one account, and that a list with one refused draft
+ * changes nothing.
+ */
+import type { Decision, OpenOperation } from "../ledger/operations.ts";
+import type { AccountRow, KeyRow } from "../ledger/rows.ts";
+
+/** Texts for people and other systems. The ledger does not use them. */
+export interface Contact {
+  owner: string | null;
+  email: string | null;
+  note: string | null;
+  /** The id of the account in another system, unique in the installation. */
+  externalId: string | null;
+}
+
+export interface ContactRow extends Contact {
+  account: string;
+}
+
+export const noContact: Contact = { owner: null, email: null, note: null, externalId: null };
+
+/** An account of a list. */
+export interface ListedAccount extends AccountRow {
+  contact: Contact;
+}
+
+/** An account to open, or to change if it exists. */
+export interface AccountDraft {
+  id: string;
+  /** Null: the account must exist. The plan of an existing account is not changed. */
+  plan: string | null;
+  /** Absent fields stay. */
+  contact: Partial<Contact>;
+  /** The first key of a new account. */
+  key: KeyRow | null;
+}
+
+export interface DraftOptions {
+  /** Decides, and writes nothing. */
+  dryRun: boolean;
+  /** Sets the contact of accounts that exist. */
+  updatesExisting: boolean;
+}
+
+export type DraftOutcome =
+  | { kind: "opened" }
+  /** `changed`: the contact differs from the contact before. */
+  | { kind: "exists"; plan: string; changed: boolean }
+  | { kind: "no_account" }
+  | { kind: "unknown_plan"; plans: readonly string[] }
+  | { kind: "retired_plan" }
+  | { kind: "external_id_used"; account: string };
+
+/** Decides about existing accounts too: the kernel answers `exists` whatever the plan is. */
+export function operationsOf(drafts: readonly AccountDraft[]): OpenOperation[] {
+  return drafts.map(({ id, plan }) => ({ kind: "open", account: id, plan: plan ?? "" }));
+}
+
+/** The rows to read: the contacts of these accounts, and those with these external ids. */
+export function contactsNamedBy(drafts: readonly AccountDraft[]): {
+  accounts: string[];
+  externalIds: string[];
+} {
+  return {
+    accounts: drafts.map(({ id }) => id),
+    externalIds: drafts.flatMap(({ contact }) => contact.externalId ?? []),
+  };
+}
+
+export interface DraftChanges {
+  outcomes: DraftOutcome[];
+  /** False: a draft was refused, or nothing is to be written. */
+  isWritten: boolean;
+  /** Contacts to write in place of the contacts of the same accounts. */
+  contacts: ContactRow[];
+  keys: KeyRow[];
+}
+
+/** `decisions` are those of `operationsOf`, and `known` the rows of `contactsNamedBy`. */
+export function planDrafts(
+  drafts: readonly AccountDraft[],
+  decisions: readonly Decision[],
+  known: readonly ContactRow[],
+  { dryRun, updatesExisting }: DraftOptions,
+): DraftChanges {
+  const before = new Map(known.map((row) => [row.account, row]));
+  const after = new Map(before);
+  const outcomes = drafts.map((draft, n): DraftOutcome => {
+    const outcome = outcomeOf(draft, decisions[n]);
+    const isNew = outcome.kind === "opened";
+    if (!isNew && (outcome.kind !== "exists" || !updatesExisting)) return outcome;
+    const row = { account: draft.id, ...noContact, ...before.get(draft.id), ...draft.contact };
+    if (!isSame(row, before.get(draft.id))) after.set(draft.id, row);
+    return isNew ? outcome : { ...outcome, changed: after.get(draft.id) !== before.get(draft.id) };
+  });
+  const holders = Map.groupBy(after.values(), ({ externalId }) => externalId);
+  const checked = outcomes.map((outcome, n): DraftOutcome => {
+    const { id = "", contact } = drafts[n] ?? {};
+    const sharing = holders.get(contact?.externalId ?? null) ?? [];
+    const other = sharing.find(({ account }) => account !== id);
+    if (contact?.externalId == null || other === undefined || !isWritable(outcome)) return outcome;
+    return { kind: "external_id_used", account: other.account };
+  });
+  return {
+    outcomes: checked,
+    isWritten: !dryRun && checked.every(isWritable),
+    contacts: [...after.values()].filter((row) => row !== before.get(row.account)),
+    keys: drafts.flatMap(({ key }, n) => (key !== null && checked[n]?.kind === "opened" ? [key] : [])),
+  };
+}
+
+function isWritable({ kind }: DraftOutcome): boolean {
+  return kind === "opened" || kind === "exists";
+}
+
+function outcomeOf({ plan }: AccountDraft, decision: Decision | undefined): DraftOutcome {
+  switch (decision?.kind) {
+    case "opened":
+      return { kind: "opened" };
+    case "exists":
+      return { kind: "exists", plan: decision.plan, changed: false };
+    case "unknown_plan":
+      return plan === null ? { kind: "no_account" } : decision;
+    case "retired_plan":
+      return { kind: "retired_plan" };
+    default:
+      throw new Error(`an opening is not decided as ${decision?.kind}`);
+  }
+}
+
+function isSame(row: ContactRow, before: ContactRow = { account: row.account, ...noContact }): boolean {
+  return (["owner", "email", "note", "externalId"] as const).every((field) => row[field] === before[field]);
+}

@@ -1,0 +1,11 @@
+-- Who an account belongs to. The ledger does not use it.
+create table account_contact (
+  account text collate "C" not null primary key references account (id),
+  owner text check (owner <> ''),
+  email text check (email <> ''),
+  note text check (note <> ''),
+  -- The id of the account in another system.
+  external_id text collate "C" check (external_id <> '')
+);
+
+create unique index contact_by_external_id on account_contact (external_id) where external_id is not null;

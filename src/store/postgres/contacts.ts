@@ -1,0 +1,35 @@
+/** Reads and writes contacts and first keys, in the transaction of `putAccounts`. */
+import { type AccountDraft, type ContactRow, contactsNamedBy, type DraftChanges } from "../contacts.ts";
+import { contactTable, keyTable } from "../tables.ts";
+import type { Connection, Statement } from "./connection.ts";
+import { arrayLiteral } from "./rows.ts";
+import { insertInto } from "./writing.ts";
+
+const insertContacts = insertInto(contactTable);
+const insertKeys = insertInto(keyTable);
+
+export async function readContacts(
+  connection: Connection,
+  drafts: readonly AccountDraft[],
+): Promise<ContactRow[]> {
+  const { accounts, externalIds } = contactsNamedBy(drafts);
+  const { rows } = await connection.query({
+    text: `select ${contactTable.list()} from account_contact
+      where account = any($1::text[]) or external_id = any($2::text[]) order by account for update`,
+    values: [arrayLiteral(accounts), arrayLiteral(externalIds)],
+  });
+  return rows.map((cells) => contactTable.rowOf(cells));
+}
+
+export function contactStatements({ contacts, keys }: DraftChanges): Record<string, Statement | null> {
+  const accounts = arrayLiteral(contacts.map(({ account }) => account));
+  return {
+    // Two accounts may exchange their external ids.
+    contactsBefore: {
+      text: "delete from account_contact where account = any($1::text[])",
+      values: [accounts],
+    },
+    contacts: insertContacts(contacts),
+    firstKeys: insertKeys(keys),
+  };
+}

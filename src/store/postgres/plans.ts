@@ -1,0 +1,85 @@
+/**
+ * Plans in a PostgreSQL database.
+ *
+ * Guarantees that sections are applied one after another, by all nodes, and each completely or not
+ * at all. Commits do not wait for it: they read the plans and lock no row of them.
+ */
+import type { PlanChanges, Plans } from "../../ledger/plan.ts";
+import {
+  countAccounts,
+  type PlansInUse,
+  plansInUseOf,
+  plansToApply,
+  readFiles,
+  readVersions,
+} from "../plans.ts";
+import { planFileTable, planVersionTable } from "../tables.ts";
+import { reading, type TimeParameter, trustedMs } from "./clock.ts";
+import { type Connection, type Connections, forAudit, rollBack } from "./connection.ts";
+import { onlyCell } from "./rows.ts";
+import { insertInto } from "./writing.ts";
+
+const insertVersions = insertInto(planVersionTable);
+const insertFile = insertInto(planFileTable);
+
+const readClock = `with reading as materialized (${reading}) select ${trustedMs} from reading`;
+
+interface Applying {
+  force: boolean;
+  time: TimeParameter;
+}
+
+/** Reads the plans of a ledger of this version and counts their accounts, in one state. */
+export async function plansInUseAt(url: string, signal: AbortSignal): Promise<PlansInUse> {
+  return await forAudit(url, signal, async (connection) => {
+    const find = async (text: string) => (await connection.query({ text })).rows;
+    await find("begin isolation level repeatable read read only");
+    const [versions, files] = [await find(readVersions), await find(readFiles)];
+    return plansInUseOf(versions, files, await find(countAccounts));
+  });
+}
+
+/** Applies a section in a transaction of its own. */
+export async function applyPlans(
+  connections: Connections,
+  section: Plans,
+  options: Applying,
+): Promise<PlanChanges> {
+  const connection = await connections.connect();
+  let broken = true;
+  try {
+    await connection.query({ text: "begin" });
+    const changes = await writePlans(connection, section, options);
+    await connection.query({ text: "commit" });
+    broken = false;
+    return changes;
+  } catch (error) {
+    broken = await rollBack(connection);
+    throw error;
+  } finally {
+    connection.release(broken);
+  }
+}
+
+/**
+ * Writes the versions of a section, and makes it current, in the transaction of the connection.
+ */
+export async function writePlans(
+  connection: Connection,
+  section: Plans,
+  { force, time }: Applying,
+): Promise<PlanChanges> {
+  const find = async (text: string) => (await connection.query({ text })).rows;
+  // Other writers wait, readers do not.
+  await connection.query({ text: "lock table plan_file in exclusive mode" });
+  const rows = { versions: await find(readVersions), files: await find(readFiles) };
+  const clock = await connection.query({ text: readClock, values: [time] });
+  const { changes, versions, file } = plansToApply(rows, section, {
+    force,
+    nowMs: Number(onlyCell(clock.rows)),
+  });
+  for (const writing of [insertVersions(versions), insertFile(file === null ? [] : [file])]) {
+    if (writing !== null) await connection.query(writing);
+  }
+  return changes;
+}

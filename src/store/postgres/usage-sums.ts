@@ -1,0 +1,113 @@
+/**
+ * Sums charges on PostgreSQL (../usage-sums.ts). Any number of nodes may do it at once.
+ *
+ * Guarantees that each charge is summed once: the row of `usage_summed` is locked by the node that
+ * sums. Numbers are summed only when no charge with a smaller one can follow. To find such a
+ * number, the table of charges is locked for a moment, which waits for the commits under way.
+ */
+import type { EpochMs } from "../../units.ts";
+import { addSums, isSummingDue, lastEndedDay, readUsageState, usageStateOf } from "../usage-sums.ts";
+import { type Connection, type ConnectionPool, rollBack } from "./connection.ts";
+import { isLockTimeout } from "./errors.ts";
+import { limits } from "./limits.ts";
+import { onlyCell } from "./rows.ts";
+
+/** Charges of one step: half a second. Commits do not wait for it. */
+const chargesMax = 50_000;
+
+/** Commits that begin meanwhile wait as long, so it is less than they wait for a lock. */
+const lockMs = limits.commitLockMs / 2;
+
+const lastNumber = "select case when is_called then last_value else 0 end from charge_rowid_seq";
+const addCharges = addSums((n) => `$${n}::bigint`);
+const addClose =
+  "insert into usage_close (number, through, day, accepts) select count(*) + 1, $1, $2, $3 from usage_close";
+
+interface Settled {
+  /** All charges up to this one are committed, or never will be. */
+  number: number;
+  /** A time before that was so. */
+  atMs: EpochMs;
+  /** Accepted clocks at that time. */
+  accepts: number;
+}
+
+export class PostgresUsageSums {
+  readonly #pool: ConnectionPool;
+  readonly #now: () => Promise<EpochMs>;
+  #settled: Settled | null = null;
+
+  /** `now` knows of every accepted clock. */
+  constructor(pool: ConnectionPool, now: () => Promise<EpochMs>) {
+    this.#pool = pool;
+    this.#now = now;
+  }
+
+  /** Sums the next charges, and makes days final. Returns whether there is more to do. */
+  async step(): Promise<boolean> {
+    if (this.#settled === null) {
+      const state = usageStateOf((await this.#pool.query({ text: readUsageState })).rows[0]);
+      const atMs = await this.#now();
+      const last = Number(onlyCell((await this.#pool.query({ text: lastNumber })).rows));
+      if (!isSummingDue(state, last, atMs)) return false;
+      const number = await this.#settle();
+      if (number === null) return false;
+      this.#settled = { number, atMs, accepts: state.accepts };
+    }
+    const settled = this.#settled;
+    const isDone = await this.#transaction((connection) => sum(connection, settled));
+    if (isDone) this.#settled = null;
+    return !isDone;
+  }
+
+  /** Returns null if the table cannot be locked now: the next step tries again. */
+  async #settle(): Promise<number | null> {
+    try {
+      return await this.#transaction(async (connection) => {
+        await connection.query({ text: `set local lock_timeout = ${lockMs}` });
+        await connection.query({ text: "lock table charge in share row exclusive mode" });
+        return Number(onlyCell((await connection.query({ text: lastNumber })).rows));
+      });
+    } catch (error) {
+      if (isLockTimeout(error)) return null;
+      throw error;
+    }
+  }
+
+  async #transaction<T>(work: (connection: Connection) => Promise<T>): Promise<T> {
+    const connection = await this.#pool.connect();
+    let broken = true;
+    try {
+      await connection.query({ text: "begin" });
+      const result = await work(connection);
+      await connection.query({ text: "commit" });
+      broken = false;
+      return result;
+    } catch (error) {
+      broken = await rollBack(connection);
+      throw error;
+    } finally {
+      connection.release(broken);
+    }
+  }
+}
+
+/** Returns whether all settled charges are summed. */
+async function sum(connection: Connection, settled: Settled): Promise<boolean> {
+  await connection.query({ text: "select from usage_summed for update" });
+  const state = usageStateOf((await connection.query({ text: readUsageState })).rows[0]);
+  const { through: before, finalDay, accepts } = state;
+  const through = Math.max(before, Math.min(settled.number, before + chargesMax));
+  if (state.isReopened) await connection.query({ text: addClose, values: [before, finalDay, accepts] });
+  if (through > before) {
+    await connection.query({ text: addCharges, values: [before, through, finalDay] });
+    await connection.query({ text: "update usage_summed set through = $1", values: [through] });
+  }
+  if (through < settled.number) return false;
+  const endedDay = lastEndedDay(settled.atMs);
+  // If a clock was accepted meanwhile, that time may have been wrong.
+  if (endedDay > finalDay && accepts === settled.accepts) {
+    await connection.query({ text: addClose, values: [through, endedDay, accepts] });
+  }
+  return true;
+}

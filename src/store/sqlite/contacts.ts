@@ -1,0 +1,22 @@
+/** Reads and writes contacts and first keys, in the transaction of `putAccounts`. */
+import type { DatabaseSync } from "node:sqlite";
+import { type AccountDraft, type ContactRow, contactsNamedBy, type DraftChanges } from "../contacts.ts";
+import { contactTable, keyTable } from "../tables.ts";
+import { insertInto, Query, valuesOf } from "./query.ts";
+
+export function readContacts(db: DatabaseSync, drafts: readonly AccountDraft[]): ContactRow[] {
+  const { accounts, externalIds } = contactsNamedBy(drafts);
+  const among = (n: number) => `(select value from json_each(?${n}))`;
+  const query = new Query(db, contactTable, `where account in ${among(1)} or external_id in ${among(2)}`);
+  return query.all(JSON.stringify(accounts), JSON.stringify(externalIds));
+}
+
+export function writeContacts(db: DatabaseSync, { contacts, keys }: DraftChanges): void {
+  // Two accounts may exchange their external ids.
+  const remove = db.prepare("delete from account_contact where account = ?");
+  for (const { account } of contacts) remove.run(account);
+  const insert = db.prepare(insertInto(contactTable));
+  for (const row of contacts) insert.run(...valuesOf(contactTable, row));
+  const insertKey = db.prepare(insertInto(keyTable));
+  for (const key of keys) insertKey.run(...valuesOf(keyTable, key));
+}

@@ -1,0 +1,32 @@
+/**
+ * Plans in an SQLite file. The caller holds the lock of a transaction, or is the only user of the
+ * file.
+ */
+import type { DatabaseSync } from "node:sqlite";
+import type { PlanCatalog, PlanChanges, Plans } from "../../ledger/plan.ts";
+import type { EpochMs } from "../../units.ts";
+import { catalogOf, plansToApply, readFiles, readVersions } from "../plans.ts";
+import { planFileTable, planVersionTable } from "../tables.ts";
+import { type Cells, insertInto, Statements, valuesOf } from "./query.ts";
+
+function read(db: DatabaseSync, text: string): Cells[] {
+  return new Statements(db).rows({ text, values: [] });
+}
+
+export function readCatalog(db: DatabaseSync): PlanCatalog {
+  return catalogOf(read(db, readVersions), read(db, readFiles));
+}
+
+/** Writes the versions of a section, and makes it current. */
+export function applyPlans(
+  db: DatabaseSync,
+  section: Plans,
+  options: { force: boolean; nowMs: EpochMs },
+): PlanChanges {
+  const rows = { versions: read(db, readVersions), files: read(db, readFiles) };
+  const { changes, versions, file } = plansToApply(rows, section, options);
+  const insertVersion = db.prepare(insertInto(planVersionTable));
+  for (const version of versions) insertVersion.run(...valuesOf(planVersionTable, version));
+  if (file !== null) db.prepare(insertInto(planFileTable)).run(...valuesOf(planFileTable, file));
+  return changes;
+}

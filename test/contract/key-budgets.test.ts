@@ -1,0 +1,146 @@
+/** Budgets of keys under concurrent requests on two nodes, on every store. */
+import assert from "node:assert/strict";
+import { afterEach, beforeEach, describe, test } from "node:test";
+import { authenticate } from "../../src/accounts/authentication.ts";
+import { hashKey, mintKey } from "../../src/accounts/keys.ts";
+import { Ledger } from "../../src/ledger/batcher.ts";
+import type { KeySettings } from "../../src/ledger/operations.ts";
+import type { Store } from "../../src/store/store.ts";
+import { assertSound, backends, type Database } from "../fixtures/backends.ts";
+import { hold, settle } from "../fixtures/ledger-operations.ts";
+import { keyOf, planOf, plansOf } from "../fixtures/ledger-rows.ts";
+import { day, minute } from "../fixtures/times.ts";
+
+/** One credit is a million micro-credits, and the price of a million tokens. */
+const plan = planOf("one", 1, 0);
+
+for (const backend of backends) {
+  describe(`budgets of keys on ${backend.name}`, { skip: backend.skip ?? false }, () => {
+    let database: Database;
+    let stores: Store[];
+    let ledgers: Ledger[];
+    beforeEach(async () => {
+      database = backend.create(plansOf(plan));
+      stores = [await database.open(), await database.open()];
+      ledgers = stores.map((store) => new Ledger(store));
+      await stores[0]?.commit([{ kind: "open", account: "ada", plan: plan.id }]);
+      await stores[0]?.addKey(keyOf("key", "ada", { hash: "1".repeat(64) }));
+      await stores[0]?.addKey(keyOf("other", "ada", { hash: "2".repeat(64) }));
+      // Charges within a minute of the start of a window are not audited exactly.
+      for (const key of ["key", "other"]) await set(key, { budget: { micro: 100_000, every: "P1D" } });
+      database.clock.advance(2 * minute);
+    });
+    afterEach(async () => {
+      await database.remove();
+    });
+
+    let changes = 0;
+    async function set(key: string, settings: KeySettings, node = 0) {
+      changes += 1;
+      const operation = { kind: "key", account: "ada", key, op: `c${changes}`, set: settings } as const;
+      return await ledgers[node]?.apply(operation);
+    }
+
+    /** Takes 7,000 and uses 6,000, again while running requests hold the rest. */
+    async function request(id: string, key: string, node: number): Promise<string> {
+      const ledger = ledgers[node];
+      assert.ok(ledger !== undefined);
+      for (let attempt = 0; ; attempt += 1) {
+        const held = await ledger.apply(hold(`${id}-${attempt}`, 7000, { key, minMicro: 1000 }));
+        if (held.kind === "held") {
+          await ledger.apply(settle(`${id}-${attempt}`, Math.min(6000, held.amount)));
+          return "held";
+        }
+        assert.ok(held.kind === "refused");
+        if (held.reason !== "credits_reserved") return held.reason;
+      }
+    }
+
+    test("are exact for one key", async () => {
+      const outcomes = await Promise.all(
+        Array.from({ length: 50 }, (_, n) => request(`r${n}`, "key", n % 2)),
+      );
+      const row = await stores[0]?.keyById("key");
+      assert.equal(row?.held, 0);
+      assert.ok(
+        (row.budgetSpent ?? 0) > 99_000 && (row.budgetSpent ?? 0) <= 100_000,
+        String(row.budgetSpent),
+      );
+      assert.deepEqual(new Set(outcomes), new Set(["held", "key_budget_exceeded"]));
+      await assertSound(database);
+    });
+
+    test("are exact for two keys that share a pool", async () => {
+      await stores[0]?.addKey(keyOf("third", "ada", { hash: "3".repeat(64) }));
+      await ledgers[0]?.apply(hold("r", 850_000, { key: "third" }));
+      await ledgers[0]?.apply(settle("r", 850_000));
+      const outcomes = await Promise.all(
+        Array.from({ length: 100 }, (_, n) => request(`r${n}`, n % 4 < 2 ? "key" : "other", n % 2)),
+      );
+      const spent = await Promise.all(
+        ["key", "other"].map(async (key) => (await stores[1]?.keyById(key))?.budgetSpent ?? 0),
+      );
+      const sum = spent.reduce((total, each) => total + each, 0);
+      assert.ok(
+        spent.every((each) => each <= 100_000),
+        spent.join(),
+      );
+      assert.ok(sum > 149_000 && sum <= 150_000, spent.join());
+      assert.ok(outcomes.includes("insufficient_credits"));
+      assert.equal((await stores[0]?.snapshot("ada"))?.account.base, 150_000 - sum);
+      await assertSound(database);
+    });
+
+    test("follow a change on another node in the next commit, while requests run", async () => {
+      const running = Array.from({ length: 20 }, (_, n) => request(`r${n}`, "key", n % 2));
+      await set("key", { budget: { micro: 30_000 } }, 1);
+      const inTime = await stores[0]?.keyById("key");
+      await Promise.all(running);
+      const row = await stores[0]?.keyById("key");
+      // Requests that already held more when the budget became smaller have finished.
+      const most = Math.max(30_000, (inTime?.budgetSpent ?? 0) + (inTime?.held ?? 0));
+      assert.ok((row?.budgetSpent ?? 0) <= most, `${row?.budgetSpent} of ${most}`);
+      assert.equal(await request("late", "key", 0), "key_budget_exceeded");
+      await set("key", { budget: { micro: 40_000 + most } }, 1);
+      assert.equal(await request("more", "key", 0), "held");
+      await assertSound(database);
+    });
+
+    test("keep both secrets of a rotated key valid on every node, and revocation ends both", async () => {
+      const secrets = Array.from({ length: 5 }, mintKey);
+      const isValid = async (secret: string, node: number) => {
+        const store = stores[node];
+        assert.ok(store !== undefined);
+        try {
+          const { keyId } = await authenticate(store, `Bearer ${secret}`, database.clock.get());
+          return keyId === "key";
+        } catch {
+          return false;
+        }
+      };
+      for (const [n, secret] of secrets.entries()) {
+        const before = n === 0 ? [] : Array.from({ length: 20 }, () => isValid(secrets[n - 1] ?? "", n % 2));
+        const rotation = { hash: hashKey(secret), lastFour: secret.slice(-4), overlap: "P1D" };
+        assert.equal((await set("key", { rotation }, n % 2))?.kind, "changed");
+        const answers = await Promise.all(before);
+        assert.ok(answers.every(Boolean), `rotation ${n}`);
+        for (const node of [0, 1]) {
+          assert.ok(await isValid(secret, node));
+          if (n > 0) assert.ok(await isValid(secrets[n - 1] ?? "", node));
+          if (n > 1) assert.ok(!(await isValid(secrets[n - 2] ?? "", node)));
+        }
+      }
+      const [old = "", present = ""] = secrets.slice(-2);
+      database.clock.advance(day - 1);
+      assert.ok(await isValid(old, 0));
+      database.clock.advance(1);
+      assert.deepEqual([await isValid(old, 0), await isValid(present, 0)], [false, true]);
+      const next = mintKey();
+      await set("key", { rotation: { hash: hashKey(next), lastFour: next.slice(-4), overlap: "P1D" } });
+      await Promise.all([stores[1]?.revokeKey("key", database.clock.get()), set("key", { name: "x" })]);
+      for (const secret of [present, next]) assert.ok(!(await isValid(secret, 0)));
+      assert.ok((await stores[0]?.keyById("key"))?.revokedMs);
+      await assertSound(database);
+    });
+  });
+}

@@ -1,0 +1,217 @@
+/** Plans, payments, grants and changes of keys, as several nodes share them, on every store. */
+import assert from "node:assert/strict";
+import { afterEach, beforeEach, describe, test } from "node:test";
+import { Ledger } from "../../src/ledger/batcher.ts";
+import type { Operation } from "../../src/ledger/operations.ts";
+import type { Store } from "../../src/store/store.ts";
+import { assertSound, backends, type Database } from "../fixtures/backends.ts";
+import { extend, hold, settle } from "../fixtures/ledger-operations.ts";
+import { credits, keyOf, planOf, plansOf } from "../fixtures/ledger-rows.ts";
+import { day, minute, start } from "../fixtures/times.ts";
+
+const daily = planOf("daily", 100, 10);
+const monthly = planOf("monthly", 300, 10, { base: { credits: 300, every: "P1M" } });
+const plans = plansOf(daily, monthly);
+const larger = plansOf(planOf("daily", 200, 10), monthly);
+
+for (const backend of backends) {
+  describe(`nodes on ${backend.name}`, { skip: backend.skip ?? false }, () => {
+    let database: Database;
+    let one: Store;
+    let two: Store;
+    beforeEach(async () => {
+      database = backend.create(plans);
+      one = await database.open();
+      two = await database.open();
+      await one.commit([
+        { kind: "open", account: "ada", plan: "daily" },
+        { kind: "open", account: "bob", plan: "daily" },
+      ]);
+      await one.addKey(keyOf("key", "ada", { hash: "1".repeat(64) }));
+    });
+    afterEach(async () => {
+      await assertSound(database);
+      await database.remove();
+    });
+
+    function topups(account: string, ids: readonly string[]): Operation[] {
+      return ids.map((payment) => ({ kind: "topup", account, payment, amount: 1 }));
+    }
+
+    test("credit a payment once, to one account, whichever of them is first", async () => {
+      const ledgers = [new Ledger(one), new Ledger(two)];
+      for (let round = 0; round < 10; round += 1) {
+        const ids = ["a", "b", "c"].map((id) => `${id}-${round}`);
+        // In opposite orders, so that each could wait for the other.
+        const outcomes = await Promise.all([
+          ...topups("ada", ids).map((operation) => ledgers[0]?.apply(operation)),
+          ...topups("bob", ids.toReversed()).map((operation) => ledgers[1]?.apply(operation)),
+        ]);
+        const kinds = outcomes.map((outcome) => outcome?.kind);
+        assert.equal(kinds.filter((kind) => kind === "added").length, 3, kinds.join());
+        assert.equal(kinds.filter((kind) => kind === "payment_used").length, 3);
+      }
+      const [paid] = await database.sql(
+        "select count(*) as n, sum(amount) as micro from credit_grant where cause = 'payment'",
+      );
+      assert.deepEqual({ ...paid }, { n: 30, micro: 30 });
+      const [ada, bob] = await one.accounts({ limit: 2 });
+      assert.equal((ada?.additional ?? 0) + (bob?.additional ?? 0), 30);
+    });
+
+    test("credit a payment once, also in the commit that opens the other account", async () => {
+      await one.commit([{ kind: "topup", account: "ada", payment: "p1", amount: 10 }]);
+      const outcomes = await one.commit([
+        { kind: "open", account: "eve", plan: "daily" },
+        { kind: "topup", account: "eve", payment: "p1", amount: 10 },
+      ]);
+      assert.deepEqual(outcomes[1], { kind: "payment_used", account: "ada" });
+    });
+
+    test("name the account that a payment was credited to, and count all refunds of it", async () => {
+      await one.commit([{ kind: "topup", account: "ada", payment: "p1", amount: 10 }]);
+      const refund = { kind: "refund", account: "ada", payment: "p1" } as const;
+      assert.deepEqual(await two.commit([{ kind: "topup", account: "bob", payment: "p1", amount: 10 }]), [
+        { kind: "payment_used", account: "ada" },
+      ]);
+      const [first] = await one.commit([{ ...refund, refund: "r1", amount: 3 }]);
+      assert.partialDeepStrictEqual(first, { kind: "refunded", amount: 3, additional: 7 });
+      const [second] = await two.commit([{ ...refund, refund: "r2", amount: 4 }]);
+      assert.partialDeepStrictEqual(second, { kind: "refunded", amount: 4, additional: 3 });
+      assert.deepEqual(await one.commit([{ ...refund, refund: "r3", amount: 4 }]), [
+        { kind: "too_much", refundable: 3 },
+      ]);
+      assert.partialDeepStrictEqual((await two.commit([{ ...refund, refund: "r1", amount: 3 }]))[0], {
+        kind: "refunded",
+        replayed: true,
+      });
+      await two.commit([{ kind: "topup", account: "bob", payment: "p2", amount: 10 }]);
+      const elsewhere = { ...refund, account: "bob", payment: "p2", refund: "r1", amount: 3 };
+      assert.deepEqual(await two.commit([elsewhere]), [{ kind: "refund_used", account: "ada" }]);
+    });
+
+    test("apply a plans section once, if all of them do at the same time", async () => {
+      const stores = [one, two, await database.open()];
+      const applied = await Promise.all(stores.map((store) => store.applyPlans(larger, false)));
+      assert.deepEqual(applied.map(({ kind }) => kind).sort(), ["applied", "unchanged", "unchanged"]);
+      for (const store of stores) {
+        const { epoch, offered, versions } = await store.plans();
+        assert.deepEqual([epoch, offered], [2, ["daily", "monthly"]]);
+        assert.deepEqual(
+          versions.get("daily")?.map(({ version, base }) => [version, base.credits]),
+          [
+            [1, 100],
+            [2, 200],
+          ],
+        );
+        assert.equal(versions.get("monthly")?.length, 1);
+      }
+    });
+
+    test("use a new section from the next commit on, and never one that was superseded", async () => {
+      database.clock.advance(minute);
+      await two.commit([]);
+      await one.applyPlans(plansOf(planOf("daily", 200, 10, { limits: { concurrent: 1 } })), false);
+      const outcomes = await two.commit([
+        { kind: "open", account: "cy", plan: "daily" },
+        { kind: "open", account: "dan", plan: "monthly" },
+        hold("h1", credits(1)),
+        hold("h2", credits(1)),
+      ]);
+      assert.deepEqual(
+        outcomes.map((outcome) => ("reason" in outcome ? outcome.reason : outcome.kind)),
+        ["opened", "retired_plan", "held", "concurrency_limit_exceeded"],
+      );
+      assert.equal((await two.snapshot("cy"))?.account.base, credits(200));
+      assert.equal((await two.snapshot("ada"))?.account.baseCap, credits(100));
+      assert.equal((await two.findKey("1".repeat(64)))?.plan?.version, 2);
+      // The version of a window's start is what the window gets.
+      database.clock.advance(day);
+      await two.commit([settle("h1", 0)]);
+      assert.equal((await two.snapshot("ada"))?.account.baseCap, credits(200));
+
+      assert.equal((await two.applyPlans(plans, false)).kind, "superseded");
+      assert.equal((await one.plans()).epoch, 2);
+      assert.equal((await two.applyPlans(plans, true)).kind, "applied");
+      assert.deepEqual((await one.plans()).offered, ["daily", "monthly"]);
+    });
+
+    test("have plan versions with everything that the section says", async () => {
+      const full = planOf("full", 1, 2, {
+        base: { credits: 1, every: "PT5H" },
+        overage: { credits: 2, every: "P1W" },
+        limits: { requestsPerMinute: 3, tokensPerMinute: 4, concurrent: 5 },
+        models: ["small", 'qu"ote', "größer, {}"],
+      });
+      database.clock.advance(minute);
+      await one.applyPlans(plansOf(daily, full), false);
+      const read = (await two.plans()).versions.get("full");
+      assert.deepEqual(read, [{ ...full, version: 1, createdMs: start + minute }]);
+      assert.deepEqual((await two.plans()).offered, ["daily", "full"]);
+    });
+
+    test("keep what a hold took before and after changes of the plan, and the windows that they closed", async () => {
+      await one.commit([hold("h1", credits(40), { ttlMs: 3 * day })]);
+      const change = (op: string, plan: string): Operation => ({
+        kind: "plan",
+        account: "ada",
+        op,
+        plan,
+        at: "now",
+      });
+      await one.commit([change("1", "monthly"), extend("h1", 1, credits(5), { ttlMs: 3 * day })]);
+      const { account } = (await two.snapshot("ada")) ?? {};
+      assert.equal(account?.kept.length, 1);
+      assert.partialDeepStrictEqual(account?.kept[0], {
+        bucket: "base",
+        every: "P1D",
+        held: credits(45),
+        spent: 0,
+      });
+      assert.equal(account?.base, credits(300 - 45));
+      database.clock.advance(31 * day);
+      await two.commit([extend("h1", 2, credits(7), { ttlMs: 60 * day })]);
+      // The other node decides with the rows as they are in the database.
+      const [row] = await one.holds({ account: "ada", limit: 10 });
+      assert.deepEqual(
+        [row?.base, row?.earlier.map(({ base }) => base)],
+        [credits(7), [credits(40), credits(5)]],
+      );
+      await one.commit([settle("h1", credits(50))]);
+      assert.equal((await two.snapshot("ada"))?.account.base, credits(300 - 5));
+    });
+
+    test("see every change of a key in the next commit", async () => {
+      const budget = { micro: 100, every: "P1M" };
+      const rotation = { hash: "2".repeat(64), lastFour: "wxyz", overlap: "P1D" };
+      const set = { name: 'la"ptop', models: ["small", "b"], concurrent: 2, budget, rotation } as const;
+      const [changed, held] = await one.commit([
+        { kind: "key", account: "ada", key: "key", op: "change", set },
+        hold("h1", 60),
+      ]);
+      assert.equal(changed?.kind, "changed");
+      assert.equal(held?.kind, "held");
+      assert.partialDeepStrictEqual(await two.keyById("key"), {
+        name: 'la"ptop',
+        models: ["small", "b"],
+        concurrent: 2,
+        budget: 100,
+        budgetEvery: "P1M",
+        budgetStartsMs: start,
+        budgetSpent: 0,
+        held: 60,
+        hash: rotation.hash,
+        oldHash: "1".repeat(64),
+        oldUntilMs: start + day,
+        lastFour: "wxyz",
+      });
+      assert.equal((await two.findKey("1".repeat(64)))?.key.id, "key");
+      assert.equal((await two.findKey("2".repeat(64)))?.key.id, "key");
+      const [over] = await two.commit([hold("h2", 50, { minMicro: 41 })]);
+      assert.equal(over?.kind === "refused" && over.reason, "credits_reserved");
+      await two.commit([settle("h1", 60)]);
+      const [spent] = await one.commit([hold("h3", 50, { minMicro: 41 })]);
+      assert.equal(spent?.kind === "refused" && spent.reason, "key_budget_exceeded");
+    });
+  });
+}

@@ -1,0 +1,93 @@
+/**
+ * Plans that change while requests run, on every store: settling, extending and expiring need no
+ * plan of the configuration, and no finished work is free.
+ */
+import assert from "node:assert/strict";
+import { afterEach, beforeEach, describe, test } from "node:test";
+import type { Operation } from "../../src/ledger/operations.ts";
+import type { Store } from "../../src/store/store.ts";
+import { assertSound, backends, type Database } from "../fixtures/backends.ts";
+import { extend, hold, settle, tokens } from "../fixtures/ledger-operations.ts";
+import { credits, keyOf, planOf, plansOf } from "../fixtures/ledger-rows.ts";
+import { day, minute } from "../fixtures/times.ts";
+
+const limits = { requestsPerMinute: 100, tokensPerMinute: 1_000_000_000, concurrent: 9 };
+const old = plansOf(planOf("trial", 100, 10, { limits }));
+const next = plansOf(planOf("pro", 500, 0));
+
+for (const backend of backends) {
+  describe(`plans at run time on ${backend.name}`, { skip: backend.skip ?? false }, () => {
+    let database: Database;
+    let one: Store;
+    let two: Store;
+    beforeEach(async () => {
+      database = backend.create(old);
+      one = await database.open();
+      two = await database.open();
+      await one.commit([{ kind: "open", account: "ada", plan: "trial" }]);
+      await one.addKey(keyOf("key", "ada", { hash: "1".repeat(64) }));
+    });
+    afterEach(async () => {
+      await assertSound(database);
+      await database.remove();
+    });
+
+    const expire: Operation = { kind: "expire", account: "ada", hold: "h1" };
+
+    async function charges() {
+      const rows = await one.usage({ account: "ada", limit: 10 });
+      return rows.map(({ cost, shortfall, ending }) => [cost, shortfall, ending]);
+    }
+
+    test("end requests of a retired plan at their full cost, and refresh its account", async () => {
+      await one.commit([hold("h1", credits(5), { ttlMs: 3 * day }), hold("h2", credits(5))]);
+      // The other node has another file, in which the plan and its limits are missing.
+      assert.deepEqual((await two.applyPlans(next, false)).retired, ["trial"]);
+      const outcomes = await two.commit([
+        extend("h1", 1, credits(4), { ttlMs: 3 * day }),
+        settle("h2", credits(3)),
+        hold("h3", credits(2)),
+      ]);
+      assert.deepEqual(
+        outcomes.map(({ kind }) => kind),
+        ["extended", "settled", "held"],
+      );
+      await one.commit([settle("h3", credits(2))]);
+      database.clock.advance(day);
+      await two.commit([settle("h1", credits(8))]);
+      assert.deepEqual(await charges(), [
+        [credits(3), 0, "stop"],
+        [credits(2), 0, "stop"],
+        [credits(8), 0, "stop"],
+      ]);
+      const { account } = (await one.snapshot("ada")) ?? {};
+      assert.deepEqual(
+        [account?.plan, account?.baseCap, account?.base],
+        ["trial", credits(100), credits(100)],
+      );
+    });
+
+    test("charge an expired request of a retired plan by its checkpoint", async () => {
+      await one.commit([hold("h1", credits(5), { ttlMs: minute })]);
+      await one.commit([extend("h1", 1, 0, { used: tokens(10, 20), ttlMs: minute })]);
+      await two.applyPlans(next, false);
+      database.clock.advance(2 * minute);
+      assert.equal((await two.commit([expire]))[0]?.kind, "expired");
+      assert.deepEqual(await charges(), [[30, 0, "expired"]]);
+    });
+
+    test("count the accounts on each plan, without closed ones", async () => {
+      await one.applyPlans(plansOf(...old.values(), ...next.values()), false);
+      await one.commit([
+        { kind: "open", account: "bob", plan: "pro" },
+        { kind: "open", account: "cy", plan: "pro" },
+        { kind: "open", account: "dan", plan: "pro" },
+        { kind: "state", account: "dan", op: "1", to: { kind: "close" } },
+      ]);
+      assert.deepEqual([...(await two.accountsOnPlans())].sort(), [
+        ["pro", 2],
+        ["trial", 1],
+      ]);
+    });
+  });
+}

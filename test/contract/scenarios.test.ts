@@ -1,0 +1,111 @@
+/** The scenario tables (test/scenarios/README.md) on every store. */
+import assert from "node:assert/strict";
+import { readdirSync, readFileSync } from "node:fs";
+import { after, before, describe, test } from "node:test";
+import { assertSound, backends, type Database } from "../fixtures/backends.ts";
+import { MemoryStore } from "../fixtures/memory-store.ts";
+import { clockStage } from "../fixtures/scenario-clock.ts";
+import { parseScenarios, type Scenario } from "../fixtures/scenario-file.ts";
+import { needsClock, type PlayOptions, play, type Stage } from "../fixtures/scenario-player.ts";
+import { day } from "../fixtures/times.ts";
+
+const folder = new URL("../scenarios/", import.meta.url);
+const tables = new Map<string, Scenario[]>();
+for (const name of readdirSync(folder)) {
+  if (name.endsWith(".txt"))
+    tables.set(name, parseScenarios(name, readFileSync(new URL(name, folder), "utf8")));
+}
+
+/** Tests every file on its own. */
+function testTables(stage: () => Stage, pick: (all: Scenario[]) => Scenario[], options?: PlayOptions): void {
+  for (const [name, all] of tables) {
+    const scenarios = pick(all.filter((scenario) => !needsClock(scenario)));
+    if (scenarios.length === 0) continue;
+    test(`${name}, ${scenarios.length} scenarios`, async () => {
+      const wrong: string[] = [];
+      for (const scenario of scenarios) {
+        try {
+          wrong.push(...(await play(stage(), scenario, options)));
+        } catch (error) {
+          wrong.push(`${scenario.place}: ${error instanceof Error ? error.stack : error}`);
+        }
+      }
+      assertNone(wrong);
+    });
+  }
+}
+
+function assertNone(wrong: readonly string[]): void {
+  assert.ok(wrong.length === 0, `facts that are not as stated:\n${wrong.join("\n")}`);
+}
+
+const all = (scenarios: Scenario[]) => scenarios;
+/** Every tenth scenario of a file with nearly the same scenarios for many pairs of plans. */
+const sample = (scenarios: Scenario[]) =>
+  scenarios.length > 100 ? scenarios.filter((_, n) => n % 10 === 0) : scenarios;
+
+function memoryStage(): Stage {
+  let nowMs = 0;
+  const store = new MemoryStore(new Map(), () => nowMs);
+  return {
+    store,
+    clock: {
+      set: (ms) => {
+        nowMs = ms;
+      },
+    },
+    grants: async (account) => store.grants(account),
+  };
+}
+
+describe("scenarios in memory", () => {
+  const stage = memoryStage();
+  testTables(() => stage, all);
+});
+
+describe("scenarios in memory, with looks between the rows", () => {
+  const stage = memoryStage();
+  testTables(() => stage, all, { looksBetween: true });
+});
+
+for (const backend of backends) {
+  describe(`scenarios on ${backend.name}`, { skip: backend.skip ?? false }, () => {
+    let database: Database;
+    let stage: Stage;
+    before(async () => {
+      database = backend.create(new Map());
+      const store = await database.open();
+      stage = {
+        store,
+        clock: database.clock,
+        grants: async (account) => {
+          const rows = await database.sql(
+            `select bucket, cause from credit_grant where account = '${account}'`,
+          );
+          return rows.map(({ bucket, cause }) => ({ bucket: String(bucket), cause: String(cause) }));
+        },
+      };
+    });
+    after(async () => {
+      await database.remove();
+    });
+    testTables(() => stage, backend.name === "SQLite" ? all : sample);
+
+    test("the ledger of all scenarios is sound", async () => {
+      await assertSound(database);
+    });
+  });
+}
+
+// Each has a file of its own, and waits for the disk.
+describe("scenarios with a wrong clock, on SQLite", { concurrency: 8 }, () => {
+  for (const scenarios of tables.values()) {
+    for (const scenario of scenarios.filter(needsClock)) {
+      test(`${scenario.place}: ${scenario.title}`, async () => {
+        await using stage = await clockStage((scenario.rows[0]?.atMs ?? 0) - day);
+        assertNone(await play(stage, scenario));
+        assert.deepEqual(stage.audit().broken, []);
+      });
+    }
+  }
+});

@@ -1,0 +1,262 @@
+/** Sums of usage on every store: each charge counts once, and a final day never changes. */
+import assert from "node:assert/strict";
+import { afterEach, beforeEach, describe, test } from "node:test";
+import pg from "pg";
+import { Ledger } from "../../src/ledger/batcher.ts";
+import type { Store } from "../../src/store/store.ts";
+import { chargeTable } from "../../src/store/tables.ts";
+import { dayMs, type UsageSumsQuery } from "../../src/store/usage-sums.ts";
+import { assertSound, backends, type Database } from "../fixtures/backends.ts";
+import { extend, hold, settle, tokens } from "../fixtures/ledger-operations.ts";
+import { keyOf, planOf, plansOf } from "../fixtures/ledger-rows.ts";
+import { minute, second } from "../fixtures/times.ts";
+
+const plans = plansOf(planOf("daily", 1000, 1000));
+const utc = (text: string) => Date.parse(`${text}Z`);
+const dayOf = (text: string) => Date.parse(text) / dayMs;
+
+const january = { from: dayOf("2026-01-01"), to: dayOf("2026-02-01") };
+const february = { from: dayOf("2026-02-01"), to: dayOf("2026-03-01") };
+
+for (const backend of backends) {
+  describe(`sums of usage on ${backend.name}`, { skip: backend.skip ?? false }, () => {
+    let database: Database;
+    let store: Store;
+    beforeEach(async () => {
+      database = backend.create(plans);
+      database.clock.set(utc("2026-01-31T23:00:00"));
+      store = await database.open();
+      for (const account of ["ada", "bob"]) {
+        await store.commit([{ kind: "open", account, plan: "daily" }]);
+        await store.addKey(keyOf(`key-${account}`, account, { hash: account.padEnd(64, "0") }));
+      }
+    });
+    afterEach(async () => {
+      await assertSound(database);
+      await database.remove();
+    });
+
+    let holds = 0;
+    async function request(tokens: number, change: { account?: string; model?: string } = {}) {
+      const { account = "ada", model = "model" } = change;
+      holds += 1;
+      const id = `hold-${holds}`;
+      await store.commit([hold(id, tokens, { account, key: `key-${account}`, model, ttlMs: minute })]);
+      await store.commit([settle(id, tokens, { account })]);
+    }
+
+    async function sumAll(of = store): Promise<void> {
+      while (await of.sumUsage());
+    }
+
+    async function costs(query: Partial<UsageSumsQuery>, of = store) {
+      const { rows, total, finalDay } = await of.usageSums({ by: "account", order: "name", ...query });
+      assert.equal(
+        rows.reduce((sum, { cost }) => sum + cost, 0),
+        total.cost,
+        "the total is the sum of the rows",
+      );
+      return { ...Object.fromEntries(rows.map(({ name, cost }) => [name, cost])), finalDay };
+    }
+
+    test("a late settlement counts on the day it comes, and the past month stays the same", async () => {
+      await request(300);
+      await store.commit([hold("late", 200, { key: "key-ada", ttlMs: minute })]);
+      await store.commit([extend("late", 1, 1, { used: tokens(1, 0) })]);
+      database.clock.advance(2 * minute);
+      await store.commit([{ kind: "expire", account: "ada", hold: "late" }]);
+      const provisional = { ada: 301, finalDay: -1 };
+      const [expired] = await store.usage({ id: "late", limit: 10 });
+      assert.equal(expired?.cost, 1, "the expiry charges the last checkpoint");
+      assert.deepEqual(await costs(january), provisional);
+
+      database.clock.set(utc("2026-02-02T10:00:00"));
+      await sumAll();
+      const final = await store.usageSums({ by: "key", order: "name", ...january });
+      assert.equal(final.finalDay, dayOf("2026-02-01"));
+      await store.commit([settle("late", 0, { used: tokens(1, 57) })]);
+      await request(199);
+      assert.deepEqual(await costs(february), { ada: 256, finalDay: dayOf("2026-02-01") });
+      assert.deepEqual(await store.usageSums({ by: "key", order: "name", ...january }), final);
+
+      const { total } = await store.usageSums({ by: "day", order: "name", ...february });
+      assert.deepEqual([total.requests, total.late, total.completionTokens], [1, 1, 256]);
+      database.clock.set(utc("2026-03-02T00:05:00"));
+      await sumAll();
+      assert.deepEqual(await costs(january), { ada: 301, finalDay: dayOf("2026-03-01") });
+      assert.deepEqual(await costs(february), { ada: 256, finalDay: dayOf("2026-03-01") });
+    });
+
+    test("a day is final five minutes after its end", async () => {
+      await request(10);
+      database.clock.set(utc("2026-02-01T00:04:59.999"));
+      await sumAll();
+      const last = dayOf("2026-01-31");
+      assert.equal((await costs({})).finalDay, last - 1);
+      database.clock.advance(1);
+      await request(5);
+      await sumAll();
+      assert.deepEqual(await costs({ by: "day" }), { [last]: 10, [last + 1]: 5, finalDay: last });
+    });
+
+    test("rows are summed by model, key, account and day, filtered, ordered and paged", async () => {
+      await request(10, { model: "a" });
+      await request(20, { model: "b" });
+      await request(30, { model: "a", account: "bob" });
+      database.clock.set(utc("2026-02-01T08:00:00"));
+      await sumAll();
+      await request(40, { model: "c", account: "bob" });
+      const finalDay = dayOf("2026-01-31");
+      assert.deepEqual(await costs({ by: "model" }), { a: 40, b: 20, c: 40, finalDay });
+      assert.deepEqual(await costs({ by: "model", account: "ada" }), { a: 10, b: 20, finalDay });
+      assert.deepEqual(await costs({ by: "key", model: "a" }), { "key-ada": 10, "key-bob": 30, finalDay });
+      assert.deepEqual(await costs({ by: "account", key: "key-bob" }), { bob: 70, finalDay });
+      assert.deepEqual(await costs({ by: "model", ...february }), { c: 40, finalDay });
+      assert.deepEqual(await costs({ by: "account", from: finalDay + 2 }), { finalDay });
+      const page = (query: Partial<UsageSumsQuery>) =>
+        store.usageSums({ by: "model", order: "name", ...query });
+      const named = async (query: Partial<UsageSumsQuery>) =>
+        (await page(query)).rows.map(({ name }) => name);
+      assert.deepEqual(await named({ limit: 2 }), ["a", "b"]);
+      assert.deepEqual(await named({ limit: 2, after: "b" }), ["c"]);
+      assert.deepEqual(await named({ order: "cost" }), ["a", "c", "b"]);
+      assert.deepEqual(await named({ order: "cost", limit: 1 }), ["a"]);
+      assert.equal((await page({ limit: 1, after: "b" })).total.cost, 100);
+      assert.deepEqual(await named({ by: "day", after: String(finalDay) }), [String(finalDay + 1)]);
+      const [key] = (await page({ by: "key" })).rows;
+      assert.deepEqual([key?.name, key?.account, key?.base], ["key-ada", "ada", 30]);
+    });
+
+    test("two nodes sum at once while others write, and each charge counts once", async () => {
+      const other = await database.open();
+      const ledgers = [new Ledger(store), new Ledger(other)];
+      const write = async (round: number) => {
+        const settled = Array.from({ length: 40 }, async (_, n) => {
+          const id = `many-${round}-${n}`;
+          const ledger = ledgers[n % 2];
+          const account = n % 3 === 0 ? "bob" : "ada";
+          await ledger?.apply(hold(id, 10, { account, key: `key-${account}` }));
+          await ledger?.apply(settle(id, n + 1, { account }));
+        });
+        await Promise.all(settled);
+      };
+      for (let round = 0; round < 8; round += 1) {
+        database.clock.advance(8 * 60 * minute);
+        await Promise.all([write(round), sumAll(), sumAll(other), sumAll(), sumAll(other)]);
+        const [lines] = await database.sql("select count(*) as n, sum(cost) as cost from charge");
+        for (const node of [store, other]) {
+          const { total } = await node.usageSums({ by: "day", order: "name" });
+          assert.deepEqual([total.requests, total.cost], [lines?.n, lines?.cost]);
+        }
+      }
+      const [summed] = await database.sql("select sum(requests) as n from usage_day");
+      assert.ok(Number(summed?.n) > 200, "days were summed meanwhile");
+    });
+
+    test("a charge that is dated in a final day counts on the first open day", async () => {
+      await request(10);
+      database.clock.set(utc("2026-02-03T00:06:00"));
+      await sumAll();
+      const final = dayOf("2026-02-02");
+      database.clock.set(utc("2026-02-02T23:59:00"));
+      await request(7);
+      await sumAll();
+      assert.deepEqual(await costs({ by: "day" }), {
+        [dayOf("2026-01-31")]: 10,
+        [final + 1]: 7,
+        finalDay: final,
+      });
+      database.clock.set(utc("2026-02-04T00:06:00"));
+      await sumAll();
+      assert.deepEqual(await costs({ by: "day" }), {
+        [dayOf("2026-01-31")]: 10,
+        [final + 1]: 7,
+        finalDay: final + 1,
+      });
+      await assert.rejects(
+        database.sql(`update usage_day set requests = requests + 1 where day = ${final + 1}`),
+        /final days are never changed/,
+      );
+      await assert.rejects(database.sql("delete from usage_day"), /never deleted/);
+      await assert.rejects(database.sql("update usage_close set day = day - 1"), /never changed/);
+    });
+
+    test("days that a wrong clock ended are open again when an earlier clock is accepted", async () => {
+      await request(10);
+      database.clock.set(utc("2030-06-01T12:00:00"));
+      await request(3);
+      await sumAll();
+      assert.equal((await costs({})).finalDay, dayOf("2030-05-31"));
+      const right = utc("2026-02-01T09:00:00");
+      database.clock.set(right);
+      await database.sql(
+        `insert into clock_accept (number, by, trusted_ms, clock_ms) values (1, 'root', ${utc("2030-06-01T12:01:00")}, ${right})`,
+      );
+      const finalDay = dayOf("2026-02-01");
+      // The other account has windows of the wrong time, and dates its charges in them.
+      await request(5, { account: "bob" });
+      const wrong = dayOf("2030-06-01");
+      const days = { [dayOf("2026-01-31")]: 10, [finalDay + 1]: 5, [wrong]: 3 };
+      assert.deepEqual(await costs({ by: "day" }), { ...days, finalDay }, "before the next step");
+      await sumAll();
+      assert.deepEqual(await costs({ by: "day" }), { ...days, finalDay });
+      database.clock.set(utc("2026-02-03T09:00:00"));
+      await request(6, { account: "bob" });
+      await sumAll();
+      assert.deepEqual(await costs({ by: "day" }), { ...days, [finalDay + 2]: 6, finalDay: finalDay + 1 });
+    });
+
+    if (backend.name === "PostgreSQL") {
+      test("a charge that is committed after one with a larger number is counted", async () => {
+        await request(10);
+        const session = new pg.Client({ connectionString: await database.locator() });
+        await session.connect();
+        try {
+          await session.query("begin");
+          const columns = chargeTable.list();
+          await session.query(
+            `insert into inkwell.charge (${columns})
+              select ${columns.replace(/\bid\b/, "'slow'").replace(/\bseq\b/, "seq + 100")} from inkwell.charge`,
+          );
+          await request(20, { account: "bob" });
+          database.clock.advance(26 * 60 * minute);
+          assert.equal(await store.sumUsage(), false, "the table is not free");
+          assert.deepEqual(await costs({}), { ada: 10, bob: 20, finalDay: -1 });
+          await session.query("commit");
+        } finally {
+          await session.end();
+        }
+        await sumAll();
+        const finalDay = dayOf("2026-02-01");
+        assert.deepEqual(await costs({}), { ada: 20, bob: 20, finalDay });
+        // The charge has no hold, so the audit would find it.
+        await database.remove();
+        database = backend.create(plans);
+        await database.open();
+      });
+    }
+
+    test("a failure in the middle of a step changes nothing", async () => {
+      await request(10);
+      await request(20);
+      database.clock.advance(26 * 60 * minute + 6 * minute + 10 * second);
+      const before = await costs({});
+      const fail =
+        backend.name === "SQLite"
+          ? "create trigger fail before insert on usage_close begin select raise(abort, 'no power'); end"
+          : "create trigger fail before insert on usage_close for each row execute function refuse('no power')";
+      await database.sql(fail);
+      await assert.rejects(sumAll(), /no power/);
+      const [state] = await database.sql(
+        "select through, (select count(*) from usage_day) as n from usage_summed",
+      );
+      assert.deepEqual({ ...state }, { through: 0, n: 0 });
+      assert.deepEqual(await costs({}), before);
+      await database.sql(
+        backend.name === "SQLite" ? "drop trigger fail" : "drop trigger fail on usage_close",
+      );
+      await sumAll();
+      assert.deepEqual(await costs({}), { ...before, finalDay: dayOf("2026-02-01") });
+    });
+  });
+}

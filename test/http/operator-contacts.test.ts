@@ -1,0 +1,106 @@
+/** Contacts and imports of accounts in the operator API. */
+import assert from "node:assert/strict";
+import { planOf } from "../fixtures/ledger-rows.ts";
+import { listOf, operatorTests, refused } from "../fixtures/operator.ts";
+
+const operatorTest = operatorTests({ otherPlans: [planOf("big", 5000, 200)] });
+
+operatorTest("opens an account with its contact; a repetition changes nothing", async (operator) => {
+  const asked = { id: "ada", plan: "big", owner: "Ada", email: "ada@example.com", external_id: "crm-1" };
+  const made = await operator.post("/admin/accounts", asked);
+  assert.equal(made.status, 201);
+  assert.partialDeepStrictEqual(made.body, asked);
+  await operator.patch("/admin/accounts/ada/contact", { owner: "Ada Ltd" });
+  const again = await operator.post("/admin/accounts", asked);
+  assert.deepEqual([again.status, again.body.owner], [200, "Ada Ltd"]);
+  const other = { id: "bob", plan: "big", external_id: "crm-1" };
+  refused(await operator.post("/admin/accounts", other), 409, "external_id_used");
+  refused(await operator.get("/admin/accounts/bob"), 404, "account_not_found");
+  refused(await operator.post("/admin/accounts", { ...other, plan: "none" }), 400, "invalid_value");
+  refused(await operator.post("/admin/accounts", { ...asked, plan: "test" }), 409, "account_exists");
+});
+
+operatorTest("changes the given fields of a contact, and null removes a field", async (operator) => {
+  const change = (fields: object) => operator.patch("/admin/accounts/test/contact", fields);
+  await change({ owner: "Test Ltd", note: "pays late", external_id: "crm-9" });
+  const { body } = await change({ note: null, email: "t@example.com" });
+  assert.partialDeepStrictEqual(body, {
+    ...{ owner: "Test Ltd", email: "t@example.com", note: null, external_id: "crm-9" },
+  });
+  assert.deepEqual((await operator.get("/admin/accounts/test")).body, body);
+  await operator.post("/admin/accounts", { id: "ada", plan: "big" });
+  refused(
+    await operator.patch("/admin/accounts/ada/contact", { external_id: "crm-9" }),
+    409,
+    "external_id_used",
+  );
+  refused(await change({ email: "nobody" }), 400, "invalid_value");
+  refused(await change({ owner: "" }), 400, "invalid_value");
+  refused(await change({ phone: "1" }), 400, "unknown_parameter");
+  refused(await operator.patch("/admin/accounts/none/contact", { owner: "x" }), 404, "account_not_found");
+});
+
+operatorTest("finds accounts by their contact, in pages", async (operator) => {
+  for (const id of ["a", "b", "c"]) {
+    await operator.post("/admin/accounts", {
+      id,
+      plan: "big",
+      owner: `Owner of ${id}`,
+      external_id: `crm-${id}`,
+    });
+  }
+  const ids = async (query: string) =>
+    (await operator.all(`/admin/accounts?${query}`, 2)).map(({ id }) => id);
+  assert.deepEqual(await ids("search=owner"), ["a", "b", "c"]);
+  assert.deepEqual(await ids("search=of%20b"), ["b"]);
+  assert.deepEqual(await ids("external_id=crm-c"), ["c"]);
+  assert.deepEqual(await ids("external_id=crm"), []);
+  refused(await operator.get("/admin/accounts?search=a%00b"), 400, "invalid_value");
+});
+
+operatorTest("imports accounts, all of them or none", async (operator, service) => {
+  const load = (accounts: object[], dry_run?: boolean) =>
+    operator.post("/admin/accounts/import", { accounts, dry_run });
+  const list = [
+    { id: "ada", plan: "big", owner: "Ada" },
+    { id: "test", plan: "big", note: "the first" },
+  ];
+  const expected = [
+    { id: "ada", result: "opened", plan: "big", plan_differs: false },
+    { id: "test", result: "updated", plan: "test", plan_differs: true },
+  ];
+  const dry = await load(list, true);
+  assert.deepEqual([dry.status, dry.body], [200, { dry_run: true, accounts: expected }]);
+  refused(await operator.get("/admin/accounts/ada"), 404, "account_not_found");
+  assert.deepEqual((await load(list)).body, { dry_run: false, accounts: expected });
+  const again = listOf((await load(list)).body.accounts).map(({ result }) => result);
+  assert.deepEqual(again, ["unchanged", "unchanged"]);
+  assert.equal((await service.store.keys("ada")).length, 0);
+
+  const bad = async (accounts: object[], param: string, message: RegExp) => {
+    const answer = await load([{ id: "new", plan: "big" }, ...accounts]);
+    assert.match(refused(answer, 400, "invalid_value"), message);
+    assert.equal(Object.values(answer.body).map((error) => Object(error).param)[0], param);
+    refused(await operator.get("/admin/accounts/new"), 404, "account_not_found");
+  };
+  await bad([{ id: "x", plan: "bigg" }], "accounts[1].plan", /no plan "bigg"\. Did you mean big\?/);
+  await bad([{ id: "x" }], "accounts[1].plan", /There is no account x yet/);
+  await bad([{ id: "new", plan: "big" }], "accounts[1].id", /"new" occurs twice/);
+  await bad([{ id: "x", plan: "big", email: "x" }], "accounts[1].email", /e-mail address/);
+  refused(await load([]), 400, "invalid_value");
+});
+
+operatorTest("accepts an import larger than other requests, up to its own limit", async (operator) => {
+  const accounts = Array.from({ length: 2000 }, (_, n) => ({
+    id: `a${n}`,
+    plan: "big",
+    owner: `Owner ${n}`,
+  }));
+  const body = JSON.stringify({ accounts });
+  assert.ok(body.length > 64 * 1024);
+  const { status, text } = await operator.ask("POST", "/admin/accounts/import", { body });
+  assert.equal(status, 200, text.slice(0, 300));
+  const large = JSON.stringify({ accounts, padding: "x".repeat(4 * 1024 * 1024) });
+  const answer = await operator.ask("POST", "/admin/accounts/import", { body: large });
+  assert.match(refused(answer, 413, "request_too_large"), /larger than 4194304 bytes/);
+});

@@ -1,0 +1,198 @@
+/** Changes and rotations of keys in the operator API, and what their next request sees. */
+import assert from "node:assert/strict";
+import { type Fields, operatorTests, refused, type TestOperator } from "../fixtures/operator.ts";
+import { errorOf, say, type TestService } from "../fixtures/service.ts";
+
+const operatorTest = operatorTests({ otherModels: ["other"] });
+const keys = "/admin/accounts/test/keys";
+const path = "/admin/keys/key1";
+
+function using(service: TestService, key: unknown, body: object = {}): Promise<Response> {
+  return service.chat(body, { headers: { authorization: `Bearer ${key}` } });
+}
+
+async function statusOf(answer: Promise<Response>): Promise<number> {
+  const { status, body } = await answer;
+  await body?.cancel();
+  return status;
+}
+
+async function rotate(operator: TestOperator, id: string, overlap?: string): Promise<Fields> {
+  const answer = await operator.post(`${path}/rotate`, { operation_id: id, overlap });
+  assert.equal(answer.status, 200, answer.text);
+  return answer.body;
+}
+
+operatorTest("creates a key with a budget, once", async (operator) => {
+  const body = { operation_id: "k", budget: { credits: 500, every: "P1M" } };
+  const made = await operator.post(keys, body);
+  assert.equal(made.status, 201, made.text);
+  assert.partialDeepStrictEqual(made.body, {
+    budget: { credits: 500, every: "P1M", left_micro: 500_000_000, spent_micro: 0, held_micro: 0 },
+    old_secret_until: null,
+  });
+  const again = await operator.post(keys, body);
+  assert.deepEqual([again.status, again.body], [200, { ...made.body, key: null }]);
+  const other = { ...body, budget: { credits: 501, every: "P1M" } };
+  refused(await operator.post(keys, other), 409, "operation_differs");
+});
+
+operatorTest("changes settings, each operation once", async (operator) => {
+  const change = { operation_id: "c1", name: "ci", requests_per_minute: 5, expires_at: "2100-01-01" };
+  const changed = await operator.patch(path, change);
+  assert.equal(changed.status, 200, changed.text);
+  assert.partialDeepStrictEqual(changed.body, {
+    ...{ name: "ci", models: ["*"], expires_at: "2100-01-01T00:00:00.000Z", budget: null },
+    limits: { requests_per_minute: 5, tokens_per_minute: null, concurrent: null },
+  });
+  const later = { name: null, requests_per_minute: null, expires_at: null };
+  const cleared = await operator.patch(path, { operation_id: "c2", ...later });
+  assert.partialDeepStrictEqual(cleared.body, { name: null, expires_at: null });
+  // The repetition does not undo the second change.
+  assert.deepEqual((await operator.patch(path, change)).body, cleared.body);
+  refused(await operator.patch(path, { ...change, name: "other" }), 409, "operation_differs");
+  const entries = await operator.all("/admin/accounts/test/journal", 10);
+  assert.deepEqual(
+    entries.filter(({ kind }) => kind === "key").map(({ operation, note }) => [operation, note]),
+    [
+      ["key:c1", 'key1 {"name":"ci","requestsPerMinute":5,"expires":"2100-01-01T00:00:00.000Z"}'],
+      ["key:c2", 'key1 {"name":null,"requestsPerMinute":null,"expires":null}'],
+    ],
+  );
+});
+
+const budget = { credits: 5, every: "P1D" };
+const bad: [body: object, code: string, message: RegExp][] = [
+  [{}, "missing_required_parameter", /Nothing to change: name at least one setting/],
+  [{ budget: {} }, "missing_required_parameter", /Nothing to change/],
+  [
+    { budget: { ...budget, credits: -1 } },
+    "invalid_value",
+    /budget\.credits must be whole credits from 0 to/,
+  ],
+  [{ budget: { ...budget, credits: 1.5 } }, "invalid_type", /budget\.credits must be whole credits/],
+  [
+    { budget: { ...budget, every: "monthly" } },
+    "invalid_value",
+    /budget\.every is invalid: "monthly" is not an/,
+  ],
+  [{ budget: { ...budget, every: "PT0S" } }, "invalid_value", /budget\.every is invalid: .* is not positive/],
+  [{ name: "x", budget: { credits: 5 } }, "invalid_value", /has no budget, so a new budget needs both/],
+  [{ budget: { ...budget, left: 5 } }, "unknown_parameter", /budget\.left is not accepted/],
+  [{ budget: 5 }, "invalid_type", /budget must be an object with credits and every only, or null/],
+  [{ name: "x", models: ["huge"] }, "invalid_value", /no model "huge"/],
+  [{ models: [] }, "invalid_value", /models must be/],
+  [{ models: null }, "invalid_type", /models must be/],
+  [{ name: "x", expires_at: "2020-01-01" }, "invalid_value", /would have expired already/],
+  [{ expires_at: "soon" }, "invalid_value", /expires_at must be ISO 8601/],
+  [{ tokens_per_minute: 0 }, "invalid_value", /tokens_per_minute must be a whole number from 1/],
+  [{ concurrent: "2" }, "invalid_type", /concurrent must be a whole number/],
+  [{ name: "two\nlines" }, "invalid_value", /name must be/],
+  [{ plan: "big" }, "unknown_parameter", /plan is not accepted/],
+];
+operatorTest("refuses bad settings with one error each, and changes nothing", async (operator) => {
+  const before = (await operator.get(path)).body;
+  for (const [body, code, message] of bad) {
+    const answer = await operator.patch(path, { operation_id: "bad", ...body });
+    assert.match(refused(answer, 400, code), message, JSON.stringify(body));
+    assert.deepEqual((await operator.get(path)).body, before, JSON.stringify(body));
+  }
+  refused(await operator.patch(path, { name: "x" }), 400, "missing_required_parameter");
+  refused(await operator.patch("/admin/keys/none", { operation_id: "a", name: "x" }), 404, "key_not_found");
+});
+
+operatorTest(
+  "rotates once per operation, and keeps one old secret for the overlap",
+  async (operator, service) => {
+    const first = await rotate(operator, "r1");
+    const until = Date.parse(String(first.old_secret_until)) - Date.now();
+    assert.ok(until > 86_000_000 && until <= 86_400_000, "a day by default");
+    assert.deepEqual(await rotate(operator, "r1"), { ...first, key: null });
+    assert.equal(await statusOf(using(service, service.key)), 200);
+    assert.equal(await statusOf(using(service, first.key)), 200);
+    refused(
+      await operator.post(`${path}/rotate`, { operation_id: "r1", overlap: "PT1H" }),
+      409,
+      "operation_differs",
+    );
+
+    const second = await rotate(operator, "r2", "PT1H");
+    assert.equal(await statusOf(using(service, service.key)), 401);
+    assert.equal(await statusOf(using(service, first.key)), 200);
+    assert.equal(await statusOf(using(service, second.key)), 200);
+
+    const third = await rotate(operator, "r3", "none");
+    assert.equal(third.old_secret_until, null);
+    const ended = await using(service, second.key);
+    assert.match((await errorOf(ended)).message, /was replaced by a new one, and was valid until/);
+    assert.equal(await statusOf(using(service, third.key)), 200);
+  },
+);
+
+operatorTest("refuses to rotate with a bad overlap, and keys that have ended", async (operator) => {
+  const rotated = (body: object) => operator.post(`${path}/rotate`, { operation_id: "r", ...body });
+  assert.match(refused(await rotated({ overlap: "long" }), 400, "invalid_value"), /overlap is invalid/);
+  assert.match(refused(await rotated({ overlap: "P2Y" }), 400, "invalid_value"), /at most a year/);
+  refused(await rotated({ overlap: 5 }), 400, "invalid_type");
+  refused(await rotated({ every: "P1D" }), 400, "unknown_parameter");
+  refused(await operator.post("/admin/keys/none/rotate", { operation_id: "r" }), 404, "key_not_found");
+  await operator.delete(path);
+  refused(await rotated({}), 409, "key_revoked");
+  refused(await operator.patch(path, { operation_id: "s", name: "x" }), 409, "key_revoked");
+});
+
+operatorTest("revoking ends both secrets", async (operator, service) => {
+  const { key } = await rotate(operator, "r1");
+  const { body } = await operator.delete(path);
+  assert.equal(body.old_secret_until, null);
+  assert.equal(await statusOf(using(service, service.key)), 401);
+  assert.equal(await statusOf(using(service, key)), 401);
+});
+
+operatorTest("never refuses a valid secret while keys rotate under load", async (operator, service) => {
+  let secret: unknown = service.key;
+  for (let round = 0; round < 6; round += 1) {
+    const before = secret;
+    const send = (key: unknown) => Array.from({ length: 10 }, () => statusOf(using(service, key)));
+    const during = send(before);
+    secret = (await rotate(operator, `r${round}`)).key;
+    const statuses = await Promise.all([...during, ...send(before), ...send(secret)]);
+    assert.deepEqual(new Set(statuses), new Set([200]), `round ${round}`);
+  }
+});
+
+operatorTest("follows changed models and limits at once", async (operator, service) => {
+  const change = async (id: string, body: object) =>
+    assert.equal((await operator.patch(path, { operation_id: id, ...body })).status, 200);
+  await change("1", { models: ["other"] });
+  assert.equal(await statusOf(service.chat()), 403);
+  assert.equal(await statusOf(service.chat({ model: "other" })), 200);
+  await change("2", { models: ["*"], requests_per_minute: 1 });
+  assert.equal(await statusOf(service.chat()), 200);
+  const limited = await service.chat();
+  assert.equal((await errorOf(limited)).code, "rate_limit_exceeded");
+  await change("3", { requests_per_minute: null });
+  assert.equal(await statusOf(service.chat()), 200);
+  const soon = new Date(Date.now() + 300).toISOString();
+  await change("4", { expires_at: soon });
+  while (Date.now() <= Date.parse(soon)) await new Promise(setImmediate);
+  assert.equal(await statusOf(service.chat()), 401);
+});
+
+operatorTest(
+  "a debt of tokens becomes a shorter wait with a larger limit",
+  async (operator, service) => {
+    const limit = (id: string, tokens: number) =>
+      operator.patch(path, { operation_id: id, tokens_per_minute: tokens });
+    await limit("1", 100);
+    assert.equal(await statusOf(service.chat()), 200);
+    const owing = await service.chat();
+    assert.equal((await errorOf(owing)).code, "rate_limit_exceeded");
+    assert.equal(owing.headers.get("retry-after"), "60");
+    await limit("2", 100_000);
+    assert.equal(await statusOf(service.chat()), 200);
+    await limit("3", 100);
+    assert.equal(await statusOf(service.chat()), 429);
+  },
+  { script: say(...Array.from({ length: 500 }, () => "x ")) },
+);

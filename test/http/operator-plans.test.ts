@@ -1,0 +1,69 @@
+/**
+ * Plans over HTTP: the list with versions and accounts, and applying those of the configuration.
+ */
+import assert from "node:assert/strict";
+import { planOf, plansOf } from "../fixtures/ledger-rows.ts";
+import { fieldsOf, operatorTests, refused } from "../fixtures/operator.ts";
+
+const operatorTest = operatorTests({
+  otherPlans: [planOf("trial", 5, 0, { limits: { concurrent: 2 }, models: ["small"] })],
+});
+
+operatorTest(
+  "lists offered and retired plans with versions, newest first, and accounts",
+  async (operator, service) => {
+    await operator.post("/admin/accounts", { id: "ada", plan: "trial" });
+    assert.equal((await operator.get("/admin/plans")).body.next, null);
+    const larger = planOf("test", 2000, 200);
+    await service.store.applyPlans(plansOf(larger, planOf("pro", 1, 1)), false);
+    const rows = await operator.all("/admin/plans", 2);
+    assert.deepEqual(
+      rows.map(({ id, offered, accounts, versions }) => [id, offered, accounts, versionsOf(versions)]),
+      [
+        [
+          "test",
+          true,
+          1,
+          [
+            [2, 2000],
+            [1, 1000],
+          ],
+        ],
+        ["pro", true, 0, [[1, 1]]],
+        ["trial", false, 1, [[1, 5]]],
+      ],
+    );
+    const [version] = Array.isArray(rows[2]?.versions) ? rows[2].versions.map(fieldsOf) : [];
+    assert.ok(!Number.isNaN(Date.parse(String(version?.created_at))));
+    assert.deepEqual(
+      { ...version, created_at: "" },
+      {
+        version: 1,
+        created_at: "",
+        base: { credits: 5, every: "P1D" },
+        overage: { credits: 0, every: "P1M" },
+        limits: { requests_per_minute: null, tokens_per_minute: null, concurrent: 2 },
+        models: ["small"],
+      },
+    );
+    refused(await operator.get("/admin/plans?after=none"), 400, "invalid_value");
+  },
+);
+
+operatorTest("makes the plans of the configuration current again", async (operator, service) => {
+  const same = await operator.ask("POST", "/admin/plans/apply");
+  assert.deepEqual(same.body, { applied: false, added: [], changed: [], retired: [], warnings: [] });
+  await service.store.applyPlans(plansOf(planOf("test", 2000, 200), planOf("pro", 1, 1)), false);
+  const back = await operator.ask("POST", "/admin/plans/apply");
+  assert.deepEqual(
+    [back.status, back.body],
+    [200, { applied: true, added: ["trial"], changed: ["test"], retired: ["pro"], warnings: [] }],
+  );
+  const { offered } = await service.store.plans();
+  assert.deepEqual(offered, ["test", "trial"]);
+});
+
+function versionsOf(versions: unknown) {
+  assert.ok(Array.isArray(versions));
+  return versions.map(fieldsOf).map(({ version, base }) => [version, fieldsOf(base).credits]);
+}

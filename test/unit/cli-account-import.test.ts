@@ -1,0 +1,189 @@
+/** `inkwell account import`: what it changes, what it prints, and what it refuses. */
+import assert from "node:assert/strict";
+import { existsSync, readFileSync, rmSync, statSync, writeFileSync } from "node:fs";
+import path from "node:path";
+import { beforeEach, test } from "node:test";
+import { hashKey } from "../../src/accounts/keys.ts";
+import { OperatorError, StoreUnavailableError } from "../../src/errors.ts";
+import { cliLedger, refused } from "../fixtures/cli-ledger.ts";
+
+const ledger = cliLedger();
+const file = path.join(ledger.cwd, "accounts.csv");
+const keysFile = path.join(ledger.cwd, "keys.csv");
+const three = `account,plan,owner,email,note,external_id
+ada,starter,Ada Lovelace,ada@example.com,,crm-1
+bob,big,,,"pays by invoice, late",
+carl,starter,"Carl ""C"" Linné",,,crm-3
+`;
+
+beforeEach(() => rmSync(keysFile, { force: true }));
+
+async function load(text: string | Buffer, ...options: string[]) {
+  writeFileSync(file, text);
+  return await ledger.inkwell("account", "import", "accounts.csv", ...options);
+}
+
+async function ids(): Promise<string[]> {
+  return (await ledger.store.accounts({ limit: 99 })).map(({ id }) => id);
+}
+
+test("opens accounts with their contacts, once", async () => {
+  const first = await load(three);
+  assert.deepEqual(first, { code: 0, stdout: "", stderr: "3 accounts opened, 0 updated, 0 unchanged.\n" });
+  assert.deepEqual(await ids(), ["ada", "bob", "carl"]);
+  assert.equal(ledger.store.account("bob").plan, "big");
+  assert.deepEqual(await ledger.store.contact("carl"), {
+    owner: 'Carl "C" Linné',
+    email: null,
+    note: null,
+    externalId: "crm-3",
+  });
+  assert.equal((await load(three)).stderr, "0 accounts opened, 0 updated, 3 unchanged.\n");
+  assert.equal((await ledger.store.journal("ada", { limit: 9 })).length, 1);
+  assert.deepEqual(await ledger.store.keys(), []);
+});
+
+test("an existing account gets contact fields alone; another plan is reported, and an empty cell changes nothing", async () => {
+  await load(three);
+  const ran = await load("account,plan,note,owner\nada,big,new,\n");
+  assert.equal(
+    ran.stderr,
+    "Account ada stays on plan starter. The file has another plan.\n0 accounts opened, 1 updated, 0 unchanged.\n",
+  );
+  assert.equal(ledger.store.account("ada").plan, "starter");
+  assert.partialDeepStrictEqual(await ledger.store.contact("ada"), { owner: "Ada Lovelace", note: "new" });
+});
+
+test("--dry-run writes nothing and prints the result", async () => {
+  const ran = await load(three, "--dry-run", "--keys", "keys.csv");
+  assert.equal(
+    ran.stderr,
+    "Nothing has changed. An import would do this: 3 accounts opened, 0 updated, 0 unchanged.\n",
+  );
+  assert.deepEqual(await ids(), []);
+  assert.ok(!existsSync(keysFile));
+  const document = JSON.parse((await load(three, "--dry-run", "--json")).stdout);
+  assert.equal(document.dry_run, true);
+  assert.deepEqual(document.accounts[1], { id: "bob", result: "opened", plan: "big", plan_differs: false });
+});
+
+test("--keys writes one key for each new account, readable by its owner alone", async () => {
+  await ledger.inkwell("account", "create", "ada", "--plan", "starter");
+  const ran = await load(three, "--keys", "keys.csv");
+  assert.match(ran.stderr, /2 accounts opened, 1 updated, 0 unchanged\.\nThe keys .* are in keys\.csv/);
+  const [head, ...lines] = readFileSync(keysFile, "utf8").trimEnd().split("\r\n");
+  assert.equal(head, "account,key_id,key");
+  assert.equal(statSync(keysFile).mode & 0o777, 0o600);
+  assert.deepEqual(
+    lines.map((line) => line.split(",")[0]),
+    ["bob", "carl"],
+  );
+  for (const line of lines) {
+    const [account, id, key = ""] = line.split(",");
+    const row = await ledger.store.keyById(id ?? "");
+    assert.deepEqual([row?.account, row?.createdMs], [account, ledger.nowMs]);
+    assert.equal((await ledger.store.findKey(hashKey(key)))?.key.id, id);
+  }
+  assert.deepEqual(await ledger.store.keys("ada"), []);
+  // A repetition has no new account, and so no keys.
+  rmSync(keysFile);
+  assert.equal((await load(three, "--keys", "keys.csv")).code, 0);
+  assert.ok(!existsSync(keysFile));
+});
+
+test("--keys never overwrites a file", async () => {
+  writeFileSync(keysFile, "precious");
+  refused(await load(three, "--keys", "keys.csv"), /keys\.csv already exists\. Nothing was imported/);
+  assert.equal(readFileSync(keysFile, "utf8"), "precious");
+  assert.deepEqual(await ids(), []);
+});
+
+for (const [what, error, stays] of [
+  ["removes the keys if the import failed", new OperatorError("the disk is full"), false],
+  [
+    "keeps the keys if the accounts may be open",
+    new StoreUnavailableError("lost", { mayBeDone: true }),
+    true,
+  ],
+] as const) {
+  test(`--keys ${what}`, async () => {
+    const { putAccounts } = ledger.store;
+    ledger.store.putAccounts = (drafts, options) =>
+      options.dryRun ? putAccounts.call(ledger.store, drafts, options) : Promise.reject(error);
+    assert.equal((await load(three, "--keys", "keys.csv")).code, 1);
+    assert.equal(existsSync(keysFile), stays);
+  });
+}
+
+test("--keys keeps only the keys of accounts that this import opened", async () => {
+  const { putAccounts } = ledger.store;
+  ledger.store.putAccounts = async (drafts, options) => {
+    if (!options.dryRun) await ledger.store.commit([{ kind: "open", account: "bob", plan: "big" }]);
+    return await putAccounts.call(ledger.store, drafts, options);
+  };
+  await load(three, "--keys", "keys.csv");
+  const text = readFileSync(keysFile, "utf8");
+  assert.match(text, /^ada,/m);
+  assert.doesNotMatch(text, /^bob,/m);
+  assert.deepEqual(await ledger.store.keys("bob"), []);
+});
+
+for (const [what, text, message] of [
+  [
+    "an unknown plan",
+    "account,plan\nada,starter\nbob,startr\n",
+    /line 3, column plan: .*Did you mean starter\?/,
+  ],
+  ["a new account without a plan", "account\nada\n", /line 2, column plan: There is no account ada yet/],
+  ["an account twice", "account,plan\nada,big\nada,big\n", /line 3, column account: .*"ada" occurs twice/],
+  [
+    "an external id twice",
+    "account,plan,external_id\nada,big,x\nbob,big,x\n",
+    /line 3, column external_id: The external id "x" occurs twice/,
+  ],
+  [
+    "a bad name and a bad address",
+    "account,email\nAda,ada\n",
+    /line 2, column account: "Ada" .*\n.*e-mail address/,
+  ],
+  [
+    "a line with a missing cell",
+    "account,plan\nada,big\nbob\n",
+    /line 3: it has 1 columns, and the first line has 2/,
+  ],
+  ["an unknown column", "account,plans\nada,big\n", /There is no column "plans"\. Did you mean plan\?/],
+  ["a column twice", "account,plan,plan\nada,big,big\n", /has the column plan twice/],
+  ["no column account", "plan\nbig\n", /has no column account/],
+  ["no accounts", "account,plan\n", /has no accounts/],
+  ["nothing", "", /is empty/],
+  ["semicolons", "account;plan\nada;big\n", /Separate columns with commas/],
+  ["an open quote", 'account,plan\n"ada,big\n', /is not CSV: Quote Not Closed/],
+  ["another encoding", Buffer.from("account,owner\nada,Linn\xe9\n", "latin1"), /is not UTF-8/],
+] as const) {
+  test(`refuses a file with ${what}, and imports nothing`, async () => {
+    refused(await load(text), message);
+    assert.deepEqual(await ids(), []);
+  });
+}
+
+test("names the lines of a file with line breaks in cells and a byte order mark", async () => {
+  const text = '\ufeffaccount,plan\r\n\r\n"ada",starter\r\nbob,none\r\n';
+  refused(await load(text), /line 4, column plan: There is no plan "none"/);
+});
+
+test("shows the first 20 faults", async () => {
+  const rows = Array.from({ length: 25 }, (_, n) => `A${n},big`).join("\n");
+  const { stderr } = await load(`account,plan\n${rows}\n`);
+  assert.equal(stderr.match(/column account/g)?.length, 20);
+  assert.match(stderr, /and 5 more\n/);
+});
+
+test("refuses a missing file and an external id of another account", async () => {
+  refused(await ledger.inkwell("account", "import", "none.csv"), /none\.csv cannot be read/);
+  await load(three);
+  refused(
+    await load("account,plan,external_id\ndan,big,crm-1\n"),
+    /line 2, column external_id: The external id "crm-1" belongs to account ada/,
+  );
+  assert.deepEqual(await ids(), ["ada", "bob", "carl"]);
+});

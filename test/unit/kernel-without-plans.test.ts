@@ -1,0 +1,68 @@
+/** Requests end in full and at their cost even if the database has lost its plans. */
+import assert from "node:assert/strict";
+import { test } from "node:test";
+import { extend, hold, settle, tokens } from "../fixtures/ledger-operations.ts";
+import { credits, keyOf, planOf, plansOf } from "../fixtures/ledger-rows.ts";
+import { MemoryStore } from "../fixtures/memory-store.ts";
+import { day, minute, start } from "../fixtures/times.ts";
+
+/** An account with 100 base credits a day, and plans that are gone after its first holds. */
+async function begin() {
+  let nowMs = start;
+  const limits = { requestsPerMinute: 10, tokensPerMinute: 1_000_000 };
+  const store = new MemoryStore(plansOf(planOf("small", 100, 0, { limits })), () => nowMs);
+  await store.commit([
+    { kind: "open", account: "ada", plan: "small" },
+    { kind: "topup", account: "ada", payment: "p", amount: credits(50) },
+  ]);
+  await store.addKey(keyOf("key", "ada"));
+  await store.commit([hold("h1", credits(5), { ttlMs: 2 * day }), hold("h2", credits(5), { ttlMs: minute })]);
+  await store.commit([extend("h2", 1, 0, { used: tokens(0, 30), ttlMs: minute })]);
+  store.losePlans();
+  const advance = (ms: number) => {
+    nowMs += ms;
+  };
+  return { store, advance };
+}
+
+test("settles, extends and expires in the current windows", async () => {
+  const { store, advance } = await begin();
+  const [extended, settled] = await store.commit([
+    extend("h1", 1, credits(10), { ttlMs: 2 * day }),
+    settle("h1", credits(14)),
+  ]);
+  assert.partialDeepStrictEqual(extended, { kind: "extended", amount: credits(10) });
+  assert.partialDeepStrictEqual(settled, { kind: "settled", cost: credits(14), shortfall: 0 });
+  advance(2 * minute);
+  const [expired] = await store.commit([{ kind: "expire", account: "ada", hold: "h2" }]);
+  assert.equal(expired?.kind, "expired");
+  assert.equal(store.receipt("ada", "h2")?.cost, 30);
+  assert.equal(store.account("ada").base, credits(100) - credits(14) - 30);
+});
+
+test("takes what exceeds a hold from additional credits once the windows have ended", async () => {
+  const { store, advance } = await begin();
+  advance(day);
+  const [extended, settled] = await store.commit([
+    extend("h1", 1, credits(10), { ttlMs: 2 * day }),
+    settle("h1", credits(15)),
+  ]);
+  assert.partialDeepStrictEqual(extended, { kind: "extended", amount: credits(10) });
+  assert.partialDeepStrictEqual(settled, {
+    kind: "settled",
+    paid: { base: credits(5), overage: 0, additional: credits(10) },
+    shortfall: 0,
+  });
+  assert.equal(store.account("ada").additional, credits(40));
+});
+
+test("refuses a new request, and changes nothing", async () => {
+  const { store } = await begin();
+  const before = store.account("ada");
+  const [refused] = await store.commit([hold("h3", 1)]);
+  assert.deepEqual(refused, {
+    kind: "balance_invalid",
+    problem: 'the database has no version of its plan "small"',
+  });
+  assert.deepEqual(store.account("ada"), before);
+});

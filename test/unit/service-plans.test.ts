@@ -1,0 +1,124 @@
+/** The plans of a running service: superseded sections, and retired plans that accounts have. */
+import assert from "node:assert/strict";
+import { test } from "node:test";
+import { fingerprintOf } from "../../src/app/config-fingerprint.ts";
+import { ServicePlans } from "../../src/app/plans.ts";
+import { isCurrent, type PlanCatalog, type Plans } from "../../src/ledger/plan.ts";
+import { planOf, plansOf } from "../fixtures/ledger-rows.ts";
+import { MemoryStore } from "../fixtures/memory-store.ts";
+import { loggerTo } from "../fixtures/service.ts";
+import { start } from "../fixtures/times.ts";
+import { until } from "../fixtures/until.ts";
+
+const one = plansOf(planOf("a", 1, 1), planOf("b", 1, 1));
+const two = plansOf(planOf("b", 2, 1), planOf("c", 1, 1));
+
+function begin() {
+  const store = new MemoryStore(one, () => start);
+  const log: Record<string, unknown>[] = [];
+  const plans = new ServicePlans(store, loggerTo(log));
+  const messages = () => log.map(({ level, msg }) => `${level} ${msg}`);
+  return { store, plans, log, messages };
+}
+
+test("an equal section changes nothing and logs nothing", async () => {
+  const { plans, messages } = begin();
+  const moved = plansOf(planOf("b", 1, 1), planOf("a", 1, 1));
+  assert.partialDeepStrictEqual(await plans.apply(moved), { kind: "unchanged", warnings: [] });
+  assert.deepEqual([plans.superseded, messages()], [false, []]);
+});
+
+test("names retired plans and counts their accounts, without closed ones", async () => {
+  const { store, plans, log } = begin();
+  await store.commit(["x", "y", "z"].map((account) => ({ kind: "open", account, plan: "a" })));
+  await store.commit([{ kind: "state", account: "z", op: "1", to: { kind: "close" } }]);
+  const { added, changed, retired, warnings } = await plans.apply(two);
+  assert.deepEqual([added, changed, retired], [["c"], ["b"], ["a"]]);
+  assert.deepEqual(warnings, ["Retired plans that accounts still have, and keep: a (2 accounts)."]);
+  assert.deepEqual(log.at(-1)?.retired, [{ plan: "a", accounts: 2 }]);
+  assert.deepEqual((await plans.apply(two)).warnings, warnings, "each time");
+});
+
+test("does not apply a superseded section, unless an operator asks for it", async () => {
+  const { store, plans, messages } = begin();
+  await plans.apply(two);
+  const refused = await plans.apply(one);
+  assert.equal(refused.kind, "superseded");
+  assert.match(refused.warnings.join(), /inkwell plans apply/);
+  assert.equal(plans.superseded, true);
+  assert.match(messages().at(-1) ?? "", /inkwell plans apply/);
+  assert.deepEqual((await store.plans()).offered, ["b", "c"]);
+  assert.equal((await plans.apply(one, { force: true })).kind, "applied");
+  assert.deepEqual([plans.superseded, (await store.plans()).offered], [false, ["a", "b"]]);
+});
+
+test("applies the section even if the accounts cannot be counted, and reports that", async () => {
+  const { store, plans, messages } = begin();
+  store.accountsOnPlans = () => Promise.reject(new Error("no answer"));
+  assert.partialDeepStrictEqual(await plans.apply(two), {
+    kind: "applied",
+    warnings: ["The accounts with retired plans could not be counted. The log has the reason."],
+  });
+  assert.match(messages().at(-1) ?? "", /could not be counted/);
+});
+
+test("notices within an interval that another node replaces the section or makes it current again", async () => {
+  const { store, plans, messages } = begin();
+  await plans.apply(one);
+  plans.watch(1);
+  await store.applyPlans(two, false);
+  await until("it is superseded", () => plans.superseded);
+  await store.applyPlans(one, true);
+  await until("it is current again", () => !plans.superseded);
+  const read = store.plans.bind(store);
+  store.plans = () => Promise.reject(new Error("no answer"));
+  await until("a failure is logged", () => messages().some((line) => line.includes("could not be read")));
+  store.plans = read;
+  await store.applyPlans(two, true);
+  await until("it goes on", () => plans.superseded);
+  await plans.stop();
+  const warned = messages().filter((line) => line.includes("not in use"));
+  assert.equal(warned.length, 2, "once for each change");
+  const again = messages().filter((line) => line.includes("current again"));
+  assert.equal(again.length, 1);
+});
+
+test("a look that began before the section was applied changes nothing", async () => {
+  const { store, plans } = begin();
+  await plans.apply(one);
+  await store.applyPlans(two, false);
+  const answer = Promise.withResolvers<PlanCatalog>();
+  const read = store.plans.bind(store);
+  const old = await read();
+  const asked = Promise.withResolvers<void>();
+  store.plans = async () => {
+    store.plans = read;
+    asked.resolve();
+    return await answer.promise;
+  };
+  plans.watch(1);
+  await asked.promise;
+  await plans.apply(one, { force: true });
+  answer.resolve(old);
+  await plans.stop();
+  assert.equal(plans.superseded, false);
+});
+
+test("a section is current if the database offers the same, whatever its order and spelling", async () => {
+  const { store } = begin();
+  const catalog = await store.plans();
+  const yearly = planOf("a", 1, 1, { base: { credits: 1, every: "P1Y" } });
+  assert.ok(isCurrent(catalog, plansOf(planOf("b", 1, 1), planOf("a", 1, 1))));
+  assert.ok(!isCurrent(catalog, plansOf(planOf("a", 1, 1))));
+  assert.ok(!isCurrent(catalog, two));
+  await store.applyPlans(plansOf(yearly), false);
+  const inMonths = { ...yearly, base: { credits: 1, every: "P12M" } };
+  assert.ok(isCurrent(await store.plans(), plansOf(inMonths)));
+});
+
+test("nodes report different plans sections of their files", () => {
+  const of = (plans: Plans) => fingerprintOf({ plans, models: [] });
+  assert.deepEqual(of(one), of(plansOf(planOf("b", 1, 1), planOf("a", 1, 1))));
+  assert.notDeepEqual(of(one), of(two));
+  assert.deepEqual(Object.keys(of(one)), ["plans"]);
+});
