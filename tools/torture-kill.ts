@@ -1,25 +1,24 @@
 /**
- * Kills the real service (`kill -9`) at random times, while clients stream and an operator adds
- * credits, and starts it again. The ledger is audited after each kill. At the end all charges are
- * compared with what the clients received:
+ * Kills the real service (`kill -9`) at random times, while clients stream, payments come in and
+ * an operator changes plans, keys, the account and the configuration (torture-operator.ts), and
+ * starts it again. The ledger is audited after each kill. At the end all charges are compared with
+ * what the clients received:
  *
  * - no account paid for more than the prompt and the generated tokens;
  * - no account got more unpaid tokens than the prompt and the tokens between two checkpoints;
- * - no payment was lost or counted twice.
+ * - no payment, refund or other change was lost or took effect twice.
  */
 import assert from "node:assert/strict";
-import { writeFile } from "node:fs/promises";
-import path from "node:path";
 import { setTimeout as sleep } from "node:timers/promises";
 import { sliceTokens } from "../src/chat/hold-extender.ts";
 import { ask } from "../test/fixtures/http-stream.ts";
 import { assertSoundLedger, query } from "../test/fixtures/ledger-file.ts";
 import { defaultPrice, freePort, newFolder, type Program, startProgram } from "../test/fixtures/program.ts";
 import { until } from "../test/fixtures/until.ts";
+import { Operator, operatorToken } from "./torture-operator.ts";
 
 const clients = 4;
 const upMsMin = 300;
-const upMsMax = 6000;
 const paymentsPerCycle = 2;
 /**
  * Tokens between the decoder and a client: generated before a client's abort arrived, or while a
@@ -29,13 +28,9 @@ const paymentsPerCycle = 2;
 const underWayTokensMax = 128;
 const price = defaultPrice;
 
-/** Pays for about 30,000 tokens, so that accounts run out of credits and payments matter. */
-const grantCredits = 3000;
-const configuration = `plans:
-  starter:
-    base: { credits: ${grantCredits}, every: P1D }
-    overage: { credits: ${grantCredits}, every: P1M }
-`;
+/** Credits of a payment. They pay for about 30,000 tokens. */
+const paymentCredits = 3000;
+const paymentMicro = paymentCredits * 1_000_000;
 
 const prompts = [
   "What is ink?",
@@ -58,14 +53,19 @@ interface Payments {
   acknowledged: Set<string>;
 }
 
-export async function tortureByKilling(options: { seed: number; cycles: number }): Promise<void> {
-  const { seed, cycles } = options;
+export async function tortureByKilling(options: {
+  seed: number;
+  cycles: number;
+  upMsMax: number;
+}): Promise<void> {
+  const { seed, cycles, upMsMax } = options;
   console.log(`${cycles} kills, seed ${seed}`);
   const startedMs = performance.now();
   const random = randomFrom(seed);
   await using folder = await newFolder();
-  await writeFile(path.join(folder.path, "inkwell.yaml"), configuration);
-  const env = { INKWELL_PORT: String(await freePort()) };
+  const operator = new Operator(folder.path, random);
+  await operator.writeConfiguration();
+  const env = { INKWELL_PORT: String(await freePort()), INKWELL_OPERATOR_TOKEN: operatorToken };
   const seen: Seen[] = [];
   /** Requests that broke before an answer began. The client does not know their id. */
   let unanswered = 0;
@@ -77,28 +77,34 @@ export async function tortureByKilling(options: { seed: number; cycles: number }
     await using server = startProgram(folder.path, { env });
     const up = await server.up();
     key = up.key ?? key;
+    await operator.meet(server, up);
     const killed = new AbortController();
-    const work = Promise.all(
-      Array.from({ length: clients }, async () => {
+    const asking = { url: up.url, key, operator, random, killed: killed.signal };
+    const work = Promise.all([
+      operator.work(killed.signal),
+      ...Array.from({ length: clients }, async () => {
         while (!killed.signal.aborted) {
-          const one = await request(up.url, key, random, killed.signal);
+          const one = await request(asking);
           if (one === null) unanswered += 1;
           else seen.push(one);
           if (one?.ended === "refused") await sleep(50);
         }
       }),
-    );
+    ]);
     const payers = Array.from({ length: paymentsPerCycle }, (_, n) => `payment-${cycle}-${n}`).map((id) => {
       payments.sent.add(id);
       return { id, program: pay(folder.path, id) };
     });
-    await sleep(upMsMin + random() * (upMsMax - upMsMin));
+    // Ends early if a check of a client or of the operator fails.
+    await Promise.race([work, sleep(upMsMin + random() * Math.max(0, upMsMax - upMsMin))]);
     server.process.kill("SIGKILL");
     killed.abort();
     for (const { program } of payers) program.process.kill("SIGKILL");
     await server.ended;
     for (const { id, program } of payers) {
-      if ((await program.ended).code === 0) payments.acknowledged.add(id);
+      if ((await program.ended).code !== 0) continue;
+      payments.acknowledged.add(id);
+      operator.acknowledged(id, paymentMicro);
     }
     await work;
 
@@ -108,6 +114,7 @@ export async function tortureByKilling(options: { seed: number; cycles: number }
     }
     assertSoundLedger(folder.path, { holds: holds.length });
     assertPayments(folder.path, payments.acknowledged);
+    operator.assertChanges();
     console.log(
       `kill ${cycle}: ${seen.length} requests so far, ${holds.length} holds open, the ledger is sound`,
     );
@@ -116,7 +123,8 @@ export async function tortureByKilling(options: { seed: number; cycles: number }
   {
     // Holds of the killed process expire. All payments without a known result are sent again.
     await using server = startProgram(folder.path, { env });
-    await server.up();
+    await operator.meet(server, await server.up());
+    await operator.repeatAll();
     for (const id of payments.sent) {
       await using program = pay(folder.path, id);
       assert.equal((await program.ended).code, 0, program.stderr);
@@ -127,30 +135,40 @@ export async function tortureByKilling(options: { seed: number; cycles: number }
   }
   assertSoundLedger(folder.path);
   assertPayments(folder.path, payments.sent);
+  operator.assertChanges();
   report(folder.path, seen, unanswered, checkpoints);
+  console.log(operator.summary());
   console.log(
     `${payments.sent.size} payments, each counted once. ${((performance.now() - startedMs) / 1000).toFixed(0)} s.`,
   );
 }
 
+interface Asking {
+  url: string;
+  key: string;
+  operator: Operator;
+  random: () => number;
+  killed: AbortSignal;
+}
+
 /** Null if the connection broke before the answer began. */
-async function request(
-  url: string,
-  key: string,
-  random: () => number,
-  killed: AbortSignal,
-): Promise<Seen | null> {
+async function request({ url, key: ownKey, operator, random, killed }: Asking): Promise<Seen | null> {
   const prompt = prompts[Math.floor(random() * prompts.length)] ?? "";
   const leaveAfterTokens = random() < 0.3 ? Math.floor(random() * 400) : Number.POSITIVE_INFINITY;
   const body = { stream: true, stream_options: { include_usage: true }, logprobs: true };
   const leaving = new AbortController();
+  const { secret, isRotating } = operator;
+  const key = random() < 0.5 ? ownKey : secret;
   const one: Seen = { id: "", ended: "killed", prompt, tokens: 0, usage: null };
   try {
     const max_tokens = 20 + Math.floor(random() * 2000);
     const response = await ask({ url, key, content: prompt, max_tokens, ...body }, leaving.signal);
     one.id = response.headers.get("x-request-id") ?? "";
+    const wasRotated = isRotating || operator.isRotating || operator.secret !== secret;
     if (response.status !== 200 || response.body === null) {
-      await response.text();
+      const text = await response.text();
+      assert.ok([401, 402, 403, 429].includes(response.status), `${response.status} ${text}`);
+      if (response.status === 401) assert.ok(key === secret && wasRotated, "a valid secret is refused");
       return { ...one, ended: "refused" };
     }
     const decoder = new TextDecoder();
@@ -189,17 +207,28 @@ function read(line: string, one: Seen): void {
 
 function pay(folder: string, id: string): Program {
   const [account] = query(folder, "select id from account");
-  const args = ["credits", "add", String(account?.id), String(grantCredits), "--payment", id];
+  const args = ["credits", "add", String(account?.id), String(paymentCredits), "--payment", id];
   return startProgram(folder, { args });
 }
 
 /** Checks that every acknowledged payment exists and none exists twice. */
 function assertPayments(folder: string, acknowledged: ReadonlySet<string>): void {
-  const rows = query(folder, "select note, additional_delta as micro from journal where kind = 'topup'");
-  const counted = rows.map(({ note }) => String(note));
+  const rows = query(folder, "select ref, amount from credit_grant where cause = 'payment'");
+  const counted = rows.map(({ ref }) => String(ref));
   assert.equal(new Set(counted).size, counted.length, "a payment was counted twice");
   for (const id of acknowledged) assert.ok(counted.includes(id), `${id} was acknowledged and is not there`);
-  for (const { note, micro } of rows) assert.equal(micro, grantCredits * 1_000_000, `the amount of ${note}`);
+  for (const { ref, amount } of rows) assert.equal(amount, paymentMicro, `the amount of ${ref}`);
+}
+
+/** Returns what each request was charged: the sum of its lines. The first line has the ending. */
+function receiptsOf(folder: string) {
+  const rows = query(
+    folder,
+    `select id, max(case late when 0 then ending end) as ending, max(late) as late, sum(cost) as cost,
+       sum(prompt_tokens) as prompt_tokens, sum(completion_tokens) as completion_tokens
+     from charge group by id`,
+  );
+  return new Map(rows.map((row) => [String(row.id), row]));
 }
 
 /** Throws if a charge does not match what the client received, and prints both. */
@@ -211,7 +240,7 @@ function report(
 ): void {
   const promptTokens = new Map<string, number>();
   for (const { prompt, usage } of seen) if (usage !== null) promptTokens.set(prompt, usage.prompt_tokens);
-  const receipts = new Map(query(folder, "select * from usage").map((row) => [String(row.id), row]));
+  const receipts = receiptsOf(folder);
   const rows = new Map<
     Ended,
     { requests: number; seen: number; charged: number; over: number; free: number }
@@ -225,9 +254,10 @@ function report(
     const what = `request ${id} (${ended}, saw ${tokens} tokens, charged ${charged} and ${chargedPrompt} of prompt)`;
     const cost = chargedPrompt * price.prompt + charged * price.completion;
     assert.equal(Number(receipt?.cost ?? 0), cost, `${what}: the cost is its tokens'`);
-    assert.ok(chargedPrompt === 0 || chargedPrompt === promptTokens.get(prompt), `${what}: the prompt`);
+    const told = promptTokens.get(prompt) ?? chargedPrompt;
+    assert.ok(chargedPrompt === 0 || chargedPrompt === told, `${what}: the prompt`);
     const checkpoint = checkpoints.get(id);
-    if (receipt?.ending === "expired") {
+    if (receipt?.ending === "expired" && receipt.late === 0) {
       assert.deepEqual(
         { prompt: chargedPrompt, completion: charged },
         checkpoint,
@@ -236,8 +266,8 @@ function report(
     }
     if (ended === "refused") assert.equal(cost, 0, what);
     if (ended === "complete") {
-      const told = { prompt: usage?.prompt_tokens, completion: usage?.completion_tokens };
-      assert.deepEqual({ prompt: chargedPrompt, completion: charged }, told, `${what}: what it was told`);
+      const shown = { prompt: usage?.prompt_tokens, completion: usage?.completion_tokens };
+      assert.deepEqual({ prompt: chargedPrompt, completion: charged }, shown, `${what}: what it was told`);
     }
     if (ended === "aborted") assert.ok(charged >= tokens, `${what}: it read more than it paid for`);
     assert.ok(charged <= tokens + underWayTokensMax, `${what}: more than was made`);

@@ -13,7 +13,8 @@ const usage = `Usage: npm run torture -- [options]
   --seed S      the seed to begin with
   --store NAME  ${Object.keys(subjects).join(", ")}; default: one after the other
   --kill        instead: the real server with clients, killed again and again
-  --cycles N    with --kill: how often (default 20)`;
+  --cycles N    with --kill: how often (default 20)
+  --up MS       with --kill: the longest time between two kills (default 6000)`;
 
 function refuse(problem: string): never {
   console.error(`${problem}\n${usage}`);
@@ -29,6 +30,7 @@ function given() {
         store: { type: "string" },
         kill: { type: "boolean", default: false },
         cycles: { type: "string", default: "20" },
+        up: { type: "string", default: "6000" },
         help: { type: "boolean", default: false },
       },
     }).values;
@@ -43,7 +45,7 @@ if (values.help) {
   process.exit(0);
 }
 
-function whole(name: "ops" | "seed" | "cycles"): number {
+function whole(name: "ops" | "seed" | "cycles" | "up"): number {
   const number = Number(values[name]);
   if (Number.isSafeInteger(number) && number >= (name === "seed" ? 0 : 1)) return number;
   return refuse(`--${name} is a whole number above 0, not ${values[name]}`);
@@ -81,4 +83,6 @@ async function byOperations(): Promise<void> {
   }
 }
 
-await (values.kill ? tortureByKilling({ seed: whole("seed"), cycles: whole("cycles") }) : byOperations());
+await (values.kill
+  ? tortureByKilling({ seed: whole("seed"), cycles: whole("cycles"), upMsMax: whole("up") })
+  : byOperations());
