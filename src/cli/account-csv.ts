@@ -70,7 +70,7 @@ const headRule = `The first line names the columns: account, and any of ${column
 function columnOf(name: string, path: string): ColumnName {
   for (const known in columns) if (known === name && isColumn(known)) return known;
   const hint = /[;\t]/.test(name) ? " Separate columns with commas." : "";
-  throw new OperatorError(`${path}: ${unknownName("column", name, columnNames)}${hint}`);
+  throw new OperatorError(`${path}: ${unknownName("column", shortened(name), columnNames)}${hint}`);
 }
 
 function isColumn(name: string): name is ColumnName {
@@ -112,8 +112,14 @@ function draftOf({ cells, number }: Line, names: readonly ColumnName[], faults: 
     if (cell === "" && name !== "account") continue;
     const { pattern, rule } = columns[name];
     if (pattern.test(cell)) found[name] = cell;
-    else faults.push(`line ${number}, column ${name}: ${JSON.stringify(cell)} must be ${rule}`);
+    else faults.push(`line ${number}, column ${name}: ${JSON.stringify(shortened(cell))} must be ${rule}`);
   }
   const { account: id = "", plan = null, owner, email, note, external_id: externalId } = found;
   return { id, plan, contact: defined({ owner, email, note, externalId }), key: null };
+}
+
+/** A missing quote can make one cell of a whole file. */
+function shortened(text: string): string {
+  const characters = 80;
+  return text.length > characters ? `${text.slice(0, characters)}…` : text;
 }

@@ -44,7 +44,7 @@ export type LogLevel = Config["log"]["level"];
 interface LoadOptions {
   /** Folder that contains `inkwell.yaml`. */
   cwd?: string | undefined;
-  /** Another file to read, which must exist. */
+  /** Another file to read, which must exist and must not be empty. */
   file?: string | undefined;
   env?: Environment | undefined;
 }
@@ -77,6 +77,8 @@ export function loadConfig({
   const problems = new Problems();
   const found = findFile(cwd, file, env);
   const text = found === null ? "" : readText(found);
+  // A reload names its file, which may be half written. The defaults would replace all models.
+  if (file !== undefined && text.trim() === "") throw new OperatorError(`${found} is empty.`);
   const shownName = found === null ? "the defaults" : shownPath(cwd, found);
   const root = parseYaml(text, shownName, environment, problems);
   const entries = new Map<string, Found>([

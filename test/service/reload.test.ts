@@ -181,13 +181,17 @@ test("keeps the running configuration if the file is broken, and names file and 
   assert.equal(await service.metric("inkwell_config_last_reload_successful"), 1);
 });
 
-test("refuses to reload if its file is gone, although a start would use the defaults", async () => {
+test("refuses to reload if its file is empty or gone, although a start would use the defaults", async () => {
   await using upstream = await startUpstream();
   await using service = await start({ models: { small: remote(upstream) } });
+  service.write("\n");
+  const empty = await service.reload();
+  assert.equal(empty.status, 422);
+  assert.match(JSON.stringify(empty.body), /inkwell\.yaml is empty/);
   rmSync(path.join(service.folder, "inkwell.yaml"));
-  const { status, body } = await service.reload();
-  assert.equal(status, 422);
-  assert.match(JSON.stringify(body), /inkwell\.yaml, but this file does not exist/);
+  const gone = await service.reload();
+  assert.equal(gone.status, 422);
+  assert.match(JSON.stringify(gone.body), /inkwell\.yaml, but this file does not exist/);
   assert.deepEqual(await modelsOf(service), ["small"]);
 });
 

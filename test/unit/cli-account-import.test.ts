@@ -178,6 +178,15 @@ test("shows the first 20 faults", async () => {
   assert.match(stderr, /and 5 more\n/);
 });
 
+test("shortens long cells and column names in messages", async () => {
+  const long = "x".repeat(100_000);
+  for (const text of [`account,plan,owner\nada,big,${long}\n`, `account,${long}\nada,big\n`]) {
+    const { stderr } = await load(text);
+    assert.match(stderr, /"x{80}…"/);
+    assert.ok(stderr.length < 1000, String(stderr.length));
+  }
+});
+
 test("refuses a missing file and an external id of another account", async () => {
   refused(await ledger.inkwell("account", "import", "none.csv"), /none\.csv cannot be read/);
   await load(three);
