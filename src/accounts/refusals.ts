@@ -108,7 +108,7 @@ export function planRefusal(
   if (outcome.kind === "unknown_plan") return invalidValue("plan", unknownName("plan", plan, outcome.plans));
   return invalidValue(
     "plan",
-    `The plan "${plan}" is retired: it is no longer in the configuration. Choose another plan, or add it to plans: again.`,
+    `The plan "${plan}" is retired: it is not among the current plans. Choose another plan, or put it back into the configuration and apply it.`,
   );
 }
 

@@ -27,7 +27,7 @@ export function importCommand(cli: Cli, account: Command): void {
   account
     .command("import")
     .description("open the accounts of a CSV file and set their contacts, all of them or none")
-    .argument("<file>", "columns: account; optional plan, owner, email, note, external_id")
+    .argument("<file>", "columns: account, plan (for new accounts); optional owner, email, note, external_id")
     .option("--dry-run", "check the file and show what would happen, and change nothing")
     .option("--keys <file>", "issue a key for each new account, and write the keys to this new CSV file")
     .addHelpText(

@@ -2,9 +2,10 @@
 import { randomUUID } from "node:crypto";
 import { Command, Option } from "commander";
 import { balanceObject } from "../accounts/balance-object.ts";
-import type { AccountState, PlanPreviewOf } from "../accounts/operator-actions.ts";
+import type { AccountState, OperatorActions, PlanPreviewOf } from "../accounts/operator-actions.ts";
 import { accountObject, keyObject, previewObject } from "../accounts/operator-objects.ts";
 import { accountExists, requirePlan } from "../accounts/refusals.ts";
+import { OperatorError } from "../errors.ts";
 import type { PlanOperation } from "../ledger/operations.ts";
 import type { AccountRow } from "../ledger/rows.ts";
 import type { Contact } from "../store/contacts.ts";
@@ -198,6 +199,7 @@ async function set(
       cli.print(accountObject.of(await actions.setContact(name, contact)), "");
       cli.remark(`The contact of account ${name} is changed.`);
     } else if (ends !== undefined) {
+      await refusePastEnd(actions, name, ends);
       const account = await actions.changeState(name, `end-${randomUUID()}`, { kind: "end", ...ends });
       cli.print(accountObject.of(account), "");
       cli.remark(endRemark(account));
@@ -206,15 +208,34 @@ async function set(
       cli.print(previewObject.of(preview), previewTable(preview));
       cli.remark("Nothing has changed. Without --dry-run, the plan is changed.");
     } else if (plan !== undefined) {
+      const before = await actions.accountState(name);
       const account = await actions.changePlan(name, `plan-${randomUUID()}`, plan, at);
       cli.print(accountObject.of(account), "");
-      cli.remark(
-        account.nextPlan === null
-          ? `Account ${name} is on plan ${account.plan}. Its credits count from now on.`
-          : `Account ${name} stays on plan ${account.plan} until ${shortTime(account.baseEndsMs)}, and is on plan ${account.nextPlan} from then on.`,
-      );
+      cli.remark(planRemark(before, account));
     }
   });
+}
+
+function planRemark({ account: before, problem }: AccountState, after: AccountRow): string {
+  const { id, plan, nextPlan, baseEndsMs } = after;
+  if (nextPlan !== null) {
+    return `Account ${id} stays on plan ${plan} until ${shortTime(baseEndsMs)}, and is on plan ${nextPlan} from then on.`;
+  }
+  if (before.plan !== plan || problem !== null) {
+    return `Account ${id} is on plan ${plan}. Its credits count from now on.`;
+  }
+  return before.nextPlan === null
+    ? `Account ${id} is on plan ${plan} already.`
+    : `Account ${id} stays on plan ${plan}. The change to plan ${before.nextPlan} is cancelled.`;
+}
+
+/** Throws if the end has passed: it would close the account for good, without a confirmation. */
+async function refusePastEnd(actions: OperatorActions, name: string, { endsMs }: End): Promise<void> {
+  const { nowMs } = await actions.accountState(name);
+  if (endsMs === null || endsMs > nowMs) return;
+  throw new OperatorError(
+    `The end ${shortTime(endsMs)} has passed. Nothing has changed. Name a later time. To close the account now: inkwell account close ${name}`,
+  );
 }
 
 function endRemark({ id, state, endsMs }: AccountRow): string {

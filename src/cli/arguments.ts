@@ -50,7 +50,7 @@ export function period(value: string): string {
     return value;
   } catch (error) {
     if (!(error instanceof RangeError)) throw error;
-    throw new InvalidArgumentError(`It is invalid: ${error.message}.`);
+    throw new InvalidArgumentError(`${error.message}.`);
   }
 }
 

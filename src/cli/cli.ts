@@ -92,14 +92,14 @@ export class Cli {
   }
 }
 
-/** Adds to the refusal of a plan which plans only the configuration has. */
+/** Adds the plans that the configuration has, and the ledger does not offer, to a plan refusal. */
 async function withUnappliedPlans(error: unknown, store: Store, { plans }: Config): Promise<unknown> {
   if (!(error instanceof Refusal) || error.param !== "plan") return error;
   const { offered } = await store.plans();
   const unapplied = [...plans.keys()].filter((id) => !offered.includes(id));
   if (unapplied.length === 0) return error;
   return new OperatorError(
-    `${error.message} The configuration also has ${unapplied.join(", ")}, which the ledger does not know yet. To make the plans of the configuration current: inkwell plans apply`,
+    `${error.message} The configuration has ${unapplied.join(", ")}, which the current plans do not offer. To make the plans of the configuration current: inkwell plans apply`,
     error,
   );
 }

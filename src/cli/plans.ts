@@ -61,7 +61,7 @@ async function list(cli: Cli, withEarlier: boolean): Promise<void> {
     cli.print(plans.map(planObject.of), table(rows, columns));
     const { kind } = await actions.previewPlans(config.plans);
     if (kind === "unchanged") return;
-    cli.remark("The plans of the configuration are others. To compare them: inkwell plans apply --dry-run");
+    cli.remark("The plans of the configuration differ. To compare them: inkwell plans apply --dry-run");
   });
 }
 

@@ -123,6 +123,19 @@ test("set upgrades a plan at once", async () => {
   assert.equal(ledger.store.account("alice").base, 5_000_000_000);
 });
 
+test("set cancels a scheduled change if the present plan is chosen", async () => {
+  await ledger.openAccount();
+  const set = (...options: string[]) => ledger.inkwell("account", "set", "alice", "--plan", ...options);
+  await set("big", "--at", "refresh");
+  assert.equal(ledger.store.account("alice").nextPlan, "big");
+  assert.equal(
+    (await set("starter")).stderr,
+    "Account alice stays on plan starter. The change to plan big is cancelled.\n",
+  );
+  assert.equal(ledger.store.account("alice").nextPlan, null);
+  assert.equal((await set("starter")).stderr, "Account alice is on plan starter already.\n");
+});
+
 test("set refuses an unknown account or plan", async () => {
   refused(await ledger.inkwell("account", "set", "bob", "--plan", "big"), /There is no account bob/);
   await ledger.openAccount();
@@ -157,13 +170,6 @@ test("set --at refresh schedules a plan, which show and list name until it takes
   assert.partialDeepStrictEqual(await ledger.documentOf("account", "list"), [
     { plan: "big", next_plan: null },
   ]);
-});
-
-test("set to the present plan cancels a scheduled change", async () => {
-  await ledger.openAccount();
-  await ledger.inkwell("account", "set", "alice", "--plan", "big", "--at", "refresh");
-  await ledger.inkwell("account", "set", "alice", "--plan", "starter");
-  assert.equal(ledger.store.account("alice").nextPlan, null);
 });
 
 test("set --dry-run shows both balances and changes nothing", async () => {
@@ -217,6 +223,11 @@ test("set --ends closes the account at that time, and never removes the time", a
   assert.equal((await set("2027-01-20")).stderr, "Account alice closes at 2027-01-20 00:00Z.\n");
   assert.match((await ledger.inkwell("account", "list")).stdout, /active, ends 2027-01-20 00:00Z$/m);
   assert.equal((await set("never")).stderr, "Account alice has no end.\n");
+  refused(
+    await set("2020-01-20"),
+    /^The end 2020-01-20 00:00Z has passed\. Nothing has changed\. .*: inkwell account close alice\n$/,
+  );
+  assert.equal(ledger.store.account("alice").state, "active");
   await set("2027-01-20");
   ledger.nowMs = Date.UTC(2027, 0, 20);
   assert.partialDeepStrictEqual(await ledger.documentOf("account", "show", "alice"), {

@@ -50,7 +50,7 @@ test("list shows every plan with its newest version, state and accounts", async 
   const { stderr } = await done("plans list");
   assert.equal(
     stderr,
-    "The plans of the configuration are others. To compare them: inkwell plans apply --dry-run\n",
+    "The plans of the configuration differ. To compare them: inkwell plans apply --dry-run\n",
   );
   await done("plans apply");
   const listed = await done("plans list");
@@ -118,7 +118,7 @@ test("no account can be put on a plan that only the configuration has, or that i
   await done("account create ada --plan trial");
   write({ starter, pro: starter });
   const unapplied =
-    /The configuration also has pro, which the ledger does not know yet\. .*: inkwell plans apply\n$/;
+    /The configuration has pro, which the current plans do not offer\. .*: inkwell plans apply\n$/;
   for (const argv of ["account create bob --plan pro", "account set ada --plan pro"]) {
     const ran = await run(argv);
     refused(ran, /^There is no plan "pro"\. Defined: starter, trial\./);
@@ -127,6 +127,11 @@ test("no account can be put on a plan that only the configuration has, or that i
   await done("plans apply");
   await done("account set ada --plan pro");
   refused(await run("account set ada --plan trial"), /^The plan "trial" is retired: [^;]*\n$/);
+  write({ starter, trial: starter, pro: starter });
+  refused(
+    await run("account set ada --plan trial"),
+    /^The plan "trial" is retired: .* The configuration has trial, which the current plans do not offer\./,
+  );
 });
 
 test("config check compares the plans with those of the ledger and changes nothing", async () => {
