@@ -11,6 +11,7 @@ import type {
   OpenOutcome,
   PlanOperation,
   PlanOutcome,
+  PutOffOutcome,
   ReverseOutcome,
   StateOperation,
   StateOutcome,
@@ -87,9 +88,14 @@ export function changeState(work: UnitOfWork, found: FoundAccount, operation: St
   return { kind: "changed", replayed: false };
 }
 
-/** Takes back windows that a wrong clock opened in the future. */
-export function reverse(work: UnitOfWork, { account, nowMs }: FoundAccount): ReverseOutcome {
+/**
+ * Takes back windows that a wrong clock opened in the future. The facts about the windows were
+ * read before this batch, so what it has posted on the account is written first.
+ */
+export function reverse(work: UnitOfWork, { account, nowMs }: FoundAccount): ReverseOutcome | PutOffOutcome {
   const past = work.past(account.id);
+  const isAhead = account.baseStartsMs > nowMs || account.overageStartsMs > nowMs;
+  if (isAhead && work.hasPosted(account)) return { kind: "unfinished" };
   const change = past === null ? null : reverseWindows(account, work.plans, { past, nowMs });
   if (change === null) return { kind: "nothing" };
   work.postWindows(account, change, `reverse/${account.seq + 1}`);

@@ -363,7 +363,7 @@ export interface PutOffOutcome extends Findings {
   /**
    * `locked`: another session of the database has locked a row of the account, and nothing was
    * changed. `unfinished`: the account has more overdue holds than a commit ends, and some of them
-   * were ended.
+   * were ended, or earlier operations of the batch have changed what a `reverse` needs.
    */
   kind: "locked" | "unfinished";
 }

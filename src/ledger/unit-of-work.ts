@@ -238,6 +238,11 @@ export class UnitOfWork {
     });
   }
 
+  /** Reports whether this batch has posted entries on the account. */
+  hasPosted({ id, seq }: AccountRow): boolean {
+    return seq !== this.#snapshot.accounts.get(id)?.seq;
+  }
+
   past(account: string): PastWindows | null {
     return this.#snapshot.past.get(account) ?? null;
   }

@@ -2,6 +2,7 @@
 import assert from "node:assert/strict";
 import { afterEach, beforeEach, describe, test } from "node:test";
 import { balanceOf } from "../../src/ledger/balance.ts";
+import { Ledger } from "../../src/ledger/batcher.ts";
 import type { Operation } from "../../src/ledger/operations.ts";
 import type { Store } from "../../src/store/store.ts";
 import { assertSound, backends, type Database } from "../fixtures/backends.ts";
@@ -72,6 +73,24 @@ for (const backend of backends) {
       assert.deepEqual(await base(), { credits: 300 - 30 - 10, startsMs: start, held: 0 });
       const [account] = await store.accounts({ limit: 1 });
       assert.deepEqual([account?.plan, account?.nextPlan], ["monthly", "weekly"]);
+    });
+
+    test("count what other operations of the same commit have taken and spent", async () => {
+      database.clock.set(start + 180 * day);
+      await commit(hold("ahead", credits(60)));
+      database.clock.set(start + minute);
+      const ledger = new Ledger(store);
+      const outcomes = await Promise.all([
+        ledger.apply(hold("running", credits(20))),
+        ledger.apply(settle("ahead", credits(50))),
+        ledger.apply(reverse),
+        ledger.apply(settle("running", credits(5))),
+      ]);
+      assert.deepEqual(
+        outcomes.map(({ kind }) => kind),
+        ["held", "settled", "reversed", "settled"],
+      );
+      assert.deepEqual(await base(), { credits: 300 - 30 - 50 - 5, startsMs: start, held: 0 });
     });
 
     test("stay as they are if they began in the past", async () => {
