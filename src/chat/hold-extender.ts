@@ -9,6 +9,7 @@
  * this process dies, only the tokens since the last one are not charged.
  */
 
+import { randomInt } from "node:crypto";
 import timers from "node:timers/promises";
 import { Refusal, StoreUnavailableError } from "../errors.ts";
 import type { Ledger } from "../ledger/batcher.ts";
@@ -20,8 +21,12 @@ import type { Generation, Usage } from "./engine.ts";
 /** Completion tokens of one slice. */
 export const sliceTokens = 256;
 
-/** An answer waits this long for credits that other requests hold. */
-const othersWaitMs = 30_000;
+/**
+ * An answer waits this long for credits that other requests hold: each another time, so that of
+ * several that wait for each other one ends first, and the others get what it gives back.
+ */
+const othersWaitMsMin = 10_000;
+const othersWaitMsMax = 30_000;
 
 /** Pauses between attempts while it waits. The last one repeats. */
 const othersRetriesMs = [100, 250, 500, 1000] as const;
@@ -62,6 +67,7 @@ export class HoldExtender {
   #underWay: Promise<void> | null = null;
   /** The wait for credits that other requests hold. Null: no wait. */
   #waiting: { sinceMs: number; attempts: number } | null = null;
+  readonly #othersWaitMs = randomInt(othersWaitMsMin, othersWaitMsMax);
   #n = 0;
   #deadline: NodeJS.Timeout | undefined;
   #lastError: unknown = "the store has not answered";
@@ -211,7 +217,7 @@ export class HoldExtender {
   #waitsOn(amount: MicroCredits): boolean {
     const nowMs = performance.now();
     if (this.#waiting === null || amount > 0) this.#waiting = { sinceMs: nowMs, attempts: 0 };
-    return nowMs - this.#waiting.sinceMs < othersWaitMs;
+    return nowMs - this.#waiting.sinceMs < this.#othersWaitMs;
   }
 
   /** Pauses before the next attempt to get credits that others hold. Ends early at the end. */
