@@ -62,6 +62,7 @@ import { deletion, insertInto, update } from "./writing.ts";
 const sharedIndexes: ReadonlySet<string | null> = new Set([
   "account_pkey",
   "grant_by_ref",
+  "grant_by_refund",
   "account_contact_pkey",
   "contact_by_external_id",
 ]);

@@ -33,8 +33,9 @@ create table credit_grant (
   )
 );
 
--- A payment counts once in the installation.
+-- A payment counts once in the installation, and so does a refund.
 create unique index grant_by_ref on credit_grant (ref) where cause = 'payment';
+create unique index grant_by_refund on credit_grant (ref) where cause = 'refund';
 create index grant_by_payment on credit_grant (payment) where payment is not null;
 
 insert into credit_grant (account, seq, bucket, cause, at_ms, amount, plan, version, anchor_ms, starts_ms, ends_ms, since, spent, held)
