@@ -246,17 +246,19 @@ function report(
     { requests: number; seen: number; charged: number; over: number; free: number }
   >();
 
-  for (const { id, ended, prompt, tokens, usage } of seen) {
+  for (const { id, prompt, tokens, usage, ...one } of seen) {
+    // A client can leave so shortly before a kill that its hold is still open.
+    const checkpoint = checkpoints.get(id);
+    const ended = one.ended === "aborted" && checkpoint !== undefined ? "killed" : one.ended;
     const receipt = receipts.get(id);
     receipts.delete(id);
     const charged = Number(receipt?.completion_tokens ?? 0);
     const chargedPrompt = Number(receipt?.prompt_tokens ?? 0);
-    const what = `request ${id} (${ended}, saw ${tokens} tokens, charged ${charged} and ${chargedPrompt} of prompt)`;
+    const what = `request ${id} (${ended}, saw ${tokens} tokens, charged ${charged} and ${chargedPrompt} of prompt, ${receipt?.ending ?? "no receipt"})`;
     const cost = chargedPrompt * price.prompt + charged * price.completion;
     assert.equal(Number(receipt?.cost ?? 0), cost, `${what}: the cost is its tokens'`);
     const told = promptTokens.get(prompt) ?? chargedPrompt;
     assert.ok(chargedPrompt === 0 || chargedPrompt === told, `${what}: the prompt`);
-    const checkpoint = checkpoints.get(id);
     if (receipt?.ending === "expired" && receipt.late === 0) {
       assert.deepEqual(
         { prompt: chargedPrompt, completion: charged },
