@@ -60,8 +60,8 @@ export function makeLedgerFile(path: string, accounts: number, journalRows: numb
     insert into account (${accountTable.list()}) select id, 'bench', null, 'active', null, 1 + 2 * ${rounds}, ${startsMs},
       ${cap} - ${cost} * ${rounds}, ${cap}, 0, 'bench', 1, 'P1D', ${startsMs}, ${startsMs}, ${endsMs}, 1, 1,
       0, 0, 0, 'bench', 1, 'P1D', ${startsMs}, ${startsMs}, ${endsMs}, 1, 1, null, 0, 0, 0, 0, 0, 0, null from a;
-    insert into api_key (account, id, hash, last_four, models, created_ms, requests_tat_ms, tokens_tat_ms, holds, held, used)
-      select id, key, printf('%064d', n), 'abcd', '["*"]', ${startsMs}, 0, 0, 0, 0, 0 from a;
+    insert into api_key (account, id, hash, last_four, models, created_ms, requests_tat_ms, tokens_tat_ms, holds, held, used, budget_since)
+      select id, key, printf('%064d', n), 'abcd', '["*"]', ${startsMs}, 0, 0, 0, 0, 0, 0 from a;
     insert into journal select id, 1, ${startsMs}, 'open', 'open', 'bench', ${cap}, 0, 0, ${cap}, 0, 0 from a;
     insert into credit_grant (account, seq, bucket, cause, at_ms, amount, plan, version, anchor_ms, starts_ms, ends_ms,
         since, spent, held)
