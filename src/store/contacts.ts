@@ -1,5 +1,5 @@
 /**
- * Who accounts belong to, and the opening of many accounts at once. `planDrafts` decides what a
+ * The owners of accounts, and the opening of many accounts at once. `planDrafts` decides what a
  * list of drafts changes; the stores read and write in one transaction. Pure.
  *
  * Guarantees that an external id belongs to one account, and that a list with one refused draft

@@ -1,6 +1,7 @@
 /**
- * The facts for taking back windows that a wrong clock opened: the last window of an account that
- * started at or before the present time, and what was spent and is held since its start.
+ * The facts for taking back windows that a wrong clock opened. They are the last window of an
+ * account that started at or before the present time, and the credits spent and held since its
+ * start.
  *
  * Read only for that purpose, so it may walk over the journal entries since that window.
  */
@@ -13,8 +14,8 @@ export function readPastWindows(p: (n: number) => string): string {
 }
 
 /**
- * A charge counts without what its hold took before the window. What was taken first was spent
- * first.
+ * A charge counts without the credits that its hold took before the window. Credits are spent in
+ * the order in which they were taken.
  */
 function pastWindow(bucket: WindowBucket, p: (n: number) => string): string {
   const before = `coalesce((

@@ -21,7 +21,7 @@ import { type PlanVersionRow, planFileTable, planVersionTable } from "./tables.t
 export const readVersions = `select ${planVersionTable.list()} from plan_version order by plan, version`;
 export const readFiles = `select ${planFileTable.list()} from plan_file order by epoch`;
 /**
- * The number of the current section, which tells whether plans that were read are still current.
+ * The number of the current section. Plans that were read with this number are still current.
  */
 export const readEpoch = "select coalesce(max(epoch), 0) from plan_file";
 
@@ -145,7 +145,7 @@ export class KeptPlans {
   }
 }
 
-/** What to write so that a section becomes current. */
+/** The rows that make a section current. */
 interface PlansToApply {
   changes: PlanChanges;
   versions: PlanVersionRow[];

@@ -47,7 +47,7 @@ export interface UsageSumsQuery {
   limit?: number | undefined;
 }
 
-/** What requests used and paid. Corrections by late charges can make token counts negative. */
+/** Tokens and credits of requests. Corrections by late charges can make token counts negative. */
 export interface UsageSum {
   requests: number;
   /** Late charges, which are not requests of their own. */

@@ -37,7 +37,7 @@ interface Before {
   /** How this database writes a list that has only "*". */
   any: string;
   folder: string;
-  /** What its migrations need. */
+  /** Statements that its migrations need. */
   begin: string;
   tables: string;
   run(database: Database, text: string): Promise<void>;

@@ -106,7 +106,7 @@ export class PostgresClock implements CommitClock {
   readonly #machine: TestClock;
   readonly #clock: TrustedClock;
   #accepts: number;
-  /** Monotonic time at which there was no newer acceptance. */
+  /** Monotonic time of the last check for a newer acceptance. */
   #lookedMs: number;
   /** Monotonic time of the last record by this node. */
   #recordedMs = Number.NEGATIVE_INFINITY;

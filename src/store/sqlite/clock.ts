@@ -77,11 +77,11 @@ export class SqliteClock {
   readonly #update: StatementSync;
   readonly #countAccept: StatementSync;
   readonly #insertAccept: StatementSync;
-  /** What this process has recorded last. */
+  /** The last record of this process. */
   #recorded = { offsetMs: Number.NaN, atMs: Number.NEGATIVE_INFINITY, isTrusted: true };
   /** Number of the last known acceptance. */
   #accepts: number;
-  /** Monotonic time at which there was no newer one. */
+  /** Monotonic time of the last check for a newer one. */
   #lookedMs: number;
 
   constructor(db: DatabaseSync, shared: SharedClock) {

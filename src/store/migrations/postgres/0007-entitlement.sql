@@ -1,5 +1,5 @@
--- What an account may spend becomes a fact: grants say why it has credits, and charges say what was paid from them. The
--- account row is a cache of both.
+-- Grants record why an account has credits, and charges record what was paid from them. The account row is a cache of
+-- both.
 --
 -- Before this file runs, the plans of the configuration are in plan_version, and every account's plan is among them.
 
@@ -72,7 +72,8 @@ alter table hold
   -- An array of what was taken before the last grant of base or overage, or null.
   add column earlier json check (json_typeof(earlier) = 'array');
 
--- What came from a window that has ended was taken before the grants that are carried over.
+-- The grants that are carried over are the present windows. Credits that a hold took from an older window move to
+-- `earlier`, with a number before those grants.
 update hold h set
   taken_seq = a.seq,
   base = case when h.base_starts_ms = a.base_starts_ms then h.base else 0 end,
@@ -117,7 +118,7 @@ alter table account
   add column overage_since bigint,
   -- An array of windows that plan changes closed before their planned end, or null.
   add column kept json check (json_typeof(kept) = 'array'),
-  -- What the open holds have used, by their last checkpoints.
+  -- The cost of the open holds at their last checkpoints.
   add column used bigint not null default 0 check (used >= 0),
   add column tokens_limit bigint;
 
@@ -221,7 +222,7 @@ alter table charge
   -- Journal numbers of the grants that were current, or 0 for charges from before there were grants.
   add column base_grant bigint not null default 0,
   add column overage_grant bigint not null default 0,
-  -- What windows paid that had been closed before.
+  -- The parts that were paid from windows that had been closed before.
   add column base_past bigint not null default 0,
   add column overage_past bigint not null default 0,
   drop constraint charge_id_account_key,

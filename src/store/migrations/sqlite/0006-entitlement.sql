@@ -1,5 +1,5 @@
--- What an account may spend becomes a fact: grants say why it has credits, and charges say what was paid from them. The
--- account row is a cache of both.
+-- Grants record why an account has credits, and charges record what was paid from them. The account row is a cache of
+-- both.
 --
 -- Before this file runs, the plans of the configuration are in plan_version, and every account's plan is among them.
 -- Foreign keys are off while it runs, because tables that others refer to are made anew.
@@ -91,7 +91,8 @@ create table hold_after (
   primary key (account, id)
 ) strict, without rowid;
 
--- What came from a window that has ended was taken before the grants that are carried over.
+-- The grants that are carried over are the present windows. Credits that a hold took from an older window move to
+-- `earlier`, with a number before those grants.
 insert into hold_after
 select h.account, h.id, h.key, h.model, h.created_ms, h.expires_ms,
   case when h.base_starts_ms = a.base_starts_ms then h.base else 0 end,
@@ -152,7 +153,7 @@ create table account_after (
   additional integer not null,
   additional_held integer not null check (additional_held >= 0),
   holds integer not null check (holds >= 0),
-  -- What the open holds have used, by their last checkpoints.
+  -- The cost of the open holds at their last checkpoints.
   used integer not null check (used >= 0),
 
   requests_tat_ms real not null,
@@ -301,7 +302,7 @@ create table charge (
   -- Journal numbers of the grants that were current, or 0 for charges from before there were grants.
   base_grant integer not null,
   overage_grant integer not null,
-  -- What windows paid that had been closed before.
+  -- The parts that were paid from windows that had been closed before.
   base_past integer not null check (base_past between 0 and base),
   overage_past integer not null check (overage_past between 0 and overage),
   unique (id, account, late),

@@ -1,4 +1,4 @@
--- Who an account belongs to. The ledger does not use it.
+-- The owner of an account. The ledger does not use it.
 create table account_contact (
   account text not null primary key references account (id),
   owner text check (owner <> ''),
