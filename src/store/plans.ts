@@ -57,7 +57,15 @@ function versionOf(row: PlanVersionRow): PlanVersion {
   };
 }
 
-function rowOf({ id, version, createdMs, base, overage, limits, models }: PlanVersion): PlanVersionRow {
+export function planVersionRowOf({
+  id,
+  version,
+  createdMs,
+  base,
+  overage,
+  limits,
+  models,
+}: PlanVersion): PlanVersionRow {
   return {
     plan: id,
     version,
@@ -167,5 +175,5 @@ export function plansToApply(
   if (changes.kind !== "applied") return { changes, versions: [], file: null };
   const fingerprint = fingerprintOf(section);
   const file = { epoch: catalog.epoch + 1, fingerprint, appliedMs: nowMs, plans: [...section.keys()] };
-  return { changes, versions: changes.versions.map(rowOf), file };
+  return { changes, versions: changes.versions.map(planVersionRowOf), file };
 }

@@ -7,6 +7,7 @@
  */
 import { invariant } from "../errors.ts";
 import { newestVersion } from "../ledger/plan.ts";
+import type { PaymentRow } from "../ledger/rows.ts";
 import type { EpochMs } from "../units.ts";
 import { type Contact, noContact } from "./contacts.ts";
 import { accountsOnPlansOf, countAccounts, type KeptPlans, readEpoch } from "./plans.ts";
@@ -61,21 +62,21 @@ export interface SqlDialect {
   revokeKey: string;
 }
 
-/** Finds a payment of any account, and how much of it was refunded. */
-export function readPayment(id: string): { name: string; text: string; values: readonly Value[] } {
-  return { name: "payment", text: payments("?1"), values: [id] };
-}
-
 /** Finds the account of a refund. */
 export function refunds(id: string): string {
   return `select ref, account from credit_grant where cause = 'refund' and ref = ${id}`;
 }
 
-/** `ids` is a condition on the id of the payment. */
+/** Finds a payment of any account, and how much of it was refunded. */
 export function payments(id: string): string {
   return `select p.ref, p.account, p.amount, coalesce((
       select 0 - sum(r.amount) from credit_grant r where r.payment = p.ref and r.cause = 'refund'
     ), 0) from credit_grant p where p.cause = 'payment' and p.ref = ${id}`;
+}
+
+/** Returns the payment of a row of `payments`. */
+export function paymentOf([id, account, amount, refunded]: readonly unknown[]): PaymentRow {
+  return { id: String(id), account: String(account), amount: Number(amount), refunded: Number(refunded) };
 }
 
 type Queries = Pick<

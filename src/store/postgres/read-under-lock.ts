@@ -9,12 +9,12 @@
 import { invariant } from "../../errors.ts";
 import type { Operation } from "../../ledger/operations.ts";
 import type { PlanCatalog } from "../../ledger/plan.ts";
-import type { ChargeRow, HoldRow, JournalRow, KeyRow, PastWindows, PaymentRow } from "../../ledger/rows.ts";
+import type { ChargeRow, HoldRow, JournalRow, KeyRow, PastWindows } from "../../ledger/rows.ts";
 import { endsOverdue, opOf, rowKey, type Snapshot } from "../../ledger/snapshot.ts";
 import type { EpochMs } from "../../units.ts";
 import { pastWindowsOf, readPastWindows } from "../past-windows.ts";
 import { readEpoch } from "../plans.ts";
-import { payments, refunds } from "../queries.ts";
+import { paymentOf, payments, refunds } from "../queries.ts";
 import { accountOf, accountTable, chargeTable, holdTable, journalTable, keyTable } from "../tables.ts";
 import { reading, type TimeParameter, trustedMs } from "./clock.ts";
 import type { Connection, PostgresResult, Statement } from "./connection.ts";
@@ -257,10 +257,6 @@ function notAmong<R extends { account: string; id: string }>(
 ): R[] {
   const known = new Set((free ?? []).map(([account, id]) => rowKey(String(account), String(id))));
   return read.filter(({ account, id }) => !known.has(rowKey(account, id)));
-}
-
-function paymentOf([id, account, amount, refunded]: readonly Cell[]): PaymentRow {
-  return { id: String(id), account: String(account), amount: Number(amount), refunded: Number(refunded) };
 }
 
 function openedBy(operations: readonly Operation[]): string[] {

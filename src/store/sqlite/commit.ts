@@ -31,7 +31,7 @@ import {
   planDrafts,
 } from "../contacts.ts";
 import { pastWindowsOf, readPastWindows } from "../past-windows.ts";
-import { readPayment, refunds } from "../queries.ts";
+import { paymentOf, payments, refunds } from "../queries.ts";
 import {
   accountTable,
   chargeTable,
@@ -44,7 +44,7 @@ import {
 import { readContacts, writeContacts } from "./contacts.ts";
 import { sqliteError } from "./file.ts";
 import { applyPlans, readCatalog } from "./plans.ts";
-import { AccountQuery, type Cells, insertInto, Query, Statements, update, valuesOf } from "./query.ts";
+import { AccountQuery, insertInto, Query, Statements, update, valuesOf } from "./query.ts";
 
 export class SqliteLedger {
   readonly #db: DatabaseSync;
@@ -170,7 +170,7 @@ export class SqliteLedger {
     const holds = new Map<string, HoldRow>();
     const journal = new Map<string, JournalRow>();
     const charges = new Map<string, ChargeRow[]>();
-    const payments = new Map<string, PaymentRow>();
+    const paid = new Map<string, PaymentRow>();
     const past = new Map<string, PastWindows>();
     const refunded = new Map<string, string>();
     const keys = new Map<string, KeyRow>();
@@ -210,8 +210,9 @@ export class SqliteLedger {
       const { account } = operation;
       // Payments and refunds count in the installation, also for an account that this batch opens.
       if ("payment" in operation) {
-        const [cells] = this.#statements.rows(readPayment(operation.payment));
-        if (cells !== undefined) payments.set(operation.payment, paymentOf(cells));
+        const statement = { name: "payment", text: payments("?1"), values: [operation.payment] };
+        const [cells] = this.#statements.rows(statement);
+        if (cells !== undefined) paid.set(operation.payment, paymentOf(cells));
       }
       if ("refund" in operation) {
         const statement = { name: "refund", text: refunds("?1"), values: [operation.refund] };
@@ -250,7 +251,7 @@ export class SqliteLedger {
       journal,
       charges,
       keys,
-      payments,
+      payments: paid,
       past,
       refunds: refunded,
     };
@@ -292,10 +293,6 @@ export class SqliteLedger {
     for (const row of changes.keys) one(this.#updateKey.run(...valuesOf(keyStateTable, row)), "api_key");
     for (const row of changes.keysSet) one(this.#setKey.run(...valuesOf(keyTable, row)), "api_key");
   }
-}
-
-function paymentOf([id, account, amount, refunded]: Cells): PaymentRow {
-  return { id: String(id), account: String(account), amount: Number(amount), refunded: Number(refunded) };
 }
 
 /** Returns the kept row, or reads the row and keeps it. */
