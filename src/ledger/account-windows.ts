@@ -7,6 +7,7 @@ import { type PlanCatalog, type PlanVersion, versionAt } from "./plan.ts";
 import {
   type AccountRow,
   type BucketAmounts,
+  fieldOf,
   type GrantCause,
   type GrantRow,
   type KeptWindow,
@@ -44,21 +45,21 @@ export interface WindowsChange {
 }
 
 export function spentOf(account: AccountRow, bucket: WindowBucket): MicroCredits {
-  return account[`${bucket}Cap`] - account[bucket] - account[`${bucket}Held`];
+  return account[fieldOf[bucket].cap] - account[bucket] - account[fieldOf[bucket].held];
 }
 
 export function windowOf(account: AccountRow, bucket: WindowBucket): OpenWindow {
   return {
-    credits: account[`${bucket}Cap`],
-    plan: account[`${bucket}Plan`],
-    version: account[`${bucket}Version`],
-    every: account[`${bucket}Every`],
-    anchorMs: account[`${bucket}AnchorMs`],
-    startsMs: account[`${bucket}StartsMs`],
-    endsMs: account[`${bucket}EndsMs`],
-    since: account[`${bucket}Since`],
+    credits: account[fieldOf[bucket].cap],
+    plan: account[fieldOf[bucket].plan],
+    version: account[fieldOf[bucket].version],
+    every: account[fieldOf[bucket].every],
+    anchorMs: account[fieldOf[bucket].anchorMs],
+    startsMs: account[fieldOf[bucket].startsMs],
+    endsMs: account[fieldOf[bucket].endsMs],
+    since: account[fieldOf[bucket].since],
     spent: spentOf(account, bucket),
-    held: account[`${bucket}Held`],
+    held: account[fieldOf[bucket].held],
     grant: null,
   };
 }
@@ -260,16 +261,16 @@ export class AccountWindows {
       if (window.grant === null) continue;
       grants.push({ ...grantOf(account, bucket, window, this.#seq), atMs });
       deltas[bucket] = window.credits - window.spent - window.held - account[bucket];
-      account[`${bucket}Cap`] = window.credits;
-      account[`${bucket}Held`] = window.held;
-      account[`${bucket}Plan`] = window.plan;
-      account[`${bucket}Version`] = window.version;
-      account[`${bucket}Every`] = window.every;
-      account[`${bucket}AnchorMs`] = window.anchorMs;
-      account[`${bucket}StartsMs`] = window.startsMs;
-      account[`${bucket}EndsMs`] = window.endsMs;
-      account[`${bucket}Since`] = window.since;
-      account[`${bucket}Grant`] = this.#seq;
+      account[fieldOf[bucket].cap] = window.credits;
+      account[fieldOf[bucket].held] = window.held;
+      account[fieldOf[bucket].plan] = window.plan;
+      account[fieldOf[bucket].version] = window.version;
+      account[fieldOf[bucket].every] = window.every;
+      account[fieldOf[bucket].anchorMs] = window.anchorMs;
+      account[fieldOf[bucket].startsMs] = window.startsMs;
+      account[fieldOf[bucket].endsMs] = window.endsMs;
+      account[fieldOf[bucket].since] = window.since;
+      account[fieldOf[bucket].grant] = this.#seq;
     }
     return grants.length === 0 ? null : { kind, atMs, plan, deltas, grants };
   }

@@ -13,6 +13,7 @@ import { newestVersion, type PlanCatalog, type PlanVersion } from "./plan.ts";
 import {
   type AccountRow,
   type BucketAmounts,
+  fieldOf,
   type GrantRow,
   type KeptWindow,
   type PastWindows,
@@ -34,7 +35,7 @@ export function spendable({
   atMs: EpochMs;
 }): BucketAmounts {
   const free = (bucket: WindowBucket) =>
-    plan === null && account[`${bucket}EndsMs`] <= atMs ? 0 : Math.max(0, account[bucket]);
+    plan === null && account[fieldOf[bucket].endsMs] <= atMs ? 0 : Math.max(0, account[bucket]);
   return { base: free("base"), overage: free("overage"), additional: account.additional };
 }
 
@@ -114,7 +115,7 @@ export function reverseWindows(
 ): WindowsChange | null {
   if (account.state === "closed") return null;
   const windows = new AccountWindows(account, catalog);
-  const buckets = windowBuckets.filter((bucket) => account[`${bucket}StartsMs`] > nowMs);
+  const buckets = windowBuckets.filter((bucket) => account[fieldOf[bucket].startsMs] > nowMs);
   const restored = buckets.filter((bucket) => windows.restore(bucket, past[bucket]));
   if (restored.length === 0) return null;
   account.kept = account.kept.filter(({ startsMs }) => startsMs <= nowMs);
@@ -141,10 +142,10 @@ export function closeWindows(account: AccountRow, atMs: EpochMs): WindowsChange 
   const deltas: BucketAmounts = { base: 0, overage: 0, additional: 0 };
   const seq = account.seq + 1;
   const grants = windowBuckets.map((bucket): GrantRow => {
-    deltas[bucket] = 0 - account[`${bucket}Cap`];
+    deltas[bucket] = 0 - account[fieldOf[bucket].cap];
     const grant = grantOf(account, bucket, { ...windowOf(account, bucket), credits: 0 }, seq);
-    account[`${bucket}Cap`] = 0;
-    account[`${bucket}Grant`] = seq;
+    account[fieldOf[bucket].cap] = 0;
+    account[fieldOf[bucket].grant] = seq;
     return { ...grant, cause: "close", atMs };
   });
   account.state = "closed";
@@ -156,7 +157,7 @@ export function closeWindows(account: AccountRow, atMs: EpochMs): WindowsChange 
 /** Counts an amount that a hold takes from a bucket. */
 export function countHeld(account: AccountRow, bucket: WindowBucket, amount: MicroCredits): void {
   if (amount === 0) return;
-  account[`${bucket}Held`] += amount;
+  account[fieldOf[bucket].held] += amount;
   changeKept(account, bucket, (kept) => ({ ...kept, held: kept.held + amount }));
 }
 
@@ -180,7 +181,7 @@ export function endTaking(
     seq < kept.since ? kept : { ...kept, held: kept.held - amount, spent: kept.spent + paid },
   );
   if (!isCurrent(account, bucket, seq)) return 0;
-  account[`${bucket}Held`] -= amount;
+  account[fieldOf[bucket].held] -= amount;
   return amount - paid;
 }
 
@@ -188,7 +189,7 @@ export function endTaking(
  * Reports whether an amount that was taken at this journal number counts in the current window.
  */
 export function isCurrent(account: AccountRow, bucket: WindowBucket, seq: number): boolean {
-  return seq >= account[`${bucket}Since`];
+  return seq >= account[fieldOf[bucket].since];
 }
 
 function changeKept(

@@ -10,6 +10,37 @@ import type { EpochMs, MicroCredits } from "../units.ts";
 export const windowBuckets = ["base", "overage"] as const;
 export type WindowBucket = (typeof windowBuckets)[number];
 
+/**
+ * The fields of an account for each of them. Names that are put together at each use would take
+ * longer than all other checks of a commit.
+ */
+export const fieldOf = {
+  base: {
+    cap: "baseCap",
+    held: "baseHeld",
+    plan: "basePlan",
+    version: "baseVersion",
+    every: "baseEvery",
+    anchorMs: "baseAnchorMs",
+    startsMs: "baseStartsMs",
+    endsMs: "baseEndsMs",
+    grant: "baseGrant",
+    since: "baseSince",
+  },
+  overage: {
+    cap: "overageCap",
+    held: "overageHeld",
+    plan: "overagePlan",
+    version: "overageVersion",
+    every: "overageEvery",
+    anchorMs: "overageAnchorMs",
+    startsMs: "overageStartsMs",
+    endsMs: "overageEndsMs",
+    grant: "overageGrant",
+    since: "overageSince",
+  },
+} as const satisfies Record<WindowBucket, Record<string, keyof AccountRow>>;
+
 /** `closed` is final. A suspended account takes no new holds. */
 export const accountStates = ["active", "suspended", "closed"] as const;
 export type AccountState = (typeof accountStates)[number];

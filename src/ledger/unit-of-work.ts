@@ -14,6 +14,7 @@ import {
   type AccountRow,
   type BucketAmounts,
   type ChargeRow,
+  fieldOf,
   type GrantRow,
   type HoldRow,
   type JournalKind,
@@ -61,15 +62,15 @@ function isAmount(value: number): boolean {
 function problemOf(account: AccountRow): string | null {
   for (const bucket of windowBuckets) {
     if (!Number.isSafeInteger(account[bucket])) return "a bucket is not whole";
-    if (!isAmount(account[`${bucket}Cap`])) return "a cap is negative or not whole";
-    if (!isAmount(account[`${bucket}Held`])) return "what is held is negative or not whole";
+    if (!isAmount(account[fieldOf[bucket].cap])) return "a cap is negative or not whole";
+    if (!isAmount(account[fieldOf[bucket].held])) return "what is held is negative or not whole";
     // Credits that were neither spent nor held exceed the grant.
     if (!isAmount(spentOf(account, bucket))) return "a bucket is above its cap";
-    const startsMs = account[`${bucket}StartsMs`];
-    const endsMs = account[`${bucket}EndsMs`];
+    const startsMs = account[fieldOf[bucket].startsMs];
+    const endsMs = account[fieldOf[bucket].endsMs];
     if (!Number.isSafeInteger(startsMs)) return "a window has no beginning";
     if (!Number.isSafeInteger(endsMs)) return "a window has no end";
-    if (!Number.isSafeInteger(account[`${bucket}AnchorMs`])) return "a window has no anchor";
+    if (!Number.isSafeInteger(account[fieldOf[bucket].anchorMs])) return "a window has no anchor";
     if (startsMs >= endsMs) return "a window ends before it begins";
   }
   const { additional, additionalHeld, holds, kept } = account;
