@@ -17,6 +17,13 @@ import {
 } from "./rows.ts";
 import { isSamePeriod, windowAt } from "./windows.ts";
 
+/** Why a grant is written, and the plan version that gives its credits. Null: it gives none. */
+interface GrantOrigin {
+  cause: GrantCause;
+  plan: string;
+  version: number | null;
+}
+
 /** A window of base or overage while it is changed. */
 interface OpenWindow {
   credits: MicroCredits;
@@ -31,7 +38,7 @@ interface OpenWindow {
   spent: MicroCredits;
   held: MicroCredits;
   /** The grant to write. Null: nothing changed. */
-  grant: { cause: GrantCause; plan: string; version: number } | null;
+  grant: GrantOrigin | null;
 }
 
 /** A change of windows, to be posted as one journal entry. */
@@ -48,7 +55,7 @@ export function spentOf(account: AccountRow, bucket: WindowBucket): MicroCredits
   return account[fieldOf[bucket].cap] - account[bucket] - account[fieldOf[bucket].held];
 }
 
-export function windowOf(account: AccountRow, bucket: WindowBucket): OpenWindow {
+function windowOf(account: AccountRow, bucket: WindowBucket): OpenWindow {
   return {
     credits: account[fieldOf[bucket].cap],
     plan: account[fieldOf[bucket].plan],
@@ -61,33 +68,6 @@ export function windowOf(account: AccountRow, bucket: WindowBucket): OpenWindow 
     spent: spentOf(account, bucket),
     held: account[fieldOf[bucket].held],
     grant: null,
-  };
-}
-
-export function grantOf(
-  account: AccountRow,
-  bucket: WindowBucket,
-  window: OpenWindow,
-  seq: number,
-): GrantRow {
-  const { anchorMs, startsMs, endsMs, since, spent, held, credits, grant } = window;
-  return {
-    account: account.id,
-    seq,
-    bucket,
-    cause: grant?.cause ?? "window",
-    atMs: startsMs,
-    amount: credits,
-    ref: null,
-    payment: null,
-    plan: grant?.plan ?? account.plan,
-    version: grant?.version ?? null,
-    anchorMs,
-    startsMs,
-    endsMs,
-    since,
-    spent,
-    held,
   };
 }
 
@@ -179,6 +159,15 @@ export class AccountWindows {
     return true;
   }
 
+  /** Base and overage lapse. What was spent and is held stays counted. */
+  close(): void {
+    const { plan } = this.#account;
+    for (const bucket of windowBuckets) {
+      const grant = { cause: "close", plan, version: null } as const;
+      this.#windows[bucket] = { ...this.#windows[bucket], credits: 0, grant };
+    }
+  }
+
   endOf(bucket: WindowBucket): EpochMs {
     return this.#windows[bucket].endsMs;
   }
@@ -210,7 +199,8 @@ export class AccountWindows {
       anchorMs: atMs,
       ...windowAt(atMs, every, atMs),
     };
-    // Whoever comes back to the plan of the window's start gets what staying would have given.
+    // An account that comes back to the plan of the window's start gets the same credits as if it
+    // had stayed.
     const own =
       resumed?.plan === newest.id
         ? this.#versionsOf(newest.id).find(({ version }) => version === resumed.version)
@@ -259,7 +249,18 @@ export class AccountWindows {
     for (const bucket of windowBuckets) {
       const window = this.#windows[bucket];
       if (window.grant === null) continue;
-      grants.push({ ...grantOf(account, bucket, window, this.#seq), atMs });
+      const { anchorMs, startsMs, endsMs, since, spent, held } = window;
+      grants.push({
+        account: account.id,
+        seq: this.#seq,
+        bucket,
+        atMs,
+        amount: window.credits,
+        ref: null,
+        payment: null,
+        ...window.grant,
+        ...{ anchorMs, startsMs, endsMs, since, spent, held },
+      });
       deltas[bucket] = window.credits - window.spent - window.held - account[bucket];
       account[fieldOf[bucket].cap] = window.credits;
       account[fieldOf[bucket].held] = window.held;
@@ -280,6 +281,6 @@ function windowFields({ bucket: _bucket, ...window }: KeptWindow): Omit<KeptWind
   return window;
 }
 
-function grantBy(cause: GrantCause, { id, version }: PlanVersion): OpenWindow["grant"] {
+function grantBy(cause: GrantCause, { id, version }: PlanVersion): GrantOrigin {
   return { cause, plan: id, version };
 }

@@ -79,7 +79,9 @@ export function changeState(work: UnitOfWork, found: FoundAccount, operation: St
   }
   if (account.state === "closed") return { kind: "closed" };
   if (to.kind === "close" || (to.kind === "end" && to.endsMs !== null && to.endsMs <= nowMs)) {
-    work.post(account, { ...closeWindows(account, atMs), op, note });
+    const change = closeWindows(account, work.plans, atMs);
+    invariant(change !== null, "closing changes both windows");
+    work.post(account, { ...change, op, note });
     return { kind: "changed", replayed: false };
   }
   if (to.kind === "end") account.endsMs = to.endsMs;

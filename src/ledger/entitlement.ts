@@ -8,13 +8,12 @@
  * period. So nobody gains credits by a plan change and the change back. Pure.
  */
 import type { EpochMs, MicroCredits } from "../units.ts";
-import { AccountWindows, grantOf, type WindowsChange, windowOf } from "./account-windows.ts";
+import { AccountWindows, type WindowsChange } from "./account-windows.ts";
 import { newestVersion, type PlanCatalog, type PlanVersion } from "./plan.ts";
 import {
   type AccountRow,
   type BucketAmounts,
   fieldOf,
-  type GrantRow,
   type KeptWindow,
   type PastWindows,
   type WindowBucket,
@@ -54,7 +53,7 @@ export function applyDue(account: AccountRow, catalog: PlanCatalog, atMs: EpochM
   if (!isDue(account, atMs)) return null;
   const { endsMs } = account;
   if (endsMs === null || endsMs > atMs) return applyBoundaries(account, catalog, atMs);
-  return applyBoundaries(account, catalog, endsMs) ?? closeWindows(account, atMs);
+  return applyBoundaries(account, catalog, endsMs) ?? closeWindows(account, catalog, atMs);
 }
 
 /**
@@ -138,20 +137,13 @@ export function reverseWindows(
  * Closes the account: base and overage lapse. What is held or was spent stays counted, so that
  * open holds settle as before.
  */
-export function closeWindows(account: AccountRow, atMs: EpochMs): WindowsChange {
-  const deltas: BucketAmounts = { base: 0, overage: 0, additional: 0 };
-  const seq = account.seq + 1;
-  const grants = windowBuckets.map((bucket): GrantRow => {
-    deltas[bucket] = 0 - account[fieldOf[bucket].cap];
-    const grant = grantOf(account, bucket, { ...windowOf(account, bucket), credits: 0 }, seq);
-    account[fieldOf[bucket].cap] = 0;
-    account[fieldOf[bucket].grant] = seq;
-    return { ...grant, cause: "close", atMs };
-  });
+export function closeWindows(account: AccountRow, catalog: PlanCatalog, atMs: EpochMs): WindowsChange | null {
+  const windows = new AccountWindows(account, catalog);
+  windows.close();
   account.state = "closed";
   account.nextPlan = null;
   account.kept = [];
-  return { kind: "close", atMs, plan: null, deltas, grants };
+  return windows.write({ kind: "close", plan: null, atMs });
 }
 
 /** Counts an amount that a hold takes from a bucket. */
