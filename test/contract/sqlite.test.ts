@@ -193,9 +193,34 @@ describe("opening an SQLite file", () => {
   });
 
   test("many stores that open a new file at once all succeed", async () => {
-    const stores = await Promise.all(Array.from({ length: 5 }, () => openSqliteStore({ path, plans })));
-    for (const store of stores) await store.close();
+    const openings = Array.from({ length: 5 }, () => openSqliteStore({ path, plans }));
+    const failures: unknown[] = [];
+    for (const opening of await Promise.allSettled(openings)) {
+      if (opening.status === "fulfilled") await opening.value.close();
+      else failures.push(opening.reason);
+    }
+    assert.deepEqual(failures, []);
     await make(path);
+  });
+
+  test("recognises a database that another process creates meanwhile", (t) => {
+    const prepared: string[] = [];
+    const { prepare } = DatabaseSync.prototype;
+    t.mock.method(DatabaseSync.prototype, "prepare", function (this: DatabaseSync, sql: string) {
+      prepared.push(sql);
+      const statement = prepare.call(this, sql);
+      if (prepared.length > 1) return statement;
+      const get = statement.get.bind(statement);
+      return Object.assign(statement, {
+        get() {
+          const row = get();
+          openToWrite({ path, busyMs }, { nowMs: minute, plans }).close();
+          return row;
+        },
+      });
+    });
+    openToWrite({ path, busyMs }, { nowMs: minute, plans }).close();
+    assert.ok(prepared.length > 1);
   });
 
   test("a commit waits for another writer, and its timeout is a transient error", async () => {

@@ -167,10 +167,14 @@ function makeFile(path: string): void {
 }
 
 function recognise(db: DatabaseSync, path: string): void {
-  const id = db.prepare("pragma application_id").get()?.application_id;
-  if (id === applicationId) return;
-  const tables = db.prepare("select count(*) as n from sqlite_schema").get()?.n;
-  if (id !== 0 || tables !== 0) {
+  // One statement, because another process may create the database meanwhile.
+  const found = db
+    .prepare(
+      "select application_id as id, (select count(*) from sqlite_schema) as tables from pragma_application_id",
+    )
+    .get();
+  if (found?.id === applicationId) return;
+  if (found?.id !== 0 || found.tables !== 0) {
     throw new OperatorError(
       `${path} is an SQLite database, but not one of Inkwell's. Nothing was changed. Set another path: database: sqlite:PATH`,
     );
