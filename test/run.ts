@@ -29,7 +29,11 @@ const folders = ["service", "model", "contract", "http", "unit"];
 /** A test that hangs fails after this time. */
 const testMsMax = 240_000;
 
+/** A file whose process is still running after this time fails. */
+const fileMsMax = 600_000;
+
 const root = join(import.meta.dirname, "..");
+const deadline = new URL("./fixtures/file-deadline.ts", import.meta.url);
 for (const file of alone) {
   if (!existsSync(join(root, file))) throw new Error(`${file} is missing: update the list in test/run.ts.`);
 }
@@ -40,6 +44,7 @@ if (files.length === 0) throw new Error(`There are no tests in ${wanted.join(", 
 
 // Modules are parsed and stripped of their types once, not in each of the processes.
 process.env.NODE_COMPILE_CACHE ??= join(root, "node_modules", ".cache", "node");
+process.env.INKWELL_TEST_FILE_MS_MAX ??= String(fileMsMax);
 if (noPostgres === null) process.env[sharedServerVariable] = (await start()).folder;
 
 await pipeline(Readable.from(report()), new spec(), process.stdout);
@@ -68,7 +73,7 @@ async function* report(): AsyncGenerator<TestEvent> {
     const events: AsyncIterable<TestEvent> = run({
       ...part,
       cwd: root,
-      execArgv: [`--test-timeout=${testMsMax}`],
+      execArgv: [`--test-timeout=${testMsMax}`, `--import=${deadline}`],
     });
     for await (const event of events) {
       // Totals of this part: the report has those of all parts.
