@@ -13,8 +13,9 @@ import { randomInt } from "node:crypto";
 import timers from "node:timers/promises";
 import { Refusal, StoreUnavailableError } from "../errors.ts";
 import type { Ledger } from "../ledger/batcher.ts";
+import type { AccountError, ExtendOutcome } from "../ledger/operations.ts";
 import { completionTokensFor, costAtMost, costOf, type Price } from "../ledger/pricing.ts";
-import { countsOf, noTokens } from "../ledger/rows.ts";
+import { countsOf, noTokens, type TokenCounts } from "../ledger/rows.ts";
 import type { MicroCredits } from "../units.ts";
 import type { Generation, Usage } from "./engine.ts";
 
@@ -71,8 +72,7 @@ export class HoldExtender {
   #n = 0;
   #deadline: NodeJS.Timeout | undefined;
   #lastError: unknown = "the store has not answered";
-  #stopped = false;
-  /** Ends a pause. */
+  /** Ends a pause, and all extensions but the last. */
   readonly #ending = new AbortController();
 
   /** `held`: the open hold. */
@@ -146,16 +146,19 @@ export class HoldExtender {
    * before the settlement.
    */
   stop(): void {
-    this.#stopped = true;
     this.#ending.abort();
     clearInterval(this.#timer);
     clearTimeout(this.#deadline);
   }
 
+  get #isStopped(): boolean {
+    return this.#ending.signal.aborted;
+  }
+
   /** Starts one extension at a time, in parallel with the generation. */
   #extend(): void {
-    if (this.#underWay !== null || this.#stopped || this.#generation === null || this.#failure !== null)
-      return;
+    const isIdle = this.#underWay === null && !this.#isStopped && this.#failure === null;
+    if (!isIdle || this.#generation === null) return;
     this.#underWay = this.#extendSlice(this.#generation).finally(() => {
       this.#underWay = null;
       // Meanwhile the generation may be near the end of this slice too.
@@ -173,7 +176,7 @@ export class HoldExtender {
 
   /** Asks once for the amount that pays `nextTokens`, and writes a checkpoint. */
   async #extendOnce(nextTokens: number): Promise<void> {
-    const { accountId, requestId, price, promptTokensMax, wantTokens, holdTtlMs } = this.#request;
+    const { price, promptTokensMax, wantTokens, holdTtlMs } = this.#request;
     const generation = this.#generation;
     // A request that waits in the engine's queue costs nothing, even if its prompt is counted.
     const used = generation?.started === true ? countsOf(this.#payable(generation.usage)) : noTokens;
@@ -181,23 +184,12 @@ export class HoldExtender {
     const isMore = !this.#isLast && nextTokens > this.#paidTokens;
     const moreMicro = isMore ? costAtMost(price, promptTokensMax, nextTokens) - this.#heldMicro : 0;
     try {
-      const outcome = await this.#ledger.apply({
-        kind: "extend",
-        account: accountId,
-        hold: requestId,
-        n: this.#n + 1,
-        moreMicro: Math.max(0, moreMicro),
-        used,
-        ttlMs: holdTtlMs,
-      });
+      const outcome = await this.#ask(Math.max(0, moreMicro), used);
       if (outcome.kind !== "extended") return await this.#lose(generation, outcome.kind);
-      // After a lost reply the same number is used again, so that a slice is taken once.
-      this.#n += 1;
       clearTimeout(this.#deadline);
-      if (!this.#stopped && generation !== null)
+      if (!this.#isStopped && generation !== null)
         this.#deadline = this.#deadlineIn(generation, askedMs + holdTtlMs - performance.now());
       if (moreMicro <= 0) return;
-      this.#heldMicro += outcome.amount;
       this.#paidTokens = this.#paidBy(this.#heldMicro);
       const isShort = outcome.amount < moreMicro;
       const waits = isShort && outcome.reserved && this.#waitsOn(outcome.amount);
@@ -237,24 +229,37 @@ export class HoldExtender {
   async #takeRest(cost: MicroCredits, usage: Usage): Promise<void> {
     this.#ending.abort();
     await this.#underWay;
-    const moreMicro = cost - this.#heldMicro;
-    if (moreMicro <= 0) return;
-    const { accountId, requestId, holdTtlMs } = this.#request;
     try {
-      const outcome = await this.#ledger.apply({
-        kind: "extend",
-        account: accountId,
-        hold: requestId,
-        n: this.#n + 1,
-        moreMicro,
-        used: countsOf(this.#payable(usage)),
-        ttlMs: holdTtlMs,
-      });
-      if (outcome.kind === "extended") this.#heldMicro += outcome.amount;
+      // The first answer can be that of an extension whose answer was lost, and which asked for
+      // less.
+      while (cost > this.#heldMicro) {
+        const outcome = await this.#ask(cost - this.#heldMicro, countsOf(this.#payable(usage)));
+        if (outcome.kind !== "extended" || outcome.amount === 0) return;
+      }
     } catch (error) {
       // The settlement waits for the store. It charges what is known to be held.
       if (!(error instanceof StoreUnavailableError)) throw error;
     }
+  }
+
+  /** Asks the ledger for more credits, and writes a checkpoint. */
+  async #ask(moreMicro: MicroCredits, used: TokenCounts): Promise<ExtendOutcome | AccountError> {
+    const { accountId, requestId, holdTtlMs } = this.#request;
+    const outcome = await this.#ledger.apply({
+      kind: "extend",
+      account: accountId,
+      hold: requestId,
+      n: this.#n + 1,
+      moreMicro,
+      used,
+      ttlMs: holdTtlMs,
+    });
+    if (outcome.kind === "extended") {
+      // After a lost answer the same number is used again, so that a slice is taken once.
+      this.#n += 1;
+      this.#heldMicro += outcome.amount;
+    }
+    return outcome;
   }
 
   #payable(usage: Usage): Usage {

@@ -37,7 +37,7 @@ async function setup(micro: number): Promise<Setup> {
   const receipts: Charge[] = [];
   const dependencies = {
     catalog: new Catalog([{ id: "model", engine, price, outputTokensMax: null, created: 0 }]),
-    ledger: new Ledger(made.store, { retriesMs: [] }),
+    ledger: new Ledger(made.store, { retriesMs: [], batchDelayMs: 0 }),
     holdTtlMs: 60_000,
   };
   const caller = { accountId: "ada", keyId: "key", plan: broke, models: ["*"], concurrent: null };
@@ -209,6 +209,22 @@ test("repeats an extension after an error of the store, and the answer continues
   generation.end("stop");
   await rest;
   assert.equal(made.receipts[0]?.cost, promptCost + 200 * 30);
+  await audit(made.store);
+});
+
+test("an answer that is longer than its extension is charged in full after a lost answer of the store", async () => {
+  const made = await setup(50_000);
+  const { generation, rest } = await made.begin("r1");
+  made.store.hooks = { after: () => Promise.reject(new StoreUnavailableError("the connection is cut")) };
+  think(generation, 700);
+  await until("an extension", () => made.store.batches.flat().some(({ kind }) => kind === "extend"));
+  made.store.hooks = {};
+  generation.end("stop");
+  await rest;
+  assert.deepEqual(
+    made.receipts.map(({ cost }) => cost),
+    [promptCost + 700 * 30],
+  );
   await audit(made.store);
 });
 
