@@ -38,6 +38,8 @@ export interface LedgerOptions {
    * or the network.
    */
   giveUpMs?: number;
+  /** For tests: longest time in which operations are collected for a commit. 0: no delay. */
+  batchDelayMs?: number;
   /** For tests: additional pause before each further attempt of `applyLate`. */
   latePauseMs?: number;
   /**
@@ -72,7 +74,7 @@ const delayedBelow = 64;
 /**
  * Shared by about 20 operations at 32 clients on one core, in place of 4 (docs/decisions/0036).
  */
-const batchDelayMsMax = 4;
+const defaultBatchDelayMs = 4;
 /** A turn of the event loop takes some microseconds if it runs no callback. */
 const idleTurnMs = 0.03;
 const defaultRetriesMs = [10, 50, 250, 1000, 2000];
@@ -87,12 +89,12 @@ const defaultLatePauseMs = 1000;
  * Collects operations for a commit while the event loop has other work. An idle turn of the loop
  * ends the delay, so an operation that is alone is committed at once.
  */
-async function batchDelay({ waiting }: CommitQueue): Promise<void> {
+async function batchDelay({ waiting }: CommitQueue, msMax: number): Promise<void> {
   const beganMs = performance.now();
   for (let turnMs = beganMs; waiting.length < delayedBelow; ) {
     await timers.setImmediate();
     const nowMs = performance.now();
-    if (nowMs - turnMs < idleTurnMs || nowMs - beganMs >= batchDelayMsMax) return;
+    if (nowMs - turnMs < idleTurnMs || nowMs - beganMs >= msMax) return;
     turnMs = nowMs;
   }
 }
@@ -103,6 +105,7 @@ export class Ledger {
   readonly #retriesMs: readonly number[];
   readonly #giveUpMs: number;
   readonly #latePauseMs: number;
+  readonly #batchDelayMs: number;
   readonly #onCommit: LedgerOptions["onCommit"];
   readonly #queues: readonly CommitQueue[];
   readonly #accountQueues: AccountQueues;
@@ -118,6 +121,7 @@ export class Ledger {
     this.#retriesMs = options.retriesMs ?? defaultRetriesMs;
     this.#giveUpMs = options.giveUpMs ?? defaultGiveUpMs;
     this.#latePauseMs = options.latePauseMs ?? defaultLatePauseMs;
+    this.#batchDelayMs = options.batchDelayMs ?? defaultBatchDelayMs;
     this.#onCommit = options.onCommit;
     this.#onHoldLeft = options.onHoldLeft;
     this.#queues = Array.from({ length: options.commitQueues ?? 1 }, () => ({ waiting: [], pump: null }));
@@ -256,7 +260,7 @@ export class Ledger {
 
   async #run(queue: CommitQueue): Promise<void> {
     while (queue.waiting.length > 0) {
-      await batchDelay(queue);
+      await batchDelay(queue, this.#batchDelayMs);
       const batch = queue.waiting.splice(0, this.#batchMax);
       try {
         this.#moveToAccountQueues(queue, (await this.#commit(batch, this.#retriesMs)).entries);
