@@ -57,9 +57,10 @@ export function makeLedgerFile(path: string, accounts: number, journalRows: numb
       select n, printf('account-%05d', n) as id, printf('key_%016d', n) as key from n;
     create temp table r as with recursive n(n) as (select 0 union all select n + 1 from n where n < ${rounds - 1})
       select n from n where n < ${rounds};
-    insert into account (${accountTable.list()}) select id, 'bench', null, 'active', null, 1 + 2 * ${rounds}, ${startsMs},
-      ${cap} - ${cost} * ${rounds}, ${cap}, 0, 'bench', 1, 'P1D', ${startsMs}, ${startsMs}, ${endsMs}, 1, 1,
-      0, 0, 0, 'bench', 1, 'P1D', ${startsMs}, ${startsMs}, ${endsMs}, 1, 1, null, 0, 0, 0, 0, 0, 0, null from a;
+    insert into account (${accountTable.list()}) select id, 1 + 2 * ${rounds}, ${cap} - ${cost} * ${rounds}, 0, 0, 0, null,
+      0, 0, 0, 0, 0, 0, null, 'bench', null, 'active', null, ${startsMs},
+      ${cap}, 'bench', 1, 'P1D', ${startsMs}, ${startsMs}, ${endsMs}, 1, 1,
+      0, 'bench', 1, 'P1D', ${startsMs}, ${startsMs}, ${endsMs}, 1, 1 from a;
     insert into api_key (account, id, hash, last_four, models, created_ms, requests_tat_ms, tokens_tat_ms, holds, held, used, budget_since)
       select id, key, printf('%064d', n), 'abcd', '["*"]', ${startsMs}, 0, 0, 0, 0, 0, 0 from a;
     insert into journal select id, 1, ${startsMs}, 'open', 'open', 'bench', ${cap}, 0, 0, ${cap}, 0, 0 from a;

@@ -88,6 +88,18 @@ export function tableOf<R extends object>(
   };
 }
 
+/**
+ * Returns a comparison of two rows in the columns of `table` that `part` does not have. Compiled
+ * for the same reason.
+ */
+export function sameBesides<R>(table: Table<R>, part: Pick<Table<R>, "columns">): (a: R, b: R) => boolean {
+  const names = new Set(part.columns.map(({ name }) => name));
+  const rest = table.columns.filter(({ name }) => !names.has(name));
+  return new Function(
+    `return (a, b) => ${rest.map(({ field }) => `a.${field} === b.${field}`).join(" && ")}`,
+  )();
+}
+
 const decoders = {
   text(cell: unknown, column: Column): string {
     if (typeof cell !== "string") throw misread(cell, column);

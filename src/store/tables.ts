@@ -27,38 +27,16 @@ import {
 import type { Credits, EpochMs } from "../units.ts";
 import type { ClockRow } from "./clock.ts";
 import type { ContactRow } from "./contacts.ts";
-import { type ColumnType, tableOf } from "./table.ts";
+import { type ColumnType, sameBesides, tableOf } from "./table.ts";
 
-export const accountTable = tableOf<AccountRow>("account", {
+/** The part of an account that requests change. Plans and windows change the rest. */
+const accountState = {
   id: "text",
-  plan: "text",
-  nextPlan: "text?",
-  state: accountStates,
-  endsMs: "integer?",
   seq: "integer",
-  createdMs: "integer",
   base: "integer",
-  baseCap: "integer",
   baseHeld: "integer",
-  basePlan: "text",
-  baseVersion: "integer",
-  baseEvery: "text",
-  baseAnchorMs: "integer",
-  baseStartsMs: "integer",
-  baseEndsMs: "integer",
-  baseGrant: "integer",
-  baseSince: "integer",
   overage: "integer",
-  overageCap: "integer",
   overageHeld: "integer",
-  overagePlan: "text",
-  overageVersion: "integer",
-  overageEvery: "text",
-  overageAnchorMs: "integer",
-  overageStartsMs: "integer",
-  overageEndsMs: "integer",
-  overageGrant: "integer",
-  overageSince: "integer",
   kept: "windows",
   additional: "integer",
   additionalHeld: "integer",
@@ -67,7 +45,42 @@ export const accountTable = tableOf<AccountRow>("account", {
   requestsTatMs: "real",
   tokensTatMs: "real",
   tokensLimit: "integer?",
+} as const;
+
+export const accountStateTable = tableOf<Pick<AccountRow, keyof typeof accountState>>(
+  "account",
+  accountState,
+);
+
+export const accountTable = tableOf<AccountRow>("account", {
+  ...accountState,
+  plan: "text",
+  nextPlan: "text?",
+  state: accountStates,
+  endsMs: "integer?",
+  createdMs: "integer",
+  baseCap: "integer",
+  basePlan: "text",
+  baseVersion: "integer",
+  baseEvery: "text",
+  baseAnchorMs: "integer",
+  baseStartsMs: "integer",
+  baseEndsMs: "integer",
+  baseGrant: "integer",
+  baseSince: "integer",
+  overageCap: "integer",
+  overagePlan: "text",
+  overageVersion: "integer",
+  overageEvery: "text",
+  overageAnchorMs: "integer",
+  overageStartsMs: "integer",
+  overageEndsMs: "integer",
+  overageGrant: "integer",
+  overageSince: "integer",
 });
+
+/** Reports whether two rows of an account differ in their state only. */
+export const isSameButState = sameBesides(accountTable, accountStateTable);
 
 /** Reads amounts beyond 2^53 as inexact numbers, which no check of the ledger accepts. */
 export function accountOf(cells: readonly unknown[]): AccountRow {

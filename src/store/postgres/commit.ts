@@ -39,11 +39,13 @@ import {
 } from "../contacts.ts";
 import { readCatalog } from "../plans.ts";
 import {
+  accountStateTable,
   accountTable,
   chargeTable,
   grantTable,
   holdKeyTable,
   holdTable,
+  isSameButState,
   journalTable,
   keyStateTable,
   keyTable,
@@ -221,6 +223,7 @@ export class PostgresLedger {
 
 const insertAccounts = insertInto(accountTable);
 const updateAccounts = update(accountTable, ["id"]);
+const updateAccountStates = update(accountStateTable, ["id"], "state of account");
 const insertHolds = insertInto(holdTable);
 const updateHolds = update(holdTable, ["account", "id"]);
 const deleteHolds = deletion(holdKeyTable);
@@ -237,7 +240,11 @@ async function write(
   changes: Changes,
   further: Readonly<Record<string, Statement | null>> = {},
 ): Promise<void> {
-  const [newAccounts, accounts] = apart(changes.accounts, (row) => snapshot.accounts.has(row.id));
+  const [newAccounts, known] = apart(changes.accounts, (row) => snapshot.accounts.has(row.id));
+  const [accounts, accountStates] = apart(known, (row) => {
+    const read = snapshot.accounts.get(row.id);
+    return read !== undefined && isSameButState(row, read);
+  });
   // New accounts have no rows to lock. Their order keeps two nodes that open the same accounts
   // from a deadlock.
   newAccounts.sort((a, b) => (a.id < b.id ? -1 : 1));
@@ -247,6 +254,7 @@ async function write(
   await together(connection, {
     newAccounts: insertAccounts(newAccounts),
     accounts: updateAccounts(accounts),
+    accountStates: updateAccountStates(accountStates),
     newHolds: insertHolds(newHolds),
     holds: updateHolds(holds),
     holdsEnded: deleteHolds(changes.holdsEnded),
@@ -260,6 +268,6 @@ async function write(
   });
 }
 
-function apart<R>(rows: readonly R[], isRead: (row: R) => boolean): [fresh: R[], read: R[]] {
-  return [rows.filter((row) => !isRead(row)), rows.filter(isRead)];
+function apart<R>(rows: readonly R[], isSecond: (row: R) => boolean): [first: R[], second: R[]] {
+  return [rows.filter((row) => !isSecond(row)), rows.filter(isSecond)];
 }

@@ -33,10 +33,12 @@ import {
 import { pastWindowsOf, readPastWindows } from "../past-windows.ts";
 import { paymentOf, payments, refunds } from "../queries.ts";
 import {
+  accountStateTable,
   accountTable,
   chargeTable,
   grantTable,
   holdTable,
+  isSameButState,
   journalTable,
   keyStateTable,
   keyTable,
@@ -62,6 +64,7 @@ export class SqliteLedger {
   readonly #key: Query<KeyRow>;
   readonly #insertAccount: StatementSync;
   readonly #updateAccount: StatementSync;
+  readonly #updateAccountState: StatementSync;
   readonly #insertHold: StatementSync;
   readonly #updateHold: StatementSync;
   readonly #deleteHold: StatementSync;
@@ -90,6 +93,7 @@ export class SqliteLedger {
     this.#key = new Query(db, keyTable, "where account = ? and id = ?");
     this.#insertAccount = db.prepare(insertInto(accountTable));
     this.#updateAccount = db.prepare(update(accountTable, ["id"]));
+    this.#updateAccountState = db.prepare(update(accountStateTable, ["id"]));
     this.#insertHold = db.prepare(insertInto(holdTable));
     this.#updateHold = db.prepare(update(holdTable, ["account", "id"]));
     this.#deleteHold = db.prepare("delete from hold where account = ? and id = ?");
@@ -277,9 +281,11 @@ export class SqliteLedger {
 
   #write(snapshot: Snapshot, changes: Changes): void {
     for (const row of changes.accounts) {
-      const values = valuesOf(accountTable, row);
-      if (!snapshot.accounts.has(row.id)) this.#insertAccount.run(...values);
-      else one(this.#updateAccount.run(...values), "account");
+      const read = snapshot.accounts.get(row.id);
+      if (read === undefined) this.#insertAccount.run(...valuesOf(accountTable, row));
+      else if (isSameButState(row, read))
+        one(this.#updateAccountState.run(...valuesOf(accountStateTable, row)), "account");
+      else one(this.#updateAccount.run(...valuesOf(accountTable, row)), "account");
     }
     for (const row of changes.holdsPut) {
       const values = valuesOf(holdTable, row);
