@@ -16,7 +16,6 @@ import {
   assertTokens,
   type BucketAmounts,
   type ChargeRow,
-  countsOf,
   type Ending,
   type HoldRow,
   heldBy,
@@ -194,25 +193,33 @@ interface Charge extends Ended {
 }
 
 /** Call it after the journal entry was posted. */
-function chargeOf(
-  { account }: FoundAccount,
-  { id, key, model, pricePrompt, priceCompletion, priceCachedPrompt }: HoldRow | ChargeRow,
-  { used, paid, ...charge }: Charge,
-): ChargeRow {
+function chargeOf({ account }: FoundAccount, of: HoldRow | ChargeRow, charge: Charge): ChargeRow {
+  const { used, cost, paid } = charge;
   return {
     account: account.id,
-    id,
+    id: of.id,
     seq: account.seq,
-    key,
-    model,
-    ...charge,
-    ...countsOf(used),
-    pricePrompt,
-    priceCompletion,
-    priceCachedPrompt,
-    ...paid,
-    shortfall: charge.cost - sumOf(paid),
+    atMs: charge.atMs,
+    key: of.key,
+    model: of.model,
+    ending: charge.ending,
+    estimated: charge.estimated,
+    late: charge.late,
+    promptTokens: used.promptTokens,
+    cachedTokens: used.cachedTokens,
+    completionTokens: used.completionTokens,
+    reasoningTokens: used.reasoningTokens,
+    pricePrompt: of.pricePrompt,
+    priceCompletion: of.priceCompletion,
+    priceCachedPrompt: of.priceCachedPrompt,
+    cost,
+    base: paid.base,
+    overage: paid.overage,
+    additional: paid.additional,
+    shortfall: cost - sumOf(paid),
     baseGrant: account.baseGrant,
     overageGrant: account.overageGrant,
+    basePast: charge.basePast,
+    overagePast: charge.overagePast,
   };
 }
