@@ -76,10 +76,15 @@ const readJournal = `
   select ${journalTable.list("j")} from unnest($1::text[], $2::text[]) as n(account, op)
   join journal j on j.op = n.op and j.account = n.account`;
 
-const readCharges = `
-  select ${chargeTable.list("u")} from unnest($1::text[], $2::text[]) as n(account, id)
-  join charge u on u.id = n.id and u.account = n.account
-  order by u.late`;
+const namedCharges = `unnest($1::text[], $2::text[]) as n(account, id)
+  join charge u on u.id = n.id and u.account = n.account`;
+
+const readCharges = `select ${chargeTable.list("u")} from ${namedCharges} order by u.late`;
+
+const readKeysOfCharges = `
+  select ${keyTable.list("k")} from ${namedCharges} join api_key k on k.account = u.account and k.id = u.key`;
+
+const forKeys = "for no key update of k skip locked";
 
 const readPayments = payments("any($1::text[])");
 const readRefunds = refunds("any($1::text[])");
@@ -94,7 +99,7 @@ const lockHolds = `
   select h.account, h.id from found f join hold h on h.account = f.account and h.id = f.id
   for no key update of h skip locked`;
 
-/** Finds the keys that operations name, and the keys of the named or overdue holds and charges. */
+/** Finds the keys that operations name, and the keys of the named or overdue holds. */
 const readKeys = `
   with named as (
     select n.account, n.key from unnest($1::text[], $2::text[]) as n(account, key)
@@ -102,14 +107,12 @@ const readKeys = `
     select h.account, h.key from unnest($3::text[], $4::text[]) as n(account, id)
     join hold h on h.account = n.account and h.id = n.id
     union
-    select u.account, u.key from unnest($3::text[], $4::text[]) as n(account, id)
-    join charge u on u.id = n.id and u.account = n.account
-    union
     select o.account, o.key from (${overdueOf("$5", "$6", clockOfCommit)}) o
   )
   select ${keyTable.list("k")} from named join api_key k on k.account = named.account and k.id = named.key`;
 
-const lockKeys = `${readKeys} for no key update of k skip locked`;
+const lockKeys = `${readKeys} ${forKeys}`;
+const lockKeysOfCharges = `${readKeysOfCharges} ${forKeys}`;
 
 /** Cells in the result of `readHolds`. */
 const clockAt = 1;
@@ -167,7 +170,6 @@ export async function readUnderLock(
     holds: { name: "holds", text: readHolds, values: [time, ...named.arrays(), ...ending] },
     freeHolds: locking("free holds", lockHolds, [...named.arrays(), ...ending]),
     journal: ops.size === 0 ? null : { name: "journal", text: readJournal, values: ops.arrays() },
-    charges: settled.size === 0 ? null : { name: "charges", text: readCharges, values: settled.arrays() },
     payments:
       paid.size === 0 ? null : { name: "payments", text: readPayments, values: [arrayLiteral([...paid])] },
     refunds:
@@ -192,11 +194,22 @@ export async function readUnderLock(
   const overdue = holds.filter((_, index) => withHold[index]?.[placeAt] !== null);
   const unfinished = first?.[unfinishedAt];
   const journal = (rows.journal ?? []).map((cells) => journalTable.rowOf(cells));
+  for (const { account, id } of holds) settled.delete(account, id);
+  // An open hold has no charges.
+  const ended =
+    settled.size === 0
+      ? {}
+      : await together(connection, {
+          charges: { name: "charges", text: readCharges, values: settled.arrays() },
+          keys: { name: "keys of charges", text: readKeysOfCharges, values: settled.arrays() },
+          freeKeys: locking("free keys of charges", lockKeysOfCharges, settled.arrays()),
+        });
   const charges = Map.groupBy(
-    (rows.charges ?? []).map((cells) => chargeTable.rowOf(cells)),
+    (ended.charges ?? []).map((cells) => chargeTable.rowOf(cells)),
     (row: ChargeRow) => rowKey(row.account, row.id),
   );
-  const keys = (rows.keys ?? []).map((cells) => keyTable.rowOf(cells));
+  const keys = [...(rows.keys ?? []), ...(ended.keys ?? [])].map((cells) => keyTable.rowOf(cells));
+  const freeKeys = [...(rows.freeKeys ?? []), ...(ended.freeKeys ?? [])];
   const reversed = operations.filter(({ kind }) => kind === "reverse").map(({ account }) => account);
   const snapshot = {
     nowMs: now,
@@ -215,7 +228,7 @@ export async function readUnderLock(
   if (skips === "nothing") return { snapshot, locked: new Set(), clockMs };
   const isThere = new Set((rows.found ?? []).map(([id]) => String(id)));
   const lockedRows =
-    skips === "accounts" ? [] : [...notAmong(rows.freeHolds, holds), ...notAmong(rows.freeKeys, keys)];
+    skips === "accounts" ? [] : [...notAmong(rows.freeHolds, holds), ...notAmong(freeKeys, keys)];
   const locked = new Set([
     ...[...isThere].filter((id) => !snapshot.accounts.has(id)),
     ...lockedRows.map(({ account }) => account),
@@ -294,6 +307,10 @@ class Pairs {
 
   add(account: string, id: string): void {
     this.#pairs.set(rowKey(account, id), [account, id]);
+  }
+
+  delete(account: string, id: string): void {
+    this.#pairs.delete(rowKey(account, id));
   }
 
   get size(): number {
