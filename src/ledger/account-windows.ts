@@ -51,7 +51,7 @@ export interface WindowsChange {
   grants: GrantRow[];
 }
 
-export function spentOf(account: AccountRow, bucket: WindowBucket): MicroCredits {
+function spentOf(account: AccountRow, bucket: WindowBucket): MicroCredits {
   return account[fieldOf[bucket].cap] - account[bucket] - account[fieldOf[bucket].held];
 }
 
