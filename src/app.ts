@@ -397,6 +397,7 @@ class Service {
       draining: () => this.#isLeaving || server.requests.draining,
       warnings: () => (plans.superseded ? [supersededWarning] : []),
       reload: () => reloader.reload(),
+      configuredPlans: () => this.#config.plans,
       applyPlans: () => reloader.applyPlans(),
       lastReload: () => reloader.last,
     });

@@ -4,13 +4,12 @@
  * Nothing is cached: a revoked key is refused at the next request. No message or detail contains a
  * key or a part of one.
  */
-import { timingSafeEqual } from "node:crypto";
 import { Refusal } from "../errors.ts";
 import { balanceUnavailable } from "../ledger/balance.ts";
 import type { Plan } from "../ledger/plan.ts";
 import type { Store } from "../store/store.ts";
 import type { EpochMs } from "../units.ts";
-import { hashKey, keyFormat, parseKey } from "./keys.ts";
+import { hashKey, keyFormat, parseKey, secretWith } from "./keys.ts";
 
 /** The account and key that a request is authenticated as. */
 export interface Caller {
@@ -37,12 +36,11 @@ export async function authenticate(
   const found = await store.findKey(given);
   if (found === null) throw unknownKey();
   const { key, plan } = found;
-  if (!isSame(key.hash, given)) {
-    if (key.oldHash === null || key.oldUntilMs === null || !isSame(key.oldHash, given)) throw unknownKey();
-    if (key.oldUntilMs <= nowMs) {
-      const until = new Date(key.oldUntilMs).toISOString();
-      throw invalid(`This API key was replaced by a new one, and was valid until ${until}.`);
-    }
+  const secret = secretWith(given, key);
+  if (secret === null || (secret === "old" && key.oldUntilMs === null)) throw unknownKey();
+  if (secret === "old" && key.oldUntilMs !== null && key.oldUntilMs <= nowMs) {
+    const until = new Date(key.oldUntilMs).toISOString();
+    throw invalid(`This API key was replaced by a new one, and was valid until ${until}.`);
   }
   if (key.revokedMs !== null) throw invalid("This API key has been revoked.");
   if (key.expiresMs !== null && key.expiresMs <= nowMs) {
@@ -53,10 +51,6 @@ export async function authenticate(
   }
   const { account: accountId, id: keyId, models, concurrent } = key;
   return { accountId, keyId, plan, models, concurrent };
-}
-
-function isSame(hash: string, given: string): boolean {
-  return timingSafeEqual(Buffer.from(hash), Buffer.from(given));
 }
 
 function unknownKey(): Refusal {

@@ -21,9 +21,12 @@ import {
   type IssuedKey,
   issueKey,
   type KeyOptions,
+  keyFormat,
   keyProperties,
   mintKey,
+  parseKey,
   propertiesOf,
+  secretWith,
 } from "./keys.ts";
 import {
   accountNotFound,
@@ -35,6 +38,7 @@ import {
   newIdNeeded,
   OperatorRefusal,
   requireUsableKey,
+  secretNotFound,
 } from "./refusals.ts";
 
 /** Time for which the old secret stays valid after a rotation, if none is given. */
@@ -59,6 +63,15 @@ export interface KeyChange {
 interface ShownKey {
   key: string | null;
   row: KeyRow;
+}
+
+/** The key of a secret. */
+export interface KeyOfSecret {
+  row: KeyRow;
+  /** `old`: the secret before the last rotation. */
+  secret: "present" | "old";
+  /** Whether a request with this secret is authenticated now. */
+  isUsable: boolean;
 }
 
 interface KeyActionDependencies {
@@ -114,6 +127,24 @@ export class KeyActions {
     const row = await this.#deps.store.keyById(id);
     if (row === null) throw keyNotFound(id);
     return this.#present(row);
+  }
+
+  /**
+   * Finds the key that has this secret, even if the key or the secret has ended. No message
+   * contains the secret or a part of it.
+   */
+  async lookUp(secret: string): Promise<KeyOfSecret> {
+    requireForm(secret);
+    const hash = hashKey(secret);
+    const found = await this.#deps.store.findKey(hash);
+    const which = found && secretWith(hash, found.key);
+    if (found === null || which === null) throw secretNotFound();
+    const row = this.#present(found.key);
+    const nowMs = this.#deps.store.nowMs();
+    const hasEnded = row.revokedMs !== null || (row.expiresMs !== null && row.expiresMs <= nowMs);
+    const isCurrent = which === "present" || (row.oldUntilMs !== null && row.oldUntilMs > nowMs);
+    const isUsable = !hasEnded && isCurrent;
+    return { row, secret: which, isUsable };
   }
 
   /** Returns the keys of one account, or of all accounts, in the order of their creation. */
@@ -206,6 +237,20 @@ function nothingToChange(): Refusal {
     "missing_required_parameter",
     "Nothing to change: name at least one setting of the key.",
   );
+}
+
+function requireForm(secret: string): void {
+  switch (parseKey(secret)) {
+    case "ok":
+      return;
+    case "mistyped":
+      throw invalidValue(
+        "key",
+        `The key is mistyped or incomplete: its check characters do not match. ${keyFormat}`,
+      );
+    case "foreign":
+      throw invalidValue("key", `This is not a key of Inkwell. ${keyFormat}`);
+  }
 }
 
 function requirePeriod(param: string, period: string): void {

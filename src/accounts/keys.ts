@@ -5,7 +5,7 @@
  * characters. With the checksum, a typing error is detected without the store, and secret scanners
  * recognise a key. Only the SHA-256 of a key is stored; 202 random bits need no slow hash.
  */
-import { hash, randomBytes } from "node:crypto";
+import { hash, randomBytes, timingSafeEqual } from "node:crypto";
 import { crc32 } from "node:zlib";
 import { noBudget, setBudget } from "../ledger/key-budget.ts";
 import type { KeyRow } from "../ledger/rows.ts";
@@ -135,6 +135,13 @@ export function parseKey(text: string): "ok" | "mistyped" | "foreign" {
 /** Returns the SHA-256 of the whole key in lower-case hex. */
 export function hashKey(key: string): string {
   return hash("sha256", key, "hex");
+}
+
+/** Returns which secret of the key has this SHA-256, in constant time. */
+export function secretWith(given: string, key: KeyRow): "present" | "old" | null {
+  const isSame = (known: string) => timingSafeEqual(Buffer.from(known), Buffer.from(given));
+  if (isSame(key.hash)) return "present";
+  return key.oldHash !== null && isSame(key.oldHash) ? "old" : null;
 }
 
 /** Returns the CRC32 of the random characters as 6 base62 digits: 62^6 is more than 2^32. */

@@ -40,6 +40,7 @@ import {
   text,
   time,
 } from "./json-objects.ts";
+import type { KeyOfSecret } from "./key-actions.ts";
 import type { CreditsChange, CreditsRefund, PlanPreviewOf } from "./operator-actions.ts";
 
 export const accountObject = objectFor<ListedAccount>("Account")({
@@ -137,6 +138,18 @@ export const keyObject = objectFor<KeyRow>("Key")(keyFields);
 export const newKeyObject = objectFor<KeyRow & { key: string | null }>("NewKey")({
   key: [orNull(Type.String({ description: "the key itself, only in this response" })), (row) => row.key],
   ...keyFields,
+});
+
+export const keyOfSecretObject = objectFor<KeyOfSecret>("KeyOfSecret")({
+  secret: [
+    Type.Enum(["present", "old"], { description: "`old`: the secret before the last rotation" }),
+    (found) => found.secret,
+  ],
+  usable: [
+    Type.Boolean({ description: "whether a request with this secret is authenticated now" }),
+    (found) => found.isUsable,
+  ],
+  key: [keyObject.schema, (found) => keyObject.of(found.row)],
 });
 
 /** As `GET /v1/balance` returns it. */

@@ -1,6 +1,6 @@
 /** The JSON object of a plan, for the operator API and the command line. */
 import Type from "typebox";
-import type { PlanVersion } from "../ledger/plan.ts";
+import type { Plan, PlanChanges, Plans, PlanVersion } from "../ledger/plan.ts";
 import { closed, component, count, isoTime, objectFor, orNull, text, time } from "./json-objects.ts";
 
 /** A plan of the database. */
@@ -15,9 +15,7 @@ export interface PlanState {
 
 const bucket = closed({ credits: count, every: text });
 
-const version = component("PlanVersion", {
-  version: count,
-  created_at: time,
+const granted = {
   base: bucket,
   overage: bucket,
   limits: closed({
@@ -26,7 +24,8 @@ const version = component("PlanVersion", {
     concurrent: orNull(count),
   }),
   models: Type.Array(text),
-});
+};
+const version = component("PlanVersion", { version: count, created_at: time, ...granted });
 
 export const planObject = objectFor<PlanState>("Plan")({
   id: [text, (plan) => plan.id],
@@ -41,10 +40,39 @@ export const planObject = objectFor<PlanState>("Plan")({
   ],
 });
 
-function versionFields({ version, createdMs, base, overage, limits, models }: PlanVersion) {
+/** A plans section, and what it would change in the database. */
+interface ComparedPlans {
+  section: Plans;
+  changes: PlanChanges;
+}
+
+const names = (description: string) => Type.Array(text, { description });
+
+export const comparedPlansObject = objectFor<ComparedPlans>("ConfiguredPlans")({
+  current: [
+    Type.Boolean({ description: "whether the plans of this node's configuration are in use" }),
+    ({ changes }) => changes.kind === "unchanged",
+  ],
+  added: [names("plans that the database does not offer"), ({ changes }) => changes.added],
+  changed: [names("plans that grant something else"), ({ changes }) => changes.changed],
+  retired: [names("offered plans that the configuration does not have"), ({ changes }) => changes.retired],
+  plans: [
+    Type.Array(component("ConfiguredPlan", { id: text, ...granted }), {
+      description: "the added and changed plans, as the configuration has them",
+    }),
+    ({ section, changes: { added, changed } }) =>
+      [...section.values()]
+        .filter(({ id }) => added.includes(id) || changed.includes(id))
+        .map((plan) => ({ id: plan.id, ...grantedBy(plan) })),
+  ],
+});
+
+function versionFields(of: PlanVersion) {
+  return { version: of.version, created_at: isoTime(of.createdMs), ...grantedBy(of) };
+}
+
+function grantedBy({ base, overage, limits, models }: Plan) {
   return {
-    version,
-    created_at: isoTime(createdMs),
     base,
     overage,
     limits: {

@@ -75,6 +75,13 @@ export function keyNotFound(id: string): OperatorRefusal {
   return new OperatorRefusal("key_not_found", `There is no key "${id}".`);
 }
 
+export function secretNotFound(): OperatorRefusal {
+  return new OperatorRefusal(
+    "key_not_found",
+    "No key has this secret. It may belong to another installation, or have been replaced by two rotations.",
+  );
+}
+
 export function keyRevoked(id: string): OperatorRefusal {
   return new OperatorRefusal("key_revoked", `Key ${id} is revoked, which is final. Nothing has changed.`);
 }

@@ -6,12 +6,13 @@ import { randomUUID } from "node:crypto";
 import { Command, InvalidArgumentError } from "commander";
 import { defaultOverlap, type KeyChange, noOverlap } from "../accounts/key-actions.ts";
 import type { KeyOptions } from "../accounts/keys.ts";
-import { keyObject, newKeyObject } from "../accounts/operator-objects.ts";
+import { keyObject, keyOfSecretObject, newKeyObject } from "../accounts/operator-objects.ts";
 import type { EpochMs } from "../units.ts";
 import { budgetCredits, label, limit, modelIds, moment, period } from "./arguments.ts";
 import type { Cli } from "./cli.ts";
 import { shortTime } from "./format.ts";
 import { examples } from "./help.ts";
+import { firstLine } from "./input.ts";
 import { keyDetails, keyTable, stateOf } from "./key-text.ts";
 
 interface CreateOptions extends Pick<KeyOptions, "name" | "models" | "concurrent"> {
@@ -90,6 +91,12 @@ export function keyCommand(cli: Cli): Command {
     .description("show one key: its settings, budget and old secret")
     .argument("<id>", asListed)
     .action((id: string) => show(cli, id));
+
+  key
+    .command("lookup")
+    .description("show which key and account a secret belongs to; reads the secret from stdin")
+    .addHelpText("after", examples("inkwell key lookup < secret.txt"))
+    .action(() => lookUp(cli));
 
   const setting = key
     .command("set")
@@ -210,6 +217,19 @@ async function show(cli: Cli, id: string): Promise<void> {
     const { trustedMs: nowMs } = await actions.clock();
     const row = await actions.keys.find(id);
     cli.print(keyObject.of(row), keyDetails(row, nowMs));
+  });
+}
+
+async function lookUp(cli: Cli): Promise<void> {
+  if (cli.host.stdin.isTTY === true) cli.remark("Enter the key, and press Enter:");
+  const secret = await firstLine(cli.host.stdin);
+  await cli.withActions(cli.config(), async (actions) => {
+    const { trustedMs: nowMs } = await actions.clock();
+    const found = await actions.keys.lookUp(secret);
+    const { row, secret: which, isUsable } = found;
+    cli.print(keyOfSecretObject.of(found), keyDetails(row, nowMs));
+    const old = which === "old" ? "It is the secret before the last rotation. " : "";
+    cli.remark(`${old}Requests with this secret are ${isUsable ? "authenticated" : "refused"}.`);
   });
 }
 

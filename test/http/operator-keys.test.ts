@@ -1,5 +1,6 @@
 /** Changes and rotations of keys in the operator API, and what their next request sees. */
 import assert from "node:assert/strict";
+import { mintKey } from "../../src/accounts/keys.ts";
 import { type Fields, operatorTests, refused, type TestOperator } from "../fixtures/operator.ts";
 import { errorOf, say, type TestService } from "../fixtures/service.ts";
 
@@ -196,3 +197,37 @@ operatorTest(
   },
   { script: say(...Array.from({ length: 500 }, () => "x ")) },
 );
+
+operatorTest("finds the key and account of a secret, even after its end", async (operator, service) => {
+  const lookUp = (key: unknown) => operator.post("/admin/keys/lookup", { key });
+  const found = await lookUp(service.key);
+  assert.equal(found.status, 200, found.text);
+  assert.partialDeepStrictEqual(found.body, { secret: "present", usable: true });
+  assert.deepEqual(found.body.key, (await operator.get(path)).body);
+  assert.ok(!found.text.includes(service.key));
+
+  const rotated = await rotate(operator, "r1", "none");
+  assert.partialDeepStrictEqual((await lookUp(service.key)).body, { secret: "old", usable: false });
+  const second = await rotate(operator, "r2", "PT1H");
+  assert.partialDeepStrictEqual((await lookUp(rotated.key)).body, { secret: "old", usable: true });
+  refused(await lookUp(service.key), 404, "key_not_found");
+  await operator.delete(path);
+  const revoked = await lookUp(second.key);
+  assert.partialDeepStrictEqual(revoked.body, { secret: "present", usable: false });
+  assert.partialDeepStrictEqual((await lookUp(rotated.key)).body, { secret: "old", usable: false });
+});
+
+operatorTest("refuses to look up what is no secret, and repeats nothing of it", async (operator, service) => {
+  const lookUp = (key: unknown) => operator.post("/admin/keys/lookup", { key });
+  const wrong = `${service.key.slice(0, -1)}${service.key.endsWith("0") ? "1" : "0"}`;
+  const answers = [
+    refused(await lookUp(wrong), 400, "invalid_value"),
+    refused(await lookUp(`${service.key}x`.repeat(200)), 400, "invalid_value"),
+    refused(await lookUp("sk-another-service"), 400, "invalid_value"),
+    refused(await lookUp(mintKey()), 404, "key_not_found"),
+    refused(await lookUp(""), 400, "invalid_value"),
+    refused(await lookUp(null), 400, "invalid_type"),
+  ];
+  for (const message of answers) assert.doesNotMatch(message, /ink_[0-9A-Za-z]{8}|sk-/);
+  refused(await operator.post("/admin/keys/lookup", {}), 400, "missing_required_parameter");
+});

@@ -50,6 +50,23 @@ operatorTest(
   },
 );
 
+operatorTest("compares the plans with those of the configuration", async (operator, service) => {
+  const compared = async () => fieldsOf((await operator.get("/admin/plans?limit=1")).body.configuration);
+  const same = { current: true, added: [], changed: [], retired: [], plans: [] };
+  assert.deepEqual(await compared(), same);
+  await service.store.applyPlans(plansOf(planOf("test", 2000, 200), planOf("pro", 1, 1)), false);
+  const { plans, ...names } = await compared();
+  assert.deepEqual(names, { current: false, added: ["trial"], changed: ["test"], retired: ["pro"] });
+  assert.ok(Array.isArray(plans));
+  const shown = plans.map(fieldsOf).map(({ id, base, models }) => [id, fieldsOf(base).credits, models]);
+  assert.deepEqual(shown, [
+    ["test", 1000, ["*"]],
+    ["trial", 5, ["small"]],
+  ]);
+  await operator.ask("POST", "/admin/plans/apply");
+  assert.deepEqual(await compared(), same);
+});
+
 operatorTest("makes the plans of the configuration current again", async (operator, service) => {
   const same = await operator.ask("POST", "/admin/plans/apply");
   assert.deepEqual(same.body, { applied: false, added: [], changed: [], retired: [], warnings: [] });

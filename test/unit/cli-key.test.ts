@@ -242,3 +242,24 @@ test("rotate refuses a bad overlap, and keys that are unknown, expired or revoke
   refused(await ledger.inkwell("key", "rotate", id), /is revoked, which is final/);
   assert.equal(ledger.store.key(id).hash, hash);
 });
+
+test("lookup reads a secret from stdin and shows its key, even after its end", async () => {
+  await ledger.openAccount();
+  const { id, key } = await ledger.makeKey("--name", "ci");
+  const lookUp = (stdin: string, ...options: string[]) =>
+    ledger.run(["key", "lookup", ...options], { stdin });
+  const found = await lookUp(`${key}\n`);
+  assert.match(
+    found.stdout,
+    new RegExp(`^Key ${id}\n  key +ink_\\.\\.\\.${key.slice(-4)} of account alice\n`),
+  );
+  assert.equal(found.stderr, "Requests with this secret are authenticated.\n");
+  await ledger.inkwell("key", "revoke", id);
+  const revoked = await lookUp(key, "--json");
+  assert.partialDeepStrictEqual(JSON.parse(revoked.stdout), {
+    ...{ secret: "present", usable: false },
+    key: { id, account: "alice" },
+  });
+  refused(await lookUp(""), /This is not a key of Inkwell\./);
+  refused(await lookUp(key.slice(0, -1)), /The key is mistyped or incomplete/);
+});

@@ -42,7 +42,8 @@ test("each route has one row", async () => {
   const parts = { store, ledger: new Ledger(store), catalog: new Catalog([]) };
   const app = createApp();
   const reload = () => Promise.reject(new Error("not reloaded"));
-  const admin = { ...parts, metrics: new Metrics(), nodes: () => [], reload, applyPlans: reload };
+  const configuration = { reload, applyPlans: reload, configuredPlans: () => new Map() };
+  const admin = { ...parts, metrics: new Metrics(), nodes: () => [], ...configuration };
   adminRoutes(app, admin, "0.0.0");
   await app.ready();
   const { paths } = app.swagger();

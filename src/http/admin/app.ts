@@ -22,6 +22,7 @@ import type { Catalog } from "../../chat/catalog.ts";
 import type { AppliedPlansReport, ReloadReport } from "../../config/changes.ts";
 import { invariant, Refusal } from "../../errors.ts";
 import type { Ledger } from "../../ledger/batcher.ts";
+import type { Plans } from "../../ledger/plan.ts";
 import type { NodeView } from "../../store/nodes.ts";
 import type { Store } from "../../store/store.ts";
 import type { Metrics } from "../../telemetry/metrics.ts";
@@ -54,6 +55,8 @@ export interface AdminDependencies {
   nodes(): readonly NodeView[];
   /** Reloads the configuration. Throws an `OperatorRefusal` if it cannot be used. */
   reload(): Promise<ReloadReport>;
+  /** The plans of this node's configuration, as the node last read it. */
+  configuredPlans(): Plans;
   /**
    * Makes the plans of the configuration current. Throws an `OperatorRefusal` while it reloads.
    */

@@ -6,7 +6,7 @@ import Type from "typebox";
 import { closed, orNull } from "../../accounts/json-objects.ts";
 import { defaultOverlap, noOverlap } from "../../accounts/key-actions.ts";
 import type { OperatorActions } from "../../accounts/operator-actions.ts";
-import { keyObject, newKeyObject } from "../../accounts/operator-objects.ts";
+import { keyObject, keyOfSecretObject, newKeyObject } from "../../accounts/operator-objects.ts";
 import { type AdminApp, operation } from "./app.ts";
 import { momentNamed, pageIn } from "./paging.ts";
 import * as schema from "./schemas.ts";
@@ -44,6 +44,16 @@ const showKey = operation("showKey", {
   summary: "Show one key, without its secret",
   params: keyParams,
   response: { 200: keyObject.schema },
+  refusals: ["key_not_found"],
+});
+
+const lookUpKey = operation("lookUpKey", {
+  summary: "Find the key and the account of a secret",
+  description:
+    "Finds revoked and expired keys too, and the secret before the last rotation. The secret is not logged, and no answer repeats it.",
+  // The length is checked by the action: a message about this field must not quote it.
+  body: closed({ key: Type.String({ description: "the whole secret of a key" }) }),
+  response: { 200: keyOfSecretObject.schema },
   refusals: ["key_not_found"],
 });
 
@@ -120,6 +130,10 @@ export function keyRoutes(app: AdminApp, actions: OperatorActions): void {
 
   app.get("/admin/keys/:key", { schema: showKey }, async ({ params: { key } }) =>
     keyObject.of(await actions.keys.find(key)),
+  );
+
+  app.post("/admin/keys/lookup", { schema: lookUpKey }, async ({ body: { key } }) =>
+    keyOfSecretObject.of(await actions.keys.lookUp(key)),
   );
 
   app.patch("/admin/keys/:key", { schema: changeKey }, async ({ params: { key }, body }) => {

@@ -1,8 +1,8 @@
 /** `/admin/plans`: the plans of the database, and making those of the configuration current. */
 import Type from "typebox";
-import { objectFor, text } from "../../accounts/json-objects.ts";
+import { closed, objectFor, orNull, text } from "../../accounts/json-objects.ts";
 import type { OperatorActions } from "../../accounts/operator-actions.ts";
-import { planObject } from "../../accounts/plan-objects.ts";
+import { comparedPlansObject, planObject } from "../../accounts/plan-objects.ts";
 import type { AppliedPlansReport } from "../../config/changes.ts";
 import { type AdminApp, type AdminDependencies, operation } from "./app.ts";
 import { pageIn } from "./paging.ts";
@@ -21,8 +21,15 @@ const appliedObject = objectFor<AppliedPlansReport>("AppliedPlans")({
 const listPlans = operation("listPlans", {
   summary: "List the plans of the database with their versions and numbers of accounts",
   description:
-    "Plans of the current section in its order, then retired plans by name. Accounts keep a retired plan, and no other account can be put on it.",
-  ...schema.listOf(planObject.schema),
+    "Plans of the current section in its order, then retired plans by name. Accounts keep a retired plan, and no other account can be put on it. `configuration` compares the plans of this node's configuration, as the node last read it, with the database.",
+  querystring: closed(schema.pageQuery),
+  response: {
+    200: closed({
+      data: Type.Array(planObject.schema),
+      next: orNull(Type.String({ description: "a cursor" })),
+      configuration: comparedPlansObject.schema,
+    }),
+  },
 });
 
 const applyPlans = operation("applyPlans", {
@@ -36,11 +43,14 @@ const applyPlans = operation("applyPlans", {
 export function planRoutes(
   app: AdminApp,
   actions: OperatorActions,
-  { applyPlans: applyConfigured }: AdminDependencies,
+  { applyPlans: applyConfigured, configuredPlans }: AdminDependencies,
 ): void {
-  app.get("/admin/plans", { schema: listPlans }, async ({ query }) =>
-    pageIn(await actions.plans(), query, planObject.of),
-  );
+  app.get("/admin/plans", { schema: listPlans }, async ({ query }) => {
+    const section = configuredPlans();
+    const changes = await actions.previewPlans(section);
+    const page = await pageIn(await actions.plans(), query, planObject.of);
+    return { ...page, configuration: comparedPlansObject.of({ section, changes }) };
+  });
 
   app.post("/admin/plans/apply", { schema: applyPlans }, async () =>
     appliedObject.of(await applyConfigured()),
