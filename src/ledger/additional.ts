@@ -64,16 +64,20 @@ export function refund(work: UnitOfWork, found: FoundAccount, operation: RefundO
   const refundable = payment.amount - payment.refunded;
   if (amount > refundable) return { kind: "too_much", refundable };
   const taken = Math.min(amount, account.additional);
-  const outcome = { kind: "refunded", amount: taken, rest: amount - taken, replayed: false } as const;
-  // Nothing moved, so there is no journal entry. A repetition is decided anew.
-  if (taken === 0) return { ...outcome, additional: account.additional };
+  // Recorded even if nothing is left to take: a repetition gets the same answer.
   work.grantAdditional(found, {
     ...{ kind: "refund", op, note, amount: 0 - taken, cause: "refund", ref: id },
     payment: paymentId,
   });
   work.putPayment({ ...payment, refunded: payment.refunded + taken });
   work.putRefund(id, account.id);
-  return { ...outcome, additional: account.additional };
+  return {
+    kind: "refunded",
+    amount: taken,
+    rest: amount - taken,
+    additional: account.additional,
+    replayed: false,
+  };
 }
 
 export function adjust(work: UnitOfWork, found: FoundAccount, operation: AdjustOperation): AdjustOutcome {

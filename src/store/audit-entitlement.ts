@@ -314,7 +314,7 @@ export const entitlementRules: Readonly<Record<string, string>> = {
       select payment, account, 0 - sum(amount) as refunded, max(amount) as least from credit_grant
       where cause = 'refund' group by payment, account
     ) r left join credit_grant p on p.cause = 'payment' and p.ref = r.payment
-    where p.ref is null or p.account <> r.account or r.refunded > p.amount or r.least >= 0`,
+    where p.ref is null or p.account <> r.account or r.refunded > p.amount or r.least > 0`,
 
   // Exact if no charge is close to the start of the window, and to the line otherwise.
   "key budgets equal their charges": `

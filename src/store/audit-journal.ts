@@ -118,7 +118,7 @@ export const journalRules: Readonly<Record<string, string>> = {
       or kind in ('topup', 'refund', 'adjust', 'suspend', 'resume', 'end', 'key') and (base_delta <> 0 or overage_delta <> 0)
       or kind in ('suspend', 'resume', 'end', 'key') and additional_delta <> 0
       or kind = 'topup' and additional_delta <= 0
-      or kind = 'refund' and additional_delta >= 0`,
+      or kind = 'refund' and additional_delta > 0`,
 
   "every operation stands once": `
     select account, op, count(*) as times from journal group by op, account having count(*) > 1`,

@@ -50,7 +50,7 @@ const adjustCredits = operation("adjustCredits", {
 const refundCredits = operation("refundCredits", {
   summary: "Take back the credits of a payment that was returned",
   description:
-    "Takes what the additional credits have free, at most what is left of the payment. `rest_micro` was spent or is held, and is not taken. Each refund id takes effect once; a refund that could take nothing is decided anew.",
+    "Takes what the additional credits have free, at most what is left of the payment. `rest_micro` was spent or is held, and is not taken. Each refund id takes effect once, also if it could take nothing.",
   params,
   body: closed({ refund_id: schema.note, payment_id: schema.note, credits: schema.credits }),
   response: { 200: refundObject.schema },
