@@ -3,9 +3,9 @@
  * folder or file.
  *
  * Test files run in parallel. They share one PostgreSQL, on which each creates its own databases,
- * and nothing else. Files that measure latency, the event loop or memory run one by one
- * afterwards. All results form one report, with totals and failures at its end. The exit status is
- * 1 if a test fails.
+ * and nothing else. Files with a browser follow, two at a time: they share the unpacked Chromium.
+ * Files that measure latency, the event loop or memory run one by one at the end. All results form
+ * one report, with totals and failures at its end. The exit status is 1 if a test fails.
  */
 import { existsSync, globSync, statSync } from "node:fs";
 import { availableParallelism } from "node:os";
@@ -14,6 +14,7 @@ import { Readable } from "node:stream";
 import { pipeline } from "node:stream/promises";
 import { run } from "node:test";
 import { spec, type TestEvent } from "node:test/reporters";
+import { noChromium, sharedChromiumVariable, unpackChromium } from "./fixtures/chromium.ts";
 import { noPostgres, sharedServerVariable, start } from "./fixtures/postgres.ts";
 
 /** Files that measure latency, the event loop or memory. */
@@ -24,7 +25,7 @@ const alone = [
   "test/unit/event-loop.test.ts",
 ];
 /** Long files come first, so that none of them is left over when the others have ended. */
-const folders = ["service", "model", "contract", "http", "unit"];
+const folders = ["service", "model", "contract", "http", "unit", "browser"];
 
 /** A test that hangs fails after this time. */
 const testMsMax = 240_000;
@@ -46,6 +47,11 @@ if (files.length === 0) throw new Error(`There are no tests in ${wanted.join(", 
 process.env.NODE_COMPILE_CACHE ??= join(root, "node_modules", ".cache", "node");
 process.env.INKWELL_TEST_FILE_MS_MAX ??= String(fileMsMax);
 if (noPostgres === null) process.env[sharedServerVariable] = (await start()).folder;
+const inBrowser = files.filter((file) => file.startsWith("test/browser/"));
+await using opened = new AsyncDisposableStack();
+if (inBrowser.length > 0 && noChromium === null) {
+  process.env[sharedChromiumVariable] = opened.use(await unpackChromium()).folder;
+}
 
 await pipeline(Readable.from(report()), new spec(), process.stdout);
 
@@ -66,7 +72,11 @@ async function* report(): AsyncGenerator<TestEvent> {
   const parts = [
     // Tests wait as often as they compute: one file more than there are processors keeps these
     // busy.
-    { files: files.filter((file) => !alone.includes(file)), concurrency: availableParallelism() + 1 },
+    {
+      files: files.filter((file) => !alone.includes(file) && !inBrowser.includes(file)),
+      concurrency: availableParallelism() + 1,
+    },
+    { files: inBrowser, concurrency: 2 },
     { files: files.filter((file) => alone.includes(file)), concurrency: 1 },
   ];
   for (const part of parts.filter(({ files }) => files.length > 0)) {
