@@ -7,7 +7,7 @@
  */
 import { hash, randomBytes, timingSafeEqual } from "node:crypto";
 import { crc32 } from "node:zlib";
-import { noBudget, setBudget } from "../ledger/key-budget.ts";
+import { setBudget, unusedKey } from "../ledger/key-budget.ts";
 import type { KeyRow } from "../ledger/rows.ts";
 import type { Store } from "../store/store.ts";
 import { type Credits, type EpochMs, microOf } from "../units.ts";
@@ -68,17 +68,7 @@ export function newKey(account: string, options: KeyOptions, nowMs: EpochMs): Is
     lastFour: key.slice(-4),
     ...properties,
     createdMs: nowMs,
-    revokedMs: null,
-    lastUsedMs: null,
-    requestsTatMs: 0,
-    tokensTatMs: 0,
-    tokensLimit: null,
-    holds: 0,
-    held: 0,
-    used: 0,
-    ...noBudget,
-    oldHash: null,
-    oldUntilMs: null,
+    ...unusedKey,
   };
   if (budget !== null && budgetEvery !== null)
     setBudget(row, { micro: budget, every: budgetEvery }, { nowMs, seq: 0 });

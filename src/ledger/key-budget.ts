@@ -102,7 +102,7 @@ export function setBudget(
   key.budgetSince = seq;
 }
 
-export const noBudget = {
+const noBudget = {
   budget: null,
   budgetEvery: null,
   budgetAnchorMs: null,
@@ -110,4 +110,19 @@ export const noBudget = {
   budgetEndsMs: null,
   budgetSpent: null,
   budgetSince: 0,
+} as const satisfies Partial<KeyRow>;
+
+/** A key that was never used, changed or revoked, without a budget. */
+export const unusedKey = {
+  revokedMs: null,
+  lastUsedMs: null,
+  requestsTatMs: 0,
+  tokensTatMs: 0,
+  tokensLimit: null,
+  holds: 0,
+  held: 0,
+  used: 0,
+  ...noBudget,
+  oldHash: null,
+  oldUntilMs: null,
 } as const satisfies Partial<KeyRow>;

@@ -125,6 +125,17 @@ async function modelsOf({ url, key }: Reloadable): Promise<string[]> {
   return data.map(({ id }) => id);
 }
 
+/** The first answer of the upstream stops in its middle until the result is resolved. */
+function pausedOnce(upstream: Upstream): PromiseWithResolvers<void> {
+  const goOn = Promise.withResolvers<void>();
+  upstream.play = async (call) => {
+    await call.send(first, text("Hello"));
+    if (upstream.calls.length === 1) await goOn.promise;
+    await call.stream(text(" world"), finish(), usage(5, 2), done);
+  };
+  return goOn;
+}
+
 function receiptOf({ folder }: Reloadable, requestId: string) {
   const [row] = query(folder, "select * from charge where id = ?", requestId);
   assert.ok(row !== undefined, "there is a receipt");
@@ -278,12 +289,7 @@ test("keeps all models if one of the new ones cannot be loaded", async () => {
 
 test("charges a running answer at the price of its hold, and the next one at the new price", async () => {
   await using upstream = await startUpstream();
-  const goOn = Promise.withResolvers<void>();
-  upstream.play = async (call) => {
-    await call.send(first, text("Hello"));
-    if (upstream.calls.length === 1) await goOn.promise;
-    await call.stream(text(" world"), finish(), usage(5, 2), done);
-  };
+  const goOn = pausedOnce(upstream);
   await using service = await start({ models: { small: remote(upstream) } });
   const stream = await openStream({ ...service, model: "small" });
   service.write({ models: { small: remote(upstream, "{ prompt: 1000, completion: 3000 }") } });
@@ -332,12 +338,7 @@ test("applies plans: new ones can be used, changed limits count at once, a remov
 
 test("charges and refreshes an account after a reload that removed its plan and its model", async () => {
   await using upstream = await startUpstream();
-  const goOn = Promise.withResolvers<void>();
-  upstream.play = async (call) => {
-    await call.send(first, text("Hello"));
-    if (upstream.calls.length === 1) await goOn.promise;
-    await call.stream(text(" world"), finish(), usage(5, 2), done);
-  };
+  const goOn = pausedOnce(upstream);
   await using service = await start({ models: { small: remote(upstream) } });
   const stream = await openStream({ ...service, model: "small" });
   service.write({

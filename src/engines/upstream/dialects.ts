@@ -58,7 +58,18 @@ const plain = {
   tokenizer: null,
   sendsStop: false,
 } as const;
-const countsAlong = { ...plain, streamOptions: { continuous_usage_stats: true } } as const;
+
+/** vLLM and SGLang. */
+const modelServer: Dialect = {
+  ...plain,
+  streamOptions: { continuous_usage_stats: true },
+  maxTokens: "max_tokens",
+  // SGLang refuses 0.
+  topKOff: -1,
+  reasoning: templateSwitch,
+  accountSalt: "cache_salt",
+  tokenizer: "tokenize",
+};
 
 const table: Readonly<Record<DialectName, Dialect>> = {
   compatible: { ...plain, maxTokens: "max_tokens", topKOff: null, reasoning: effortOnly },
@@ -70,23 +81,8 @@ const table: Readonly<Record<DialectName, Dialect>> = {
     // It continues and charges after the connection is closed.
     sendsStop: true,
   },
-  vllm: {
-    ...countsAlong,
-    maxTokens: "max_tokens",
-    topKOff: -1,
-    reasoning: templateSwitch,
-    accountSalt: "cache_salt",
-    tokenizer: "tokenize",
-  },
-  sglang: {
-    ...countsAlong,
-    maxTokens: "max_tokens",
-    // It refuses 0.
-    topKOff: -1,
-    reasoning: templateSwitch,
-    accountSalt: "cache_salt",
-    tokenizer: "tokenize",
-  },
+  vllm: modelServer,
+  sglang: modelServer,
   "llama-server": {
     ...plain,
     maxTokens: "max_tokens",
