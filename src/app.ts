@@ -12,7 +12,7 @@ import type { Readable, Writable } from "node:stream";
 import { setTimeout as sleep } from "node:timers/promises";
 import type { Logger } from "pino";
 import { openFirstAccount } from "./accounts/first-account.ts";
-import { startChores } from "./app/chores.ts";
+import { startAudits, startChores } from "./app/chores.ts";
 import { fingerprintOf } from "./app/config-fingerprint.ts";
 import { type OpenDatabase, openStore } from "./app/database.ts";
 import { connectionLimits } from "./app/open-files.ts";
@@ -30,6 +30,7 @@ import { createOperatorServer } from "./http/admin/server.ts";
 import { bindOrExplain, listenOn, publicAddress, requirePort } from "./http/listening.ts";
 import { type PublicDependencies, PublicServer, type PublicSettings } from "./http/public/server.ts";
 import { makeDataFolder } from "./make-folder.ts";
+import type { AuditRunner } from "./store/audit-runner.ts";
 import { type ClockWatch, startClockWatch } from "./store/clock-watch.ts";
 import { type NodeRegistry, type NodeWatch, startNodeWatch } from "./store/nodes.ts";
 import type { Store } from "./store/store.ts";
@@ -93,6 +94,7 @@ type Parts = Omit<PublicDependencies, "observers">;
 
 interface OperatorParts {
   common: Parts;
+  audits: AuditRunner;
   server: PublicServer;
   watch: NodeWatch;
   clock: ClockWatch;
@@ -152,6 +154,8 @@ class Service {
     const { store, ledger, nodes } = await this.#openDatabase();
     const plans = await this.#applyPlans(store);
     const clock = await this.#watchClock(store);
+    const audits = startAudits(store, this.#times, this.#metrics, this.#logger);
+    this.#started.defer(() => audits.stop());
     const watch = await this.#watchNodes(nodes);
     const { catalog } = models;
     const parts = { store, ledger, catalog, metrics: this.#metrics, logger: this.#logger };
@@ -160,7 +164,7 @@ class Service {
     this.#observe(parts, server, watch, clock);
     const allowedHosts = new AllowedHosts(operatorNames(config.operator));
     const reloader = this.#createReloader({ models, plans, server, allowedHosts, watch });
-    const common = { common: parts, server, watch, clock, plans };
+    const common = { common: parts, audits, server, watch, clock, plans };
     const operator = { ...common, token: token.token, allowedHosts, reloader };
     const operatorUrl = await this.#listenToOperator(operator);
     this.#started.defer(startChores({ store, ledger, times: this.#times, logger: this.#logger }));
@@ -389,6 +393,7 @@ class Service {
     const address = this.#config.operator;
     const operator = createOperatorServer({
       ...parts.common,
+      audits: parts.audits,
       version,
       token,
       allowedHosts,

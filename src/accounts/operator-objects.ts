@@ -21,6 +21,7 @@ import {
   type TokenCounts,
 } from "../ledger/rows.ts";
 import type { AuditReport } from "../store/audit.ts";
+import type { AuditJob, StoredAudit } from "../store/audit-job.ts";
 import type { ListedAccount } from "../store/contacts.ts";
 import type { NodeView } from "../store/nodes.ts";
 import { type Credits, creditsIn } from "../units.ts";
@@ -301,13 +302,33 @@ const broken = closed({
   rows: Type.Array(Type.Record(Type.String(), Type.Union([Type.String(), Type.Number(), Type.Null()]))),
 });
 
-export const auditObject = objectFor<AuditReport>("AuditReport")({
+const auditFields = fieldsFor<AuditReport>()({
   sound: [Type.Boolean(), (report) => report.broken.length === 0],
   checked_at: [time, (report) => isoTime(report.checkedMs)],
   journal_entries: [count, (report) => report.journalRows],
   broken: [
     Type.Array(broken, { description: "the invariants that do not hold, each with its first rows at fault" }),
     (report) => report.broken,
+  ],
+});
+
+export const auditObject = objectFor<AuditReport>("AuditReport")(auditFields);
+
+const storedAuditObject = objectFor<StoredAudit>("StoredAudit")({
+  started_at: [time, (audit) => isoTime(audit.startedMs)],
+  ended_at: [time, (audit) => isoTime(audit.endedMs)],
+  ...auditFields,
+});
+
+export const auditJobObject = objectFor<AuditJob>("AuditJob")({
+  running: [
+    orNull(closed({ started_at: time })),
+    ({ running }) => running && { started_at: isoTime(running.startedMs) },
+  ],
+  last: [orNull(storedAuditObject.schema), ({ last }) => last && storedAuditObject.of(last)],
+  failed: [
+    orNull(closed({ at: time, reason: text })),
+    ({ failed }) => failed && { at: isoTime(failed.atMs), reason: failed.reason },
   ],
 });
 

@@ -1,9 +1,11 @@
 /** What a service does with its store regularly, besides requests. */
 import type { Logger } from "pino";
 import type { Ledger } from "../ledger/batcher.ts";
+import { AuditRunner } from "../store/audit-runner.ts";
 import type { Store } from "../store/store.ts";
 import { startSweeper } from "../store/sweeper.ts";
 import { startUsageSummer } from "../store/usage-summer.ts";
+import type { Metrics } from "../telemetry/metrics.ts";
 import type { ServiceTimes } from "./service-times.ts";
 
 interface ChoresOptions {
@@ -26,4 +28,17 @@ export function startChores({ store, ledger, times, logger }: ChoresOptions): ()
   return async () => {
     await Promise.all([sweeper.stop(), summer.stop()]);
   };
+}
+
+export function startAudits(
+  store: Store,
+  times: ServiceTimes,
+  metrics: Pick<Metrics, "audited">,
+  logger: Pick<Logger, "error">,
+): AuditRunner {
+  return new AuditRunner(store, {
+    everyMs: times.heartbeatEveryMs,
+    onResult: (problems, atMs) => metrics.audited(problems, atMs),
+    onError: (err) => logger.error({ err }, "the audit failed, or its state could not be read or stored"),
+  });
 }

@@ -11,6 +11,7 @@ import type { PlanCatalog, PlanChanges, Plans, PlanVersion } from "../ledger/pla
 import type { ChargeRow, HoldRow, JournalRow, KeyRow } from "../ledger/rows.ts";
 import type { EpochMs, MicroCredits } from "../units.ts";
 import type { AuditReport } from "./audit.ts";
+import type { AuditJobs } from "./audit-job.ts";
 import type { AccountDraft, Contact, DraftOptions, DraftOutcome, ListedAccount } from "./contacts.ts";
 import type { AccountsOnPlans } from "./plans.ts";
 import type { UsageSums, UsageSumsQuery } from "./usage-sums.ts";
@@ -153,6 +154,8 @@ export interface Store extends LedgerStore {
    * the audit.
    */
   audit(): Promise<AuditReport>;
+  /** Whether a service runs an audit, and the last result. */
+  readonly auditJobs: AuditJobs;
 
   /** Resolves when the last write is on disk. Idempotent. */
   close(): Promise<void>;

@@ -25,6 +25,7 @@ import {
   windowBuckets,
 } from "../ledger/rows.ts";
 import type { Credits, EpochMs } from "../units.ts";
+import type { AuditJobRow } from "./audit-job.ts";
 import type { ClockRow } from "./clock.ts";
 import type { ContactRow } from "./contacts.ts";
 import { type ColumnType, sameBesides, tableOf } from "./table.ts";
@@ -269,4 +270,17 @@ export const clockAcceptTable = tableOf<AcceptedClock>("clock_accept", {
   by: "text",
   trustedMs: "integer",
   clockMs: "integer",
+});
+
+/** The table has one row. */
+export const auditJobTable = tableOf<AuditJobRow>("audit_job", {
+  run: "text?",
+  startedMs: "integer?",
+  aliveMs: "integer?",
+  lastStartedMs: "integer?",
+  lastEndedMs: "integer?",
+  problems: "integer?",
+  report: "text?",
+  failedMs: "integer?",
+  failure: "text?",
 });

@@ -156,11 +156,11 @@ export class Metrics implements RequestObserver {
   );
   readonly #auditProblems = this.#make.gauge(
     "inkwell_audit_problems",
-    "Problems that the last audit of this process found; NaN before the first audit.",
+    "Problems that the last audit of a service found; NaN before the first audit.",
   );
   readonly #auditSeconds = this.#make.gauge(
     "inkwell_audit_timestamp_seconds",
-    "Time of the last audit of this process; NaN before the first audit.",
+    "Time of the last audit of a service; NaN before the first audit.",
   );
   readonly #build = this.#make.gauge("inkwell_build_info", "Always 1. The label is the version.", [
     "version",

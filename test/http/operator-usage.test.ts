@@ -1,4 +1,4 @@
-/** Receipts in the operator API with every filter, as JSON and CSV; models, holds, the audit. */
+/** Receipts in the operator API with every filter, as JSON and CSV; models, holds. */
 import assert from "node:assert/strict";
 import { ListTooSlowError } from "../../src/store/store.ts";
 import {
@@ -222,32 +222,6 @@ operatorTest(
     while ((await operator.all("/admin/holds", 10)).length > 0) await new Promise(setImmediate);
   },
   { script: babble("word ", { tokenDelayMs: 50 }) },
-);
-
-operatorTest(
-  "audits a sound ledger without findings, and names the rows of a broken one",
-  async (operator, service) => {
-    await (await service.chat()).text();
-    const { body } = await operator.get("/admin/audit");
-    assert.deepEqual([body.sound, body.broken, body.journal_entries], [true, [], 3]);
-    assert.match(await service.metrics.text(), /^inkwell_audit_problems 0$/m);
-    const { audit } = service.store;
-    service.store.audit = async () => ({
-      checkedMs: Date.UTC(2027, 0, 1),
-      journalRows: 3,
-      broken: [{ invariant: "the journal is the balance", rows: [{ account: "test", base: 5, note: null }] }],
-    });
-    const broken = await operator.get("/admin/audit");
-    assert.equal(broken.status, 200);
-    assert.deepEqual(broken.body, {
-      sound: false,
-      checked_at: "2027-01-01T00:00:00.000Z",
-      journal_entries: 3,
-      broken: [{ invariant: "the journal is the balance", rows: [{ account: "test", base: 5, note: null }] }],
-    });
-    assert.match(await service.metrics.text(), /^inkwell_audit_problems 1$/m);
-    service.store.audit = audit;
-  },
 );
 
 operatorTest("filters and cursors are one line of text", async (operator) => {

@@ -267,7 +267,9 @@ operatorTest("the OpenAPI document describes every route and its parts", async (
     "post /admin/accounts/{account}/refunds",
     "post /admin/accounts/{account}/state",
     "post /admin/accounts/{account}/topups",
+    "post /admin/audit",
     "post /admin/clock/accept",
+    "post /admin/keys/lookup",
     "post /admin/keys/{key}/rotate",
     "post /admin/plans/apply",
     "post /admin/reload",
@@ -287,7 +289,11 @@ operatorTest("the OpenAPI document describes every route and its parts", async (
       name,
     );
     const answers = Object.keys(fieldsOf(operation.responses));
-    assert.ok(answers.includes("200") && answers.includes("401") && answers.includes("500"), name);
+    assert.ok(
+      answers.some((status) => status.startsWith("2")),
+      name,
+    );
+    assert.ok(answers.includes("401") && answers.includes("500"), name);
     assert.equal(
       "requestBody" in operation,
       answers.includes("415"),

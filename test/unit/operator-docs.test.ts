@@ -43,7 +43,8 @@ test("each route has one row", async () => {
   const app = createApp();
   const reload = () => Promise.reject(new Error("not reloaded"));
   const configuration = { reload, applyPlans: reload, configuredPlans: () => new Map() };
-  const admin = { ...parts, metrics: new Metrics(), nodes: () => [], ...configuration };
+  const audits = { start: reload, job: reload };
+  const admin = { ...parts, audits, nodes: () => [], ...configuration };
   adminRoutes(app, admin, "0.0.0");
   await app.ready();
   const { paths } = app.swagger();

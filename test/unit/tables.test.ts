@@ -6,6 +6,7 @@ import { readMigrations } from "../../src/store/migrations.ts";
 import {
   accountOf,
   accountTable,
+  auditJobTable,
   chargeTable,
   grantTable,
   holdKeyTable,
@@ -62,6 +63,8 @@ test("has the columns of the schema", () => {
   ]) {
     assert.deepEqual(columns.map((column) => column.name).sort(), inSchema(name).sort(), name);
   }
+  const job = auditJobTable.columns.map((column) => column.name);
+  assert.deepEqual(["id", ...job].sort(), inSchema("audit_job").sort());
   for (const { name, columns } of [holdKeyTable, keyStateTable]) {
     const known = new Set(inSchema(name));
     assert.deepEqual(

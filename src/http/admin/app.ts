@@ -23,9 +23,9 @@ import type { AppliedPlansReport, ReloadReport } from "../../config/changes.ts";
 import { invariant, Refusal } from "../../errors.ts";
 import type { Ledger } from "../../ledger/batcher.ts";
 import type { Plans } from "../../ledger/plan.ts";
+import type { AuditRunner } from "../../store/audit-runner.ts";
 import type { NodeView } from "../../store/nodes.ts";
 import type { Store } from "../../store/store.ts";
-import type { Metrics } from "../../telemetry/metrics.ts";
 import { newRequestId } from "../../telemetry/request-record.ts";
 import { refuseUnparsable } from "../error-response.ts";
 import { explain } from "../openai-format/explain.ts";
@@ -50,7 +50,7 @@ export interface AdminDependencies {
   store: Store;
   ledger: Ledger;
   catalog: Catalog;
-  metrics: Pick<Metrics, "audited">;
+  audits: Pick<AuditRunner, "start" | "job">;
   /** The processes on the same database, including this process. */
   nodes(): readonly NodeView[];
   /** Reloads the configuration. Throws an `OperatorRefusal` if it cannot be used. */

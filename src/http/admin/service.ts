@@ -7,7 +7,7 @@ import { closed, count, isoTime, objectFor, orNull, text, time } from "../../acc
 import type { OperatorActions } from "../../accounts/operator-actions.ts";
 import {
   acceptedClockObject,
-  auditObject,
+  auditJobObject,
   clockObject,
   holdObject,
   nodeObject,
@@ -66,11 +66,18 @@ const listHolds = operation("listHolds", {
   refusals: ["account_not_found", "list_too_slow"],
 });
 
-const audit = operation("audit", {
-  summary: "Check the ledger's invariants over all rows",
+const startAudit = operation("startAudit", {
+  summary: "Start an audit of all rows of the ledger",
   description:
-    "Reads all rows, which takes minutes on a large ledger. No request waits for it, but on PostgreSQL requests of a busy account become slower meanwhile. The metrics keep the result.",
-  response: { 200: auditObject.schema },
+    "Responds at once, and the audit runs in the background: it takes minutes on a large ledger. If an audit runs already, in any process on this database, no other one starts, so a repetition is safe. No request waits for it, but on PostgreSQL requests of a busy account become slower meanwhile.",
+  response: { 202: auditJobObject.schema },
+});
+
+const showAudit = operation("showAudit", {
+  summary: "Show the running audit and the last result",
+  description:
+    "The result is stored in the database: every process shows the same, after a restart too. `failed` is set if a later audit could not read all rows.",
+  response: { 200: auditJobObject.schema },
 });
 
 const showClock = operation("showClock", {
@@ -119,7 +126,7 @@ const reload = operation("reloadConfiguration", {
 export function serviceRoutes(
   app: AdminApp,
   actions: OperatorActions,
-  { store, catalog, metrics, nodes, reload: reloadConfiguration }: AdminDependencies,
+  { audits, catalog, nodes, reload: reloadConfiguration }: AdminDependencies,
 ): void {
   app.post("/admin/reload", { schema: reload }, async () => reloadObject.of(await reloadConfiguration()));
 
@@ -146,9 +153,9 @@ export function serviceRoutes(
     acceptedClockObject.of(await actions.acceptClock(by)),
   );
 
-  app.get("/admin/audit", { schema: audit }, async () => {
-    const report = await store.audit();
-    metrics.audited(report.broken.length, report.checkedMs);
-    return auditObject.of(report);
-  });
+  app.post("/admin/audit", { schema: startAudit }, async (_request, reply) =>
+    reply.code(202).send(auditJobObject.of(await audits.start())),
+  );
+
+  app.get("/admin/audit", { schema: showAudit }, async () => auditJobObject.of(await audits.job()));
 }

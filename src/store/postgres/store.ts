@@ -13,9 +13,10 @@
 import type { Decision, Operation } from "../../ledger/operations.ts";
 import type { Plans } from "../../ledger/plan.ts";
 import { retry } from "../../retry.ts";
+import { auditJobsOn } from "../audit-job-queries.ts";
 import type { NodeRegistry } from "../nodes.ts";
 import { KeptPlans } from "../plans.ts";
-import { queriesOn } from "../queries.ts";
+import { queriesOn, type SqlConnections } from "../queries.ts";
 import type { Store } from "../store.ts";
 import { auditDatabase } from "./audit.ts";
 import { PostgresClock, serverTime, type TestClock } from "./clock.ts";
@@ -118,21 +119,19 @@ function postgresStoreOn(url: string, service: ConnectionPool, clock: PostgresCl
 
   const plans = new KeptPlans((text) => lookUp(() => connections.find("lookups", { text, values: [] })));
 
-  const queries = queriesOn(
-    {
-      find: (purpose, statement) => {
-        const find = () => connections.find(purpose, statement);
-        return purpose === "lookups" ? lookUp(find) : during(find);
-      },
-      findPage: (purpose, statement) => during(() => connections.findPage(purpose, statement)),
-      write: (statement) => during(() => connections.write(statement)),
+  const reads: SqlConnections = {
+    find: (purpose, statement) => {
+      const find = () => connections.find(purpose, statement);
+      return purpose === "lookups" ? lookUp(find) : during(find);
     },
-    postgresDialect(() => clock.ask().parameter),
-    plans,
-  );
+    findPage: (purpose, statement) => during(() => connections.findPage(purpose, statement)),
+    write: (statement) => during(() => connections.write(statement)),
+  };
+  const dialect = postgresDialect(() => clock.ask().parameter);
 
   return {
-    ...queries,
+    ...queriesOn(reads, dialect, plans),
+    auditJobs: auditJobsOn(reads, dialect),
     nodes: postgresNodes(pools.service),
     nowMs: () => clock.nowMs(),
     clock: () => during(() => clock.look()),

@@ -22,6 +22,7 @@ import type { HoldRow } from "../../ledger/rows.ts";
 import { overdueMax } from "../../ledger/snapshot.ts";
 import type { EpochMs } from "../../units.ts";
 import type { AuditReport } from "../audit.ts";
+import { auditJobsOn } from "../audit-job-queries.ts";
 import { KeptPlans, readEpoch } from "../plans.ts";
 import { type Purpose, queriesOn, type SqlDialect, type SqlStatement } from "../queries.ts";
 import type { Store } from "../store.ts";
@@ -94,8 +95,12 @@ function sqliteStoreOn(
 
   const plans = new KeptPlans((text) => find("lookups", { name: text, text, values: [] }));
 
+  const reads = { find, findPage: find, write };
+  const dialect = sqliteDialect(now);
+
   return {
-    ...queriesOn({ find, findPage: find, write }, sqliteDialect(now), plans),
+    ...queriesOn(reads, dialect, plans),
+    auditJobs: auditJobsOn(reads, dialect),
 
     commit: (operations) => writer.call("commit", operations),
 
