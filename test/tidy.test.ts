@@ -117,6 +117,16 @@ test("every import names a file that exists", () => {
   }
 });
 
+test("names of files in src that are read at run time work in src and in dist", () => {
+  for (const file of sources) {
+    assert.doesNotMatch(
+      textOf(file),
+      /new URL\([^)]*\.ts["`]/,
+      `${file}: the build does not rewrite this name; use extname(import.meta.filename)`,
+    );
+  }
+});
+
 test("every export of src is imported by another file", () => {
   const imported = new Set<string>();
   const others = ["test", "bench", "tools"].flatMap((folder) => filesBelow(folder, ".ts"));

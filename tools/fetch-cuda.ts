@@ -2,8 +2,8 @@
  * `npm run gpu`: installs the CUDA binaries of node-llama-cpp for this machine (about 540 MB), in
  * the version of the installed library, after a check against the hashes of cuda-packages.ts.
  *
- * `npm ci` does not install them (tools/no-cuda), because few machines need them. Run this again
- * after each `npm ci`.
+ * `npm ci` does not install them (`optionalDependencies`), because few machines need them. Run
+ * this again after each `npm ci`.
  */
 import { execFile } from "node:child_process";
 import { cp, mkdir, mkdtemp, readFile, rename, rm } from "node:fs/promises";

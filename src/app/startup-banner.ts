@@ -1,5 +1,5 @@
 /** The output of `inkwell serve` after the start: URLs, the first key and examples. */
-import { relative } from "node:path";
+import { extname, relative, sep } from "node:path";
 
 export interface StartupBanner {
   /**
@@ -50,11 +50,17 @@ export function bannerText(
   }
   const address = onAnyPort ? ` --url ${publicUrl} --key ${first?.key ?? "KEY"}` : "";
   lines.push(
-    `  In another terminal: npm run -s inkwell -- chat${address}`,
+    `  In another terminal: ${commandOf(import.meta.filename)} chat${address}`,
     "  Ctrl-C stops the service.",
     "",
   );
   return lines.join("\n");
+}
+
+/** Returns how a person calls the program that `module` is part of. */
+export function commandOf(module: string): string {
+  if (extname(module) === ".ts") return "npm run -s inkwell --";
+  return module.split(sep).includes("node_modules") ? "npx inkwell" : "inkwell";
 }
 
 /** Returns the JSON object for programs, with absolute paths. */

@@ -160,7 +160,7 @@ export class ChatClient {
     } catch (error) {
       if (init.signal?.aborted) return null;
       throw new ClientError(
-        `no service responds at ${this.#baseUrl} (${reasonOf(error)}); "npm start" starts one`,
+        `no service responds at ${this.#baseUrl} (${reasonOf(error)}); "inkwell serve" starts one`,
       );
     }
     throw serviceError(parse(await response.text()), `the service responded with status ${response.status}`);

@@ -2,9 +2,17 @@
 /**
  * The entry point: runs the command line with the streams of the process and the composition root.
  */
-import { enableCompileCache } from "node:module";
 import { fileURLToPath } from "node:url";
+import { nodeTooOld } from "./node-version.ts";
 
+const tooOld = nodeTooOld(process.versions.node, process.execPath, fileURLToPath(import.meta.url));
+if (tooOld !== null) {
+  process.stderr.write(tooOld);
+  process.exit(1);
+}
+
+// Old versions of Node do not have this function, so it is not imported above.
+const { enableCompileCache } = await import("node:module");
 // The modules imported below then load in two thirds of the time. If the folder cannot be written,
 // nothing is cached.
 enableCompileCache(fileURLToPath(new URL("../../node_modules/.cache/inkwell", import.meta.url)));

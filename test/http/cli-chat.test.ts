@@ -390,7 +390,7 @@ describe("inkwell chat, piped", { timeout: 20_000 }, () => {
     assert.equal(ran.code, 1);
     assert.match(
       ran.stderr,
-      /^No service responds at http:\/\/127\.0\.0\.1:\d+ \(.*ECONNREFUSED.*\); "npm start" starts one\.\n$/,
+      /^No service responds at http:\/\/127\.0\.0\.1:\d+ \(.*ECONNREFUSED.*\); "inkwell serve" starts one\.\n$/,
     );
   });
 });

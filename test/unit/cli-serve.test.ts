@@ -1,7 +1,7 @@
 /** `inkwell serve` and the signals that stop it, with a service that does nothing. */
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import type { StartupBanner } from "../../src/app/startup-banner.ts";
+import { commandOf, type StartupBanner } from "../../src/app/startup-banner.ts";
 import { banner, openPipe, type Ran, runCli, signal } from "../fixtures/cli-host.ts";
 import { refused } from "../fixtures/cli-ledger.ts";
 
@@ -64,6 +64,12 @@ test("suggests a chat command with the URL if the port was chosen by the system"
   assert.ok((await started(["serve"], anywhere)).stdout.includes(`${chat} KEY\n`));
   const first = { account: "default", plan: "starter", key: "ink_x" };
   assert.ok((await started(["serve"], { ...anywhere, first })).stdout.includes(`${chat} ink_x\n`));
+});
+
+test("names the command as it is called in a checkout, a package and elsewhere", () => {
+  assert.equal(commandOf("/home/ada/inkwell/src/app/startup-banner.ts"), "npm run -s inkwell --");
+  assert.equal(commandOf("/srv/node_modules/inkwell/dist/app/startup-banner.js"), "npx inkwell");
+  assert.equal(commandOf("/app/dist/app/startup-banner.js"), "inkwell");
 });
 
 test("runs until the service has stopped", async () => {

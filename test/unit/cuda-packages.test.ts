@@ -14,11 +14,17 @@ test("has the hashes for the pinned version of node-llama-cpp", async () => {
 });
 
 test("lists two packages each for Linux and Windows, which npm ci does not install", async () => {
-  const { dependencies } = JSON.parse(await readFile(join(root, "package.json"), "utf8"));
+  const { optionalDependencies } = JSON.parse(await readFile(join(root, "package.json"), "utf8"));
+  const { packages } = JSON.parse(await readFile(join(root, "package-lock.json"), "utf8"));
   for (const platform of ["linux", "win"]) {
     const names = cudaPackagesOf(platform);
     assert.equal(names.length, 2);
-    for (const name of names) assert.equal(dependencies[name], "file:tools/no-cuda");
+    for (const name of names) {
+      // A package for a platform on which Inkwell does not run. npm skips it on all others.
+      assert.equal(optionalDependencies[name], `npm:@node-llama-cpp/linux-riscv64@${cudaVersion}`);
+      const { name: installed, cpu, optional } = packages[`node_modules/${name}`];
+      assert.deepEqual([installed, cpu, optional], ["@node-llama-cpp/linux-riscv64", ["riscv64"], true]);
+    }
   }
   assert.deepEqual(cudaPackagesOf("darwin"), []);
 });

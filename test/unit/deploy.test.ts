@@ -154,11 +154,15 @@ describe("the image", () => {
       ?.map((line) => line.slice(1));
     assert.deepEqual([...new Set(copied)].toSorted(), allowed?.toSorted());
     for (const file of copied) assert.ok(existsSync(path.join(root, file)), `${file} exists`);
-    const manifest = fieldsOf(JSON.parse(textOf("package.json")));
-    for (const version of Object.values(fieldsOf(manifest.dependencies))) {
-      const [, folder] = /^file:(.+)$/.exec(String(version)) ?? [];
-      if (folder !== undefined) assert.ok(copied.includes(folder), `npm ci needs ${folder}`);
-    }
+    // The program finds these files beside dist/, as in the checkout beside src/.
+    const files = listOf(fieldsOf(JSON.parse(textOf("package.json"))).files).map(String);
+    for (const file of files.filter((each) => each !== "dist" && !each.startsWith("deploy/")))
+      assert.ok(copied.includes(file), `the image has ${file} of the package`);
+    const built = instruction("COPY").filter(([first]) => first?.startsWith("--from"));
+    assert.deepEqual(
+      built.map(([from, path]) => [from, path]),
+      ["/app/node_modules", "/app/package.json", "/app/dist"].map((path) => ["--from=build", path]),
+    );
   });
 
   test("has known settings, requires a token and listens on every address", () => {
@@ -181,9 +185,13 @@ describe("the image", () => {
     assert.match(instruction("USER").at(-1)?.[0] ?? "", /^[1-9]\d*:[1-9]\d*$/);
     assert.ok(instruction("HEALTHCHECK").some((words) => words.join(" ").includes("'/healthz'")));
     const [entry] = instruction("ENTRYPOINT").map((words): unknown => JSON.parse(words.join(" ")));
-    const [program, script] = listOf(entry);
-    assert.equal(program, "node");
-    assert.ok(existsSync(path.join(root, String(script).replace("/app/", ""))));
+    assert.deepEqual(entry, ["inkwell"]);
+    const link = instruction("RUN").flat();
+    const script = link[link.indexOf("/usr/local/bin/inkwell") - 1] ?? "";
+    const { bin } = fieldsOf(JSON.parse(textOf("package.json")));
+    assert.equal(script, `/app/${String(fieldsOf(bin).inkwell)}`);
+    // The first line of the program names "node", which is that of node_modules.
+    assert.match(imageEnvironment().PATH ?? "", /^\/app\/node_modules\/\.bin:/);
   });
 });
 
@@ -263,14 +271,16 @@ test("lists the nodes in the balancers and in Prometheus", () => {
 });
 
 describe("the unit", () => {
-  const text = textOf("deploy/inkwell.service");
+  const text = textOf("deploy/systemd/inkwell.service");
   const setting = (name: string) => new RegExp(`^${name}=(.*)$`, "m").exec(text)?.[1];
 
   test("starts the program directly, signals only it, and waits longer than the stop takes", () => {
     const [node = "", script = "", command] = setting("ExecStart")?.split(" ") ?? [];
     assert.equal(node, "/opt/inkwell/node_modules/.bin/node");
-    assert.ok(existsSync(path.join(root, script.replace("/opt/inkwell/", ""))));
+    const { bin } = fieldsOf(JSON.parse(textOf("package.json")));
+    assert.equal(script, `/opt/inkwell/node_modules/inkwell/${String(fieldsOf(bin).inkwell)}`);
     assert.equal(command, "serve");
+    assert.equal(setting("ExecReload"), `${node} ${script} reload`);
     assert.equal(setting("KillMode"), "mixed");
     const [name = "", value = ""] = setting("Environment")?.split("=") ?? [];
     assertKnown([name]);

@@ -4,6 +4,7 @@
  * Guarantees: counting never fails and takes at most `waitMs`, queue included. Accounts take
  * turns. A prompt that takes longer than `jobMsMax` ends the thread, and a new one is started.
  */
+import { extname } from "node:path";
 import { Worker } from "node:worker_threads";
 import type { Message } from "../../chat/engine.ts";
 import { messageOf, OperatorError } from "../../errors.ts";
@@ -157,7 +158,8 @@ export class Tokenizer {
 }
 
 async function startThread(files: TokenizerFiles): Promise<Worker> {
-  const worker = new Worker(new URL("./tokenizer-thread.ts", import.meta.url), { workerData: files });
+  const module = new URL(`./tokenizer-thread${extname(import.meta.filename)}`, import.meta.url);
+  const worker = new Worker(module, { workerData: files });
   const reply = await new Promise<TokenizerReply>((resolve, reject) => {
     worker.once("message", resolve);
     worker.once("error", reject);

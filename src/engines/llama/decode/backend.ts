@@ -132,7 +132,7 @@ export function nativeOf(llama: unknown, model: unknown, context: unknown): Nati
   };
   if (isNative(native)) return native;
   throw new OperatorError(
-    "The installed version of node-llama-cpp is not the one that this program was made for: run npm ci.",
+    "The installed version of node-llama-cpp is not the one that this program was made for: install Inkwell again (in a checkout: npm ci).",
   );
 }
 

@@ -1,0 +1,150 @@
+/**
+ * The package of `npm pack`, installed in an empty folder: it has only what is needed, fetches no
+ * CUDA, brings its Node, and runs the service with the embedded engine. Installs from the cache
+ * and registry of npm, as `npm ci` does.
+ */
+import assert from "node:assert/strict";
+import { execFile, execFileSync, spawn } from "node:child_process";
+import { existsSync, globSync, mkdirSync, readdirSync, readFileSync, statSync } from "node:fs";
+import path from "node:path";
+import { before, test } from "node:test";
+import { fileURLToPath } from "node:url";
+import { promisify } from "node:util";
+import { nodeTooOld } from "../../src/cli/node-version.ts";
+import { environment, newFolder } from "../fixtures/program.ts";
+import { until } from "../fixtures/until.ts";
+
+const run = promisify(execFile);
+const root = fileURLToPath(new URL("../..", import.meta.url));
+const manifest = JSON.parse(readFileSync(path.join(root, "package.json"), "utf8"));
+
+const timeout = 120_000;
+const installMsMax = 90_000;
+
+const scratch = await newFolder();
+const folder = path.join(scratch.path, "empty");
+const installed = path.join(folder, "node_modules/inkwell");
+
+/** The environment of a person's shell, without the Node of this checkout. */
+function shell(): Record<string, string> {
+  const found = process.env.PATH ?? "";
+  const PATH = found
+    .split(path.delimiter)
+    .filter((each) => !each.startsWith(root))
+    .join(path.delimiter);
+  const { HOME = "" } = process.env;
+  return { ...environment(folder), PATH, HOME };
+}
+
+before(
+  async () => {
+    mkdirSync(folder);
+    await run("npm", ["pack", "--pack-destination", scratch.path], { cwd: root });
+    const [tarball = ""] = globSync("*.tgz", { cwd: scratch.path });
+    assert.equal(tarball, `inkwell-${manifest.version}.tgz`);
+    const args = ["install", "--prefer-offline", "--no-audit", "--no-fund", `../${tarball}`];
+    await run("npm", args, { cwd: folder, env: shell(), timeout: installMsMax });
+  },
+  { timeout },
+);
+
+test("contains the compiled program and what it reads, and nothing else", () => {
+  const files = readdirSync(installed, { recursive: true, withFileTypes: true })
+    .filter((each) => each.isFile())
+    .map((each) => path.relative(installed, path.join(each.parentPath, each.name)));
+  const others = files.filter(
+    (file) => !/^dist\/.*\.(?:js|sql)$/.test(file) && !/^dist\/console\//.test(file),
+  );
+  const units = globSync("deploy/systemd/*", { cwd: root });
+  assert.deepEqual(
+    others.toSorted(),
+    [
+      "LICENSE",
+      "README.md",
+      "inkwell.example.yaml",
+      "models/miniature.gguf",
+      "package.json",
+      ...units,
+    ].toSorted(),
+  );
+  const sources = globSync("src/**/*.{ts,sql}", { cwd: root, exclude: ["src/console/**"] });
+  for (const source of sources) {
+    const compiled = source.replace(/^src/, "dist").replace(/\.ts$/, ".js");
+    assert.ok(files.includes(compiled), `${compiled} is in the package`);
+  }
+  if (existsSync(path.join(root, "src/console"))) {
+    assert.ok(
+      files.some((file) => file.startsWith("dist/console/")),
+      "the bundle of the console is in it",
+    );
+  }
+});
+
+test("fetches no CUDA, and brings its Node", () => {
+  const folders = readdirSync(path.join(folder, "node_modules/@node-llama-cpp"));
+  assert.ok(folders.length > 0, "binaries for this machine are installed");
+  for (const name of folders) assert.doesNotMatch(name, /cuda/);
+  const version = execFileSync(path.join(folder, "node_modules/.bin/node"), ["--version"]);
+  assert.equal(String(version).trim(), `v${manifest.dependencies.node}`);
+});
+
+test("npx inkwell serve generates text, and the commands use its ledger", { timeout }, async () => {
+  const args = ["inkwell", "serve"];
+  // A group of its own, because a terminal sends Ctrl-C to each process of npx.
+  const child = spawn("npx", args, { cwd: folder, env: shell(), detached: true });
+  const ended = new Promise((resolve) => child.on("close", (code, signal) => resolve({ code, signal })));
+  let shown = "";
+  for (const stream of [child.stdout, child.stderr]) {
+    stream.setEncoding("utf8").on("data", (text: string) => {
+      shown += text;
+    });
+  }
+  try {
+    await until("the service is up", () => {
+      assert.equal(child.exitCode, null, shown);
+      return shown.includes("Ctrl-C stops the service.");
+    });
+    assert.match(shown, /In another terminal: npx inkwell chat/);
+    const [url = ""] = /http:\S+\/v1(?= *\n)/.exec(shown) ?? [];
+    const [key = ""] = /ink_\w+/.exec(shown) ?? [];
+    const answer = await fetch(`${url}/chat/completions`, {
+      method: "POST",
+      headers: { authorization: `Bearer ${key}`, "content-type": "application/json" },
+      body: JSON.stringify({
+        model: "smollm2-135m-instruct",
+        max_tokens: 4,
+        messages: [{ role: "user", content: "What is an inkwell?" }],
+      }),
+    });
+    assert.equal(answer.status, 200, shown);
+    const { usage } = JSON.parse(await answer.text());
+    assert.equal(usage.completion_tokens, 4);
+
+    const { stdout } = await run("npx", ["inkwell", "usage", "--json"], { cwd: folder, env: shell() });
+    assert.match(stdout, /"completion_tokens":4/);
+    const audit = await run("npx", ["inkwell", "audit", "--json"], { cwd: folder, env: shell() });
+    assert.equal(JSON.parse(audit.stdout).sound, true);
+  } finally {
+    if (child.pid !== undefined && child.exitCode === null) process.kill(-child.pid, "SIGINT");
+    await ended;
+  }
+});
+
+test("an older Node gets an error that names the installed one", () => {
+  const program = path.join(installed, manifest.bin.inkwell.replace(/^\.\//, ""));
+  const message = nodeTooOld("20.20.2", "/usr/bin/node", program);
+  const node = path.join(folder, "node_modules/node/bin/node");
+  assert.equal(
+    message,
+    `Inkwell needs Node 24 or newer, and /usr/bin/node is Node 20.20.2. Start it with "npx inkwell" in the folder in which it is installed, or with the Node that was installed with it:\n  ${node} ${program}\n`,
+  );
+  assert.ok((statSync(program).mode & 0o100) !== 0);
+  const [, command = ""] = message.split("\n  ");
+  assert.equal(String(execFileSync("sh", ["-c", `${command.trim()} --version`])).trim(), manifest.version);
+  assert.equal(nodeTooOld("24.0.0", "node", program), null);
+  const elsewhere = nodeTooOld("22.23.1", "node", "/nowhere/dist/cli/inkwell.js");
+  assert.match(String(elsewhere), /Install Node 24, and start Inkwell with it\.\n$/);
+  assert.equal(manifest.engines.node, ">=24");
+});
+
+test.after(() => scratch[Symbol.asyncDispose]());

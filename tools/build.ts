@@ -1,0 +1,23 @@
+/**
+ * `npm run build`: compiles src/ to dist/ and copies the files that the program reads at run time.
+ * Node does not strip types below node_modules, so packages need JavaScript.
+ *
+ * Guarantees that dist/ has nothing from an earlier build. A failed build leaves no dist/.
+ */
+import { execFileSync } from "node:child_process";
+import { chmodSync, cpSync, rmSync } from "node:fs";
+import { join } from "node:path";
+
+const root = join(import.meta.dirname, "..");
+const dist = join(root, "dist");
+const tsc = join(root, "node_modules/typescript/bin/tsc");
+
+rmSync(dist, { recursive: true, force: true });
+try {
+  execFileSync(process.execPath, [tsc, "--project", join(root, "tsconfig.build.json")], { stdio: "inherit" });
+  cpSync(join(root, "src/store/migrations"), join(dist, "store/migrations"), { recursive: true });
+  chmodSync(join(dist, "cli/inkwell.js"), 0o755);
+} catch (error) {
+  rmSync(dist, { recursive: true, force: true });
+  throw error;
+}

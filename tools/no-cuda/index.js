@@ -1,2 +1,0 @@
-// node-llama-cpp asks each of its binary packages for `getBinsDir()` and goes on without those that have none.
-export {};
