@@ -6,6 +6,7 @@
  */
 import { invariant } from "../errors.ts";
 import { changePlanNow, closeWindows, reverseWindows } from "./entitlement.ts";
+import { restoreBudget, windowBefore } from "./key-budget.ts";
 import type {
   OpenOperation,
   OpenOutcome,
@@ -91,15 +92,21 @@ export function changeState(work: UnitOfWork, found: FoundAccount, operation: St
 }
 
 /**
- * Takes back windows that a wrong clock opened in the future. The facts about the windows were
+ * Takes back windows that a wrong clock opened in the future, those of key budgets too. The facts
+ * about the windows were
  * read before this batch, so what it has posted on the account is written first.
  */
 export function reverse(work: UnitOfWork, { account, nowMs }: FoundAccount): ReverseOutcome | PutOffOutcome {
   const past = work.past(account.id);
-  const isAhead = account.baseStartsMs > nowMs || account.overageStartsMs > nowMs;
+  if (past === null) return { kind: "nothing" };
+  const budgets = past.budgets.flatMap((budget) => {
+    const key = work.key(budget.key);
+    return key === null || windowBefore(key, nowMs) === null ? [] : [{ key, budget }];
+  });
+  const isAhead = account.baseStartsMs > nowMs || account.overageStartsMs > nowMs || budgets.length > 0;
   if (isAhead && work.hasPosted(account)) return { kind: "unfinished" };
-  const change = past === null ? null : reverseWindows(account, work.plans, { past, nowMs });
-  if (change === null) return { kind: "nothing" };
-  work.postWindows(account, change, `reverse/${account.seq + 1}`);
-  return { kind: "reversed" };
+  for (const { key, budget } of budgets) restoreBudget(key, budget, account.seq + 1);
+  const change = reverseWindows(account, work.plans, { past, nowMs });
+  if (change !== null) work.postWindows(account, change, `reverse/${account.seq + 1}`);
+  return { kind: change === null && budgets.length === 0 ? "nothing" : "reversed" };
 }

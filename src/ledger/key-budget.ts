@@ -6,7 +6,7 @@
  */
 import { invariant } from "../errors.ts";
 import type { EpochMs, MicroCredits } from "../units.ts";
-import type { KeyRow } from "./rows.ts";
+import type { KeyRow, PastBudget } from "./rows.ts";
 import { isSamePeriod, windowAt } from "./windows.ts";
 
 /** The state of a budget at one moment. */
@@ -76,6 +76,27 @@ export function chargeBudget(
   if (budget === null) return nowMs;
   key.budgetSpent = (key.budgetSpent ?? 0) + paid;
   return Math.max(nowMs, budget.startsMs);
+}
+
+/**
+ * Returns the window at `nowMs` of a budget whose window is of the future, because a wrong clock
+ * opened it. Null: the budget has no such window.
+ */
+export function windowBefore(
+  { budgetEvery, budgetAnchorMs, budgetStartsMs }: KeyRow,
+  nowMs: EpochMs,
+): { startsMs: EpochMs; endsMs: EpochMs } | null {
+  const isAhead = budgetStartsMs !== null && budgetStartsMs > nowMs;
+  if (!isAhead || budgetEvery === null || budgetAnchorMs === null || budgetAnchorMs > nowMs) return null;
+  return windowAt(budgetAnchorMs, budgetEvery, nowMs);
+}
+
+/** Takes back a window of the future. `seq` is the number of the account's next journal entry. */
+export function restoreBudget(key: KeyRow, past: PastBudget, seq: number): void {
+  key.budgetStartsMs = past.startsMs;
+  key.budgetEndsMs = past.endsMs;
+  key.budgetSpent = past.spent;
+  key.budgetSince = past.since ?? seq;
 }
 
 /** Changes the budget. The same period keeps the window and what was spent in it. */

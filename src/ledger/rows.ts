@@ -339,10 +339,22 @@ export interface PastWindow {
   held: MicroCredits;
 }
 
+/** The window of a key's budget at the present time, and what was charged since its start. */
+export interface PastBudget {
+  key: string;
+  startsMs: EpochMs;
+  endsMs: EpochMs;
+  spent: MicroCredits;
+  /** Journal number of the first of these charges, or null if there are none. */
+  since: number | null;
+}
+
 /** The last windows of an account that started at or before the present time. */
 export interface PastWindows {
   base: PastWindow | null;
   overage: PastWindow | null;
+  /** One for each key whose budget has a window of the future. */
+  budgets: readonly PastBudget[];
   /** The plan that a scheduled change has put the account on since then. */
   scheduled: string | null;
 }

@@ -5,8 +5,14 @@
  *
  * Read only for that purpose, so it may walk over the journal entries since that window.
  */
-import type { HoldRow, PastWindow, PastWindows, WindowBucket } from "../ledger/rows.ts";
+import type { HoldRow, PastBudget, PastWindow, PastWindows, WindowBucket } from "../ledger/rows.ts";
 import { takingsOf } from "../ledger/rows.ts";
+import type { EpochMs } from "../units.ts";
+
+/** Charges have no index by account, so they are found by the journal entries that ended holds. */
+const chargeOfEntry = `
+  join charge c on c.account = e.account and c.seq = e.seq and e.kind in ('settle', 'void', 'expire')
+    and c.id = substr(e.op, 1, length(e.op) - case when e.op like '%/late' then 5 else 4 end)`;
 
 /** The parameters are the account and the present time. */
 export function readPastWindows(p: (n: number) => string): string {
@@ -26,9 +32,7 @@ function pastWindow(bucket: WindowBucket, p: (n: number) => string): string {
   const counted = `case when c.late_line = 1 then c.${bucket}
     when c.${bucket} > ${before} then c.${bucket} - ${before} else 0 end`;
   const charges = `select c.account, c.id, c.seq, c.${bucket}, case when c.late then 1 else 0 end as late_line
-    from journal e join charge c on c.account = e.account and c.seq = e.seq
-      and c.id = substr(e.op, 1, length(e.op) - case when e.op like '%/late' then 5 else 4 end)
-    where e.account = ${p(1)} and e.kind in ('settle', 'void', 'expire')`;
+    from journal e ${chargeOfEntry} where e.account = ${p(1)}`;
   return `
     select '${bucket}' as bucket, g.plan, g.version, g.amount, g.anchor_ms, g.starts_ms, g.ends_ms, g.since,
       coalesce((select o.spent from credit_grant o where o.account = g.account and o.bucket = g.bucket and o.seq = g.since), 0)
@@ -43,8 +47,32 @@ function pastWindow(bucket: WindowBucket, p: (n: number) => string): string {
       )`;
 }
 
+/**
+ * Reads what was charged to a key since a time, and the number of the first charge. The parameters
+ * are the account, the key and the time.
+ */
+export function readCharged(p: (n: number) => string): string {
+  return `
+    select coalesce(sum(c.base + c.overage + c.additional), 0), min(c.seq) from journal e ${chargeOfEntry}
+    where e.account = ${p(1)} and c.key = ${p(2)} and c.at_ms >= ${p(3)}`;
+}
+
+/** `cells` are the result of `readCharged`. */
+export function pastBudgetOf(
+  key: string,
+  { startsMs, endsMs }: { startsMs: EpochMs; endsMs: EpochMs },
+  cells: readonly unknown[] | undefined,
+): PastBudget {
+  const [spent, since] = cells ?? [];
+  return { key, startsMs, endsMs, spent: Number(spent), since: typeof since === "number" ? since : null };
+}
+
 /** `holds` are all open holds of the account. */
-export function pastWindowsOf(rows: readonly (readonly unknown[])[], holds: readonly HoldRow[]): PastWindows {
+export function pastWindowsOf(
+  rows: readonly (readonly unknown[])[],
+  holds: readonly HoldRow[],
+  budgets: readonly PastBudget[],
+): PastWindows {
   const find = (bucket: WindowBucket): PastWindow | null => {
     const row = rows.find((cells) => cells[0] === bucket);
     if (row === undefined) return null;
@@ -66,6 +94,7 @@ export function pastWindowsOf(rows: readonly (readonly unknown[])[], holds: read
   return {
     base: find("base"),
     overage: find("overage"),
+    budgets,
     scheduled: typeof scheduled === "string" ? scheduled : null,
   };
 }

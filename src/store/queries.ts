@@ -179,12 +179,13 @@ export function queriesOn(
 
     async accountsAhead({ after, limit }) {
       const { sql, values } = conditions()
-        .and(`greatest_start > ${dialect.time}`, dialect.timeOf(null))
+        .and(`latest_start > ${dialect.time}`, dialect.timeOf(null))
         .and("id > ?", after ?? "")
         .page("id", limit);
-      const greatest =
-        "case when base_starts_ms > overage_starts_ms then base_starts_ms else overage_starts_ms end";
-      const text = `select id from (select id, ${greatest} as greatest_start from account) a${sql}`;
+      const starts = `select id, base_starts_ms as starts_ms from account
+        union all select id, overage_starts_ms from account
+        union all select account, budget_starts_ms from api_key`;
+      const text = `select id from (select id, max(starts_ms) as latest_start from (${starts}) s group by id) a${sql}`;
       return (await findPage("service", { text, values })).map(([id]) => String(id));
     },
 

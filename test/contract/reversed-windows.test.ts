@@ -75,6 +75,35 @@ for (const backend of backends) {
       assert.deepEqual([account?.plan, account?.nextPlan], ["monthly", "weekly"]);
     });
 
+    test("go back for the budget of a key, which counts what was charged since its start", async () => {
+      const keyState = async () => {
+        const [key] = await store.keys("ada");
+        assert.ok(key !== undefined);
+        return [key.budgetStartsMs, key.budgetEndsMs, key.budgetSpent];
+      };
+      const began = start + minute;
+      database.clock.set(began);
+      const set = { budget: { micro: credits(100), every: "P1D" } };
+      await commit({ kind: "key", account: "ada", key: "key", op: "budget", set });
+      await commit(hold("today", credits(10)), settle("today", credits(10)));
+      assert.deepEqual(await keyState(), [began, began + day, credits(10)]);
+      // The windows of the account last for a month, so only the key's is of the future.
+      database.clock.set(began + 3 * day);
+      await commit(hold("ahead", credits(60)), settle("ahead", credits(50)));
+      await commit(hold("running", credits(15)));
+      assert.deepEqual(await keyState(), [began + 3 * day, began + 4 * day, credits(50)]);
+      database.clock.set(began + minute);
+      assert.deepEqual(await store.accountsAhead({ limit: 10 }), ["ada"]);
+      assert.deepEqual(await commit(reverse, reverse), ["reversed", "nothing"]);
+      assert.deepEqual(await keyState(), [began, began + day, credits(60)]);
+      assert.deepEqual(await store.accountsAhead({ limit: 10 }), []);
+      await assertSound(database);
+      const [refused] = await store.commit([hold("too much", credits(26), { minMicro: credits(26) })]);
+      assert.equal(refused?.kind === "refused" && refused.reason, "credits_reserved");
+      await commit(settle("running", credits(15)));
+      assert.deepEqual(await keyState(), [began, began + day, credits(75)]);
+    });
+
     test("count what other operations of the same commit have taken and spent", async () => {
       database.clock.set(start + 180 * day);
       await commit(hold("ahead", credits(60)));

@@ -7,12 +7,13 @@
  */
 
 import { invariant } from "../../errors.ts";
+import { windowBefore } from "../../ledger/key-budget.ts";
 import type { Operation } from "../../ledger/operations.ts";
 import type { PlanCatalog } from "../../ledger/plan.ts";
-import type { ChargeRow, HoldRow, JournalRow, KeyRow, PastWindows } from "../../ledger/rows.ts";
+import type { ChargeRow, HoldRow, JournalRow, KeyRow, PastBudget, PastWindows } from "../../ledger/rows.ts";
 import { endsOverdue, opOf, rowKey, type Snapshot } from "../../ledger/snapshot.ts";
 import type { EpochMs } from "../../units.ts";
-import { pastWindowsOf, readPastWindows } from "../past-windows.ts";
+import { pastBudgetOf, pastWindowsOf, readCharged, readPastWindows } from "../past-windows.ts";
 import { readEpoch } from "../plans.ts";
 import { paymentOf, payments, refunds } from "../queries.ts";
 import { accountOf, accountTable, chargeTable, holdTable, journalTable, keyTable } from "../tables.ts";
@@ -211,6 +212,12 @@ export async function readUnderLock(
   const keys = [...(rows.keys ?? []), ...(ended.keys ?? [])].map((cells) => keyTable.rowOf(cells));
   const freeKeys = [...(rows.freeKeys ?? []), ...(ended.freeKeys ?? [])];
   const reversed = operations.filter(({ kind }) => kind === "reverse").map(({ account }) => account);
+  const past = new Map<string, PastWindows>();
+  for (const account of new Set(reversed)) {
+    const ahead = await readKeysAhead(connection, account, now);
+    keys.push(...ahead.map(({ key }) => key));
+    past.set(account, await readPast(connection, { account, nowMs: now, ahead }));
+  }
   const snapshot = {
     nowMs: now,
     plans: await plansAt(epoch),
@@ -223,7 +230,7 @@ export async function readUnderLock(
     payments: new Map((rows.payments ?? []).map((cells) => [String(cells[0]), paymentOf(cells)])),
     refunds: new Map((rows.refunds ?? []).map(([id, account]) => [String(id), String(account)])),
     keys: new Map(keys.map((row: KeyRow) => [row.id, row])),
-    past: await readPast(connection, new Set(reversed), now),
+    past,
   };
   if (skips === "nothing") return { snapshot, locked: new Set(), clockMs };
   const isThere = new Set((rows.found ?? []).map(([id]) => String(id)));
@@ -241,26 +248,44 @@ export async function readUnderLock(
 }
 
 const pastWindows = readPastWindows((n) => (n === 1 ? "$1::text" : "$2::bigint"));
+const chargedSince = readCharged((n) => ["$1::text", "$2::text", "$3::bigint"][n - 1] ?? "");
+const keysAhead = `select ${keyTable.list()} from api_key where account = $1 and budget_starts_ms > $2::bigint`;
 const openHolds = `select ${holdTable.list()} from hold where account = $1`;
 
 async function readPast(
   connection: Connection,
-  accounts: ReadonlySet<string>,
-  nowMs: EpochMs,
-): Promise<Map<string, PastWindows>> {
-  const past = new Map<string, PastWindows>();
-  for (const account of accounts) {
-    const { rows } = await connection.query({ text: pastWindows, values: [account, nowMs] });
-    const holds = await connection.query({ text: openHolds, values: [account] });
-    past.set(
-      account,
-      pastWindowsOf(
-        rows,
-        holds.rows.map((cells) => holdTable.rowOf(cells)),
-      ),
-    );
+  { account, nowMs, ahead }: { account: string; nowMs: EpochMs; ahead: readonly KeyAhead[] },
+): Promise<PastWindows> {
+  const { rows } = await connection.query({ text: pastWindows, values: [account, nowMs] });
+  const holds = await connection.query({ text: openHolds, values: [account] });
+  const budgets: PastBudget[] = [];
+  for (const { key, window } of ahead) {
+    const charged = await connection.query({
+      text: chargedSince,
+      values: [account, key.id, window.startsMs],
+    });
+    budgets.push(pastBudgetOf(key.id, window, charged.rows[0]));
   }
-  return past;
+  return pastWindowsOf(
+    rows,
+    holds.rows.map((cells) => holdTable.rowOf(cells)),
+    budgets,
+  );
+}
+
+/** A key whose budget has a window of the future, and the window at the present time. */
+interface KeyAhead {
+  key: KeyRow;
+  window: { startsMs: EpochMs; endsMs: EpochMs };
+}
+
+async function readKeysAhead(connection: Connection, account: string, nowMs: EpochMs): Promise<KeyAhead[]> {
+  const { rows } = await connection.query({ text: keysAhead, values: [account, nowMs] });
+  return rows.flatMap((cells) => {
+    const key = keyTable.rowOf(cells);
+    const window = windowBefore(key, nowMs);
+    return window === null ? [] : [{ key, window }];
+  });
 }
 
 /** Returns the rows that the locking statement skipped. Its result begins with account and id. */

@@ -10,6 +10,7 @@
 import type { DatabaseSync, StatementSync } from "node:sqlite";
 import { invariant, withNothingDone } from "../../errors.ts";
 import { decide } from "../../ledger/kernel.ts";
+import { windowBefore } from "../../ledger/key-budget.ts";
 import type { Decision, Operation } from "../../ledger/operations.ts";
 import type { PlanCatalog, PlanChanges, Plans } from "../../ledger/plan.ts";
 import type {
@@ -30,7 +31,7 @@ import {
   operationsOf,
   planDrafts,
 } from "../contacts.ts";
-import { pastWindowsOf, readPastWindows } from "../past-windows.ts";
+import { pastBudgetOf, pastWindowsOf, readCharged, readPastWindows } from "../past-windows.ts";
 import { paymentOf, payments, refunds } from "../queries.ts";
 import {
   accountStateTable,
@@ -62,6 +63,7 @@ export class SqliteLedger {
   readonly #charges: Query<ChargeRow>;
   readonly #statements: Statements;
   readonly #key: Query<KeyRow>;
+  readonly #keysAhead: Query<KeyRow>;
   readonly #insertAccount: StatementSync;
   readonly #updateAccount: StatementSync;
   readonly #updateAccountState: StatementSync;
@@ -91,6 +93,7 @@ export class SqliteLedger {
     this.#charges = new Query(db, chargeTable, "where id = ? and account = ? order by late");
     this.#statements = new Statements(db);
     this.#key = new Query(db, keyTable, "where account = ? and id = ?");
+    this.#keysAhead = new Query(db, keyTable, "where account = ? and budget_starts_ms > ?");
     this.#insertAccount = db.prepare(insertInto(accountTable));
     this.#updateAccount = db.prepare(update(accountTable, ["id"]));
     this.#updateAccountState = db.prepare(update(accountStateTable, ["id"]));
@@ -230,7 +233,19 @@ export class SqliteLedger {
         const values = [account, nowMs];
         const text = readPastWindows((n) => `?${n}`);
         const found = this.#statements.rows({ name: "past windows", text, values });
-        past.set(account, pastWindowsOf(found, this.#openHolds.all(account)));
+        const budgets = this.#keysAhead.all(account, nowMs).flatMap((key) => {
+          const window = windowBefore(key, nowMs);
+          if (window === null) return [];
+          readKey(account, key.id);
+          const values = [account, key.id, window.startsMs];
+          const [cells] = this.#statements.rows({
+            name: "charged",
+            text: readCharged((n) => `?${n}`),
+            values,
+          });
+          return [pastBudgetOf(key.id, window, cells)];
+        });
+        past.set(account, pastWindowsOf(found, this.#openHolds.all(account), budgets));
       }
       if (operation.kind === "key") readKey(account, operation.key);
       if (operation.kind === "hold") {
