@@ -20,7 +20,13 @@ import type {
 import { type PlanChanges, type Plans, planChanges } from "../ledger/plan.ts";
 import { type PlanPreview, previewPlan } from "../ledger/preview.ts";
 import type { AccountRow, ChargeRow, HoldRow, JournalRow } from "../ledger/rows.ts";
-import { type AccountDraft, type Contact, type ListedAccount, noContact } from "../store/contacts.ts";
+import {
+  type AccountDraft,
+  type AccountInOrder,
+  type Contact,
+  type ListedAccount,
+  noContact,
+} from "../store/contacts.ts";
 import type { AccountsQuery, HoldsQuery, JournalQuery, Store, UsageQuery } from "../store/store.ts";
 import { usagePages } from "../store/usage-pages.ts";
 import type { UsageSumsQuery } from "../store/usage-sums.ts";
@@ -60,6 +66,11 @@ export type AccountState = { account: ListedAccount; nowMs: EpochMs } & (
   | { balance: BalanceView; problem: null }
   | { balance: null; problem: string }
 );
+
+/** An account of a list. The balance is null if it cannot be read. */
+export interface AccountOfList extends AccountInOrder {
+  balance: BalanceView | null;
+}
 
 /** What a change of an account's plan would do. */
 export type PlanPreviewOf = Extract<PlanPreview, { kind: "preview" }> & { account: string };
@@ -141,11 +152,17 @@ export class OperatorActions {
     return await this.#listed(await this.#snapshot(id));
   }
 
-  async accounts(query: AccountsQuery): Promise<ListedAccount[]> {
+  /** Lists accounts with their balances, without what overdue holds will cost. */
+  async accounts(query: AccountsQuery): Promise<AccountOfList[]> {
     const { store } = this.#deps;
     const rows = await store.accounts(query);
     const now = { plans: await store.plans(), nowMs: store.nowMs(), overdue: [] };
-    return rows.map((account) => ({ ...accountAt({ ...now, account }), contact: account.contact }));
+    return rows.map((row) => {
+      const read = readBalance({ ...now, account: row });
+      if ("problem" in read) return { ...row, balance: null };
+      const { plan, nextPlan, state } = read;
+      return { ...row, plan, nextPlan, state, balance: read };
+    });
   }
 
   async accountState(id: string): Promise<AccountState> {
@@ -157,13 +174,19 @@ export class OperatorActions {
     return { account, nowMs, balance: read, problem: null };
   }
 
-  async accountStates(query: Omit<AccountsQuery, "after" | "limit"> = {}): Promise<AccountState[]> {
+  /** Lists the accounts that the query finds, in its order. */
+  async accountStates(
+    query: Omit<AccountsQuery, "after" | "limit"> = {},
+    rowsMax = Number.POSITIVE_INFINITY,
+  ): Promise<AccountState[]> {
     const states: AccountState[] = [];
-    for (;;) {
-      const after = states.at(-1)?.account.id;
-      const page = await this.#deps.store.accounts({ ...query, after, limit: pageRows });
+    for (let last: AccountInOrder | undefined; ; ) {
+      const place = { after: last?.id, afterValue: last?.orderValue };
+      const limit = Math.min(pageRows, rowsMax - states.length);
+      const page = await this.#deps.store.accounts({ ...query, ...place, limit });
       for (const { id } of page) states.push(await this.accountState(id));
-      if (page.length < pageRows) return states;
+      last = page.at(-1);
+      if (page.length < pageRows || states.length >= rowsMax) return states;
     }
   }
 

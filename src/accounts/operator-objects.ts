@@ -6,7 +6,7 @@
  * are credits per million tokens, times are ISO 8601 in UTC.
  */
 import Type, { type Static } from "typebox";
-import type { BalanceView } from "../ledger/balance.ts";
+import { type BalanceView, isNearExhaustion, nearExhaustionPercent } from "../ledger/balance.ts";
 import type { AcceptedClock, ClockState } from "../ledger/clock.ts";
 import { budgetOf } from "../ledger/key-budget.ts";
 import { sumOf } from "../ledger/pricing.ts";
@@ -42,9 +42,9 @@ import {
   time,
 } from "./json-objects.ts";
 import type { KeyOfSecret } from "./key-actions.ts";
-import type { CreditsChange, CreditsRefund, PlanPreviewOf } from "./operator-actions.ts";
+import type { AccountOfList, CreditsChange, CreditsRefund, PlanPreviewOf } from "./operator-actions.ts";
 
-export const accountObject = objectFor<ListedAccount>("Account")({
+const accountFields = fieldsFor<ListedAccount>()({
   id: [text, (row) => row.id],
   plan: [text, (row) => row.plan],
   next_plan: [
@@ -58,6 +58,32 @@ export const accountObject = objectFor<ListedAccount>("Account")({
   email: [orNull(text), (row) => row.contact.email],
   note: [orNull(text), (row) => row.contact.note],
   external_id: [orNull(text), (row) => row.contact.externalId],
+});
+export const accountObject = objectFor<ListedAccount>("Account")(accountFields);
+
+/** As `GET /v1/balance` returns it. */
+const bucket = closed({ credits: count, percent: Type.Number() });
+const cap = closed({ credits: count });
+const window = closed({ startedAt: time, refreshesAt: time });
+export const balance = component("Balance", {
+  object: Type.Literal("balance"),
+  available: Type.Boolean(),
+  plan: text,
+  balances: closed({ base: bucket, overage: bucket, additional: cap, total: bucket }),
+  caps: closed({ base: cap, overage: cap, total: cap }),
+  baseWindow: window,
+  overageWindow: window,
+});
+
+export const listedAccountObject = objectFor<AccountOfList>("ListedAccount")({
+  ...accountFields,
+  balance: [orNull(balance), (row) => row.balance && balanceObject(row.balance)],
+  near_exhaustion: [
+    Type.Boolean({
+      description: `whether less than one credit is left, or less than ${nearExhaustionPercent} % of the credits of both windows, purchased credits included`,
+    }),
+    (row) => row.balance !== null && isNearExhaustion(row.balance),
+  ],
 });
 
 const importLine = closed({
@@ -151,20 +177,6 @@ export const keyOfSecretObject = objectFor<KeyOfSecret>("KeyOfSecret")({
     (found) => found.isUsable,
   ],
   key: [keyObject.schema, (found) => keyObject.of(found.row)],
-});
-
-/** As `GET /v1/balance` returns it. */
-const bucket = closed({ credits: count, percent: Type.Number() });
-const cap = closed({ credits: count });
-const window = closed({ startedAt: time, refreshesAt: time });
-export const balance = component("Balance", {
-  object: Type.Literal("balance"),
-  available: Type.Boolean(),
-  plan: text,
-  balances: closed({ base: bucket, overage: bucket, additional: cap, total: bucket }),
-  caps: closed({ base: cap, overage: cap, total: cap }),
-  baseWindow: window,
-  overageWindow: window,
 });
 
 /** A change of credits with the id that makes it safe to repeat. */

@@ -6,14 +6,17 @@ import type { AccountState, OperatorActions, PlanPreviewOf } from "../accounts/o
 import { accountObject, keyObject, previewObject } from "../accounts/operator-objects.ts";
 import { accountExists, requirePlan } from "../accounts/refusals.ts";
 import { OperatorError } from "../errors.ts";
+import { defined } from "../given.ts";
+import { nearExhaustionPercent } from "../ledger/balance.ts";
 import type { PlanOperation } from "../ledger/operations.ts";
-import type { AccountRow } from "../ledger/rows.ts";
+import { type AccountRow, accountStates } from "../ledger/rows.ts";
 import type { Contact } from "../store/contacts.ts";
+import { type AccountOrder, accountOrders } from "../store/store.ts";
 import { creditsIn, type EpochMs, grouped, type MicroCredits } from "../units.ts";
 import { type ContactOptions, contactLines, contactOf, contactText, withContact } from "./account-contact.ts";
 import { importCommand } from "./account-import.ts";
 import { stateCommands } from "./account-state.ts";
-import { accountName, moment } from "./arguments.ts";
+import { accountName, limit, moment } from "./arguments.ts";
 import { balanceTable, remarkHeld } from "./balance.ts";
 import type { Cli } from "./cli.ts";
 import { repairAdvice } from "./failure.ts";
@@ -21,9 +24,15 @@ import { type Column, count, shortTime, table } from "./format.ts";
 import { examples } from "./help.ts";
 import { keyTable } from "./key-text.ts";
 
-interface ListFilters {
+interface ListOptions {
   search?: string;
   externalId?: string;
+  plan?: string;
+  state?: AccountRow["state"];
+  nearExhaustion?: true;
+  order?: AccountOrder;
+  descending?: true;
+  limit?: number;
 }
 
 interface SetOptions extends ContactOptions {
@@ -60,9 +69,30 @@ export function accountCommand(cli: Cli): Command {
   account
     .command("list")
     .description("list accounts with their plans and credits")
-    .option("--search <text>", "only accounts with this text in the owner or the e-mail", contactText)
+    .option(
+      "--search <text>",
+      "only accounts whose id, e-mail or external id begins with this text, or whose owner contains it",
+      contactText,
+    )
     .option("--external-id <id>", "only the account with this external id", contactText)
-    .action((filters: ListFilters) => list(cli, filters));
+    .option("--plan <plan>", "only accounts on this plan")
+    .addOption(new Option("--state <state>", "only accounts in this state").choices(accountStates))
+    .option(
+      "--near-exhaustion",
+      `only accounts with less than one credit, or less than ${nearExhaustionPercent} % of the credits of both windows`,
+    )
+    .addOption(new Option("--order <order>", "order of the list").choices(accountOrders).default("id"))
+    .option("--descending", "the greatest first")
+    .option("--limit <rows>", "only the first rows", limit)
+    .addHelpText(
+      "after",
+      examples(
+        "inkwell account list --search ada",
+        "inkwell account list --near-exhaustion --order remaining",
+        "inkwell account list --plan starter --order created --descending --limit 20",
+      ),
+    )
+    .action((options: ListOptions) => list(cli, options));
 
   account
     .command("show")
@@ -114,9 +144,11 @@ async function create(cli: Cli, name: string, plan: string, contact: Partial<Con
   );
 }
 
-async function list(cli: Cli, filters: ListFilters): Promise<void> {
+async function list(cli: Cli, options: ListOptions): Promise<void> {
+  const { limit: rowsMax, order, descending, nearExhaustion: isNearExhaustion, ...others } = options;
+  const filters = defined({ ...others, isNearExhaustion });
   await cli.withActions(cli.config(), async (actions) => {
-    const states = await actions.accountStates(filters);
+    const states = await actions.accountStates({ ...filters, order, descending }, rowsMax);
     const invalid = states.filter(({ problem }) => problem !== null).length;
     const columns: Column<AccountState>[] = [
       { head: "ACCOUNT", cell: ({ account }) => account.id },

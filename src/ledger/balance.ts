@@ -4,7 +4,7 @@
  * balance.
  */
 import { invariant, Refusal } from "../errors.ts";
-import type { EpochMs, MicroCredits } from "../units.ts";
+import { type EpochMs, type MicroCredits, microPerCredit } from "../units.ts";
 import { expireOverdue } from "./ending.ts";
 import type { AccountError } from "./operations.ts";
 import type { PlanCatalog } from "./plan.ts";
@@ -87,6 +87,20 @@ export function readBalance(snapshot: AccountSnapshot): BalanceView | { problem:
     additionalMicro: account.additional + account.additionalHeld,
     heldMicro: account.baseHeld + account.overageHeld + account.additionalHeld,
   };
+}
+
+/** Share of the credits of both windows, in per cent, that counts as nearly exhausted. */
+export const nearExhaustionPercent = 10;
+
+/**
+ * Reports whether the account has less than one credit, or less than a tenth of the credits of
+ * both windows, purchased credits included. A closed account is not near exhaustion.
+ */
+export function isNearExhaustion({ state, base, overage, additionalMicro }: BalanceView): boolean {
+  if (state === "closed") return false;
+  const left = base.micro + overage.micro + additionalMicro;
+  const granted = base.capMicro + overage.capMicro;
+  return left < microPerCredit || left < granted * (nearExhaustionPercent / 100);
 }
 
 type BalanceError = Extract<AccountError, { kind: "balance_invalid" }>;

@@ -1,7 +1,8 @@
 /** The statements of the audit job (audit-job.ts), for both stores. */
 import { invariant } from "../errors.ts";
 import { type AuditJobs, auditSilentMs } from "./audit-job.ts";
-import type { SqlConnections, SqlDialect } from "./queries.ts";
+import type { SqlConnections } from "./queries.ts";
+import type { SqlDialect } from "./sql.ts";
 import { auditJobTable } from "./tables.ts";
 
 export function auditJobsOn({ find, write }: SqlConnections, { parameter: p }: SqlDialect): AuditJobs {

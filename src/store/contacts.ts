@@ -28,6 +28,11 @@ export interface ListedAccount extends AccountRow {
   contact: Contact;
 }
 
+/** An account of a list, with the value that its order compares. */
+export interface AccountInOrder extends ListedAccount {
+  orderValue: string | number;
+}
+
 /** An account to open, or to change if it exists. */
 export interface AccountDraft {
   id: string;

@@ -5,31 +5,15 @@
  * Guarantees that lists have at most `pageRowsMax` rows and a fixed order. The stores differ in
  * how they connect (`SqlConnections`) and in a few words of SQL (`SqlDialect`).
  */
-import { invariant } from "../errors.ts";
 import { newestVersion } from "../ledger/plan.ts";
 import type { PaymentRow } from "../ledger/rows.ts";
-import type { EpochMs } from "../units.ts";
-import { type Contact, noContact } from "./contacts.ts";
+import { accountsSql, contactIn, isPlainList, listedAccountOf } from "./account-lists.ts";
+import { Conditions } from "./conditions.ts";
 import { accountsOnPlansOf, countAccounts, type KeptPlans, readEpoch } from "./plans.ts";
-import { pageRowsMax, type Store, type UsageQuery } from "./store.ts";
-import type { Value } from "./table.ts";
-import {
-  accountOf,
-  accountTable,
-  chargeTable,
-  contactTable,
-  holdTable,
-  journalTable,
-  keyTable,
-} from "./tables.ts";
+import type { SqlDialect, SqlStatement } from "./sql.ts";
+import type { Store, UsageQuery } from "./store.ts";
+import { chargeTable, contactTable, holdTable, journalTable, keyTable } from "./tables.ts";
 import { readUsageState, usageStateOf, usageSumsOf, usageSumsSql } from "./usage-sums.ts";
-
-export interface SqlStatement {
-  text: string;
-  values: readonly Value[];
-  /** Prepared under this name, once on each connection. */
-  name?: string;
-}
 
 /**
  * The purpose of a statement. Slow purposes have their own connections, so that others do not wait
@@ -45,21 +29,6 @@ export interface SqlConnections {
   findPage(purpose: Purpose, statement: SqlStatement): Promise<readonly (readonly unknown[])[]>;
   /** Writes rows, and returns what the statement returns. */
   write(statement: SqlStatement): Promise<readonly (readonly unknown[])[]>;
-}
-
-export interface SqlDialect {
-  /** The parameter with this number, from 1. */
-  parameter(n: number): string;
-  /** The time of the first parameter, which is `?`, a value of `timeOf`. */
-  time: string;
-  /** The parameter for this time, or for the present time of the commits' clock. */
-  timeOf(atMs: EpochMs | null): Value;
-  /** A cell with a list of texts. */
-  listOf(texts: readonly string[]): string;
-  /** The receipts as `u`, and the alias of the table that has an index on account and number. */
-  receipts: { from: string; inOrder: string };
-  /** Revokes key 2 at time 1, in order with the commits of its account. */
-  revokeKey: string;
 }
 
 /** Finds the account of a refund. */
@@ -155,19 +124,10 @@ export function queriesOn(
       return cells === undefined ? null : keyTable.rowOf(cells);
     },
 
-    async accounts({ after, limit, externalId, search }) {
-      const pattern = search === undefined ? undefined : `%${search.replace(/[\\%_]/g, "\\$&")}%`;
-      const { sql, values } = conditions()
-        .and("a.id > ?", after ?? "")
-        .and("c.external_id = ?", externalId)
-        .and(`(${containing("c.owner")} or ${containing("c.email")})`, pattern, pattern)
-        .page("a.id", limit);
-      const text = `select ${accountTable.list("a")}, ${contactTable.list("c")}
-        from account as a left join account_contact as c on c.account = a.id${sql}`;
-      return (await findPage("service", { text, values })).map((cells) => ({
-        ...accountOf(cells),
-        contact: contactIn(cells.slice(accountTable.columns.length)),
-      }));
+    async accounts(query) {
+      const purpose = isPlainList(query) ? "service" : "lists";
+      const statement = accountsSql(query, dialect);
+      return (await findPage(purpose, statement)).map(listedAccountOf);
     },
 
     async contact(account) {
@@ -241,18 +201,6 @@ export function queriesOn(
   };
 }
 
-/** A condition with one operand, a pattern. */
-function containing(column: string): string {
-  return `lower(${column}) like lower(?) escape '\\'`;
-}
-
-/** Without a row, all cells are null. */
-function contactIn(cells: readonly unknown[]): Contact {
-  if (cells[0] === null) return noContact;
-  const { account: _account, ...contact } = contactTable.rowOf(cells);
-  return contact;
-}
-
 function usageConditions(conditions: Conditions, inOrder: string, query: UsageQuery): Conditions {
   const { account, id, key, model, fromMs, toMs, after } = query;
   conditions
@@ -269,42 +217,4 @@ function usageConditions(conditions: Conditions, inOrder: string, query: UsageQu
   if (after?.account === account) conditions.and(`${inOrder}.seq > ?`, after?.seq);
   else conditions.and(`(${inOrder}.account, ${inOrder}.seq) > (?, ?)`, after?.account, after?.seq);
   return conditions.page(`${inOrder}.account, ${inOrder}.seq`, query.limit);
-}
-
-/** The conditions of one statement, joined by "and", and what follows them. */
-class Conditions {
-  readonly values: Value[] = [];
-  readonly #parameter: SqlDialect["parameter"];
-  #sql = "";
-
-  constructor(parameter: SqlDialect["parameter"]) {
-    this.#parameter = parameter;
-  }
-
-  get sql(): string {
-    return this.#sql;
-  }
-
-  /** Each `?` is one of the operands. A condition without a first operand is left out. */
-  and(condition: string, ...operands: (Value | undefined)[]): this {
-    if (operands[0] === undefined) return this;
-    let n = this.values.length;
-    const numbered = condition.replaceAll("?", () => {
-      n += 1;
-      return this.#parameter(n);
-    });
-    this.#sql += `${this.#sql === "" ? " where" : " and"} ${numbered}`;
-    this.values.push(...operands.map((operand) => operand ?? null));
-    return this;
-  }
-
-  page(order: string, limit: number): this {
-    invariant(
-      Number.isInteger(limit) && limit >= 1 && limit <= pageRowsMax,
-      `a page has 1 to ${pageRowsMax} rows`,
-    );
-    this.values.push(limit);
-    this.#sql += ` order by ${order} limit ${this.#parameter(this.values.length)}`;
-    return this;
-  }
 }

@@ -8,11 +8,11 @@ import type { AccountSnapshot } from "../ledger/balance.ts";
 import type { LedgerStore } from "../ledger/batcher.ts";
 import type { AcceptedClock, ClockState } from "../ledger/clock.ts";
 import type { PlanCatalog, PlanChanges, Plans, PlanVersion } from "../ledger/plan.ts";
-import type { ChargeRow, HoldRow, JournalRow, KeyRow } from "../ledger/rows.ts";
+import type { AccountState, ChargeRow, HoldRow, JournalRow, KeyRow } from "../ledger/rows.ts";
 import type { EpochMs, MicroCredits } from "../units.ts";
 import type { AuditReport } from "./audit.ts";
 import type { AuditJobs } from "./audit-job.ts";
-import type { AccountDraft, Contact, DraftOptions, DraftOutcome, ListedAccount } from "./contacts.ts";
+import type { AccountDraft, AccountInOrder, Contact, DraftOptions, DraftOutcome } from "./contacts.ts";
 import type { AccountsOnPlans } from "./plans.ts";
 import type { UsageSums, UsageSumsQuery } from "./usage-sums.ts";
 
@@ -26,13 +26,34 @@ export interface FoundKey {
   plan: PlanVersion | null;
 }
 
+/** `additional` and `remaining` are credits, `remaining` those of all buckets. */
+export const accountOrders = ["id", "created", "plan", "additional", "remaining"] as const;
+export type AccountOrder = (typeof accountOrders)[number];
+
+/** Undefined: no condition. */
 export interface AccountsQuery {
-  /** Accounts after this id. */
-  after?: string | undefined;
   /** The account with this external id. */
   externalId?: string | undefined;
-  /** Accounts with this text in the owner or the e-mail, in either case of a to z. */
+  /**
+   * Accounts whose id, e-mail or external id begins with this text, or whose owner contains it, in
+   * either case of a to z.
+   */
   search?: string | undefined;
+  plan?: string | undefined;
+  /** As it is now: an account whose end has passed is closed. */
+  state?: AccountState | undefined;
+  /**
+   * Accounts with less than one credit, or with less than a tenth of the credits of both windows,
+   * purchased credits included. Closed accounts are not among them.
+   */
+  isNearExhaustion?: true | undefined;
+  /** By default `id`. Equal accounts are in the order of their ids. */
+  order?: AccountOrder | undefined;
+  descending?: boolean | undefined;
+  /** Accounts after this id, in the order. */
+  after?: string | undefined;
+  /** The `orderValue` of that account, unless the order is `id`. */
+  afterValue?: string | number | undefined;
   /** 1 to `pageRowsMax`. */
   limit: number;
 }
@@ -120,8 +141,7 @@ export interface Store extends LedgerStore {
 
   /** Reads an account and its overdue holds in one state. Null if the account does not exist. */
   snapshot(account: string): Promise<AccountSnapshot | null>;
-  /** Lists accounts in the order of their ids. */
-  accounts(query: AccountsQuery): Promise<ListedAccount[]>;
+  accounts(query: AccountsQuery): Promise<AccountInOrder[]>;
   /** Null if the account does not exist. */
   contact(account: string): Promise<Contact | null>;
   /**
@@ -130,7 +150,7 @@ export interface Store extends LedgerStore {
    */
   putAccounts(drafts: readonly AccountDraft[], options: DraftOptions): Promise<DraftOutcome[]>;
   /** Lists accounts with a window that starts after the present time of the commits' clock. */
-  accountsAhead(query: AccountsQuery): Promise<string[]>;
+  accountsAhead(query: Pick<AccountsQuery, "after" | "limit">): Promise<string[]>;
   usage(query: UsageQuery): Promise<ChargeRow[]>;
   /** Sums charges, including those that are not summed yet. */
   usageSums(query: UsageSumsQuery): Promise<UsageSums>;

@@ -96,11 +96,11 @@ for (const backend of backends) {
     test("find accounts by external id, owner and e-mail", async () => {
       await store.putAccounts([draft("bob", null, { owner: "Bob 100% É", email: "b_b@EXAMPLE.com" })], write);
       assert.deepEqual(await idsOf({ externalId: "crm" }), []);
-      assert.deepEqual(await idsOf({ search: "example.COM" }), ["ada", "bob"]);
+      assert.deepEqual(await idsOf({ externalId: "crm-1" }), ["bob"]);
+      assert.deepEqual(await idsOf({ search: "ADA@" }), ["ada"]);
       assert.deepEqual(await idsOf({ search: "0% É" }), ["bob"]);
-      for (const search of ["%", "b_b@"]) assert.deepEqual(await idsOf({ search }), ["bob"]);
-      assert.deepEqual(await idsOf({ search: "a_a" }), []);
-      assert.deepEqual(await idsOf({ search: "example", after: "ada" }), ["bob"]);
+      assert.deepEqual(await idsOf({ search: "crm-" }), ["ada", "bob"]);
+      assert.deepEqual(await idsOf({ search: "crm-", after: "ada" }), ["bob"]);
     });
 
     test("of one external id go to one account, whoever is first", async () => {

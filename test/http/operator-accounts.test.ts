@@ -5,7 +5,10 @@ import { planOf } from "../fixtures/ledger-rows.ts";
 import { fieldsOf, operatorTests, refused } from "../fixtures/operator.ts";
 import { clientOf } from "../fixtures/sdk.ts";
 
-const operatorTest = operatorTests({ otherPlans: [planOf("big", 5000, 200)], otherModels: ["other"] });
+const operatorTest = operatorTests({
+  otherPlans: [planOf("big", 5000, 200), planOf("prepaid", 0, 0)],
+  otherModels: ["other"],
+});
 
 const keys = "/admin/accounts/test/keys";
 
@@ -262,4 +265,45 @@ operatorTest("revokes a key at once, and only once", async (operator, service) =
   assert.deepEqual([again.status, fieldsOf(again.body)], [200, revoked.body]);
   refused(await operator.delete("/admin/keys/key_none"), 404, "key_not_found");
   refused(await operator.get("/admin/keys/key_none"), 404, "key_not_found");
+});
+
+operatorTest("lists accounts with balances, filtered and in each order, in pages", async (operator) => {
+  for (const [id, plan] of [
+    ["c", "test"],
+    ["a", "big"],
+    ["b", "test"],
+    ["d", "prepaid"],
+  ] as const) {
+    await operator.post("/admin/accounts", { id, plan });
+  }
+  const topup = (id: string, credits: number) =>
+    operator.post(`/admin/accounts/${id}/topups`, { payment_id: `p-${id}`, credits });
+  await topup("c", 70);
+  await topup("b", 300);
+  await operator.post("/admin/accounts/a/state", { operation_id: "s", state: "suspended" });
+  const ids = async (query: string) =>
+    (await operator.all(`/admin/accounts?${query}`, 2)).map(({ id }) => id);
+  assert.deepEqual(await ids("direction=desc"), ["test", "d", "c", "b", "a"]);
+  assert.deepEqual(await ids("order=plan"), ["a", "d", "b", "c", "test"]);
+  assert.deepEqual(await ids("order=plan&direction=desc"), ["test", "c", "b", "d", "a"]);
+  assert.deepEqual(await ids("order=additional&direction=desc"), ["b", "c", "test", "d", "a"]);
+  assert.deepEqual(await ids("order=remaining"), ["d", "test", "c", "b", "a"]);
+  assert.deepEqual(await ids("order=created"), ["test", "c", "a", "b", "d"]);
+  assert.deepEqual(await ids("plan=test&order=remaining&direction=desc"), ["b", "c", "test"]);
+  assert.deepEqual(await ids("state=suspended"), ["a"]);
+  assert.deepEqual(await ids("state=active&plan=big"), []);
+  assert.deepEqual(await ids("near_exhaustion=true"), ["d"]);
+  const [listed] = await operator.all("/admin/accounts?search=c", 2);
+  assert.deepEqual(listed?.balance, (await operator.get("/admin/accounts/c/balance")).body);
+  assert.deepEqual([listed?.id, listed?.near_exhaustion], ["c", false]);
+});
+
+operatorTest("refuses unknown orders, filters and cursors of another order", async (operator) => {
+  for (const query of ["order=name", "direction=down", "state=open", "near_exhaustion=false", "plan=%00"]) {
+    refused(await operator.get(`/admin/accounts?${query}`), 400, "invalid_value");
+  }
+  for (const query of ["order=created&after=a", "order=remaining&after=a:b", "order=additional&after=a:"]) {
+    assert.match(refused(await operator.get(`/admin/accounts?${query}`), 400, "invalid_value"), /unchanged/);
+  }
+  refused(await operator.get("/admin/accounts?sort=id"), 400, "unknown_parameter");
 });

@@ -264,7 +264,7 @@ test("create and set keep the contact, show and list print it, and list finds it
       .map((line) => line.split(" ")[0]);
   };
   assert.deepEqual(await found("--search", "alice"), ["alice"]);
-  assert.deepEqual(await found("--search", "EXAMPLE"), ["bob"]);
+  assert.deepEqual(await found("--search", "BOB@example"), ["bob"]);
   assert.deepEqual(await found("--external-id", "crm-1"), ["alice"]);
   assert.match((await ledger.inkwell("account", "list", "--search", "zoe")).stderr, /No account matches/);
   await ledger.inkwell("account", "set", "bob", "--email", "");
@@ -290,4 +290,24 @@ test("the contact is refused if it is malformed or belongs to another account", 
     await ledger.inkwell("account", "set", "bob", "--note", "a\nb"),
     /1 to 1000 characters on one line/,
   );
+});
+
+test("list filters, orders and cuts off accounts", async () => {
+  for (const name of ["alice", "bob", "cy"]) await ledger.openAccount(name);
+  await ledger.inkwell("account", "set", "bob", "--plan", "big");
+  await ledger.inkwell("account", "suspend", "cy");
+  await ledger.inkwell("credits", "add", "alice", "10", "--payment", "p");
+  const found = async (...options: string[]) => {
+    const document = await ledger.documentOf("account", "list", ...options);
+    assert.ok(Array.isArray(document));
+    return document.map(({ id }) => id);
+  };
+  assert.deepEqual(await found("--descending"), ["cy", "bob", "alice"]);
+  assert.deepEqual(await found("--order", "remaining"), ["cy", "alice", "bob"]);
+  assert.deepEqual(await found("--order", "remaining", "--descending", "--limit", "2"), ["bob", "alice"]);
+  assert.deepEqual(await found("--plan", "starter", "--state", "active"), ["alice"]);
+  assert.deepEqual(await found("--near-exhaustion"), []);
+  assert.match((await ledger.inkwell("account", "list", "--near-exhaustion")).stderr, /No account matches/);
+  wrongUsage(await ledger.inkwell("account", "list", "--order", "name"), /Allowed choices are id, created/);
+  wrongUsage(await ledger.inkwell("account", "list", "--limit", "0"), /whole number/);
 });

@@ -6,14 +6,20 @@ import Type from "typebox";
 import { importedAccountsMax } from "../../accounts/account-import.ts";
 import { closed, orNull } from "../../accounts/json-objects.ts";
 import type { OperatorActions } from "../../accounts/operator-actions.ts";
-import { accountObject, importObject, previewObject } from "../../accounts/operator-objects.ts";
+import {
+  accountObject,
+  importObject,
+  listedAccountObject,
+  previewObject,
+} from "../../accounts/operator-objects.ts";
 import { invalidValue } from "../../accounts/refusals.ts";
 import { invariant } from "../../errors.ts";
 import { defined } from "../../given.ts";
 import { accountStates } from "../../ledger/rows.ts";
 import type { Contact } from "../../store/contacts.ts";
+import { type AccountOrder, accountOrders } from "../../store/store.ts";
 import { type AdminApp, operation } from "./app.ts";
-import { momentNamed, pageOf } from "./paging.ts";
+import { momentNamed, pageOf, placeCursor, placeIn, seqIn } from "./paging.ts";
 import * as schema from "./schemas.ts";
 
 const params = closed({ account: schema.accountName });
@@ -39,14 +45,26 @@ const openAccount = operation("openAccount", {
 });
 
 const listAccounts = operation("listAccounts", {
-  summary: "List accounts, in the order of their ids",
-  description: "`search` finds a text in the owner or the e-mail. `external_id` finds one account.",
+  summary: "List accounts with their balances",
+  description:
+    "`search` finds accounts whose id, e-mail or external id begins with the text, or whose owner contains it, in either case of a to z. `external_id` finds one account. " +
+    "`near_exhaustion` finds accounts with less than one credit, or less than a tenth of the credits of both windows, purchased credits included. " +
+    "`order=remaining` compares the credits of all buckets. A window that has ended counts as full.",
   querystring: closed({
     ...schema.pageQuery,
     external_id: Type.Optional(schema.contactText),
     search: Type.Optional(schema.contactText),
+    plan: Type.Optional(schema.accountName),
+    state: Type.Optional(Type.Enum([...accountStates], { description: '"active", "suspended" or "closed"' })),
+    near_exhaustion: Type.Optional(Type.Enum(["true"], { description: '"true"' })),
+    order: Type.Optional(
+      Type.Enum([...accountOrders], {
+        description: '"id" (default), "created", "plan", "additional" or "remaining"',
+      }),
+    ),
+    direction: Type.Optional(Type.Enum(["asc", "desc"], { description: '"asc" (default) or "desc"' })),
   }),
-  response: { 200: schema.pageOf(accountObject.schema) },
+  response: { 200: schema.pageOf(listedAccountObject.schema) },
   refusals: ["list_too_slow"],
 });
 
@@ -133,17 +151,20 @@ export function accountRoutes(app: AdminApp, actions: OperatorActions): void {
     return reply.code(isNew ? 201 : 200).send(accountObject.of(account));
   });
 
-  app.get(
-    "/admin/accounts",
-    { schema: listAccounts },
-    async ({ query: { limit, after, search, external_id: externalId } }) =>
-      pageOf(
-        limit,
-        (rows) => actions.accounts({ after, search, externalId, limit: rows }),
-        accountObject.of,
-        (row) => row.id,
-      ),
-  );
+  app.get("/admin/accounts", { schema: listAccounts }, async ({ query }) => {
+    const { limit, search, external_id: externalId, plan, state, order = "id", direction } = query;
+    const isNearExhaustion = query.near_exhaustion === "true" || undefined;
+    const filters = { search, externalId, plan, state, isNearExhaustion };
+    const descending = direction === "desc" || undefined;
+    const place = accountPlaceIn(query.after, order);
+    const inOrder = order === "id" ? { descending } : { order, descending };
+    return pageOf(
+      limit,
+      (rows) => actions.accounts({ ...filters, ...inOrder, ...place, limit: rows }),
+      listedAccountObject.of,
+      (row) => (order === "id" ? row.id : placeCursor(row.id, row.orderValue)),
+    );
+  });
 
   app.get("/admin/accounts/:account", { schema: showAccount }, async ({ params: { account } }) =>
     accountObject.of(await actions.account(account)),
@@ -203,6 +224,14 @@ export function accountRoutes(app: AdminApp, actions: OperatorActions): void {
       return accountObject.of(await actions.changeState(account, operation_id, { kind: "end", endsMs }));
     },
   );
+}
+
+/** Reads the cursor of a list of accounts. */
+function accountPlaceIn(cursor: string | undefined, order: AccountOrder) {
+  if (order === "id" || cursor === undefined) return { after: cursor };
+  const place = placeIn(cursor);
+  if (order === "plan") return { after: place?.account, afterValue: place?.rest };
+  return { after: place?.account, afterValue: place && seqIn(place.rest) };
 }
 
 interface ContactBody {

@@ -45,7 +45,7 @@ export function placeIn(cursor: string | undefined): { account: string; rest: st
 }
 
 export function seqIn(cursor: string): number {
-  if (!/^\d{1,15}$/.test(cursor)) throw wrongCursor();
+  if (!/^\d{1,16}$/.test(cursor)) throw wrongCursor();
   return Number(cursor);
 }
 

@@ -7,7 +7,8 @@ import { invariant } from "../../errors.ts";
 import type { AccountSnapshot } from "../../ledger/balance.ts";
 import { overdueMax } from "../../ledger/snapshot.ts";
 import { readEpoch } from "../plans.ts";
-import type { Purpose, SqlConnections, SqlDialect } from "../queries.ts";
+import type { Purpose, SqlConnections } from "../queries.ts";
+import type { SqlDialect } from "../sql.ts";
 import { ListTooSlowError } from "../store.ts";
 import { accountOf, accountTable, holdTable, keyTable } from "../tables.ts";
 import { fixedTime, reading, type TimeParameter, trustedMs } from "./clock.ts";
@@ -24,6 +25,7 @@ export function postgresDialect(time: () => TimeParameter): SqlDialect {
     // As a subquery it is evaluated once, so the index on the time is used.
     time: `(with reading as materialized (${reading}) select ${trustedMs} from reading)`,
     timeOf: (atMs) => (atMs === null ? time() : fixedTime(atMs)),
+    bytewise: (column) => `${column} collate "C"`,
     listOf: arrayLiteral,
     receipts: { from: "charge as u", inOrder: "u" },
     // Waits for the commit under way on the account: a hold that is decided after the answer sees

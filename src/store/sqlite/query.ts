@@ -7,7 +7,7 @@
 import type { DatabaseSync, SQLInputValue, StatementSync } from "node:sqlite";
 import { invariant } from "../../errors.ts";
 import type { AccountRow } from "../../ledger/rows.ts";
-import type { SqlStatement } from "../queries.ts";
+import type { SqlStatement } from "../sql.ts";
 import type { Table, Value } from "../table.ts";
 import { accountOf, accountTable } from "../tables.ts";
 

@@ -24,7 +24,8 @@ import type { EpochMs } from "../../units.ts";
 import type { AuditReport } from "../audit.ts";
 import { auditJobsOn } from "../audit-job-queries.ts";
 import { KeptPlans, readEpoch } from "../plans.ts";
-import { type Purpose, queriesOn, type SqlDialect, type SqlStatement } from "../queries.ts";
+import { type Purpose, queriesOn } from "../queries.ts";
+import type { SqlDialect, SqlStatement } from "../sql.ts";
 import type { Store } from "../store.ts";
 import { holdTable, keyTable } from "../tables.ts";
 import { type SharedClock, sharedClock, trustedTimeOf } from "./clock.ts";
@@ -152,6 +153,7 @@ export function sqliteDialect(now: () => EpochMs): SqlDialect {
     parameter: (n) => `?${n}`,
     time: "?",
     timeOf: (atMs) => atMs ?? now(),
+    bytewise: (column) => column,
     listOf: JSON.stringify,
     // Receipts have no index by account. A receipt has the number of the journal entry that ended
     // it, and the operation of that entry is `<id>/end` or `<id>/late`.

@@ -8,7 +8,7 @@ import type { PlanChanges, Plans } from "../../ledger/plan.ts";
 import type { EpochMs } from "../../units.ts";
 import type { AuditReport } from "../audit.ts";
 import type { AccountDraft, DraftOptions, DraftOutcome } from "../contacts.ts";
-import type { SqlStatement } from "../queries.ts";
+import type { SqlStatement } from "../sql.ts";
 import type { SharedClock } from "./clock.ts";
 import type { SqliteFile } from "./file.ts";
 import type { Cells } from "./query.ts";

@@ -1,0 +1,115 @@
+/**
+ * The list of accounts: searched, filtered and in one of several orders, for both stores.
+ *
+ * Searches by prefix, and the orders by id, time and plan, read an index. Credits change with each
+ * request, so they have no index: their order and filter read all accounts
+ * (docs/decisions/0048-lists-of-accounts.md). A window that has ended counts as full, as its next
+ * request will find it.
+ */
+import { nearExhaustionPercent } from "../ledger/balance.ts";
+import { microPerCredit } from "../units.ts";
+import { Conditions } from "./conditions.ts";
+import { type AccountInOrder, type Contact, noContact } from "./contacts.ts";
+import type { SqlDialect, SqlStatement } from "./sql.ts";
+import type { AccountOrder, AccountsQuery } from "./store.ts";
+import { accountOf, accountTable, contactTable } from "./tables.ts";
+
+/** Greater than every text that begins with the prefix it follows. */
+const lastCharacter = "\u{10FFFF}";
+
+const now = "(select now_ms from clock)";
+const hasClosed = `(a.state = 'closed' or coalesce(a.ends_ms <= ${now}, false))`;
+/** The plan that the account has now: a scheduled plan begins when the base window has ended. */
+const planNow = `case when a.base_ends_ms <= ${now} then coalesce(a.next_plan, a.plan) else a.plan end`;
+
+/** The value of a window: of the row, or of a new window of the plan if it has ended. */
+function ofWindow(bucket: "base" | "overage", inWindow: string): string {
+  const granted = `coalesce((select v.${bucket}_credits from plan_version v
+    where v.plan = ${planNow} order by v.version desc limit 1), 0) * ${microPerCredit}`;
+  return `case when ${hasClosed} then 0 when a.${bucket}_ends_ms <= ${now} then ${granted} else ${inWindow} end`;
+}
+
+function leftIn(bucket: "base" | "overage"): string {
+  const left = `a.${bucket} + a.${bucket}_held`;
+  return ofWindow(bucket, `case when ${left} > 0 then ${left} else 0 end`);
+}
+
+const additional = "(a.additional + a.additional_held)";
+const remaining = `(${leftIn("base")} + ${leftIn("overage")} + ${additional})`;
+const granted = `(${ofWindow("base", "a.base_cap")} + ${ofWindow("overage", "a.overage_cap")})`;
+const isNearExhaustion = `(not ${hasClosed} and (${remaining} < ${microPerCredit}
+  or ${remaining} * ${100 / nearExhaustionPercent} < ${granted}))`;
+
+function orderOf(order: AccountOrder, { bytewise }: SqlDialect): string {
+  switch (order) {
+    case "id":
+      return "a.id";
+    case "created":
+      return "a.created_ms";
+    case "plan":
+      return bytewise("a.plan");
+    case "additional":
+      return additional;
+    case "remaining":
+      return remaining;
+  }
+}
+
+/** Whether a list has no filter but the place where it continues, and the order of the ids. */
+export function isPlainList({ after: _after, limit: _limit, ...rest }: AccountsQuery): boolean {
+  return Object.values(rest).every((value) => value === undefined);
+}
+
+export function accountsSql(query: AccountsQuery, dialect: SqlDialect): SqlStatement {
+  const { order = "id", descending = false, after, limit } = query;
+  const { bytewise } = dialect;
+  const conditions = new Conditions(dialect.parameter);
+  // The time must be the first parameter.
+  const clock = conditions.bind(dialect.time, dialect.timeOf(null));
+  const value = orderOf(order, dialect);
+  const [beyond, direction] = descending ? ["<", "desc"] : [">", "asc"];
+  if (order === "id") conditions.and(`a.id ${beyond} ?`, after);
+  else conditions.and(`(${value}, a.id) ${beyond} (?, ?)`, query.afterValue, after);
+  conditions.and("c.external_id = ?", query.externalId).and(`${bytewise("a.plan")} = ?`, query.plan);
+  if (query.state !== undefined) {
+    conditions.and(`case when ${hasClosed} then 'closed' else a.state end = ?`, query.state);
+  }
+  if (query.isNearExhaustion === true) conditions.always(isNearExhaustion);
+  if (query.search !== undefined) search(conditions, query.search, bytewise);
+  const inOrder = order === "id" ? `a.id ${direction}` : `${value} ${direction}, a.id ${direction}`;
+  const { sql, values } = conditions.page(inOrder, limit);
+  const text = `with clock as (select ${clock} as now_ms)
+    select ${accountTable.list("a")}, ${contactTable.list("c")}, ${value}
+    from account as a left join account_contact as c on c.account = a.id${sql}`;
+  return { text, values };
+}
+
+/** Texts are compared in either case of a to z. Ids have no capital letters. */
+function search(conditions: Conditions, text: string, bytewise: SqlDialect["bytewise"]): void {
+  const prefix = text.replace(/[A-Z]/g, (letter) => letter.toLowerCase());
+  const pattern = `%${prefix.replace(/[\\%_]/g, "\\$&")}%`;
+  const range: [string, string] = [prefix, prefix + lastCharacter];
+  const byContact = (condition: string) => `select account from account_contact where ${condition}`;
+  const begins = (column: string) => `${column} >= ? and ${column} < ?`;
+  const found = [
+    `select id from account where ${begins("id")}`,
+    byContact(begins(`lower(${bytewise("email")})`)),
+    byContact(begins(`lower(${bytewise("external_id")})`)),
+    byContact(`lower(${bytewise("owner")}) like ? escape '\\'`),
+  ];
+  conditions.and(`a.id in (${found.join(" union all ")})`, ...range, ...range, ...range, pattern);
+}
+
+/** Returns the row of `accountsSql`. */
+export function listedAccountOf(cells: readonly unknown[]): AccountInOrder {
+  const contact = contactIn(cells.slice(accountTable.columns.length));
+  const value = cells.at(-1);
+  return { ...accountOf(cells), contact, orderValue: typeof value === "string" ? value : Number(value) };
+}
+
+/** Without a row, all cells are null. */
+export function contactIn(cells: readonly unknown[]): Contact {
+  if (cells[0] === null) return noContact;
+  const { account: _account, ...contact } = contactTable.rowOf(cells);
+  return contact;
+}

@@ -1,0 +1,27 @@
+/** Statements, and the words of SQL in which the two databases differ. */
+import type { EpochMs } from "../units.ts";
+import type { Value } from "./table.ts";
+
+export interface SqlStatement {
+  text: string;
+  values: readonly Value[];
+  /** Prepared under this name, once on each connection. */
+  name?: string;
+}
+
+export interface SqlDialect {
+  /** The parameter with this number, from 1. */
+  parameter(n: number): string;
+  /** The time of the first parameter, which is `?`, a value of `timeOf`. */
+  time: string;
+  /** The parameter for this time, or for the present time of the commits' clock. */
+  timeOf(atMs: EpochMs | null): Value;
+  /** A text column that is compared by its bytes, as indexes keep it. */
+  bytewise(column: string): string;
+  /** A cell with a list of texts. */
+  listOf(texts: readonly string[]): string;
+  /** The receipts as `u`, and the alias of the table that has an index on account and number. */
+  receipts: { from: string; inOrder: string };
+  /** Revokes key 2 at time 1, in order with the commits of its account. */
+  revokeKey: string;
+}

@@ -1,0 +1,148 @@
+/**
+ * Lists of accounts on every store: searched, filtered, in each order and in pages. A store in
+ * memory takes the same operations and computes credits with the kernel; every list must be equal.
+ */
+import assert from "node:assert/strict";
+import { after, before, describe, test } from "node:test";
+import type { Operation } from "../../src/ledger/operations.ts";
+import { type AccountsQuery, accountOrders, type Store } from "../../src/store/store.ts";
+import { backends, type Database } from "../fixtures/backends.ts";
+import { hold, settle } from "../fixtures/ledger-operations.ts";
+import { credits, keyOf, planOf, plansOf } from "../fixtures/ledger-rows.ts";
+import { MemoryStore } from "../fixtures/memory-store.ts";
+import { day, hour, minute } from "../fixtures/times.ts";
+
+const plans = plansOf(planOf("starter", 100, 20), planOf("big", 5000, 0), planOf("prepaid", 0, 0));
+const planIds = [...plans.keys()];
+const accounts = Array.from({ length: 40 }, (_, n) => `a${String(n).padStart(2, "0")}`);
+const contacts = [
+  { owner: "Ada Lovelace", email: "ada@Example.com", externalId: "CRM-1" },
+  { owner: "Bob 100% É", email: "b_b@example.com", externalId: "crm-10" },
+  { owner: "a05 of old", note: "ada" },
+];
+
+for (const backend of backends) {
+  describe(`lists of accounts on ${backend.name}`, { skip: backend.skip ?? false }, () => {
+    let database: Database;
+    let store: Store;
+    let memory: MemoryStore;
+
+    async function apply(...operations: Operation[]): Promise<void> {
+      for (const each of [store, memory]) {
+        for (const { kind } of await each.commit(operations)) assert.notEqual(kind, "no_account");
+      }
+    }
+
+    before(async () => {
+      database = backend.create(plans);
+      store = await database.open();
+      memory = new MemoryStore(plans, () => database.clock.get());
+      for (const [n, account] of accounts.entries()) {
+        await apply({ kind: "open", account, plan: planIds[n % 3] ?? "" });
+        if (n % 4 === 0) database.clock.advance(minute);
+        const key = keyOf(`key-${account}`, account, { hash: account.padEnd(64, "0") });
+        for (const each of [store, memory]) await each.addKey(key);
+      }
+      for (const [n, account] of accounts.entries()) {
+        // From next to nothing to more than all windows have.
+        const bought = credits([0, 0, 3, 11, 400][n % 5] ?? 0);
+        if (bought > 0) await apply({ kind: "topup", account, payment: `p-${account}`, amount: bought });
+        const spent = credits(n % 4 === 0 ? 4990 : (n * 7) % 121);
+        const change = { account, key: `key-${account}`, minMicro: 0, wantMicro: spent };
+        await apply(hold(`h-${account}`, spent, change));
+        if (n % 6 !== 0) await apply(settle(`h-${account}`, spent, { account }));
+        const set = (to: Extract<Operation, { kind: "state" }>["to"]) =>
+          apply({ kind: "state", account, op: `s-${account}`, to });
+        if (n % 11 === 3) await set({ kind: "suspend" });
+        if (n % 11 === 5) await set({ kind: "close" });
+        if (n % 11 === 7) await set({ kind: "end", endsMs: database.clock.get() + 3 * hour });
+      }
+      const drafts = contacts.map((contact, n) => ({ id: `a0${n}`, plan: null, contact, key: null }));
+      for (const each of [store, memory]) {
+        await each.putAccounts(drafts, { dryRun: false, updatesExisting: true });
+      }
+    });
+    after(() => database.remove());
+
+    async function pagesOf(from: Store, query: Omit<AccountsQuery, "limit">, limit: number) {
+      const rows: { id: string; orderValue: string | number }[] = [];
+      for (;;) {
+        const last = rows.at(-1);
+        const place = { after: last?.id, afterValue: last?.orderValue };
+        const page = await from.accounts({ ...query, ...place, limit });
+        rows.push(...page.map(({ id, orderValue }) => ({ id, orderValue })));
+        if (page.length < limit) return rows;
+      }
+    }
+
+    async function assertLists(): Promise<void> {
+      const filters = [
+        {},
+        ...planIds.map((plan) => ({ plan })),
+        ...(["active", "suspended", "closed"] as const).map((state) => ({ state })),
+        { isNearExhaustion: true as const },
+        { search: "a1", isNearExhaustion: true as const, plan: "starter", state: "active" as const },
+      ];
+      for (const order of accountOrders) {
+        for (const descending of [false, true]) {
+          for (const filter of filters) {
+            const query = { ...filter, order, descending };
+            const expected = await pagesOf(memory, query, 1000);
+            assert.deepEqual(await pagesOf(store, query, 1000), expected, JSON.stringify(query));
+            assert.deepEqual(await pagesOf(store, query, 3), expected, `pages of ${JSON.stringify(query)}`);
+          }
+        }
+      }
+    }
+
+    const idsOf = async (query: Omit<AccountsQuery, "limit">) => {
+      const ids = (await store.accounts({ ...query, limit: 100 })).map(({ id }) => id);
+      const expected = (await memory.accounts({ ...query, limit: 100 })).map(({ id }) => id);
+      assert.deepEqual(ids, expected, JSON.stringify(query));
+      return ids;
+    };
+
+    test("are those of the kernel, in each order, with each filter, and in pages", async () => {
+      await assertLists();
+      const near = await idsOf({ isNearExhaustion: true });
+      assert.ok(near.length > 3 && near.length < 30, `${near.length} accounts`);
+    });
+
+    test("find ids, e-mails and external ids by prefix, and owners by a part", async () => {
+      assert.deepEqual(await idsOf({ search: "a0" }), accounts.slice(0, 10));
+      assert.deepEqual(await idsOf({ search: "ADA@" }), ["a00"]);
+      assert.deepEqual(await idsOf({ search: "example" }), []);
+      assert.deepEqual(await idsOf({ search: "crm-1" }), ["a00", "a01"]);
+      assert.deepEqual(await idsOf({ search: "crm-10" }), ["a01"]);
+      assert.deepEqual(await idsOf({ search: "lovelace" }), ["a00"]);
+      assert.deepEqual(await idsOf({ search: "A05" }), ["a02", "a05"]);
+      for (const search of ["%", "0% É", "b_b"]) assert.deepEqual(await idsOf({ search }), ["a01"]);
+      for (const search of ["_", "a%", "'", "\\"]) assert.deepEqual(await idsOf({ search }), []);
+      assert.deepEqual(await idsOf({ search: "crm", externalId: "CRM-1", descending: true }), ["a00"]);
+    });
+
+    test("count a window that has ended as full, and an account whose end has passed as closed", async () => {
+      const closed = await idsOf({ state: "closed" });
+      database.clock.advance(4 * hour);
+      const later = await idsOf({ state: "closed" });
+      assert.ok(later.length > closed.length);
+      await assertLists();
+      const before = await idsOf({ isNearExhaustion: true });
+      database.clock.advance(day);
+      assert.ok((await idsOf({ isNearExhaustion: true })).length < before.length);
+      await assertLists();
+      database.clock.advance(40 * day);
+      await assertLists();
+    });
+
+    test("follow new plan versions and scheduled plans when a window ends", async () => {
+      for (const each of [store, memory]) {
+        await each.applyPlans(plansOf(planOf("starter", 7, 1), planOf("big", 50, 0)), false);
+      }
+      await apply({ kind: "plan", account: "a06", op: "up", plan: "big", at: "refresh" });
+      // Until the next windows begin, the order counts the new versions.
+      database.clock.advance(40 * day);
+      await assertLists();
+    });
+  });
+}
