@@ -14,6 +14,7 @@ import type { Logger } from "pino";
 import { openFirstAccount } from "./accounts/first-account.ts";
 import { startAudits, startChores } from "./app/chores.ts";
 import { fingerprintOf } from "./app/config-fingerprint.ts";
+import { consoleFiles } from "./app/console-bundle.ts";
 import { type OpenDatabase, openStore } from "./app/database.ts";
 import { connectionLimits } from "./app/open-files.ts";
 import { ServicePlans, supersededWarning } from "./app/plans.ts";
@@ -405,6 +406,7 @@ class Service {
       configuredPlans: () => this.#config.plans,
       applyPlans: () => reloader.applyPlans(),
       lastReload: () => reloader.last,
+      readConsole: consoleFiles(),
     });
     this.#started.defer(() => operator.close());
     return bindOrExplain("operator", address, () => listenOn(operator, address));

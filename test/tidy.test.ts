@@ -33,6 +33,7 @@ const modules = [
   "http/admin",
   "app",
   "cli",
+  "console",
 ];
 
 /**
@@ -68,7 +69,7 @@ function textOf(file: string): string {
 }
 
 function moduleOf(file: string): string {
-  const path = file.replace(/^src\//, "").replace(/\.ts$/, "");
+  const path = file.replace(/^src\//, "").replace(/\.tsx?$/, "");
   const containing = modules.filter((name) => path === name || path.startsWith(`${name}/`));
   return containing.toSorted((one, other) => other.length - one.length)[0] ?? "";
 }
@@ -78,7 +79,7 @@ function importsOf(file: string): string[] {
   return [...found].map((match) => normalize(join(dirname(file), match[1] ?? "")));
 }
 
-const sources = filesBelow("src", ".ts");
+const sources = [...filesBelow("src", ".ts"), ...filesBelow("src", ".tsx")];
 const documents = [
   ...["README.md", "ARCHITECTURE.md", "CONTRIBUTING.md", "CHANGELOG.md", "bench/README.md"],
   ...filesBelow("docs", ".md"),
@@ -187,6 +188,40 @@ test("the service and the engine's child process share only the protocol", () =>
       const other = partOf(imported);
       assert.ok(other === undefined || llamaImports[part]?.includes(other), `${file} imports ${imported}`);
     }
+  }
+});
+
+test("the console's pages are a client of the operator API", () => {
+  for (const file of sources) {
+    const isPage = moduleOf(file) === "console";
+    const text = textOf(file);
+    for (const imported of importsOf(file)) {
+      const isImportOfPage = imported.startsWith("src/console/");
+      assert.ok(isPage || !isImportOfPage, `${file} imports ${imported}: the service has no page`);
+    }
+    if (!isPage) continue;
+    const values = text.matchAll(/^import (?!type )[^;]*? from "(\.[^"]+)"/gm);
+    for (const [, path = ""] of values) {
+      const imported = normalize(join(dirname(file), path));
+      const isShared = imported.startsWith("src/console/") || imported === "src/units.ts";
+      assert.ok(isShared, `${file} imports ${imported}: pages take only types from the service`);
+    }
+    assert.doesNotMatch(text, /dangerouslySetInnerHTML|\.(?:inner|outer)HTML|insertAdjacentHTML/, file);
+    assert.doesNotMatch(text, /["'`](?:https?:|wss?:)?\/\/[^"'`]/, `${file} names another host`);
+    const isApi = file === "src/console/api.ts";
+    assert.ok(isApi || !/\bfetch\(|XMLHttpRequest|EventSource/.test(text), `${file}: requests are in api.ts`);
+    const lines = text.split("\n").length;
+    assert.ok(lines <= 400, `${file} has ${lines} lines: it is two files`);
+  }
+});
+
+test("the console has one short style sheet without other hosts", () => {
+  for (const file of filesBelow("src", ".css")) {
+    const text = textOf(file);
+    const lines = text.split("\n").length;
+    assert.ok(lines <= 401, `${file} has ${lines} lines, at most 400`);
+    assert.doesNotMatch(text, /\/\/|url\(/, `${file} names another file or host`);
+    assert.equal(file, "src/console/style.css");
   }
 });
 

@@ -2,7 +2,8 @@
  * The operator's listener: health, readiness and metrics of the service, and the operator API
  * below `/admin`. It has its own port, bound to loopback unless configured otherwise.
  *
- * Only `/healthz`, `/readyz` and `/metrics` need no token; they name no account. A web page in the
+ * Only `/healthz`, `/readyz`, `/metrics` and the pages at `/console` need no token; they name no
+ * account. A web page in the
  * operator's browser cannot use this listener: it does not know the token, and no CORS header lets
  * it read a response. Bodies must be JSON, which browsers do not send to another origin without a
  * pre-flight request.
@@ -24,6 +25,7 @@ import { isRecord } from "../openai-format/json.ts";
 import { isUploading } from "../request-body.ts";
 import { type AllowedHosts, loggable } from "./allowed-hosts.ts";
 import { type AdminDependencies, createApp } from "./app.ts";
+import { consolePaths, consoleRoutes, type ReadConsole } from "./console.ts";
 import { methodsOf } from "./openapi.ts";
 import { responseTo, unknownPath } from "./refusals.ts";
 import { adminRoutes } from "./routes.ts";
@@ -42,6 +44,7 @@ interface OperatorDependencies extends AdminDependencies {
   /** Sentences for the operator about what is not as configured. */
   warnings(): string[];
   lastReload(): LastReload | null;
+  readConsole: ReadConsole;
 }
 
 export interface Readiness {
@@ -65,7 +68,7 @@ export interface Readiness {
 export const connectionLimits = { connectionsMax: 128, connectionsPerAddressMax: 96, trustedProxies: [] };
 
 const healthPath = "/healthz";
-const openPaths: ReadonlySet<string | null> = new Set([healthPath, "/readyz", "/metrics"]);
+const openPaths: ReadonlySet<string | null> = new Set([healthPath, "/readyz", "/metrics", ...consolePaths]);
 /** Needs the token, but is not in the OpenAPI document. */
 const documentPath = "/admin/openapi.json";
 
@@ -130,6 +133,7 @@ export function createOperatorServer(dependencies: OperatorDependencies): Fastif
     return reply.code(readiness.ready ? 200 : 503).send(readiness);
   });
   app.get("/metrics", async (_request, reply) => reply.type(metrics.contentType).send(await metricsText()));
+  consoleRoutes(app, dependencies.readConsole);
   adminRoutes(app, dependencies, version);
   app.get(documentPath, async () => app.swagger());
 

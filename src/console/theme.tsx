@@ -1,0 +1,55 @@
+/** Light, dark or as the system has it. The choice is kept in this browser. */
+import { useState } from "preact/hooks";
+
+const themes = ["system", "light", "dark"] as const;
+type Theme = (typeof themes)[number];
+
+const name = "inkwell-theme";
+export const themeChanged = "inkwell-theme-changed";
+
+function chosen(): Theme {
+  try {
+    return themes.find((theme) => theme === localStorage.getItem(name)) ?? "system";
+  } catch {
+    // Storage can be forbidden; then the system decides.
+    return "system";
+  }
+}
+
+export function applyTheme(theme = chosen()): void {
+  if (theme === "system") delete document.documentElement.dataset.theme;
+  else document.documentElement.dataset.theme = theme;
+  dispatchEvent(new Event(themeChanged));
+}
+
+function keep(theme: Theme): void {
+  try {
+    localStorage.setItem(name, theme);
+  } catch {
+    // The choice then lasts as long as this page.
+  }
+}
+
+export function ThemeSwitch() {
+  const [theme, setTheme] = useState(chosen);
+  return (
+    <label class="theme">
+      <span>Theme</span>
+      <select
+        value={theme}
+        onChange={({ currentTarget }) => {
+          const next = themes.find((each) => each === currentTarget.value) ?? "system";
+          setTheme(next);
+          keep(next);
+          applyTheme(next);
+        }}
+      >
+        {themes.map((each) => (
+          <option key={each} value={each}>
+            {each}
+          </option>
+        ))}
+      </select>
+    </label>
+  );
+}

@@ -1,0 +1,43 @@
+/** Times of the console's pages. */
+import assert from "node:assert/strict";
+import { test } from "node:test";
+import { dayOf, daysBetween, exactTime, passedShare, relativeTime } from "../../src/console/times.ts";
+
+const now = Date.parse("2027-03-10T12:00:00Z");
+const minute = 60_000;
+const hour = 60 * minute;
+const day = 24 * hour;
+
+test("relative times round towards now and change units where people do", () => {
+  const table: [number, string][] = [
+    [0, "now"],
+    [9_000, "now"],
+    [-30_000, "30 seconds ago"],
+    [-100_000, "1 minute ago"],
+    [-90 * minute, "90 minutes ago"],
+    [-119 * minute, "119 minutes ago"],
+    [2 * hour, "in 2 hours"],
+    [-47.9 * hour, "47 hours ago"],
+    [-2 * day, "2 days ago"],
+    [59 * day, "in 59 days"],
+    [-60 * day, "2 months ago"],
+    [800 * day, "in 2 years"],
+  ];
+  for (const [distance, text] of table) assert.equal(relativeTime(now + distance, now), text);
+});
+
+test("exact times and days are in UTC", () => {
+  assert.equal(exactTime(now + 7_999), "2027-03-10 12:00:07 UTC");
+  assert.equal(dayOf(now), "2027-03-10");
+  assert.equal(dayOf(now, -10), "2027-02-28");
+  assert.deepEqual(daysBetween("2027-02-27", "2027-03-02"), ["2027-02-27", "2027-02-28", "2027-03-01"]);
+  assert.deepEqual(daysBetween("2027-03-02", "2027-03-02"), []);
+  assert.equal(daysBetween("1900-01-01", "2900-01-01").length, 1000);
+});
+
+test("the share of a window that has passed is from 0 to 1", () => {
+  assert.equal(passedShare(now, now + 4 * hour, now + hour), 0.25);
+  assert.equal(passedShare(now, now + hour, now - hour), 0);
+  assert.equal(passedShare(now, now + hour, now + 2 * hour), 1);
+  assert.equal(passedShare(now, now, now), 1);
+});
