@@ -12,7 +12,8 @@ import type { Readable, Writable } from "node:stream";
 import { setTimeout as sleep } from "node:timers/promises";
 import type { Logger } from "pino";
 import { openFirstAccount } from "./accounts/first-account.ts";
-import { startAudits, startChores } from "./app/chores.ts";
+import type { RequestStops } from "./accounts/request-stops.ts";
+import { startAudits, startChores, startRequestStops } from "./app/chores.ts";
 import { fingerprintOf } from "./app/config-fingerprint.ts";
 import { consoleFiles } from "./app/console-bundle.ts";
 import { type OpenDatabase, openStore } from "./app/database.ts";
@@ -96,6 +97,7 @@ type Parts = Omit<PublicDependencies, "observers">;
 interface OperatorParts {
   common: Parts;
   audits: AuditRunner;
+  stops: RequestStops;
   server: PublicServer;
   watch: NodeWatch;
   clock: ClockWatch;
@@ -165,7 +167,9 @@ class Service {
     this.#observe(parts, server, watch, clock);
     const allowedHosts = new AllowedHosts(operatorNames(config.operator));
     const reloader = this.#createReloader({ models, plans, server, allowedHosts, watch });
-    const common = { common: parts, audits, server, watch, clock, plans };
+    const stops = startRequestStops(store, server.requests, this.#times, this.#logger);
+    this.#started.defer(() => stops.stop());
+    const common = { common: parts, audits, stops, server, watch, clock, plans };
     const operator = { ...common, token: token.token, allowedHosts, reloader };
     const operatorUrl = await this.#listenToOperator(operator);
     this.#started.defer(startChores({ store, ledger, times: this.#times, logger: this.#logger }));
@@ -395,6 +399,8 @@ class Service {
     const operator = createOperatorServer({
       ...parts.common,
       audits: parts.audits,
+      stops: parts.stops,
+      requests: server.requests,
       version,
       token,
       allowedHosts,

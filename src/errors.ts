@@ -28,6 +28,7 @@ export const catalogue = {
   key_budget_exceeded: { status: 402, type: "insufficient_quota" },
   account_suspended: { status: 403, type: "permission_error" },
   model_not_allowed: { status: 403, type: "permission_error" },
+  request_stopped: { status: 403, type: "permission_error" },
   unknown_path: { status: 404, type: "not_found_error" },
   model_not_found: { status: 404, type: "invalid_request_error" },
   method_not_allowed: { status: 405, type: "invalid_request_error" },

@@ -18,6 +18,7 @@ export const operatorCatalogue = {
   list_too_slow: { status: 400, type: "invalid_request_error" },
   account_not_found: { status: 404, type: "not_found_error" },
   key_not_found: { status: 404, type: "not_found_error" },
+  request_not_found: { status: 404, type: "not_found_error" },
   account_exists: { status: 409, type: "invalid_request_error" },
   operation_differs: { status: 409, type: "invalid_request_error" },
   payment_differs: { status: 409, type: "invalid_request_error" },

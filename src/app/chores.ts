@@ -1,5 +1,6 @@
 /** What a service does with its store regularly, besides requests. */
 import type { Logger } from "pino";
+import { RequestStops, type RequestsHere } from "../accounts/request-stops.ts";
 import type { Ledger } from "../ledger/batcher.ts";
 import { AuditRunner } from "../store/audit-runner.ts";
 import type { Store } from "../store/store.ts";
@@ -40,5 +41,17 @@ export function startAudits(
     everyMs: times.heartbeatEveryMs,
     onResult: (problems, atMs) => metrics.audited(problems, atMs),
     onError: (err) => logger.error({ err }, "the audit failed, or its state could not be read or stored"),
+  });
+}
+
+export function startRequestStops(
+  store: Store,
+  requests: RequestsHere,
+  times: ServiceTimes,
+  logger: Pick<Logger, "warn">,
+): RequestStops {
+  return new RequestStops(store, requests, {
+    everyMs: times.stopsEveryMs,
+    onError: (err) => logger.warn({ err }, "the stops of requests could not be read; trying again"),
   });
 }

@@ -16,6 +16,8 @@ export interface ServiceTimes {
   sumUsageEveryMs: number;
   /** Interval between heartbeats to the other nodes, and between looks at the plans. */
   heartbeatEveryMs: number;
+  /** Interval between looks for requests that an operator stopped on another node. */
+  stopsEveryMs: number;
   /** Interval between looks at the clock. */
   clockEveryMs: number;
   /** Time to settle and report answers that the end of the drain time cut off. */
@@ -30,6 +32,7 @@ export const serviceTimes: ServiceTimes = {
   sweepEveryMs: 10_000,
   sumUsageEveryMs: 30_000,
   heartbeatEveryMs,
+  stopsEveryMs: 2_000,
   clockEveryMs,
   settleMs: 10_000,
 };

@@ -13,6 +13,7 @@
  * | client left the queue                | client_gone             | nothing                     |
  * | client left before the first token   | client_gone             | prompt                      |
  * | client left during a stream          | client_gone             | prompt and generated tokens |
+ * | operator stopped the request         | client_gone             | as if the client had left   |
  * | engine failed during a stream        | engine_failed           | prompt and generated tokens |
  * | service stopped during a stream      | shutdown                | prompt and generated tokens |
  * | complete, or end of the credits      | stop, length, credits   | exact usage                 |
@@ -82,11 +83,20 @@ interface StageTimes {
   settledMs: number;
 }
 
+/** What an engine does for a request now, and the hold that pays for it. */
+export interface ChatWork {
+  readonly promptTokens: number;
+  readonly generation: Pick<Generation, "started" | "usage">;
+  readonly hold: Pick<HoldExtender, "heldMicro">;
+}
+
 /** The part of a request's record that the pipeline fills in. */
 export interface ChatRecord {
   readonly requestId: string;
   /** Id of the requested model, if the catalog has it. */
   model: string | null;
+  /** The work of the engine, while it lasts. */
+  work: ChatWork | null;
   /**
    * The charge has been recorded: before the end of the answer, or after it if the store was away.
    */
@@ -194,6 +204,7 @@ export async function* generate(
       onTokens: (made) => holdExtender.made(made),
     });
     holdExtender.watch(generation);
+    record.work = { promptTokens, generation, hold: holdExtender };
     signal.addEventListener("abort", stop, { once: true });
     yield [{ type: "accepted", rates: held.rates, promptTokens }];
     // If the iteration ends without an `end` event, the reader has left.
@@ -217,6 +228,7 @@ export async function* generate(
     signal.removeEventListener("abort", stop);
     await generation?.stop();
     holdExtender.stop();
+    record.work = null;
     const ending = endingOf({ generation, completedBy, failure, signal });
     const made = { started: generation?.started ?? false, stream: request.stream };
     const usage = chargedUsage(ending, made, generation?.usage ?? nothingMade);
@@ -241,7 +253,9 @@ function endingOf({ generation, completedBy, failure, signal }: Ended): Ending {
   if (generation === null) return "refused";
   if (completedBy !== null) return completedBy;
   if (failure !== null && failure !== signal.reason) return "engine_failed";
-  return signal.reason instanceof Refusal ? "shutdown" : "client_gone";
+  // A request that an operator stops costs what it would cost if its client had left.
+  const isShutdown = signal.reason instanceof Refusal && signal.reason.code !== "request_stopped";
+  return isShutdown ? "shutdown" : "client_gone";
 }
 
 interface Ended {

@@ -87,6 +87,11 @@ export class HoldExtender {
     this.#isLast = isSpent || this.#paidTokens === wantTokens;
   }
 
+  /** Amount that the hold has now. */
+  get heldMicro(): MicroCredits {
+    return this.#heldMicro;
+  }
+
   /** Completion tokens that are paid for. */
   get paidTokens(): number {
     return this.#paidTokens;

@@ -106,6 +106,14 @@ export class ListTooSlowError extends OperatorError {
   }
 }
 
+/** Requests that operators have stopped, for the process that answers them. */
+export interface StopRequests {
+  /** Returns false if no open hold has this request id. */
+  add(requestId: string, nowMs: EpochMs): Promise<boolean>;
+  /** Lists the ids that were added since `sinceMs`. */
+  since(sinceMs: EpochMs): Promise<string[]>;
+}
+
 export interface Store extends LedgerStore {
   /** Reads all plans of the database. */
   plans(): Promise<PlanCatalog>;
@@ -176,6 +184,7 @@ export interface Store extends LedgerStore {
   audit(): Promise<AuditReport>;
   /** Whether a service runs an audit, and the last result. */
   readonly auditJobs: AuditJobs;
+  readonly stopRequests: StopRequests;
 
   /** Resolves when the last write is on disk. Idempotent. */
   close(): Promise<void>;

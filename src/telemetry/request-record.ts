@@ -9,9 +9,10 @@ import { randomUUID } from "node:crypto";
 import type { Caller } from "../accounts/authentication.ts";
 import type { ChatRequest } from "../chat/catalog.ts";
 import type { Sampling } from "../chat/engine.ts";
-import type { Charge, ChatRecord } from "../chat/generate.ts";
+import type { Charge, ChatRecord, ChatWork } from "../chat/generate.ts";
 import type { ErrorCode } from "../errors.ts";
 import { given } from "../given.ts";
+import type { EpochMs } from "../units.ts";
 
 /**
  * Returns a new request id, which is also the id of the hold and the receipt: a UUID of version 7
@@ -55,6 +56,7 @@ export class RequestRecord implements ChatRecord {
   /** Header with the trace of the caller. */
   readonly traceparent: string | null;
   readonly startedMs = performance.now();
+  readonly startedAtMs: EpochMs = Date.now();
   /** Null until the key has been checked. */
   caller: Caller | null = null;
   /** When the body had been parsed, on the clock of `performance.now()`. */
@@ -70,6 +72,7 @@ export class RequestRecord implements ChatRecord {
    * streamed.
    */
   firstTokenMs: number | null = null;
+  work: ChatWork | null = null;
   charge: Charge | null = null;
   /** Null if the client left before an answer could be sent. */
   status: number | null = null;
@@ -131,8 +134,9 @@ export class RequestRecord implements ChatRecord {
 
 /**
  * Returns whether the service failed on the request. A stream that broke off has already sent its
- * 200.
+ * 200. A stream that an operator stopped did not fail.
  */
 export function isFailure({ status, code }: RequestRecord): boolean {
+  if (code === "request_stopped") return false;
   return (status !== null && status >= 500) || (status === 200 && code !== null);
 }

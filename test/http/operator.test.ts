@@ -253,6 +253,7 @@ operatorTest("the OpenAPI document describes every route and its parts", async (
     "get /admin/models",
     "get /admin/nodes",
     "get /admin/plans",
+    "get /admin/requests",
     "get /admin/usage",
     "get /admin/usage/sums",
     "patch /admin/accounts/{account}",
@@ -273,6 +274,7 @@ operatorTest("the OpenAPI document describes every route and its parts", async (
     "post /admin/keys/{key}/rotate",
     "post /admin/plans/apply",
     "post /admin/reload",
+    "post /admin/requests/{request}/stop",
   ]);
   assert.equal(new Set(operations.map(({ operation }) => operation.operationId)).size, operations.length);
   const names = Object.keys(fieldsOf(fieldsOf(document.components).schemas));

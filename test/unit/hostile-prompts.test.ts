@@ -163,6 +163,7 @@ async function runHostile(
     const record = {
       requestId: `r${n}`,
       model: null,
+      work: null,
       charged: (charge: Charge) => charges.push(charge),
       unsettled: (reason: unknown) => assert.fail(String(reason)),
     };

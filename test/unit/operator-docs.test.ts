@@ -8,6 +8,7 @@ import { Catalog } from "../../src/chat/catalog.ts";
 import { createApp } from "../../src/http/admin/app.ts";
 import { sharedCodes } from "../../src/http/admin/refusals.ts";
 import { adminRoutes } from "../../src/http/admin/routes.ts";
+import { RunningRequests } from "../../src/http/public/running-requests.ts";
 import { Ledger } from "../../src/ledger/batcher.ts";
 import { Metrics } from "../../src/telemetry/metrics.ts";
 import { MemoryStore } from "../fixtures/memory-store.ts";
@@ -44,7 +45,8 @@ test("each route has one row", async () => {
   const reload = () => Promise.reject(new Error("not reloaded"));
   const configuration = { reload, applyPlans: reload, configuredPlans: () => new Map() };
   const audits = { start: reload, job: reload };
-  const admin = { ...parts, audits, nodes: () => [], ...configuration };
+  const live = { requests: new RunningRequests(), stops: { stopRequest: reload } };
+  const admin = { ...parts, ...live, audits, nodes: () => [], ...configuration };
   adminRoutes(app, admin, "0.0.0");
   await app.ready();
   const { paths } = app.swagger();

@@ -50,6 +50,7 @@ async function setup(micro: number): Promise<Setup> {
       const record = {
         requestId,
         model: null,
+        work: null,
         charged: (charge: Charge) => receipts.push(charge),
         unsettled: (reason: unknown) => assert.fail(String(reason)),
       };

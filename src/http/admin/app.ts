@@ -18,6 +18,7 @@ import Type, { type Static, type TSchema } from "typebox";
 import { Compile } from "typebox/compile";
 import { closed } from "../../accounts/json-objects.ts";
 import type { OperatorCode } from "../../accounts/refusals.ts";
+import type { RequestStops } from "../../accounts/request-stops.ts";
 import type { Catalog } from "../../chat/catalog.ts";
 import type { AppliedPlansReport, ReloadReport } from "../../config/changes.ts";
 import { invariant, Refusal } from "../../errors.ts";
@@ -30,6 +31,7 @@ import { newRequestId } from "../../telemetry/request-record.ts";
 import { refuseUnparsable } from "../error-response.ts";
 import { explain } from "../openai-format/explain.ts";
 import { isRecord, parseJson } from "../openai-format/json.ts";
+import type { RunningRequests } from "../public/running-requests.ts";
 
 declare module "fastify" {
   interface FastifySchema {
@@ -51,6 +53,9 @@ export interface AdminDependencies {
   ledger: Ledger;
   catalog: Catalog;
   audits: Pick<AuditRunner, "start" | "job">;
+  /** The chat requests that this process answers. */
+  requests: Pick<RunningRequests, "list">;
+  stops: Pick<RequestStops, "stopRequest">;
   /** The processes on the same database, including this process. */
   nodes(): readonly NodeView[];
   /** Reloads the configuration. Throws an `OperatorRefusal` if it cannot be used. */

@@ -6,6 +6,7 @@ import { creditRoutes } from "./credits.ts";
 import { keyRoutes } from "./keys.ts";
 import { documentRoutes } from "./openapi.ts";
 import { planRoutes } from "./plans.ts";
+import { requestRoutes } from "./requests.ts";
 import { serviceRoutes } from "./service.ts";
 import { usageRoutes } from "./usage.ts";
 import { usageSumsRoutes } from "./usage-sums.ts";
@@ -19,6 +20,7 @@ const groups = {
     usageSumsRoutes(app, actions);
   },
   plans: planRoutes,
+  requests: requestRoutes,
   service: serviceRoutes,
 };
 

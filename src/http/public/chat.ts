@@ -69,7 +69,7 @@ export class ChatEndpoint {
     );
     if (parsed === null) return context.finishUnanswered(reply);
     const { chat } = parsed;
-    const run = this.#running.start(request.raw, reply.raw);
+    const run = this.#running.start(request.raw, reply.raw, context.record);
     const head = { id: `chatcmpl-${request.id}`, created, model: chat.model };
     try {
       context.record.parsed(chat);

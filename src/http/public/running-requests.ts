@@ -10,6 +10,7 @@
 import type { IncomingMessage, ServerResponse } from "node:http";
 import type { Socket } from "node:net";
 import { Refusal } from "../../errors.ts";
+import type { RequestRecord } from "../../telemetry/request-record.ts";
 
 /** Requests that were still in progress when they were given up. */
 export interface Abandoned {
@@ -49,8 +50,8 @@ export class RunningRequests {
   }
 
   /** Starts a chat request. If the service drains, its signal is aborted at once. */
-  start({ socket }: IncomingMessage, response: ServerResponse): RunningRequest {
-    const running = new RunningRequest(socket, response, () => remove());
+  start({ socket }: IncomingMessage, response: ServerResponse, record: RequestRecord): RunningRequest {
+    const running = new RunningRequest(socket, response, record, () => remove());
     const remove = this.#add(running, this.#running, socket);
     if (socket.destroyed) running.clientGone();
     else if (this.#draining) running.end(shuttingDown());
@@ -114,6 +115,24 @@ export class RunningRequests {
     return this.#whenIdle.promise;
   }
 
+  /** Records of the chat requests that are being answered, in the order of their start. */
+  list(): RequestRecord[] {
+    return [...this.#running].flatMap(({ record, isWritten }) => (isWritten ? [] : [record]));
+  }
+
+  /**
+   * Stops one chat request for an operator. Its client gets `request_stopped`. Returns false if
+   * it is not being answered here.
+   */
+  stopOne(requestId: string): boolean {
+    for (const running of this.#running) {
+      if (running.record.requestId !== requestId || running.isWritten) continue;
+      running.end(stoppedByOperator());
+      return true;
+    }
+    return false;
+  }
+
   /** Ends every running request at once. Its client gets `shutting_down`. */
   stop(): void {
     const reason = shuttingDown();
@@ -173,12 +192,14 @@ export class RunningRequest implements Pending {
   gone = false;
   /** The answer has been written, and may not have been read to its end. */
   isWritten = false;
+  readonly record: RequestRecord;
   readonly #controller = new AbortController();
   readonly #socket: Socket;
   readonly #response: ServerResponse;
   readonly #remove: () => void;
 
-  constructor(socket: Socket, response: ServerResponse, remove: () => void) {
+  constructor(socket: Socket, response: ServerResponse, record: RequestRecord, remove: () => void) {
+    this.record = record;
     this.#socket = socket;
     this.#response = response;
     this.#remove = remove;
@@ -214,4 +235,11 @@ function shuttingDown(): Refusal {
   return new Refusal("shutting_down", "This service is stopping. Send the request again in a moment.", {
     retryAfterSeconds: 2,
   });
+}
+
+function stoppedByOperator(): Refusal {
+  return new Refusal(
+    "request_stopped",
+    "An operator stopped this request. The tokens of the prompt and of the answer so far are charged.",
+  );
 }

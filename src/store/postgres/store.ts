@@ -17,6 +17,7 @@ import { auditJobsOn } from "../audit-job-queries.ts";
 import type { NodeRegistry } from "../nodes.ts";
 import { KeptPlans } from "../plans.ts";
 import { queriesOn, type SqlConnections } from "../queries.ts";
+import { stopRequestsOn } from "../stop-requests.ts";
 import type { Store } from "../store.ts";
 import { auditDatabase } from "./audit.ts";
 import { PostgresClock, serverTime, type TestClock } from "./clock.ts";
@@ -132,6 +133,7 @@ function postgresStoreOn(url: string, service: ConnectionPool, clock: PostgresCl
   return {
     ...queriesOn(reads, dialect, plans),
     auditJobs: auditJobsOn(reads, dialect),
+    stopRequests: stopRequestsOn(reads, dialect),
     nodes: postgresNodes(pools.service),
     nowMs: () => clock.nowMs(),
     clock: () => during(() => clock.look()),

@@ -26,6 +26,7 @@ import { auditJobsOn } from "../audit-job-queries.ts";
 import { KeptPlans, readEpoch } from "../plans.ts";
 import { type Purpose, queriesOn } from "../queries.ts";
 import type { SqlDialect, SqlStatement } from "../sql.ts";
+import { stopRequestsOn } from "../stop-requests.ts";
 import type { Store } from "../store.ts";
 import { holdTable, keyTable } from "../tables.ts";
 import { type SharedClock, sharedClock, trustedTimeOf } from "./clock.ts";
@@ -102,6 +103,7 @@ function sqliteStoreOn(
   return {
     ...queriesOn(reads, dialect, plans),
     auditJobs: auditJobsOn(reads, dialect),
+    stopRequests: stopRequestsOn(reads, dialect),
 
     commit: (operations) => writer.call("commit", operations),
 

@@ -1,0 +1,80 @@
+/** `/admin/requests`: the chat requests that this process answers now, and stopping one. */
+import Type from "typebox";
+import { closed, count, isoTime, micro, objectFor, orNull, text, time } from "../../accounts/json-objects.ts";
+import type { OperatorActions } from "../../accounts/operator-actions.ts";
+import type { RequestStop } from "../../accounts/request-stops.ts";
+import type { RequestRecord } from "../../telemetry/request-record.ts";
+import { type AdminApp, type AdminDependencies, operation } from "./app.ts";
+import { pageOf } from "./paging.ts";
+import * as schema from "./schemas.ts";
+
+const requestObject = objectFor<RequestRecord>("RunningRequest")({
+  request_id: [text, (record) => record.requestId],
+  account: [orNull(text), ({ caller }) => caller?.accountId ?? null],
+  key: [orNull(text), ({ caller }) => caller?.keyId ?? null],
+  model: [orNull(text), (record) => record.model],
+  stream: [Type.Boolean(), (record) => record.streamed],
+  state: [
+    Type.Enum(["waiting", "running"], {
+      description: "waiting: for the count of its prompt, its credits or a place at the model",
+    }),
+    ({ work }) => (work?.generation.started ? "running" : "waiting"),
+  ],
+  since: [time, (record) => isoTime(record.startedAtMs)],
+  prompt_tokens: [orNull(count), ({ work }) => work?.promptTokens ?? null],
+  completion_tokens: [count, ({ work }) => work?.generation.usage.completionTokens ?? 0],
+  held_micro: [micro, ({ work }) => work?.hold.heldMicro ?? 0],
+});
+
+const stopObject = objectFor<RequestStop>("RequestStop")({
+  request_id: [text, (stop) => stop.requestId],
+  stopped: [
+    Type.Boolean({
+      description:
+        "true: this process has stopped it; false: another process answers it, and stops it within a few seconds",
+    }),
+    (stop) => stop.isStopped,
+  ],
+});
+
+const listRequests = operation("listRequests", {
+  summary: "List the chat requests that this process answers now, oldest first",
+  description:
+    "`GET /admin/holds` lists the requests of all processes with their held credits, as of their last checkpoint.",
+  querystring: closed({ ...schema.pageQuery, account: Type.Optional(schema.accountName) }),
+  response: { 200: schema.pageOf(requestObject.schema) },
+});
+
+const stopRequest = operation("stopRequest", {
+  summary: "Stop a running request",
+  description:
+    "At once if this process answers it, otherwise through the database. Its client gets `request_stopped`, and pays for the tokens so far, as if it had left. A repetition is safe: after the end it is refused with `request_not_found`.",
+  params: closed({ request: schema.noteThatIs("the id of a request") }),
+  response: { 202: stopObject.schema },
+  refusals: ["request_not_found"],
+});
+
+export function requestRoutes(
+  app: AdminApp,
+  _actions: OperatorActions,
+  { requests, stops }: AdminDependencies,
+): void {
+  app.get("/admin/requests", { schema: listRequests }, async ({ query: { limit, after = "", account } }) => {
+    const found = requests
+      .list()
+      .filter(
+        ({ requestId, caller }) => requestId > after && [undefined, caller?.accountId].includes(account),
+      )
+      .toSorted((a, b) => (a.requestId < b.requestId ? -1 : 1));
+    return pageOf(
+      limit,
+      async (rows) => found.slice(0, rows),
+      requestObject.of,
+      ({ requestId }) => requestId,
+    );
+  });
+
+  app.post("/admin/requests/:request/stop", { schema: stopRequest }, async ({ params }, reply) =>
+    reply.code(202).send(stopObject.of(await stops.stopRequest(params.request))),
+  );
+}
