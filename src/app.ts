@@ -16,7 +16,7 @@ import type { RequestStops } from "./accounts/request-stops.ts";
 import { startAudits, startChores, startRequestStops } from "./app/chores.ts";
 import { fingerprintOf } from "./app/config-fingerprint.ts";
 import { consoleFiles } from "./app/console-bundle.ts";
-import { type OpenDatabase, openStore } from "./app/database.ts";
+import { type OpenDatabase, openUpgradedStore } from "./app/database.ts";
 import { connectionLimits } from "./app/open-files.ts";
 import { ServicePlans, supersededWarning } from "./app/plans.ts";
 import { type ReloadedParts, Reloader } from "./app/reload.ts";
@@ -292,7 +292,8 @@ class Service {
   }
 
   async #openDatabase(): Promise<OpenDatabase> {
-    const database = await openStore(this.#config, {
+    const database = await openUpgradedStore(this.#config, {
+      onCopy: (file) => this.#logger.info({ file }, "the ledger was upgraded; this copy is from before"),
       onHoldLeft: (requestId, reason) =>
         this.#logger.warn(
           { requestId, err: reason },

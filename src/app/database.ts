@@ -1,5 +1,5 @@
 /** Opens the configured database of the ledger: SQLite or PostgreSQL. */
-import { existsSync } from "node:fs";
+import { existsSync, rmSync } from "node:fs";
 import type { Config } from "../config/load.ts";
 import { Ledger, type LedgerOptions } from "../ledger/batcher.ts";
 import type { AuditReport } from "../store/audit.ts";
@@ -12,6 +12,7 @@ import { requireSchema } from "../store/postgres/schema.ts";
 import { commitGiveUpMs, commitQueues, commitRetriesMs, openPostgresStore } from "../store/postgres/store.ts";
 import { auditFile } from "../store/sqlite/audit.ts";
 import { type Backup, backUpSqlite } from "../store/sqlite/backup.ts";
+import { needsUpgrade } from "../store/sqlite/file.ts";
 import { plansInUseIn } from "../store/sqlite/plans-in-use.ts";
 import { openSqliteStore } from "../store/sqlite/store.ts";
 import type { Store } from "../store/store.ts";
@@ -31,14 +32,60 @@ export interface OpenDatabase extends OpenStore {
  */
 const readBusyMs = 5000;
 
-/** Opens the ledger. Creates its folder if it is missing. */
-export async function openStore(config: Config, options: LedgerOptions = {}): Promise<OpenDatabase> {
+/**
+ * Opens the ledger, and migrates it if an older version made it. An SQLite file is copied before,
+ * and `onCopy` gets the name of the copy. If the file cannot be migrated, it is unchanged, and no
+ * copy stays.
+ */
+export async function openUpgradedStore(
+  config: Config,
+  options: LedgerOptions & { onCopy: (file: string) => void },
+): Promise<OpenDatabase> {
+  const copy = copyBeforeUpgrade(config);
+  try {
+    const opened = await openStore(config, { ...options, upgrade: true });
+    if (copy !== null) options.onCopy(copy);
+    return opened;
+  } catch (error) {
+    if (copy !== null && isUnchanged(config)) rmSync(copy);
+    throw error;
+  }
+}
+
+/** Returns false in doubt. The caller reports the error that came first. */
+function isUnchanged({ database }: Config): boolean {
+  try {
+    return database.kind === "sqlite" && needsUpgrade({ path: database.path, busyMs: readBusyMs });
+  } catch {
+    return false;
+  }
+}
+
+/** Returns the file of the copy, or null if there is nothing to migrate. */
+function copyBeforeUpgrade({ database }: Config): string | null {
+  if (database.kind === "postgres") return null;
+  const file = { path: database.path, busyMs: readBusyMs };
+  if (!needsUpgrade(file)) return null;
+  const time = new Date().toISOString().replaceAll(":", "-");
+  const copy = `${database.path}.before-upgrade-${time}`;
+  backUpSqlite(file, copy);
+  return copy;
+}
+
+/**
+ * Opens the ledger. Creates it with its folder if it is missing. Throws an OperatorError if an
+ * older version made it, unless `upgrade`.
+ */
+export async function openStore(
+  config: Config,
+  { upgrade = false, ...options }: LedgerOptions & { upgrade?: boolean } = {},
+): Promise<OpenDatabase> {
   const { database, plans } = config;
   if (database.kind === "sqlite") {
-    const store = await openSqliteStore({ path: database.path, plans });
+    const store = await openSqliteStore({ path: database.path, plans, upgrade });
     return { store, ledger: new Ledger(store, options), nodes: soleNode() };
   }
-  const store = await openPostgresStore({ url: database.url, plans });
+  const store = await openPostgresStore({ url: database.url, plans, upgrade });
   return {
     store,
     ledger: new Ledger(store, {

@@ -54,6 +54,21 @@ export function pendingMigrations(
   return known.slice(applied.length);
 }
 
+/**
+ * Throws an OperatorError if the database has an older schema, because only `inkwell serve`
+ * changes it. A new database gets its schema from any command.
+ */
+export function refuseUpgrade(
+  pending: readonly Migration[],
+  applied: readonly AppliedMigration[],
+  where: string,
+): void {
+  if (pending.length === 0 || applied.length === 0) return;
+  throw new OperatorError(
+    `The ledger ${where} was made by an older version of Inkwell. Nothing was changed. Start "inkwell serve" of this version first, which upgrades the ledger (docs/operating/upgrading.md), or use that version's program.`,
+  );
+}
+
 /** End of the name of the migration that needs the plans of the configuration. */
 export const entitlement = "-entitlement.sql";
 

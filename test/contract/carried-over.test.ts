@@ -7,15 +7,14 @@
  */
 import assert from "node:assert/strict";
 import { readFileSync } from "node:fs";
-import { DatabaseSync } from "node:sqlite";
 import { afterEach, beforeEach, describe, test } from "node:test";
 import { OperatorError } from "../../src/errors.ts";
 import type { Plans } from "../../src/ledger/plan.ts";
-import { readMigrations } from "../../src/store/migrations.ts";
 import type { Store } from "../../src/store/store.ts";
 import { type Backend, backends, type Database } from "../fixtures/backends.ts";
 import { hold, settle, settledBy, tokens } from "../fixtures/ledger-operations.ts";
 import { credits, planOf, plansOf } from "../fixtures/ledger-rows.ts";
+import { makeOldLedger, type OldLedger, oldLedgers } from "../fixtures/old-ledger.ts";
 import { day, hour, minute, start } from "../fixtures/times.ts";
 
 const starter = planOf("starter", 100, 10);
@@ -33,57 +32,11 @@ const leftAfterAll = {
   cy: [30_000_000, 5_000_000, 1_500_000],
 };
 
-interface Before {
-  /** How this database writes a list that has only "*". */
-  any: string;
-  folder: string;
-  /** Statements that its migrations need. */
-  begin: string;
-  tables: string;
-  run(database: Database, text: string): Promise<void>;
-}
-
-const before: Record<string, Before> = {
-  SQLite: {
-    any: `'["*"]'`,
-    folder: "sqlite",
-    begin: `pragma application_id = ${0x496e6b77};
-      create table migration (version integer primary key, name text not null, checksum text not null,
-        applied_ms integer not null default 0) strict;`,
-    tables: "select name from sqlite_schema where type in ('table', 'index', 'trigger') order by name",
-    async run(database, text) {
-      const db = new DatabaseSync(await database.locator());
-      try {
-        db.exec(text);
-      } finally {
-        db.close();
-      }
-    },
-  },
-  PostgreSQL: {
-    any: "'{*}'",
-    folder: "postgres",
-    begin: `create schema inkwell;
-      create table migration (version bigint primary key, name text not null, checksum text not null,
-        applied_at timestamptz not null default now());`,
-    tables: `select relname as name from pg_class where relnamespace = 'inkwell'::regnamespace order by relname`,
-    run: async (database, text) => void (await database.sql(text)),
-  },
-};
-
 /** Makes the database as the old version did, and fills it. */
-async function fill(database: Database, { any, folder, begin, run }: Before): Promise<void> {
-  const migrations = readMigrations(new URL(`../../src/store/migrations/${folder}/`, import.meta.url));
-  const old = migrations.slice(
-    0,
-    migrations.findIndex(({ name }) => name.endsWith("-clock.sql")),
-  );
-  const records = old.map(
-    ({ version, name, checksum, sql }) =>
-      `${sql};\ninsert into migration (version, name, checksum) values (${version}, '${name}', '${checksum}');`,
-  );
+async function fill(database: Database, old: OldLedger): Promise<void> {
+  await makeOldLedger(database, old, "-clock.sql");
   const rows = readFileSync(new URL("../fixtures/ledger-without-grants.sql", import.meta.url), "utf8");
-  await run(database, [begin, ...records, rows.replaceAll(":any", any)].join("\n"));
+  await old.run(database, rows.replaceAll(":any", old.any));
 }
 
 /** The ledger is sound, except for the payment that was used on two accounts. */
@@ -94,9 +47,9 @@ async function assertCarriedOver(database: Database): Promise<void> {
   ]);
 }
 
-for (const backend of backends) carriedOverOn(backend, before[backend.name]);
+for (const backend of backends) carriedOverOn(backend, oldLedgers[backend.name]);
 
-function carriedOverOn(backend: Backend, old: Before | undefined): void {
+function carriedOverOn(backend: Backend, old: OldLedger | undefined): void {
   describe(`a ledger without grants on ${backend.name}`, { skip: backend.skip ?? false }, () => {
     assert.ok(old !== undefined);
     const used: Database[] = [];

@@ -36,6 +36,7 @@ const notRun: [beginning: string, reason: string][] = [
   ["npm run gpu", "downloads 540 MB"],
   ["docker", "needs Docker"],
   ["useradd", "needs systemd"],
+  ["systemctl", "needs systemd"],
   ["systemd-run", "needs systemd; test/unit/deploy.test.ts compares it with the unit"],
   ["for node in", "needs Docker; test/service/rolling.test.ts runs its loop"],
   ["pg_dump", "the test server has no client programs"],

@@ -13,6 +13,7 @@ import {
   entitlement,
   pendingMigrations,
   readMigrations,
+  refuseUpgrade,
   requirePlans,
 } from "../migrations.ts";
 import type { TimeParameter } from "./clock.ts";
@@ -36,6 +37,8 @@ const serverVersionMin = 140_000;
 interface Migrating {
   time: TimeParameter;
   plans: Plans;
+  /** If false, a database with an older schema is refused. Default: true. */
+  upgrade?: boolean;
 }
 
 /**
@@ -103,6 +106,7 @@ async function migrate(connection: Connection, { where }: Place, options: Migrat
   await ask(connection, `select pg_advisory_xact_lock(${migrationLock})`);
   const applied = (await appliedTo(connection)) ?? (await begin(connection, where));
   const pending = pendingMigrations(readMigrations(migrationsFolder), applied, where);
+  if (options.upgrade === false) refuseUpgrade(pending, applied, where);
   for (const { version, name, sql, checksum } of pending) {
     if (name.endsWith(entitlement)) await carryPlansOver(connection, where, options);
     await ask(connection, sql);

@@ -53,6 +53,8 @@ interface PostgresStoreOptions {
   url: string;
   /** The plans section of the configuration. A database without plans gets them. */
   plans: Plans;
+  /** If false, a database with an older schema is refused. Default: it is migrated. */
+  upgrade?: boolean;
   /** For tests: replaces the clock of the database and the monotonic time of this node. */
   clock?: TestClock;
 }
@@ -64,8 +66,8 @@ interface PostgresStore extends Store {
 
 /** Creates missing tables. Throws an OperatorError if the database cannot be used. */
 export async function openPostgresStore(options: PostgresStoreOptions): Promise<PostgresStore> {
-  const { url, plans, clock = null } = options;
-  await prepareSchema(url, { plans, time: serverTime(clock) });
+  const { url, plans, upgrade = true, clock = null } = options;
+  await prepareSchema(url, { plans, upgrade, time: serverTime(clock) });
   const service = readPool(url, "service");
   try {
     return postgresStoreOn(url, service, await PostgresClock.open(service, clock));

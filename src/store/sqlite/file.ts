@@ -20,6 +20,7 @@ import {
   entitlement,
   pendingMigrations,
   readMigrations,
+  refuseUpgrade,
   requirePlans,
 } from "../migrations.ts";
 import { applyPlans } from "./plans.ts";
@@ -148,6 +149,19 @@ export function versionOf(db: DatabaseSync, file: SqliteFile): number {
   });
 }
 
+/** Returns whether `openToWrite` would migrate an existing ledger. Changes nothing. */
+export function needsUpgrade(file: SqliteFile): boolean {
+  const found = statSync(file.path, { throwIfNoEntry: false });
+  if (found === undefined || !found.isFile() || found.size === 0) return false;
+  const db = openAsItIs(file, "check");
+  try {
+    const version = versionOf(db, file);
+    return version > 0 && version < readMigrations(migrationsFolder).length;
+  } finally {
+    db.close();
+  }
+}
+
 function makeFile(path: string): void {
   try {
     makeFolder(dirname(path));
@@ -185,9 +199,11 @@ function recognise(db: DatabaseSync, path: string): void {
 interface Migrating {
   nowMs: EpochMs;
   plans: Plans;
+  /** If false, a file with an older schema is refused. Default: true. */
+  upgrade?: boolean;
 }
 
-function migrate(db: DatabaseSync, path: string, { nowMs, plans }: Migrating): void {
+function migrate(db: DatabaseSync, path: string, { nowMs, plans, upgrade = true }: Migrating): void {
   // Under the lock: if two processes start at once, one migrates and the other finds the
   // migrations applied.
   db.exec("begin immediate");
@@ -201,7 +217,9 @@ function migrate(db: DatabaseSync, path: string, { nowMs, plans }: Migrating): v
     const record = db.prepare(
       "insert into migration (version, name, checksum, applied_ms) values (?, ?, ?, ?)",
     );
-    for (const migration of pendingMigrations(readMigrations(migrationsFolder), applied, path)) {
+    const pending = pendingMigrations(readMigrations(migrationsFolder), applied, path);
+    if (!upgrade) refuseUpgrade(pending, applied, path);
+    for (const migration of pending) {
       if (migration.name.endsWith(entitlement)) carryPlansOver(db, path, { nowMs, plans });
       db.exec(migration.sql);
       record.run(migration.version, migration.name, migration.checksum, nowMs);

@@ -42,6 +42,8 @@ interface SqliteStoreOptions {
   path: string;
   /** The plans section of the configuration. A database without plans gets them. */
   plans: Plans;
+  /** If false, a file with an older schema is refused. Default: it is migrated. */
+  upgrade?: boolean;
   /** How long to wait while another process writes. */
   busyMs?: number;
   /** For tests: shared memory that is read in place of the machine's clocks. */
@@ -50,10 +52,10 @@ interface SqliteStoreOptions {
 
 /** Throws an OperatorError if the file or its folder cannot be used. */
 export async function openSqliteStore(options: SqliteStoreOptions): Promise<Store> {
-  const { path, plans, busyMs = defaultBusyMs } = options;
+  const { path, plans, upgrade = true, busyMs = defaultBusyMs } = options;
   const clock = sharedClock(options.clock ?? null);
   const threadOf = (role: SqliteThreadData["role"]) =>
-    new Remote({ role, file: { path, busyMs }, plans, clock });
+    new Remote({ role, file: { path, busyMs }, plans, upgrade, clock });
   const writer = threadOf("writer");
   await writer.open();
   try {

@@ -19,6 +19,8 @@ export interface SqliteThreadData {
   file: SqliteFile;
   /** The plans section of the configuration. */
   plans: Plans;
+  /** Whether the writer may migrate a file with an older schema. */
+  upgrade: boolean;
   clock: SharedClock;
 }
 

@@ -19,8 +19,8 @@ import { SqliteUsageSums } from "./usage-sums.ts";
 type Handlers = { [M in keyof Calls]?: (...args: Parameters<Calls[M]>) => ReturnType<Calls[M]> };
 
 const open: Record<SqliteThreadData["role"], (data: SqliteThreadData) => Handlers> = {
-  writer({ file, plans, clock }) {
-    const db = openToWrite(file, { nowMs: machineOf(clock).clockMs(), plans });
+  writer({ file, plans, upgrade, clock }) {
+    const db = openToWrite(file, { nowMs: machineOf(clock).clockMs(), plans, upgrade });
     const time = new SqliteClock(db, clock);
     const ledger = new SqliteLedger(db, () => time.read());
     const sums = new SqliteUsageSums(db, () => time.read());
