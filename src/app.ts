@@ -12,6 +12,7 @@ import type { Readable, Writable } from "node:stream";
 import { setTimeout as sleep } from "node:timers/promises";
 import type { Logger } from "pino";
 import { openFirstAccount } from "./accounts/first-account.ts";
+import { OperatorSessions } from "./accounts/operator-sessions.ts";
 import type { RequestStops } from "./accounts/request-stops.ts";
 import { startAudits, startChores, startRequestStops } from "./app/chores.ts";
 import { fingerprintOf } from "./app/config-fingerprint.ts";
@@ -23,13 +24,13 @@ import { type ReloadedParts, Reloader } from "./app/reload.ts";
 import { RunningModels } from "./app/running-models.ts";
 import { logAbandoned, logClock, logDiffering, logIgnoredVariables } from "./app/service-log.ts";
 import { type ServiceTimes, serviceTimes } from "./app/service-times.ts";
-import type { StartupBanner } from "./app/startup-banner.ts";
+import { consoleUrl, type StartupBanner } from "./app/startup-banner.ts";
 import type { Config } from "./config/load.ts";
 import { operatorNames, operatorToken } from "./config/operator.ts";
-import { messageOf } from "./errors.ts";
+import { invariant, messageOf } from "./errors.ts";
 import { AllowedHosts } from "./http/admin/allowed-hosts.ts";
 import { createOperatorServer } from "./http/admin/server.ts";
-import { bindOrExplain, listenOn, publicAddress, requirePort } from "./http/listening.ts";
+import { bindOrExplain, clientUrl, listenOn, publicAddress, requirePort } from "./http/listening.ts";
 import { type PublicDependencies, PublicServer, type PublicSettings } from "./http/public/server.ts";
 import { makeDataFolder } from "./make-folder.ts";
 import type { AuditRunner } from "./store/audit-runner.ts";
@@ -64,6 +65,8 @@ interface RunningService {
   readonly stopped: Promise<void>;
   /** Reloads the configuration. The log has the result. */
   hangUp(): void;
+  /** Makes the code of a sign-in link to the console. Show it on a terminal only. */
+  newSignInCode(): Promise<string>;
 }
 
 /** Version from package.json. */
@@ -85,7 +88,13 @@ export async function startService(
   try {
     const banner = await service.start(signal);
     const { stopped } = service;
-    return { banner, stop: () => service.stop(), stopped, hangUp: () => service.hangUp() };
+    return {
+      banner,
+      stop: () => service.stop(),
+      stopped,
+      hangUp: () => service.hangUp(),
+      newSignInCode: () => service.newSignInCode(),
+    };
   } catch (error) {
     await service.abandonStart(error);
     throw error;
@@ -102,7 +111,7 @@ interface OperatorParts {
   watch: NodeWatch;
   clock: ClockWatch;
   plans: ServicePlans;
-  token: string;
+  sessions: OperatorSessions;
   allowedHosts: AllowedHosts;
   reloader: Reloader;
 }
@@ -123,6 +132,7 @@ class Service {
   #isLeaving = false;
   #server: PublicServer | null = null;
   #reloader: Reloader | null = null;
+  #sessions: OperatorSessions | null = null;
   readonly #stopped = Promise.withResolvers<void>();
 
   constructor(config: Config, { stderr, reread }: ServiceHost, times: ServiceTimes) {
@@ -170,7 +180,8 @@ class Service {
     const stops = startRequestStops(store, server.requests, this.#times, this.#logger);
     this.#started.defer(() => stops.stop());
     const common = { common: parts, audits, stops, server, watch, clock, plans };
-    const operator = { ...common, token: token.token, allowedHosts, reloader };
+    const sessions = this.#createSessions(store, token.token);
+    const operator = { ...common, sessions, allowedHosts, reloader };
     const operatorUrl = await this.#listenToOperator(operator);
     this.#started.defer(startChores({ store, ledger, times: this.#times, logger: this.#logger }));
 
@@ -181,6 +192,7 @@ class Service {
     return {
       ...publicAddress(config.listen, boundUrl),
       operatorUrl,
+      consoleUrl: consoleUrl(config.operator.url ?? clientUrl(config.operator.host, operatorUrl)),
       tokenFile: token.file,
       models: loaded,
       first,
@@ -204,6 +216,12 @@ class Service {
       // The error of the start is the one to report to the operator.
       this.#logger.error({ err }, "a part could not be closed after the failed start");
     }
+  }
+
+  /** Returns the code of a sign-in link. */
+  async newSignInCode(): Promise<string> {
+    invariant(this.#sessions !== null, "the service is up");
+    return (await this.#sessions.newCode()).code;
   }
 
   hangUp(): void {
@@ -394,8 +412,16 @@ class Service {
     });
   }
 
+  #createSessions(store: Store, token: string): OperatorSessions {
+    const sessions = new OperatorSessions(store, token, (err) =>
+      this.#logger.warn({ err }, "the use of a session could not be recorded; it may end earlier"),
+    );
+    this.#sessions = sessions;
+    return sessions;
+  }
+
   #listenToOperator(parts: OperatorParts): Promise<string> {
-    const { server, watch, clock, plans, token, allowedHosts, reloader } = parts;
+    const { server, watch, clock, plans, sessions, allowedHosts, reloader } = parts;
     const address = this.#config.operator;
     const operator = createOperatorServer({
       ...parts.common,
@@ -403,7 +429,8 @@ class Service {
       stops: parts.stops,
       requests: server.requests,
       version,
-      token,
+      sessions,
+      ownUrl: () => this.#config.operator.url,
       allowedHosts,
       nodes: () => watch.nodes(),
       clock: () => clock.state(),

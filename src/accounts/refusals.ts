@@ -13,6 +13,12 @@ import type { EpochMs } from "../units.ts";
 export const operatorCatalogue = {
   missing_operator_token: { status: 401, type: "authentication_error" },
   invalid_operator_token: { status: 401, type: "authentication_error" },
+  invalid_session: { status: 401, type: "authentication_error" },
+  invalid_code: { status: 401, type: "authentication_error" },
+  missing_request_header: { status: 403, type: "permission_error" },
+  insecure_sign_in: { status: 403, type: "permission_error" },
+  token_required: { status: 403, type: "permission_error" },
+  too_many_sign_ins: { status: 429, type: "rate_limit_error" },
   host_not_allowed: { status: 403, type: "permission_error" },
   origin_not_allowed: { status: 403, type: "permission_error" },
   list_too_slow: { status: 400, type: "invalid_request_error" },
@@ -50,9 +56,11 @@ export class OperatorRefusal extends Error {
   readonly type: ErrorType;
   /** Field of the API request that is wrong. */
   readonly param: string | null;
+  readonly retryAfterSeconds: number | undefined;
 
-  constructor(code: OperatorCode, message: string, param: string | null = null) {
+  constructor(code: OperatorCode, message: string, param: string | null = null, retryAfterSeconds?: number) {
     super(message);
+    this.retryAfterSeconds = retryAfterSeconds;
     this.code = code;
     this.status = operatorCatalogue[code].status;
     this.type = operatorCatalogue[code].type;

@@ -3,6 +3,7 @@ import type { Logger } from "pino";
 import { RequestStops, type RequestsHere } from "../accounts/request-stops.ts";
 import type { Ledger } from "../ledger/batcher.ts";
 import { AuditRunner } from "../store/audit-runner.ts";
+import { startChore } from "../store/chore.ts";
 import type { Store } from "../store/store.ts";
 import { startSweeper } from "../store/sweeper.ts";
 import { startUsageSummer } from "../store/usage-summer.ts";
@@ -16,7 +17,10 @@ interface ChoresOptions {
   logger: Pick<Logger, "error">;
 }
 
-/** Ends expired holds and sums usage. Returns a function that resolves when both have stopped. */
+/**
+ * Ends expired holds, sums usage and removes expired sessions. Returns a function that resolves
+ * when all have stopped.
+ */
 export function startChores({ store, ledger, times, logger }: ChoresOptions): () => Promise<void> {
   const sweeper = startSweeper(store, ledger, {
     everyMs: times.sweepEveryMs,
@@ -26,8 +30,12 @@ export function startChores({ store, ledger, times, logger }: ChoresOptions): ()
     everyMs: times.sumUsageEveryMs,
     onError: (err) => logger.error({ err }, "usage could not be summed; trying again"),
   });
+  const sessions = startChore(() => store.removeSessions(store.nowMs()), {
+    everyMs: times.removeSessionsEveryMs,
+    onError: (err) => logger.error({ err }, "expired sessions could not be removed; trying again"),
+  });
   return async () => {
-    await Promise.all([sweeper.stop(), summer.stop()]);
+    await Promise.all([sweeper.stop(), summer.stop(), sessions.stop()]);
   };
 }
 

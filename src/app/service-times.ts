@@ -14,6 +14,8 @@ export interface ServiceTimes {
   sweepEveryMs: number;
   /** Interval between looks for usage to sum. */
   sumUsageEveryMs: number;
+  /** Interval between removals of expired sessions. */
+  removeSessionsEveryMs: number;
   /** Interval between heartbeats to the other nodes, and between looks at the plans. */
   heartbeatEveryMs: number;
   /** Interval between looks for requests that an operator stopped on another node. */
@@ -31,6 +33,7 @@ export const serviceTimes: ServiceTimes = {
   holdTtlMs: 30_000,
   sweepEveryMs: 10_000,
   sumUsageEveryMs: 30_000,
+  removeSessionsEveryMs: 60_000,
   heartbeatEveryMs,
   stopsEveryMs: 2_000,
   clockEveryMs,

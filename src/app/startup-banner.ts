@@ -8,6 +8,8 @@ export interface StartupBanner {
   publicUrl: string;
   onEveryAddress: boolean;
   operatorUrl: string;
+  /** URL of the console for a browser. */
+  consoleUrl: string;
   /** Absolute path of the file with the operator token. Null if the token is configured. */
   tokenFile: string | null;
   models: readonly { id: string; onMiniature: boolean }[];
@@ -17,19 +19,32 @@ export interface StartupBanner {
   onAnyPort: boolean;
 }
 
-/** Returns the text for a terminal. Paths are relative to `cwd`. */
+/**
+ * Returns the text for people. Paths are relative to `cwd`. `signInCode` is for a sign-in link,
+ * which only a terminal may show.
+ */
 export function bannerText(
-  { publicUrl, onEveryAddress, operatorUrl, tokenFile, models, first, onAnyPort }: StartupBanner,
+  { publicUrl, onEveryAddress, operatorUrl, consoleUrl, tokenFile, models, first, onAnyPort }: StartupBanner,
   cwd: string,
+  signInCode: string | null = null,
 ): string {
   const token = tokenFile === null ? "" : `   (token: ${relative(cwd, tokenFile)})`;
   const lines = [
     "",
     `  API        ${publicUrl}/v1${onEveryAddress ? "   (and on every other address of this machine)" : ""}`,
     `  Operator   ${operatorUrl}${token}`,
+    `  Console    ${consoleUrl}   (sign in: ${commandOf(import.meta.filename)} console${onAnyPort ? ` --url ${operatorUrl}` : ""})`,
     `  Models     ${models.map(({ id, onMiniature }) => (onMiniature ? `${id} (on the miniature)` : id)).join(", ")}`,
     "",
   ];
+  if (signInCode !== null) {
+    lines.push(
+      "  Sign in to the console with this link. It works once, for five minutes:",
+      "",
+      `    ${signInLink(consoleUrl, signInCode)}`,
+      "",
+    );
+  }
   if (first !== null) {
     lines.push(
       `  Account "${first.account}" is new, on plan "${first.plan}". This is its key; it is shown only once:`,
@@ -61,6 +76,16 @@ export function bannerText(
 export function commandOf(module: string): string {
   if (extname(module) === ".ts") return "npm run -s inkwell --";
   return module.split(sep).includes("node_modules") ? "npx inkwell" : "inkwell";
+}
+
+/** Returns the URL of the console on a listener. */
+export function consoleUrl(listenerUrl: string): string {
+  return `${listenerUrl.replace(/\/+$/, "")}/console`;
+}
+
+/** Browsers do not send a fragment, so the code reaches no log of a server or proxy. */
+export function signInLink(url: string, code: string): string {
+  return `${url}#code=${code}`;
 }
 
 /** Returns the JSON object for programs, with absolute paths. */

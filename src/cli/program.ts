@@ -12,6 +12,7 @@ import { chatCommand } from "./chat.ts";
 import { Cli, type GlobalOptions, type Host } from "./cli.ts";
 import { clockCommand } from "./clock.ts";
 import { configCommand } from "./config.ts";
+import { consoleCommand } from "./console.ts";
 import { creditsCommand } from "./credits.ts";
 import { failureLine, failureOf } from "./failure.ts";
 import { explainUse, rootCommand } from "./help.ts";
@@ -30,7 +31,7 @@ export async function run(argv: readonly string[], host: Host): Promise<number> 
   const program = rootCommand(host.services.version);
   const cli = new Cli(host, () => program.opts<GlobalOptions>());
   const groups = {
-    "The service:": [serveCommand, reloadCommand, chatCommand, modelsCommand, configCommand],
+    "The service:": [serveCommand, reloadCommand, consoleCommand, chatCommand, modelsCommand, configCommand],
     "Accounts and credits:": [
       accountCommand,
       keyCommand,

@@ -50,11 +50,13 @@ async function runService(cli: Cli): Promise<void> {
     const host = { ...cli.host, reread: () => cli.config(config.file ?? undefined) };
     const service = await services.startService(config, host, starting.signal);
     const { banner, stopped } = service;
+    const showsLink = banner.first !== null && !cli.json && stdout.isTTY === true;
+    const code = showsLink ? await service.newSignInCode() : null;
     hangUp = () => service.hangUp();
     stop = () => void service.stop();
     // One line, because its reader does not wait for the end of the document.
     const document = { version: services.version, ...bannerObject(banner) };
-    stdout.write(`${cli.json ? JSON.stringify(document) : bannerText(banner, cwd)}\n`);
+    stdout.write(`${cli.json ? JSON.stringify(document) : bannerText(banner, cwd, code)}\n`);
     if (isHungUp) hangUp();
     // A signal that came too late to stop the start stops the service.
     if (asked !== undefined) stop();

@@ -68,6 +68,12 @@ export function dialled(host: string): string {
   return host === "::" ? "::1" : host;
 }
 
+/** Returns the URL of a listener for clients on this machine. */
+export function clientUrl(host: string, boundUrl: string): string {
+  const client = dialled(host);
+  return client === host ? boundUrl : urlOf(client, Number(new URL(boundUrl).port));
+}
+
 /** The public address for the startup banner. `boundUrl` has the port that the listener got. */
 export function publicAddress({ host, port }: Address, boundUrl: string) {
   const client = dialled(host);

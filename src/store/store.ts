@@ -1,6 +1,6 @@
 /**
  * The port to the database. The ledger's operations go through `commit`. All other methods read,
- * or write keys, which are rows without credits.
+ * or write keys and sessions, which are rows without credits.
  */
 
 import { OperatorError } from "../errors.ts";
@@ -14,6 +14,7 @@ import type { AuditReport } from "./audit.ts";
 import type { AuditJobs } from "./audit-job.ts";
 import type { AccountDraft, AccountInOrder, Contact, DraftOptions, DraftOutcome } from "./contacts.ts";
 import type { AccountsOnPlans } from "./plans.ts";
+import type { SessionStore } from "./sessions.ts";
 import type { UsageSums, UsageSumsQuery } from "./usage-sums.ts";
 
 /** The most rows of a page of any list. */
@@ -114,7 +115,7 @@ export interface StopRequests {
   since(sinceMs: EpochMs): Promise<string[]>;
 }
 
-export interface Store extends LedgerStore {
+export interface Store extends LedgerStore, SessionStore {
   /** Reads all plans of the database. */
   plans(): Promise<PlanCatalog>;
   /**

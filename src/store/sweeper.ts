@@ -4,15 +4,11 @@
  */
 import type { Ledger } from "../ledger/batcher.ts";
 import type { ExpireOperation, OutcomeOf } from "../ledger/operations.ts";
+import { startChore } from "./chore.ts";
 import { pageRowsMax, type Store } from "./store.ts";
 
 /** Holds ended per read. They share a commit with requests, which must stay short. */
 const sweepMax = 64;
-
-interface Sweeper {
-  /** Resolves when the last sweep has ended. */
-  stop(): Promise<void>;
-}
 
 /**
  * Sweeps at once, and then every `everyMs`. A failure is reported to `onError`, and the next sweep
@@ -22,16 +18,13 @@ export function startSweeper(
   store: Store,
   ledger: Ledger,
   options: { everyMs: number; onError(error: unknown): void },
-): Sweeper {
-  let stopped = false;
-  let underWay: Promise<void> | null = null;
-
-  async function sweep(): Promise<void> {
+) {
+  return startChore(async (isStopped) => {
     // Holds that cannot be ended, because their account is damaged or locked, come first in every
     // read. Skip them.
     let stuck = 0;
     let failures: unknown[] = [];
-    for (let hasMore = true; hasMore && !stopped; ) {
+    for (let hasMore = true; hasMore && !isStopped(); ) {
       const limit = Math.min(stuck + sweepMax, pageRowsMax);
       const overdue = await store.overdueHolds(null, limit);
       const outcomes = await Promise.allSettled(
@@ -42,25 +35,7 @@ export function startSweeper(
       stuck = outcomes.filter((outcome) => !isEnded(outcome)).length;
     }
     if (failures.length > 0) options.onError(failures[0]);
-  }
-
-  function start(): void {
-    underWay ??= sweep()
-      .catch(options.onError)
-      .finally(() => {
-        underWay = null;
-      });
-  }
-
-  start();
-  const timer = setInterval(start, options.everyMs);
-  return {
-    async stop() {
-      stopped = true;
-      clearInterval(timer);
-      if (underWay !== null) await underWay;
-    },
-  };
+  }, options);
 }
 
 function isEnded(outcome: PromiseSettledResult<OutcomeOf<ExpireOperation>>): boolean {

@@ -28,6 +28,7 @@ import type { Credits, EpochMs } from "../units.ts";
 import type { AuditJobRow } from "./audit-job.ts";
 import type { ClockRow } from "./clock.ts";
 import type { ContactRow } from "./contacts.ts";
+import { type SessionRow, sessionKinds } from "./sessions.ts";
 import { type ColumnType, sameBesides, tableOf } from "./table.ts";
 
 /** The part of an account that requests change. Plans and windows change the rest. */
@@ -283,4 +284,15 @@ export const auditJobTable = tableOf<AuditJobRow>("audit_job", {
   report: "text?",
   failedMs: "integer?",
   failure: "text?",
+});
+
+export const sessionTable = tableOf<SessionRow>("session", {
+  hash: "text",
+  kind: sessionKinds,
+  owner: "text",
+  createdMs: "integer",
+  usedMs: "integer",
+  idleMs: "integer",
+  endsMs: "integer",
+  endedMs: "integer?",
 });

@@ -67,6 +67,9 @@ class Instruments {
   }
 }
 
+const signInResults = ["signed_in", "wrong_token", "wrong_code", "too_many", "insecure"] as const;
+export type SignInResult = (typeof signInResults)[number];
+
 export class Metrics implements RequestObserver {
   readonly #make = new Instruments();
   readonly #requests = this.#make.counter(
@@ -246,11 +249,17 @@ export class Metrics implements RequestObserver {
     "inkwell_config_last_reload_success_timestamp_seconds",
     "Time of the last successful reload of the configuration, or of the start.",
   );
+  readonly #signIns = this.#make.counter(
+    "inkwell_sign_ins_total",
+    "Attempts to sign in to the console by their result.",
+    ["result"],
+  );
   #sources: MetricsSources | null = null;
 
   constructor() {
     // Zero from the start, so that the first refusal is an increase.
     for (const reason of ["total", "address"] as const) this.#refusedConnections.inc({ reason }, 0);
+    for (const result of signInResults) this.#signIns.inc({ result }, 0);
     this.#auditProblems.set(Number.NaN);
     this.#auditSeconds.set(Number.NaN);
   }
@@ -320,6 +329,10 @@ export class Metrics implements RequestObserver {
 
   connectionRefused(reason: ConnectionRefusal): void {
     this.#refusedConnections.inc({ reason });
+  }
+
+  signedIn(result: SignInResult): void {
+    this.#signIns.inc({ result });
   }
 
   decoded(model: string, requests: number): void {

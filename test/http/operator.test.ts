@@ -241,6 +241,7 @@ operatorTest("the OpenAPI document describes every route and its parts", async (
   );
   assert.deepEqual(operations.map(({ name }) => name).sort(), [
     "delete /admin/keys/{key}",
+    "delete /admin/session",
     "get /admin/accounts",
     "get /admin/accounts/{account}",
     "get /admin/accounts/{account}/balance",
@@ -254,6 +255,7 @@ operatorTest("the OpenAPI document describes every route and its parts", async (
     "get /admin/nodes",
     "get /admin/plans",
     "get /admin/requests",
+    "get /admin/session",
     "get /admin/usage",
     "get /admin/usage/sums",
     "patch /admin/accounts/{account}",
@@ -275,6 +277,8 @@ operatorTest("the OpenAPI document describes every route and its parts", async (
     "post /admin/plans/apply",
     "post /admin/reload",
     "post /admin/requests/{request}/stop",
+    "post /admin/session",
+    "post /admin/session/codes",
   ]);
   assert.equal(new Set(operations.map(({ operation }) => operation.operationId)).size, operations.length);
   const names = Object.keys(fieldsOf(fieldsOf(document.components).schemas));

@@ -5,6 +5,8 @@ import { commandOf, type StartupBanner } from "../../src/app/startup-banner.ts";
 import { banner, openPipe, type Ran, runCli, signal } from "../fixtures/cli-host.ts";
 import { refused } from "../fixtures/cli-ledger.ts";
 
+const newSignInCode = async () => "a-code";
+
 test("stops a service if the signal comes at the end of its start", {
   timeout: 20_000,
 }, async () => {
@@ -16,14 +18,20 @@ test("stops a service if the signal comes at the end of its start", {
       stops += 1;
       resolve();
     };
-    return { banner, stop, stopped, hangUp() {} };
+    return { banner, stop, stopped, hangUp() {}, newSignInCode };
   };
   const ran = await runCli(["serve"], { cwd: "/srv", services: { startService: serve } });
   assert.deepEqual([ran.code, stops], [0, 1]);
 });
 
 async function started(argv: readonly string[], said: StartupBanner): Promise<Ran> {
-  const serve = async () => ({ banner: said, stop: async () => {}, stopped: Promise.resolve(), hangUp() {} });
+  const serve = async () => ({
+    banner: said,
+    stop: async () => {},
+    stopped: Promise.resolve(),
+    hangUp() {},
+    newSignInCode,
+  });
   return await runCli(argv, { cwd: "/srv", services: { startService: serve } });
 }
 
@@ -79,7 +87,7 @@ test("runs until the service has stopped", async () => {
   });
   const serve = async () => {
     setImmediate(stop);
-    return { banner, stop: async () => stop(), stopped, hangUp() {} };
+    return { banner, stop: async () => stop(), stopped, hangUp() {}, newSignInCode };
   };
   assert.equal((await runCli(["serve"], { cwd: "/srv", services: { startService: serve } })).code, 0);
 });
@@ -93,7 +101,7 @@ test("stops the service on a signal and ends when it has stopped", async () => {
       stops++;
       stopped.resolve();
     };
-    return { banner, stop, stopped: stopped.promise, hangUp() {} };
+    return { banner, stop, stopped: stopped.promise, hangUp() {}, newSignInCode };
   };
   const listeners = process.listenerCount("SIGTERM");
   const session = openPipe(["serve"], { cwd: "/srv", services: { startService: serve } });

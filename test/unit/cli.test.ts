@@ -55,6 +55,7 @@ describe("the command line", () => {
     const commands = [
       "serve",
       "reload",
+      "console",
       "chat",
       "models",
       "config",
@@ -91,7 +92,7 @@ describe("the command line", () => {
         );
       }
       for (const line of parts.find((each) => /^Examples?:/.test(each))?.split("\n") ?? []) {
-        const [, words] = /^ {2}inkwell ([^|>$]+)/.exec(line) ?? [];
+        const [, words] = /^ {2}inkwell ([^|<>$]+)/.exec(line) ?? [];
         // That one would look for the host.
         if (words === undefined || words.includes("--url")) continue;
         const argv = [...words.matchAll(/"([^"]*)"|\S+/g)].map(([word, quoted]) => quoted ?? word);
@@ -103,7 +104,7 @@ describe("the command line", () => {
         if (name !== "help") await look(...path, name);
     };
     for (const name of named((await ledger.inkwell("--help")).stdout)) if (name !== "help") await look(name);
-    assert.equal(seen.length, 38);
+    assert.equal(seen.length, 40);
     const documented = readFileSync(path.join(import.meta.dirname, "../../docs/cli.md"), "utf8");
     // A group prints no document by itself.
     for (const name of seen.filter(

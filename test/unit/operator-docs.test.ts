@@ -3,11 +3,14 @@ import assert from "node:assert/strict";
 import { readdirSync, readFileSync } from "node:fs";
 import path from "node:path";
 import { test } from "node:test";
+import { pino } from "pino";
+import { OperatorSessions } from "../../src/accounts/operator-sessions.ts";
 import { operatorCatalogue } from "../../src/accounts/refusals.ts";
 import { Catalog } from "../../src/chat/catalog.ts";
 import { createApp } from "../../src/http/admin/app.ts";
 import { sharedCodes } from "../../src/http/admin/refusals.ts";
 import { adminRoutes } from "../../src/http/admin/routes.ts";
+import { SignIn } from "../../src/http/admin/sign-in.ts";
 import { RunningRequests } from "../../src/http/public/running-requests.ts";
 import { Ledger } from "../../src/ledger/batcher.ts";
 import { Metrics } from "../../src/telemetry/metrics.ts";
@@ -45,8 +48,12 @@ test("each route has one row", async () => {
   const reload = () => Promise.reject(new Error("not reloaded"));
   const configuration = { reload, applyPlans: reload, configuredPlans: () => new Map() };
   const audits = { start: reload, job: reload };
+  const sessions = new OperatorSessions(store, "a-token-of-operators", reload);
+  const signIn = new SignIn({
+    ...{ sessions, ownUrl: () => null, logger: pino({ enabled: false }), metrics: new Metrics() },
+  });
   const live = { requests: new RunningRequests(), stops: { stopRequest: reload } };
-  const admin = { ...parts, ...live, audits, nodes: () => [], ...configuration };
+  const admin = { ...parts, ...live, audits, signIn, nodes: () => [], ...configuration };
   adminRoutes(app, admin, "0.0.0");
   await app.ready();
   const { paths } = app.swagger();

@@ -32,6 +32,7 @@ import { refuseUnparsable } from "../error-response.ts";
 import { explain } from "../openai-format/explain.ts";
 import { isRecord, parseJson } from "../openai-format/json.ts";
 import type { RunningRequests } from "../public/running-requests.ts";
+import type { SignIn } from "./sign-in.ts";
 
 declare module "fastify" {
   interface FastifySchema {
@@ -56,6 +57,7 @@ export interface AdminDependencies {
   /** The chat requests that this process answers. */
   requests: Pick<RunningRequests, "list">;
   stops: Pick<RequestStops, "stopRequest">;
+  signIn: SignIn;
   /** The processes on the same database, including this process. */
   nodes(): readonly NodeView[];
   /** Reloads the configuration. Throws an `OperatorRefusal` if it cannot be used. */

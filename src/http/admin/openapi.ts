@@ -11,6 +11,7 @@ import { type OperatorCode, operatorCatalogue } from "../../accounts/refusals.ts
 import { invariant, catalogue as publicCatalogue } from "../../errors.ts";
 import { isRecord } from "../openai-format/json.ts";
 import { refusedBeforeRouting, refusedEverywhere, refusedWithBody } from "./refusals.ts";
+import { consoleCookieName } from "./sign-in.ts";
 
 type Code = OperatorCode | keyof typeof publicCatalogue;
 
@@ -35,10 +36,24 @@ export function documentRoutes(app: FastifyInstance, version: string, tags: read
           "Accounts, keys, credits and receipts. Every change is safe to repeat. Amounts that end in _micro are whole micro-credits (1 credit = 1,000,000). Prices are credits per million tokens. Times are ISO 8601 in UTC. docs/operating/operator-errors.md explains the error codes.",
       },
       servers: [{ url: "/" }],
-      security: [{ operatorToken: [] }],
+      security: [{ operatorToken: [] }, { session: [], requestHeader: [] }],
       tags: tags.map((name) => ({ name })),
       components: {
-        securitySchemes: { operatorToken: { type: "http", scheme: "bearer" } },
+        securitySchemes: {
+          operatorToken: { type: "http", scheme: "bearer" },
+          session: {
+            type: "apiKey",
+            in: "cookie",
+            name: consoleCookieName,
+            description: "`__Host-inkwell_console` if `operator.url` is https.",
+          },
+          requestHeader: {
+            type: "apiKey",
+            in: "header",
+            name: "X-Inkwell-Request",
+            description: "Always `1`. A cookie counts only with this header.",
+          },
+        },
         schemas: Object.fromEntries([...components].map(([schema, name]) => [name, shownFields(schema)])),
       },
     },
@@ -47,7 +62,8 @@ export function documentRoutes(app: FastifyInstance, version: string, tags: read
       invariant("openapiObject" in document, "the document is OpenAPI 3");
       // An operation without parameters keeps its empty list.
       for (const path of Object.values(document.openapiObject.paths ?? {})) {
-        for (const operation of [path?.get, path?.post]) if (operation) operation.parameters ??= [];
+        for (const operation of [path?.get, path?.post, path?.delete])
+          if (operation) operation.parameters ??= [];
       }
       return document.openapiObject;
     },
@@ -75,13 +91,15 @@ function documented(route: FastifySchema | undefined): FastifySchema {
   };
 }
 
+const csvContent = { "text/csv": { schema: { type: "string" } } };
+
 function goodResponses(response: unknown, csv = false) {
   if (!isRecord(response)) return {};
   const responses = Object.entries(response).map(([status, body]) => [
     status,
     {
       description: status === "201" ? "Created" : "Done",
-      content: { ...jsonOf(body), ...(csv ? { "text/csv": { schema: { type: "string" } } } : {}) },
+      ...(status === "204" ? {} : { content: { ...jsonOf(body), ...(csv ? csvContent : {}) } }),
     },
   ]);
   return Object.fromEntries(responses);

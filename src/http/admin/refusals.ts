@@ -14,6 +14,8 @@ import { adminBodyBytesMax } from "./app.ts";
 export const refusedBeforeRouting = [
   "missing_operator_token",
   "invalid_operator_token",
+  "invalid_session",
+  "missing_request_header",
   "host_not_allowed",
   "origin_not_allowed",
 ] as const;

@@ -8,6 +8,7 @@ import { documentRoutes } from "./openapi.ts";
 import { planRoutes } from "./plans.ts";
 import { requestRoutes } from "./requests.ts";
 import { serviceRoutes } from "./service.ts";
+import { sessionRoutes } from "./session.ts";
 import { usageRoutes } from "./usage.ts";
 import { usageSumsRoutes } from "./usage-sums.ts";
 
@@ -22,6 +23,7 @@ const groups = {
   plans: planRoutes,
   requests: requestRoutes,
   service: serviceRoutes,
+  session: sessionRoutes,
 };
 
 export function adminRoutes(app: AdminApp, dependencies: AdminDependencies, version: string): void {

@@ -2,17 +2,16 @@
  * The operator's listener: health, readiness and metrics of the service, and the operator API
  * below `/admin`. It has its own port, bound to loopback unless configured otherwise.
  *
- * Only `/healthz`, `/readyz`, `/metrics` and the pages at `/console` need no token; they name no
- * account. A web page in the
- * operator's browser cannot use this listener: it does not know the token, and no CORS header lets
- * it read a response. Bodies must be JSON, which browsers do not send to another origin without a
- * pre-flight request.
+ * `/healthz`, `/readyz`, `/metrics` and the pages at `/console` need no token; they name no
+ * account. All other requests need the operator token or a session (sign-in.ts). A web page of
+ * another origin in the operator's browser cannot use this listener: it does not know the token,
+ * it cannot send the header that sessions need, and no CORS header lets it read a response. Bodies
+ * must be JSON, which browsers do not send to another origin without a pre-flight request.
  */
-import { hash, timingSafeEqual } from "node:crypto";
-import type { FastifyInstance, FastifyRequest } from "fastify";
+import type { FastifyInstance } from "fastify";
 import type { Logger } from "pino";
 import { isoTime } from "../../accounts/json-objects.ts";
-import { OperatorRefusal } from "../../accounts/refusals.ts";
+import type { OperatorSessions } from "../../accounts/operator-sessions.ts";
 import type { EngineState } from "../../chat/engine.ts";
 import type { LastReload } from "../../config/changes.ts";
 import { Refusal } from "../../errors.ts";
@@ -23,18 +22,23 @@ import { Connections } from "../connections.ts";
 import { sendError } from "../error-response.ts";
 import { isRecord } from "../openai-format/json.ts";
 import { isUploading } from "../request-body.ts";
+import type { SignInAttempts } from "../sign-in-attempts.ts";
 import { type AllowedHosts, loggable } from "./allowed-hosts.ts";
 import { type AdminDependencies, createApp } from "./app.ts";
 import { consolePaths, consoleRoutes, type ReadConsole } from "./console.ts";
 import { methodsOf } from "./openapi.ts";
 import { responseTo, unknownPath } from "./refusals.ts";
 import { adminRoutes } from "./routes.ts";
+import { SignIn } from "./sign-in.ts";
 
-interface OperatorDependencies extends AdminDependencies {
+interface OperatorDependencies extends Omit<AdminDependencies, "signIn"> {
   /** Version of the service, for the OpenAPI document. */
   version: string;
-  /** The bearer token of operators. */
-  token: string;
+  sessions: OperatorSessions;
+  /** `operator.url`: the URL that operators use. */
+  ownUrl(): string | null;
+  /** For tests. */
+  attempts?: SignInAttempts;
   allowedHosts: AllowedHosts;
   metrics: Metrics;
   logger: Logger;
@@ -69,23 +73,28 @@ export const connectionLimits = { connectionsMax: 128, connectionsPerAddressMax:
 
 const healthPath = "/healthz";
 const openPaths: ReadonlySet<string | null> = new Set([healthPath, "/readyz", "/metrics", ...consolePaths]);
+const signInPath = "/admin/session";
 /** Needs the token, but is not in the OpenAPI document. */
 const documentPath = "/admin/openapi.json";
 
 export function createOperatorServer(dependencies: OperatorDependencies): FastifyInstance {
-  const { token, allowedHosts, metrics, logger, version } = dependencies;
-  const isToken = tokenCheck(token);
+  const { allowedHosts, metrics, logger, version } = dependencies;
+  const signIn = new SignIn(dependencies);
   const app = createApp();
+  app.decorateRequest("session", null);
   new Connections(connectionLimits).guard(app.server);
 
-  // Checks the route that was found, not the spelling of the path. Unknown paths need the token
-  // too.
+  // Checks the route that was found, not the spelling of the path. Unknown paths need the token or
+  // a session too.
   app.addHook("onRequest", async (request, reply) => {
     const route = request.routeOptions.url ?? null;
     reply.header("x-request-id", request.id);
     // Health checks may send any host name; the response reveals nothing about the service.
     if (route !== healthPath) allowedHosts.check(request.raw, request.originalUrl);
-    if (!openPaths.has(route)) requireToken(request, isToken);
+    if (openPaths.has(route)) return;
+    // Browsers would keep answers that the next person at this machine can see.
+    reply.header("cache-control", "no-store");
+    if (route !== signInPath || request.method !== "POST") await signIn.authenticate(request, reply);
   });
   app.addHook("onSend", async (request, reply) => {
     // If the connection stayed open, Node would wait for the rest of the body before the next
@@ -103,6 +112,7 @@ export function createOperatorServer(dependencies: OperatorDependencies): Fastif
         path: route,
         // The path of a refused request may contain anything, even a key by mistake.
         ...(reply.statusCode < 400 && isRecord(params) ? { account: params.account, keyId: params.key } : {}),
+        ...(request.session === null ? {} : { session: request.session.hash.slice(0, 8) }),
         status: reply.statusCode,
         durationMs: Math.round(reply.elapsedTime),
       },
@@ -113,7 +123,7 @@ export function createOperatorServer(dependencies: OperatorDependencies): Fastif
     const response = responseTo(error, request.routeOptions.bodyLimit);
     const { status, code } = response;
     if (status >= 500) logger.error({ requestId: request.id, code, err: error }, "operator request failed");
-    if (status === 403) {
+    if (code === "host_not_allowed" || code === "origin_not_allowed") {
       const { host, origin } = request.headers;
       logger.warn(
         { requestId: request.id, code, host: loggable(host), origin: loggable(origin) },
@@ -134,7 +144,7 @@ export function createOperatorServer(dependencies: OperatorDependencies): Fastif
   });
   app.get("/metrics", async (_request, reply) => reply.type(metrics.contentType).send(await metricsText()));
   consoleRoutes(app, dependencies.readConsole);
-  adminRoutes(app, dependencies, version);
+  adminRoutes(app, { ...dependencies, signIn }, version);
   app.get(documentPath, async () => app.swagger());
 
   app.setNotFoundHandler(async (request, reply) => {
@@ -182,28 +192,4 @@ function shared<T>(read: () => Promise<T>): () => Promise<T> {
     });
     return pending;
   };
-}
-
-/**
- * Compares digests, so that the time taken reveals neither the length nor the content of the
- * token.
- */
-function tokenCheck(token: string): (given: string) => boolean {
-  const digest = (text: string) => hash("sha256", text, "buffer");
-  const right = digest(token);
-  return (given) => timingSafeEqual(digest(given), right);
-}
-
-function requireToken({ headers }: FastifyRequest, isToken: (given: string) => boolean): void {
-  const { authorization } = headers;
-  const [, given] = /^bearer +(\S+) *$/i.exec(authorization ?? "") ?? [];
-  if (given === undefined) {
-    throw new OperatorRefusal(
-      "missing_operator_token",
-      "The operator token is missing. Send it in a header: Authorization: Bearer ... Its value is INKWELL_OPERATOR_TOKEN, or the content of the file operator-token in the data folder.",
-    );
-  }
-  if (!isToken(given)) {
-    throw new OperatorRefusal("invalid_operator_token", "This is not the operator token of this service.");
-  }
 }

@@ -17,6 +17,7 @@ import { auditJobsOn } from "../audit-job-queries.ts";
 import type { NodeRegistry } from "../nodes.ts";
 import { KeptPlans } from "../plans.ts";
 import { queriesOn, type SqlConnections } from "../queries.ts";
+import { sessionQueriesOn } from "../session-queries.ts";
 import { stopRequestsOn } from "../stop-requests.ts";
 import type { Store } from "../store.ts";
 import { auditDatabase } from "./audit.ts";
@@ -136,6 +137,7 @@ function postgresStoreOn(url: string, service: ConnectionPool, clock: PostgresCl
     ...queriesOn(reads, dialect, plans),
     auditJobs: auditJobsOn(reads, dialect),
     stopRequests: stopRequestsOn(reads, dialect),
+    ...sessionQueriesOn(reads, dialect),
     nodes: postgresNodes(pools.service),
     nowMs: () => clock.nowMs(),
     clock: () => during(() => clock.look()),

@@ -25,6 +25,7 @@ import type { AuditReport } from "../audit.ts";
 import { auditJobsOn } from "../audit-job-queries.ts";
 import { KeptPlans, readEpoch } from "../plans.ts";
 import { type Purpose, queriesOn } from "../queries.ts";
+import { sessionQueriesOn } from "../session-queries.ts";
 import type { SqlDialect, SqlStatement } from "../sql.ts";
 import { stopRequestsOn } from "../stop-requests.ts";
 import type { Store } from "../store.ts";
@@ -106,6 +107,7 @@ function sqliteStoreOn(
     ...queriesOn(reads, dialect, plans),
     auditJobs: auditJobsOn(reads, dialect),
     stopRequests: stopRequestsOn(reads, dialect),
+    ...sessionQueriesOn(reads, dialect),
 
     commit: (operations) => writer.call("commit", operations),
 

@@ -1,0 +1,67 @@
+/**
+ * Requests of commands to the operator listener of the running service, with the operator token of
+ * the configuration or of the data folder.
+ */
+import { readFileSync } from "node:fs";
+import * as http from "node:http";
+import * as https from "node:https";
+import path from "node:path";
+import { text } from "node:stream/consumers";
+import type { Config } from "../config/load.ts";
+import { tokenFileName } from "../config/operator.ts";
+import { codeOf, messageOf, OperatorError } from "../errors.ts";
+import { dialled, urlOf } from "../http/listening.ts";
+import { isRecord } from "../http/openai-format/json.ts";
+
+/** Returns the URL of the operator listener for this machine. */
+export function operatorUrl({ operator: { host, port } }: Config): string {
+  if (port !== 0) return urlOf(dialled(host), port);
+  throw new OperatorError(
+    "The configuration lets the service choose the port of its operator listener. Name its URL with --url.",
+  );
+}
+
+/** Returns the operator token of the configuration, or of the data folder. */
+export function tokenOf({ operator, dataDir }: Config): string {
+  if (operator.token !== null) return operator.token;
+  const file = path.join(dataDir, tokenFileName);
+  try {
+    return readFileSync(file, "utf8").trim();
+  } catch (error) {
+    throw new OperatorError(
+      `The operator token cannot be read (${messageOf(error)}). Run the command in the folder of the service's inkwell.yaml and as its user, or set INKWELL_OPERATOR_TOKEN. If the data folder has changed in the file, restart the service.`,
+      error,
+    );
+  }
+}
+
+/**
+ * Sends a POST without a body. Waits without a time limit: a reload takes minutes. Returns the
+ * parsed body.
+ */
+export async function post(url: string, token: string): Promise<unknown> {
+  const { request: send } = url.startsWith("https:") ? https : http;
+  const options = { method: "POST", headers: { authorization: `Bearer ${token}` } };
+  const { promise, resolve, reject } = Promise.withResolvers<string>();
+  send(url, options, (response) => text(response).then(resolve, reject))
+    .on("error", reject)
+    .end();
+  const body = await promise.catch((error: unknown) => {
+    throw new OperatorError(
+      `No service responds at ${url} (${codeOf(error) ?? messageOf(error)}). If it uses another address or was started with another file, name its URL with --url.`,
+      error,
+    );
+  });
+  try {
+    return JSON.parse(body);
+  } catch (error) {
+    throw new OperatorError(`${url} does not respond as Inkwell does. Is this the operator listener?`, error);
+  }
+}
+
+/** Returns the message of an error response. */
+export function refusalIn(answer: unknown): string {
+  const error = isRecord(answer) ? answer.error : null;
+  if (isRecord(error) && typeof error.message === "string") return error.message;
+  return "The service responded in an unknown form. Is it of the same version as this command?";
+}

@@ -1,0 +1,95 @@
+/** `/admin/session`: signing in and out, the present session, and codes for sign-in links. */
+import Type from "typebox";
+import { closed, isoTime, objectFor, orNull, text, time } from "../../accounts/json-objects.ts";
+import type { OperatorActions } from "../../accounts/operator-actions.ts";
+import { idleEndMs, type NewCode } from "../../accounts/operator-sessions.ts";
+import { Refusal } from "../../errors.ts";
+import type { SessionRow } from "../../store/sessions.ts";
+import { type AdminApp, type AdminDependencies, operation } from "./app.ts";
+
+/** A token has at most 512 characters. */
+const bodyBytesMax = 4096;
+
+const sessionObject = objectFor<SessionRow>("Session")({
+  expires_at: [time, ({ endsMs }) => isoTime(endsMs)],
+  idle_expires_at: [time, (row) => isoTime(idleEndMs(row))],
+});
+
+export const codeObject = objectFor<NewCode & { url: string | null }>("SignInCode")({
+  code: [text, ({ code }) => code],
+  expires_at: [time, ({ expiresMs }) => isoTime(expiresMs)],
+  operator_url: [orNull(Type.String({ description: "`operator.url`" })), ({ url }) => url],
+});
+
+const header = { requestHeader: [] };
+const bySession = [{ session: [], ...header }];
+
+const signIn = operation("signIn", {
+  summary: "Sign in: exchange the operator token, or the code of a sign-in link, for a session",
+  description:
+    "Sets a cookie. `idle_expires_at` is the end of the session unless it is used before. A session that the request has ends. Ten failed attempts a minute from one address are answered; further ones get 429.",
+  security: [header],
+  body: closed({
+    token: Type.Optional(Type.String({ description: "the operator token" })),
+    code: Type.Optional(Type.String({ description: "the code of a sign-in link" })),
+  }),
+  response: { 200: sessionObject.schema },
+  refusals: ["invalid_code", "insecure_sign_in", "too_many_sign_ins"],
+});
+
+const showSession = operation("showSession", {
+  summary: "Show the present session",
+  description: "Does not prolong the session.",
+  security: bySession,
+  response: { 200: sessionObject.schema },
+});
+
+const signOut = operation("signOut", {
+  summary: "Sign out: end the present session on all nodes, and the responses to it",
+  security: bySession,
+  response: { 204: Type.Unsafe<undefined>(Type.Null()) },
+});
+
+const makeCode = operation("makeSignInCode", {
+  summary: "Make a code for a sign-in link",
+  description:
+    "The link is /console#code=... below the URL of the operator listener. It works once, for five minutes. A session cannot make codes.",
+  security: [{ operatorToken: [] }],
+  response: { 201: codeObject.schema },
+  refusals: ["token_required"],
+});
+
+export function sessionRoutes(
+  app: AdminApp,
+  _actions: OperatorActions,
+  { signIn: access }: AdminDependencies,
+): void {
+  app.post("/admin/session", { schema: signIn, bodyLimit: bodyBytesMax }, async (request, reply) => {
+    const signedIn = await access.signIn(request, credentialsIn(request.body));
+    reply.header("set-cookie", signedIn.setCookie);
+    return sessionObject.of(signedIn.session);
+  });
+
+  app.get("/admin/session", { schema: showSession, config: { prolongsSession: false } }, async (request) =>
+    sessionObject.of(access.sessionOf(request)),
+  );
+
+  app.delete("/admin/session", { schema: signOut }, async (request, reply) => {
+    reply.header("set-cookie", await access.signOut(request, reply));
+    reply.code(204);
+  });
+
+  app.post("/admin/session/codes", { schema: makeCode }, async (request, reply) => {
+    reply.code(201);
+    return codeObject.of(await access.newCode(request));
+  });
+}
+
+function credentialsIn({ token, code }: { token?: string; code?: string }) {
+  if (token !== undefined && code === undefined) return { token };
+  if (code !== undefined && token === undefined) return { code };
+  throw new Refusal(
+    "invalid_value",
+    'The body must have either the operator token, {"token": "..."}, or the code of a sign-in link, {"code": "..."}.',
+  );
+}

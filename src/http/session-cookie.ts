@@ -1,0 +1,57 @@
+/**
+ * The cookie of a session, and the header that must come with it.
+ *
+ * A browser sends the cookie with requests that pages of other ports of the host cause, because
+ * SameSite ignores ports. Only a page of the listener itself can add the header: for pages of
+ * other origins the browser asks first (a pre-flight request), and no listener of sessions allows
+ * it.
+ */
+import type { IncomingHttpHeaders } from "node:http";
+
+export interface SessionCookie {
+  name: string;
+  isSecure: boolean;
+}
+
+/** A secret of 32 bytes in base64url. */
+const secretPattern = /^[\w-]{43}$/;
+
+/**
+ * Returns the cookie of a listener. Browsers accept `__Host-` only over https and only from the
+ * host itself, so that no other page can replace the cookie. `url`: the URL that users open.
+ */
+export function sessionCookie(plainName: string, url: string | null): SessionCookie {
+  const isSecure = url?.startsWith("https:") ?? false;
+  return { name: isSecure ? `__Host-${plainName}` : plainName, isSecure };
+}
+
+/**
+ * Returns the secret in a request. `none`: the request has no such cookie. `invalid`: the cookie
+ * has another form, or comes twice, so that another page of this host has set one.
+ */
+export function secretIn(
+  { cookie: header = "" }: IncomingHttpHeaders,
+  { name }: SessionCookie,
+): { kind: "none" } | { kind: "invalid" } | { kind: "secret"; secret: string } {
+  const values = header
+    .split(";")
+    .map((pair) => pair.trim())
+    .filter((pair) => pair.startsWith(`${name}=`))
+    .map((pair) => pair.slice(name.length + 1));
+  const [secret] = values;
+  if (secret === undefined) return { kind: "none" };
+  return values.length === 1 && secretPattern.test(secret) ? { kind: "secret", secret } : { kind: "invalid" };
+}
+
+/** Returns the value of `Set-Cookie`. `maxAgeSeconds` 0 removes the cookie. */
+export function setCookie({ name, isSecure }: SessionCookie, secret: string, maxAgeSeconds: number): string {
+  const secure = isSecure ? "; Secure" : "";
+  return `${name}=${secret}; Path=/; Max-Age=${maxAgeSeconds}; HttpOnly; SameSite=Strict${secure}`;
+}
+
+const requestHeader = "x-inkwell-request";
+
+/** Returns whether a request has the header that pages of other origins cannot send. */
+export function hasRequestHeader(headers: IncomingHttpHeaders): boolean {
+  return headers[requestHeader] === "1";
+}

@@ -1,0 +1,53 @@
+/**
+ * The statements on sessions, once for both stores.
+ *
+ * Reading a session waits while the database is away for a moment, like the key of a request.
+ */
+
+import type { SqlConnections } from "./queries.ts";
+import { rowsPerOwnerMax, type SessionStore } from "./sessions.ts";
+import type { SqlDialect } from "./sql.ts";
+import { sessionTable } from "./tables.ts";
+
+export function sessionQueriesOn(
+  { find, write }: SqlConnections,
+  { parameter: p, listOf }: SqlDialect,
+): SessionStore {
+  const removeOldest = `delete from session where kind = ${p(1)} and owner = ${p(2)} and hash not in (
+      select hash from session where kind = ${p(1)} and owner = ${p(2)}
+      order by created_ms desc, hash limit ${p(3)}
+    )`;
+  const add = `insert into session (${sessionTable.list()})
+    values (${sessionTable.columns.map((_, index) => p(index + 1)).join(", ")})`;
+  const use = `update session set used_ms = ${p(1)}
+    where hash = ${p(2)} and used_ms < ${p(1)} and ended_ms is null`;
+  const end = `update session set ended_ms = ${p(1)}
+    where hash = ${p(2)} and ended_ms is null and ends_ms > ${p(1)} and used_ms + idle_ms > ${p(1)}
+    returning hash`;
+
+  return {
+    async addSession(row) {
+      await write({ text: removeOldest, values: [row.kind, row.owner, rowsPerOwnerMax - 1] });
+      await write({ text: add, values: sessionTable.valuesOf(row, listOf) });
+    },
+
+    async sessions(hashes) {
+      if (hashes.length === 0) return [];
+      const list = hashes.map((_, index) => p(index + 1)).join(", ");
+      const text = `select ${sessionTable.list()} from session where hash in (${list})`;
+      return (await find("lookups", { text, values: hashes })).map((cells) => sessionTable.rowOf(cells));
+    },
+
+    async useSession(hash, atMs) {
+      await write({ text: use, values: [atMs, hash] });
+    },
+
+    async endSession(hash, atMs) {
+      return (await write({ text: end, values: [atMs, hash] })).length === 1;
+    },
+
+    async removeSessions(atMs) {
+      await write({ text: `delete from session where used_ms + idle_ms <= ${p(1)}`, values: [atMs] });
+    },
+  };
+}

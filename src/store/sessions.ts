@@ -1,0 +1,44 @@
+/**
+ * Rows of sessions and one-time codes, and the port to them.
+ *
+ * Guarantees that a row ends once, even if several nodes try at the same time, and that an owner
+ * has at most `rowsPerOwnerMax` rows of a kind. Rows contain hashes, never secrets.
+ */
+import type { EpochMs } from "../units.ts";
+
+/** `operator_code` is the code of a link that becomes a session of an operator. */
+export const sessionKinds = ["operator", "operator_code", "portal"] as const;
+export type SessionKind = (typeof sessionKinds)[number];
+
+export interface SessionRow {
+  /** Of the secret, in lower-case hex. */
+  hash: string;
+  kind: SessionKind;
+  /** `operator`, or the id of a key. */
+  owner: string;
+  createdMs: EpochMs;
+  /** Written at most once a minute. */
+  usedMs: EpochMs;
+  /** The session ends if it is not used for this time. */
+  idleMs: number;
+  /** The session ends at this time in any case. */
+  endsMs: EpochMs;
+  /** Set by signing out, and when a code is used. */
+  endedMs: EpochMs | null;
+}
+
+/** The newest stay. A client that signs in again and again cannot fill the database. */
+export const rowsPerOwnerMax = 100;
+
+export interface SessionStore {
+  /** Removes the oldest rows of the owner and kind beyond the limit first. */
+  addSession(row: SessionRow): Promise<void>;
+  /** Finds rows by their hashes, in any order. Unknown hashes have no row. */
+  sessions(hashes: readonly string[]): Promise<SessionRow[]>;
+  /** Records a use. Earlier times and ended rows change nothing. */
+  useSession(hash: string, atMs: EpochMs): Promise<void>;
+  /** Ends a row. Returns false if it does not exist, or has ended or expired already. */
+  endSession(hash: string, atMs: EpochMs): Promise<boolean>;
+  /** Removes the rows that have not been used for their idle limit. */
+  removeSessions(atMs: EpochMs): Promise<void>;
+}

@@ -1,0 +1,463 @@
+/**
+ * Signing in to the console and sessions of operators, against the attacks on them: pages of other
+ * ports, stolen and replayed secrets, guessing, and clocks.
+ */
+import assert from "node:assert/strict";
+import crypto from "node:crypto";
+import { syncBuiltinESMExports } from "node:module";
+import { mock, test } from "node:test";
+import { SignInAttempts } from "../../src/http/sign-in-attempts.ts";
+import {
+  type OperatorAnswer,
+  operatorTests,
+  operatorToken,
+  refused,
+  startOperator,
+  type TestOperator,
+} from "../fixtures/operator.ts";
+import { exchange, parseAnswer } from "../fixtures/raw-http.ts";
+import { startService } from "../fixtures/service.ts";
+
+const sessionTest = operatorTests();
+
+const page = { authorization: undefined, "x-inkwell-request": "1" };
+const minuteMs = 60_000;
+const hourMs = 60 * minuteMs;
+
+interface Jar {
+  cookie: string;
+  expires: string;
+  idleExpires: string;
+}
+
+/** Signs in as a page does. */
+async function signIn(
+  operator: TestOperator,
+  body: object = { token: operatorToken },
+  headers = {},
+): Promise<Jar> {
+  const answer = await operator.ask("POST", "/admin/session", {
+    headers: { ...page, ...headers },
+    body: JSON.stringify(body),
+  });
+  assert.equal(answer.status, 200, answer.text);
+  assert.equal(answer.headers.get("cache-control"), "no-store");
+  const [cookie = ""] = (answer.headers.get("set-cookie") ?? "").split(";");
+  return {
+    cookie,
+    expires: String(answer.body.expires_at),
+    idleExpires: String(answer.body.idle_expires_at),
+  };
+}
+
+async function tryToken(operator: TestOperator, token: unknown, headers = {}): Promise<OperatorAnswer> {
+  return await operator.ask("POST", "/admin/session", {
+    headers: { ...page, ...headers },
+    body: JSON.stringify({ token }),
+  });
+}
+
+async function as(operator: TestOperator, cookie: string, path = "/admin/accounts", method = "GET") {
+  return await operator.ask(method, path, { headers: { ...page, cookie } });
+}
+
+async function newCode(operator: TestOperator): Promise<string> {
+  const answer = await operator.ask("POST", "/admin/session/codes");
+  assert.equal(answer.status, 201, answer.text);
+  return String(answer.body.code);
+}
+
+sessionTest("a session has the rights of the token, until it signs out", async (operator) => {
+  const { cookie, expires, idleExpires } = await signIn(operator);
+  assert.equal((await as(operator, cookie)).status, 200);
+  const opened = await operator.ask("POST", "/admin/accounts", {
+    headers: { ...page, cookie },
+    body: JSON.stringify({ id: "ada", plan: "test" }),
+  });
+  assert.equal(opened.status, 201, opened.text);
+  const shown = await as(operator, cookie, "/admin/session");
+  assert.deepEqual(shown.body, { expires_at: expires, idle_expires_at: idleExpires });
+  const out = await as(operator, cookie, "/admin/session", "DELETE");
+  assert.deepEqual([out.status, out.text], [204, ""]);
+  assert.match(out.headers.get("set-cookie") ?? "", /^inkwell_console=; Path=\/; Max-Age=0;/);
+  refused(await as(operator, cookie), 401, "invalid_session");
+  refused(await as(operator, cookie, "/admin/session"), 401, "invalid_session");
+});
+
+sessionTest("the cookie is for this listener's pages alone, and not for scripts", async (operator) => {
+  const answer = await tryToken(operator, operatorToken);
+  assert.match(
+    answer.headers.get("set-cookie") ?? "",
+    /^inkwell_console=[\w-]{43}; Path=\/; Max-Age=43200; HttpOnly; SameSite=Strict$/,
+  );
+});
+
+sessionTest("a page on another port cannot use the cookie: it cannot send the header", async (operator) => {
+  const { cookie } = await signIn(operator);
+  const origin = "http://localhost:3000";
+  for (const [method, path] of [
+    ["GET", "/admin/accounts"],
+    ["GET", "/admin/usage?format=csv"],
+    ["GET", "/admin/session"],
+    ["DELETE", "/admin/session"],
+    ["POST", "/admin/reload"],
+  ] as const) {
+    for (const value of [undefined, "0", "true", "1, 1"]) {
+      const headers = { authorization: undefined, cookie, origin, "x-inkwell-request": value };
+      refused(await operator.ask(method, path, { headers }), 403, "missing_request_header");
+    }
+  }
+  const body = JSON.stringify({ token: operatorToken });
+  const headers = { authorization: undefined, origin };
+  refused(await operator.ask("POST", "/admin/session", { headers, body }), 403, "missing_request_header");
+  assert.equal((await as(operator, cookie)).status, 200, "the session is as it was");
+});
+
+sessionTest("a pre-flight request is refused, and no answer has a CORS header", async (operator) => {
+  const { cookie } = await signIn(operator);
+  for (const path of ["/admin/session", "/admin/accounts", "/admin/reload", "/healthz", "/console"]) {
+    for (const extra of [{}, { cookie, "x-inkwell-request": "1" }]) {
+      const { status, headers } = await operator.ask("OPTIONS", path, {
+        headers: {
+          authorization: undefined,
+          origin: "http://localhost:3000",
+          "access-control-request-method": "POST",
+          "access-control-request-headers": "x-inkwell-request,content-type",
+          ...extra,
+        },
+      });
+      assert.ok(status >= 400, `${path}: ${status}`);
+      assert.deepEqual(
+        [...headers.keys()].filter((name) => name.startsWith("access-control")),
+        [],
+      );
+    }
+  }
+});
+
+sessionTest("signing in never takes over a given secret, and ends the session before", async (operator) => {
+  const planted = `inkwell_console=${"A".repeat(43)}`;
+  refused(await as(operator, planted), 401, "invalid_session");
+  const first = await signIn(operator, { token: operatorToken }, { cookie: planted });
+  assert.notEqual(first.cookie, planted);
+  refused(await as(operator, planted), 401, "invalid_session");
+  const second = await signIn(operator, { token: operatorToken }, { cookie: first.cookie });
+  assert.notEqual(second.cookie, first.cookie);
+  refused(await as(operator, first.cookie), 401, "invalid_session");
+  assert.equal((await as(operator, second.cookie)).status, 200);
+});
+
+sessionTest(
+  "a second cookie of the same name, which another page has set, counts as none",
+  async (operator) => {
+    const { cookie } = await signIn(operator);
+    refused(await as(operator, `inkwell_console=${"B".repeat(43)}; ${cookie}`), 401, "invalid_session");
+    refused(await as(operator, `${cookie}; ${cookie}`), 401, "invalid_session");
+    assert.equal((await as(operator, `theme=dark; ${cookie}; other=1`)).status, 200);
+  },
+);
+
+for (const [what, cookie] of [
+  ["empty", "inkwell_console="],
+  ["not a secret", "inkwell_console=' or 1=1 --"],
+  ["long", `inkwell_console=${"x".repeat(5000)}`],
+] as const) {
+  sessionTest(`a cookie that is ${what} is no session`, async (operator) => {
+    refused(await as(operator, cookie), 401, "invalid_session");
+  });
+}
+
+sessionTest("the hash in the database is no secret for the cookie", async (operator, service) => {
+  const { cookie } = await signIn(operator);
+  const secret = cookie.split("=")[1] ?? "";
+  const plain = crypto.createHash("sha256").update(secret).digest("hex");
+  assert.deepEqual(await service.store.sessions([plain, secret]), []);
+  assert.ok(!JSON.stringify(service.log).includes(secret), "the log has no secret");
+});
+
+sessionTest("a code signs in once, and only within five minutes", async (operator, service) => {
+  const code = await newCode(operator);
+  const { cookie } = await signIn(operator, { code });
+  assert.equal((await as(operator, cookie)).status, 200);
+  const again = await operator.ask("POST", "/admin/session", {
+    headers: page,
+    body: JSON.stringify({ code }),
+  });
+  refused(again, 401, "invalid_code");
+  const late = await newCode(operator);
+  const { nowMs } = service.store;
+  service.store.nowMs = () => nowMs() + 5 * minuteMs;
+  const answer = await operator.ask("POST", "/admin/session", {
+    headers: page,
+    body: JSON.stringify({ code: late }),
+  });
+  refused(answer, 401, "invalid_code");
+  service.store.nowMs = nowMs;
+  await signIn(operator, { code: late });
+  const secrets = [code, late, operatorToken];
+  for (const secret of secrets) assert.ok(!JSON.stringify(service.log).includes(secret), "not in the log");
+});
+
+sessionTest("of many uses of one code at the same time, one signs in", async (operator) => {
+  const code = await newCode(operator);
+  const answers = await Promise.all(
+    Array.from({ length: 8 }, () =>
+      operator.ask("POST", "/admin/session", { headers: page, body: JSON.stringify({ code }) }),
+    ),
+  );
+  assert.equal(answers.filter(({ status }) => status === 200).length, 1);
+});
+
+sessionTest("secrets of one kind are none of another", async (operator) => {
+  const code = await newCode(operator);
+  refused(await as(operator, `inkwell_console=${code}`), 401, "invalid_session");
+  refused(await as(operator, `inkwell_console=${code.padEnd(43, "A")}`), 401, "invalid_session");
+  const { cookie } = await signIn(operator);
+  const secret = cookie.split("=")[1] ?? "";
+  const body = JSON.stringify({ code: secret });
+  refused(await operator.ask("POST", "/admin/session", { headers: page, body }), 401, "invalid_code");
+  refused(await as(operator, `inkwell_portal=${secret}`), 401, "missing_operator_token");
+  refused(await as(operator, `__Host-inkwell_console=${secret}`), 401, "missing_operator_token");
+  refused(await tryToken(operator, secret), 401, "invalid_operator_token");
+});
+
+sessionTest("a session makes no codes, so it cannot prolong itself", async (operator) => {
+  const { cookie } = await signIn(operator);
+  refused(await as(operator, cookie, "/admin/session/codes", "POST"), 403, "token_required");
+});
+
+sessionTest("the token has no session", async (operator) => {
+  refused(await operator.get("/admin/session"), 401, "invalid_session");
+  refused(await operator.delete("/admin/session"), 401, "invalid_session");
+});
+
+sessionTest(
+  "a session ends after two idle hours, and after twelve in any case",
+  async (operator, service) => {
+    const { cookie } = await signIn(operator);
+    const { nowMs } = service.store;
+    let aheadMs = 0;
+    service.store.nowMs = () => nowMs() + aheadMs;
+    const idle = await signIn(operator);
+    for (aheadMs = hourMs; aheadMs < 12 * hourMs - minuteMs; aheadMs += hourMs) {
+      assert.equal((await as(operator, cookie)).status, 200, `after ${aheadMs / hourMs} h`);
+      // The use is recorded beside the request.
+      await service.store.removeSessions(service.store.nowMs());
+    }
+    refused(await as(operator, idle.cookie), 401, "invalid_session");
+    refused(await as(operator, cookie), 401, "invalid_session");
+    service.store.nowMs = nowMs;
+  },
+);
+
+sessionTest("asking for the session does not prolong it", async (operator, service) => {
+  const { cookie, idleExpires } = await signIn(operator);
+  const { nowMs } = service.store;
+  service.store.nowMs = () => nowMs() + hourMs;
+  assert.equal((await as(operator, cookie, "/admin/session")).body.idle_expires_at, idleExpires);
+  await as(operator, cookie);
+  const later = await as(operator, cookie, "/admin/session");
+  assert.ok(String(later.body.idle_expires_at) > idleExpires);
+  service.store.nowMs = nowMs;
+});
+
+sessionTest("a clock that was wrong in the future leaves no session behind", async (operator, service) => {
+  const { nowMs } = service.store;
+  service.store.nowMs = () => nowMs() + 365 * 24 * hourMs;
+  const { cookie } = await signIn(operator);
+  assert.equal((await as(operator, cookie)).status, 200);
+  service.store.nowMs = nowMs;
+  refused(await as(operator, cookie), 401, "invalid_session");
+});
+
+void test("another token, after a restart, ends sessions and codes", async () => {
+  await using service = await startService();
+  await using before = await startOperator(service);
+  const { cookie } = await signIn(before);
+  const code = await newCode(before);
+  {
+    await using same = await startOperator(service);
+    assert.equal((await as(same, cookie)).status, 200, "another node with the same token");
+  }
+  await using after = await startOperator(service, [], { token: "another-operator-token" });
+  refused(await as(after, cookie), 401, "invalid_session");
+  const body = JSON.stringify({ code });
+  refused(await after.ask("POST", "/admin/session", { headers: page, body }), 401, "invalid_code");
+});
+
+void test("a session of another database is none here", async () => {
+  await using one = await startService();
+  await using other = await startService();
+  await using here = await startOperator(one);
+  await using there = await startOperator(other);
+  const { cookie } = await signIn(there);
+  refused(await as(here, cookie), 401, "invalid_session");
+});
+
+void test("ten failed attempts a minute are answered, and the token with Bearer is never locked", async () => {
+  let nowMs = 0;
+  await using service = await startService();
+  const attempts = new SignInAttempts(() => nowMs);
+  await using operator = await startOperator(service, [], { attempts });
+  for (let n = 0; n < 10; n += 1) {
+    refused(await tryToken(operator, `guess-${n}`), 401, "invalid_operator_token");
+    nowMs += 1000;
+    // Attempts that succeed do not count.
+    if (n === 4) await signIn(operator);
+  }
+  const limited = await tryToken(operator, operatorToken);
+  refused(limited, 429, "too_many_sign_ins");
+  assert.equal(limited.headers.get("retry-after"), "50");
+  assert.equal(limited.headers.get("set-cookie"), null);
+  const code = await newCode(operator);
+  const body = JSON.stringify({ code });
+  refused(await operator.ask("POST", "/admin/session", { headers: page, body }), 429, "too_many_sign_ins");
+  assert.equal((await operator.get("/admin/accounts")).status, 200, "the token works in its header");
+  nowMs += 50_001;
+  await signIn(operator);
+  const metrics = (await operator.get("/metrics")).text;
+  assert.match(metrics, /inkwell_sign_ins_total\{result="wrong_token"\} 10/);
+  assert.match(metrics, /inkwell_sign_ins_total\{result="too_many"\} 2/);
+  assert.match(metrics, /inkwell_sign_ins_total\{result="signed_in"\} 2/);
+});
+
+void test("attempts at the same time do not pass the limit together", async () => {
+  await using service = await startService();
+  await using operator = await startOperator(service);
+  const guesses = Array.from({ length: 40 }, (_, n) =>
+    operator.ask("POST", "/admin/session", { headers: page, body: JSON.stringify({ code: `guess-${n}` }) }),
+  );
+  const answers = await Promise.all(guesses);
+  assert.equal(answers.filter(({ status }) => status === 401).length, 10);
+  assert.equal(answers.filter(({ status }) => status === 429).length, 30);
+});
+
+sessionTest("malformed and oversized bodies get one error, and repeat no token", async (operator) => {
+  const send = (body: string, headers = {}) =>
+    operator.ask("POST", "/admin/session", { headers: { ...page, ...headers }, body });
+  refused(await send("{"), 400, "invalid_json");
+  refused(await send(""), 400, "invalid_json");
+  refused(await send("[]"), 400, "invalid_type");
+  refused(await send('{"token":1}'), 400, "invalid_type");
+  refused(await send('{"token":null}'), 400, "invalid_type");
+  refused(await send("{}"), 400, "invalid_value");
+  refused(await send(`{"token":"${operatorToken}","code":"x"}`), 400, "invalid_value");
+  refused(await send(`{"token":"${operatorToken}","remember":true}`), 400, "unknown_parameter");
+  refused(await send(`{"token":"${"x".repeat(5000)}"}`), 413, "request_too_large");
+  refused(await send("token=x", { "content-type": "text/plain" }), 415, "unsupported_media_type");
+  const form = { "content-type": "application/x-www-form-urlencoded" };
+  refused(await send(`token=${operatorToken}`, form), 415, "unsupported_media_type");
+  const wrong = await send('{"token":"nearly-the-token"}');
+  assert.ok(!refused(wrong, 401, "invalid_operator_token").includes("nearly"));
+});
+
+sessionTest("the token is compared as digests of one length in constant time", async (operator) => {
+  const compare = mock.method(crypto, "timingSafeEqual");
+  syncBuiltinESMExports();
+  try {
+    const guesses = ["x", operatorToken.slice(0, -1), `${operatorToken}x`, "y".repeat(500)];
+    for (const guess of guesses) refused(await tryToken(operator, guess), 401, "invalid_operator_token");
+    const sizes = compare.mock.calls.map((call) => call.arguments.map((part) => part.byteLength));
+    assert.deepEqual(
+      sizes,
+      guesses.map(() => [32, 32]),
+    );
+  } finally {
+    compare.mock.restore();
+    syncBuiltinESMExports();
+  }
+});
+
+async function signInFrom(operator: TestOperator, host: string, origin?: string): Promise<string> {
+  const body = JSON.stringify({ token: operatorToken });
+  const head = [
+    "POST /admin/session HTTP/1.1",
+    `host: ${host}`,
+    ...(origin === undefined ? [] : [`origin: ${origin}`]),
+    "x-inkwell-request: 1",
+    "content-type: application/json",
+    `content-length: ${body.length}`,
+    "connection: close",
+  ];
+  const bytes = `${head.join("\r\n")}\r\n\r\n${body}`;
+  const answer = parseAnswer(await exchange(Number(new URL(operator.url).port), bytes));
+  return answer.status === 200 ? "200" : String(JSON.parse(answer.body).error.code);
+}
+
+void test("over plain http, only loopback signs in", async () => {
+  await using service = await startService();
+  await using operator = await startOperator(service, ["ops.example"], {
+    ownUrl: () => "http://ops.example",
+  });
+  for (const [host, origin, result] of [
+    ["127.0.0.1:8081", undefined, "200"],
+    ["localhost:8081", "http://localhost:8081", "200"],
+    ["localhost.:8081", undefined, "200"],
+    ["[::1]:8081", "http://[::1]:8081", "200"],
+    ["192.168.1.5:8081", undefined, "insecure_sign_in"],
+    ["ops.example", "http://ops.example", "insecure_sign_in"],
+    ["127.0.0.1:8081", "http://ops.example", "insecure_sign_in"],
+    ["127.0.0.1:8081", "https://ops.example", "insecure_sign_in"],
+    ["127.0.0.1.ops.example", undefined, "host_not_allowed"],
+  ] as const) {
+    assert.equal(await signInFrom(operator, host, origin), result, `${host} ${origin}`);
+  }
+});
+
+void test("with https in operator.url, the cookie is for https and this host alone", async () => {
+  await using service = await startService();
+  let ownUrl: string | null = "https://ops.example";
+  await using operator = await startOperator(service, ["ops.example"], { ownUrl: () => ownUrl });
+  assert.equal(await signInFrom(operator, "ops.example", "https://ops.example"), "200");
+  assert.equal(await signInFrom(operator, "ops.example", "http://ops.example"), "insecure_sign_in");
+  const answer = await tryToken(operator, operatorToken);
+  const [cookie = ""] = (answer.headers.get("set-cookie") ?? "").split(";");
+  assert.match(
+    answer.headers.get("set-cookie") ?? "",
+    /^__Host-inkwell_console=[\w-]{43}; Path=\/; Max-Age=43200; HttpOnly; SameSite=Strict; Secure$/,
+  );
+  assert.equal((await as(operator, cookie)).status, 200);
+  refused(await as(operator, cookie.replace("__Host-", "")), 401, "missing_operator_token");
+  ownUrl = null;
+  refused(await as(operator, cookie), 401, "missing_operator_token");
+});
+
+for (const [where, signOut] of [
+  [
+    "here",
+    async (here: TestOperator, _there: TestOperator, cookie: string) =>
+      as(here, cookie, "/admin/session", "DELETE"),
+  ],
+  [
+    "on another node",
+    async (_here: TestOperator, there: TestOperator, cookie: string) =>
+      as(there, cookie, "/admin/session", "DELETE"),
+  ],
+] as const) {
+  void test(`signing out ${where} ends the session's download within a second`, async () => {
+    await using service = await startService();
+    await using here = await startOperator(service);
+    await using there = await startOperator(service);
+    const { cookie } = await signIn(here);
+    // A database that never gives the first page of the download.
+    const asked = Promise.withResolvers<void>();
+    const { usage } = service.store;
+    service.store.usage = () => {
+      asked.resolve();
+      return new Promise(() => {});
+    };
+    const download = fetch(`${here.url}/admin/usage`, { headers: { cookie, "x-inkwell-request": "1" } });
+    const byToken = fetch(`${here.url}/admin/usage`, {
+      headers: { authorization: `Bearer ${operatorToken}` },
+    });
+    byToken.catch(() => {});
+    await asked.promise;
+    const from = performance.now();
+    assert.equal((await signOut(here, there, cookie)).status, 204);
+    await assert.rejects(download);
+    assert.ok(performance.now() - from < 1000, `${performance.now() - from} ms`);
+    service.store.usage = usage;
+    const state = await Promise.race([byToken, Promise.resolve("open")]);
+    assert.equal(state, "open", "a request with the token goes on");
+  });
+}
