@@ -28,6 +28,7 @@ import {
   noContact,
 } from "../store/contacts.ts";
 import type { AccountsQuery, HoldsQuery, JournalQuery, Store, UsageQuery } from "../store/store.ts";
+import { type Hour, hourMs, type UsageHour, type UsageHoursQuery } from "../store/usage-hours.ts";
 import { usagePages } from "../store/usage-pages.ts";
 import type { UsageSumsQuery } from "../store/usage-sums.ts";
 import { type Credits, type EpochMs, type MicroCredits, microOf } from "../units.ts";
@@ -285,6 +286,17 @@ export class OperatorActions {
   async usageReport(query: UsageSumsQuery): Promise<UsageReport> {
     await this.#requireAccount(query.account);
     return await usageReport(this.#deps.store, query);
+  }
+
+  /** Sums usage by hour, for the last hours up to now. */
+  async usageHours(
+    query: Omit<UsageHoursQuery, "from" | "to">,
+    hours: number,
+  ): Promise<{ from: Hour; to: Hour; rows: UsageHour[] }> {
+    await this.#requireAccount(query.account);
+    const to = Math.floor(this.#deps.store.nowMs() / hourMs) + 1;
+    const from = to - hours;
+    return { from, to, rows: await this.#deps.store.usageHours({ ...query, from, to }) };
   }
 
   async holds(query: HoldsQuery): Promise<HoldRow[]> {

@@ -50,7 +50,7 @@ const day = Type.String({ format: "date", description: "a day in UTC" });
 /** Late charges can correct counts downwards. */
 const tokens = Type.Integer({ description: "tokens; a correction can be negative" });
 
-const sumFields = fieldsFor<UsageSum>()({
+export const sumFields = fieldsFor<UsageSum>()({
   requests: [count, (sum) => sum.requests],
   late_charges: [count, (sum) => sum.late],
   prompt_tokens: [tokens, (sum) => sum.promptTokens],

@@ -13,6 +13,7 @@ import {
 } from "../accounts/fields.ts";
 import { httpUrl } from "../config/kinds.ts";
 import { parsePeriod } from "../ledger/windows.ts";
+import { graphHoursMax } from "../store/usage-hours.ts";
 import { type EpochMs, momentOf, momentRule } from "../units.ts";
 
 export const accountName = text(nameField, "The name of an account is");
@@ -23,6 +24,7 @@ export const label = text(labelField, "A name is");
 export const limit = wholeNumber(limitField, "A limit is a whole number");
 export const budgetCredits = wholeNumber(budgetField, "Credits are a whole number");
 export const tokenLimit = wholeNumber({ min: 1, max: 1_000_000_000 }, "It is a whole number of tokens");
+export const graphHours = wholeNumber({ min: 1, max: graphHoursMax }, "It is a whole number of hours");
 export const creditsToAdd = wholeNumber(topupField, "Credits are a whole number");
 const signedCredits = wholeNumber(adjustmentField, "Credits are a whole number, negative to take away,");
 

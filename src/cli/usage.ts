@@ -8,15 +8,18 @@ import { usageObject } from "../accounts/operator-objects.ts";
 import { usageCsv } from "../accounts/usage-csv.ts";
 import { dayAt } from "../accounts/usage-sums.ts";
 import type { ChargeRow } from "../ledger/rows.ts";
+import { graphHoursMax } from "../store/usage-hours.ts";
 import { type UsageGroup, usageGroups } from "../store/usage-sums.ts";
 import { type EpochMs, exactCredits, grouped } from "../units.ts";
-import { limit, moment, note } from "./arguments.ts";
+import { graphHours, limit, moment, note } from "./arguments.ts";
 import type { Cli } from "./cli.ts";
 import { type Column, count, shortTime, table } from "./format.ts";
 import { examples } from "./help.ts";
+import { printHours } from "./usage-hours.ts";
 import { printSums } from "./usage-sums.ts";
 
 interface Options {
+  hours?: number;
   by?: UsageGroup;
   from?: EpochMs;
   to?: EpochMs;
@@ -34,6 +37,7 @@ export function usageCommand(cli: Cli): Command {
     .description("list what finished requests used and cost, of one account or of all, or sum it")
     .argument("[account]", "as account list shows it (default: all)")
     .addOption(new Option("--by <what>", "sum instead").choices([...usageGroups]))
+    .option("--hours <number>", `sum the last hours instead, at most ${graphHoursMax}, by hour`, graphHours)
     .option("--from <time>", "start, included, ISO 8601: 2027-01-31, or 2027-01-31T18:00:00Z", moment)
     .option("--to <time>", "end, excluded; sums are of whole days in UTC", moment)
     .option("--model <id>", "only this model", note)
@@ -47,6 +51,7 @@ export function usageCommand(cli: Cli): Command {
         "inkwell usage ada",
         "inkwell usage --by account --from 2027-01-01 --to 2027-02-01 --csv > january.csv",
         "inkwell usage ada --by day",
+        "inkwell usage --hours 24 --by model",
         "inkwell usage ada --json | jq 'map(.cost_micro - .shortfall_micro) | add / 1e6'",
       ),
     )
@@ -60,6 +65,7 @@ export function usageCommand(cli: Cli): Command {
       if (by !== undefined && id !== undefined) {
         command.error("error: --request-id shows the charges of one request: leave out --by");
       }
+      if (options.hours !== undefined) return await hours(cli, account, options, command);
       await cli.withActions(cli.config(), async (actions) => {
         if (by !== undefined) {
           const days = { from: dayAt("--from", from), to: dayAt("--to", to) };
@@ -81,6 +87,16 @@ export function usageCommand(cli: Cli): Command {
         );
       });
     });
+}
+
+async function hours(cli: Cli, account: string | undefined, options: Options, command: Command) {
+  const { hours = 1, by, model, ...others } = options;
+  if (Object.keys(others).length > 0 || (by !== undefined && by !== "model")) {
+    command.error("error: --hours takes an account, --model and --by model, and no other option");
+  }
+  await cli.withActions(cli.config(), async (actions) => {
+    printHours(cli, await actions.usageHours({ account, model, byModel: by === "model" }, hours));
+  });
 }
 
 /** Passes the pages on and adds up their receipts. */

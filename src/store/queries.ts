@@ -13,6 +13,7 @@ import { accountsOnPlansOf, countAccounts, type KeptPlans, readEpoch } from "./p
 import type { SqlDialect, SqlStatement } from "./sql.ts";
 import type { Store, UsageQuery } from "./store.ts";
 import { chargeTable, contactTable, holdTable, journalTable, keyTable } from "./tables.ts";
+import { usageHourOf, usageHoursSql } from "./usage-hours.ts";
 import { readUsageState, usageStateOf, usageSumsOf, usageSumsSql } from "./usage-sums.ts";
 
 /**
@@ -63,6 +64,7 @@ type Queries = Pick<
   | "journal"
   | "usage"
   | "usageSums"
+  | "usageHours"
   | "holds"
   | "holdTotals"
   | "overdueHolds"
@@ -172,6 +174,10 @@ export function queriesOn(
       const [state] = await find("service", { text: readUsageState, values: [] });
       const { finalDay } = usageStateOf(state);
       return usageSumsOf(finalDay, await findPage("history", usageSumsSql(query, p)));
+    },
+
+    async usageHours(query) {
+      return (await findPage("history", usageHoursSql(query, p))).map(usageHourOf);
     },
 
     async holds({ account, after, limit }) {

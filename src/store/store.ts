@@ -15,6 +15,7 @@ import type { AuditJobs } from "./audit-job.ts";
 import type { AccountDraft, AccountInOrder, Contact, DraftOptions, DraftOutcome } from "./contacts.ts";
 import type { AccountsOnPlans } from "./plans.ts";
 import type { SessionStore } from "./sessions.ts";
+import type { UsageHour, UsageHoursQuery } from "./usage-hours.ts";
 import type { UsageSums, UsageSumsQuery } from "./usage-sums.ts";
 
 /** The most rows of a page of any list. */
@@ -163,6 +164,8 @@ export interface Store extends LedgerStore, SessionStore {
   usage(query: UsageQuery): Promise<ChargeRow[]>;
   /** Sums charges, including those that are not summed yet. */
   usageSums(query: UsageSumsQuery): Promise<UsageSums>;
+  /** Sums charges by hour, in the order of the hours and models. */
+  usageHours(query: UsageHoursQuery): Promise<UsageHour[]>;
   /**
    * Sums the next charges aside if they are many, and makes days final that have ended. Returns
    * whether there is more to do.

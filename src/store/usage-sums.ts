@@ -79,7 +79,7 @@ export interface UsageSums {
 }
 
 /** Columns of `usage_day` with their values for one charge. */
-const measures = {
+export const measures = {
   requests: "case when c.late then 0 else 1 end",
   late: "case when c.late then 1 else 0 end",
   prompt_tokens: "c.prompt_tokens",
@@ -93,7 +93,7 @@ const measures = {
   shortfall: "c.shortfall",
 } as const;
 
-const measured = Object.keys(measures);
+export const measured = Object.keys(measures);
 const group = ["day", "account", "key", "model"];
 
 const lastClose = (column: string, none: number) =>
@@ -251,7 +251,12 @@ function rowOf(cells: readonly unknown[]): UsageSumRow {
 
 /** The sums follow the place, the name and the account. */
 function sumOf(cells: readonly unknown[]): UsageSum {
-  const sums = new Map(measured.map((column, index) => [column, exact(cells[index + 3])]));
+  return sumIn(cells, 3);
+}
+
+/** Reads the columns of `measures` that begin at cell `from`. */
+export function sumIn(cells: readonly unknown[], from: number): UsageSum {
+  const sums = new Map(measured.map((column, index) => [column, exact(cells[index + from])]));
   const of = (column: keyof typeof measures) => sums.get(column) ?? 0;
   return {
     requests: of("requests"),

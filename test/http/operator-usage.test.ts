@@ -286,3 +286,24 @@ operatorTest("sums usage by group, in pages with the same total, and as CSV", as
   }
   refused(await operator.get("/admin/usage/sums?by=day&account=nobody"), 404, "account_not_found");
 });
+
+operatorTest("sums the last hours by hour and model, of all accounts or one", async (operator, service) => {
+  await idOf(await service.chat());
+  const all = (await operator.get("/admin/usage/hours")).body;
+  const [row, ...others] = listOf(all.data);
+  assert.equal(others.length, 0);
+  assert.deepEqual([row?.requests, row?.model], [1, null]);
+  assert.ok(String(row?.hour) >= String(all.from) && String(row?.hour) < String(all.to));
+  assert.equal(Date.parse(String(all.to)) - Date.parse(String(all.from)), 24 * 3_600_000);
+  const [total] = listOf((await operator.get("/admin/usage/sums")).body.data);
+  assert.deepEqual([row?.cost_micro, row?.prompt_tokens], [total?.cost_micro, total?.prompt_tokens]);
+  const byModel = (await operator.get("/admin/usage/hours?by=model&account=test&hours=168")).body;
+  assert.deepEqual(
+    listOf(byModel.data).map(({ model, requests }) => [model, requests]),
+    [["small", 1]],
+  );
+  assert.deepEqual((await operator.get("/admin/usage/hours?model=none")).body.data, []);
+  refused(await operator.get("/admin/usage/hours?account=nobody"), 404, "account_not_found");
+  for (const query of ["hours=0", "hours=169", "by=key"])
+    refused(await operator.get(`/admin/usage/hours?${query}`), 400, "invalid_value");
+});

@@ -257,6 +257,7 @@ operatorTest("the OpenAPI document describes every route and its parts", async (
     "get /admin/requests",
     "get /admin/session",
     "get /admin/usage",
+    "get /admin/usage/hours",
     "get /admin/usage/sums",
     "patch /admin/accounts/{account}",
     "patch /admin/accounts/{account}/contact",

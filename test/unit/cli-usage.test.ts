@@ -255,3 +255,24 @@ test("refuses options that do not fit together", async () => {
     /--from must be the start of a day in UTC: 2027-01-31/,
   );
 });
+
+test("sums the last hours, by hour and by model", async () => {
+  ledger.nowMs += 30 * 60_000;
+  const shown = await usage("--hours", "1");
+  assert.deepEqual(cells(shown.stdout), [
+    ["HOUR", "REQUESTS", "PROMPT", "CACHED", "COMPLETION", "CREDITS"],
+    ["2027-01-16 12:00Z", "1", "0", "0", "3,000,000", "2"],
+  ]);
+  const byModel = await usage("ada", "--hours", "48", "--by", "model");
+  assert.deepEqual(cells(byModel.stdout).slice(1), [
+    ["2027-01-15 12:00Z", "model", "2", "1,000", "200", "500", "0.0015"],
+  ]);
+  const none = await usage("ada", "--hours", "24");
+  assert.equal(none.stderr, "No matching request has finished since 2027-01-15T13:00:00.000Z.\n");
+  const report = JSON.parse((await usage("--json", "--hours", "2", "--model", "model")).stdout);
+  assert.deepEqual([report.to, report.data.length], ["2027-01-16T13:00:00.000Z", 1]);
+  refused(await usage("zoe", "--hours", "2"), /There is no account zoe/);
+  wrongUsage(await usage("--hours", "169"), /It is a whole number of hours from 1 to 168/);
+  wrongUsage(await usage("--hours", "2", "--by", "day"), /--hours takes an account/);
+  wrongUsage(await usage("--hours", "2", "--csv"), /--hours takes an account/);
+});

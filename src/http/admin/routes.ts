@@ -10,6 +10,7 @@ import { requestRoutes } from "./requests.ts";
 import { serviceRoutes } from "./service.ts";
 import { sessionRoutes } from "./session.ts";
 import { usageRoutes } from "./usage.ts";
+import { usageHoursRoutes } from "./usage-hours.ts";
 import { usageSumsRoutes } from "./usage-sums.ts";
 
 const groups = {
@@ -19,6 +20,7 @@ const groups = {
   usage(app: AdminApp, actions: OperatorActions) {
     usageRoutes(app, actions);
     usageSumsRoutes(app, actions);
+    usageHoursRoutes(app, actions);
   },
   plans: planRoutes,
   requests: requestRoutes,

@@ -6,6 +6,7 @@
  */
 import type { DatabaseSync, StatementSync } from "node:sqlite";
 import type { EpochMs } from "../../units.ts";
+import { addHours, firstKeptHour } from "../usage-hours.ts";
 import { addSums, isSummingDue, lastEndedDay, readUsageState, usageStateOf } from "../usage-sums.ts";
 import { sqliteError } from "./file.ts";
 import { Statements } from "./query.ts";
@@ -14,8 +15,11 @@ import { Statements } from "./query.ts";
 const addClose =
   "insert into usage_close (number, through, day, accepts) select count(*) + 1, ?, ?, ? from usage_close";
 
-/** Charges of one step: 10 ms. */
-const chargesMax = 1000;
+/** Deletes the oldest hour if it is before this one. An hour has as many rows as a step adds. */
+const deleteHour = `delete from usage_hour where hour = (select min(hour) from usage_hour) and hour < ?`;
+
+/** Charges of one step: 10 ms, with their sums by hour. */
+const chargesMax = 500;
 
 export class SqliteUsageSums {
   readonly #db: DatabaseSync;
@@ -23,6 +27,8 @@ export class SqliteUsageSums {
   readonly #statements: Statements;
   readonly #add: StatementSync;
   readonly #setThrough: StatementSync;
+  readonly #addHours: readonly StatementSync[];
+  readonly #deleteHour: StatementSync;
   readonly #close: StatementSync;
 
   constructor(db: DatabaseSync, now: () => EpochMs) {
@@ -31,6 +37,8 @@ export class SqliteUsageSums {
     this.#statements = new Statements(db);
     this.#add = db.prepare(addSums((n) => `?${n}`));
     this.#setThrough = db.prepare("update usage_summed set through = ?");
+    this.#addHours = addHours((n) => `?${n}`).map((text) => db.prepare(text));
+    this.#deleteHour = db.prepare(deleteHour);
     this.#close = db.prepare(addClose);
   }
 
@@ -48,6 +56,8 @@ export class SqliteUsageSums {
   }
 
   #step(nowMs: EpochMs): boolean {
+    const firstHour = firstKeptHour(nowMs);
+    if (this.#deleteHour.run(firstHour).changes > 0) return true;
     const state = usageStateOf(this.#row(readUsageState));
     const last = Number(this.#row("select coalesce(max(rowid), 0) from charge")?.[0]);
     if (!isSummingDue(state, last, nowMs)) return false;
@@ -56,6 +66,7 @@ export class SqliteUsageSums {
     if (state.isReopened) this.#close.run(state.through, finalDay, accepts);
     if (through > state.through) {
       this.#add.run(state.through, through, finalDay);
+      for (const add of this.#addHours) add.run(state.through, through, firstHour);
       this.#setThrough.run(through);
     }
     if (through < last) return true;

@@ -1,0 +1,135 @@
+/**
+ * Usage by the hour on every store: each charge counts once, in the hour of its time, before and
+ * after it is summed.
+ */
+import assert from "node:assert/strict";
+import { afterEach, beforeEach, describe, test } from "node:test";
+import type { Store } from "../../src/store/store.ts";
+import { graphHoursMax, type UsageHoursQuery } from "../../src/store/usage-hours.ts";
+import { assertSound, backends, type Database } from "../fixtures/backends.ts";
+import { hold, settle } from "../fixtures/ledger-operations.ts";
+import { keyOf, planOf, plansOf } from "../fixtures/ledger-rows.ts";
+import { hoursOf } from "../fixtures/memory-usage.ts";
+import { day, hour, minute, start } from "../fixtures/times.ts";
+
+const plans = plansOf(planOf("daily", 1000, 1000));
+
+for (const backend of backends) {
+  describe(`usage by the hour on ${backend.name}`, { skip: backend.skip ?? false }, () => {
+    let database: Database;
+    let store: Store;
+    let requests = 0;
+    beforeEach(async () => {
+      database = backend.create(plans);
+      store = await database.open();
+      for (const account of ["ada", "bob"]) {
+        await store.commit([{ kind: "open", account, plan: "daily" }]);
+        await store.addKey(keyOf(`key-${account}`, account, { hash: account.padEnd(64, "0") }));
+      }
+    });
+    afterEach(async () => {
+      await assertSound(database);
+      await database.remove();
+    });
+
+    async function request(account: string, model: string, tokens: number) {
+      requests += 1;
+      const id = `hold-${requests}`;
+      await store.commit([hold(id, tokens, { account, key: `key-${account}`, model })]);
+      await store.commit([settle(id, tokens, { account })]);
+    }
+
+    /** Requests of several hours, with an hour in between that has none. */
+    async function someHours() {
+      for (const at of [0, 1, 3, 4]) {
+        database.clock.advance(at === 0 ? 0 : hour);
+        if (at === 3) database.clock.advance(hour);
+        await request("ada", "small", 10 + at);
+        database.clock.advance(5 * minute);
+        await request("ada", "large", 100 + at);
+        await request("bob", "small", 1000 + at);
+      }
+    }
+
+    async function sumAll() {
+      while (await store.sumUsage());
+    }
+
+    const present = () => Math.floor(database.clock.get() / hour) + 1;
+
+    async function assertHours() {
+      const charges = await store.usage({ limit: 1000 });
+      const to = present();
+      const filters: Partial<UsageHoursQuery>[] = [
+        {},
+        { account: "ada" },
+        { model: "small" },
+        { account: "bob", model: "small" },
+        { account: "bob", model: "large" },
+        { from: to - 2, to: to - 1 },
+        { from: to, to: to + 5 },
+      ];
+      for (const filter of filters) {
+        for (const byModel of [false, true]) {
+          const query = { from: to - graphHoursMax, to, byModel, ...filter };
+          assert.deepEqual(await store.usageHours(query), hoursOf(charges, query), JSON.stringify(query));
+        }
+      }
+    }
+
+    test("is what its charges add up to, summed or not", async () => {
+      await someHours();
+      await assertHours();
+      const all = { from: 0, to: present(), byModel: false };
+      const costs = (await store.usageHours(all)).map((row) => [row.hour - start / hour, row.cost]);
+      assert.deepEqual(costs, [
+        [0, 1110],
+        [1, 1113],
+        [3, 1119],
+        [4, 1122],
+      ]);
+      database.clock.advance(day);
+      await sumAll();
+      const [{ n } = {}] = await database.sql("select sum(requests) as n from usage_hour where account = ''");
+      assert.equal(Number(n), 12);
+      await assertHours();
+      await someHours();
+      await assertHours();
+      database.clock.advance(day);
+      await sumAll();
+      await assertHours();
+    });
+
+    test("is deleted when it is older than the longest graph", async () => {
+      await someHours();
+      database.clock.advance(day);
+      await sumAll();
+      database.clock.advance(6 * day);
+      await request("ada", "small", 5);
+      await sumAll();
+      await assertHours();
+      const count = async () => Number((await database.sql("select count(*) as n from usage_hour"))[0]?.n);
+      assert.ok((await count()) > 4, "a graph still needs the first hours");
+      database.clock.advance(3 * day);
+      await sumAll();
+      await assertHours();
+      assert.equal(await count(), 2, "the hour of ada, and that of all accounts");
+      database.clock.advance(9 * day);
+      await sumAll();
+      assert.equal(await count(), 0);
+    });
+
+    test("of charges that were summed by an earlier version is added by the migration", async () => {
+      await someHours();
+      database.clock.advance(day);
+      await sumAll();
+      await store.close();
+      const before = await database.sql("select * from usage_hour order by account, hour, model");
+      await database.sql("drop table usage_hour");
+      await database.sql("delete from migration where name like '%usage-hours%'");
+      store = await database.open();
+      assert.deepEqual(await database.sql("select * from usage_hour order by account, hour, model"), before);
+      await assertHours();
+    });
+  });
+}
