@@ -38,6 +38,7 @@ import { type ClockWatch, startClockWatch } from "./store/clock-watch.ts";
 import { type NodeRegistry, type NodeWatch, startNodeWatch } from "./store/nodes.ts";
 import type { Store } from "./store/store.ts";
 import { watchEventLoop } from "./telemetry/event-loop.ts";
+import { LiveTelemetry } from "./telemetry/live.ts";
 import { createLogger } from "./telemetry/logger.ts";
 import { Metrics } from "./telemetry/metrics.ts";
 import type { Tracing } from "./telemetry/traces.ts";
@@ -124,6 +125,7 @@ class Service {
   readonly #times: ServiceTimes;
   readonly #logger: Logger;
   readonly #metrics = new Metrics();
+  readonly #live = new LiveTelemetry();
   /** Everything that has been started. Closed in the opposite order. */
   readonly #started = new AsyncDisposableStack();
   /** Charges that the store has not recorded by then are given up. Set when closing begins. */
@@ -140,7 +142,7 @@ class Service {
     this.#reread = reread;
     this.#stderr = stderr;
     this.#times = times;
-    this.#logger = createLogger(config.log.level, stderr);
+    this.#logger = createLogger(config.log.level, stderr, this.#live.errors);
   }
 
   get stopped(): Promise<void> {
@@ -370,7 +372,7 @@ class Service {
 
   #createPublicServer(parts: Parts, tracing: Tracing | null, settings: PublicSettings): PublicServer {
     const { holdTtlMs } = this.#times;
-    const observers = tracing === null ? [] : [tracing];
+    const observers = tracing === null ? [this.#live] : [this.#live, tracing];
     const server = new PublicServer({ ...parts, observers }, { ...settings, holdTtlMs });
     this.#server = server;
     this.#started.defer(() => server.close());
@@ -426,6 +428,7 @@ class Service {
     const operator = createOperatorServer({
       ...parts.common,
       audits: parts.audits,
+      live: this.#live,
       stops: parts.stops,
       requests: server.requests,
       version,

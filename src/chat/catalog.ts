@@ -8,6 +8,7 @@ import {
   type Engine,
   EngineError,
   type EngineLoad,
+  type EngineServer,
   type EngineState,
   type Message,
   type PreparedPrompt,
@@ -171,6 +172,10 @@ export class EngineSlot implements Engine {
 
   load(): EngineLoad | null {
     return this.#engine?.load?.() ?? null;
+  }
+
+  servers(): EngineServer[] | null {
+    return this.#engine?.servers?.() ?? null;
   }
 
   async close(): Promise<void> {

@@ -6,6 +6,8 @@
  * `generate` generates the answer.
  */
 
+import type { EpochMs } from "../units.ts";
+
 export type Role = "system" | "developer" | "user" | "assistant";
 
 export interface Message {
@@ -172,6 +174,19 @@ export interface EngineLoad {
   starvedMs?: number;
 }
 
+/** A server that an engine sends requests to. */
+export interface EngineServer {
+  /** Without credentials. */
+  url: string;
+  /** `resting`: it kept failing, and gets no requests for a while. */
+  state: "ok" | "resting";
+  /** When this state began. */
+  sinceMs: EpochMs;
+  running: number;
+  /** The last failure, without data of a request. */
+  lastError: { atMs: EpochMs; message: string } | null;
+}
+
 export type EngineState = "starting" | "ready" | "unavailable" | "closed";
 
 export interface Engine {
@@ -187,6 +202,8 @@ export interface Engine {
   prepare(prompt: Prompt, signal: AbortSignal): Promise<PreparedPrompt>;
   /** Absent or null: unknown. */
   load?(): EngineLoad | null;
+  /** Absent or null: the engine has no servers. */
+  servers?(): EngineServer[] | null;
   /**
    * Ends every running generation (their iterations fail with "unavailable") and frees everything.
    * Idempotent.

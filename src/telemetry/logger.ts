@@ -9,12 +9,13 @@
  */
 import type { Writable } from "node:stream";
 import { stripVTControlCharacters } from "node:util";
-import { type Logger, pino, symbols } from "pino";
+import { type Logger, type LoggerOptions, pino, symbols } from "pino";
 import { prettyFactory } from "pino-pretty";
 import type { Charge } from "../chat/generate.ts";
 import type { LogLevel } from "../config/load.ts";
 import { given } from "../given.ts";
 import { microPerCredit } from "../units.ts";
+import type { RecentErrors } from "./recent-errors.ts";
 import { isFailure, type RequestObserver, type RequestRecord } from "./request-record.ts";
 
 /**
@@ -126,8 +127,22 @@ export class RefusedConnectionLog {
   }
 }
 
-export function createLogger(level: LogLevel, stderr: Writable & { isTTY?: boolean }): Logger {
-  const options = { level, base: null, redact: ["authorization", "headers.authorization", "key"] };
+export function createLogger(
+  level: LogLevel,
+  stderr: Writable & { isTTY?: boolean },
+  recent: RecentErrors | null = null,
+): Logger {
+  const options: LoggerOptions = {
+    level,
+    base: null,
+    redact: ["authorization", "headers.authorization", "key"],
+    hooks: {
+      logMethod(line, write, level) {
+        recent?.logged(level, line);
+        write.apply(this, line);
+      },
+    },
+  };
   if (stderr.isTTY !== true) return pino(options, new TurnWriter(stderr));
   const readable = prettyFactory({
     colorize: true,

@@ -13,6 +13,7 @@ import { adminRoutes } from "../../src/http/admin/routes.ts";
 import { SignIn } from "../../src/http/admin/sign-in.ts";
 import { RunningRequests } from "../../src/http/public/running-requests.ts";
 import { Ledger } from "../../src/ledger/batcher.ts";
+import { LiveTelemetry } from "../../src/telemetry/live.ts";
 import { Metrics } from "../../src/telemetry/metrics.ts";
 import { MemoryStore } from "../fixtures/memory-store.ts";
 import { start } from "../fixtures/times.ts";
@@ -52,7 +53,7 @@ test("each route has one row", async () => {
   const signIn = new SignIn({
     ...{ sessions, ownUrl: () => null, logger: pino({ enabled: false }), metrics: new Metrics() },
   });
-  const live = { requests: new RunningRequests(), stops: { stopRequest: reload } };
+  const live = { live: new LiveTelemetry(), requests: new RunningRequests(), stops: { stopRequest: reload } };
   const admin = { ...parts, ...live, audits, signIn, nodes: () => [], ...configuration };
   adminRoutes(app, admin, "0.0.0");
   await app.ready();

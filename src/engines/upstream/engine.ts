@@ -15,6 +15,7 @@
 import type {
   Engine,
   EngineLoad,
+  EngineServer,
   EngineState,
   GenerateOptions,
   Generation,
@@ -109,6 +110,10 @@ export class UpstreamEngine implements Engine {
 
   load(): EngineLoad {
     return this.#pool.load();
+  }
+
+  servers(): EngineServer[] {
+    return this.#pool.servers();
   }
 
   async prepare(prompt: Prompt, signal: AbortSignal): Promise<PreparedPrompt> {

@@ -7,7 +7,13 @@
  * busy server that seems alive gets the next request. A server that fails repeatedly gets no
  * requests for a while (`Circuit`).
  */
-import { EngineError, type EngineLoad, type EngineState, type Message } from "../../chat/engine.ts";
+import {
+  EngineError,
+  type EngineLoad,
+  type EngineServer,
+  type EngineState,
+  type Message,
+} from "../../chat/engine.ts";
 import { FairQueue, type QueueMax } from "../../fair-queue.ts";
 import type { EngineLog } from "../engine-log.ts";
 import { loggable, type UpstreamFailure } from "./failure.ts";
@@ -80,6 +86,10 @@ export class ServerPool {
   load(): EngineLoad {
     const running = this.#servers.reduce((sum, { busy }) => sum + busy, 0);
     return { running, ...this.#line.load(performance.now()) };
+  }
+
+  servers(): EngineServer[] {
+    return this.#servers.map((server) => server.view());
   }
 
   /** Throws an `EngineError` if no server may be asked now. */
@@ -160,6 +170,7 @@ export class ServerPool {
     const { key, log } = this.#options;
     const { attempt, inAnswer, isAgain, user, messages } = request;
     const reason = `${server.name}: ${loggable(failure.message, { key, user, messages })}`;
+    server.lastError = { atMs: Date.now(), message: reason };
     if (isAgain) log.warn({ reason }, "an upstream failed; the request goes to another one");
     if (server.failed(failure, attempt, inAnswer)) {
       const openMs = (server.openUntilMs ?? 0) - performance.now();

@@ -8,6 +8,8 @@
 
 import { setImmediate as nextTurn } from "node:timers/promises";
 import { Client, type Dispatcher, Pool } from "undici";
+import type { EngineServer } from "../../chat/engine.ts";
+import type { EpochMs } from "../../units.ts";
 import { Exchange, type ExchangeOwner } from "./exchange.ts";
 import { type UpstreamFailure, wasClosed } from "./failure.ts";
 
@@ -54,6 +56,10 @@ const askBytesMax = 64 * 1024 * 1024;
 export class UpstreamServer {
   /** For the log. */
   readonly name: string;
+  /** The last failure, as it was logged. */
+  lastError: EngineServer["lastError"] = null;
+  /** When the circuit opened or closed. */
+  #stateSinceMs: EpochMs = Date.now();
   readonly #pool: Pool;
   readonly #asks: Pool;
   readonly #circuit = new Circuit();
@@ -113,6 +119,12 @@ export class UpstreamServer {
 
   get openUntilMs(): number | null {
     return this.#circuit.openUntilMs;
+  }
+
+  view(): EngineServer {
+    const state = this.openUntilMs === null ? "ok" : "resting";
+    const { name: url, busy: running, lastError } = this;
+    return { url, state, sinceMs: this.#stateSinceMs, running, lastError };
   }
 
   isCoolingDown(nowMs: number): boolean {
@@ -189,7 +201,9 @@ export class UpstreamServer {
 
   /** Records the first token of an answer. Returns true if this closes the circuit. */
   answered(): boolean {
-    return this.#circuit.answered();
+    const isClosed = this.#circuit.answered();
+    if (isClosed) this.#stateSinceMs = Date.now();
+    return isClosed;
   }
 
   /** Records an answer that arrived as far as it was wanted. */
@@ -207,9 +221,14 @@ export class UpstreamServer {
     if (retryAfterSeconds !== undefined) {
       this.#coolsDownUntilMs = nowMs + Math.min(coolDownMsMax, retryAfterSeconds * 1000);
     }
-    if (isFault) return this.#circuit.failed(nowMs, attempt, inAnswer);
+    if (isFault) {
+      const wasClosed = this.openUntilMs === null;
+      const isOpened = this.#circuit.failed(nowMs, attempt, inAnswer);
+      if (isOpened && wasClosed) this.#stateSinceMs = Date.now();
+      return isOpened;
+    }
     // A server that refuses a request is alive.
-    this.#circuit.answered();
+    this.answered();
     return false;
   }
 

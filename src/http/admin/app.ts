@@ -27,6 +27,7 @@ import type { Plans } from "../../ledger/plan.ts";
 import type { AuditRunner } from "../../store/audit-runner.ts";
 import type { NodeView } from "../../store/nodes.ts";
 import type { Store } from "../../store/store.ts";
+import type { LiveTelemetry } from "../../telemetry/live.ts";
 import { newRequestId } from "../../telemetry/request-record.ts";
 import { refuseUnparsable } from "../error-response.ts";
 import { explain } from "../openai-format/explain.ts";
@@ -54,6 +55,7 @@ export interface AdminDependencies {
   ledger: Ledger;
   catalog: Catalog;
   audits: Pick<AuditRunner, "start" | "job">;
+  live: Pick<LiveTelemetry, "activity" | "errors" | "refusals">;
   /** The chat requests that this process answers. */
   requests: Pick<RunningRequests, "list">;
   stops: Pick<RequestStops, "stopRequest">;

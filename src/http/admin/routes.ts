@@ -4,6 +4,7 @@ import { accountRoutes } from "./accounts.ts";
 import type { AdminApp, AdminDependencies } from "./app.ts";
 import { creditRoutes } from "./credits.ts";
 import { keyRoutes } from "./keys.ts";
+import { liveRoutes } from "./live.ts";
 import { documentRoutes } from "./openapi.ts";
 import { planRoutes } from "./plans.ts";
 import { requestRoutes } from "./requests.ts";
@@ -24,6 +25,7 @@ const groups = {
   },
   plans: planRoutes,
   requests: requestRoutes,
+  live: liveRoutes,
   service: serviceRoutes,
   session: sessionRoutes,
 };

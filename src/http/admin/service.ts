@@ -1,9 +1,9 @@
 /**
- * `/admin/reload`, `/admin/models`, `/admin/nodes`, `/admin/holds`, `/admin/clock` and
+ * `/admin/reload`, `/admin/nodes`, `/admin/holds`, `/admin/clock` and
  * `/admin/audit`: the configuration and the state of the service and its ledger.
  */
 import Type from "typebox";
-import { closed, count, isoTime, objectFor, orNull, text, time } from "../../accounts/json-objects.ts";
+import { closed, isoTime, objectFor, text, time } from "../../accounts/json-objects.ts";
 import type { OperatorActions } from "../../accounts/operator-actions.ts";
 import {
   acceptedClockObject,
@@ -12,9 +12,7 @@ import {
   holdObject,
   nodeObject,
 } from "../../accounts/operator-objects.ts";
-import { longestAnswer, type Model } from "../../chat/catalog.ts";
 import type { ReloadReport } from "../../config/changes.ts";
-import { pricingObject } from "../openai-format/response.ts";
 import { type AdminApp, type AdminDependencies, operation } from "./app.ts";
 import { pageIn, pageOf, placeCursor, placeIn } from "./paging.ts";
 import * as schema from "./schemas.ts";
@@ -24,31 +22,6 @@ const names = Type.Array(text);
 function named(description: string) {
   return Type.Array(text, { description });
 }
-
-const load = closed({ running: count, waiting: count, paused: count });
-
-const modelObject = objectFor<Model>("Model")({
-  id: [text, (model) => model.id],
-  state: [text, (model) => model.engine.state],
-  context_window: [count, (model) => model.engine.contextWindow],
-  max_output_tokens: [count, (model) => longestAnswer(model.engine.contextWindow, model.outputTokensMax)],
-  pricing: [
-    closed({ prompt: count, completion: count, cached_prompt: count }),
-    (model) => pricingObject(model.price),
-  ],
-  load: [
-    orNull(load),
-    ({ engine }) => {
-      const now = engine.load?.() ?? null;
-      return now && { running: now.running, waiting: now.waiting, paused: now.paused ?? 0 };
-    },
-  ],
-});
-
-const listModels = operation("listModels", {
-  summary: "List models with their state, price and load",
-  ...schema.listOf(modelObject.schema),
-});
 
 const listNodes = operation("listNodes", {
   summary: "List the live processes on this database, in the order of their start",
@@ -126,13 +99,9 @@ const reload = operation("reloadConfiguration", {
 export function serviceRoutes(
   app: AdminApp,
   actions: OperatorActions,
-  { audits, catalog, nodes, reload: reloadConfiguration }: AdminDependencies,
+  { audits, nodes, reload: reloadConfiguration }: AdminDependencies,
 ): void {
   app.post("/admin/reload", { schema: reload }, async () => reloadObject.of(await reloadConfiguration()));
-
-  app.get("/admin/models", { schema: listModels }, async ({ query }) =>
-    pageIn(catalog.all(), query, modelObject.of),
-  );
 
   app.get("/admin/nodes", { schema: listNodes }, async ({ query }) => pageIn(nodes(), query, nodeObject.of));
 

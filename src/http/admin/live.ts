@@ -1,0 +1,157 @@
+/**
+ * `/admin/models`, `/admin/errors` and the refusals of an account: what this process remembers in
+ * memory.
+ */
+import Type from "typebox";
+import { closed, count, isoTime, micro, objectFor, orNull, text, time } from "../../accounts/json-objects.ts";
+import type { OperatorActions } from "../../accounts/operator-actions.ts";
+import { longestAnswer, type Model } from "../../chat/catalog.ts";
+import type { EngineServer } from "../../chat/engine.ts";
+import { type Activity, dayMs, type Percentiles } from "../../telemetry/activity.ts";
+import type { RecentError } from "../../telemetry/recent-errors.ts";
+import type { RecentRefusal } from "../../telemetry/recent-refusals.ts";
+import { pricingObject } from "../openai-format/response.ts";
+import { type AdminApp, type AdminDependencies, operation } from "./app.ts";
+import { pageIn } from "./paging.ts";
+import * as schema from "./schemas.ts";
+
+const load = closed({ running: count, waiting: count, paused: count });
+const amount = Type.Number({ minimum: 0 });
+
+function rounded(value: number): number {
+  return Number(value.toPrecision(3));
+}
+
+const firstToken = closed({ median: amount, p95: amount });
+const speed = closed({ median: amount, p5: amount });
+
+const activityObject = objectFor<Activity>("Activity")({
+  requests: [count, (sums) => sums.requests],
+  errors: [
+    Type.Integer({ minimum: 0, description: "requests that the service failed on" }),
+    (sums) => sums.errors,
+  ],
+  refused: [
+    Type.Integer({ minimum: 0, description: "requests that were refused for another reason" }),
+    (sums) => sums.refused,
+  ],
+  prompt_tokens: [count, (sums) => sums.promptTokens],
+  completion_tokens: [count, (sums) => sums.completionTokens],
+  cost_micro: [micro, (sums) => sums.cost],
+  first_token_ms: [orNull(firstToken), ({ firstTokenMs }) => p95Of(firstTokenMs)],
+  tokens_per_second: [orNull(speed), ({ tokensPerSecond }) => p5Of(tokensPerSecond)],
+});
+
+function p95Of(found: Percentiles | null) {
+  return found && { median: rounded(found.median), p95: rounded(found.worst5) };
+}
+
+function p5Of(found: Percentiles | null) {
+  return found && { median: rounded(found.median), p5: rounded(found.worst5) };
+}
+
+const serverObject = objectFor<EngineServer>("ModelServer")({
+  url: [text, (server) => server.url],
+  state: [
+    Type.Enum(["ok", "resting"], {
+      description: "resting: it kept failing and gets no requests for a while",
+    }),
+    (server) => server.state,
+  ],
+  since: [time, (server) => isoTime(server.sinceMs)],
+  running: [count, (server) => server.running],
+  last_error: [
+    orNull(closed({ at: time, message: text })),
+    ({ lastError }) => lastError && { at: isoTime(lastError.atMs), message: lastError.message },
+  ],
+});
+
+interface LiveModel {
+  model: Model;
+  lastDay: Activity;
+}
+
+const modelObject = objectFor<LiveModel>("Model")({
+  id: [text, ({ model }) => model.id],
+  state: [text, ({ model }) => model.engine.state],
+  context_window: [count, ({ model }) => model.engine.contextWindow],
+  max_output_tokens: [count, ({ model }) => longestAnswer(model.engine.contextWindow, model.outputTokensMax)],
+  pricing: [
+    closed({ prompt: count, completion: count, cached_prompt: count }),
+    ({ model }) => pricingObject(model.price),
+  ],
+  load: [
+    orNull(load),
+    ({ model: { engine } }) => {
+      const now = engine.load?.() ?? null;
+      return now && { running: now.running, waiting: now.waiting, paused: now.paused ?? 0 };
+    },
+  ],
+  servers: [
+    orNull(Type.Array(serverObject.schema)),
+    ({ model: { engine } }) => engine.servers?.()?.map(serverObject.of) ?? null,
+  ],
+  last_day: [activityObject.schema, ({ lastDay }) => activityObject.of(lastDay)],
+});
+
+const errorObject = objectFor<RecentError>("RecentError")({
+  level: [Type.Enum(["warn", "error"]), (error) => error.level],
+  message: [text, (error) => error.message],
+  code: [orNull(text), (error) => error.code],
+  model: [orNull(text), (error) => error.model],
+  request_id: [orNull(text), (error) => error.requestId],
+  count: [count, (error) => error.count],
+  first_at: [time, (error) => isoTime(error.firstMs)],
+  last_at: [time, (error) => isoTime(error.lastMs)],
+});
+
+const refusalObject = objectFor<RecentRefusal>("RecentRefusal")({
+  request_id: [text, (refusal) => refusal.id],
+  at: [time, (refusal) => isoTime(refusal.atMs)],
+  code: [text, (refusal) => refusal.code],
+  model: [orNull(text), (refusal) => refusal.model],
+  key: [text, (refusal) => refusal.key],
+});
+
+const listModels = operation("listModels", {
+  summary: "List models with their state, price, load, servers and speed",
+  description:
+    "`last_day` counts the requests of this process since its start, at most of 24 hours. `servers` is null for models of the embedded engine.",
+  ...schema.listOf(modelObject.schema),
+});
+
+const listErrors = operation("listErrors", {
+  summary: "List the last warnings and errors of this process, newest first",
+  description:
+    "Lines that repeat are one row with their number. A restart begins anew; the log has all of them.",
+  ...schema.listOf(errorObject.schema),
+});
+
+const listRefusals = operation("listRefusals", {
+  summary: "List the last chat requests of an account that ended with an error, newest first",
+  description: "At most 50, of this process since its start.",
+  params: closed({ account: schema.accountName }),
+  ...schema.listOf(refusalObject.schema),
+  refusals: ["account_not_found"],
+});
+
+export function liveRoutes(
+  app: AdminApp,
+  actions: OperatorActions,
+  { catalog, live }: AdminDependencies,
+): void {
+  app.get("/admin/models", { schema: listModels }, async ({ query }) =>
+    pageIn(catalog.all(), query, (model) =>
+      modelObject.of({ model, lastDay: live.activity.over(model.id, dayMs) }),
+    ),
+  );
+
+  app.get("/admin/errors", { schema: listErrors }, async ({ query }) =>
+    pageIn(live.errors.list(), query, errorObject.of),
+  );
+
+  app.get("/admin/accounts/:account/refusals", { schema: listRefusals }, async ({ params, query }) => {
+    const { id } = await actions.account(params.account);
+    return await pageIn(live.refusals.of(id), query, refusalObject.of);
+  });
+}
