@@ -5,7 +5,7 @@
  */
 import assert from "node:assert/strict";
 import { execFile, execFileSync, spawn } from "node:child_process";
-import { existsSync, globSync, mkdirSync, readdirSync, readFileSync, statSync } from "node:fs";
+import { globSync, mkdirSync, readdirSync, readFileSync, statSync } from "node:fs";
 import path from "node:path";
 import { before, test } from "node:test";
 import { fileURLToPath } from "node:url";
@@ -72,12 +72,13 @@ test("contains the compiled program and what it reads, and nothing else", () => 
     const compiled = source.replace(/^src/, "dist").replace(/\.ts$/, ".js");
     assert.ok(files.includes(compiled), `${compiled} is in the package`);
   }
-  if (existsSync(path.join(root, "src/console"))) {
-    assert.ok(
-      files.some((file) => file.startsWith("dist/console/")),
-      "the bundle of the console is in it",
-    );
-  }
+  const pages = files.filter((file) => file.startsWith("dist/console/"));
+  assert.deepEqual(
+    pages.map((file) => file.replace(/-\w{8}\./, ".")).toSorted(),
+    ["assets/icon.svg", "assets/main.js", "assets/style.css", "index.html"].map(
+      (name) => `dist/console/${name}`,
+    ),
+  );
 });
 
 test("fetches no CUDA, and brings its Node", () => {
@@ -119,6 +120,11 @@ test("npx inkwell serve generates text, and the commands use its ledger", { time
     assert.equal(answer.status, 200, shown);
     const { usage } = JSON.parse(await answer.text());
     assert.equal(usage.completion_tokens, 4);
+
+    const [, operatorUrl = ""] = /Operator +(http:\S+)/.exec(shown) ?? [];
+    const page = await (await fetch(`${operatorUrl}/console`)).text();
+    const [script = ""] = /\/console\/assets\/main-\w+\.js/.exec(page) ?? [];
+    assert.equal((await fetch(`${operatorUrl}${script}`)).status, 200, page);
 
     const { stdout } = await run("npx", ["inkwell", "usage", "--json"], { cwd: folder, env: shell() });
     assert.match(stdout, /"completion_tokens":4/);

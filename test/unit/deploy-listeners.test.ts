@@ -3,11 +3,12 @@
  * them.
  */
 import assert from "node:assert/strict";
-import { spawn } from "node:child_process";
+import { execFile, spawn } from "node:child_process";
 import { existsSync, writeFileSync } from "node:fs";
 import { connect } from "node:net";
 import path from "node:path";
 import { describe, test } from "node:test";
+import { promisify } from "node:util";
 import { parse, parseAllDocuments } from "yaml";
 import { operatorNames } from "../../src/config/operator.ts";
 import { instruction, missing, newFolder, textOf } from "../fixtures/deploy.ts";
@@ -125,6 +126,20 @@ describe("the operator's listener responds to", () => {
         assert.equal(status, 200, `${name}: ${body}`);
       }
     }
+  });
+
+  test("the health check of the image, which fails without a service", async () => {
+    await using service = await startService();
+    await using operator = await startOperator(service);
+    const dockerfile = textOf("deploy/Dockerfile").replaceAll("\\\n", " ");
+    const [, check = "[]"] = /^HEALTHCHECK.*CMD (\[.*\])$/m.exec(dockerfile) ?? [];
+    const [program, ...args] = listOf(JSON.parse(check)).map(String);
+    assert.equal(program, "node");
+    const run = promisify(execFile);
+    const { port } = new URL(operator.url);
+    await run(process.execPath, args, { env: { INKWELL_OPERATOR_PORT: port } });
+    // No service listens on port 1.
+    await assert.rejects(run(process.execPath, args, { env: { INKWELL_OPERATOR_PORT: "1" } }));
   });
 
   test("HAProxy, which sends HTTP/1.0 without Host", async () => {

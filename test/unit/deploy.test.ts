@@ -249,6 +249,36 @@ test("compose: nodes wait for the database, settings and files exist, and the st
   assert.ok(fieldsOf(fieldsOf(services.postgres).healthcheck).test !== undefined);
 });
 
+test("compose: Grafana finds Prometheus and the dashboard, and its account changes nothing", () => {
+  const services = fieldsOf(fieldsOf(parse(textOf("deploy/compose.yaml"), { merge: true })).services);
+  const { volumes, environment, ports } = fieldsOf(services.grafana);
+  assert.deepEqual(ports, ["127.0.0.1:3000:3000"]);
+  const mounts = new Map(
+    listOf(volumes).map((mount): [string, string] => {
+      const [source = "", target = ""] = String(mount).split(":");
+      return [target, source];
+    }),
+  );
+  assert.equal(mounts.get("/etc/grafana/provisioning"), "./grafana/provisioning");
+  const files = globSync("deploy/grafana/provisioning/*/*.yaml", { cwd: root });
+  assert.deepEqual(files.map((file) => path.dirname(file).split("/").at(-1)).toSorted(), [
+    "dashboards",
+    "datasources",
+  ]);
+  const provisioned = files.map((file): unknown => parse(textOf(file)));
+  const [source = {}] = valuesUnder("datasources", provisioned).flatMap(listOf).map(fieldsOf);
+  const { hostname, port } = new URL(String(source.url));
+  assert.equal(source.isDefault, true);
+  assert.ok(listOf(fieldsOf(services[hostname]).ports).includes(`127.0.0.1:${port}:${port}`));
+  const [folder] = valuesUnder("path", provisioned);
+  const dashboard = `${String(folder)}/inkwell.json`;
+  assert.equal(mounts.get(dashboard), "./grafana/inkwell.json");
+  const settings = fieldsOf(environment);
+  assert.equal(settings.GF_DASHBOARDS_DEFAULT_HOME_DASHBOARD_PATH, dashboard);
+  assert.equal(settings.GF_AUTH_ANONYMOUS_ORG_ROLE, "Viewer");
+  assert.equal(settings.GF_SECURITY_DISABLE_INITIAL_ADMIN_CREATION, "true");
+});
+
 test("lists the nodes in the balancers and in Prometheus", () => {
   const services = Object.keys(fieldsOf(fieldsOf(parse(textOf("deploy/compose.yaml"))).services));
   const servers = [...textOf("deploy/haproxy.cfg").matchAll(/^ {2}server (\S+) (\S+):(\d+)$/gm)];
@@ -273,6 +303,7 @@ test("lists the nodes in the balancers and in Prometheus", () => {
 describe("the unit", () => {
   const text = textOf("deploy/systemd/inkwell.service");
   const setting = (name: string) => new RegExp(`^${name}=(.*)$`, "m").exec(text)?.[1];
+  const program = setting("ExecStart")?.replace(/ serve$/, "") ?? "";
 
   test("starts the program directly, signals only it, and waits longer than the stop takes", () => {
     const [node = "", script = "", command] = setting("ExecStart")?.split(" ") ?? [];
@@ -325,10 +356,40 @@ describe("the unit", () => {
     assert.deepEqual(words.slice(-2), setting("ExecStart")?.split(" ").slice(0, 2));
   });
 
+  test("has jobs with the same program, user, folder, data and secrets, each with a timer", () => {
+    const names = ["User", "Group", "WorkingDirectory", "Environment", "EnvironmentFile", "UMask"];
+    for (const job of ["backup", "audit"]) {
+      const unit = textOf(`deploy/systemd/inkwell-${job}.service`);
+      for (const name of names) assert.ok(unit.includes(`\n${name}=${setting(name)}\n`), `${job}: ${name}`);
+      const [, command = ""] = /^ExecStart=(.*)$/m.exec(unit) ?? [];
+      assert.ok(command.includes(`${program} ${job}`), command);
+      const timer = textOf(`deploy/systemd/inkwell-${job}.timer`);
+      for (const name of ["OnCalendar", "Persistent"]) assert.match(timer, new RegExp(`^${name}=.+$`, "m"));
+    }
+  });
+
+  test("has a backup job that copies the ledger, checks the copy and fails if one of them fails", () => {
+    const unit = textOf("deploy/systemd/inkwell-backup.service");
+    const [, script = ""] = /^ExecStart=\/bin\/sh -ec '(.*)'$/m.exec(unit) ?? [];
+    const here = (replaced: string) =>
+      script
+        .replaceAll("$$", () => "$")
+        .replaceAll("%%", "%")
+        .replaceAll(program, replaced);
+    const said = execFileSync("sh", ["-ec", here("echo")], { encoding: "utf8" });
+    assert.match(said, /^backup \/var\/lib\/inkwell-backup\/inkwell-\d{4}-\d\d-\d\d-\d+\.db\naudit\n$/);
+    assert.throws(() => execFileSync("sh", ["-ec", here("false")], { stdio: "pipe" }));
+  });
+
   test("passes systemd-analyze", { skip: missing("systemd-analyze", "--version") }, () => {
-    const file = path.join(newFolder(), "inkwell.service");
-    writeFileSync(file, text.replaceAll("/opt/inkwell/node_modules/.bin/node", process.execPath));
-    run("systemd-analyze", "verify", "--man=no", file);
+    const folder = newFolder();
+    const files = globSync("deploy/systemd/*", { cwd: root }).map((unit) => {
+      const file = path.join(folder, path.basename(unit));
+      writeFileSync(file, textOf(unit).replaceAll("/opt/inkwell/node_modules/.bin/node", process.execPath));
+      return file;
+    });
+    assert.equal(files.length, 5);
+    run("systemd-analyze", "verify", "--man=no", ...files);
   });
 });
 
@@ -366,6 +427,7 @@ describe("the program itself accepts", () => {
     const { services } = fieldsOf(parse(String(said)));
     assert.deepEqual(Object.keys(fieldsOf(services)).toSorted(), [
       "balancer",
+      "grafana",
       "node-a",
       "node-b",
       "postgres",
