@@ -14,6 +14,7 @@ export interface Page<Row> {
 }
 
 export type Account = Static<typeof objects.accountObject.schema>;
+export type ListedAccount = Static<typeof objects.listedAccountObject.schema>;
 export type Balance = Static<typeof objects.balance>;
 export type PlanPreview = Static<typeof objects.previewObject.schema>;
 export type Key = Static<typeof objects.keyObject.schema>;
@@ -22,7 +23,7 @@ export type Refund = Static<typeof objects.refundObject.schema>;
 export type JournalEntry = Static<typeof objects.journalObject.schema>;
 export type Receipt = Static<typeof objects.usageObject.schema>;
 export type Hold = Static<typeof objects.holdObject.schema>;
-export type AuditReport = Static<typeof objects.auditObject.schema>;
+export type AuditJob = Static<typeof objects.auditJobObject.schema>;
 export type Clock = Static<typeof objects.clockObject.schema>;
 export type Node = Static<typeof objects.nodeObject.schema>;
 export type Plan = Static<typeof planObject.schema>;

@@ -1,23 +1,48 @@
 /** The list of accounts: search, filters and pages are in the path, so a list can be shared. */
 import { useState } from "preact/hooks";
 import { adminPath, get, send } from "../api.ts";
+import { wholeNumber } from "../numbers.ts";
 import { ActionDialog, useAction } from "../parts/action.tsx";
 import { PageHead } from "../parts/layout.tsx";
 import { Empty, Shown } from "../parts/states.tsx";
 import { Pager, Table } from "../parts/table.tsx";
 import { Badge, Time } from "../parts/values.tsx";
 import { go, Link, type Place, pathTo, withParameters } from "../router.tsx";
-import type { Account, Page, Plan } from "../types.ts";
+import type { Account, ListedAccount, Page, Plan } from "../types.ts";
 import { useLoaded } from "../use-loaded.ts";
 
 const rowsMax = 50;
 
+const filters = {
+  state: [
+    ["", "any state"],
+    ["active", "active"],
+    ["suspended", "suspended"],
+    ["closed", "closed"],
+  ],
+  order: [
+    ["", "by id"],
+    ["remaining", "by credits left"],
+    ["additional", "by additional credits"],
+    ["created", "by opening"],
+    ["plan", "by plan"],
+  ],
+  direction: [
+    ["", "ascending"],
+    ["desc", "descending"],
+  ],
+} as const;
+
 export function AccountsPage({ place }: { place: Place }) {
   const { open, show, hide } = useAction<"open">();
-  const search = place.query.get("search") ?? "";
-  const after = place.query.get("after");
-  const accounts = useLoaded(`accounts ${search} ${after}`, (signal) =>
-    get<Page<Account>>("/admin/accounts", { search, after, limit: rowsMax }, signal),
+  const { query } = place;
+  const after = query.get("after");
+  const search = query.get("search") ?? "";
+  const names = ["search", "state", "plan", "order", "direction", "near_exhaustion"];
+  const wanted = Object.fromEntries(names.map((name) => [name, query.get(name)]));
+  const isFiltered = names.some((name) => query.has(name));
+  const accounts = useLoaded(`accounts ${query}`, (signal) =>
+    get<Page<ListedAccount>>("/admin/accounts", { ...wanted, after, limit: rowsMax }, signal),
   );
   return (
     <>
@@ -27,35 +52,22 @@ export function AccountsPage({ place }: { place: Place }) {
         </button>
       </PageHead>
       <Search key={search} search={search} />
+      <Filters query={query} />
       <Shown of={accounts}>
         {({ data, next }) =>
           data.length === 0 ? (
             <Empty>
-              {search === "" ? (
-                <p>There is no account yet. Open the first one, then create a key for it.</p>
-              ) : (
+              {isFiltered ? (
                 <p>
-                  No account has “{search}” in its owner or e-mail.{" "}
-                  <Link to={pathTo("accounts")}>Show all accounts</Link>, or open{" "}
-                  <Link to={pathTo("accounts", search)}>the account with this id</Link>.
+                  No account fits this search. <Link to={pathTo("accounts")}>Show all accounts</Link>
                 </p>
+              ) : (
+                <p>There is no account yet. Open the first one, then create a key for it.</p>
               )}
             </Empty>
           ) : (
             <>
-              <Table
-                caption="Accounts"
-                rows={data}
-                keyOf={({ id }) => id}
-                columns={[
-                  { title: "Account", cell: ({ id }) => <Link to={pathTo("accounts", id)}>{id}</Link> },
-                  { title: "Owner", cell: ({ owner }) => owner ?? <span class="quiet">–</span> },
-                  { title: "E-mail", cell: ({ email }) => email ?? <span class="quiet">–</span> },
-                  { title: "Plan", cell: ({ plan }) => plan },
-                  { title: "State", cell: ({ state }) => <Badge text={state} /> },
-                  { title: "Opened", cell: ({ created_at }) => <Time at={created_at} /> },
-                ]}
-              />
+              <Accounts rows={data} />
               <Pager next={next} isFirst={after === null} />
             </>
           )
@@ -63,6 +75,74 @@ export function AccountsPage({ place }: { place: Place }) {
       </Shown>
       {open === "open" && <OpenAccount close={hide} />}
     </>
+  );
+}
+
+function Accounts({ rows }: { rows: readonly ListedAccount[] }) {
+  const credits = (row: ListedAccount, bucket: "total" | "additional") =>
+    row.balance === null ? (
+      <Badge text="needs repair" tone="bad" />
+    ) : (
+      wholeNumber(row.balance.balances[bucket].credits)
+    );
+  return (
+    <Table
+      caption="Accounts"
+      rows={rows}
+      keyOf={({ id }) => id}
+      columns={[
+        { title: "Account", cell: ({ id }) => <Link to={pathTo("accounts", id)}>{id}</Link> },
+        { title: "Owner", cell: ({ owner }) => owner ?? <span class="quiet">–</span> },
+        { title: "E-mail", cell: ({ email }) => email ?? <span class="quiet">–</span> },
+        { title: "Plan", cell: ({ plan }) => plan },
+        { title: "State", cell: ({ state }) => <Badge text={state} /> },
+        { title: "Credits left", isNumber: true, cell: (row) => credits(row, "total") },
+        { title: "of them additional", isNumber: true, cell: (row) => credits(row, "additional") },
+        {
+          title: "",
+          cell: ({ near_exhaustion }) => near_exhaustion && <Badge text="almost used up" tone="warn" />,
+        },
+        { title: "Opened", cell: ({ created_at }) => <Time at={created_at} /> },
+      ]}
+    />
+  );
+}
+
+function Filters({ query }: { query: URLSearchParams }) {
+  const set = (name: string, value: string) => go(withParameters({ [name]: value, after: null }));
+  return (
+    <div class="filters">
+      {Object.entries(filters).map(([name, options]) => (
+        <label key={name} for={name}>
+          <span class="hidden">{name}</span>
+          <select
+            id={name}
+            value={query.get(name) ?? ""}
+            onChange={({ currentTarget }) => set(name, currentTarget.value)}
+          >
+            {options.map(([value, title]) => (
+              <option key={value} value={value}>
+                {title}
+              </option>
+            ))}
+          </select>
+        </label>
+      ))}
+      <label for="near">
+        <input
+          id="near"
+          type="checkbox"
+          checked={query.get("near_exhaustion") === "true"}
+          onChange={({ currentTarget }) => set("near_exhaustion", currentTarget.checked ? "true" : "")}
+        />
+        almost used up
+      </label>
+      {query.get("plan") !== null && (
+        <button type="button" onClick={() => set("plan", "")}>
+          plan: {query.get("plan")} ✕
+        </button>
+      )}
+    </div>
   );
 }
 
@@ -78,11 +158,11 @@ function Search({ search }: { search: string }) {
         }}
       >
         <label class="grow" for="search">
-          <span class="hidden">Search in owner and e-mail</span>
+          <span class="hidden">Search for an id, e-mail, external id or owner</span>
           <input
             id="search"
             type="search"
-            placeholder="Owner or e-mail"
+            placeholder="Id, e-mail, external id or owner"
             value={text}
             onInput={({ currentTarget }) => setText(currentTarget.value)}
           />

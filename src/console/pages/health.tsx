@@ -1,15 +1,15 @@
 /** Health: readiness, models, nodes, clock, and the audit. */
-import { useState } from "preact/hooks";
 import { get, send } from "../api.ts";
-import { counted, wholeNumber } from "../numbers.ts";
+import { wholeNumber } from "../numbers.ts";
 import { ActionDialog, useAction } from "../parts/action.tsx";
 import { Card, PageHead } from "../parts/layout.tsx";
-import { Failure, Shown } from "../parts/states.tsx";
+import { Shown } from "../parts/states.tsx";
 import { Table } from "../parts/table.tsx";
 import { Badge, Facts, Time } from "../parts/values.tsx";
 import { exactTime } from "../times.ts";
-import type { AuditReport, Clock, Model, Node, Page, Readiness } from "../types.ts";
+import type { Clock, Model, Node, Page, Readiness } from "../types.ts";
 import { useLoaded } from "../use-loaded.ts";
+import { AuditCard } from "./audit.tsx";
 
 export function HealthPage() {
   const readiness = useLoaded("readiness", (signal) => get<Readiness>("/readyz", {}, signal));
@@ -181,70 +181,5 @@ function ClockCard() {
         />
       )}
     </Card>
-  );
-}
-
-function AuditCard() {
-  const [report, setReport] = useState<AuditReport | null>(null);
-  const [error, setError] = useState<Error | null>(null);
-  const [startedMs, setStartedMs] = useState<number | null>(null);
-  const run = async () => {
-    setStartedMs(Date.now());
-    setError(null);
-    try {
-      setReport(await get<AuditReport>("/admin/audit"));
-    } catch (failure) {
-      setError(failure instanceof Error ? failure : new Error(String(failure)));
-    } finally {
-      setStartedMs(null);
-    }
-  };
-  return (
-    <Card
-      title="Audit"
-      actions={
-        <button type="button" disabled={startedMs !== null} onClick={run}>
-          {startedMs === null ? "Run the audit" : "The audit runs …"}
-        </button>
-      }
-    >
-      {startedMs !== null && (
-        <>
-          <progress aria-label="The audit runs" />
-          <p class="quiet">
-            It reads all rows, which takes minutes on a large ledger. Requests are answered meanwhile.
-          </p>
-        </>
-      )}
-      {error && <Failure error={error} retry={run} />}
-      {report === null && startedMs === null && !error && (
-        <p class="quiet">The audit recomputes all balances from the journal, and only reads.</p>
-      )}
-      {report && <AuditResult report={report} />}
-    </Card>
-  );
-}
-
-function AuditResult({ report }: { report: AuditReport }) {
-  return (
-    <>
-      <p>
-        <Badge text={report.sound ? "sound" : "not sound"} tone={report.sound ? "good" : "bad"} />{" "}
-        {counted(report.journal_entries, "journal entry", "journal entries")} checked{" "}
-        <Time at={report.checked_at} />.
-      </p>
-      {report.broken.map(({ invariant, rows }) => (
-        <div key={invariant} class="notice bad">
-          <p>{invariant}</p>
-          <ul>
-            {rows.map((row) => (
-              <li key={JSON.stringify(row)}>
-                <code>{JSON.stringify(row)}</code>
-              </li>
-            ))}
-          </ul>
-        </div>
-      ))}
-    </>
   );
 }

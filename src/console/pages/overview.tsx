@@ -8,7 +8,7 @@ import { Table } from "../parts/table.tsx";
 import { Amount, Badge, ShortAmount, Time } from "../parts/values.tsx";
 import { Link, pathTo } from "../router.tsx";
 import { dayOf, daysBetween } from "../times.ts";
-import type { Hold, Page, Readiness, UsageReport } from "../types.ts";
+import type { Hold, ListedAccount, Page, Readiness, UsageReport } from "../types.ts";
 import { useLoaded } from "../use-loaded.ts";
 import { Models } from "./health.tsx";
 
@@ -22,6 +22,13 @@ export function OverviewPage() {
   );
   const top = useLoaded(`top ${from}`, (signal) =>
     get<UsageReport>("/admin/usage/sums", { by: "account", from, to, order: "cost", limit: 5 }, signal),
+  );
+  const near = useLoaded("near", (signal) =>
+    get<Page<ListedAccount>>(
+      "/admin/accounts",
+      { near_exhaustion: "true", order: "remaining", limit: 5 },
+      signal,
+    ),
   );
   const holds = useLoaded("running", (signal) => get<Page<Hold>>("/admin/holds", { limit: 20 }, signal));
   return (
@@ -77,6 +84,12 @@ export function OverviewPage() {
             }
           </Shown>
         </Card>
+        <Card
+          title="Accounts with almost no credits left"
+          actions={<Link to={`${pathTo("accounts")}?near_exhaustion=true&order=remaining`}>All of them</Link>}
+        >
+          <Shown of={near}>{({ data }) => <NearExhaustion rows={data} />}</Shown>
+        </Card>
         <Card title={`Accounts with the highest cost in ${chartDays} days`}>
           <Shown of={top}>
             {({ data }) =>
@@ -109,6 +122,25 @@ export function OverviewPage() {
         </Card>
       </div>
     </>
+  );
+}
+
+function NearExhaustion({ rows }: { rows: readonly ListedAccount[] }) {
+  if (rows.length === 0) return <p class="quiet">Every account has at least 10 % of its credits.</p>;
+  return (
+    <Table
+      caption="Accounts with almost no credits left"
+      rows={rows}
+      keyOf={({ id }) => id}
+      columns={[
+        { title: "Account", cell: ({ id }) => <Link to={pathTo("accounts", id)}>{id}</Link> },
+        { title: "Plan", cell: ({ plan }) => plan },
+        {
+          ...{ title: "Credits left", isNumber: true },
+          cell: ({ balance }) => wholeNumber(balance?.balances.total.credits ?? null),
+        },
+      ]}
+    />
   );
 }
 

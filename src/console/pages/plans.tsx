@@ -6,6 +6,7 @@ import { Card, PageHead } from "../parts/layout.tsx";
 import { Empty, Shown } from "../parts/states.tsx";
 import { Table } from "../parts/table.tsx";
 import { Badge, Time } from "../parts/values.tsx";
+import { Link, pathTo } from "../router.tsx";
 import type { Plan, PlanList, Reload } from "../types.ts";
 import { useLoaded } from "../use-loaded.ts";
 
@@ -48,7 +49,9 @@ function PlanCard({ plan }: { plan: Plan }) {
       actions={
         <>
           {!plan.offered && <Badge text="retired" />}
-          <span class="quiet">{counted(plan.accounts, "account")}</span>
+          <Link to={`${pathTo("accounts")}?plan=${encodeURIComponent(plan.id)}`}>
+            {counted(plan.accounts, "account")}
+          </Link>
         </>
       }
     >
