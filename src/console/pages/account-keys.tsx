@@ -57,7 +57,7 @@ export function AccountKeys({ account }: AccountTabProps) {
                     title: "Change",
                     cell: (key) =>
                       key.revoked_at === null && (
-                        <span class="actions">
+                        <span class="nowrap">
                           {["Edit", "Rotate", "Revoke"].map((title) => (
                             <button
                               key={title}

@@ -26,7 +26,7 @@ export function Chart({
   series: readonly Series[];
   label: string;
 }) {
-  const place = useRef<HTMLDivElement>(null);
+  const place = useRef<HTMLElement>(null);
   const content = JSON.stringify([days, series]);
   useEffect(() => {
     const element = place.current;
@@ -48,7 +48,7 @@ export function Chart({
       plot.destroy();
     };
   }, [content]);
-  return <div class="chart" ref={place} role="img" aria-label={label} />;
+  return <figure class="chart" ref={place} aria-label={label} />;
 }
 
 function draw(element: HTMLElement, days: readonly string[], series: readonly Series[]): uPlot {
@@ -79,7 +79,7 @@ function draw(element: HTMLElement, days: readonly string[], series: readonly Se
         value: (_plot: uPlot, _credits: number, _series: number, index: number | null) =>
           index === null ? "–" : shortCredits(micro[index] ?? 0),
         ...(series.length === 1 && bars
-          ? { fill: resolved(color("series-1")), paths: bars, points: { show: false } }
+          ? { fill: resolved(color("series-1")), paths: bars, width: 0, points: { show: false } }
           : {}),
       })),
     ],
