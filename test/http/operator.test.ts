@@ -255,6 +255,8 @@ operatorTest("the OpenAPI document describes every route and its parts", async (
     "get /admin/keys/{key}",
     "get /admin/models",
     "get /admin/nodes",
+    "get /admin/overview",
+    "get /admin/overview/stream",
     "get /admin/plans",
     "get /admin/requests",
     "get /admin/session",

@@ -53,7 +53,13 @@ test("each route has one row", async () => {
   const signIn = new SignIn({
     ...{ sessions, ownUrl: () => null, logger: pino({ enabled: false }), metrics: new Metrics() },
   });
-  const live = { live: new LiveTelemetry(), requests: new RunningRequests(), stops: { stopRequest: reload } };
+  const health = () => ({ clock: "ok" as const, draining: false, warnings: [] });
+  const live = {
+    health,
+    live: new LiveTelemetry(),
+    requests: new RunningRequests(),
+    stops: { stopRequest: reload },
+  };
   const admin = { ...parts, ...live, audits, signIn, nodes: () => [], ...configuration };
   adminRoutes(app, admin, "0.0.0");
   await app.ready();

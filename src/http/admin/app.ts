@@ -56,6 +56,7 @@ export interface AdminDependencies {
   catalog: Catalog;
   audits: Pick<AuditRunner, "start" | "job">;
   live: Pick<LiveTelemetry, "activity" | "errors" | "refusals">;
+  health(): { clock: "ok" | "wrong"; draining: boolean; warnings: string[] };
   /** The chat requests that this process answers. */
   requests: Pick<RunningRequests, "list">;
   stops: Pick<RequestStops, "stopRequest">;

@@ -25,7 +25,7 @@ function rounded(value: number): number {
 const firstToken = closed({ median: amount, p95: amount });
 const speed = closed({ median: amount, p5: amount });
 
-const activityObject = objectFor<Activity>("Activity")({
+export const activityObject = objectFor<Activity>("Activity")({
   requests: [count, (sums) => sums.requests],
   errors: [
     Type.Integer({ minimum: 0, description: "requests that the service failed on" }),
@@ -66,12 +66,12 @@ const serverObject = objectFor<EngineServer>("ModelServer")({
   ],
 });
 
-interface LiveModel {
+export interface LiveModel {
   model: Model;
   lastDay: Activity;
 }
 
-const modelObject = objectFor<LiveModel>("Model")({
+export const modelObject = objectFor<LiveModel>("Model")({
   id: [text, ({ model }) => model.id],
   state: [text, ({ model }) => model.engine.state],
   context_window: [count, ({ model }) => model.engine.contextWindow],
@@ -94,7 +94,7 @@ const modelObject = objectFor<LiveModel>("Model")({
   last_day: [activityObject.schema, ({ lastDay }) => activityObject.of(lastDay)],
 });
 
-const errorObject = objectFor<RecentError>("RecentError")({
+export const errorObject = objectFor<RecentError>("RecentError")({
   level: [Type.Enum(["warn", "error"]), (error) => error.level],
   message: [text, (error) => error.message],
   code: [orNull(text), (error) => error.code],

@@ -8,7 +8,7 @@ import { type AdminApp, type AdminDependencies, operation } from "./app.ts";
 import { pageOf } from "./paging.ts";
 import * as schema from "./schemas.ts";
 
-const requestObject = objectFor<RequestRecord>("RunningRequest")({
+export const requestObject = objectFor<RequestRecord>("RunningRequest")({
   request_id: [text, (record) => record.requestId],
   account: [orNull(text), ({ caller }) => caller?.accountId ?? null],
   key: [orNull(text), ({ caller }) => caller?.keyId ?? null],

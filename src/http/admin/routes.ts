@@ -6,6 +6,7 @@ import { creditRoutes } from "./credits.ts";
 import { keyRoutes } from "./keys.ts";
 import { liveRoutes } from "./live.ts";
 import { documentRoutes } from "./openapi.ts";
+import { overviewRoutes } from "./overview.ts";
 import { planRoutes } from "./plans.ts";
 import { requestRoutes } from "./requests.ts";
 import { serviceRoutes } from "./service.ts";
@@ -26,6 +27,7 @@ const groups = {
   plans: planRoutes,
   requests: requestRoutes,
   live: liveRoutes,
+  overview: overviewRoutes,
   service: serviceRoutes,
   session: sessionRoutes,
 };

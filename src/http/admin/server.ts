@@ -31,7 +31,7 @@ import { responseTo, unknownPath } from "./refusals.ts";
 import { adminRoutes } from "./routes.ts";
 import { SignIn } from "./sign-in.ts";
 
-interface OperatorDependencies extends Omit<AdminDependencies, "signIn"> {
+interface OperatorDependencies extends Omit<AdminDependencies, "signIn" | "health"> {
   /** Version of the service, for the OpenAPI document. */
   version: string;
   sessions: OperatorSessions;
@@ -144,7 +144,8 @@ export function createOperatorServer(dependencies: OperatorDependencies): Fastif
   });
   app.get("/metrics", async (_request, reply) => reply.type(metrics.contentType).send(await metricsText()));
   consoleRoutes(app, dependencies.readConsole);
-  adminRoutes(app, { ...dependencies, signIn }, version);
+  const health = () => healthOf(dependencies);
+  adminRoutes(app, { ...dependencies, signIn, health }, version);
   app.get(documentPath, async () => app.swagger());
 
   app.setNotFoundHandler(async (request, reply) => {
@@ -174,6 +175,11 @@ function readinessOf(dependencies: OperatorDependencies, answers: boolean): Read
     last_reload: last && { at: isoTime(last.atMs), successful: last.successful },
     warnings: warnings(),
   };
+}
+
+function healthOf({ clock, draining, warnings }: OperatorDependencies) {
+  const state = clock().isTrusted ? ("ok" as const) : ("wrong" as const);
+  return { clock: state, draining: draining(), warnings: warnings() };
 }
 
 async function isAnswering(store: Store): Promise<boolean> {
