@@ -1,0 +1,123 @@
+/**
+ * The OpenAPI documents in docs/api/ describe the service: the public API as it responds, and the
+ * operator API as it documents itself. `npm run openapi` writes the operator document.
+ */
+import assert from "node:assert/strict";
+import { readFileSync } from "node:fs";
+import path from "node:path";
+import { test } from "node:test";
+import { Validator } from "@seriousme/openapi-schema-validator";
+import { Check } from "typebox/schema";
+import { parse } from "yaml";
+import { catalogue } from "../../src/errors.ts";
+import { type Fields, fieldsOf, startOperator } from "../fixtures/operator.ts";
+import { say, startService } from "../fixtures/service.ts";
+
+const root = path.join(import.meta.dirname, "../..");
+const { version } = JSON.parse(readFileSync(path.join(root, "package.json"), "utf8"));
+const publicApi = fieldsOf(parse(readFileSync(path.join(root, "docs/api/public.yaml"), "utf8")));
+const { schemas } = fieldsOf(publicApi.components);
+
+/** A schema of the document that contains the schemas it refers to. */
+function schemaOf(name: string): Fields {
+  const text = JSON.stringify({ ...fieldsOf(fieldsOf(schemas)[name]), $defs: schemas });
+  return JSON.parse(text.replaceAll("#/components/schemas/", "#/$defs/"));
+}
+
+function assertFits(name: string, value: unknown): void {
+  assert.ok(Check(schemaOf(name), value), `${name}: ${JSON.stringify(value)}`);
+}
+
+test("the operator document is that of the service; npm run openapi writes it", async (t) => {
+  await using service = await startService();
+  await using operator = await startOperator(service);
+  const { document } = operator;
+  const written = { ...document, info: { ...fieldsOf(document.info), version } };
+  assert.ok((await new Validator().validate(structuredClone(written))).valid);
+  t.assert.fileSnapshot(written, path.join(root, "docs/api/operator.json"));
+});
+
+test("the public document is valid, and has the paths, methods and statuses of the service", async () => {
+  const { valid, errors } = await new Validator().validate(structuredClone(publicApi));
+  assert.ok(valid, JSON.stringify(errors));
+  assert.equal(fieldsOf(publicApi.info).version, version);
+  await using service = await startService();
+  const paths = Object.entries(fieldsOf(publicApi.paths));
+  assert.equal(paths.length, 3);
+  for (const [route, operations] of paths) {
+    const methods = Object.keys(fieldsOf(operations)).map((method) => method.toUpperCase());
+    const { status, headers } = await service.request("PUT", route);
+    assert.equal(status, 405);
+    assert.deepEqual(
+      headers
+        .get("allow")
+        ?.split(", ")
+        .filter((method) => method !== "HEAD"),
+      methods,
+    );
+  }
+  const chat = fieldsOf(fieldsOf(fieldsOf(publicApi.paths)["/v1/chat/completions"]).post);
+  const statuses = new Set(Object.values(catalogue).map(({ status }) => `${status}`));
+  assert.deepEqual(Object.keys(fieldsOf(chat.responses)).toSorted(), ["200", ...statuses].toSorted());
+});
+
+test("answers fit the public document", async () => {
+  await using service = await startService({ script: say("one", "two") });
+  assertFits("ChatCompletion", JSON.parse(await (await service.chat()).text()));
+  assertFits("ChatCompletion", JSON.parse(await (await service.chat({ logprobs: true })).text()));
+  const options = { include_usage: true, include_obfuscation: true };
+  for (const body of [{}, { stream_options: options }, { logprobs: true, top_logprobs: 2 }]) {
+    const text = await (await service.chat({ stream: true, ...body })).text();
+    const events = [...text.matchAll(/^data: (\{.*\})$/gm)].map(([, json = ""]): unknown => JSON.parse(json));
+    assert.ok(events.length >= 4, text);
+    for (const event of events) assertFits("ChatCompletionChunk", event);
+  }
+  for (const [name, route] of [
+    ["ModelList", "/v1/models"],
+    ["Balance", "/v1/balance"],
+    ["Error", "/v1/embeddings"],
+  ] as const)
+    assertFits(name, JSON.parse(await (await service.request("GET", route)).text()));
+});
+
+test("the public document and the service refuse the same requests", async () => {
+  await using service = await startService({ script: say("one") });
+  const schema = schemaOf("ChatRequest");
+  const properties = Object.keys(fieldsOf(schema.properties));
+  const values = [
+    null,
+    true,
+    0,
+    1,
+    -1,
+    1.5,
+    2.5,
+    21,
+    "x",
+    "",
+    [],
+    ["a"],
+    ["a", "b", "c", "d", "e"],
+    [""],
+    {},
+    { effort: "low" },
+    { include_usage: true },
+    { max_tokens: 0 },
+    { other: 1 },
+  ];
+  const message = { role: "user", content: "Hello" };
+  const bodies: object[] = properties
+    .filter((name) => name !== "model" && name !== "messages" && name !== "stream")
+    .flatMap((name) => values.map((value) => ({ [name]: value })));
+  bodies.push(
+    { messages: [] },
+    { messages: [{ ...message, name: null }] },
+    { messages: [{ ...message, name: "a" }] },
+  );
+  bodies.push({ messages: [{ role: "tool", content: "" }] }, { messages: [{ role: "user" }] }, { tools: 5 });
+  for (const body of bodies) {
+    const whole = { model: "small", messages: [message], ...body };
+    const { status } = await service.chat(body);
+    assert.equal(status === 200, Check(schema, whole), `${status}: ${JSON.stringify(body)}`);
+  }
+});
