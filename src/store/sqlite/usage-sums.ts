@@ -18,7 +18,7 @@ const addClose =
 /** Deletes the oldest hour if it is before this one. An hour has as many rows as a step adds. */
 const deleteHour = `delete from usage_hour where hour = (select min(hour) from usage_hour) and hour < ?`;
 
-/** Charges of one step: 10 ms, with their sums by hour. */
+/** Charges of one step: 12 ms, with their sums by hour. */
 const chargesMax = 500;
 
 export class SqliteUsageSums {
