@@ -2,7 +2,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { commandOf, type StartupBanner } from "../../src/app/startup-banner.ts";
-import { banner, openPipe, type Ran, runCli, signal } from "../fixtures/cli-host.ts";
+import { banner, openPipe, openTerminal, type Ran, runCli, signal } from "../fixtures/cli-host.ts";
 import { refused } from "../fixtures/cli-ledger.ts";
 
 const newSignInCode = async () => "a-code";
@@ -54,6 +54,41 @@ test("prints a banner without --json", async () => {
   assert.match(stdout, /^Inkwell 0\.0\.0\n/);
   assert.match(stdout, /^ {2}Operator +http:\/\/127\.0\.0\.1:8081 +\(token: data\/token\)$/m);
   assert.match(stdout, /^ {2}In another terminal: npm run -s inkwell -- chat$/m);
+});
+
+/** The output of a start, at a terminal or not, and the number of sign-in codes that it made. */
+async function startedAt(
+  open: typeof openTerminal,
+  argv: readonly string[],
+  first: StartupBanner["first"],
+): Promise<{ shown: string; codes: number }> {
+  let codes = 0;
+  const service = {
+    ...{ banner: { ...banner, first }, stop: async () => {}, stopped: Promise.resolve(), hangUp() {} },
+    newSignInCode: async () => {
+      codes += 1;
+      return "a-code";
+    },
+  };
+  const session = open(argv, { cwd: "/srv", services: { startService: async () => service } });
+  assert.equal(await session.ended, 0);
+  return { shown: session.screen(), codes };
+}
+
+test("shows a sign-in link to the console on the first start at a terminal, and nowhere else", async () => {
+  const first = { account: "default", plan: "starter", key: "ink_x" };
+  const { shown, codes } = await startedAt(openTerminal, ["serve"], first);
+  assert.match(shown, /^ {4}http:\/\/127\.0\.0\.1:8081\/console#code=a-code$/m);
+  assert.equal(codes, 1);
+  for (const [open, argv, account] of [
+    [openTerminal, ["serve"], null],
+    [openTerminal, ["serve", "--json"], first],
+    [openPipe, ["serve"], first],
+  ] as const) {
+    const other = await startedAt(open, argv, account);
+    assert.doesNotMatch(other.shown, /code=/);
+    assert.equal(other.codes, 0);
+  }
 });
 
 test("shows a URL that clients can use if it listens on all addresses", async () => {
