@@ -3,6 +3,7 @@ import type { Static } from "typebox";
 import type * as objects from "../accounts/operator-objects.ts";
 import type { comparedPlansObject, planObject } from "../accounts/plan-objects.ts";
 import type { usageReportSchema } from "../accounts/usage-sums.ts";
+import type * as live from "../http/admin/live.ts";
 import type { reloadObject } from "../http/admin/service.ts";
 
 export type { Readiness } from "../http/admin/server.ts";
@@ -31,12 +32,6 @@ export type PlanList = Page<Plan> & { configuration: Static<typeof comparedPlans
 export type UsageReport = Static<typeof usageReportSchema>;
 export type UsageSum = UsageReport["data"][number];
 export type Reload = Static<typeof reloadObject.schema>;
-
-export interface Model {
-  id: string;
-  state: string;
-  context_window: number;
-  max_output_tokens: number;
-  pricing: { prompt: number; completion: number; cached_prompt: number };
-  load: { running: number; waiting: number; paused: number } | null;
-}
+export type Model = Static<typeof live.modelObject.schema>;
+export type RecentError = Static<typeof live.errorObject.schema>;
+export type RecentRefusal = Static<typeof live.refusalObject.schema>;

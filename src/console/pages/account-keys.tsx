@@ -1,5 +1,6 @@
 /** The keys of an account with their limits and budgets. */
 
+import { Fragment } from "preact";
 import { exactCredits } from "../../units.ts";
 import { adminPath, get } from "../api.ts";
 import { wholeNumber } from "../numbers.ts";
@@ -59,14 +60,15 @@ export function AccountKeys({ account }: AccountTabProps) {
                       key.revoked_at === null && (
                         <span class="nowrap">
                           {["Edit", "Rotate", "Revoke"].map((title) => (
-                            <button
-                              key={title}
-                              type="button"
-                              aria-label={`${title} the key ${key.name ?? key.last_four}`}
-                              onClick={() => show(`${title.toLowerCase()} ${key.id}`)}
-                            >
-                              {title}
-                            </button>
+                            <Fragment key={title}>
+                              <button
+                                type="button"
+                                aria-label={`${title} the key ${key.name ?? key.last_four}`}
+                                onClick={() => show(`${title.toLowerCase()} ${key.id}`)}
+                              >
+                                {title}
+                              </button>{" "}
+                            </Fragment>
                           ))}
                         </span>
                       ),

@@ -4,11 +4,12 @@ import { wholeNumber } from "../numbers.ts";
 import { Card, Figure } from "../parts/layout.tsx";
 import { Shown } from "../parts/states.tsx";
 import { Table } from "../parts/table.tsx";
-import { Amount, Facts, Time } from "../parts/values.tsx";
+import { Badge, Facts, Time } from "../parts/values.tsx";
 import { passedShare } from "../times.ts";
-import type { Balance, Hold, Page } from "../types.ts";
+import type { Balance, Page, RecentRefusal } from "../types.ts";
 import { useLoaded } from "../use-loaded.ts";
 import type { AccountTabProps } from "./account-tab.ts";
+import { RunningRequests } from "./running-requests.tsx";
 
 export function AccountOverview({ account }: AccountTabProps) {
   const { id } = account;
@@ -16,21 +17,12 @@ export function AccountOverview({ account }: AccountTabProps) {
   const balance = useLoaded(`balance ${JSON.stringify(account)}`, (signal) =>
     get<Balance>(adminPath("accounts", id, "balance"), {}, signal),
   );
-  const holds = useLoaded(`holds ${id}`, (signal) =>
-    get<Page<Hold>>("/admin/holds", { account: id, limit: 50 }, signal),
-  );
   return (
     <>
       <Card
         title="Balance"
         actions={
-          <button
-            type="button"
-            onClick={() => {
-              balance.reload();
-              holds.reload();
-            }}
-          >
+          <button type="button" onClick={balance.reload}>
             Refresh
           </button>
         }
@@ -51,32 +43,40 @@ export function AccountOverview({ account }: AccountTabProps) {
           ]}
         />
       </Card>
-      <Card title="Running requests">
-        <Shown of={holds}>
-          {({ data }) =>
-            data.length === 0 ? (
-              <p class="quiet">Nothing runs now.</p>
-            ) : (
-              <Table
-                caption="Running requests and the credits that they hold"
-                rows={data}
-                keyOf={(hold) => hold.request_id}
-                columns={[
-                  { title: "Request", cell: (hold) => <code>{hold.request_id}</code> },
-                  { title: "Model", cell: (hold) => hold.model },
-                  { title: "Started", cell: (hold) => <Time at={hold.created_at} /> },
-                  {
-                    title: "Held credits",
-                    isNumber: true,
-                    cell: (hold) => <Amount micro={hold.held_micro} />,
-                  },
-                ]}
-              />
-            )
-          }
-        </Shown>
-      </Card>
+      <RunningRequests account={id} />
+      <Refusals account={id} />
     </>
+  );
+}
+
+/** Answers "why does my request fail?". */
+function Refusals({ account }: { account: string }) {
+  const refusals = useLoaded(`refusals ${account}`, (signal) =>
+    get<Page<RecentRefusal>>(adminPath("accounts", account, "refusals"), { limit: 20 }, signal),
+  );
+  return (
+    <Card title="Latest refused requests">
+      <Shown of={refusals}>
+        {({ data }) =>
+          data.length === 0 ? (
+            <p class="quiet">This node has refused no request of the account since its start.</p>
+          ) : (
+            <Table
+              caption="Latest refused requests of the account on this node"
+              rows={data}
+              keyOf={(row) => row.request_id}
+              columns={[
+                { title: "Time", cell: (row) => <Time at={row.at} /> },
+                { title: "Error", cell: (row) => <Badge text={row.code} tone="warn" /> },
+                { title: "Model", cell: (row) => row.model ?? <span class="quiet">–</span> },
+                { title: "Request", cell: (row) => <code>{row.request_id}</code> },
+                { title: "Key", cell: (row) => <code>{row.key}</code> },
+              ]}
+            />
+          )
+        }
+      </Shown>
+    </Card>
   );
 }
 

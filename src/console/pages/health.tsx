@@ -1,15 +1,16 @@
 /** Health: readiness, models, nodes, clock, and the audit. */
 import { get, send } from "../api.ts";
-import { wholeNumber } from "../numbers.ts";
 import { ActionDialog, useAction } from "../parts/action.tsx";
 import { Card, PageHead } from "../parts/layout.tsx";
 import { Shown } from "../parts/states.tsx";
 import { Table } from "../parts/table.tsx";
 import { Badge, Facts, Time } from "../parts/values.tsx";
 import { exactTime } from "../times.ts";
-import type { Clock, Model, Node, Page, Readiness } from "../types.ts";
+import type { Clock, Node, Page, Readiness } from "../types.ts";
 import { useLoaded } from "../use-loaded.ts";
 import { AuditCard } from "./audit.tsx";
+import { RecentErrors } from "./errors.tsx";
+import { Models } from "./models.tsx";
 
 export function HealthPage() {
   const readiness = useLoaded("readiness", (signal) => get<Readiness>("/readyz", {}, signal));
@@ -61,6 +62,7 @@ export function HealthPage() {
       </Card>
       <ClockCard />
       <AuditCard />
+      <RecentErrors />
     </>
   );
 }
@@ -96,36 +98,6 @@ function NodeFacts({ now }: { now: Readiness }) {
       />
     </>
   );
-}
-
-export function Models() {
-  const models = useLoaded("models", (signal) => get<Page<Model>>("/admin/models", { limit: 500 }, signal));
-  return (
-    <Shown of={models}>
-      {({ data }) => (
-        <Table
-          caption="Models with state, load and price"
-          rows={data}
-          keyOf={({ id }) => id}
-          columns={[
-            { title: "Model", cell: ({ id }) => id },
-            { title: "State", cell: ({ state }) => <Badge text={state} /> },
-            { title: "Running", isNumber: true, cell: ({ load }) => wholeNumber(load?.running ?? null) },
-            { title: "Waiting", isNumber: true, cell: ({ load }) => wholeNumber(load?.waiting ?? null) },
-            { title: "Paused", isNumber: true, cell: ({ load }) => wholeNumber(load?.paused ?? null) },
-            { title: "Context", isNumber: true, cell: (model) => wholeNumber(model.context_window) },
-            { title: "Prompt price", isNumber: true, cell: ({ pricing }) => price(pricing.prompt) },
-            { title: "Cached price", isNumber: true, cell: ({ pricing }) => price(pricing.cached_prompt) },
-            { title: "Answer price", isNumber: true, cell: ({ pricing }) => price(pricing.completion) },
-          ]}
-        />
-      )}
-    </Shown>
-  );
-}
-
-function price(credits: number) {
-  return <span title="credits per million tokens">{wholeNumber(credits)} / M</span>;
 }
 
 function ClockCard() {

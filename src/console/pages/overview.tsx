@@ -5,12 +5,13 @@ import { Chart } from "../parts/chart.tsx";
 import { Card, Figure, PageHead } from "../parts/layout.tsx";
 import { Empty, Shown } from "../parts/states.tsx";
 import { Table } from "../parts/table.tsx";
-import { Amount, Badge, ShortAmount, Time } from "../parts/values.tsx";
+import { Amount, Badge, ShortAmount } from "../parts/values.tsx";
 import { Link, pathTo } from "../router.tsx";
 import { dayOf, daysBetween } from "../times.ts";
-import type { Hold, ListedAccount, Page, Readiness, UsageReport } from "../types.ts";
+import type { ListedAccount, Page, Readiness, UsageReport } from "../types.ts";
 import { useLoaded } from "../use-loaded.ts";
-import { Models } from "./health.tsx";
+import { Models } from "./models.tsx";
+import { RunningRequests } from "./running-requests.tsx";
 
 const chartDays = 30;
 
@@ -30,7 +31,6 @@ export function OverviewPage() {
       signal,
     ),
   );
-  const holds = useLoaded("running", (signal) => get<Page<Hold>>("/admin/holds", { limit: 20 }, signal));
   return (
     <>
       <PageHead title="Overview" />
@@ -56,34 +56,7 @@ export function OverviewPage() {
         <Models />
       </Card>
       <div class="cards">
-        <Card title="Running requests">
-          <Shown of={holds}>
-            {({ data }) =>
-              data.length === 0 ? (
-                <p class="quiet">Nothing runs now.</p>
-              ) : (
-                <Table
-                  caption="Running requests"
-                  rows={data}
-                  keyOf={(hold) => hold.request_id}
-                  columns={[
-                    {
-                      title: "Account",
-                      cell: ({ account }) => <Link to={pathTo("accounts", account)}>{account}</Link>,
-                    },
-                    { title: "Model", cell: ({ model }) => model },
-                    { title: "Started", cell: ({ created_at }) => <Time at={created_at} /> },
-                    {
-                      title: "Held",
-                      isNumber: true,
-                      cell: ({ held_micro }) => <Amount micro={held_micro} />,
-                    },
-                  ]}
-                />
-              )
-            }
-          </Shown>
-        </Card>
+        <RunningRequests />
         <Card
           title="Accounts with almost no credits left"
           actions={<Link to={`${pathTo("accounts")}?near_exhaustion=true&order=remaining`}>All of them</Link>}

@@ -7,6 +7,8 @@ interface Toast {
 }
 
 const shownMs = 6000;
+/** More of them would cover the page. */
+const shownMax = 2;
 const event = "inkwell-toast";
 
 export function toast(text: string): void {
@@ -21,7 +23,7 @@ export function Toasts() {
       count += 1;
       const number = count;
       const text = added instanceof CustomEvent ? String(added.detail) : "";
-      setToasts((all) => [...all, { number, text }]);
+      setToasts((all) => [...all, { number, text }].slice(-shownMax));
       setTimeout(() => setToasts((all) => all.filter((each) => each.number !== number)), shownMs);
     };
     addEventListener(event, add);

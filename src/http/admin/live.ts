@@ -105,7 +105,7 @@ export const errorObject = objectFor<RecentError>("RecentError")({
   last_at: [time, (error) => isoTime(error.lastMs)],
 });
 
-const refusalObject = objectFor<RecentRefusal>("RecentRefusal")({
+export const refusalObject = objectFor<RecentRefusal>("RecentRefusal")({
   request_id: [text, (refusal) => refusal.id],
   at: [time, (refusal) => isoTime(refusal.atMs)],
   code: [text, (refusal) => refusal.code],
