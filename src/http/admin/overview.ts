@@ -132,9 +132,10 @@ class OverviewFeed {
     this.#deps = dependencies;
   }
 
-  now(): ReturnType<typeof overviewObject.of> {
+  /** Returns the last snapshot, or a new one if that is older than `ageMsMax`. */
+  now(ageMsMax = snapshotMs): ReturnType<typeof overviewObject.of> {
     const nowMs = performance.now();
-    if (this.#object === null || nowMs - this.#takenMs >= snapshotMs) {
+    if (this.#object === null || nowMs - this.#takenMs >= ageMsMax) {
       this.#object = overviewObject.of(this.#snapshot(nowMs));
       this.#takenMs = nowMs;
     }
@@ -165,7 +166,8 @@ class OverviewFeed {
   }
 
   #tick(): void {
-    const event = eventOf(this.now());
+    // A timer may be early by a fraction of a millisecond.
+    const event = eventOf(this.now(snapshotMs / 2));
     for (const reader of this.#readers) send(reader, event);
   }
 
