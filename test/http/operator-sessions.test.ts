@@ -250,6 +250,14 @@ sessionTest(
   },
 );
 
+sessionTest("an idle session is refused before its row is removed", async (operator, service) => {
+  const { cookie } = await signIn(operator);
+  const { nowMs } = service.store;
+  service.store.nowMs = () => nowMs() + 2 * hourMs;
+  refused(await as(operator, cookie), 401, "invalid_session");
+  service.store.nowMs = nowMs;
+});
+
 sessionTest("asking for the session does not prolong it", async (operator, service) => {
   const { cookie, idleExpires } = await signIn(operator);
   const { nowMs } = service.store;
