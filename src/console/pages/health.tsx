@@ -32,7 +32,7 @@ export function HealthPage() {
         <Shown of={readiness}>{(now) => <NodeFacts now={now} />}</Shown>
       </Card>
       <Card title="Models">
-        <Models />
+        <Models hasPrices />
       </Card>
       <Card title="Nodes">
         <Shown of={nodes}>

@@ -2,12 +2,20 @@
 import { get } from "../api.ts";
 import { counted, wholeNumber } from "../numbers.ts";
 import { Shown } from "../parts/states.tsx";
-import { Table } from "../parts/table.tsx";
+import { type Column, Table } from "../parts/table.tsx";
 import { Badge, Time } from "../parts/values.tsx";
 import type { Model, Page } from "../types.ts";
 import { useLoaded } from "../use-loaded.ts";
 
-export function Models() {
+const prices: Column<Model>[] = [
+  { title: "Context", isNumber: true, cell: (model) => wholeNumber(model.context_window) },
+  { title: "Prompt price", isNumber: true, cell: ({ pricing }) => price(pricing.prompt) },
+  { title: "Cached price", isNumber: true, cell: ({ pricing }) => price(pricing.cached_prompt) },
+  { title: "Answer price", isNumber: true, cell: ({ pricing }) => price(pricing.completion) },
+];
+
+/** `hasPrices` adds prices and limits. */
+export function Models({ hasPrices }: { hasPrices: boolean }) {
   const models = useLoaded("models", (signal) => get<Page<Model>>("/admin/models", { limit: 500 }, signal));
   return (
     <Shown of={models}>
@@ -38,10 +46,7 @@ export function Models() {
                 first === null ? "–" : `${first.median} ms`,
             },
             { title: "Servers", cell: serversOf },
-            { title: "Context", isNumber: true, cell: (model) => wholeNumber(model.context_window) },
-            { title: "Prompt price", isNumber: true, cell: ({ pricing }) => price(pricing.prompt) },
-            { title: "Cached price", isNumber: true, cell: ({ pricing }) => price(pricing.cached_prompt) },
-            { title: "Answer price", isNumber: true, cell: ({ pricing }) => price(pricing.completion) },
+            ...(hasPrices ? prices : []),
           ]}
         />
       )}

@@ -53,7 +53,7 @@ export function OverviewPage() {
         )}
       </Shown>
       <Card title="Models">
-        <Models />
+        <Models hasPrices={false} />
       </Card>
       <div class="cards">
         <RunningRequests />
@@ -99,7 +99,7 @@ export function OverviewPage() {
 }
 
 function NearExhaustion({ rows }: { rows: readonly ListedAccount[] }) {
-  if (rows.length === 0) return <p class="quiet">Every account has at least 10 % of its credits.</p>;
+  if (rows.length === 0) return <p class="quiet">No account has less than 10 % of its credits.</p>;
   return (
     <Table
       caption="Accounts with almost no credits left"

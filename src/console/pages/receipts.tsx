@@ -52,7 +52,7 @@ export function Receipts({ place, account }: { place: Place; account: string }) 
             <Empty>No request has finished in this selection. Change the filters, or send a request.</Empty>
           ) : (
             <>
-              <p class="quiet">Oldest first. Costs are credits; tokens with their price show in the title.</p>
+              <p class="quiet">Oldest first. Costs are credits; point at tokens for their price.</p>
               <Table
                 caption="Receipts"
                 rows={data}

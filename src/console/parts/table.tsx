@@ -2,7 +2,7 @@
 import type { ComponentChildren } from "preact";
 import { go, Link, withParameters } from "../router.tsx";
 
-interface Column<Row> {
+export interface Column<Row> {
   title: string;
   cell(row: Row): ComponentChildren;
   isNumber?: boolean;
