@@ -1,0 +1,219 @@
+/** The work of an operator on accounts, as a person does it in the console. */
+import assert from "node:assert/strict";
+import type { Page } from "playwright-core";
+import { browserTests } from "../fixtures/browser.ts";
+import { assertFits, loaded, open } from "../fixtures/console.ts";
+import { noDefaultModel } from "../fixtures/program.ts";
+import { fillRealistic, hostileText } from "../fixtures/realistic-ledger.ts";
+import { until } from "../fixtures/until.ts";
+
+const test = browserTests({
+  env: noDefaultModel,
+  fill: (folder) => fillRealistic(folder, { furtherAccounts: 10_000 }),
+});
+
+async function choose(page: Page, action: string): Promise<void> {
+  await page.getByText("Change", { exact: true }).click();
+  await page.getByRole("button", { name: action }).click();
+}
+
+test("lists 10,000 accounts by pages, which the back button and a reload keep", async (visit) => {
+  const { page } = visit;
+  await open(visit, "/accounts");
+  const rows = page.getByRole("region", { name: "Accounts" }).getByRole("row");
+  const first = await rows.nth(1).innerText();
+  const count = await rows.count();
+  assert.ok(count > 20 && count <= 101, `${count} rows`);
+  await page.getByRole("button", { name: "Next page" }).click();
+  await page.waitForURL(/after=/);
+  await page.getByText(first.split("\t")[0] ?? "", { exact: true }).waitFor({ state: "detached" });
+  const second = await rows.nth(1).innerText();
+  await page.reload();
+  await loaded(page);
+  assert.equal((await rows.nth(1).innerText()).split("\t")[0], second.split("\t")[0]);
+  await page.goBack();
+  await page.getByText(first.split("\t")[0] ?? "", { exact: true }).waitFor();
+});
+
+test("finds an account by its owner, and says what to do if there is none", async (visit) => {
+  const { page } = visit;
+  await open(visit, "/accounts");
+  await page.getByRole("searchbox").fill("lovelace");
+  await page.keyboard.press("Enter");
+  await page.getByRole("link", { name: "ada", exact: true }).click();
+  await page.getByRole("heading", { name: "ada", exact: true }).waitFor();
+  await page.getByText("Pays by invoice, cost centre 4711.").waitFor();
+  await page.goBack();
+  await page.getByRole("searchbox").fill("nobody at all");
+  await page.keyboard.press("Enter");
+  await page.getByText("No account has").waitFor();
+  await page.getByRole("link", { name: "Show all accounts" }).click();
+  await page.getByRole("link", { name: "ada", exact: true }).waitFor();
+});
+
+test("opens an account; a refused field says why, and the others keep their text", async (visit) => {
+  const { page, service, expects } = visit;
+  await open(visit, "/accounts");
+  await page.getByRole("button", { name: "Open an account" }).click();
+  await page.getByRole("dialog").getByLabel("Owner").fill("New Student");
+  await page.getByRole("button", { name: "Open the account" }).click();
+  await page.getByText("Account is missing.").waitFor();
+  await page.getByRole("dialog").getByLabel("Account", { exact: true }).fill("Not an id!");
+  expects("400 POST /admin/accounts");
+  await page.getByRole("button", { name: "Open the account" }).click();
+  await page
+    .getByRole("alert")
+    .filter({ hasText: /lower-case|letters/ })
+    .waitFor();
+  assert.equal(await page.getByRole("dialog").getByLabel("Owner").inputValue(), "New Student");
+  await page.getByRole("dialog").getByLabel("Account", { exact: true }).fill("new-student");
+  await page.getByRole("button", { name: "Open the account" }).click();
+  await page.getByRole("heading", { name: "new-student", exact: true }).waitFor();
+  const account = await service.call("GET", "/admin/accounts/new-student");
+  assert.equal(account.owner, "New Student");
+});
+
+test("tops up an account once, even if the button is clicked twice", async (visit) => {
+  const { page, service } = visit;
+  await service.call("POST", "/admin/accounts", { id: "topped", plan: "student" });
+  await open(visit, "/accounts/topped");
+  await page.getByRole("button", { name: "Top up" }).click();
+  await page.getByRole("dialog").getByLabel("Credits").fill("half");
+  await page.getByRole("button", { name: "Add the credits" }).click();
+  await page.getByText("Enter a whole number, such as 500.").waitFor();
+  await page.getByRole("dialog").getByLabel("Credits").fill("500");
+  await page.getByRole("button", { name: "Add the credits" }).dblclick();
+  await page.getByText("500 credits were added to topped.").waitFor();
+  const { data } = await service.call("GET", "/admin/accounts/topped/journal");
+  assert.ok(Array.isArray(data));
+  assert.equal(data.filter(({ kind }) => kind === "topup").length, 1);
+});
+
+test("changes a plan only after its preview", async (visit) => {
+  const { page, service } = visit;
+  await service.call("POST", "/admin/accounts", { id: "moving", plan: "student" });
+  await open(visit, "/accounts/moving");
+  await choose(page, "Change the plan");
+  await page.getByRole("dialog").getByLabel("New plan").selectOption("researcher");
+  await page.getByRole("button", { name: "Preview" }).click();
+  await page.getByText("Nothing has changed yet.").waitFor();
+  await page.getByRole("dialog").getByText("150,000 of 150,000").waitFor();
+  assert.equal((await service.call("GET", "/admin/accounts/moving")).plan, "student");
+  await page.getByRole("dialog").getByRole("button", { name: "Change the plan" }).click();
+  await page.getByText("The plan is researcher.").waitFor();
+  assert.equal((await service.call("GET", "/admin/accounts/moving")).plan, "researcher");
+});
+
+test("suspends an account, whose key is then refused, and resumes it", async (visit) => {
+  const { page, service } = visit;
+  await service.call("POST", "/admin/accounts", { id: "paused", plan: "student" });
+  const { key } = await service.call("POST", "/admin/accounts/paused/keys", { operation_id: "k" });
+  const balance = async () =>
+    (await fetch(`${service.apiUrl}/v1/balance`, { headers: { authorization: `Bearer ${String(key)}` } }))
+      .status;
+  const ask = async () =>
+    (
+      await fetch(`${service.apiUrl}/v1/chat/completions`, {
+        method: "POST",
+        headers: { authorization: `Bearer ${String(key)}`, "content-type": "application/json" },
+        body: JSON.stringify({
+          model: "tutor-small",
+          messages: [{ role: "user", content: "Hi" }],
+          max_tokens: 1,
+        }),
+      })
+    ).status;
+  assert.equal(await balance(), 200);
+  assert.equal(await ask(), 200);
+  await open(visit, "/accounts/paused");
+  await choose(page, "Suspend");
+  await page.getByRole("button", { name: "Suspend the account" }).click();
+  await page.getByText("This account is suspended").waitFor();
+  assert.equal(await ask(), 403);
+  await choose(page, "Resume");
+  await page.getByRole("button", { name: "Resume the account" }).click();
+  await page.getByText("This account is suspended").waitFor({ state: "detached" });
+  assert.equal(await ask(), 200);
+});
+
+test("text that is HTML is shown as text", async (visit) => {
+  const { page } = visit;
+  await open(visit, "/accounts?search=S%C3%B6hne");
+  await page.getByText(hostileText).waitFor();
+  await page.getByRole("link", { name: "hostile", exact: true }).click();
+  await page.getByText(hostileText).first().waitFor();
+  await choose(page, "Edit the contact");
+  assert.equal(await page.getByRole("dialog").getByLabel("Note").inputValue(), hostileText);
+  assert.equal(await page.locator("img, b:has-text('Söhne')").count(), 0);
+  assert.notEqual(await page.title(), "broken");
+});
+
+test("why was I charged yesterday: receipts of a day, with tokens, cost and key", async (visit) => {
+  const { page } = visit;
+  const day = new Date(Date.now() - 86_400_000).toISOString().slice(0, 10);
+  await open(visit, "/accounts/ada");
+  await page.getByRole("link", { name: "Receipts" }).click();
+  await page.getByLabel("From").fill(day);
+  await page.getByLabel("Before").fill(new Date().toISOString().slice(0, 10));
+  await page.getByRole("button", { name: "Show", exact: true }).click();
+  const times = async (): Promise<string[]> =>
+    await page.evaluate("[...document.querySelectorAll('tbody time')].map((one) => one.dateTime)");
+  await until("the receipts are those of the day", async () => {
+    const shown = await times();
+    return shown.length > 0 && shown.every((time) => time.startsWith(day));
+  });
+});
+
+test("a whole task by keyboard alone: find an account and top it up", async (visit) => {
+  const { page, service } = visit;
+  await open(visit, "/accounts");
+  const focused = () =>
+    page.evaluate("document.activeElement?.textContent?.trim() || document.activeElement?.id");
+  const tabTo = async (text: string) => {
+    for (let presses = 0; presses < 60; presses += 1) {
+      if ((await focused()) === text) return;
+      await page.keyboard.press("Tab");
+    }
+    assert.fail(`Tab does not reach ${text}`);
+  };
+  await tabTo("search");
+  await page.keyboard.type("lin.meier");
+  await page.keyboard.press("Enter");
+  await page.waitForURL(/search=lin/);
+  await page.getByRole("link", { name: "lin", exact: true }).waitFor();
+  await tabTo("lin");
+  await page.keyboard.press("Enter");
+  await page.getByRole("heading", { name: "lin", exact: true }).waitFor();
+  await tabTo("Top up");
+  await page.keyboard.press("Enter");
+  await page.getByRole("dialog").waitFor();
+  await page.keyboard.press("Escape");
+  await page.getByRole("dialog").waitFor({ state: "detached" });
+  assert.equal(await focused(), "Top up", "the focus returns to the button that opened the dialog");
+  await page.keyboard.press("Enter");
+  await page.getByRole("dialog").waitFor();
+  await page.keyboard.type("75");
+  await page.keyboard.press("Enter");
+  await page.getByText("75 credits were added to lin.").waitFor();
+  const { data } = await service.call("GET", "/admin/accounts/lin/journal?limit=500");
+  assert.ok(Array.isArray(data));
+  assert.equal(data.at(-1)?.additional_delta_micro, 75_000_000);
+});
+
+test(
+  "every page fits a window of 360 pixels, with the longest names",
+  async (visit) => {
+    const { page } = visit;
+    await open(visit, "/accounts");
+    await assertFits(page);
+    const id = "a-department-with-a-very-long-identifier-and-no-spaces";
+    for (const tab of ["", "/receipts", "/journal"]) {
+      await page.goto(`${visit.service.url}/console/accounts/${id}${tab}`);
+      await loaded(page);
+      await assertFits(page);
+    }
+    await page.getByRole("button", { name: "Top up" }).click();
+    await assertFits(page);
+  },
+  { viewport: { width: 360, height: 740 } },
+);

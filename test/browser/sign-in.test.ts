@@ -1,0 +1,145 @@
+/** Signing in to the console and out of it, and sessions that end while a page is open. */
+import assert from "node:assert/strict";
+import { browserTests } from "../fixtures/browser.ts";
+import { assertAccessible, endSession, loaded, open } from "../fixtures/console.ts";
+
+const test = browserTests();
+
+test("signs in with the operator token, and stays signed in after a reload", async ({
+  page,
+  service,
+  expects,
+}) => {
+  expects("401 GET /admin/session");
+  await page.goto(`${service.url}/console`);
+  await page.getByRole("heading", { name: "Inkwell console" }).waitFor();
+  await assertAccessible(page);
+  await page.getByLabel("Operator token").fill(service.token);
+  await page.getByRole("button", { name: "Sign in" }).click();
+  await page.getByRole("navigation", { name: "Sections" }).waitFor();
+  await page.reload();
+  await page.getByRole("navigation", { name: "Sections" }).waitFor();
+  assert.equal(await page.getByLabel("Operator token").count(), 0);
+});
+
+test("keeps the session in a cookie that scripts cannot read, and nothing in storage", async (visit) => {
+  await open(visit, "/accounts");
+  const cookies = await visit.context.cookies();
+  assert.deepEqual(
+    cookies.map(({ name, httpOnly, sameSite, path }) => ({ name, httpOnly, sameSite, path })),
+    [{ name: "inkwell_console", httpOnly: true, sameSite: "Strict", path: "/" }],
+  );
+  assert.equal(await visit.page.evaluate("document.cookie"), "");
+  const stored: string = await visit.page.evaluate(
+    "JSON.stringify([{ ...localStorage }, { ...sessionStorage }])",
+  );
+  assert.ok(!stored.includes(visit.service.token) && !stored.includes(cookies[0]?.value ?? "?"), stored);
+});
+
+test("refuses a wrong token at the field, and keeps what was typed", async ({ page, service, expects }) => {
+  expects("401 GET /admin/session", "401 POST /admin/session");
+  await page.goto(`${service.url}/console`);
+  const field = page.getByLabel("Operator token");
+  await page.getByRole("button", { name: "Sign in" }).click();
+  await page.getByText("Enter the operator token.").waitFor();
+  await field.fill("not-the-token");
+  await page.keyboard.press("Enter");
+  await page.getByRole("alert").filter({ hasText: /token/i }).waitFor();
+  assert.equal(await field.getAttribute("aria-invalid"), "true");
+  assert.equal(await field.inputValue(), "not-the-token");
+  await assertAccessible(page);
+});
+
+test("signs in with a link once, and removes its code from the address bar", async ({
+  page,
+  context,
+  service,
+  expects,
+}) => {
+  const { code } = await service.call("POST", "/admin/session/codes");
+  await page.goto(`${service.url}/console#code=${String(code)}`);
+  await page.getByRole("navigation", { name: "Sections" }).waitFor();
+  assert.ok(!page.url().includes("code"), page.url());
+  expects("401 POST /admin/session");
+  await context.clearCookies();
+  const second = await context.newPage();
+  await second.goto(`${service.url}/console#code=${String(code)}`);
+  await second.getByText("This sign-in link was used or is older than five minutes.").waitFor();
+  assert.ok(!second.url().includes("code"), second.url());
+});
+
+test("logs out, and the session is worth nothing afterwards", async (visit) => {
+  const { page, context, service, expects } = visit;
+  await open(visit, "/accounts");
+  const [cookie] = await context.cookies();
+  await page.getByRole("button", { name: "Log out" }).click();
+  await page.getByLabel("Operator token").waitFor();
+  const response = await fetch(`${service.url}/admin/accounts`, {
+    headers: { cookie: `${cookie?.name}=${cookie?.value}`, "x-inkwell-request": "1" },
+  });
+  assert.equal(response.status, 401);
+  expects("401 GET /admin/session");
+  await page.goto(`${service.url}/console/accounts`);
+  await page.getByLabel("Operator token").waitFor();
+});
+
+test("a cookie without the header of the pages is refused", async (visit) => {
+  await open(visit, "/accounts");
+  visit.expects("403 GET /admin/accounts");
+  await visit.page.goto(`${visit.service.url}/admin/accounts`);
+  assert.match(await visit.page.locator("body").innerText(), /x-inkwell-request/i);
+});
+
+test("a session that ends while a form is open loses nothing that was typed", async (visit) => {
+  const { page, service, expects } = visit;
+  await service.call("POST", "/admin/accounts", { id: "expired", plan: "starter" });
+  await open(visit, "/accounts/expired");
+  await page.getByRole("button", { name: "Top up" }).click();
+  await page.getByRole("dialog").getByLabel("Credits").fill("1250");
+  await page.getByRole("dialog").getByLabel("Payment id").fill("invoice-77");
+  await endSession(visit);
+  expects("401 POST /admin/accounts/expired/topups");
+  await page.getByRole("button", { name: "Add the credits" }).click();
+  await page.getByRole("heading", { name: "Your session has ended" }).waitFor();
+  await assertAccessible(page);
+  await page.getByLabel("Operator token").fill(service.token);
+  await page.getByRole("button", { name: "Sign in" }).click();
+  await page.getByRole("heading", { name: "Your session has ended" }).waitFor({ state: "detached" });
+  assert.equal(await page.getByRole("dialog").getByLabel("Credits").inputValue(), "1250");
+  assert.equal(await page.getByRole("dialog").getByLabel("Payment id").inputValue(), "invoice-77");
+  await page.getByRole("button", { name: "Add the credits" }).click();
+  await page.getByRole("dialog").waitFor({ state: "detached" });
+  const { balances } = await service.call("GET", "/admin/accounts/expired/balance");
+  assert.match(JSON.stringify(balances), /"additional":\{[^}]*"credits":1250[,}]/);
+});
+
+test("a page survives a restart of the service, and so does its session", async (visit) => {
+  const { page, service, expects } = visit;
+  await service.call("POST", "/admin/accounts", { id: "restarted", plan: "starter" });
+  await open(visit, "/accounts/restarted");
+  await page.getByRole("button", { name: "Top up" }).click();
+  await page.getByRole("dialog").getByLabel("Credits").fill("40");
+  await service.stop();
+  expects("failed POST /admin/accounts/restarted/topups");
+  await page.getByRole("button", { name: "Add the credits" }).click();
+  await page.getByText("The service did not respond.").waitFor();
+  await service.start();
+  assert.equal(await page.getByRole("dialog").getByLabel("Credits").inputValue(), "40");
+  await page.getByRole("button", { name: "Add the credits" }).click();
+  await page.getByRole("dialog").waitFor({ state: "detached" });
+  await page.reload();
+  await loaded(page);
+  await page.getByRole("heading", { name: "restarted" }).waitFor();
+  await page.getByText("40", { exact: true }).first().waitFor();
+});
+
+test("a link deep into the console opens after the sign-in", async ({ page, service, expects }) => {
+  expects("401 GET /admin/session");
+  await service.call("POST", "/admin/accounts", { id: "deep", plan: "starter" });
+  await page.goto(`${service.url}/console/accounts/deep/journal`);
+  await page.getByLabel("Operator token").fill(service.token);
+  await page.keyboard.press("Enter");
+  await page.getByRole("region", { name: "Journal of the account" }).waitFor();
+  await page.reload();
+  await page.getByRole("region", { name: "Journal of the account" }).waitFor();
+});

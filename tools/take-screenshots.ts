@@ -1,0 +1,142 @@
+/**
+ * Takes screenshots of all pages into docs/screenshots/, in both themes and three widths: with a
+ * month of data and 10,000 accounts, empty, and with errors. `npm run look`, or
+ * `npm run look -- accounts` for the pages whose names contain a text.
+ *
+ * Each page is checked on the way: no error in the browser, WCAG 2.2 AA, not wider than its window.
+ * The exit status is 1 if a check fails; all screenshots are taken nevertheless.
+ */
+import { mkdirSync, readdirSync, rmSync } from "node:fs";
+import path from "node:path";
+import type { Browser, Page } from "playwright-core";
+import { type ConsoleService, startConsoleService, visit } from "../test/fixtures/browser.ts";
+import { launchChromium, noChromium } from "../test/fixtures/chromium.ts";
+import { assertAccessible, assertFits, loaded, open } from "../test/fixtures/console.ts";
+import { noDefaultModel } from "../test/fixtures/program.ts";
+import { fillRealistic } from "../test/fixtures/realistic-ledger.ts";
+
+interface Shot {
+  name: string;
+  /** Path below /console. */
+  path: string;
+  service: "month" | "empty";
+  /** Takes part without a session. */
+  isSignedOut?: boolean;
+  /** Fails these requests, by a pattern of Playwright. */
+  failing?: string;
+  expects?: RegExp;
+  /** Brings the page into the state to show. */
+  act?(page: Page): Promise<void>;
+}
+
+const choose = (action: string) => async (page: Page) => {
+  await page.getByText("Change", { exact: true }).click();
+  await page.getByRole("button", { name: action }).click();
+  await page.getByRole("dialog").waitFor();
+};
+const press = (name: string) => async (page: Page) => {
+  await page.getByRole("button", { name }).click();
+  await page.getByRole("dialog").waitFor();
+};
+
+const shots: readonly Shot[] = [
+  { name: "sign-in", path: "", service: "empty", isSignedOut: true, expects: /^401 GET \/admin\/session$/ },
+  {
+    ...{ name: "sign-in-refused", path: "", service: "empty", isSignedOut: true },
+    expects: /^401 (?:GET|POST) \/admin\/session$/,
+    async act(page) {
+      await page.getByLabel("Operator token").fill("wrong");
+      await page.keyboard.press("Enter");
+      await page.locator("[aria-invalid=true]").waitFor();
+    },
+  },
+  { name: "accounts", path: "/accounts", service: "month" },
+  { name: "accounts-none-found", path: "/accounts?search=nobody", service: "month" },
+  { name: "accounts-failed", path: "/accounts", service: "month", failing: "**/admin/accounts?*" },
+  { name: "accounts-open-one", path: "/accounts", service: "month", act: press("Open an account") },
+  { name: "account", path: "/accounts/ada", service: "month" },
+  { name: "account-nearly-used-up", path: "/accounts/lin", service: "month" },
+  { name: "account-suspended", path: "/accounts/mohammed", service: "month" },
+  { name: "account-html", path: "/accounts/hostile", service: "month" },
+  { name: "account-new", path: "/accounts/default", service: "empty" },
+  { name: "account-missing", path: "/accounts/nobody", service: "month", expects: /^404 GET/ },
+  { name: "account-top-up", path: "/accounts/ada", service: "month", act: press("Top up") },
+  {
+    ...{ name: "account-change-plan", path: "/accounts/lin", service: "month" },
+    async act(page) {
+      await choose("Change the plan")(page);
+      await page.getByRole("button", { name: "Preview" }).click();
+      await page.getByText("Nothing has changed yet.").waitFor();
+    },
+  },
+  { name: "account-close", path: "/accounts/ada", service: "month", act: choose("Close for good") },
+  { name: "account-keys", path: "/accounts/ada/keys", service: "month" },
+  { name: "account-usage", path: "/accounts/ada/usage", service: "month" },
+  { name: "account-receipts", path: "/accounts/ada/receipts", service: "month" },
+  { name: "account-receipts-empty", path: "/accounts/default/receipts", service: "empty" },
+  { name: "account-journal", path: "/accounts/ada/journal", service: "month" },
+  { name: "missing-page", path: "/no-such-page", service: "month" },
+];
+
+const themes = ["light", "dark"] as const;
+const widths = [360, 1280, 1920];
+const folder = path.join(import.meta.dirname, "..", "docs", "screenshots");
+
+if (noChromium !== null) throw new Error(noChromium);
+const wanted = process.argv[2] ?? "";
+const taken = shots.filter(({ name }) => name.includes(wanted));
+mkdirSync(folder, { recursive: true });
+for (const file of readdirSync(folder)) {
+  if (wanted === "" && file.endsWith(".png")) rmSync(path.join(folder, file));
+}
+await using opened = new AsyncDisposableStack();
+const { browser } = opened.use(await launchChromium());
+const services = {
+  month: opened.use(
+    await startConsoleService({
+      env: noDefaultModel,
+      fill: (at) => fillRealistic(at, { furtherAccounts: 10_000 }),
+    }),
+  ),
+  empty: opened.use(await startConsoleService()),
+};
+for (const shot of taken) {
+  for (const colorScheme of themes) {
+    for (const width of widths) {
+      const name = `${shot.name}-${width}-${colorScheme}`;
+      try {
+        await take(browser, services[shot.service], shot, { name, width, colorScheme });
+      } catch (error) {
+        process.exitCode = 1;
+        console.error(`${name}: ${error instanceof Error ? error.message : String(error)}\n`);
+      }
+    }
+  }
+}
+console.log(`Screenshots of ${taken.length} pages are in docs/screenshots/.`);
+
+async function take(
+  browser: Browser,
+  service: ConsoleService,
+  shot: Shot,
+  { name, width, colorScheme }: { name: string; width: number; colorScheme: (typeof themes)[number] },
+): Promise<void> {
+  const viewport = { width, height: width < 500 ? 740 : width < 1500 ? 860 : 1080 };
+  await using visited = await visit(browser, new URL(service.url).origin, { viewport, colorScheme });
+  const { page, context } = visited;
+  context.setDefaultTimeout(5000);
+  if (shot.expects !== undefined) visited.expects(shot.expects);
+  if (shot.failing !== undefined) {
+    await page.route(shot.failing, (route) => route.abort("connectionrefused"));
+    visited.expects(/^failed /);
+  }
+  if (shot.isSignedOut === true) {
+    await page.goto(`${service.url}/console${shot.path}`);
+    await loaded(page);
+  } else await open({ context, page, service }, shot.path);
+  await shot.act?.(page);
+  await page.screenshot({ path: path.join(folder, `${name}.png`), animations: "disabled" });
+  await assertFits(page);
+  await assertAccessible(page);
+  visited.assertExpected();
+}
