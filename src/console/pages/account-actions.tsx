@@ -90,7 +90,10 @@ function Menu({ title, children }: { title: string; children: ComponentChildren 
       {/* biome-ignore lint/a11y/noStaticElementInteractions: it only notices clicks on buttons */}
       <div
         onClick={() => {
-          if (details.current !== null) details.current.open = false;
+          if (details.current === null) return;
+          details.current.open = false;
+          // The dialog gives the focus back to it.
+          details.current.querySelector("summary")?.focus();
         }}
       >
         {children}

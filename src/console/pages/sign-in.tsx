@@ -1,6 +1,7 @@
 /** Sign-in by operator token, or by the one-time code of a link. */
 import { useEffect, useRef, useState } from "preact/hooks";
 import { ApiError, signIn } from "../api.ts";
+import { showModal } from "../parts/action.tsx";
 
 interface SignInProps {
   /** From a link; exchanged at once. */
@@ -18,7 +19,7 @@ export function SignIn({ code, isOverPage = false, done }: SignInProps) {
 /** A dialog that only a sign-in closes. */
 function OverPage({ children }: { children: preact.ComponentChildren }) {
   const dialog = useRef<HTMLDialogElement>(null);
-  useEffect(() => dialog.current?.showModal(), []);
+  useEffect(() => showModal(dialog.current), []);
   return (
     <dialog ref={dialog} aria-labelledby="sign-in" onCancel={(event) => event.preventDefault()}>
       {children}

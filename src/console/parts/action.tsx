@@ -44,7 +44,7 @@ export function ActionDialog(props: ActionProps) {
   const [isBusy, setBusy] = useState(false);
   const [previewed, setPreviewed] = useState<ComponentChildren>(null);
   const [result, setResult] = useState<ComponentChildren>(null);
-  useEffect(() => dialog.current?.showModal(), []);
+  useEffect(() => showModal(dialog.current), []);
 
   const problemAt = (name: string) => problems.find(({ param }) => param === name)?.message ?? null;
   const general = problems.filter(({ param }) => !fields.some(({ name }) => name === param));
@@ -131,6 +131,16 @@ export function ActionDialog(props: ActionProps) {
       )}
     </dialog>
   );
+}
+
+/** Returns how to close the dialog and to give the focus back to the element that had it. */
+export function showModal(dialog: HTMLDialogElement | null): () => void {
+  const before = document.activeElement;
+  dialog?.showModal();
+  return () => {
+    dialog?.close();
+    if (before instanceof HTMLElement) before.focus();
+  };
 }
 
 /** The field at fault: `budget.credits` is a field of its own. */

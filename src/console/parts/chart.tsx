@@ -60,7 +60,11 @@ function draw(element: HTMLElement, days: readonly string[], series: readonly Se
     height: heightPx,
     legend: { show: series.length > 1 && series.length <= legendMax, live: true },
     cursor: { drag: { x: false, y: false } },
-    scales: { x: { time: false }, y: { range: (_plot, _min, max) => [0, max > 0 ? max * 1.1 : 1] } },
+    scales: {
+      // Half a day more at both ends, so that the first and the last bar are whole.
+      x: { time: false, range: (_plot, min, max) => [min - 0.5, max + 0.5] },
+      y: { range: (_plot, _min, max) => [0, max > 0 ? max * 1.1 : 1] },
+    },
     axes: [
       {
         ...axis,
