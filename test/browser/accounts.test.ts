@@ -2,7 +2,7 @@
 import assert from "node:assert/strict";
 import type { Page } from "playwright-core";
 import { browserTests } from "../fixtures/browser.ts";
-import { assertFits, loaded, open } from "../fixtures/console.ts";
+import { assertAccessible, assertFits, loaded, open } from "../fixtures/console.ts";
 import { noDefaultModel } from "../fixtures/program.ts";
 import { fillRealistic, hostileText } from "../fixtures/realistic-ledger.ts";
 import { until } from "../fixtures/until.ts";
@@ -46,7 +46,7 @@ test("finds an account by its owner, and says what to do if there is none", asyn
   await page.goBack();
   await page.getByRole("searchbox").fill("nobody at all");
   await page.keyboard.press("Enter");
-  await page.getByText("No account has").waitFor();
+  await page.getByText("No account fits this search.").waitFor();
   await page.getByRole("link", { name: "Show all accounts" }).click();
   await page.getByRole("link", { name: "ada", exact: true }).waitFor();
 });
@@ -102,6 +102,43 @@ test("changes a plan only after its preview", async (visit) => {
   await page.getByRole("dialog").getByRole("button", { name: "Change the plan" }).click();
   await page.getByText("The plan is researcher.").waitFor();
   assert.equal((await service.call("GET", "/admin/accounts/moving")).plan, "researcher");
+});
+
+test("creates a key with a budget, copies its secret, rotates and revokes it", async (visit) => {
+  const { page, service } = visit;
+  await service.call("POST", "/admin/accounts", { id: "keyed", plan: "student" });
+  const statusOf = async (key: string) =>
+    (await fetch(`${service.apiUrl}/v1/balance`, { headers: { authorization: `Bearer ${key}` } })).status;
+  const copied = async (): Promise<string> => {
+    await page.getByRole("button", { name: "Copy" }).click();
+    await page.getByText("Copied.").waitFor();
+    const secret: string = await page.evaluate("navigator.clipboard.readText()");
+    await page.getByRole("button", { name: "Done" }).click();
+    return secret;
+  };
+  await open(visit, "/accounts/keyed/keys");
+  await page.getByText("This account has no key yet.").waitFor();
+  await page.getByRole("button", { name: "Create a key" }).click();
+  const dialog = page.getByRole("dialog");
+  await dialog.getByLabel("Name").fill(hostileText);
+  await dialog.getByLabel("Budget in credits").fill("250");
+  await dialog.getByLabel("Budget period").selectOption("P1W");
+  await dialog.locator("button[type=submit]").click();
+  const first = await copied();
+  assert.equal(await statusOf(first), 200);
+  await page.getByText(hostileText).waitFor();
+  assert.ok(!(await page.content()).includes(first), "the page keeps no secret");
+  await page.getByRole("button", { name: "Rotate" }).click();
+  await dialog.locator("button[type=submit]").click();
+  const second = await copied();
+  assert.notEqual(second, first);
+  assert.equal(await statusOf(second), 200);
+  await page.getByRole("button", { name: "Revoke" }).click();
+  await dialog.locator("button[type=submit]").click();
+  await dialog.waitFor({ state: "detached" });
+  await page.getByText("revoked", { exact: true }).waitFor();
+  assert.equal(await statusOf(second), 401);
+  assert.equal(await statusOf(first), 401);
 });
 
 test("suspends an account, whose key is then refused, and resumes it", async (visit) => {
@@ -200,6 +237,23 @@ test("a whole task by keyboard alone: find an account and top it up", async (vis
   assert.equal(data.at(-1)?.additional_delta_micro, 75_000_000);
 });
 
+for (const colorScheme of ["light", "dark"] as const) {
+  test(
+    `every page meets WCAG 2.2 AA in ${colorScheme}`,
+    async (visit) => {
+      const pages = ["", "/accounts", "/plans", "/usage", "/health"];
+      const tabs = ["", "/keys", "/usage", "/receipts", "/journal"].map((tab) => `/accounts/ada${tab}`);
+      await open(visit, "");
+      for (const path of [...pages, ...tabs]) {
+        await visit.page.goto(`${visit.service.url}/console${path}`);
+        await loaded(visit.page);
+        await assertAccessible(visit.page);
+      }
+    },
+    { colorScheme },
+  );
+}
+
 test(
   "every page fits a window of 360 pixels, with the longest names",
   async (visit) => {
@@ -207,7 +261,7 @@ test(
     await open(visit, "/accounts");
     await assertFits(page);
     const id = "a-department-with-a-very-long-identifier-and-no-spaces";
-    for (const tab of ["", "/receipts", "/journal"]) {
+    for (const tab of ["", "/keys", "/usage", "/receipts", "/journal"]) {
       await page.goto(`${visit.service.url}/console/accounts/${id}${tab}`);
       await loaded(page);
       await assertFits(page);
