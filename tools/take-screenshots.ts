@@ -3,8 +3,8 @@
  * month of data and 10,000 accounts, empty, and with errors. `npm run look`, or
  * `npm run look -- accounts` for the pages whose names contain a text.
  *
- * Each page is checked on the way: no error in the browser, WCAG 2.2 AA, not wider than its window.
- * The exit status is 1 if a check fails; all screenshots are taken nevertheless.
+ * Each page is checked on the way: no error in the browser, WCAG 2.2 AA, not wider than the
+ * window. The exit status is 1 if a check fails; all screenshots are taken nevertheless.
  */
 import { mkdirSync, readdirSync, rmSync } from "node:fs";
 import path from "node:path";
