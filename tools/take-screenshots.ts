@@ -1,6 +1,6 @@
 /**
  * Takes screenshots of all pages into docs/screenshots/, in both themes and three widths: with a
- * month of data and 10,000 accounts, empty, and with errors. `npm run look`, or
+ * month of data and 10,000 accounts, empty, and with errors. Git keeps two of each page. `npm run look`, or
  * `npm run look -- accounts` for the pages whose names contain a text.
  *
  * Each page is checked on the way: no error in the browser, WCAG 2.2 AA, not wider than the
@@ -75,6 +75,10 @@ const shots: readonly Shot[] = [
   { name: "account-receipts", path: "/accounts/ada/receipts", service: "month" },
   { name: "account-receipts-empty", path: "/accounts/default/receipts", service: "empty" },
   { name: "account-journal", path: "/accounts/ada/journal", service: "month" },
+  { name: "overview", path: "", service: "month" },
+  { name: "plans", path: "/plans", service: "month" },
+  { name: "usage", path: "/usage", service: "month" },
+  { name: "health", path: "/health", service: "month" },
   { name: "missing-page", path: "/no-such-page", service: "month" },
 ];
 

@@ -16,16 +16,24 @@ export interface Loaded<T> {
 export function useLoaded<T>(key: string, load: (signal: AbortSignal) => Promise<T>): Loaded<T> {
   const session = useContext(Session);
   const [turn, setTurn] = useState(0);
-  const [state, setState] = useState<Omit<Loaded<T>, "reload">>({
-    ...{ value: null, error: null, isLoading: true },
+  const [{ of: _of, ...state }, setState] = useState<Omit<Loaded<T>, "reload"> & { of: string }>({
+    ...{ of: key, value: null, error: null, isLoading: true },
   });
   // The key stands for what `load` closes over.
   useEffect(() => {
     const aborter = new AbortController();
-    setState(({ value }) => ({ value, error: null, isLoading: true }));
+    setState((before) => ({ ...before, error: null, isLoading: true }));
+    const settle = (change: (before: T | null) => { value: T | null; error: Error | null }) => {
+      if (aborter.signal.aborted) return;
+      setState((before) => ({
+        ...change(before.of === key ? before.value : null),
+        ...{ of: key, isLoading: false },
+      }));
+    };
     load(aborter.signal).then(
-      (value) => !aborter.signal.aborted && setState({ value, error: null, isLoading: false }),
-      (error: Error) => !aborter.signal.aborted && setState({ value: null, error, isLoading: false }),
+      (value) => settle(() => ({ value, error: null })),
+      // Data of the same key stays, and with it a form that somebody fills in.
+      (error: Error) => settle((value) => ({ value, error })),
     );
     return () => aborter.abort();
   }, [key, turn, session]);

@@ -97,7 +97,7 @@ function Accounts({ rows }: { rows: readonly ListedAccount[] }) {
         { title: "Plan", cell: ({ plan }) => plan },
         { title: "State", cell: ({ state }) => <Badge text={state} /> },
         { title: "Credits left", isNumber: true, cell: (row) => credits(row, "total") },
-        { title: "of them additional", isNumber: true, cell: (row) => credits(row, "additional") },
+        { title: "Additional", isNumber: true, cell: (row) => credits(row, "additional") },
         {
           title: "",
           cell: ({ near_exhaustion }) => near_exhaustion && <Badge text="almost used up" tone="warn" />,

@@ -21,11 +21,14 @@ export function Empty({ children }: { children: ComponentChildren }) {
 
 /** Shows loaded data, or the state it is in. Data that is loaded again stays visible. */
 export function Shown<T>({ of, children }: { of: Loaded<T>; children: (value: T) => ComponentChildren }) {
-  if (of.error !== null) return <Failure error={of.error} retry={of.reload} />;
-  if (of.value === null) return <p class="loading quiet">Loading …</p>;
+  const failure = of.error && <Failure error={of.error} retry={of.reload} />;
+  if (of.value === null) return failure ?? <p class="loading quiet">Loading …</p>;
   return (
-    <div class={of.isLoading ? "stale" : ""} aria-busy={of.isLoading}>
-      {children(of.value)}
-    </div>
+    <>
+      {failure}
+      <div class={of.isLoading ? "stale" : ""} aria-busy={of.isLoading}>
+        {children(of.value)}
+      </div>
+    </>
   );
 }

@@ -132,7 +132,7 @@ function withoutBinaries(gpu: Gpu, modelPath: string): string {
   if (gpu === "auto" || gpu === false)
     return `llama.cpp's binaries for this machine (${process.platform}, ${process.arch}) are missing or cannot be loaded: install Inkwell again (in a checkout: npm ci), remove LD_LIBRARY_PATH from the model's environment, or generate elsewhere (engine: upstream).`;
   const needs = {
-    cuda: "its binaries (docs/models.md, GPU) and NVIDIA's driver",
+    cuda: "its binaries, which npm run gpu fetches in a checkout (again after each npm ci), and NVIDIA's driver",
     vulkan: "a Vulkan driver for the GPU",
     metal: "a Mac with Apple silicon",
   };
