@@ -1,7 +1,7 @@
 /**
  * Takes screenshots of all pages into docs/screenshots/, in both themes and three widths: with a
- * month of data and 10,000 accounts, empty, and with errors. Git keeps two of each page. `npm run look`, or
- * `npm run look -- accounts` for the pages whose names contain a text.
+ * month of data and 10,000 accounts, empty, and with errors. Git keeps two of each page. `npm run
+ * look`, or `npm run look -- accounts` for the pages whose names contain a text.
  *
  * Each page is checked on the way: no error in the browser, WCAG 2.2 AA, not wider than the
  * window. The exit status is 1 if a check fails; all screenshots are taken nevertheless.
@@ -78,7 +78,6 @@ const shots: readonly Shot[] = [
   { name: "overview", path: "", service: "month" },
   { name: "plans", path: "/plans", service: "month" },
   { name: "usage", path: "/usage", service: "month" },
-  { name: "health", path: "/health", service: "month" },
   { name: "missing-page", path: "/no-such-page", service: "month" },
 ];
 
