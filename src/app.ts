@@ -16,7 +16,6 @@ import { OperatorSessions } from "./accounts/operator-sessions.ts";
 import type { RequestStops } from "./accounts/request-stops.ts";
 import { startAudits, startChores, startRequestStops } from "./app/chores.ts";
 import { fingerprintOf } from "./app/config-fingerprint.ts";
-import { consoleFiles } from "./app/console-bundle.ts";
 import { type OpenDatabase, openUpgradedStore } from "./app/database.ts";
 import { connectionLimits } from "./app/open-files.ts";
 import { ServicePlans, supersededWarning } from "./app/plans.ts";
@@ -25,6 +24,7 @@ import { RunningModels } from "./app/running-models.ts";
 import { logAbandoned, logClock, logDiffering, logIgnoredVariables } from "./app/service-log.ts";
 import { type ServiceTimes, serviceTimes } from "./app/service-times.ts";
 import { consoleUrl, type StartupBanner } from "./app/startup-banner.ts";
+import { webFiles } from "./app/web-bundle.ts";
 import type { Config } from "./config/load.ts";
 import { operatorNames, operatorToken } from "./config/operator.ts";
 import { invariant, messageOf } from "./errors.ts";
@@ -443,7 +443,7 @@ class Service {
       configuredPlans: () => this.#config.plans,
       applyPlans: () => reloader.applyPlans(),
       lastReload: () => reloader.last,
-      readConsole: consoleFiles(),
+      readConsole: webFiles("console"),
     });
     this.#started.defer(() => operator.close());
     return bindOrExplain("operator", address, () => listenOn(operator, address));

@@ -33,7 +33,7 @@ const modules = [
   "http/admin",
   "app",
   "cli",
-  "console",
+  "web",
 ];
 
 /**
@@ -191,37 +191,44 @@ test("the service and the engine's child process share only the protocol", () =>
   }
 });
 
-test("the console's pages are a client of the operator API", () => {
+/** Returns `console` or `portal` for a file of their pages; null for common parts and others. */
+function appOf(file: string): string | null {
+  return /^src\/web\/(?!shared\/)(\w+)\//.exec(file)?.[1] ?? null;
+}
+
+test("the pages are clients of their APIs", () => {
   for (const file of sources) {
-    const isPage = moduleOf(file) === "console";
+    const isPage = moduleOf(file) === "web";
     const text = textOf(file);
     for (const imported of importsOf(file)) {
-      const isImportOfPage = imported.startsWith("src/console/");
+      const isImportOfPage = imported.startsWith("src/web/");
       assert.ok(isPage || !isImportOfPage, `${file} imports ${imported}: the service has no page`);
     }
     if (!isPage) continue;
     const values = text.matchAll(/^import (?!type )[^;]*? from "(\.[^"]+)"/gm);
     for (const [, path = ""] of values) {
       const imported = normalize(join(dirname(file), path));
-      const isShared = imported.startsWith("src/console/") || imported === "src/units.ts";
+      const isShared = imported.startsWith("src/web/") || imported === "src/units.ts";
       assert.ok(isShared, `${file} imports ${imported}: pages take only types from the service`);
+      const isOfOtherPages = appOf(imported) !== null && appOf(imported) !== appOf(file);
+      assert.ok(!isOfOtherPages, `${file} imports ${imported}: common parts are in src/web/shared`);
     }
     assert.doesNotMatch(text, /dangerouslySetInnerHTML|\.(?:inner|outer)HTML|insertAdjacentHTML/, file);
     assert.doesNotMatch(text, /["'`](?:https?:|wss?:)?\/\/[^"'`]/, `${file} names another host`);
-    const isApi = file === "src/console/api.ts";
+    const isApi = file === "src/web/shared/api.ts";
     assert.ok(isApi || !/\bfetch\(|XMLHttpRequest|EventSource/.test(text), `${file}: requests are in api.ts`);
     const lines = text.split("\n").length;
     assert.ok(lines <= 400, `${file} has ${lines} lines: it is two files`);
   }
 });
 
-test("the console has one short style sheet without other hosts", () => {
+test("the pages have one short style sheet without other hosts", () => {
   for (const file of filesBelow("src", ".css")) {
     const text = textOf(file);
     const lines = text.split("\n").length;
     assert.ok(lines <= 401, `${file} has ${lines} lines, at most 400`);
     assert.doesNotMatch(text, /\/\/|url\(/, `${file} names another file or host`);
-    assert.equal(file, "src/console/style.css");
+    assert.equal(file, "src/web/shared/style.css");
   }
 });
 

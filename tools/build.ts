@@ -1,6 +1,6 @@
 /**
  * `npm run build`: compiles src/ to dist/, copies the files that the program reads at run time,
- * and bundles the pages of the console.
+ * and bundles the pages of the console and the portal.
  * Node does not strip types below node_modules, so packages need JavaScript.
  *
  * Guarantees that dist/ has nothing from an earlier build. A failed build leaves no dist/.
@@ -8,7 +8,7 @@
 import { execFileSync } from "node:child_process";
 import { chmodSync, cpSync, mkdirSync, rmSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
-import { bundleConsole } from "../src/app/console-bundle.ts";
+import { bundleWeb, webAppNames } from "../src/app/web-bundle.ts";
 
 const root = join(import.meta.dirname, "..");
 const dist = join(root, "dist");
@@ -18,9 +18,12 @@ rmSync(dist, { recursive: true, force: true });
 try {
   execFileSync(process.execPath, [tsc, "--project", join(root, "tsconfig.build.json")], { stdio: "inherit" });
   cpSync(join(root, "src/store/migrations"), join(dist, "store/migrations"), { recursive: true });
-  mkdirSync(join(dist, "console/assets"), { recursive: true });
-  for (const { name, content } of await bundleConsole()) {
-    writeFileSync(join(dist, "console", name === "index.html" ? name : `assets/${name}`), content);
+  for (const app of webAppNames) {
+    const folder = join(dist, "web", app);
+    mkdirSync(join(folder, "assets"), { recursive: true });
+    for (const { name, content } of await bundleWeb(app)) {
+      writeFileSync(join(folder, name === "index.html" ? name : `assets/${name}`), content);
+    }
   }
   chmodSync(join(dist, "cli/inkwell.js"), 0o755);
 } catch (error) {

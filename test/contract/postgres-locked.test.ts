@@ -244,9 +244,13 @@ describe("rows that another session has locked", { skip: noPostgres ?? false, ti
     await child.printed(8);
     const isInside = async () => {
       const rows = await server.sql(
-        `select state from pg_stat_activity where datname = '${database}' and state = 'idle in transaction'`,
+        `select from pg_stat_activity where datname = '${database}' and state = 'idle in transaction'`,
       );
       return rows.length > 0;
+    };
+    const hasLocked = async () => {
+      const free = await server.sql("select from account where id = 'ada' for update skip locked", database);
+      return free.length === 0;
     };
     do {
       child.thaw();
@@ -254,7 +258,7 @@ describe("rows that another session has locked", { skip: noPostgres ?? false, ti
       child.freeze();
       // The server has finished the last statement of the node.
       await sleep(50);
-    } while (!(await isInside()));
+    } while (!(await isInside()) || !(await hasLocked()));
     const by = ledger({ giveUpMs: 20_000 });
     let isAnswered = false;
     const adas = by.apply({ kind: "topup", account: "ada", payment: "1", amount: 1 }).then(() => {

@@ -1,12 +1,12 @@
 /** The pages of the console over HTTP: what a browser gets before it signs in. */
 import assert from "node:assert/strict";
-import { mkdtempSync, rmSync, utimesSync, writeFileSync } from "node:fs";
+import { mkdirSync, mkdtempSync, rmSync, utimesSync, writeFileSync } from "node:fs";
 import { request } from "node:http";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { test } from "node:test";
 import { gzipSync } from "node:zlib";
-import { bundleConsole, consoleFiles } from "../../src/app/console-bundle.ts";
+import { bundleWeb, webFiles } from "../../src/app/web-bundle.ts";
 import { startOperator } from "../fixtures/operator.ts";
 import { startService } from "../fixtures/service.ts";
 
@@ -71,7 +71,7 @@ test("pages are compressed for clients that accept it", async () => {
 });
 
 test("all files together have less than 120 kB compressed", async () => {
-  const files = await bundleConsole();
+  const files = await bundleWeb("console");
   const bytes = files.reduce((sum, { content }) => sum + gzipSync(content).length, 0);
   assert.ok(bytes < compressedBytesMax, `${bytes} bytes`);
 });
@@ -79,19 +79,20 @@ test("all files together have less than 120 kB compressed", async () => {
 test("a bundle that is missing is named with its remedy, and read once it is there", async () => {
   const folder = mkdtempSync(join(tmpdir(), "inkwell-console-"));
   try {
-    const read = consoleFiles(folder);
+    for (const name of ["console", "shared"]) mkdirSync(join(folder, name));
+    const read = webFiles("console", folder);
     await assert.rejects(read(), /pages of the console cannot be read.*npm run build/s);
-    writeFileSync(join(folder, "main.tsx"), 'document.title = "one";');
-    writeFileSync(join(folder, "style.css"), "body { margin: 0 }");
-    writeFileSync(join(folder, "icon.svg"), "<svg/>");
+    writeFileSync(join(folder, "console/main.tsx"), 'document.title = "one";');
+    writeFileSync(join(folder, "shared/style.css"), "body { margin: 0 }");
+    writeFileSync(join(folder, "shared/icon.svg"), "<svg/>");
     const first = await read();
     assert.equal(await read(), first);
     assert.equal(first.assets.size, 3);
-    writeFileSync(join(folder, "main.tsx"), 'document.title = "two";');
-    utimesSync(join(folder, "main.tsx"), new Date(), new Date(Date.now() + 5000));
+    writeFileSync(join(folder, "console/main.tsx"), 'document.title = "two";');
+    utimesSync(join(folder, "console/main.tsx"), new Date(), new Date(Date.now() + 5000));
     const second = await read();
     assert.notDeepEqual([...second.assets.keys()], [...first.assets.keys()]);
-    writeFileSync(join(folder, "main.tsx"), "not TypeScript(");
+    writeFileSync(join(folder, "console/main.tsx"), "not TypeScript(");
     await assert.rejects(read(), /pages of the console cannot be read/);
   } finally {
     rmSync(folder, { recursive: true });

@@ -52,9 +52,7 @@ test("contains the compiled program and what it reads, and nothing else", () => 
   const files = readdirSync(installed, { recursive: true, withFileTypes: true })
     .filter((each) => each.isFile())
     .map((each) => path.relative(installed, path.join(each.parentPath, each.name)));
-  const others = files.filter(
-    (file) => !/^dist\/.*\.(?:js|sql)$/.test(file) && !/^dist\/console\//.test(file),
-  );
+  const others = files.filter((file) => !/^dist\/.*\.(?:js|sql)$/.test(file) && !/^dist\/web\//.test(file));
   const units = globSync("deploy/systemd/*", { cwd: root });
   assert.deepEqual(
     others.toSorted(),
@@ -67,16 +65,16 @@ test("contains the compiled program and what it reads, and nothing else", () => 
       ...units,
     ].toSorted(),
   );
-  const sources = globSync("src/**/*.{ts,sql}", { cwd: root, exclude: ["src/console/**"] });
+  const sources = globSync("src/**/*.{ts,sql}", { cwd: root, exclude: ["src/web/**"] });
   for (const source of sources) {
     const compiled = source.replace(/^src/, "dist").replace(/\.ts$/, ".js");
     assert.ok(files.includes(compiled), `${compiled} is in the package`);
   }
-  const pages = files.filter((file) => file.startsWith("dist/console/"));
+  const pages = files.filter((file) => file.startsWith("dist/web/"));
   assert.deepEqual(
     pages.map((file) => file.replace(/-\w{8}\./, ".")).toSorted(),
     ["assets/icon.svg", "assets/main.js", "assets/style.css", "index.html"].map(
-      (name) => `dist/console/${name}`,
+      (name) => `dist/web/console/${name}`,
     ),
   );
 });

@@ -1,8 +1,8 @@
 /** Amounts and numbers of the console's pages: no rounding without a mark. */
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { alignedCredits, counted, shortCredits, wholeNumberIn } from "../../src/console/numbers.ts";
-import { newOperationId } from "../../src/console/operation-id.ts";
+import { alignedCredits, counted, shortCredits, wholeNumberIn } from "../../src/web/shared/numbers.ts";
+import { newOperationId } from "../../src/web/shared/operation-id.ts";
 
 test("aligned amounts keep all digits and fill up six decimals", () => {
   const table: [number, string, string][] = [

@@ -1,7 +1,7 @@
 /** Times of the console's pages. */
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { dayOf, daysBetween, exactTime, passedShare, relativeTime } from "../../src/console/times.ts";
+import { dayOf, daysBetween, exactTime, passedShare, relativeTime } from "../../src/web/shared/times.ts";
 
 const now = Date.parse("2027-03-10T12:00:00Z");
 const minute = 60_000;

@@ -23,9 +23,9 @@ import { sendError } from "../error-response.ts";
 import { isRecord } from "../openai-format/json.ts";
 import { isUploading } from "../request-body.ts";
 import type { SignInAttempts } from "../sign-in-attempts.ts";
+import { pagePaths, pageRoutes, type ReadWebFiles } from "../web-files.ts";
 import { type AllowedHosts, loggable } from "./allowed-hosts.ts";
 import { type AdminDependencies, createApp } from "./app.ts";
-import { consolePaths, consoleRoutes, type ReadConsole } from "./console.ts";
 import { methodsOf } from "./openapi.ts";
 import { responseTo, unknownPath } from "./refusals.ts";
 import { adminRoutes } from "./routes.ts";
@@ -48,7 +48,7 @@ interface OperatorDependencies extends Omit<AdminDependencies, "signIn" | "healt
   /** Sentences for the operator about what is not as configured. */
   warnings(): string[];
   lastReload(): LastReload | null;
-  readConsole: ReadConsole;
+  readConsole: ReadWebFiles;
 }
 
 export interface Readiness {
@@ -71,8 +71,14 @@ export interface Readiness {
  */
 export const connectionLimits = { connectionsMax: 128, connectionsPerAddressMax: 96, trustedProxies: [] };
 
+const consolePath = "/console";
 const healthPath = "/healthz";
-const openPaths: ReadonlySet<string | null> = new Set([healthPath, "/readyz", "/metrics", ...consolePaths]);
+const openPaths: ReadonlySet<string | null> = new Set([
+  healthPath,
+  "/readyz",
+  "/metrics",
+  ...pagePaths(consolePath),
+]);
 const signInPath = "/admin/session";
 /** Needs the token, but is not in the OpenAPI document. */
 const documentPath = "/admin/openapi.json";
@@ -143,7 +149,7 @@ export function createOperatorServer(dependencies: OperatorDependencies): Fastif
     return reply.code(readiness.ready ? 200 : 503).send(readiness);
   });
   app.get("/metrics", async (_request, reply) => reply.type(metrics.contentType).send(await metricsText()));
-  consoleRoutes(app, dependencies.readConsole);
+  pageRoutes(app, consolePath, dependencies.readConsole);
   const health = () => healthOf(dependencies);
   adminRoutes(app, { ...dependencies, signIn, health }, version);
   app.get(documentPath, async () => app.swagger());

@@ -1,0 +1,151 @@
+/**
+ * The files of the pages of the console and the portal. A package contains them in the folder
+ * `web` beside `app`. A checkout has their sources in that folder: they are bundled in memory when
+ * a page is first opened, and again after a source has changed.
+ */
+import { readdir, readFile, stat } from "node:fs/promises";
+import { basename, extname, join } from "node:path";
+import { promisify } from "node:util";
+import { gzip } from "node:zlib";
+import { messageOf, Refusal } from "../errors.ts";
+import type { PageFile, ReadWebFiles, WebFiles } from "../http/web-files.ts";
+
+const contentTypes: Readonly<Record<string, string>> = {
+  ".css": "text/css; charset=utf-8",
+  ".html": "text/html; charset=utf-8",
+  ".js": "text/javascript; charset=utf-8",
+  ".svg": "image/svg+xml",
+};
+
+const webFolder = join(import.meta.dirname, "../web");
+
+/** A set of pages with an HTML file of its own. */
+interface WebApp {
+  title: string;
+  /** Path of the first page and path of the API, without a slash at the end. */
+  pages: string;
+  api: string;
+  withoutScripts: string;
+}
+
+const webApps = {
+  console: {
+    title: "Inkwell console",
+    pages: "/console",
+    api: "/admin",
+    withoutScripts:
+      "The console needs JavaScript. The command line (inkwell --help) and the operator API do the same without it.",
+  },
+} as const satisfies Record<string, WebApp>;
+
+type WebAppName = keyof typeof webApps;
+export const webAppNames = ["console"] as const satisfies WebAppName[];
+
+const indexName = "index.html";
+const compress = promisify(gzip);
+
+/** A file of the bundle: `index.html`, or a name that contains the hash of the content. */
+interface BundledFile {
+  name: string;
+  content: Uint8Array;
+}
+
+/** Simultaneous readers share one bundling. A failure is not kept. `folder`: for tests. */
+export function webFiles(app: WebAppName, folder = webFolder): ReadWebFiles {
+  let last: { stamp: string; files: Promise<WebFiles> } | null = null;
+  return async () => {
+    const stamp = await stampOf(folder, app);
+    if (last?.stamp === stamp) return last.files;
+    const files = readFiles(app, folder).catch((error: unknown) => {
+      if (last === mine) last = null;
+      throw missing(app, messageOf(error));
+    });
+    const mine = { stamp, files };
+    last = mine;
+    return files;
+  };
+}
+
+/** Changes with each source of the pages. */
+async function stampOf(folder: string, app: WebAppName): Promise<string> {
+  try {
+    const names = (await readdir(folder, { recursive: true })).sort();
+    const times = await Promise.all(names.map(async (name) => (await stat(join(folder, name))).mtimeMs));
+    return names.map((name, index) => `${name} ${times[index]}`).join("\n");
+  } catch (error) {
+    throw missing(app, messageOf(error));
+  }
+}
+
+async function readFiles(app: WebAppName, folder: string): Promise<WebFiles> {
+  const built = join(folder, app);
+  const names = await readdir(built);
+  const files = names.includes(indexName)
+    ? await Promise.all(
+        [indexName, ...(await readdir(join(built, "assets"))).map((name) => join("assets", name))].map(
+          async (name) => ({ name: basename(name), content: await readFile(join(built, name)) }),
+        ),
+      )
+    : await bundleWeb(app, folder);
+  const pages = new Map<string, PageFile>();
+  for (const { name, content } of files) {
+    const body = Buffer.from(content);
+    const contentType = contentTypes[extname(name)] ?? "application/octet-stream";
+    pages.set(name, { contentType, body, gzip: await compress(body, { level: 9 }) });
+  }
+  const index = pages.get(indexName);
+  if (index === undefined) throw new Error(`${indexName} is missing in ${built}`);
+  pages.delete(indexName);
+  return { index, assets: pages };
+}
+
+/** Bundles the sources of the pages. esbuild and their libraries are development dependencies. */
+export async function bundleWeb(app: WebAppName, folder = webFolder): Promise<BundledFile[]> {
+  const { build } = await import("esbuild");
+  const { outputFiles } = await build({
+    entryPoints: [`${app}/main.tsx`, "shared/style.css", "shared/icon.svg"].map((name) => join(folder, name)),
+    bundle: true,
+    minify: true,
+    write: false,
+    format: "esm",
+    target: "es2022",
+    jsx: "automatic",
+    jsxImportSource: "preact",
+    loader: { ".svg": "copy" },
+    entryNames: "[name]-[hash]",
+    outdir: "/",
+    logLevel: "silent",
+  });
+  const files = outputFiles.map(({ path, contents }) => ({ name: basename(path), content: contents }));
+  const pathOf = (ending: string) =>
+    `${webApps[app].pages}/assets/${files.find(({ name }) => name.endsWith(ending))?.name}`;
+  const index = indexOf(webApps[app], pathOf(".js"), pathOf(".css"), pathOf(".svg"));
+  return [...files, { name: indexName, content: Buffer.from(index) }];
+}
+
+function indexOf(app: WebApp, script: string, style: string, icon: string): string {
+  return `<!doctype html>
+<html lang="en">
+<head>
+<meta charset="utf-8">
+<meta name="viewport" content="width=device-width, initial-scale=1">
+<meta name="color-scheme" content="light dark">
+<title>${app.title}</title>
+<link rel="icon" href="${icon}" type="image/svg+xml">
+<link rel="stylesheet" href="${style}">
+<script type="module" src="${script}"></script>
+</head>
+<body>
+<div id="root" data-pages="${app.pages}" data-api="${app.api}"></div>
+<noscript>${app.withoutScripts}</noscript>
+</body>
+</html>
+`;
+}
+
+function missing(app: WebAppName, cause: string): Refusal {
+  return new Refusal(
+    "internal_error",
+    `The pages of the ${app} cannot be read: ${cause} In a checkout, run: npm ci. For a package, run: npm run build.`,
+  );
+}

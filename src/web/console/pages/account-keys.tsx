@@ -1,0 +1,128 @@
+/** The keys of an account with their limits and budgets. */
+
+import { Fragment } from "preact";
+import { exactCredits } from "../../../units.ts";
+import { useAction } from "../../shared/action.tsx";
+import { apiPath, get } from "../../shared/api.ts";
+import { wholeNumber } from "../../shared/numbers.ts";
+import { Empty, Shown } from "../../shared/states.tsx";
+import { Table } from "../../shared/table.tsx";
+import { useLoaded } from "../../shared/use-loaded.ts";
+import { Badge, Time } from "../../shared/values.tsx";
+import type { Key, Page } from "../types.ts";
+import type { AccountTabProps } from "./account-tab.ts";
+import { ChangeKey, CreateKey, RevokeKey, RotateKey } from "./key-actions.tsx";
+
+const keysMax = 500;
+
+export function AccountKeys({ account }: AccountTabProps) {
+  const { open, show, hide } = useAction<string>();
+  const keys = useLoaded(`keys ${account.id}`, (signal) =>
+    get<Page<Key>>(apiPath("accounts", account.id, "keys"), { limit: keysMax }, signal),
+  );
+  const close = (isDone: boolean) => {
+    hide();
+    if (isDone) keys.reload();
+  };
+  const [action, id] = open?.split(" ") ?? [];
+  const chosen = keys.value?.data.find((key) => key.id === id);
+  return (
+    <>
+      {account.state !== "closed" && (
+        <p class="buttons above">
+          <button type="button" class="primary" onClick={() => show("create")}>
+            Create a key
+          </button>
+        </p>
+      )}
+      <Shown of={keys}>
+        {({ data, next }) =>
+          data.length === 0 ? (
+            <Empty>This account has no key yet. Create one, and give its secret to the client.</Empty>
+          ) : (
+            <>
+              <Table
+                caption="Keys of the account"
+                rows={data}
+                keyOf={(key) => key.id}
+                columns={[
+                  { title: "Name", cell: (key) => key.name ?? <span class="quiet">unnamed</span> },
+                  { title: "Secret", cell: (key) => <code title={`id ${key.id}`}>…{key.last_four}</code> },
+                  { title: "State", cell: (key) => <KeyState of={key} /> },
+                  { title: "Budget", cell: budgetOf },
+                  { title: "Limits", cell: limitsOf },
+                  { title: "Models", cell: (key) => key.models.join(", ") },
+                  { title: "Expires", cell: (key) => <Time at={key.expires_at} /> },
+                  { title: "Last used", cell: (key) => <Time at={key.last_used_at} /> },
+                  {
+                    title: "Change",
+                    cell: (key) =>
+                      key.revoked_at === null && (
+                        <span class="nowrap">
+                          {["Edit", "Rotate", "Revoke"].map((title) => (
+                            <Fragment key={title}>
+                              <button
+                                type="button"
+                                aria-label={`${title} the key ${key.name ?? key.last_four}`}
+                                onClick={() => show(`${title.toLowerCase()} ${key.id}`)}
+                              >
+                                {title}
+                              </button>{" "}
+                            </Fragment>
+                          ))}
+                        </span>
+                      ),
+                  },
+                ]}
+              />
+              {next !== null && (
+                <p class="quiet">The first {keysMax} keys are shown. The operator API lists all of them.</p>
+              )}
+            </>
+          )
+        }
+      </Shown>
+      {action === "create" && <CreateKey account={account.id} close={close} />}
+      {chosen && action === "edit" && <ChangeKey of={chosen} close={close} />}
+      {chosen && action === "rotate" && <RotateKey of={chosen} close={close} />}
+      {chosen && action === "revoke" && <RevokeKey of={chosen} close={close} />}
+    </>
+  );
+}
+
+function KeyState({ of: key }: { of: Key }) {
+  if (key.revoked_at !== null) return <Badge text="revoked" />;
+  const isExpired = key.expires_at !== null && Date.parse(key.expires_at) <= Date.now();
+  if (isExpired) return <Badge text="expired" />;
+  const isRotating = key.old_secret_until !== null && Date.parse(key.old_secret_until) > Date.now();
+  return (
+    <>
+      <Badge text="active" />
+      {isRotating && (
+        <span class="quiet">
+          {" "}
+          old secret ends <Time at={key.old_secret_until} />
+        </span>
+      )}
+    </>
+  );
+}
+
+function budgetOf({ budget }: Key) {
+  if (budget === null) return <span class="quiet">none</span>;
+  return (
+    <span title={`spent ${exactCredits(budget.spent_micro)}, held ${exactCredits(budget.held_micro)}`}>
+      {exactCredits(budget.left_micro)} of {wholeNumber(budget.credits)} left ({budget.every}), refreshes{" "}
+      <Time at={budget.refreshes_at} />
+    </span>
+  );
+}
+
+function limitsOf({ limits }: Key) {
+  const parts = [
+    limits.requests_per_minute !== null && `${wholeNumber(limits.requests_per_minute)} requests/min`,
+    limits.tokens_per_minute !== null && `${wholeNumber(limits.tokens_per_minute)} tokens/min`,
+    limits.concurrent !== null && `${wholeNumber(limits.concurrent)} at once`,
+  ].filter((part) => part !== false);
+  return parts.length === 0 ? <span class="quiet">none</span> : parts.join(", ");
+}

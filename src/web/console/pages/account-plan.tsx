@@ -1,0 +1,87 @@
+/** A change of the plan: the preview shows credits and refreshes before and after. */
+
+import { ActionDialog } from "../../shared/action.tsx";
+import { apiPath, get, send } from "../../shared/api.ts";
+import { wholeNumber } from "../../shared/numbers.ts";
+import { Table } from "../../shared/table.tsx";
+import { useLoaded } from "../../shared/use-loaded.ts";
+import { Time } from "../../shared/values.tsx";
+import type { Account, Page, Plan, PlanPreview } from "../types.ts";
+
+export function ChangePlan({ account, close }: { account: Account; close(isDone: boolean): void }) {
+  const plans = useLoaded("plans", (signal) => get<Page<Plan>>("/admin/plans", { limit: 500 }, signal));
+  if (plans.value === null && plans.error === null) return null;
+  const offered = (plans.value?.data ?? []).filter((plan) => plan.offered || plan.id === account.plan);
+  const other = offered.find(({ id }) => id !== account.plan);
+  return (
+    <ActionDialog
+      title={`Change the plan of ${account.id}`}
+      kind="plan"
+      submit="Change the plan"
+      intro={
+        <p>
+          The plan is {account.plan}
+          {account.next_plan !== null && `, and ${account.next_plan} from the next refresh on`}.
+        </p>
+      }
+      fields={[
+        {
+          ...{ name: "plan", label: "New plan", kind: "select", isRequired: true },
+          initial: other?.id ?? account.plan,
+          options: offered.map(({ id }) => [
+            id,
+            id === account.plan ? `${id} (present; cancels a change)` : id,
+          ]),
+        },
+        {
+          ...{ name: "at", label: "When", kind: "select", isRequired: true, initial: "now" },
+          options: [
+            ["now", "Now"],
+            ["refresh", "At the next refresh of the base credits"],
+          ],
+        },
+      ]}
+      preview={async (values) => {
+        const path = apiPath("accounts", account.id, "plan-preview");
+        return <Preview preview={await send<PlanPreview>("POST", path, values)} />;
+      }}
+      send={async (values, operationId) => {
+        const body = { operation_id: operationId, ...values };
+        const changed = await send<Account>("PATCH", apiPath("accounts", account.id), body);
+        return {
+          done: changed.next_plan
+            ? `The plan changes to ${changed.next_plan}.`
+            : `The plan is ${changed.plan}.`,
+        };
+      }}
+      close={close}
+    />
+  );
+}
+
+function Preview({ preview: { before, after, effective_at } }: { preview: PlanPreview }) {
+  const rows = (["base", "overage"] as const).map((bucket) => ({ bucket, before, after }));
+  const creditsOf = ({ balance }: PlanPreview["after"], bucket: "base" | "overage") =>
+    `${wholeNumber(balance.balances[bucket].credits)} of ${wholeNumber(balance.caps[bucket].credits)}`;
+  return (
+    <>
+      <p>
+        {before.plan} → {after.plan}, effective <Time at={effective_at} />. Nothing has changed yet.
+      </p>
+      <Table
+        caption="Credits before and after the change"
+        rows={rows}
+        keyOf={({ bucket }) => bucket}
+        columns={[
+          { title: "Credits", cell: ({ bucket }) => bucket },
+          { title: "Before", isNumber: true, cell: (row) => creditsOf(row.before, row.bucket) },
+          { title: "After", isNumber: true, cell: (row) => creditsOf(row.after, row.bucket) },
+          {
+            title: "Refreshes",
+            cell: ({ bucket, after: { balance } }) => <Time at={balance[`${bucket}Window`].refreshesAt} />,
+          },
+        ]}
+      />
+    </>
+  );
+}

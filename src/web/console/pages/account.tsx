@@ -1,0 +1,65 @@
+/** One account: its head with the changes of the account itself, and a tab for each topic. */
+import type { ComponentType } from "preact";
+import { apiPath, get } from "../../shared/api.ts";
+import { PageHead } from "../../shared/layout.tsx";
+import { Link, type Place, pathTo } from "../../shared/router.tsx";
+import { Shown } from "../../shared/states.tsx";
+import { useLoaded } from "../../shared/use-loaded.ts";
+import { Badge } from "../../shared/values.tsx";
+import type { Account } from "../types.ts";
+import { AccountActions } from "./account-actions.tsx";
+import { AccountJournal } from "./account-journal.tsx";
+import { AccountKeys } from "./account-keys.tsx";
+import { AccountOverview } from "./account-overview.tsx";
+import { AccountReceipts } from "./account-receipts.tsx";
+import type { AccountTabProps } from "./account-tab.ts";
+import { AccountUsage } from "./account-usage.tsx";
+
+const tabs: Readonly<Record<string, { title: string; Tab: ComponentType<AccountTabProps> }>> = {
+  overview: { title: "Overview", Tab: AccountOverview },
+  keys: { title: "Keys", Tab: AccountKeys },
+  usage: { title: "Usage", Tab: AccountUsage },
+  receipts: { title: "Receipts", Tab: AccountReceipts },
+  journal: { title: "Journal", Tab: AccountJournal },
+};
+
+export function AccountPage({ id, tab, place }: { id: string; tab: string; place: Place }) {
+  const account = useLoaded(`account ${id}`, (signal) => get<Account>(apiPath("accounts", id), {}, signal));
+  const current = tabs[tab];
+  const state = account.value?.state;
+  return (
+    <>
+      <PageHead title={id} above={<Link to={pathTo("accounts")}>Accounts</Link>}>
+        {account.value && <AccountActions account={account.value} reload={account.reload} />}
+      </PageHead>
+      {state !== undefined && state !== "active" && (
+        <p class="notice warn">
+          This account is <Badge text={state} />.{" "}
+          {state === "suspended"
+            ? "Its requests are refused until you resume it."
+            : "Its additional credits can still be refunded."}
+        </p>
+      )}
+      <nav class="tabs" aria-label="Topics of the account">
+        {Object.entries(tabs).map(([name, { title }]) => (
+          <Link
+            key={name}
+            to={name === "overview" ? pathTo("accounts", id) : pathTo("accounts", id, name)}
+            current={name === tab}
+          >
+            {title}
+          </Link>
+        ))}
+      </nav>
+      {current === undefined ? (
+        <p>
+          This topic does not exist. <Link to={pathTo("accounts", id)}>Open the overview</Link>.
+        </p>
+      ) : (
+        <Shown of={account}>
+          {(row) => <current.Tab account={row} place={place} reload={account.reload} />}
+        </Shown>
+      )}
+    </>
+  );
+}

@@ -1,0 +1,212 @@
+/** The list of accounts: search, filters and pages are in the path, so a list can be shared. */
+import { useState } from "preact/hooks";
+import { ActionDialog, useAction } from "../../shared/action.tsx";
+import { apiPath, get, send } from "../../shared/api.ts";
+import { PageHead } from "../../shared/layout.tsx";
+import { wholeNumber } from "../../shared/numbers.ts";
+import { go, Link, type Place, pathTo, withParameters } from "../../shared/router.tsx";
+import { Empty, Shown } from "../../shared/states.tsx";
+import { Pager, Table } from "../../shared/table.tsx";
+import { useLoaded } from "../../shared/use-loaded.ts";
+import { Badge, Time } from "../../shared/values.tsx";
+import type { Account, ListedAccount, Page, Plan } from "../types.ts";
+
+const rowsMax = 50;
+
+const filters = {
+  state: [
+    ["", "any state"],
+    ["active", "active"],
+    ["suspended", "suspended"],
+    ["closed", "closed"],
+  ],
+  order: [
+    ["", "by id"],
+    ["remaining", "by credits left"],
+    ["additional", "by additional credits"],
+    ["created", "by opening"],
+    ["plan", "by plan"],
+  ],
+  direction: [
+    ["", "ascending"],
+    ["desc", "descending"],
+  ],
+} as const;
+
+export function AccountsPage({ place }: { place: Place }) {
+  const { open, show, hide } = useAction<"open">();
+  const { query } = place;
+  const after = query.get("after");
+  const search = query.get("search") ?? "";
+  const names = ["search", "state", "plan", "order", "direction", "near_exhaustion"];
+  const wanted = Object.fromEntries(names.map((name) => [name, query.get(name)]));
+  const isFiltered = names.some((name) => query.has(name));
+  const accounts = useLoaded(`accounts ${query}`, (signal) =>
+    get<Page<ListedAccount>>("/admin/accounts", { ...wanted, after, limit: rowsMax }, signal),
+  );
+  return (
+    <>
+      <PageHead title="Accounts">
+        <button type="button" class="primary" onClick={() => show("open")}>
+          Open an account
+        </button>
+      </PageHead>
+      <Search key={search} search={search} />
+      <Filters query={query} />
+      <Shown of={accounts}>
+        {({ data, next }) =>
+          data.length === 0 ? (
+            <Empty>
+              {isFiltered ? (
+                <p>
+                  No account fits this search. <Link to={pathTo("accounts")}>Show all accounts</Link>
+                </p>
+              ) : (
+                <p>There is no account yet. Open the first one, then create a key for it.</p>
+              )}
+            </Empty>
+          ) : (
+            <>
+              <Accounts rows={data} />
+              <Pager next={next} isFirst={after === null} />
+            </>
+          )
+        }
+      </Shown>
+      {open === "open" && <OpenAccount close={hide} />}
+    </>
+  );
+}
+
+function Accounts({ rows }: { rows: readonly ListedAccount[] }) {
+  const credits = (row: ListedAccount, bucket: "total" | "additional") =>
+    row.balance === null ? (
+      <Badge text="needs repair" tone="bad" />
+    ) : (
+      wholeNumber(row.balance.balances[bucket].credits)
+    );
+  return (
+    <Table
+      caption="Accounts"
+      rows={rows}
+      keyOf={({ id }) => id}
+      columns={[
+        { title: "Account", cell: ({ id }) => <Link to={pathTo("accounts", id)}>{id}</Link> },
+        { title: "Owner", cell: ({ owner }) => owner ?? <span class="quiet">–</span> },
+        { title: "E-mail", cell: ({ email }) => email ?? <span class="quiet">–</span> },
+        { title: "Plan", cell: ({ plan }) => plan },
+        { title: "State", cell: ({ state }) => <Badge text={state} /> },
+        { title: "Credits left", isNumber: true, cell: (row) => credits(row, "total") },
+        { title: "Additional", isNumber: true, cell: (row) => credits(row, "additional") },
+        {
+          title: "",
+          cell: ({ near_exhaustion }) => near_exhaustion && <Badge text="almost used up" tone="warn" />,
+        },
+        { title: "Opened", cell: ({ created_at }) => <Time at={created_at} /> },
+      ]}
+    />
+  );
+}
+
+function Filters({ query }: { query: URLSearchParams }) {
+  const set = (name: string, value: string) => go(withParameters({ [name]: value, after: null }));
+  return (
+    <div class="filters">
+      {Object.entries(filters).map(([name, options]) => (
+        <label key={name} for={name}>
+          <span class="hidden">{name}</span>
+          <select
+            id={name}
+            value={query.get(name) ?? ""}
+            onChange={({ currentTarget }) => set(name, currentTarget.value)}
+          >
+            {options.map(([value, title]) => (
+              <option key={value} value={value}>
+                {title}
+              </option>
+            ))}
+          </select>
+        </label>
+      ))}
+      <label for="near">
+        <input
+          id="near"
+          type="checkbox"
+          checked={query.get("near_exhaustion") === "true"}
+          onChange={({ currentTarget }) => set("near_exhaustion", currentTarget.checked ? "true" : "")}
+        />
+        almost used up
+      </label>
+      {query.get("plan") !== null && (
+        <button type="button" onClick={() => set("plan", "")}>
+          plan: {query.get("plan")} ✕
+        </button>
+      )}
+    </div>
+  );
+}
+
+function Search({ search }: { search: string }) {
+  const [text, setText] = useState(search);
+  return (
+    <search>
+      <form
+        class="filters"
+        onSubmit={(event) => {
+          event.preventDefault();
+          go(withParameters({ search: text.trim(), after: null }));
+        }}
+      >
+        <label class="grow" for="search">
+          <span class="hidden">Search for an id, e-mail, external id or owner</span>
+          <input
+            id="search"
+            type="search"
+            placeholder="Id, e-mail, external id or owner"
+            value={text}
+            onInput={({ currentTarget }) => setText(currentTarget.value)}
+          />
+        </label>
+        <button type="submit">Search</button>
+      </form>
+    </search>
+  );
+}
+
+function OpenAccount({ close }: { close(): void }) {
+  const plans = useLoaded("plans", (signal) => get<Page<Plan>>("/admin/plans", { limit: 500 }, signal));
+  if (plans.value === null && plans.error === null) return null;
+  const offered = (plans.value?.data ?? []).filter(({ offered }) => offered);
+  return (
+    <ActionDialog
+      title="Open an account"
+      kind="open"
+      submit="Open the account"
+      intro={<p>The account starts with full credits of its plan. Create keys for it afterwards.</p>}
+      fields={[
+        {
+          name: "id",
+          label: "Account",
+          isRequired: true,
+          hint: "Its permanent id: lower-case letters, digits, dots, dashes and underscores.",
+        },
+        {
+          ...{ name: "plan", label: "Plan", kind: "select", isRequired: true },
+          initial: offered[0]?.id ?? "",
+          options: offered.map(({ id }) => [id, id]),
+        },
+        { name: "owner", label: "Owner" },
+        { name: "email", label: "E-mail", kind: "email" },
+        { name: "note", label: "Note" },
+        { name: "external_id", label: "External id", hint: "The id of the account in another system." },
+      ]}
+      send={async (values) => {
+        const filled = Object.entries(values).filter(([, value]) => value.trim() !== "");
+        const account = await send<Account>("POST", apiPath("accounts"), Object.fromEntries(filled));
+        go(pathTo("accounts", account.id));
+        return { done: `The account ${account.id} is open.` };
+      }}
+      close={close}
+    />
+  );
+}

@@ -1,0 +1,158 @@
+/** Health: readiness, models, nodes, clock, and the audit. */
+
+import { ActionDialog, useAction } from "../../shared/action.tsx";
+import { get, send } from "../../shared/api.ts";
+import { Card, PageHead } from "../../shared/layout.tsx";
+import { Shown } from "../../shared/states.tsx";
+import { Table } from "../../shared/table.tsx";
+import { exactTime } from "../../shared/times.ts";
+import { useLoaded } from "../../shared/use-loaded.ts";
+import { Badge, Facts, Time } from "../../shared/values.tsx";
+import type { Clock, Node, Page, Readiness } from "../types.ts";
+import { AuditCard } from "./audit.tsx";
+import { RecentErrors } from "./errors.tsx";
+import { Models } from "./models.tsx";
+
+export function HealthPage() {
+  const readiness = useLoaded("readiness", (signal) => get<Readiness>("/readyz", {}, signal));
+  const nodes = useLoaded("nodes", (signal) => get<Page<Node>>("/admin/nodes", { limit: 500 }, signal));
+  return (
+    <>
+      <PageHead title="Health">
+        <button
+          type="button"
+          onClick={() => {
+            readiness.reload();
+            nodes.reload();
+          }}
+        >
+          Refresh
+        </button>
+      </PageHead>
+      <Card title="This node">
+        <Shown of={readiness}>{(now) => <NodeFacts now={now} />}</Shown>
+      </Card>
+      <Card title="Models">
+        <Models hasPrices />
+      </Card>
+      <Card title="Nodes">
+        <Shown of={nodes}>
+          {({ data }) => (
+            <Table
+              caption="Nodes on this database"
+              rows={data}
+              keyOf={({ id }) => id}
+              columns={[
+                { title: "Node", cell: ({ id, self }) => (self ? `${id} (this one)` : id) },
+                { title: "Version", cell: ({ version }) => version },
+                { title: "Started", cell: ({ started_at }) => <Time at={started_at} /> },
+                { title: "Seen", cell: ({ seen_at }) => <Time at={seen_at} /> },
+                {
+                  title: "Differs in",
+                  cell: ({ differs }) =>
+                    differs.length === 0 ? (
+                      <span class="quiet">nothing</span>
+                    ) : (
+                      <Badge tone="warn" text={differs.join(", ")} />
+                    ),
+                },
+              ]}
+            />
+          )}
+        </Shown>
+      </Card>
+      <ClockCard />
+      <AuditCard />
+      <RecentErrors />
+    </>
+  );
+}
+
+function NodeFacts({ now }: { now: Readiness }) {
+  return (
+    <>
+      {now.warnings.map((warning) => (
+        <p key={warning} class="notice warn">
+          {warning}
+        </p>
+      ))}
+      <Facts
+        rows={[
+          [
+            "Takes requests",
+            <Badge key="ready" text={now.ready ? "ready" : "not ready"} tone={now.ready ? "good" : "bad"} />,
+          ],
+          ["Database", <Badge key="store" text={now.store} tone={now.store === "ok" ? "good" : "bad"} />],
+          ["Clock", <Badge key="clock" text={now.clock} tone={now.clock === "ok" ? "good" : "bad"} />],
+          ["Stops", now.draining ? "yes, it lets running requests finish" : "no"],
+          [
+            "Last reload",
+            now.last_reload === null ? (
+              "none since the start"
+            ) : (
+              <>
+                <Time at={now.last_reload.at} /> <Badge text={now.last_reload.successful ? "ok" : "failed"} />
+              </>
+            ),
+          ],
+        ]}
+      />
+    </>
+  );
+}
+
+function ClockCard() {
+  const { open, show, hide } = useAction<"accept">();
+  const clock = useLoaded("clock", (signal) => get<Clock>("/admin/clock", {}, signal));
+  return (
+    <Card title="Clock">
+      <Shown of={clock}>
+        {({ trusted, clock_at, trusted_at }) => (
+          <>
+            <Facts
+              rows={[
+                [
+                  "Trusted",
+                  <Badge key="trusted" text={trusted ? "yes" : "no"} tone={trusted ? "good" : "bad"} />,
+                ],
+                ["Clock", exactTime(Date.parse(clock_at))],
+                ["Time of the ledger", exactTime(Date.parse(trusted_at))],
+              ]}
+            />
+            {!trusted && (
+              <p class="notice warn">
+                The ledger does not believe the clock and continues at its own time. Correct the clock of the
+                machine first. If the clock is right, accept it.{" "}
+                <button type="button" onClick={() => show("accept")}>
+                  Accept the clock
+                </button>
+              </p>
+            )}
+          </>
+        )}
+      </Shown>
+      {open === "accept" && (
+        <ActionDialog
+          title="Accept the present clock"
+          kind="clock"
+          submit="Accept the clock"
+          isDangerous
+          intro={
+            <p>
+              The present reading becomes the time of the ledger. Windows that began after it are taken back.
+            </p>
+          }
+          fields={[{ name: "by", label: "Your name", isRequired: true, hint: "For the record." }]}
+          send={async ({ by }) => {
+            await send("POST", "/admin/clock/accept", { by });
+            return { done: "The clock is accepted." };
+          }}
+          close={(isDone) => {
+            hide();
+            if (isDone) clock.reload();
+          }}
+        />
+      )}
+    </Card>
+  );
+}

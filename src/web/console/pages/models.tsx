@@ -1,0 +1,71 @@
+/** Models with state, load, their last 24 hours on this node, and prices. */
+import { get } from "../../shared/api.ts";
+import { counted, wholeNumber } from "../../shared/numbers.ts";
+import { Shown } from "../../shared/states.tsx";
+import { type Column, Table } from "../../shared/table.tsx";
+import { useLoaded } from "../../shared/use-loaded.ts";
+import { Badge, Time } from "../../shared/values.tsx";
+import type { Model, Page } from "../types.ts";
+
+const prices: Column<Model>[] = [
+  { title: "Context", isNumber: true, cell: (model) => wholeNumber(model.context_window) },
+  { title: "Prompt price", isNumber: true, cell: ({ pricing }) => price(pricing.prompt) },
+  { title: "Cached price", isNumber: true, cell: ({ pricing }) => price(pricing.cached_prompt) },
+  { title: "Answer price", isNumber: true, cell: ({ pricing }) => price(pricing.completion) },
+];
+
+/** `hasPrices` adds prices and limits. */
+export function Models({ hasPrices }: { hasPrices: boolean }) {
+  const models = useLoaded("models", (signal) => get<Page<Model>>("/admin/models", { limit: 500 }, signal));
+  return (
+    <Shown of={models}>
+      {({ data }) => (
+        <Table
+          caption="Models with state, load and price"
+          rows={data}
+          keyOf={({ id }) => id}
+          columns={[
+            { title: "Model", cell: ({ id }) => id },
+            { title: "State", cell: ({ state }) => <Badge text={state} /> },
+            { title: "Running", isNumber: true, cell: ({ load }) => wholeNumber(load?.running ?? null) },
+            { title: "Waiting", isNumber: true, cell: ({ load }) => wholeNumber(load?.waiting ?? null) },
+            { title: "Paused", isNumber: true, cell: ({ load }) => wholeNumber(load?.paused ?? null) },
+            {
+              title: "Requests in 24 h",
+              isNumber: true,
+              cell: (model) => wholeNumber(model.last_day.requests),
+            },
+            { title: "Failed", isNumber: true, cell: (model) => wholeNumber(model.last_day.errors) },
+            {
+              ...{ title: "Tokens/s", isNumber: true },
+              cell: ({ last_day: { tokens_per_second: speed } }) => speed?.median ?? "–",
+            },
+            {
+              ...{ title: "First token", isNumber: true },
+              cell: ({ last_day: { first_token_ms: first } }) =>
+                first === null ? "–" : `${first.median} ms`,
+            },
+            { title: "Servers", cell: serversOf },
+            ...(hasPrices ? prices : []),
+          ]}
+        />
+      )}
+    </Shown>
+  );
+}
+
+function price(credits: number) {
+  return <span title="credits per million tokens">{wholeNumber(credits)} / M</span>;
+}
+
+/** Upstream servers that rest, with their last error. */
+function serversOf({ servers }: Model) {
+  if (servers === null) return <span class="quiet">in this service</span>;
+  const resting = servers.filter(({ state }) => state === "resting");
+  if (resting.length === 0) return counted(servers.length, "server");
+  return resting.map(({ url, since, last_error }) => (
+    <p key={url} title={last_error?.message}>
+      <Badge text="resting" tone="bad" /> {url} <Time at={since} />
+    </p>
+  ));
+}

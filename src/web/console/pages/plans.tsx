@@ -1,0 +1,205 @@
+/** Plans with their versions and accounts, and a reload of the configuration with its result. */
+
+import { ActionDialog, useAction } from "../../shared/action.tsx";
+import { get, send } from "../../shared/api.ts";
+import { Card, PageHead } from "../../shared/layout.tsx";
+import { counted, wholeNumber } from "../../shared/numbers.ts";
+import { Link, pathTo } from "../../shared/router.tsx";
+import { Empty, Shown } from "../../shared/states.tsx";
+import { Table } from "../../shared/table.tsx";
+import { useLoaded } from "../../shared/use-loaded.ts";
+import { Badge, Time } from "../../shared/values.tsx";
+import type { Plan, PlanList, Reload } from "../types.ts";
+
+export function PlansPage() {
+  const { open, show, hide } = useAction<"reload" | "apply">();
+  const plans = useLoaded("plan list", (signal) => get<PlanList>("/admin/plans", { limit: 500 }, signal));
+  const close = (isDone: boolean) => {
+    hide();
+    if (isDone) plans.reload();
+  };
+  return (
+    <>
+      <PageHead title="Plans">
+        <button type="button" class="primary" onClick={() => show("reload")}>
+          Reload the configuration
+        </button>
+      </PageHead>
+      <Shown of={plans}>
+        {({ data, configuration }) => (
+          <>
+            <Difference of={configuration} apply={() => show("apply")} />
+            {data.length === 0 && <Empty>There is no plan. Add one to inkwell.yaml, and reload.</Empty>}
+            {data.map((plan) => (
+              <PlanCard key={plan.id} plan={plan} />
+            ))}
+          </>
+        )}
+      </Shown>
+      {open === "reload" && <ReloadDialog close={close} />}
+      {open === "apply" && plans.value && <ApplyDialog of={plans.value.configuration} close={close} />}
+    </>
+  );
+}
+
+function PlanCard({ plan }: { plan: Plan }) {
+  const limitOf = (value: number | null) => (value === null ? "no limit" : wholeNumber(value));
+  return (
+    <Card
+      title={plan.id}
+      actions={
+        <>
+          {!plan.offered && <Badge text="retired" />}
+          <Link to={`${pathTo("accounts")}?plan=${encodeURIComponent(plan.id)}`}>
+            {counted(plan.accounts, "account")}
+          </Link>
+        </>
+      }
+    >
+      <Table
+        caption={`Versions of ${plan.id}, newest first`}
+        rows={plan.versions}
+        keyOf={({ version }) => String(version)}
+        columns={[
+          { title: "Version", isNumber: true, cell: ({ version }) => version },
+          { title: "Since", cell: ({ created_at }) => <Time at={created_at} /> },
+          {
+            title: "Base",
+            isNumber: true,
+            cell: ({ base }) => `${wholeNumber(base.credits)} each ${base.every}`,
+          },
+          {
+            ...{ title: "Overage", isNumber: true },
+            cell: ({ overage }) => `${wholeNumber(overage.credits)} each ${overage.every}`,
+          },
+          {
+            title: "Requests/min",
+            isNumber: true,
+            cell: ({ limits }) => limitOf(limits.requests_per_minute),
+          },
+          { title: "Tokens/min", isNumber: true, cell: ({ limits }) => limitOf(limits.tokens_per_minute) },
+          { title: "At once", isNumber: true, cell: ({ limits }) => limitOf(limits.concurrent) },
+          { title: "Models", cell: ({ models }) => models.join(", ") },
+        ]}
+      />
+    </Card>
+  );
+}
+
+type Configured = PlanList["configuration"];
+
+function Difference({ of: configured, apply }: { of: Configured; apply(): void }) {
+  if (configured.current) {
+    return <p class="quiet">The plans are those of the configuration, as this node last read it.</p>;
+  }
+  return (
+    <div class="notice warn">
+      <p>The configuration of this node has other plans than those in use:</p>
+      <Changes of={configured} />
+      <button type="button" onClick={apply}>
+        Apply the plans of the configuration
+      </button>
+    </div>
+  );
+}
+
+function Changes({ of: { added, changed, retired, plans } }: { of: Configured }) {
+  const granted = (id: string) => {
+    const plan = plans.find((each) => each.id === id);
+    return plan
+      ? `: base ${wholeNumber(plan.base.credits)} each ${plan.base.every}, overage ${wholeNumber(plan.overage.credits)} each ${plan.overage.every}`
+      : "";
+  };
+  return (
+    <ul>
+      {added.map((id) => (
+        <li key={id}>
+          adds {id}
+          {granted(id)}
+        </li>
+      ))}
+      {changed.map((id) => (
+        <li key={id}>
+          changes {id}
+          {granted(id)}
+        </li>
+      ))}
+      {retired.map((id) => (
+        <li key={id}>retires {id}; its accounts keep it</li>
+      ))}
+    </ul>
+  );
+}
+
+function ApplyDialog({ of: configured, close }: { of: Configured; close(isDone: boolean): void }) {
+  return (
+    <ActionDialog
+      title="Apply the plans of the configuration"
+      kind="plans"
+      submit="Apply the plans"
+      isDangerous
+      intro={
+        <>
+          <p>
+            Every node uses these plans afterwards, even if newer ones had replaced them. Credits of present
+            windows stay until their next refresh.
+          </p>
+          <Changes of={configured} />
+        </>
+      }
+      send={async () => {
+        await send("POST", "/admin/plans/apply");
+        return { done: "The plans of the configuration are in use." };
+      }}
+      close={close}
+    />
+  );
+}
+
+function ReloadDialog({ close }: { close(isDone: boolean): void }) {
+  return (
+    <ActionDialog
+      title="Reload the configuration"
+      kind="reload"
+      submit="Reload"
+      intro={
+        <p>
+          Reads inkwell.yaml of this node again and applies it. If a part cannot be used, nothing changes. New
+          models are loaded first, which can take minutes. Running answers keep their model and price.
+        </p>
+      }
+      send={async () => {
+        const report = await send<Reload>("POST", "/admin/reload");
+        return { done: "The configuration is reloaded.", result: <ReloadResult report={report} /> };
+      }}
+      close={close}
+    />
+  );
+}
+
+function ReloadResult({ report }: { report: Reload }) {
+  const { models, plans } = report;
+  const rows: (readonly [string, readonly string[]])[] = [
+    ["Models added", models.added],
+    ["Models removed", models.removed],
+    ["Models changed", models.changed],
+    ["Prices changed", report.prices],
+    ["Plans added", plans.added],
+    ["Plans changed", plans.changed],
+    ["Plans retired", plans.retired],
+    ["Settings changed", report.settings],
+    ["Needs a restart", report.needs_restart],
+    ["Warnings", report.warnings],
+  ];
+  const found = rows.filter(([, names]) => names.length > 0);
+  if (found.length === 0) return <p>The configuration has not changed.</p>;
+  return (
+    <ul>
+      {found.map(([title, names]) => (
+        <li key={title}>
+          {title}: {names.join(", ")}
+        </li>
+      ))}
+    </ul>
+  );
+}

@@ -1,0 +1,217 @@
+/** Usage of a period: a chart by day, the total, and a table by day, model, key or account. */
+import { useState } from "preact/hooks";
+import { download, get } from "../../shared/api.ts";
+import { Chart, type Series } from "../../shared/chart.tsx";
+import { Card, Figure } from "../../shared/layout.tsx";
+import { counted, wholeNumber } from "../../shared/numbers.ts";
+import { PeriodPicker } from "../../shared/period.tsx";
+import { go, Link, type Place, pathTo, usePeriod, withParameters } from "../../shared/router.tsx";
+import { Empty, Shown } from "../../shared/states.tsx";
+import { Pager, Table } from "../../shared/table.tsx";
+import { daysBetween } from "../../shared/times.ts";
+import { toast } from "../../shared/toasts.tsx";
+import { useLoaded } from "../../shared/use-loaded.ts";
+import { Amount, ShortAmount } from "../../shared/values.tsx";
+import type { UsageReport, UsageSum } from "../types.ts";
+
+const path = "/admin/usage/sums";
+const daysDefault = 30;
+/** Series in one chart; the table has all of them. */
+const seriesMax = 6;
+type Group = "day" | "model" | "key" | "account";
+
+export function UsageOfPeriod({
+  place,
+  groups,
+  account,
+}: {
+  place: Place;
+  groups: readonly Group[];
+  account?: string;
+}) {
+  const { from, to } = usePeriod(place, daysDefault);
+  const by = groups.find((group) => group === place.query.get("by")) ?? "day";
+  const after = place.query.get("after");
+  const filter = { from, to, account, model: place.query.get("model"), key: place.query.get("key") };
+  const name = JSON.stringify(filter);
+  const chart = useLoaded(`chart ${by} ${name}`, (signal) => seriesOf(by, filter, signal));
+  const table = useLoaded(`sums ${by} ${name} ${after}`, (signal) =>
+    get<UsageReport>(path, { ...filter, by, after, limit: 100 }, signal),
+  );
+  return (
+    <>
+      <PeriodPicker from={from} to={to} />
+      <div class="filters">
+        <label for="by">
+          By
+          <select
+            id="by"
+            value={by}
+            onChange={({ currentTarget }) => go(withParameters({ by: currentTarget.value, after: null }))}
+          >
+            {groups.map((group) => (
+              <option key={group} value={group}>
+                {group}
+              </option>
+            ))}
+          </select>
+        </label>
+        {(["model", "key"] as const).map((each) => {
+          const value = place.query.get(each);
+          return (
+            value !== null && (
+              <button
+                key={each}
+                type="button"
+                onClick={() => go(withParameters({ [each]: null, after: null }))}
+              >
+                {each}: {value} ✕
+              </button>
+            )
+          );
+        })}
+        <Export query={{ ...filter, by }} />
+      </div>
+      <Card title="Cost by day">
+        <Shown of={chart}>
+          {(series) => (
+            <Chart
+              days={daysBetween(from, to)}
+              series={series}
+              label="Cost in credits by day; the table has the amounts"
+            />
+          )}
+        </Shown>
+      </Card>
+      <Shown of={table}>
+        {(report) => (
+          <>
+            <div class="card figures">
+              <Figure name="Cost in credits">
+                <ShortAmount micro={report.total.cost_micro} />
+              </Figure>
+              <Figure name="Requests">{wholeNumber(report.total.requests)}</Figure>
+              <Figure name="Prompt tokens">{wholeNumber(report.total.prompt_tokens)}</Figure>
+              <Figure name="Answer tokens">{wholeNumber(report.total.completion_tokens)}</Figure>
+              {report.total.shortfall_micro > 0 && (
+                <Figure name="Not paid">
+                  <ShortAmount micro={report.total.shortfall_micro} />
+                </Figure>
+              )}
+            </div>
+            <Sums by={by} report={report} isFirst={after === null} />
+          </>
+        )}
+      </Shown>
+    </>
+  );
+}
+
+function Sums({ by, report, isFirst }: { by: Group; report: UsageReport; isFirst: boolean }) {
+  if (report.data.length === 0) {
+    return <Empty>No request has finished in this period. Choose another one, or send a request.</Empty>;
+  }
+  const { total } = report;
+  return (
+    <>
+      <Table
+        caption={`Usage by ${by}`}
+        rows={report.data}
+        keyOf={(row) => nameOf(row)}
+        columns={[
+          { title: by, cell: (row) => <Name row={row} by={by} /> },
+          { title: "Requests", isNumber: true, cell: (row) => wholeNumber(row.requests) },
+          { title: "Prompt tokens", isNumber: true, cell: (row) => wholeNumber(row.prompt_tokens) },
+          { title: "of them cached", isNumber: true, cell: (row) => wholeNumber(row.cached_tokens) },
+          { title: "Answer tokens", isNumber: true, cell: (row) => wholeNumber(row.completion_tokens) },
+          { title: "Cost in credits", isNumber: true, cell: (row) => <Amount micro={row.cost_micro} /> },
+          { title: "Base", isNumber: true, cell: (row) => <Amount micro={row.base_micro} /> },
+          { title: "Overage", isNumber: true, cell: (row) => <Amount micro={row.overage_micro} /> },
+          { title: "Additional", isNumber: true, cell: (row) => <Amount micro={row.additional_micro} /> },
+        ]}
+        foot={
+          <tfoot>
+            <tr>
+              <td>total of the period</td>
+              <td class="number">{wholeNumber(total.requests)}</td>
+              <td class="number">{wholeNumber(total.prompt_tokens)}</td>
+              <td class="number">{wholeNumber(total.cached_tokens)}</td>
+              <td class="number">{wholeNumber(total.completion_tokens)}</td>
+              {[total.cost_micro, total.base_micro, total.overage_micro, total.additional_micro].map(
+                (micro, index) => (
+                  <td key={index} class="number">
+                    <Amount micro={micro} />
+                  </td>
+                ),
+              )}
+            </tr>
+          </tfoot>
+        }
+      />
+      <p class="quiet">
+        {report.final
+          ? "These amounts are final."
+          : "Today’s amounts still grow; a day is final five minutes after its end (UTC)."}
+      </p>
+      <Pager next={report.next} isFirst={isFirst} />
+    </>
+  );
+}
+
+function nameOf(row: UsageSum): string {
+  return row.day ?? row.model ?? row.key ?? row.account ?? "";
+}
+
+function Name({ row, by }: { row: UsageSum; by: Group }) {
+  const name = nameOf(row);
+  if (by === "account") return <Link to={pathTo("accounts", name, "usage")}>{name}</Link>;
+  if (by === "day") return <>{name}</>;
+  return <Link to={withParameters({ [by]: name, by: "day", after: null })}>{name}</Link>;
+}
+
+type Filter = Record<"from" | "to", string> & Record<string, string | null | undefined>;
+
+/** One series by day, or one for each of the groups with the highest cost. */
+async function seriesOf(by: Group, filter: Filter, signal: AbortSignal): Promise<Series[]> {
+  const days = daysBetween(filter.from, filter.to);
+  const daily = async (name: string, changes: object): Promise<Series> => {
+    const query = { ...filter, ...changes, by: "day", limit: 500 };
+    const { data } = await get<UsageReport>(path, query, signal);
+    const costs = new Map(data.map(({ day, cost_micro }) => [day, cost_micro]));
+    return { name, micro: days.map((day) => costs.get(day) ?? 0) };
+  };
+  if (by === "day") return [await daily("cost", {})];
+  const top = await get<UsageReport>(path, { ...filter, by, order: "cost", limit: seriesMax }, signal);
+  return Promise.all(top.data.map((row) => daily(nameOf(row), { [by]: nameOf(row) })));
+}
+
+function Export({ query }: { query: Record<string, string | null | undefined> }) {
+  const save = async () => {
+    const blob = await download(path, { ...query, format: "csv" });
+    const link = document.createElement("a");
+    link.href = URL.createObjectURL(blob);
+    link.download = `usage-${query.by}-${query.from}-${query.to}.csv`;
+    link.click();
+    URL.revokeObjectURL(link.href);
+    toast(`${counted(blob.size, "byte")} are saved as ${link.download}.`);
+  };
+  const [error, setError] = useState<string | null>(null);
+  return (
+    <span class="actions">
+      {error && (
+        <span class="error" role="alert">
+          {error}
+        </span>
+      )}
+      <button
+        type="button"
+        onClick={() => {
+          setError(null);
+          save().catch((failure: Error) => setError(failure.message));
+        }}
+      >
+        Export CSV
+      </button>
+    </span>
+  );
+}

@@ -1,0 +1,155 @@
+/**
+ * A dialog with a form for one change. The operation id is made when the dialog opens, so another
+ * click or a retry applies the change once. Errors stand at their fields and keep what was typed.
+ *
+ * With a `preview`, the first step shows what will happen, and only the second one changes it.
+ */
+import type { ComponentChildren } from "preact";
+import { useEffect, useId, useRef, useState } from "preact/hooks";
+import { ApiError } from "./api.ts";
+import { Field, type FieldOf, problemOf, type Values } from "./field.tsx";
+import { newOperationId } from "./operation-id.ts";
+import { toast } from "./toasts.tsx";
+
+interface ActionProps {
+  title: string;
+  /** Says what the change does, above the fields. */
+  intro?: ComponentChildren;
+  fields?: readonly FieldOf[];
+  submit: string;
+  isDangerous?: boolean;
+  /** Begins the operation id, which the journal shows. */
+  kind: string;
+  preview?(values: Values): Promise<ComponentChildren>;
+  /** Returns what to show instead of closing the dialog, such as a new key. */
+  send(values: Values, operationId: string): Promise<{ done: string; result?: ComponentChildren }>;
+  /** Called when the dialog closes; `isDone` if the change was applied. */
+  close(isDone: boolean): void;
+}
+
+interface Problem {
+  param: string | null;
+  message: string;
+}
+
+export function ActionDialog(props: ActionProps) {
+  const { title, intro, fields = [], submit, isDangerous = false, kind, preview, send, close } = props;
+  const dialog = useRef<HTMLDialogElement>(null);
+  const heading = useId();
+  const [operationId] = useState(() => newOperationId(kind));
+  const [values, setValues] = useState<Values>(() =>
+    Object.fromEntries(fields.map(({ name, initial = "" }) => [name, initial])),
+  );
+  const [problems, setProblems] = useState<readonly Problem[]>([]);
+  const [isBusy, setBusy] = useState(false);
+  const [previewed, setPreviewed] = useState<ComponentChildren>(null);
+  const [result, setResult] = useState<ComponentChildren>(null);
+  useEffect(() => showModal(dialog.current), []);
+
+  const problemAt = (name: string) => problems.find(({ param }) => param === name)?.message ?? null;
+  const general = problems.filter(({ param }) => !fields.some(({ name }) => name === param));
+  const change = (name: string, value: string) => {
+    setValues((all) => ({ ...all, [name]: value }));
+    setProblems((all) => all.filter(({ param }) => param !== name));
+    setPreviewed(null);
+  };
+  const run = async () => {
+    const found = fields.flatMap((field) => {
+      const message = problemOf(field, values[field.name] ?? "");
+      return message === null ? [] : [{ param: field.name, message }];
+    });
+    setProblems(found);
+    if (found.length > 0 || isBusy) return;
+    setBusy(true);
+    try {
+      if (preview !== undefined && previewed === null) setPreviewed(await preview(values));
+      else {
+        const { done, result: shown } = await send(values, operationId);
+        toast(done);
+        if (shown === undefined) close(true);
+        else setResult(shown);
+      }
+    } catch (error) {
+      setProblems([
+        { param: paramOf(error), message: error instanceof Error ? error.message : String(error) },
+      ]);
+    } finally {
+      setBusy(false);
+    }
+  };
+  return (
+    <dialog
+      ref={dialog}
+      aria-labelledby={heading}
+      onCancel={(event) => {
+        // Escape would lose a secret, or the answer of a change that is on its way.
+        event.preventDefault();
+        if (!isBusy && result === null) close(false);
+      }}
+    >
+      <h2 id={heading}>{title}</h2>
+      {result !== null ? (
+        <>
+          {result}
+          <div class="buttons">
+            <button type="button" class="primary" onClick={() => close(true)}>
+              Done
+            </button>
+          </div>
+        </>
+      ) : (
+        <form
+          noValidate
+          onSubmit={(event) => {
+            event.preventDefault();
+            void run();
+          }}
+        >
+          {intro && <div class="intro">{intro}</div>}
+          {fields.map((field) => (
+            <Field
+              key={field.name}
+              {...{ field, value: values[field.name] ?? "", problem: problemAt(field.name) }}
+              change={(value) => change(field.name, value)}
+            />
+          ))}
+          {previewed !== null && <div class="preview">{previewed}</div>}
+          {general.map(({ message }) => (
+            <p key={message} class="error" role="alert">
+              {message}
+            </p>
+          ))}
+          <div class="buttons">
+            <button type="button" disabled={isBusy} onClick={() => close(false)}>
+              Cancel
+            </button>
+            <button type="submit" class={isDangerous ? "danger" : "primary"} disabled={isBusy}>
+              {isBusy ? "Please wait …" : preview !== undefined && previewed === null ? "Preview" : submit}
+            </button>
+          </div>
+        </form>
+      )}
+    </dialog>
+  );
+}
+
+/** Returns how to close the dialog and to give the focus back to the element that had it. */
+export function showModal(dialog: HTMLDialogElement | null): () => void {
+  const before = document.activeElement;
+  dialog?.showModal();
+  return () => {
+    dialog?.close();
+    if (before instanceof HTMLElement) before.focus();
+  };
+}
+
+/** The field at fault: `budget.credits` is a field of its own. */
+function paramOf(error: unknown): string | null {
+  return error instanceof ApiError ? error.param : null;
+}
+
+/** Opens one of several dialogs. */
+export function useAction<Name extends string>() {
+  const [open, setOpen] = useState<Name | null>(null);
+  return { open, show: (name: Name) => setOpen(name), hide: () => setOpen(null) };
+}

@@ -1,0 +1,119 @@
+/**
+ * Requests to the API of the pages. They carry the session's cookie, and the header without which
+ * a cookie does not count. A refusal becomes an `ApiError`, whose message a person can act on.
+ *
+ * The pages and the API are of one version, so responses are not checked again here.
+ */
+
+import { paths } from "./paths.ts";
+
+export class ApiError extends Error {
+  /** 0 if no response arrived, and the change may have been applied. */
+  readonly status: number;
+  readonly code: string;
+  /** The field at fault; null if it is no field. */
+  readonly param: string | null;
+
+  constructor(status: number, code: string, message: string, param: string | null) {
+    super(message);
+    this.status = status;
+    this.code = code;
+    this.param = param;
+  }
+}
+
+type Query = Readonly<Record<string, string | number | null | undefined>>;
+
+const sessionPath = apiPath("session");
+let onSignedOut = () => {};
+
+/** Calls `listener` when a request finds that the session has ended. */
+export function whenSignedOut(listener: () => void): void {
+  onSignedOut = listener;
+}
+
+export function get<T>(path: string, query: Query = {}, signal?: AbortSignal): Promise<T> {
+  return request<T>("GET", withQuery(path, query), undefined, signal);
+}
+
+/** Sends a change. Requests with the same operation id are applied once. */
+export function send<T>(method: "POST" | "PATCH" | "DELETE", path: string, body?: object): Promise<T> {
+  return request<T>(method, path, body);
+}
+
+/** Reads a response that is no JSON, for a download. */
+export async function download(path: string, query: Query): Promise<Blob> {
+  return (await respond("GET", withQuery(path, query))).blob();
+}
+
+/** Returns a path of the API of these pages, with its parts encoded. */
+export function apiPath(...parts: string[]): string {
+  return [paths.api, ...parts.map(encodeURIComponent)].join("/");
+}
+
+/** The service accepts `token` or `code` from operators, and `key` from callers. */
+export function signIn(
+  credentials: { token: string } | { code: string } | { key: string },
+): Promise<unknown> {
+  return request("POST", sessionPath, credentials);
+}
+
+export function signOut(): Promise<unknown> {
+  return request("DELETE", sessionPath);
+}
+
+export async function isSignedIn(): Promise<boolean> {
+  try {
+    await request("GET", sessionPath);
+    return true;
+  } catch (error) {
+    if (error instanceof ApiError && error.status === 401) return false;
+    throw error;
+  }
+}
+
+async function request<T>(method: string, path: string, body?: object, signal?: AbortSignal): Promise<T> {
+  const response = await respond(method, path, body, signal);
+  const text = await response.text();
+  return JSON.parse(text || "null");
+}
+
+async function respond(method: string, path: string, body?: object, signal?: AbortSignal): Promise<Response> {
+  const headers = { "x-inkwell-request": "1", ...(body ? { "content-type": "application/json" } : {}) };
+  const response = await fetch(path, {
+    ...{ method, headers, credentials: "same-origin" },
+    ...(body ? { body: JSON.stringify(body) } : {}),
+    ...(signal ? { signal } : {}),
+  }).catch((error: unknown) => {
+    if (signal?.aborted) throw error;
+    throw new ApiError(
+      0,
+      "unreachable",
+      "The service did not respond. Check that it runs, then try again: a repeated change is applied once.",
+      null,
+    );
+  });
+  if (response.ok || (response.status === 503 && path === "/readyz")) return response;
+  const error = await errorOf(response);
+  if (response.status === 401 && path !== sessionPath) onSignedOut();
+  throw error;
+}
+
+async function errorOf(response: Response): Promise<ApiError> {
+  const { status } = response;
+  const fallback = `The service responded with status ${status}. Its log has the details.`;
+  try {
+    const { error } = await response.json();
+    return new ApiError(status, `${error.code}`, `${error.message ?? fallback}`, error.param ?? null);
+  } catch {
+    return new ApiError(status, "unreadable", fallback, null);
+  }
+}
+
+function withQuery(path: string, query: Query): string {
+  const parameters = new URLSearchParams();
+  for (const [name, value] of Object.entries(query)) {
+    if (value !== undefined && value !== null && value !== "") parameters.set(name, String(value));
+  }
+  return parameters.size === 0 ? path : `${path}?${parameters}`;
+}

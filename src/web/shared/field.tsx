@@ -1,0 +1,89 @@
+/** A field of a form, with its label, its hint and its error. */
+import { useId } from "preact/hooks";
+import { wholeNumberIn } from "./numbers.ts";
+
+/** What was typed, by the name of the field. */
+export type Values = Readonly<Record<string, string>>;
+
+export interface FieldOf {
+  /** As in the API, where it names a refused field: `budget.credits`. */
+  name: string;
+  label: string;
+  kind?: "text" | "number" | "moment" | "select" | "email";
+  hint?: string;
+  initial?: string;
+  isRequired?: boolean;
+  options?: readonly (readonly [value: string, title: string])[];
+}
+
+/** Returns what is wrong with a value before it is sent. The API checks the rest. */
+export function problemOf({ kind, label, isRequired = false }: FieldOf, value: string): string | null {
+  if (value.trim() === "") return isRequired ? `${label} is missing.` : null;
+  if (kind === "number" && wholeNumberIn(value) === null) return "Enter a whole number, such as 500.";
+  if (kind === "moment" && momentIn(value) === null) return "Enter a date and a time.";
+  return null;
+}
+
+/** Returns the time in UTC that a person chose; null for none. */
+export function momentIn(value: string): string | null {
+  const ms = Date.parse(`${value}Z`);
+  return Number.isNaN(ms) ? null : new Date(ms).toISOString();
+}
+
+export function Field(props: {
+  field: FieldOf;
+  value: string;
+  problem: string | null;
+  change(value: string): void;
+}) {
+  const { field, value, problem, change } = props;
+  const { name, label, kind = "text", hint, options = [], isRequired = false } = field;
+  const id = useId();
+  const shared = {
+    id,
+    name,
+    value,
+    "aria-invalid": problem !== null,
+    "aria-describedby": `${id}-hint ${id}-error`,
+    "aria-required": isRequired,
+  };
+  return (
+    <div class="field">
+      <label for={id}>
+        {label}
+        {!isRequired && <span class="quiet"> (optional)</span>}
+      </label>
+      {kind === "select" ? (
+        <select {...shared} onChange={({ currentTarget }) => change(currentTarget.value)}>
+          {options.map(([option, title]) => (
+            <option key={option} value={option}>
+              {title}
+            </option>
+          ))}
+        </select>
+      ) : kind === "moment" ? (
+        <input
+          {...shared}
+          type="datetime-local"
+          onInput={({ currentTarget }) => change(currentTarget.value)}
+        />
+      ) : (
+        <input
+          {...shared}
+          type="text"
+          inputMode={kind === "number" ? "numeric" : kind === "email" ? "email" : "text"}
+          autocomplete="off"
+          onInput={({ currentTarget }) => change(currentTarget.value)}
+        />
+      )}
+      {hint && (
+        <p id={`${id}-hint`} class="quiet">
+          {hint}
+        </p>
+      )}
+      <p id={`${id}-error`} class="error" role="alert">
+        {problem}
+      </p>
+    </div>
+  );
+}

@@ -1,0 +1,68 @@
+/** A table with a caption for screen readers. It scrolls by itself if the window is narrow. */
+import type { ComponentChildren } from "preact";
+import { go, Link, withParameters } from "./router.tsx";
+
+export interface Column<Row> {
+  title: string;
+  cell(row: Row): ComponentChildren;
+  isNumber?: boolean;
+}
+
+export function Table<Row>(props: {
+  caption: string;
+  columns: readonly Column<Row>[];
+  rows: readonly Row[];
+  keyOf(row: Row): string;
+  foot?: ComponentChildren;
+}) {
+  const { caption, columns, rows, keyOf, foot } = props;
+  return (
+    // biome-ignore lint/a11y/noNoninteractiveTabindex: a region that scrolls needs the keyboard
+    <section class="table" aria-label={caption} tabIndex={0}>
+      <table>
+        <caption class="hidden">{caption}</caption>
+        <thead>
+          <tr>
+            {columns.map(({ title, isNumber }) => (
+              <th key={title} scope="col" class={isNumber ? "number" : ""}>
+                {title}
+              </th>
+            ))}
+          </tr>
+        </thead>
+        <tbody>
+          {rows.map((row) => (
+            <tr key={keyOf(row)}>
+              {columns.map(({ title, cell, isNumber }) => (
+                <td key={title} class={isNumber ? "number" : ""}>
+                  {cell(row)}
+                </td>
+              ))}
+            </tr>
+          ))}
+        </tbody>
+        {foot}
+      </table>
+    </section>
+  );
+}
+
+/** Links to the next page and back to the first one. The cursor is in the path. */
+export function Pager({ next, isFirst }: { next: string | null; isFirst: boolean }) {
+  if (isFirst && next === null) return null;
+  return (
+    <nav class="pager" aria-label="Pages of the list">
+      {!isFirst && <Link to={withParameters({ after: null })}>First page</Link>}
+      {!isFirst && (
+        <button type="button" onClick={() => history.back()}>
+          Back
+        </button>
+      )}
+      {next !== null && (
+        <button type="button" onClick={() => go(withParameters({ after: next }))}>
+          Next page
+        </button>
+      )}
+    </nav>
+  );
+}

@@ -1,0 +1,51 @@
+/** Times as text: relative to now, and exact in UTC. */
+import type { EpochMs } from "../../units.ts";
+
+const second = 1000;
+const minute = 60 * second;
+const hour = 60 * minute;
+const day = 24 * hour;
+
+/** Each unit counts from the value where a person changes to it. */
+const units = [
+  { name: "year", ms: 365 * day, fromMs: 730 * day },
+  { name: "month", ms: 30 * day, fromMs: 60 * day },
+  { name: "day", ms: day, fromMs: 2 * day },
+  { name: "hour", ms: hour, fromMs: 2 * hour },
+  { name: "minute", ms: minute, fromMs: 100 * second },
+  { name: "second", ms: second, fromMs: 10 * second },
+] as const;
+
+/** Returns `3 hours ago`, `in 12 days` or `now`. Rounds towards now. */
+export function relativeTime(ms: EpochMs, nowMs: EpochMs): string {
+  const distance = ms - nowMs;
+  const unit = units.find(({ fromMs }) => Math.abs(distance) >= fromMs);
+  if (unit === undefined) return "now";
+  return new Intl.RelativeTimeFormat("en", { numeric: "always" }).format(
+    Math.trunc(distance / unit.ms),
+    unit.name,
+  );
+}
+
+/** Returns `2027-01-31 18:00:07 UTC`. */
+export function exactTime(ms: EpochMs): string {
+  return `${new Date(ms).toISOString().slice(0, 19).replace("T", " ")} UTC`;
+}
+
+/** Returns the day of a time in UTC, `2027-01-31`, moved by some days. */
+export function dayOf(ms: EpochMs, daysLater = 0): string {
+  return new Date(ms + daysLater * day).toISOString().slice(0, 10);
+}
+
+/** Returns the days from `from` to before `to`, at most 1,000 of them. */
+export function daysBetween(from: string, to: string): string[] {
+  const days: string[] = [];
+  for (let ms = Date.parse(from); ms < Date.parse(to) && days.length < 1000; ms += day) days.push(dayOf(ms));
+  return days;
+}
+
+/** Returns the share of a window that has passed, from 0 to 1. */
+export function passedShare(startMs: EpochMs, endMs: EpochMs, nowMs: EpochMs): number {
+  if (endMs <= startMs) return 1;
+  return Math.min(1, Math.max(0, (nowMs - startMs) / (endMs - startMs)));
+}
