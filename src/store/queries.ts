@@ -208,7 +208,7 @@ export function queriesOn(
 }
 
 function usageConditions(conditions: Conditions, inOrder: string, query: UsageQuery): Conditions {
-  const { account, id, key, model, fromMs, toMs, after } = query;
+  const { account, id, key, model, fromMs, toMs, newestFirst = false, after } = query;
   conditions
     .and(`${inOrder}.account = ?`, account)
     .and("u.id = ?", id)
@@ -216,11 +216,13 @@ function usageConditions(conditions: Conditions, inOrder: string, query: UsageQu
     // A key has one account, whose receipts are found by an index.
     .and(`${inOrder}.account = (select account from api_key where id = ?)`, key)
     .and("u.model = ?", model)
-    .and("u.at_ms >= ?", fromMs)
-    .and("u.at_ms < ?", toMs);
+    // A receipt and its journal entry have the same time.
+    .and(`${inOrder}.at_ms >= ?`, fromMs)
+    .and(`${inOrder}.at_ms < ?`, toMs);
+  const [beyond, direction] = newestFirst ? ["<", "desc"] : [">", "asc"];
   // With a given account, a comparison of both columns would read the index from the account's
   // first receipt on.
-  if (after?.account === account) conditions.and(`${inOrder}.seq > ?`, after?.seq);
-  else conditions.and(`(${inOrder}.account, ${inOrder}.seq) > (?, ?)`, after?.account, after?.seq);
-  return conditions.page(`${inOrder}.account, ${inOrder}.seq`, query.limit);
+  if (after?.account === account) conditions.and(`${inOrder}.seq ${beyond} ?`, after?.seq);
+  else conditions.and(`(${inOrder}.account, ${inOrder}.seq) ${beyond} (?, ?)`, after?.account, after?.seq);
+  return conditions.page(`${inOrder}.account ${direction}, ${inOrder}.seq ${direction}`, query.limit);
 }

@@ -77,7 +77,9 @@ export interface UsageQuery {
   fromMs?: EpochMs | undefined;
   /** Receipts before this time. */
   toMs?: EpochMs | undefined;
-  /** Rows after this one (its `account` and `seq`), in the order (account, seq). */
+  /** In the order (account, seq), or in its reverse: the newest receipt of an account first. */
+  newestFirst?: boolean | undefined;
+  /** Rows after this one (its `account` and `seq`), in the order. */
   after?: { account: string; seq: number } | undefined;
   /** 1 to `pageRowsMax`. */
   limit: number;

@@ -484,6 +484,17 @@ for (const backend of backends) {
       const last = page.at(-1);
       assert.ok(last !== undefined);
       assert.deepEqual(await ids({ after: { account: last.account, seq: last.seq } }), ["h3"]);
+      assert.deepEqual(await ids({ newestFirst: true }), ["h3", "h1", "h4", "h2"]);
+      assert.deepEqual(await ids({ newestFirst: true, key: "bobs" }), ["h3", "h1"]);
+      assert.deepEqual(await ids({ newestFirst: true, toMs: start + 3000 }), ["h3", "h1", "h2"]);
+      const [newest] = await store.usage({ account: "bob", newestFirst: true, limit: 1 });
+      assert.equal(newest?.id, "h3");
+      const after = { account: "bob", seq: newest.seq };
+      for (const filter of [{ account: "bob" }, { key: "bobs" }]) {
+        assert.deepEqual(await ids({ ...filter, newestFirst: true, after }), ["h1"]);
+        assert.deepEqual(await ids({ ...filter, newestFirst: true, after }, 1), ["h1"]);
+      }
+      assert.deepEqual(await ids({ newestFirst: true, after }), ["h1", "h4", "h2"]);
     });
 
     test("lists open holds by page, of one account or of all, and adds them up", async () => {

@@ -101,6 +101,23 @@ operatorTest("filters receipts by account, key, model and time, in pages", async
   assert.ok((await ids(`to=${later}`)).includes(second));
 });
 
+operatorTest("lists the newest receipts of an account first, in pages", async (operator, service) => {
+  const [first, second, third, fourth] = await fourRequests(operator, service);
+  const pagesOf = async (query: string, limit: number) =>
+    (await operator.all(`/admin/usage?order=newest&${query}`, limit)).map(({ request_id }) => request_id);
+  for (const limit of [1, 2, 3]) {
+    assert.deepEqual(await pagesOf("account=test", limit), [second, first], `pages of ${limit}`);
+    assert.deepEqual(await pagesOf("account=ada", limit), [fourth, third], `pages of ${limit}`);
+    assert.deepEqual(await pagesOf("key=key1", limit), [first], `pages of ${limit}`);
+  }
+  assert.deepEqual(await pagesOf("account=test&model=other", 5), [second]);
+  const csv = (await operator.get("/admin/usage?order=newest&account=ada&format=csv")).text;
+  assert.ok(csv.indexOf(`${fourth}`) < csv.indexOf(`${third}`));
+  const message = refused(await operator.get("/admin/usage?order=newest"), 400, "invalid_value");
+  assert.match(message, /needs account or key/);
+  refused(await operator.get("/admin/usage?account=ada&order=latest"), 400, "invalid_value");
+});
+
 operatorTest("finds receipts after a journal number, as JSON and CSV", async (operator, service) => {
   const known = await idOf(await service.chat());
   const [receipt] = listOf((await operator.get(`/admin/usage?request_id=${known}`)).body.data);

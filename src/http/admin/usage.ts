@@ -19,6 +19,7 @@ const filters = closed({
   model: Type.Optional(schema.noteThatIs("the id of a model")),
   key: Type.Optional(schema.noteThatIs("the id of a key")),
   request_id: Type.Optional(schema.noteThatIs("the x-request-id of an answer")),
+  order: Type.Optional(Type.Enum(["oldest", "newest"], { description: '"oldest" (default) or "newest"' })),
   format: Type.Optional(Type.Enum(["json", "csv"], { description: '"json" or "csv"' })),
 });
 
@@ -27,7 +28,7 @@ const page = schema.pageOf(usageObject.schema);
 const listUsage = operation("listUsage", {
   summary: "List receipts of finished requests, in the order of account and journal",
   description:
-    "`from` is inclusive, `to` exclusive. With `format=csv` or `accept: text/csv`, all receipts come as one CSV; `limit` is not accepted then.",
+    "With `order=newest` the newest receipt of an account comes first; the list must name an account or a key then. `from` is inclusive, `to` exclusive. With `format=csv` or `accept: text/csv`, all receipts come as one CSV; `limit` is not accepted then.",
   querystring: filters,
   response: { 200: Type.Unsafe<Static<typeof page> | Readable>(page) },
   refusals: ["account_not_found", "list_too_slow"],
@@ -55,6 +56,13 @@ export function usageRoutes(app: AdminApp, actions: OperatorActions): void {
 
 function queryOf(query: Static<typeof filters>): Omit<UsageQuery, "limit"> {
   const { account, model, key, request_id: id } = query;
+  const newestFirst = query.order === "newest";
+  if (newestFirst && account === undefined && key === undefined) {
+    throw invalidValue(
+      "order",
+      "order=newest needs account or key: receipts of all accounts are in the order of account and journal.",
+    );
+  }
   const place = placeIn(query.after);
   const after = place && { account: place.account, seq: seqIn(place.rest) };
   const fromMs = momentNamed("from", query.from);
@@ -62,5 +70,5 @@ function queryOf(query: Static<typeof filters>): Omit<UsageQuery, "limit"> {
   if (fromMs !== undefined && toMs !== undefined && toMs <= fromMs) {
     throw invalidValue("to", "to must be after from: to itself is excluded.");
   }
-  return { account, model, key, id, fromMs, toMs, after };
+  return { account, model, key, id, fromMs, toMs, newestFirst, after };
 }

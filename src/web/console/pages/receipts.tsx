@@ -20,7 +20,7 @@ export function Receipts({ place, account }: { place: Place; account: string }) 
   const query = Object.fromEntries(filters.map(([name]) => [name, place.query.get(name)]));
   const after = place.query.get("after");
   const receipts = useLoaded(`receipts ${account} ${place.query}`, (signal) =>
-    get<Page<Receipt>>("/admin/usage", { account, ...query, after, limit: 100 }, signal),
+    get<Page<Receipt>>("/admin/usage", { account, ...query, order: "newest", after, limit: 100 }, signal),
   );
   return (
     <>
@@ -52,7 +52,7 @@ export function Receipts({ place, account }: { place: Place; account: string }) 
             <Empty>No request has finished in this selection. Change the filters, or send a request.</Empty>
           ) : (
             <>
-              <p class="quiet">Oldest first. Costs are credits; point at tokens for their price.</p>
+              <p class="quiet">Newest first. Costs are credits; point at tokens for their price.</p>
               <Table
                 caption="Receipts"
                 rows={data}
