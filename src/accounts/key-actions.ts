@@ -13,7 +13,7 @@ import type { Ledger } from "../ledger/batcher.ts";
 import { keyAt } from "../ledger/key-budget.ts";
 import type { KeyOperation, KeySettings } from "../ledger/operations.ts";
 import type { KeyRow } from "../ledger/rows.ts";
-import { parsePeriod, windowAt } from "../ledger/windows.ts";
+import { isRefillPeriod, refillPeriodRule, windowAt } from "../ledger/windows.ts";
 import type { Store } from "../store/store.ts";
 import { type Credits, type EpochMs, microOf } from "../units.ts";
 import {
@@ -91,7 +91,7 @@ export class KeyActions {
   /** Issues a key. Every call issues another key. */
   async issue(account: string, options: KeyOptions, nowMs = this.#deps.store.nowMs()): Promise<IssuedKey> {
     requireUsableKey(options, this.#deps.modelIds(), nowMs);
-    if (options.budget !== undefined) requirePeriod("budget.every", options.budget.every);
+    if (options.budget !== undefined) requireRefillPeriod(options.budget.every);
     const issued = await issueKey(this.#deps.store, account, options, nowMs);
     if (issued === null) throw accountNotFound(account);
     return issued;
@@ -164,7 +164,7 @@ export class KeyActions {
     const isEmpty = Object.keys(settings).length === 0;
     if (isEmpty || (settings.budget && Object.keys(settings.budget).length === 0)) throw nothingToChange();
     requireUsableKey(change, this.#deps.modelIds(), this.#deps.store.nowMs());
-    if (budget?.every !== undefined) requirePeriod("budget.every", budget.every);
+    if (budget?.every !== undefined) requireRefillPeriod(budget.every);
     return await this.#apply(id, operation, settings);
   }
 
@@ -253,18 +253,20 @@ function requireForm(secret: string): void {
   }
 }
 
-function requirePeriod(param: string, period: string): void {
-  try {
-    parsePeriod(period);
-  } catch (error) {
-    if (!(error instanceof RangeError)) throw error;
-    throw invalidValue(param, `${param} is invalid: ${error.message}.`);
-  }
+function requireRefillPeriod(every: string): void {
+  if (isRefillPeriod(every)) return;
+  throw invalidValue("budget.every", `budget.every must be ${refillPeriodRule}.`);
 }
 
 function requireOverlap(overlap: string, nowMs: EpochMs): void {
-  requirePeriod("overlap", overlap);
-  if (windowAt(nowMs, overlap, nowMs).endsMs - nowMs <= overlapMsMax) return;
+  let endsMs: EpochMs;
+  try {
+    endsMs = windowAt(nowMs, overlap, nowMs).endsMs;
+  } catch (error) {
+    if (!(error instanceof RangeError)) throw error;
+    throw invalidValue("overlap", `overlap is invalid: ${error.message}.`);
+  }
+  if (endsMs - nowMs <= overlapMsMax) return;
   throw invalidValue("overlap", `overlap must be at most a year, not "${overlap}".`);
 }
 

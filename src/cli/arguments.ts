@@ -12,7 +12,7 @@ import {
   topupField,
 } from "../accounts/fields.ts";
 import { httpUrl } from "../config/kinds.ts";
-import { parsePeriod } from "../ledger/windows.ts";
+import { isRefillPeriod, parsePeriod, refillPeriodRule } from "../ledger/windows.ts";
 import { graphHoursMax } from "../store/usage-hours.ts";
 import { type EpochMs, momentOf, momentRule } from "../units.ts";
 
@@ -44,6 +44,11 @@ export function modelIds(value: string): string[] {
 export function serviceUrl(value: string): string {
   if (httpUrl.read(value, true) !== undefined) return value.replace(/(\/v1)?\/*$/, "");
   throw new InvalidArgumentError("It is a URL such as http://127.0.0.1:8080.");
+}
+
+export function refillPeriod(value: string): string {
+  if (isRefillPeriod(value)) return value;
+  throw new InvalidArgumentError(`It is ${refillPeriodRule}.`);
 }
 
 export function period(value: string): string {

@@ -8,7 +8,7 @@ import { defaultOverlap, type KeyChange, noOverlap } from "../accounts/key-actio
 import type { KeyOptions } from "../accounts/keys.ts";
 import { keyObject, keyOfSecretObject, newKeyObject } from "../accounts/operator-objects.ts";
 import type { EpochMs } from "../units.ts";
-import { budgetCredits, label, limit, modelIds, moment, period } from "./arguments.ts";
+import { budgetCredits, label, limit, modelIds, moment, period, refillPeriod } from "./arguments.ts";
 import type { Cli } from "./cli.ts";
 import { shortTime } from "./format.ts";
 import { examples } from "./help.ts";
@@ -59,7 +59,11 @@ export function keyCommand(cli: Cli): Command {
       "credits that the key may spend in each period; needs --every",
       budgetCredits,
     )
-    .option("--every <period>", "period of the budget, ISO 8601: PT5H, P1D, P1M; needs --budget", period)
+    .option(
+      "--every <period>",
+      "period of the budget, ISO 8601: PT5H, P1D, P1M; needs --budget",
+      refillPeriod,
+    )
     .addHelpText(
       "after",
       examples(
@@ -113,7 +117,7 @@ export function keyCommand(cli: Cli): Command {
     .option("--concurrent <number>", "requests at a time", limit)
     .option("--no-concurrent", "remove the limit of requests at a time")
     .option("--budget <credits>", "another amount of the budget keeps its window", budgetCredits)
-    .option("--every <period>", "another period of the budget starts an empty window", period)
+    .option("--every <period>", "another period of the budget starts an empty window", refillPeriod)
     .option("--no-budget", "remove the budget")
     .addHelpText(
       "after",

@@ -7,7 +7,7 @@
  */
 import { isIP } from "node:net";
 import { domainToASCII } from "node:url";
-import { Temporal } from "temporal-polyfill";
+import { isRefillPeriod, refillPeriodRule } from "../ledger/windows.ts";
 import { creditsMax } from "../units.ts";
 
 export interface Kind<T> {
@@ -114,11 +114,9 @@ export const price = whole(
 );
 
 export const period: Kind<string> = {
-  expects:
-    "an ISO 8601 period of at most 10 years: whole years and months (P1M, P1Y), or whole weeks, days, hours " +
-    "and minutes (P1W, P1D, PT5H), not both",
+  expects: refillPeriodRule,
   standIn: "P1D",
-  read: (value) => (typeof value === "string" && isPeriod(value) ? value : undefined),
+  read: (value) => (typeof value === "string" && isRefillPeriod(value) ? value : undefined),
 };
 
 export const filePath = text("a path", (value) => value.trim() !== "" && !value.includes("\0"), {
@@ -194,23 +192,4 @@ function isHostName(value: string): boolean {
 
 function isHttpUrl(value: string): boolean {
   return /^https?:\/\//.test(value) && URL.canParse(value);
-}
-
-/**
- * A period has either calendar units or fixed units, because months are counted from an anchor.
- * Fractions (`PT1.5H`) and lower case, which Temporal accepts, are refused so that the file shows
- * the exact window.
- */
-function isPeriod(value: string): boolean {
-  const calendar = /^P(?=\d)(?:\d{1,6}Y)?(?:\d{1,6}M)?$/;
-  const fixed = /^P(?=\d|T\d)(?:\d{1,6}W)?(?:\d{1,6}D)?(?:T(?=\d)(?:\d{1,6}H)?(?:\d{1,6}M)?)?$/;
-  if (!calendar.test(value) && !fixed.test(value)) return false;
-  try {
-    const duration = Temporal.Duration.from(value);
-    const years = duration.total({ unit: "years", relativeTo: "2000-01-01" });
-    return duration.sign === 1 && years <= 10;
-  } catch {
-    // The end is after the last day that Temporal supports, about 270,000 years from now.
-    return false;
-  }
 }

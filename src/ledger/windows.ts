@@ -58,6 +58,29 @@ export function parsePeriod(text: string): Period {
   return period;
 }
 
+export const refillPeriodRule =
+  "an ISO 8601 period of at most 10 years: whole years and months (P1M, P1Y), or whole weeks, days, hours " +
+  "and minutes (P1W, P1D, PT5H), not both";
+
+/**
+ * Reports whether a plan or the budget of a key may have this period. It has either calendar units
+ * or fixed units, because months are counted from an anchor. Fractions (`PT1.5H`) and lower case,
+ * which Temporal accepts, are refused so that the text shows the exact window.
+ */
+export function isRefillPeriod(value: string): boolean {
+  const calendar = /^P(?=\d)(?:\d{1,6}Y)?(?:\d{1,6}M)?$/;
+  const fixed = /^P(?=\d|T\d)(?:\d{1,6}W)?(?:\d{1,6}D)?(?:T(?=\d)(?:\d{1,6}H)?(?:\d{1,6}M)?)?$/;
+  if (!calendar.test(value) && !fixed.test(value)) return false;
+  try {
+    const duration = Temporal.Duration.from(value);
+    const years = duration.total({ unit: "years", relativeTo: "2000-01-01" });
+    return duration.sign === 1 && years <= 10;
+  } catch {
+    // The end is after the last day that Temporal supports, about 270,000 years from now.
+    return false;
+  }
+}
+
 /** Reports whether both texts are the same period: P1W is P7D, and P1M is not P30D. */
 export function isSamePeriod(one: string, other: string): boolean {
   if (one === other) return true;
