@@ -1,8 +1,7 @@
 /** The work of an operator on accounts, as a person does it in the console. */
 import assert from "node:assert/strict";
-import type { Page } from "playwright-core";
 import { browserTests } from "../fixtures/browser.ts";
-import { assertAccessible, assertFits, loaded, open } from "../fixtures/console.ts";
+import { assertAccessible, assertFits, choose, loaded, open } from "../fixtures/console.ts";
 import { noDefaultModel } from "../fixtures/program.ts";
 import { fillRealistic, hostileText } from "../fixtures/realistic-ledger.ts";
 import { until } from "../fixtures/until.ts";
@@ -11,11 +10,6 @@ const test = browserTests({
   env: noDefaultModel,
   fill: (folder) => fillRealistic(folder, { furtherAccounts: 10_000 }),
 });
-
-async function choose(page: Page, action: string): Promise<void> {
-  await page.getByText("Change", { exact: true }).click();
-  await page.getByRole("button", { name: action }).click();
-}
 
 test("lists 10,000 accounts by pages, which the back button and a reload keep", async (visit) => {
   const { page } = visit;

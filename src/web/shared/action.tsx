@@ -5,7 +5,7 @@
  * With a `preview`, the first step shows what will happen, and only the second one changes it.
  */
 import type { ComponentChildren } from "preact";
-import { useEffect, useId, useRef, useState } from "preact/hooks";
+import { useId, useLayoutEffect, useRef, useState } from "preact/hooks";
 import { ApiError } from "./api.ts";
 import { Field, type FieldOf, problemOf, type Values } from "./field.tsx";
 import { newOperationId } from "./operation-id.ts";
@@ -44,7 +44,10 @@ export function ActionDialog(props: ActionProps) {
   const [isBusy, setBusy] = useState(false);
   const [previewed, setPreviewed] = useState<ComponentChildren>(null);
   const [result, setResult] = useState<ComponentChildren>(null);
-  useEffect(() => showModal(dialog.current), []);
+  // Before the next key press, which belongs to the dialog.
+  useLayoutEffect(() => showModal(dialog.current), []);
+  const latest = useRef(values);
+  latest.current = values;
 
   const problemAt = (name: string) => problems.find(({ param }) => param === name)?.message ?? null;
   const general = problems.filter(({ param }) => !fields.some(({ name }) => name === param));
@@ -55,15 +58,18 @@ export function ActionDialog(props: ActionProps) {
   };
   const run = async () => {
     const found = fields.flatMap((field) => {
-      const message = problemOf(field, values[field.name] ?? "");
+      const message = problemOf(field, values[field.name] ?? "", isHalfTyped(dialog.current, field.name));
       return message === null ? [] : [{ param: field.name, message }];
     });
     setProblems(found);
     if (found.length > 0 || isBusy) return;
     setBusy(true);
     try {
-      if (preview !== undefined && previewed === null) setPreviewed(await preview(values));
-      else {
+      if (preview !== undefined && previewed === null) {
+        const shown = await preview(values);
+        // Fields may have changed meanwhile: the preview is of other values then.
+        if (latest.current === values) setPreviewed(shown);
+      } else {
         const { done, result: shown } = await send(values, operationId);
         toast(done);
         if (shown === undefined) close(true);
@@ -141,6 +147,12 @@ export function showModal(dialog: HTMLDialogElement | null): () => void {
     dialog?.close();
     if (before instanceof HTMLElement) before.focus();
   };
+}
+
+/** Browsers report a date without its time, or half a year, as an empty field. */
+function isHalfTyped(form: HTMLElement | null, name: string): boolean {
+  const input = form?.querySelector(`[name="${name}"]`);
+  return input instanceof HTMLInputElement && input.validity.badInput;
 }
 
 /** The field at fault: `budget.credits` is a field of its own. */

@@ -13,15 +13,21 @@ export interface FieldOf {
   hint?: string;
   initial?: string;
   isRequired?: boolean;
+  /** Smallest number that the field takes. */
+  min?: number;
   options?: readonly (readonly [value: string, title: string])[];
 }
 
 /** Returns what is wrong with a value before it is sent. The API checks the rest. */
-export function problemOf({ kind, label, isRequired = false }: FieldOf, value: string): string | null {
+export function problemOf(field: FieldOf, value: string, isHalfTyped: boolean): string | null {
+  const { kind, label, isRequired = false, min = Number.NEGATIVE_INFINITY } = field;
+  if (isHalfTyped) return "Enter a date and a time, or remove what is there.";
   if (value.trim() === "") return isRequired ? `${label} is missing.` : null;
-  if (kind === "number" && wholeNumberIn(value) === null) return "Enter a whole number, such as 500.";
   if (kind === "moment" && momentIn(value) === null) return "Enter a date and a time.";
-  return null;
+  if (kind !== "number") return null;
+  const number = wholeNumberIn(value);
+  if (number === null) return "Enter a whole number, such as 500.";
+  return number < min ? `Enter a whole number of at least ${min}.` : null;
 }
 
 /** Returns the time in UTC that a person chose; null for none. */

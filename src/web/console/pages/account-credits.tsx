@@ -21,7 +21,7 @@ export function TopUp({ account: { id }, close }: Props) {
       kind="topup"
       submit="Add the credits"
       fields={[
-        { name: "credits", label: "Credits", kind: "number", isRequired: true },
+        { name: "credits", label: "Credits", kind: "number", isRequired: true, min: 1 },
         {
           ...{ name: "payment_id", label: "Payment id", isRequired: true, initial: payment },
           hint: "The number of the invoice or payment, if there is one. Each payment id adds credits once in the installation.",
@@ -92,7 +92,7 @@ export function RefundCredits({ account: { id }, close }: Props) {
       }
       fields={[
         { name: "payment_id", label: "Payment id", isRequired: true },
-        { name: "credits", label: "Credits", kind: "number", isRequired: true },
+        { name: "credits", label: "Credits", kind: "number", isRequired: true, min: 1 },
       ]}
       preview={async (values) => {
         const { balances } = await get<Balance>(apiPath("accounts", id, "balance"));

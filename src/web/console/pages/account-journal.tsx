@@ -7,9 +7,9 @@ import { Amount, Badge, Time } from "../../shared/values.tsx";
 import type { JournalEntry, Page } from "../types.ts";
 import type { AccountTabProps } from "./account-tab.ts";
 
-export function AccountJournal({ account: { id }, place }: AccountTabProps) {
+export function AccountJournal({ account: { id }, changes, place }: AccountTabProps) {
   const after = place.query.get("after");
-  const journal = useLoaded(`journal ${id} ${after}`, (signal) =>
+  const journal = useLoaded(`journal ${id} ${after} ${changes}`, (signal) =>
     get<Page<JournalEntry>>(apiPath("accounts", id, "journal"), { after, limit: 100 }, signal),
   );
   const signed = (micro: number) => (micro === 0 ? <span class="quiet">–</span> : <Amount micro={micro} />);

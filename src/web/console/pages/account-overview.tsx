@@ -11,10 +11,9 @@ import type { Balance, Page, RecentRefusal } from "../types.ts";
 import type { AccountTabProps } from "./account-tab.ts";
 import { RunningRequests } from "./running-requests.tsx";
 
-export function AccountOverview({ account }: AccountTabProps) {
+export function AccountOverview({ account, changes }: AccountTabProps) {
   const { id } = account;
-  // The account is loaded again after each change, and with it the balance.
-  const balance = useLoaded(`balance ${JSON.stringify(account)}`, (signal) =>
+  const balance = useLoaded(`balance ${id} ${changes}`, (signal) =>
     get<Balance>(apiPath("accounts", id, "balance"), {}, signal),
   );
   return (

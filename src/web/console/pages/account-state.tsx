@@ -23,7 +23,7 @@ const changes = {
   close: {
     ...{ title: "Close", state: "closed", submit: "Close for good" },
     intro:
-      "This is final. Base and overage credits lapse, and all keys stop working. Additional credits stay and can be refunded.",
+      "This is final. Base and overage credits lapse, and requests of all keys are refused. Additional credits stay and can be refunded.",
   },
 } as const;
 
@@ -38,8 +38,8 @@ export function ChangeState({ account: { id }, change, close }: Props & { change
     return (
       <p>
         {wholeNumber(balances.base.credits)} base and {wholeNumber(balances.overage.credits)} overage credits
-        lapse, {wholeNumber(balances.additional.credits)} additional credits stay. {counted(valid, "key")}{" "}
-        {valid === 1 ? "stops" : "stop"} working.
+        lapse, {wholeNumber(balances.additional.credits)} additional credits stay. {counted(valid, "key")} can
+        send no more requests.
       </p>
     );
   };

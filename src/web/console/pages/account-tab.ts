@@ -4,6 +4,8 @@ import type { Account } from "../types.ts";
 
 export interface AccountTabProps {
   account: Account;
+  /** Number of changes that this page has made; what they change is loaded again. */
+  changes: number;
   place: Place;
   /** Loads the account again after a change. */
   reload(): void;

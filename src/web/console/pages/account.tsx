@@ -1,5 +1,6 @@
 /** One account: its head with the changes of the account itself, and a tab for each topic. */
 import type { ComponentType } from "preact";
+import { useState } from "preact/hooks";
 import { apiPath, get } from "../../shared/api.ts";
 import { PageHead } from "../../shared/layout.tsx";
 import { Link, type Place, pathTo } from "../../shared/router.tsx";
@@ -25,12 +26,17 @@ const tabs: Readonly<Record<string, { title: string; Tab: ComponentType<AccountT
 
 export function AccountPage({ id, tab, place }: { id: string; tab: string; place: Place }) {
   const account = useLoaded(`account ${id}`, (signal) => get<Account>(apiPath("accounts", id), {}, signal));
+  const [changes, setChanges] = useState(0);
+  const reload = () => {
+    account.reload();
+    setChanges(changes + 1);
+  };
   const current = tabs[tab];
   const state = account.value?.state;
   return (
     <>
       <PageHead title={id} above={<Link to={pathTo("accounts")}>Accounts</Link>}>
-        {account.value && <AccountActions account={account.value} reload={account.reload} />}
+        {account.value && <AccountActions account={account.value} reload={reload} />}
       </PageHead>
       {state !== undefined && state !== "active" && (
         <p class="notice warn">
@@ -57,7 +63,7 @@ export function AccountPage({ id, tab, place }: { id: string; tab: string; place
         </p>
       ) : (
         <Shown of={account}>
-          {(row) => <current.Tab account={row} place={place} reload={account.reload} />}
+          {(row) => <current.Tab account={row} changes={changes} place={place} reload={reload} />}
         </Shown>
       )}
     </>

@@ -1,0 +1,326 @@
+/** What an operator changes about an account: credits, plan, state, end date and contact. */
+import assert from "node:assert/strict";
+import { writeFileSync } from "node:fs";
+import path from "node:path";
+import { browserTests, type ConsoleService } from "../fixtures/browser.ts";
+import { assertRefused, choose, confirmed, dialogClosed, open, submit } from "../fixtures/console.ts";
+import { ask } from "../fixtures/http-stream.ts";
+import { miniature, noDefaultModel } from "../fixtures/program.ts";
+
+const configuration = `plans:
+  student: { base: { credits: 500, every: P1M }, overage: { credits: 50, every: P1M } }
+  team: { base: { credits: 20000, every: P1M }, overage: { credits: 0, every: P1M } }
+models:
+  tutor: { engine: llama, source: ${JSON.stringify(miniature)}, context_window: 4096, threads: 1, gpu: off, price: { prompt: 1000000, completion: 1000000 } }
+`;
+
+const test = browserTests({
+  env: noDefaultModel,
+  async fill(folder) {
+    writeFileSync(path.join(folder, "inkwell.yaml"), configuration);
+  },
+});
+
+/** Opens an account on the plan "student". Returns a key of it. */
+async function openAccount(service: ConsoleService, id: string): Promise<string> {
+  await service.call("POST", "/admin/accounts", { id, plan: "student" });
+  const { key } = await service.call("POST", `/admin/accounts/${id}/keys`, { operation_id: "first" });
+  assert.ok(typeof key === "string");
+  return key;
+}
+
+async function journal(service: ConsoleService, id: string, kind: string): Promise<object[]> {
+  const { data } = await service.call("GET", `/admin/accounts/${id}/journal?limit=500`);
+  assert.ok(Array.isArray(data));
+  return data.filter((entry) => entry.kind === kind);
+}
+
+async function additional(service: ConsoleService, id: string): Promise<unknown> {
+  const { balances } = await service.call("GET", `/admin/accounts/${id}/balance`);
+  return Object(balances).additional.credits;
+}
+
+/** Sends a request with a key. Returns its status. */
+async function askStatus(service: ConsoleService, key: string): Promise<number> {
+  const response = await ask({ url: service.apiUrl, key, model: "tutor", content: "Hi", max_tokens: 1 });
+  await response.text();
+  return response.status;
+}
+
+test("adjusts credits after a preview, with a reason in the journal", async (visit) => {
+  const { page, service } = visit;
+  await openAccount(service, "adjusted");
+  await service.call("POST", "/admin/accounts/adjusted/topups", { payment_id: "pay-adjusted", credits: 300 });
+  await open(visit, "/accounts/adjusted");
+  await page.getByText("300", { exact: true }).waitFor();
+  await choose(page, "Adjust credits");
+  await page.getByRole("dialog").getByLabel("Credits").fill("-120");
+  await page.getByRole("dialog").getByLabel("Reason").fill("Counted twice <b>by us</b>");
+  await submit(page);
+  await page.getByText("Additional credits change from 300 to 180").waitFor();
+  assert.deepEqual(await journal(service, "adjusted", "adjust"), []);
+  await page.getByRole("button", { name: "Adjust the credits" }).dblclick();
+  await dialogClosed(page);
+  await confirmed(page, "The credits of adjusted were adjusted by -120.");
+  // The page behind the form has the new balance, without a reload.
+  await page.getByText("180", { exact: true }).waitFor();
+  const entries = await journal(service, "adjusted", "adjust");
+  assert.equal(entries.length, 1);
+  assert.match(JSON.stringify(entries), /Counted twice <b>by us<\/b>/);
+  await page.getByRole("link", { name: "Journal" }).click();
+  await page.getByText("Counted twice <b>by us</b>").waitFor();
+});
+
+test("refuses an adjustment below zero at the field, and keeps the form", async (visit) => {
+  const { page, service, expects } = visit;
+  await openAccount(service, "overdrawn");
+  await open(visit, "/accounts/overdrawn");
+  await choose(page, "Adjust credits");
+  const typed = { Credits: "-1", Reason: "A correction" };
+  const credits = page.getByRole("dialog").getByLabel("Credits");
+  await credits.fill(typed.Credits);
+  await page.getByRole("dialog").getByLabel("Reason").fill(typed.Reason);
+  await submit(page);
+  await page.getByText("This is more than the account has, and will be refused.").waitFor();
+  expects("409 POST /admin/accounts/overdrawn/adjustments");
+  await submit(page);
+  await assertRefused(credits, /0|additional credits|below/i, typed);
+  assert.deepEqual(await journal(service, "overdrawn", "adjust"), []);
+});
+
+test("refunds a payment as far as its credits are left, once", async (visit) => {
+  const { page, service } = visit;
+  await openAccount(service, "refunded");
+  await service.call("POST", "/admin/accounts/refunded/topups", { payment_id: "invoice-9", credits: 400 });
+  const correction = { operation_id: "spent", credits: -150, reason: "spent" };
+  await service.call("POST", "/admin/accounts/refunded/adjustments", correction);
+  await open(visit, "/accounts/refunded");
+  await choose(page, "Refund a payment");
+  await page.getByRole("dialog").getByLabel("Payment id").fill("invoice-9");
+  await page.getByRole("dialog").getByLabel("Credits").fill("400");
+  await submit(page);
+  await page.getByText(/at most the 250 additional credits/).waitFor();
+  assert.deepEqual(await journal(service, "refunded", "refund"), []);
+  await page.getByRole("button", { name: "Take the credits back" }).dblclick();
+  await page.getByText(/250 credits were taken back\. 150 credits were spent/).waitFor();
+  await page.getByRole("button", { name: "Done" }).click();
+  await dialogClosed(page);
+  const entries = await journal(service, "refunded", "refund");
+  assert.equal(entries.length, 1);
+  assert.equal(await additional(service, "refunded"), 0);
+});
+
+test("refuses the refund of an unknown payment at the field of its id", async (visit) => {
+  const { page, service, expects } = visit;
+  await openAccount(service, "unpaid");
+  await open(visit, "/accounts/unpaid");
+  await choose(page, "Refund a payment");
+  const typed = { "Payment id": `invoice <img src=x onerror="document.title='broken'">`, Credits: "25" };
+  const payment = page.getByRole("dialog").getByLabel("Payment id");
+  await payment.fill(typed["Payment id"]);
+  await page.getByRole("dialog").getByLabel("Credits").fill(typed.Credits);
+  await submit(page);
+  await page.getByRole("button", { name: "Take the credits back" }).waitFor();
+  expects(/^40[04] POST \/admin\/accounts\/unpaid\/refunds$/);
+  await submit(page);
+  await assertRefused(payment, /has no payment/i, typed);
+  assert.equal(await page.locator("dialog img").count(), 0);
+  // The same form goes on with the right id.
+  await service.call("POST", "/admin/accounts/unpaid/topups", { payment_id: "invoice-10", credits: 25 });
+  await payment.fill("invoice-10");
+  await submit(page);
+  await page.getByText(/25 credits of invoice-10 are taken back/).waitFor();
+  await submit(page);
+  await page.getByText("25 credits were taken back.").waitFor();
+  assert.equal(await additional(service, "unpaid"), 0);
+});
+
+test("a preview of other values than those in the form is not shown", async (visit) => {
+  const { page, service } = visit;
+  await openAccount(service, "hurried");
+  await open(visit, "/accounts/hurried");
+  await choose(page, "Adjust credits");
+  const credits = page.getByRole("dialog").getByLabel("Credits");
+  await credits.fill("5");
+  await page.getByRole("dialog").getByLabel("Reason").fill("A correction");
+  const { promise: mayAnswer, resolve: answer } = Promise.withResolvers<void>();
+  const asked = page.waitForRequest("**/admin/accounts/hurried/balance");
+  await page.route("**/admin/accounts/hurried/balance", async (route) => {
+    await mayAnswer;
+    await route.continue();
+  });
+  await submit(page);
+  await asked;
+  await credits.fill("5000");
+  const answered = page.waitForResponse("**/admin/accounts/hurried/balance");
+  answer();
+  await (await answered).finished();
+  await page.getByRole("dialog").getByRole("button", { name: "Preview" }).click();
+  await page.getByText("Additional credits change from 0 to 5,000").waitFor();
+  assert.equal(await page.getByText(/from 0 to 5 \(/).count(), 0);
+  await submit(page);
+  await dialogClosed(page);
+  assert.equal(await additional(service, "hurried"), 5000);
+});
+
+test("changes a plan at the next refresh, shows it, and cancels it", async (visit) => {
+  const { page, service } = visit;
+  await openAccount(service, "growing");
+  await open(visit, "/accounts/growing");
+  await choose(page, "Change the plan");
+  await page.getByRole("dialog").getByLabel("New plan").selectOption("team");
+  await page
+    .getByRole("dialog")
+    .getByLabel("When")
+    .selectOption({ label: "At the next refresh of the base credits" });
+  await submit(page);
+  await page.getByText("Nothing has changed yet.").waitFor();
+  const base = page.getByRole("dialog").getByRole("row").filter({ hasText: "base" });
+  assert.match(await base.innerText(), /500 of 500\s+20,000 of 20,000/);
+  await submit(page);
+  await dialogClosed(page);
+  const scheduled = page
+    .locator("dt", { hasText: "Plan from the next refresh" })
+    .locator("xpath=following-sibling::dd[1]");
+  await scheduled.getByText("team").waitFor();
+  const during = await service.call("GET", "/admin/accounts/growing");
+  assert.equal(during.plan, "student");
+  assert.equal(during.next_plan, "team");
+  await choose(page, "Change the plan");
+  await page.getByRole("dialog").getByText(/team/).first().waitFor();
+  await page.getByRole("dialog").getByLabel("New plan").selectOption("student");
+  await submit(page);
+  await page.getByText("Nothing has changed yet.").waitFor();
+  await submit(page);
+  await dialogClosed(page);
+  await scheduled.getByText("–").waitFor();
+  assert.equal((await service.call("GET", "/admin/accounts/growing")).next_plan, null);
+});
+
+test("shows what the change to a smaller plan takes, and changes the plan now", async (visit) => {
+  const { page, service } = visit;
+  const key = await openAccount(service, "shrinking");
+  await service.call("PATCH", "/admin/accounts/shrinking", { operation_id: "up", plan: "team" });
+  assert.equal(await askStatus(service, key), 200);
+  await open(visit, "/accounts/shrinking");
+  await choose(page, "Change the plan");
+  await page.getByRole("dialog").getByLabel("New plan").selectOption("student");
+  await submit(page);
+  await page.getByText("Nothing has changed yet.").waitFor();
+  const base = page.getByRole("dialog").getByRole("row").filter({ hasText: "base" });
+  // What was spent of the larger plan counts in the smaller one.
+  const [, left] = /20,000\s+(\d+) of 500/.exec(await base.innerText()) ?? [];
+  assert.ok(Number(left) > 0 && Number(left) < 500, await base.innerText());
+  await submit(page);
+  await dialogClosed(page);
+  await confirmed(page, "The plan is student.");
+  await page.getByText(`${left} of 500`).waitFor();
+});
+
+test("closes an account only after its preview, for good", async (visit) => {
+  const { page, service } = visit;
+  const key = await openAccount(service, "closing");
+  await service.call("POST", "/admin/accounts/closing/topups", { payment_id: "pay-closing", credits: 70 });
+  assert.equal(await askStatus(service, key), 200);
+  await open(visit, "/accounts/closing");
+  await choose(page, "Close for good");
+  await submit(page);
+  const dialog = page.getByRole("dialog");
+  await dialog
+    .getByText(/base and 50 overage credits lapse, 70 additional credits stay\. 1 key can/)
+    .waitFor();
+  assert.equal(await askStatus(service, key), 200);
+  await submit(page);
+  await dialogClosed(page);
+  await page.getByText(/This account is closed/).waitFor();
+  assert.equal(await askStatus(service, key), 403);
+  const account = await service.call("GET", "/admin/accounts/closing");
+  assert.equal(account.state, "closed");
+  assert.equal(await additional(service, "closing"), 70);
+  // What a closed account does not allow is not offered.
+  await page.getByText("Change", { exact: true }).click();
+  await page.getByRole("button", { name: "Refund a payment" }).waitFor();
+  for (const gone of ["Suspend", "Resume", "Change the plan", "Close for good", "Set the end date"]) {
+    assert.equal(await page.getByRole("button", { name: gone }).count(), 0, gone);
+  }
+});
+
+test("sets, moves and removes an end date, and warns of one that has passed", async (visit) => {
+  const { page, service } = visit;
+  await openAccount(service, "ending");
+  await open(visit, "/accounts/ending");
+  const set = async (time: string) => {
+    await choose(page, "Set the end date");
+    await page.getByRole("dialog").getByLabel("Closes at (UTC)").fill(time);
+    await submit(page);
+  };
+  const endsAt = async () => (await service.call("GET", "/admin/accounts/ending")).ends_at;
+  await set("2099-03-31T18:00");
+  await page.getByText("The account closes at 2099-03-31 18:00 UTC.").waitFor();
+  assert.equal(await endsAt(), null);
+  await submit(page);
+  await dialogClosed(page);
+  assert.equal(await endsAt(), "2099-03-31T18:00:00.000Z");
+  await page.getByRole("term").filter({ hasText: "Closes" }).waitFor();
+  await page.locator("dd time[datetime^='2099-03-31']").waitFor();
+  await choose(page, "Set the end date");
+  assert.equal(await page.getByRole("dialog").getByLabel("Closes at (UTC)").inputValue(), "2099-03-31T18:00");
+  await page.getByRole("button", { name: "Cancel" }).click();
+  await dialogClosed(page);
+  await set("");
+  await page.getByText("The account has no end date any more.").waitFor();
+  await submit(page);
+  await dialogClosed(page);
+  assert.equal(await endsAt(), null);
+  await set("2020-01-01T00:00");
+  await page.getByText("This time has passed: the account closes now, for good.").waitFor();
+  assert.equal((await service.call("GET", "/admin/accounts/ending")).state, "active");
+  await page.getByRole("button", { name: "Cancel" }).click();
+  await dialogClosed(page);
+  assert.equal((await service.call("GET", "/admin/accounts/ending")).state, "active");
+});
+
+test("edits a contact, removes a field, and finds the account by the new e-mail", async (visit) => {
+  const { page, service } = visit;
+  await openAccount(service, "moved");
+  const contact = { owner: "Before", email: "before@x.example", note: "old", external_id: "crm-1" };
+  await service.call("PATCH", "/admin/accounts/moved/contact", contact);
+  await open(visit, "/accounts/moved");
+  await choose(page, "Edit the contact");
+  const dialog = page.getByRole("dialog");
+  assert.equal(await dialog.getByLabel("Owner").inputValue(), "Before");
+  await dialog.getByLabel("Owner").fill("Zoë O'Neill");
+  await dialog.getByLabel("E-mail").fill("zoe@x.example");
+  await dialog.getByLabel("Note").fill("");
+  await submit(page);
+  await dialogClosed(page);
+  await page.getByText("Zoë O'Neill").waitFor();
+  const { owner, email, note, external_id } = await service.call("GET", "/admin/accounts/moved");
+  assert.deepEqual(
+    { owner, email, note, external_id },
+    { owner: "Zoë O'Neill", email: "zoe@x.example", note: null, external_id: "crm-1" },
+  );
+  await page.getByRole("link", { name: "Accounts", exact: true }).first().click();
+  await page.getByRole("searchbox").fill("zoe@");
+  await page.keyboard.press("Enter");
+  await page.getByRole("link", { name: "moved", exact: true }).waitFor();
+});
+
+test("continues after a restart of the service between two changes", async (visit) => {
+  const { page, service } = visit;
+  await openAccount(service, "across");
+  await open(visit, "/accounts/across");
+  const topUp = async (credits: string) => {
+    await page.getByRole("button", { name: "Top up" }).click();
+    await page.getByRole("dialog").getByLabel("Credits").fill(credits);
+    await submit(page);
+    await dialogClosed(page);
+  };
+  await topUp("40");
+  await page.getByText("40", { exact: true }).waitFor();
+  await service.stop();
+  await service.start();
+  await topUp("2");
+  await page.getByText("42", { exact: true }).waitFor();
+  assert.equal((await journal(service, "across", "topup")).length, 2);
+});
