@@ -19,6 +19,7 @@ import { fingerprintOf } from "./app/config-fingerprint.ts";
 import { type OpenDatabase, openUpgradedStore } from "./app/database.ts";
 import { connectionLimits } from "./app/open-files.ts";
 import { ServicePlans, supersededWarning } from "./app/plans.ts";
+import { Portal } from "./app/portal.ts";
 import { type ReloadedParts, Reloader } from "./app/reload.ts";
 import { RunningModels } from "./app/running-models.ts";
 import { logAbandoned, logClock, logDiffering, logIgnoredVariables } from "./app/service-log.ts";
@@ -28,8 +29,8 @@ import { webFiles } from "./app/web-bundle.ts";
 import type { Config } from "./config/load.ts";
 import { operatorNames, operatorToken } from "./config/operator.ts";
 import { invariant, messageOf } from "./errors.ts";
-import { AllowedHosts } from "./http/admin/allowed-hosts.ts";
 import { createOperatorServer } from "./http/admin/server.ts";
+import { AllowedHosts } from "./http/api/allowed-hosts.ts";
 import { bindOrExplain, clientUrl, listenOn, publicAddress, requirePort } from "./http/listening.ts";
 import { type PublicDependencies, PublicServer, type PublicSettings } from "./http/public/server.ts";
 import { makeDataFolder } from "./make-folder.ts";
@@ -156,6 +157,7 @@ class Service {
     // trace.
     await requirePort("listen", config.listen);
     await requirePort("operator", config.operator);
+    if (config.portal !== null) await requirePort("portal", config.portal);
     const settings = this.#settingsOf(config);
     makeDataFolder(config.dataDir);
     const token = await operatorToken(config);
@@ -178,13 +180,17 @@ class Service {
     const boundUrl = await bindOrExplain("listen", config.listen, () => server.listen(config.listen));
     this.#observe(parts, server, watch, clock);
     const allowedHosts = new AllowedHosts(operatorNames(config.operator));
-    const reloader = this.#createReloader({ models, plans, server, allowedHosts, watch });
+    const portal =
+      config.portal === null ? null : new Portal(config, { ...parts, version, token: token.token });
+    const reloader = this.#createReloader({ models, plans, server, allowedHosts, portal, watch });
     const stops = startRequestStops(store, server.requests, this.#times, this.#logger);
     this.#started.defer(() => stops.stop());
     const common = { common: parts, audits, stops, server, watch, clock, plans };
     const sessions = this.#createSessions(store, token.token);
     const operator = { ...common, sessions, allowedHosts, reloader };
     const operatorUrl = await this.#listenToOperator(operator);
+    if (portal !== null) this.#started.defer(() => portal.close());
+    const portalUrl = portal === null ? null : await portal.listen();
     this.#started.defer(startChores({ store, ledger, times: this.#times, logger: this.#logger }));
 
     const loaded = await loading;
@@ -195,6 +201,7 @@ class Service {
       ...publicAddress(config.listen, boundUrl),
       operatorUrl,
       consoleUrl: consoleUrl(config.operator.url ?? clientUrl(config.operator.host, operatorUrl)),
+      portalUrl,
       tokenFile: token.file,
       models: loaded,
       first,
@@ -362,11 +369,11 @@ class Service {
     return watch;
   }
 
-  #settingsOf({ limits, cors }: Config): PublicSettings {
+  #settingsOf({ limits, cors, portal }: Config): PublicSettings {
     return {
       limits: { ...limits, keepAliveMs: this.#times.keepAliveMs },
       corsOrigins: cors.origins,
-      connections: connectionLimits(limits),
+      connections: connectionLimits(limits, { hasPortal: portal !== null }),
     };
   }
 

@@ -7,7 +7,7 @@
 import { Refusal } from "../errors.ts";
 import { balanceUnavailable } from "../ledger/balance.ts";
 import type { Plan } from "../ledger/plan.ts";
-import type { Store } from "../store/store.ts";
+import type { FoundKey, Store } from "../store/store.ts";
 import type { EpochMs } from "../units.ts";
 import { hashKey, keyFormat, parseKey, secretWith } from "./keys.ts";
 
@@ -32,20 +32,38 @@ export async function authenticate(
   header: string | undefined,
   nowMs: EpochMs,
 ): Promise<Caller> {
-  const given = hashKey(keyIn(header));
+  return callerOf(await findUsableKey(store, keyIn(header), nowMs));
+}
+
+/**
+ * Returns the key with this secret. Throws the refusal `invalid_api_key` if there is none, or if
+ * the key or the secret has ended.
+ */
+export async function findUsableKey(
+  store: Pick<Store, "findKey">,
+  secretText: string,
+  nowMs: EpochMs,
+): Promise<FoundKey> {
+  requireForm(secretText);
+  const given = hashKey(secretText);
   const found = await store.findKey(given);
   if (found === null) throw unknownKey();
-  const { key, plan } = found;
+  const { key } = found;
   const secret = secretWith(given, key);
   if (secret === null || (secret === "old" && key.oldUntilMs === null)) throw unknownKey();
   if (secret === "old" && key.oldUntilMs !== null && key.oldUntilMs <= nowMs) {
     const until = new Date(key.oldUntilMs).toISOString();
-    throw invalid(`This API key was replaced by a new one, and was valid until ${until}.`);
+    throw invalidKey(`This API key was replaced by a new one, and was valid until ${until}.`);
   }
-  if (key.revokedMs !== null) throw invalid("This API key has been revoked.");
+  if (key.revokedMs !== null) throw invalidKey("This API key has been revoked.");
   if (key.expiresMs !== null && key.expiresMs <= nowMs) {
-    throw invalid(`This API key expired at ${new Date(key.expiresMs).toISOString()}.`);
+    throw invalidKey(`This API key expired at ${new Date(key.expiresMs).toISOString()}.`);
   }
+  return found;
+}
+
+/** Throws the refusal `balance_unavailable` if the database lacks the account's plan. */
+function callerOf({ key, plan }: Pick<FoundKey, "key" | "plan">): Caller {
   if (plan === null) {
     throw balanceUnavailable(`account ${key.account}: the database has no version of its plan`);
   }
@@ -54,7 +72,7 @@ export async function authenticate(
 }
 
 function unknownKey(): Refusal {
-  return invalid("This API key is unknown. It may belong to another service.");
+  return invalidKey("This API key is unknown. It may belong to another service.");
 }
 
 function keyIn(header: string | undefined): string {
@@ -67,20 +85,24 @@ function keyIn(header: string | undefined): string {
     );
   }
   if (!isBearer || rest.length > 0) {
-    throw invalid("The Authorization header must have the form: Bearer ink_...");
+    throw invalidKey("The Authorization header must have the form: Bearer ink_...");
   }
+  return key;
+}
+
+function requireForm(key: string): void {
   switch (parseKey(key)) {
     case "ok":
-      return key;
+      return;
     case "mistyped":
-      throw invalid(
+      throw invalidKey(
         `This API key is mistyped or incomplete: its check characters do not match. ${keyFormat} Copy the whole key again.`,
       );
     case "foreign":
-      throw invalid(`This is not an API key of this service. ${keyFormat}`);
+      throw invalidKey(`This is not an API key of this service. ${keyFormat}`);
   }
 }
 
-function invalid(message: string): Refusal {
+export function invalidKey(message: string): Refusal {
   return new Refusal("invalid_api_key", `${message} Ask the operator of this service for a valid key.`);
 }

@@ -4,8 +4,16 @@ import type { ServiceLimits } from "../config/limits.ts";
 import { OperatorError } from "../errors.ts";
 import type { ConnectionLimits } from "../http/connections.ts";
 
-/** Files for other uses than public connections: operator listener, database, engines. */
+/**
+ * Files for other uses than public connections: operator listener, database, engines. The portal's
+ * connections come in addition.
+ */
 const reservedFiles = 256;
+
+/** Most connections of the portal. Each open page keeps one or two. */
+const portalConnectionsMax = 512;
+/** Share of the files that the portal takes if there are few. */
+const portalShare = 1 / 8;
 
 /** Assumed if the system does not report a limit. The usual limit of a shell. */
 const openFilesUsual = 1024;
@@ -39,19 +47,33 @@ export function openFilesMax(read = () => readFileSync("/proc/self/limits", "utf
  */
 export function connectionLimits(
   { connectionsMax, connectionsPerAddressMax, trustedProxies }: ServiceLimits,
-  openFiles = openFilesMax(),
+  { openFiles = openFilesMax(), hasPortal = false } = {},
 ): ConnectionLimits {
-  if (connectionsMax !== null && connectionsMax + reservedFiles > openFiles) {
+  const reserved = reservedFiles + (hasPortal ? portalConnections(openFiles) : 0);
+  if (connectionsMax !== null && connectionsMax + reserved > openFiles) {
     throw new OperatorError(
-      `limits.connections is ${connectionsMax}, but this process may only open ${openFiles} files, ${reservedFiles} of them for other uses. Raise its limit (ulimit -n, LimitNOFILE in systemd), or lower limits.connections.`,
+      `limits.connections is ${connectionsMax}, but this process may only open ${openFiles} files, ${reserved} of them for other uses. Raise its limit (ulimit -n, LimitNOFILE in systemd), or lower limits.connections.`,
     );
   }
   // Half of the files: a request to an upstream takes a second one.
-  const suited = Math.floor((openFiles - reservedFiles) / 2);
+  const suited = Math.floor((openFiles - reserved) / 2);
   const max = connectionsMax ?? Math.max(connectionsMin, Math.min(suited, connectionsDefaultMax));
   return {
     connectionsMax: max,
     connectionsPerAddressMax: connectionsPerAddressMax ?? Math.max(1, Math.floor(max * addressShare)),
     trustedProxies,
   };
+}
+
+/** Returns the limits of the portal. A proxy in front of it carries many clients. */
+export function portalConnectionLimits(
+  { trustedProxies }: ServiceLimits,
+  openFiles = openFilesMax(),
+): ConnectionLimits {
+  const max = portalConnections(openFiles);
+  return { connectionsMax: max, connectionsPerAddressMax: Math.ceil(max * addressShare), trustedProxies };
+}
+
+function portalConnections(openFiles: number): number {
+  return Math.max(connectionsMin, Math.min(portalConnectionsMax, Math.floor(openFiles * portalShare)));
 }

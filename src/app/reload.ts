@@ -20,12 +20,13 @@ import {
 import type { Config } from "../config/load.ts";
 import { operatorNames } from "../config/operator.ts";
 import { messageOf, OperatorError } from "../errors.ts";
-import type { AllowedHosts } from "../http/admin/allowed-hosts.ts";
+import type { AllowedHosts } from "../http/api/allowed-hosts.ts";
 import type { PublicServer, PublicSettings } from "../http/public/server.ts";
 import type { NodeWatch } from "../store/nodes.ts";
 import type { Metrics } from "../telemetry/metrics.ts";
 import { fingerprintOf } from "./config-fingerprint.ts";
 import type { ServicePlans } from "./plans.ts";
+import type { Portal } from "./portal.ts";
 import type { RunningModels } from "./running-models.ts";
 
 /** The parts of the service that a reload changes. */
@@ -37,6 +38,8 @@ export interface ReloadedParts {
   server: PublicServer;
   settingsOf(config: Config): PublicSettings;
   allowedHosts: AllowedHosts;
+  /** Null: no portal. */
+  portal: Pick<Portal, "configure"> | null;
   watch: NodeWatch;
   metrics: Metrics;
   logger: Logger;
@@ -165,9 +168,10 @@ export class Reloader {
   }
 
   #apply(next: Config, settings: PublicSettings): void {
-    const { server, allowedHosts, watch, logger, onApplied } = this.#parts;
+    const { server, allowedHosts, portal, watch, logger, onApplied } = this.#parts;
     server.configure(settings);
     allowedHosts.replace(operatorNames(next.operator));
+    portal?.configure(next);
     logger.level = next.log.level;
     this.#running = next;
     onApplied(next);

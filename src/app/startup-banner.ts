@@ -10,6 +10,8 @@ export interface StartupBanner {
   operatorUrl: string;
   /** URL of the console for a browser. */
   consoleUrl: string;
+  /** URL of the portal for a browser. Null if there is none. */
+  portalUrl: string | null;
   /** Absolute path of the file with the operator token. Null if the token is configured. */
   tokenFile: string | null;
   models: readonly { id: string; onMiniature: boolean }[];
@@ -23,17 +25,16 @@ export interface StartupBanner {
  * Returns the text for people. Paths are relative to `cwd`. `signInCode` is for a sign-in link,
  * which only a terminal may show.
  */
-export function bannerText(
-  { publicUrl, onEveryAddress, operatorUrl, consoleUrl, tokenFile, models, first, onAnyPort }: StartupBanner,
-  cwd: string,
-  signInCode: string | null = null,
-): string {
+export function bannerText(banner: StartupBanner, cwd: string, signInCode: string | null = null): string {
+  const { publicUrl, onEveryAddress, operatorUrl, consoleUrl, portalUrl } = banner;
+  const { tokenFile, models, first, onAnyPort } = banner;
   const token = tokenFile === null ? "" : `   (token: ${relative(cwd, tokenFile)})`;
   const lines = [
     "",
     `  API        ${publicUrl}/v1${onEveryAddress ? "   (and on every other address of this machine)" : ""}`,
     `  Operator   ${operatorUrl}${token}`,
     `  Console    ${consoleUrl}   (sign in: ${commandOf(import.meta.filename)} console${onAnyPort ? ` --url ${operatorUrl}` : ""})`,
+    ...(portalUrl === null ? [] : [`  Portal     ${portalUrl}   (sign in with an API key)`]),
     `  Models     ${models.map(({ id, onMiniature }) => (onMiniature ? `${id} (on the miniature)` : id)).join(", ")}`,
     "",
   ];
@@ -89,10 +90,11 @@ export function signInLink(url: string, code: string): string {
 }
 
 /** Returns the JSON object for programs, with absolute paths. */
-export function bannerObject({ publicUrl, operatorUrl, tokenFile, models, first }: StartupBanner) {
+export function bannerObject({ publicUrl, operatorUrl, portalUrl, tokenFile, models, first }: StartupBanner) {
   return {
     api: `${publicUrl}/v1`,
     operator: operatorUrl,
+    portal: portalUrl,
     operator_token_file: tokenFile,
     models: models.map(({ id, onMiniature }) => ({ id, on_miniature: onMiniature })),
     first_account: first,

@@ -36,10 +36,16 @@ const webApps = {
     withoutScripts:
       "The console needs JavaScript. The command line (inkwell --help) and the operator API do the same without it.",
   },
+  portal: {
+    title: "Inkwell",
+    pages: "",
+    api: "/api",
+    withoutScripts: "These pages need JavaScript. The API does the same without it.",
+  },
 } as const satisfies Record<string, WebApp>;
 
 type WebAppName = keyof typeof webApps;
-export const webAppNames = ["console"] as const satisfies WebAppName[];
+export const webAppNames = ["console", "portal"] as const satisfies WebAppName[];
 
 const indexName = "index.html";
 const compress = promisify(gzip);

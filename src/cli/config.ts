@@ -44,6 +44,7 @@ async function check(cli: Cli): Promise<void> {
     ["public API", `${config.listen.host} port ${config.listen.port}`],
     ["operator API", `${config.operator.host} port ${config.operator.port}, token ${tokenText(config)}`],
     ["operator hosts", ["IP addresses", "localhost", ...operatorNames(config.operator)].join(", ")],
+    ["portal", portalText(config)],
     ["data", config.dataDir],
     ["model files", config.modelsDir],
     ["database", databaseText(config.database)],
@@ -133,6 +134,11 @@ function tokenText({ operator, dataDir }: Config): string {
   return operator.token === null ? `in ${path.join(dataDir, tokenFileName)}` : "configured";
 }
 
+function portalText({ portal }: Config): string {
+  if (portal === null) return "none";
+  return `${portal.host} port ${portal.port}${portal.url === null ? "" : `, opened as ${portal.url}`}`;
+}
+
 function connectionsText({ limits }: Config): string {
   const { connectionsMax, connectionsPerAddressMax, trustedProxies } = limits;
   return [
@@ -167,6 +173,7 @@ function effective(config: Config) {
       url: operator.url ?? undefined,
       hosts: operator.hosts,
     },
+    portal: config.portal === null ? undefined : { ...config.portal, url: config.portal.url ?? undefined },
     data: config.dataDir,
     models_dir: config.modelsDir,
     database: databaseText(config.database),

@@ -90,6 +90,7 @@ const atStart: Record<string, Read> = {
   "operator.host": ({ operator }) => operator.host,
   "operator.port": ({ operator }) => operator.port,
   "operator.token": ({ operator }) => operator.token,
+  portal: ({ portal }) => portal,
   data: ({ dataDir }) => dataDir,
   models_dir: ({ modelsDir }) => modelsDir,
   database: ({ database }) => database,
@@ -117,11 +118,12 @@ export function changesBetween(running: Config, next: Config): SettingChanges {
 /** Returns the next configuration with the running values of settings that need a restart. */
 export function applicable(running: Config, next: Config): Config {
   const { host, port, token } = running.operator;
-  const { listen, dataDir, modelsDir, database, tracing } = running;
+  const { listen, portal, dataDir, modelsDir, database, tracing } = running;
   return {
     ...next,
     listen,
     operator: { ...next.operator, host, port, token },
+    portal,
     dataDir,
     modelsDir,
     database,

@@ -28,6 +28,7 @@ import { readLimits } from "./limits.ts";
 import { readModels } from "./model.ts";
 import { readOperator } from "./operator.ts";
 import { readPlans } from "./plan.ts";
+import { readPortal } from "./portal.ts";
 import { type ReadContext, refuseUnknownVariables, Section } from "./section.ts";
 import { withoutServiceLinks } from "./service-links.ts";
 import { readTracing } from "./tracing.ts";
@@ -110,6 +111,7 @@ function readConfig(root: Section) {
     port: section.value("port", kind.port, { or: 8080, env: "INKWELL_PORT" }),
   }));
   const operator = root.section("operator", (section) => readOperator(section, listen));
+  const portal = readPortal(root, { listen, operator });
 
   const dataDir = root.resolve(root.placed("data", kind.filePath, { or: "./data" }));
   const modelsDir = root.placed("models_dir", kind.filePath, {
@@ -127,6 +129,8 @@ function readConfig(root: Section) {
   return {
     listen,
     operator,
+    /** Null: no portal. */
+    portal,
     dataDir,
     modelsDir: root.resolve(modelsDir),
     database,

@@ -2,18 +2,18 @@
 import { randomBytes } from "node:crypto";
 import { existsSync } from "node:fs";
 import { link, readFile, rm, writeFile } from "node:fs/promises";
-import { isIP } from "node:net";
 import path from "node:path";
 import { domainToASCII } from "node:url";
 import { codeOf, messageOf, OperatorError } from "../errors.ts";
 import { makeFolder } from "../make-folder.ts";
 import * as kind from "./kinds.ts";
+import { type ListenerAddress, namesAmong, requireOwnPort } from "./listeners.ts";
 import type { Section } from "./section.ts";
 
 type OperatorListener = ReturnType<typeof readOperator>;
 
 /** `listen` is the public listener, which must have another port. */
-export function readOperator(section: Section, listen: { host: string; port: number }) {
+export function readOperator(section: Section, listen: ListenerAddress) {
   const host = section.placed("host", kind.host, { or: "127.0.0.1", env: "INKWELL_OPERATOR_HOST" });
   const port = section.placed("port", kind.port, { or: 8081, env: "INKWELL_OPERATOR_PORT" });
   const token = section.optional("token", kind.operatorToken, { env: "INKWELL_OPERATOR_TOKEN" });
@@ -24,10 +24,8 @@ export function readOperator(section: Section, listen: { host: string; port: num
         "(INKWELL_OPERATOR_TOKEN); or use 127.0.0.1",
     );
   }
-  const areTogether = host.value === listen.host || isEveryAddress(host.value) || isEveryAddress(listen.host);
-  if (port.value !== 0 && port.value === listen.port && areTogether) {
-    section.problem(port.where, `operator.port: ${port.value} is also the port of listen; choose another`);
-  }
+  const address = { host: host.value, port: port.value, where: port.where };
+  requireOwnPort(section, address, { listen });
   const url = section.optional("url", kind.ownUrl, { env: "INKWELL_OPERATOR_URL" });
   const hosts = section.list("hosts", kind.hostName, "a list of host names: [ops.example, node-a]", {
     env: "INKWELL_OPERATOR_HOSTS",
@@ -47,12 +45,7 @@ export function readOperator(section: Section, listen: { host: string; port: num
 
 /** Returns the host names of the operator listener, besides IP addresses and `localhost`. */
 export function operatorNames({ host, url, hosts }: OperatorListener): string[] {
-  const names = [host, ...hosts, ...(url === null ? [] : [new URL(url).hostname])];
-  return names.filter((name) => isIP(name) === 0 && name !== "localhost");
-}
-
-function isEveryAddress(host: string): boolean {
-  return host === "0.0.0.0" || host === "::";
+  return namesAmong([host, ...hosts, ...(url === null ? [] : [new URL(url).hostname])]);
 }
 
 /** Name of the token file in the data folder. */

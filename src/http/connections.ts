@@ -78,7 +78,7 @@ export class Connections {
     const client = clientOf(remoteAddress);
     const own = this.#perClient.get(client) ?? 0;
     const isFull = this.#count >= connectionsMax;
-    if (isFull || (own >= connectionsPerAddressMax && !this.#isTrusted(remoteAddress))) {
+    if (isFull || (own >= connectionsPerAddressMax && !this.isTrusted(remoteAddress))) {
       this.#onRefused(isFull ? "total" : "address", remoteAddress);
       this.#refuse(socket, isFull ? "as it can" : "from your address as it accepts");
       return false;
@@ -94,7 +94,8 @@ export class Connections {
     return true;
   }
 
-  #isTrusted(address: string): boolean {
+  /** Whether this is the address of a trusted proxy. */
+  isTrusted(address: string): boolean {
     const plain = withoutMapping(address);
     return this.#trusted.check(plain, isIPv6(plain) ? "ipv6" : "ipv4");
   }

@@ -60,7 +60,9 @@ async function alsoListen({ server }: FastifyInstance, address: Address): Promis
   server.once("close", () => second.close());
 }
 
-type ListenerName = "listen" | "operator";
+type ListenerName = "listen" | "operator" | "portal";
+
+const variablePrefix = { listen: "INKWELL", operator: "INKWELL_OPERATOR", portal: "INKWELL_PORTAL" };
 
 /** Returns the host for clients on this machine: loopback if the listener has every address. */
 export function dialled(host: string): string {
@@ -104,7 +106,7 @@ export async function bindOrExplain<T>(
     return await bind();
   } catch (error) {
     const code = codeOf(error);
-    const prefix = name === "listen" ? "INKWELL" : "INKWELL_OPERATOR";
+    const prefix = variablePrefix[name];
     const other = `choose another one with ${name}: { port } in inkwell.yaml or ${prefix}_PORT`;
     if (code === "EADDRINUSE") {
       throw new OperatorError(

@@ -11,8 +11,8 @@ import { accountsSql, contactIn, isPlainList, listedAccountOf } from "./account-
 import { Conditions } from "./conditions.ts";
 import { accountsOnPlansOf, countAccounts, type KeptPlans, readEpoch } from "./plans.ts";
 import type { SqlDialect, SqlStatement } from "./sql.ts";
-import type { Store, UsageQuery } from "./store.ts";
-import { chargeTable, contactTable, holdTable, journalTable, keyTable } from "./tables.ts";
+import type { FoundKey, Store, UsageQuery } from "./store.ts";
+import { accountEndTable, chargeTable, contactTable, holdTable, journalTable, keyTable } from "./tables.ts";
 import { usageHourOf, usageHoursSql } from "./usage-hours.ts";
 import { readUsageState, usageStateOf, usageSumsOf, usageSumsSql } from "./usage-sums.ts";
 
@@ -54,6 +54,7 @@ type Queries = Pick<
   | "plans"
   | "accountsOnPlans"
   | "findKey"
+  | "findKeys"
   | "addKey"
   | "keyById"
   | "keys"
@@ -76,19 +77,29 @@ export function queriesOn(
   plans: KeptPlans,
 ): Queries {
   const p = dialect.parameter;
-  const findKey = `select ${keyTable.list("k")}, a.plan, (${readEpoch}) from api_key as k
-    join account as a on a.id = k.account
-    where k.hash = ${p(1)} or k.old_hash = ${p(1)}`;
+  const keyOfAccount = `select ${keyTable.list("k")}, ${accountEndTable.list("a")}, a.plan, (${readEpoch})
+    from api_key as k join account as a on a.id = k.account`;
+  const findKey = `${keyOfAccount} where k.hash = ${p(1)} or k.old_hash = ${p(1)}`;
+  async function foundKeyOf(cells: readonly unknown[]): Promise<FoundKey> {
+    const account = accountEndTable.rowOf(cells, keyTable.columns.length);
+    const catalog = await plans.at(Number(cells.at(-1)));
+    const plan = newestVersion(catalog, String(cells.at(-2))) ?? null;
+    return { key: keyTable.rowOf(cells), account, plan };
+  }
   const conditions = () => new Conditions(p);
 
   return {
     /** The lookup that every request begins with. */
     async findKey(hash) {
       const [cells] = await find("lookups", { name: "find key", text: findKey, values: [hash] });
-      if (cells === undefined) return null;
-      const plan = String(cells.at(-2));
-      const catalog = await plans.at(Number(cells.at(-1)));
-      return { key: keyTable.rowOf(cells), plan: newestVersion(catalog, plan) ?? null };
+      return cells === undefined ? null : await foundKeyOf(cells);
+    },
+
+    async findKeys(hashes) {
+      if (hashes.length === 0) return [];
+      const list = hashes.map((_, index) => p(index + 1)).join(", ");
+      const text = `${keyOfAccount} where k.hash in (${list})`;
+      return await Promise.all((await find("lookups", { text, values: hashes })).map(foundKeyOf));
     },
 
     /** Not retried like the lookups of requests, so that nobody waits for it. */

@@ -14,7 +14,7 @@ export interface SessionRow {
   /** Of the secret, in lower-case hex. */
   hash: string;
   kind: SessionKind;
-  /** `operator`, or the id of a key. */
+  /** `operator`, or the SHA-256 of a key's secret. */
   owner: string;
   createdMs: EpochMs;
   /** Written at most once a minute. */

@@ -21,9 +21,11 @@ import type { UsageSums, UsageSumsQuery } from "./usage-sums.ts";
 /** The most rows of a page of any list. */
 export const pageRowsMax = 1000;
 
-/** A key, and the newest version of the plan of its account. */
+/** A key, the state of its account, and the newest version of the account's plan. */
 export interface FoundKey {
   key: KeyRow;
+  /** The account is closed from `endsMs` on, whatever its state. */
+  account: { state: AccountState; endsMs: EpochMs | null };
   /** Null if the database has no version of it. */
   plan: PlanVersion | null;
 }
@@ -140,6 +142,8 @@ export interface Store extends LedgerStore, SessionStore {
 
   /** Finds a key by the SHA-256 of its present or its old secret, in lower-case hex. */
   findKey(hash: string): Promise<FoundKey | null>;
+  /** Finds keys by the SHA-256 of their present secrets, in any order. */
+  findKeys(hashes: readonly string[]): Promise<FoundKey[]>;
   /** Returns false if the account does not exist. */
   addKey(key: KeyRow): Promise<boolean>;
   keyById(id: string): Promise<KeyRow | null>;

@@ -81,6 +81,12 @@ export const accountTable = tableOf<AccountRow>("account", {
   overageSince: "integer",
 });
 
+/** Whether and when an account ends. */
+export const accountEndTable = tableOf<Pick<AccountRow, "state" | "endsMs">>("account", {
+  state: accountStates,
+  endsMs: "integer?",
+});
+
 /** Reports whether two rows of an account differ in their state only. */
 export const isSameButState = sameBesides(accountTable, accountStateTable);
 

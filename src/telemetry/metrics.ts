@@ -67,8 +67,13 @@ class Instruments {
   }
 }
 
-const signInResults = ["signed_in", "wrong_token", "wrong_code", "too_many", "insecure"] as const;
-export type SignInResult = (typeof signInResults)[number];
+/** Results of signing in, by the listener. */
+const signInResults = {
+  operator: ["signed_in", "wrong_token", "wrong_code", "too_many", "insecure"],
+  portal: ["signed_in", "wrong_key", "too_many", "insecure"],
+} as const;
+type SignInListener = keyof typeof signInResults;
+export type SignInResult = (typeof signInResults)[SignInListener][number];
 
 export class Metrics implements RequestObserver {
   readonly #make = new Instruments();
@@ -251,15 +256,17 @@ export class Metrics implements RequestObserver {
   );
   readonly #signIns = this.#make.counter(
     "inkwell_sign_ins_total",
-    "Attempts to sign in to the console by their result.",
-    ["result"],
+    "Attempts to sign in to the console (`operator`) and to the portal, by their result.",
+    ["listener", "result"],
   );
   #sources: MetricsSources | null = null;
 
   constructor() {
     // Zero from the start, so that the first refusal is an increase.
     for (const reason of ["total", "address"] as const) this.#refusedConnections.inc({ reason }, 0);
-    for (const result of signInResults) this.#signIns.inc({ result }, 0);
+    for (const [listener, results] of Object.entries(signInResults)) {
+      for (const result of results) this.#signIns.inc({ listener, result }, 0);
+    }
     this.#auditProblems.set(Number.NaN);
     this.#auditSeconds.set(Number.NaN);
   }
@@ -331,8 +338,8 @@ export class Metrics implements RequestObserver {
     this.#refusedConnections.inc({ reason });
   }
 
-  signedIn(result: SignInResult): void {
-    this.#signIns.inc({ result });
+  signedIn(listener: SignInListener, result: SignInResult): void {
+    this.#signIns.inc({ listener, result });
   }
 
   decoded(model: string, requests: number): void {

@@ -397,6 +397,38 @@ for (const backend of backends) {
       assert.equal((await store.findKey(hashOf(2)))?.plan?.id, "bought");
     });
 
+    test("keys are found with the state of their account, several at once by their present secrets", async () => {
+      await store.commit([{ kind: "open", account: "eve", plan: "starter" }]);
+      for (const [id, account, n] of [
+        ["k2", "ada", 2],
+        ["k3", "eve", 3],
+      ] as const) {
+        await store.addKey(
+          keyOf(id, account, { hash: hashOf(n), oldHash: hashOf(n + 10), oldUntilMs: start }),
+        );
+      }
+      const found = async () => {
+        const keys = await store.findKeys([hashOf(2), hashOf(3), hashOf(12), hashOf(9)]);
+        return keys
+          .map(({ key, account, plan }) => [key.id, account, plan?.id])
+          .toSorted(([one], [other]) => (String(one) < String(other) ? -1 : 1));
+      };
+      const active = { state: "active", endsMs: null };
+      assert.deepEqual(await found(), [
+        ["k2", active, "starter"],
+        ["k3", active, "starter"],
+      ]);
+      const end = { kind: "end", endsMs: start + day } as const;
+      await store.commit([{ kind: "state", account: "ada", op: "1", to: end }]);
+      await store.commit([{ kind: "state", account: "eve", op: "1", to: { kind: "close" } }]);
+      assert.deepEqual(await found(), [
+        ["k2", { state: "active", endsMs: start + day }, "starter"],
+        ["k3", { state: "closed", endsMs: null }, "starter"],
+      ]);
+      assert.deepEqual((await store.findKey(hashOf(13)))?.account, { state: "closed", endsMs: null });
+      assert.deepEqual(await store.findKeys([]), []);
+    });
+
     test("the limits that a hold counts on its key are read with the key", async () => {
       await store.addKey(
         keyOf("limited", "ada", { hash: hashOf(2), requestsPerMinute: 7, tokensPerMinute: 11 }),

@@ -1,6 +1,6 @@
 /**
  * The OpenAPI documents in docs/api/ describe the service: the public API as it responds, and the
- * operator API as it documents itself. `npm run openapi` writes the operator document.
+ * operator API and the portal's as they document themselves. `npm run openapi` writes these two.
  */
 import assert from "node:assert/strict";
 import { readFileSync } from "node:fs";
@@ -11,6 +11,7 @@ import { Check } from "typebox/schema";
 import { parse } from "yaml";
 import { catalogue } from "../../src/errors.ts";
 import { type Fields, fieldsOf, startOperator } from "../fixtures/operator.ts";
+import { startPortal } from "../fixtures/portal.ts";
 import { say, startService } from "../fixtures/service.ts";
 
 const root = path.join(import.meta.dirname, "../..");
@@ -35,6 +36,17 @@ test("the operator document is that of the service; npm run openapi writes it", 
   const written = { ...document, info: { ...fieldsOf(document.info), version } };
   assert.ok((await new Validator().validate(structuredClone(written))).valid);
   t.assert.fileSnapshot(written, path.join(root, "docs/api/operator.json"));
+});
+
+test("the portal's document is that of the service; npm run openapi writes it", async (t) => {
+  await using service = await startService();
+  await using portal = await startPortal(service);
+  const { document } = portal;
+  const written = { ...document, info: { ...fieldsOf(document.info), version } };
+  assert.ok((await new Validator().validate(structuredClone(written))).valid);
+  t.assert.fileSnapshot(written, path.join(root, "docs/api/portal.json"));
+  const cookie = await portal.signIn(service.key);
+  assert.deepEqual((await portal.as(cookie, "GET", "/api/openapi.json")).body, document);
 });
 
 test("the public document is valid, and has the paths, methods and statuses of the service", async () => {

@@ -324,9 +324,9 @@ void test("ten failed attempts a minute are answered, and the token with Bearer 
   nowMs += 50_001;
   await signIn(operator);
   const metrics = (await operator.get("/metrics")).text;
-  assert.match(metrics, /inkwell_sign_ins_total\{result="wrong_token"\} 10/);
-  assert.match(metrics, /inkwell_sign_ins_total\{result="too_many"\} 2/);
-  assert.match(metrics, /inkwell_sign_ins_total\{result="signed_in"\} 2/);
+  assert.match(metrics, /inkwell_sign_ins_total\{listener="operator",result="wrong_token"\} 10/);
+  assert.match(metrics, /inkwell_sign_ins_total\{listener="operator",result="too_many"\} 2/);
+  assert.match(metrics, /inkwell_sign_ins_total\{listener="operator",result="signed_in"\} 2/);
 });
 
 void test("attempts at the same time do not pass the limit together", async () => {

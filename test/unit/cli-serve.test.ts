@@ -43,6 +43,7 @@ test("prints one line with --json: URLs, models and the first key", async () => 
     version: "0.0.0",
     api: "http://127.0.0.1:8080/v1",
     operator: "http://127.0.0.1:8081",
+    portal: null,
     operator_token_file: "/srv/data/token",
     models: [{ id: "small", on_miniature: false }],
     first_account: first,

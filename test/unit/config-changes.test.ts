@@ -29,7 +29,7 @@ test("finds no change in an equal configuration, whatever its lines and order", 
 });
 
 test("knows every section of the configuration", () => {
-  const compared = ["listen", "operator", "dataDir", "modelsDir", "database", "plans", "models"];
+  const compared = ["listen", "operator", "portal", "dataDir", "modelsDir", "database", "plans", "models"];
   const fromEnvironment = ["sources", "client", "file", "ignoredVariables"];
   const { operator, ...sections } = read(base);
   // Add a new setting to the tables of src/config/changes.ts, and then here.
@@ -120,6 +120,7 @@ describe("names the setting", () => {
     ["listen: { port: 7 }", "listen.port"],
     ["operator: { host: 127.0.0.2 }", "operator.host"],
     ["operator: { port: 7 }", "operator.port"],
+    ["portal: {}", "portal"],
     ["models_dir: ./elsewhere", "models_dir"],
     ["database: postgres://u:other@db.example/inkwell", "database"],
     ["tracing: { endpoint: http://127.0.0.1:4318 }", "tracing"],

@@ -419,6 +419,30 @@ limits:
       /^inkwell\.yaml:2: operator\.port: 8000 is also the port of listen; choose another$/,
     ],
     [
+      "refuses the port of another listener for the portal",
+      "operator: { port: 8000 }\nportal: { port: 8000 }",
+      {},
+      /^inkwell\.yaml:2: portal\.port: 8000 is also the port of operator; choose another$/,
+    ],
+    [
+      "refuses the default port of the portal if another listener has it",
+      "listen: { port: 8082 }",
+      { INKWELL_PORTAL_HOST: "0.0.0.0" },
+      /portal\.port: 8082 is also the port of listen; choose another$/,
+    ],
+    [
+      "requires a map for the portal",
+      "portal: on",
+      {},
+      /^inkwell\.yaml:1: portal: found "on", expected a map with the keys host, port, url$/,
+    ],
+    [
+      "refuses a URL of the portal without its scheme",
+      'portal: { url: "ai.example" }',
+      {},
+      /^inkwell\.yaml:1: portal\.url: found "ai\.example", expected a URL that begins with http/,
+    ],
+    [
       "does not show part of a password without escapes as a database name",
       "database: postgres://me:p@ss/word@db.example/inkwell",
       {},

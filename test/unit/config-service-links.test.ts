@@ -23,7 +23,9 @@ describe("the links to a Service", () => {
     [{ name: "inkwell", ports: [{ port: 53, protocol: "UDP" }] }, ["INKWELL_PORT"]],
     [{ name: "inkwell", ports: [{ port: 9, protocol: "SCTP" }, http] }, ["INKWELL_PORT"]],
     [{ name: "inkwell-operator", ports: [{ name: "operator-http", port: 8081 }] }, ["INKWELL_OPERATOR_PORT"]],
+    [{ name: "inkwell-portal", ports: [http] }, ["INKWELL_PORTAL_PORT"]],
     ...[
+      "inkwell-portal-host",
       "inkwell-operator-host",
       "inkwell-operato",
       "inkwell-operator-token",

@@ -11,6 +11,7 @@ import { engineEnvironment } from "../../src/config/engine-environment.ts";
 import { type Config, loadConfig } from "../../src/config/load.ts";
 import type { LlamaModelConfig } from "../../src/config/model.ts";
 import { operatorNames, operatorToken } from "../../src/config/operator.ts";
+import { portalNames } from "../../src/config/portal.ts";
 import { OperatorError } from "../../src/errors.ts";
 import {
   directory,
@@ -33,6 +34,7 @@ test("uses the defaults without a file and without variables", () => {
   const config = loadConfig({ cwd, env: {} });
   assert.deepEqual(config.listen, { host: "127.0.0.1", port: 8080 });
   assert.deepEqual(config.operator, { host: "127.0.0.1", port: 8081, token: null, url: null, hosts: [] });
+  assert.equal(config.portal, null);
   assert.equal(config.file, null);
   assert.equal(config.dataDir, path.join(cwd, "data"));
   assert.equal(config.modelsDir, path.join(cwd, "data/models"));
@@ -316,6 +318,29 @@ describe("the file", () => {
   a: { engine: llama, source: default, price: &p { prompt: 3, completion: 4 } }
   b: { engine: llama, source: default, price: *p }`);
     assert.deepEqual(config.models[1]?.price, { prompt: 3, completion: 4 });
+  });
+
+  test("opens a portal by the section alone, or by a variable alone", () => {
+    const usual = { host: "127.0.0.1", port: 8082, url: null };
+    assert.deepEqual(load("portal:").portal, usual);
+    assert.deepEqual(load("portal: {}").portal, usual);
+    assert.deepEqual(load("", { INKWELL_PORTAL_HOST: "0.0.0.0" }).portal, { ...usual, host: "0.0.0.0" });
+    assert.deepEqual(load("", { INKWELL_PORTAL_PORT: "1" }).portal, { ...usual, port: 1 });
+    const url = "https://ai.example";
+    assert.deepEqual(load("", { INKWELL_PORTAL_URL: url }).portal, { ...usual, url });
+    assert.equal(load("", { INKWELL_PORTAL_PORT: "" }).portal, null);
+  });
+
+  test("sets the names of the portal, in ASCII", () => {
+    const names = (yaml: string) => {
+      const { portal } = load(yaml);
+      assert.ok(portal !== null);
+      return portalNames(portal);
+    };
+    assert.deepEqual(names("portal: { host: localhost, url: 'https://BÜRO.example:8443' }"), [
+      "xn--bro-hoa.example",
+    ]);
+    assert.deepEqual(names("portal: { host: ai.internal, url: 'http://127.0.0.1' }"), ["ai.internal"]);
   });
 
   test("sets the names of the operator listener, in ASCII", () => {

@@ -26,7 +26,7 @@ describe("the client", () => {
 
 describe("connections by default", () => {
   const { limits } = load("");
-  const of = (openFiles: number) => connectionLimits(limits, openFiles);
+  const of = (openFiles: number) => connectionLimits(limits, { openFiles });
 
   test("use half of the files that are not reserved, up to a maximum", () => {
     assert.deepEqual(of(1024), {
@@ -61,12 +61,12 @@ describe("connections by default", () => {
 test("refuses to start with more connections than files, and says what to do", () => {
   const { limits } = load("limits: { connections: 2000, connections_per_address: 7 }");
   assert.throws(
-    () => connectionLimits(limits, 2255),
+    () => connectionLimits(limits, { openFiles: 2255 }),
     (error) =>
       error instanceof OperatorError &&
       /limits\.connections is 2000.*2255 files.*LimitNOFILE/.test(error.message),
   );
-  const { connectionsMax, connectionsPerAddressMax } = connectionLimits(limits, 2256);
+  const { connectionsMax, connectionsPerAddressMax } = connectionLimits(limits, { openFiles: 2256 });
   assert.deepEqual([connectionsMax, connectionsPerAddressMax], [2000, 7]);
 });
 

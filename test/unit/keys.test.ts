@@ -12,6 +12,7 @@ import { day, start } from "../fixtures/times.ts";
 
 const plan = planOf("starter", 100, 10);
 const version = { ...plan, version: 1, createdMs: start };
+const activeAccount = { state: "active", endsMs: null } as const;
 const key = mintKey();
 
 /** A store that knows one key. */
@@ -21,7 +22,9 @@ function storeOf(change: Partial<KeyRow> = {}, planVersion: PlanVersion | null =
     lookups: 0,
     async findKey(hash: string) {
       this.lookups += 1;
-      return hash === row.hash || hash === row.oldHash ? { key: row, plan: planVersion } : null;
+      return hash === row.hash || hash === row.oldHash
+        ? { key: row, account: activeAccount, plan: planVersion }
+        : null;
     },
   };
 }
@@ -153,7 +156,11 @@ test("refuses an unknown key", async () => {
 
 test("refuses a key if the store returns the row of another key", async () => {
   const store = {
-    findKey: async () => ({ key: keyOf("k", "ada", { hash: hashKey("other") }), plan: version }),
+    findKey: async () => ({
+      key: keyOf("k", "ada", { hash: hashKey("other") }),
+      account: activeAccount,
+      plan: version,
+    }),
   };
   await assert.rejects(authenticate(store, `Bearer ${key}`, start), { code: "invalid_api_key" });
 });

@@ -7,10 +7,10 @@ import { pino } from "pino";
 import { OperatorSessions } from "../../src/accounts/operator-sessions.ts";
 import { operatorCatalogue } from "../../src/accounts/refusals.ts";
 import { Catalog } from "../../src/chat/catalog.ts";
-import { createApp } from "../../src/http/admin/app.ts";
 import { sharedCodes } from "../../src/http/admin/refusals.ts";
 import { adminRoutes } from "../../src/http/admin/routes.ts";
 import { SignIn } from "../../src/http/admin/sign-in.ts";
+import { createApiApp } from "../../src/http/api/app.ts";
 import { RunningRequests } from "../../src/http/public/running-requests.ts";
 import { Ledger } from "../../src/ledger/batcher.ts";
 import { LiveTelemetry } from "../../src/telemetry/live.ts";
@@ -45,7 +45,7 @@ test("each metric has one row", async () => {
 test("each route has one row", async () => {
   const store = new MemoryStore(new Map(), () => start);
   const parts = { store, ledger: new Ledger(store), catalog: new Catalog([]) };
-  const app = createApp();
+  const app = createApiApp();
   const reload = () => Promise.reject(new Error("not reloaded"));
   const configuration = { reload, applyPlans: reload, configuredPlans: () => new Map() };
   const audits = { start: reload, job: reload };

@@ -18,9 +18,9 @@ import { defined } from "../../given.ts";
 import { accountStates } from "../../ledger/rows.ts";
 import type { Contact } from "../../store/contacts.ts";
 import { type AccountOrder, accountOrders } from "../../store/store.ts";
-import { type AdminApp, operation } from "./app.ts";
-import { momentNamed, pageOf, placeCursor, placeIn, seqIn } from "./paging.ts";
-import * as schema from "./schemas.ts";
+import { type ApiApp, operation } from "../api/app.ts";
+import { momentNamed, pageOf, placeCursor, placeIn, seqIn } from "../api/paging.ts";
+import * as schema from "../api/schemas.ts";
 
 const params = closed({ account: schema.accountName });
 const changeTime = Type.Optional(Type.Enum(["now", "refresh"], { description: '"now" or "refresh"' }));
@@ -144,7 +144,7 @@ const setEnd = operation("setEnd", {
   refusals: ["account_not_found", "account_closed", "operation_differs"],
 });
 
-export function accountRoutes(app: AdminApp, actions: OperatorActions): void {
+export function accountRoutes(app: ApiApp, actions: OperatorActions): void {
   app.post("/admin/accounts", { schema: openAccount }, async ({ body }, reply) => {
     const { id, plan } = body;
     const { account, isNew } = await actions.openAccount(id, plan, contactIn(body));

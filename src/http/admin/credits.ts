@@ -11,9 +11,9 @@ import {
   topupObject,
 } from "../../accounts/operator-objects.ts";
 import { invalidValue } from "../../accounts/refusals.ts";
-import { type AdminApp, operation } from "./app.ts";
-import { pageOf, seqIn } from "./paging.ts";
-import * as schema from "./schemas.ts";
+import { type ApiApp, operation } from "../api/app.ts";
+import { pageOf, seqIn } from "../api/paging.ts";
+import * as schema from "../api/schemas.ts";
 
 const params = closed({ account: schema.accountName });
 
@@ -71,7 +71,7 @@ const listJournal = operation("listJournal", {
   refusals: ["account_not_found", "list_too_slow"],
 });
 
-export function creditRoutes(app: AdminApp, actions: OperatorActions): void {
+export function creditRoutes(app: ApiApp, actions: OperatorActions): void {
   app.post(
     "/admin/accounts/:account/topups",
     { schema: addCredits },

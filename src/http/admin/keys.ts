@@ -7,9 +7,9 @@ import { closed, orNull } from "../../accounts/json-objects.ts";
 import { defaultOverlap, noOverlap } from "../../accounts/key-actions.ts";
 import type { OperatorActions } from "../../accounts/operator-actions.ts";
 import { keyObject, keyOfSecretObject, newKeyObject } from "../../accounts/operator-objects.ts";
-import { type AdminApp, operation } from "./app.ts";
-import { momentNamed, pageIn } from "./paging.ts";
-import * as schema from "./schemas.ts";
+import { type ApiApp, operation } from "../api/app.ts";
+import { momentNamed, pageIn } from "../api/paging.ts";
+import * as schema from "../api/schemas.ts";
 
 const accountParams = closed({ account: schema.accountName });
 const keyParams = closed({ key: schema.note });
@@ -104,7 +104,7 @@ const revokeKey = operation("revokeKey", {
   refusals: ["key_not_found"],
 });
 
-export function keyRoutes(app: AdminApp, actions: OperatorActions): void {
+export function keyRoutes(app: ApiApp, actions: OperatorActions): void {
   app.post(
     "/admin/accounts/:account/keys",
     { schema: makeKey },

@@ -10,10 +10,11 @@ import type { EngineServer } from "../../chat/engine.ts";
 import { type Activity, dayMs, type Percentiles } from "../../telemetry/activity.ts";
 import type { RecentError } from "../../telemetry/recent-errors.ts";
 import type { RecentRefusal } from "../../telemetry/recent-refusals.ts";
+import { type ApiApp, operation } from "../api/app.ts";
+import { pageIn } from "../api/paging.ts";
+import * as schema from "../api/schemas.ts";
 import { pricingObject } from "../openai-format/response.ts";
-import { type AdminApp, type AdminDependencies, operation } from "./app.ts";
-import { pageIn } from "./paging.ts";
-import * as schema from "./schemas.ts";
+import type { AdminDependencies } from "./dependencies.ts";
 
 const load = closed({ running: count, waiting: count, paused: count });
 const amount = Type.Number({ minimum: 0 });
@@ -136,7 +137,7 @@ const listRefusals = operation("listRefusals", {
 });
 
 export function liveRoutes(
-  app: AdminApp,
+  app: ApiApp,
   actions: OperatorActions,
   { catalog, live }: AdminDependencies,
 ): void {

@@ -12,8 +12,9 @@ import type { OperatorActions } from "../../accounts/operator-actions.ts";
 import { type Activity, dayMs, hourMs } from "../../telemetry/activity.ts";
 import type { RecentError } from "../../telemetry/recent-errors.ts";
 import type { RequestRecord } from "../../telemetry/request-record.ts";
+import { type ApiApp, operation } from "../api/app.ts";
 import { writeHead } from "../error-response.ts";
-import { type AdminApp, type AdminDependencies, operation } from "./app.ts";
+import type { AdminDependencies } from "./dependencies.ts";
 import { activityObject, errorObject, type LiveModel, modelObject } from "./live.ts";
 import { requestObject } from "./requests.ts";
 
@@ -90,7 +91,7 @@ type OverviewDependencies = Pick<
 >;
 
 export function overviewRoutes(
-  app: AdminApp,
+  app: ApiApp,
   _actions: OperatorActions,
   dependencies: AdminDependencies,
 ): void {

@@ -4,9 +4,10 @@ import { closed, objectFor, orNull, text } from "../../accounts/json-objects.ts"
 import type { OperatorActions } from "../../accounts/operator-actions.ts";
 import { comparedPlansObject, planObject } from "../../accounts/plan-objects.ts";
 import type { AppliedPlansReport } from "../../config/changes.ts";
-import { type AdminApp, type AdminDependencies, operation } from "./app.ts";
-import { pageIn } from "./paging.ts";
-import * as schema from "./schemas.ts";
+import { type ApiApp, operation } from "../api/app.ts";
+import { pageIn } from "../api/paging.ts";
+import * as schema from "../api/schemas.ts";
+import type { AdminDependencies } from "./dependencies.ts";
 
 const names = Type.Array(text);
 
@@ -41,7 +42,7 @@ const applyPlans = operation("applyPlans", {
 });
 
 export function planRoutes(
-  app: AdminApp,
+  app: ApiApp,
   actions: OperatorActions,
   { applyPlans: applyConfigured, configuredPlans }: AdminDependencies,
 ): void {

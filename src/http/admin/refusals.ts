@@ -4,11 +4,9 @@
  * shared with the public catalogue.
  */
 import { type OperatorCode, OperatorRefusal } from "../../accounts/refusals.ts";
-import { codeOf, Refusal, StoreUnavailableError } from "../../errors.ts";
-import { ListTooSlowError } from "../../store/store.ts";
-import { notJson } from "../error-response.ts";
+import { Refusal } from "../../errors.ts";
+import { refusedEverywhere, refusedWithBody, responseTo } from "../api/refusals.ts";
 import type { ErrorResponse } from "../openai-format/error-body.ts";
-import { adminBodyBytesMax } from "./app.ts";
 
 /** Operator codes of requests that are refused before their route is called. */
 export const refusedBeforeRouting = [
@@ -18,25 +16,6 @@ export const refusedBeforeRouting = [
   "missing_request_header",
   "host_not_allowed",
   "origin_not_allowed",
-] as const;
-
-/** Shared codes that every route may respond with. */
-export const refusedEverywhere = [
-  "invalid_type",
-  "invalid_value",
-  "unknown_parameter",
-  "internal_error",
-  "balance_unavailable",
-  "store_unavailable",
-  "overloaded",
-] as const;
-
-/** Shared codes of routes that take a body. */
-export const refusedWithBody = [
-  "invalid_json",
-  "missing_required_parameter",
-  "request_too_large",
-  "unsupported_media_type",
 ] as const;
 
 /** All codes of the public catalogue that the operator API shares, with the same meaning. */
@@ -61,18 +40,11 @@ export function unknownPath(): Refusal {
   );
 }
 
-export function responseTo(error: unknown, bodyBytesMax = adminBodyBytesMax): ErrorResponse {
+export function operatorResponseTo(error: unknown, bodyBytesMax?: number): ErrorResponse {
   if (error instanceof OperatorRefusal) return extended(error, advice[error.code]);
   // Only operators read this response, so it contains the detail.
   if (error instanceof Refusal) return extended(error, error.detail && `(${error.detail})`);
-  if (error instanceof ListTooSlowError) return new OperatorRefusal("list_too_slow", error.message);
-  if (error instanceof StoreUnavailableError) {
-    return new Refusal(
-      "store_unavailable",
-      "The database cannot be reached or written now. Sending the same request again is safe.",
-    );
-  }
-  return refusalOfFastify(error, bodyBytesMax);
+  return responseTo(error, bodyBytesMax);
 }
 
 /** Returns the error response with a text added to its message. */
@@ -80,17 +52,4 @@ function extended(error: ErrorResponse, text: string | undefined): ErrorResponse
   if (text === undefined) return error;
   const { status, type, code, param, retryAfterSeconds } = error;
   return { status, type, code, message: `${error.message} ${text}`, param, retryAfterSeconds };
-}
-
-function refusalOfFastify(error: unknown, bodyBytesMax: number): Refusal {
-  switch (codeOf(error)) {
-    case "FST_ERR_CTP_INVALID_MEDIA_TYPE":
-      return notJson();
-    case "FST_ERR_CTP_BODY_TOO_LARGE":
-      return new Refusal("request_too_large", `The body is larger than ${bodyBytesMax} bytes.`);
-  }
-  if (error instanceof Error && "statusCode" in error && error.statusCode === 400) {
-    return new Refusal("invalid_json", "The body is shorter than its content-length.");
-  }
-  return new Refusal("internal_error", "The server failed, not the request. The log has the details.");
 }

@@ -4,9 +4,10 @@ import { closed, count, isoTime, micro, objectFor, orNull, text, time } from "..
 import type { OperatorActions } from "../../accounts/operator-actions.ts";
 import type { RequestStop } from "../../accounts/request-stops.ts";
 import type { RequestRecord } from "../../telemetry/request-record.ts";
-import { type AdminApp, type AdminDependencies, operation } from "./app.ts";
-import { pageOf } from "./paging.ts";
-import * as schema from "./schemas.ts";
+import { type ApiApp, operation } from "../api/app.ts";
+import { pageOf } from "../api/paging.ts";
+import * as schema from "../api/schemas.ts";
+import type { AdminDependencies } from "./dependencies.ts";
 
 export const requestObject = objectFor<RequestRecord>("RunningRequest")({
   request_id: [text, (record) => record.requestId],
@@ -55,7 +56,7 @@ const stopRequest = operation("stopRequest", {
 });
 
 export function requestRoutes(
-  app: AdminApp,
+  app: ApiApp,
   _actions: OperatorActions,
   { requests, stops }: AdminDependencies,
 ): void {

@@ -14,20 +14,18 @@ import { isoTime } from "../../accounts/json-objects.ts";
 import type { OperatorSessions } from "../../accounts/operator-sessions.ts";
 import type { EngineState } from "../../chat/engine.ts";
 import type { LastReload } from "../../config/changes.ts";
-import { Refusal } from "../../errors.ts";
 import type { ClockState } from "../../ledger/clock.ts";
 import type { Store } from "../../store/store.ts";
 import type { Metrics } from "../../telemetry/metrics.ts";
+import type { AllowedHosts } from "../api/allowed-hosts.ts";
+import { createApiApp } from "../api/app.ts";
+import { guard } from "../api/guard.ts";
 import { Connections } from "../connections.ts";
-import { sendError } from "../error-response.ts";
 import { isRecord } from "../openai-format/json.ts";
-import { isUploading } from "../request-body.ts";
 import type { SignInAttempts } from "../sign-in-attempts.ts";
 import { pagePaths, pageRoutes, type ReadWebFiles } from "../web-files.ts";
-import { type AllowedHosts, loggable } from "./allowed-hosts.ts";
-import { type AdminDependencies, createApp } from "./app.ts";
-import { methodsOf } from "./openapi.ts";
-import { responseTo, unknownPath } from "./refusals.ts";
+import type { AdminDependencies } from "./dependencies.ts";
+import { operatorResponseTo, unknownPath } from "./refusals.ts";
 import { adminRoutes } from "./routes.ts";
 import { SignIn } from "./sign-in.ts";
 
@@ -84,60 +82,30 @@ const signInPath = "/admin/session";
 const documentPath = "/admin/openapi.json";
 
 export function createOperatorServer(dependencies: OperatorDependencies): FastifyInstance {
-  const { allowedHosts, metrics, logger, version } = dependencies;
+  const { metrics, version } = dependencies;
   const signIn = new SignIn(dependencies);
-  const app = createApp();
+  const app = createApiApp();
   app.decorateRequest("session", null);
   new Connections(connectionLimits).guard(app.server);
 
-  // Checks the route that was found, not the spelling of the path. Unknown paths need the token or
-  // a session too.
-  app.addHook("onRequest", async (request, reply) => {
-    const route = request.routeOptions.url ?? null;
-    reply.header("x-request-id", request.id);
+  guard(app, {
+    section: "operator",
+    hostSetting: "operator.hosts",
+    openPaths,
     // Health checks may send any host name; the response reveals nothing about the service.
-    if (route !== healthPath) allowedHosts.check(request.raw, request.originalUrl);
-    if (openPaths.has(route)) return;
-    // Browsers would keep answers that the next person at this machine can see.
-    reply.header("cache-control", "no-store");
-    if (route !== signInPath || request.method !== "POST") await signIn.authenticate(request, reply);
-  });
-  app.addHook("onSend", async (request, reply) => {
-    // If the connection stayed open, Node would wait for the rest of the body before the next
-    // request.
-    if (isUploading(request.raw)) reply.header("connection", "close");
-  });
-  app.addHook("onResponse", async (request, reply) => {
-    const route = request.routeOptions.url ?? null;
-    if (openPaths.has(route)) return;
-    const { id: requestId, method, params } = request;
-    logger.info(
-      {
-        requestId,
-        method,
-        path: route,
-        // The path of a refused request may contain anything, even a key by mistake.
-        ...(reply.statusCode < 400 && isRecord(params) ? { account: params.account, keyId: params.key } : {}),
-        ...(request.session === null ? {} : { session: request.session.hash.slice(0, 8) }),
-        status: reply.statusCode,
-        durationMs: Math.round(reply.elapsedTime),
-      },
-      `${method} ${route ?? "(unknown path)"} ${reply.statusCode}`,
-    );
-  });
-  app.setErrorHandler((error, request, reply) => {
-    const response = responseTo(error, request.routeOptions.bodyLimit);
-    const { status, code } = response;
-    if (status >= 500) logger.error({ requestId: request.id, code, err: error }, "operator request failed");
-    if (code === "host_not_allowed" || code === "origin_not_allowed") {
-      const { host, origin } = request.headers;
-      logger.warn(
-        { requestId: request.id, code, host: loggable(host), origin: loggable(origin) },
-        "operator request refused: operator.hosts does not list its host or origin",
-      );
-    }
-    // Node has already asked for a body that the client held back (Expect: 100-continue).
-    sendError(request, reply, response);
+    hostlessPaths: new Set([healthPath]),
+    signInPath,
+    undocumentedPaths: new Set([documentPath]),
+    allowedHosts: dependencies.allowedHosts,
+    logger: dependencies.logger,
+    authenticate: (request, reply) => signIn.authenticate(request, reply),
+    logged: ({ params, session }, { statusCode }) => ({
+      // The path of a refused request may contain anything, even a key by mistake.
+      ...(statusCode < 400 && isRecord(params) ? { account: params.account, keyId: params.key } : {}),
+      ...(session === null ? {} : { session: session.hash.slice(0, 8) }),
+    }),
+    responseTo: operatorResponseTo,
+    unknownPath,
   });
 
   app.get(healthPath, async () => ({ status: "ok" }));
@@ -153,17 +121,6 @@ export function createOperatorServer(dependencies: OperatorDependencies): Fastif
   const health = () => healthOf(dependencies);
   adminRoutes(app, { ...dependencies, signIn, health }, version);
   app.get(documentPath, async () => app.swagger());
-
-  app.setNotFoundHandler(async (request, reply) => {
-    const path = request.url.split("?", 1)[0] ?? "";
-    const methods = openPaths.has(path) || path === documentPath ? ["GET", "HEAD"] : methodsOf(app, path);
-    if (methods.length === 0) throw unknownPath();
-    reply.header("allow", methods.join(", "));
-    throw new Refusal(
-      "method_not_allowed",
-      `${path.slice(0, 100)} does not accept ${request.method}, only ${methods.join(", ")}.`,
-    );
-  });
   return app;
 }
 

@@ -13,9 +13,10 @@ import {
   nodeObject,
 } from "../../accounts/operator-objects.ts";
 import type { ReloadReport } from "../../config/changes.ts";
-import { type AdminApp, type AdminDependencies, operation } from "./app.ts";
-import { pageIn, pageOf, placeCursor, placeIn } from "./paging.ts";
-import * as schema from "./schemas.ts";
+import { type ApiApp, operation } from "../api/app.ts";
+import { pageIn, pageOf, placeCursor, placeIn } from "../api/paging.ts";
+import * as schema from "../api/schemas.ts";
+import type { AdminDependencies } from "./dependencies.ts";
 
 const names = Type.Array(text);
 
@@ -97,7 +98,7 @@ const reload = operation("reloadConfiguration", {
 });
 
 export function serviceRoutes(
-  app: AdminApp,
+  app: ApiApp,
   actions: OperatorActions,
   { audits, nodes, reload: reloadConfiguration }: AdminDependencies,
 ): void {

@@ -2,27 +2,17 @@
 import Type from "typebox";
 import { closed, isoTime, objectFor, orNull, text, time } from "../../accounts/json-objects.ts";
 import type { OperatorActions } from "../../accounts/operator-actions.ts";
-import { idleEndMs, type NewCode } from "../../accounts/operator-sessions.ts";
+import type { NewCode } from "../../accounts/operator-sessions.ts";
 import { Refusal } from "../../errors.ts";
-import type { SessionRow } from "../../store/sessions.ts";
-import { type AdminApp, type AdminDependencies, operation } from "./app.ts";
-
-/** A token has at most 512 characters. */
-const bodyBytesMax = 4096;
-
-const sessionObject = objectFor<SessionRow>("Session")({
-  expires_at: [time, ({ endsMs }) => isoTime(endsMs)],
-  idle_expires_at: [time, (row) => isoTime(idleEndMs(row))],
-});
+import { type ApiApp, operation } from "../api/app.ts";
+import { bySession, header, sessionObject, signInBytesMax } from "../api/session.ts";
+import type { AdminDependencies } from "./dependencies.ts";
 
 export const codeObject = objectFor<NewCode & { url: string | null }>("SignInCode")({
   code: [text, ({ code }) => code],
   expires_at: [time, ({ expiresMs }) => isoTime(expiresMs)],
   operator_url: [orNull(Type.String({ description: "`operator.url`" })), ({ url }) => url],
 });
-
-const header = { requestHeader: [] };
-const bySession = [{ session: [], ...header }];
 
 const signIn = operation("signIn", {
   summary: "Sign in: exchange the operator token, or the code of a sign-in link, for a session",
@@ -60,11 +50,11 @@ const makeCode = operation("makeSignInCode", {
 });
 
 export function sessionRoutes(
-  app: AdminApp,
+  app: ApiApp,
   _actions: OperatorActions,
   { signIn: access }: AdminDependencies,
 ): void {
-  app.post("/admin/session", { schema: signIn, bodyLimit: bodyBytesMax }, async (request, reply) => {
+  app.post("/admin/session", { schema: signIn, bodyLimit: signInBytesMax }, async (request, reply) => {
     const signedIn = await access.signIn(request, credentialsIn(request.body));
     reply.header("set-cookie", signedIn.setCookie);
     return sessionObject.of(signedIn.session);

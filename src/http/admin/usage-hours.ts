@@ -4,8 +4,8 @@ import { closed } from "../../accounts/json-objects.ts";
 import type { OperatorActions } from "../../accounts/operator-actions.ts";
 import { usageHoursObject, usageHoursSchema } from "../../accounts/usage-hours.ts";
 import { graphHoursMax } from "../../store/usage-hours.ts";
-import { type AdminApp, operation } from "./app.ts";
-import * as schema from "./schemas.ts";
+import { type ApiApp, operation } from "../api/app.ts";
+import * as schema from "../api/schemas.ts";
 
 const hoursDefault = 24;
 
@@ -29,7 +29,7 @@ const showUsageHours = operation("showUsageHours", {
   refusals: ["account_not_found", "list_too_slow"],
 });
 
-export function usageHoursRoutes(app: AdminApp, actions: OperatorActions): void {
+export function usageHoursRoutes(app: ApiApp, actions: OperatorActions): void {
   app.get("/admin/usage/hours", { schema: showUsageHours }, async ({ query }) => {
     const { hours = hoursDefault, account, model, by } = query;
     return usageHoursObject(await actions.usageHours({ account, model, byModel: by === "model" }, hours));

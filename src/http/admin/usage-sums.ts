@@ -7,9 +7,9 @@ import type { OperatorActions } from "../../accounts/operator-actions.ts";
 import { invalidValue } from "../../accounts/refusals.ts";
 import { dayAt, usageReportCsv, usageReportObject, usageReportSchema } from "../../accounts/usage-sums.ts";
 import { usageGroups } from "../../store/usage-sums.ts";
-import { type AdminApp, operation } from "./app.ts";
-import { acceptsCsv, momentNamed } from "./paging.ts";
-import * as schema from "./schemas.ts";
+import { type ApiApp, operation } from "../api/app.ts";
+import { acceptsCsv, momentNamed } from "../api/paging.ts";
+import * as schema from "../api/schemas.ts";
 
 const query = closed({
   by: Type.Optional(
@@ -38,7 +38,7 @@ const sumUsage = operation("sumUsage", {
   csv: true,
 });
 
-export function usageSumsRoutes(app: AdminApp, actions: OperatorActions): void {
+export function usageSumsRoutes(app: ApiApp, actions: OperatorActions): void {
   app.get("/admin/usage/sums", { schema: sumUsage }, async ({ query, headers }, reply) => {
     const { by = "day", account, model, key, after, limit, order = "name" } = query;
     const { format = acceptsCsv(headers.accept) ? "csv" : "json" } = query;

@@ -7,9 +7,9 @@ import { usageObject } from "../../accounts/operator-objects.ts";
 import { invalidValue } from "../../accounts/refusals.ts";
 import { usageCsv } from "../../accounts/usage-csv.ts";
 import type { UsageQuery } from "../../store/store.ts";
-import { type AdminApp, operation } from "./app.ts";
-import { acceptsCsv, momentNamed, pageOf, placeCursor, placeIn, seqIn } from "./paging.ts";
-import * as schema from "./schemas.ts";
+import { type ApiApp, operation } from "../api/app.ts";
+import { acceptsCsv, momentNamed, pageOf, placeCursor, placeIn, seqIn } from "../api/paging.ts";
+import * as schema from "../api/schemas.ts";
 
 const filters = closed({
   ...schema.pageQuery,
@@ -35,7 +35,7 @@ const listUsage = operation("listUsage", {
   csv: true,
 });
 
-export function usageRoutes(app: AdminApp, actions: OperatorActions): void {
+export function usageRoutes(app: ApiApp, actions: OperatorActions): void {
   app.get("/admin/usage", { schema: listUsage }, async ({ query, headers }, reply) => {
     const wanted = queryOf(query);
     const { limit, format = acceptsCsv(headers.accept) ? "csv" : "json" } = query;

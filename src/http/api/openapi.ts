@@ -1,7 +1,7 @@
 /**
- * The OpenAPI 3.1 document of the operator API. @fastify/swagger derives it from the schemas that
- * the routes validate with; this file adds the components, and the error responses of each route
- * with their codes.
+ * The OpenAPI 3.1 documents of the operator API and of the portal's API. @fastify/swagger derives
+ * them from the schemas that the routes validate with; this file adds the components, and the
+ * error responses of each route with their codes.
  */
 import swagger from "@fastify/swagger";
 import type { FastifyInstance, FastifySchema } from "fastify";
@@ -10,8 +10,7 @@ import { closed, component, components, orNull } from "../../accounts/json-objec
 import { type OperatorCode, operatorCatalogue } from "../../accounts/refusals.ts";
 import { invariant, catalogue as publicCatalogue } from "../../errors.ts";
 import { isRecord } from "../openai-format/json.ts";
-import { refusedBeforeRouting, refusedEverywhere, refusedWithBody } from "./refusals.ts";
-import { consoleCookieName } from "./sign-in.ts";
+import { refusedEverywhere, refusedWithBody } from "./refusals.ts";
 
 type Code = OperatorCode | keyof typeof publicCatalogue;
 
@@ -24,28 +23,43 @@ const error = component("Error", {
   }),
 });
 
+interface ApiDescription {
+  title: string;
+  description: string;
+  version: string;
+  /** Name of the cookie over plain http, and the setting that makes it a `__Host-` cookie. */
+  cookieName: string;
+  urlSetting: string;
+  /** Whether requests may have the operator token in place of a session. */
+  acceptsToken: boolean;
+  tags: readonly string[];
+  /** Codes of requests that are refused before their route is called. */
+  refusedBeforeRouting: readonly Code[];
+}
+
 /** Documents the routes that are registered after this call and have an `operationId`. */
-export function documentRoutes(app: FastifyInstance, version: string, tags: readonly string[]): void {
+export function documentRoutes(app: FastifyInstance, api: ApiDescription): void {
+  const { title, description, version, cookieName, tags, refusedBeforeRouting } = api;
+  const bySession = { session: [], requestHeader: [] };
   app.register(swagger, {
     openapi: {
       openapi: "3.1.0",
       info: {
-        title: "Inkwell operator API",
+        title,
         version,
-        description:
-          "Accounts, keys, credits and receipts. Every change is safe to repeat. Amounts that end in _micro are whole micro-credits (1 credit = 1,000,000). Prices are credits per million tokens. Times are ISO 8601 in UTC. docs/operating/operator-errors.md explains the error codes.",
+        description: `${description} Amounts that end in _micro are whole micro-credits (1 credit = 1,000,000). Prices are credits per million tokens. Times are ISO 8601 in UTC. docs/operating/operator-errors.md explains the error codes.`,
       },
       servers: [{ url: "/" }],
-      security: [{ operatorToken: [] }, { session: [], requestHeader: [] }],
+      security: [...(api.acceptsToken ? [{ operatorToken: [] }] : []), bySession],
       tags: tags.map((name) => ({ name })),
       components: {
         securitySchemes: {
-          operatorToken: { type: "http", scheme: "bearer" },
+          ...(api.acceptsToken ? { operatorToken: { type: "http", scheme: "bearer" } } : {}),
           session: {
             type: "apiKey",
             in: "cookie",
-            name: consoleCookieName,
-            description: "`__Host-inkwell_console` if `operator.url` is https.",
+            name: cookieName,
+            description: `\`__Host-${cookieName}\` if \`${api.urlSetting}\` is https.`,
           },
           requestHeader: {
             type: "apiKey",
@@ -57,7 +71,7 @@ export function documentRoutes(app: FastifyInstance, version: string, tags: read
         schemas: Object.fromEntries([...components].map(([schema, name]) => [name, shownFields(schema)])),
       },
     },
-    transform: ({ schema: route, url }) => ({ schema: documented(route), url }),
+    transform: ({ schema: route, url }) => ({ schema: documented(route, refusedBeforeRouting), url }),
     transformObject(document) {
       invariant("openapiObject" in document, "the document is OpenAPI 3");
       // An operation without parameters keeps its empty list.
@@ -65,9 +79,26 @@ export function documentRoutes(app: FastifyInstance, version: string, tags: read
         for (const operation of [path?.get, path?.post, path?.delete])
           if (operation) operation.parameters ??= [];
       }
+      keepUsed(document.openapiObject);
       return document.openapiObject;
     },
   });
+}
+
+/** Removes the components of the other API. */
+function keepUsed({ paths, components: parts }: { paths?: object; components?: { schemas?: object } }): void {
+  if (parts?.schemas === undefined) return;
+  const schemas = new Map(Object.entries(parts.schemas));
+  const used = new Set<string>();
+  const find = (part: unknown): void => {
+    for (const [, name = ""] of JSON.stringify(part).matchAll(/"#\/components\/schemas\/(\w+)"/g)) {
+      if (used.has(name)) continue;
+      used.add(name);
+      find(schemas.get(name));
+    }
+  };
+  find(paths ?? {});
+  parts.schemas = Object.fromEntries([...schemas].filter(([name]) => used.has(name)));
 }
 
 /**
@@ -82,12 +113,12 @@ export function methodsOf(app: FastifyInstance, path: string): string[] {
   return methods.flatMap((method) => (method === "GET" ? ["GET", "HEAD"] : [method]));
 }
 
-function documented(route: FastifySchema | undefined): FastifySchema {
+function documented(route: FastifySchema | undefined, before: readonly Code[]): FastifySchema {
   if (route?.operationId === undefined) return { hide: true };
   const { refusals, csv, response, ...described } = route;
   return {
     ...shownFields(described),
-    response: { ...goodResponses(response, csv), ...errorResponses(route) },
+    response: { ...goodResponses(response, csv), ...errorResponses(route, before) },
   };
 }
 
@@ -106,9 +137,9 @@ function goodResponses(response: unknown, csv = false) {
 }
 
 /** One response for each status; its description lists the codes. */
-function errorResponses({ refusals = [], body }: FastifySchema) {
+function errorResponses({ refusals = [], body }: FastifySchema, before: readonly Code[]) {
   const codes: Code[] = [
-    ...refusedBeforeRouting,
+    ...before,
     ...refusedEverywhere,
     ...(body === undefined ? [] : refusedWithBody),
     ...refusals,

@@ -1,7 +1,7 @@
 /**
- * The Fastify instance of the operator API. Each route has TypeBox schemas for its request and
- * responses. Fastify validates with them, TypeScript infers types from them, and the OpenAPI
- * document contains them (openapi.ts).
+ * The Fastify instance of the operator API, and that of the portal's API. Each route has TypeBox
+ * schemas for its request and responses. Fastify validates with them, TypeScript infers types from
+ * them, and the OpenAPI document contains them (openapi.ts).
  *
  * Only numbers in query strings are converted. Unknown fields are refused by name. Responses are
  * not validated here; the tests check each response against its schema.
@@ -18,27 +18,16 @@ import Type, { type Static, type TSchema } from "typebox";
 import { Compile } from "typebox/compile";
 import { closed } from "../../accounts/json-objects.ts";
 import type { OperatorCode } from "../../accounts/refusals.ts";
-import type { RequestStops } from "../../accounts/request-stops.ts";
-import type { Catalog } from "../../chat/catalog.ts";
-import type { AppliedPlansReport, ReloadReport } from "../../config/changes.ts";
-import { invariant, Refusal } from "../../errors.ts";
-import type { Ledger } from "../../ledger/batcher.ts";
-import type { Plans } from "../../ledger/plan.ts";
-import type { AuditRunner } from "../../store/audit-runner.ts";
-import type { NodeView } from "../../store/nodes.ts";
-import type { Store } from "../../store/store.ts";
-import type { LiveTelemetry } from "../../telemetry/live.ts";
+import { type ErrorCode, invariant, Refusal } from "../../errors.ts";
 import { newRequestId } from "../../telemetry/request-record.ts";
 import { refuseUnparsable } from "../error-response.ts";
 import { explain } from "../openai-format/explain.ts";
 import { isRecord, parseJson } from "../openai-format/json.ts";
-import type { RunningRequests } from "../public/running-requests.ts";
-import type { SignIn } from "./sign-in.ts";
 
 declare module "fastify" {
   interface FastifySchema {
     /** Codes of the route, in addition to the codes of all routes. */
-    refusals?: readonly OperatorCode[];
+    refusals?: readonly (OperatorCode | ErrorCode)[];
     /** The route can respond with CSV too. */
     csv?: boolean;
   }
@@ -49,39 +38,15 @@ interface TypeBoxProvider extends FastifyTypeProvider {
   serializer: this["schema"] extends TSchema ? Static<this["schema"]> : unknown;
 }
 
-/** Dependencies of the routes. */
-export interface AdminDependencies {
-  store: Store;
-  ledger: Ledger;
-  catalog: Catalog;
-  audits: Pick<AuditRunner, "start" | "job">;
-  live: Pick<LiveTelemetry, "activity" | "errors" | "refusals">;
-  health(): { clock: "ok" | "wrong"; draining: boolean; warnings: string[] };
-  /** The chat requests that this process answers. */
-  requests: Pick<RunningRequests, "list">;
-  stops: Pick<RequestStops, "stopRequest">;
-  signIn: SignIn;
-  /** The processes on the same database, including this process. */
-  nodes(): readonly NodeView[];
-  /** Reloads the configuration. Throws an `OperatorRefusal` if it cannot be used. */
-  reload(): Promise<ReloadReport>;
-  /** The plans of this node's configuration, as the node last read it. */
-  configuredPlans(): Plans;
-  /**
-   * Makes the plans of the configuration current. Throws an `OperatorRefusal` while it reloads.
-   */
-  applyPlans(): Promise<AppliedPlansReport>;
-}
-
 /** Describes an operation: its schemas, and its texts in the OpenAPI document. */
 export function operation<const S extends FastifySchema>(operationId: string, schema: S) {
   return { operationId, ...schema };
 }
 
-export type AdminApp = ReturnType<typeof createApp>;
+export type ApiApp = ReturnType<typeof createApiApp>;
 
-/** Operator requests are small. */
-export const adminBodyBytesMax = 64 * 1024;
+/** Requests to these APIs are small. */
+export const apiBodyBytesMax = 64 * 1024;
 
 /** Limit of Node for the head of a request, so no part of a path is longer. */
 const pathBytesMax = 16 * 1024;
@@ -89,12 +54,17 @@ const pathBytesMax = 16 * 1024;
 /** Time for a client to send one whole request. */
 const requestTimeoutMs = 30_000;
 
-export function createApp() {
+/**
+ * `isTrusted`: whether a proxy with this address names its client in `X-Forwarded-For`. Default:
+ * none does.
+ */
+export function createApiApp(isTrusted?: (address: string) => boolean) {
   const app: FastifyInstance = fastify({
     logger: false,
     forceCloseConnections: true,
     genReqId: newRequestId,
-    bodyLimit: adminBodyBytesMax,
+    trustProxy: isTrusted ?? false,
+    bodyLimit: apiBodyBytesMax,
     requestTimeout: requestTimeoutMs,
     clientErrorHandler: (error, socket) => refuseUnparsable(error, socket, false),
     routerOptions: { maxParamLength: pathBytesMax },

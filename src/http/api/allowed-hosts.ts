@@ -1,5 +1,6 @@
 /**
- * The names under which the operator's listener responds: its defence against DNS rebinding.
+ * The names under which the listeners of the operator and of the portal respond: their defence
+ * against DNS rebinding.
  *
  * A web page can point its own host name at this machine. Its scripts then read this listener as
  * if it were their own origin, but their browser still sends the page's name in `Host`. So a
@@ -13,15 +14,22 @@ import { OperatorRefusal } from "../../accounts/refusals.ts";
 /** Longest part of a refused name that a message repeats. */
 const shownCharactersMax = 100;
 
-const remedy =
-  "IP addresses and localhost are always accepted. If the name is yours, add it to operator.hosts in inkwell.yaml (INKWELL_OPERATOR_HOSTS).";
+/** For the operator's listener. */
+const operatorRemedy = "add it to operator.hosts in inkwell.yaml (INKWELL_OPERATOR_HOSTS)";
+/** For the portal. */
+export const portalRemedy = "set portal.url in inkwell.yaml to a URL with this name (INKWELL_PORTAL_URL)";
 
 export class AllowedHosts {
   #names: ReadonlySet<string> = new Set();
+  readonly #remedy: string;
 
-  /** `names` in ASCII, without ports; IP addresses and `localhost` need no entry. */
-  constructor(names: readonly string[]) {
+  /**
+   * `names` in ASCII, without ports; IP addresses and `localhost` need no entry. `remedy`: what to
+   * do if a refused name is the operator's own.
+   */
+  constructor(names: readonly string[], remedy = operatorRemedy) {
     this.replace(names);
+    this.#remedy = remedy;
   }
 
   replace(names: readonly string[]): void {
@@ -39,11 +47,20 @@ export class AllowedHosts {
   ): void {
     const inTarget = /^[a-z][a-z\d+.-]*:\/\/([^/?#]*)/i.exec(target)?.[1];
     for (const host of inTarget === undefined ? hosts : [...hosts, inTarget]) {
-      if (!this.#allows(host)) throw new OperatorRefusal("host_not_allowed", hostMessage(host));
+      if (!this.#allows(host)) {
+        throw new OperatorRefusal("host_not_allowed", this.#message("requests for the host", host));
+      }
     }
     for (const origin of origins) {
-      if (!this.#allowsOrigin(origin)) throw new OperatorRefusal("origin_not_allowed", originMessage(origin));
+      if (!this.#allowsOrigin(origin)) {
+        throw new OperatorRefusal("origin_not_allowed", this.#message("pages of the origin", origin));
+      }
     }
+  }
+
+  #message(what: string, name: string): string {
+    const shown = JSON.stringify(name.slice(0, shownCharactersMax));
+    return `This listener does not respond to ${what} ${shown}. IP addresses and localhost are always accepted. If the name is yours, ${this.#remedy}.`;
   }
 
   /** `authority` is `name`, `name:port`, `1.2.3.4:port` or `[::1]:port`. */
@@ -76,16 +93,4 @@ function canonical(name: string): string {
  */
 export function loggable(header: string | undefined): string | undefined {
   return /^(?:https?:\/\/)?[a-z\d.-]{1,253}(?::\d{1,5})?$/i.test(header ?? "") ? header : undefined;
-}
-
-function hostMessage(host: string): string {
-  return `This listener does not respond to requests for the host ${shown(host)}. ${remedy}`;
-}
-
-function originMessage(origin: string): string {
-  return `This listener does not respond to pages of the origin ${shown(origin)}. ${remedy}`;
-}
-
-function shown(text: string): string {
-  return JSON.stringify(text.slice(0, shownCharactersMax));
 }

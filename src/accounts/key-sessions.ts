@@ -1,0 +1,94 @@
+/**
+ * Sessions of keys, for the portal: what a browser has in place of an API key.
+ *
+ * A session belongs to one secret of one key, and has the key's rights. The key and the state of
+ * its account are read again with each use, so a session ends with its key: revoked, expired or
+ * rotated, and with its account.
+ */
+import { Refusal } from "../errors.ts";
+import type { KeyRow } from "../ledger/rows.ts";
+import type { SessionRow } from "../store/sessions.ts";
+import type { FoundKey, Store } from "../store/store.ts";
+import type { EpochMs } from "../units.ts";
+import { findUsableKey, invalidKey } from "./authentication.ts";
+import { hashKey, secretWith } from "./keys.ts";
+import { type NewSession, type SessionDatabase, Sessions } from "./sessions.ts";
+
+/** A session with its key and account, as they are now. The account is not closed. */
+export interface KeySession extends SessionRow, FoundKey {}
+
+type KeySessionDatabase = SessionDatabase & Pick<Store, "findKey" | "findKeys">;
+
+export class KeySessions {
+  readonly #store: KeySessionDatabase;
+  readonly #sessions: Sessions;
+
+  /** `onError`: a use could not be recorded, so the session may end earlier. */
+  constructor(store: KeySessionDatabase, token: string, onError: (error: unknown) => void) {
+    this.#store = store;
+    this.#sessions = new Sessions(store, token, onError);
+  }
+
+  /**
+   * Starts a session. Throws a refusal if this is not the present secret of a usable key. An old
+   * secret still authenticates requests for a while, but must not rotate the key again.
+   */
+  async startByKey(given: string): Promise<NewSession> {
+    const nowMs = this.#store.nowMs();
+    const found = await findUsableKey(this.#store, given, nowMs);
+    if (secretWith(hashKey(given), found.key) !== "present") {
+      throw invalidKey("This API key was replaced by a new one. Sign in with the new one.");
+    }
+    if (isClosed(found, nowMs)) {
+      throw new Refusal(
+        "account_suspended",
+        "The account of this API key is closed. Ask the operator of this service.",
+      );
+    }
+    return await this.startFor(found.key);
+  }
+
+  /** Starts a session of the key's present secret, also after its rotation by another session. */
+  async startFor({ hash, expiresMs }: KeyRow): Promise<NewSession> {
+    return await this.#sessions.start("portal", hash, expiresMs ?? undefined);
+  }
+
+  /** Returns the session with this secret. Null if there is none, or if it has ended. */
+  async find(secret: string): Promise<KeySession | null> {
+    const row = await this.#sessions.find("portal", secret);
+    const found = row && (await this.#store.findKey(row.owner));
+    return found && isUsable(found, row.owner, this.#store.nowMs()) ? { ...row, ...found } : null;
+  }
+
+  /** Returns the session after a use. */
+  use(session: KeySession): KeySession {
+    return this.#sessions.use(session);
+  }
+
+  /** Returns which of the sessions have not ended. */
+  async valid(hashes: readonly string[]): Promise<ReadonlySet<string>> {
+    const rows = await this.#sessions.current(hashes);
+    const found = await this.#store.findKeys([...new Set(rows.map(({ owner }) => owner))]);
+    const nowMs = this.#store.nowMs();
+    const usable = new Set(
+      found.filter((each) => isUsable(each, each.key.hash, nowMs)).map(({ key }) => key.hash),
+    );
+    return new Set(rows.filter(({ owner }) => usable.has(owner)).map(({ hash }) => hash));
+  }
+
+  /** Ends a session on all nodes. */
+  async end(session: SessionRow): Promise<void> {
+    await this.#sessions.end(session);
+  }
+}
+
+function isUsable(found: FoundKey, secretHash: string, nowMs: EpochMs): boolean {
+  const { key } = found;
+  const hasExpired = key.expiresMs !== null && key.expiresMs <= nowMs;
+  const isPresent = secretWith(secretHash, key) === "present";
+  return isPresent && key.revokedMs === null && !hasExpired && !isClosed(found, nowMs);
+}
+
+function isClosed({ account: { state, endsMs } }: FoundKey, nowMs: EpochMs): boolean {
+  return state === "closed" || (endsMs !== null && endsMs <= nowMs);
+}

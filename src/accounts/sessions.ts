@@ -1,0 +1,134 @@
+/**
+ * Sessions of browsers: a random secret in a cookie, and a row in the database.
+ *
+ * The hash of a row is keyed with the operator token. So another token ends all sessions and
+ * codes, and somebody who can read or write the database can neither use, make nor guess any of
+ * them. Every check reads the row again: signing out counts on all nodes at once.
+ */
+import { createHmac, randomBytes } from "node:crypto";
+import type { SessionKind, SessionRow } from "../store/sessions.ts";
+import type { Store } from "../store/store.ts";
+import type { EpochMs } from "../units.ts";
+
+/** A session ends after this time without a request. */
+const sessionIdleMs = 2 * 3_600_000;
+/** A session ends after this time in any case. */
+export const sessionLifeMs = 12 * 3_600_000;
+/** A use of a session is recorded if the last record is older. */
+const usedEveryMs = 60_000;
+/** Nodes differ by less. A row from further ahead was made by a wrong clock. */
+const aheadMsMax = 60_000;
+
+const secretBytes = 32;
+
+export interface NewSession {
+  /** For the cookie. It is stored nowhere. */
+  secret: string;
+  session: SessionRow;
+}
+
+interface RowLimits {
+  idleMs: number;
+  lifeMs: number;
+}
+
+export type SessionDatabase = Pick<Store, "addSession" | "sessions" | "useSession" | "endSession" | "nowMs">;
+
+export class Sessions {
+  readonly #store: SessionDatabase;
+  readonly #token: string;
+  readonly #onError: (error: unknown) => void;
+  /** Hashes of sessions whose use is being recorded. */
+  readonly #recording = new Set<string>();
+
+  /** `onError`: a use could not be recorded, so the session may end earlier. */
+  constructor(store: SessionDatabase, token: string, onError: (error: unknown) => void) {
+    this.#store = store;
+    this.#token = token;
+    this.#onError = onError;
+  }
+
+  /** Starts a session, which ends at `endsMs` at the latest. */
+  async start(
+    kind: SessionKind,
+    owner: string,
+    endsMs: EpochMs = Number.POSITIVE_INFINITY,
+  ): Promise<NewSession> {
+    const secret = randomBytes(secretBytes).toString("base64url");
+    const nowMs = this.#store.nowMs();
+    const lifeMs = Math.max(1, Math.min(endsMs - nowMs, sessionLifeMs));
+    return { secret, session: await this.add(kind, owner, secret, { idleMs: sessionIdleMs, lifeMs }) };
+  }
+
+  /** Adds the row of a secret. */
+  async add(
+    kind: SessionKind,
+    owner: string,
+    secret: string,
+    { idleMs, lifeMs }: RowLimits,
+  ): Promise<SessionRow> {
+    const nowMs = this.#store.nowMs();
+    const row = {
+      ...{ hash: this.#hash(kind, secret), kind, owner, idleMs },
+      ...{ createdMs: nowMs, usedMs: nowMs, endsMs: nowMs + lifeMs, endedMs: null },
+    };
+    await this.#store.addSession(row);
+    return row;
+  }
+
+  /** Returns the row with this secret. Null if there is none, or if it has ended. */
+  async find(kind: SessionKind, secret: string): Promise<SessionRow | null> {
+    const [row] = await this.current([this.#hash(kind, secret)]);
+    return row ?? null;
+  }
+
+  /** Returns the rows with these hashes that have not ended. */
+  async current(hashes: readonly string[]): Promise<SessionRow[]> {
+    const rows = await this.#store.sessions(hashes);
+    const nowMs = this.#store.nowMs();
+    return rows.filter((row) => isValid(row, nowMs));
+  }
+
+  /**
+   * Returns the session after a use. The use is recorded about once a minute, and the caller does
+   * not wait for that.
+   */
+  use<S extends SessionRow>(session: S): S {
+    const { hash, usedMs } = session;
+    const nowMs = this.#store.nowMs();
+    if (nowMs - usedMs < usedEveryMs) return session;
+    if (!this.#recording.has(hash)) {
+      this.#recording.add(hash);
+      this.#store
+        .useSession(hash, nowMs)
+        .catch(this.#onError)
+        .finally(() => this.#recording.delete(hash));
+    }
+    return { ...session, usedMs: nowMs };
+  }
+
+  /** Ends a session on all nodes. */
+  async end({ hash }: SessionRow): Promise<void> {
+    await this.#store.endSession(hash, this.#store.nowMs());
+  }
+
+  /** Ends the row with this secret. Returns false if it is unknown or has ended. */
+  async useUp(kind: SessionKind, secret: string): Promise<boolean> {
+    return await this.#store.endSession(this.#hash(kind, secret), this.#store.nowMs());
+  }
+
+  /** The kind is part of the hash: a secret of another kind has another row. */
+  #hash(kind: SessionKind, secret: string): string {
+    return createHmac("sha256", this.#token).update(`${kind} ${secret}`).digest("hex");
+  }
+}
+
+function isValid({ createdMs, usedMs, idleMs, endsMs, endedMs }: SessionRow, nowMs: EpochMs): boolean {
+  const isFromNow = createdMs <= nowMs + aheadMsMax;
+  return isFromNow && endedMs === null && nowMs < endsMs && nowMs < usedMs + idleMs;
+}
+
+/** The session ends then unless it is used before. */
+export function idleEndMs({ usedMs, idleMs, endsMs }: SessionRow): EpochMs {
+  return Math.min(usedMs + idleMs, endsMs);
+}

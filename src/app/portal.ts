@@ -1,0 +1,59 @@
+/** The portal of a service, if it is configured: its listener, and how reloads apply to it. */
+import { KeySessions } from "../accounts/key-sessions.ts";
+import type { Config } from "../config/load.ts";
+import { type PortalConfig, portalNames } from "../config/portal.ts";
+import { invariant } from "../errors.ts";
+import { AllowedHosts, portalRemedy } from "../http/api/allowed-hosts.ts";
+import type { ApiApp } from "../http/api/app.ts";
+import { Connections } from "../http/connections.ts";
+import { bindOrExplain, clientUrl, listenOn } from "../http/listening.ts";
+import { createPortalServer } from "../http/portal/server.ts";
+import type { PublicDependencies } from "../http/public/server.ts";
+import { portalConnectionLimits } from "./open-files.ts";
+import { webFiles } from "./web-bundle.ts";
+
+interface PortalParts extends Omit<PublicDependencies, "observers"> {
+  version: string;
+  /** The operator token, which keys the hashes of sessions. */
+  token: string;
+}
+
+export class Portal {
+  readonly #app: ApiApp;
+  readonly #connections: Connections;
+  readonly #config: PortalConfig;
+
+  constructor({ portal, limits }: Config, { token, ...parts }: PortalParts) {
+    invariant(portal !== null, "the portal is configured");
+    this.#config = portal;
+    this.#connections = new Connections(portalConnectionLimits(limits));
+    const sessions = new KeySessions(parts.store, token, (err) =>
+      parts.logger.warn({ err }, "the use of a session could not be recorded; it may end earlier"),
+    );
+    this.#app = createPortalServer({
+      ...parts,
+      sessions,
+      ownUrl: () => portal.url,
+      allowedHosts: new AllowedHosts(portalNames(portal), portalRemedy),
+      connections: this.#connections,
+      publicUrl: () => null,
+      readPages: webFiles("portal"),
+    });
+  }
+
+  /** Resolves with the URL for a browser on this machine. */
+  async listen(): Promise<string> {
+    const { host, url } = this.#config;
+    const boundUrl = await bindOrExplain("portal", this.#config, () => listenOn(this.#app, this.#config));
+    return url ?? clientUrl(host, boundUrl);
+  }
+
+  /** Applies a reload. */
+  configure({ limits }: Config): void {
+    this.#connections.configure(portalConnectionLimits(limits));
+  }
+
+  async close(): Promise<void> {
+    await this.#app.close();
+  }
+}

@@ -1,0 +1,35 @@
+/**
+ * The `portal` section: address and URL of the portal's listener. There is no portal without the
+ * section or one of its variables.
+ */
+import * as kind from "./kinds.ts";
+import { type ListenerAddress, namesAmong, requireOwnPort } from "./listeners.ts";
+import type { Section } from "./section.ts";
+
+export type PortalConfig = NonNullable<ReturnType<typeof readPortal>>;
+
+const variables = { host: "INKWELL_PORTAL_HOST", port: "INKWELL_PORTAL_PORT", url: "INKWELL_PORTAL_URL" };
+
+/** Null: no portal. `others`: the other listeners, by their sections. */
+export function readPortal(root: Section, others: Readonly<Record<string, ListenerAddress>>) {
+  const isConfigured = root.hasSection("portal") || Object.values(variables).some((name) => root.env[name]);
+  return root.section("portal", (section) => {
+    const host = section.value("host", kind.host, { or: "127.0.0.1", env: variables.host });
+    const port = section.placed("port", kind.port, { or: 8082, env: variables.port });
+    const url = section.optional("url", kind.ownUrl, { env: variables.url });
+    if (!isConfigured) return null;
+    requireOwnPort(section, { host, port: port.value, where: port.where }, others);
+    return {
+      host,
+      /** 0: any free port. */
+      port: port.value,
+      /** URL that people use, if it differs from that of the listener. */
+      url,
+    };
+  });
+}
+
+/** Returns the host names of the portal, besides IP addresses and `localhost`. */
+export function portalNames({ host, url }: PortalConfig): string[] {
+  return namesAmong([host, ...(url === null ? [] : [new URL(url).hostname])]);
+}

@@ -1,0 +1,35 @@
+/** What the routes of the operator API depend on. */
+import type { RequestStops } from "../../accounts/request-stops.ts";
+import type { Catalog } from "../../chat/catalog.ts";
+import type { AppliedPlansReport, ReloadReport } from "../../config/changes.ts";
+import type { Ledger } from "../../ledger/batcher.ts";
+import type { Plans } from "../../ledger/plan.ts";
+import type { AuditRunner } from "../../store/audit-runner.ts";
+import type { NodeView } from "../../store/nodes.ts";
+import type { Store } from "../../store/store.ts";
+import type { LiveTelemetry } from "../../telemetry/live.ts";
+import type { RunningRequests } from "../public/running-requests.ts";
+import type { SignIn } from "./sign-in.ts";
+
+export interface AdminDependencies {
+  store: Store;
+  ledger: Ledger;
+  catalog: Catalog;
+  audits: Pick<AuditRunner, "start" | "job">;
+  live: Pick<LiveTelemetry, "activity" | "errors" | "refusals">;
+  health(): { clock: "ok" | "wrong"; draining: boolean; warnings: string[] };
+  /** The chat requests that this process answers. */
+  requests: Pick<RunningRequests, "list">;
+  stops: Pick<RequestStops, "stopRequest">;
+  signIn: SignIn;
+  /** The processes on the same database, including this process. */
+  nodes(): readonly NodeView[];
+  /** Reloads the configuration. Throws an `OperatorRefusal` if it cannot be used. */
+  reload(): Promise<ReloadReport>;
+  /** The plans of this node's configuration, as the node last read it. */
+  configuredPlans(): Plans;
+  /**
+   * Makes the plans of the configuration current. Throws an `OperatorRefusal` while it reloads.
+   */
+  applyPlans(): Promise<AppliedPlansReport>;
+}

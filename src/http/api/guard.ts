@@ -1,0 +1,103 @@
+/**
+ * What every request to the operator's listener and to the portal passes: the check of its host
+ * and origin, authentication, the log, and the responses to errors and unknown paths.
+ *
+ * Checks the route that was found, not the spelling of the path. Unknown paths need authentication
+ * too.
+ */
+import { isIP } from "node:net";
+import type { FastifyInstance, FastifyReply, FastifyRequest } from "fastify";
+import type { Logger } from "pino";
+import { Refusal } from "../../errors.ts";
+import { sendError } from "../error-response.ts";
+import type { ErrorResponse } from "../openai-format/error-body.ts";
+import { isUploading } from "../request-body.ts";
+import { type AllowedHosts, loggable } from "./allowed-hosts.ts";
+import { methodsOf } from "./openapi.ts";
+
+interface GuardOptions {
+  /** For the log. */
+  section: "operator" | "portal";
+  /** The setting that allows further hosts. */
+  hostSetting: string;
+  /** Paths that need no authentication. */
+  openPaths: ReadonlySet<string | null>;
+  /** Those of them that respond to any host name. */
+  hostlessPaths: ReadonlySet<string | null>;
+  /** Needs no authentication for POST. */
+  signInPath: string;
+  /** Paths of GET that are not in the OpenAPI document. */
+  undocumentedPaths: ReadonlySet<string>;
+  allowedHosts: AllowedHosts;
+  logger: Logger;
+  authenticate(request: FastifyRequest, reply: FastifyReply): Promise<void>;
+  /** Whom a request concerns, for the log. */
+  logged(request: FastifyRequest, reply: FastifyReply): Record<string, unknown>;
+  responseTo(error: unknown, bodyBytesMax?: number): ErrorResponse;
+  unknownPath(): Refusal;
+}
+
+export function guard(app: FastifyInstance, options: GuardOptions): void {
+  const { section, openPaths, hostlessPaths, signInPath, allowedHosts, logger } = options;
+  app.addHook("onRequest", async (request, reply) => {
+    const route = request.routeOptions.url ?? null;
+    reply.header("x-request-id", request.id);
+    if (!hostlessPaths.has(route)) allowedHosts.check(request.raw, request.originalUrl);
+    if (openPaths.has(route)) return;
+    // Browsers would keep answers that the next person at this machine can see.
+    reply.header("cache-control", "no-store");
+    if (route !== signInPath || request.method !== "POST") await options.authenticate(request, reply);
+  });
+  app.addHook("onSend", async (request, reply) => {
+    // If the connection stayed open, Node would wait for the rest of the body before the next
+    // request.
+    if (isUploading(request.raw)) reply.header("connection", "close");
+  });
+  app.addHook("onResponse", async (request, reply) => {
+    const route = request.routeOptions.url ?? null;
+    if (openPaths.has(route)) return;
+    const { id: requestId, method } = request;
+    logger.info(
+      {
+        ...{ requestId, method, path: route },
+        ...options.logged(request, reply),
+        status: reply.statusCode,
+        durationMs: Math.round(reply.elapsedTime),
+      },
+      `${method} ${route ?? "(unknown path)"} ${reply.statusCode}`,
+    );
+  });
+  app.setErrorHandler((error, request, reply) => {
+    const response = options.responseTo(error, request.routeOptions.bodyLimit);
+    const { status, code } = response;
+    if (status >= 500) logger.error({ requestId: request.id, code, err: error }, `${section} request failed`);
+    if (code === "host_not_allowed" || code === "origin_not_allowed") {
+      const { host, origin } = request.headers;
+      logger.warn(
+        { requestId: request.id, code, host: loggable(host), origin: loggable(origin) },
+        `${section} request refused: ${options.hostSetting} does not list its host or origin`,
+      );
+    }
+    // Node has already asked for a body that the client held back (Expect: 100-continue).
+    sendError(request, reply, response);
+  });
+  app.setNotFoundHandler(async (request, reply) => {
+    const path = request.url.split("?", 1)[0] ?? "";
+    const isPlain = openPaths.has(path) || options.undocumentedPaths.has(path);
+    const methods = isPlain ? ["GET", "HEAD"] : methodsOf(app, path);
+    if (methods.length === 0) throw options.unknownPath();
+    reply.header("allow", methods.join(", "));
+    throw new Refusal(
+      "method_not_allowed",
+      `${path.slice(0, 100)} does not accept ${request.method}, only ${methods.join(", ")}.`,
+    );
+  });
+}
+
+/**
+ * Returns the address of the client. A trusted proxy names it in `X-Forwarded-For`; text that is
+ * no address counts as none.
+ */
+export function clientOf({ ip, socket }: FastifyRequest): string {
+  return isIP(ip) === 0 ? (socket.remoteAddress ?? "") : ip;
+}

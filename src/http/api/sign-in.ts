@@ -1,0 +1,248 @@
+/**
+ * Signing in to a listener by browser: the cookie, the header that must come with it, and the
+ * limit of failed attempts. Each listener has its own credentials and its own sessions.
+ *
+ * A page of another origin can neither sign in nor use a session, even on another port of the same
+ * host: both need the header `X-Inkwell-Request: 1`. Cookies are given over https, or on loopback.
+ */
+import type { FastifyReply, FastifyRequest } from "fastify";
+import type { Logger } from "pino";
+import { OperatorRefusal } from "../../accounts/refusals.ts";
+import { type NewSession, sessionLifeMs } from "../../accounts/sessions.ts";
+import { isLoopback } from "../../config/kinds.ts";
+import { Refusal } from "../../errors.ts";
+import type { SessionRow } from "../../store/sessions.ts";
+import type { Metrics, SignInResult } from "../../telemetry/metrics.ts";
+import {
+  hasRequestHeader,
+  type SessionCookie,
+  secretIn,
+  sessionCookie,
+  setCookie,
+} from "../session-cookie.ts";
+import { SessionResponses } from "../session-responses.ts";
+import { failedAttemptsMax, SignInAttempts } from "../sign-in-attempts.ts";
+import { clientOf } from "./guard.ts";
+
+declare module "fastify" {
+  interface FastifyContextConfig {
+    /** False: requests of this route do not prolong a session. For streams and status. */
+    prolongsSession?: boolean;
+    /**
+     * True: a response of this route does not end with the session. For changes that end the
+     * session and whose answer must arrive.
+     */
+    outlivesSession?: boolean;
+  }
+}
+
+/** The sessions of a listener. `Found`: a session with what else was read with it. */
+interface SessionSource<Found extends SessionRow> {
+  find(secret: string): Promise<Found | null>;
+  use(session: Found): Found;
+  valid(hashes: readonly string[]): Promise<ReadonlySet<string>>;
+  end(session: SessionRow): Promise<void>;
+}
+
+/** What the messages of a listener say. */
+interface ListenerTexts {
+  /** Section of the configuration, and the variable of its URL. */
+  section: "operator" | "portal";
+  urlVariable: string;
+  /** Who signs in: "operators". */
+  people: string;
+  /** For the log: "an operator". */
+  person: string;
+  /** Ends the refusal of too many attempts. */
+  stillPossible: string;
+}
+
+interface SignInOptions<Found extends SessionRow> extends ListenerTexts {
+  /** Name of the cookie over plain http. */
+  cookieName: string;
+  sessions: SessionSource<Found>;
+  /** The URL that users of the listener open, if it is configured. */
+  ownUrl(): string | null;
+  logger: Pick<Logger, "info" | "warn">;
+  metrics: Pick<Metrics, "signedIn">;
+  /** For tests. */
+  attempts?: SignInAttempts | undefined;
+}
+
+export class BrowserSignIn<Found extends SessionRow> {
+  readonly #options: SignInOptions<Found>;
+  readonly #attempts: SignInAttempts;
+  readonly #responses: SessionResponses;
+
+  constructor(options: SignInOptions<Found>) {
+    const { sessions, logger, attempts = new SignInAttempts() } = options;
+    this.#options = options;
+    this.#attempts = attempts;
+    this.#responses = new SessionResponses({
+      valid: (hashes) => sessions.valid(hashes),
+      onError: (err) => logger.warn({ err }, "sessions could not be read; responses to them are ended"),
+    });
+  }
+
+  /** Whether the request has a cookie of this listener, valid or not. */
+  hasCookie({ headers }: FastifyRequest): boolean {
+    return secretIn(headers, this.#cookie).kind !== "none";
+  }
+
+  /**
+   * Returns the session of the request. Throws a refusal unless it has a valid one. The response
+   * ends with the session.
+   */
+  async authenticate({ headers, routeOptions }: FastifyRequest, reply: FastifyReply): Promise<Found> {
+    const { sessions } = this.#options;
+    if (!hasRequestHeader(headers)) throw missingHeader();
+    const given = secretIn(headers, this.#cookie);
+    const found = given.kind === "secret" ? await sessions.find(given.secret) : null;
+    if (found === null) {
+      throw invalidSession(
+        given.kind === "none" ? "Sign in first." : "The session has ended. Sign in again.",
+      );
+    }
+    const { prolongsSession = true, outlivesSession = false } = routeOptions.config;
+    if (!outlivesSession) this.#responses.add(found.hash, reply.raw);
+    return prolongsSession ? sessions.use(found) : found;
+  }
+
+  /**
+   * Starts a session and ends the one that the request has. Returns it with `Set-Cookie`. `by`:
+   * the kind of credentials, for the log.
+   */
+  async signIn(
+    request: FastifyRequest,
+    by: string,
+    start: () => Promise<NewSession>,
+  ): Promise<{ session: SessionRow; setCookie: string }> {
+    const { sessions, section, person, logger, metrics } = this.#options;
+    if (!hasRequestHeader(request.headers)) throw missingHeader();
+    const client = clientOf(request);
+    try {
+      this.#requireSafeCookie(request);
+      const started = await this.#attempt(client, start);
+      const before = secretIn(request.headers, this.#cookie);
+      if (before.kind === "secret") await this.#end(await sessions.find(before.secret), null);
+      metrics.signedIn(section, "signed_in");
+      logger.info({ requestId: request.id, client, by }, `${person} has signed in`);
+      return { session: started.session, setCookie: this.cookieOf(started) };
+    } catch (error) {
+      if (isRefusal(error)) {
+        const { code } = error;
+        metrics.signedIn(section, resultOf(code));
+        logger.warn({ requestId: request.id, client, by, code }, "a sign-in was refused");
+      }
+      throw error;
+    }
+  }
+
+  /** Returns the value of `Set-Cookie` that gives a session to the browser. */
+  cookieOf({ secret }: NewSession): string {
+    return setCookie(this.#cookie, secret, sessionLifeMs / 1000);
+  }
+
+  /** Ends the session of the request, on all nodes. Returns `Set-Cookie`, which removes it. */
+  async signOut(request: FastifyRequest, session: SessionRow, reply: FastifyReply): Promise<string> {
+    const { person, logger } = this.#options;
+    await this.#end(session, reply);
+    logger.info({ requestId: request.id, client: clientOf(request) }, `${person} has signed out`);
+    return setCookie(this.#cookie, "", 0);
+  }
+
+  get #cookie(): SessionCookie {
+    return sessionCookie(this.#options.cookieName, this.#options.ownUrl());
+  }
+
+  async #attempt(client: string, start: () => Promise<NewSession>): Promise<NewSession> {
+    const waitMs = this.#attempts.begin(client);
+    if (waitMs > 0) throw this.#tooManyAttempts(waitMs);
+    try {
+      const started = await start();
+      this.#attempts.succeeded(client);
+      return started;
+    } catch (error) {
+      // A database that does not answer is no failed attempt.
+      if (!isRefusal(error)) this.#attempts.succeeded(client);
+      throw error;
+    }
+  }
+
+  /** Ends a session. Its responses end at once on this node, but not the given one. */
+  async #end(session: SessionRow | null, reply: FastifyReply | null): Promise<void> {
+    if (session === null) return;
+    await this.#options.sessions.end(session);
+    this.#responses.end(session.hash, reply?.raw ?? null);
+  }
+
+  #tooManyAttempts(waitMs: number): OperatorRefusal {
+    const seconds = Math.ceil(waitMs / 1000);
+    return new OperatorRefusal(
+      "too_many_sign_ins",
+      `Signing in from this address failed ${failedAttemptsMax} times within a minute. Try again in ${seconds} s. ${this.#options.stillPossible}`,
+      null,
+      seconds,
+    );
+  }
+
+  /**
+   * Refuses to set a cookie that others on the network could read. Over plain http, both the host
+   * that the browser asks for and the page must be on loopback; a tunnel to this machine is, too.
+   */
+  #requireSafeCookie({ raw: { headersDistinct } }: FastifyRequest): void {
+    const { section, urlVariable, people, ownUrl } = this.#options;
+    const { host: hosts = [], origin: origins = [] } = headersDistinct;
+    const plainOrigins = origins.filter((origin) => !/^https:/i.test(origin));
+    if (this.#cookie.isSecure) {
+      if (plainOrigins.every(isOnLoopback)) return;
+      throw new OperatorRefusal(
+        "insecure_sign_in",
+        `This page was loaded over plain http. Open ${ownUrl()} instead.`,
+      );
+    }
+    const urls = [...hosts.map((host) => `http://${host}`), ...origins];
+    if (hosts.length > 0 && urls.every(isOnLoopback)) return;
+    throw new OperatorRefusal(
+      "insecure_sign_in",
+      `Over plain http, ${people} can sign in on this machine only: open http://127.0.0.1 with the port of this listener, directly or through an SSH tunnel. For other machines, put a proxy with TLS in front and set ${section}.url to its https URL (${urlVariable}).`,
+    );
+  }
+}
+
+/** A refused attempt, and not a failure of the service. */
+function isRefusal(error: unknown): error is OperatorRefusal | Refusal {
+  return error instanceof OperatorRefusal || (error instanceof Refusal && error.status < 500);
+}
+
+function resultOf(code: (OperatorRefusal | Refusal)["code"]): SignInResult {
+  switch (code) {
+    case "invalid_operator_token":
+      return "wrong_token";
+    case "invalid_code":
+      return "wrong_code";
+    case "invalid_api_key":
+    case "account_suspended":
+      return "wrong_key";
+    case "too_many_sign_ins":
+      return "too_many";
+    default:
+      return "insecure";
+  }
+}
+
+function isOnLoopback(url: string): boolean {
+  if (!URL.canParse(url)) return false;
+  return isLoopback(new URL(url).hostname.replace(/^\[|\]$|\.$/g, ""));
+}
+
+function missingHeader(): OperatorRefusal {
+  return new OperatorRefusal(
+    "missing_request_header",
+    "A session, and signing in, need the header X-Inkwell-Request: 1. It shows that a page of this listener sends the request.",
+  );
+}
+
+export function invalidSession(message: string): OperatorRefusal {
+  return new OperatorRefusal("invalid_session", message);
+}

@@ -1,0 +1,59 @@
+/** `/api/account`: the account, the key of the session, its rights and the balance. */
+import Type from "typebox";
+import { balanceObject } from "../../accounts/balance-object.ts";
+import { closed, objectFor, orNull, text } from "../../accounts/json-objects.ts";
+import type { KeySession } from "../../accounts/key-sessions.ts";
+import { balance, keyObject } from "../../accounts/operator-objects.ts";
+import { type BalanceView, balanceOf } from "../../ledger/balance.ts";
+import { keyAt } from "../../ledger/key-budget.ts";
+import { accountStates } from "../../ledger/rows.ts";
+import { type ApiApp, operation } from "../api/app.ts";
+import type { PortalDependencies } from "./dependencies.ts";
+import { sessionOf } from "./sign-in.ts";
+
+interface ShownAccount {
+  session: KeySession;
+  balance: BalanceView;
+  publicUrl: string | null;
+}
+
+const rights = closed({
+  keys: Type.Enum(["own", "account"], {
+    description: "`own`: sees and rotates this key only. `account`: manages all keys of the account",
+  }),
+  can_create_keys: Type.Boolean(),
+  why_not: orNull(Type.String({ description: "why the key cannot create keys" })),
+});
+
+const ownAccountObject = objectFor<ShownAccount>("OwnAccount")({
+  account: [text, ({ session }) => session.key.account],
+  state: [Type.Enum([...accountStates]), ({ balance }) => balance.state],
+  key: [keyObject.schema, ({ session }) => keyObject.of(session.key)],
+  rights: [
+    rights,
+    () => ({ keys: "own" as const, can_create_keys: false, why_not: "This key manages only itself." }),
+  ],
+  balance: [balance, (shown) => balanceObject(shown.balance)],
+  public_url: [
+    orNull(Type.String({ description: "the URL of the API, as far as the service knows it" })),
+    ({ publicUrl }) => publicUrl,
+  ],
+});
+
+const showAccount = operation("showAccount", {
+  summary: "Show the account, the key of the session, its rights and the balance",
+  description: "`balance` is that of `GET /v1/balance`. A suspended account can be seen, but not used.",
+  response: { 200: ownAccountObject.schema },
+});
+
+export function accountRoutes(app: ApiApp, { store, publicUrl }: PortalDependencies): void {
+  app.get("/api/account", { schema: showAccount }, async (request) => {
+    const session = sessionOf(request);
+    const snapshot = await store.snapshot(session.key.account);
+    return ownAccountObject.of({
+      session: { ...session, key: keyAt(session.key, store.nowMs()) },
+      balance: balanceOf(snapshot),
+      publicUrl: publicUrl(),
+    });
+  });
+}

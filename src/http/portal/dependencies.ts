@@ -1,0 +1,14 @@
+/** What the routes of the portal's API depend on. */
+import type { Catalog } from "../../chat/catalog.ts";
+import type { Ledger } from "../../ledger/batcher.ts";
+import type { Store } from "../../store/store.ts";
+import type { PortalSignIn } from "./sign-in.ts";
+
+export interface PortalDependencies {
+  store: Store;
+  ledger: Ledger;
+  catalog: Catalog;
+  signIn: PortalSignIn;
+  /** URL of the public API for the client of a portal, as far as it is known. */
+  publicUrl(): string | null;
+}

@@ -1,0 +1,35 @@
+/** All routes below `/api`. The tags of the OpenAPI document are the names of their groups. */
+import type { ApiApp } from "../api/app.ts";
+import { documentRoutes } from "../api/openapi.ts";
+import { accountRoutes } from "./account.ts";
+import type { PortalDependencies } from "./dependencies.ts";
+import { refusedBeforeRouting } from "./refusals.ts";
+import { sessionRoutes } from "./session.ts";
+import { portalCookieName } from "./sign-in.ts";
+
+const groups = {
+  account: accountRoutes,
+  session: sessionRoutes,
+};
+
+export function portalRoutes(app: ApiApp, dependencies: PortalDependencies, version: string): void {
+  documentRoutes(app, {
+    title: "Inkwell portal API",
+    description:
+      "The account of an API key: balance, usage and keys. It is for the pages of the portal, which sign in with the key.",
+    version,
+    cookieName: portalCookieName,
+    urlSetting: "portal.url",
+    acceptsToken: false,
+    tags: Object.keys(groups),
+    refusedBeforeRouting,
+  });
+  for (const [tag, routes] of Object.entries(groups)) {
+    app.register(async (group) => {
+      group.addHook("onRoute", ({ schema = {} }) => {
+        schema.tags = [tag];
+      });
+      routes(group, dependencies);
+    });
+  }
+}

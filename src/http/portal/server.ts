@@ -1,0 +1,75 @@
+/**
+ * The portal's listener: the pages for holders of API keys, and their API below `/api`. It has its
+ * own port, bound to loopback unless configured otherwise, and exists only if it is configured.
+ *
+ * The pages need no session; they contain no data. All requests below `/api` need the session of a
+ * key, and the rules of signing in are those of the operator's listener (api/sign-in.ts).
+ */
+import type { Logger } from "pino";
+import type { KeySessions } from "../../accounts/key-sessions.ts";
+import type { Metrics } from "../../telemetry/metrics.ts";
+import type { AllowedHosts } from "../api/allowed-hosts.ts";
+import { type ApiApp, createApiApp } from "../api/app.ts";
+import { guard } from "../api/guard.ts";
+import { responseTo } from "../api/refusals.ts";
+import type { Connections } from "../connections.ts";
+import type { SignInAttempts } from "../sign-in-attempts.ts";
+import { pagePaths, pageRoutes, type ReadWebFiles } from "../web-files.ts";
+import type { PortalDependencies } from "./dependencies.ts";
+import { unknownPath } from "./refusals.ts";
+import { portalRoutes } from "./routes.ts";
+import { PortalSignIn } from "./sign-in.ts";
+
+interface PortalServerDependencies extends Omit<PortalDependencies, "signIn"> {
+  /** Version of the service, for the OpenAPI document. */
+  version: string;
+  sessions: KeySessions;
+  /** `portal.url`: the URL that people use. */
+  ownUrl(): string | null;
+  /** For tests. */
+  attempts?: SignInAttempts;
+  allowedHosts: AllowedHosts;
+  connections: Connections;
+  metrics: Metrics;
+  logger: Logger;
+  readPages: ReadWebFiles;
+}
+
+const documentPath = "/api/openapi.json";
+
+export function createPortalServer(dependencies: PortalServerDependencies): ApiApp {
+  const { connections, allowedHosts, logger, version } = dependencies;
+  const signIn = new PortalSignIn(dependencies);
+  const app = createApiApp((address) => connections.isTrusted(address));
+  app.decorateRequest("keySession", null);
+  connections.guard(app.server);
+  guard(app, {
+    section: "portal",
+    hostSetting: "portal.url",
+    openPaths: new Set(pagePaths("")),
+    hostlessPaths: new Set(),
+    signInPath: "/api/session",
+    undocumentedPaths: new Set([documentPath]),
+    allowedHosts,
+    logger,
+    authenticate: (request, reply) => signIn.authenticate(request, reply),
+    logged: ({ keySession }) =>
+      keySession === null
+        ? {}
+        : {
+            account: keySession.key.account,
+            keyId: keySession.key.id,
+            session: keySession.hash.slice(0, 8),
+          },
+    responseTo,
+    unknownPath,
+  });
+  pageRoutes(app, "", dependencies.readPages);
+  portalRoutes(app, { ...dependencies, signIn }, version);
+  app.get(documentPath, async () => app.swagger());
+  // Otherwise these would be pages.
+  for (const path of ["/api", "/api/*", "/assets/*"]) {
+    app.all(path, async (_request, reply) => reply.callNotFound());
+  }
+  return app;
+}

@@ -1,0 +1,81 @@
+/**
+ * Who may use the portal: browsers with a session of an API key.
+ *
+ * Every request reads the session, its key and its account again. Responses under way end within a
+ * second of the session, on all nodes.
+ */
+import type { FastifyReply, FastifyRequest } from "fastify";
+import type { Logger } from "pino";
+import type { KeySession, KeySessions } from "../../accounts/key-sessions.ts";
+import { invariant } from "../../errors.ts";
+import type { KeyRow } from "../../ledger/rows.ts";
+import type { SessionRow } from "../../store/sessions.ts";
+import type { Metrics } from "../../telemetry/metrics.ts";
+import { BrowserSignIn } from "../api/sign-in.ts";
+import type { SignInAttempts } from "../sign-in-attempts.ts";
+
+declare module "fastify" {
+  interface FastifyRequest {
+    /** Null if the request needs no session. */
+    keySession: KeySession | null;
+  }
+}
+
+/** Name of the cookie over plain http. */
+export const portalCookieName = "inkwell_portal";
+
+interface PortalSignInDependencies {
+  sessions: KeySessions;
+  /** `portal.url`: the URL that people use. */
+  ownUrl(): string | null;
+  logger: Pick<Logger, "info" | "warn">;
+  metrics: Pick<Metrics, "signedIn">;
+  /** For tests. */
+  attempts?: SignInAttempts | undefined;
+}
+
+export class PortalSignIn {
+  readonly #sessions: KeySessions;
+  readonly #browsers: BrowserSignIn<KeySession>;
+
+  constructor({ sessions, ownUrl, logger, metrics, attempts }: PortalSignInDependencies) {
+    this.#sessions = sessions;
+    this.#browsers = new BrowserSignIn({
+      ...{ cookieName: portalCookieName, sessions, ownUrl, logger, metrics, attempts },
+      section: "portal",
+      urlVariable: "INKWELL_PORTAL_URL",
+      people: "people",
+      person: "a key",
+      stillPossible: "The key still works for requests to the API.",
+    });
+  }
+
+  /** Throws a refusal unless the request has a valid session. */
+  async authenticate(request: FastifyRequest, reply: FastifyReply): Promise<void> {
+    request.keySession = await this.#browsers.authenticate(request, reply);
+  }
+
+  /** Starts a session and ends the one that the request has. Returns it with `Set-Cookie`. */
+  async signIn(request: FastifyRequest, key: string): Promise<{ session: SessionRow; setCookie: string }> {
+    return await this.#browsers.signIn(request, "key", () => this.#sessions.startByKey(key));
+  }
+
+  /**
+   * Starts a session for the new secret of a key that the session has rotated itself. Returns
+   * `Set-Cookie`. All other sessions of the key end with its old secret.
+   */
+  async renew(key: KeyRow): Promise<string> {
+    return this.#browsers.cookieOf(await this.#sessions.startFor(key));
+  }
+
+  /** Ends the session of the request, on all nodes. Returns `Set-Cookie`, which removes it. */
+  async signOut(request: FastifyRequest, reply: FastifyReply): Promise<string> {
+    return await this.#browsers.signOut(request, sessionOf(request), reply);
+  }
+}
+
+/** Returns the session of a request, with its key and account as they were when it arrived. */
+export function sessionOf({ keySession }: FastifyRequest): KeySession {
+  invariant(keySession !== null, "a route of the portal is called with a session");
+  return keySession;
+}

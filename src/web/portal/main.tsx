@@ -1,0 +1,7 @@
+/** The portal: pages in which the holder of an API key sees its account. */
+import { render } from "preact";
+import { rootElement } from "../shared/paths.ts";
+import { applyTheme } from "../shared/theme.tsx";
+
+applyTheme();
+render(<h1>Inkwell</h1>, rootElement);
