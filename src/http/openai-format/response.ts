@@ -24,9 +24,9 @@ export const doneEvent = "data: [DONE]\n\n";
 /** A comment without an event, because an event without data breaks the parsers of some SDKs. */
 export const keepAliveComment = ": keep-alive\n\n";
 
-/** Returns an error event. `body` is the JSON of an error body. */
-export function errorEvent(body: string): string {
-  return `data: ${oneLine(body)}\n\n`;
+/** Returns an error event. `body` is the JSON of an error body; `fields` are added to it. */
+export function errorEvent(body: string, fields = ""): string {
+  return `data: ${oneLine(fields === "" ? body : `${body.slice(0, -1)},${fields}}`)}\n\n`;
 }
 
 interface ChunkOptions {
@@ -76,8 +76,10 @@ export class ChunkEncoder {
     return this.#choice("{}", "", `"${finishReason}"`, 0);
   }
 
-  usage(usage: Usage): string {
-    return `${this.#prefix}],"usage":${JSON.stringify(usageObject(usage))}${this.#padding(0)}}\n\n`;
+  /** `fields` are further JSON fields of the chunk. */
+  usage(usage: Usage, fields = ""): string {
+    const more = fields === "" ? "" : `,${fields}`;
+    return `${this.#prefix}],"usage":${JSON.stringify(usageObject(usage))}${more}${this.#padding(0)}}\n\n`;
   }
 
   #choice(delta: string, extra: string, finishReason: string, textLength: number): string {

@@ -8,7 +8,7 @@ import type { ServerResponse } from "node:http";
 import type { FastifyReply, FastifyRequest } from "fastify";
 import type { Logger } from "pino";
 import { type AnswerEvent, type GenerateDependencies, generate } from "../../chat/generate.ts";
-import { invariant } from "../../errors.ts";
+import { invariant, Refusal } from "../../errors.ts";
 import type { Rates } from "../../ledger/operations.ts";
 import { writeHead } from "../error-response.ts";
 import { errorBody } from "../openai-format/error-body.ts";
@@ -31,9 +31,16 @@ import type { RunningRequest, RunningRequests } from "./running-requests.ts";
 
 export interface ChatOptions extends StreamTimes, RequestLimits {}
 
+/**
+ * `as asked`: the format of OpenAI. `stream with cost`: always a stream, whose last chunk has the
+ * usage and what the ledger charged.
+ */
+export type AnswerStyle = "as asked" | "stream with cost";
+
 /** An answer and the request that it is for. */
 interface AnswerToSend {
   parsed: ParsedRequest;
+  style: AnswerStyle;
   reply: FastifyReply;
   context: RequestContext;
   head: AnswerHead;
@@ -61,11 +68,11 @@ export class ChatEndpoint {
   }
 
   /** Reads and parses the request, generates the answer, and sends it. */
-  async handle(request: FastifyRequest, reply: FastifyReply): Promise<void> {
+  async handle(request: FastifyRequest, reply: FastifyReply, style: AnswerStyle): Promise<void> {
     const context = contextOf(request);
     const created = Math.floor(Date.now() / 1000);
     const parsed = await this.#running.need(request.raw, reply.raw, () =>
-      this.#readAndParse(request, context),
+      this.#readAndParse(request, context, style),
     );
     if (parsed === null) return context.finishUnanswered(reply);
     const { chat } = parsed;
@@ -74,7 +81,7 @@ export class ChatEndpoint {
     try {
       context.record.parsed(chat);
       const batches = generate(this.#service, callerOf(request), chat, context.record, run.signal);
-      const answer = { parsed, reply, context, head, batches, run };
+      const answer = { parsed, style, reply, context, head, batches, run };
       if (chat.stream) await this.#sendStream(answer);
       else await this.#sendWhole(answer);
       if (run.gone) context.finishUnanswered(reply);
@@ -84,17 +91,21 @@ export class ChatEndpoint {
   }
 
   /** Returns null if the client left before its turn. */
-  async #readAndParse(request: FastifyRequest, context: RequestContext): Promise<ParsedRequest | null> {
+  async #readAndParse(
+    request: FastifyRequest,
+    context: RequestContext,
+    style: AnswerStyle,
+  ): Promise<ParsedRequest | null> {
     const { upload } = context;
     invariant(upload !== null, "a body is admitted before it is read");
     const body = await upload.read(request.raw);
-    const parse = () => context.measure(() => parseRequest(body, this.#options));
+    const parse = () => context.measure(() => inStyle(style, parseRequest(body, this.#options)));
     if (this.#turns.isFree) return this.#turns.run(parse);
     const { accountId } = callerOf(request);
     return await this.#turns.wait(accountId, () => (request.raw.socket.destroyed ? null : parse()));
   }
 
-  async #sendStream({ parsed, reply, context, head, batches, run }: AnswerToSend): Promise<void> {
+  async #sendStream({ parsed, style, reply, context, head, batches, run }: AnswerToSend): Promise<void> {
     const chunks = new ChunkEncoder(head, parsed);
     let rates: Rates = {};
     const sendHeaders = () => {
@@ -102,7 +113,7 @@ export class ChatEndpoint {
         ...answerHeaders(context, rates),
         ...this.#running.connectionHeaders(),
         "content-type": "text/event-stream",
-        "cache-control": "no-cache",
+        "cache-control": style === "as asked" ? "no-cache" : "no-store",
         "x-accel-buffering": "no",
       });
     };
@@ -110,6 +121,7 @@ export class ChatEndpoint {
     // The first chunk is sent with the first text or the end.
     let prelude = chunks.first();
     let hasEnded = false;
+    const cost = () => (style === "stream with cost" ? costOf(context) : "");
     try {
       for await (const batch of batches) {
         let text = "";
@@ -121,7 +133,7 @@ export class ChatEndpoint {
             rates = event.rates;
             if (!run.gone) stream.open();
           } else {
-            const usage = parsed.includeUsage ? chunks.usage(event.usage) : "";
+            const usage = parsed.includeUsage ? chunks.usage(event.usage, cost()) : "";
             last = chunks.last(event.finishReason) + usage + doneEvent;
           }
         }
@@ -146,7 +158,7 @@ export class ChatEndpoint {
       logRefusal(this.#logger, refusal, context.record.requestId);
       context.finish(200, refusal.code);
       // Without [DONE], so that clients know that the answer is incomplete.
-      if (!run.gone) stream.end(errorEvent(errorBody(refusal)));
+      if (!run.gone) stream.end(errorEvent(errorBody(refusal), cost()));
     } finally {
       stream.close();
     }
@@ -179,6 +191,24 @@ export class ChatEndpoint {
     reply.send(completionJson(head, whole));
     dropIfIdle(reply.raw, this.#options.streamIdleMs);
   }
+}
+
+function inStyle(style: AnswerStyle, parsed: ParsedRequest): ParsedRequest {
+  if (style === "as asked") return parsed;
+  if (!parsed.chat.stream) {
+    throw new Refusal("invalid_value", "stream must be true: answers of the portal are streams.", {
+      param: "stream",
+    });
+  }
+  return { ...parsed, includeUsage: true };
+}
+
+/**
+ * Returns JSON fields: the charge in micro-credits, and the part of it that the account could not
+ * pay. Null if the store is away, and records the charge later.
+ */
+function costOf({ record: { charge } }: RequestContext): string {
+  return `"cost_micro":${charge?.cost ?? null},"shortfall_micro":${charge?.shortfall ?? null}`;
 }
 
 function answerHeaders(context: RequestContext, rates: Rates): Record<string, string> {

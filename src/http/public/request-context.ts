@@ -22,9 +22,9 @@ export class RequestContext {
   #workMs = 0;
   readonly #allowance: RefusalAllowance;
 
-  constructor(record: RequestRecord, allowance: RefusalAllowance, headers: FastifyRequest["headers"]) {
+  constructor(record: RequestRecord, allowance: RefusalAllowance, holdsBody: boolean) {
     this.record = record;
-    this.holdsBody = headers.expect?.toLowerCase() === "100-continue";
+    this.holdsBody = holdsBody;
     this.#allowance = allowance;
   }
 
@@ -66,6 +66,11 @@ export class RequestContext {
     reply.hijack();
     this.finish(reply.raw.headersSent ? 200 : null, null);
   }
+}
+
+/** Whether the request is one of the chat or of the public listener. */
+export function hasContext(request: FastifyRequest): boolean {
+  return request.getDecorator(decorator) instanceof RequestContext;
 }
 
 export function contextOf(request: FastifyRequest): RequestContext {

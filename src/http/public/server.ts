@@ -5,9 +5,10 @@
  *   -> JSON -> schema -> model
  *   -> prompt length -> rates and concurrency -> credits -> capacity
  *
- * The first four are checked in `#receive`, before a byte of the body is read, JSON and schema in
- * openai-format/request.ts, the others in chat/generate.ts. While the service drains,
- * `shutting_down` comes before the key, so that no request waits for a database that is away.
+ * The first four are checked in `#receive` and chat-service.ts, before a byte of the body is read,
+ * JSON and schema in openai-format/request.ts, the others in chat/generate.ts. While the service
+ * drains, `shutting_down` comes before the key, so that no request waits for a database that is
+ * away.
  */
 import { type FastifyInstance, type FastifyReply, type FastifyRequest, fastify } from "fastify";
 import type { Logger } from "pino";
@@ -20,19 +21,18 @@ import type { Ledger } from "../../ledger/batcher.ts";
 import type { Store } from "../../store/store.ts";
 import { RefusedConnectionLog, RequestLog } from "../../telemetry/logger.ts";
 import type { Metrics } from "../../telemetry/metrics.ts";
-import { newRequestId, type RequestObserver, RequestRecord } from "../../telemetry/request-record.ts";
+import { newRequestId, type RequestObserver } from "../../telemetry/request-record.ts";
 import { type ConnectionLimits, Connections } from "../connections.ts";
-import { notJson, refuseUnparsable } from "../error-response.ts";
+import { refuseUnparsable } from "../error-response.ts";
 import { type Address, listenOn } from "../listening.ts";
 import { modelList } from "../openai-format/response.ts";
 import { isUploading } from "../request-body.ts";
-import { ChatEndpoint, type ChatOptions } from "./chat.ts";
+import { type ChatLimits, ChatService, readBodiesInHandlers } from "./chat-service.ts";
 import { Cors } from "./cors.ts";
 import { errorHandler } from "./error-handler.ts";
-import { RefusalAllowance, type RefusalLimits } from "./refusal-allowance.ts";
-import { callerOf, contextDecorator, contextOf, RequestContext } from "./request-context.ts";
-import { RunningRequests } from "./running-requests.ts";
-import { tooLarge, type UploadLimits, Uploads, type UploadTimes } from "./uploads.ts";
+import { callerOf, contextOf } from "./request-context.ts";
+import type { RunningRequests } from "./running-requests.ts";
+import type { Uploads, UploadTimes } from "./uploads.ts";
 
 export interface PublicDependencies {
   store: Store;
@@ -47,7 +47,7 @@ export interface PublicDependencies {
 /** Settings that can change while the server listens. */
 export interface PublicSettings {
   connections: ConnectionLimits;
-  limits: UploadLimits & RefusalLimits & ChatOptions;
+  limits: ChatLimits;
   /** Origins of browser pages that may call; `*` for any; none by default. */
   corsOrigins: readonly string[];
 }
@@ -92,30 +92,25 @@ const methods: ReadonlyMap<string, string> = new Map([
 ]);
 
 export class PublicServer {
-  readonly requests = new RunningRequests();
-  readonly uploads: Uploads;
+  /** The chat requests of all listeners. */
+  readonly chat: ChatService;
   readonly connections: Connections;
   readonly #dependencies: PublicDependencies;
-  #bodyBytesMax: number;
   #cors: Cors;
-  readonly #allowance: RefusalAllowance;
-  readonly #observers: readonly RequestObserver[];
   readonly #app: FastifyInstance;
-  readonly #chat: ChatEndpoint;
   #closing: Promise<void> | null = null;
 
   constructor(dependencies: PublicDependencies, options: PublicOptions) {
     const { catalog, ledger, metrics, logger, observers = [] } = dependencies;
-    const { limits, holdTtlMs } = options;
+    const { limits, holdTtlMs, uploadTimes } = options;
     this.#dependencies = dependencies;
-    this.#bodyBytesMax = limits.bodyBytesMax;
     this.#cors = new Cors(options.corsOrigins);
-    this.#allowance = new RefusalAllowance(limits);
-    this.#observers = [metrics, new RequestLog(logger), ...observers];
-    this.uploads = new Uploads(limits, options.uploadTimes);
+    this.chat = new ChatService({
+      ...{ catalog, ledger, logger, limits, holdTtlMs, uploadTimes },
+      observers: [metrics, new RequestLog(logger), ...observers],
+    });
     this.#app = this.#createApp(limits.uploadMs);
-    this.#chat = new ChatEndpoint({ catalog, ledger, holdTtlMs }, this.requests, logger, limits);
-    this.#app.post(chatPath, (request, reply) => this.#chat.handle(request, reply));
+    this.#app.post(chatPath, (request, reply) => this.chat.handle(request, reply, "as asked"));
     this.#app.get(balancePath, (request, reply) => this.#sendBalance(request, reply));
     this.#app.get(modelsPath, async (request, reply) => this.#sendModels(request, reply));
     const refusedConnections = new RefusedConnectionLog(logger);
@@ -126,14 +121,19 @@ export class PublicServer {
     this.connections.guard(this.#app.server);
   }
 
+  get requests(): RunningRequests {
+    return this.chat.requests;
+  }
+
+  get uploads(): Uploads {
+    return this.chat.uploads;
+  }
+
   /** Changes the settings. Requests that have been admitted keep the limits of their bodies. */
   configure({ connections, limits, corsOrigins }: PublicSettings): void {
-    this.#bodyBytesMax = limits.bodyBytesMax;
     this.#cors = new Cors(corsOrigins);
-    this.#allowance.configure(limits);
-    this.uploads.configure(limits);
     this.connections.configure(connections);
-    this.#chat.configure(limits);
+    this.chat.configure(limits);
     this.#app.server.requestTimeout = requestTimeoutMsOf(limits.uploadMs);
   }
 
@@ -174,10 +174,7 @@ export class PublicServer {
     for (const event of ["checkContinue", "checkExpectation"]) {
       app.server.on(event, (request, response) => app.server.emit("request", request, response));
     }
-    app.decorateRequest(contextDecorator);
-    app.removeAllContentTypeParsers();
-    // The handler reads the body itself.
-    app.addContentTypeParser("*", (_request, _body, done) => done(null));
+    readBodiesInHandlers(app);
     app.addHook("onRequest", (request, reply) => this.#receive(request, reply));
     app.addHook("onSend", async (request, reply) => {
       reply.headers(this.requests.connectionHeaders());
@@ -190,14 +187,12 @@ export class PublicServer {
 
   /** Checks everything about a request that is known before its body is read. */
   async #receive(request: FastifyRequest, reply: FastifyReply): Promise<FastifyReply | undefined> {
-    const { id: requestId, method, headers } = request;
+    const { headers } = request;
     const path = endpointOf(request.originalUrl);
-    const traceparent = typeof headers.traceparent === "string" ? headers.traceparent : null;
     const isChat = path === chatPath;
-    const record = new RequestRecord({ requestId, method, path, isChat, traceparent }, this.#observers);
-    const context = new RequestContext(record, this.#allowance, headers);
-    request.setDecorator(contextDecorator, context);
-    reply.header("x-request-id", requestId);
+    const holdsBody = headers.expect?.toLowerCase() === "100-continue";
+    const context = this.chat.begin(request, { path, isChat, holdsBody });
+    reply.header("x-request-id", request.id);
     reply.headers(this.#cors.headers(headers));
     if (path === null) throw unknownPath(request.originalUrl);
     if (request.is404) return this.#refuseMethod(request, reply, path);
@@ -208,13 +203,8 @@ export class PublicServer {
       context.finishUnanswered(reply);
       return;
     }
-    record.caller = caller;
-    if (!isChat) return;
-    this.#allowance.require(caller);
-    context.upload = this.uploads.admit(caller, headers);
-    checkBody(headers, this.#bodyBytesMax);
-    if (context.holdsBody) reply.raw.writeContinue();
-    context.holdsBody = false;
+    context.record.caller = caller;
+    if (isChat) this.chat.admit(request, reply);
     return;
   }
 
@@ -279,15 +269,4 @@ function unknownPath(target: string): Refusal {
     "unknown_path",
     `There is nothing at ${target.slice(0, shownCharactersMax)}. There is POST ${chatPath}, GET ${balancePath} and GET ${modelsPath}.`,
   );
-}
-
-/** Checks what the headers say about the body. */
-function checkBody(headers: FastifyRequest["headers"], bodyBytesMax: number): void {
-  if (Number(headers["content-length"] ?? 0) > bodyBytesMax) throw tooLarge(bodyBytesMax);
-  const type = headers["content-type"]?.split(";", 1)[0]?.trim().toLowerCase();
-  if (type !== "application/json") throw notJson();
-  const encoding = headers["content-encoding"]?.trim().toLowerCase();
-  if (encoding !== undefined && encoding !== "" && encoding !== "identity") {
-    throw new Refusal("unsupported_media_type", "Send the body as it is, without content-encoding.");
-  }
 }
