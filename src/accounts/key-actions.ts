@@ -12,7 +12,7 @@ import { defined } from "../given.ts";
 import type { Ledger } from "../ledger/batcher.ts";
 import { keyAt } from "../ledger/key-budget.ts";
 import type { KeyOperation, KeySettings } from "../ledger/operations.ts";
-import type { KeyRow } from "../ledger/rows.ts";
+import type { KeyRow, PortalRights } from "../ledger/rows.ts";
 import { isRefillPeriod, refillPeriodRule, windowAt } from "../ledger/windows.ts";
 import type { Store } from "../store/store.ts";
 import { type Credits, type EpochMs, microOf } from "../units.ts";
@@ -55,6 +55,7 @@ export interface KeyChange {
   requestsPerMinute?: number | null | undefined;
   tokensPerMinute?: number | null | undefined;
   concurrent?: number | null | undefined;
+  portal?: PortalRights | undefined;
   /** An absent part stays. */
   budget?: { credits?: Credits | undefined; every?: string | undefined } | null | undefined;
 }

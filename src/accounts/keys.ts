@@ -8,7 +8,7 @@
 import { hash, randomBytes, timingSafeEqual } from "node:crypto";
 import { crc32 } from "node:zlib";
 import { setBudget, unusedKey } from "../ledger/key-budget.ts";
-import type { KeyRow } from "../ledger/rows.ts";
+import type { KeyRow, PortalRights } from "../ledger/rows.ts";
 import type { Store } from "../store/store.ts";
 import { type Credits, type EpochMs, microOf } from "../units.ts";
 
@@ -26,8 +26,8 @@ const byteLimit = 248;
 export const keyFormat = `A key is "${prefix}" and ${keyLength - prefix.length} letters and digits.`;
 
 /**
- * An absent property means: a random id, no name, all models of the plan, no expiry, no limits and
- * no budget of its own.
+ * An absent property means: a random id, no name, all models of the plan, no expiry, no limits, no
+ * budget of its own, and in the portal no rights beyond itself.
  */
 export interface KeyOptions {
   /** Must be new. */
@@ -39,6 +39,7 @@ export interface KeyOptions {
   tokensPerMinute?: number | undefined;
   concurrent?: number | undefined;
   budget?: { credits: Credits; every: string } | undefined;
+  portal?: PortalRights | undefined;
 }
 
 export interface IssuedKey {
@@ -87,16 +88,17 @@ export function keyProperties(account: string, options: KeyOptions) {
     concurrent: options.concurrent ?? null,
     budget: options.budget === undefined ? null : microOf(options.budget.credits),
     budgetEvery: options.budget?.every ?? null,
+    portal: options.portal ?? "own",
   };
 }
 
 /** Returns this part of a row. */
 export function propertiesOf(row: KeyRow): ReturnType<typeof keyProperties> {
   const { account, name, models, expiresMs, requestsPerMinute, tokensPerMinute, concurrent } = row;
-  const { budget, budgetEvery } = row;
+  const { budget, budgetEvery, portal } = row;
   return {
     ...{ account, name, models, expiresMs, requestsPerMinute, tokensPerMinute, concurrent },
-    ...{ budget, budgetEvery },
+    ...{ budget, budgetEvery, portal },
   };
 }
 

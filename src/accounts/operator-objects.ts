@@ -17,6 +17,7 @@ import {
   heldBy,
   type JournalRow,
   type KeyRow,
+  portalRights,
   type RowPrice,
   type TokenCounts,
 } from "../ledger/rows.ts";
@@ -146,6 +147,12 @@ const keyFields = fieldsFor<KeyRow>()({
     }),
   ],
   budget: [orNull(budget), budgetObject],
+  portal: [
+    Type.Enum([...portalRights], {
+      description: "what the key may do in the portal: `own` sees itself, `account` manages all keys",
+    }),
+    (row) => row.portal,
+  ],
   created_at: [time, (row) => isoTime(row.createdMs)],
   expires_at: [orNull(time), (row) => isoTimeOrNull(row.expiresMs)],
   old_secret_until: [

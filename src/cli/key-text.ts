@@ -39,6 +39,7 @@ export function keyDetails(row: KeyRow, nowMs: EpochMs): string {
           ["  held", `${exactCredits(row.held)} by running requests`],
           ["  refreshes", shortTime(budget.endsMs)],
         ] satisfies typeof lines)),
+    ["portal", row.portal === "own" ? "sees itself" : "manages all keys of the account"],
     ["created", shortTime(row.createdMs)],
     ["expires", row.expiresMs === null ? "never" : shortTime(row.expiresMs)],
     ["last used", shortTime(row.lastUsedMs)],

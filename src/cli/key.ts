@@ -3,10 +3,11 @@
  * only its hash is stored.
  */
 import { randomUUID } from "node:crypto";
-import { Command, InvalidArgumentError } from "commander";
+import { Command, InvalidArgumentError, Option } from "commander";
 import { defaultOverlap, type KeyChange, noOverlap } from "../accounts/key-actions.ts";
 import type { KeyOptions } from "../accounts/keys.ts";
 import { keyObject, keyOfSecretObject, newKeyObject } from "../accounts/operator-objects.ts";
+import { type PortalRights, portalRights } from "../ledger/rows.ts";
 import type { EpochMs } from "../units.ts";
 import { budgetCredits, label, limit, modelIds, moment, period, refillPeriod } from "./arguments.ts";
 import type { Cli } from "./cli.ts";
@@ -21,6 +22,7 @@ interface CreateOptions extends Pick<KeyOptions, "name" | "models" | "concurrent
   tpm?: number;
   budget?: number;
   every?: string;
+  portal?: PortalRights;
 }
 
 /** False: the setting is removed. */
@@ -33,6 +35,7 @@ interface SetOptions {
   concurrent?: number | false;
   budget?: number | false;
   every?: string;
+  portal?: PortalRights;
 }
 
 const asListed = "as key list shows it";
@@ -64,6 +67,7 @@ export function keyCommand(cli: Cli): Command {
       "period of the budget, ISO 8601: PT5H, P1D, P1M; needs --budget",
       refillPeriod,
     )
+    .addOption(portalOption())
     .addHelpText(
       "after",
       examples(
@@ -119,6 +123,7 @@ export function keyCommand(cli: Cli): Command {
     .option("--budget <credits>", "another amount of the budget keeps its window", budgetCredits)
     .option("--every <period>", "another period of the budget starts an empty window", refillPeriod)
     .option("--no-budget", "remove the budget")
+    .addOption(portalOption())
     .addHelpText(
       "after",
       examples(
@@ -164,6 +169,13 @@ export function keyCommand(cli: Cli): Command {
   return key;
 }
 
+function portalOption(): Option {
+  return new Option(
+    "--portal <rights>",
+    "what the key may do in the portal: see itself, or manage all keys of its account",
+  ).choices(portalRights);
+}
+
 function expiry(value: string): EpochMs | "never" {
   return value === "never" ? value : moment(value);
 }
@@ -178,7 +190,17 @@ function overlap(value: string): string {
   }
 }
 
-function changeOf({ name, models, expires, rpm, tpm, concurrent, budget, every }: SetOptions): KeyChange {
+function changeOf({
+  name,
+  models,
+  expires,
+  rpm,
+  tpm,
+  concurrent,
+  budget,
+  every,
+  portal,
+}: SetOptions): KeyChange {
   const hasBudget = budget !== undefined || every !== undefined;
   return {
     name: name === false ? null : name,
@@ -187,6 +209,7 @@ function changeOf({ name, models, expires, rpm, tpm, concurrent, budget, every }
     requestsPerMinute: rpm === false ? null : rpm,
     tokensPerMinute: tpm === false ? null : tpm,
     concurrent: concurrent === false ? null : concurrent,
+    portal,
     budget: budget === false ? null : hasBudget ? { credits: budget, every } : undefined,
   };
 }

@@ -67,13 +67,15 @@ function rotate(
 
 /** Returns what the journal says: the key and its new settings, without the secret. */
 function noteOf({ key, set }: KeyOperation): string {
-  const { name, models, requestsPerMinute, tokensPerMinute, concurrent, expiresMs, budget, rotation } = set;
+  const { name, models, requestsPerMinute, tokensPerMinute, concurrent, expiresMs } = set;
+  const { budget, rotation, portal } = set;
   const expires =
     expiresMs === undefined || expiresMs === null ? expiresMs : new Date(expiresMs).toISOString();
   const settings = {
     ...{ name, models, requestsPerMinute, tokensPerMinute, concurrent, expires },
     budget: budget && { micro: budget.micro, every: budget.every },
     rotation: rotation && { overlap: rotation.overlap },
+    portal,
   };
   return `${key} ${JSON.stringify(settings)}`;
 }

@@ -5,7 +5,7 @@
  */
 import type { EpochMs, MicroCredits } from "../units.ts";
 import type { Price } from "./pricing.ts";
-import type { BucketAmounts, ChargeRow, Ending, KeyRow, TokenCounts } from "./rows.ts";
+import type { BucketAmounts, ChargeRow, Ending, KeyRow, PortalRights, TokenCounts } from "./rows.ts";
 
 export interface OpenOperation {
   kind: "open";
@@ -129,6 +129,7 @@ export interface KeySettings {
   tokensPerMinute?: number | null;
   concurrent?: number | null;
   expiresMs?: EpochMs | null;
+  portal?: PortalRights;
   /**
    * Another period starts an empty window. Another amount keeps the window. An absent part stays,
    * and both are needed if the key has no budget.

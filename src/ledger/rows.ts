@@ -414,6 +414,10 @@ export interface PaymentRow {
 }
 
 /** An API key. Only the SHA-256 of the key is stored. */
+/** What a key may do in the portal: see itself, or manage all keys of its account. */
+export const portalRights = ["own", "account"] as const;
+export type PortalRights = (typeof portalRights)[number];
+
 export interface KeyRow {
   id: string;
   account: string;
@@ -459,4 +463,6 @@ export interface KeyRow {
   /** SHA-256 of the secret before the last rotation, and until when it is valid. */
   oldHash: string | null;
   oldUntilMs: EpochMs | null;
+
+  portal: PortalRights;
 }

@@ -20,6 +20,7 @@ import {
   type JournalRow,
   journalKinds,
   type KeyRow,
+  portalRights,
   type RowPrice,
   type TokenCounts,
   windowBuckets,
@@ -217,6 +218,7 @@ export const keyTable = tableOf<KeyRow>("api_key", {
   createdMs: "integer",
   expiresMs: "integer?",
   revokedMs: "integer?",
+  portal: portalRights,
 });
 
 export const contactTable = tableOf<ContactRow>("account_contact", {

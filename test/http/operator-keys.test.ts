@@ -62,6 +62,21 @@ operatorTest("changes settings, each operation once", async (operator) => {
   );
 });
 
+operatorTest("sets what a key may do in the portal", async (operator) => {
+  const body = { operation_id: "k", portal: "account" };
+  const made = await operator.post(keys, body);
+  assert.deepEqual([made.status, made.body.portal], [201, "account"]);
+  assert.equal((await operator.post(keys, body)).status, 200);
+  refused(await operator.post(keys, { operation_id: "k" }), 409, "operation_differs");
+  const usual = await operator.post(keys, { operation_id: "usual" });
+  assert.equal(usual.body.portal, "own");
+  const changed = await operator.patch(path, { operation_id: "c", portal: "account" });
+  assert.deepEqual([changed.status, changed.body.portal], [200, "account"]);
+  assert.equal((await operator.get(path)).body.portal, "account");
+  const [entry] = (await operator.all("/admin/accounts/test/journal", 10)).toReversed();
+  assert.equal(entry?.note, 'key1 {"portal":"account"}');
+});
+
 const budget = { credits: 5, every: "P1D" };
 const bad: [body: object, code: string, message: RegExp][] = [
   [{}, "missing_required_parameter", /Nothing to change: name at least one setting/],
@@ -86,6 +101,8 @@ const bad: [body: object, code: string, message: RegExp][] = [
   [{ tokens_per_minute: 0 }, "invalid_value", /tokens_per_minute must be a whole number from 1/],
   [{ concurrent: "2" }, "invalid_type", /concurrent must be a whole number/],
   [{ name: "two\nlines" }, "invalid_value", /name must be/],
+  [{ portal: "all" }, "invalid_value", /portal must be "own" or "account"/],
+  [{ portal: null }, "invalid_type", /portal must be/],
   [{ plan: "big" }, "unknown_parameter", /plan is not accepted/],
 ];
 operatorTest("refuses bad settings with one error each, and changes nothing", async (operator) => {

@@ -31,6 +31,8 @@ test("create accepts a name, models, an expiry and limits", async () => {
     "6",
     "--concurrent",
     "7",
+    "--portal",
+    "account",
   ];
   const { id } = await ledger.makeKey(...options);
   const row = ledger.store.key(id);
@@ -38,6 +40,7 @@ test("create accepts a name, models, an expiry and limits", async () => {
   assert.deepEqual(row.models, ["small"]);
   assert.equal(row.expiresMs, Date.UTC(2100, 1, 28));
   assert.deepEqual([row.requestsPerMinute, row.tokensPerMinute, row.concurrent], [5, 6, 7]);
+  assert.equal(row.portal, "account");
 });
 
 test("create refuses an unknown account, an unknown model and a past expiry", async () => {
@@ -141,12 +144,14 @@ test("set changes the named settings and keeps the others", async () => {
   assert.match(ran.stdout, /limits +9 rpm\n/);
   assert.partialDeepStrictEqual(ledger.store.key(id), {
     ...{ name: "ci", requestsPerMinute: 9, tokensPerMinute: null, models: ["small"] },
-    expiresMs: Date.UTC(2100, 0, 1),
+    ...{ expiresMs: Date.UTC(2100, 0, 1), portal: "own" },
   });
+  const raised = await ledger.inkwell("key", "set", id, "--portal", "account");
+  assert.match(raised.stdout, /portal +manages all keys of the account\n/);
   await ledger.inkwell("key", "set", id, "--no-name", "--no-rpm", "--expires", "never", "--concurrent", "2");
   assert.partialDeepStrictEqual(ledger.store.key(id), {
     ...{ name: null, requestsPerMinute: null, concurrent: 2, models: ["small"] },
-    expiresMs: null,
+    ...{ expiresMs: null, portal: "account" },
   });
 });
 
@@ -185,6 +190,7 @@ const badSettings: [options: string[], message: RegExp][] = [
   [["--concurrent", "none"], /A limit is a whole number/],
   [["--expires", "soon"], /ISO 8601 with its zone/],
   [["--models", ","], /list of model ids/],
+  [["--portal", "all"], /Allowed choices are own, account/],
   [["--colour", "red"], /unknown option '--colour'/],
 ];
 for (const [options, message] of badSettings) {

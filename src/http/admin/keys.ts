@@ -28,6 +28,7 @@ const makeKey = operation("makeKey", {
     tokens_per_minute: Type.Optional(schema.limit),
     concurrent: Type.Optional(schema.limit),
     budget: Type.Optional(closed({ credits: schema.budgetCredits, every: schema.period })),
+    portal: Type.Optional(schema.portal),
   }),
   response: { 200: newKeyObject.schema, 201: newKeyObject.schema },
   refusals: ["account_not_found", "operation_differs"],
@@ -73,6 +74,7 @@ const changeKey = operation("changeKey", {
     budget: Type.Optional(
       orNull(closed({ credits: Type.Optional(schema.budgetCredits), every: Type.Optional(schema.period) })),
     ),
+    portal: Type.Optional(schema.portal),
   }),
   response: { 200: keyObject.schema },
   refusals: ["key_not_found", "key_revoked", "operation_differs"],
@@ -118,6 +120,7 @@ export function keyRoutes(app: ApiApp, actions: OperatorActions): void {
         tokensPerMinute: body.tokens_per_minute,
         concurrent,
         budget: body.budget,
+        portal: body.portal,
       };
       const { key, row } = await actions.keys.issueOnce(account, operation_id, options);
       return reply.code(key === null ? 200 : 201).send(newKeyObject.of({ key, ...row }));
@@ -146,6 +149,7 @@ export function keyRoutes(app: ApiApp, actions: OperatorActions): void {
       tokensPerMinute: body.tokens_per_minute,
       concurrent,
       budget,
+      portal: body.portal,
     };
     return keyObject.of(await actions.keys.change(key, operation_id, change));
   });

@@ -19,6 +19,7 @@ import {
   topupField,
 } from "../../accounts/fields.ts";
 import { closed, orNull } from "../../accounts/json-objects.ts";
+import { portalRights } from "../../ledger/rows.ts";
 import { momentRule } from "../../units.ts";
 
 export const accountName = textOf(nameField);
@@ -59,6 +60,10 @@ export const modelIds = Type.Array(textOf(noteField, "the id of a model, or *"),
 
 const listRowsMax = 500;
 export const listRowsDefault = 100;
+export const portal = Type.Enum([...portalRights], {
+  description: '"own" or "account": what the key may do in the portal',
+});
+
 /** For every list. `after` is the `next` of the page before. */
 export const pageQuery = {
   limit: Type.Optional(

@@ -6,7 +6,7 @@ import type { KeySession } from "../../accounts/key-sessions.ts";
 import { balance, keyObject } from "../../accounts/operator-objects.ts";
 import { type BalanceView, balanceOf } from "../../ledger/balance.ts";
 import { keyAt } from "../../ledger/key-budget.ts";
-import { accountStates } from "../../ledger/rows.ts";
+import { accountStates, type KeyRow, portalRights } from "../../ledger/rows.ts";
 import { type ApiApp, operation } from "../api/app.ts";
 import type { PortalDependencies } from "./dependencies.ts";
 import { sessionOf } from "./sign-in.ts";
@@ -18,7 +18,7 @@ interface ShownAccount {
 }
 
 const rights = closed({
-  keys: Type.Enum(["own", "account"], {
+  keys: Type.Enum([...portalRights], {
     description: "`own`: sees and rotates this key only. `account`: manages all keys of the account",
   }),
   can_create_keys: Type.Boolean(),
@@ -31,7 +31,10 @@ const ownAccountObject = objectFor<ShownAccount>("OwnAccount")({
   key: [keyObject.schema, ({ session }) => keyObject.of(session.key)],
   rights: [
     rights,
-    () => ({ keys: "own" as const, can_create_keys: false, why_not: "This key manages only itself." }),
+    ({ session }) => {
+      const why = whyNoKeys(session.key);
+      return { keys: session.key.portal, can_create_keys: why === null, why_not: why };
+    },
   ],
   balance: [balance, (shown) => balanceObject(shown.balance)],
   public_url: [
@@ -45,6 +48,14 @@ const showAccount = operation("showAccount", {
   description: "`balance` is that of `GET /v1/balance`. A suspended account can be seen, but not used.",
   response: { 200: ownAccountObject.schema },
 });
+
+/** Returns why a key cannot create keys; null if it can. */
+function whyNoKeys({ portal, budget }: KeyRow): string | null {
+  if (portal === "own") {
+    return "This key manages only itself. The operator can let it manage the keys of its account.";
+  }
+  return budget === null ? null : "This key has a budget. A new key could spend more than that.";
+}
 
 export function accountRoutes(app: ApiApp, { store, publicUrl }: PortalDependencies): void {
   app.get("/api/account", { schema: showAccount }, async (request) => {
