@@ -77,7 +77,10 @@ export function ActionDialog(props: ActionProps) {
       }
     } catch (error) {
       setProblems([
-        { param: paramOf(error), message: error instanceof Error ? error.message : String(error) },
+        {
+          param: fieldAt(fault(error), fields, values),
+          message: error instanceof Error ? error.message : String(error),
+        },
       ]);
     } finally {
       setBusy(false);
@@ -155,9 +158,16 @@ function isHalfTyped(form: HTMLElement | null, name: string): boolean {
   return input instanceof HTMLInputElement && input.validity.badInput;
 }
 
-/** The field at fault: `budget.credits` is a field of its own. */
-function paramOf(error: unknown): string | null {
+function fault(error: unknown): string | null {
   return error instanceof ApiError ? error.param : null;
+}
+
+/** Returns the field of a fault: `models` for `models[1]`, an empty part of `budget` for `budget`. */
+function fieldAt(param: string | null, fields: readonly FieldOf[], values: Values): string | null {
+  if (param === null) return null;
+  const name = param.replace(/\[\d+\]$/, "");
+  const parts = fields.filter((field) => field.name.startsWith(`${name}.`));
+  return (parts.find((part) => !values[part.name]) ?? parts[0])?.name ?? name;
 }
 
 /** Opens one of several dialogs. */

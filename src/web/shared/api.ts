@@ -41,6 +41,12 @@ export function send<T>(method: "POST" | "PATCH" | "DELETE", path: string, body?
   return request<T>(method, path, body);
 }
 
+/** Sends what makes something. `isNew` is false if it was there before. */
+export async function create<T>(path: string, body: object): Promise<{ value: T; isNew: boolean }> {
+  const response = await respond("POST", path, body);
+  return { value: await response.json(), isNew: response.status === 201 };
+}
+
 /** Reads a response that is no JSON, for a download. */
 export async function download(path: string, query: Query): Promise<Blob> {
   return (await respond("GET", withQuery(path, query))).blob();

@@ -85,9 +85,13 @@ export function Link(props: {
   );
 }
 
-/** The period of a page: days in UTC, `to` exclusive. */
+/** The period of a page: days in UTC, `to` exclusive. A day that does not exist is ignored. */
 export function usePeriod(place: Place, daysBefore: number): { from: string; to: string } {
-  const from = place.query.get("from") ?? dayOf(Date.now(), 1 - daysBefore);
-  const to = place.query.get("to") ?? dayOf(Date.now(), 1);
+  const dayAt = (name: string) => {
+    const day = place.query.get(name) ?? "";
+    return Number.isNaN(Date.parse(day)) ? null : dayOf(Date.parse(day));
+  };
+  const from = dayAt("from") ?? dayOf(Date.now(), 1 - daysBefore);
+  const to = dayAt("to") ?? dayOf(Date.now(), 1);
   return { from, to };
 }

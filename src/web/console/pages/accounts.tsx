@@ -1,7 +1,7 @@
 /** The list of accounts: search, filters and pages are in the path, so a list can be shared. */
-import { useState } from "preact/hooks";
+import { useRef, useState } from "preact/hooks";
 import { ActionDialog, useAction } from "../../shared/action.tsx";
-import { apiPath, get, send } from "../../shared/api.ts";
+import { ApiError, apiPath, create, get } from "../../shared/api.ts";
 import { PageHead } from "../../shared/layout.tsx";
 import { wholeNumber } from "../../shared/numbers.ts";
 import { go, Link, type Place, pathTo, withParameters } from "../../shared/router.tsx";
@@ -174,6 +174,7 @@ function Search({ search }: { search: string }) {
 }
 
 function OpenAccount({ close }: { close(): void }) {
+  const lostResponse = useRef(false);
   const plans = useLoaded("plans", (signal) => get<Page<Plan>>("/admin/plans", { limit: 500 }, signal));
   if (plans.value === null && plans.error === null) return null;
   const offered = (plans.value?.data ?? []).filter(({ offered }) => offered);
@@ -202,7 +203,20 @@ function OpenAccount({ close }: { close(): void }) {
       ]}
       send={async (values) => {
         const filled = Object.entries(values).filter(([, value]) => value.trim() !== "");
-        const account = await send<Account>("POST", apiPath("accounts"), Object.fromEntries(filled));
+        const { value: account, isNew } = await create<Account>(
+          apiPath("accounts"),
+          Object.fromEntries(filled),
+        ).catch((error: unknown) => {
+          if (error instanceof ApiError && (error.status === 0 || error.status >= 500)) {
+            lostResponse.current = true;
+          }
+          throw error;
+        });
+        // The API treats it as a repetition. It is one only if this form has sent it before.
+        if (!isNew && !lostResponse.current) {
+          const message = `Account ${account.id} exists already. Nothing has changed. Choose another id.`;
+          throw new ApiError(409, "account_exists", message, "id");
+        }
         go(pathTo("accounts", account.id));
         return { done: `The account ${account.id} is open.` };
       }}

@@ -1,0 +1,191 @@
+/** What an operator changes about the keys of an account, and what their callers notice. */
+import assert from "node:assert/strict";
+import { writeFileSync } from "node:fs";
+import path from "node:path";
+import { type Answer, browserTests, type ConsoleService } from "../fixtures/browser.ts";
+import { assertRefused, choose, dialogClosed, open, submit } from "../fixtures/console.ts";
+import { ask } from "../fixtures/http-stream.ts";
+import { miniature, noDefaultModel } from "../fixtures/program.ts";
+
+const model = `{ engine: llama, source: ${JSON.stringify(miniature)}, context_window: 4096, threads: 1, gpu: off, price: { prompt: 1000, completion: 1000 } }`;
+const configuration = `plans:
+  team: { base: { credits: 20000, every: P1M }, overage: { credits: 0, every: P1M } }
+models:
+  tutor: ${model}
+  writer: ${model}
+`;
+
+const test = browserTests({
+  env: noDefaultModel,
+  async fill(folder) {
+    writeFileSync(path.join(folder, "inkwell.yaml"), configuration);
+  },
+});
+
+/** Opens an account with a key of these settings. Returns its id and its secret. */
+async function openKey(
+  service: ConsoleService,
+  account: string,
+  settings: object = {},
+): Promise<{ id: string; secret: string }> {
+  await service.call("POST", "/admin/accounts", { id: account, plan: "team" });
+  const made = await service.call("POST", `/admin/accounts/${account}/keys`, {
+    ...{ operation_id: "first", name: "notebook" },
+    ...settings,
+  });
+  assert.ok(typeof made.id === "string" && typeof made.key === "string", JSON.stringify(made));
+  return { id: made.id, secret: made.key };
+}
+
+/** Sends a request with a secret. Returns its status, and the code of its error. */
+async function askWith(service: ConsoleService, key: string, modelId = "tutor"): Promise<string> {
+  const response = await ask({ url: service.apiUrl, key, model: modelId, content: "Hi", max_tokens: 1 });
+  const body: Answer = JSON.parse(await response.text());
+  return response.ok ? "200" : `${response.status} ${Object(body.error).code}`;
+}
+
+test("changes the settings of a key, which its next request uses", async (visit) => {
+  const { page, service } = visit;
+  const { id, secret } = await openKey(service, "set");
+  assert.equal(await askWith(service, secret, "writer"), "200");
+  await open(visit, "/accounts/set/keys");
+  await page.getByRole("button", { name: "Edit the key notebook" }).click();
+  const dialog = page.getByRole("dialog");
+  assert.equal(await dialog.getByLabel("Name").inputValue(), "notebook");
+  await dialog.getByLabel("Name").fill("<b>exercises</b>");
+  await dialog.getByLabel("Budget in credits").fill("1,500");
+  await dialog.getByLabel("Budget period").selectOption("P1W");
+  await dialog.getByLabel("Models").fill("tutor");
+  await dialog.getByLabel("Expires at (UTC)").fill("2098-02-28T12:30");
+  await dialog.getByLabel("Requests per minute").fill("90");
+  await dialog.getByLabel("Tokens per minute").fill("50000");
+  await dialog.getByLabel("Requests at once").fill("3");
+  await submit(page);
+  await dialogClosed(page);
+  const row = page.getByRole("row").filter({ hasText: "<b>exercises</b>" });
+  await row.getByText(/1,500 of 1,500/).waitFor();
+  const key = await service.call("GET", `/admin/keys/${id}`);
+  const { name, models, expires_at, limits } = key;
+  assert.deepEqual(
+    { name, models, expires_at, limits },
+    {
+      ...{ name: "<b>exercises</b>", models: ["tutor"], expires_at: "2098-02-28T12:30:00.000Z" },
+      limits: { requests_per_minute: 90, tokens_per_minute: 50_000, concurrent: 3 },
+    },
+  );
+  assert.equal(Object(key.budget).every, "P1W");
+  assert.equal(await askWith(service, secret, "tutor"), "200");
+  assert.match(await askWith(service, secret, "writer"), /^404|^403/);
+  // Empty fields remove the settings again.
+  await page.getByRole("button", { name: "Edit the key <b>exercises</b>" }).click();
+  for (const label of ["Budget in credits", "Expires at (UTC)", "Requests per minute", "Tokens per minute"]) {
+    await dialog.getByLabel(label).fill("");
+  }
+  await dialog.getByLabel("Budget period").selectOption("");
+  await dialog.getByLabel("Requests at once").fill("");
+  await dialog.getByLabel("Models").fill("*");
+  await submit(page);
+  await dialogClosed(page);
+  await row.getByText("never", { exact: true }).first().waitFor();
+  const freed = await service.call("GET", `/admin/keys/${id}`);
+  const none = { requests_per_minute: null, tokens_per_minute: null, concurrent: null };
+  assert.deepEqual([freed.budget, freed.expires_at, freed.limits], [null, null, none]);
+  assert.equal(await askWith(service, secret, "writer"), "200");
+});
+
+test("a change of the name keeps every other setting exactly", async (visit) => {
+  const { page, service } = visit;
+  const { id } = await openKey(service, "exact", {
+    ...{ expires_at: "2098-02-28T12:30:45.678Z", models: ["writer", "tutor"] },
+    budget: { credits: 250, every: "P3D" },
+  });
+  const before = await service.call("GET", `/admin/keys/${id}`);
+  await open(visit, "/accounts/exact/keys");
+  await page.getByRole("button", { name: "Edit the key notebook" }).click();
+  await page.getByRole("dialog").getByLabel("Name").fill("renamed");
+  await submit(page);
+  await dialogClosed(page);
+  await page.getByText("renamed").waitFor();
+  assert.deepEqual(await service.call("GET", `/admin/keys/${id}`), { ...before, name: "renamed" });
+});
+
+test("refuses half a date, so that a key does not stay valid for ever", async (visit) => {
+  const { page, service } = visit;
+  const { id } = await openKey(service, "dated", { expires_at: "2098-02-28T12:30:00.000Z" });
+  await open(visit, "/accounts/dated/keys");
+  await page.getByRole("button", { name: "Edit the key notebook" }).click();
+  const dialog = page.getByRole("dialog");
+  const expires = dialog.getByLabel("Expires at (UTC)");
+  await expires.fill("");
+  await expires.focus();
+  await page.keyboard.type("12");
+  await submit(page);
+  await assertRefused(expires, /Enter a date and a time/, { Name: "notebook" });
+  assert.equal((await service.call("GET", `/admin/keys/${id}`)).expires_at, "2098-02-28T12:30:00.000Z");
+});
+
+test("replaces a leaked key at once, or with a day for its users", async (visit) => {
+  const { page, service } = visit;
+  const { id, secret: first } = await openKey(service, "leaked");
+  await open(visit, "/accounts/leaked/keys");
+  const rotate = async (stays: string): Promise<string> => {
+    await page.getByRole("button", { name: "Rotate the key notebook" }).click();
+    const dialog = page.getByRole("dialog");
+    await dialog.getByLabel("The present secret stays valid for").selectOption({ label: stays });
+    await submit(page);
+    // A key press does not lose the secret, which is shown once.
+    await page.getByRole("button", { name: "Copy" }).waitFor();
+    await page.keyboard.press("Escape");
+    await page.getByRole("button", { name: "Copy" }).click();
+    await page.getByText("Copied.").waitFor();
+    const secret: string = await page.evaluate("navigator.clipboard.readText()");
+    await page.getByRole("button", { name: "Done" }).click();
+    await dialogClosed(page);
+    return secret;
+  };
+  const second = await rotate("a day");
+  assert.deepEqual([await askWith(service, first), await askWith(service, second)], ["200", "200"]);
+  const third = await rotate("no time: it ends now");
+  assert.deepEqual(
+    [await askWith(service, first), await askWith(service, second), await askWith(service, third)],
+    ["401 invalid_api_key", "401 invalid_api_key", "200"],
+  );
+  await page.getByText(`…${third.slice(-4)}`).waitFor();
+  assert.equal((await service.call("GET", `/admin/keys/${id}`)).name, "notebook");
+});
+
+test("revokes a key for good, and offers nothing more for it", async (visit) => {
+  const { page, service } = visit;
+  const { secret } = await openKey(service, "lost");
+  await open(visit, "/accounts/lost/keys");
+  await page.getByRole("button", { name: "Revoke the key notebook" }).click();
+  await page.getByRole("button", { name: "Cancel" }).click();
+  await dialogClosed(page);
+  assert.equal(await askWith(service, secret), "200");
+  await page.getByRole("button", { name: "Revoke the key notebook" }).click();
+  await page.getByRole("button", { name: "Revoke for good" }).dblclick();
+  await dialogClosed(page);
+  await page.getByText("revoked", { exact: true }).waitFor();
+  assert.equal(await askWith(service, secret), "401 invalid_api_key");
+  for (const action of ["Edit", "Rotate", "Revoke"]) {
+    assert.equal(await page.getByRole("button", { name: `${action} the key notebook` }).count(), 0, action);
+  }
+});
+
+test("a closed account gets no new key, and its keys can be revoked", async (visit) => {
+  const { page, service } = visit;
+  const { secret } = await openKey(service, "shut");
+  await open(visit, "/accounts/shut/keys");
+  await choose(page, "Close for good");
+  await submit(page);
+  await page.getByRole("button", { name: "Close for good" }).last().click();
+  await dialogClosed(page);
+  await page.getByText("This account is closed").waitFor();
+  await page.getByRole("button", { name: "Create a key" }).waitFor({ state: "detached" });
+  assert.equal(await askWith(service, secret), "403 account_suspended");
+  await page.getByRole("button", { name: "Revoke the key notebook" }).click();
+  await submit(page);
+  await dialogClosed(page);
+  await page.getByText("revoked", { exact: true }).waitFor();
+  assert.equal(await askWith(service, secret), "401 invalid_api_key");
+});
