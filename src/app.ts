@@ -181,7 +181,9 @@ class Service {
     this.#observe(parts, server, watch, clock);
     const allowedHosts = new AllowedHosts(operatorNames(config.operator));
     const portal =
-      config.portal === null ? null : new Portal(config, { ...parts, version, token: token.token });
+      config.portal === null
+        ? null
+        : new Portal(config, { ...parts, chat: server.chat, version, token: token.token });
     const reloader = this.#createReloader({ models, plans, server, allowedHosts, portal, watch });
     const stops = startRequestStops(store, server.requests, this.#times, this.#logger);
     this.#started.defer(() => stops.stop());

@@ -63,7 +63,7 @@ export async function findUsableKey(
 }
 
 /** Throws the refusal `balance_unavailable` if the database lacks the account's plan. */
-function callerOf({ key, plan }: Pick<FoundKey, "key" | "plan">): Caller {
+export function callerOf({ key, plan }: Pick<FoundKey, "key" | "plan">): Caller {
   if (plan === null) {
     throw balanceUnavailable(`account ${key.account}: the database has no version of its plan`);
   }

@@ -8,12 +8,14 @@ import type { ApiApp } from "../http/api/app.ts";
 import { Connections } from "../http/connections.ts";
 import { bindOrExplain, clientUrl, listenOn } from "../http/listening.ts";
 import { createPortalServer } from "../http/portal/server.ts";
+import type { ChatService } from "../http/public/chat-service.ts";
 import type { PublicDependencies } from "../http/public/server.ts";
 import { portalConnectionLimits } from "./open-files.ts";
 import { webFiles } from "./web-bundle.ts";
 
 interface PortalParts extends Omit<PublicDependencies, "observers"> {
   version: string;
+  chat: ChatService;
   /** The operator token, which keys the hashes of sessions. */
   token: string;
 }

@@ -2,12 +2,15 @@
 import type { Catalog } from "../../chat/catalog.ts";
 import type { Ledger } from "../../ledger/batcher.ts";
 import type { Store } from "../../store/store.ts";
+import type { ChatService } from "../public/chat-service.ts";
 import type { PortalSignIn } from "./sign-in.ts";
 
 export interface PortalDependencies {
   store: Store;
   ledger: Ledger;
   catalog: Catalog;
+  /** The chat requests of the process, those of the public listener included. */
+  chat: Pick<ChatService, "serve">;
   signIn: PortalSignIn;
   /** URL of the public API for the client of a portal, as far as it is known. */
   publicUrl(): string | null;

@@ -2,6 +2,7 @@
 import type { ApiApp } from "../api/app.ts";
 import { documentRoutes } from "../api/openapi.ts";
 import { accountRoutes } from "./account.ts";
+import { chatRoutes } from "./chat.ts";
 import type { PortalDependencies } from "./dependencies.ts";
 import { refusedBeforeRouting } from "./refusals.ts";
 import { sessionRoutes } from "./session.ts";
@@ -9,6 +10,7 @@ import { portalCookieName } from "./sign-in.ts";
 
 const groups = {
   account: accountRoutes,
+  chat: chatRoutes,
   session: sessionRoutes,
 };
 

@@ -3,7 +3,7 @@
  * and running requests, and one path through them. A listener adds how it authenticates a request,
  * and whether its answers show what they cost.
  */
-import type { FastifyInstance, FastifyReply, FastifyRequest } from "fastify";
+import type { FastifyInstance, FastifyReply, FastifyRequest, FastifySchema } from "fastify";
 import type { Logger } from "pino";
 import type { Caller } from "../../accounts/authentication.ts";
 import type { Catalog } from "../../chat/catalog.ts";
@@ -35,6 +35,8 @@ interface ChatServiceDependencies {
 /** The chat of a listener other than the public one. */
 interface ChatRoute {
   path: string;
+  /** Documents the route. */
+  schema: FastifySchema;
   /** Returns the account and key of a request that the listener has authenticated. */
   callerOf(request: FastifyRequest): Caller;
 }
@@ -103,7 +105,7 @@ export class ChatService {
    * limits as on the public listener, and are refused with the same codes. Answers are streams,
    * and show what they cost.
    */
-  serve(app: FastifyInstance, { path, callerOf: caller }: ChatRoute): void {
+  serve(app: FastifyInstance, { path, schema, callerOf: caller }: ChatRoute): void {
     app.register(async (scope) => {
       readBodiesInHandlers(scope);
       scope.addHook("onRequest", async (request, reply) => {
@@ -112,13 +114,16 @@ export class ChatService {
         context.record.caller = caller(request);
         this.admit(request, reply);
       });
+      scope.addHook("onSend", async (_request, reply) => {
+        reply.headers(this.requests.connectionHeaders());
+      });
       const refuse = errorHandler(this.#logger);
       scope.setErrorHandler((error, request, reply) => {
         // Refused by a hook of the listener, before it was a chat request.
         if (!hasContext(request)) throw error;
         refuse(error, request, reply);
       });
-      scope.post(path, (request, reply) => this.handle(request, reply, "stream with cost"));
+      scope.post(path, { schema }, (request, reply) => this.handle(request, reply, "stream with cost"));
     });
   }
 }
