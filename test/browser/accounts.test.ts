@@ -1,5 +1,6 @@
 /** The work of an operator on accounts, as a person does it in the console. */
 import assert from "node:assert/strict";
+import { readFileSync } from "node:fs";
 import { browserTests } from "../fixtures/browser.ts";
 import { assertAccessible, assertFits, choose, loaded, open } from "../fixtures/console.ts";
 import { noDefaultModel } from "../fixtures/program.ts";
@@ -193,6 +194,28 @@ test("why was I charged yesterday: receipts of a day, with tokens, cost and key"
     const shown = await times();
     return shown.length > 0 && shown.every((time) => time.startsWith(day));
   });
+});
+
+test("exports the usage of each account in a period as the API returns it", async (visit) => {
+  const { page, service } = visit;
+  await open(visit, "/usage?by=account");
+  await page.getByRole("link", { name: "ada", exact: true }).waitFor();
+  const saving = page.waitForEvent("download");
+  await page.getByRole("button", { name: "Export CSV" }).click();
+  const saved = await saving;
+  const csv = readFileSync(await saved.path(), "utf8");
+  const from = await page.getByLabel("From").inputValue();
+  const to = await page.getByLabel("to", { exact: true }).inputValue();
+  // The name of the file has the days that the page shows.
+  assert.equal(saved.suggestedFilename(), `usage-account-${from}-${to}.csv`);
+  const until = new Date(Date.parse(to) + 86_400_000).toISOString().slice(0, 10);
+  const response = await fetch(
+    `${service.url}/admin/usage/sums?by=account&from=${from}&to=${until}&format=csv`,
+    { headers: { authorization: `Bearer ${service.token}` } },
+  );
+  const lines = (text: string) => text.trim().split(/\r?\n/).sort();
+  assert.deepEqual(lines(csv), lines(await response.text()));
+  assert.ok(lines(csv).length > 5, csv);
 });
 
 test("a whole task by keyboard alone: find an account and top it up", async (visit) => {

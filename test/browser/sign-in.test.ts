@@ -1,7 +1,14 @@
 /** Signing in to the console and out of it, and sessions that end while a page is open. */
 import assert from "node:assert/strict";
 import { browserTests } from "../fixtures/browser.ts";
-import { assertAccessible, endSession, loaded, open } from "../fixtures/console.ts";
+import {
+  assertAccessible,
+  confirmed,
+  endSession,
+  expireSessions,
+  loaded,
+  open,
+} from "../fixtures/console.ts";
 
 const test = browserTests();
 
@@ -111,6 +118,43 @@ test("a session that ends while a form is open loses nothing that was typed", as
   await page.getByRole("dialog").waitFor({ state: "detached" });
   const { balances } = await service.call("GET", "/admin/accounts/expired/balance");
   assert.match(JSON.stringify(balances), /"additional":\{[^}]*"credits":1250[,}]/);
+});
+
+for (const limit of ["idle", "absolute"] as const) {
+  test(`a session that reaches its ${limit} limit asks for a sign-in, and goes on with the form`, async (visit) => {
+    const { page, service, context, expects } = visit;
+    const id = `expired-${limit}`;
+    await service.call("POST", "/admin/accounts", { id, plan: "starter" });
+    await open(visit, `/accounts/${id}`);
+    await page.getByRole("button", { name: "Top up" }).click();
+    await page.getByRole("dialog").getByLabel("Credits").fill("33");
+    const [before] = await context.cookies();
+    expireSessions(service, limit);
+    expects(`401 POST /admin/accounts/${id}/topups`);
+    await page.getByRole("button", { name: "Add the credits" }).click();
+    await page.getByRole("heading", { name: "Your session has ended" }).waitFor();
+    await page.getByLabel("Operator token").fill(service.token);
+    await page.keyboard.press("Enter");
+    await page.getByRole("heading", { name: "Your session has ended" }).waitFor({ state: "detached" });
+    const [after] = await context.cookies();
+    assert.notEqual(after?.value, before?.value);
+    await page.getByRole("button", { name: "Add the credits" }).click();
+    await confirmed(page, `33 credits were added to ${id}.`);
+    const { data } = await service.call("GET", `/admin/accounts/${id}/journal`);
+    assert.equal(Object(data).filter((entry: { kind: string }) => entry.kind === "topup").length, 1);
+  });
+}
+
+test("a page that is opened after its session has expired asks for a sign-in, and then opens", async (visit) => {
+  const { page, service, expects } = visit;
+  await open(visit, "/usage?by=model");
+  expireSessions(service, "absolute");
+  expects("401 GET /admin/session");
+  await page.reload();
+  await page.getByLabel("Operator token").fill(service.token);
+  await page.keyboard.press("Enter");
+  await page.getByRole("heading", { name: "Usage", exact: true }).waitFor();
+  assert.match(page.url(), /\/usage\?by=model$/);
 });
 
 test("a page survives a restart of the service, and so does its session", async (visit) => {

@@ -8,7 +8,7 @@ import { PeriodPicker } from "../../shared/period.tsx";
 import { go, Link, type Place, pathTo, usePeriod, withParameters } from "../../shared/router.tsx";
 import { Empty, Shown } from "../../shared/states.tsx";
 import { Pager, Table } from "../../shared/table.tsx";
-import { daysBetween } from "../../shared/times.ts";
+import { dayOf, daysBetween } from "../../shared/times.ts";
 import { toast } from "../../shared/toasts.tsx";
 import { useLoaded } from "../../shared/use-loaded.ts";
 import { Amount, ShortAmount } from "../../shared/values.tsx";
@@ -190,7 +190,9 @@ function Export({ query }: { query: Record<string, string | null | undefined> })
     const blob = await download(path, { ...query, format: "csv" });
     const link = document.createElement("a");
     link.href = URL.createObjectURL(blob);
-    link.download = `usage-${query.by}-${query.from}-${query.to}.csv`;
+    // The days that the page shows: `to` of the query is excluded.
+    const last = dayOf(Date.parse(query.to ?? ""), -1);
+    link.download = `usage-${query.by}-${query.from}-${last}.csv`;
     link.click();
     URL.revokeObjectURL(link.href);
     toast(`${counted(blob.size, "byte")} are saved as ${link.download}.`);

@@ -1,0 +1,142 @@
+/** Reloading the configuration and applying its plans from the console, and running the audit. */
+import assert from "node:assert/strict";
+import { readFileSync, writeFileSync } from "node:fs";
+import path from "node:path";
+import { browserTests, type ConsoleService, type Visit } from "../fixtures/browser.ts";
+import { assertAccessible, dialogClosed, loaded, open, submit } from "../fixtures/console.ts";
+import { miniature, noDefaultModel } from "../fixtures/program.ts";
+import { until } from "../fixtures/until.ts";
+
+const model = `{ engine: llama, source: ${JSON.stringify(miniature)}, context_window: 4096, threads: 1, gpu: off, price: { prompt: 1000, completion: 1000 } }`;
+const configuration = `plans:
+  student: { base: { credits: 500, every: P1M }, overage: { credits: 50, every: P1M } }
+models:
+  tutor: ${model}
+`;
+
+const fileOf = ({ folder }: ConsoleService) => path.join(folder, "inkwell.yaml");
+
+const test = browserTests({
+  env: noDefaultModel,
+  async fill(folder) {
+    writeFileSync(path.join(folder, "inkwell.yaml"), configuration);
+  },
+});
+
+/** Opens the dialog of the reload, and confirms it. */
+async function reload({ page }: Visit): Promise<void> {
+  await page.getByRole("button", { name: "Reload the configuration" }).click();
+  await page.getByRole("dialog").waitFor();
+  await submit(page);
+}
+
+/** The credits of a plan's newest version. */
+async function creditsOf(service: ConsoleService, plan: string): Promise<unknown> {
+  const { data } = await service.call("GET", "/admin/plans");
+  assert.ok(Array.isArray(data));
+  return data.find(({ id }) => id === plan)?.versions[0]?.base?.credits;
+}
+
+test("a reload of a wrong file says where the error is, and changes nothing", async (visit) => {
+  const { page, service, expects } = visit;
+  writeFileSync(fileOf(service), configuration.replace("credits: 500", "credits: lots"));
+  await open(visit, "/plans");
+  expects("422 POST /admin/reload", /^log: .*"the configuration was not reloaded/);
+  await reload(visit);
+  const alert = page.getByRole("alert").filter({ hasText: "inkwell.yaml:2" });
+  await alert.waitFor();
+  assert.match(await alert.innerText(), /plans\.student\.base\.credits/);
+  await assertAccessible(page);
+  assert.equal(await creditsOf(service, "student"), 500);
+  // The remedy: correct the file, and press the same button.
+  writeFileSync(fileOf(service), configuration);
+  await submit(page);
+  await page.getByText("The configuration has not changed.").waitFor();
+  await page.getByRole("button", { name: "Done" }).click();
+  await dialogClosed(page);
+});
+
+test("a reload applies a changed plan and a new one, and shows what has changed", async (visit) => {
+  const { page, service } = visit;
+  await open(visit, "/plans");
+  const changed = configuration
+    .replace("credits: 500", "credits: 700")
+    .replace(
+      "models:",
+      "  team: { base: { credits: 9000, every: P1W }, overage: { credits: 0, every: P1M } }\nmodels:",
+    );
+  writeFileSync(fileOf(service), changed);
+  await reload(visit);
+  await page.getByText("Plans added: team").waitFor();
+  await page.getByText("Plans changed: student").waitFor();
+  await page.getByRole("button", { name: "Done" }).click();
+  await dialogClosed(page);
+  await page.getByRole("heading", { name: "team" }).waitFor();
+  const versions = page.getByRole("region", { name: "Versions of student, newest first" });
+  assert.match(await versions.getByRole("row").nth(1).innerText(), /^2\s.*700/s);
+  assert.match(await versions.getByRole("row").nth(2).innerText(), /^1\s.*500/s);
+  assert.equal(await creditsOf(service, "student"), 700);
+});
+
+test("plans that newer ones replaced are applied only on purpose", async (visit) => {
+  const { page, service } = visit;
+  const current = readFileSync(fileOf(service), "utf8");
+  writeFileSync(fileOf(service), current.replace("credits: 700", "credits: 800"));
+  await service.call("POST", "/admin/reload");
+  assert.equal(await creditsOf(service, "student"), 800);
+  writeFileSync(fileOf(service), current);
+  await open(visit, "/plans");
+  await reload(visit);
+  await page.getByText(/Warnings: .*inkwell plans apply/).waitFor();
+  await page.getByRole("button", { name: "Done" }).click();
+  await dialogClosed(page);
+  assert.equal(await creditsOf(service, "student"), 800);
+  await page.getByText("changes student: base 700 each P1M").waitFor();
+  await assertAccessible(page);
+  const apply = page.getByRole("button", { name: "Apply the plans of the configuration" });
+  await apply.click();
+  await page.getByRole("dialog").getByText("changes student: base 700 each P1M").waitFor();
+  assert.equal(await creditsOf(service, "student"), 800);
+  await submit(page);
+  await dialogClosed(page);
+  await apply.waitFor({ state: "detached" });
+  assert.equal(await creditsOf(service, "student"), 700);
+});
+
+test("the audit shows that it runs, then its result, which a reload of the page keeps", async (visit) => {
+  const { page, service } = visit;
+  await service.call("POST", "/admin/accounts", { id: "audited", plan: "student" });
+  await service.call("POST", "/admin/accounts/audited/topups", { payment_id: "p-1", credits: 10 });
+  await page.clock.install();
+  await open(visit, "/health");
+  // The first answers about the audit are those of one that has not ended.
+  const { promise: mayEnd, resolve: end } = Promise.withResolvers<void>();
+  let hasEnded = false;
+  void mayEnd.then(() => {
+    hasEnded = true;
+  });
+  await page.route("**/admin/audit", async (route) => {
+    if (route.request().method() !== "GET" || hasEnded) return await route.continue();
+    await route.fulfill({
+      json: { running: { started_at: new Date().toISOString() }, last: null, failed: null },
+    });
+  });
+  await page.getByRole("button", { name: "Run the audit" }).click();
+  await page.getByRole("progressbar", { name: "The audit runs" }).waitFor();
+  assert.ok(await page.getByRole("button", { name: "The audit runs …" }).isDisabled());
+  await until("the audit has ended", async () => (await service.call("GET", "/admin/audit")).last !== null);
+  end();
+  await page.clock.fastForward(10_000);
+  await page
+    .getByText(/\bsound\b/)
+    .first()
+    .waitFor();
+  await page.reload();
+  await loaded(page);
+  await page
+    .getByText(/\bsound\b/)
+    .first()
+    .waitFor();
+  const { last } = await service.call("GET", "/admin/audit");
+  assert.equal(Object(last).sound, true);
+});
