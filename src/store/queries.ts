@@ -12,7 +12,15 @@ import { Conditions } from "./conditions.ts";
 import { accountsOnPlansOf, countAccounts, type KeptPlans, readEpoch } from "./plans.ts";
 import type { SqlDialect, SqlStatement } from "./sql.ts";
 import type { FoundKey, Store, UsageQuery } from "./store.ts";
-import { accountEndTable, chargeTable, contactTable, holdTable, journalTable, keyTable } from "./tables.ts";
+import {
+  accountEndTable,
+  accountStateTable,
+  chargeTable,
+  contactTable,
+  holdTable,
+  journalTable,
+  keyTable,
+} from "./tables.ts";
 import { usageHourOf, usageHoursSql } from "./usage-hours.ts";
 import { readUsageState, usageStateOf, usageSumsOf, usageSumsSql } from "./usage-sums.ts";
 
@@ -59,6 +67,7 @@ type Queries = Pick<
   | "keyById"
   | "keys"
   | "revokeKey"
+  | "accountMarks"
   | "accounts"
   | "contact"
   | "accountsAhead"
@@ -100,6 +109,15 @@ export function queriesOn(
       const list = hashes.map((_, index) => p(index + 1)).join(", ");
       const text = `${keyOfAccount} where k.hash in (${list})`;
       return await Promise.all((await find("lookups", { text, values: hashes })).map(foundKeyOf));
+    },
+
+    async accountMarks(accounts) {
+      if (accounts.length === 0) return new Map();
+      const list = accounts.map((_, index) => p(index + 1)).join(", ");
+      const text = `select a.id, (select sum(metered_tokens) from hold where account = a.id),
+        ${accountStateTable.list("a")} from account as a where a.id in (${list})`;
+      const rows = await find("service", { text, values: accounts });
+      return new Map(rows.map(([id, ...cells]) => [String(id), cells.join(" ")]));
     },
 
     /** Not retried like the lookups of requests, so that nobody waits for it. */

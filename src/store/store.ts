@@ -157,6 +157,11 @@ export interface Store extends LedgerStore, SessionStore {
 
   /** Reads an account and its overdue holds in one state. Null if the account does not exist. */
   snapshot(account: string): Promise<AccountSnapshot | null>;
+  /**
+   * Returns a text for each of the accounts that exist. It is another one after each change of the
+   * account's credits, and after each checkpoint.
+   */
+  accountMarks(accounts: readonly string[]): Promise<Map<string, string>>;
   accounts(query: AccountsQuery): Promise<AccountInOrder[]>;
   /** Null if the account does not exist. */
   contact(account: string): Promise<Contact | null>;

@@ -5,7 +5,7 @@ import type { Operation } from "../../src/ledger/operations.ts";
 import { overdueMax } from "../../src/ledger/snapshot.ts";
 import type { Store } from "../../src/store/store.ts";
 import { assertSound, backends, type Database } from "../fixtures/backends.ts";
-import { hold, settle, settledBy } from "../fixtures/ledger-operations.ts";
+import { extend, hold, settle, settledBy, tokens } from "../fixtures/ledger-operations.ts";
 import { credits, keyOf, planOf, plansOf } from "../fixtures/ledger-rows.ts";
 import { day, minute, start } from "../fixtures/times.ts";
 
@@ -427,6 +427,34 @@ for (const backend of backends) {
       ]);
       assert.deepEqual((await store.findKey(hashOf(13)))?.account, { state: "closed", endsMs: null });
       assert.deepEqual(await store.findKeys([]), []);
+    });
+
+    test("the mark of an account changes with its credits and its checkpoints, and with nothing else", async () => {
+      const seen = new Set<string>();
+      const mark = async () => {
+        const marks = await store.accountMarks(["ada", "nobody"]);
+        assert.deepEqual([...marks.keys()], ["ada"]);
+        return marks.get("ada") ?? "";
+      };
+      const changes = async () => {
+        const now = await mark();
+        const isNew = !seen.has(now);
+        seen.add(now);
+        return isNew;
+      };
+      assert.ok(await changes());
+      assert.ok(!(await changes()), "nothing has changed");
+      await store.commit([{ kind: "open", account: "eve", plan: "starter" }]);
+      assert.ok(!(await changes()), "another account has changed");
+      await store.commit([hold("h1", credits(1))]);
+      assert.ok(await changes(), "a hold");
+      await store.commit([extend("h1", 1, 0, { used: tokens(0, 5) })]);
+      assert.ok(await changes(), "a checkpoint");
+      await store.commit([{ kind: "topup", account: "ada", payment: "p1", amount: credits(3) }]);
+      assert.ok(await changes(), "a payment");
+      await store.commit([{ kind: "plan", account: "ada", op: "1", plan: "bought", at: "now" }]);
+      assert.ok(await changes(), "another plan");
+      assert.deepEqual(await store.accountMarks([]), new Map());
     });
 
     test("the limits that a hold counts on its key are read with the key", async () => {

@@ -30,6 +30,8 @@ declare module "fastify" {
     refusals?: readonly (OperatorCode | ErrorCode)[];
     /** The route can respond with CSV too. */
     csv?: boolean;
+    /** The route responds with server-sent events, whose data the response describes. */
+    events?: boolean;
   }
 }
 

@@ -115,25 +115,36 @@ export function methodsOf(app: FastifyInstance, path: string): string[] {
 
 function documented(route: FastifySchema | undefined, before: readonly Code[]): FastifySchema {
   if (route?.operationId === undefined) return { hide: true };
-  const { refusals, csv, response, ...described } = route;
+  const { refusals, csv, events, response, ...described } = route;
   return {
     ...shownFields(described),
-    response: { ...goodResponses(response, csv), ...errorResponses(route, before) },
+    response: { ...goodResponses(response, { csv, events }), ...errorResponses(route, before) },
   };
+}
+
+/** Content of good responses besides JSON. */
+interface OtherContent {
+  csv: boolean | undefined;
+  events: boolean | undefined;
 }
 
 const csvContent = { "text/csv": { schema: { type: "string" } } };
 
-function goodResponses(response: unknown, csv = false) {
+function goodResponses(response: unknown, { csv, events }: OtherContent) {
   if (!isRecord(response)) return {};
   const responses = Object.entries(response).map(([status, body]) => [
     status,
     {
       description: status === "201" ? "Created" : "Done",
-      ...(status === "204" ? {} : { content: { ...jsonOf(body), ...(csv ? csvContent : {}) } }),
+      ...(status === "204" ? {} : { content: contentOf(body, { csv, events }) }),
     },
   ]);
   return Object.fromEntries(responses);
+}
+
+function contentOf(body: unknown, { csv, events }: OtherContent) {
+  if (events) return { "text/event-stream": { schema: shown(body) } };
+  return { ...jsonOf(body), ...(csv ? csvContent : {}) };
 }
 
 /** One response for each status; its description lists the codes. */

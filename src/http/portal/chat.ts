@@ -26,6 +26,7 @@ const chat = operation("chat", {
   description:
     "The body is that of `POST /v1/chat/completions`, with `stream: true`. Limits, credits and refusals are those of the public API, and so are the server-sent events of the answer. The last event before `[DONE]` is this object: `cost_micro` is what the ledger charged, with the part `shortfall_micro` that the account could not pay. Both are null if the charge is not recorded yet. A late error has both fields beside `error`. To abort, close the connection: the tokens so far are charged.",
   response: { 200: lastChunk },
+  events: true,
   refusals: [
     ...(["invalid_json", "missing_required_parameter", "context_length_exceeded"] as const),
     ...(["request_too_large", "request_timeout", "unsupported_media_type"] as const),

@@ -1,4 +1,5 @@
 /** What the routes of the portal's API depend on. */
+import type { Logger } from "pino";
 import type { Catalog } from "../../chat/catalog.ts";
 import type { Ledger } from "../../ledger/batcher.ts";
 import type { Store } from "../../store/store.ts";
@@ -11,6 +12,7 @@ export interface PortalDependencies {
   catalog: Catalog;
   /** The chat requests of the process, those of the public listener included. */
   chat: Pick<ChatService, "serve">;
+  logger: Logger;
   signIn: PortalSignIn;
   /** URL of the public API for the client of a portal, as far as it is known. */
   publicUrl(): string | null;

@@ -4,6 +4,7 @@ import { documentRoutes } from "../api/openapi.ts";
 import { accountRoutes } from "./account.ts";
 import { chatRoutes } from "./chat.ts";
 import type { PortalDependencies } from "./dependencies.ts";
+import { liveRoutes } from "./live.ts";
 import { refusedBeforeRouting } from "./refusals.ts";
 import { sessionRoutes } from "./session.ts";
 import { portalCookieName } from "./sign-in.ts";
@@ -11,6 +12,7 @@ import { portalCookieName } from "./sign-in.ts";
 const groups = {
   account: accountRoutes,
   chat: chatRoutes,
+  live: liveRoutes,
   session: sessionRoutes,
 };
 

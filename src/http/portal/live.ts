@@ -1,0 +1,73 @@
+/** `/api/live`: the balance and the running requests of the session, as events. */
+import Type from "typebox";
+import { balanceObject } from "../../accounts/balance-object.ts";
+import { closed, count, isoTime, micro, objectFor, text, time } from "../../accounts/json-objects.ts";
+import { LiveAccounts } from "../../accounts/live-accounts.ts";
+import { balance } from "../../accounts/operator-objects.ts";
+import { Refusal } from "../../errors.ts";
+import { sumOf } from "../../ledger/pricing.ts";
+import { type HoldRow, heldBy } from "../../ledger/rows.ts";
+import { type ApiApp, operation } from "../api/app.ts";
+import { EventStream } from "../api/event-stream.ts";
+import type { PortalDependencies } from "./dependencies.ts";
+import { sessionOf } from "./sign-in.ts";
+
+/** Open pages of one account on this node. Others get no live state, and work without it. */
+const streamsPerAccountMax = 32;
+const shownRequestsMax = 100;
+
+const runningRequestObject = objectFor<HoldRow>("RunningRequest")({
+  id: [text, (hold) => hold.id],
+  key: [text, (hold) => hold.key],
+  model: [text, (hold) => hold.model],
+  started_at: [time, (hold) => isoTime(hold.createdMs)],
+  prompt_tokens: [count, (hold) => hold.promptTokens],
+  completion_tokens: [
+    Type.Integer({ minimum: 0, description: "as of the last checkpoint" }),
+    (hold) => hold.completionTokens,
+  ],
+  held_micro: [micro, (hold) => sumOf(heldBy(hold))],
+});
+
+const runningRequests = closed({
+  data: Type.Array(runningRequestObject.schema),
+  more: Type.Integer({ minimum: 0, description: "further requests that are not listed" }),
+});
+
+const showLive = operation("showLive", {
+  summary: "Follow the balance and the running requests of the session, as server-sent events",
+  description:
+    "Event `balance` has the balance, event `requests` the running requests: first as they are, then after each change, at most once a second. The stream does not prolong the session, and ends with it.",
+  response: { 200: Type.Union([balance, runningRequests]) },
+  events: true,
+  refusals: ["concurrency_limit_exceeded"],
+});
+
+export function liveRoutes(app: ApiApp, { store, logger }: PortalDependencies): void {
+  const accounts = new LiveAccounts({
+    store,
+    onError: (err) => logger.warn({ err }, "the live state of accounts could not be read; trying again"),
+  });
+  const config = { prolongsSession: false };
+  app.get("/api/live", { schema: showLive, config, exposeHeadRoute: false }, async (request, reply) => {
+    const session = sessionOf(request);
+    if (accounts.count(session.key.account) >= streamsPerAccountMax) {
+      throw new Refusal(
+        "concurrency_limit_exceeded",
+        `This account has ${streamsPerAccountMax} open pages already. Close one of them.`,
+        { retryAfterSeconds: 30 },
+      );
+    }
+    const stream = new EventStream(reply);
+    const end = accounts.watch(session, (live) => {
+      stream.send("balance", balanceObject(live.balance));
+      stream.send("requests", requestsObject(live.requests));
+    });
+    stream.onEnd(end);
+  });
+}
+
+function requestsObject(holds: readonly HoldRow[]) {
+  const shown = holds.slice(0, shownRequestsMax);
+  return { data: shown.map(runningRequestObject.of), more: holds.length - shown.length };
+}

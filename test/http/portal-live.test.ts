@@ -1,0 +1,241 @@
+/** The live state of the portal: what it shows to whom, what it costs, and when it ends. */
+import assert from "node:assert/strict";
+import { test } from "node:test";
+import { fieldsOf, listOf, refused } from "../fixtures/operator.ts";
+import { portalTests, startPortal, type TestPortal } from "../fixtures/portal.ts";
+import { babble, startService, type TestService } from "../fixtures/service.ts";
+import { until } from "../fixtures/until.ts";
+
+const liveTest = portalTests({ script: babble("word ", { tokenDelayMs: 5 }) });
+
+interface Stream extends AsyncDisposable {
+  /** The data of each event, oldest first. */
+  readonly events: { event: string; data: Record<string, unknown> }[];
+  /** Resolves when the stream has ended. */
+  readonly ended: Promise<void>;
+  last(event: string): Record<string, unknown> | undefined;
+}
+
+async function follow(portal: TestPortal, cookie: string): Promise<Stream> {
+  const stopped = new AbortController();
+  const response = await fetch(`${portal.url}/api/live`, {
+    headers: { cookie, "x-inkwell-request": "1" },
+    signal: stopped.signal,
+  });
+  assert.equal(response.status, 200, `${response.status}`);
+  assert.equal(response.headers.get("content-type"), "text/event-stream");
+  assert.equal(response.headers.get("cache-control"), "no-store");
+  const { body } = response;
+  assert.ok(body !== null);
+  const events: Stream["events"] = [];
+  async function read(chunks: AsyncIterable<Uint8Array>): Promise<void> {
+    let text = "";
+    try {
+      for await (const chunk of chunks) {
+        text += Buffer.from(chunk).toString();
+        const parts = text.split("\n\n");
+        text = parts.pop() ?? "";
+        for (const part of parts) {
+          const [, event = "", data = ""] = /^event: (\w+)\ndata: (.*)$/.exec(part) ?? [];
+          events.push({ event, data: fieldsOf(JSON.parse(data)) });
+        }
+      }
+    } catch {
+      // The connection was closed, by the service or by this test.
+    }
+  }
+  const ended = read(body);
+  return {
+    events,
+    ended,
+    last: (name) => events.findLast(({ event }) => event === name)?.data,
+    async [Symbol.asyncDispose]() {
+      stopped.abort();
+      await ended;
+    },
+  };
+}
+
+function running(stream: Stream): string[] {
+  return listOf(stream.last("requests")?.data ?? []).map(({ key }) => String(key));
+}
+
+/** Starts an answer that does not end by itself. */
+async function startAnswer(service: TestService, key = service.key): Promise<() => Promise<void>> {
+  const left = new AbortController();
+  const headers = { authorization: `Bearer ${key}` };
+  const answer = await service.chat({ stream: true }, { headers, signal: left.signal });
+  assert.equal(answer.status, 200);
+  const read = answer.body?.pipeTo(new WritableStream()).catch(() => {});
+  return async () => {
+    left.abort();
+    await read;
+  };
+}
+
+liveTest("shows the balance and what runs, at checkpoints", async (portal, service) => {
+  await using stream = await follow(portal, await portal.signIn(service.key));
+  await until("the first state", () => stream.last("requests") !== undefined);
+  const account = await portal.as(await portal.signIn(service.key), "GET", "/api/account");
+  assert.deepEqual(stream.last("balance"), account.body.balance);
+  assert.deepEqual(running(stream), []);
+  const stop = await startAnswer(service);
+  await until(
+    "a checkpoint",
+    () => Number(fieldsOf(listOf(stream.last("requests")?.data)[0] ?? {}).completion_tokens) > 0,
+  );
+  const [request = {}] = listOf(stream.last("requests")?.data);
+  assert.partialDeepStrictEqual(request, { key: "key1", model: "small" });
+  assert.ok(Number(request.held_micro) > 0);
+  await stop();
+  await until("the end of the answer", () => running(stream).length === 0);
+  assert.notDeepEqual(stream.last("balance"), stream.events[0]?.data, "the balance has changed");
+});
+
+liveTest(
+  "shows a key its own requests, and all of the account only with the right to",
+  async (portal, service) => {
+    const other = await service.addKey({ portal: "account" });
+    await service.ledger.apply({ kind: "open", account: "eve", plan: "test" });
+    const foreign = await service.addKey({ account: "eve", portal: "account" });
+    await using own = await follow(portal, await portal.signIn(service.key));
+    await using all = await follow(portal, await portal.signIn(other));
+    await using eve = await follow(portal, await portal.signIn(foreign));
+    const stops = [
+      await startAnswer(service),
+      await startAnswer(service, other),
+      await startAnswer(service, foreign),
+    ];
+    await until(
+      "all running requests",
+      () => running(own).length === 1 && running(all).length === 2 && running(eve).length === 1,
+    );
+    assert.deepEqual(running(own), ["key1"]);
+    assert.deepEqual(running(all).toSorted(), ["key1", "key2"]);
+    assert.deepEqual(running(eve), ["key3"]);
+    // Rights that are taken count for streams that are open.
+    await service.ledger.apply({
+      kind: "key",
+      account: "test",
+      key: "key2",
+      op: "lower",
+      set: { portal: "own" },
+    });
+    await until("the lowered rights", () => running(all).length === 1);
+    assert.deepEqual(running(all), ["key2"]);
+    await Promise.all(stops.map((stop) => stop()));
+  },
+);
+
+liveTest("many pages of an account share one reading a second", async (portal, service) => {
+  const { store } = service;
+  const { snapshot, holds } = store;
+  let reads = 0;
+  store.snapshot = (account) => {
+    reads += 1;
+    return snapshot.call(store, account);
+  };
+  store.holds = (query) => {
+    reads += 1;
+    return holds.call(store, query);
+  };
+  const cookies = await Promise.all(Array.from({ length: 20 }, () => portal.signIn(service.key)));
+  const streams = await Promise.all(cookies.map((cookie) => follow(portal, cookie)));
+  const stop = await startAnswer(service);
+  const from = performance.now();
+  reads = 0;
+  // The words of an answer change the balance all the time.
+  await until("one request in each stream", () => streams.every((stream) => running(stream).length === 1));
+  await until("two seconds", () => performance.now() - from > 2_000);
+  const seconds = (performance.now() - from) / 1000;
+  assert.ok(reads <= 2 * Math.ceil(seconds + 1), `${reads} reads in ${seconds} s`);
+  for (const stream of streams) {
+    const count = stream.events.filter(({ event }) => event === "balance").length;
+    assert.ok(count <= seconds + 3, `${count} balances in ${seconds} s`);
+  }
+  await stop();
+  await Promise.all(streams.map((stream) => stream[Symbol.asyncDispose]()));
+});
+
+liveTest("reads nothing for an account that does not change", async (portal, service) => {
+  await using stream = await follow(portal, await portal.signIn(service.key));
+  await until("the first state", () => stream.last("requests") !== undefined);
+  const { store } = service;
+  const { snapshot } = store;
+  store.snapshot = () => Promise.reject(new Error("read without a change"));
+  const { accountMarks } = store;
+  let looks = 0;
+  store.accountMarks = (accounts) => {
+    looks += 1;
+    return accountMarks.call(store, accounts);
+  };
+  await until("three looks", () => looks === 3);
+  assert.deepEqual(
+    service.log.filter(({ level }) => Number(level) >= 40),
+    [],
+  );
+  assert.equal(stream.events.length, 2);
+  store.snapshot = snapshot;
+});
+
+liveTest("a stream does not prolong the session", async (portal, service) => {
+  const cookie = await portal.signIn(service.key);
+  const before = await portal.as(cookie, "GET", "/api/session");
+  const { nowMs } = service.store;
+  service.store.nowMs = () => nowMs() + 3_600_000;
+  await using stream = await follow(portal, cookie);
+  await until("the first state", () => stream.last("balance") !== undefined);
+  assert.deepEqual((await portal.as(cookie, "GET", "/api/session")).body, before.body);
+  service.store.nowMs = nowMs;
+});
+
+liveTest(
+  "an account has a limited number of streams, and another account its own",
+  async (portal, service) => {
+    const cookie = await portal.signIn(service.key);
+    const streams = await Promise.all(Array.from({ length: 32 }, () => follow(portal, cookie)));
+    refused(await portal.as(cookie, "GET", "/api/live"), 429, "concurrency_limit_exceeded");
+    await service.ledger.apply({ kind: "open", account: "eve", plan: "test" });
+    await using _eve = await follow(portal, await portal.signIn(await service.addKey({ account: "eve" })));
+    await streams.pop()?.[Symbol.asyncDispose]();
+    await until("a free place", async () => {
+      const answer = await fetch(`${portal.url}/api/live`, { headers: { cookie, "x-inkwell-request": "1" } });
+      await answer.body?.cancel();
+      return answer.status === 200;
+    });
+    await Promise.all(streams.map((stream) => stream[Symbol.asyncDispose]()));
+  },
+);
+
+liveTest("a damaged account keeps no other from being shown", async (portal, service) => {
+  await service.ledger.apply({ kind: "open", account: "eve", plan: "test" });
+  const { store } = service;
+  const { snapshot } = store;
+  store.snapshot = async (account) => {
+    const found = await snapshot.call(store, account);
+    return account === "eve" && found !== null
+      ? { ...found, account: { ...found.account, base: Number.NaN } }
+      : found;
+  };
+  await using eve = await follow(portal, await portal.signIn(await service.addKey({ account: "eve" })));
+  await using stream = await follow(portal, await portal.signIn(service.key));
+  await until("the first state", () => stream.last("balance") !== undefined);
+  await service.ledger.apply({ kind: "topup", account: "test", payment: "p1", amount: 5_000_000 });
+  await until("the top-up", () =>
+    JSON.stringify(stream.last("balance")).includes('"additional":{"credits":5}'),
+  );
+  assert.deepEqual(eve.events, []);
+  const lines = service.log.filter(({ msg }) => String(msg).includes("live state"));
+  assert.equal(lines.length, 1, "logged once");
+});
+
+void test("streams do not delay the end of the portal", async () => {
+  await using service = await startService();
+  const portal = await startPortal(service);
+  const stream = await follow(portal, await portal.signIn(service.key));
+  await until("the first state", () => stream.last("balance") !== undefined);
+  const from = performance.now();
+  await portal[Symbol.asyncDispose]();
+  assert.ok(performance.now() - from < 1_000, `${performance.now() - from} ms`);
+  await stream.ended;
+});
