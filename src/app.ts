@@ -6,7 +6,6 @@
  * running.
  */
 import { randomBytes } from "node:crypto";
-import { readFileSync } from "node:fs";
 import { hostname } from "node:os";
 import type { Readable, Writable } from "node:stream";
 import { setTimeout as sleep } from "node:timers/promises";
@@ -43,6 +42,7 @@ import { LiveTelemetry } from "./telemetry/live.ts";
 import { createLogger } from "./telemetry/logger.ts";
 import { Metrics } from "./telemetry/metrics.ts";
 import type { Tracing } from "./telemetry/traces.ts";
+import { version } from "./version.ts";
 
 export interface Streams {
   stdin: Readable & { isTTY?: boolean };
@@ -70,11 +70,6 @@ interface RunningService {
   /** Makes the code of a sign-in link to the console. Show it on a terminal only. */
   newSignInCode(): Promise<string>;
 }
-
-/** Version from package.json. */
-export const { version }: { version: string } = JSON.parse(
-  readFileSync(new URL("../package.json", import.meta.url), "utf8"),
-);
 
 /**
  * Resolves when the service answers requests. Throws an `OperatorError` if it cannot start, or

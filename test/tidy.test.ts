@@ -19,6 +19,8 @@ const modules = [
   "fair-queue",
   "spelling",
   "make-folder",
+  "version",
+  "threads",
   "ledger",
   "store",
   "accounts",

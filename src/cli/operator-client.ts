@@ -7,6 +7,7 @@ import * as http from "node:http";
 import * as https from "node:https";
 import path from "node:path";
 import { text } from "node:stream/consumers";
+import type { Static, TSchema } from "typebox";
 import type { Config } from "../config/load.ts";
 import { tokenFileName } from "../config/operator.ts";
 import { codeOf, messageOf, OperatorError } from "../errors.ts";
@@ -36,14 +37,22 @@ export function tokenOf({ operator, dataDir }: Config): string {
 }
 
 /**
- * Sends a POST without a body. Waits without a time limit: a reload takes minutes. Returns the
- * parsed body.
+ * Sends a POST without a body and returns the response, which has this schema. Waits without a
+ * time limit: a reload takes minutes. Throws an `OperatorError` for another response.
  */
-export async function post(url: string, token: string): Promise<unknown> {
-  const { request: send } = url.startsWith("https:") ? https : http;
+export async function post<S extends TSchema>(url: string, token: string, schema: S): Promise<Static<S>> {
+  const answer = await send(url, token);
+  // Only the commands that call the service load the checker.
+  const { Check } = await import("typebox/value");
+  if (Check(schema, answer)) return answer;
+  throw new OperatorError(refusalIn(answer));
+}
+
+async function send(url: string, token: string): Promise<unknown> {
+  const { request } = url.startsWith("https:") ? https : http;
   const options = { method: "POST", headers: { authorization: `Bearer ${token}` } };
   const { promise, resolve, reject } = Promise.withResolvers<string>();
-  send(url, options, (response) => text(response).then(resolve, reject))
+  request(url, options, (response) => text(response).then(resolve, reject))
     .on("error", reject)
     .end();
   const body = await promise.catch((error: unknown) => {
@@ -60,7 +69,7 @@ export async function post(url: string, token: string): Promise<unknown> {
 }
 
 /** Returns the message of an error response. */
-export function refusalIn(answer: unknown): string {
+function refusalIn(answer: unknown): string {
   const error = isRecord(answer) ? answer.error : null;
   if (isRecord(error) && typeof error.message === "string") return error.message;
   return "The service responded in an unknown form. Is it of the same version as this command?";

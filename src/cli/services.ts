@@ -1,11 +1,18 @@
-/** The functions of the composition root, as commands use them. Tests replace some of them. */
+/**
+ * The functions of the composition root, as commands use them. Tests replace some of them.
+ *
+ * They load their modules when they are called: a command that needs only the ledger starts in
+ * less than half of the time that the whole service takes.
+ */
 import { existsSync } from "node:fs";
-import { audit, backup, type OpenStore, openStore, readPlans } from "../app/database.ts";
-import { pullModel } from "../app/models.ts";
-import { startService, version } from "../app.ts";
+import type { backup, OpenStore } from "../app/database.ts";
+import type { pullModel } from "../app/models.ts";
+import type { startService } from "../app.ts";
 import type { Config } from "../config/load.ts";
 import { OperatorError } from "../errors.ts";
 import type { AuditReport } from "../store/audit.ts";
+import type { PlansInUse } from "../store/plans.ts";
+import { version } from "../version.ts";
 
 export type Services = typeof services;
 
@@ -18,17 +25,31 @@ export const services = {
   /** Throws if no ledger exists, unless `create`. */
   async openStore(config: Config, { create }: { create: boolean }): Promise<OpenStore> {
     if (!create) requireLedger(config);
+    const { openStore } = await import("../app/database.ts");
     return await openStore(config);
   },
-  startService,
-  pullModel,
+  async startService(...given: Parameters<typeof startService>): ReturnType<typeof startService> {
+    const { startService } = await import("../app.ts");
+    return await startService(...given);
+  },
+  async pullModel(...given: Parameters<typeof pullModel>): ReturnType<typeof pullModel> {
+    const { pullModel } = await import("../app/models.ts");
+    return await pullModel(...given);
+  },
   /** Throws if no ledger exists. */
   async audit(config: Config): Promise<AuditReport> {
     requireLedger(config);
+    const { audit } = await import("../app/database.ts");
     return await audit(config);
   },
-  backup,
-  readPlans,
+  async backup(...given: Parameters<typeof backup>): ReturnType<typeof backup> {
+    const { backup } = await import("../app/database.ts");
+    return await backup(...given);
+  },
+  async readPlans(config: Config): Promise<PlansInUse | null> {
+    const { readPlans } = await import("../app/database.ts");
+    return await readPlans(config);
+  },
 };
 
 /**

@@ -73,8 +73,10 @@ test("contains the compiled program and what it reads, and nothing else", () => 
   const pages = files.filter((file) => file.startsWith("dist/web/"));
   assert.deepEqual(
     pages.map((file) => file.replace(/-\w{8}\./, ".")).toSorted(),
-    ["assets/icon.svg", "assets/main.js", "assets/style.css", "index.html"].map(
-      (name) => `dist/web/console/${name}`,
+    ["console", "portal"].flatMap((app) =>
+      ["assets/icon.svg", "assets/main.js", "assets/style.css", "index.html"].map(
+        (name) => `dist/web/${app}/${name}`,
+      ),
     ),
   );
 });

@@ -5,11 +5,12 @@
  * turns. A prompt that takes longer than `jobMsMax` ends the thread, and a new one is started.
  */
 import { extname } from "node:path";
-import { Worker } from "node:worker_threads";
+import type { Worker } from "node:worker_threads";
 import type { Message } from "../../chat/engine.ts";
 import { messageOf, OperatorError } from "../../errors.ts";
 import { FairQueue } from "../../fair-queue.ts";
 import type { TokenizerFiles } from "../../model-files/tokenizer-files.ts";
+import { startThread } from "../../threads/start.ts";
 import type { EngineLog } from "../engine-log.ts";
 import type { TemplateFields, TokenizedPrompt } from "./loaded-tokenizer.ts";
 import type { CountCall, TokenizerReply } from "./tokenizer-thread.ts";
@@ -59,7 +60,7 @@ export class Tokenizer {
 
   /** Throws an `OperatorError` if a file is missing or invalid. */
   static async start(options: TokenizerOptions): Promise<Tokenizer> {
-    return new Tokenizer(options, await startThread(options.files));
+    return new Tokenizer(options, await loadThread(options.files));
   }
 
   /** Returns null if the prompt was not counted in time. */
@@ -125,7 +126,7 @@ export class Tokenizer {
 
   #restartLater(): void {
     this.#restartTimer = setTimeout(() => {
-      startThread(this.#options.files).then(
+      loadThread(this.#options.files).then(
         (worker) => {
           if (this.#isClosed) return void worker.terminate();
           this.#worker = worker;
@@ -157,9 +158,9 @@ export class Tokenizer {
   }
 }
 
-async function startThread(files: TokenizerFiles): Promise<Worker> {
+async function loadThread(files: TokenizerFiles): Promise<Worker> {
   const module = new URL(`./tokenizer-thread${extname(import.meta.filename)}`, import.meta.url);
-  const worker = new Worker(module, { workerData: files });
+  const worker = startThread(module, files);
   const reply = await new Promise<TokenizerReply>((resolve, reject) => {
     worker.once("message", resolve);
     worker.once("error", reject);

@@ -6,8 +6,9 @@
  * starts another thread.
  */
 import { extname } from "node:path";
-import { Worker } from "node:worker_threads";
+import type { Worker } from "node:worker_threads";
 import { OperatorError, StoreUnavailableError } from "../../errors.ts";
+import { startThread } from "../../threads/start.ts";
 import { type Calls, type Fault, openedId, type SqliteThreadData, type ThreadReply } from "./thread.ts";
 
 export class Remote {
@@ -66,7 +67,7 @@ class Thread {
     this.opened = this.#expect(openedId);
     // Rejects the calls that were sent before.
     this.opened.catch((error: Error) => this.#end(error));
-    this.#worker = new Worker(file, { workerData: data });
+    this.#worker = startThread(file, data);
     this.#worker.on("message", (answer: ThreadReply) => this.#settle(answer));
     this.#worker.on("error", (error) => this.#end(error));
     const exited = Promise.withResolvers<void>();
