@@ -1,4 +1,4 @@
-/** What a service does with its store regularly, besides requests. */
+/** Regular work of a service on its store, besides requests. */
 import type { Logger } from "pino";
 import { RequestStops, type RequestsHere } from "../accounts/request-stops.ts";
 import type { Ledger } from "../ledger/batcher.ts";

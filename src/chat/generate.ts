@@ -83,7 +83,7 @@ interface StageTimes {
   settledMs: number;
 }
 
-/** What an engine does for a request now, and the hold that pays for it. */
+/** The present work of an engine for a request, and the hold that pays for it. */
 export interface ChatWork {
   readonly promptTokens: number;
   readonly generation: Pick<Generation, "started" | "usage">;

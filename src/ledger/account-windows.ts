@@ -149,7 +149,7 @@ export class AccountWindows {
     return true;
   }
 
-  /** Base and overage lapse. What was spent and is held stays counted. */
+  /** Base and overage lapse. Spent and held credits stay counted. */
   close(): void {
     const { plan } = this.#account;
     for (const bucket of windowBuckets) {

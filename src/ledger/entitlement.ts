@@ -1,5 +1,6 @@
 /**
- * What an account may spend of base and overage: its windows, and how time and plans change them.
+ * Limits on base and overage spending of an account: its windows, and their changes by time and
+ * plans.
  *
  * The state is always as if every boundary, plan version and scheduled change had been applied at
  * its own moment, in order, whether or not anyone looked. Nothing is clipped: a bucket counts
@@ -134,8 +135,8 @@ export function reverseWindows(
 }
 
 /**
- * Closes the account: base and overage lapse. What is held or was spent stays counted, so that
- * open holds settle as before.
+ * Closes the account: base and overage lapse. Held and spent credits stay counted, so open
+ * holds settle as before.
  */
 export function closeWindows(account: AccountRow, catalog: PlanCatalog, atMs: EpochMs): WindowsChange | null {
   const windows = new AccountWindows(account, catalog);

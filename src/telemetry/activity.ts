@@ -1,6 +1,6 @@
 /**
- * What the models of this process did within the last 24 hours: requests, errors, tokens, cost and
- * speed, in memory.
+ * Activity of the models of this process within the last 24 hours: requests, errors, tokens, cost
+ * and speed, in memory.
  *
  * Counts are kept for 5 minutes each, so the memory has a limit for each model. Times and speeds
  * are counted in classes of 10 %, so a percentile is at most 5 % off.

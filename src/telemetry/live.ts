@@ -1,4 +1,4 @@
-/** What this process remembers for its operators. A restart forgets it. */
+/** Recent events that this process keeps in memory for its operators. A restart forgets them. */
 import type { Charge } from "../chat/generate.ts";
 import { RecentActivity } from "./activity.ts";
 import { RecentErrors } from "./recent-errors.ts";

@@ -43,7 +43,7 @@ const listHolds = operation("listHolds", {
 const startAudit = operation("startAudit", {
   summary: "Start an audit of all rows of the ledger",
   description:
-    "Responds at once, and the audit runs in the background: it takes minutes on a large ledger. If an audit runs already, in any process on this database, no other one starts, so a repetition is safe. No request waits for it, but on PostgreSQL requests of a busy account become slower meanwhile.",
+    "Responds at once. The audit runs in the background and takes minutes on a large ledger. If an audit already runs in any process on this database, no second one starts, so a repetition is safe. Requests do not wait for the audit. On PostgreSQL, requests of a busy account become slower while it runs.",
   response: { 202: auditJobObject.schema },
 });
 

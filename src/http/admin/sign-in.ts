@@ -1,5 +1,5 @@
 /**
- * Who may use the operator API: clients with the operator token, and browsers with a session. The
+ * Authenticates requests to the operator API, by the operator token or a session of a browser. The
  * token in the `Authorization` header is never locked.
  */
 import type { FastifyReply, FastifyRequest } from "fastify";

@@ -1,4 +1,4 @@
-/** What each tab of an account gets. */
+/** The properties of each tab of an account. */
 import type { Place } from "../../shared/router.tsx";
 import type { Account } from "../types.ts";
 
