@@ -1,10 +1,57 @@
 /** Signing in to the portal, and sessions of keys, against the attacks on them. */
 import assert from "node:assert/strict";
-import type { KeySettings } from "../../src/ledger/operations.ts";
-import { fieldsOf, refused } from "../fixtures/operator.ts";
-import { portalTests } from "../fixtures/portal.ts";
+import { hash } from "node:crypto";
+import { test } from "node:test";
+import { mintKey } from "../../src/accounts/keys.ts";
+import { SignInAttempts } from "../../src/http/sign-in-attempts.ts";
+import type { KeySettings, StateOperation } from "../../src/ledger/operations.ts";
+import type { KeyRow } from "../../src/ledger/rows.ts";
+import {
+  fieldsOf,
+  type OperatorAnswer,
+  operatorToken,
+  refused,
+  startOperator,
+} from "../fixtures/operator.ts";
+import { portalTests, startPortal, type TestPortal } from "../fixtures/portal.ts";
+import { exchange, parseAnswer } from "../fixtures/raw-http.ts";
+import { startService, type TestService } from "../fixtures/service.ts";
 
 const portalTest = portalTests();
+
+const minuteMs = 60_000;
+const hourMs = 60 * minuteMs;
+
+async function tryKey(portal: TestPortal, key: string, headers = {}): Promise<OperatorAnswer> {
+  return await portal.ask("POST", "/api/session", { headers, body: JSON.stringify({ key }) });
+}
+
+/** Method and path of every documented route but signing in. */
+async function routesOf({ document }: TestPortal): Promise<[method: string, path: string][]> {
+  const routes = Object.entries(fieldsOf(document.paths)).flatMap(([path, methods]) =>
+    Object.keys(fieldsOf(methods)).map((method): [string, string] => [
+      method.toUpperCase(),
+      path.replace(/\{\w+\}/g, "key1"),
+    ]),
+  );
+  assert.ok(routes.length >= 5);
+  return routes.filter(([method, path]) => method !== "POST" || path !== "/api/session");
+}
+
+/** Changes the first key. */
+async function change(service: TestService, set: KeySettings): Promise<void> {
+  const outcome = await service.ledger.apply({ kind: "key", account: "test", key: "key1", op: "c", set });
+  assert.equal(outcome.kind, "changed");
+}
+
+async function rotate(service: TestService, overlap: string | null): Promise<void> {
+  await change(service, { rotation: { hash: hash("sha256", mintKey()), lastFour: "new!", overlap } });
+}
+
+async function setState({ ledger }: TestService, kind: "suspend" | "close"): Promise<void> {
+  const state: StateOperation = { kind: "state", account: "test", op: kind, to: { kind } };
+  assert.equal((await ledger.apply(state)).kind, "changed");
+}
 
 portalTest("a session shows the account of its key, until it signs out", async (portal, service) => {
   const cookie = await portal.signIn(service.key);
@@ -33,3 +80,387 @@ portalTest("the rights of the key are read again with each request", async (port
   assert.partialDeepStrictEqual(await rights(), { keys: "account", can_create_keys: false });
   assert.match(String(fieldsOf(await rights()).why_not), /has a budget/);
 });
+
+portalTest("the cookie is for this listener's pages alone, and not for scripts", async (portal, service) => {
+  const answer = await tryKey(portal, service.key);
+  assert.match(
+    answer.headers.get("set-cookie") ?? "",
+    /^inkwell_portal=[\w-]{43}; Path=\/; Max-Age=43200; HttpOnly; SameSite=Strict$/,
+  );
+});
+
+portalTest(
+  "a page on another port cannot use the cookie: it cannot send the header",
+  async (portal, service) => {
+    const cookie = await portal.signIn(service.key);
+    const origin = "http://localhost:3000";
+    for (const [method, path] of await routesOf(portal)) {
+      for (const value of [undefined, "0", "true", "1, 1"]) {
+        const headers = { cookie, origin, "x-inkwell-request": value };
+        refused(await portal.ask(method, path, { headers }), 403, "missing_request_header");
+      }
+    }
+    const headers = { origin, "x-inkwell-request": undefined };
+    const body = JSON.stringify({ key: service.key });
+    refused(await portal.ask("POST", "/api/session", { headers, body }), 403, "missing_request_header");
+    assert.equal((await portal.as(cookie, "GET", "/api/account")).status, 200, "the session is as it was");
+  },
+);
+
+portalTest("no route below /api responds without a session, known or not", async (portal, service) => {
+  const operator = `Bearer ${operatorToken}`;
+  const given = [{}, { authorization: `Bearer ${service.key}` }, { authorization: operator }];
+  const unknown = [
+    ["GET", "/api"],
+    ["GET", "/api/"],
+    ["GET", "/api/nothing"],
+    ["PUT", "/api/session"],
+    ["GET", "/api/openapi.json"],
+    ["POST", "/"],
+    ["DELETE", "/requests"],
+  ] as const;
+  for (const [method, path] of [...(await routesOf(portal)), ...unknown]) {
+    for (const headers of given) {
+      refused(await portal.ask(method, path, { headers }), 401, "invalid_session");
+    }
+  }
+});
+
+portalTest(
+  "unknown paths and methods below /api are refused, and other paths are pages",
+  async (portal, service) => {
+    const cookie = await portal.signIn(service.key);
+    for (const path of ["/api", "/api/", "/api/nothing", "/api/account/x"]) {
+      refused(await portal.as(cookie, "GET", path), 404, "unknown_path");
+    }
+    const wrong = await portal.as(cookie, "PUT", "/api/session");
+    refused(wrong, 405, "method_not_allowed");
+    assert.equal(wrong.headers.get("allow"), "POST, GET, HEAD, DELETE");
+    for (const path of ["/", "/requests", "/usage", "/keys", "/start", "/chat", "/keys/key1"]) {
+      const { status, headers, text } = await portal.ask("GET", path);
+      assert.deepEqual([status, headers.get("content-type")], [200, "text/html; charset=utf-8"], path);
+      assert.match(headers.get("content-security-policy") ?? "", /^default-src 'none'; script-src 'self'/);
+      assert.match(text, /<div id="root" data-pages="" data-api="\/api">/);
+    }
+    const [, script = ""] = /src="(\/assets\/main-[^"]+)"/.exec((await portal.ask("GET", "/")).text) ?? [];
+    assert.equal((await portal.ask("GET", script)).status, 200);
+    for (const path of ["/assets/none.js", "/assets/a/b.js", "/assets/"]) {
+      refused(await portal.ask("GET", path), 404, "unknown_path");
+    }
+  },
+);
+
+portalTest(
+  "signing in never takes over a given secret, and ends the session before",
+  async (portal, service) => {
+    const planted = `inkwell_portal=${"A".repeat(43)}`;
+    refused(await portal.as(planted, "GET", "/api/account"), 401, "invalid_session");
+    const first = await portal.signIn(service.key, { cookie: planted });
+    assert.notEqual(first, planted);
+    refused(await portal.as(planted, "GET", "/api/account"), 401, "invalid_session");
+    const second = await portal.signIn(service.key, { cookie: first });
+    assert.notEqual(second, first);
+    refused(await portal.as(first, "GET", "/api/account"), 401, "invalid_session");
+    const both = `${second}; inkwell_portal=${"B".repeat(43)}`;
+    refused(await portal.as(both, "GET", "/api/account"), 401, "invalid_session");
+    assert.equal((await portal.as(second, "GET", "/api/account")).status, 200);
+  },
+);
+
+portalTest("sessions of operators and of keys are none of each other", async (portal, service) => {
+  await using operator = await startOperator(service);
+  const page = { authorization: undefined, "x-inkwell-request": "1" };
+  const body = JSON.stringify({ token: operatorToken });
+  const signedIn = await operator.ask("POST", "/admin/session", { headers: page, body });
+  const [, operatorSecret = ""] = /=([\w-]{43});/.exec(signedIn.headers.get("set-cookie") ?? "") ?? [];
+  refused(await portal.as(`inkwell_portal=${operatorSecret}`, "GET", "/api/account"), 401, "invalid_session");
+  const cookie = await portal.signIn(service.key);
+  const secret = cookie.split("=")[1] ?? "";
+  const headers = { ...page, cookie: `inkwell_console=${secret}` };
+  refused(await operator.ask("GET", "/admin/accounts", { headers }), 401, "invalid_session");
+  refused(await tryKey(portal, operatorToken), 401, "invalid_api_key");
+  refused(await tryKey(portal, secret), 401, "invalid_api_key");
+  const hashes = [service.key, secret].map((text) => hash("sha256", text));
+  assert.deepEqual(await service.store.sessions(hashes), [], "the database has keyed hashes");
+  const log = JSON.stringify(service.log);
+  for (const text of [secret, service.key, operatorSecret]) assert.ok(!log.includes(text), "not in the log");
+});
+
+const unusable: [what: string, change: Partial<KeyRow>, message: RegExp][] = [
+  ["revoked", { revokedMs: 1 }, /has been revoked/],
+  ["expired", { expiresMs: 1 }, /expired at 1970/],
+];
+for (const [what, change, message] of unusable) {
+  portalTest(`a key that is ${what} does not sign in`, async (portal, service) => {
+    const answer = await tryKey(portal, await service.addKey(change));
+    assert.match(refused(answer, 401, "invalid_api_key"), message);
+    assert.equal(answer.headers.get("set-cookie"), null);
+  });
+}
+
+portalTest(
+  "the old secret of a rotation still authenticates requests, and does not sign in",
+  async (portal, service) => {
+    await rotate(service, "P1D");
+    assert.equal((await service.request("GET", "/v1/balance")).status, 200);
+    assert.match(
+      refused(await tryKey(portal, service.key), 401, "invalid_api_key"),
+      /Sign in with the new one/,
+    );
+  },
+);
+
+portalTest(
+  "a key of a closed account does not sign in, one of a suspended account looks",
+  async (portal, service) => {
+    await setState(service, "suspend");
+    const cookie = await portal.signIn(service.key);
+    assert.equal((await portal.as(cookie, "GET", "/api/account")).body.state, "suspended");
+    await setState(service, "close");
+    refused(await portal.as(cookie, "GET", "/api/account"), 401, "invalid_session");
+    assert.match(refused(await tryKey(portal, service.key), 403, "account_suspended"), /is closed/);
+  },
+);
+
+portalTest("malformed and oversized bodies get one error, and repeat no key", async (portal, service) => {
+  const send = (body: string, headers = {}) => portal.ask("POST", "/api/session", { headers, body });
+  refused(await send("{"), 400, "invalid_json");
+  refused(await send(""), 400, "invalid_json");
+  refused(await send("[]"), 400, "invalid_type");
+  refused(await send("{}"), 400, "missing_required_parameter");
+  refused(await send('{"key":1}'), 400, "invalid_type");
+  refused(await send(`{"key":"${service.key}","remember":true}`), 400, "unknown_parameter");
+  refused(await send(`{"key":"${"x".repeat(5000)}"}`), 413, "request_too_large");
+  refused(await send("key=x", { "content-type": "text/plain" }), 415, "unsupported_media_type");
+  const form = { "content-type": "application/x-www-form-urlencoded" };
+  refused(await send(`key=${service.key}`, form), 415, "unsupported_media_type");
+  const mistyped = service.key.replace(/.$/, (last) => (last === "a" ? "b" : "a"));
+  const answer = await tryKey(portal, mistyped);
+  assert.match(refused(answer, 401, "invalid_api_key"), /mistyped or incomplete/);
+  assert.ok(!answer.text.includes(mistyped.slice(4, 20)));
+});
+
+portalTest(
+  "a session ends after two idle hours, after twelve in any case, and with its key",
+  async (portal, service) => {
+    const cookie = await portal.signIn(service.key);
+    const { nowMs } = service.store;
+    const expiresMs = nowMs() + 3 * hourMs;
+    const short = await portal.signIn(await service.addKey({ expiresMs }));
+    const shown = await portal.as(short, "GET", "/api/session");
+    assert.equal(shown.body.expires_at, new Date(expiresMs).toISOString());
+    let aheadMs = 0;
+    service.store.nowMs = () => nowMs() + aheadMs;
+    const idle = await portal.signIn(service.key);
+    for (aheadMs = hourMs; aheadMs < 12 * hourMs - minuteMs; aheadMs += hourMs) {
+      assert.equal(
+        (await portal.as(cookie, "GET", "/api/account")).status,
+        200,
+        `after ${aheadMs / hourMs} h`,
+      );
+      const status = (await portal.as(short, "GET", "/api/account")).status;
+      assert.equal(status, aheadMs < 3 * hourMs ? 200 : 401, `after ${aheadMs / hourMs} h`);
+      // The use is recorded beside the request.
+      await service.store.removeSessions(service.store.nowMs());
+    }
+    refused(await portal.as(idle, "GET", "/api/account"), 401, "invalid_session");
+    refused(await portal.as(cookie, "GET", "/api/account"), 401, "invalid_session");
+    service.store.nowMs = nowMs;
+  },
+);
+
+portalTest("asking for the session does not prolong it", async (portal, service) => {
+  const cookie = await portal.signIn(service.key);
+  const { body } = await portal.as(cookie, "GET", "/api/session");
+  const { nowMs } = service.store;
+  service.store.nowMs = () => nowMs() + hourMs;
+  assert.deepEqual((await portal.as(cookie, "GET", "/api/session")).body, body);
+  await portal.as(cookie, "GET", "/api/account");
+  const later = await portal.as(cookie, "GET", "/api/session");
+  assert.ok(String(later.body.idle_expires_at) > String(body.idle_expires_at));
+  service.store.nowMs = nowMs;
+});
+
+void test("a session is valid on other nodes and after a restart, unless the operator token differs", async () => {
+  await using service = await startService();
+  let cookie: string;
+  {
+    await using before = await startPortal(service);
+    cookie = await before.signIn(service.key);
+    await using other = await startPortal(service);
+    assert.equal((await other.as(cookie, "GET", "/api/account")).status, 200, "another node");
+  }
+  {
+    await using after = await startPortal(service);
+    assert.equal((await after.as(cookie, "GET", "/api/account")).status, 200, "after a restart");
+  }
+  await using changed = await startPortal(service, { token: "another-operator-token" });
+  refused(await changed.as(cookie, "GET", "/api/account"), 401, "invalid_session");
+});
+
+void test("ten failed attempts a minute are answered, and the key still works for requests", async () => {
+  let nowMs = 0;
+  await using service = await startService();
+  await using portal = await startPortal(service, { attempts: new SignInAttempts(() => nowMs) });
+  for (let n = 0; n < 10; n += 1) {
+    refused(await tryKey(portal, mintKey()), 401, "invalid_api_key");
+    nowMs += 1000;
+    // Attempts that succeed do not count.
+    if (n === 4) await portal.signIn(service.key);
+  }
+  const limited = await tryKey(portal, service.key);
+  refused(limited, 429, "too_many_sign_ins");
+  assert.equal(limited.headers.get("retry-after"), "50");
+  assert.equal(limited.headers.get("set-cookie"), null);
+  assert.equal((await service.request("GET", "/v1/balance")).status, 200);
+  nowMs += 50_001;
+  await portal.signIn(service.key);
+  const metrics = await service.metrics.text();
+  assert.match(metrics, /inkwell_sign_ins_total\{listener="portal",result="wrong_key"\} 10/);
+  assert.match(metrics, /inkwell_sign_ins_total\{listener="portal",result="too_many"\} 1/);
+  assert.match(metrics, /inkwell_sign_ins_total\{listener="portal",result="signed_in"\} 2/);
+});
+
+for (const [trustedProxies, isShared] of [
+  [[], true],
+  [["127.0.0.1"], false],
+] as const) {
+  void test(`clients behind a proxy that is ${isShared ? "not " : ""}trusted ${isShared ? "share" : "have their own"} attempts`, async () => {
+    await using service = await startService();
+    await using portal = await startPortal(service, { connections: { trustedProxies } });
+    const from = (address: string) => tryKey(portal, mintKey(), { "x-forwarded-for": address });
+    for (let n = 0; n < 10; n += 1) {
+      // The client itself may send the header: only the address that the proxy adds counts.
+      refused(await from(`198.51.100.${n}, 203.0.113.7`), 401, "invalid_api_key");
+    }
+    refused(await from("203.0.113.7"), 429, "too_many_sign_ins");
+    if (isShared) refused(await from("203.0.113.8"), 429, "too_many_sign_ins");
+    else refused(await from("203.0.113.8"), 401, "invalid_api_key");
+    refused(
+      await from("no address"),
+      isShared ? 429 : 401,
+      isShared ? "too_many_sign_ins" : "invalid_api_key",
+    );
+  });
+}
+
+async function signInFrom(portal: TestPortal, key: string, host: string, origin?: string): Promise<string> {
+  const body = JSON.stringify({ key });
+  const head = [
+    "POST /api/session HTTP/1.1",
+    `host: ${host}`,
+    ...(origin === undefined ? [] : [`origin: ${origin}`]),
+    "x-inkwell-request: 1",
+    "content-type: application/json",
+    `content-length: ${body.length}`,
+    "connection: close",
+  ];
+  const answer = parseAnswer(
+    await exchange(Number(new URL(portal.url).port), `${head.join("\r\n")}\r\n\r\n${body}`),
+  );
+  return answer.status === 200 ? "200" : String(JSON.parse(answer.body).error.code);
+}
+
+void test("foreign hosts and origins are refused, and over plain http only loopback signs in", async () => {
+  await using service = await startService();
+  await using portal = await startPortal(service, {
+    hosts: ["ai.example"],
+    ownUrl: () => "http://ai.example",
+  });
+  for (const [host, origin, result] of [
+    ["127.0.0.1:8082", undefined, "200"],
+    ["localhost:8082", "http://localhost:8082", "200"],
+    ["[::1]:8082", "http://[::1]:8082", "200"],
+    ["192.168.1.5:8082", undefined, "insecure_sign_in"],
+    ["ai.example", "http://ai.example", "insecure_sign_in"],
+    ["127.0.0.1:8082", "https://ai.example", "insecure_sign_in"],
+    ["127.0.0.1:8082", "https://evil.example", "origin_not_allowed"],
+    ["127.0.0.1:8082", "null", "origin_not_allowed"],
+    ["evil.example", undefined, "host_not_allowed"],
+  ] as const) {
+    assert.equal(await signInFrom(portal, service.key, host, origin), result, `${host} ${origin}`);
+  }
+  const page = await exchange(
+    Number(new URL(portal.url).port),
+    "GET / HTTP/1.1\r\nhost: evil.example\r\nconnection: close\r\n\r\n",
+  );
+  const { status, body } = parseAnswer(page);
+  assert.equal(status, 403);
+  assert.match(body, /set portal\.url in inkwell\.yaml .*INKWELL_PORTAL_URL/);
+});
+
+void test("with https in portal.url, the cookie is for https and this host alone", async () => {
+  await using service = await startService();
+  await using portal = await startPortal(service, {
+    hosts: ["ai.example"],
+    ownUrl: () => "https://ai.example",
+  });
+  assert.equal(await signInFrom(portal, service.key, "ai.example", "https://ai.example"), "200");
+  assert.equal(await signInFrom(portal, service.key, "ai.example", "http://ai.example"), "insecure_sign_in");
+  const answer = await tryKey(portal, service.key);
+  const cookie = (answer.headers.get("set-cookie") ?? "").split(";")[0] ?? "";
+  assert.match(
+    answer.headers.get("set-cookie") ?? "",
+    /^__Host-inkwell_portal=[\w-]{43}; Path=\/; Max-Age=43200; HttpOnly; SameSite=Strict; Secure$/,
+  );
+  assert.equal((await portal.as(cookie, "GET", "/api/account")).status, 200);
+  refused(await portal.as(cookie.replace("__Host-", ""), "GET", "/api/account"), 401, "invalid_session");
+});
+
+const ends: [
+  what: string,
+  end: (service: TestService, there: TestPortal, cookie: string) => Promise<unknown>,
+][] = [
+  ["signing out on another node", (_service, there, cookie) => there.as(cookie, "DELETE", "/api/session")],
+  ["revoking the key", ({ store }) => store.revokeKey("key1", store.nowMs())],
+  ["rotating the key", (service) => rotate(service, "P1D")],
+  ["the expiry of the key", (service) => change(service, { expiresMs: service.store.nowMs() + 1 })],
+  ["closing the account", (service) => setState(service, "close")],
+];
+for (const [what, end] of ends) {
+  void test(`${what} ends the session and its stream within a second`, async () => {
+    await using service = await startService();
+    await using here = await startPortal(service);
+    await using there = await startPortal(service);
+    const cookie = await here.signIn(service.key);
+    const other = await here.signIn(await service.addKey({}));
+    const open = (session: string) =>
+      fetch(`${here.url}/api/live`, { headers: { cookie: session, "x-inkwell-request": "1" } });
+    const [mine, theirs] = [await open(cookie), await open(other)];
+    assert.deepEqual([mine.status, theirs.status], [200, 200]);
+    const endOf = (stream: Response) =>
+      stream.text().then(
+        () => "ended",
+        () => "ended",
+      );
+    const stream = endOf(mine);
+    const untouched = endOf(theirs);
+    const from = performance.now();
+    await end(service, there, cookie);
+    assert.equal(await stream, "ended");
+    assert.ok(performance.now() - from < 1000, `${performance.now() - from} ms`);
+    refused(await here.as(cookie, "GET", "/api/account"), 401, "invalid_session");
+    refused(await there.as(cookie, "GET", "/api/account"), 401, "invalid_session");
+    if (what === "closing the account") return;
+    assert.equal(await Promise.race([untouched, Promise.resolve("open")]), "open");
+    assert.equal((await here.as(other, "GET", "/api/account")).status, 200);
+  });
+}
+
+portalTest("suspending the account ends no session", async (portal, service) => {
+  const cookie = await portal.signIn(service.key);
+  await setState(service, "suspend");
+  assert.equal((await portal.as(cookie, "GET", "/api/account")).body.state, "suspended");
+});
+
+portalTest(
+  "an answer shows nothing of the operator's: no owner, e-mail, note or external id",
+  async (portal, service) => {
+    const contact = { owner: "Owner-x", email: "mail-x@example.org", note: "Note-x", externalId: "ext-x" };
+    const draft = { id: "test", plan: "test", contact, key: null };
+    await service.store.putAccounts([draft], { dryRun: false, updatesExisting: true });
+    const cookie = await portal.signIn(service.key);
+    const { text } = await portal.as(cookie, "GET", "/api/account");
+    for (const value of Object.values(contact)) assert.ok(!text.includes(value), value);
+  },
+);

@@ -35,6 +35,8 @@ interface PortalServerDependencies extends Omit<PortalDependencies, "signIn"> {
   readPages: ReadWebFiles;
 }
 
+/** Paths of assets that do not exist. */
+const otherAssets = "/assets/*";
 const documentPath = "/api/openapi.json";
 
 export function createPortalServer(dependencies: PortalServerDependencies): ApiApp {
@@ -46,7 +48,7 @@ export function createPortalServer(dependencies: PortalServerDependencies): ApiA
   guard(app, {
     section: "portal",
     hostSetting: "portal.url",
-    openPaths: new Set(pagePaths("")),
+    openPaths: new Set([...pagePaths(""), otherAssets]),
     hostlessPaths: new Set(),
     signInPath: "/api/session",
     undocumentedPaths: new Set([documentPath]),
@@ -68,7 +70,7 @@ export function createPortalServer(dependencies: PortalServerDependencies): ApiA
   portalRoutes(app, { ...dependencies, signIn }, version);
   app.get(documentPath, async () => app.swagger());
   // Otherwise these would be pages.
-  for (const path of ["/api", "/api/*", "/assets/*"]) {
+  for (const path of ["/api", "/api/*", otherAssets]) {
     app.all(path, async (_request, reply) => reply.callNotFound());
   }
   return app;
