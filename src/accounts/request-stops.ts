@@ -4,6 +4,7 @@
  *
  * Guarantees that a request is stopped at most once, and that a stop names a request that runs.
  */
+import { type Chore, startChore } from "../store/chore.ts";
 import type { Store } from "../store/store.ts";
 import type { EpochMs } from "../units.ts";
 import { OperatorRefusal } from "./refusals.ts";
@@ -26,20 +27,17 @@ const lookBackMs = 60_000;
 export class RequestStops {
   readonly #store: Pick<Store, "stopRequests" | "nowMs">;
   readonly #here: RequestsHere;
-  readonly #timer: NodeJS.Timeout;
-  readonly #onError: (error: unknown) => void;
-  #underWay: Promise<void> | null = null;
+  readonly #looks: Chore;
 
   /** Looks every `everyMs` while requests run here. */
   constructor(
     store: Pick<Store, "stopRequests" | "nowMs">,
     here: RequestsHere,
-    { everyMs, onError }: { everyMs: number; onError(error: unknown): void },
+    times: { everyMs: number; onError(error: unknown): void },
   ) {
     this.#store = store;
     this.#here = here;
-    this.#onError = onError;
-    this.#timer = setInterval(() => this.#look(), everyMs);
+    this.#looks = startChore(() => this.#look(), times);
   }
 
   /** Throws `request_not_found` if no process answers the request. */
@@ -55,21 +53,12 @@ export class RequestStops {
 
   /** Resolves when the last look has ended. */
   async stop(): Promise<void> {
-    clearInterval(this.#timer);
-    await this.#underWay;
+    await this.#looks.stop();
   }
 
-  #look(): void {
+  async #look(): Promise<void> {
     if (this.#here.count === 0) return;
     const sinceMs: EpochMs = this.#store.nowMs() - lookBackMs;
-    this.#underWay ??= this.#store.stopRequests
-      .since(sinceMs)
-      .then((ids) => {
-        for (const id of ids) this.#here.stopOne(id);
-      })
-      .catch(this.#onError)
-      .finally(() => {
-        this.#underWay = null;
-      });
+    for (const id of await this.#store.stopRequests.since(sinceMs)) this.#here.stopOne(id);
   }
 }

@@ -9,6 +9,7 @@ import { randomUUID } from "node:crypto";
 import { messageOf } from "../errors.ts";
 import type { EpochMs } from "../units.ts";
 import { type AuditJob, auditJobOf, type StoredAudit } from "./audit-job.ts";
+import { type Chore, startChore } from "./chore.ts";
 import type { Store } from "./store.ts";
 
 /** An audit of this process whose end is not stored yet. */
@@ -32,19 +33,17 @@ const reasonCharactersMax = 1000;
 export class AuditRunner {
   readonly #store: Pick<Store, "audit" | "auditJobs" | "nowMs">;
   readonly #options: AuditRunnerOptions;
-  readonly #timer: NodeJS.Timeout;
+  readonly #looks: Chore;
   #run: Run | null = null;
   /** End of the last result that was reported. */
   #reportedMs: EpochMs | null = null;
-  #underWay: Promise<void> | null = null;
   #isStopped = false;
 
   /** Looks at the job at once, and then every `everyMs`. */
   constructor(store: Pick<Store, "audit" | "auditJobs" | "nowMs">, options: AuditRunnerOptions) {
     this.#store = store;
     this.#options = options;
-    this.#timer = setInterval(() => this.#look(), options.everyMs);
-    void this.#look();
+    this.#looks = startChore(() => this.#look(), options);
   }
 
   /** Starts an audit, unless one runs already in any process. */
@@ -64,8 +63,7 @@ export class AuditRunner {
   /** Ends the audit of this process. Its rows are not read to the end. */
   async stop(): Promise<void> {
     this.#isStopped = true;
-    clearInterval(this.#timer);
-    await this.#underWay;
+    await this.#looks.stop();
     if (this.#run === null) return;
     this.#run.end ??= { failure: "the process that ran the audit was stopped" };
     await this.#save(this.#run).catch(this.#options.onError);
@@ -82,20 +80,11 @@ export class AuditRunner {
       run.end ??= { failure: messageOf(error).slice(0, reasonCharactersMax) };
     }
     // A look that is under way may have passed the job before its end.
-    await this.#underWay;
-    if (!this.#isStopped) await this.#look();
+    await this.#looks.run();
+    await this.#looks.run();
   }
 
-  #look(): Promise<void> {
-    this.#underWay ??= this.#lookOnce()
-      .catch(this.#options.onError)
-      .finally(() => {
-        this.#underWay = null;
-      });
-    return this.#underWay;
-  }
-
-  async #lookOnce(): Promise<void> {
+  async #look(): Promise<void> {
     const { auditJobs } = this.#store;
     if (this.#run?.end) await this.#save(this.#run);
     else if (this.#run) await auditJobs.refresh(this.#run.id, this.#store.nowMs());

@@ -3,7 +3,9 @@
  * work on one store.
  */
 
-interface Chore {
+export interface Chore {
+  /** Resolves after the work that is under way, or that starts now. */
+  run(): Promise<void>;
   /** Resolves when the work under way has ended. */
   stop(): Promise<void>;
 }
@@ -19,17 +21,20 @@ export function startChore(
   let stopped = false;
   let underWay: Promise<void> | null = null;
 
-  function start(): void {
+  async function run(): Promise<void> {
+    if (stopped) return;
     underWay ??= work(() => stopped)
       .catch(onError)
       .finally(() => {
         underWay = null;
       });
+    await underWay;
   }
 
-  start();
-  const timer = setInterval(start, everyMs);
+  void run();
+  const timer = setInterval(run, everyMs);
   return {
+    run,
     async stop() {
       stopped = true;
       clearInterval(timer);
