@@ -34,6 +34,8 @@ export class Connections {
   #trusted: BlockList;
   readonly #onRefused: (reason: ConnectionRefusal, address: string) => void;
   readonly #perClient = new Map<string, number>();
+  /** For each open connection that counts, ends its counting. */
+  readonly #counted = new WeakMap<Socket, () => void>();
   #count = 0;
   #lingering = 0;
 
@@ -85,13 +87,21 @@ export class Connections {
     }
     this.#count += 1;
     this.#perClient.set(client, own + 1);
-    socket.once("close", () => {
+    this.#counted.set(socket, () => {
       this.#count -= 1;
       const left = (this.#perClient.get(client) ?? 1) - 1;
       if (left > 0) this.#perClient.set(client, left);
       else this.#perClient.delete(client);
     });
+    socket.once("close", () => this.release(socket));
     return true;
+  }
+
+  /** The connection counts no longer. The caller limits such connections itself. */
+  release(socket: Socket): void {
+    const uncount = this.#counted.get(socket);
+    this.#counted.delete(socket);
+    uncount?.();
   }
 
   /** Whether this is the address of a trusted proxy. */

@@ -1,16 +1,20 @@
 /** The overview of the operator API: one snapshot, shared by all clients, as a stream too. */
 import assert from "node:assert/strict";
 import { test } from "node:test";
+import { streamsMax, streamsPerSessionMax } from "../../src/http/admin/streams.ts";
+import { RunningRequests } from "../../src/http/public/running-requests.ts";
 import {
   type Fields,
   fieldsOf,
   listOf,
   operatorTests,
   operatorToken,
+  refused,
   startOperator,
   type TestOperator,
 } from "../fixtures/operator.ts";
 import { babble, startService } from "../fixtures/service.ts";
+import { until } from "../fixtures/until.ts";
 
 const operatorTest = operatorTests({ script: babble("word ", { tokenDelayMs: 5 }) });
 const token = { authorization: `Bearer ${operatorToken}` };
@@ -48,16 +52,56 @@ operatorTest("shows health, running requests, models, sums and errors", async (o
   await answer.body?.getReader().read();
   service.live.errors.logged(50, [{ code: "internal_error" }, "a request failed"]);
   const { body } = await operator.get("/admin/overview");
-  const health = { store: "ok", clock: "ok", draining: false, warnings: [], nodes: 0 };
+  const health = { store: "ok", clock: "ok", draining: false, warnings: [], nodes: 0, node: null };
   assert.deepEqual(body.health, health);
   const { running, waiting, requests } = fieldsOf(body.running);
   assert.deepEqual([running, waiting], [1, 0]);
   assert.equal(listOf(requests)[0]?.request_id, answer.headers.get("x-request-id"));
+  assert.deepEqual([listOf(requests).length, listOf(requests)[0]?.here], [1, true]);
   assert.equal(listOf(body.models)[0]?.id, "small");
   assert.equal(fieldsOf(body.last_hour).requests, 0);
   assert.equal(listOf(body.errors)[0]?.message, "a request failed");
   going.abort();
 });
+
+operatorTest("shows the requests of other nodes, as of their last checkpoint", async (_operator, service) => {
+  const going = new AbortController();
+  const answer = await service.chat({ stream: true }, { signal: going.signal });
+  await answer.body?.getReader().read();
+  await using other = await startOperator(service, [], { requests: new RunningRequests() });
+  const { body } = await other.get("/admin/overview");
+  const { running, elsewhere, requests } = fieldsOf(body.running);
+  assert.deepEqual([running, elsewhere], [0, 1]);
+  const [row] = listOf(requests);
+  assert.equal(row?.request_id, answer.headers.get("x-request-id"));
+  assert.deepEqual([row?.here, row?.account, row?.model, row?.state], [false, "test", "small", "running"]);
+  assert.ok(Number(row?.held_micro) > 0);
+  going.abort();
+});
+
+operatorTest(
+  "sums the usage of all nodes, and lists accounts with almost no credits",
+  async (_, service) => {
+    await using other = await startOperator(service, [], { requests: new RunningRequests() });
+    const ids: string[] = [];
+    for (let n = 0; n < 2; n++) {
+      const answer = await service.chat({ max_tokens: 3 });
+      await answer.text();
+      ids.push(answer.headers.get("x-request-id") ?? "");
+    }
+    const receipts = await Promise.all(ids.map((id) => service.receipt(id)));
+    const cost = receipts.reduce((sum, receipt) => sum + (receipt?.cost ?? 0), 0);
+    const { body } = await other.get("/admin/overview");
+    const usage = fieldsOf(body.usage);
+    for (const sums of [usage.this_hour, usage.today, listOf(usage.hours).at(-1)]) {
+      const { requests, completion_tokens, cost_micro } = fieldsOf(sums);
+      assert.deepEqual([requests, completion_tokens, cost_micro], [2, 6, cost]);
+    }
+    const [near] = listOf(fieldsOf(body.near_exhaustion).accounts);
+    assert.deepEqual([near?.id, near?.plan, near?.credits], ["test", "test", 0]);
+  },
+  { plan: { base: { credits: 1, every: "P1D" }, overage: { credits: 0, every: "P1M" } } },
+);
 
 operatorTest(
   "streams a snapshot at once and after each change, the same to all",
@@ -103,17 +147,21 @@ test("a stream ends with the listener, which does not wait for it", async () => 
   assert.equal(await stream.next().catch(() => null), null);
 });
 
-operatorTest("a stream ends when its session is signed out", async (operator) => {
-  const own = { "x-inkwell-request": "1", "content-type": "application/json" };
+/** Returns the headers of a new session. */
+async function sessionOf(operator: TestOperator): Promise<Record<string, string>> {
   const signedIn = await fetch(`${operator.url}/admin/session`, {
     method: "POST",
-    headers: own,
+    headers: { "x-inkwell-request": "1", "content-type": "application/json" },
     body: JSON.stringify({ token: operatorToken }),
   });
   const cookie = signedIn.headers.get("set-cookie")?.split(";")[0] ?? "";
-  const stream = await openStream(operator, { cookie, "x-inkwell-request": "1" });
+  return { cookie, "x-inkwell-request": "1" };
+}
+
+operatorTest("a stream ends when its session is signed out", async (operator) => {
+  const headers = await sessionOf(operator);
+  const stream = await openStream(operator, headers);
   await stream.next();
-  const headers = { cookie, "x-inkwell-request": "1" };
   assert.equal((await fetch(`${operator.url}/admin/session`, { method: "DELETE", headers })).status, 204);
   assert.equal(await stream.next().catch(() => null), null);
 });
@@ -121,4 +169,59 @@ operatorTest("a stream ends when its session is signed out", async (operator) =>
 operatorTest("a HEAD request opens no stream", async (operator) => {
   const answer = await operator.ask("HEAD", "/admin/overview/stream");
   assert.ok(answer.status === 404 || answer.status === 405);
+});
+
+operatorTest("a hundred streams of one address take no connection from its operators", async (operator) => {
+  const streams = await Promise.all(Array.from({ length: 100 }, () => openStream(operator)));
+  for (const stream of streams) assert.notEqual(await stream.next(), null);
+  const answers = await Promise.all(Array.from({ length: 20 }, () => operator.get("/admin/nodes")));
+  assert.deepEqual([...new Set(answers.map(({ status }) => status))], [200]);
+  for (const stream of streams) await stream.cancel();
+});
+
+operatorTest("a process has a limited number of streams", async (operator) => {
+  const streams = await Promise.all(Array.from({ length: streamsMax }, () => openStream(operator)));
+  const another = await operator.ask("GET", "/admin/overview/stream");
+  refused(another, 429, "concurrency_limit_exceeded");
+  assert.equal(another.headers.get("retry-after"), "30");
+  for (const stream of streams) await stream.cancel();
+  await until("their places are free", async () => {
+    const answer = await fetch(`${operator.url}/admin/overview/stream`, { headers: token });
+    await answer.body?.cancel();
+    return answer.status === 200;
+  });
+});
+
+operatorTest("a session has four streams, and another session has its own", async (operator) => {
+  const headers = await sessionOf(operator);
+  const streams = await Promise.all(
+    Array.from({ length: streamsPerSessionMax }, () => openStream(operator, headers)),
+  );
+  const withoutToken = { headers: { ...headers, authorization: undefined } };
+  const another = await operator.ask("GET", "/admin/overview/stream", withoutToken);
+  refused(another, 429, "concurrency_limit_exceeded");
+  const ofOther = await openStream(operator, await sessionOf(operator));
+  await streams[0]?.cancel();
+  await until("a place is free", async () => {
+    const answer = await fetch(`${operator.url}/admin/overview/stream`, { headers });
+    await answer.body?.cancel();
+    return answer.status === 200;
+  });
+  for (const stream of [...streams.slice(1), ofOther]) await stream.cancel();
+});
+
+operatorTest("goes on without the database, and says so", async (operator, service) => {
+  const { body } = await operator.get("/admin/overview");
+  assert.equal(fieldsOf(body.health).store, "ok");
+  const stream = await openStream(operator);
+  const first = await stream.next();
+  service.store.holds = async () => {
+    throw new Error("the disk is gone");
+  };
+  const second = await stream.next();
+  assert.equal(fieldsOf(second?.health).store, "unreachable");
+  assert.deepEqual(second?.usage, first?.usage);
+  await stream.cancel();
+  const lines = service.log.filter(({ msg }) => /overview could not be read/.test(String(msg)));
+  assert.equal(lines.length, 1);
 });

@@ -30,8 +30,8 @@ describe("connections by default", () => {
 
   test("use half of the files that are not reserved, up to a maximum", () => {
     assert.deepEqual(of(1024), {
-      connectionsMax: 384,
-      connectionsPerAddressMax: 96,
+      connectionsMax: 320,
+      connectionsPerAddressMax: 80,
       trustedProxies: ["127.0.0.0/8", "::1"],
     });
     assert.equal(of(65_536).connectionsMax, 8192);
@@ -61,12 +61,12 @@ describe("connections by default", () => {
 test("refuses to start with more connections than files, and says what to do", () => {
   const { limits } = load("limits: { connections: 2000, connections_per_address: 7 }");
   assert.throws(
-    () => connectionLimits(limits, { openFiles: 2255 }),
+    () => connectionLimits(limits, { openFiles: 2383 }),
     (error) =>
       error instanceof OperatorError &&
-      /limits\.connections is 2000.*2255 files.*LimitNOFILE/.test(error.message),
+      /limits\.connections is 2000.*2383 files.*LimitNOFILE/.test(error.message),
   );
-  const { connectionsMax, connectionsPerAddressMax } = connectionLimits(limits, { openFiles: 2256 });
+  const { connectionsMax, connectionsPerAddressMax } = connectionLimits(limits, { openFiles: 2384 });
   assert.deepEqual([connectionsMax, connectionsPerAddressMax], [2000, 7]);
 });
 

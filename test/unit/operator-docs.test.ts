@@ -59,6 +59,8 @@ test("each route has one row", async () => {
     live: new LiveTelemetry(),
     requests: new RunningRequests(),
     stops: { stopRequest: reload },
+    streams: { take: () => {} },
+    logger: pino({ enabled: false }),
   };
   const admin = { ...parts, ...live, audits, signIn, nodes: () => [], ...configuration };
   adminRoutes(app, admin, "0.0.0");

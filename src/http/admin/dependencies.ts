@@ -1,4 +1,5 @@
 /** What the routes of the operator API depend on. */
+import type { Logger } from "pino";
 import type { RequestStops } from "../../accounts/request-stops.ts";
 import type { Catalog } from "../../chat/catalog.ts";
 import type { AppliedPlansReport, ReloadReport } from "../../config/changes.ts";
@@ -10,6 +11,7 @@ import type { Store } from "../../store/store.ts";
 import type { LiveTelemetry } from "../../telemetry/live.ts";
 import type { RunningRequests } from "../public/running-requests.ts";
 import type { SignIn } from "./sign-in.ts";
+import type { StreamPlaces } from "./streams.ts";
 
 export interface AdminDependencies {
   store: Store;
@@ -22,6 +24,8 @@ export interface AdminDependencies {
   requests: Pick<RunningRequests, "list">;
   stops: Pick<RequestStops, "stopRequest">;
   signIn: SignIn;
+  streams: Pick<StreamPlaces, "take">;
+  logger: Pick<Logger, "warn">;
   /** The processes on the same database, including this process. */
   nodes(): readonly NodeView[];
   /** Reloads the configuration. Throws an `OperatorRefusal` if it cannot be used. */

@@ -6,104 +6,48 @@
  * stop, and a client that does not read is dropped.
  */
 import type { ServerResponse } from "node:http";
-import Type from "typebox";
-import { closed, count, objectFor, text } from "../../accounts/json-objects.ts";
 import type { OperatorActions } from "../../accounts/operator-actions.ts";
-import { type Activity, dayMs, hourMs } from "../../telemetry/activity.ts";
-import type { RecentError } from "../../telemetry/recent-errors.ts";
-import type { RequestRecord } from "../../telemetry/request-record.ts";
+import { dayMs, hourMs } from "../../telemetry/activity.ts";
 import { type ApiApp, operation } from "../api/app.ts";
 import { writeHead } from "../error-response.ts";
 import type { AdminDependencies } from "./dependencies.ts";
-import { activityObject, errorObject, type LiveModel, modelObject } from "./live.ts";
-import { requestObject } from "./requests.ts";
+import { OverviewDatabase } from "./overview-database.ts";
+import { errorsMax, type Overview, overviewObject, type Snapshot } from "./overview-object.ts";
 
 /** At most one snapshot in this time. */
 const snapshotMs = 1000;
-/** Rows of the lists in a snapshot. */
-const requestsMax = 20;
-const errorsMax = 5;
-/** A check of the store that takes longer counts as a failure. */
-const storeMsMax = 3000;
 /** A comment follows after this number of snapshots without a change. */
 const quietTicksMax = 15;
 /** A client that does not read is dropped after this number of snapshots. */
 const unreadTicksMax = 30;
 
-interface Snapshot {
-  store: "ok" | "unreachable";
-  clock: "ok" | "wrong";
-  draining: boolean;
-  warnings: string[];
-  nodes: number;
-  requests: readonly RequestRecord[];
-  models: readonly LiveModel[];
-  lastHour: Activity;
-  lastDay: Activity;
-  errors: readonly RecentError[];
-}
-
-const overviewObject = objectFor<Snapshot>("Overview")({
-  health: [
-    closed({
-      store: Type.Enum(["ok", "unreachable"]),
-      clock: Type.Enum(["ok", "wrong"]),
-      draining: Type.Boolean({ description: "true while the service stops" }),
-      warnings: Type.Array(text),
-      nodes: count,
-    }),
-    ({ store, clock, draining, warnings, nodes }) => ({ store, clock, draining, warnings, nodes }),
-  ],
-  running: [
-    closed({ running: count, waiting: count, requests: Type.Array(requestObject.schema) }),
-    ({ requests }) => {
-      const running = requests.filter(({ work }) => work?.generation.started).length;
-      const oldest = requests.slice(0, requestsMax).map(requestObject.of);
-      return { running, waiting: requests.length - running, requests: oldest };
-    },
-  ],
-  models: [Type.Array(modelObject.schema), ({ models }) => models.map(modelObject.of)],
-  last_hour: [activityObject.schema, ({ lastHour }) => activityObject.of(lastHour)],
-  last_day: [activityObject.schema, ({ lastDay }) => activityObject.of(lastDay)],
-  errors: [
-    Type.Array(errorObject.schema, { description: `the last ${errorsMax}` }),
-    ({ errors }) => errors.map(errorObject.of),
-  ],
-});
-
 const showOverview = operation("showOverview", {
-  summary: "Show what this process does now and did lately",
+  summary: "Show what runs now and what was used lately",
   description:
-    "Health, running requests, models with load and speed, the last hour and day, and the last errors. All clients share one snapshot a second.",
+    "`usage`, `near_exhaustion` (up to a minute old) and `running.requests` are of all processes; null before the database was read. Health, models with load and speed, `last_hour`, `last_day` and `errors` are of this process. All clients share one snapshot a second. Does not prolong a session.",
   response: { 200: overviewObject.schema },
 });
 
 const streamOverview = operation("streamOverview", {
   summary: "Stream the overview as server-sent events",
   description:
-    "The `data` of each event is the object of `GET /admin/overview`. An event is sent at once and after each change, at most one a second. The stream ends with the session and with the process.",
+    "The `data` of each event is the object of `GET /admin/overview`. An event is sent at once and after each change, at most one a second. The stream ends with the session and with the process. A session has four streams at most.",
   response: { 200: overviewObject.schema },
+  refusals: ["concurrency_limit_exceeded"],
 });
 
-type OverviewDependencies = Pick<
-  AdminDependencies,
-  "store" | "catalog" | "requests" | "live" | "nodes" | "health"
->;
-
-export function overviewRoutes(
-  app: ApiApp,
-  _actions: OperatorActions,
-  dependencies: AdminDependencies,
-): void {
-  const overview = new OverviewFeed(dependencies);
+export function overviewRoutes(app: ApiApp, actions: OperatorActions, dependencies: AdminDependencies): void {
+  const overview = new OverviewFeed(actions, dependencies);
   app.addHook("preClose", async () => overview.close());
+  const config = { prolongsSession: false };
 
-  app.get("/admin/overview", { schema: showOverview }, async () => overview.now());
+  app.get("/admin/overview", { schema: showOverview, config }, () => overview.now());
 
   app.get(
     "/admin/overview/stream",
-    { schema: streamOverview, config: { prolongsSession: false }, exposeHeadRoute: false },
-    (_request, reply) => {
+    { schema: streamOverview, config, exposeHeadRoute: false },
+    (request, reply) => {
+      dependencies.streams.take(request, reply);
       writeHead(reply, 200, { "content-type": "text/event-stream", "x-accel-buffering": "no" });
       overview.add(reply.raw);
     },
@@ -119,40 +63,42 @@ interface Reader {
 }
 
 class OverviewFeed {
-  readonly #deps: OverviewDependencies;
+  readonly #deps: AdminDependencies;
+  readonly #database: OverviewDatabase;
   readonly #readers = new Set<Reader>();
   #timer: NodeJS.Timeout | null = null;
-  #object: ReturnType<typeof overviewObject.of> | null = null;
+  #last: Overview | null = null;
+  #taking: Promise<Overview> | null = null;
   #takenMs = Number.NEGATIVE_INFINITY;
-  #store: Snapshot["store"] = "ok";
-  /** Start of the check of the store that is under way. */
-  #checkedMs: number | null = null;
   #isClosed = false;
 
-  constructor(dependencies: OverviewDependencies) {
+  constructor(actions: OperatorActions, dependencies: AdminDependencies) {
+    const { store, requests, logger } = dependencies;
+    const onError = (err: unknown) =>
+      logger.warn({ err }, "the overview could not be read from the database; trying again");
     this.#deps = dependencies;
+    this.#database = new OverviewDatabase({ store, actions, requests, onError });
   }
 
-  /** Returns the last snapshot, or a new one if that is older than `ageMsMax`. */
-  now(ageMsMax = snapshotMs): ReturnType<typeof overviewObject.of> {
-    const nowMs = performance.now();
-    if (this.#object === null || nowMs - this.#takenMs >= ageMsMax) {
-      this.#object = overviewObject.of(this.#snapshot(nowMs));
-      this.#takenMs = nowMs;
-    }
-    return this.#object;
+  /** Resolves with the last snapshot, or with a new one if that is older than `ageMsMax`. */
+  async now(ageMsMax = snapshotMs): Promise<Overview> {
+    if (this.#last !== null && performance.now() - this.#takenMs < ageMsMax) return this.#last;
+    this.#taking ??= this.#take().finally(() => {
+      this.#taking = null;
+    });
+    return await this.#taking;
   }
 
   add(response: ServerResponse): void {
+    if (this.#isClosed || response.destroyed) return void response.end();
     const reader: Reader = { response, sent: "", quietTicks: 0, unreadTicks: 0 };
-    if (this.#isClosed) return void response.end();
     this.#readers.add(reader);
     response.once("close", () => {
       this.#readers.delete(reader);
       if (this.#readers.size === 0) this.#stop();
     });
-    this.#timer ??= setInterval(() => this.#tick(), snapshotMs);
-    send(reader, eventOf(this.now()));
+    this.#timer ??= setInterval(() => this.#show([...this.#readers], snapshotMs / 2), snapshotMs);
+    this.#show([reader], snapshotMs);
   }
 
   /** Ends all streams. */
@@ -166,54 +112,54 @@ class OverviewFeed {
     this.#timer = null;
   }
 
-  #tick(): void {
-    // A timer may be early by a fraction of a millisecond.
-    const event = eventOf(this.now(snapshotMs / 2));
-    for (const reader of this.#readers) send(reader, event);
+  #show(readers: readonly Reader[], ageMsMax: number): void {
+    this.now(ageMsMax).then(
+      (overview) => {
+        const event = eventOf(overview);
+        for (const reader of readers) send(reader, event);
+      },
+      (err: unknown) => {
+        this.#deps.logger.warn({ err }, "the overview could not be shown; its streams end");
+        for (const { response } of readers) response.destroy();
+      },
+    );
   }
 
-  #snapshot(nowMs: number): Snapshot {
+  async #take(): Promise<Overview> {
+    await this.#database.look();
+    const overview = overviewObject.of(this.#snapshot());
+    this.#last = overview;
+    this.#takenMs = performance.now();
+    return overview;
+  }
+
+  #snapshot(): Snapshot {
     const { catalog, requests, live, nodes, health } = this.#deps;
-    this.#checkStore(nowMs);
     const { activity, errors } = live;
     return {
       ...health(),
-      store: this.#store,
-      nodes: nodes().length,
+      store: this.#database.state,
+      nodes: nodes(),
       requests: requests.list(),
+      elsewhere: this.#database.elsewhere(),
+      database: this.#database.view,
+      near: this.#database.near,
       models: catalog.all().map((model) => ({ model, lastDay: activity.over(model.id, dayMs) })),
       lastHour: activity.over(null, hourMs),
       lastDay: activity.over(null, dayMs),
       errors: errors.list().slice(0, errorsMax),
     };
   }
-
-  /** A snapshot does not wait for the store: it shows the result of the check before. */
-  #checkStore(nowMs: number): void {
-    if (this.#checkedMs !== null) {
-      if (nowMs - this.#checkedMs > storeMsMax) this.#store = "unreachable";
-      return;
-    }
-    this.#checkedMs = nowMs;
-    const ended = (state: Snapshot["store"]) => {
-      this.#store = state;
-      this.#checkedMs = null;
-    };
-    this.#deps.store.accounts({ limit: 1 }).then(
-      () => ended("ok"),
-      // The log has the reason, from the parts that need the store.
-      () => ended("unreachable"),
-    );
-  }
 }
 
-function eventOf(overview: object): string {
+function eventOf(overview: Overview): string {
   return `data: ${JSON.stringify(overview)}\n\n`;
 }
 
 /** Writes nothing while the client does not read, so that no client can fill the memory. */
 function send(reader: Reader, event: string): void {
   const { response } = reader;
+  if (response.destroyed || response.writableEnded) return;
   if (response.writableNeedDrain) {
     reader.unreadTicks += 1;
     if (reader.unreadTicks > unreadTicksMax) response.destroy();

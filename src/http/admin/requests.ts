@@ -1,20 +1,29 @@
 /** `/admin/requests`: the chat requests that this process answers now, and stopping one. */
-import Type from "typebox";
+import Type, { type Static } from "typebox";
 import { closed, count, isoTime, micro, objectFor, orNull, text, time } from "../../accounts/json-objects.ts";
 import type { OperatorActions } from "../../accounts/operator-actions.ts";
 import type { RequestStop } from "../../accounts/request-stops.ts";
+import { sumOf } from "../../ledger/pricing.ts";
+import { type HoldRow, heldBy } from "../../ledger/rows.ts";
 import type { RequestRecord } from "../../telemetry/request-record.ts";
 import { type ApiApp, operation } from "../api/app.ts";
 import { pageOf } from "../api/paging.ts";
 import * as schema from "../api/schemas.ts";
 import type { AdminDependencies } from "./dependencies.ts";
 
+const here = Type.Boolean({
+  description: "false: another process answers it. Tokens and credits are those of its last checkpoint",
+});
+
 export const requestObject = objectFor<RequestRecord>("RunningRequest")({
   request_id: [text, (record) => record.requestId],
   account: [orNull(text), ({ caller }) => caller?.accountId ?? null],
   key: [orNull(text), ({ caller }) => caller?.keyId ?? null],
   model: [orNull(text), (record) => record.model],
-  stream: [Type.Boolean(), (record) => record.streamed],
+  stream: [
+    orNull(Type.Boolean({ description: "unknown if another process answers the request" })),
+    (record) => record.streamed,
+  ],
   state: [
     Type.Enum(["waiting", "running"], {
       description: "waiting: for the count of its prompt, its credits or a place at the model",
@@ -25,7 +34,35 @@ export const requestObject = objectFor<RequestRecord>("RunningRequest")({
   prompt_tokens: [orNull(count), ({ work }) => work?.promptTokens ?? null],
   completion_tokens: [count, ({ work }) => work?.generation.usage.completionTokens ?? 0],
   held_micro: [micro, ({ work }) => work?.hold.heldMicro ?? 0],
+  here: [here, () => true],
 });
+
+/** A request that another process answers, as an object of the same form. */
+function objectOfHold(hold: HoldRow): Static<typeof requestObject.schema> {
+  return {
+    request_id: hold.id,
+    account: hold.account,
+    key: hold.key,
+    model: hold.model,
+    stream: null,
+    state: "running",
+    since: isoTime(hold.createdMs),
+    // A hold has none before its first checkpoint.
+    prompt_tokens: hold.promptTokens || null,
+    completion_tokens: hold.completionTokens,
+    held_micro: sumOf(heldBy(hold)),
+    here: false,
+  };
+}
+
+/** Returns the requests of this process and those of other processes as one list, oldest first. */
+export function runningObjects(
+  records: readonly RequestRecord[],
+  elsewhere: readonly HoldRow[],
+): Static<typeof requestObject.schema>[] {
+  const all = [...records.map(requestObject.of), ...elsewhere.map(objectOfHold)];
+  return all.toSorted((one, other) => Date.parse(one.since) - Date.parse(other.since));
+}
 
 const stopObject = objectFor<RequestStop>("RequestStop")({
   request_id: [text, (stop) => stop.requestId],

@@ -28,8 +28,9 @@ import type { AdminDependencies } from "./dependencies.ts";
 import { operatorResponseTo, unknownPath } from "./refusals.ts";
 import { adminRoutes } from "./routes.ts";
 import { SignIn } from "./sign-in.ts";
+import { StreamPlaces } from "./streams.ts";
 
-interface OperatorDependencies extends Omit<AdminDependencies, "signIn" | "health"> {
+interface OperatorDependencies extends Omit<AdminDependencies, "signIn" | "health" | "streams"> {
   /** Version of the service, for the OpenAPI document. */
   version: string;
   sessions: OperatorSessions;
@@ -64,8 +65,8 @@ export interface Readiness {
 }
 
 /**
- * Fewer than the files that app/open-files.ts reserves. One client address cannot take all
- * connections.
+ * Fewer than the files that app/open-files.ts reserves, with the streams (streams.ts). One client
+ * address cannot take all connections.
  */
 export const connectionLimits = { connectionsMax: 128, connectionsPerAddressMax: 96, trustedProxies: [] };
 
@@ -86,7 +87,8 @@ export function createOperatorServer(dependencies: OperatorDependencies): Fastif
   const signIn = new SignIn(dependencies);
   const app = createApiApp();
   app.decorateRequest("session", null);
-  new Connections(connectionLimits).guard(app.server);
+  const connections = new Connections(connectionLimits);
+  connections.guard(app.server);
 
   guard(app, {
     section: "operator",
@@ -119,7 +121,8 @@ export function createOperatorServer(dependencies: OperatorDependencies): Fastif
   app.get("/metrics", async (_request, reply) => reply.type(metrics.contentType).send(await metricsText()));
   pageRoutes(app, consolePath, dependencies.readConsole);
   const health = () => healthOf(dependencies);
-  adminRoutes(app, { ...dependencies, signIn, health }, version);
+  const streams = new StreamPlaces(connections);
+  adminRoutes(app, { ...dependencies, signIn, health, streams }, version);
   app.get(documentPath, async () => app.swagger());
   return app;
 }

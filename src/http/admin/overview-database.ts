@@ -1,0 +1,125 @@
+/**
+ * The part of the overview that the database has, for all processes: usage of the last hours, the
+ * requests that other processes answer, and accounts with almost no credits.
+ *
+ * A look waits a short time for the database. After that, it goes on with what the look before has
+ * found, so a slow database delays no snapshot.
+ */
+import type { AccountOfList, OperatorActions } from "../../accounts/operator-actions.ts";
+import type { HoldRow } from "../../ledger/rows.ts";
+import { pageRowsMax, type Store } from "../../store/store.ts";
+import { hourMs, type UsageHour } from "../../store/usage-hours.ts";
+import type { RequestRecord } from "../../telemetry/request-record.ts";
+import type { EpochMs } from "../../units.ts";
+
+/** A day, and the hours of the present day if it is the first one. */
+export const hoursShown = 24;
+export const nearAccountsMax = 5;
+/** A look waits this long for the database. */
+const lookMsMax = 500;
+/** A read of the database that takes longer counts as a failure. */
+const readMsMax = 3_000;
+/** This list reads all accounts. */
+const nearEveryMs = 60_000;
+
+export interface DatabaseView {
+  atMs: EpochMs;
+  hours: readonly UsageHour[];
+  holds: readonly HoldRow[];
+}
+
+export interface NearExhaustion {
+  atMs: EpochMs;
+  accounts: readonly AccountOfList[];
+}
+
+interface OverviewDatabaseDependencies {
+  store: Pick<Store, "usageHours" | "holds" | "nowMs">;
+  actions: Pick<OperatorActions, "accounts">;
+  requests: { list(): readonly RequestRecord[] };
+  /** Called once for each time in which the database cannot be read. */
+  onError(error: unknown): void;
+}
+
+export class OverviewDatabase {
+  readonly #deps: OverviewDatabaseDependencies;
+  /** What was read last. Null before the first time. */
+  view: DatabaseView | null = null;
+  near: NearExhaustion | null = null;
+  state: "ok" | "unreachable" = "ok";
+  #reading: Promise<void> | null = null;
+  #readingSinceMs = 0;
+  #readingNear: Promise<void> | null = null;
+  #nearReadMs = Number.NEGATIVE_INFINITY;
+  /** Requests of this process at the last read. Their holds are in it, even if they have ended. */
+  #ownIds: ReadonlySet<string> = new Set();
+
+  constructor(dependencies: OverviewDatabaseDependencies) {
+    this.#deps = dependencies;
+  }
+
+  async look(): Promise<void> {
+    const nowMs = performance.now();
+    if (this.#reading === null) {
+      this.#readingSinceMs = nowMs;
+      this.#reading = this.#read().finally(() => {
+        this.#reading = null;
+      });
+    }
+    if (nowMs - this.#nearReadMs >= nearEveryMs && this.#readingNear === null) {
+      this.#nearReadMs = nowMs;
+      this.#readingNear = this.#readNear().finally(() => {
+        this.#readingNear = null;
+      });
+    }
+    await within(lookMsMax, Promise.all([this.#reading, this.near === null ? this.#readingNear : null]));
+    if (this.#reading !== null && performance.now() - this.#readingSinceMs > readMsMax) {
+      this.state = "unreachable";
+    }
+  }
+
+  /** Holds of requests that this process does not answer. */
+  elsewhere(): HoldRow[] {
+    const own = new Set(this.#deps.requests.list().map(({ requestId }) => requestId));
+    return (this.view?.holds ?? []).filter(({ id }) => !own.has(id) && !this.#ownIds.has(id));
+  }
+
+  async #read(): Promise<void> {
+    const { store, requests, onError } = this.#deps;
+    try {
+      const atMs = store.nowMs();
+      const to = Math.floor(atMs / hourMs) + 1;
+      const own = requests.list().map(({ requestId }) => requestId);
+      const [hours, holds] = await Promise.all([
+        store.usageHours({ from: to - hoursShown, to, byModel: false }),
+        store.holds({ limit: pageRowsMax }),
+      ]);
+      this.#ownIds = new Set([...own, ...requests.list().map(({ requestId }) => requestId)]);
+      this.view = { atMs, hours, holds };
+      this.state = "ok";
+    } catch (error) {
+      if (this.state === "ok") onError(error);
+      this.state = "unreachable";
+    }
+  }
+
+  async #readNear(): Promise<void> {
+    const { store, actions, onError } = this.#deps;
+    try {
+      const atMs = store.nowMs();
+      const query = { isNearExhaustion: true, order: "remaining", limit: nearAccountsMax } as const;
+      this.near = { atMs, accounts: await actions.accounts(query) };
+    } catch (error) {
+      // Too many accounts to list in time, or the database is away.
+      onError(error);
+    }
+  }
+}
+
+/** Resolves with the work, or after `ms`. */
+async function within(ms: number, work: Promise<unknown>): Promise<void> {
+  const { promise: over, resolve } = Promise.withResolvers<void>();
+  const timer = setTimeout(resolve, ms);
+  await Promise.race([work, over]);
+  clearTimeout(timer);
+}

@@ -1,0 +1,159 @@
+/** The object of `/admin/overview`: its schema, and how it is made of a snapshot. */
+import Type, { type Static } from "typebox";
+import {
+  closed,
+  count,
+  fieldsFor,
+  isoTime,
+  micro,
+  objectFor,
+  orNull,
+  text,
+  time,
+} from "../../accounts/json-objects.ts";
+import type { AccountOfList } from "../../accounts/operator-actions.ts";
+import { isoHour } from "../../accounts/usage-hours.ts";
+import type { HoldRow } from "../../ledger/rows.ts";
+import type { NodeView } from "../../store/nodes.ts";
+import { type Hour, hourMs, type UsageHour } from "../../store/usage-hours.ts";
+import type { Activity } from "../../telemetry/activity.ts";
+import type { RecentError } from "../../telemetry/recent-errors.ts";
+import type { RequestRecord } from "../../telemetry/request-record.ts";
+import { creditsIn } from "../../units.ts";
+import { activityObject, errorObject, type LiveModel, modelObject } from "./live.ts";
+import { type DatabaseView, hoursShown, type NearExhaustion, nearAccountsMax } from "./overview-database.ts";
+import { requestObject, runningObjects } from "./requests.ts";
+
+/** Rows of the lists. */
+const requestsMax = 20;
+export const errorsMax = 5;
+
+export interface Snapshot {
+  store: "ok" | "unreachable";
+  clock: "ok" | "wrong";
+  draining: boolean;
+  warnings: string[];
+  nodes: readonly NodeView[];
+  /** Of this process. */
+  requests: readonly RequestRecord[];
+  /** Of other processes. */
+  elsewhere: readonly HoldRow[];
+  database: DatabaseView | null;
+  near: NearExhaustion | null;
+  models: readonly LiveModel[];
+  lastHour: Activity;
+  lastDay: Activity;
+  errors: readonly RecentError[];
+}
+
+type Sums = Pick<UsageHour, "requests" | "promptTokens" | "completionTokens" | "cost">;
+
+/** Late charges can correct counts downwards. */
+const tokens = Type.Integer();
+const sumsFields = fieldsFor<Sums>()({
+  requests: [count, (sums) => sums.requests],
+  prompt_tokens: [tokens, (sums) => sums.promptTokens],
+  completion_tokens: [tokens, (sums) => sums.completionTokens],
+  cost_micro: [micro, (sums) => sums.cost],
+});
+const sumsObject = objectFor<Sums>("OverviewSums")(sumsFields);
+const hourObject = objectFor<Sums & { hour: Hour }>("OverviewHour")({
+  hour: [time, ({ hour }) => isoHour(hour)],
+  ...sumsFields,
+});
+
+const usageObject = objectFor<DatabaseView>("OverviewUsage")({
+  hours: [
+    Type.Array(hourObject.schema, {
+      description: `the last ${hoursShown} hours, without those in which no request ended`,
+    }),
+    ({ hours }) => hours.map(hourObject.of),
+  ],
+  this_hour: [sumsObject.schema, (view) => sumsObject.of(sumFrom(view, hourOf(view)))],
+  today: [
+    Type.Object(sumsObject.schema.properties, {
+      additionalProperties: false,
+      description: "since midnight in UTC",
+    }),
+    (view) => sumsObject.of(sumFrom(view, hourOf(view) - (hourOf(view) % 24))),
+  ],
+});
+
+const nearAccountObject = objectFor<AccountOfList>("OverviewAccount")({
+  id: [text, ({ id }) => id],
+  plan: [text, ({ plan }) => plan],
+  credits: [orNull(count), ({ balance }) => balance && creditsLeft(balance)],
+});
+
+const nearObject = objectFor<NearExhaustion>("OverviewNearExhaustion")({
+  at: [time, ({ atMs }) => isoTime(atMs)],
+  accounts: [
+    Type.Array(nearAccountObject.schema, { description: `the ${nearAccountsMax} with the fewest credits` }),
+    ({ accounts }) => accounts.map(nearAccountObject.of),
+  ],
+});
+
+export const overviewObject = objectFor<Snapshot>("Overview")({
+  health: [
+    closed({
+      store: Type.Enum(["ok", "unreachable"]),
+      clock: Type.Enum(["ok", "wrong"]),
+      draining: Type.Boolean({ description: "true while the service stops" }),
+      warnings: Type.Array(text),
+      nodes: Type.Integer({ minimum: 0, description: "processes on the database" }),
+      node: orNull(Type.String({ description: "id of this process" })),
+    }),
+    ({ store, clock, draining, warnings, nodes }) => {
+      const node = nodes.find(({ isSelf }) => isSelf)?.id ?? null;
+      return { store, clock, draining, warnings, nodes: nodes.length, node };
+    },
+  ],
+  running: [
+    closed({
+      running: Type.Integer({ minimum: 0, description: "on this process" }),
+      waiting: Type.Integer({ minimum: 0, description: "on this process" }),
+      elsewhere: Type.Integer({ minimum: 0, description: "on other processes, at most 500" }),
+      requests: Type.Array(requestObject.schema, {
+        description: `the ${requestsMax} oldest of all processes`,
+      }),
+    }),
+    ({ requests, elsewhere }) => {
+      const running = requests.filter(({ work }) => work?.generation.started).length;
+      const oldest = runningObjects(requests.slice(0, requestsMax), elsewhere).slice(0, requestsMax);
+      const waiting = requests.length - running;
+      return { running, waiting, elsewhere: elsewhere.length, requests: oldest };
+    },
+  ],
+  usage: [orNull(usageObject.schema), ({ database }) => database && usageObject.of(database)],
+  near_exhaustion: [orNull(nearObject.schema), ({ near }) => near && nearObject.of(near)],
+  models: [Type.Array(modelObject.schema), ({ models }) => models.map(modelObject.of)],
+  last_hour: [activityObject.schema, ({ lastHour }) => activityObject.of(lastHour)],
+  last_day: [activityObject.schema, ({ lastDay }) => activityObject.of(lastDay)],
+  errors: [
+    Type.Array(errorObject.schema, { description: `the last ${errorsMax} of this process` }),
+    ({ errors }) => errors.map(errorObject.of),
+  ],
+});
+
+export type Overview = Static<typeof overviewObject.schema>;
+
+function hourOf({ atMs }: DatabaseView): Hour {
+  return Math.floor(atMs / hourMs);
+}
+
+function sumFrom({ hours }: DatabaseView, from: Hour): Sums {
+  const sums = { requests: 0, promptTokens: 0, completionTokens: 0, cost: 0 };
+  for (const each of hours) {
+    if (each.hour < from) continue;
+    sums.requests += each.requests;
+    sums.promptTokens += each.promptTokens;
+    sums.completionTokens += each.completionTokens;
+    sums.cost += each.cost;
+  }
+  return sums;
+}
+
+/** As the balance shows them: each bucket is rounded down. */
+function creditsLeft({ base, overage, additionalMicro }: NonNullable<AccountOfList["balance"]>): number {
+  return creditsIn(base.micro) + creditsIn(overage.micro) + creditsIn(additionalMicro);
+}
