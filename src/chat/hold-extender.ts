@@ -10,7 +10,6 @@
  */
 
 import { randomInt } from "node:crypto";
-import timers from "node:timers/promises";
 import { Refusal, StoreUnavailableError } from "../errors.ts";
 import type { Ledger } from "../ledger/batcher.ts";
 import type { AccountError, ExtendOutcome } from "../ledger/operations.ts";
@@ -67,13 +66,13 @@ export class HoldExtender {
   #failure: Refusal | null = null;
   #underWay: Promise<void> | null = null;
   /** The wait for credits that other requests hold. Null: no wait. */
-  #waiting: { sinceMs: number; attempts: number } | null = null;
-  readonly #othersWaitMs = randomInt(othersWaitMsMin, othersWaitMsMax);
+  #waiting: { sinceMs: number; limitMs: number; attempts: number } | null = null;
   #n = 0;
   #deadline: NodeJS.Timeout | undefined;
   #lastError: unknown = "the store has not answered";
-  /** Ends a pause, and all extensions but the last. */
-  readonly #ending = new AbortController();
+  /** No extensions are requested any more but the last. */
+  #isStopped = false;
+  #endPause: (() => void) | null = null;
 
   /** `held`: the open hold. */
   constructor(ledger: Ledger, request: ExtendedRequest, held: { amount: MicroCredits; reserved: boolean }) {
@@ -122,7 +121,7 @@ export class HoldExtender {
    * while it generates. Resolves as soon as no more credits can come.
    */
   async payInFull(signal: AbortSignal): Promise<void> {
-    const stop = () => this.#ending.abort();
+    const stop = () => this.#end();
     signal.addEventListener("abort", stop, { once: true });
     while (!this.#isLast && !signal.aborted && this.#failure === null) {
       await this.#extendOnce(this.#request.wantTokens);
@@ -151,13 +150,14 @@ export class HoldExtender {
    * before the settlement.
    */
   stop(): void {
-    this.#ending.abort();
+    this.#end();
     clearInterval(this.#timer);
     clearTimeout(this.#deadline);
   }
 
-  get #isStopped(): boolean {
-    return this.#ending.signal.aborted;
+  #end(): void {
+    this.#isStopped = true;
+    this.#endPause?.();
   }
 
   /** Starts one extension at a time, in parallel with the generation. */
@@ -213,26 +213,29 @@ export class HoldExtender {
    */
   #waitsOn(amount: MicroCredits): boolean {
     const nowMs = performance.now();
-    if (this.#waiting === null || amount > 0) this.#waiting = { sinceMs: nowMs, attempts: 0 };
-    return nowMs - this.#waiting.sinceMs < this.#othersWaitMs;
+    if (this.#waiting === null || amount > 0) {
+      const limitMs = randomInt(othersWaitMsMin, othersWaitMsMax);
+      this.#waiting = { sinceMs: nowMs, limitMs, attempts: 0 };
+    }
+    return nowMs - this.#waiting.sinceMs < this.#waiting.limitMs;
   }
 
   /** Pauses before the next attempt to get credits that others hold. Ends early at the end. */
   async #pause(): Promise<void> {
-    if (this.#waiting === null) return;
+    if (this.#waiting === null || this.#isStopped) return;
     const ms = othersRetriesMs[this.#waiting.attempts] ?? othersRetriesMs.at(-1);
     this.#waiting.attempts += 1;
-    const { signal } = this.#ending;
-    try {
-      await timers.setTimeout(ms, undefined, { signal });
-    } catch (error) {
-      if (!signal.aborted) throw error;
-    }
+    const { promise, resolve } = Promise.withResolvers<void>();
+    const timer = setTimeout(resolve, ms);
+    this.#endPause = resolve;
+    await promise;
+    clearTimeout(timer);
+    this.#endPause = null;
   }
 
   /** Takes what is missing to the cost, or what the account has left. */
   async #takeRest(cost: MicroCredits, usage: Usage): Promise<void> {
-    this.#ending.abort();
+    this.#end();
     await this.#underWay;
     try {
       // The first answer can be that of an extension whose answer was lost, and which asked for
