@@ -1,7 +1,8 @@
 /** Bad input in every form: its message stands at the field, and nothing typed is lost. */
 import assert from "node:assert/strict";
 import { browserTests, type Visit } from "../fixtures/browser.ts";
-import { assertRefused, choose, open, submit } from "../fixtures/console.ts";
+import { assertRefused, choose, dialogClosed, loaded, open, submit } from "../fixtures/console.ts";
+import { ask } from "../fixtures/http-stream.ts";
 
 const test = browserTests();
 
@@ -233,4 +234,69 @@ test("filters of receipts that contradict each other stay in their fields", asyn
     .waitFor();
   assert.equal(await page.getByLabel("Before").inputValue(), "2026-03-01");
   assert.equal(await page.getByLabel("Request id").inputValue(), "<b>not an id</b>");
+});
+
+test("names, notes, reasons and ids that are HTML are text on every page", async (visit) => {
+  const { page, service } = visit;
+  const html = `<img src=x onerror="document.title='broken'"><b>x</b>&amp;`;
+  await open(visit, "/accounts");
+  await page.getByRole("button", { name: "Open an account" }).click();
+  const dialog = page.getByRole("dialog");
+  const fill = async (texts: Record<string, string>) => {
+    await dialog.waitFor();
+    for (const [label, text] of Object.entries(texts)) await dialog.getByLabel(label).fill(text);
+  };
+  await fill({ Account: "html", Owner: html, Note: html, "External id": html });
+  await submit(page);
+  await page.getByRole("heading", { name: "html", exact: true }).waitFor();
+  await page.getByRole("button", { name: "Top up" }).click();
+  await fill({ Credits: "9", "Payment id": html });
+  await submit(page);
+  await dialogClosed(page);
+  await choose(page, "Adjust credits");
+  await fill({ Credits: "-3", Reason: html });
+  await submit(page);
+  await dialog.locator(".preview").waitFor();
+  await submit(page);
+  await dialogClosed(page);
+  await choose(page, "Refund a payment");
+  await fill({ "Payment id": html, Credits: "1" });
+  await submit(page);
+  await dialog.getByText(`1 credits of ${html} are taken back`).waitFor();
+  await submit(page);
+  await page.getByRole("button", { name: "Done" }).click();
+  const key = await service.call("POST", "/admin/accounts/html/keys", { operation_id: html, name: html });
+  const content = "Hi";
+  const answer = await ask({ url: service.apiUrl, key: String(key.key), content, max_tokens: 1, user: html });
+  assert.equal(answer.status, 200, await answer.text());
+  const assertText = async (path: string) => {
+    const found: number = await page.evaluate(
+      "document.querySelectorAll('img, b:not(.bar b)').length + (document.title === 'broken' ? 1 : 0)",
+    );
+    assert.equal(found, 0, `${path} has elements of the text`);
+  };
+  // The pages that show one of the texts.
+  const shows = ["/accounts", "/accounts/html", "/accounts/html/keys", "/accounts/html/journal"];
+  const others = [
+    "",
+    "/usage?by=key",
+    "/usage?by=account",
+    "/accounts/html/usage?by=key",
+    "/accounts/html/receipts",
+  ];
+  const asked = [`/accounts?search=${encodeURIComponent(html)}`, `/accounts/${encodeURIComponent(html)}`];
+  visit.expects(/^40[04] GET \/admin\/accounts\//);
+  for (const path of [...shows, ...others, ...asked]) {
+    await page.goto(`${service.url}/console${path}`);
+    await loaded(page);
+    if (shows.includes(path)) await page.locator("main").getByText(html).first().waitFor();
+    await assertText(path);
+  }
+  await page.goto(`${service.url}/console/accounts/html/keys`);
+  for (const action of ["Edit", "Rotate", "Revoke"]) {
+    await page.getByRole("button", { name: `${action} the key ${html}` }).click();
+    await dialog.getByRole("heading", { name: html }).waitFor();
+    await assertText(`the form ${action}`);
+    await page.getByRole("button", { name: "Cancel" }).click();
+  }
 });
