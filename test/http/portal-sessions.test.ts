@@ -16,6 +16,7 @@ import {
 import { portalTests, startPortal, type TestPortal } from "../fixtures/portal.ts";
 import { exchange, parseAnswer } from "../fixtures/raw-http.ts";
 import { startService, type TestService } from "../fixtures/service.ts";
+import { until } from "../fixtures/until.ts";
 
 const portalTest = portalTests();
 
@@ -276,8 +277,11 @@ portalTest("asking for the session does not prolong it", async (portal, service)
   service.store.nowMs = () => nowMs() + hourMs;
   assert.deepEqual((await portal.as(cookie, "GET", "/api/session")).body, body);
   await portal.as(cookie, "GET", "/api/account");
-  const later = await portal.as(cookie, "GET", "/api/session");
-  assert.ok(String(later.body.idle_expires_at) > String(body.idle_expires_at));
+  // The use is recorded beside the request.
+  await until("the use is recorded", async () => {
+    const later = await portal.as(cookie, "GET", "/api/session");
+    return String(later.body.idle_expires_at) > String(body.idle_expires_at);
+  });
   service.store.nowMs = nowMs;
 });
 
