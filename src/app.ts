@@ -175,10 +175,9 @@ class Service {
     const boundUrl = await bindOrExplain("listen", config.listen, () => server.listen(config.listen));
     this.#observe(parts, server, watch, clock);
     const allowedHosts = new AllowedHosts(operatorNames(config.operator));
-    const portal =
-      config.portal === null
-        ? null
-        : new Portal(config, { ...parts, chat: server.chat, version, token: token.token });
+    const addresses = publicAddress(config.listen, boundUrl);
+    const ofPortal = { chat: server.chat, version, token: token.token, localUrl: addresses.publicUrl };
+    const portal = config.portal === null ? null : new Portal(config, { ...parts, ...ofPortal });
     const reloader = this.#createReloader({ models, plans, server, allowedHosts, portal, watch });
     const stops = startRequestStops(store, server.requests, this.#times, this.#logger);
     this.#started.defer(() => stops.stop());
@@ -195,7 +194,7 @@ class Service {
     const first = await openFirstAccount(store, ledger);
     reloader.open();
     return {
-      ...publicAddress(config.listen, boundUrl),
+      ...addresses,
       operatorUrl,
       consoleUrl: consoleUrl(config.operator.url ?? clientUrl(config.operator.host, operatorUrl)),
       portalUrl,

@@ -16,6 +16,8 @@ import { webFiles } from "./web-bundle.ts";
 interface PortalParts extends Omit<PublicDependencies, "observers"> {
   version: string;
   chat: ChatService;
+  /** URL of the public API for clients on this machine. */
+  localUrl: string;
   /** The operator token, which keys the hashes of sessions. */
   token: string;
 }
@@ -24,10 +26,12 @@ export class Portal {
   readonly #app: ApiApp;
   readonly #connections: Connections;
   readonly #config: PortalConfig;
+  #publicUrl: string | null;
 
-  constructor({ portal, limits }: Config, { token, ...parts }: PortalParts) {
+  constructor({ listen, portal, limits }: Config, { token, ...parts }: PortalParts) {
     invariant(portal !== null, "the portal is configured");
     this.#config = portal;
+    this.#publicUrl = listen.url;
     this.#connections = new Connections(portalConnectionLimits(limits));
     const sessions = new KeySessions(parts.store, token, (err) =>
       parts.logger.warn({ err }, "the use of a session could not be recorded; it may end earlier"),
@@ -38,7 +42,7 @@ export class Portal {
       ownUrl: () => portal.url,
       allowedHosts: new AllowedHosts(portalNames(portal), portalRemedy),
       connections: this.#connections,
-      publicUrl: () => null,
+      publicUrl: () => this.#publicUrl,
       readPages: webFiles("portal"),
     });
   }
@@ -51,7 +55,8 @@ export class Portal {
   }
 
   /** Applies a reload. */
-  configure({ limits }: Config): void {
+  configure({ listen, limits }: Config): void {
+    this.#publicUrl = listen.url;
     this.#connections.configure(portalConnectionLimits(limits));
   }
 

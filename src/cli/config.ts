@@ -41,10 +41,10 @@ async function check(cli: Cli): Promise<void> {
   const { limits, cors, tracing } = config;
   const rows: [setting: string, value: string][] = [
     ["file", config.file ?? "none: defaults and environment"],
-    ["public API", `${config.listen.host} port ${config.listen.port}`],
+    ["public API", listenerText(config.listen)],
     ["operator API", `${config.operator.host} port ${config.operator.port}, token ${tokenText(config)}`],
     ["operator hosts", ["IP addresses", "localhost", ...operatorNames(config.operator)].join(", ")],
-    ["portal", portalText(config)],
+    ["portal", config.portal === null ? "none" : listenerText(config.portal)],
     ["data", config.dataDir],
     ["model files", config.modelsDir],
     ["database", databaseText(config.database)],
@@ -134,9 +134,8 @@ function tokenText({ operator, dataDir }: Config): string {
   return operator.token === null ? `in ${path.join(dataDir, tokenFileName)}` : "configured";
 }
 
-function portalText({ portal }: Config): string {
-  if (portal === null) return "none";
-  return `${portal.host} port ${portal.port}${portal.url === null ? "" : `, opened as ${portal.url}`}`;
+function listenerText({ host, port, url }: Config["listen"]): string {
+  return `${host} port ${port}${url === null ? "" : `, reached as ${url}`}`;
 }
 
 function connectionsText({ limits }: Config): string {
@@ -165,7 +164,7 @@ function effective(config: Config) {
   const { limits, operator, tracing } = config;
   return {
     file: config.file,
-    listen: config.listen,
+    listen: { ...config.listen, url: config.listen.url ?? undefined },
     operator: {
       host: operator.host,
       port: operator.port,

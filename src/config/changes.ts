@@ -78,6 +78,7 @@ type Read = (config: Config) => unknown;
 
 /** Settings that a reload applies, besides `limits`, `models` and `plans`. */
 const applied: Record<string, Read> = {
+  "listen.url": ({ listen }) => listen.url,
   "operator.hosts": ({ operator }) => operator.hosts,
   "operator.url": ({ operator }) => operator.url,
   "cors.origins": ({ cors }) => cors.origins,
@@ -118,10 +119,11 @@ export function changesBetween(running: Config, next: Config): SettingChanges {
 /** Returns the next configuration with the running values of settings that need a restart. */
 export function applicable(running: Config, next: Config): Config {
   const { host, port, token } = running.operator;
-  const { listen, portal, dataDir, modelsDir, database, tracing } = running;
+  const { host: publicHost, port: publicPort } = running.listen;
+  const { portal, dataDir, modelsDir, database, tracing } = running;
   return {
     ...next,
-    listen,
+    listen: { ...next.listen, host: publicHost, port: publicPort },
     operator: { ...next.operator, host, port, token },
     portal,
     dataDir,

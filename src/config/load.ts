@@ -109,6 +109,8 @@ function readConfig(root: Section) {
     host: section.value("host", kind.host, { or: "127.0.0.1", env: "INKWELL_HOST" }),
     /** 0: any free port. */
     port: section.value("port", kind.port, { or: 8080, env: "INKWELL_PORT" }),
+    /** URL that callers use, if it differs from that of the listener. The portal shows it. */
+    url: section.optional("url", kind.ownUrl, { env: "INKWELL_URL" }),
   }));
   const operator = root.section("operator", (section) => readOperator(section, listen));
   const portal = readPortal(root, { listen, operator });

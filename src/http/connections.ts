@@ -1,7 +1,7 @@
 /**
  * Limits the connections of a listener, in total and from one client address, so that no client
  * can use up the files that the process may open. Limits the requests that one connection sends
- * ahead of its answers. The two listeners have separate limits, so health checks keep working.
+ * ahead of its answers. The listeners have separate limits, so health checks keep working.
  *
  * A refused connection gets `503 overloaded` before a request is read, and a balancer may repeat
  * the request elsewhere. Trusted proxies are exempt from the limit per address, because they carry

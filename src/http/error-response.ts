@@ -1,5 +1,5 @@
 /**
- * Sends error responses, to clients that are still sending a body too. Errors leave both listeners
+ * Sends error responses, to clients that are still sending a body too. Errors leave all listeners
  * through here.
  */
 import type { OutgoingHttpHeaders } from "node:http";

@@ -54,6 +54,9 @@ test("prints a banner without --json", async () => {
   const { stdout } = await started(["serve"], { ...banner, tokenFile: "/srv/data/token" });
   assert.match(stdout, /^Inkwell 0\.0\.0\n/);
   assert.match(stdout, /^ {2}Operator +http:\/\/127\.0\.0\.1:8081 +\(token: data\/token\)$/m);
+  assert.doesNotMatch(stdout, /Portal/);
+  const { stdout: withPortal } = await started(["serve"], { ...banner, portalUrl: "https://ai.example" });
+  assert.match(withPortal, /^ {2}Portal +https:\/\/ai\.example +\(sign in with an API key\)$/m);
   assert.match(stdout, /^ {2}In another terminal: npm run -s inkwell -- chat$/m);
 });
 

@@ -105,6 +105,7 @@ describe("names the setting", () => {
     ["limits: { stream_idle_seconds: 7 }", "limits.stream_idle_seconds"],
     ['cors: { origins: ["https://a.example"] }', "cors.origins"],
     ["log: { level: warn }", "log.level"],
+    ['listen: { url: "https://api.example" }', "listen.url"],
     ["operator: { hosts: [node-a] }", "operator.hosts"],
     ['operator: { url: "https://a.example" }', "operator.url"],
   ];

@@ -32,7 +32,7 @@ function llama({ models: [model] }: Config): LlamaModelConfig {
 test("uses the defaults without a file and without variables", () => {
   const cwd = directory();
   const config = loadConfig({ cwd, env: {} });
-  assert.deepEqual(config.listen, { host: "127.0.0.1", port: 8080 });
+  assert.deepEqual(config.listen, { host: "127.0.0.1", port: 8080, url: null });
   assert.deepEqual(config.operator, { host: "127.0.0.1", port: 8081, token: null, url: null, hosts: [] });
   assert.equal(config.portal, null);
   assert.equal(config.file, null);
@@ -120,7 +120,7 @@ describe("the environment", () => {
         INKWELL_DATABASE: "sqlite:ledger.db",
       },
     });
-    assert.deepEqual(config.listen, { host: "0.0.0.0", port: 1 });
+    assert.deepEqual(config.listen, { host: "0.0.0.0", port: 1, url: null });
     assert.deepEqual(config.operator, {
       host: "::",
       port: 0,

@@ -231,7 +231,8 @@ function resultOf(code: (OperatorRefusal | Refusal)["code"]): SignInResult {
   }
 }
 
-function isOnLoopback(url: string): boolean {
+/** Whether the host of a URL is on loopback. */
+export function isOnLoopback(url: string): boolean {
   if (!URL.canParse(url)) return false;
   return isLoopback(new URL(url).hostname.replace(/^\[|\]$|\.$/g, ""));
 }

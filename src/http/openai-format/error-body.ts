@@ -1,5 +1,5 @@
 /**
- * Builds the bodies and headers of error responses, for both listeners. The `detail` and the cause
+ * Builds the bodies and headers of error responses, for all listeners. The `detail` and the cause
  * of a refusal are not sent.
  */
 import type { ErrorType } from "../../errors.ts";

@@ -8,6 +8,7 @@ import { type BalanceView, balanceOf } from "../../ledger/balance.ts";
 import { keyAt } from "../../ledger/key-budget.ts";
 import { accountStates, type KeyRow, portalRights } from "../../ledger/rows.ts";
 import { type ApiApp, operation } from "../api/app.ts";
+import { isOnLoopback } from "../api/sign-in.ts";
 import type { PortalDependencies } from "./dependencies.ts";
 import { sessionOf } from "./sign-in.ts";
 
@@ -57,14 +58,15 @@ function whyNoKeys({ portal, budget }: KeyRow): string | null {
   return budget === null ? null : "This key has a budget. A new key could spend more than that.";
 }
 
-export function accountRoutes(app: ApiApp, { store, publicUrl }: PortalDependencies): void {
+export function accountRoutes(app: ApiApp, { store, publicUrl, localUrl }: PortalDependencies): void {
   app.get("/api/account", { schema: showAccount }, async (request) => {
     const session = sessionOf(request);
     const snapshot = await store.snapshot(session.key.account);
     return ownAccountObject.of({
       session: { ...session, key: keyAt(session.key, store.nowMs()) },
       balance: balanceOf(snapshot),
-      publicUrl: publicUrl(),
+      // Somebody on this machine can use the local URL, and nobody else.
+      publicUrl: publicUrl() ?? (isOnLoopback(`http://${request.raw.headers.host}`) ? localUrl : null),
     });
   });
 }

@@ -14,6 +14,8 @@ export interface PortalDependencies {
   chat: Pick<ChatService, "serve">;
   logger: Logger;
   signIn: PortalSignIn;
-  /** URL of the public API for the client of a portal, as far as it is known. */
+  /** `listen.url`: the URL of the public API for callers. */
   publicUrl(): string | null;
+  /** The URL for callers on this machine. */
+  localUrl: string;
 }

@@ -54,6 +54,13 @@ function fieldsFor(key: Key | null): FieldOf[] {
       ...{ name: "concurrent", label: "Requests at once", kind: "number" },
       initial: initial(key?.limits.concurrent),
     },
+    {
+      ...{ name: "portal", label: "In the portal", kind: "select", initial: key?.portal ?? "own" },
+      options: [
+        ["own", "sees itself"],
+        ["account", "manages all keys of the account"],
+      ],
+    },
   ];
 }
 
@@ -81,6 +88,7 @@ function settingsIn(values: Values): Record<string, unknown> {
     expires_at: momentIn(values.expires_at ?? ""),
     ...Object.fromEntries(limitNames.map((name) => [name, numberAt(name)])),
     budget: hasBudget ? withoutNulls(budget) : null,
+    portal: values.portal,
   };
 }
 

@@ -1,0 +1,78 @@
+/** The portal of the whole program: how it is opened, shown, and closed. */
+import assert from "node:assert/strict";
+import { once } from "node:events";
+import { createServer } from "node:http";
+import { test } from "node:test";
+import { openStream } from "../fixtures/http-stream.ts";
+import { freePort, newFolder, type Program, startProgram } from "../fixtures/program.ts";
+
+async function portalOf(program: Program): Promise<string> {
+  await program.up();
+  const [, url] = /^ {2}Portal +(http:\S+) +\(sign in with an API key\)$/m.exec(program.stdout) ?? [];
+  assert.ok(url !== undefined, program.stdout);
+  return url;
+}
+
+const page = { "x-inkwell-request": "1" };
+
+async function signIn(url: string, key: string): Promise<string> {
+  const answer = await fetch(`${url}/api/session`, {
+    method: "POST",
+    headers: { ...page, "content-type": "application/json" },
+    body: JSON.stringify({ key }),
+  });
+  assert.equal(answer.status, 200, await answer.text());
+  return (answer.headers.get("set-cookie") ?? "").split(";")[0] ?? "";
+}
+
+async function statusOf(url: string, cookie: string): Promise<number> {
+  const { status, body } = await fetch(`${url}/api/account`, { headers: { ...page, cookie } });
+  await body?.cancel();
+  return status;
+}
+
+test("a session outlives a restart, and a stream does not delay the stop, while an answer may end", async () => {
+  await using folder = await newFolder();
+  const env = { INKWELL_PORTAL_PORT: `${await freePort()}` };
+  let cookie: string;
+  {
+    await using program = startProgram(folder.path, { env });
+    const { url, key } = await program.up();
+    assert.ok(key !== null);
+    const portal = await portalOf(program);
+    assert.equal((await fetch(`${portal}/`)).status, 200);
+    cookie = await signIn(portal, key);
+    const live = await fetch(`${portal}/api/live`, { headers: { ...page, cookie } });
+    assert.equal(live.status, 200);
+    const ended = live.text().catch(() => "ended");
+    const answer = await openStream({ url, key, max_tokens: 300 });
+    const stopped = program.stop();
+    const rest = await answer.rest();
+    assert.equal(rest.at(-1), "[DONE]", "the answer of the API ends in order");
+    const from = performance.now();
+    assert.deepEqual(await stopped, { code: 0, signal: null });
+    assert.ok(performance.now() - from < 5_000, "the stream is not waited for");
+    await ended;
+  }
+  await using again = startProgram(folder.path, { env });
+  assert.equal(await statusOf(await portalOf(again), cookie), 200);
+});
+
+test("there is no portal unless it is configured", async () => {
+  await using folder = await newFolder();
+  await using program = startProgram(folder.path);
+  await program.up();
+  assert.doesNotMatch(program.stdout, /Portal/);
+});
+
+test("a port in use is named with its setting, and nothing is left running", async () => {
+  await using folder = await newFolder();
+  const other = createServer().listen(0, "127.0.0.1");
+  await once(other, "listening");
+  const address = other.address();
+  assert.ok(address !== null && typeof address === "object");
+  await using program = startProgram(folder.path, { env: { INKWELL_PORTAL_PORT: `${address.port}` } });
+  assert.deepEqual(await program.ended, { code: 1, signal: null });
+  assert.match(program.stderr, /Port \d+ on 127\.0\.0\.1 is in use.*portal: \{ port \}.*INKWELL_PORTAL_PORT/);
+  other.close();
+});
