@@ -12,9 +12,9 @@ import { defined } from "../given.ts";
 import type { Ledger } from "../ledger/batcher.ts";
 import { keyAt } from "../ledger/key-budget.ts";
 import type { KeyOperation, KeySettings } from "../ledger/operations.ts";
-import type { KeyRow, PortalRights } from "../ledger/rows.ts";
+import type { KeyAuthority, KeyRow, PortalRights } from "../ledger/rows.ts";
 import { isRefillPeriod, refillPeriodRule, windowAt } from "../ledger/windows.ts";
-import type { Store } from "../store/store.ts";
+import type { AddKeyConditions, Store } from "../store/store.ts";
 import { type Credits, type EpochMs, microOf } from "../units.ts";
 import {
   hashKey,
@@ -32,6 +32,7 @@ import {
   accountNotFound,
   accountRefusal,
   invalidValue,
+  keyChanged,
   keyExpired,
   keyNotFound,
   keyRevoked,
@@ -39,6 +40,7 @@ import {
   OperatorRefusal,
   requireUsableKey,
   secretNotFound,
+  tooManyKeys,
 } from "./refusals.ts";
 
 /** Time for which the old secret stays valid after a rotation, if none is given. */
@@ -90,23 +92,35 @@ export class KeyActions {
   }
 
   /** Issues a key. Every call issues another key. */
-  async issue(account: string, options: KeyOptions, nowMs = this.#deps.store.nowMs()): Promise<IssuedKey> {
+  async issue(
+    account: string,
+    options: KeyOptions,
+    nowMs = this.#deps.store.nowMs(),
+    conditions?: AddKeyConditions,
+  ): Promise<IssuedKey> {
     requireUsableKey(options, this.#deps.modelIds(), nowMs);
     if (options.budget !== undefined) requireRefillPeriod(options.budget.every);
-    const issued = await issueKey(this.#deps.store, account, options, nowMs);
-    if (issued === null) throw accountNotFound(account);
-    return issued;
+    const issued = await issueKey(this.#deps.store, account, options, nowMs, conditions);
+    if (issued !== null) return issued;
+    const keys = await this.list(account);
+    if (conditions !== undefined && keys.length >= conditions.keysMax) throw tooManyKeys(conditions.keysMax);
+    throw keyChanged();
   }
 
   /**
    * Issues one key for each operation id. A repetition returns the key's row without the secret.
    */
-  async issueOnce(account: string, operation: string, options: KeyOptions): Promise<ShownKey> {
+  async issueOnce(
+    account: string,
+    operation: string,
+    options: KeyOptions,
+    conditions?: AddKeyConditions,
+  ): Promise<ShownKey> {
     const id = keyIdOf(account, operation);
     let known = await this.#deps.store.keyById(id);
     if (known === null) {
       try {
-        return await this.issue(account, { ...options, id });
+        return await this.issue(account, { ...options, id }, undefined, conditions);
       } catch (error) {
         // The key may exist all the same: issued by a request at the same time, or just before the
         // store failed.
@@ -155,8 +169,11 @@ export class KeyActions {
     return (await store.keys(account)).map((row) => this.#present(row));
   }
 
-  /** Changes settings of a key, from its next request on. */
-  async change(id: string, operation: string, change: KeyChange): Promise<KeyRow> {
+  /**
+   * Changes settings of a key, from its next request on. `seen`: nothing changes unless the key
+   * has this authority.
+   */
+  async change(id: string, operation: string, change: KeyChange, seen?: KeyAuthority): Promise<KeyRow> {
     const { budget, ...others } = change;
     const settings: KeySettings = defined({
       ...others,
@@ -166,14 +183,19 @@ export class KeyActions {
     if (isEmpty || (settings.budget && Object.keys(settings.budget).length === 0)) throw nothingToChange();
     requireUsableKey(change, this.#deps.modelIds(), this.#deps.store.nowMs());
     if (budget?.every !== undefined) requireRefillPeriod(budget.every);
-    return await this.#apply(id, operation, settings);
+    return await this.#apply(id, operation, settings, seen);
   }
 
   /**
    * Gives the key a new secret. The present secret stays valid for the period `overlap`, and an
    * older one ends. A repetition returns the row without the secret.
    */
-  async rotate(id: string, operation: string, overlap = defaultOverlap): Promise<ShownKey> {
+  async rotate(
+    id: string,
+    operation: string,
+    overlap = defaultOverlap,
+    seen?: KeyAuthority,
+  ): Promise<ShownKey> {
     if (overlap !== noOverlap) requireOverlap(overlap, this.#deps.store.nowMs());
     const key = mintKey();
     const rotation = {
@@ -181,7 +203,7 @@ export class KeyActions {
       lastFour: key.slice(-4),
       overlap: overlap === noOverlap ? null : overlap,
     };
-    const row = await this.#apply(id, operation, { rotation });
+    const row = await this.#apply(id, operation, { rotation }, seen);
     // A repetition inside of the ledger, after a lost reply of the store, has stored this secret.
     const isStored = row.hash === rotation.hash || row.oldHash === rotation.hash;
     return { key: isStored ? key : null, row };
@@ -195,9 +217,12 @@ export class KeyActions {
     return { row: this.#present(row), revokedBefore: row.revokedMs !== null && row.revokedMs < atMs };
   }
 
-  async #apply(id: string, operation: string, set: KeySettings): Promise<KeyRow> {
+  async #apply(id: string, operation: string, set: KeySettings, seen?: KeyAuthority): Promise<KeyRow> {
     const { account } = await this.find(id);
-    const change: KeyOperation = { kind: "key", account, key: id, op: operation, set };
+    const change: KeyOperation = {
+      ...{ kind: "key", account, key: id, op: operation, set },
+      ...(seen === undefined ? {} : { seen }),
+    };
     const outcome = await this.#deps.ledger.apply(change);
     switch (outcome.kind) {
       case "changed":
@@ -217,6 +242,8 @@ export class KeyActions {
         throw keyExpired(id, outcome.expiresMs);
       case "key_revoked":
         throw keyRevoked(id);
+      case "key_changed":
+        throw keyChanged();
       case "key_unknown":
         throw keyNotFound(id);
       default:

@@ -9,7 +9,7 @@ import { hash, randomBytes, timingSafeEqual } from "node:crypto";
 import { crc32 } from "node:zlib";
 import { setBudget, unusedKey } from "../ledger/key-budget.ts";
 import type { KeyRow, PortalRights } from "../ledger/rows.ts";
-import type { Store } from "../store/store.ts";
+import type { AddKeyConditions, Store } from "../store/store.ts";
 import { type Credits, type EpochMs, microOf } from "../units.ts";
 
 const prefix = "ink_";
@@ -48,15 +48,19 @@ export interface IssuedKey {
   row: KeyRow;
 }
 
-/** Adds a key to an account. Returns null if the account does not exist. */
+/**
+ * Adds a key to an account. Returns null if the account does not exist, or if a condition does not
+ * hold.
+ */
 export async function issueKey(
   store: Store,
   account: string,
   options: KeyOptions,
   nowMs: EpochMs,
+  conditions?: AddKeyConditions,
 ): Promise<IssuedKey | null> {
   const issued = newKey(account, options, nowMs);
-  return (await store.addKey(issued.row)) ? issued : null;
+  return (await store.addKey(issued.row, conditions)) ? issued : null;
 }
 
 /** Returns a key that is not stored yet. */

@@ -39,6 +39,10 @@ export const operatorCatalogue = {
   too_many_credits: { status: 409, type: "invalid_request_error" },
   key_revoked: { status: 409, type: "invalid_request_error" },
   key_expired: { status: 409, type: "invalid_request_error" },
+  key_changed: { status: 409, type: "invalid_request_error" },
+  not_permitted: { status: 403, type: "permission_error" },
+  too_many_keys: { status: 409, type: "invalid_request_error" },
+  too_many_changes: { status: 429, type: "rate_limit_error" },
   clock_trusted: { status: 409, type: "invalid_request_error" },
   cannot_reload_now: { status: 409, type: "invalid_request_error" },
   configuration_invalid: { status: 422, type: "invalid_request_error" },
@@ -93,6 +97,20 @@ export function secretNotFound(): OperatorRefusal {
 
 export function keyRevoked(id: string): OperatorRefusal {
   return new OperatorRefusal("key_revoked", `Key ${id} is revoked, which is final. Nothing has changed.`);
+}
+
+export function keyChanged(): OperatorRefusal {
+  return new OperatorRefusal(
+    "key_changed",
+    "A key was changed by someone else at the same time. Nothing has changed here. Look at it again.",
+  );
+}
+
+export function tooManyKeys(max: number): OperatorRefusal {
+  return new OperatorRefusal(
+    "too_many_keys",
+    `The account has ${max} keys, ended keys included, which is the most. Use one of them, or ask the operator for another.`,
+  );
 }
 
 export function keyExpired(id: string, expiresMs: EpochMs): OperatorRefusal {

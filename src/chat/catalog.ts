@@ -83,6 +83,11 @@ export class Catalog {
   all(): Model[] {
     return [...this.#models.values()];
   }
+
+  /** Returns the models that a key and its plan allow. */
+  usable(key: { models: readonly string[] }, plan: { models: readonly string[] }): Model[] {
+    return this.all().filter(({ id }) => allows(key.models, id) && allows(plan.models, id));
+  }
 }
 
 /** Returns the limit of completion tokens, from the model's own limit and its context window. */

@@ -9,7 +9,7 @@ import { type BudgetChange, setBudget } from "./key-budget.ts";
 import type { KeyOperation, KeyOutcome, KeySettings } from "./operations.ts";
 import { noAmounts } from "./pricing.ts";
 import { followClock, scopesOf } from "./rates.ts";
-import type { KeyRow } from "./rows.ts";
+import { hasSameAuthority, type KeyRow } from "./rows.ts";
 import { opOf } from "./snapshot.ts";
 import type { FoundAccount, UnitOfWork } from "./unit-of-work.ts";
 import { windowAt } from "./windows.ts";
@@ -26,6 +26,7 @@ export function changeKey(work: UnitOfWork, found: FoundAccount, operation: KeyO
     return { kind: "conflict", note: before.note ?? "" };
   }
   if (read.revokedMs !== null) return { kind: "key_revoked" };
+  if (operation.seen !== undefined && !hasSameAuthority(read, operation.seen)) return { kind: "key_changed" };
   const { budget, rotation, ...set } = operation.set;
   // Its new secret would not be valid either.
   if (rotation !== undefined && read.expiresMs !== null && read.expiresMs <= nowMs) {

@@ -5,7 +5,15 @@
  */
 import type { EpochMs, MicroCredits } from "../units.ts";
 import type { Price } from "./pricing.ts";
-import type { BucketAmounts, ChargeRow, Ending, KeyRow, PortalRights, TokenCounts } from "./rows.ts";
+import type {
+  BucketAmounts,
+  ChargeRow,
+  Ending,
+  KeyAuthority,
+  KeyRow,
+  PortalRights,
+  TokenCounts,
+} from "./rows.ts";
 
 export interface OpenOperation {
   kind: "open";
@@ -120,6 +128,8 @@ export interface KeyOperation {
   key: string;
   op: string;
   set: KeySettings;
+  /** Nothing changes unless the key is as the caller has seen it. */
+  seen?: KeyAuthority;
 }
 
 export interface KeySettings {
@@ -320,7 +330,9 @@ export type KeyOutcome =
   /** An expired key gets no new secret. */
   | { kind: "key_expired"; expiresMs: EpochMs }
   /** A revoked key does not change. */
-  | { kind: "key_revoked" };
+  | { kind: "key_revoked" }
+  /** The key is not as the caller has seen it. */
+  | { kind: "key_changed" };
 
 /** Possible outcome of any operation. */
 export type AccountError =

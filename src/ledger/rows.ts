@@ -413,11 +413,11 @@ export interface PaymentRow {
   refunded: MicroCredits;
 }
 
-/** An API key. Only the SHA-256 of the key is stored. */
 /** What a key may do in the portal: see itself, or manage all keys of its account. */
 export const portalRights = ["own", "account"] as const;
 export type PortalRights = (typeof portalRights)[number];
 
+/** An API key. Only the SHA-256 of the key is stored. */
 export interface KeyRow {
   id: string;
   account: string;
@@ -465,4 +465,18 @@ export interface KeyRow {
   oldUntilMs: EpochMs | null;
 
   portal: PortalRights;
+}
+
+/** The fields of a key that decide what its holder may do. */
+const authority = [
+  ...(["id", "account", "hash", "models", "requestsPerMinute", "tokensPerMinute", "concurrent"] as const),
+  ...(["expiresMs", "revokedMs", "budget", "budgetEvery", "portal"] as const),
+] satisfies (keyof KeyRow)[];
+
+export const keyAuthority: ReadonlySet<string> = new Set(authority);
+export type KeyAuthority = Pick<KeyRow, (typeof authority)[number]>;
+
+export function hasSameAuthority(one: KeyAuthority, other: KeyAuthority): boolean {
+  const values = (key: KeyAuthority) => JSON.stringify(authority.map((field) => key[field]));
+  return values(one) === values(other);
 }

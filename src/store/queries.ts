@@ -6,12 +6,13 @@
  * how they connect (`SqlConnections`) and in a few words of SQL (`SqlDialect`).
  */
 import { newestVersion } from "../ledger/plan.ts";
-import type { PaymentRow } from "../ledger/rows.ts";
+import { keyAuthority, type PaymentRow } from "../ledger/rows.ts";
 import { accountsSql, contactIn, isPlainList, listedAccountOf } from "./account-lists.ts";
 import { Conditions } from "./conditions.ts";
 import { accountsOnPlansOf, countAccounts, type KeptPlans, readEpoch } from "./plans.ts";
 import type { SqlDialect, SqlStatement } from "./sql.ts";
 import type { FoundKey, Store, UsageQuery } from "./store.ts";
+import type { Value } from "./table.ts";
 import {
   accountEndTable,
   accountStateTable,
@@ -130,12 +131,21 @@ export function queriesOn(
       return accountsOnPlansOf(await find("lists", { text: countAccounts, values: [] }));
     },
 
-    async addKey(key) {
-      const text = `insert into api_key (${keyTable.list()})
-        select ${keyTable.columns.map((_, index) => p(index + 1)).join(", ")}
-        where exists (select 1 from account where id = ${p(1)}) returning id`;
-      const added = await write({ text, values: keyTable.valuesOf(key, dialect.listOf) });
-      return added.length === 1;
+    async addKey(key, conditions) {
+      const values = keyTable.valuesOf(key, dialect.listOf);
+      const value = (given: Value) => p(values.push(given));
+      const cells = keyTable.columns.map((_, index) => p(index + 1)).join(", ");
+      let where = `exists (select 1 from account where id = ${p(1)})`;
+      if (conditions !== undefined) {
+        const creator = keyTable.valuesOf(conditions.creator, dialect.listOf);
+        const same = keyTable.columns.flatMap(({ field, name }, n) =>
+          keyAuthority.has(field) ? [`c.${name} is not distinct from ${value(creator[n] ?? null)}`] : [],
+        );
+        where += ` and exists (select 1 from api_key c where ${same.join(" and ")})
+          and (select count(*) from api_key where account = ${p(1)}) < ${value(conditions.keysMax)}`;
+      }
+      const text = `insert into api_key (${keyTable.list()}) select ${cells} where ${where} returning id`;
+      return (await write({ text, values })).length === 1;
     },
 
     async keyById(id) {
@@ -206,7 +216,7 @@ export function queriesOn(
     },
 
     async usageHours(query) {
-      return (await findPage("history", usageHoursSql(query, p))).map(usageHourOf);
+      return (await findPage("history", usageHoursSql(query, dialect))).map(usageHourOf);
     },
 
     async holds({ account, after, limit }) {

@@ -112,6 +112,14 @@ export class ListTooSlowError extends OperatorError {
   }
 }
 
+/** Checked by the statement that adds a key. */
+export interface AddKeyConditions {
+  /** This key has the same authority as here. */
+  creator: KeyRow;
+  /** The account has fewer keys, ended keys included. */
+  keysMax: number;
+}
+
 /** Requests that operators have stopped, for the process that answers them. */
 export interface StopRequests {
   /** Returns false if no open hold has this request id. */
@@ -144,8 +152,8 @@ export interface Store extends LedgerStore, SessionStore {
   findKey(hash: string): Promise<FoundKey | null>;
   /** Finds keys by the SHA-256 of their present secrets, in any order. */
   findKeys(hashes: readonly string[]): Promise<FoundKey[]>;
-  /** Returns false if the account does not exist. */
-  addKey(key: KeyRow): Promise<boolean>;
+  /** Returns false if the account does not exist, or if a condition does not hold. */
+  addKey(key: KeyRow, conditions?: AddKeyConditions): Promise<boolean>;
   keyById(id: string): Promise<KeyRow | null>;
   /** Lists the keys of one account, or all keys, in the order of their creation. */
   keys(account?: string): Promise<KeyRow[]>;

@@ -7,6 +7,7 @@
  * charge counts in the hour of its time. Reports and invoices do not use these rows.
  */
 import type { EpochMs } from "../units.ts";
+import type { SqlDialect } from "./sql.ts";
 import { measured, measures, sumIn, type UsageSum } from "./usage-sums.ts";
 
 export const hourMs = 3_600_000;
@@ -25,6 +26,8 @@ export interface UsageHoursQuery {
   to: Hour;
   account?: string | undefined;
   model?: string | undefined;
+  /** Id of a key. Needs the account: the hours are summed from its receipts. */
+  key?: string | undefined;
   /** One row for each model of an hour, or for the hour. */
   byModel: boolean;
 }
@@ -60,26 +63,35 @@ export function addHours(parameter: (n: number) => string): string[] {
 }
 
 /** One statement, so that each charge counts once at any moment. */
-export function usageHoursSql(query: UsageHoursQuery, parameter: (n: number) => string) {
-  const { from, to, account, model, byModel } = query;
+export function usageHoursSql(query: UsageHoursQuery, { parameter, receipts }: SqlDialect) {
+  const { from, to, account, model, key, byModel } = query;
   const values: (string | number)[] = [];
   const value = (given: string | number) => parameter(values.push(given));
   const hours = (hour: string) => `${hour} >= ${value(from)} and ${hour} < ${value(to)}`;
-  const ofModel = (column: string) => (model === undefined ? "" : ` and ${column} = ${value(model)}`);
-  const ofAccount = account === undefined ? "" : ` and c.account = ${value(account)}`;
+  const equal = (column: string, given: string | undefined) =>
+    given === undefined ? "" : ` and ${column} = ${value(given)}`;
   const group = byModel ? "hour, model" : "hour";
+  const ofCharge = `${hourOfCharge} as hour, c.model, ${Object.entries(measures)
+    .map(([column, of]) => `${of} as ${column}`)
+    .join(", ")}`;
+  const { from: found, inOrder } = receipts;
+  const rows =
+    key === undefined
+      ? () => `
+        select hour, model, ${measured.join(", ")} from usage_hour
+        where account = ${value(account ?? "")} and ${hours("hour")}${equal("model", model)}
+        union all
+        select ${ofCharge} from charge c where c.rowid > (select through from usage_summed)
+          and ${hours(hourOfCharge)}${equal("c.account", account)}${equal("c.model", model)}`
+      : () => `
+        select ${ofCharge} from (
+          select u.* from ${found}
+          where ${inOrder}.at_ms >= ${value(from * hourMs)} and ${inOrder}.at_ms < ${value(to * hourMs)}
+            ${equal(`${inOrder}.account`, account)}${equal("u.key", key)}${equal("u.model", model)}
+        ) c`;
   const text = `
     select hour, ${byModel ? "model" : "null"}, ${measured.map((column) => `cast(sum(${column}) as text)`).join(", ")}
-    from (
-      select hour, model, ${measured.join(", ")} from usage_hour
-      where account = ${value(account ?? "")} and ${hours("hour")}${ofModel("model")}
-      union all
-      select ${hourOfCharge}, c.model, ${Object.entries(measures)
-        .map(([column, of]) => `${of} as ${column}`)
-        .join(", ")}
-      from charge c where c.rowid > (select through from usage_summed)
-        and ${hours(hourOfCharge)}${ofAccount}${ofModel("c.model")}
-    ) t
+    from (${rows()}) t
     group by ${group} order by ${group}`;
   return { text, values };
 }

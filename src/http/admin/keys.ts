@@ -3,12 +3,18 @@
  * rotating and revoking keys.
  */
 import Type from "typebox";
-import { closed, orNull } from "../../accounts/json-objects.ts";
-import { defaultOverlap, noOverlap } from "../../accounts/key-actions.ts";
+import { closed } from "../../accounts/json-objects.ts";
 import type { OperatorActions } from "../../accounts/operator-actions.ts";
 import { keyObject, keyOfSecretObject, newKeyObject } from "../../accounts/operator-objects.ts";
 import { type ApiApp, operation } from "../api/app.ts";
-import { momentNamed, pageIn } from "../api/paging.ts";
+import {
+  changedSettings,
+  changedSettingsIn,
+  newSettings,
+  newSettingsIn,
+  rotationBody,
+} from "../api/key-settings.ts";
+import { pageIn } from "../api/paging.ts";
 import * as schema from "../api/schemas.ts";
 
 const accountParams = closed({ account: schema.accountName });
@@ -19,17 +25,7 @@ const makeKey = operation("makeKey", {
   description:
     "Only the response that creates the key (201) contains it. A repetition with the same operation id returns 200 with `key: null`. If you lost the first response, revoke the key and issue another.",
   params: accountParams,
-  body: closed({
-    operation_id: schema.operationId,
-    name: Type.Optional(schema.label),
-    models: Type.Optional(schema.modelIds),
-    expires_at: Type.Optional(schema.moment),
-    requests_per_minute: Type.Optional(schema.limit),
-    tokens_per_minute: Type.Optional(schema.limit),
-    concurrent: Type.Optional(schema.limit),
-    budget: Type.Optional(closed({ credits: schema.budgetCredits, every: schema.period })),
-    portal: Type.Optional(schema.portal),
-  }),
+  body: closed({ ...newSettings, portal: Type.Optional(schema.portal) }),
   response: { 200: newKeyObject.schema, 201: newKeyObject.schema },
   refusals: ["account_not_found", "operation_differs"],
 });
@@ -63,19 +59,7 @@ const changeKey = operation("changeKey", {
   description:
     "Takes effect with the next request of the key. Absent fields stay, and null removes a setting. Another amount of the budget keeps its window; another period starts an empty one. Each operation id takes effect once.",
   params: keyParams,
-  body: closed({
-    operation_id: schema.operationId,
-    name: Type.Optional(orNull(schema.label)),
-    models: Type.Optional(schema.modelIds),
-    expires_at: Type.Optional(orNull(schema.moment)),
-    requests_per_minute: Type.Optional(orNull(schema.limit)),
-    tokens_per_minute: Type.Optional(orNull(schema.limit)),
-    concurrent: Type.Optional(orNull(schema.limit)),
-    budget: Type.Optional(
-      orNull(closed({ credits: Type.Optional(schema.budgetCredits), every: Type.Optional(schema.period) })),
-    ),
-    portal: Type.Optional(schema.portal),
-  }),
+  body: closed({ ...changedSettings, portal: Type.Optional(schema.portal) }),
   response: { 200: keyObject.schema },
   refusals: ["key_not_found", "key_revoked", "operation_differs"],
 });
@@ -85,14 +69,7 @@ const rotateKey = operation("rotateKey", {
   description:
     "The present secret stays valid for the period `overlap`, and an older one ends at once. Id, budget, limits and receipts of the key stay. Each operation id takes effect once: a repetition returns the key with `key` null.",
   params: keyParams,
-  body: closed({
-    operation_id: schema.operationId,
-    overlap: Type.Optional(
-      Type.String({
-        description: `an ISO 8601 period of at most a year, or "${noOverlap}" (default ${defaultOverlap})`,
-      }),
-    ),
-  }),
+  body: rotationBody,
   response: { 200: newKeyObject.schema },
   refusals: ["key_not_found", "key_revoked", "key_expired", "operation_differs"],
 });
@@ -111,18 +88,8 @@ export function keyRoutes(app: ApiApp, actions: OperatorActions): void {
     "/admin/accounts/:account/keys",
     { schema: makeKey },
     async ({ params: { account }, body }, reply) => {
-      const { operation_id, name, models, concurrent } = body;
-      const options = {
-        name,
-        models: models === undefined ? undefined : [...new Set(models)],
-        expiresMs: momentNamed("expires_at", body.expires_at),
-        requestsPerMinute: body.requests_per_minute,
-        tokensPerMinute: body.tokens_per_minute,
-        concurrent,
-        budget: body.budget,
-        portal: body.portal,
-      };
-      const { key, row } = await actions.keys.issueOnce(account, operation_id, options);
+      const options = { ...newSettingsIn(body), portal: body.portal };
+      const { key, row } = await actions.keys.issueOnce(account, body.operation_id, options);
       return reply.code(key === null ? 200 : 201).send(newKeyObject.of({ key, ...row }));
     },
   );
@@ -140,18 +107,8 @@ export function keyRoutes(app: ApiApp, actions: OperatorActions): void {
   );
 
   app.patch("/admin/keys/:key", { schema: changeKey }, async ({ params: { key }, body }) => {
-    const { operation_id, name, models, concurrent, budget, expires_at } = body;
-    const change = {
-      name,
-      models: models === undefined ? undefined : [...new Set(models)],
-      expiresMs: expires_at === null ? null : momentNamed("expires_at", expires_at),
-      requestsPerMinute: body.requests_per_minute,
-      tokensPerMinute: body.tokens_per_minute,
-      concurrent,
-      budget,
-      portal: body.portal,
-    };
-    return keyObject.of(await actions.keys.change(key, operation_id, change));
+    const change = { ...changedSettingsIn(body), portal: body.portal };
+    return keyObject.of(await actions.keys.change(key, body.operation_id, change));
   });
 
   app.post("/admin/keys/:key/rotate", { schema: rotateKey }, async ({ params, body }) => {

@@ -8,19 +8,17 @@ import { invalidValue } from "../../accounts/refusals.ts";
 import { usageCsv } from "../../accounts/usage-csv.ts";
 import type { UsageQuery } from "../../store/store.ts";
 import { type ApiApp, operation } from "../api/app.ts";
-import { acceptsCsv, momentNamed, pageOf, placeCursor, placeIn, seqIn } from "../api/paging.ts";
+import { acceptsCsv, pageOf, placeCursor, placeIn, seqIn } from "../api/paging.ts";
 import * as schema from "../api/schemas.ts";
+import { formatFilter, periodIn, usageFilters } from "../api/usage-filters.ts";
 
 const filters = closed({
   ...schema.pageQuery,
   account: Type.Optional(schema.accountName),
-  from: Type.Optional(schema.moment),
-  to: Type.Optional(schema.moment),
-  model: Type.Optional(schema.noteThatIs("the id of a model")),
-  key: Type.Optional(schema.noteThatIs("the id of a key")),
+  ...usageFilters,
   request_id: Type.Optional(schema.noteThatIs("the x-request-id of an answer")),
   order: Type.Optional(Type.Enum(["oldest", "newest"], { description: '"oldest" (default) or "newest"' })),
-  format: Type.Optional(Type.Enum(["json", "csv"], { description: '"json" or "csv"' })),
+  format: formatFilter,
 });
 
 const page = schema.pageOf(usageObject.schema);
@@ -65,10 +63,5 @@ function queryOf(query: Static<typeof filters>): Omit<UsageQuery, "limit"> {
   }
   const place = placeIn(query.after);
   const after = place && { account: place.account, seq: seqIn(place.rest) };
-  const fromMs = momentNamed("from", query.from);
-  const toMs = momentNamed("to", query.to);
-  if (fromMs !== undefined && toMs !== undefined && toMs <= fromMs) {
-    throw invalidValue("to", "to must be after from: to itself is excluded.");
-  }
-  return { account, model, key, id, fromMs, toMs, newestFirst, after };
+  return { account, model, key, id, ...periodIn(query), newestFirst, after };
 }

@@ -4,9 +4,10 @@ import { balanceObject } from "../../accounts/balance-object.ts";
 import { closed, objectFor, orNull, text } from "../../accounts/json-objects.ts";
 import type { KeySession } from "../../accounts/key-sessions.ts";
 import { balance, keyObject } from "../../accounts/operator-objects.ts";
+import { whyNoNewKeys } from "../../accounts/portal-rights.ts";
 import { type BalanceView, balanceOf } from "../../ledger/balance.ts";
 import { keyAt } from "../../ledger/key-budget.ts";
-import { accountStates, type KeyRow, portalRights } from "../../ledger/rows.ts";
+import { accountStates, portalRights } from "../../ledger/rows.ts";
 import { type ApiApp, operation } from "../api/app.ts";
 import { isOnLoopback } from "../api/sign-in.ts";
 import type { PortalDependencies } from "./dependencies.ts";
@@ -33,7 +34,7 @@ const ownAccountObject = objectFor<ShownAccount>("OwnAccount")({
   rights: [
     rights,
     ({ session }) => {
-      const why = whyNoKeys(session.key);
+      const why = whyNoNewKeys(session.key);
       return { keys: session.key.portal, can_create_keys: why === null, why_not: why };
     },
   ],
@@ -49,14 +50,6 @@ const showAccount = operation("showAccount", {
   description: "`balance` is that of `GET /v1/balance`. A suspended account can be seen, but not used.",
   response: { 200: ownAccountObject.schema },
 });
-
-/** Returns why a key cannot create keys; null if it can. */
-function whyNoKeys({ portal, budget }: KeyRow): string | null {
-  if (portal === "own") {
-    return "This key manages only itself. The operator can let it manage the keys of its account.";
-  }
-  return budget === null ? null : "This key has a budget. A new key could spend more than that.";
-}
 
 export function accountRoutes(app: ApiApp, { store, publicUrl, localUrl }: PortalDependencies): void {
   app.get("/api/account", { schema: showAccount }, async (request) => {

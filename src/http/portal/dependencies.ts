@@ -1,6 +1,8 @@
 /** What the routes of the portal's API depend on. */
 import type { Logger } from "pino";
-import type { Catalog } from "../../chat/catalog.ts";
+import { OperatorActions } from "../../accounts/operator-actions.ts";
+import { PortalActions, type Viewer } from "../../accounts/portal-actions.ts";
+import type { Catalog, Model } from "../../chat/catalog.ts";
 import type { Ledger } from "../../ledger/batcher.ts";
 import type { Store } from "../../store/store.ts";
 import type { ChatService } from "../public/chat-service.ts";
@@ -14,8 +16,27 @@ export interface PortalDependencies {
   chat: Pick<ChatService, "serve">;
   logger: Logger;
   signIn: PortalSignIn;
+  actions: PortalActions;
   /** `listen.url`: the URL of the public API for callers. */
   publicUrl(): string | null;
   /** The URL for callers on this machine. */
   localUrl: string;
+}
+
+/** Returns the models that the key of a session may use. */
+export function usableModels(catalog: Catalog, { key, plan }: Viewer): Model[] {
+  return plan === null ? [] : catalog.usable(key, plan);
+}
+
+export function portalActions({
+  store,
+  ledger,
+  catalog,
+}: Pick<PortalDependencies, "store" | "ledger" | "catalog">): PortalActions {
+  const modelIds = () => catalog.all().map(({ id }) => id);
+  return new PortalActions({
+    store,
+    usableModels: (viewer) => usableModels(catalog, viewer).map(({ id }) => id),
+    operator: new OperatorActions({ store, ledger, modelIds }),
+  });
 }

@@ -4,13 +4,19 @@ import { documentRoutes } from "../api/openapi.ts";
 import { accountRoutes } from "./account.ts";
 import { chatRoutes } from "./chat.ts";
 import type { PortalDependencies } from "./dependencies.ts";
+import { keyRoutes } from "./keys.ts";
 import { liveRoutes } from "./live.ts";
+import { modelRoutes } from "./models.ts";
 import { refusedBeforeRouting } from "./refusals.ts";
 import { sessionRoutes } from "./session.ts";
 import { portalCookieName } from "./sign-in.ts";
+import { usageRoutes } from "./usage.ts";
 
 const groups = {
   account: accountRoutes,
+  usage: usageRoutes,
+  keys: keyRoutes,
+  models: modelRoutes,
   chat: chatRoutes,
   live: liveRoutes,
   session: sessionRoutes,

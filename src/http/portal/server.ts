@@ -5,7 +5,6 @@
  * The pages need no session; they contain no data. All requests below `/api` need the session of a
  * key, and the rules of signing in are those of the operator's listener (api/sign-in.ts).
  */
-import type { Logger } from "pino";
 import type { KeySessions } from "../../accounts/key-sessions.ts";
 import type { Metrics } from "../../telemetry/metrics.ts";
 import type { AllowedHosts } from "../api/allowed-hosts.ts";
@@ -15,12 +14,12 @@ import { responseTo } from "../api/refusals.ts";
 import type { Connections } from "../connections.ts";
 import type { SignInAttempts } from "../sign-in-attempts.ts";
 import { pagePaths, pageRoutes, type ReadWebFiles } from "../web-files.ts";
-import type { PortalDependencies } from "./dependencies.ts";
+import { type PortalDependencies, portalActions } from "./dependencies.ts";
 import { unknownPath } from "./refusals.ts";
 import { portalRoutes } from "./routes.ts";
 import { PortalSignIn } from "./sign-in.ts";
 
-interface PortalServerDependencies extends Omit<PortalDependencies, "signIn"> {
+interface PortalServerDependencies extends Omit<PortalDependencies, "signIn" | "actions"> {
   /** Version of the service, for the OpenAPI document. */
   version: string;
   sessions: KeySessions;
@@ -31,7 +30,6 @@ interface PortalServerDependencies extends Omit<PortalDependencies, "signIn"> {
   allowedHosts: AllowedHosts;
   connections: Connections;
   metrics: Metrics;
-  logger: Logger;
   readPages: ReadWebFiles;
 }
 
@@ -67,7 +65,7 @@ export function createPortalServer(dependencies: PortalServerDependencies): ApiA
     unknownPath,
   });
   pageRoutes(app, "", dependencies.readPages);
-  portalRoutes(app, { ...dependencies, signIn }, version);
+  portalRoutes(app, { ...dependencies, signIn, actions: portalActions(dependencies) }, version);
   app.get(documentPath, async () => app.swagger());
   // Otherwise these would be pages.
   for (const path of ["/api", "/api/*", otherAssets]) {

@@ -14,7 +14,7 @@ import { type FastifyInstance, type FastifyReply, type FastifyRequest, fastify }
 import type { Logger } from "pino";
 import { authenticate } from "../../accounts/authentication.ts";
 import { balanceObject } from "../../accounts/balance-object.ts";
-import { allows, type Catalog, longestAnswer } from "../../chat/catalog.ts";
+import { type Catalog, longestAnswer } from "../../chat/catalog.ts";
 import { Refusal } from "../../errors.ts";
 import { balanceOf } from "../../ledger/balance.ts";
 import type { Ledger } from "../../ledger/batcher.ts";
@@ -232,14 +232,11 @@ export class PublicServer {
   }
 
   #sendModels(request: FastifyRequest, reply: FastifyReply): void {
-    const { models, plan } = callerOf(request);
-    const usable = this.#dependencies.catalog
-      .all()
-      .filter(({ id }) => allows(models, id) && allows(plan.models, id))
-      .map((model) => {
-        const { engine, outputTokensMax } = model;
-        return { ...model, outputTokensMax: longestAnswer(engine.contextWindow, outputTokensMax) };
-      });
+    const caller = callerOf(request);
+    const usable = this.#dependencies.catalog.usable(caller, caller.plan).map((model) => {
+      const { engine, outputTokensMax } = model;
+      return { ...model, outputTokensMax: longestAnswer(engine.contextWindow, outputTokensMax) };
+    });
     sendJson(request, reply, modelList(usable));
   }
 }

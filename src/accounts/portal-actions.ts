@@ -1,0 +1,240 @@
+/**
+ * Everything that the holder of a key sees and does in the portal: receipts, sums, models, keys.
+ *
+ * Guarantees that the account is that of the session's key, and never a parameter. A key with the
+ * right `own` sees only itself. A key that the session may not see is refused as one that does not
+ * exist. The actions are those of operators, after the rules of portal-rights.ts.
+ */
+import type { ChargeRow, KeyRow } from "../ledger/rows.ts";
+import { unknownName } from "../spelling.ts";
+import type { FoundKey, Store, UsageQuery } from "../store/store.ts";
+import type { Hour, UsageHour } from "../store/usage-hours.ts";
+import type { UsageSumsQuery } from "../store/usage-sums.ts";
+import type { KeyActions, KeyChange } from "./key-actions.ts";
+import type { KeyOptions } from "./keys.ts";
+import type { OperatorActions } from "./operator-actions.ts";
+import { ChangeLimit } from "./portal-limits.ts";
+import {
+  inherited,
+  requireChanges,
+  requireCreates,
+  requireRevokes,
+  requireRotates,
+  requireWithin,
+} from "./portal-rights.ts";
+import { invalidValue, keyNotFound, newIdNeeded, OperatorRefusal } from "./refusals.ts";
+import type { UsageReport } from "./usage-sums.ts";
+
+/**
+ * Keys of an account, ended keys included, beyond which only the operator creates more. Ended keys
+ * count, because they are never deleted.
+ */
+export const accountKeysMax = 500;
+
+/** The key of a session, with the plan of its account, as both were when the request arrived. */
+export type Viewer = Pick<FoundKey, "key" | "plan">;
+
+/** A key, and its secret unless it was shown before. */
+interface ShownKey {
+  key: string | null;
+  row: KeyRow;
+}
+
+type NewKeyOptions = Omit<KeyOptions, "id" | "portal">;
+type OwnKeyChange = Omit<KeyChange, "portal">;
+
+interface PortalActionDependencies {
+  store: Pick<Store, "keyById" | "nowMs">;
+  /** Returns the ids of the models that a key may use. */
+  usableModels(viewer: Viewer): readonly string[];
+  operator: Pick<OperatorActions, "usage" | "usageReport" | "usageHours"> & {
+    keys: Pick<KeyActions, "find" | "list" | "issueOnce" | "change" | "rotate" | "revoke">;
+  };
+  changes?: ChangeLimit;
+}
+
+export class PortalActions {
+  readonly #deps: PortalActionDependencies;
+  readonly #changes: ChangeLimit;
+  /** By account, the end of its last read of receipts. */
+  readonly #reads = new Map<string, Promise<unknown>>();
+
+  constructor(dependencies: PortalActionDependencies) {
+    this.#deps = dependencies;
+    this.#changes = dependencies.changes ?? new ChangeLimit();
+  }
+
+  /** Lists receipts, newest first. `afterSeq`: the journal number of the last receipt before. */
+  async receipts(
+    viewer: Viewer,
+    {
+      afterSeq,
+      ...query
+    }: Pick<UsageQuery, "model" | "key" | "fromMs" | "toMs" | "limit"> & {
+      afterSeq?: number | undefined;
+    },
+  ): Promise<ChargeRow[]> {
+    const scope = await this.#scope(viewer, query.key);
+    const after = afterSeq === undefined ? undefined : { account: scope.account, seq: afterSeq };
+    const wanted = { ...query, ...scope, after, newestFirst: true };
+    return await this.#inTurn(scope.account, () => this.#deps.operator.usage(wanted));
+  }
+
+  async usageReport(viewer: Viewer, query: Omit<UsageSumsQuery, "account">): Promise<UsageReport> {
+    const scope = await this.#scope(viewer, query.key);
+    return await this.#inTurn(scope.account, () => this.#deps.operator.usageReport({ ...query, ...scope }));
+  }
+
+  async usageHours(
+    viewer: Viewer,
+    query: { model?: string | undefined; key?: string | undefined; byModel: boolean },
+    hours: number,
+  ): Promise<{ from: Hour; to: Hour; rows: UsageHour[] }> {
+    const scope = await this.#scope(viewer, query.key);
+    return await this.#inTurn(scope.account, () =>
+      this.#deps.operator.usageHours({ ...query, ...scope }, hours),
+    );
+  }
+
+  /** Lists the keys that the session may see, in the order of their creation. */
+  async keys({ key }: Viewer): Promise<KeyRow[]> {
+    const { keys } = this.#deps.operator;
+    return key.portal === "own" ? [await keys.find(key.id)] : await keys.list(key.account);
+  }
+
+  /**
+   * Creates a key of the account, which manages only itself. Settings that are not given are those
+   * of the session's key.
+   */
+  async createKey(viewer: Viewer, operation: string, options: NewKeyOptions): Promise<ShownKey> {
+    const own = viewer.key;
+    requireCreates(own);
+    requireWithin(own, options);
+    this.#requireModels(viewer, options.models);
+    this.#changes.count(own.account);
+    const settings = { ...options, ...inherited(own, options), portal: "own" as const };
+    const conditions = { creator: own, keysMax: accountKeysMax };
+    const created = await onceFor(own, operation, (id) =>
+      this.#deps.operator.keys.issueOnce(own.account, id, settings, conditions),
+    );
+    if (created.key !== null && (await this.#now(own)) === null) {
+      await this.#deps.operator.keys.revoke(created.row.id);
+      throw sessionEnded();
+    }
+    return created;
+  }
+
+  /** Changes settings of the key itself, or of another key of the account. */
+  async changeKey(viewer: Viewer, id: string, operation: string, change: OwnKeyChange): Promise<KeyRow> {
+    const own = viewer.key;
+    const target = await this.#find(viewer, id);
+    const { name: _name, ...rest } = change;
+    const isOfName = Object.values(rest).every((value) => value === undefined);
+    requireChanges(own, change, isOfName);
+    this.#requireModels(viewer, change.models);
+    this.#changes.count(own.account);
+    return await onceFor(own, operation, (op) =>
+      this.#deps.operator.keys.change(target.id, op, change, target),
+    );
+  }
+
+  /** Gives the key itself, or another key of the account, a new secret. */
+  async rotateKey(viewer: Viewer, id: string, operation: string, overlap?: string): Promise<ShownKey> {
+    const own = viewer.key;
+    const target = await this.#find(viewer, id);
+    requireRotates(own, target);
+    this.#changes.count(own.account);
+    const rotated = await onceFor(own, operation, (op) =>
+      this.#deps.operator.keys.rotate(target.id, op, overlap, target),
+    );
+    if (target.id !== own.id) {
+      // A session that has ended meanwhile, or lost its right, does not get the secret.
+      const now = await this.#now(own);
+      if (now === null) throw sessionEnded();
+      requireRotates(now, target);
+    }
+    return rotated;
+  }
+
+  /** Revokes a key of the account, at once and for good. */
+  async revokeKey(viewer: Viewer, id: string): Promise<KeyRow> {
+    const target = await this.#find(viewer, id);
+    requireRevokes(viewer.key);
+    this.#changes.count(viewer.key.account);
+    return (await this.#deps.operator.keys.revoke(target.id)).row;
+  }
+
+  /** Finds a key that the session may see. */
+  async #find({ key: own }: Viewer, id: string): Promise<KeyRow> {
+    if (own.portal === "own" && id !== own.id) throw keyNotFound(id);
+    const row = await this.#deps.store.keyById(id);
+    if (row === null || row.account !== own.account) throw keyNotFound(id);
+    return row;
+  }
+
+  /** Returns what the session may see of what it asked for. */
+  async #scope(
+    viewer: Viewer,
+    key: string | undefined,
+  ): Promise<{ account: string; key: string | undefined }> {
+    const { key: own } = viewer;
+    if (key !== undefined) await this.#find(viewer, key);
+    return { account: own.account, key: own.portal === "own" ? own.id : key };
+  }
+
+  /** Refuses models that the session may not use, naming no others. */
+  #requireModels(viewer: Viewer, models: readonly string[] = []): void {
+    const usable = this.#deps.usableModels(viewer);
+    for (const [index, model] of models.entries()) {
+      if (model !== "*" && !usable.includes(model))
+        throw invalidValue(`models[${index}]`, unknownName("model", model, usable));
+    }
+  }
+
+  /** Returns the key of a session as it is now, or null if the session has ended with it. */
+  async #now({ id, hash }: KeyRow): Promise<KeyRow | null> {
+    const now = await this.#deps.store.keyById(id);
+    if (now === null || now.hash !== hash || now.revokedMs !== null) return null;
+    return now.expiresMs !== null && now.expiresMs <= this.#deps.store.nowMs() ? null : now;
+  }
+
+  /**
+   * Reads receipts for one request of an account at a time: a read can take seconds, and on SQLite
+   * other reads of receipts wait for it.
+   */
+  async #inTurn<T>(account: string, read: () => Promise<T>): Promise<T> {
+    const before = this.#reads.get(account) ?? Promise.resolve();
+    const result = before.then(read);
+    const ended = result.then(
+      () => {},
+      () => {},
+    );
+    this.#reads.set(account, ended);
+    try {
+      return await result;
+    } finally {
+      if (this.#reads.get(account) === ended) this.#reads.delete(account);
+    }
+  }
+}
+
+/**
+ * Runs a change under an operation id that is apart from those of operators and of other keys.
+ * Messages have the id of the session's own request, and nothing of earlier changes.
+ */
+async function onceFor<T>(own: KeyRow, operation: string, run: (id: string) => Promise<T>): Promise<T> {
+  try {
+    return await run(`portal ${own.id} ${operation}`);
+  } catch (error) {
+    if (!(error instanceof OperatorRefusal) || error.code !== "operation_differs") throw error;
+    throw new OperatorRefusal(
+      "operation_differs",
+      `Operation "${operation}" made another change before. ${newIdNeeded}`,
+      "operation_id",
+    );
+  }
+}
+
+function sessionEnded(): OperatorRefusal {
+  return new OperatorRefusal("invalid_session", "The session has ended. Sign in again.");
+}

@@ -1,0 +1,129 @@
+/**
+ * What a key may do with keys in the portal, as rules over rows.
+ *
+ * Guarantees that no key gets more than it has: not by a new key, not by a change of itself or
+ * another key, and not by the secret of a key that may do more.
+ */
+import type { KeyAuthority } from "../ledger/rows.ts";
+import type { EpochMs } from "../units.ts";
+import { invalidValue, OperatorRefusal } from "./refusals.ts";
+
+/** The settings of a key that the key of a session limits. Undefined: the setting stays. */
+export interface LimitedSettings {
+  models?: readonly string[] | undefined;
+  expiresMs?: EpochMs | null | undefined;
+  requestsPerMinute?: number | null | undefined;
+  tokensPerMinute?: number | null | undefined;
+  concurrent?: number | null | undefined;
+}
+
+/** A setting that is more than the key of a session has. */
+interface Excess {
+  param: string;
+  message: string;
+}
+
+const limits = [
+  ["requests_per_minute", "requestsPerMinute"],
+  ["tokens_per_minute", "tokensPerMinute"],
+  ["concurrent", "concurrent"],
+] as const;
+
+/** Returns why a key cannot create keys; null if it can. */
+export function whyNoNewKeys({ portal, budget }: Pick<KeyAuthority, "portal" | "budget">): string | null {
+  if (portal === "own") {
+    return "This key manages only itself. The operator can let it manage the keys of its account.";
+  }
+  return budget === null ? null : "This key has a budget. A new key could spend more than that.";
+}
+
+/** Refuses a key that cannot create keys. */
+export function requireCreates(own: KeyAuthority): void {
+  const why = whyNoNewKeys(own);
+  if (why !== null) throw notPermitted(why);
+}
+
+/** Refuses a change of settings, of the key itself or another one, that the key may not make. */
+export function requireChanges(own: KeyAuthority, change: LimitedSettings, isOfName: boolean): void {
+  if (own.portal === "own") throw notPermitted("This key cannot change settings. It can be rotated.");
+  if (own.budget !== null && !isOfName) {
+    throw notPermitted(
+      "This key has a budget, so it cannot change what keys may do. It can rename and revoke them.",
+    );
+  }
+  requireWithin(own, change);
+}
+
+/** Refuses a new secret for a key that the key may not get. */
+export function requireRotates(own: KeyAuthority, target: KeyAuthority): void {
+  if (target.id === own.id) return;
+  if (own.portal === "own") throw notPermitted("This key manages only itself.");
+  if (own.budget !== null) {
+    throw notPermitted("This key has a budget, so it cannot get the secret of another key.");
+  }
+  const excess = excessOf(own, target);
+  if (excess !== null) {
+    throw notPermitted(
+      `Key ${target.id} may do more than the key that you signed in with: ${excess.param}. The operator, or a session of that key, can rotate it.`,
+    );
+  }
+}
+
+export function requireRevokes(own: KeyAuthority): void {
+  if (own.portal === "own") throw notPermitted("This key cannot revoke keys. The operator can.");
+}
+
+/** Refuses settings that are more than the key itself has. */
+export function requireWithin(own: KeyAuthority, settings: LimitedSettings): void {
+  const excess = excessOf(own, settings);
+  if (excess !== null) throw invalidValue(excess.param, excess.message);
+}
+
+function excessOf(own: KeyAuthority, settings: LimitedSettings): Excess | null {
+  const { models = [], expiresMs } = settings;
+  const at = own.models.includes("*") ? -1 : models.findIndex((id) => !own.models.includes(id));
+  if (at !== -1) {
+    const param = `models[${at}]`;
+    return {
+      param,
+      message: `${param} must be a model of the key that you signed in with: ${own.models.join(", ")}.`,
+    };
+  }
+  if (isMore(expiresMs, own.expiresMs)) {
+    const expiry = new Date(own.expiresMs ?? 0).toISOString();
+    return {
+      param: "expires_at",
+      message: `expires_at must be ${expiry} or earlier, when the key that you signed in with expires.`,
+    };
+  }
+  for (const [param, field] of limits) {
+    if (isMore(settings[field], own[field])) {
+      return {
+        param,
+        message: `${param} must be at most ${own[field]}, as of the key that you signed in with.`,
+      };
+    }
+  }
+  return null;
+}
+
+/** Null is no limit. */
+function isMore(value: number | null | undefined, limit: number | null): boolean {
+  if (value === undefined || limit === null) return false;
+  return value === null || value > limit;
+}
+
+/** Returns the settings of a new key: those of the key itself, if they are not given. */
+export function inherited(own: KeyAuthority, settings: LimitedSettings) {
+  return {
+    models: settings.models ?? own.models,
+    expiresMs: settings.expiresMs ?? own.expiresMs ?? undefined,
+    requestsPerMinute: settings.requestsPerMinute ?? own.requestsPerMinute ?? undefined,
+    tokensPerMinute: settings.tokensPerMinute ?? own.tokensPerMinute ?? undefined,
+    concurrent: settings.concurrent ?? own.concurrent ?? undefined,
+  };
+}
+
+function notPermitted(message: string): OperatorRefusal {
+  return new OperatorRefusal("not_permitted", message);
+}

@@ -1,0 +1,105 @@
+/** `/api/keys`: the key of the session, or all keys of its account. */
+import { closed } from "../../accounts/json-objects.ts";
+import { keyObject, newKeyObject } from "../../accounts/operator-objects.ts";
+import { accountKeysMax } from "../../accounts/portal-actions.ts";
+import { type ApiApp, operation } from "../api/app.ts";
+import {
+  changedSettings,
+  changedSettingsIn,
+  newSettings,
+  newSettingsIn,
+  rotationBody,
+} from "../api/key-settings.ts";
+import { pageIn } from "../api/paging.ts";
+import * as schema from "../api/schemas.ts";
+import type { PortalDependencies } from "./dependencies.ts";
+import { sessionOf } from "./sign-in.ts";
+
+const params = closed({ key: schema.note });
+
+const listKeys = operation("listKeys", {
+  summary: "List the keys that the session may see, with ended ones, in the order of their creation",
+  ...schema.listOf(keyObject.schema),
+});
+
+const makeKey = operation("makeKey", {
+  summary: "Create a key of the account",
+  description: `For keys with the right \`account\` and without a budget. The new key has the right \`own\`. Settings that are missing are those of the session's key, and none may exceed them. An account has at most ${accountKeysMax} keys. Only the response that creates the key (201) contains it. A repetition with the same operation id returns 200 with \`key: null\`.`,
+  body: closed(newSettings),
+  response: { 200: newKeyObject.schema, 201: newKeyObject.schema },
+  refusals: ["not_permitted", "operation_differs", "key_changed", "too_many_keys", "too_many_changes"],
+});
+
+const changeKey = operation("changeKey", {
+  summary: "Change settings of a key",
+  description:
+    "For keys with the right `account`. No setting may exceed those of the session's key. A session whose key has a budget changes names only. Absent fields stay, and null removes a setting. Each operation id takes effect once.",
+  params,
+  body: closed(changedSettings),
+  response: { 200: keyObject.schema },
+  refusals: [
+    ...(["key_not_found", "not_permitted", "key_revoked"] as const),
+    ...(["operation_differs", "key_changed", "too_many_changes"] as const),
+  ],
+});
+
+const rotateKey = operation("rotateKey", {
+  summary: "Give a key a new secret",
+  description:
+    "The key of the session, or with the right `account` a key that may do no more. The present secret stays valid for requests for the period `overlap`, and never beyond the expiry of the key. If the session rotates its own key, the response has a cookie for a new session, and all other sessions of the key end. Each operation id takes effect once: a repetition returns the key with `key` null.",
+  params,
+  body: rotationBody,
+  response: { 200: newKeyObject.schema },
+  refusals: [
+    ...(["key_not_found", "not_permitted", "key_revoked", "key_expired"] as const),
+    ...(["operation_differs", "key_changed", "too_many_changes"] as const),
+  ],
+});
+
+const revokeKey = operation("revokeKey", {
+  summary: "Revoke a key of the account, at once and for good",
+  description: "For keys with the right `account`. Running requests of the key may finish.",
+  params,
+  response: { 200: keyObject.schema },
+  refusals: ["key_not_found", "not_permitted", "too_many_changes"],
+});
+
+/** The answer arrives even if the change ends the session: it has the only copy of a secret. */
+const config = { outlivesSession: true };
+
+export function keyRoutes(app: ApiApp, { actions, signIn, logger }: PortalDependencies): void {
+  app.get("/api/keys", { schema: listKeys }, async (request) =>
+    pageIn(await actions.keys(sessionOf(request)), request.query, keyObject.of),
+  );
+
+  app.post("/api/keys", { schema: makeKey }, async (request, reply) => {
+    const { body } = request;
+    const { key, row } = await actions.createKey(sessionOf(request), body.operation_id, newSettingsIn(body));
+    return reply.code(key === null ? 200 : 201).send(newKeyObject.of({ key, ...row }));
+  });
+
+  app.patch("/api/keys/:key", { schema: changeKey }, async (request) => {
+    const { params, body } = request;
+    const change = changedSettingsIn(body);
+    return keyObject.of(await actions.changeKey(sessionOf(request), params.key, body.operation_id, change));
+  });
+
+  app.post("/api/keys/:key/rotate", { schema: rotateKey, config }, async (request, reply) => {
+    const session = sessionOf(request);
+    const { operation_id, overlap } = request.body;
+    const { key, row } = await actions.rotateKey(session, request.params.key, operation_id, overlap);
+    if (row.id === session.key.id && key !== null) {
+      try {
+        reply.header("set-cookie", await signIn.renew(row));
+      } catch (err) {
+        // The secret must arrive all the same. Its holder can sign in with it.
+        logger.warn({ requestId: request.id, err }, "a key was rotated, and its session was not renewed");
+      }
+    }
+    return newKeyObject.of({ key, ...row });
+  });
+
+  app.delete("/api/keys/:key", { schema: revokeKey, config }, async (request) =>
+    keyObject.of(await actions.revokeKey(sessionOf(request), request.params.key)),
+  );
+}

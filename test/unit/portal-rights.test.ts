@@ -1,0 +1,139 @@
+/** What a key may do with keys in the portal: each rule with the values around it. */
+import assert from "node:assert/strict";
+import { test } from "node:test";
+import { ChangeLimit } from "../../src/accounts/portal-limits.ts";
+import {
+  inherited,
+  type LimitedSettings,
+  requireChanges,
+  requireCreates,
+  requireRevokes,
+  requireRotates,
+  requireWithin,
+  whyNoNewKeys,
+} from "../../src/accounts/portal-rights.ts";
+import { OperatorRefusal } from "../../src/accounts/refusals.ts";
+import { Refusal } from "../../src/errors.ts";
+import type { KeyRow } from "../../src/ledger/rows.ts";
+import { keyOf } from "../fixtures/ledger-rows.ts";
+import { day, start } from "../fixtures/times.ts";
+
+function manager(change: Partial<KeyRow> = {}): KeyRow {
+  return keyOf("own", "ada", { portal: "account", ...change });
+}
+
+function refusedFor(param: string, own: KeyRow, settings: LimitedSettings): void {
+  assert.throws(
+    () => requireWithin(own, settings),
+    (error) => error instanceof Refusal && error.code === "invalid_value" && error.param === param,
+    `${param} of ${JSON.stringify(settings)}`,
+  );
+}
+
+function notPermitted(run: () => void): void {
+  assert.throws(run, (error) => error instanceof OperatorRefusal && error.code === "not_permitted");
+}
+
+test("a key without limits allows every setting", () => {
+  const own = manager();
+  requireWithin(own, {});
+  requireWithin(own, {
+    ...{ models: ["*"], expiresMs: null, requestsPerMinute: null },
+    ...{ tokensPerMinute: null, concurrent: null },
+  });
+  requireWithin(own, { models: ["any"], expiresMs: start, requestsPerMinute: 1_000_000 });
+});
+
+for (const [param, field] of [
+  ["requests_per_minute", "requestsPerMinute"],
+  ["tokens_per_minute", "tokensPerMinute"],
+  ["concurrent", "concurrent"],
+] as const) {
+  test(`${param} may be as high as that of the key, but neither higher nor without a limit`, () => {
+    const own = manager({ [field]: 10 });
+    requireWithin(own, { [field]: 10 });
+    requireWithin(own, { [field]: 1 });
+    requireWithin(own, { [field]: undefined });
+    refusedFor(param, own, { [field]: 11 });
+    refusedFor(param, own, { [field]: null });
+  });
+}
+
+test("an expiry may be that of the key, but neither later nor never", () => {
+  const own = manager({ expiresMs: start + day });
+  requireWithin(own, { expiresMs: start + day });
+  requireWithin(own, { expiresMs: start });
+  refusedFor("expires_at", own, { expiresMs: start + day + 1 });
+  refusedFor("expires_at", own, { expiresMs: null });
+});
+
+test("models must be among those of the key, and all models only if it has all", () => {
+  const own = manager({ models: ["small", "large"] });
+  requireWithin(own, { models: ["large"] });
+  refusedFor("models[0]", own, { models: ["*"] });
+  refusedFor("models[1]", own, { models: ["small", "other"] });
+  refusedFor("models[0]", manager({ models: [] }), { models: ["small"] });
+});
+
+test("a new key has the settings of its creator where none are given", () => {
+  const own = manager({ models: ["small"], expiresMs: start, requestsPerMinute: 5, concurrent: 2 });
+  assert.deepEqual(inherited(own, { requestsPerMinute: 3 }), {
+    ...{ models: ["small"], expiresMs: start, requestsPerMinute: 3 },
+    ...{ tokensPerMinute: undefined, concurrent: 2 },
+  });
+});
+
+test("keys with the right `own`, and keys with a budget, create no keys", () => {
+  assert.equal(whyNoNewKeys(manager()), null);
+  requireCreates(manager());
+  for (const own of [manager({ portal: "own" }), manager({ budget: 0 })]) {
+    assert.match(whyNoNewKeys(own) ?? "", /^This key /);
+    notPermitted(() => requireCreates(own));
+  }
+});
+
+test("settings are for keys with the right `account`; with a budget only names are", () => {
+  requireChanges(manager(), { requestsPerMinute: 5 }, false);
+  notPermitted(() => requireChanges(manager({ portal: "own" }), {}, true));
+  notPermitted(() => requireChanges(manager({ budget: 5 }), {}, false));
+  requireChanges(manager({ budget: 5 }), {}, true);
+});
+
+test("a key rotates itself, and with the right `account` keys that may do no more", () => {
+  const own = manager({ models: ["small"], requestsPerMinute: 10, expiresMs: start });
+  const like = { models: ["small"], requestsPerMinute: 10, expiresMs: start };
+  requireRotates(manager({ portal: "own", budget: 1 }), manager({ portal: "own", budget: 1 }));
+  requireRotates(own, keyOf("other", "ada", like));
+  requireRotates(own, keyOf("other", "ada", { ...like, portal: "account", budget: 1 }));
+  for (const more of [{ models: ["*"] }, { requestsPerMinute: null }, { expiresMs: null }]) {
+    notPermitted(() => requireRotates(own, keyOf("other", "ada", { ...like, ...more })));
+  }
+  notPermitted(() => requireRotates(manager({ budget: 1 }), keyOf("other", "ada")));
+  notPermitted(() => requireRotates(manager({ portal: "own" }), keyOf("other", "ada")));
+});
+
+test("keys with the right `own` revoke nothing, not even themselves", () => {
+  requireRevokes(manager({ budget: 1 }));
+  notPermitted(() => requireRevokes(manager({ portal: "own" })));
+});
+
+test("an account may make sixty changes at once, and then one a second", () => {
+  let nowMs = 0;
+  const limit = new ChangeLimit(() => nowMs);
+  const tooMany = () =>
+    assert.throws(
+      () => limit.count("ada"),
+      (error) =>
+        error instanceof OperatorRefusal &&
+        error.code === "too_many_changes" &&
+        error.retryAfterSeconds === 1,
+    );
+  for (let n = 0; n < 60; n += 1) limit.count("ada");
+  tooMany();
+  limit.count("bob");
+  nowMs += 999;
+  tooMany();
+  nowMs += 1;
+  limit.count("ada");
+  tooMany();
+});
