@@ -1,10 +1,13 @@
 /** The portal of the whole program: how it is opened, shown, and closed. */
 import assert from "node:assert/strict";
 import { once } from "node:events";
+import { writeFileSync } from "node:fs";
 import { createServer } from "node:http";
+import path from "node:path";
 import { test } from "node:test";
 import { openStream } from "../fixtures/http-stream.ts";
 import { freePort, newFolder, type Program, startProgram } from "../fixtures/program.ts";
+import { until } from "../fixtures/until.ts";
 
 async function portalOf(program: Program): Promise<string> {
   await program.up();
@@ -25,10 +28,11 @@ async function signIn(url: string, key: string): Promise<string> {
   return (answer.headers.get("set-cookie") ?? "").split(";")[0] ?? "";
 }
 
-async function statusOf(url: string, cookie: string): Promise<number> {
-  const { status, body } = await fetch(`${url}/api/account`, { headers: { ...page, cookie } });
-  await body?.cancel();
-  return status;
+async function publicUrl(url: string, cookie: string): Promise<unknown> {
+  const answer = await fetch(`${url}/api/account`, { headers: { ...page, cookie } });
+  const text = await answer.text();
+  assert.equal(answer.status, 200, text);
+  return JSON.parse(text).public_url;
 }
 
 test("a session outlives a restart, and a stream does not delay the stop, while an answer may end", async () => {
@@ -55,7 +59,15 @@ test("a session outlives a restart, and a stream does not delay the stop, while 
     await ended;
   }
   await using again = startProgram(folder.path, { env });
-  assert.equal(await statusOf(await portalOf(again), cookie), 200);
+  const portal = await portalOf(again);
+  const { url } = await again.up();
+  assert.equal(await publicUrl(portal, cookie), url);
+  writeFileSync(path.join(folder.path, "inkwell.yaml"), "listen: { url: https://api.example }\n");
+  again.process.kill("SIGHUP");
+  await until(
+    "the reload is applied",
+    async () => (await publicUrl(portal, cookie)) === "https://api.example",
+  );
 });
 
 test("there is no portal unless it is configured", async () => {

@@ -1,7 +1,7 @@
 /** The client of an address, and the default limits on connections. */
 import assert from "node:assert/strict";
 import { describe, test } from "node:test";
-import { connectionLimits, openFilesMax } from "../../src/app/open-files.ts";
+import { connectionLimits, openFilesMax, portalConnectionLimits } from "../../src/app/open-files.ts";
 import { OperatorError } from "../../src/errors.ts";
 import { clientOf } from "../../src/http/connections.ts";
 import { load } from "../fixtures/configuration.ts";
@@ -37,6 +37,16 @@ describe("connections by default", () => {
     assert.equal(of(65_536).connectionsMax, 8192);
     assert.equal(of(Number.MAX_SAFE_INTEGER).connectionsMax, 8192);
     assert.equal(of(100).connectionsMax, 16, "the service can be used even then");
+  });
+
+  test("leave those of the portal, which takes an eighth of the files, up to a maximum", () => {
+    const portal = (openFiles: number) => portalConnectionLimits(limits, openFiles);
+    const trustedProxies = ["127.0.0.0/8", "::1"];
+    assert.deepEqual(portal(1024), { connectionsMax: 128, connectionsPerAddressMax: 32, trustedProxies });
+    assert.deepEqual(portal(65_536), { connectionsMax: 512, connectionsPerAddressMax: 128, trustedProxies });
+    assert.equal(portal(100).connectionsMax, 16);
+    const beside = connectionLimits(limits, { openFiles: 1024, hasPortal: true });
+    assert.equal(beside.connectionsMax, of(1024 - 128).connectionsMax);
   });
 
   test("depend on the file limit of the system", () => {
