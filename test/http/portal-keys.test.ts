@@ -282,6 +282,15 @@ portalTest(
   },
 );
 
+portalTest("a key that revokes itself gets its answer, and its session is over", async (portal, service) => {
+  const boss = await manager(portal, service);
+  const revoked = await boss.revoke(boss.id);
+  assert.equal(revoked.status, 200);
+  assert.notEqual(revoked.body.revoked_at, null);
+  refused(await boss.ask("GET", "/api/keys"), 401, "invalid_session");
+  assert.equal(await works(service, boss.secret), 401);
+});
+
 portalTest("an old secret never outlives the expiry of its key", async (portal, service) => {
   const expiresMs = Date.now() + 1500;
   const own = await person(portal, service, { expiresMs });

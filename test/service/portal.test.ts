@@ -6,6 +6,7 @@ import { createServer } from "node:http";
 import path from "node:path";
 import { test } from "node:test";
 import { openStream } from "../fixtures/http-stream.ts";
+import { type Fields, fieldsOf, listOf } from "../fixtures/operator.ts";
 import { freePort, newFolder, type Program, startProgram } from "../fixtures/program.ts";
 import { until } from "../fixtures/until.ts";
 
@@ -33,6 +34,11 @@ async function publicUrl(url: string, cookie: string): Promise<unknown> {
   const text = await answer.text();
   assert.equal(answer.status, 200, text);
   return JSON.parse(text).public_url;
+}
+
+async function listFrom(url: string, path: string, cookie: string): Promise<Fields[]> {
+  const response = await fetch(`${url}${path}`, { headers: { ...page, cookie } });
+  return listOf(fieldsOf(await response.json()).data);
 }
 
 test("a session outlives a restart, and a stream does not delay the stop, while an answer may end", async () => {
@@ -67,6 +73,45 @@ test("a session outlives a restart, and a stream does not delay the stop, while 
   await until(
     "the reload is applied",
     async () => (await publicUrl(portal, cookie)) === "https://api.example",
+  );
+});
+
+test("a chat of the portal ends in order while the service stops, and costs what it shows", async () => {
+  await using folder = await newFolder();
+  const env = { INKWELL_PORTAL_PORT: `${await freePort()}` };
+  let cookie: string;
+  let last: { id: string; cost_micro: number; usage: { completion_tokens: number } };
+  {
+    await using program = startProgram(folder.path, { env });
+    const { key } = await program.up();
+    assert.ok(key !== null);
+    const portal = await portalOf(program);
+    cookie = await signIn(portal, key);
+    const models = await listFrom(portal, "/api/models", cookie);
+    const answer = await fetch(`${portal}/api/chat`, {
+      method: "POST",
+      headers: { ...page, cookie, "content-type": "application/json" },
+      body: JSON.stringify({
+        ...{ model: models[0]?.id, stream: true, max_tokens: 300 },
+        messages: [{ role: "user", content: "What is ink?" }],
+      }),
+    });
+    assert.equal(answer.status, 200);
+    const stopped = program.stop();
+    const text = await answer.text();
+    assert.ok(text.endsWith("data: [DONE]\n\n"), text.slice(-300));
+    last = JSON.parse(text.trim().split("\n\n").at(-2)?.slice("data: ".length) ?? "");
+    assert.deepEqual(await stopped, { code: 0, signal: null });
+  }
+  await using again = startProgram(folder.path, { env });
+  const portal = await portalOf(again);
+  const [receipt, ...others] = await listFrom(portal, "/api/requests", cookie);
+  assert.ok(receipt !== undefined && others.length === 0);
+  const { request_id, cost_micro, completion_tokens } = receipt;
+  assert.ok(Number(cost_micro) > 0);
+  assert.deepEqual(
+    { id: `chatcmpl-${request_id}`, cost_micro, completion_tokens },
+    { id: last.id, cost_micro: last.cost_micro, completion_tokens: last.usage.completion_tokens },
   );
 });
 
