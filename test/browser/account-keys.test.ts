@@ -60,15 +60,18 @@ test("changes the settings of a key, which its next request uses", async (visit)
   await dialog.getByLabel("Requests per minute").fill("90");
   await dialog.getByLabel("Tokens per minute").fill("50000");
   await dialog.getByLabel("Requests at once").fill("3");
+  await dialog.getByLabel("In the portal").selectOption("account");
   await submit(page);
   await dialogClosed(page);
   const row = page.getByRole("row").filter({ hasText: "<b>exercises</b>" });
   await row.getByText(/1,500 of 1,500/).waitFor();
+  await row.getByText("manages all keys").waitFor();
   const key = await service.call("GET", `/admin/keys/${id}`);
-  const { name, models, expires_at, limits } = key;
+  const { name, models, expires_at, limits, portal } = key;
   assert.deepEqual(
-    { name, models, expires_at, limits },
+    { name, models, expires_at, limits, portal },
     {
+      portal: "account",
       ...{ name: "<b>exercises</b>", models: ["tutor"], expires_at: "2098-02-28T12:30:00.000Z" },
       limits: { requests_per_minute: 90, tokens_per_minute: 50_000, concurrent: 3 },
     },

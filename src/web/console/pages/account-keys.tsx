@@ -49,6 +49,10 @@ export function AccountKeys({ account }: AccountTabProps) {
                   { title: "Name", cell: (key) => key.name ?? <span class="quiet">unnamed</span> },
                   { title: "Secret", cell: (key) => <code title={`id ${key.id}`}>…{key.last_four}</code> },
                   { title: "State", cell: (key) => <KeyState of={key} /> },
+                  {
+                    title: "In the portal",
+                    cell: ({ portal }) => (portal === "own" ? "sees itself" : "manages all keys"),
+                  },
                   { title: "Budget", cell: budgetOf },
                   { title: "Limits", cell: limitsOf },
                   { title: "Models", cell: (key) => key.models.join(", ") },
