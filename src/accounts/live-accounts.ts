@@ -1,6 +1,6 @@
 /**
- * What pages of the portal show live: the balance of an account and its running requests, at the
- * checkpoints of the ledger, whatever process writes them.
+ * What pages of the portal and the console show live: the balance of an account and its running
+ * requests, at the checkpoints of the ledger, whatever process writes them.
  *
  * However many pages watch, one statement a second finds the accounts that have changed, and each
  * of these is read once. The rights of a key are read again each second.
@@ -13,7 +13,7 @@ import type { KeySession } from "./key-sessions.ts";
 
 interface LiveAccount {
   balance: BalanceView;
-  /** Running requests that the session may see, oldest first. */
+  /** Running requests that the viewer may see, oldest first. */
   requests: readonly HoldRow[];
 }
 
@@ -22,10 +22,15 @@ interface Reading {
   holds: readonly HoldRow[];
 }
 
-interface Watcher {
+/** Null sees all requests of the account. */
+type Viewer = {
   /** SHA-256 of the secret of the session. */
   owner: string;
   key: KeyRow;
+} | null;
+
+interface Watcher {
+  viewer: Viewer;
   show(live: LiveAccount): void;
 }
 
@@ -60,25 +65,33 @@ export class LiveAccounts {
     return this.#accounts.get(account)?.watchers.size ?? 0;
   }
 
-  /**
-   * Calls `show` with the state of now, and after changes, at most once a second. Returns a
-   * function that ends this.
-   */
+  /** As `watchAll`, for the requests that a session may see. */
   watch({ owner, key }: KeySession, show: (live: LiveAccount) => void): () => void {
-    const watched = this.#accounts.get(key.account) ?? {
+    return this.#watch(key.account, { viewer: { owner, key }, show });
+  }
+
+  /**
+   * Calls `show` with the state of now, and then once a second. Returns a function that ends
+   * this.
+   */
+  watchAll(account: string, show: (live: LiveAccount) => void): () => void {
+    return this.#watch(account, { viewer: null, show });
+  }
+
+  #watch(account: string, watcher: Watcher): () => void {
+    const watched = this.#accounts.get(account) ?? {
       ...{ watchers: new Set<Watcher>(), mark: null, reading: null, changesMs: 0 },
     };
-    const watcher = { owner, key, show };
     watched.watchers.add(watcher);
-    this.#accounts.set(key.account, watched);
-    if (watched.reading !== null) show(shownTo(watcher, watched.reading));
+    this.#accounts.set(account, watched);
+    if (watched.reading !== null) watcher.show(shownTo(watcher, watched.reading));
     // An account that others watch already is read within a second anyway.
     else this.#schedule(0);
     this.#schedule(this.#options.everyMs);
     return () => {
       watched.watchers.delete(watcher);
-      if (watched.watchers.size === 0 && this.#accounts.get(key.account) === watched)
-        this.#accounts.delete(key.account);
+      if (watched.watchers.size === 0 && this.#accounts.get(account) === watched)
+        this.#accounts.delete(account);
     };
   }
 
@@ -110,12 +123,13 @@ export class LiveAccounts {
     const { store } = this.#options;
     const accounts = [...this.#accounts];
     const watchers = accounts.flatMap(([, watched]) => [...watched.watchers]);
+    const viewers = watchers.flatMap(({ viewer }) => viewer ?? []);
     const [marks, found] = await Promise.all([
       store.accountMarks(accounts.map(([account]) => account)),
-      store.findKeys([...new Set(watchers.map(({ owner }) => owner))]),
+      store.findKeys([...new Set(viewers.map(({ owner }) => owner))]),
     ]);
     const keys = new Map(found.map(({ key }) => [key.hash, key]));
-    for (const watcher of watchers) watcher.key = keys.get(watcher.owner) ?? watcher.key;
+    for (const viewer of viewers) viewer.key = keys.get(viewer.owner) ?? viewer.key;
     // An account that cannot be read does not keep others from being shown.
     const results = await Promise.allSettled(
       accounts.map(async ([account, watched]) => {
@@ -147,7 +161,9 @@ function nextChangeMs({ balance: { base, overage, endsMs } }: Reading): EpochMs 
   return Math.min(base.endsMs, overage.endsMs, endsMs ?? Number.POSITIVE_INFINITY);
 }
 
-function shownTo({ key }: Watcher, { balance, holds }: Reading): LiveAccount {
-  const own = key.portal === "account" ? holds : holds.filter((hold) => hold.key === key.id);
+function shownTo({ viewer }: Watcher, { balance, holds }: Reading): LiveAccount {
+  const key = viewer?.key;
+  const seesAll = key === undefined || key.portal === "account";
+  const own = seesAll ? holds : holds.filter((hold) => hold.key === key.id);
   return { balance, requests: own.toSorted((one, other) => one.createdMs - other.createdMs) };
 }

@@ -52,7 +52,15 @@ operatorTest("shows health, running requests, models, sums and errors", async (o
   await answer.body?.getReader().read();
   service.live.errors.logged(50, [{ code: "internal_error" }, "a request failed"]);
   const { body } = await operator.get("/admin/overview");
-  const health = { store: "ok", clock: "ok", draining: false, warnings: [], nodes: 0, node: null };
+  const health = {
+    ready: true,
+    store: "ok",
+    clock: "ok",
+    draining: false,
+    warnings: [],
+    nodes: 0,
+    node: null,
+  };
   assert.deepEqual(body.health, health);
   const { running, waiting, requests } = fieldsOf(body.running);
   assert.deepEqual([running, waiting], [1, 0]);

@@ -264,6 +264,14 @@ sessionTest("asking for the session does not prolong it", async (operator, servi
   const { nowMs } = service.store;
   service.store.nowMs = () => nowMs() + hourMs;
   assert.equal((await as(operator, cookie, "/admin/session")).body.idle_expires_at, idleExpires);
+  // What pages ask by themselves does not, either.
+  for (const path of ["/admin/overview", "/admin/accounts/test/live"]) await as(operator, cookie, path);
+  for (const path of ["/admin/overview/stream", "/admin/accounts/test/live/stream"]) {
+    const stream = await fetch(operator.url + path, { headers: { ...page, cookie } });
+    assert.equal(stream.status, 200);
+    await stream.body?.cancel();
+  }
+  assert.equal((await as(operator, cookie, "/admin/session")).body.idle_expires_at, idleExpires);
   await as(operator, cookie);
   // The use is recorded beside the request.
   await until("the use is recorded", async () => {

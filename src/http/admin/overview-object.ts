@@ -63,6 +63,10 @@ const hourObject = objectFor<Sums & { hour: Hour }>("OverviewHour")({
 });
 
 const usageObject = objectFor<DatabaseView>("OverviewUsage")({
+  hour: [
+    Type.String({ format: "date-time", description: "start of the present hour" }),
+    (view) => isoHour(hourOf(view)),
+  ],
   hours: [
     Type.Array(hourObject.schema, {
       description: `the last ${hoursShown} hours, without those in which no request ended`,
@@ -96,6 +100,7 @@ const nearObject = objectFor<NearExhaustion>("OverviewNearExhaustion")({
 export const overviewObject = objectFor<Snapshot>("Overview")({
   health: [
     closed({
+      ready: Type.Boolean({ description: "as in /readyz" }),
       store: Type.Enum(["ok", "unreachable"]),
       clock: Type.Enum(["ok", "wrong"]),
       draining: Type.Boolean({ description: "true while the service stops" }),
@@ -103,9 +108,11 @@ export const overviewObject = objectFor<Snapshot>("Overview")({
       nodes: Type.Integer({ minimum: 0, description: "processes on the database" }),
       node: orNull(Type.String({ description: "id of this process" })),
     }),
-    ({ store, clock, draining, warnings, nodes }) => {
+    ({ store, clock, draining, warnings, nodes, models }) => {
+      const isLoaded = models.some(({ model }) => model.engine.state === "ready");
+      const ready = store === "ok" && !draining && isLoaded;
       const node = nodes.find(({ isSelf }) => isSelf)?.id ?? null;
-      return { store, clock, draining, warnings, nodes: nodes.length, node };
+      return { ready, store, clock, draining, warnings, nodes: nodes.length, node };
     },
   ],
   running: [

@@ -33,6 +33,7 @@ const streamOverview = operation("streamOverview", {
   description:
     "The `data` of each event is the object of `GET /admin/overview`. An event is sent at once and after each change, at most one a second. The stream ends with the session and with the process. A session has four streams at most.",
   response: { 200: overviewObject.schema },
+  events: true,
   refusals: ["concurrency_limit_exceeded"],
 });
 

@@ -2,6 +2,7 @@
 import { OperatorActions } from "../../accounts/operator-actions.ts";
 import type { ApiApp } from "../api/app.ts";
 import { documentRoutes } from "../api/openapi.ts";
+import { accountLiveRoutes } from "./account-live.ts";
 import { accountRoutes } from "./accounts.ts";
 import { creditRoutes } from "./credits.ts";
 import type { AdminDependencies } from "./dependencies.ts";
@@ -29,7 +30,10 @@ const groups = {
   },
   plans: planRoutes,
   requests: requestRoutes,
-  live: liveRoutes,
+  live(app: ApiApp, actions: OperatorActions, dependencies: AdminDependencies) {
+    liveRoutes(app, actions, dependencies);
+    accountLiveRoutes(app, actions, dependencies);
+  },
   overview: overviewRoutes,
   service: serviceRoutes,
   session: sessionRoutes,

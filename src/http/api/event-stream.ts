@@ -25,6 +25,8 @@ export class EventStream {
     writeHead(reply, 200, { "content-type": "text/event-stream", "x-accel-buffering": "no" });
     reply.raw.flushHeaders();
     reply.raw.on("drain", () => this.#write());
+    // Its client has left already.
+    if (reply.raw.destroyed) return;
     const timer = setInterval(() => this.#keepAlive(), keepAliveMs);
     timer.unref();
     reply.raw.once("close", () => clearInterval(timer));

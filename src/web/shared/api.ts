@@ -5,6 +5,7 @@
  * The pages and the API are of one version, so responses are not checked again here.
  */
 
+import { createParser } from "eventsource-parser";
 import { paths } from "./paths.ts";
 
 export class ApiError extends Error {
@@ -50,6 +51,44 @@ export async function create<T>(path: string, body: object): Promise<{ value: T;
 /** Reads a response that is no JSON, for a download. */
 export async function download(path: string, query: Query): Promise<Blob> {
   return (await respond("GET", withQuery(path, query))).blob();
+}
+
+/** An event of a stream. A stream without names has events called "message". */
+interface ServerEvent {
+  name: string;
+  data: string;
+}
+
+interface EventsOptions {
+  method?: "GET" | "POST";
+  body?: object;
+  signal: AbortSignal;
+  /** Called when anything arrives, comments included. */
+  onBytes?: () => void;
+}
+
+/** Reads server-sent events until the stream ends. Throws if it is refused or breaks off. */
+export async function* events(path: string, options: EventsOptions): AsyncGenerator<ServerEvent> {
+  const { method = "GET", body, signal, onBytes } = options;
+  const response = await respond(method, path, body, signal);
+  const reader = response.body?.pipeThrough(new TextDecoderStream()).getReader();
+  if (reader === undefined) return;
+  const found: ServerEvent[] = [];
+  const parser = createParser({
+    onEvent: ({ event = "message", data }) => void found.push({ name: event, data }),
+  });
+  try {
+    for (;;) {
+      const { value, done } = await reader.read();
+      if (done) return;
+      onBytes?.();
+      parser.feed(value);
+      yield* found.splice(0);
+    }
+  } finally {
+    // Nothing waits for it: a stream that broke off cannot be cancelled.
+    reader.cancel().catch(() => {});
+  }
 }
 
 /** Returns a path of the API of these pages, with its parts encoded. */

@@ -17,24 +17,28 @@ export interface Series {
 const heightPx = 220;
 const legendMax = 8;
 
-export function Chart({
-  days,
-  series,
-  label,
-}: {
-  days: readonly string[];
+interface Content {
+  /** Days, or times of hours: `2027-01-31` or `2027-01-31 18:00`. */
+  times: readonly string[];
   series: readonly Series[];
-  label: string;
-}) {
+}
+
+/** Further values of the same series change the bars and lines in place. */
+export function Chart({ times, series, label }: Content & { label: string }) {
   const place = useRef<HTMLElement>(null);
-  const content = JSON.stringify([days, series]);
+  const shown = useRef<Content>({ times, series });
+  shown.current = { times, series };
+  const plotted = useRef<uPlot | null>(null);
+  const names = JSON.stringify(series.map(({ name }) => name));
   useEffect(() => {
     const element = place.current;
     if (element === null) return;
-    let plot = draw(element, days, series);
+    let plot = draw(element, shown);
+    plotted.current = plot;
     const redraw = () => {
       plot.destroy();
-      plot = draw(element, days, series);
+      plot = draw(element, shown);
+      plotted.current = plot;
     };
     const system = matchMedia("(prefers-color-scheme: dark)");
     const resized = new ResizeObserver(() => plot.setSize({ width: element.clientWidth, height: heightPx }));
@@ -46,12 +50,21 @@ export function Chart({
       removeEventListener(themeChanged, redraw);
       system.removeEventListener("change", redraw);
       plot.destroy();
+      plotted.current = null;
     };
-  }, [content]);
+  }, [names]);
+  const content = JSON.stringify([times, series]);
+  useEffect(() => plotted.current?.setData(dataOf(shown.current)), [content]);
   return <figure class="chart" ref={place} aria-label={label} />;
 }
 
-function draw(element: HTMLElement, days: readonly string[], series: readonly Series[]): uPlot {
+function dataOf({ times, series }: Content): uPlot.AlignedData {
+  const rows = series.map(({ micro }) => micro.map((amount) => amount / microPerCredit));
+  return [times.map((_time, index) => index), ...rows];
+}
+
+function draw(element: HTMLElement, shown: { readonly current: Content }): uPlot {
+  const { series } = shown.current;
   const color = (name: string) => getComputedStyle(element).getPropertyValue(`--${name}`).trim();
   const axis = { stroke: resolved(color("quiet")), grid: { stroke: resolved(color("line")), width: 1 } };
   const bars = uPlot.paths.bars?.({ size: [0.7, 40] });
@@ -68,28 +81,27 @@ function draw(element: HTMLElement, days: readonly string[], series: readonly Se
     axes: [
       {
         ...axis,
-        values: (_plot, splits) => splits.map((split) => days[split]?.slice(5) ?? ""),
+        values: (_plot, splits) => splits.map((split) => shortTime(shown.current.times[split] ?? "")),
         space: 60,
         incrs: [1, 2, 5, 7, 14, 30, 60, 90],
       },
       { ...axis, size: 70, values: (_plot, splits) => splits.map((credits) => compact(credits)) },
     ],
     series: [
-      { value: (_plot, index) => days[index] ?? "" },
-      ...series.map(({ name, micro }, number) => ({
+      { value: (_plot, index) => shown.current.times[index] ?? "" },
+      ...series.map(({ name }, number) => ({
         label: name,
         stroke: resolved(color(`series-${(number % 6) + 1}`)),
         width: 2,
         value: (_plot: uPlot, _credits: number, _series: number, index: number | null) =>
-          index === null ? "–" : shortCredits(micro[index] ?? 0),
+          index === null ? "–" : shortCredits(shown.current.series[number]?.micro[index] ?? 0),
         ...(series.length === 1 && bars
           ? { fill: resolved(color("series-1")), paths: bars, width: 0, points: { show: false } }
           : {}),
       })),
     ],
   };
-  const rows = series.map(({ micro }) => micro.map((amount) => amount / microPerCredit));
-  return new uPlot(options, [days.map((_day, index) => index), ...rows], element);
+  return new uPlot(options, dataOf(shown.current), element);
 
   /** A canvas does not know `light-dark()`, but an element computes it. */
   function resolved(value: string): string {
@@ -100,6 +112,11 @@ function draw(element: HTMLElement, days: readonly string[], series: readonly Se
     probe.remove();
     return computed;
   }
+}
+
+/** Returns `18:00` of an hour, and `01-31` of a day. */
+function shortTime(time: string): string {
+  return time.slice(time.length > 10 ? 11 : 5);
 }
 
 function compact(credits: number): string {

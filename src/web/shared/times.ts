@@ -44,6 +44,16 @@ export function daysBetween(from: string, to: string): string[] {
   return days;
 }
 
+/** Returns the hour of a time in UTC, `2027-01-31 18:00`. */
+export function hourOf(ms: EpochMs): string {
+  return `${new Date(ms).toISOString().slice(0, 13).replace("T", " ")}:00`;
+}
+
+/** Returns the last hours, the hour of `ms` being the last one. */
+export function hoursUntil(ms: EpochMs, count: number): string[] {
+  return Array.from({ length: count }, (_, index) => hourOf(ms - (count - 1 - index) * hour));
+}
+
 /** Returns the share of a window that has passed, from 0 to 1. */
 export function passedShare(startMs: EpochMs, endMs: EpochMs, nowMs: EpochMs): number {
   if (endMs <= startMs) return 1;

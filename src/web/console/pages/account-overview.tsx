@@ -1,32 +1,28 @@
 /** The balance of an account with its windows as a picture, and who it belongs to. */
 import { apiPath, get } from "../../shared/api.ts";
 import { Card, Figure } from "../../shared/layout.tsx";
+import { LiveMark, ShownLive, useLive } from "../../shared/live.tsx";
 import { wholeNumber } from "../../shared/numbers.ts";
 import { Shown } from "../../shared/states.tsx";
 import { Table } from "../../shared/table.tsx";
 import { passedShare } from "../../shared/times.ts";
 import { useLoaded } from "../../shared/use-loaded.ts";
-import { Badge, Facts, Time } from "../../shared/values.tsx";
-import type { Balance, Page, RecentRefusal } from "../types.ts";
+import { Badge, Facts, ShortAmount, Time } from "../../shared/values.tsx";
+import type { AccountLive, Balance, Page, RecentRefusal } from "../types.ts";
 import type { AccountTabProps } from "./account-tab.ts";
 import { RunningRequests } from "./running-requests.tsx";
 
-export function AccountOverview({ account, changes }: AccountTabProps) {
+export function AccountOverview({ account }: AccountTabProps) {
   const { id } = account;
-  const balance = useLoaded(`balance ${id} ${changes}`, (signal) =>
-    get<Balance>(apiPath("accounts", id, "balance"), {}, signal),
-  );
+  const path = apiPath("accounts", id, "live");
+  const live = useLive<{ message: AccountLive }>(`${path}/stream`, path);
+  const now = live.value.message;
   return (
     <>
-      <Card
-        title="Balance"
-        actions={
-          <button type="button" onClick={balance.reload}>
-            Refresh
-          </button>
-        }
-      >
-        <Shown of={balance}>{(value) => <BalancePicture balance={value} />}</Shown>
+      <Card title="Balance" actions={<LiveMark of={live} />}>
+        <ShownLive of={live} event="message">
+          {({ balance, held_micro }) => <BalancePicture balance={balance} heldMicro={held_micro} />}
+        </ShownLive>
       </Card>
       <Card title="Account">
         <Facts
@@ -42,8 +38,8 @@ export function AccountOverview({ account, changes }: AccountTabProps) {
           ]}
         />
       </Card>
-      <RunningRequests account={id} />
       <Refusals account={id} />
+      {now && <RunningRequests rows={now.requests} total={now.running} hasAccount={false} />}
     </>
   );
 }
@@ -79,7 +75,7 @@ function Refusals({ account }: { account: string }) {
   );
 }
 
-function BalancePicture({ balance }: { balance: Balance }) {
+function BalancePicture({ balance, heldMicro }: { balance: Balance; heldMicro: number }) {
   const { balances, caps, baseWindow, overageWindow } = balance;
   return (
     <>
@@ -89,6 +85,9 @@ function BalancePicture({ balance }: { balance: Balance }) {
         </Figure>
         <Figure name="Additional credits" note="bought; they do not lapse">
           {wholeNumber(balances.additional.credits)}
+        </Figure>
+        <Figure name="Held credits" note="for running requests">
+          <ShortAmount micro={heldMicro} />
         </Figure>
       </div>
       <Bucket name="Base" {...balances.base} cap={caps.base.credits} window={baseWindow} />

@@ -33,7 +33,7 @@ export function HealthPage() {
         <Shown of={readiness}>{(now) => <NodeFacts now={now} />}</Shown>
       </Card>
       <Card title="Models">
-        <Models hasPrices />
+        <Models />
       </Card>
       <Card title="Nodes">
         <Shown of={nodes}>

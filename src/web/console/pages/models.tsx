@@ -14,43 +14,39 @@ const prices: Column<Model>[] = [
   { title: "Answer price", isNumber: true, cell: ({ pricing }) => price(pricing.completion) },
 ];
 
-/** `hasPrices` adds prices and limits. */
-export function Models({ hasPrices }: { hasPrices: boolean }) {
+/** Models as they are when the page is opened. */
+export function Models() {
   const models = useLoaded("models", (signal) => get<Page<Model>>("/admin/models", { limit: 500 }, signal));
+  return <Shown of={models}>{({ data }) => <ModelTable models={data} hasPrices />}</Shown>;
+}
+
+/** `hasPrices` adds prices and limits. */
+export function ModelTable({ models, hasPrices }: { models: readonly Model[]; hasPrices: boolean }) {
   return (
-    <Shown of={models}>
-      {({ data }) => (
-        <Table
-          caption="Models with state, load and price"
-          rows={data}
-          keyOf={({ id }) => id}
-          columns={[
-            { title: "Model", cell: ({ id }) => id },
-            { title: "State", cell: ({ state }) => <Badge text={state} /> },
-            { title: "Running", isNumber: true, cell: ({ load }) => wholeNumber(load?.running ?? null) },
-            { title: "Waiting", isNumber: true, cell: ({ load }) => wholeNumber(load?.waiting ?? null) },
-            { title: "Paused", isNumber: true, cell: ({ load }) => wholeNumber(load?.paused ?? null) },
-            {
-              title: "Requests in 24 h",
-              isNumber: true,
-              cell: (model) => wholeNumber(model.last_day.requests),
-            },
-            { title: "Failed", isNumber: true, cell: (model) => wholeNumber(model.last_day.errors) },
-            {
-              ...{ title: "Tokens/s", isNumber: true },
-              cell: ({ last_day: { tokens_per_second: speed } }) => speed?.median ?? "–",
-            },
-            {
-              ...{ title: "First token", isNumber: true },
-              cell: ({ last_day: { first_token_ms: first } }) =>
-                first === null ? "–" : `${first.median} ms`,
-            },
-            { title: "Servers", cell: serversOf },
-            ...(hasPrices ? prices : []),
-          ]}
-        />
-      )}
-    </Shown>
+    <Table
+      caption="Models with state, load and speed"
+      rows={models}
+      keyOf={({ id }) => id}
+      columns={[
+        { title: "Model", cell: ({ id }) => id },
+        { title: "State", cell: ({ state }) => <Badge text={state} /> },
+        { title: "Running", isNumber: true, cell: ({ load }) => wholeNumber(load?.running ?? null) },
+        { title: "Waiting", isNumber: true, cell: ({ load }) => wholeNumber(load?.waiting ?? null) },
+        { title: "Paused", isNumber: true, cell: ({ load }) => wholeNumber(load?.paused ?? null) },
+        { title: "Requests in 24 h", isNumber: true, cell: (model) => wholeNumber(model.last_day.requests) },
+        { title: "Failed", isNumber: true, cell: (model) => wholeNumber(model.last_day.errors) },
+        {
+          ...{ title: "Tokens/s", isNumber: true },
+          cell: ({ last_day: { tokens_per_second: speed } }) => speed?.median ?? "–",
+        },
+        {
+          ...{ title: "First token", isNumber: true },
+          cell: ({ last_day: { first_token_ms: first } }) => (first === null ? "–" : `${first.median} ms`),
+        },
+        { title: "Servers", cell: serversOf },
+        ...(hasPrices ? prices : []),
+      ]}
+    />
   );
 }
 

@@ -1,104 +1,141 @@
-/** The first page: is it healthy, what was used, what runs now. */
+/** The first page: is it healthy, what runs now, what was used. It updates by itself. */
 import { get } from "../../shared/api.ts";
 import { Chart } from "../../shared/chart.tsx";
 import { Card, Figure, PageHead } from "../../shared/layout.tsx";
-import { wholeNumber } from "../../shared/numbers.ts";
+import { LiveMark, ShownLive, useLive } from "../../shared/live.tsx";
+import { counted, wholeNumber } from "../../shared/numbers.ts";
 import { Link, pathTo } from "../../shared/router.tsx";
 import { Empty, Shown } from "../../shared/states.tsx";
 import { Table } from "../../shared/table.tsx";
-import { dayOf, daysBetween } from "../../shared/times.ts";
-import { useLoaded } from "../../shared/use-loaded.ts";
+import { dayOf, daysBetween, hourOf, hoursUntil } from "../../shared/times.ts";
+import { type Loaded, useLoaded } from "../../shared/use-loaded.ts";
 import { Amount, Badge, ShortAmount } from "../../shared/values.tsx";
-import type { ListedAccount, Page, Readiness, UsageReport } from "../types.ts";
-import { Models } from "./models.tsx";
+import type { Overview, UsageReport } from "../types.ts";
+import { ModelTable } from "./models.tsx";
 import { RunningRequests } from "./running-requests.tsx";
 
 const chartDays = 30;
+const chartHours = 24;
 
 export function OverviewPage() {
-  const [from, today, to] = [dayOf(Date.now(), 1 - chartDays), dayOf(Date.now()), dayOf(Date.now(), 1)];
-  const readiness = useLoaded("readiness", (signal) => get<Readiness>("/readyz", {}, signal));
+  const live = useLive<{ message: Overview }>("/admin/overview/stream", "/admin/overview");
+  const [from, to] = [dayOf(Date.now(), 1 - chartDays), dayOf(Date.now(), 1)];
   const daily = useLoaded(`daily ${from}`, (signal) =>
     get<UsageReport>("/admin/usage/sums", { by: "day", from, to, limit: 500 }, signal),
   );
   const top = useLoaded(`top ${from}`, (signal) =>
     get<UsageReport>("/admin/usage/sums", { by: "account", from, to, order: "cost", limit: 5 }, signal),
   );
-  const near = useLoaded("near", (signal) =>
-    get<Page<ListedAccount>>(
-      "/admin/accounts",
-      { near_exhaustion: "true", order: "remaining", limit: 5 },
-      signal,
-    ),
-  );
   return (
     <>
-      <PageHead title="Overview" />
-      <Shown of={readiness}>{(now) => <HealthLine now={now} />}</Shown>
-      <Shown of={daily}>
-        {(report) => (
-          <>
-            <div class="card figures">
-              <DayFigures title="today" rows={report.data.filter(({ day }) => day === today)} />
-              <DayFigures title={`in ${chartDays} days`} rows={[report.total]} />
-            </div>
-            <Card title="Cost by day">
+      <PageHead title="Overview">
+        <LiveMark of={live} />
+      </PageHead>
+      <ShownLive of={live} event="message">
+        {(now) => <Now now={now} daily={daily} />}
+      </ShownLive>
+      <div class="cards">
+        <Card title="Cost by day">
+          <Shown of={daily}>
+            {(report) => (
               <Chart
-                days={daysBetween(from, to)}
-                series={[{ name: "cost", micro: microByDay(report, daysBetween(from, to)) }]}
+                times={daysBetween(from, to)}
+                series={[
+                  { name: "cost", micro: microByDay(report, daysBetween(from, to), live.value.message) },
+                ]}
                 label={`Cost in credits on each of the last ${chartDays} days`}
               />
-            </Card>
-          </>
-        )}
-      </Shown>
-      <Card title="Models">
-        <Models hasPrices={false} />
-      </Card>
-      <div class="cards">
-        <RunningRequests />
-        <Card
-          title="Accounts with almost no credits left"
-          actions={<Link to={`${pathTo("accounts")}?near_exhaustion=true&order=remaining`}>All of them</Link>}
-        >
-          <Shown of={near}>{({ data }) => <NearExhaustion rows={data} />}</Shown>
+            )}
+          </Shown>
         </Card>
         <Card title={`Accounts with the highest cost in ${chartDays} days`}>
-          <Shown of={top}>
-            {({ data }) =>
-              data.length === 0 ? (
-                <Empty>
-                  No request has finished yet. <Link to={pathTo("accounts")}>Open an account</Link> and create
-                  a key.
-                </Empty>
-              ) : (
-                <Table
-                  caption="Accounts with the highest cost"
-                  rows={data}
-                  keyOf={({ account }) => account ?? ""}
-                  columns={[
-                    {
-                      title: "Account",
-                      cell: ({ account }) => <Link to={pathTo("accounts", account ?? "")}>{account}</Link>,
-                    },
-                    { title: "Requests", isNumber: true, cell: ({ requests }) => wholeNumber(requests) },
-                    {
-                      title: "Cost",
-                      isNumber: true,
-                      cell: ({ cost_micro }) => <Amount micro={cost_micro} />,
-                    },
-                  ]}
-                />
-              )
-            }
-          </Shown>
+          <Shown of={top}>{({ data }) => <HighestCost rows={data} />}</Shown>
         </Card>
       </div>
     </>
   );
 }
 
-function NearExhaustion({ rows }: { rows: readonly ListedAccount[] }) {
+/** What the stream brings. */
+function Now({ now, daily }: { now: Overview; daily: Loaded<UsageReport> }) {
+  const { health, running, usage, near_exhaustion: near, models } = now;
+  const hours = hoursUntil(usage === null ? Date.now() : Date.parse(usage.hour), chartHours);
+  return (
+    <>
+      <HealthLine health={health} />
+      <div class="card figures">
+        <Figure name="Running now" note={`${counted(running.waiting, "request")} waiting`}>
+          {wholeNumber(running.running + running.elsewhere)}
+        </Figure>
+        <SumFigures title="this hour" sums={usage?.this_hour ?? null} />
+        <SumFigures title="today" sums={usage?.today ?? null} />
+        <SumFigures
+          title={`in ${chartDays} days`}
+          sums={daily.value && usage && inDays(daily.value, usage.today, dayOf(Date.parse(usage.hour)))}
+        />
+      </div>
+      <Card title={`Cost by hour, last ${chartHours} hours`}>
+        <Chart
+          times={hours}
+          series={[{ name: "cost", micro: microByHour(usage, hours) }]}
+          label={`Cost in credits in each of the last ${chartHours} hours`}
+        />
+      </Card>
+      <Card title="Models">
+        {health.nodes > 1 && (
+          <p class="quiet">
+            Queue, speed and errors are those of this node, {health.node}, since its start. The other numbers
+            of this page are of all {wholeNumber(health.nodes)} <Link to={pathTo("health")}>nodes</Link>.
+          </p>
+        )}
+        <ModelTable models={models} hasPrices={false} />
+      </Card>
+      <div class="cards">
+        <RunningRequests
+          rows={running.requests}
+          total={running.running + running.waiting + running.elsewhere}
+        />
+        <Card
+          title="Accounts with almost no credits left"
+          actions={<Link to={`${pathTo("accounts")}?near_exhaustion=true&order=remaining`}>All of them</Link>}
+        >
+          {near === null ? (
+            <p class="quiet">The list is not read yet.</p>
+          ) : (
+            <NearExhaustion rows={near.accounts} />
+          )}
+        </Card>
+      </div>
+    </>
+  );
+}
+
+function HighestCost({ rows }: { rows: UsageReport["data"] }) {
+  if (rows.length === 0) {
+    return (
+      <Empty>
+        No request has finished yet. <Link to={pathTo("accounts")}>Open an account</Link> and create a key.
+      </Empty>
+    );
+  }
+  return (
+    <Table
+      caption="Accounts with the highest cost"
+      rows={rows}
+      keyOf={({ account }) => account ?? ""}
+      columns={[
+        {
+          title: "Account",
+          cell: ({ account }) => <Link to={pathTo("accounts", account ?? "")}>{account}</Link>,
+        },
+        { title: "Requests", isNumber: true, cell: ({ requests }) => wholeNumber(requests) },
+        { title: "Cost", isNumber: true, cell: ({ cost_micro }) => <Amount micro={cost_micro} /> },
+      ]}
+    />
+  );
+}
+
+function NearExhaustion({ rows }: { rows: NonNullable<Overview["near_exhaustion"]>["accounts"] }) {
   if (rows.length === 0) return <p class="quiet">No account has less than 10 % of its credits.</p>;
   return (
     <Table
@@ -108,20 +145,18 @@ function NearExhaustion({ rows }: { rows: readonly ListedAccount[] }) {
       columns={[
         { title: "Account", cell: ({ id }) => <Link to={pathTo("accounts", id)}>{id}</Link> },
         { title: "Plan", cell: ({ plan }) => plan },
-        {
-          ...{ title: "Credits left", isNumber: true },
-          cell: ({ balance }) => wholeNumber(balance?.balances.total.credits ?? null),
-        },
+        { title: "Credits left", isNumber: true, cell: ({ credits }) => wholeNumber(credits) },
       ]}
     />
   );
 }
 
-function HealthLine({ now }: { now: Readiness }) {
-  const isHealthy = now.ready && now.clock === "ok" && now.warnings.length === 0;
+/** Screen readers hear of a change of the health. */
+function HealthLine({ health }: { health: Overview["health"] }) {
+  const isHealthy = health.ready && health.clock === "ok" && health.warnings.length === 0;
   return (
-    <p class={isHealthy ? "health" : "notice warn"}>
-      <Badge text={now.ready ? "ready" : "not ready"} tone={now.ready ? "good" : "bad"} />{" "}
+    <p class={isHealthy ? "health" : "notice warn"} role="status">
+      <Badge text={health.ready ? "ready" : "not ready"} tone={health.ready ? "good" : "bad"} />{" "}
       {isHealthy
         ? "The service takes requests, the database responds, and the clock is trusted."
         : "Something needs your attention."}{" "}
@@ -130,22 +165,41 @@ function HealthLine({ now }: { now: Readiness }) {
   );
 }
 
-function DayFigures({ title, rows }: { title: string; rows: readonly UsageReport["total"][] }) {
-  const sum = (read: (row: UsageReport["total"]) => number) => rows.reduce((all, row) => all + read(row), 0);
+type Sums = NonNullable<Overview["usage"]>["today"];
+
+function SumFigures({ title, sums }: { title: string; sums: Sums | null }) {
   return (
     <>
-      <Figure name={`Requests ${title}`}>{wholeNumber(sum((row) => row.requests))}</Figure>
+      <Figure name={`Requests ${title}`}>{wholeNumber(sums?.requests ?? null)}</Figure>
       <Figure name={`Tokens ${title}`}>
-        {wholeNumber(sum((row) => row.prompt_tokens + row.completion_tokens))}
+        {wholeNumber(sums && sums.prompt_tokens + sums.completion_tokens)}
       </Figure>
       <Figure name={`Credits ${title}`}>
-        <ShortAmount micro={sum((row) => row.cost_micro)} />
+        {sums === null ? "–" : <ShortAmount micro={sums.cost_micro} />}
       </Figure>
     </>
   );
 }
 
-function microByDay({ data }: UsageReport, days: readonly string[]): number[] {
+/** Returns the total of a report, with the present sums of today. */
+function inDays({ total, data }: UsageReport, today: Sums, day: string): Sums {
+  const loaded = data.find((row) => row.day === day);
+  const now = (name: keyof Sums) => total[name] - (loaded?.[name] ?? 0) + today[name];
+  return {
+    requests: now("requests"),
+    prompt_tokens: now("prompt_tokens"),
+    completion_tokens: now("completion_tokens"),
+    cost_micro: now("cost_micro"),
+  };
+}
+
+function microByDay({ data }: UsageReport, days: readonly string[], now: Overview | undefined): number[] {
   const costs = new Map(data.map(({ day, cost_micro }) => [day, cost_micro]));
+  if (now?.usage) costs.set(dayOf(Date.parse(now.usage.hour)), now.usage.today.cost_micro);
   return days.map((day) => costs.get(day) ?? 0);
+}
+
+function microByHour(usage: Overview["usage"], hours: readonly string[]): number[] {
+  const costs = new Map(usage?.hours.map(({ hour, cost_micro }) => [hourOf(Date.parse(hour)), cost_micro]));
+  return hours.map((hour) => costs.get(hour) ?? 0);
 }

@@ -1,74 +1,74 @@
 /** Running requests of all nodes with the credits that they hold, and stopping one. */
-
-import { ActionDialog, useAction } from "../../shared/action.tsx";
-import { apiPath, get, send } from "../../shared/api.ts";
+import { useState } from "preact/hooks";
+import { ActionDialog } from "../../shared/action.tsx";
+import { apiPath, send } from "../../shared/api.ts";
 import { Card } from "../../shared/layout.tsx";
+import { wholeNumber } from "../../shared/numbers.ts";
 import { Link, pathTo } from "../../shared/router.tsx";
-import { Shown } from "../../shared/states.tsx";
-import { Table } from "../../shared/table.tsx";
-import { useLoaded } from "../../shared/use-loaded.ts";
-import { Amount, Time } from "../../shared/values.tsx";
-import type { Hold, Page } from "../types.ts";
+import { type Column, Table } from "../../shared/table.tsx";
+import { Amount, Badge, Time } from "../../shared/values.tsx";
+import type { RunningRequest } from "../types.ts";
 
-const rowsMax = 20;
+/** The list has this height, so that nothing below it moves when requests begin and end. */
+const height = "340px";
 
-/** `account` limits the list to one account. */
-export function RunningRequests({ account }: { account?: string }) {
-  const { open, show, hide } = useAction<string>();
-  const holds = useLoaded(`running ${account}`, (signal) =>
-    get<Page<Hold>>("/admin/holds", { account, limit: rowsMax }, signal),
-  );
+/** `total`: number of requests, of which `rows` may be a part. */
+export function RunningRequests(props: {
+  rows: readonly RunningRequest[];
+  total: number;
+  hasAccount?: boolean;
+}) {
+  const { rows, total, hasAccount = true } = props;
+  const [open, setOpen] = useState<RunningRequest | null>(null);
   return (
-    <Card
-      title="Running requests"
-      actions={
-        <button type="button" onClick={holds.reload}>
-          Refresh
-        </button>
-      }
-    >
-      <Shown of={holds}>
-        {({ data, next }) =>
-          data.length === 0 ? (
-            <p class="quiet">Nothing runs now.</p>
-          ) : (
-            <>
-              <Table
-                caption="Running requests and the credits that they hold"
-                rows={data}
-                keyOf={(hold) => hold.request_id}
-                columns={[
-                  {
-                    title: "Account",
-                    cell: (hold) => <Link to={pathTo("accounts", hold.account)}>{hold.account}</Link>,
-                  },
-                  { title: "Model", cell: (hold) => hold.model },
-                  { title: "Started", cell: (hold) => <Time at={hold.created_at} /> },
-                  {
-                    title: "Held credits",
-                    isNumber: true,
-                    cell: (hold) => <Amount micro={hold.held_micro} />,
-                  },
-                  {
-                    title: "Request",
-                    cell: (hold) => (
-                      <button
-                        type="button"
-                        aria-label={`Stop the request ${hold.request_id}`}
-                        title={hold.request_id}
-                        onClick={() => show(hold.request_id)}
-                      >
-                        Stop
-                      </button>
-                    ),
-                  },
-                ]}
-              />
-              {next !== null && <p class="quiet">The first {rowsMax} requests are shown.</p>}
-            </>
-          )
-        }
-      </Shown>
+    <Card title="Running requests">
+      <div style={{ height, overflowY: "auto" }}>
+        {rows.length === 0 ? (
+          <p class="quiet">Nothing runs now.</p>
+        ) : (
+          <Table
+            caption="Running requests and the credits that they hold"
+            rows={rows}
+            keyOf={(row) => row.request_id}
+            columns={[
+              ...(hasAccount ? [accountColumn] : []),
+              { title: "Model", cell: (row) => row.model },
+              {
+                title: "State",
+                cell: (row) => (row.here ? <Badge text={row.state} /> : <Badge text="on another node" />),
+              },
+              { title: "Started", cell: (row) => <Time at={row.since} /> },
+              {
+                ...{ title: "Tokens", isNumber: true },
+                cell: (row) => (
+                  <span title={row.here ? "of the answer so far" : "of the answer, at the last checkpoint"}>
+                    {wholeNumber(row.completion_tokens)}
+                  </span>
+                ),
+              },
+              { title: "Held credits", isNumber: true, cell: (row) => <Amount micro={row.held_micro} /> },
+              {
+                title: "Request",
+                cell: (row) => (
+                  <button
+                    type="button"
+                    aria-label={`Stop the request ${row.request_id}`}
+                    title={row.request_id}
+                    onClick={() => setOpen(row)}
+                  >
+                    Stop
+                  </button>
+                ),
+              },
+            ]}
+          />
+        )}
+        {rows.length < total && (
+          <p class="quiet">
+            The oldest {wholeNumber(rows.length)} of {wholeNumber(total)} requests are shown.
+          </p>
+        )}
+      </div>
       {open !== null && (
         <ActionDialog
           title="Stop a running request"
@@ -77,22 +77,25 @@ export function RunningRequests({ account }: { account?: string }) {
           isDangerous
           intro={
             <p>
-              The request <code>{open}</code> ends now. Its client gets the error <code>request_stopped</code>
-              , and pays for the tokens so far.
+              The request <code>{open.request_id}</code> of {open.account} to {open.model} ends now. Its
+              client gets the error <code>request_stopped</code>, and pays for the tokens so far.
             </p>
           }
           send={async () => {
-            const { stopped } = await send<{ stopped: boolean }>("POST", apiPath("requests", open, "stop"));
+            const path = apiPath("requests", open.request_id, "stop");
+            const { stopped } = await send<{ stopped: boolean }>("POST", path);
             return {
               done: stopped ? "The request is stopped." : "Another node stops the request within seconds.",
             };
           }}
-          close={(isDone) => {
-            hide();
-            if (isDone) holds.reload();
-          }}
+          close={() => setOpen(null)}
         />
       )}
     </Card>
   );
 }
+
+const accountColumn: Column<RunningRequest> = {
+  title: "Account",
+  cell: ({ account }) => account !== null && <Link to={pathTo("accounts", account)}>{account}</Link>,
+};

@@ -76,7 +76,7 @@ export function UsageOfPeriod({
         <Shown of={chart}>
           {(series) => (
             <Chart
-              days={daysBetween(from, to)}
+              times={daysBetween(from, to)}
               series={series}
               label="Cost in credits by day; the table has the amounts"
             />

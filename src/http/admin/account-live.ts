@@ -1,0 +1,110 @@
+/**
+ * `/admin/accounts/{account}/live`: the balance of an account and its running requests, once and
+ * as a stream.
+ *
+ * However many streams there are, one statement a second finds the accounts that have changed
+ * (accounts/live-accounts.ts). Tokens of requests that this process answers come from memory.
+ */
+import Type from "typebox";
+import { balanceObject } from "../../accounts/balance-object.ts";
+import { closed, count, micro, objectFor } from "../../accounts/json-objects.ts";
+import { LiveAccounts } from "../../accounts/live-accounts.ts";
+import type { OperatorActions } from "../../accounts/operator-actions.ts";
+import { balance } from "../../accounts/operator-objects.ts";
+import type { BalanceView } from "../../ledger/balance.ts";
+import type { HoldRow } from "../../ledger/rows.ts";
+import { pageRowsMax } from "../../store/store.ts";
+import type { RequestRecord } from "../../telemetry/request-record.ts";
+import { type ApiApp, operation } from "../api/app.ts";
+import { EventStream } from "../api/event-stream.ts";
+import * as schema from "../api/schemas.ts";
+import type { AdminDependencies } from "./dependencies.ts";
+import { requestObject, runningObjects } from "./requests.ts";
+
+const requestsMax = 20;
+
+interface AccountNow {
+  balance: BalanceView;
+  /** Of this process. */
+  records: readonly RequestRecord[];
+  /** Of other processes. */
+  elsewhere: readonly HoldRow[];
+}
+
+export const accountLiveObject = objectFor<AccountNow>("AccountLive")({
+  balance: [balance, (now) => balanceObject(now.balance)],
+  held_micro: [micro, (now) => now.balance.heldMicro],
+  running: [count, (now) => now.records.length + now.elsewhere.length],
+  requests: [
+    Type.Array(requestObject.schema, { description: `the ${requestsMax} oldest of all processes` }),
+    (now) => runningObjects(now.records, now.elsewhere).slice(0, requestsMax),
+  ],
+});
+
+const about = {
+  params: closed({ account: schema.accountName }),
+  response: { 200: accountLiveObject.schema },
+};
+
+const showAccountLive = operation("showAccountLive", {
+  summary: "Show the balance of an account and its running requests",
+  description: "Does not prolong a session.",
+  ...about,
+  refusals: ["account_not_found"],
+});
+
+const streamAccountLive = operation("streamAccountLive", {
+  summary: "Stream the balance of an account and its running requests as server-sent events",
+  description:
+    "The `data` of each event `message` is the object of `GET /admin/accounts/{account}/live`: first as it is, then after each change, at most once a second. A session has four streams at most.",
+  ...about,
+  events: true,
+  refusals: ["account_not_found", "concurrency_limit_exceeded"],
+});
+
+export function accountLiveRoutes(
+  app: ApiApp,
+  actions: OperatorActions,
+  { store, requests, streams, logger }: AdminDependencies,
+): void {
+  const accounts = new LiveAccounts({
+    store,
+    onError: (err) => logger.warn({ err }, "the live state of accounts could not be read; trying again"),
+  });
+  const config = { prolongsSession: false };
+
+  function objectOf(account: string, view: BalanceView, holds: readonly HoldRow[]) {
+    const records = requests.list().filter(({ caller }) => caller?.accountId === account);
+    const own = new Set(records.map(({ requestId }) => requestId));
+    const elsewhere = holds.filter(({ id }) => !own.has(id));
+    return accountLiveObject.of({ balance: view, records, elsewhere });
+  }
+
+  async function objectNow(account: string) {
+    const [view, holds] = await Promise.all([
+      actions.balance(account),
+      actions.holds({ account, limit: pageRowsMax }),
+    ]);
+    return objectOf(account, view, holds);
+  }
+
+  app.get("/admin/accounts/:account/live", { schema: showAccountLive, config }, ({ params }) =>
+    objectNow(params.account),
+  );
+
+  app.get(
+    "/admin/accounts/:account/live/stream",
+    { schema: streamAccountLive, config, exposeHeadRoute: false },
+    async (request, reply) => {
+      const { account } = request.params;
+      // An account that is missing or invalid is refused before the first byte.
+      await actions.balance(account);
+      streams.take(request, reply);
+      const stream = new EventStream(reply);
+      const end = accounts.watchAll(account, (live) =>
+        stream.send("message", objectOf(account, live.balance, live.requests)),
+      );
+      stream.onEnd(end);
+    },
+  );
+}

@@ -1,0 +1,171 @@
+/** Pages that update by themselves: what they show, when they stop, and what stays untouched. */
+import assert from "node:assert/strict";
+import type { Page, Request } from "playwright-core";
+import { browserTests, type ConsoleService } from "../fixtures/browser.ts";
+import { assertAccessible, endSession, open } from "../fixtures/console.ts";
+import { ask, openStream } from "../fixtures/http-stream.ts";
+import { query } from "../fixtures/ledger-file.ts";
+import { miniature } from "../fixtures/program.ts";
+import { endless } from "../fixtures/running-requests.ts";
+import { until } from "../fixtures/until.ts";
+
+const test = browserTests({ env: { INKWELL_MODELS__SMOLLM2_135M_INSTRUCT__SOURCE: miniature } });
+
+/** The number with this name on the overview. */
+function figure(page: Page, name: string) {
+  const title = page.getByText(name, { exact: true });
+  return page.locator(".figure").filter({ has: title }).locator("strong");
+}
+
+/** Waits until it shows this text. */
+async function shows(page: Page, name: string, text: string): Promise<void> {
+  await figure(page, name).getByText(text, { exact: true }).waitFor();
+}
+
+/** Overrides whether the page is hidden, as another tab in front of it does. */
+async function setHidden(page: Page, isHidden: boolean): Promise<void> {
+  const state = isHidden ? "hidden" : "visible";
+  await page.evaluate(`
+    Object.defineProperty(document, "visibilityState", { configurable: true, value: "${state}" });
+    document.dispatchEvent(new Event("visibilitychange"));
+  `);
+}
+
+/** Counts the streams that the page has open. */
+function countStreams(page: Page): () => number {
+  const open = new Set<Request>();
+  page.on("request", (request) => {
+    if (request.url().endsWith("/stream")) open.add(request);
+  });
+  page.on("requestfailed", (request) => void open.delete(request));
+  page.on("requestfinished", (request) => void open.delete(request));
+  return () => open.size;
+}
+
+async function isReady(service: ConsoleService): Promise<void> {
+  await until("the model is loaded", async () => (await fetch(`${service.url}/readyz`)).ok);
+}
+
+test("the overview counts running and finished requests without a click, and moves nothing", async (visit) => {
+  const { page, service } = visit;
+  await isReady(service);
+  await open(visit, "");
+  await page.getByText("live", { exact: true }).waitFor();
+  await shows(page, "Running now", "0");
+  const heading = page.getByRole("heading", { name: /Accounts with the highest cost/ });
+  const link = page.getByRole("link", { name: "All of them" });
+  await link.focus();
+  const before = await heading.boundingBox();
+  const stream = await openStream({ url: service.apiUrl, key: service.key, ...endless });
+  await shows(page, "Running now", "1");
+  const row = page.getByRole("row").filter({ has: page.getByRole("link", { name: "default" }) });
+  await row.getByText("running", { exact: true }).waitFor();
+  stream.abort();
+  await shows(page, "Running now", "0");
+  await shows(page, "Requests today", "1");
+  const [charge] = query(service.folder, "select cost from charge");
+  const credits = await figure(page, "Credits today").locator("span").getAttribute("title");
+  assert.equal(Number(credits?.replace(/,| credits/g, "")) * 1_000_000, Number(charge?.cost));
+  assert.deepEqual(await heading.boundingBox(), before, "the page moved");
+  assert.equal(await page.evaluate("document.activeElement.innerText"), "All of them");
+  await assertAccessible(page);
+});
+
+test("screen readers hear of states, and of no number", async (visit) => {
+  const { page } = visit;
+  await open(visit, "");
+  await page.getByText("live", { exact: true }).waitFor();
+  const live = page.locator("[aria-live], [role=status], [role=alert], [role=log]");
+  const texts = await live.allInnerTexts();
+  assert.ok(texts.includes("live"), texts.join());
+  for (const text of texts) assert.doesNotMatch(text, /\d/);
+});
+
+test("an account's page shows its balance and requests while an answer streams", async (visit) => {
+  const { page, service } = visit;
+  await isReady(service);
+  await open(visit, "/accounts/default");
+  await page.getByText("Nothing runs now.").waitFor();
+  const before = await figure(page, "Credits left").innerText();
+  const stream = await openStream({ url: service.apiUrl, key: service.key, ...endless });
+  const stop = page.getByRole("button", { name: `Stop the request ${stream.requestId}` });
+  await stop.waitFor();
+  await figure(page, "Held credits").getByText("0", { exact: true }).waitFor({ state: "detached" });
+  stream.abort();
+  await stop.waitFor({ state: "detached" });
+  await shows(page, "Held credits", "0");
+  await figure(page, "Credits left").getByText(before, { exact: true }).waitFor({ state: "detached" });
+  // A change by somebody else.
+  const body = { payment_id: "live-1", credits: 777 };
+  await service.call("POST", "/admin/accounts/default/topups", body);
+  await shows(page, "Additional credits", "777");
+});
+
+test("a hidden page closes its stream, and is up to date when it is shown again", async (visit) => {
+  const { page, service } = visit;
+  await isReady(service);
+  const streams = countStreams(page);
+  await open(visit, "/accounts/default");
+  await page.getByText("live", { exact: true }).waitFor();
+  assert.equal(streams(), 1);
+  await setHidden(page, true);
+  await until("the stream is closed", () => streams() === 0);
+  await service.call("POST", "/admin/accounts/default/topups", { payment_id: "hidden-1", credits: 100_000 });
+  await setHidden(page, false);
+  await figure(page, "Additional credits").getByText(/^100,/).waitFor();
+  assert.equal(streams(), 1);
+});
+
+test("says as of when the numbers are while the service is away, and goes on by itself", async (visit) => {
+  const { page, service } = visit;
+  await open(visit, "");
+  await page.getByText("live", { exact: true }).waitFor();
+  const requests = await figure(page, "Requests today").innerText();
+  await service.stop();
+  await page.getByText(/^as of \d{4}-\d\d-\d\d \d\d:\d\d:\d\d UTC$/).waitFor();
+  assert.equal(await figure(page, "Requests today").innerText(), requests, "the numbers stay");
+  await service.start();
+  await page.getByText("live", { exact: true }).waitFor();
+});
+
+test("without a place for its stream, a page asks every few seconds", async (visit) => {
+  const { page, service, expects } = visit;
+  await isReady(service);
+  expects("429 GET /admin/overview/stream");
+  await page.route("**/admin/overview/stream", (route) =>
+    route.fulfill({
+      status: 429,
+      json: { error: { code: "concurrency_limit_exceeded", message: "This session has 4 streams already." } },
+    }),
+  );
+  await page.clock.install();
+  await open(visit, "");
+  await page.getByText("live", { exact: true }).waitFor();
+  const before = Number(await figure(page, "Requests today").innerText());
+  await ask({ url: service.apiUrl, key: service.key, content: "Hello", max_tokens: 3 }).then((answer) =>
+    answer.text(),
+  );
+  // Until the receipt is part of a snapshot.
+  await until("it is counted", async () => {
+    const { usage } = await service.call("GET", "/admin/overview");
+    return Object(usage).today.requests === before + 1;
+  });
+  await page.clock.runFor(5_000);
+  await shows(page, "Requests today", String(before + 1));
+});
+
+test("a live page ends with its session, and begins with the next one", async (visit) => {
+  const { page, service } = visit;
+  const streams = countStreams(page);
+  await open(visit, "");
+  await page.getByText("live", { exact: true }).waitFor();
+  await endSession(visit);
+  await page.getByRole("heading", { name: "Your session has ended" }).waitFor();
+  await until("no stream is tried again", () => streams() === 0);
+  await page.getByLabel("Operator token").fill(service.token);
+  await page.keyboard.press("Enter");
+  await page.getByText("live", { exact: true }).waitFor();
+  await page.getByRole("button", { name: "Log out" }).click();
+  await page.getByLabel("Operator token").waitFor();
+  await until("signing out ends the stream", () => streams() === 0);
+});
