@@ -45,7 +45,8 @@ export class KeySessions {
         "The account of this API key is closed. Ask the operator of this service.",
       );
     }
-    return await this.startFor(found.key);
+    const { account, id: keyId } = found.key;
+    return { ...(await this.startFor(found.key)), who: { account, keyId } };
   }
 
   /** Starts a session of the key's present secret, also after its rotation by another session. */

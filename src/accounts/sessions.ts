@@ -25,6 +25,8 @@ export interface NewSession {
   /** For the cookie. It is stored nowhere. */
   secret: string;
   session: SessionRow;
+  /** Whose it is, for the log. */
+  who?: { account: string; keyId: string };
 }
 
 interface RowLimits {

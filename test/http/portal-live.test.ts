@@ -241,3 +241,10 @@ void test("streams do not delay the end of the portal", async () => {
   assert.ok(performance.now() - from < 1_000, `${performance.now() - from} ms`);
   await stream.ended;
 });
+
+liveTest("the stream has no HEAD, and says so", async (portal, service) => {
+  const cookie = await portal.signIn(service.key);
+  const { status, headers } = await portal.as(cookie, "HEAD", "/api/live");
+  assert.deepEqual([status, headers.get("allow")], [405, "GET"]);
+  assert.equal((await portal.as(cookie, "HEAD", "/api/account")).status, 200);
+});

@@ -183,6 +183,8 @@ portalTest("sessions of operators and of keys are none of each other", async (po
   refused(await tryKey(portal, secret), 401, "invalid_api_key");
   const hashes = [service.key, secret].map((text) => hash("sha256", text));
   assert.deepEqual(await service.store.sessions(hashes), [], "the database has keyed hashes");
+  const signedInLine = service.log.find(({ msg }) => msg === "a key has signed in");
+  assert.partialDeepStrictEqual(signedInLine, { account: "test", keyId: "key1", client: "127.0.0.1" });
   const log = JSON.stringify(service.log);
   for (const text of [secret, service.key, operatorSecret]) assert.ok(!log.includes(text), "not in the log");
 });

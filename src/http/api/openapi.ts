@@ -109,8 +109,15 @@ export function methodsOf(app: FastifyInstance, path: string): string[] {
   const found = Object.entries(app.swagger().paths ?? {}).find(([template]) =>
     new RegExp(`^${template.replaceAll(".", "\\.").replace(/\{\w+\}/g, "[^/]+")}$`).test(path),
   );
-  const methods = Object.keys(found?.[1] ?? {}).map((method) => method.toUpperCase());
-  return methods.flatMap((method) => (method === "GET" ? ["GET", "HEAD"] : [method]));
+  if (found === undefined) return [];
+  const [template, described] = found;
+  const methods = Object.keys(described ?? {}).map((method) => method.toUpperCase());
+  const url = template.replace(/\{(\w+)\}/g, ":$1");
+  // A stream has no HEAD.
+  if (methods.includes("GET") && app.hasRoute({ method: "HEAD", url })) {
+    methods.splice(methods.indexOf("GET") + 1, 0, "HEAD");
+  }
+  return methods;
 }
 
 function documented(route: FastifySchema | undefined, before: readonly Code[]): FastifySchema {

@@ -126,7 +126,7 @@ export class BrowserSignIn<Found extends SessionRow> {
       const before = secretIn(request.headers, this.#cookie);
       if (before.kind === "secret") await this.#end(await sessions.find(before.secret), null);
       metrics.signedIn(section, "signed_in");
-      logger.info({ requestId: request.id, client, by }, `${person} has signed in`);
+      logger.info({ requestId: request.id, client, by, ...started.who }, `${person} has signed in`);
       return { session: started.session, setCookie: this.cookieOf(started) };
     } catch (error) {
       if (isRefusal(error)) {
