@@ -5,6 +5,7 @@
  * right `own` sees only itself. A key that the session may not see is refused as one that does not
  * exist. The actions are those of operators, after the rules of portal-rights.ts.
  */
+import { Refusal } from "../errors.ts";
 import type { ChargeRow, KeyRow } from "../ledger/rows.ts";
 import { unknownName } from "../spelling.ts";
 import type { FoundKey, Store, UsageQuery } from "../store/store.ts";
@@ -31,6 +32,9 @@ import type { UsageReport } from "./usage-sums.ts";
  */
 export const accountKeysMax = 500;
 
+/** Reads of receipts of one account, waiting ones included. A page has three or four at a time. */
+const readsMax = 32;
+
 /** The key of a session, with the plan of its account, as both were when the request arrived. */
 export type Viewer = Pick<FoundKey, "key" | "plan">;
 
@@ -56,8 +60,8 @@ interface PortalActionDependencies {
 export class PortalActions {
   readonly #deps: PortalActionDependencies;
   readonly #changes: ChangeLimit;
-  /** By account, the end of its last read of receipts. */
-  readonly #reads = new Map<string, Promise<unknown>>();
+  /** By account: its reads of receipts that have not ended, and the end of the last of them. */
+  readonly #reads = new Map<string, { count: number; last: Promise<void> }>();
 
   constructor(dependencies: PortalActionDependencies) {
     this.#deps = dependencies;
@@ -200,20 +204,24 @@ export class PortalActions {
 
   /**
    * Reads receipts for one request of an account at a time: a read can take seconds, and on SQLite
-   * other reads of receipts wait for it.
+   * other reads of receipts wait for it. Requests whose client has left wait too, so their number
+   * is limited.
    */
   async #inTurn<T>(account: string, read: () => Promise<T>): Promise<T> {
-    const before = this.#reads.get(account) ?? Promise.resolve();
-    const result = before.then(read);
-    const ended = result.then(
+    const reads = this.#reads.get(account) ?? { count: 0, last: Promise.resolve() };
+    if (reads.count >= readsMax) throw tooManyReads();
+    this.#reads.set(account, reads);
+    reads.count += 1;
+    const result = reads.last.then(read);
+    reads.last = result.then(
       () => {},
       () => {},
     );
-    this.#reads.set(account, ended);
     try {
       return await result;
     } finally {
-      if (this.#reads.get(account) === ended) this.#reads.delete(account);
+      reads.count -= 1;
+      if (reads.count === 0) this.#reads.delete(account);
     }
   }
 }
@@ -233,6 +241,14 @@ async function onceFor<T>(own: KeyRow, operation: string, run: (id: string) => P
       "operation_id",
     );
   }
+}
+
+function tooManyReads(): Refusal {
+  return new Refusal(
+    "overloaded",
+    `The account has ${readsMax} lists and sums of usage waiting. Try again in a moment.`,
+    { retryAfterSeconds: 5 },
+  );
 }
 
 function sessionEnded(): OperatorRefusal {

@@ -181,11 +181,16 @@ portalTest(
       return await usage(query);
     };
     const waiting = [own, boss, own].map((cookie) => portal.as(cookie, "GET", "/api/requests"));
+    const more = Array.from({ length: 30 }, () => portal.as(own, "GET", "/api/requests"));
+    const refusal = await Promise.race(more);
+    refused(refusal, 503, "overloaded");
     assert.equal((await portal.as(foreign, "GET", "/api/requests")).status, 200);
     assert.equal(reads.filter((account) => account === "test").length, 1);
     gate.resolve();
-    for (const answer of await Promise.all(waiting)) assert.equal(answer.status, 200);
-    assert.equal(reads.filter((account) => account === "test").length, 3);
+    const statuses = (await Promise.all([...waiting, ...more])).map(({ status }) => status);
+    assert.deepEqual(statuses.toSorted(), [...Array(32).fill(200), 503]);
+    assert.equal(reads.filter((account) => account === "test").length, 32);
+    assert.equal((await portal.as(own, "GET", "/api/requests")).status, 200);
     store.usage = usage;
   },
 );
