@@ -280,11 +280,11 @@ test(
     const { page, service } = visit;
     const id = "a-department-with-a-very-long-identifier-and-no-spaces";
     await open(visit, "");
-    for (const colorScheme of ["dark", "light"] as const) {
-      await page.emulateMedia({ colorScheme });
-      for (const path of everyPage) {
-        await page.goto(`${service.url}/console${path.replace("/ada", `/${id}`)}`);
-        await loaded(page);
+    for (const path of everyPage) {
+      await page.goto(`${service.url}/console${path.replace("/ada", `/${id}`)}`);
+      await loaded(page);
+      for (const colorScheme of ["dark", "light"] as const) {
+        await page.emulateMedia({ colorScheme });
         await assertFits(page);
       }
     }
