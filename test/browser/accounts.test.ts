@@ -185,15 +185,32 @@ test("why was I charged yesterday: receipts of a day, with tokens, cost and key"
   const day = new Date(Date.now() - 86_400_000).toISOString().slice(0, 10);
   await open(visit, "/accounts/ada");
   await page.getByRole("link", { name: "Receipts" }).click();
-  await page.getByLabel("From").fill(day);
-  await page.getByLabel("Before").fill(new Date().toISOString().slice(0, 10));
-  await page.getByRole("button", { name: "Show", exact: true }).click();
+  await page.getByRole("button", { name: "Yesterday" }).click();
+  await page.waitForURL(new RegExp(`from=${day}`));
+  assert.equal(await page.getByLabel("From").inputValue(), day);
   const times = async (): Promise<string[]> =>
     await page.evaluate("[...document.querySelectorAll('tbody time')].map((one) => one.dateTime)");
   await until("the receipts are those of the day", async () => {
     const shown = await times();
     return shown.length > 0 && shown.every((time) => time.startsWith(day));
   });
+  // Keys have their names, as on their own page.
+  await page
+    .getByRole("cell", { name: /^(notebook|laptop)$/ })
+    .first()
+    .waitFor();
+});
+
+test("last month is one click, for invoices", async (visit) => {
+  const { page } = visit;
+  await open(visit, "/usage?by=account");
+  await page.getByRole("button", { name: "Last month" }).click();
+  await page.getByRole("button", { name: "Last month", pressed: true }).waitFor();
+  const now = new Date();
+  const day = (month: number, date: number) =>
+    new Date(Date.UTC(now.getUTCFullYear(), month, date)).toISOString().slice(0, 10);
+  assert.equal(await page.getByLabel("From").inputValue(), day(now.getUTCMonth() - 1, 1));
+  assert.equal(await page.getByLabel("to", { exact: true }).inputValue(), day(now.getUTCMonth(), 0));
 });
 
 test("exports the usage of each account in a period as the API returns it", async (visit) => {

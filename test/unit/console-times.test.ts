@@ -1,7 +1,14 @@
 /** Times of the console's pages. */
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { dayOf, daysBetween, exactTime, passedShare, relativeTime } from "../../src/web/shared/times.ts";
+import {
+  dayOf,
+  daysBetween,
+  exactTime,
+  monthBefore,
+  passedShare,
+  relativeTime,
+} from "../../src/web/shared/times.ts";
 
 const now = Date.parse("2027-03-10T12:00:00Z");
 const minute = 60_000;
@@ -40,4 +47,13 @@ test("the share of a window that has passed is from 0 to 1", () => {
   assert.equal(passedShare(now, now + hour, now - hour), 0);
   assert.equal(passedShare(now, now + hour, now + 2 * hour), 1);
   assert.equal(passedShare(now, now, now), 1);
+});
+
+test("the month before is a whole calendar month, also before January and after a long month", () => {
+  const table: [string, string, string][] = [
+    ["2027-03-31T23:59:59Z", "2027-02-01", "2027-03-01"],
+    ["2027-01-01T00:00:00Z", "2026-12-01", "2027-01-01"],
+    ["2028-03-01T12:00:00Z", "2028-02-01", "2028-03-01"],
+  ];
+  for (const [at, from, to] of table) assert.deepEqual(monthBefore(Date.parse(at)), { from, to }, at);
 });

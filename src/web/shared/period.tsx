@@ -1,7 +1,7 @@
 /** The period of a page: days in UTC, kept in the path. */
 
 import { go, withParameters } from "./router.tsx";
-import { dayOf } from "./times.ts";
+import { dayOf, monthBefore } from "./times.ts";
 
 const spans = [1, 7, 30, 90] as const;
 
@@ -9,6 +9,7 @@ const spans = [1, 7, 30, 90] as const;
 export function PeriodPicker({ from, to }: { from: string; to: string }) {
   const set = (changes: Record<string, string | null>) => go(withParameters({ ...changes, after: null }));
   const tomorrow = dayOf(Date.now(), 1);
+  const month = monthBefore(Date.now());
   return (
     <div class="filters">
       {spans.map((days) => {
@@ -24,6 +25,13 @@ export function PeriodPicker({ from, to }: { from: string; to: string }) {
           </button>
         );
       })}
+      <button
+        type="button"
+        aria-pressed={from === month.from && to === month.to}
+        onClick={() => set({ ...month })}
+      >
+        Last month
+      </button>
       <label for="from">
         From
         <input

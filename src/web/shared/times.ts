@@ -37,6 +37,12 @@ export function dayOf(ms: EpochMs, daysLater = 0): string {
   return new Date(ms + daysLater * day).toISOString().slice(0, 10);
 }
 
+/** Returns the calendar month before that of a time, in UTC; `to` is excluded. */
+export function monthBefore(ms: EpochMs): { from: string; to: string } {
+  const [year, month] = [new Date(ms).getUTCFullYear(), new Date(ms).getUTCMonth()];
+  return { from: dayOf(Date.UTC(year, month - 1, 1)), to: dayOf(Date.UTC(year, month, 1)) };
+}
+
 /** Returns the days from `from` to before `to`, at most 1,000 of them. */
 export function daysBetween(from: string, to: string): string[] {
   const days: string[] = [];

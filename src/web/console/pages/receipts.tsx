@@ -1,12 +1,13 @@
 /** Receipts of finished requests, with tokens, prices and the buckets that paid. */
-import { get } from "../../shared/api.ts";
+import { apiPath, get } from "../../shared/api.ts";
 import { wholeNumber } from "../../shared/numbers.ts";
 import { go, type Place, withParameters } from "../../shared/router.tsx";
 import { Empty, Shown } from "../../shared/states.tsx";
 import { Pager, Table } from "../../shared/table.tsx";
+import { dayOf } from "../../shared/times.ts";
 import { useLoaded } from "../../shared/use-loaded.ts";
 import { Amount, Badge, Time } from "../../shared/values.tsx";
-import type { Page, Receipt } from "../types.ts";
+import type { Key, Page, Receipt } from "../types.ts";
 
 const filters = [
   ["from", "From", "date"],
@@ -16,12 +17,24 @@ const filters = [
   ["request_id", "Request id", "text"],
 ] as const;
 
+/** Keys whose names are shown. Others are shown by their ids. */
+const keysMax = 500;
+
+/** The day before today, in UTC. */
+function yesterday(): { from: string; to: string } {
+  return { from: dayOf(Date.now(), -1), to: dayOf(Date.now()) };
+}
+
 export function Receipts({ place, account }: { place: Place; account: string }) {
   const query = Object.fromEntries(filters.map(([name]) => [name, place.query.get(name)]));
   const after = place.query.get("after");
   const receipts = useLoaded(`receipts ${account} ${place.query}`, (signal) =>
     get<Page<Receipt>>("/admin/usage", { account, ...query, order: "newest", after, limit: 100 }, signal),
   );
+  const keys = useLoaded(`keys of ${account}`, (signal) =>
+    get<Page<Key>>(apiPath("accounts", account, "keys"), { limit: keysMax }, signal),
+  );
+  const nameOf = (id: string) => keys.value?.data.find((key) => key.id === id)?.name ?? null;
   return (
     <>
       <form
@@ -45,6 +58,9 @@ export function Receipts({ place, account }: { place: Place; account: string }) 
           </label>
         ))}
         <button type="submit">Show</button>
+        <button type="button" onClick={() => go(withParameters({ ...yesterday(), after: null }))}>
+          Yesterday
+        </button>
       </form>
       <Shown of={receipts}>
         {({ data, next }) =>
@@ -84,7 +100,10 @@ export function Receipts({ place, account }: { place: Place; account: string }) 
                   { title: "Cost", isNumber: true, cell: (row) => <Amount micro={row.cost_micro} /> },
                   { title: "Paid by", cell: paidBy },
                   { title: "Request", cell: (row) => <code>{row.request_id}</code> },
-                  { title: "Key", cell: (row) => <code>{row.key}</code> },
+                  {
+                    title: "Key",
+                    cell: (row) => <span title={row.key}>{nameOf(row.key) ?? <code>{row.key}</code>}</span>,
+                  },
                 ]}
               />
               <Pager next={next} isFirst={after === null} />
