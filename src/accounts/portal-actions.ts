@@ -168,9 +168,10 @@ export class PortalActions {
     return (await this.#deps.operator.keys.revoke(target.id)).row;
   }
 
-  /** Finds a key that the session may see. */
+  /** Finds a key that the session may see. Its own key is as the session has seen it. */
   async #find({ key: own }: Viewer, id: string): Promise<KeyRow> {
-    if (own.portal === "own" && id !== own.id) throw keyNotFound(id);
+    if (id === own.id) return own;
+    if (own.portal === "own") throw keyNotFound(id);
     const row = await this.#deps.store.keyById(id);
     if (row === null || row.account !== own.account) throw keyNotFound(id);
     return row;

@@ -94,18 +94,19 @@ export class BrowserSignIn<Found extends SessionRow> {
    * ends with the session.
    */
   async authenticate({ headers, routeOptions }: FastifyRequest, reply: FastifyReply): Promise<Found> {
-    const { sessions } = this.#options;
     if (!hasRequestHeader(headers)) throw missingHeader();
-    const given = secretIn(headers, this.#cookie);
-    const found = given.kind === "secret" ? await sessions.find(given.secret) : null;
-    if (found === null) {
-      throw invalidSession(
-        given.kind === "none" ? "Sign in first." : "The session has ended. Sign in again.",
-      );
-    }
+    const found = await this.find(headers);
     const { prolongsSession = true, outlivesSession = false } = routeOptions.config;
     if (!outlivesSession) this.#responses.add(found.hash, reply.raw);
-    return prolongsSession ? sessions.use(found) : found;
+    return prolongsSession ? this.#options.sessions.use(found) : found;
+  }
+
+  /** Returns the session of a request as it is now. Throws a refusal if it has none. */
+  async find(headers: FastifyRequest["headers"]): Promise<Found> {
+    const given = secretIn(headers, this.#cookie);
+    const found = given.kind === "secret" ? await this.#options.sessions.find(given.secret) : null;
+    if (found !== null) return found;
+    throw invalidSession(given.kind === "none" ? "Sign in first." : "The session has ended. Sign in again.");
   }
 
   /**

@@ -68,6 +68,8 @@ const revokeKey = operation("revokeKey", {
 const config = { outlivesSession: true };
 
 export function keyRoutes(app: ApiApp, { actions, signIn, logger }: PortalDependencies): void {
+  app.addHook("preHandler", (request) => signIn.authenticateAgain(request));
+
   app.get("/api/keys", { schema: listKeys }, async (request) =>
     pageIn(await actions.keys(sessionOf(request)), request.query, keyObject.of),
   );

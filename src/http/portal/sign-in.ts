@@ -55,6 +55,14 @@ export class PortalSignIn {
     request.keySession = await this.#browsers.authenticate(request, reply);
   }
 
+  /**
+   * Reads the session of a request again, once its body has arrived: a client can hold the body
+   * back until its key has other rights, or none.
+   */
+  async authenticateAgain(request: FastifyRequest): Promise<void> {
+    request.keySession = await this.#browsers.find(request.headers);
+  }
+
   /** Starts a session and ends the one that the request has. Returns it with `Set-Cookie`. */
   async signIn(request: FastifyRequest, key: string): Promise<{ session: SessionRow; setCookie: string }> {
     return await this.#browsers.signIn(request, "key", () => this.#sessions.startByKey(key));
