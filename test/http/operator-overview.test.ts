@@ -20,8 +20,12 @@ const operatorTest = operatorTests({ script: babble("word ", { tokenDelayMs: 5 }
 const token = { authorization: `Bearer ${operatorToken}` };
 
 /** Opens a stream. `next` returns the next event, or null after the end. */
-async function openStream(operator: TestOperator, headers: Record<string, string> = token) {
-  const answer = await fetch(`${operator.url}/admin/overview/stream`, { headers });
+async function openStream(
+  operator: TestOperator,
+  headers: Record<string, string> = token,
+  path = "/admin/overview/stream",
+) {
+  const answer = await fetch(operator.url + path, { headers });
   assert.equal(answer.status, 200);
   assert.equal(answer.headers.get("content-type"), "text/event-stream");
   assert.ok(answer.body);
@@ -34,7 +38,8 @@ async function openStream(operator: TestOperator, headers: Record<string, string
         if (end >= 0) {
           const event = text.slice(0, end);
           text = text.slice(end + 2);
-          if (event.startsWith("data: ")) return fieldsOf(JSON.parse(event.slice(6)));
+          const [, data] = /^data: (.*)$/m.exec(event) ?? [];
+          if (data !== undefined) return fieldsOf(JSON.parse(data));
           continue;
         }
         const { value, done } = await reader.read();
@@ -232,4 +237,42 @@ operatorTest("goes on without the database, and says so", async (operator, servi
   await stream.cancel();
   const lines = service.log.filter(({ msg }) => /overview could not be read/.test(String(msg)));
   assert.equal(lines.length, 1);
+});
+
+operatorTest(
+  "streams the balance of an account and its requests, here and on other nodes",
+  async (operator, service) => {
+    await using other = await startOperator(service, [], { requests: new RunningRequests() });
+    const path = "/admin/accounts/test/live/stream";
+    const streams = [await openStream(operator, token, path), await openStream(other, token, path)];
+    const first = await Promise.all(streams.map((stream) => stream.next()));
+    for (const each of first) assert.deepEqual([each?.running, each?.held_micro], [0, 0]);
+    const going = new AbortController();
+    const answer = await service.chat({ stream: true }, { signal: going.signal });
+    await answer.body?.getReader().read();
+    const [here, there] = await Promise.all(streams.map((stream) => stream.next()));
+    for (const [shown, isHere] of [
+      [here, true],
+      [there, false],
+    ] as const) {
+      const [row] = listOf(shown?.requests);
+      assert.deepEqual([row?.request_id, row?.here], [answer.headers.get("x-request-id"), isHere]);
+      assert.deepEqual([shown?.running, Number(shown?.held_micro) > 0], [1, true]);
+    }
+    going.abort();
+    for (const stream of streams) {
+      let last = await stream.next();
+      while (last?.running !== 0) last = await stream.next();
+      assert.deepEqual(last.balance, (await operator.get("/admin/accounts/test/balance")).body);
+      assert.equal(last.held_micro, 0);
+      await stream.cancel();
+    }
+    const { body } = await operator.get("/admin/accounts/test/live");
+    assert.deepEqual([body.running, body.requests], [0, []]);
+  },
+);
+
+operatorTest("an account that does not exist has no stream", async (operator) => {
+  refused(await operator.get("/admin/accounts/nobody/live"), 404, "account_not_found");
+  refused(await operator.get("/admin/accounts/nobody/live/stream"), 404, "account_not_found");
 });

@@ -1,0 +1,138 @@
+/**
+ * Processor time that open pages of the console cost the service: the overview on many pages, and
+ * as many pages of different accounts. Small requests change the numbers meanwhile. The floor is
+ * the same service with the same requests and no page.
+ *
+ *   npm run bench -- console [--pages 100] [--seconds 20] [--requests 1]
+ *
+ * `--requests` is the number of requests a second. Linux only: it reads the time from /proc.
+ */
+import { readFileSync } from "node:fs";
+import { get, type IncomingMessage } from "node:http";
+import { setTimeout as sleep } from "node:timers/promises";
+import { type ConsoleService, startConsoleService } from "../test/fixtures/browser.ts";
+import { ask } from "../test/fixtures/http-stream.ts";
+import { optionsOf } from "./options.ts";
+
+/** Of the kernel, in every Linux that runs Node. */
+const ticksPerSecond = 100;
+/** As many as a session may have. */
+const streamsPerSession = 4;
+
+export async function run(args: readonly string[]): Promise<void> {
+  const values = optionsOf(args, { pages: "100", seconds: "20", requests: "1" });
+  const [pages, seconds, requests] = [values.pages, values.seconds, values.requests].map(Number) as [
+    number,
+    number,
+    number,
+  ];
+  await using service = await startConsoleService();
+  const accounts = Array.from({ length: pages }, (_, n) => ({ id: `page-${n}`, plan: "starter" }));
+  await service.call("POST", "/admin/accounts/import", { accounts });
+  const kinds: Record<string, (n: number) => string> = {
+    "no page": () => "",
+    overview: () => "/admin/overview/stream",
+    accounts: (n) => `/admin/accounts/page-${n}/live/stream`,
+    "one account": () => "/admin/accounts/default/live/stream",
+  };
+  // A young process compiles much of its code meanwhile.
+  await load(service, 10, 10);
+  const perMinute = new Map<string, number>();
+  const table: Record<string, string | number>[] = [];
+  for (const [kind, pathOf] of Object.entries(kinds)) {
+    const opened = kind === "no page" ? [] : await openPages(service, pages, pathOf);
+    // The first snapshots and compiled code are not measured.
+    await load(service, 2, requests);
+    const before = processorSeconds(service);
+    await load(service, seconds, requests);
+    perMinute.set(kind, ((processorSeconds(service) - before) * 60) / seconds);
+    const events = opened.map(({ close }) => close());
+    const added = (perMinute.get(kind) ?? 0) - (perMinute.get("no page") ?? 0);
+    table.push({
+      pages: kind === "no page" ? 0 : pages,
+      of: kind,
+      "CPU s/minute": (perMinute.get(kind) ?? 0).toFixed(2),
+      "added by pages": added.toFixed(2),
+      "events/page": events.length === 0 ? "-" : (events.reduce((sum, n) => sum + n, 0) / pages).toFixed(0),
+    });
+  }
+  console.log(`The service's process during ${seconds} s with ${requests} requests a second`);
+  console.table(table);
+}
+
+interface OpenPage {
+  /** Returns the number of events that have come. */
+  close(): number;
+}
+
+async function openPages(
+  service: ConsoleService,
+  pages: number,
+  pathOf: (n: number) => string,
+): Promise<OpenPage[]> {
+  const opened: OpenPage[] = [];
+  let cookie = "";
+  for (let n = 0; n < pages; n += 1) {
+    if (n % streamsPerSession === 0) cookie = await signIn(service);
+    opened.push(await openPage(service.url + pathOf(n), cookie));
+  }
+  return opened;
+}
+
+async function signIn({ url, token }: ConsoleService): Promise<string> {
+  const response = await fetch(`${url}/admin/session`, {
+    method: "POST",
+    headers: { "x-inkwell-request": "1", "content-type": "application/json" },
+    body: JSON.stringify({ token }),
+  });
+  if (!response.ok) throw new Error(`signing in failed: ${response.status} ${await response.text()}`);
+  // An unread body keeps its connection.
+  await response.text();
+  return response.headers.get("set-cookie")?.split(";")[0] ?? "";
+}
+
+/** Each page has a connection of its own, as browsers give to streams. */
+async function openPage(url: string, cookie: string): Promise<OpenPage> {
+  const request = get(url, { agent: false, headers: { cookie, "x-inkwell-request": "1" } });
+  const { promise, resolve, reject } = Promise.withResolvers<IncomingMessage>();
+  request.once("response", resolve).on("error", reject);
+  const response = await promise;
+  if (response.statusCode !== 200) throw new Error(`${url}: ${response.statusCode}`);
+  let events = 0;
+  response.setEncoding("utf8").on("data", (text: string) => {
+    events += text.split("data: ").length - 1;
+  });
+  let isClosed = false;
+  response
+    .on("error", () => {})
+    .once("close", () => {
+      if (!isClosed) throw new Error(`${url} ended`);
+    });
+  return {
+    close() {
+      isClosed = true;
+      request.destroy();
+      return events;
+    },
+  };
+}
+
+/** Sends requests at an even pace. */
+async function load({ apiUrl: url, key }: ConsoleService, seconds: number, requests: number): Promise<void> {
+  const count = Math.round(seconds * requests);
+  if (count === 0) await sleep(seconds * 1000);
+  for (let n = 0; n < count; n += 1) {
+    const paced = sleep((seconds * 1000) / count);
+    const response = await ask({ url, key, max_tokens: 2 });
+    if (!response.ok) throw new Error(`${response.status} ${await response.text()}`);
+    await response.text();
+    await paced;
+  }
+}
+
+/** Time of all threads of the service. The engine is another process. */
+function processorSeconds({ program }: ConsoleService): number {
+  const stat = readFileSync(`/proc/${program.process.pid}/stat`, "utf8");
+  const fields = stat.slice(stat.lastIndexOf(")") + 2).split(" ");
+  return (Number(fields[11]) + Number(fields[12])) / ticksPerSecond;
+}
