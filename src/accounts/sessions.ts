@@ -59,7 +59,8 @@ export class Sessions {
     const secret = randomBytes(secretBytes).toString("base64url");
     const nowMs = this.#store.nowMs();
     const lifeMs = Math.max(1, Math.min(endsMs - nowMs, sessionLifeMs));
-    return { secret, session: await this.add(kind, owner, secret, { idleMs: sessionIdleMs, lifeMs }) };
+    const limits = { idleMs: sessionIdleMs, lifeMs };
+    return { secret, session: await this.add(kind, owner, secret, limits, nowMs) };
   }
 
   /** Adds the row of a secret. */
@@ -68,8 +69,8 @@ export class Sessions {
     owner: string,
     secret: string,
     { idleMs, lifeMs }: RowLimits,
+    nowMs = this.#store.nowMs(),
   ): Promise<SessionRow> {
-    const nowMs = this.#store.nowMs();
     const row = {
       ...{ hash: this.#hash(kind, secret), kind, owner, idleMs },
       ...{ createdMs: nowMs, usedMs: nowMs, endsMs: nowMs + lifeMs, endedMs: null },
