@@ -12,6 +12,8 @@ import type { FoundKey, Store } from "../store/store.ts";
 import type { EpochMs } from "../units.ts";
 import { findUsableKey, invalidKey } from "./authentication.ts";
 import { hashKey, secretWith } from "./keys.ts";
+import { ChangeLimit } from "./portal-limits.ts";
+import { OperatorRefusal } from "./refusals.ts";
 import { type NewSession, type SessionDatabase, Sessions } from "./sessions.ts";
 
 /** A session with its key and account, as they are now. The account is not closed. */
@@ -22,6 +24,8 @@ type KeySessionDatabase = SessionDatabase & Pick<Store, "findKey" | "findKeys">;
 export class KeySessions {
   readonly #store: KeySessionDatabase;
   readonly #sessions: Sessions;
+  /** Sign-ins by key. Each writes a session. */
+  readonly #starts = new ChangeLimit();
 
   /** `onError`: a use could not be recorded, so the session may end earlier. */
   constructor(store: KeySessionDatabase, token: string, onError: (error: unknown) => void) {
@@ -46,6 +50,15 @@ export class KeySessions {
       );
     }
     const { account, id: keyId } = found.key;
+    const seconds = this.#starts.secondsUntil(keyId);
+    if (seconds > 0) {
+      throw new OperatorRefusal(
+        "too_many_sign_ins",
+        `This key has signed in too often within a minute. Try again in ${seconds} s.`,
+        null,
+        seconds,
+      );
+    }
     return { ...(await this.startFor(found.key)), who: { account, keyId } };
   }
 

@@ -35,8 +35,8 @@ export const accountKeysMax = 500;
 /** Reads of receipts of one account, waiting ones included. A page has three or four at a time. */
 const readsMax = 32;
 
-/** The key of a session, with the plan of its account, as both were when the request arrived. */
-export type Viewer = Pick<FoundKey, "key" | "plan">;
+/** The key of a session, with its account and plan, as they were when the request arrived. */
+export type Viewer = FoundKey;
 
 /** A key, and its secret unless it was shown before. */
 interface ShownKey {
@@ -112,11 +112,12 @@ export class PortalActions {
    */
   async createKey(viewer: Viewer, operation: string, options: NewKeyOptions): Promise<ShownKey> {
     const own = viewer.key;
-    requireCreates(own);
+    requireCreates(own, viewer.account.state);
     requireWithin(own, options);
-    this.#requireModels(viewer, options.models);
-    this.#changes.count(own.account);
     const settings = { ...options, ...inherited(own, options), portal: "own" as const };
+    // The models of the key itself may be gone.
+    this.#requireModels(viewer, settings.models);
+    this.#changes.count(own.account);
     const conditions = { creator: own, keysMax: accountKeysMax };
     const created = await onceFor(own, operation, (id) =>
       this.#deps.operator.keys.issueOnce(own.account, id, settings, conditions),
@@ -147,7 +148,8 @@ export class PortalActions {
     const own = viewer.key;
     const target = await this.#find(viewer, id);
     requireRotates(own, target);
-    this.#changes.count(own.account);
+    // Keys that manage only themselves do not use up the changes of those that manage others.
+    this.#changes.count(own.portal === "own" ? `own keys of ${own.account}` : own.account);
     const rotated = await onceFor(own, operation, (op) =>
       this.#deps.operator.keys.rotate(target.id, op, overlap, target),
     );
@@ -164,7 +166,8 @@ export class PortalActions {
   async revokeKey(viewer: Viewer, id: string): Promise<KeyRow> {
     const target = await this.#find(viewer, id);
     requireRevokes(viewer.key);
-    this.#changes.count(viewer.key.account);
+    // Nobody else can keep a key from revoking others.
+    this.#changes.count(`revocations by ${viewer.key.id}`);
     return (await this.#deps.operator.keys.revoke(target.id)).row;
   }
 

@@ -4,7 +4,7 @@
  * Guarantees that no key gets more than it has: not by a new key, not by a change of itself or
  * another key, and not by the secret of a key that may do more.
  */
-import type { KeyAuthority } from "../ledger/rows.ts";
+import type { AccountState, KeyAuthority } from "../ledger/rows.ts";
 import type { EpochMs } from "../units.ts";
 import { invalidValue, OperatorRefusal } from "./refusals.ts";
 
@@ -30,16 +30,21 @@ const limits = [
 ] as const;
 
 /** Returns why a key cannot create keys; null if it can. */
-export function whyNoNewKeys({ portal, budget }: Pick<KeyAuthority, "portal" | "budget">): string | null {
+export function whyNoNewKeys(
+  { portal, budget }: Pick<KeyAuthority, "portal" | "budget">,
+  state: AccountState,
+): string | null {
   if (portal === "own") {
     return "This key manages only itself. The operator can let it manage the keys of its account.";
   }
-  return budget === null ? null : "This key has a budget. A new key could spend more than that.";
+  if (budget !== null) return "This key has a budget. A new key could spend more than that.";
+  // A key that somebody makes with a stolen one would outlive the suspension.
+  return state === "suspended" ? "The account is suspended." : null;
 }
 
 /** Refuses a key that cannot create keys. */
-export function requireCreates(own: KeyAuthority): void {
-  const why = whyNoNewKeys(own);
+export function requireCreates(own: KeyAuthority, state: AccountState): void {
+  const why = whyNoNewKeys(own, state);
   if (why !== null) throw notPermitted(why);
 }
 

@@ -324,11 +324,10 @@ async function snapshotOfKeys(operator: TestOperator, keys: string[]): Promise<u
 /** Asks once. Returns all that the answer has, as one text. */
 async function answerTo(
   portal: TestPortal,
-  secret: string,
+  cookie: string,
   operation: string,
   { path, body, until: texts }: Attack,
 ): Promise<{ status: number; text: string; headers: string }> {
-  const cookie = await portal.signIn(secret);
   const [method = "", route = ""] = operation.split(" ");
   if (texts === undefined) {
     const answer = await portal.as(cookie, method, path ?? route, body);
@@ -363,9 +362,10 @@ test("no session sees or changes anything that is not its own, on any route", as
       for (const operation of operations) {
         const calls = attacks[operation]?.(victim.names) ?? [];
         const likeIt = attacks[operation]?.(none) ?? [];
+        const cookie = await portal.signIn(secret);
         for (const [n, call] of calls.entries()) {
           const what = `${name}: ${operation} ${JSON.stringify(call)}`;
-          const answer = await answerTo(portal, secret, operation, call);
+          const answer = await answerTo(portal, cookie, operation, call);
           const asked = JSON.stringify(call);
           for (const each of victim.secrets.filter((each) => !asked.includes(each))) {
             assert.ok(!answer.text.includes(each), `${what} shows ${each}: ${answer.text}`);
@@ -375,7 +375,7 @@ test("no session sees or changes anything that is not its own, on any route", as
           const isNamed = asked !== JSON.stringify(likeIt[n]);
           if (!isNamed || call.once === true || call.until !== undefined) continue;
           // Somebody else's is answered as what does not exist.
-          const other = await answerTo(portal, secret, operation, {
+          const other = await answerTo(portal, cookie, operation, {
             ...(path ? { path } : {}),
             ...(body ? { body } : {}),
           });

@@ -84,11 +84,11 @@ test("a new key has the settings of its creator where none are given", () => {
 });
 
 test("keys with the right `own`, and keys with a budget, create no keys", () => {
-  assert.equal(whyNoNewKeys(manager()), null);
-  requireCreates(manager());
+  assert.equal(whyNoNewKeys(manager(), "active"), null);
+  requireCreates(manager(), "active");
   for (const own of [manager({ portal: "own" }), manager({ budget: 0 })]) {
-    assert.match(whyNoNewKeys(own) ?? "", /^This key /);
-    notPermitted(() => requireCreates(own));
+    assert.match(whyNoNewKeys(own, "active") ?? "", /^This key /);
+    notPermitted(() => requireCreates(own, "active"));
   }
 });
 

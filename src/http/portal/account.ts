@@ -34,7 +34,7 @@ const ownAccountObject = objectFor<ShownAccount>("OwnAccount")({
   rights: [
     rights,
     ({ session }) => {
-      const why = whyNoNewKeys(session.key);
+      const why = whyNoNewKeys(session.key, session.account.state);
       return { keys: session.key.portal, can_create_keys: why === null, why_not: why };
     },
   ],
