@@ -1,8 +1,10 @@
 /** What a holder of one key can do to the other keys of its account, and learn, by the portal. */
 import assert from "node:assert/strict";
+import { connect } from "node:net";
 import type { KeyRow } from "../../src/ledger/rows.ts";
 import { refused } from "../fixtures/operator.ts";
 import { portalTests, type TestPortal } from "../fixtures/portal.ts";
+import { readAll } from "../fixtures/raw-http.ts";
 import type { TestService } from "../fixtures/service.ts";
 
 const portalTest = portalTests({ otherModels: ["large", "secret"] });
@@ -72,4 +74,17 @@ portalTest("successful sign-ins of a key are limited too", async (portal, servic
   refused(answer, 429, "too_many_sign_ins");
   assert.notEqual(answer.headers.get("retry-after"), null);
   await portal.signIn(service.key);
+});
+
+portalTest("bytes that are no request do not get an answer into a stream", async (portal, service) => {
+  const cookie = await portal.signIn(service.key);
+  const socket = connect({ port: Number(new URL(portal.url).port), host: "127.0.0.1" });
+  const received = readAll(socket);
+  socket.once("data", () => socket.write("no request\r\n\r\n"));
+  socket.write(
+    `GET /api/live HTTP/1.1\r\nhost: 127.0.0.1\r\ncookie: ${cookie}\r\nx-inkwell-request: 1\r\n\r\n`,
+  );
+  const text = await received;
+  assert.match(text, /^HTTP\/1.1 200 OK/);
+  assert.doesNotMatch(text, /400 Bad Request/);
 });

@@ -6,6 +6,8 @@
  * Only numbers in query strings are converted. Unknown fields are refused by name. Responses are
  * not validated here; the tests check each response against its schema.
  */
+import type { ServerResponse } from "node:http";
+import type { Duplex } from "node:stream";
 import type {
   FastifyInstance,
   FastifyRequest,
@@ -61,6 +63,12 @@ const requestTimeoutMs = 30_000;
  * none does.
  */
 export function createApiApp(isTrusted?: (address: string) => boolean) {
+  /** The unfinished responses of each connection. */
+  const responses = new WeakMap<Duplex, Set<ServerResponse>>();
+  const isAnswering = (socket: Duplex) =>
+    [...(responses.get(socket) ?? [])].some(
+      ({ headersSent, writableEnded }) => headersSent && !writableEnded,
+    );
   const app: FastifyInstance = fastify({
     logger: false,
     forceCloseConnections: true,
@@ -68,10 +76,15 @@ export function createApiApp(isTrusted?: (address: string) => boolean) {
     trustProxy: isTrusted ?? false,
     bodyLimit: apiBodyBytesMax,
     requestTimeout: requestTimeoutMs,
-    clientErrorHandler: (error, socket) => refuseUnparsable(error, socket, false),
+    clientErrorHandler: (error, socket) => refuseUnparsable(error, socket, isAnswering(socket)),
     routerOptions: { maxParamLength: pathBytesMax },
     // For an unreadable path, the router would respond in its own format, before any hook.
     rewriteUrl: ({ url = "/" }) => (isReadable(url) ? url : "/"),
+  });
+  app.addHook("onRequest", async ({ raw: { socket } }, { raw: response }) => {
+    const ofSocket = responses.get(socket) ?? new Set();
+    responses.set(socket, ofSocket.add(response));
+    response.once("close", () => ofSocket.delete(response));
   });
   // A web page can send text to another origin without a pre-flight request, but not JSON.
   app.removeAllContentTypeParsers();
