@@ -60,6 +60,7 @@ test("the overview counts running and finished requests without a click, and mov
   await shows(page, "Running now", "1");
   const row = page.getByRole("row").filter({ has: page.getByRole("link", { name: "default" }) });
   await row.getByText("running", { exact: true }).waitFor();
+  assert.deepEqual(await heading.boundingBox(), before, "the page moved");
   stream.abort();
   await shows(page, "Running now", "0");
   await shows(page, "Requests today", "1");
