@@ -27,7 +27,7 @@ const rights = closed({
   why_not: orNull(Type.String({ description: "why the key cannot create keys" })),
 });
 
-const ownAccountObject = objectFor<ShownAccount>("OwnAccount")({
+export const ownAccountObject = objectFor<ShownAccount>("OwnAccount")({
   account: [text, ({ session }) => session.key.account],
   state: [Type.Enum([...accountStates]), ({ balance }) => balance.state],
   key: [keyObject.schema, ({ session }) => keyObject.of(session.key)],

@@ -10,7 +10,7 @@ import type { PortalDependencies } from "./dependencies.ts";
 import { sessionOf } from "./sign-in.ts";
 
 /** The last chunk of an answer. Those before it are as in the public API. */
-const lastChunk = closed({
+export const lastChunk = closed({
   id: Type.String({ description: "`chatcmpl-` and the request id" }),
   object: Type.Literal("chat.completion.chunk"),
   created: count,

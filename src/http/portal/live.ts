@@ -29,7 +29,7 @@ const runningRequestObject = objectFor<HoldRow>("RunningRequest")({
   held_micro: [micro, (hold) => sumOf(heldBy(hold))],
 });
 
-const runningRequests = closed({
+export const runningRequests = closed({
   data: Type.Array(runningRequestObject.schema),
   more: Type.Integer({ minimum: 0, description: "further requests that are not listed" }),
 });

@@ -7,7 +7,7 @@ import { pricingObject } from "../openai-format/response.ts";
 import { type PortalDependencies, usableModels } from "./dependencies.ts";
 import { sessionOf } from "./sign-in.ts";
 
-const modelObject = objectFor<Model>("UsableModel")({
+export const modelObject = objectFor<Model>("UsableModel")({
   id: [text, (model) => model.id],
   state: [text, ({ engine }) => engine.state],
   context_window: [count, ({ engine }) => engine.contextWindow],

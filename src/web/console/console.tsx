@@ -1,98 +1,40 @@
-/**
- * The frame of all pages: sign-in, navigation, theme and log-out.
- *
- * If the session ends while a page is open, the sign-in opens over the page. Nothing that was
- * typed is lost, and the data is loaded again afterwards.
- */
-import { useEffect, useState } from "preact/hooks";
-import { isSignedIn, signOut, whenSignedOut } from "../shared/api.ts";
-import { PageHead } from "../shared/layout.tsx";
-import { Link, type Place, pathTo, usePlace } from "../shared/router.tsx";
-import { Failure } from "../shared/states.tsx";
-import { ThemeSwitch } from "../shared/theme.tsx";
-import { Toasts } from "../shared/toasts.tsx";
-import { Session } from "../shared/use-loaded.ts";
+/** The pages of the console, and what its sign-in says. */
+import { Link, type Place, pathTo } from "../shared/router.tsx";
+import type { SignInWords } from "../shared/sign-in.tsx";
+import { MissingPage, WebApp } from "../shared/web-app.tsx";
 import { AccountPage } from "./pages/account.tsx";
 import { AccountsPage } from "./pages/accounts.tsx";
 import { HealthPage } from "./pages/health.tsx";
 import { OverviewPage } from "./pages/overview.tsx";
 import { PlansPage } from "./pages/plans.tsx";
-import { SignIn } from "./pages/sign-in.tsx";
 import { UsagePage } from "./pages/usage.tsx";
 
-type SessionState = "unknown" | "signed-in" | "signed-out" | "expired";
-
 const sections = [
-  ["overview", "Overview"],
+  ["", "Overview"],
   ["accounts", "Accounts"],
   ["plans", "Plans"],
   ["usage", "Usage"],
   ["health", "Health"],
 ] as const;
 
-export function Console({ code }: { code: string | null }) {
-  const [state, setState] = useState<SessionState>("unknown");
-  const [session, setSession] = useState(0);
-  const [error, setError] = useState<Error | null>(null);
-  const look = () => {
-    setError(null);
-    isSignedIn().then((isIn) => setState(isIn ? "signed-in" : "signed-out"), setError);
-  };
-  useEffect(() => {
-    whenSignedOut(() => setState((now) => (now === "signed-in" ? "expired" : now)));
-    if (code === null) look();
-    else setState("signed-out");
-  }, []);
-  const signedIn = () => {
-    setState("signed-in");
-    setSession((count) => count + 1);
-  };
-  if (error !== null) {
-    return (
-      <main class="sign-in">
-        <Failure error={error} retry={look} />
-      </main>
-    );
-  }
-  if (state === "unknown") return null;
-  if (state === "signed-out") return <SignIn code={code} done={signedIn} />;
-  return (
-    <Session.Provider value={session}>
-      <Frame leave={() => signOut().then(() => setState("signed-out"), setError)} />
-      {state === "expired" && <SignIn code={null} isOverPage done={signedIn} />}
-      <Toasts />
-    </Session.Provider>
-  );
-}
-
-function Frame({ leave }: { leave(): void }) {
-  const place = usePlace();
-  const section = place.parts[0] ?? "overview";
-  return (
+const words: SignInWords = {
+  title: "Inkwell console",
+  secret: "token",
+  label: "Operator token",
+  missing: "Enter the operator token.",
+  hint: (
     <>
-      <a class="hidden" href="#content">
-        Skip to the content
-      </a>
-      <header class="top">
-        <Link to={pathTo()} class="brand">
-          Inkwell
-        </Link>
-        <nav aria-label="Sections">
-          {sections.map(([name, title]) => (
-            <Link key={name} to={name === "overview" ? pathTo() : pathTo(name)} current={name === section}>
-              {title}
-            </Link>
-          ))}
-        </nav>
-        <ThemeSwitch />
-        <button type="button" onClick={leave}>
-          Log out
-        </button>
-      </header>
-      <main id="content" tabIndex={-1}>
-        <CurrentPage place={place} />
-      </main>
+      The token is <code>INKWELL_OPERATOR_TOKEN</code>, or the content of the file <code>operator-token</code>{" "}
+      in the data folder. <code>inkwell console</code> prints a link that signs you in.
     </>
+  ),
+  usedLink:
+    "This sign-in link was used or is older than five minutes. Enter the operator token, or print another link with: inkwell console",
+};
+
+export function Console({ code }: { code: string | null }) {
+  return (
+    <WebApp words={words} sections={sections} code={code} page={(place) => <CurrentPage place={place} />} />
   );
 }
 
@@ -107,11 +49,8 @@ function CurrentPage({ place }: { place: Place }) {
   if (section === "usage" && id === undefined) return <UsagePage place={place} />;
   if (section === "health" && id === undefined) return <HealthPage />;
   return (
-    <>
-      <PageHead title="This page does not exist" />
-      <p>
-        The address may be mistyped. <Link to={pathTo("accounts")}>Go to the accounts</Link>.
-      </p>
-    </>
+    <MissingPage>
+      <Link to={pathTo("accounts")}>Go to the accounts</Link>
+    </MissingPage>
   );
 }

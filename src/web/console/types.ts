@@ -2,30 +2,20 @@
 import type { Static } from "typebox";
 import type * as objects from "../../accounts/operator-objects.ts";
 import type { comparedPlansObject, planObject } from "../../accounts/plan-objects.ts";
-import type { usageReportSchema } from "../../accounts/usage-sums.ts";
 import type { accountLiveObject } from "../../http/admin/account-live.ts";
 import type * as live from "../../http/admin/live.ts";
 import type { overviewObject } from "../../http/admin/overview-object.ts";
 import type { requestObject } from "../../http/admin/requests.ts";
 import type { reloadObject } from "../../http/admin/service.ts";
+import type { Page } from "../shared/types.ts";
 
 export type { Readiness } from "../../http/admin/server.ts";
 
-export interface Page<Row> {
-  data: Row[];
-  /** The cursor of the next page; null on the last one. */
-  next: string | null;
-}
-
 export type Account = Static<typeof objects.accountObject.schema>;
 export type ListedAccount = Static<typeof objects.listedAccountObject.schema>;
-export type Balance = Static<typeof objects.balance>;
 export type PlanPreview = Static<typeof objects.previewObject.schema>;
-export type Key = Static<typeof objects.keyObject.schema>;
-export type NewKey = Static<typeof objects.newKeyObject.schema>;
 export type Refund = Static<typeof objects.refundObject.schema>;
 export type JournalEntry = Static<typeof objects.journalObject.schema>;
-export type Receipt = Static<typeof objects.usageObject.schema>;
 export type RunningRequest = Static<typeof requestObject.schema>;
 export type AccountLive = Static<typeof accountLiveObject.schema>;
 export type Overview = Static<typeof overviewObject.schema>;
@@ -34,8 +24,6 @@ export type Clock = Static<typeof objects.clockObject.schema>;
 export type Node = Static<typeof objects.nodeObject.schema>;
 export type Plan = Static<typeof planObject.schema>;
 export type PlanList = Page<Plan> & { configuration: Static<typeof comparedPlansObject.schema> };
-export type UsageReport = Static<typeof usageReportSchema>;
-export type UsageSum = UsageReport["data"][number];
 export type Reload = Static<typeof reloadObject.schema>;
 export type Model = Static<typeof live.modelObject.schema>;
 export type RecentError = Static<typeof live.errorObject.schema>;

@@ -2,6 +2,7 @@
 import { render } from "preact";
 import { rootElement } from "../shared/paths.ts";
 import { applyTheme } from "../shared/theme.tsx";
+import { Portal } from "./portal.tsx";
 
 applyTheme();
-render(<h1>Inkwell</h1>, rootElement);
+render(<Portal />, rootElement);

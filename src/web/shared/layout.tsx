@@ -1,16 +1,17 @@
 /** The frame of a page: its heading, which is also the title of the document, and its sections. */
 import type { ComponentChildren } from "preact";
 import { useEffect } from "preact/hooks";
+import { appTitle } from "./paths.ts";
 
 export function PageHead(props: { title: string; children?: ComponentChildren; above?: ComponentChildren }) {
   const { title } = props;
   useEffect(() => {
-    document.title = `${title} · Inkwell console`;
+    document.title = `${title} · ${appTitle}`;
   }, [title]);
   return (
     <header class="page-head">
       {props.above}
-      <h1>{title}</h1>
+      <h1 tabIndex={-1}>{title}</h1>
       {props.children && <div class="actions">{props.children}</div>}
     </header>
   );

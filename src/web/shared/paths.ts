@@ -5,3 +5,6 @@ const { pages = "", api = "" } = rootElement.dataset;
 
 /** `/console` and `/admin`; or nothing and `/api`. */
 export const paths = { pages, api };
+
+/** Name of these pages, which ends the title of each one. */
+export const appTitle = document.title;

@@ -5,8 +5,9 @@ import { apiPath, get, send } from "../../shared/api.ts";
 import type { Values } from "../../shared/field.tsx";
 import { wholeNumber, wholeNumberIn } from "../../shared/numbers.ts";
 import { newOperationId } from "../../shared/operation-id.ts";
+import type { Balance } from "../../shared/types.ts";
 import { ShortAmount } from "../../shared/values.tsx";
-import type { Account, Balance, Refund } from "../types.ts";
+import type { Account, Refund } from "../types.ts";
 
 interface Props {
   account: Account;

@@ -2,9 +2,10 @@
 import { apiPath, get } from "../../shared/api.ts";
 import { Empty, Shown } from "../../shared/states.tsx";
 import { Pager, Table } from "../../shared/table.tsx";
+import type { Page } from "../../shared/types.ts";
 import { useLoaded } from "../../shared/use-loaded.ts";
 import { Amount, Badge, Time } from "../../shared/values.tsx";
-import type { JournalEntry, Page } from "../types.ts";
+import type { JournalEntry } from "../types.ts";
 import type { AccountTabProps } from "./account-tab.ts";
 
 export function AccountJournal({ account: { id }, changes, place }: AccountTabProps) {

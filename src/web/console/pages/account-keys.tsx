@@ -4,12 +4,13 @@ import { Fragment } from "preact";
 import { exactCredits } from "../../../units.ts";
 import { useAction } from "../../shared/action.tsx";
 import { apiPath, get } from "../../shared/api.ts";
+import { KeyState, limitsOf } from "../../shared/key-values.tsx";
 import { wholeNumber } from "../../shared/numbers.ts";
 import { Empty, Shown } from "../../shared/states.tsx";
 import { Table } from "../../shared/table.tsx";
+import type { Key, Page } from "../../shared/types.ts";
 import { useLoaded } from "../../shared/use-loaded.ts";
-import { Badge, Time } from "../../shared/values.tsx";
-import type { Key, Page } from "../types.ts";
+import { Time } from "../../shared/values.tsx";
 import type { AccountTabProps } from "./account-tab.ts";
 import { ChangeKey, CreateKey, RevokeKey, RotateKey } from "./key-actions.tsx";
 
@@ -94,24 +95,6 @@ export function AccountKeys({ account }: AccountTabProps) {
   );
 }
 
-function KeyState({ of: key }: { of: Key }) {
-  if (key.revoked_at !== null) return <Badge text="revoked" />;
-  const isExpired = key.expires_at !== null && Date.parse(key.expires_at) <= Date.now();
-  if (isExpired) return <Badge text="expired" />;
-  const isRotating = key.old_secret_until !== null && Date.parse(key.old_secret_until) > Date.now();
-  return (
-    <>
-      <Badge text="active" />
-      {isRotating && (
-        <span class="quiet">
-          {" "}
-          old secret ends <Time at={key.old_secret_until} />
-        </span>
-      )}
-    </>
-  );
-}
-
 function budgetOf({ budget }: Key) {
   if (budget === null) return <span class="quiet">none</span>;
   return (
@@ -120,13 +103,4 @@ function budgetOf({ budget }: Key) {
       <Time at={budget.refreshes_at} />
     </span>
   );
-}
-
-function limitsOf({ limits }: Key) {
-  const parts = [
-    limits.requests_per_minute !== null && `${wholeNumber(limits.requests_per_minute)} requests/min`,
-    limits.tokens_per_minute !== null && `${wholeNumber(limits.tokens_per_minute)} tokens/min`,
-    limits.concurrent !== null && `${wholeNumber(limits.concurrent)} at once`,
-  ].filter((part) => part !== false);
-  return parts.length === 0 ? <span class="quiet">none</span> : parts.join(", ");
 }

@@ -4,9 +4,10 @@ import { ActionDialog } from "../../shared/action.tsx";
 import { apiPath, get, send } from "../../shared/api.ts";
 import { wholeNumber } from "../../shared/numbers.ts";
 import { Table } from "../../shared/table.tsx";
+import type { Page } from "../../shared/types.ts";
 import { useLoaded } from "../../shared/use-loaded.ts";
 import { Time } from "../../shared/values.tsx";
-import type { Account, Page, Plan, PlanPreview } from "../types.ts";
+import type { Account, Plan, PlanPreview } from "../types.ts";
 
 export function ChangePlan({ account, close }: { account: Account; close(isDone: boolean): void }) {
   const plans = useLoaded("plans", (signal) => get<Page<Plan>>("/admin/plans", { limit: 500 }, signal));

@@ -4,7 +4,8 @@ import { ActionDialog } from "../../shared/action.tsx";
 import { apiPath, get, send } from "../../shared/api.ts";
 import { momentIn } from "../../shared/field.tsx";
 import { counted, wholeNumber } from "../../shared/numbers.ts";
-import type { Account, Balance, Key, Page } from "../types.ts";
+import type { Balance, Key, Page } from "../../shared/types.ts";
+import type { Account } from "../types.ts";
 
 interface Props {
   account: Account;

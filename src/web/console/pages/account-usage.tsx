@@ -1,7 +1,10 @@
 /** The usage of an account by day, model and key. */
+
+import { UsageOfPeriod } from "../../shared/usage-report.tsx";
 import type { AccountTabProps } from "./account-tab.ts";
-import { UsageOfPeriod } from "./usage-report.tsx";
 
 export function AccountUsage({ account: { id }, place }: AccountTabProps) {
-  return <UsageOfPeriod place={place} account={id} groups={["day", "model", "key"]} />;
+  return (
+    <UsageOfPeriod place={place} path="/admin/usage/sums" account={id} groups={["day", "model", "key"]} />
+  );
 }

@@ -7,9 +7,10 @@ import { wholeNumber } from "../../shared/numbers.ts";
 import { go, Link, type Place, pathTo, withParameters } from "../../shared/router.tsx";
 import { Empty, Shown } from "../../shared/states.tsx";
 import { Pager, Table } from "../../shared/table.tsx";
+import type { Page } from "../../shared/types.ts";
 import { useLoaded } from "../../shared/use-loaded.ts";
 import { Badge, Time } from "../../shared/values.tsx";
-import type { Account, ListedAccount, Page, Plan } from "../types.ts";
+import type { Account, ListedAccount, Plan } from "../types.ts";
 
 const rowsMax = 50;
 

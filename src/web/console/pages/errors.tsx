@@ -4,9 +4,10 @@ import { Card } from "../../shared/layout.tsx";
 import { wholeNumber } from "../../shared/numbers.ts";
 import { Shown } from "../../shared/states.tsx";
 import { Table } from "../../shared/table.tsx";
+import type { Page } from "../../shared/types.ts";
 import { useLoaded } from "../../shared/use-loaded.ts";
 import { Badge, Time } from "../../shared/values.tsx";
-import type { Page, RecentError } from "../types.ts";
+import type { RecentError } from "../types.ts";
 
 export function RecentErrors() {
   const errors = useLoaded("errors", (signal) =>

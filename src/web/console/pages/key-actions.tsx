@@ -3,9 +3,10 @@
 import { ActionDialog } from "../../shared/action.tsx";
 import { apiPath, send } from "../../shared/api.ts";
 import { type FieldOf, momentIn, type Values } from "../../shared/field.tsx";
+import { RotateDialog } from "../../shared/key-values.tsx";
 import { wholeNumberIn } from "../../shared/numbers.ts";
 import { Secret } from "../../shared/secret.tsx";
-import type { Key, NewKey } from "../types.ts";
+import type { Key, NewKey } from "../../shared/types.ts";
 
 interface Props {
   of: Key;
@@ -143,36 +144,10 @@ export function ChangeKey({ of: key, close }: Props) {
 
 export function RotateKey({ of: key, close }: Props) {
   return (
-    <ActionDialog
-      title={`Rotate the key ${key.name ?? `…${key.last_four}`}`}
-      kind="rotate"
-      submit="Create a new secret"
-      isDangerous
-      intro={
-        <p>
-          The key gets a new secret. Its name, budget, limits and receipts stay. A secret from an earlier
-          rotation ends at once.
-        </p>
-      }
-      fields={[
-        {
-          ...{ name: "overlap", label: "The present secret stays valid for", kind: "select", initial: "P1D" },
-          isRequired: true,
-          options: [
-            ["none", "no time: it ends now"],
-            ["PT1H", "an hour"],
-            ["P1D", "a day"],
-            ["P1W", "a week"],
-            ["P1M", "a month"],
-          ],
-        },
-      ]}
-      send={async ({ overlap }, operationId) => {
-        const body = { operation_id: operationId, overlap };
-        const rotated = await send<NewKey>("POST", apiPath("keys", key.id, "rotate"), body);
-        const lost = "The old secret is valid for the overlap. Create another key, and then revoke this one.";
-        return { done: "The key has a new secret.", result: <Secret secret={rotated.key} lost={lost} /> };
-      }}
+    <RotateDialog
+      name={key.name ?? `…${key.last_four}`}
+      path={apiPath("keys", key.id, "rotate")}
+      note={null}
       close={close}
     />
   );

@@ -3,9 +3,10 @@ import { get } from "../../shared/api.ts";
 import { counted, wholeNumber } from "../../shared/numbers.ts";
 import { Shown } from "../../shared/states.tsx";
 import { type Column, Table } from "../../shared/table.tsx";
+import type { Page } from "../../shared/types.ts";
 import { useLoaded } from "../../shared/use-loaded.ts";
 import { Badge, Time } from "../../shared/values.tsx";
-import type { Model, Page } from "../types.ts";
+import type { Model } from "../types.ts";
 
 const prices: Column<Model>[] = [
   { title: "Context", isNumber: true, cell: (model) => wholeNumber(model.context_window) },

@@ -8,9 +8,10 @@ import { Link, pathTo } from "../../shared/router.tsx";
 import { Empty, Shown } from "../../shared/states.tsx";
 import { Table } from "../../shared/table.tsx";
 import { dayOf, daysBetween, hourOf, hoursUntil } from "../../shared/times.ts";
+import type { UsageReport } from "../../shared/types.ts";
 import { type Loaded, useLoaded } from "../../shared/use-loaded.ts";
 import { Amount, Badge, ShortAmount } from "../../shared/values.tsx";
-import type { Overview, UsageReport } from "../types.ts";
+import type { Overview } from "../types.ts";
 import { ModelTable } from "./models.tsx";
 import { RunningRequests } from "./running-requests.tsx";
 

@@ -5,9 +5,9 @@ import { go, type Place, withParameters } from "../../shared/router.tsx";
 import { Empty, Shown } from "../../shared/states.tsx";
 import { Pager, Table } from "../../shared/table.tsx";
 import { dayOf } from "../../shared/times.ts";
+import type { Key, Page, Receipt } from "../../shared/types.ts";
 import { useLoaded } from "../../shared/use-loaded.ts";
 import { Amount, Badge, Time } from "../../shared/values.tsx";
-import type { Key, Page, Receipt } from "../types.ts";
 
 const filters = [
   ["from", "From", "date"],

@@ -1,40 +1,41 @@
 /** Usage of a period: a chart by day, the total, and a table by day, model, key or account. */
 import { useState } from "preact/hooks";
-import { download, get } from "../../shared/api.ts";
-import { Chart, type Series } from "../../shared/chart.tsx";
-import { Card, Figure } from "../../shared/layout.tsx";
-import { counted, wholeNumber } from "../../shared/numbers.ts";
-import { PeriodPicker } from "../../shared/period.tsx";
-import { go, Link, type Place, pathTo, usePeriod, withParameters } from "../../shared/router.tsx";
-import { Empty, Shown } from "../../shared/states.tsx";
-import { Pager, Table } from "../../shared/table.tsx";
-import { dayOf, daysBetween } from "../../shared/times.ts";
-import { toast } from "../../shared/toasts.tsx";
-import { useLoaded } from "../../shared/use-loaded.ts";
-import { Amount, ShortAmount } from "../../shared/values.tsx";
-import type { UsageReport, UsageSum } from "../types.ts";
+import { download, get } from "./api.ts";
+import { Chart, type Series } from "./chart.tsx";
+import { Card, Figure } from "./layout.tsx";
+import { counted, wholeNumber } from "./numbers.ts";
+import { PeriodPicker } from "./period.tsx";
+import { go, Link, type Place, pathTo, usePeriod, withParameters } from "./router.tsx";
+import { Empty, Shown } from "./states.tsx";
+import { Pager, Table } from "./table.tsx";
+import { dayOf, daysBetween } from "./times.ts";
+import { toast } from "./toasts.tsx";
+import type { UsageReport, UsageSum } from "./types.ts";
+import { useLoaded } from "./use-loaded.ts";
+import { Amount, ShortAmount } from "./values.tsx";
 
-const path = "/admin/usage/sums";
 const daysDefault = 30;
 /** Series in one chart; the table has all of them. */
 const seriesMax = 6;
 type Group = "day" | "model" | "key" | "account";
 
-export function UsageOfPeriod({
-  place,
-  groups,
-  account,
-}: {
+interface UsageProps {
   place: Place;
+  /** Path of the sums in the API. */
+  path: string;
   groups: readonly Group[];
   account?: string;
-}) {
+  /** Returns the name of a key. Default: its id. */
+  nameOfKey?(id: string): string;
+}
+
+export function UsageOfPeriod({ place, path, groups, account, nameOfKey = (id) => id }: UsageProps) {
   const { from, to } = usePeriod(place, daysDefault);
   const by = groups.find((group) => group === place.query.get("by")) ?? "day";
   const after = place.query.get("after");
   const filter = { from, to, account, model: place.query.get("model"), key: place.query.get("key") };
   const name = JSON.stringify(filter);
-  const chart = useLoaded(`chart ${by} ${name}`, (signal) => seriesOf(by, filter, signal));
+  const chart = useLoaded(`chart ${by} ${name}`, (signal) => seriesOf(path, by, filter, nameOfKey, signal));
   const table = useLoaded(`sums ${by} ${name} ${after}`, (signal) =>
     get<UsageReport>(path, { ...filter, by, after, limit: 100 }, signal),
   );
@@ -65,12 +66,12 @@ export function UsageOfPeriod({
                 type="button"
                 onClick={() => go(withParameters({ [each]: null, after: null }))}
               >
-                {each}: {value} ✕
+                {each}: {each === "key" ? nameOfKey(value) : value} ✕
               </button>
             )
           );
         })}
-        <Export query={{ ...filter, by }} />
+        <Export path={path} query={{ ...filter, by }} />
       </div>
       <Card title="Cost by day">
         <Shown of={chart}>
@@ -99,7 +100,7 @@ export function UsageOfPeriod({
                 </Figure>
               )}
             </div>
-            <Sums by={by} report={report} isFirst={after === null} />
+            <Sums by={by} report={report} isFirst={after === null} nameOfKey={nameOfKey} />
           </>
         )}
       </Shown>
@@ -107,7 +108,8 @@ export function UsageOfPeriod({
   );
 }
 
-function Sums({ by, report, isFirst }: { by: Group; report: UsageReport; isFirst: boolean }) {
+function Sums(props: { by: Group; report: UsageReport; isFirst: boolean; nameOfKey(id: string): string }) {
+  const { by, report, isFirst, nameOfKey } = props;
   if (report.data.length === 0) {
     return <Empty>No request has finished in this period. Choose another one, or send a request.</Empty>;
   }
@@ -119,7 +121,7 @@ function Sums({ by, report, isFirst }: { by: Group; report: UsageReport; isFirst
         rows={report.data}
         keyOf={(row) => nameOf(row)}
         columns={[
-          { title: by, cell: (row) => <Name row={row} by={by} /> },
+          { title: by, cell: (row) => <Name row={row} by={by} nameOfKey={nameOfKey} /> },
           { title: "Requests", isNumber: true, cell: (row) => wholeNumber(row.requests) },
           { title: "Prompt tokens", isNumber: true, cell: (row) => wholeNumber(row.prompt_tokens) },
           { title: "of them cached", isNumber: true, cell: (row) => wholeNumber(row.cached_tokens) },
@@ -162,17 +164,27 @@ function nameOf(row: UsageSum): string {
   return row.day ?? row.model ?? row.key ?? row.account ?? "";
 }
 
-function Name({ row, by }: { row: UsageSum; by: Group }) {
+function Name({ row, by, nameOfKey }: { row: UsageSum; by: Group; nameOfKey(id: string): string }) {
   const name = nameOf(row);
   if (by === "account") return <Link to={pathTo("accounts", name, "usage")}>{name}</Link>;
   if (by === "day") return <>{name}</>;
-  return <Link to={withParameters({ [by]: name, by: "day", after: null })}>{name}</Link>;
+  return (
+    <Link to={withParameters({ [by]: name, by: "day", after: null })}>
+      {by === "key" ? nameOfKey(name) : name}
+    </Link>
+  );
 }
 
 type Filter = Record<"from" | "to", string> & Record<string, string | null | undefined>;
 
 /** One series by day, or one for each of the groups with the highest cost. */
-async function seriesOf(by: Group, filter: Filter, signal: AbortSignal): Promise<Series[]> {
+async function seriesOf(
+  path: string,
+  by: Group,
+  filter: Filter,
+  nameOfKey: (id: string) => string,
+  signal: AbortSignal,
+): Promise<Series[]> {
   const days = daysBetween(filter.from, filter.to);
   const daily = async (name: string, changes: object): Promise<Series> => {
     const query = { ...filter, ...changes, by: "day", limit: 500 };
@@ -182,10 +194,15 @@ async function seriesOf(by: Group, filter: Filter, signal: AbortSignal): Promise
   };
   if (by === "day") return [await daily("cost", {})];
   const top = await get<UsageReport>(path, { ...filter, by, order: "cost", limit: seriesMax }, signal);
-  return Promise.all(top.data.map((row) => daily(nameOf(row), { [by]: nameOf(row) })));
+  return Promise.all(
+    top.data.map((row) => {
+      const name = nameOf(row);
+      return daily(by === "key" ? nameOfKey(name) : name, { [by]: name });
+    }),
+  );
 }
 
-function Export({ query }: { query: Record<string, string | null | undefined> }) {
+function Export({ path, query }: { path: string; query: Record<string, string | null | undefined> }) {
   const save = async () => {
     const blob = await download(path, { ...query, format: "csv" });
     const link = document.createElement("a");

@@ -1,0 +1,22 @@
+/** Names of the keys that the session may see, for lists that have ids. */
+import { apiPath, get } from "../shared/api.ts";
+import type { Key, Page } from "../shared/types.ts";
+import { type Loaded, useLoaded } from "../shared/use-loaded.ts";
+
+/** An account has no more of them. */
+const keysMax = 500;
+
+export function useKeys(): Loaded<Page<Key>> {
+  return useLoaded("keys", (signal) => get<Page<Key>>(apiPath("keys"), { limit: keysMax }, signal));
+}
+
+export function keyTitle({ name, last_four }: Pick<Key, "name" | "last_four">): string {
+  return name ?? `…${last_four}`;
+}
+
+/** Returns the names of keys by id. Keys that are not loaded keep their id. */
+export function useKeyNames(): (id: string) => string {
+  const keys = useKeys();
+  const names = new Map(keys.value?.data.map((key) => [key.id, keyTitle(key)]));
+  return (id) => names.get(id) ?? id;
+}

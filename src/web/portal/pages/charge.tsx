@@ -1,0 +1,103 @@
+/** Why a request cost what it cost: tokens x price = credits, and the buckets that paid. */
+import { useLayoutEffect, useRef } from "preact/hooks";
+import { showModal } from "../../shared/action.tsx";
+import { wholeNumber } from "../../shared/numbers.ts";
+import { Table } from "../../shared/table.tsx";
+import { exactTime } from "../../shared/times.ts";
+import type { Receipt } from "../../shared/types.ts";
+import { Amount, Facts } from "../../shared/values.tsx";
+import { meaningOf, RequestState } from "../request-state.tsx";
+
+interface Line {
+  name: string;
+  tokens: number;
+  /** Credits per million tokens, which is micro-credits per token. */
+  price: number;
+}
+
+interface ChargeProps {
+  of: Receipt;
+  keyName: string;
+  close(): void;
+}
+
+export function Charge({ of: receipt, keyName, close }: ChargeProps) {
+  const dialog = useRef<HTMLDialogElement>(null);
+  useLayoutEffect(() => showModal(dialog.current), []);
+  const payments = [
+    ["Base credits", receipt.base_micro],
+    ["Overage credits", receipt.overage_micro],
+    ["Additional credits", receipt.additional_micro],
+    ["Not paid: the account had no more credits", receipt.shortfall_micro],
+  ] as const;
+  return (
+    <dialog ref={dialog} aria-labelledby="charge" onCancel={close}>
+      <h2 id="charge">Cost of a request</h2>
+      <div class="intro">
+        <RequestState of={receipt} /> {meaningOf(receipt)}
+        {receipt.estimated && " The token counts are estimated, because the server reported none."}
+        {receipt.late && " This entry corrects an earlier one of the same request."}
+      </div>
+      <Table
+        caption="Calculation of the cost"
+        rows={linesOf(receipt)}
+        keyOf={({ name }) => name}
+        columns={[
+          { title: "Tokens", cell: ({ name }) => name },
+          { title: "Count", isNumber: true, cell: ({ tokens }) => wholeNumber(tokens) },
+          { title: "× price per million", isNumber: true, cell: ({ price }) => wholeNumber(price) },
+          {
+            title: "= credits",
+            isNumber: true,
+            cell: ({ tokens, price }) => <Amount micro={tokens * price} />,
+          },
+        ]}
+        foot={
+          <tfoot>
+            <tr>
+              <td colSpan={3}>Cost in credits</td>
+              <td class="number">
+                <Amount micro={receipt.cost_micro} />
+              </td>
+            </tr>
+          </tfoot>
+        }
+      />
+      <h3>Paid by</h3>
+      <Facts
+        rows={payments
+          .filter(([, micro]) => micro !== 0)
+          .map(([name, micro]) => [name, <Amount key={name} micro={micro} />] as const)}
+      />
+      {receipt.cost_micro === 0 && <p class="quiet">The request cost nothing.</p>}
+      <h3>Request</h3>
+      <Facts
+        rows={[
+          ["Finished", exactTime(Date.parse(receipt.finished_at))],
+          ["Model", receipt.model],
+          ["Key", keyName],
+          ["Request id", <code key="id">{receipt.request_id}</code>],
+        ]}
+      />
+      <div class="buttons">
+        <button type="button" class="primary" onClick={close}>
+          Close
+        </button>
+      </div>
+    </dialog>
+  );
+}
+
+function linesOf(receipt: Receipt): Line[] {
+  const { prompt_tokens, cached_tokens, completion_tokens, reasoning_tokens } = receipt;
+  const lines: Line[] = [
+    { name: "Prompt", tokens: prompt_tokens - cached_tokens, price: receipt.price_prompt },
+    { name: "Prompt, cached", tokens: cached_tokens, price: receipt.price_cached_prompt },
+    {
+      name: reasoning_tokens > 0 ? `Answer (${wholeNumber(reasoning_tokens)} of them thinking)` : "Answer",
+      tokens: completion_tokens,
+      price: receipt.price_completion,
+    },
+  ];
+  return lines.filter(({ name, tokens }) => tokens !== 0 || name !== "Prompt, cached");
+}

@@ -1,0 +1,171 @@
+/** The balance as a picture, live, with what runs now and the latest requests. */
+import { exactCredits } from "../../../units.ts";
+import { apiPath, get } from "../../shared/api.ts";
+import { BalancePicture } from "../../shared/balance.tsx";
+import { Card, PageHead } from "../../shared/layout.tsx";
+import { LiveMark, ShownLive, useLive } from "../../shared/live.tsx";
+import { wholeNumber } from "../../shared/numbers.ts";
+import { Link, pathTo } from "../../shared/router.tsx";
+import { Empty, Shown } from "../../shared/states.tsx";
+import { Table } from "../../shared/table.tsx";
+import type { Balance, Page, Receipt } from "../../shared/types.ts";
+import { useLoaded } from "../../shared/use-loaded.ts";
+import { Amount, Time } from "../../shared/values.tsx";
+import { useKeyNames } from "../key-names.ts";
+import { RequestState } from "../request-state.tsx";
+import type { LiveEvents, OwnAccount } from "../types.ts";
+import { useFollowed } from "../use-followed.ts";
+import { Budget } from "./budget.tsx";
+
+const latestMax = 5;
+/** The operator API calls less than this part of the windows "near exhaustion". */
+const nearPercent = 10;
+
+export function HomePage({ own }: { own: OwnAccount }) {
+  const live = useLive<LiveEvents>(apiPath("live"));
+  const balance = live.value.balance ?? own.balance;
+  const running = live.value.requests;
+  const heldMicro = running?.data.reduce((sum, { held_micro }) => sum + held_micro, 0) ?? 0;
+  const ids = running?.data.map(({ id }) => id).join(" ") ?? "";
+  // Checkpoints of running requests change neither their ids nor the balance.
+  const change = ids === "" ? running : `${ids} ${JSON.stringify(balance)}`;
+  const nameOfKey = useKeyNames();
+  return (
+    <>
+      <PageHead title="Balance">
+        <LiveMark of={live} />
+      </PageHead>
+      <Warnings own={own} balance={balance} />
+      <div class="cards">
+        <Card title={own.rights.keys === "own" ? "Credits of the account" : "Credits"}>
+          <BalancePicture balance={balance} heldMicro={heldMicro} />
+          {heldMicro > 0 && (
+            <p class="quiet">
+              Running requests pay what they use of the credits that they hold, and give the rest back.
+            </p>
+          )}
+        </Card>
+        <Budget of={own.key} change={change} />
+      </div>
+      <Card title="Running requests">
+        <ShownLive of={live} event="requests">
+          {({ data, more }) =>
+            data.length === 0 ? (
+              <p class="quiet">Nothing runs now.</p>
+            ) : (
+              <>
+                <Table
+                  caption="Running requests and the credits that they hold"
+                  rows={data}
+                  keyOf={({ id }) => id}
+                  columns={[
+                    { title: "Started", cell: (row) => <Time at={row.started_at} /> },
+                    { title: "Model", cell: (row) => row.model },
+                    { title: "Key", cell: (row) => nameOfKey(row.key) },
+                    { title: "Prompt", isNumber: true, cell: (row) => wholeNumber(row.prompt_tokens) },
+                    { title: "Answer", isNumber: true, cell: (row) => wholeNumber(row.completion_tokens) },
+                    {
+                      title: "Held credits",
+                      isNumber: true,
+                      cell: (row) => <Amount micro={row.held_micro} />,
+                    },
+                  ]}
+                />
+                {more > 0 && <p class="quiet">{wholeNumber(more)} more requests run.</p>}
+              </>
+            )
+          }
+        </ShownLive>
+      </Card>
+      <Latest change={change} nameOfKey={nameOfKey} />
+    </>
+  );
+}
+
+/** What stops requests, or soon will, and what to do then. */
+function Warnings({ own: { state, key }, balance }: { own: OwnAccount; balance: Balance }) {
+  const { balances, caps, baseWindow } = balance;
+  const left = balances.total.credits;
+  const refill = (
+    <>
+      The base credits refill to {wholeNumber(caps.base.credits)} <Time at={baseWindow.refreshesAt} />.
+    </>
+  );
+  const topUp = "Ask the operator for a top-up if you need more before.";
+  return (
+    <>
+      {state !== "active" && (
+        <p class="notice bad">
+          <strong>This account is {state}.</strong> Requests are refused. You can look at everything; ask the
+          operator to activate the account.
+        </p>
+      )}
+      {left === 0 ? (
+        <p class="notice bad">
+          <strong>The credits are used up.</strong> Requests that cost credits are refused. {refill} {topUp}
+        </p>
+      ) : (
+        left * 100 < caps.total.credits * nearPercent && (
+          <p class="notice warn">
+            <strong>Less than {nearPercent} % of the credits are left.</strong> {refill} {topUp}
+          </p>
+        )
+      )}
+      {key.budget !== null && <BudgetWarning budget={key.budget} />}
+    </>
+  );
+}
+
+function BudgetWarning({ budget }: { budget: NonNullable<OwnAccount["key"]["budget"]> }) {
+  const micro = Math.max(0, budget.left_micro);
+  if (micro * 100 >= budget.credits * 1_000_000 * nearPercent) return null;
+  return (
+    <p class={`notice ${micro === 0 ? "bad" : "warn"}`}>
+      <strong>
+        {micro === 0
+          ? "The budget of this key is used up."
+          : `Only ${exactCredits(micro)} credits of this key's budget are left.`}
+      </strong>{" "}
+      It refills <Time at={budget.refreshes_at} />. Use another key, or ask the operator for a larger budget.
+    </p>
+  );
+}
+
+/** Loaded again after a `change`. */
+function Latest({ change, nameOfKey }: { change: unknown; nameOfKey(id: string): string }) {
+  const latest = useLoaded("latest", (signal) =>
+    get<Page<Receipt>>(apiPath("requests"), { limit: latestMax }, signal),
+  );
+  useFollowed(latest, change);
+  return (
+    <Card title="Latest requests" actions={<Link to={pathTo("requests")}>All requests</Link>}>
+      <Shown of={latest}>
+        {({ data }) =>
+          data.length === 0 ? (
+            <Empty>
+              No request has finished yet. <Link to={pathTo("start")}>Send the first one</Link>, or{" "}
+              <Link to={pathTo("chat")}>try a model in the chat</Link>.
+            </Empty>
+          ) : (
+            <Table
+              caption="Latest finished requests"
+              rows={data}
+              keyOf={(row) => `${row.request_id} ${row.journal_seq}`}
+              columns={[
+                { title: "Finished", cell: (row) => <Time at={row.finished_at} /> },
+                {
+                  title: "Cost in credits",
+                  isNumber: true,
+                  cell: (row) => <Amount micro={row.cost_micro} />,
+                },
+                { title: "Model", cell: (row) => row.model },
+                { title: "Key", cell: (row) => nameOfKey(row.key) },
+                { title: "State", cell: (row) => <RequestState of={row} /> },
+              ]}
+            />
+          )
+        }
+      </Shown>
+    </Card>
+  );
+}

@@ -1,0 +1,105 @@
+/** The keys that the session may see: creating, changing, rotating and revoking them. */
+import { Fragment } from "preact";
+import { exactCredits } from "../../../units.ts";
+import { useAction } from "../../shared/action.tsx";
+import { KeyState, limitsOf } from "../../shared/key-values.tsx";
+import { PageHead } from "../../shared/layout.tsx";
+import { wholeNumber } from "../../shared/numbers.ts";
+import { Shown } from "../../shared/states.tsx";
+import { Table } from "../../shared/table.tsx";
+import type { Key } from "../../shared/types.ts";
+import { Time } from "../../shared/values.tsx";
+import { keyTitle, useKeys } from "../key-names.ts";
+import type { OwnAccount } from "../types.ts";
+import { CreateKey, RenameKey, RevokeKey, RotateKey } from "./key-actions.tsx";
+
+export function KeysPage({ own, changed }: { own: OwnAccount; changed(): void }) {
+  const { open, show, hide } = useAction<string>();
+  const keys = useKeys();
+  const { rights } = own;
+  const close = (isDone: boolean) => {
+    hide();
+    if (!isDone) return;
+    keys.reload();
+    changed();
+  };
+  const [action, id] = open?.split(" ") ?? [];
+  const chosen = keys.value?.data.find((key) => key.id === id);
+  const actions = rights.keys === "own" ? ["Rotate"] : ["Rename", "Rotate", "Revoke"];
+  return (
+    <>
+      <PageHead title={rights.keys === "own" ? "Your key" : "Keys"}>
+        {rights.can_create_keys && (
+          <button type="button" class="primary" onClick={() => show("create")}>
+            Create a key
+          </button>
+        )}
+      </PageHead>
+      {rights.why_not !== null && <p class="notice">{rights.why_not}</p>}
+      <Shown of={keys}>
+        {({ data }) => (
+          <Table
+            caption="Keys"
+            rows={data}
+            keyOf={(key) => key.id}
+            columns={[
+              {
+                title: "Name",
+                cell: (key) => (
+                  <>
+                    {key.name ?? <span class="quiet">unnamed</span>}
+                    {key.id === own.key.id && <span class="quiet"> (signed in)</span>}
+                  </>
+                ),
+              },
+              { title: "Secret", cell: (key) => <code title={`id ${key.id}`}>…{key.last_four}</code> },
+              { title: "State", cell: (key) => <KeyState of={key} /> },
+              { title: "Budget", cell: budgetOf },
+              { title: "Limits", cell: limitsOf },
+              { title: "Models", cell: (key) => (key.models.includes("*") ? "all" : key.models.join(", ")) },
+              { title: "Expires", cell: (key) => <Time at={key.expires_at} /> },
+              { title: "Last used", cell: (key) => <Time at={key.last_used_at} /> },
+              {
+                title: "Change",
+                cell: (key) =>
+                  key.revoked_at === null && (
+                    <span class="nowrap">
+                      {actions.map((title) => (
+                        <Fragment key={title}>
+                          <button
+                            type="button"
+                            aria-label={`${title} the key ${keyTitle(key)}`}
+                            onClick={() => show(`${title.toLowerCase()} ${key.id}`)}
+                          >
+                            {title}
+                          </button>{" "}
+                        </Fragment>
+                      ))}
+                    </span>
+                  ),
+              },
+            ]}
+          />
+        )}
+      </Shown>
+      {action === "create" && <CreateKey creator={own.key} close={close} />}
+      {chosen && action === "rename" && <RenameKey of={chosen} close={close} />}
+      {chosen && action === "rotate" && (
+        <RotateKey of={chosen} isOwn={chosen.id === own.key.id} close={close} />
+      )}
+      {chosen && action === "revoke" && (
+        <RevokeKey of={chosen} isOwn={chosen.id === own.key.id} close={close} />
+      )}
+    </>
+  );
+}
+
+function budgetOf({ budget }: Key) {
+  if (budget === null) return <span class="quiet">none</span>;
+  return (
+    <span title={`spent ${exactCredits(budget.spent_micro)}, held ${exactCredits(budget.held_micro)}`}>
+      {exactCredits(budget.left_micro)} of {wholeNumber(budget.credits)} left, refills{" "}
+      <Time at={budget.refreshes_at} />
+    </span>
+  );
+}

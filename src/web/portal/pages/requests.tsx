@@ -1,0 +1,134 @@
+/** Finished requests, newest first, with what each one cost and why. */
+import { useState } from "preact/hooks";
+import { exactCredits } from "../../../units.ts";
+import { apiPath, get } from "../../shared/api.ts";
+import { PageHead } from "../../shared/layout.tsx";
+import { wholeNumber } from "../../shared/numbers.ts";
+import { go, Link, type Place, withParameters } from "../../shared/router.tsx";
+import { Empty, Shown } from "../../shared/states.tsx";
+import { Pager, Table } from "../../shared/table.tsx";
+import { dayOf } from "../../shared/times.ts";
+import type { Page, Receipt } from "../../shared/types.ts";
+import { useLoaded } from "../../shared/use-loaded.ts";
+import { Amount, Time } from "../../shared/values.tsx";
+import { keyTitle, useKeys } from "../key-names.ts";
+import { RequestState } from "../request-state.tsx";
+import type { UsableModel } from "../types.ts";
+import { Charge } from "./charge.tsx";
+
+const rowsMax = 50;
+
+export function RequestsPage({ place: { query } }: { place: Place }) {
+  const [opened, setOpened] = useState<Receipt | null>(null);
+  const [day, model, key, after] = ["day", "model", "key", "after"].map((name) => query.get(name));
+  const keys = useKeys();
+  const names = new Map(keys.value?.data.map((each) => [each.id, keyTitle(each)]));
+  const models = useLoaded("models", (signal) => get<{ data: UsableModel[] }>(apiPath("models"), {}, signal));
+  const dayMs = Date.parse(day ?? "");
+  const period = Number.isNaN(dayMs) ? {} : { from: dayOf(dayMs), to: dayOf(dayMs, 1) };
+  const receipts = useLoaded(`requests ${query}`, (signal) =>
+    get<Page<Receipt>>(apiPath("requests"), { ...period, model, key, after, limit: rowsMax }, signal),
+  );
+  const set = (name: string) => (value: string) => go(withParameters({ [name]: value, after: null }));
+  const modelIds = new Set([...(models.value?.data.map(({ id }) => id) ?? []), ...(model ? [model] : [])]);
+  return (
+    <>
+      <PageHead title="Requests" />
+      <div class="filters">
+        <label for="day">
+          Day (UTC)
+          <input
+            id="day"
+            type="date"
+            value={day ?? ""}
+            onChange={({ currentTarget }) => set("day")(currentTarget.value)}
+          />
+        </label>
+        <Choice name="Model" value={model} options={[...modelIds].map((id) => [id, id])} set={set("model")} />
+        <Choice name="Key" value={key} options={[...names]} set={set("key")} />
+        <button type="button" onClick={receipts.reload}>
+          Refresh
+        </button>
+      </div>
+      <Shown of={receipts}>
+        {({ data, next }) =>
+          data.length === 0 ? (
+            <Empty>
+              No request has finished in this selection.{" "}
+              {day || model || key ? (
+                <Link to={location.pathname}>Show all requests</Link>
+              ) : (
+                "Send one first."
+              )}
+            </Empty>
+          ) : (
+            <>
+              <p class="quiet">Newest first. Open the cost of a request to see how it was calculated.</p>
+              <Table
+                caption="Finished requests"
+                rows={data}
+                keyOf={(row) => `${row.request_id} ${row.journal_seq}`}
+                columns={[
+                  { title: "Finished", cell: (row) => <Time at={row.finished_at} /> },
+                  { title: "Model", cell: (row) => row.model },
+                  { title: "Key", cell: (row) => names.get(row.key) ?? <code>{row.key}</code> },
+                  { title: "State", cell: (row) => <RequestState of={row} /> },
+                  { title: "Prompt tokens", isNumber: true, cell: (row) => wholeNumber(row.prompt_tokens) },
+                  {
+                    title: "Answer tokens",
+                    isNumber: true,
+                    cell: (row) => wholeNumber(row.completion_tokens),
+                  },
+                  {
+                    title: "Cost in credits",
+                    isNumber: true,
+                    cell: (row) => <Amount micro={row.cost_micro} />,
+                  },
+                  {
+                    title: "Details",
+                    cell: (row) => (
+                      <button
+                        type="button"
+                        aria-label={`Why ${exactCredits(row.cost_micro)} credits? Request ${row.request_id}`}
+                        onClick={() => setOpened(row)}
+                      >
+                        Why?
+                      </button>
+                    ),
+                  },
+                ]}
+              />
+              <Pager next={next} isFirst={!after} />
+            </>
+          )
+        }
+      </Shown>
+      {opened !== null && (
+        <Charge of={opened} keyName={names.get(opened.key) ?? opened.key} close={() => setOpened(null)} />
+      )}
+    </>
+  );
+}
+
+function Choice(props: {
+  name: string;
+  value: string | null | undefined;
+  options: readonly (readonly [value: string, title: string])[];
+  set(value: string): void;
+}) {
+  const { name, value, options, set } = props;
+  const id = `filter-${name.toLowerCase()}`;
+  return (
+    <label for={id}>
+      {name}
+      <select id={id} value={value ?? ""} onChange={({ currentTarget }) => set(currentTarget.value)}>
+        <option value="">all</option>
+        {options.map(([option, title]) => (
+          <option key={option} value={option}>
+            {title}
+          </option>
+        ))}
+      </select>
+    </label>
+  );
+}

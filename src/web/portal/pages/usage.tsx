@@ -1,0 +1,61 @@
+/** What the requests of the key, or of the account, cost by day, model and key. */
+import { apiPath, get } from "../../shared/api.ts";
+import { Chart } from "../../shared/chart.tsx";
+import { Card, PageHead } from "../../shared/layout.tsx";
+import type { Place } from "../../shared/router.tsx";
+import { Shown } from "../../shared/states.tsx";
+import { hourOf, hoursUntil } from "../../shared/times.ts";
+import { UsageOfPeriod } from "../../shared/usage-report.tsx";
+import { useLoaded } from "../../shared/use-loaded.ts";
+import { ShortAmount } from "../../shared/values.tsx";
+import { useKeyNames } from "../key-names.ts";
+import type { UsageHours } from "../types.ts";
+
+const hoursShown = 24;
+
+export function UsagePage({ place }: { place: Place }) {
+  const nameOfKey = useKeyNames();
+  return (
+    <>
+      <PageHead title="Usage" />
+      <UsageOfPeriod
+        place={place}
+        path={apiPath("usage")}
+        groups={["day", "model", "key"]}
+        nameOfKey={nameOfKey}
+      />
+      <LastDay />
+    </>
+  );
+}
+
+function LastDay() {
+  const usage = useLoaded("hours", (signal) =>
+    get<UsageHours>(apiPath("usage", "hours"), { hours: hoursShown }, signal),
+  );
+  return (
+    <Card title={`The last ${hoursShown} hours`}>
+      <Shown of={usage}>
+        {({ to, data }) => {
+          // `to` is the end of the last hour.
+          const times = hoursUntil(Date.parse(to) - 1, hoursShown);
+          const costs = new Map(data.map(({ hour, cost_micro }) => [hourOf(Date.parse(hour)), cost_micro]));
+          const micro = times.map((time) => costs.get(time) ?? 0);
+          return (
+            <>
+              <p>
+                <ShortAmount micro={micro.reduce((sum, cost) => sum + cost, 0)} />{" "}
+                <span class="quiet">credits; hours in UTC</span>
+              </p>
+              <Chart
+                times={times}
+                series={[{ name: "cost", micro }]}
+                label={`Cost in credits in each of the last ${hoursShown} hours`}
+              />
+            </>
+          );
+        }}
+      </Shown>
+    </Card>
+  );
+}

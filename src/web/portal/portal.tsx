@@ -1,0 +1,75 @@
+/** The pages of the portal, and what its sign-in says. */
+import { apiPath, get } from "../shared/api.ts";
+import { PageHead } from "../shared/layout.tsx";
+import { Link, type Place, pathTo } from "../shared/router.tsx";
+import type { SignInWords } from "../shared/sign-in.tsx";
+import { Shown } from "../shared/states.tsx";
+import { useLoaded } from "../shared/use-loaded.ts";
+import { MissingPage, WebApp } from "../shared/web-app.tsx";
+import { ChatPage } from "./pages/chat.tsx";
+import { HomePage } from "./pages/home.tsx";
+import { KeysPage } from "./pages/keys.tsx";
+import { RequestsPage } from "./pages/requests.tsx";
+import { StartPage } from "./pages/start.tsx";
+import { UsagePage } from "./pages/usage.tsx";
+import type { OwnAccount } from "./types.ts";
+
+const sections = [
+  ["", "Home"],
+  ["requests", "Requests"],
+  ["usage", "Usage"],
+  ["keys", "Keys"],
+  ["start", "Start"],
+  ["chat", "Chat"],
+] as const;
+
+const words: SignInWords = {
+  title: "Inkwell",
+  secret: "key",
+  label: "API key",
+  missing: "Enter an API key.",
+  hint: (
+    <>
+      A key begins with <code>sk-</code>. You get one from the operator of this service, or from a colleague
+      who can create keys. The key signs you in, and this browser does not keep it.
+    </>
+  ),
+};
+
+export function Portal() {
+  return (
+    <WebApp words={words} sections={sections} code={null} page={(place) => <CurrentPage place={place} />} />
+  );
+}
+
+function CurrentPage({ place }: { place: Place }) {
+  const account = useLoaded("account", (signal) => get<OwnAccount>(apiPath("account"), {}, signal));
+  return (
+    <>
+      {account.value === null && <PageHead title="Inkwell" />}
+      <Shown of={account}>
+        {/* Another key that signs in later sees nothing of the pages before. */}
+        {(own) => (
+          <OwnPage key={`${own.account} ${own.key.id}`} own={own} place={place} changed={account.reload} />
+        )}
+      </Shown>
+    </>
+  );
+}
+
+function OwnPage({ own, place, changed }: { own: OwnAccount; place: Place; changed(): void }) {
+  const [section, more] = place.parts;
+  if (section === undefined) return <HomePage own={own} />;
+  if (more === undefined) {
+    if (section === "requests") return <RequestsPage place={place} />;
+    if (section === "usage") return <UsagePage place={place} />;
+    if (section === "keys") return <KeysPage own={own} changed={changed} />;
+    if (section === "start") return <StartPage own={own} />;
+    if (section === "chat") return <ChatPage own={own} />;
+  }
+  return (
+    <MissingPage>
+      <Link to={pathTo()}>Go to the balance</Link>
+    </MissingPage>
+  );
+}

@@ -1,0 +1,27 @@
+/** The state in which a request ended, and what it means for its cost. */
+import type { Receipt } from "../shared/types.ts";
+import { Badge } from "../shared/values.tsx";
+
+const endings: Readonly<Record<string, readonly [state: string, tone: string, meaning: string]>> = {
+  stop: ["finished", "good", "The model finished its answer."],
+  length: ["finished", "good", "The answer ended at the limit of tokens or of the context."],
+  credits: ["credits used up", "warn", "The answer ended because the credits or the budget were used up."],
+  client_gone: ["aborted", "plain", "The client ended the request. It paid for the tokens until then."],
+  engine_failed: ["failed", "bad", "The model failed. The tokens that were delivered are paid."],
+  refused: ["failed", "bad", "The model refused the request."],
+  shutdown: ["failed", "bad", "The service stopped during the answer. The tokens until then are paid."],
+  expired: ["failed", "bad", "The request did not end in time. The last known tokens are paid."],
+};
+
+export function meaningOf({ ending }: Receipt): string {
+  return endings[ending]?.[2] ?? "";
+}
+
+export function RequestState({ of: receipt }: { of: Receipt }) {
+  const [state, tone] = endings[receipt.ending] ?? [receipt.ending, "plain"];
+  return (
+    <span title={meaningOf(receipt)}>
+      <Badge text={receipt.late ? "corrected" : state} tone={receipt.late ? "plain" : tone} />
+    </span>
+  );
+}

@@ -1,0 +1,64 @@
+/** The balance as a picture: what is left of each bucket, and how much of its window has passed. */
+import { Figure } from "./layout.tsx";
+import { wholeNumber } from "./numbers.ts";
+import { passedShare } from "./times.ts";
+import type { Balance } from "./types.ts";
+import { ShortAmount, Time } from "./values.tsx";
+
+export function BalancePicture({ balance, heldMicro }: { balance: Balance; heldMicro: number }) {
+  const { balances, caps, baseWindow, overageWindow } = balance;
+  return (
+    <>
+      <div class="figures">
+        <Figure name="Credits left" note="whole credits, rounded down">
+          {wholeNumber(balances.total.credits)}
+        </Figure>
+        <Figure name="Additional credits" note="bought; they do not lapse">
+          {wholeNumber(balances.additional.credits)}
+        </Figure>
+        <Figure name="Held credits" note="for running requests">
+          <ShortAmount micro={heldMicro} />
+        </Figure>
+      </div>
+      <Bucket name="Base" {...balances.base} cap={caps.base.credits} window={baseWindow} />
+      <Bucket name="Overage" {...balances.overage} cap={caps.overage.credits} window={overageWindow} />
+    </>
+  );
+}
+
+function Bucket(props: {
+  name: "Base" | "Overage";
+  credits: number;
+  percent: number;
+  cap: number;
+  window: { startedAt: string; refreshesAt: string };
+}) {
+  const { name, credits, percent, cap, window } = props;
+  if (cap === 0) return <p class="bucket quiet">{name}: the plan grants none.</p>;
+  const passed = passedShare(Date.parse(window.startedAt), Date.parse(window.refreshesAt), Date.now());
+  return (
+    <div class={`bucket ${name.toLowerCase()}`}>
+      <p>
+        <strong>{name}</strong>{" "}
+        <span class="number">
+          {wholeNumber(credits)} of {wholeNumber(cap)} ({percent} %)
+        </span>
+      </p>
+      <div class="bar" role="img" aria-label={`${percent} % of the ${name.toLowerCase()} credits are left`}>
+        <i style={{ width: `${percent}%` }} />
+        <b
+          style={{ left: `${passed * 100}%` }}
+          title={`${Math.round(passed * 100)} % of the window has passed`}
+        />
+      </div>
+      <p class="quiet ends">
+        <span>
+          started <Time at={window.startedAt} />
+        </span>
+        <span>
+          refills to {wholeNumber(cap)} <Time at={window.refreshesAt} />
+        </span>
+      </p>
+    </div>
+  );
+}

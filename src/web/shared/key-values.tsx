@@ -1,0 +1,79 @@
+/** What both apps show of a key, and the dialog that gives it a new secret. */
+import type { ComponentChildren } from "preact";
+import { ActionDialog } from "./action.tsx";
+import { send } from "./api.ts";
+import { wholeNumber } from "./numbers.ts";
+import { Secret } from "./secret.tsx";
+import type { Key, NewKey } from "./types.ts";
+import { Badge, Time } from "./values.tsx";
+
+export function KeyState({ of: key }: { of: Key }) {
+  if (key.revoked_at !== null) return <Badge text="revoked" />;
+  const isExpired = key.expires_at !== null && Date.parse(key.expires_at) <= Date.now();
+  if (isExpired) return <Badge text="expired" />;
+  const isRotating = key.old_secret_until !== null && Date.parse(key.old_secret_until) > Date.now();
+  return (
+    <>
+      <Badge text="active" />
+      {isRotating && (
+        <span class="quiet">
+          {" "}
+          old secret ends <Time at={key.old_secret_until} />
+        </span>
+      )}
+    </>
+  );
+}
+
+export function limitsOf({ limits }: Key) {
+  const parts = [
+    limits.requests_per_minute !== null && `${wholeNumber(limits.requests_per_minute)} requests/min`,
+    limits.tokens_per_minute !== null && `${wholeNumber(limits.tokens_per_minute)} tokens/min`,
+    limits.concurrent !== null && `${wholeNumber(limits.concurrent)} at once`,
+  ].filter((part) => part !== false);
+  return parts.length === 0 ? <span class="quiet">none</span> : parts.join(", ");
+}
+
+/** `note` is said before the change. */
+export function RotateDialog(props: {
+  name: string;
+  path: string;
+  note: ComponentChildren;
+  close(isDone: boolean): void;
+}) {
+  const { name, path, note, close } = props;
+  return (
+    <ActionDialog
+      title={`Rotate the key ${name}`}
+      kind="rotate"
+      submit="Create a new secret"
+      isDangerous
+      intro={
+        <p>
+          The key gets a new secret. Its name, budget, limits and receipts stay. A secret from an earlier
+          rotation ends at once. {note}
+        </p>
+      }
+      fields={[
+        {
+          ...{ name: "overlap", label: "The present secret stays valid for", kind: "select", initial: "P1D" },
+          isRequired: true,
+          options: [
+            ["none", "no time: it ends now"],
+            ["PT1H", "an hour"],
+            ["P1D", "a day"],
+            ["P1W", "a week"],
+            ["P1M", "a month"],
+          ],
+        },
+      ]}
+      send={async ({ overlap }, operationId) => {
+        const body = { operation_id: operationId, overlap };
+        const rotated = await send<NewKey>("POST", path, body);
+        const lost = "The old secret is valid for the overlap. Create another key, and then revoke this one.";
+        return { done: "The key has a new secret.", result: <Secret secret={rotated.key} lost={lost} /> };
+      }}
+      close={close}
+    />
+  );
+}

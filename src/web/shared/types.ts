@@ -1,0 +1,17 @@
+/** Objects that both APIs have, as their schemas describe them: types, nothing is bundled. */
+import type { Static } from "typebox";
+import type * as objects from "../../accounts/operator-objects.ts";
+import type { usageReportSchema } from "../../accounts/usage-sums.ts";
+
+export interface Page<Row> {
+  data: Row[];
+  /** The cursor of the next page; null on the last one. */
+  next: string | null;
+}
+
+export type Balance = Static<typeof objects.balance>;
+export type Key = Static<typeof objects.keyObject.schema>;
+export type NewKey = Static<typeof objects.newKeyObject.schema>;
+export type Receipt = Static<typeof objects.usageObject.schema>;
+export type UsageReport = Static<typeof usageReportSchema>;
+export type UsageSum = UsageReport["data"][number];

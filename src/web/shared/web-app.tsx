@@ -1,0 +1,114 @@
+/**
+ * The frame of all pages: sign-in, navigation, theme and log-out.
+ *
+ * If the session ends while a page is open, the sign-in opens over the page. Nothing that was
+ * typed is lost, and the data is loaded again afterwards.
+ */
+import type { ComponentChildren } from "preact";
+import { useEffect, useRef, useState } from "preact/hooks";
+import { isSignedIn, signOut, whenSignedOut } from "./api.ts";
+import { PageHead } from "./layout.tsx";
+import { Link, type Place, pathTo, usePlace } from "./router.tsx";
+import { SignIn, type SignInWords } from "./sign-in.tsx";
+import { Failure } from "./states.tsx";
+import { ThemeSwitch } from "./theme.tsx";
+import { Toasts } from "./toasts.tsx";
+import { Session } from "./use-loaded.ts";
+
+type SessionState = "unknown" | "signed-in" | "leaving" | "signed-out" | "expired";
+
+interface AppProps {
+  words: SignInWords;
+  /** First parts of paths with their titles. The first page has an empty path. */
+  sections: readonly (readonly [path: string, title: string])[];
+  /** One-time code of a link. */
+  code: string | null;
+  page(place: Place): ComponentChildren;
+}
+
+export function WebApp({ words, sections, code, page }: AppProps) {
+  const [state, setState] = useState<SessionState>("unknown");
+  const [session, setSession] = useState(0);
+  const [error, setError] = useState<Error | null>(null);
+  // After the pages are gone, so that they close their streams and not the service.
+  useEffect(() => {
+    if (state === "leaving") signOut().then(() => setState("signed-out"), setError);
+  }, [state]);
+  const look = () => {
+    setError(null);
+    isSignedIn().then((isIn) => setState(isIn ? "signed-in" : "signed-out"), setError);
+  };
+  useEffect(() => {
+    whenSignedOut(() => setState((now) => (now === "signed-in" ? "expired" : now)));
+    if (code === null) look();
+    else setState("signed-out");
+  }, []);
+  const signedIn = () => {
+    setState("signed-in");
+    setSession((count) => count + 1);
+  };
+  if (error !== null) {
+    return (
+      <main class="sign-in">
+        <Failure error={error} retry={look} />
+      </main>
+    );
+  }
+  if (state === "unknown" || state === "leaving") return null;
+  if (state === "signed-out") return <SignIn words={words} code={code} done={signedIn} />;
+  return (
+    <Session.Provider value={session}>
+      <Frame sections={sections} page={page} leave={() => setState("leaving")} />
+      {state === "expired" && <SignIn words={words} code={null} isOverPage done={signedIn} />}
+      <Toasts />
+    </Session.Provider>
+  );
+}
+
+function Frame({ sections, page, leave }: Pick<AppProps, "sections" | "page"> & { leave(): void }) {
+  const place = usePlace();
+  const section = place.parts[0] ?? "";
+  const before = useRef(section);
+  // Keyboards and screen readers go on at the new page.
+  useEffect(() => {
+    if (before.current === section) return;
+    before.current = section;
+    document.querySelector<HTMLElement>("main h1")?.focus();
+  }, [section]);
+  return (
+    <>
+      <a class="hidden" href="#content">
+        Skip to the content
+      </a>
+      <header class="top">
+        <Link to={pathTo()} class="brand">
+          Inkwell
+        </Link>
+        <nav aria-label="Sections">
+          {sections.map(([name, title]) => (
+            <Link key={name} to={name === "" ? pathTo() : pathTo(name)} current={name === section}>
+              {title}
+            </Link>
+          ))}
+        </nav>
+        <ThemeSwitch />
+        <button type="button" onClick={leave}>
+          Log out
+        </button>
+      </header>
+      <main id="content" tabIndex={-1}>
+        {page(place)}
+      </main>
+    </>
+  );
+}
+
+/** For a path that no page has. `children` is a link to a page. */
+export function MissingPage({ children }: { children: ComponentChildren }) {
+  return (
+    <>
+      <PageHead title="This page does not exist" />
+      <p>The address may be mistyped. {children}.</p>
+    </>
+  );
+}

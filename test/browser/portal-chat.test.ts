@@ -1,0 +1,76 @@
+/** The chat of the portal: text, cost, stopping, refusals, and that nothing stays. */
+import assert from "node:assert/strict";
+import { browserTests } from "../fixtures/browser.ts";
+import { assertSoundLedger } from "../fixtures/ledger-file.ts";
+import { keyOf, openPortal } from "../fixtures/portal-pages.ts";
+import { endless } from "../fixtures/running-requests.ts";
+
+const test = browserTests({ pages: "portal" });
+
+test("answers, shows what each turn cost, and forgets the conversation", async (visit) => {
+  const { page, service } = visit;
+  const { id, secret } = await keyOf(service, "default", { name: "chatting" });
+  await openPortal(visit, "/chat", secret);
+  await page.getByText(/credits per million prompt tokens/).waitFor();
+  for (const text of ["Say <b>hello</b>", "Again"]) {
+    await page.getByLabel("Message").fill(text);
+    await page.keyboard.press("Enter");
+    await page.getByText(text, { exact: true }).waitFor();
+    await page.getByRole("button", { name: "Send" }).waitFor();
+  }
+  assert.equal(await page.getByText(/^This turn cost/).count(), 2);
+  const { data } = await service.call("GET", `/admin/usage?key=${id}`);
+  const costs: number[] = Object(data).map((row: { cost_micro: number }) => row.cost_micro);
+  assert.equal(costs.length, 2);
+  const sum = costs.reduce((total, micro) => total + micro, 0) / 1_000_000;
+  await page.getByText(`Conversation: ${sum} credits`).waitFor();
+  await page.reload();
+  await page.getByLabel("Message").waitFor();
+  assert.equal(await page.getByText("Again").count(), 0);
+});
+
+test("stops an answer, and shows what was generated and what it cost", async (visit) => {
+  const { page, service } = visit;
+  const { id, secret } = await keyOf(service, "default", { name: "stopping" });
+  // Log-probabilities slow the miniature model down, which answers in an instant.
+  await page.route("**/api/chat", async (route) => {
+    const { content: _content, ...slow } = endless;
+    await route.continue({ postData: JSON.stringify({ ...route.request().postDataJSON(), ...slow }) });
+  });
+  await openPortal(visit, "/chat", secret);
+  await page.getByLabel("Longest answer (tokens)").fill("4000");
+  await page.getByLabel("Message").fill(endless.content);
+  await page.keyboard.press("Enter");
+  await page.locator(".card .plain:not(:empty)").waitFor();
+  await page.getByRole("button", { name: "Stop" }).click();
+  await page.getByText("You stopped the answer. It costs what was generated.").waitFor();
+  await page.getByText(/^This turn cost/).waitFor();
+  const { data } = await service.call("GET", `/admin/usage?key=${id}`);
+  const [receipt] = Object(data);
+  assert.equal(receipt.ending, "client_gone");
+  await page.getByText(`This turn cost ${receipt.cost_micro / 1_000_000} credits`).waitFor();
+  await openPortal(visit, "/requests", secret);
+  await page.getByText("aborted").waitFor();
+  assertSoundLedger(service.folder);
+});
+
+test("a used-up budget is said with what to do, and the refused message stays", async (visit) => {
+  const { page, service, expects } = visit;
+  const budget = { credits: 1, every: "P1D" };
+  const { secret } = await keyOf(service, "default", { name: "poor", budget });
+  await openPortal(visit, "/chat", secret);
+  await page.getByLabel("Message").fill("one two three ".repeat(40));
+  expects("402 POST /api/chat");
+  await page.getByRole("button", { name: "Send" }).click();
+  await page
+    .getByRole("alert")
+    .getByText(/Home shows when the budget of this key refills/)
+    .waitFor();
+  assert.match(await page.getByLabel("Message").inputValue(), /^one two three/);
+  await page.getByLabel("Temperature").fill("hot");
+  await page.getByRole("button", { name: "Send" }).click();
+  await page
+    .getByRole("alert")
+    .getByText(/from 0 to 2/)
+    .waitFor();
+});
