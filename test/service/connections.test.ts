@@ -9,9 +9,9 @@ import { assertSoundLedger } from "../fixtures/ledger-file.ts";
 import { newFolder, startProgram } from "../fixtures/program.ts";
 import { until } from "../fixtures/until.ts";
 
-const openFiles = 400;
+const openFiles = 528;
 /** The documented limit for this number of files. */
-const connectionsMax = (openFiles - 256) / 2;
+const connectionsMax = (openFiles - 384) / 2;
 
 test("keeps files for health checks, the operator and the database during a flood of connections", {
   timeout: 120_000,

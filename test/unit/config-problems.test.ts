@@ -65,7 +65,7 @@ limits:
       "names the keys of a section that is not a map",
       "listen: 8080",
       {},
-      /^inkwell\.yaml:1: listen: found 8080, expected a map with the keys host, port$/,
+      /^inkwell\.yaml:1: listen: found 8080, expected a map with the keys host, port, url$/,
     ],
     [
       "lists the keys for an unknown key without a similar one",
