@@ -11,14 +11,20 @@ import { pageRowsMax, type Store } from "../store/store.ts";
 import type { EpochMs } from "../units.ts";
 import type { KeySession } from "./key-sessions.ts";
 
-interface LiveAccount {
+export interface LiveAccount {
   balance: BalanceView;
+  /**
+   * Number of the newest journal entry of the account: a request that began and ended between two
+   * looks has changed it, and perhaps nothing else.
+   */
+  seq: number;
   /** Running requests that the viewer may see, oldest first. */
   requests: readonly HoldRow[];
 }
 
 interface Reading {
   balance: BalanceView;
+  seq: number;
   holds: readonly HoldRow[];
 }
 
@@ -153,7 +159,7 @@ export class LiveAccounts {
       store.snapshot(account),
       store.holds({ account, limit: pageRowsMax }),
     ]);
-    return { balance: balanceOf(snapshot), holds };
+    return { balance: balanceOf(snapshot), seq: snapshot?.account.seq ?? 0, holds };
   }
 }
 
@@ -161,9 +167,9 @@ function nextChangeMs({ balance: { base, overage, endsMs } }: Reading): EpochMs 
   return Math.min(base.endsMs, overage.endsMs, endsMs ?? Number.POSITIVE_INFINITY);
 }
 
-function shownTo({ viewer }: Watcher, { balance, holds }: Reading): LiveAccount {
+function shownTo({ viewer }: Watcher, { balance, seq, holds }: Reading): LiveAccount {
   const key = viewer?.key;
   const seesAll = key === undefined || key.portal === "account";
   const own = seesAll ? holds : holds.filter((hold) => hold.key === key.id);
-  return { balance, requests: own.toSorted((one, other) => one.createdMs - other.createdMs) };
+  return { balance, seq, requests: own.toSorted((one, other) => one.createdMs - other.createdMs) };
 }

@@ -60,11 +60,27 @@ test("shows the balance live, and the latest requests with their exact cost", as
   await page.getByText("No request has finished yet").waitFor();
   await page.getByText("live", { exact: true }).waitFor();
   assert.equal(await askApi(service, secret), 200);
-  await page.reload();
+  // Without a reload, though the request lasts a moment and changes no whole credit.
   const row = page.getByRole("region", { name: "Latest finished requests" }).getByRole("row").nth(1);
   await row.getByText(hostile).waitFor();
   const { cost_micro } = await receiptOf(service, id);
   await row.getByTitle(`${cost_micro / 1_000_000} credits`, { exact: true }).waitFor();
+});
+
+test("a request between the list and the first event of the stream is not missed", async (visit) => {
+  const { page, service } = visit;
+  const { secret } = await keyOf(service, "default", { name: "between" });
+  const { promise: asked, resolve: release } = Promise.withResolvers<void>();
+  await page.route("**/api/live", async (route) => {
+    await asked;
+    await route.continue();
+  });
+  await openPortal(visit, "/start", secret);
+  await page.goto(service.portalUrl);
+  await page.getByText("No request has finished yet").waitFor();
+  assert.equal(await askApi(service, secret), 200);
+  release();
+  await page.getByRole("region", { name: "Latest finished requests" }).waitFor();
 });
 
 test("explains the cost of a request: tokens times price, and the bucket that paid", async (visit) => {

@@ -92,6 +92,22 @@ liveTest("shows the balance and what runs, at checkpoints", async (portal, servi
   assert.notDeepEqual(stream.last("balance"), stream.events[0]?.data, "the balance has changed");
 });
 
+liveTest("a request that begins and ends between two looks is an event", async (portal, service) => {
+  const cookie = await portal.signIn(service.key);
+  // The first request breaks a whole credit, and the second only takes another part of it.
+  assert.equal((await service.chat({ max_tokens: 1 })).status, 200);
+  await using stream = await follow(portal, cookie);
+  await until("the first state", () => stream.last("requests") !== undefined);
+  const before = stream.last("requests");
+  const balance = stream.last("balance");
+  assert.equal((await service.chat({ max_tokens: 1 })).status, 200);
+  await until("the event", () => stream.last("requests")?.journal_seq !== before?.journal_seq);
+  assert.deepEqual(running(stream), []);
+  assert.deepEqual(stream.last("balance"), balance);
+  const { body } = await portal.as(cookie, "GET", "/api/requests");
+  assert.equal(listOf(body.data)[0]?.journal_seq, stream.last("requests")?.journal_seq);
+});
+
 liveTest(
   "shows a key its own requests, and all of the account only with the right to",
   async (portal, service) => {

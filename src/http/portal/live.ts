@@ -2,7 +2,7 @@
 import Type from "typebox";
 import { balanceObject } from "../../accounts/balance-object.ts";
 import { closed, count, isoTime, micro, objectFor, text, time } from "../../accounts/json-objects.ts";
-import { LiveAccounts } from "../../accounts/live-accounts.ts";
+import { type LiveAccount, LiveAccounts } from "../../accounts/live-accounts.ts";
 import { balance } from "../../accounts/operator-objects.ts";
 import { Refusal } from "../../errors.ts";
 import { sumOf } from "../../ledger/pricing.ts";
@@ -32,6 +32,11 @@ const runningRequestObject = objectFor<HoldRow>("RunningRequest")({
 export const runningRequests = closed({
   data: Type.Array(runningRequestObject.schema),
   more: Type.Integer({ minimum: 0, description: "further requests that are not listed" }),
+  journal_seq: Type.Integer({
+    minimum: 0,
+    description:
+      "the newest journal entry of the account: another one after each request, however short it was",
+  }),
 });
 
 const showLive = operation("showLive", {
@@ -61,13 +66,17 @@ export function liveRoutes(app: ApiApp, { store, logger }: PortalDependencies): 
     const stream = new EventStream(reply);
     const end = accounts.watch(session, (live) => {
       stream.send("balance", balanceObject(live.balance));
-      stream.send("requests", requestsObject(live.requests));
+      stream.send("requests", requestsObject(live));
     });
     stream.onEnd(end);
   });
 }
 
-function requestsObject(holds: readonly HoldRow[]) {
-  const shown = holds.slice(0, shownRequestsMax);
-  return { data: shown.map(runningRequestObject.of), more: holds.length - shown.length };
+function requestsObject({ requests, seq }: LiveAccount) {
+  const shown = requests.slice(0, shownRequestsMax);
+  return {
+    data: shown.map(runningRequestObject.of),
+    more: requests.length - shown.length,
+    journal_seq: seq,
+  };
 }

@@ -1,5 +1,5 @@
 /** Loads data again after a change that the live stream reports. */
-import { useEffect, useRef } from "preact/hooks";
+import { useEffect } from "preact/hooks";
 import type { Loaded } from "../shared/use-loaded.ts";
 
 /** Requests prolong the session, which must end for a page that nobody uses. */
@@ -14,13 +14,13 @@ for (const event of ["pointerdown", "pointermove", "keydown", "scroll"]) {
   addEventListener(event, used, { passive: true });
 }
 
-/** `change` is undefined until the stream begins, and then another value after each change. */
+/**
+ * `change` is undefined until the stream begins, and then another value after each change. The
+ * first value counts, too: a change before it may have come after the data.
+ */
 export function useFollowed({ reload }: Loaded<unknown>, change: unknown): void {
-  const before = useRef<unknown>(undefined);
   useEffect(() => {
-    const isFirst = before.current === undefined;
-    before.current = change;
-    if (isFirst) return;
+    if (change === undefined) return;
     if (Date.now() - usedMs < unusedMsMax) reload();
   }, [change]);
 }

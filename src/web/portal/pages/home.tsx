@@ -26,9 +26,7 @@ export function HomePage({ own }: { own: OwnAccount }) {
   const balance = live.value.balance ?? own.balance;
   const running = live.value.requests;
   const heldMicro = running?.data.reduce((sum, { held_micro }) => sum + held_micro, 0) ?? 0;
-  const ids = running?.data.map(({ id }) => id).join(" ") ?? "";
-  // Checkpoints of running requests change neither their ids nor the balance.
-  const change = ids === "" ? running : `${ids} ${JSON.stringify(balance)}`;
+  const change = running && [running.journal_seq, ...running.data.map(({ id }) => id)].join(" ");
   const nameOfKey = useKeyNames();
   return (
     <>
