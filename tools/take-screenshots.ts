@@ -78,6 +78,7 @@ const shots: readonly Shot[] = [
   { name: "overview", path: "", service: "month" },
   { name: "plans", path: "/plans", service: "month" },
   { name: "usage", path: "/usage", service: "month" },
+  { name: "health", path: "/health", service: "month" },
   { name: "missing-page", path: "/no-such-page", service: "month" },
 ];
 

@@ -68,12 +68,28 @@ test("signs in with a link once, and removes its code from the address bar", asy
   await page.getByRole("navigation", { name: "Sections" }).waitFor();
   await loaded(page);
   assert.ok(!page.url().includes("code"), page.url());
-  expects("401 POST /admin/session");
+  expects("401 POST /admin/session", "401 GET /admin/session");
   await context.clearCookies();
   const second = await context.newPage();
   await second.goto(`${service.url}/console#code=${String(code)}`);
   await second.getByText("This sign-in link was used or is older than five minutes.").waitFor();
   assert.ok(!second.url().includes("code"), second.url());
+});
+
+test("opens the console if a used link is opened again in a browser that is signed in", async ({
+  page,
+  service,
+  expects,
+}) => {
+  const { code } = await service.call("POST", "/admin/session/codes");
+  const link = `${service.url}/console#code=${String(code)}`;
+  await page.goto(link);
+  await page.getByRole("navigation", { name: "Sections" }).waitFor();
+  expects("401 POST /admin/session");
+  await page.goto("about:blank");
+  await page.goto(link);
+  await page.getByRole("navigation", { name: "Sections" }).waitFor();
+  assert.equal(await page.getByLabel("Operator token").count(), 0);
 });
 
 test("logs out, and the session is worth nothing afterwards", async (visit) => {

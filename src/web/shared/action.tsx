@@ -7,8 +7,9 @@
 import type { ComponentChildren } from "preact";
 import { useId, useLayoutEffect, useRef, useState } from "preact/hooks";
 import { ApiError } from "./api.ts";
-import { Field, type FieldOf, problemOf, type Values } from "./field.tsx";
+import { Field, type FieldOf, problemOf, type Values, withLabels } from "./field.tsx";
 import { newOperationId } from "./operation-id.ts";
+import { Failure } from "./states.tsx";
 import { toast } from "./toasts.tsx";
 
 interface ActionProps {
@@ -79,7 +80,7 @@ export function ActionDialog(props: ActionProps) {
       setProblems([
         {
           param: fieldAt(fault(error), fields, values),
-          message: error instanceof Error ? error.message : String(error),
+          message: withLabels(error instanceof Error ? error.message : String(error), fields),
         },
       ]);
     } finally {
@@ -138,6 +139,31 @@ export function ActionDialog(props: ActionProps) {
           </div>
         </form>
       )}
+    </dialog>
+  );
+}
+
+/** Stands for a dialog whose choices cannot be loaded. */
+export function FailedDialog(props: { title: string; error: Error; retry(): void; close(): void }) {
+  const dialog = useRef<HTMLDialogElement>(null);
+  const heading = useId();
+  useLayoutEffect(() => showModal(dialog.current), []);
+  return (
+    <dialog
+      ref={dialog}
+      aria-labelledby={heading}
+      onCancel={(event) => {
+        event.preventDefault();
+        props.close();
+      }}
+    >
+      <h2 id={heading}>{props.title}</h2>
+      <Failure error={props.error} retry={props.retry} />
+      <div class="buttons">
+        <button type="button" onClick={props.close}>
+          Cancel
+        </button>
+      </div>
     </dialog>
   );
 }

@@ -3,6 +3,7 @@
  * the scale follows those that are shown. The table beside a chart has the exact amounts.
  */
 import { useEffect, useRef } from "preact/hooks";
+import "./language.ts";
 import uPlot from "uplot";
 import { microPerCredit } from "../../units.ts";
 import { shortCredits } from "./numbers.ts";

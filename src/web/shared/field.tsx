@@ -30,6 +30,16 @@ export function problemOf(field: FieldOf, value: string, isHalfTyped: boolean): 
   return number < min ? `Enter a whole number of at least ${min}.` : null;
 }
 
+/** Returns a message of the API with the labels of the form in the place of the API's names. */
+export function withLabels(message: string, fields: readonly FieldOf[]): string {
+  return fields.reduce((text, { name, label }) => {
+    // A name such as `credits` is also a word, so it is a name only at the start of the message.
+    const isWord = /^[a-z]+$/.test(name);
+    const pattern = `${isWord ? "^" : "(?<![\\w.])"}${name.replaceAll(".", "\\.")}(?:\\[\\d+\\])?(?![\\w.]*\\w)`;
+    return text.replaceAll(new RegExp(pattern, "g"), label);
+  }, message);
+}
+
 /** Returns the time in UTC that a person chose; null for none. */
 export function momentIn(value: string): string | null {
   const ms = Date.parse(`${value}Z`);

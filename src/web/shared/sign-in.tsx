@@ -2,7 +2,7 @@
 import type { ComponentChildren } from "preact";
 import { useEffect, useRef, useState } from "preact/hooks";
 import { showModal } from "./action.tsx";
-import { ApiError, signIn } from "./api.ts";
+import { ApiError, isSignedIn, signIn } from "./api.ts";
 import { appTitle } from "./paths.ts";
 
 export interface SignInWords {
@@ -52,10 +52,15 @@ function SignInForm({ words, code, isOverPage, done }: Required<SignInProps>) {
       await signIn(credentials);
       done();
     } catch (failure) {
-      setBusy(false);
       if ("code" in credentials && failure instanceof ApiError && failure.status === 401) {
+        // A link that is opened again, such as from the history of the browser.
+        if (await isSignedIn().catch(() => false)) {
+          done();
+          return;
+        }
         setError(usedLink ?? failure.message);
       } else setError(failure instanceof Error ? failure.message : String(failure));
+      setBusy(false);
     }
   };
   useEffect(() => {

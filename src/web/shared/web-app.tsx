@@ -68,13 +68,15 @@ export function WebApp({ words, sections, code, page }: AppProps) {
 function Frame({ sections, page, leave }: Pick<AppProps, "sections" | "page"> & { leave(): void }) {
   const place = usePlace();
   const section = place.parts[0] ?? "";
-  const before = useRef(section);
+  // The tabs of an account are one page.
+  const opened = place.parts.slice(0, 2).join("/");
+  const before = useRef(opened);
   // Keyboards and screen readers go on at the new page.
   useEffect(() => {
-    if (before.current === section) return;
-    before.current = section;
-    document.querySelector<HTMLElement>("main h1")?.focus();
-  }, [section]);
+    if (before.current === opened) return;
+    before.current = opened;
+    document.querySelector<HTMLElement>("main h1")?.focus({ preventScroll: true });
+  }, [opened]);
   return (
     <>
       <a class="hidden" href="#content">

@@ -1,6 +1,6 @@
 /** A change of the plan: the preview shows credits and refreshes before and after. */
 
-import { ActionDialog } from "../../shared/action.tsx";
+import { ActionDialog, FailedDialog } from "../../shared/action.tsx";
 import { apiPath, get, send } from "../../shared/api.ts";
 import { wholeNumber } from "../../shared/numbers.ts";
 import { Table } from "../../shared/table.tsx";
@@ -11,12 +11,16 @@ import type { Account, Plan, PlanPreview } from "../types.ts";
 
 export function ChangePlan({ account, close }: { account: Account; close(isDone: boolean): void }) {
   const plans = useLoaded("plans", (signal) => get<Page<Plan>>("/admin/plans", { limit: 500 }, signal));
-  if (plans.value === null && plans.error === null) return null;
-  const offered = (plans.value?.data ?? []).filter((plan) => plan.offered || plan.id === account.plan);
+  const title = `Change the plan of ${account.id}`;
+  if (plans.value === null) {
+    const failed = { title, retry: plans.reload, close: () => close(false) };
+    return plans.error && <FailedDialog {...failed} error={plans.error} />;
+  }
+  const offered = plans.value.data.filter((plan) => plan.offered || plan.id === account.plan);
   const other = offered.find(({ id }) => id !== account.plan);
   return (
     <ActionDialog
-      title={`Change the plan of ${account.id}`}
+      title={title}
       kind="plan"
       submit="Change the plan"
       intro={

@@ -1,10 +1,10 @@
 /** One account: its head with the changes of the account itself, and a tab for each topic. */
 import type { ComponentType } from "preact";
 import { useState } from "preact/hooks";
-import { apiPath, get } from "../../shared/api.ts";
+import { ApiError, apiPath, get } from "../../shared/api.ts";
 import { PageHead } from "../../shared/layout.tsx";
 import { Link, type Place, pathTo } from "../../shared/router.tsx";
-import { Shown } from "../../shared/states.tsx";
+import { Empty, Shown } from "../../shared/states.tsx";
 import { useLoaded } from "../../shared/use-loaded.ts";
 import { Badge } from "../../shared/values.tsx";
 import type { Account } from "../types.ts";
@@ -31,6 +31,11 @@ export function AccountPage({ id, tab, place }: { id: string; tab: string; place
     account.reload();
     setChanges(changes + 1);
   };
+  const { error } = account;
+  // 400: no account can have this id.
+  if (account.value === null && error instanceof ApiError && [400, 404].includes(error.status)) {
+    return <MissingAccount id={id} />;
+  }
   const current = tabs[tab];
   const state = account.value?.state;
   return (
@@ -66,6 +71,24 @@ export function AccountPage({ id, tab, place }: { id: string; tab: string; place
           {(row) => <current.Tab account={row} changes={changes} place={place} reload={reload} />}
         </Shown>
       )}
+    </>
+  );
+}
+
+function MissingAccount({ id }: { id: string }) {
+  return (
+    <>
+      <PageHead title="This account does not exist" above={<Link to={pathTo("accounts")}>Accounts</Link>} />
+      <Empty>
+        <p>
+          There is no account <code>{id}</code>. Its id may be mistyped: ids are in lower case, and accounts
+          are never renamed or deleted.
+        </p>
+        <p>
+          <Link to={`${pathTo("accounts")}?${new URLSearchParams({ search: id })}`}>Search for “{id}”</Link>,
+          or <Link to={pathTo("accounts")}>show all accounts</Link>.
+        </p>
+      </Empty>
     </>
   );
 }

@@ -1,6 +1,6 @@
 /** The list of accounts: search, filters and pages are in the path, so a list can be shared. */
 import { useRef, useState } from "preact/hooks";
-import { ActionDialog, useAction } from "../../shared/action.tsx";
+import { ActionDialog, FailedDialog, useAction } from "../../shared/action.tsx";
 import { ApiError, apiPath, create, get } from "../../shared/api.ts";
 import { PageHead } from "../../shared/layout.tsx";
 import { wholeNumber } from "../../shared/numbers.ts";
@@ -92,20 +92,40 @@ function Accounts({ rows }: { rows: readonly ListedAccount[] }) {
       rows={rows}
       keyOf={({ id }) => id}
       columns={[
-        { title: "Account", cell: ({ id }) => <Link to={pathTo("accounts", id)}>{id}</Link> },
-        { title: "Owner", cell: ({ owner }) => owner ?? <span class="quiet">–</span> },
-        { title: "E-mail", cell: ({ email }) => email ?? <span class="quiet">–</span> },
+        { title: "Account", cell: ({ id }) => <AccountLink id={id} /> },
+        { title: "Owner", cell: ownerOf },
         { title: "Plan", cell: ({ plan }) => plan },
-        { title: "State", cell: ({ state }) => <Badge text={state} /> },
+        {
+          title: "State",
+          cell: ({ state, near_exhaustion }) => (
+            <>
+              <Badge text={state} /> {near_exhaustion && <Badge text="almost used up" tone="warn" />}
+            </>
+          ),
+        },
         { title: "Credits left", isNumber: true, cell: (row) => credits(row, "total") },
         { title: "Additional", isNumber: true, cell: (row) => credits(row, "additional") },
-        {
-          title: "",
-          cell: ({ near_exhaustion }) => near_exhaustion && <Badge text="almost used up" tone="warn" />,
-        },
         { title: "Opened", cell: ({ created_at }) => <Time at={created_at} /> },
       ]}
     />
+  );
+}
+
+function AccountLink({ id }: { id: string }) {
+  return (
+    <span class="id" title={id}>
+      <Link to={pathTo("accounts", id)}>{id}</Link>
+    </span>
+  );
+}
+
+function ownerOf({ owner, email }: ListedAccount) {
+  if (owner === null) return email ?? <span class="quiet">–</span>;
+  return (
+    <>
+      {owner}
+      {email !== null && <div class="quiet">{email}</div>}
+    </>
   );
 }
 
@@ -177,8 +197,11 @@ function Search({ search }: { search: string }) {
 function OpenAccount({ close }: { close(): void }) {
   const lostResponse = useRef(false);
   const plans = useLoaded("plans", (signal) => get<Page<Plan>>("/admin/plans", { limit: 500 }, signal));
-  if (plans.value === null && plans.error === null) return null;
-  const offered = (plans.value?.data ?? []).filter(({ offered }) => offered);
+  if (plans.value === null) {
+    const failed = { title: "Open an account", retry: plans.reload, close };
+    return plans.error && <FailedDialog {...failed} error={plans.error} />;
+  }
+  const offered = plans.value.data.filter(({ offered }) => offered);
   return (
     <ActionDialog
       title="Open an account"

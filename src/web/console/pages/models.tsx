@@ -9,10 +9,11 @@ import { Badge, Time } from "../../shared/values.tsx";
 import type { Model } from "../types.ts";
 
 const prices: Column<Model>[] = [
+  { title: "Model", cell: ({ id }) => id },
   { title: "Context", isNumber: true, cell: (model) => wholeNumber(model.context_window) },
-  { title: "Prompt price", isNumber: true, cell: ({ pricing }) => price(pricing.prompt) },
-  { title: "Cached price", isNumber: true, cell: ({ pricing }) => price(pricing.cached_prompt) },
-  { title: "Answer price", isNumber: true, cell: ({ pricing }) => price(pricing.completion) },
+  { title: "Prompt", isNumber: true, cell: ({ pricing }) => price(pricing.prompt) },
+  { title: "Cached prompt", isNumber: true, cell: ({ pricing }) => price(pricing.cached_prompt) },
+  { title: "Answer", isNumber: true, cell: ({ pricing }) => price(pricing.completion) },
 ];
 
 /** Models as they are when the page is opened. */
@@ -24,35 +25,52 @@ export function Models() {
 /** `hasPrices` adds prices and limits. */
 export function ModelTable({ models, hasPrices }: { models: readonly Model[]; hasPrices: boolean }) {
   return (
-    <Table
-      caption="Models with state, load and speed"
-      rows={models}
-      keyOf={({ id }) => id}
-      columns={[
-        { title: "Model", cell: ({ id }) => id },
-        { title: "State", cell: ({ state }) => <Badge text={state} /> },
-        { title: "Running", isNumber: true, cell: ({ load }) => wholeNumber(load?.running ?? null) },
-        { title: "Waiting", isNumber: true, cell: ({ load }) => wholeNumber(load?.waiting ?? null) },
-        { title: "Paused", isNumber: true, cell: ({ load }) => wholeNumber(load?.paused ?? null) },
-        { title: "Requests in 24 h", isNumber: true, cell: (model) => wholeNumber(model.last_day.requests) },
-        { title: "Failed", isNumber: true, cell: (model) => wholeNumber(model.last_day.errors) },
-        {
-          ...{ title: "Tokens/s", isNumber: true },
-          cell: ({ last_day: { tokens_per_second: speed } }) => speed?.median ?? "–",
-        },
-        {
-          ...{ title: "First token", isNumber: true },
-          cell: ({ last_day: { first_token_ms: first } }) => (first === null ? "–" : `${first.median} ms`),
-        },
-        { title: "Servers", cell: serversOf },
-        ...(hasPrices ? prices : []),
-      ]}
-    />
+    <>
+      <Table
+        caption="Models with state, load and speed"
+        rows={models}
+        keyOf={({ id }) => id}
+        columns={[
+          { title: "Model", cell: ({ id }) => id },
+          { title: "State", cell: ({ state }) => <Badge text={state} /> },
+          { title: "Running", isNumber: true, cell: ({ load }) => wholeNumber(load?.running ?? null) },
+          { title: "Waiting", isNumber: true, cell: ({ load }) => wholeNumber(load?.waiting ?? null) },
+          { title: "Paused", isNumber: true, cell: ({ load }) => wholeNumber(load?.paused ?? null) },
+          {
+            title: "Requests in 24 h",
+            isNumber: true,
+            cell: (model) => wholeNumber(model.last_day.requests),
+          },
+          { title: "Failed", isNumber: true, cell: (model) => wholeNumber(model.last_day.errors) },
+          {
+            ...{ title: "Tokens/s", isNumber: true },
+            cell: ({ last_day: { tokens_per_second: speed } }) => speed?.median ?? "–",
+          },
+          {
+            ...{ title: "First token", isNumber: true },
+            cell: ({ last_day: { first_token_ms: first } }) => (first === null ? "–" : `${first.median} ms`),
+          },
+          { title: "Servers", cell: serversOf },
+        ]}
+      />
+      {hasPrices && (
+        <>
+          <h3>Context and prices</h3>
+          <p class="quiet">Prices are credits for a million tokens.</p>
+          <Table
+            caption="Context and prices of the models"
+            rows={models}
+            keyOf={({ id }) => id}
+            columns={prices}
+          />
+        </>
+      )}
+    </>
   );
 }
 
 function price(credits: number) {
-  return <span title="credits per million tokens">{wholeNumber(credits)} / M</span>;
+  return credits === 0 ? "free" : wholeNumber(credits);
 }
 
 /** Upstream servers that rest, with their last error. */

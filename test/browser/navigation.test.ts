@@ -1,0 +1,103 @@
+/** Moving between pages of the console: focus, links to what does not exist, and odd browsers. */
+import assert from "node:assert/strict";
+import { browserTests } from "../fixtures/browser.ts";
+import { assertAccessible, assertFits, dialogClosed, loaded, open, submit } from "../fixtures/console.ts";
+
+const test = browserTests();
+
+const focused = "document.activeElement?.outerHTML ?? ''";
+
+test("moves the focus to the heading of a page that opens, and not when a tab opens", async (visit) => {
+  const { page } = visit;
+  await open(visit, "/accounts");
+  await page.getByRole("link", { name: "Plans", exact: true }).press("Enter");
+  await page.getByRole("heading", { name: "Plans", exact: true, level: 1 }).waitFor();
+  assert.match(String(await page.evaluate(focused)), /^<h1[^>]*>Plans</);
+  await page.goBack();
+  await page.getByRole("heading", { name: "Accounts", level: 1 }).waitFor();
+  assert.match(String(await page.evaluate(focused)), /^<h1[^>]*>Accounts</);
+  await page.getByRole("link", { name: "default", exact: true }).press("Enter");
+  await page.getByRole("heading", { name: "default", level: 1 }).waitFor();
+  await page.getByRole("link", { name: "Journal" }).press("Enter");
+  await page.getByRole("region", { name: /journal/i }).waitFor();
+  assert.match(String(await page.evaluate(focused)), /^<a[^>]*>Journal</);
+});
+
+test("the page of a missing account says so, and leads to the search", async (visit) => {
+  const { page, expects } = visit;
+  expects("404 GET /admin/accounts/defalt");
+  await open(visit, "/accounts/defalt");
+  await page.getByRole("heading", { name: "This account does not exist" }).waitFor();
+  assert.equal(await page.getByRole("navigation", { name: "Topics of the account" }).count(), 0);
+  assert.equal(await page.getByRole("button", { name: "Try again" }).count(), 0);
+  await assertAccessible(page);
+  await page.getByRole("link", { name: "Search for “defalt”" }).click();
+  await page.getByText("No account fits this search.").waitFor();
+  assert.equal(await page.getByRole("searchbox").inputValue(), "defalt");
+});
+
+test("an address with an impossible account id leads to the same page", async (visit) => {
+  const { page } = visit;
+  visit.expects(/^40[04] GET/);
+  await open(visit, "/accounts/Not%20an%20id%3Cb%3E");
+  await page.getByRole("heading", { name: "This account does not exist" }).waitFor();
+});
+
+test("charts are drawn if the browser's language is none that Intl knows", async (visit) => {
+  const { page } = visit;
+  await page.addInitScript(
+    'Object.defineProperty(Navigator.prototype, "language", { get: () => "en-US@posix" })',
+  );
+  await open(visit, "/usage");
+  await page.locator("figure canvas").waitFor();
+});
+
+for (const [name, path, press] of [
+  ["Open an account", "/accounts", "Open an account"],
+  ["Change the plan of default", "/accounts/default", "Change the plan"],
+] as const) {
+  test(`"${name}" says that the plans cannot be loaded, and loads them again`, async (visit) => {
+    const { page, expects } = visit;
+    await open(visit, path);
+    await page.route("**/admin/plans?*", (route) => route.abort("connectionrefused"));
+    expects("failed GET /admin/plans");
+    if (path !== "/accounts") await page.getByText("Change", { exact: true }).click();
+    await page.getByRole("button", { name: press }).click();
+    const dialog = page.getByRole("dialog", { name });
+    await dialog.getByText("The service did not respond.").waitFor();
+    assert.equal(await dialog.getByRole("combobox").count(), 0);
+    await assertAccessible(page);
+    await page.keyboard.press("Escape");
+    await dialogClosed(page);
+    if (path !== "/accounts") await page.getByText("Change", { exact: true }).click();
+    await page.getByRole("button", { name: press }).click();
+    await dialog.getByText("The service did not respond.").waitFor();
+    await page.unroute("**/admin/plans?*");
+    await dialog.getByRole("button", { name: "Try again" }).click();
+    await dialog.getByLabel(/plan/i).waitFor();
+  });
+}
+
+test("a refused field is named as on the page, not as in the API", async (visit) => {
+  const { page, expects } = visit;
+  await open(visit, "/accounts/default/keys");
+  await page.getByRole("button", { name: "Create a key" }).click();
+  await page.getByLabel("Requests per minute").fill("0");
+  expects("400 POST /admin/accounts/default/keys");
+  await submit(page);
+  const alert = page.getByRole("dialog").getByRole("alert").filter({ hasText: /./ });
+  await alert.waitFor();
+  assert.match(await alert.innerText(), /^Requests per minute must be/);
+});
+
+test("a page fits a window of 360 px, and its header has two rows", async (visit) => {
+  const { page } = visit;
+  await page.setViewportSize({ width: 360, height: 740 });
+  await open(visit, "/accounts");
+  await loaded(page);
+  await assertFits(page);
+  const rows: number = await page.evaluate(
+    "new Set([...document.querySelectorAll('.top > *')].map((each) => Math.round((each.getBoundingClientRect().top + each.getBoundingClientRect().bottom) / 20))).size",
+  );
+  assert.ok(rows <= 2, `${rows} rows`);
+});
