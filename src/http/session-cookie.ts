@@ -50,8 +50,17 @@ export function setCookie({ name, isSecure }: SessionCookie, secret: string, max
 }
 
 const requestHeader = "x-inkwell-request";
+const unattendedHeader = "x-inkwell-unattended";
 
 /** Returns whether a request has the header that pages of other origins cannot send. */
 export function hasRequestHeader(headers: IncomingHttpHeaders): boolean {
   return headers[requestHeader] === "1";
+}
+
+/**
+ * Returns whether a page sends the request by itself. Such a request does not prolong a session: a
+ * client that says so can only let its own session end earlier.
+ */
+export function isUnattended(headers: IncomingHttpHeaders): boolean {
+  return headers[unattendedHeader] === "1";
 }

@@ -2,7 +2,7 @@
 import assert from "node:assert/strict";
 import type { Page, Request } from "playwright-core";
 import { browserTests, type ConsoleService } from "../fixtures/browser.ts";
-import { assertAccessible, endSession, open } from "../fixtures/console.ts";
+import { assertAccessible, endSession, open, setHidden } from "../fixtures/console.ts";
 import { ask, openStream } from "../fixtures/http-stream.ts";
 import { query } from "../fixtures/ledger-file.ts";
 import { miniature } from "../fixtures/program.ts";
@@ -20,15 +20,6 @@ function figure(page: Page, name: string) {
 /** Waits until it shows this text. */
 async function shows(page: Page, name: string, text: string): Promise<void> {
   await figure(page, name).getByText(text, { exact: true }).waitFor();
-}
-
-/** Overrides whether the page is hidden, as another tab in front of it does. */
-async function setHidden(page: Page, isHidden: boolean): Promise<void> {
-  const state = isHidden ? "hidden" : "visible";
-  await page.evaluate(`
-    Object.defineProperty(document, "visibilityState", { configurable: true, value: "${state}" });
-    document.dispatchEvent(new Event("visibilitychange"));
-  `);
 }
 
 /** Counts the streams that the page has open. */

@@ -1,5 +1,6 @@
 /** The portal as the holder of a key uses it: balance, requests, usage, keys, first request. */
 import assert from "node:assert/strict";
+import { readFileSync } from "node:fs";
 import { browserTests, type ConsoleService, type Visit } from "../fixtures/browser.ts";
 import {
   assertAccessible,
@@ -8,9 +9,11 @@ import {
   confirmed,
   dialogClosed,
   loaded,
+  setHidden,
   submit,
 } from "../fixtures/console.ts";
 import { ask } from "../fixtures/http-stream.ts";
+import { change } from "../fixtures/ledger-file.ts";
 import { endPortalSession, keyOf, openPortal } from "../fixtures/portal-pages.ts";
 
 const test = browserTests({ pages: "portal" });
@@ -23,6 +26,13 @@ async function askApi({ apiUrl }: ConsoleService, key: string): Promise<number> 
   const response = await ask({ url: apiUrl, key, model, content: "Hi", max_tokens: 5 });
   await response.text();
   return response.status;
+}
+
+/** Opens an account on the plan of the first one. Returns the secret of a key of it. */
+async function openAccount(service: ConsoleService, id: string): Promise<string> {
+  const { plan } = await service.call("GET", "/admin/accounts/default");
+  await service.call("POST", "/admin/accounts", { id, plan });
+  return (await keyOf(service, id, { name: "only", portal: "account" })).secret;
 }
 
 async function receiptOf({ call }: ConsoleService, key: string) {
@@ -70,6 +80,12 @@ test("shows the balance live, and the latest requests with their exact cost", as
 test("a request between the list and the first event of the stream is not missed", async (visit) => {
   const { page, service } = visit;
   const { secret } = await keyOf(service, "default", { name: "between" });
+  // Requests that the page sends by itself do not prolong the session.
+  const prolonging: string[] = [];
+  page.on("request", (request) => {
+    const isFollowed = /\/api\/(?:requests|account)/.test(request.url());
+    if (isFollowed && request.headers()["x-inkwell-unattended"] !== "1") prolonging.push(request.url());
+  });
   const { promise: asked, resolve: release } = Promise.withResolvers<void>();
   await page.route("**/api/live", async (route) => {
     await asked;
@@ -79,8 +95,10 @@ test("a request between the list and the first event of the stream is not missed
   await page.goto(service.portalUrl);
   await page.getByText("No request has finished yet").waitFor();
   assert.equal(await askApi(service, secret), 200);
+  prolonging.length = 0;
   release();
   await page.getByRole("region", { name: "Latest finished requests" }).waitFor();
+  assert.deepEqual(prolonging, []);
 });
 
 test("explains the cost of a request: tokens times price, and the bucket that paid", async (visit) => {
@@ -189,6 +207,83 @@ test("gives a first request to copy, without the key", async (visit) => {
   const copied: string = await page.evaluate("navigator.clipboard.readText()");
   assert.ok(copied.includes(`${service.apiUrl}/v1/chat/completions`) && copied.includes(model), copied);
   assert.ok(!(await page.content()).includes(service.key));
+});
+
+test("says that the account is suspended, and shows it all the same", async (visit) => {
+  const { page, service } = visit;
+  const secret = await openAccount(service, "suspended");
+  const suspension = { operation_id: "s", state: "suspended" };
+  await service.call("POST", "/admin/accounts/suspended/state", suspension);
+  await openPortal(visit, "/", secret);
+  await page.getByText("This account is suspended.").waitFor();
+  await page.getByText("No request has finished yet").waitFor();
+  assert.equal(await askApi(service, secret), 403);
+});
+
+test("says that the credits are used up as soon as they are, and when they refill", async (visit) => {
+  const { page, service } = visit;
+  const secret = await openAccount(service, "empty");
+  await openPortal(visit, "/", secret);
+  await page.getByText("live", { exact: true }).waitFor();
+  assert.equal(await page.getByText("The credits are used up.").count(), 0);
+  change(service.folder, "update account set base = 0, overage = 0 where id = 'empty'");
+  const notice = page.locator(".notice").filter({ hasText: "The credits are used up." });
+  await notice.getByText(/The base credits refill to/).waitFor();
+  assert.equal(await askApi(service, secret), 402);
+});
+
+test("says that the budget of the key is used up, and when it refills", async (visit) => {
+  const { page, service } = visit;
+  const budget = { credits: 100, every: "P1D" };
+  const { id, secret } = await keyOf(service, "default", { name: "spent", budget });
+  for (let asked = 0; asked < 2; asked += 1) assert.equal(await askApi(service, secret), 200);
+  const smaller = { operation_id: "smaller", budget: { ...budget, credits: 1 } };
+  await service.call("PATCH", `/admin/keys/${id}`, smaller);
+  await openPortal(visit, "/", secret);
+  const notice = page.locator(".notice").filter({ hasText: "The budget of this key is used up." });
+  await notice.getByText(/It refills/).waitFor();
+  await page.getByRole("img", { name: "0 % of the budget are left" }).waitFor();
+});
+
+test("revoking the key of the session is announced, and ends the session", async (visit) => {
+  const { page, service, expects } = visit;
+  const { secret } = await keyOf(service, "default", { name: "leaving", portal: "account" });
+  await openPortal(visit, "/keys", secret);
+  await page.getByRole("button", { name: "Revoke the key leaving" }).click();
+  await submit(page);
+  await page.getByText("You are signed in with this key: this session ends too.").waitFor();
+  expects(/^401 GET/);
+  await submit(page);
+  await page.getByLabel("API key").waitFor();
+  assert.equal(await askApi(service, secret), 401);
+});
+
+test("exports the usage that it shows, and of no other account", async (visit) => {
+  const { page, service } = visit;
+  const secret = await openAccount(service, "exporting");
+  assert.equal(await askApi(service, secret), 200);
+  await openPortal(visit, "/usage?by=key", secret);
+  const saving = page.waitForEvent("download");
+  await page.getByRole("button", { name: "Export CSV" }).click();
+  const csv = readFileSync(await (await saving).path(), "utf8");
+  const { data } = await service.call("GET", "/admin/usage?account=exporting");
+  const [receipt] = Object(data);
+  const lines = csv.trim().split(/\r?\n/);
+  assert.equal(lines.length, 2, csv);
+  assert.ok(lines[1]?.split(",").includes(String(receipt.cost_micro)), csv);
+});
+
+test("a hidden page closes its stream, and is up to date when it is shown again", async (visit) => {
+  const { page, service } = visit;
+  const { secret } = await keyOf(service, "default", { name: "hidden" });
+  await openPortal(visit, "/", secret);
+  await page.getByText("live", { exact: true }).waitFor();
+  const closed = page.waitForEvent("requestfailed", (request) => request.url().endsWith("/api/live"));
+  await setHidden(page, true);
+  await closed;
+  assert.equal(await askApi(service, secret), 200);
+  await setHidden(page, false);
+  await page.getByRole("region", { name: "Latest finished requests" }).waitFor();
 });
 
 test("the focus goes to the heading of the next page", async (visit) => {

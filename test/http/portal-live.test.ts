@@ -207,6 +207,23 @@ liveTest("a stream does not prolong the session", async (portal, service) => {
   service.store.nowMs = nowMs;
 });
 
+liveTest("what a page reads by itself does not prolong the session", async (portal, service) => {
+  const cookie = await portal.signIn(service.key);
+  const before = await portal.as(cookie, "GET", "/api/session");
+  const { nowMs } = service.store;
+  service.store.nowMs = () => nowMs() + 3_600_000;
+  const headers = { cookie, "x-inkwell-request": "1" };
+  const unattended = { ...headers, "x-inkwell-unattended": "1" };
+  assert.equal((await fetch(`${portal.url}/api/requests`, { headers: unattended })).status, 200);
+  assert.deepEqual((await portal.as(cookie, "GET", "/api/session")).body, before.body);
+  assert.equal((await fetch(`${portal.url}/api/requests`, { headers })).status, 200);
+  await until("the use is written", async () => {
+    const { body } = await portal.as(cookie, "GET", "/api/session");
+    return body.idle_expires_at !== before.body.idle_expires_at;
+  });
+  service.store.nowMs = nowMs;
+});
+
 liveTest(
   "an account has a limited number of streams, and another account its own",
   async (portal, service) => {

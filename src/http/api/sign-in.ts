@@ -15,6 +15,7 @@ import type { SessionRow } from "../../store/sessions.ts";
 import type { Metrics, SignInResult } from "../../telemetry/metrics.ts";
 import {
   hasRequestHeader,
+  isUnattended,
   type SessionCookie,
   secretIn,
   sessionCookie,
@@ -98,7 +99,7 @@ export class BrowserSignIn<Found extends SessionRow> {
     const found = await this.find(headers);
     const { prolongsSession = true, outlivesSession = false } = routeOptions.config;
     if (!outlivesSession) this.#responses.add(found.hash, reply.raw);
-    return prolongsSession ? this.#options.sessions.use(found) : found;
+    return prolongsSession && !isUnattended(headers) ? this.#options.sessions.use(found) : found;
   }
 
   /** Returns the session of a request as it is now. Throws a refusal if it has none. */

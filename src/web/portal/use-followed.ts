@@ -2,25 +2,13 @@
 import { useEffect } from "preact/hooks";
 import type { Loaded } from "../shared/use-loaded.ts";
 
-/** Requests prolong the session, which must end for a page that nobody uses. */
-const unusedMsMax = 10 * 60_000;
-let usedMs = Date.now();
-
-function used(): void {
-  usedMs = Date.now();
-}
-
-for (const event of ["pointerdown", "pointermove", "keydown", "scroll"]) {
-  addEventListener(event, used, { passive: true });
-}
-
 /**
  * `change` is undefined until the stream begins, and then another value after each change. The
- * first value counts, too: a change before it may have come after the data.
+ * first value counts, too: a change before it may have come after the data. Data that is followed
+ * is loaded with `getUnattended`, since an open page does not prolong its session.
  */
 export function useFollowed({ reload }: Loaded<unknown>, change: unknown): void {
   useEffect(() => {
-    if (change === undefined) return;
-    if (Date.now() - usedMs < unusedMsMax) reload();
+    if (change !== undefined) reload();
   }, [change]);
 }

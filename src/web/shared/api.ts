@@ -37,6 +37,14 @@ export function get<T>(path: string, query: Query = {}, signal?: AbortSignal): P
   return request<T>("GET", withQuery(path, query), undefined, signal);
 }
 
+/** As `get`, for what a page reads without its user. It does not prolong the session. */
+export async function getUnattended<T>(path: string, query: Query, signal: AbortSignal): Promise<T> {
+  const response = await respond("GET", withQuery(path, query), undefined, signal, {
+    "x-inkwell-unattended": "1",
+  });
+  return response.json();
+}
+
 /** Sends a change. Requests with the same operation id are applied once. */
 export function send<T>(method: "POST" | "PATCH" | "DELETE", path: string, body?: object): Promise<T> {
   return request<T>(method, path, body);
@@ -123,8 +131,15 @@ async function request<T>(method: string, path: string, body?: object, signal?: 
   return JSON.parse(text || "null");
 }
 
-async function respond(method: string, path: string, body?: object, signal?: AbortSignal): Promise<Response> {
-  const headers = { "x-inkwell-request": "1", ...(body ? { "content-type": "application/json" } : {}) };
+async function respond(
+  method: string,
+  path: string,
+  body?: object,
+  signal?: AbortSignal,
+  more: Readonly<Record<string, string>> = {},
+): Promise<Response> {
+  const type = body ? { "content-type": "application/json" } : {};
+  const headers = { "x-inkwell-request": "1", ...type, ...more };
   const response = await fetch(path, {
     ...{ method, headers, credentials: "same-origin" },
     ...(body ? { body: JSON.stringify(body) } : {}),

@@ -1,6 +1,6 @@
 /** The key of the session: its budget as a picture, and its limits. */
 import { exactCredits, microPerCredit } from "../../../units.ts";
-import { apiPath, get } from "../../shared/api.ts";
+import { apiPath, getUnattended } from "../../shared/api.ts";
 import { Card } from "../../shared/layout.tsx";
 import { wholeNumber } from "../../shared/numbers.ts";
 import type { Key } from "../../shared/types.ts";
@@ -12,7 +12,7 @@ import { useFollowed } from "../use-followed.ts";
 
 /** Loaded again after a `change`, because running requests spend the budget. */
 export function Budget({ of, change }: { of: Key; change: unknown }) {
-  const account = useLoaded("budget", (signal) => get<OwnAccount>(apiPath("account"), {}, signal));
+  const account = useLoaded("budget", (signal) => getUnattended<OwnAccount>(apiPath("account"), {}, signal));
   useFollowed(account, change);
   const key = account.value?.key ?? of;
   const { budget, limits } = key;

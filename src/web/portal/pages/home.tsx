@@ -1,6 +1,6 @@
 /** The balance as a picture, live, with what runs now and the latest requests. */
 import { exactCredits } from "../../../units.ts";
-import { apiPath, get } from "../../shared/api.ts";
+import { apiPath, getUnattended } from "../../shared/api.ts";
 import { BalancePicture } from "../../shared/balance.tsx";
 import { Card, PageHead } from "../../shared/layout.tsx";
 import { LiveMark, ShownLive, useLive } from "../../shared/live.tsx";
@@ -132,7 +132,7 @@ function BudgetWarning({ budget }: { budget: NonNullable<OwnAccount["key"]["budg
 /** Loaded again after a `change`. */
 function Latest({ change, nameOfKey }: { change: unknown; nameOfKey(id: string): string }) {
   const latest = useLoaded("latest", (signal) =>
-    get<Page<Receipt>>(apiPath("requests"), { limit: latestMax }, signal),
+    getUnattended<Page<Receipt>>(apiPath("requests"), { limit: latestMax }, signal),
   );
   useFollowed(latest, change);
   return (
