@@ -90,6 +90,31 @@ test("a refused field is named as on the page, not as in the API", async (visit)
   assert.match(await alert.innerText(), /^Requests per minute must be/);
 });
 
+test("finds the account of a secret, which is in no address, and keeps a wrong one", async (visit) => {
+  const { page, service, expects } = visit;
+  const made = await service.call("POST", "/admin/accounts/default/keys", {
+    operation_id: "look-up",
+    name: "lost laptop",
+  });
+  const secret = String(made.key);
+  await open(visit, "/accounts");
+  await page.getByRole("button", { name: "Find a key" }).click();
+  const field = page.getByLabel("API key");
+  assert.equal(await field.getAttribute("type"), "password");
+  await field.fill(`${secret}x`);
+  expects("400 POST /admin/keys/lookup");
+  await submit(page);
+  await page.getByText(/mistyped or incomplete/).waitFor();
+  assert.equal(await field.inputValue(), `${secret}x`);
+  await assertAccessible(page);
+  await field.fill(` ${secret} `);
+  await submit(page);
+  await page.getByRole("heading", { name: "default", level: 1 }).waitFor();
+  await page.getByText(/^It is the key key_\w+ of default\.$/).waitFor();
+  await page.getByText("lost laptop").waitFor();
+  assert.ok(!page.url().includes(secret), page.url());
+});
+
 test("a page fits a window of 360 px, and its header has two rows", async (visit) => {
   const { page } = visit;
   await page.setViewportSize({ width: 360, height: 740 });

@@ -14,6 +14,7 @@ export type { Readiness } from "../../http/admin/server.ts";
 export type Account = Static<typeof objects.accountObject.schema>;
 export type ListedAccount = Static<typeof objects.listedAccountObject.schema>;
 export type PlanPreview = Static<typeof objects.previewObject.schema>;
+export type KeyOfSecret = Static<typeof objects.keyOfSecretObject.schema>;
 export type Refund = Static<typeof objects.refundObject.schema>;
 export type JournalEntry = Static<typeof objects.journalObject.schema>;
 export type RunningRequest = Static<typeof requestObject.schema>;

@@ -9,7 +9,7 @@ export interface FieldOf {
   /** As in the API, where it names a refused field: `budget.credits`. */
   name: string;
   label: string;
-  kind?: "text" | "number" | "moment" | "select" | "email";
+  kind?: "text" | "number" | "moment" | "select" | "email" | "secret";
   hint?: string;
   initial?: string;
   isRequired?: boolean;
@@ -81,6 +81,13 @@ export function Field(props: {
         <input
           {...shared}
           type="datetime-local"
+          onInput={({ currentTarget }) => change(currentTarget.value)}
+        />
+      ) : kind === "secret" ? (
+        <input
+          {...shared}
+          type="password"
+          autocomplete="off"
           onInput={({ currentTarget }) => change(currentTarget.value)}
         />
       ) : (

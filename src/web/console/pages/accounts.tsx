@@ -11,6 +11,7 @@ import type { Page } from "../../shared/types.ts";
 import { useLoaded } from "../../shared/use-loaded.ts";
 import { Badge, Time } from "../../shared/values.tsx";
 import type { Account, ListedAccount, Plan } from "../types.ts";
+import { LookUpKey } from "./key-lookup.tsx";
 
 const rowsMax = 50;
 
@@ -35,7 +36,7 @@ const filters = {
 } as const;
 
 export function AccountsPage({ place }: { place: Place }) {
-  const { open, show, hide } = useAction<"open">();
+  const { open, show, hide } = useAction<"open" | "lookup">();
   const { query } = place;
   const after = query.get("after");
   const search = query.get("search") ?? "";
@@ -48,6 +49,9 @@ export function AccountsPage({ place }: { place: Place }) {
   return (
     <>
       <PageHead title="Accounts">
+        <button type="button" onClick={() => show("lookup")}>
+          Find a key
+        </button>
         <button type="button" class="primary" onClick={() => show("open")}>
           Open an account
         </button>
@@ -75,6 +79,7 @@ export function AccountsPage({ place }: { place: Place }) {
         }
       </Shown>
       {open === "open" && <OpenAccount close={hide} />}
+      {open === "lookup" && <LookUpKey close={hide} />}
     </>
   );
 }
