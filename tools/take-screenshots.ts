@@ -12,13 +12,16 @@ import type { Browser, Page } from "playwright-core";
 import { type ConsoleService, startConsoleService, visit } from "../test/fixtures/browser.ts";
 import { launchChromium, noChromium } from "../test/fixtures/chromium.ts";
 import { assertAccessible, assertFits, loaded, open } from "../test/fixtures/console.ts";
+import { keyOf, openPortal } from "../test/fixtures/portal-pages.ts";
 import { noDefaultModel } from "../test/fixtures/program.ts";
 import { fillRealistic } from "../test/fixtures/realistic-ledger.ts";
 
 interface Shot {
   name: string;
-  /** Path below /console. */
+  /** Path below /console, or of the portal. */
   path: string;
+  /** The portal, signed in with a key of this account. */
+  holder?: string;
   service: "month" | "empty";
   /** Takes part without a session. */
   isSignedOut?: boolean;
@@ -78,7 +81,26 @@ const shots: readonly Shot[] = [
   { name: "overview", path: "", service: "month" },
   { name: "plans", path: "/plans", service: "month" },
   { name: "usage", path: "/usage", service: "month" },
-  { name: "health", path: "/health", service: "month" },
+  {
+    ...{ name: "portal-sign-in", path: "", holder: "ada", service: "month", isSignedOut: true },
+    expects: /^401 GET \/api\/session$/,
+  },
+  { name: "portal-home", path: "/", holder: "ada", service: "month" },
+  { name: "portal-home-new", path: "/", holder: "default", service: "empty" },
+  { name: "portal-home-suspended", path: "/", holder: "mohammed", service: "month" },
+  { name: "portal-requests", path: "/requests", holder: "ada", service: "month" },
+  {
+    ...{ name: "portal-request", path: "/requests", holder: "ada", service: "month" },
+    async act(page) {
+      await page.getByRole("button", { name: /^Why/ }).first().click();
+      await page.getByRole("dialog").waitFor();
+    },
+  },
+  { name: "portal-usage", path: "/usage", holder: "ada", service: "month" },
+  { name: "portal-keys", path: "/keys", holder: "ada", service: "month" },
+  { name: "portal-key-new", path: "/keys", holder: "ada", service: "month", act: press("Create a key") },
+  { name: "portal-start", path: "/start", holder: "ada", service: "month" },
+  { name: "portal-chat", path: "/chat", holder: "default", service: "empty" },
   { name: "missing-page", path: "/no-such-page", service: "month" },
 ];
 
@@ -98,12 +120,15 @@ const { browser } = opened.use(await launchChromium());
 const services = {
   month: opened.use(
     await startConsoleService({
+      pages: "portal",
       env: noDefaultModel,
       fill: (at) => fillRealistic(at, { furtherAccounts: 10_000 }),
     }),
   ),
-  empty: opened.use(await startConsoleService()),
+  empty: opened.use(await startConsoleService({ pages: "portal" })),
 };
+/** Keys of the portal's pictures, by account. */
+const keys = new Map<string, string>();
 for (const shot of taken) {
   for (const colorScheme of themes) {
     for (const width of widths) {
@@ -126,7 +151,11 @@ async function take(
   { name, width, colorScheme }: { name: string; width: number; colorScheme: (typeof themes)[number] },
 ): Promise<void> {
   const viewport = { width, height: width < 500 ? 740 : width < 1500 ? 860 : 1080 };
-  await using visited = await visit(browser, new URL(service.url).origin, { viewport, colorScheme });
+  await using visited = await visit(
+    browser,
+    new URL(shot.holder === undefined ? service.url : service.portalUrl).origin,
+    { viewport, colorScheme },
+  );
   const { page, context } = visited;
   context.setDefaultTimeout(5000);
   if (shot.expects !== undefined) visited.expects(shot.expects);
@@ -135,8 +164,13 @@ async function take(
     visited.expects(/^failed /);
   }
   if (shot.isSignedOut === true) {
-    await page.goto(`${service.url}/console${shot.path}`);
+    await page.goto(shot.holder === undefined ? `${service.url}/console${shot.path}` : service.portalUrl);
     await loaded(page);
+  } else if (shot.holder !== undefined) {
+    const settings = { name: "Ada's laptop", portal: "account" };
+    const key = keys.get(shot.holder) ?? (await keyOf(service, shot.holder, settings)).secret;
+    keys.set(shot.holder, key);
+    await openPortal({ context, page, service }, shot.path, key);
   } else await open({ context, page, service }, shot.path);
   await shot.act?.(page);
   await page.screenshot({ path: path.join(folder, `${name}.png`), animations: "disabled" });

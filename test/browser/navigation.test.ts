@@ -5,22 +5,18 @@ import { assertAccessible, assertFits, dialogClosed, loaded, open, submit } from
 
 const test = browserTests();
 
-const focused = "document.activeElement?.outerHTML ?? ''";
-
 test("moves the focus to the heading of a page that opens, and not when a tab opens", async (visit) => {
   const { page } = visit;
   await open(visit, "/accounts");
   await page.getByRole("link", { name: "Plans", exact: true }).press("Enter");
-  await page.getByRole("heading", { name: "Plans", exact: true, level: 1 }).waitFor();
-  assert.match(String(await page.evaluate(focused)), /^<h1[^>]*>Plans</);
+  await page.locator("h1:focus", { hasText: /^Plans$/ }).waitFor();
   await page.goBack();
-  await page.getByRole("heading", { name: "Accounts", level: 1 }).waitFor();
-  assert.match(String(await page.evaluate(focused)), /^<h1[^>]*>Accounts</);
+  await page.locator("h1:focus", { hasText: /^Accounts$/ }).waitFor();
   await page.getByRole("link", { name: "default", exact: true }).press("Enter");
-  await page.getByRole("heading", { name: "default", level: 1 }).waitFor();
+  await page.locator("h1:focus", { hasText: /^default$/ }).waitFor();
   await page.getByRole("link", { name: "Journal" }).press("Enter");
   await page.getByRole("region", { name: /journal/i }).waitFor();
-  assert.match(String(await page.evaluate(focused)), /^<a[^>]*>Journal</);
+  await page.locator("a:focus", { hasText: /^Journal$/ }).waitFor();
 });
 
 test("the page of a missing account says so, and leads to the search", async (visit) => {

@@ -69,7 +69,7 @@ function OwnPage({ own, place, changed }: { own: OwnAccount; place: Place; chang
   }
   return (
     <MissingPage>
-      <Link to={pathTo()}>Go to the balance</Link>
+      <Link to={pathTo()}>Go to Home</Link>
     </MissingPage>
   );
 }

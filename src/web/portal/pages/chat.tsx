@@ -232,7 +232,7 @@ function SettingsForm(props: {
             type="text"
             inputMode="decimal"
             size={6}
-            placeholder="model’s"
+            placeholder="default"
             value={settings.temperature}
             onInput={({ currentTarget }) => change({ temperature: currentTarget.value })}
           />
@@ -244,7 +244,7 @@ function SettingsForm(props: {
             type="text"
             inputMode="numeric"
             size={6}
-            placeholder="model’s"
+            placeholder="default"
             value={settings.maxTokens}
             onInput={({ currentTarget }) => change({ maxTokens: currentTarget.value })}
           />

@@ -89,7 +89,7 @@ function Warnings({ own: { state, key }, balance }: { own: OwnAccount; balance: 
       The base credits refill to {wholeNumber(caps.base.credits)} <Time at={baseWindow.refreshesAt} />.
     </>
   );
-  const topUp = "Ask the operator for a top-up if you need more before.";
+  const topUp = "If you need more before then, ask the operator for a top-up.";
   return (
     <>
       {state !== "active" && (

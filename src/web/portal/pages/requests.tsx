@@ -4,7 +4,7 @@ import { exactCredits } from "../../../units.ts";
 import { apiPath, get } from "../../shared/api.ts";
 import { PageHead } from "../../shared/layout.tsx";
 import { wholeNumber } from "../../shared/numbers.ts";
-import { go, Link, type Place, withParameters } from "../../shared/router.tsx";
+import { go, Link, type Place, pathTo, withParameters } from "../../shared/router.tsx";
 import { Empty, Shown } from "../../shared/states.tsx";
 import { Pager, Table } from "../../shared/table.tsx";
 import { dayOf } from "../../shared/times.ts";
@@ -54,11 +54,16 @@ export function RequestsPage({ place: { query } }: { place: Place }) {
         {({ data, next }) =>
           data.length === 0 ? (
             <Empty>
-              No request has finished in this selection.{" "}
               {day || model || key ? (
-                <Link to={location.pathname}>Show all requests</Link>
+                <>
+                  No request has finished in this selection.{" "}
+                  <Link to={location.pathname}>Show all requests</Link>
+                </>
               ) : (
-                "Send one first."
+                <>
+                  No request has finished yet. <Link to={pathTo("chat")}>Try a model</Link>, or{" "}
+                  <Link to={pathTo("start")}>send the first request from your program</Link>.
+                </>
               )}
             </Empty>
           ) : (
