@@ -13,12 +13,19 @@ import { examples } from "./help.ts";
 
 export function creditsCommand(cli: Cli): Command {
   const credits = new Command("credits").description("add, refund or correct additional credits");
+  const command = (name: string, about: string, amount: string, parse: (value: string) => number) =>
+    credits
+      .command(name)
+      .description(about)
+      .argument("<account>", "as account list shows it")
+      .argument("<credits>", amount, parse);
 
-  credits
-    .command("add")
-    .description("add credits that were paid for; each payment of an account counts once")
-    .argument("<account>", "as account list shows it")
-    .argument("<credits>", "whole credits", creditsToAdd)
+  command(
+    "add",
+    "add credits that were paid for; each payment of an account counts once",
+    "whole credits",
+    creditsToAdd,
+  )
     .requiredOption("--payment <id>", "your id of the payment; a repetition changes nothing", note)
     .addHelpText("after", examples("inkwell credits add ada 50000 --payment inv-2041"))
     .action((account: string, amount: number, { payment }: { payment: string }) =>
@@ -33,11 +40,12 @@ export function creditsCommand(cli: Cli): Command {
       }),
     );
 
-  credits
-    .command("refund")
-    .description("take back credits of a payment that was returned, as far as they are not spent")
-    .argument("<account>", "as account list shows it")
-    .argument("<credits>", "whole credits, at most those of the payment", creditsToAdd)
+  command(
+    "refund",
+    "take back credits of a payment that was returned, as far as they are not spent",
+    "whole credits, at most those of the payment",
+    creditsToAdd,
+  )
     .requiredOption("--payment <id>", "the id of the payment", note)
     .requiredOption("--id <id>", "your id of this refund; a repetition changes nothing", note)
     .addHelpText("after", examples("inkwell credits refund ada 50000 --payment inv-2041 --id refund-17"))
@@ -49,11 +57,12 @@ export function creditsCommand(cli: Cli): Command {
       }),
     );
 
-  credits
-    .command("adjust")
-    .description("correct the additional credits, up or down; each id of an account counts once")
-    .argument("<account>", "as account list shows it")
-    .argument("<credits>", "whole credits; a negative number takes away", creditsToAdjust)
+  command(
+    "adjust",
+    "correct the additional credits, up or down; each id of an account counts once",
+    "whole credits; a negative number takes away",
+    creditsToAdjust,
+  )
     .requiredOption("--reason <text>", "the reason, for the journal", note)
     .requiredOption("--id <id>", "your id of this correction; a repetition changes nothing", note)
     .addHelpText("after", examples('inkwell credits adjust ada -2000 --reason "counted twice" --id fix-17'))

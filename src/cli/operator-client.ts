@@ -7,15 +7,42 @@ import * as http from "node:http";
 import * as https from "node:https";
 import path from "node:path";
 import { text } from "node:stream/consumers";
+import { Command } from "commander";
 import type { Static, TSchema } from "typebox";
 import type { Config } from "../config/load.ts";
 import { tokenFileName } from "../config/operator.ts";
 import { codeOf, messageOf, OperatorError } from "../errors.ts";
 import { dialled, urlOf } from "../http/listening.ts";
 import { isRecord } from "../http/openai-format/json.ts";
+import { serviceUrl } from "./arguments.ts";
+import type { Cli } from "./cli.ts";
+import { examples } from "./help.ts";
+
+interface Listener {
+  config: Config;
+  url: string;
+  token(): string;
+}
+
+/** Returns a command that calls the operator listener. Its option `--url` names the listener. */
+export function listenerCommand(
+  cli: Cli,
+  name: string,
+  about: string,
+  action: (listener: Listener) => Promise<void>,
+): Command {
+  return new Command(name)
+    .description(about)
+    .option("--url <url>", "URL of the operator listener (default: from the configuration)", serviceUrl)
+    .addHelpText("after", examples(`inkwell ${name}`, `inkwell ${name} --url http://127.0.0.1:8081`))
+    .action(({ url }: { url?: string }) => {
+      const config = cli.config();
+      return action({ config, url: url ?? operatorUrl(config), token: () => tokenOf(config) });
+    });
+}
 
 /** Returns the URL of the operator listener for this machine. */
-export function operatorUrl({ operator: { host, port } }: Config): string {
+function operatorUrl({ operator: { host, port } }: Config): string {
   if (port !== 0) return urlOf(dialled(host), port);
   throw new OperatorError(
     "The configuration lets the service choose the port of its operator listener. Name its URL with --url.",
@@ -23,7 +50,7 @@ export function operatorUrl({ operator: { host, port } }: Config): string {
 }
 
 /** Returns the operator token of the configuration, or of the data folder. */
-export function tokenOf({ operator, dataDir }: Config): string {
+function tokenOf({ operator, dataDir }: Config): string {
   if (operator.token !== null) return operator.token;
   const file = path.join(dataDir, tokenFileName);
   try {

@@ -2,25 +2,21 @@
  * `inkwell reload`: makes the running service read its configuration again, over its operator
  * listener, and shows what has changed.
  */
-import { Command } from "commander";
-import { serviceUrl } from "./arguments.ts";
+import type { Command } from "commander";
+import type { Static } from "typebox";
+import type { reloadObject } from "../http/admin/service.ts";
 import type { Cli } from "./cli.ts";
-import { examples } from "./help.ts";
-import { operatorUrl, post, tokenOf } from "./operator-client.ts";
+import { listenerCommand, post } from "./operator-client.ts";
 
 export function reloadCommand(cli: Cli): Command {
-  return new Command("reload")
-    .description("make the running service read its configuration again; shows what has changed")
-    .option("--url <url>", "URL of the operator listener (default: from the configuration)", serviceUrl)
-    .addHelpText("after", examples("inkwell reload", "inkwell reload --url http://127.0.0.1:8081"))
-    .action(({ url }: { url?: string }) => reload(cli, url));
+  const about = "make the running service read its configuration again; shows what has changed";
+  return listenerCommand(cli, "reload", about, async ({ url, token }) => {
+    const { reloadObject } = await import("../http/admin/service.ts");
+    show(cli, await post(`${url}/admin/reload`, token(), reloadObject.schema));
+  });
 }
 
-async function reload(cli: Cli, url: string | undefined): Promise<void> {
-  const config = cli.config();
-  const { reloadObject } = await import("../http/admin/service.ts");
-  const listener = url ?? operatorUrl(config);
-  const answer = await post(`${listener}/admin/reload`, tokenOf(config), reloadObject.schema);
+function show(cli: Cli, answer: Static<typeof reloadObject.schema>): void {
   const { models, prices, plans, settings, needs_restart } = answer;
   const lines: [label: string, names: readonly string[]][] = [
     ["models added", models.added],

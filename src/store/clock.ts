@@ -6,7 +6,7 @@
  */
 import { readFileSync } from "node:fs";
 import { uptime } from "node:os";
-import type { Boot, RecordedClock } from "../ledger/clock.ts";
+import { type Boot, clockAtStart, type Reading, type RecordedClock, TrustedClock } from "../ledger/clock.ts";
 import type { EpochMs } from "../units.ts";
 
 /** A clock and the monotonic time to compare it with, in whole milliseconds. */
@@ -58,7 +58,18 @@ export interface ClockRow {
   accepts: number;
 }
 
-export function recordedIn({ trustedMs, clockMs, isTrusted, bootId, bootMs }: ClockRow): RecordedClock {
+/** Returns the clock that continues from the record. `boot`: of the machine that was read. */
+export function clockFrom(
+  row: ClockRow,
+  reading: Reading,
+  machine: Pick<MachineClock, "sleptMs">,
+  boot: Boot | null,
+): TrustedClock {
+  const start = clockAtStart(recordedIn(row), reading.clockMs, boot);
+  return new TrustedClock(start, reading, machine.sleptMs);
+}
+
+function recordedIn({ trustedMs, clockMs, isTrusted, bootId, bootMs }: ClockRow): RecordedClock {
   const boot = bootId === null || bootMs === null ? null : { id: bootId, ms: bootMs };
   return { trustedMs, clockMs, isTrusted, boot };
 }

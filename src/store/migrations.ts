@@ -32,12 +32,22 @@ export function readMigrations(folder: URL): Migration[] {
   });
 }
 
-/** Returns the migrations that are not applied yet. `where` names the database in messages. */
-export function pendingMigrations(
-  known: readonly Migration[],
-  applied: readonly AppliedMigration[],
-  where: string,
-): Migration[] {
+/** Returns a migration from a row of the table. */
+export function appliedMigration(version: unknown, name: unknown, checksum: unknown): AppliedMigration {
+  return { version: Number(version), name: String(name), checksum: String(checksum) };
+}
+
+interface Database {
+  /** Names the database in messages. */
+  where: string;
+  applied: readonly AppliedMigration[];
+  /** If false, a database with an older schema is refused. Default: true. */
+  upgrade?: boolean | undefined;
+}
+
+/** Returns the migrations of a folder that are not applied yet. */
+export function pendingMigrations(folder: URL, { where, applied, upgrade = true }: Database): Migration[] {
+  const known = readMigrations(folder);
   for (const [index, before] of applied.entries()) {
     const now = known[index];
     if (now === undefined) {
@@ -51,26 +61,18 @@ export function pendingMigrations(
       );
     }
   }
-  return known.slice(applied.length);
-}
-
-/**
- * Throws an OperatorError if the database has an older schema, because only `inkwell serve`
- * changes it. A new database gets its schema from any command.
- */
-export function refuseUpgrade(
-  pending: readonly Migration[],
-  applied: readonly AppliedMigration[],
-  where: string,
-): void {
-  if (pending.length === 0 || applied.length === 0) return;
+  const pending = known.slice(applied.length);
+  // Only `inkwell serve` upgrades a ledger. A new database gets its schema from any command.
+  if (upgrade || pending.length === 0 || applied.length === 0) return pending;
   throw new OperatorError(
     `The ledger ${where} was made by an older version of Inkwell. Nothing was changed. Start "inkwell serve" of this version first, which upgrades the ledger (docs/operating/upgrading.md), or use that version's program.`,
   );
 }
 
-/** End of the name of the migration that needs the plans of the configuration. */
-export const entitlement = "-entitlement.sql";
+/** Whether a migration needs the plans of the configuration in the database. */
+export function needsPlans({ name }: Migration): boolean {
+  return name.endsWith("-entitlement.sql");
+}
 
 /** Accounts by plans of which the database has no version. */
 export const accountsWithoutPlan = `

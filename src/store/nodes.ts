@@ -8,6 +8,7 @@
  * as it takes.
  */
 import type { EpochMs } from "../units.ts";
+import { startChore } from "./chore.ts";
 
 /** The parts of the configuration that must be equal on all nodes: a description by name. */
 export type ConfigFingerprint = Readonly<Record<string, string>>;
@@ -82,12 +83,11 @@ export async function startNodeWatch(
 ): Promise<NodeWatch> {
   let seen: NodeView[] = [];
   let reported = "";
-  let underWay: Promise<void> | null = null;
   let fingerprint = first;
-  let isStopped = false;
+  let sent = first;
 
   async function heartbeat(): Promise<void> {
-    const sent = fingerprint;
+    sent = fingerprint;
     const rows = await registry.heartbeat({ id, version, fingerprint: sent });
     seen = rows.map((row) => ({
       ...row,
@@ -100,29 +100,18 @@ export async function startNodeWatch(
     reported = report;
   }
 
-  function start(): Promise<void> {
-    underWay ??= heartbeat()
-      .catch(onError)
-      .finally(() => {
-        underWay = null;
-      });
-    return underWay;
-  }
-
-  await start();
-  const timer = setInterval(start, everyMs);
+  const heartbeats = startChore(heartbeat, { everyMs, onError });
+  await heartbeats.run();
   return {
     nodes: () => seen,
     async changed(next) {
       fingerprint = next;
-      // A heartbeat that is under way has the earlier fingerprint.
-      await underWay;
-      if (!isStopped) await start();
+      await heartbeats.run();
+      // A heartbeat that was under way had the earlier fingerprint.
+      if (sent !== next) await heartbeats.run();
     },
     async stop() {
-      isStopped = true;
-      clearInterval(timer);
-      await underWay;
+      await heartbeats.stop();
       // If this fails, the missing heartbeats show that the node has stopped.
       await registry.leave(id).catch(onError);
     },

@@ -5,7 +5,7 @@ import type { OperatorActions } from "../../accounts/operator-actions.ts";
 import type { NewCode } from "../../accounts/operator-sessions.ts";
 import { Refusal } from "../../errors.ts";
 import { type ApiApp, operation } from "../api/app.ts";
-import { bySession, header, sessionObject, signInBytesMax } from "../api/session.ts";
+import { header, presentSessionRoutes, sessionObject, signInBytesMax } from "../api/session.ts";
 import type { AdminDependencies } from "./dependencies.ts";
 
 export const codeObject = objectFor<NewCode & { url: string | null }>("SignInCode")({
@@ -25,19 +25,6 @@ const signIn = operation("signIn", {
   }),
   response: { 200: sessionObject.schema },
   refusals: ["invalid_code", "insecure_sign_in", "too_many_sign_ins"],
-});
-
-const showSession = operation("showSession", {
-  summary: "Show the present session",
-  description: "Does not prolong the session.",
-  security: bySession,
-  response: { 200: sessionObject.schema },
-});
-
-const signOut = operation("signOut", {
-  summary: "Sign out: end the present session on all nodes, and the responses to it",
-  security: bySession,
-  response: { 204: Type.Unsafe<undefined>(Type.Null()) },
 });
 
 const makeCode = operation("makeSignInCode", {
@@ -60,14 +47,7 @@ export function sessionRoutes(
     return sessionObject.of(signedIn.session);
   });
 
-  app.get("/admin/session", { schema: showSession, config: { prolongsSession: false } }, async (request) =>
-    sessionObject.of(access.sessionOf(request)),
-  );
-
-  app.delete("/admin/session", { schema: signOut }, async (request, reply) => {
-    reply.header("set-cookie", await access.signOut(request, reply));
-    reply.code(204);
-  });
+  presentSessionRoutes(app, "/admin/session", access);
 
   app.post("/admin/session/codes", { schema: makeCode }, async (request, reply) => {
     reply.code(201);

@@ -3,13 +3,10 @@
  * token in the `Authorization` header is never locked.
  */
 import type { FastifyReply, FastifyRequest } from "fastify";
-import type { Logger } from "pino";
 import { type NewCode, type OperatorSessions, wrongToken } from "../../accounts/operator-sessions.ts";
 import { OperatorRefusal } from "../../accounts/refusals.ts";
 import type { SessionRow } from "../../store/sessions.ts";
-import type { Metrics } from "../../telemetry/metrics.ts";
-import { BrowserSignIn, invalidSession } from "../api/sign-in.ts";
-import type { SignInAttempts } from "../sign-in-attempts.ts";
+import { BrowserSignIn, invalidSession, type SignInDependencies } from "../api/sign-in.ts";
 
 declare module "fastify" {
   interface FastifyRequest {
@@ -21,32 +18,17 @@ declare module "fastify" {
 /** Name of the cookie over plain http. */
 export const consoleCookieName = "inkwell_console";
 
-interface SignInDependencies {
-  sessions: OperatorSessions;
-  /** `operator.url`: the URL that operators use. */
-  ownUrl(): string | null;
-  logger: Pick<Logger, "info" | "warn">;
-  metrics: Pick<Metrics, "signedIn">;
-  /** For tests. */
-  attempts?: SignInAttempts | undefined;
-}
-
 type Credentials = { token: string } | { code: string };
 
 export class SignIn {
-  readonly #deps: SignInDependencies;
+  readonly #deps: SignInDependencies<OperatorSessions>;
   readonly #browsers: BrowserSignIn<SessionRow>;
 
-  constructor(dependencies: SignInDependencies) {
-    const { sessions, logger, metrics, attempts } = dependencies;
+  constructor(dependencies: SignInDependencies<OperatorSessions>) {
     this.#deps = dependencies;
     this.#browsers = new BrowserSignIn({
+      ...dependencies,
       cookieName: consoleCookieName,
-      sessions,
-      ownUrl: () => dependencies.ownUrl(),
-      logger,
-      metrics,
-      attempts,
       section: "operator",
       urlVariable: "INKWELL_OPERATOR_URL",
       people: "operators",

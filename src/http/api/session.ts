@@ -1,7 +1,10 @@
 /** What `/admin/session` and the portal's `/api/session` have in common. */
+import type { FastifyReply, FastifyRequest } from "fastify";
+import Type from "typebox";
 import { isoTime, objectFor, time } from "../../accounts/json-objects.ts";
 import { idleEndMs } from "../../accounts/sessions.ts";
 import type { SessionRow } from "../../store/sessions.ts";
+import { type ApiApp, operation } from "./app.ts";
 
 /** Largest body of a sign-in. A token has at most 512 characters. */
 export const signInBytesMax = 4096;
@@ -13,4 +16,35 @@ export const sessionObject = objectFor<SessionRow>("Session")({
 
 /** For the OpenAPI documents. */
 export const header = { requestHeader: [] };
-export const bySession = [{ session: [], ...header }];
+const bySession = [{ session: [], ...header }];
+
+const showSession = operation("showSession", {
+  summary: "Show the present session",
+  description: "Does not prolong the session.",
+  security: bySession,
+  response: { 200: sessionObject.schema },
+});
+
+const signOut = operation("signOut", {
+  summary: "Sign out: end the present session on all nodes, and the responses to it",
+  security: bySession,
+  response: { 204: Type.Unsafe<undefined>(Type.Null()) },
+});
+
+interface PresentSession {
+  sessionOf(request: FastifyRequest): SessionRow;
+  /** Ends the session of the request. Returns `Set-Cookie`, which removes it. */
+  signOut(request: FastifyRequest, reply: FastifyReply): Promise<string>;
+}
+
+/** Adds the routes that show and end the present session. */
+export function presentSessionRoutes(app: ApiApp, path: string, present: PresentSession): void {
+  app.get(path, { schema: showSession, config: { prolongsSession: false } }, async (request) =>
+    sessionObject.of(present.sessionOf(request)),
+  );
+
+  app.delete(path, { schema: signOut }, async (request, reply) => {
+    reply.header("set-cookie", await present.signOut(request, reply));
+    reply.code(204);
+  });
+}

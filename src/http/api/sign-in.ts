@@ -58,16 +58,21 @@ interface ListenerTexts {
   stillPossible: string;
 }
 
-interface SignInOptions<Found extends SessionRow> extends ListenerTexts {
-  /** Name of the cookie over plain http. */
-  cookieName: string;
-  sessions: SessionSource<Found>;
-  /** The URL that users of the listener open, if it is configured. */
+export interface SignInDependencies<Sessions> {
+  sessions: Sessions;
+  /** `operator.url` or `portal.url`: the URL that users of the listener open, if configured. */
   ownUrl(): string | null;
   logger: Pick<Logger, "info" | "warn">;
   metrics: Pick<Metrics, "signedIn">;
   /** For tests. */
   attempts?: SignInAttempts | undefined;
+}
+
+interface SignInOptions<Found extends SessionRow>
+  extends ListenerTexts,
+    SignInDependencies<SessionSource<Found>> {
+  /** Name of the cookie over plain http. */
+  cookieName: string;
 }
 
 export class BrowserSignIn<Found extends SessionRow> {

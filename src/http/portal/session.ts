@@ -2,9 +2,8 @@
 import Type from "typebox";
 import { closed } from "../../accounts/json-objects.ts";
 import { type ApiApp, operation } from "../api/app.ts";
-import { bySession, header, sessionObject, signInBytesMax } from "../api/session.ts";
+import { header, presentSessionRoutes, sessionObject, signInBytesMax } from "../api/session.ts";
 import type { PortalDependencies } from "./dependencies.ts";
-import { sessionOf } from "./sign-in.ts";
 
 const signIn = operation("signIn", {
   summary: "Sign in: exchange an API key for a session",
@@ -16,19 +15,6 @@ const signIn = operation("signIn", {
   refusals: ["invalid_api_key", "account_suspended", "insecure_sign_in", "too_many_sign_ins"],
 });
 
-const showSession = operation("showSession", {
-  summary: "Show the present session",
-  description: "Does not prolong the session.",
-  security: bySession,
-  response: { 200: sessionObject.schema },
-});
-
-const signOut = operation("signOut", {
-  summary: "Sign out: end the present session on all nodes, and the responses to it",
-  security: bySession,
-  response: { 204: Type.Unsafe<undefined>(Type.Null()) },
-});
-
 export function sessionRoutes(app: ApiApp, { signIn: access }: PortalDependencies): void {
   app.post("/api/session", { schema: signIn, bodyLimit: signInBytesMax }, async (request, reply) => {
     const signedIn = await access.signIn(request, request.body.key);
@@ -36,12 +22,5 @@ export function sessionRoutes(app: ApiApp, { signIn: access }: PortalDependencie
     return sessionObject.of(signedIn.session);
   });
 
-  app.get("/api/session", { schema: showSession, config: { prolongsSession: false } }, async (request) =>
-    sessionObject.of(sessionOf(request)),
-  );
-
-  app.delete("/api/session", { schema: signOut }, async (request, reply) => {
-    reply.header("set-cookie", await access.signOut(request, reply));
-    reply.code(204);
-  });
+  presentSessionRoutes(app, "/api/session", access);
 }

@@ -5,14 +5,11 @@
  * second of the session, on all nodes.
  */
 import type { FastifyReply, FastifyRequest } from "fastify";
-import type { Logger } from "pino";
 import type { KeySession, KeySessions } from "../../accounts/key-sessions.ts";
 import { invariant } from "../../errors.ts";
 import type { KeyRow } from "../../ledger/rows.ts";
 import type { SessionRow } from "../../store/sessions.ts";
-import type { Metrics } from "../../telemetry/metrics.ts";
-import { BrowserSignIn } from "../api/sign-in.ts";
-import type { SignInAttempts } from "../sign-in-attempts.ts";
+import { BrowserSignIn, type SignInDependencies } from "../api/sign-in.ts";
 
 declare module "fastify" {
   interface FastifyRequest {
@@ -24,24 +21,15 @@ declare module "fastify" {
 /** Name of the cookie over plain http. */
 export const portalCookieName = "inkwell_portal";
 
-interface PortalSignInDependencies {
-  sessions: KeySessions;
-  /** `portal.url`: the URL that people use. */
-  ownUrl(): string | null;
-  logger: Pick<Logger, "info" | "warn">;
-  metrics: Pick<Metrics, "signedIn">;
-  /** For tests. */
-  attempts?: SignInAttempts | undefined;
-}
-
 export class PortalSignIn {
   readonly #sessions: KeySessions;
   readonly #browsers: BrowserSignIn<KeySession>;
 
-  constructor({ sessions, ownUrl, logger, metrics, attempts }: PortalSignInDependencies) {
-    this.#sessions = sessions;
+  constructor(dependencies: SignInDependencies<KeySessions>) {
+    this.#sessions = dependencies.sessions;
     this.#browsers = new BrowserSignIn({
-      ...{ cookieName: portalCookieName, sessions, ownUrl, logger, metrics, attempts },
+      ...dependencies,
+      cookieName: portalCookieName,
       section: "portal",
       urlVariable: "INKWELL_PORTAL_URL",
       people: "people",
@@ -78,8 +66,10 @@ export class PortalSignIn {
 
   /** Ends the session of the request, on all nodes. Returns `Set-Cookie`, which removes it. */
   async signOut(request: FastifyRequest, reply: FastifyReply): Promise<string> {
-    return await this.#browsers.signOut(request, sessionOf(request), reply);
+    return await this.#browsers.signOut(request, this.sessionOf(request), reply);
   }
+
+  readonly sessionOf = sessionOf;
 }
 
 /** Returns the session of a request, with its key and account as they were when it arrived. */

@@ -8,15 +8,9 @@
  */
 import { setTimeout as sleep } from "node:timers/promises";
 import { invariant } from "../../errors.ts";
-import {
-  type AcceptedClock,
-  type ClockState,
-  clockAtStart,
-  type Reading,
-  TrustedClock,
-} from "../../ledger/clock.ts";
+import type { AcceptedClock, ClockState, Reading, TrustedClock } from "../../ledger/clock.ts";
 import type { EpochMs } from "../../units.ts";
-import { type ClockRow, type MachineClock, machineClock, recordEveryMs, recordedIn } from "../clock.ts";
+import { type ClockRow, clockFrom, type MachineClock, machineClock, recordEveryMs } from "../clock.ts";
 import { clockAcceptTable, clockTable } from "../tables.ts";
 import type { ConnectionPool } from "./connection.ts";
 import { onlyCell } from "./rows.ts";
@@ -121,8 +115,7 @@ export class PostgresClock implements CommitClock {
     this.#test = test;
     this.#machine = test ?? machineClock;
     // The server may have started again, or be another machine.
-    const start = clockAtStart(recordedIn(row), reading.clockMs, null);
-    this.#clock = new TrustedClock(start, reading, this.#machine.sleptMs);
+    this.#clock = clockFrom(row, reading, this.#machine, null);
     this.#accepts = row.accepts;
     this.#lookedMs = reading.answeredMs;
   }

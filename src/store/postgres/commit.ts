@@ -30,13 +30,8 @@ import { decide } from "../../ledger/kernel.ts";
 import type { Decision, Operation } from "../../ledger/operations.ts";
 import type { PlanCatalog } from "../../ledger/plan.ts";
 import { type Changes, overdueMax, rowKey, type Snapshot } from "../../ledger/snapshot.ts";
-import {
-  type AccountDraft,
-  type DraftOptions,
-  type DraftOutcome,
-  operationsOf,
-  planDrafts,
-} from "../contacts.ts";
+import type { AccountDraft, DraftOptions, DraftOutcome } from "../contacts.ts";
+import { operationsOf, planDrafts } from "../contacts.ts";
 import { readCatalog } from "../plans.ts";
 import {
   accountStateTable,

@@ -55,6 +55,27 @@ export interface Connections {
   connect(): Promise<Connection>;
 }
 
+/** Runs the work in a transaction of its own, which is rolled back if the work fails. */
+export async function inTransaction<T>(
+  connections: Connections,
+  work: (connection: Connection) => Promise<T>,
+): Promise<T> {
+  const connection = await connections.connect();
+  let broken = true;
+  try {
+    await connection.query({ text: "begin" });
+    const result = await work(connection);
+    await connection.query({ text: "commit" });
+    broken = false;
+    return result;
+  } catch (error) {
+    broken = await rollBack(connection);
+    throw error;
+  } finally {
+    connection.release(broken);
+  }
+}
+
 /**
  * Reads whole numbers as numbers up to 2^53, and as bigints beyond. The driver reads all other
  * types.

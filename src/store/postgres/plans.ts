@@ -15,7 +15,7 @@ import {
 } from "../plans.ts";
 import { planFileTable, planVersionTable } from "../tables.ts";
 import { reading, type TimeParameter, trustedMs } from "./clock.ts";
-import { type Connection, type Connections, forAudit, rollBack } from "./connection.ts";
+import { type Connection, type Connections, forAudit, inTransaction } from "./connection.ts";
 import { onlyCell } from "./rows.ts";
 import { insertInto } from "./writing.ts";
 
@@ -45,20 +45,7 @@ export async function applyPlans(
   section: Plans,
   options: Applying,
 ): Promise<PlanChanges> {
-  const connection = await connections.connect();
-  let broken = true;
-  try {
-    await connection.query({ text: "begin" });
-    const changes = await writePlans(connection, section, options);
-    await connection.query({ text: "commit" });
-    broken = false;
-    return changes;
-  } catch (error) {
-    broken = await rollBack(connection);
-    throw error;
-  } finally {
-    connection.release(broken);
-  }
+  return await inTransaction(connections, (connection) => writePlans(connection, section, options));
 }
 
 /**

@@ -5,15 +5,14 @@
  * A migration is applied completely or not at all. Schemas of other programs or of newer versions
  * are never changed.
  */
-import { invariant, OperatorError } from "../../errors.ts";
+import { OperatorError } from "../../errors.ts";
 import type { Plans } from "../../ledger/plan.ts";
 import {
   type AppliedMigration,
   accountsWithoutPlan,
-  entitlement,
+  appliedMigration,
+  needsPlans,
   pendingMigrations,
-  readMigrations,
-  refuseUpgrade,
   requirePlans,
 } from "../migrations.ts";
 import type { TimeParameter } from "./clock.ts";
@@ -69,7 +68,7 @@ export async function requireSchema(url: string, signal: AbortSignal): Promise<v
           `There is no ledger of Inkwell in the database ${where}. Nothing was changed. Set the right database, or restore the dump into it first.`,
         );
       }
-      if (pendingMigrations(readMigrations(migrationsFolder), applied, where).length === 0) return;
+      if (pendingMigrations(migrationsFolder, { where, applied }).length === 0) return;
       throw new OperatorError(
         `The ledger in the database ${where} was made by an older version of Inkwell. Nothing was changed. Check it with that version, or start the service of this version on it first.`,
       );
@@ -105,16 +104,13 @@ async function migrate(connection: Connection, { where }: Place, options: Migrat
   await ask(connection, "begin");
   await ask(connection, `select pg_advisory_xact_lock(${migrationLock})`);
   const applied = (await appliedTo(connection)) ?? (await begin(connection, where));
-  const pending = pendingMigrations(readMigrations(migrationsFolder), applied, where);
-  if (options.upgrade === false) refuseUpgrade(pending, applied, where);
-  for (const { version, name, sql, checksum } of pending) {
-    if (name.endsWith(entitlement)) await carryPlansOver(connection, where, options);
+  const { upgrade } = options;
+  for (const migration of pendingMigrations(migrationsFolder, { where, applied, upgrade })) {
+    if (needsPlans(migration)) await carryPlansOver(connection, where, options);
+    const { version, name, sql, checksum } = migration;
     await ask(connection, sql);
-    await ask(connection, "insert into migration (version, name, checksum) values ($1, $2, $3)", [
-      version,
-      name,
-      checksum,
-    ]);
+    const record = "insert into migration (version, name, checksum) values ($1, $2, $3)";
+    await ask(connection, record, [version, name, checksum]);
   }
   await ask(connection, "commit");
 }
@@ -140,10 +136,7 @@ async function appliedTo(connection: Connection): Promise<AppliedMigration[] | n
   );
   if (isThere !== true) return null;
   const rows = await ask(connection, "select version, name, checksum from migration order by version");
-  return rows.map(([version, name, checksum]) => {
-    invariant(typeof version === "number", "a migration has a number");
-    return { version, name: String(name), checksum: String(checksum) };
-  });
+  return rows.map(([version, name, checksum]) => appliedMigration(version, name, checksum));
 }
 
 /**

@@ -8,7 +8,7 @@
 import type { EpochMs } from "../../units.ts";
 import { addHours, firstKeptHour } from "../usage-hours.ts";
 import { addSums, isSummingDue, lastEndedDay, readUsageState, usageStateOf } from "../usage-sums.ts";
-import { type Connection, type ConnectionPool, rollBack } from "./connection.ts";
+import { type Connection, type ConnectionPool, inTransaction } from "./connection.ts";
 import { isLockTimeout } from "./errors.ts";
 import { limits } from "./limits.ts";
 import { onlyCell } from "./rows.ts";
@@ -57,7 +57,7 @@ export class PostgresUsageSums {
       this.#settled = { number, atMs, accepts: state.accepts };
     }
     const settled = this.#settled;
-    const isDone = await this.#transaction((connection) => sum(connection, settled));
+    const isDone = await inTransaction(this.#pool, (connection) => sum(connection, settled));
     if (isDone) this.#settled = null;
     return !isDone;
   }
@@ -65,7 +65,7 @@ export class PostgresUsageSums {
   /** Returns null if the table cannot be locked now: the next step tries again. */
   async #settle(): Promise<number | null> {
     try {
-      return await this.#transaction(async (connection) => {
+      return await inTransaction(this.#pool, async (connection) => {
         await connection.query({ text: `set local lock_timeout = ${lockMs}` });
         await connection.query({ text: "lock table charge in share row exclusive mode" });
         return Number(onlyCell((await connection.query({ text: lastNumber })).rows));
@@ -73,23 +73,6 @@ export class PostgresUsageSums {
     } catch (error) {
       if (isLockTimeout(error)) return null;
       throw error;
-    }
-  }
-
-  async #transaction<T>(work: (connection: Connection) => Promise<T>): Promise<T> {
-    const connection = await this.#pool.connect();
-    let broken = true;
-    try {
-      await connection.query({ text: "begin" });
-      const result = await work(connection);
-      await connection.query({ text: "commit" });
-      broken = false;
-      return result;
-    } catch (error) {
-      broken = await rollBack(connection);
-      throw error;
-    } finally {
-      connection.release(broken);
     }
   }
 }

@@ -31,7 +31,7 @@ interface AuditTask {
 export function auditFile({ file, nowMs }: AuditTask): AuditReport {
   const db = openAsItIs(file, "check");
   try {
-    requireAudited(versionOf(db, file), file);
+    requireAudited(versionOf(db, file).version, file);
     // Memory-mapped pages are not copied, which halves the time on a large file. 4 GiB, or the
     // limit of the build.
     db.exec("pragma cache_size = -65536; pragma mmap_size = 4294967296; pragma temp_store = memory; begin");

@@ -8,21 +8,15 @@
  */
 import type { DatabaseSync, StatementSync } from "node:sqlite";
 import { invariant } from "../../errors.ts";
-import {
-  type AcceptedClock,
-  type ClockState,
-  clockAtStart,
-  type Reading,
-  TrustedClock,
-} from "../../ledger/clock.ts";
+import type { AcceptedClock, ClockState, Reading, TrustedClock } from "../../ledger/clock.ts";
 import type { EpochMs } from "../../units.ts";
 import {
   bootOf,
   type ClockRow,
+  clockFrom,
   type MachineClock,
   machineClock,
   recordEveryMs,
-  recordedIn,
 } from "../clock.ts";
 import { clockAcceptTable, clockTable } from "../tables.ts";
 import { sqliteError } from "./file.ts";
@@ -97,8 +91,7 @@ export class SqliteClock {
     invariant(row !== undefined, "the table clock has its row");
     const reading = this.#reading();
     const boot = bootOf(this.#machine);
-    const start = clockAtStart(recordedIn(row), reading.clockMs, boot);
-    this.#clock = new TrustedClock(start, reading, this.#machine.sleptMs);
+    this.#clock = clockFrom(row, reading, this.#machine, boot);
     this.#accepts = row.accepts;
     this.#lookedMs = reading.answeredMs;
     this.#share();

@@ -24,13 +24,8 @@ import type {
 } from "../../ledger/rows.ts";
 import { type Changes, endsOverdue, opOf, overdueMax, rowKey, type Snapshot } from "../../ledger/snapshot.ts";
 import type { EpochMs } from "../../units.ts";
-import {
-  type AccountDraft,
-  type DraftOptions,
-  type DraftOutcome,
-  operationsOf,
-  planDrafts,
-} from "../contacts.ts";
+import type { AccountDraft, DraftOptions, DraftOutcome } from "../contacts.ts";
+import { operationsOf, planDrafts } from "../contacts.ts";
 import { pastBudgetOf, pastWindowsOf, readCharged, readPastWindows } from "../past-windows.ts";
 import { paymentOf, payments, refunds } from "../queries.ts";
 import {

@@ -17,10 +17,9 @@ import { storeError } from "../errors.ts";
 import {
   type AppliedMigration,
   accountsWithoutPlan,
-  entitlement,
+  appliedMigration,
+  needsPlans,
   pendingMigrations,
-  readMigrations,
-  refuseUpgrade,
   requirePlans,
 } from "../migrations.ts";
 import { applyPlans } from "./plans.ts";
@@ -137,15 +136,15 @@ export function openAsItIs(file: SqliteFile, purpose: "copy" | "check"): Databas
 }
 
 /**
- * Returns the number of the last applied migration. Throws an OperatorError if they are not those
- * of this build.
+ * Returns the number of the last applied migration, and how many are pending. Throws an
+ * OperatorError if they are not those of this build.
  */
-export function versionOf(db: DatabaseSync, file: SqliteFile): number {
+export function versionOf(db: DatabaseSync, file: SqliteFile): { version: number; pending: number } {
   return explained(file, () => {
     const made = db.prepare("select 1 from sqlite_schema where name = 'migration'").get() !== undefined;
     const applied = made ? appliedMigrations(db) : [];
-    pendingMigrations(readMigrations(migrationsFolder), applied, file.path);
-    return applied.length;
+    const pending = pendingMigrations(migrationsFolder, { where: file.path, applied });
+    return { version: applied.length, pending: pending.length };
   });
 }
 
@@ -155,8 +154,8 @@ export function needsUpgrade(file: SqliteFile): boolean {
   if (found === undefined || !found.isFile() || found.size === 0) return false;
   const db = openAsItIs(file, "check");
   try {
-    const version = versionOf(db, file);
-    return version > 0 && version < readMigrations(migrationsFolder).length;
+    const { version, pending } = versionOf(db, file);
+    return version > 0 && pending > 0;
   } finally {
     db.close();
   }
@@ -203,7 +202,7 @@ interface Migrating {
   upgrade?: boolean;
 }
 
-function migrate(db: DatabaseSync, path: string, { nowMs, plans, upgrade = true }: Migrating): void {
+function migrate(db: DatabaseSync, path: string, { nowMs, plans, upgrade }: Migrating): void {
   // Under the lock: if two processes start at once, one migrates and the other finds the
   // migrations applied.
   db.exec("begin immediate");
@@ -217,10 +216,8 @@ function migrate(db: DatabaseSync, path: string, { nowMs, plans, upgrade = true 
     const record = db.prepare(
       "insert into migration (version, name, checksum, applied_ms) values (?, ?, ?, ?)",
     );
-    const pending = pendingMigrations(readMigrations(migrationsFolder), applied, path);
-    if (!upgrade) refuseUpgrade(pending, applied, path);
-    for (const migration of pending) {
-      if (migration.name.endsWith(entitlement)) carryPlansOver(db, path, { nowMs, plans });
+    for (const migration of pendingMigrations(migrationsFolder, { where: path, applied, upgrade })) {
+      if (needsPlans(migration)) carryPlansOver(db, path, { nowMs, plans });
       db.exec(migration.sql);
       record.run(migration.version, migration.name, migration.checksum, nowMs);
     }
@@ -243,11 +240,7 @@ function carryPlansOver(db: DatabaseSync, path: string, { nowMs, plans }: Migrat
 
 function appliedMigrations(db: DatabaseSync): AppliedMigration[] {
   const rows = db.prepare("select version, name, checksum from migration order by version").all();
-  return rows.map((row) => ({
-    version: Number(row.version),
-    name: String(row.name),
-    checksum: String(row.checksum),
-  }));
+  return rows.map(({ version, name, checksum }) => appliedMigration(version, name, checksum));
 }
 
 function explained<T>({ path, busyMs }: SqliteFile, open: () => T): T {

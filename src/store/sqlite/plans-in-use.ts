@@ -16,7 +16,7 @@ const versionMin = 6;
 export function plansInUseIn(file: SqliteFile): PlansInUse {
   const db = openAsItIs(file, "check");
   try {
-    if (versionOf(db, file) < versionMin)
+    if (versionOf(db, file).version < versionMin)
       throw new OperatorError(`${file.path} was made by an older version, which kept no plans in it`);
     db.exec("begin");
     const statements = new Statements(db);
