@@ -3,7 +3,7 @@
  * once.
  */
 import { Command } from "commander";
-import type { CreditsRefund } from "../accounts/operator-actions.ts";
+import type { CreditsRefund, OperatorActions } from "../accounts/operator-actions.ts";
 import { adjustmentObject, refundObject, topupObject } from "../accounts/operator-objects.ts";
 import { exactCredits } from "../units.ts";
 import { creditsToAdd, creditsToAdjust, note } from "./arguments.ts";
@@ -11,72 +11,73 @@ import type { Cli } from "./cli.ts";
 import { count } from "./format.ts";
 import { examples } from "./help.ts";
 
+type Change<Ids> = (actions: OperatorActions, account: string, amount: number, ids: Ids) => Promise<void>;
+
 export function creditsCommand(cli: Cli): Command {
   const credits = new Command("credits").description("add, refund or correct additional credits");
-  const command = (name: string, about: string, amount: string, parse: (value: string) => number) =>
+  const command = <Ids>(
+    name: string,
+    about: string,
+    amount: { about: string; parse(value: string): number },
+    change: Change<Ids>,
+  ) =>
     credits
       .command(name)
       .description(about)
       .argument("<account>", "as account list shows it")
-      .argument("<credits>", amount, parse);
+      .argument("<credits>", amount.about, amount.parse)
+      .action((account: string, credits: number, ids: Ids) =>
+        cli.withActions(cli.config(), (actions) => change(actions, account, credits, ids)),
+      );
 
-  command(
+  command<{ payment: string }>(
     "add",
     "add credits that were paid for; each payment of an account counts once",
-    "whole credits",
-    creditsToAdd,
+    { about: "whole credits", parse: creditsToAdd },
+    async (actions, account, amount, { payment }) => {
+      const change = await actions.addCredits(account, payment, amount);
+      cli.print(topupObject.of({ account, id: payment, credits: amount, change }), "");
+      cli.remark(
+        change.replayed
+          ? `Payment ${payment} was counted before. Nothing has changed.`
+          : `${count(amount, "credit")} added to ${account}. It has ${exactCredits(change.additional)} additional credits now.`,
+      );
+    },
   )
     .requiredOption("--payment <id>", "your id of the payment; a repetition changes nothing", note)
-    .addHelpText("after", examples("inkwell credits add ada 50000 --payment inv-2041"))
-    .action((account: string, amount: number, { payment }: { payment: string }) =>
-      cli.withActions(cli.config(), async (actions) => {
-        const change = await actions.addCredits(account, payment, amount);
-        cli.print(topupObject.of({ account, id: payment, credits: amount, change }), "");
-        cli.remark(
-          change.replayed
-            ? `Payment ${payment} was counted before. Nothing has changed.`
-            : `${count(amount, "credit")} added to ${account}. It has ${exactCredits(change.additional)} additional credits now.`,
-        );
-      }),
-    );
+    .addHelpText("after", examples("inkwell credits add ada 50000 --payment inv-2041"));
 
-  command(
+  command<{ payment: string; id: string }>(
     "refund",
     "take back credits of a payment that was returned, as far as they are not spent",
-    "whole credits, at most those of the payment",
-    creditsToAdd,
+    { about: "whole credits, at most those of the payment", parse: creditsToAdd },
+    async (actions, account, amount, { payment, id }) => {
+      const change = await actions.refundCredits(account, { refund: id, payment, credits: amount });
+      cli.print(refundObject.of({ account, id, payment, credits: amount, change }), "");
+      cli.remark(refundRemark(account, id, change));
+    },
   )
     .requiredOption("--payment <id>", "the id of the payment", note)
     .requiredOption("--id <id>", "your id of this refund; a repetition changes nothing", note)
-    .addHelpText("after", examples("inkwell credits refund ada 50000 --payment inv-2041 --id refund-17"))
-    .action((account: string, amount: number, { payment, id }: { payment: string; id: string }) =>
-      cli.withActions(cli.config(), async (actions) => {
-        const change = await actions.refundCredits(account, { refund: id, payment, credits: amount });
-        cli.print(refundObject.of({ account, id, payment, credits: amount, change }), "");
-        cli.remark(refundRemark(account, id, change));
-      }),
-    );
+    .addHelpText("after", examples("inkwell credits refund ada 50000 --payment inv-2041 --id refund-17"));
 
-  command(
+  command<{ reason: string; id: string }>(
     "adjust",
     "correct the additional credits, up or down; each id of an account counts once",
-    "whole credits; a negative number takes away",
-    creditsToAdjust,
+    { about: "whole credits; a negative number takes away", parse: creditsToAdjust },
+    async (actions, account, amount, { reason, id }) => {
+      const change = await actions.adjustCredits(account, id, amount, reason);
+      cli.print(adjustmentObject.of({ account, id, credits: amount, change }), "");
+      cli.remark(
+        change.replayed
+          ? `Adjustment ${id} was made before. Nothing has changed.`
+          : `Account ${account} has ${exactCredits(change.additional)} additional credits now.`,
+      );
+    },
   )
     .requiredOption("--reason <text>", "the reason, for the journal", note)
     .requiredOption("--id <id>", "your id of this correction; a repetition changes nothing", note)
-    .addHelpText("after", examples('inkwell credits adjust ada -2000 --reason "counted twice" --id fix-17'))
-    .action((account: string, amount: number, { reason, id }: { reason: string; id: string }) =>
-      cli.withActions(cli.config(), async (actions) => {
-        const change = await actions.adjustCredits(account, id, amount, reason);
-        cli.print(adjustmentObject.of({ account, id, credits: amount, change }), "");
-        cli.remark(
-          change.replayed
-            ? `Adjustment ${id} was made before. Nothing has changed.`
-            : `Account ${account} has ${exactCredits(change.additional)} additional credits now.`,
-        );
-      }),
-    );
+    .addHelpText("after", examples('inkwell credits adjust ada -2000 --reason "counted twice" --id fix-17'));
 
   return credits;
 }

@@ -16,6 +16,8 @@ interface Migration {
   sql: string;
   /** SHA-256 of the text, lower-case hex. */
   checksum: string;
+  /** It needs the plans of the configuration in the database. */
+  needsPlans: boolean;
 }
 
 /** A migration as the database has recorded it. */
@@ -28,7 +30,8 @@ export function readMigrations(folder: URL): Migration[] {
     const version = Number(/^(\d{4})-/.exec(name)?.[1]);
     invariant(version === index + 1, `${name} is migration ${index + 1}`);
     const sql = readFileSync(new URL(name, folder), "utf8");
-    return { version, name, sql, checksum: createHash("sha256").update(sql).digest("hex") };
+    const checksum = createHash("sha256").update(sql).digest("hex");
+    return { version, name, sql, checksum, needsPlans: name.endsWith("-entitlement.sql") };
   });
 }
 
@@ -67,11 +70,6 @@ export function pendingMigrations(folder: URL, { where, applied, upgrade = true 
   throw new OperatorError(
     `The ledger ${where} was made by an older version of Inkwell. Nothing was changed. Start "inkwell serve" of this version first, which upgrades the ledger (docs/operating/upgrading.md), or use that version's program.`,
   );
-}
-
-/** Whether a migration needs the plans of the configuration in the database. */
-export function needsPlans({ name }: Migration): boolean {
-  return name.endsWith("-entitlement.sql");
 }
 
 /** Accounts by plans of which the database has no version. */

@@ -7,14 +7,8 @@
  */
 import { OperatorError } from "../../errors.ts";
 import type { Plans } from "../../ledger/plan.ts";
-import {
-  type AppliedMigration,
-  accountsWithoutPlan,
-  appliedMigration,
-  needsPlans,
-  pendingMigrations,
-  requirePlans,
-} from "../migrations.ts";
+import type { AppliedMigration } from "../migrations.ts";
+import { accountsWithoutPlan, appliedMigration, pendingMigrations, requirePlans } from "../migrations.ts";
 import type { TimeParameter } from "./clock.ts";
 import { type Connection, forAudit, forMigration, placeOf, schemaName } from "./connection.ts";
 import { openingError, type Place } from "./errors.ts";
@@ -106,7 +100,7 @@ async function migrate(connection: Connection, { where }: Place, options: Migrat
   const applied = (await appliedTo(connection)) ?? (await begin(connection, where));
   const { upgrade } = options;
   for (const migration of pendingMigrations(migrationsFolder, { where, applied, upgrade })) {
-    if (needsPlans(migration)) await carryPlansOver(connection, where, options);
+    if (migration.needsPlans) await carryPlansOver(connection, where, options);
     const { version, name, sql, checksum } = migration;
     await ask(connection, sql);
     const record = "insert into migration (version, name, checksum) values ($1, $2, $3)";

@@ -14,14 +14,8 @@ import type { Plans } from "../../ledger/plan.ts";
 import { makeFolder } from "../../make-folder.ts";
 import type { EpochMs } from "../../units.ts";
 import { storeError } from "../errors.ts";
-import {
-  type AppliedMigration,
-  accountsWithoutPlan,
-  appliedMigration,
-  needsPlans,
-  pendingMigrations,
-  requirePlans,
-} from "../migrations.ts";
+import type { AppliedMigration } from "../migrations.ts";
+import { accountsWithoutPlan, appliedMigration, pendingMigrations, requirePlans } from "../migrations.ts";
 import { applyPlans } from "./plans.ts";
 
 /** A file, and how long a statement waits while another process writes to it. */
@@ -217,7 +211,7 @@ function migrate(db: DatabaseSync, path: string, { nowMs, plans, upgrade }: Migr
       "insert into migration (version, name, checksum, applied_ms) values (?, ?, ?, ?)",
     );
     for (const migration of pendingMigrations(migrationsFolder, { where: path, applied, upgrade })) {
-      if (needsPlans(migration)) carryPlansOver(db, path, { nowMs, plans });
+      if (migration.needsPlans) carryPlansOver(db, path, { nowMs, plans });
       db.exec(migration.sql);
       record.run(migration.version, migration.name, migration.checksum, nowMs);
     }
