@@ -10,7 +10,7 @@
 import type { IncomingMessage, Server, ServerResponse } from "node:http";
 import { BlockList, isIPv6, type Socket } from "node:net";
 import { invariant, Refusal } from "../errors.ts";
-import type { ConnectionRefusal } from "../telemetry/logger.ts";
+import type { ConnectionRefusal } from "../telemetry/metrics.ts";
 import { errorBody, errorHeaders, rawResponse } from "./openai-format/error-body.ts";
 
 export interface ConnectionLimits {
@@ -19,6 +19,8 @@ export interface ConnectionLimits {
   /** Addresses and networks (`10.0.0.0/8`) of proxies. */
   trustedProxies: readonly string[];
 }
+
+type RefusalListener = (reason: ConnectionRefusal, address: string) => void;
 
 /** Time that a refused connection stays open, so that its client can read the answer. */
 const lingerMs = 1_000;
@@ -32,20 +34,15 @@ const clientGroups = 4;
 export class Connections {
   #limits: ConnectionLimits;
   #trusted: BlockList;
-  readonly #onRefused: (reason: ConnectionRefusal, address: string) => void;
   readonly #perClient = new Map<string, number>();
   /** For each open connection that counts, ends its counting. */
   readonly #counted = new WeakMap<Socket, () => void>();
   #count = 0;
   #lingering = 0;
 
-  constructor(
-    limits: ConnectionLimits,
-    onRefused: (reason: ConnectionRefusal, address: string) => void = () => {},
-  ) {
+  constructor(limits: ConnectionLimits) {
     this.#limits = limits;
     this.#trusted = networksOf(limits.trustedProxies);
-    this.#onRefused = onRefused;
   }
 
   /** Changes the limits. Open connections stay open. */
@@ -64,12 +61,12 @@ export class Connections {
   }
 
   /** Lets only connections and requests within the limits reach the server. */
-  guard(server: Server): void {
-    filter(server, "connection", (socket: Socket) => this.#admit(socket));
+  guard(server: Server, onRefused: RefusalListener): void {
+    filter(server, "connection", (socket: Socket) => this.#admit(socket, onRefused));
     limitPipelining(server);
   }
 
-  #admit(socket: Socket): boolean {
+  #admit(socket: Socket, onRefused: RefusalListener): boolean {
     const { remoteAddress } = socket;
     // The client has already left.
     if (remoteAddress === undefined) {
@@ -81,7 +78,7 @@ export class Connections {
     const own = this.#perClient.get(client) ?? 0;
     const isFull = this.#count >= connectionsMax;
     if (isFull || (own >= connectionsPerAddressMax && !this.isTrusted(remoteAddress))) {
-      this.#onRefused(isFull ? "total" : "address", remoteAddress);
+      onRefused(isFull ? "total" : "address", remoteAddress);
       this.#refuse(socket, isFull ? "as it can" : "from your address as it accepts");
       return false;
     }

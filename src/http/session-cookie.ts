@@ -50,6 +50,7 @@ export function setCookie({ name, isSecure }: SessionCookie, secret: string, max
 }
 
 const requestHeader = "x-inkwell-request";
+/** docs/decisions/0058-unattended-requests.md. */
 const unattendedHeader = "x-inkwell-unattended";
 
 /** Returns whether a request has the header that pages of other origins cannot send. */

@@ -2,45 +2,90 @@
  * Limits failed attempts to sign in, for each client address on this node. An IPv6 client is its
  * /64 network.
  *
- * An attempt counts from its beginning, so that attempts at the same time are limited too. The
- * memory is bounded: beyond `clientsMax`, the clients that tried longest ago are forgotten.
+ * Attempts under way and failed ones of the last minute are ten at most. Further attempts wait
+ * until one ends: a success gives its place back, a failure keeps it. So attempts at the same time
+ * find out no more than attempts one after the other. The memory is bounded: beyond `clientsMax`,
+ * the clients that tried longest ago are forgotten.
  */
 import { clientOf } from "./connections.ts";
 
 /** Failed attempts in any minute. */
 export const failedAttemptsMax = 10;
+/** Attempts of one client that wait. A page sends one at a time. */
+export const waitingAttemptsMax = 100;
 const windowMs = 60_000;
 const clientsMax = 10_000;
+/** An attempt takes some milliseconds. */
+const fullRetryMs = 1_000;
+
+/** Whether an attempt may be made. Call `end` when it has been made, whatever its outcome. */
+type Admission =
+  | { kind: "admitted"; end(hasFailed: boolean): void }
+  /** Ten attempts have failed. */
+  | { kind: "failed"; waitMs: number }
+  /** Too many attempts wait. */
+  | { kind: "full"; waitMs: number };
+
+interface Client {
+  /** Monotonic times of failures, oldest first. */
+  failedMs: number[];
+  underWay: number;
+  waiting: ((admission: Admission) => void)[];
+}
 
 export class SignInAttempts {
   readonly #nowMs: () => number;
-  /** Monotonic times of attempts, oldest first; the client that tried last is last. */
-  readonly #clients = new Map<string, number[]>();
+  /** The client that tried last is last. */
+  readonly #clients = new Map<string, Client>();
 
   constructor(nowMs = () => performance.now()) {
     this.#nowMs = nowMs;
   }
 
-  /** Counts an attempt. Returns 0, or the time to wait if it is refused. */
-  begin(address: string): number {
-    const client = clientOf(address);
-    const nowMs = this.#nowMs();
-    const recent = (this.#clients.get(client) ?? []).filter((atMs) => atMs > nowMs - windowMs);
-    const [first] = recent;
-    if (first !== undefined && recent.length >= failedAttemptsMax) return first + windowMs - nowMs;
-    this.#clients.delete(client);
-    this.#clients.set(client, [...recent, nowMs]);
+  /** Resolves when the attempt may be made, or is refused. */
+  async begin(address: string): Promise<Admission> {
+    const client = this.#clientAt(clientOf(address));
+    if (client.waiting.length >= waitingAttemptsMax) return { kind: "full", waitMs: fullRetryMs };
+    const { promise, resolve } = Promise.withResolvers<Admission>();
+    client.waiting.push(resolve);
+    this.#admit(client);
+    return await promise;
+  }
+
+  #clientAt(name: string): Client {
+    const client = this.#clients.get(name) ?? { failedMs: [], underWay: 0, waiting: [] };
+    this.#clients.delete(name);
+    this.#clients.set(name, client);
     if (this.#clients.size > clientsMax) {
       for (const oldest of this.#clients.keys()) {
         this.#clients.delete(oldest);
         break;
       }
     }
-    return 0;
+    return client;
   }
 
-  /** Takes back the newest attempt, which did not fail. */
-  succeeded(address: string): void {
-    this.#clients.get(clientOf(address))?.pop();
+  /** Decides about the attempts that wait, as far as that is possible now. */
+  #admit(client: Client): void {
+    const nowMs = this.#nowMs();
+    client.failedMs = client.failedMs.filter((atMs) => atMs > nowMs - windowMs);
+    const { failedMs, waiting } = client;
+    const [firstMs] = failedMs;
+    if (firstMs !== undefined && failedMs.length >= failedAttemptsMax) {
+      const waitMs = firstMs + windowMs - nowMs;
+      for (const resolve of waiting.splice(0)) resolve({ kind: "failed", waitMs });
+      return;
+    }
+    const free = failedAttemptsMax - failedMs.length - client.underWay;
+    for (const resolve of waiting.splice(0, Math.max(0, free))) {
+      client.underWay += 1;
+      resolve({ kind: "admitted", end: (hasFailed) => this.#end(client, hasFailed) });
+    }
+  }
+
+  #end(client: Client, hasFailed: boolean): void {
+    client.underWay -= 1;
+    if (hasFailed) client.failedMs.push(this.#nowMs());
+    this.#admit(client);
   }
 }

@@ -93,40 +93,6 @@ function chargeFields({ ending, usage, cost, shortfall }: Charge): object {
   };
 }
 
-/** `total`: the limit of all connections. `address`: the limit of one address. */
-export type ConnectionRefusal = "total" | "address";
-
-const silentMs = 60_000;
-
-const explanations: Record<ConnectionRefusal, string> = {
-  total: "connections are refused: as many are open as limits.connections allows",
-  address:
-    "connections are refused: an address has as many open as limits.connections_per_address allows; if it is a proxy, name it in limits.trusted_proxies",
-};
-
-/**
- * Logs at most one line per minute and reason, with the number of refusals since the last line.
- */
-export class RefusedConnectionLog {
-  readonly #logger: Logger;
-  readonly #lastLines = new Map<ConnectionRefusal, { atMs: number; since: number }>();
-
-  constructor(logger: Logger) {
-    this.#logger = logger;
-  }
-
-  refused(reason: ConnectionRefusal, address: string): void {
-    const last = this.#lastLines.get(reason);
-    const nowMs = performance.now();
-    if (last !== undefined && nowMs - last.atMs < silentMs) {
-      last.since += 1;
-      return;
-    }
-    this.#lastLines.set(reason, { atMs: nowMs, since: 0 });
-    this.#logger.warn({ address, refusedSinceLastLine: last?.since ?? 0 }, explanations[reason]);
-  }
-}
-
 export function createLogger(
   level: LogLevel,
   stderr: Writable & { isTTY?: boolean },

@@ -16,7 +16,6 @@ import type { Ending } from "../ledger/rows.ts";
 import type { NodeView } from "../store/nodes.ts";
 import type { HoldTotals } from "../store/store.ts";
 import { microPerCredit } from "../units.ts";
-import type { ConnectionRefusal } from "./logger.ts";
 import type { RequestObserver, RequestRecord } from "./request-record.ts";
 
 /** State of the service that is read at each scrape. */
@@ -66,6 +65,13 @@ class Instruments {
     return new Histogram<Label>({ name, help, buckets, labelNames, registers: [this.registry] });
   }
 }
+
+const listeners = ["public", "operator", "portal"] as const;
+export type Listener = (typeof listeners)[number];
+
+/** `total`: the limit of all connections. `address`: the limit of one address. */
+const refusalReasons = ["total", "address"] as const;
+export type ConnectionRefusal = (typeof refusalReasons)[number];
 
 /** Results of signing in, by the listener. */
 const signInResults = {
@@ -182,7 +188,7 @@ export class Metrics implements RequestObserver {
   readonly #refusedConnections = this.#make.counter(
     "inkwell_refused_connections_total",
     "Connections that were refused because too many were open, in total or from one address.",
-    ["reason"],
+    ["listener", "reason"],
   );
   readonly #uploads = this.#make.gauge(
     "inkwell_uploads",
@@ -263,7 +269,9 @@ export class Metrics implements RequestObserver {
 
   constructor() {
     // Zero from the start, so that the first refusal is an increase.
-    for (const reason of ["total", "address"] as const) this.#refusedConnections.inc({ reason }, 0);
+    for (const listener of listeners) {
+      for (const reason of refusalReasons) this.#refusedConnections.inc({ listener, reason }, 0);
+    }
     for (const [listener, results] of Object.entries(signInResults)) {
       for (const result of results) this.#signIns.inc({ listener, result }, 0);
     }
@@ -334,8 +342,8 @@ export class Metrics implements RequestObserver {
     }
   }
 
-  connectionRefused(reason: ConnectionRefusal): void {
-    this.#refusedConnections.inc({ reason });
+  connectionRefused(listener: Listener, reason: ConnectionRefusal): void {
+    this.#refusedConnections.inc({ listener, reason });
   }
 
   signedIn(listener: SignInListener, result: SignInResult): void {

@@ -3,7 +3,9 @@ import assert from "node:assert/strict";
 import { once } from "node:events";
 import { connect, type Socket } from "node:net";
 import { test } from "node:test";
+import { connectionLimits as operatorLimits } from "../../src/http/admin/server.ts";
 import { startOperator } from "../fixtures/operator.ts";
+import { startPortal } from "../fixtures/portal.ts";
 import { parseAnswer, readAll } from "../fixtures/raw-http.ts";
 import { startService, type TestService } from "../fixtures/service.ts";
 import { until } from "../fixtures/until.ts";
@@ -44,7 +46,7 @@ test("answers a connection over the limit with 503 and closes it, while the oper
   const metrics = (await operator.get("/metrics")).text;
   assert.match(metrics, /^inkwell_connections 3$/m);
   assert.match(metrics, /^inkwell_connections_max 3$/m);
-  assert.match(metrics, /^inkwell_refused_connections_total\{reason="total"\} 1$/m);
+  assert.match(metrics, /^inkwell_refused_connections_total\{listener="public",reason="total"\} 1$/m);
   assert.match(JSON.stringify(service.log), /limits\.connections allows/);
 
   held[0]?.destroy();
@@ -73,7 +75,10 @@ test("limits the connections of one address, so that others can connect", async 
   await until("two are open", () => service.server.connections.count === 2);
   assert.equal(await statusOf(service), 503);
   assert.equal(await statusOf(service, "127.0.0.2"), 200);
-  assert.match(await service.metrics.text(), /^inkwell_refused_connections_total\{reason="address"\} 1$/m);
+  assert.match(
+    await service.metrics.text(),
+    /^inkwell_refused_connections_total\{listener="public",reason="address"\} 1$/m,
+  );
   assert.match(JSON.stringify(service.log), /limits\.trusted_proxies/);
   for (const each of held) each.destroy();
   await until("all have gone", () => service.server.connections.count === 0);
@@ -98,6 +103,42 @@ test("exempts a trusted proxy from the limit per address, but not from the total
   assert.equal(await statusOf(service, "127.0.0.2"), 503, "it has its one");
   assert.equal(await statusOf(service), 200);
   for (const each of held) each.destroy();
+});
+
+test("refused connections to the portal and to the operator listener are counted and logged", async () => {
+  await using service = await startService();
+  await using operator = await startOperator(service);
+  await using portal = await startPortal(service, { connections: { connectionsMax: 2 } });
+  for (const [listener, { url }, max, reason, text] of [
+    ["portal", portal, 2, "total", /the portal has as many as the open files of this process allow/],
+    ["operator", operator, operatorLimits.connectionsPerAddressMax, "address", /to the operator listener/],
+  ] as const) {
+    const port = Number(new URL(url).port);
+    const held: Socket[] = [];
+    const closed: Promise<unknown>[] = [];
+    // Connections of earlier requests may count, so the first refusal comes at `max` or before.
+    for (let n = 0; n < max + 1; n += 1) {
+      const socket = connect({ port, host: "127.0.0.1" });
+      socket.on("error", () => {}).resume();
+      closed.push(once(socket, "close"));
+      await once(socket, "connect");
+      held.push(socket);
+    }
+    const metrics = () => service.metrics.text();
+    const counted = new RegExp(
+      `^inkwell_refused_connections_total\\{listener="${listener}",reason="${reason}"\\} [1-9]`,
+      "m",
+    );
+    await until("a refusal is counted", async () => counted.test(await metrics()));
+    const lines = service.log.filter((line) => line.listener === listener);
+    assert.equal(lines.length, 1, "one line a minute");
+    assert.match(String(lines[0]?.msg), text);
+    assert.deepEqual([lines[0]?.level, lines[0]?.address], [40, "127.0.0.1"]);
+    for (const socket of held) socket.destroy();
+    await Promise.all(closed);
+  }
+  const untouched = /^inkwell_refused_connections_total\{listener="public",reason="(?:total|address)"\} 0$/gm;
+  assert.equal((await service.metrics.text()).match(untouched)?.length, 2);
 });
 
 test("closes all connections of a flood", async () => {

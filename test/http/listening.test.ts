@@ -23,7 +23,7 @@ test("answers on both addresses of localhost, within the limits of one server", 
     connectionsPerAddressMax: 1,
     trustedProxies: [],
   });
-  connections.guard(app.server);
+  connections.guard(app.server, () => {});
   const url = await listenOn(app, { host: "localhost", port: 0 }, resolve);
   const port = Number(new URL(url).port);
   const other = `http://127.0.0.2:${port}/`;

@@ -276,3 +276,57 @@ operatorTest("an account that does not exist has no stream", async (operator) =>
   refused(await operator.get("/admin/accounts/nobody/live"), 404, "account_not_found");
   refused(await operator.get("/admin/accounts/nobody/live/stream"), 404, "account_not_found");
 });
+
+for (const path of ["/admin/overview/stream", "/admin/accounts/test/live/stream"]) {
+  for (const end of ["its client leaves", "the listener closes"]) {
+    void test(`${path} has its log line when ${end}`, async () => {
+      await using service = await startService();
+      const lines = () => service.log.filter((line) => String(line.path).endsWith("/stream"));
+      {
+        await using operator = await startOperator(service);
+        const stream = await openStream(operator, token, path);
+        await stream.next();
+        assert.deepEqual(lines(), []);
+        if (end === "its client leaves") {
+          await stream.cancel();
+          await until("the line", () => lines().length > 0);
+        }
+      }
+      await until("the line", () => lines().length > 0);
+      const [line, ...others] = lines();
+      assert.equal(others.length, 0);
+      const route = path.replace("test", ":account");
+      assert.deepEqual([line?.method, line?.path, line?.status, line?.level], ["GET", route, 200, 30]);
+      assert.equal(line?.msg, `GET ${route} 200`);
+      assert.equal(line?.account, path.includes("test") ? "test" : undefined);
+      assert.equal(typeof line?.durationMs, "number");
+    });
+  }
+}
+
+operatorTest(
+  "a request whose client leaves before the answer has a log line too",
+  async (operator, service) => {
+    const { accounts } = service.store;
+    const asked = Promise.withResolvers<void>();
+    const release = Promise.withResolvers<void>();
+    service.store.accounts = async (query) => {
+      asked.resolve();
+      await release.promise;
+      return await accounts.call(service.store, query);
+    };
+    const left = new AbortController();
+    const answer = fetch(`${operator.url}/admin/accounts`, { headers: token, signal: left.signal });
+    await asked.promise;
+    left.abort();
+    await assert.rejects(answer, { name: "AbortError" });
+    await until("the line", () => service.log.some(({ msg }) => msg === "GET /admin/accounts client gone"));
+    release.resolve();
+    assert.equal((await operator.get("/admin/plans")).status, 200);
+    const lines = service.log.filter((line) => line.path === "/admin/accounts");
+    assert.deepEqual(
+      lines.map(({ status }) => status),
+      [null],
+    );
+  },
+);

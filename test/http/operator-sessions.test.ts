@@ -352,6 +352,17 @@ void test("attempts at the same time do not pass the limit together", async () =
   assert.equal(answers.filter(({ status }) => status === 429).length, 30);
 });
 
+void test("any number of people behind one address can sign in at the same time", async () => {
+  await using service = await startService();
+  await using operator = await startOperator(service);
+  const right = Array.from({ length: 40 }, () => tryToken(operator, operatorToken));
+  const wrong = Array.from({ length: 9 }, (_, n) => tryToken(operator, `guess-${n}`));
+  for (const answer of await Promise.all(right)) assert.equal(answer.status, 200, answer.text);
+  for (const answer of await Promise.all(wrong)) refused(answer, 401, "invalid_operator_token");
+  refused(await tryToken(operator, "the tenth guess"), 401, "invalid_operator_token");
+  refused(await tryToken(operator, operatorToken), 429, "too_many_sign_ins");
+});
+
 sessionTest("malformed and oversized bodies get one error, and repeat no token", async (operator) => {
   const send = (body: string, headers = {}) =>
     operator.ask("POST", "/admin/session", { headers: { ...page, ...headers }, body });

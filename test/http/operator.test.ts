@@ -8,6 +8,7 @@ import { operatorCatalogue } from "../../src/accounts/refusals.ts";
 import { catalogue } from "../../src/errors.ts";
 import { sharedCodes } from "../../src/http/admin/refusals.ts";
 import { fieldsOf, operatorTests, operatorToken, refused } from "../fixtures/operator.ts";
+import { exchange } from "../fixtures/raw-http.ts";
 
 const operatorTest = operatorTests();
 
@@ -74,6 +75,39 @@ operatorTest("all other paths need the token, however they are spelled", async (
     refused(answer, 401, "missing_operator_token");
     assert.equal(answer.headers.get("www-authenticate"), "Bearer");
   }
+});
+
+operatorTest("leads a browser from / to the console, and nothing else", async (operator) => {
+  const accept = "text/html,application/xhtml+xml,application/xml;q=0.9,*/*;q=0.8";
+  const ask = (method: string, path: string, headers: Record<string, string> = { accept }) =>
+    fetch(operator.url + path, { method, headers, redirect: "manual" });
+  for (const [method, path] of [
+    ["GET", "/"],
+    ["HEAD", "/"],
+    ["GET", "/?from=bookmark"],
+  ] as const) {
+    const answer = await ask(method, path);
+    assert.deepEqual([answer.status, answer.headers.get("location")], [302, "/console"]);
+    assert.equal(answer.headers.get("vary"), "accept");
+    assert.equal(await answer.text(), "");
+  }
+  assert.equal((await fetch(`${operator.url}/`, { headers: { accept } })).status, 200);
+  for (const other of ["*/*", "application/json", "text/htmlx", "application/x-text/html-not"]) {
+    assert.equal((await ask("GET", "/", { accept: other })).status, 401, other);
+  }
+  for (const [method, path] of [
+    ["POST", "/"],
+    ["GET", "//"],
+    ["GET", "/admin"],
+    ["GET", "/admin/accounts"],
+  ] as const) {
+    const answer = await ask(method, path);
+    assert.equal(answer.status, 401, `${method} ${path}`);
+    assert.match(await answer.text(), /missing_operator_token/);
+  }
+  const { port } = new URL(operator.url);
+  const head = `GET / HTTP/1.1\r\nhost: evil.example:${port}\r\naccept: ${accept}\r\nconnection: close\r\n\r\n`;
+  assert.match(await exchange(Number(port), head), /^HTTP\/1.1 403 .*host_not_allowed/s);
 });
 
 for (const authorization of [

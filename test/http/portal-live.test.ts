@@ -73,6 +73,21 @@ async function startAnswer(service: TestService, key = service.key): Promise<() 
   };
 }
 
+liveTest("a stream has its log line at its end, with its key and session", async (portal, service) => {
+  const lines = () => service.log.filter((line) => line.path === "/api/live");
+  {
+    await using stream = await follow(portal, await portal.signIn(service.key));
+    await until("the first state", () => stream.last("requests") !== undefined);
+    assert.deepEqual(lines(), []);
+  }
+  await until("the line", () => lines().length > 0);
+  const [line, ...others] = lines();
+  assert.equal(others.length, 0);
+  const { method, status, account, keyId, msg } = line ?? {};
+  assert.deepEqual([method, status, account, keyId, msg], ["GET", 200, "test", "key1", "GET /api/live 200"]);
+  assert.match(String(line?.session), /^[\da-f]{8}$/);
+});
+
 liveTest("shows the balance and what runs, at checkpoints", async (portal, service) => {
   await using stream = await follow(portal, await portal.signIn(service.key));
   await until("the first state", () => stream.last("requests") !== undefined);

@@ -327,6 +327,17 @@ void test("ten failed attempts a minute are answered, and the key still works fo
   assert.match(metrics, /inkwell_sign_ins_total\{listener="portal",result="signed_in"\} 2/);
 });
 
+void test("any number of people behind one address can sign in at the same time, and guesses are limited", async () => {
+  await using service = await startService();
+  await using portal = await startPortal(service);
+  const right = Array.from({ length: 40 }, () => tryKey(portal, service.key));
+  for (const answer of await Promise.all(right)) assert.equal(answer.status, 200, answer.text);
+  const guesses = await Promise.all(Array.from({ length: 40 }, () => tryKey(portal, mintKey())));
+  assert.equal(guesses.filter(({ status }) => status === 401).length, 10);
+  assert.equal(guesses.filter(({ status }) => status === 429).length, 30);
+  refused(await tryKey(portal, service.key), 429, "too_many_sign_ins");
+});
+
 for (const [trustedProxies, isShared] of [
   [[], true],
   [["127.0.0.1"], false],

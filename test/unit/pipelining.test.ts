@@ -10,7 +10,7 @@ test("makes no answers after the request that closed the connection", async () =
   let answers = 0;
   const server = createServer((_request, response) => setTimeout(() => response.end(), 1));
   const limits = { connectionsMax: 100, connectionsPerAddressMax: 100, trustedProxies: [] };
-  new Connections(limits).guard(server);
+  new Connections(limits).guard(server, () => {});
   server.prependListener("request", () => {
     answers += 1;
   });

@@ -8,7 +8,7 @@
  * it cannot send the header that sessions need, and no CORS header lets it read a response. Bodies
  * must be JSON, which browsers do not send to another origin without a pre-flight request.
  */
-import type { FastifyInstance } from "fastify";
+import type { FastifyInstance, FastifyRequest } from "fastify";
 import type { Logger } from "pino";
 import { isoTime } from "../../accounts/json-objects.ts";
 import type { OperatorSessions } from "../../accounts/operator-sessions.ts";
@@ -17,6 +17,7 @@ import type { LastReload } from "../../config/changes.ts";
 import type { ClockState } from "../../ledger/clock.ts";
 import type { Store } from "../../store/store.ts";
 import type { Metrics } from "../../telemetry/metrics.ts";
+import { refusedConnections } from "../../telemetry/refused-connections.ts";
 import type { AllowedHosts } from "../api/allowed-hosts.ts";
 import { createApiApp } from "../api/app.ts";
 import { guard } from "../api/guard.ts";
@@ -83,12 +84,12 @@ const signInPath = "/admin/session";
 const documentPath = "/admin/openapi.json";
 
 export function createOperatorServer(dependencies: OperatorDependencies): FastifyInstance {
-  const { metrics, version } = dependencies;
+  const { metrics, logger, version } = dependencies;
   const signIn = new SignIn(dependencies);
   const app = createApiApp();
   app.decorateRequest("session", null);
   const connections = new Connections(connectionLimits);
-  connections.guard(app.server);
+  connections.guard(app.server, refusedConnections("operator", { metrics, logger }));
 
   guard(app, {
     section: "operator",
@@ -97,13 +98,16 @@ export function createOperatorServer(dependencies: OperatorDependencies): Fastif
     // Health checks may send any host name; the response reveals nothing about the service.
     hostlessPaths: new Set([healthPath]),
     signInPath,
+    pageInstead: (request) => (isBrowserAtRoot(request) ? consolePath : null),
     undocumentedPaths: new Set([documentPath]),
     allowedHosts: dependencies.allowedHosts,
-    logger: dependencies.logger,
+    logger,
     authenticate: (request, reply) => signIn.authenticate(request, reply),
-    logged: ({ params, session }, { statusCode }) => ({
+    logged: ({ params, session }, status) => ({
       // The path of a refused request may contain anything, even a key by mistake.
-      ...(statusCode < 400 && isRecord(params) ? { account: params.account, keyId: params.key } : {}),
+      ...(status !== null && status < 400 && isRecord(params)
+        ? { account: params.account, keyId: params.key }
+        : {}),
       ...(session === null ? {} : { session: session.hash.slice(0, 8) }),
     }),
     responseTo: operatorResponseTo,
@@ -125,6 +129,16 @@ export function createOperatorServer(dependencies: OperatorDependencies): Fastif
   adminRoutes(app, { ...dependencies, signIn, health, streams }, version);
   app.get(documentPath, async () => app.swagger());
   return app;
+}
+
+/** Only browsers ask for HTML. All other requests of `/` need the token, and get JSON. */
+function isBrowserAtRoot({ method, originalUrl, headers }: FastifyRequest): boolean {
+  const isRead = method === "GET" || method === "HEAD";
+  return (
+    isRead &&
+    /^\/(?:\?|$)/.test(originalUrl) &&
+    /(?:^|,)\s*text\/html\s*(?:[,;]|$)/i.test(headers.accept ?? "")
+  );
 }
 
 function readinessOf(dependencies: OperatorDependencies, answers: boolean): Readiness {

@@ -26,46 +26,56 @@ interface GuardOptions {
   hostlessPaths: ReadonlySet<string | null>;
   /** Needs no authentication for POST. */
   signInPath: string;
+  /** Returns the page that a browser is sent to instead; null for all other requests. */
+  pageInstead?(request: FastifyRequest): string | null;
   /** Paths of GET that are not in the OpenAPI document. */
   undocumentedPaths: ReadonlySet<string>;
   allowedHosts: AllowedHosts;
   logger: Logger;
   authenticate(request: FastifyRequest, reply: FastifyReply): Promise<void>;
-  /** Whom a request concerns, for the log. */
-  logged(request: FastifyRequest, reply: FastifyReply): Record<string, unknown>;
+  /** The account, key and session of a request, for the log. */
+  logged(request: FastifyRequest, status: number | null): Record<string, unknown>;
   responseTo(error: unknown, bodyBytesMax?: number): ErrorResponse;
   unknownPath(): Refusal;
 }
 
 export function guard(app: FastifyInstance, options: GuardOptions): void {
   const { section, openPaths, hostlessPaths, signInPath, allowedHosts, logger } = options;
+
+  /** Writes the line of a request: of a stream at its end, of others when they are answered. */
+  function log(request: FastifyRequest, reply: FastifyReply, startedMs: number): void {
+    const { id: requestId, method } = request;
+    const route = request.routeOptions.url ?? null;
+    // Null: the client left before its answer.
+    const status = reply.raw.headersSent ? reply.raw.statusCode : null;
+    const fields = {
+      ...{ requestId, method, path: route },
+      ...options.logged(request, status),
+      ...{ status, durationMs: Math.round(performance.now() - startedMs) },
+    };
+    logger.info(fields, `${method} ${route ?? "(unknown path)"} ${status ?? "client gone"}`);
+  }
+
   app.addHook("onRequest", async (request, reply) => {
     const route = request.routeOptions.url ?? null;
     reply.header("x-request-id", request.id);
+    const page = options.pageInstead?.(request) ?? null;
+    const isOpen = openPaths.has(route) || page !== null;
+    const startedMs = performance.now();
+    // Not `onResponse`, which a stream that its client closes does not reach.
+    if (!isOpen) reply.raw.once("close", () => log(request, reply, startedMs));
     if (!hostlessPaths.has(route)) allowedHosts.check(request.raw, request.originalUrl);
-    if (openPaths.has(route)) return;
+    if (page !== null) return reply.headers({ "cache-control": "no-store", vary: "accept" }).redirect(page);
+    if (isOpen) return;
     // Browsers would keep answers that the next person at this machine can see.
     reply.header("cache-control", "no-store");
     if (route !== signInPath || request.method !== "POST") await options.authenticate(request, reply);
+    return;
   });
   app.addHook("onSend", async (request, reply) => {
     // If the connection stayed open, Node would wait for the rest of the body before the next
     // request.
     if (isUploading(request.raw)) reply.header("connection", "close");
-  });
-  app.addHook("onResponse", async (request, reply) => {
-    const route = request.routeOptions.url ?? null;
-    if (openPaths.has(route)) return;
-    const { id: requestId, method } = request;
-    logger.info(
-      {
-        ...{ requestId, method, path: route },
-        ...options.logged(request, reply),
-        status: reply.statusCode,
-        durationMs: Math.round(reply.elapsedTime),
-      },
-      `${method} ${route ?? "(unknown path)"} ${reply.statusCode}`,
-    );
   });
   app.setErrorHandler((error, request, reply) => {
     const response = options.responseTo(error, request.routeOptions.bodyLimit);

@@ -23,6 +23,14 @@ const error = component("Error", {
   }),
 });
 
+const unattendedHeader = {
+  name: "X-Inkwell-Unattended",
+  in: "header" as const,
+  description:
+    "`1`: a page sends the request by itself, so it does not prolong the session. Other values are ignored.",
+  schema: { type: "string" as const, enum: ["1"] },
+};
+
 interface ApiDescription {
   title: string;
   description: string;
@@ -41,6 +49,8 @@ interface ApiDescription {
 export function documentRoutes(app: FastifyInstance, api: ApiDescription): void {
   const { title, description, version, cookieName, tags, refusedBeforeRouting } = api;
   const bySession = { session: [], requestHeader: [] };
+  /** Ids of the operations that prolong a session. */
+  const prolonging = new Set<string>();
   app.register(swagger, {
     openapi: {
       openapi: "3.1.0",
@@ -68,16 +78,28 @@ export function documentRoutes(app: FastifyInstance, api: ApiDescription): void 
             description: "Always `1`. A cookie counts only with this header.",
           },
         },
+        parameters: { unattended: unattendedHeader },
         schemas: Object.fromEntries([...components].map(([schema, name]) => [name, shownFields(schema)])),
       },
     },
-    transform: ({ schema: route, url }) => ({ schema: documented(route, refusedBeforeRouting), url }),
+    transform({ schema, url, route: { config } }) {
+      const { operationId, security = [bySession] } = schema ?? {};
+      const takesSession = security.some((scheme) => "session" in scheme);
+      if (operationId !== undefined && takesSession && config?.prolongsSession !== false) {
+        prolonging.add(operationId);
+      }
+      return { schema: documented(schema, refusedBeforeRouting), url };
+    },
     transformObject(document) {
       invariant("openapiObject" in document, "the document is OpenAPI 3");
       // An operation without parameters keeps its empty list.
       for (const path of Object.values(document.openapiObject.paths ?? {})) {
-        for (const operation of [path?.get, path?.post, path?.delete])
-          if (operation) operation.parameters ??= [];
+        for (const operation of [path?.get, path?.post, path?.patch, path?.delete]) {
+          if (operation === undefined) continue;
+          operation.parameters ??= [];
+          if (!prolonging.has(operation.operationId ?? "")) continue;
+          operation.parameters.push({ $ref: "#/components/parameters/unattended" });
+        }
       }
       keepUsed(document.openapiObject);
       return document.openapiObject;

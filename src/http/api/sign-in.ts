@@ -22,7 +22,7 @@ import {
   setCookie,
 } from "../session-cookie.ts";
 import { SessionResponses } from "../session-responses.ts";
-import { failedAttemptsMax, SignInAttempts } from "../sign-in-attempts.ts";
+import { failedAttemptsMax, SignInAttempts, waitingAttemptsMax } from "../sign-in-attempts.ts";
 import { clientOf } from "./guard.ts";
 
 declare module "fastify" {
@@ -163,16 +163,17 @@ export class BrowserSignIn<Found extends SessionRow> {
   }
 
   async #attempt(client: string, start: () => Promise<NewSession>): Promise<NewSession> {
-    const waitMs = this.#attempts.begin(client);
-    if (waitMs > 0) throw this.#tooManyAttempts(waitMs);
+    const attempt = await this.#attempts.begin(client);
+    if (attempt.kind !== "admitted") throw this.#tooManyAttempts(attempt);
+    let hasFailed = false;
     try {
-      const started = await start();
-      this.#attempts.succeeded(client);
-      return started;
+      return await start();
     } catch (error) {
       // A database that does not answer is no failed attempt.
-      if (!isRefusal(error)) this.#attempts.succeeded(client);
+      hasFailed = isRefusal(error);
       throw error;
+    } finally {
+      attempt.end(hasFailed);
     }
   }
 
@@ -183,11 +184,15 @@ export class BrowserSignIn<Found extends SessionRow> {
     this.#responses.end(session.hash, reply?.raw ?? null);
   }
 
-  #tooManyAttempts(waitMs: number): OperatorRefusal {
+  #tooManyAttempts({ kind, waitMs }: { kind: "failed" | "full"; waitMs: number }): OperatorRefusal {
     const seconds = Math.ceil(waitMs / 1000);
+    const reason =
+      kind === "failed"
+        ? `Signing in from this address failed ${failedAttemptsMax} times within a minute.`
+        : `${waitingAttemptsMax} attempts to sign in from this address are waiting.`;
     return new OperatorRefusal(
       "too_many_sign_ins",
-      `Signing in from this address failed ${failedAttemptsMax} times within a minute. Try again in ${seconds} s. ${this.#options.stillPossible}`,
+      `${reason} Try again in ${seconds} s. ${this.#options.stillPossible}`,
       null,
       seconds,
     );

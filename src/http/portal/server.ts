@@ -7,6 +7,7 @@
  */
 import type { KeySessions } from "../../accounts/key-sessions.ts";
 import type { Metrics } from "../../telemetry/metrics.ts";
+import { refusedConnections } from "../../telemetry/refused-connections.ts";
 import type { AllowedHosts } from "../api/allowed-hosts.ts";
 import { type ApiApp, createApiApp } from "../api/app.ts";
 import { guard } from "../api/guard.ts";
@@ -42,7 +43,7 @@ export function createPortalServer(dependencies: PortalServerDependencies): ApiA
   const signIn = new PortalSignIn(dependencies);
   const app = createApiApp((address) => connections.isTrusted(address));
   app.decorateRequest("keySession", null);
-  connections.guard(app.server);
+  connections.guard(app.server, refusedConnections("portal", dependencies));
   guard(app, {
     section: "portal",
     hostSetting: "portal.url",

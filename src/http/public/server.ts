@@ -19,8 +19,9 @@ import { Refusal } from "../../errors.ts";
 import { balanceOf } from "../../ledger/balance.ts";
 import type { Ledger } from "../../ledger/batcher.ts";
 import type { Store } from "../../store/store.ts";
-import { RefusedConnectionLog, RequestLog } from "../../telemetry/logger.ts";
+import { RequestLog } from "../../telemetry/logger.ts";
 import type { Metrics } from "../../telemetry/metrics.ts";
+import { refusedConnections } from "../../telemetry/refused-connections.ts";
 import { newRequestId, type RequestObserver } from "../../telemetry/request-record.ts";
 import { type ConnectionLimits, Connections } from "../connections.ts";
 import { refuseUnparsable } from "../error-response.ts";
@@ -113,12 +114,8 @@ export class PublicServer {
     this.#app.post(chatPath, (request, reply) => this.chat.handle(request, reply, "as asked"));
     this.#app.get(balancePath, (request, reply) => this.#sendBalance(request, reply));
     this.#app.get(modelsPath, async (request, reply) => this.#sendModels(request, reply));
-    const refusedConnections = new RefusedConnectionLog(logger);
-    this.connections = new Connections(options.connections, (reason, address) => {
-      metrics.connectionRefused(reason);
-      refusedConnections.refused(reason, address);
-    });
-    this.connections.guard(this.#app.server);
+    this.connections = new Connections(options.connections);
+    this.connections.guard(this.#app.server, refusedConnections("public", { metrics, logger }));
   }
 
   get requests(): RunningRequests {
