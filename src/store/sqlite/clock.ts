@@ -20,7 +20,7 @@ import {
 } from "../clock.ts";
 import { clockAcceptTable, clockTable } from "../tables.ts";
 import { sqliteError } from "./file.ts";
-import { insertInto, Query, update, valuesOf } from "./query.ts";
+import { insertInto, Query, update } from "./query.ts";
 
 /** Shared by the threads of a store. */
 export interface SharedClock {
@@ -65,12 +65,11 @@ export class SqliteClock {
   readonly #machine: MachineClock;
   readonly #offset: SharedClock["offset"];
   readonly #clock: TrustedClock;
-  readonly #row: Query<ClockRow>;
   readonly #lastAccept: Query<AcceptedClock>;
   /** Changes nothing if an acceptance has followed that this process does not know. */
-  readonly #update: StatementSync;
+  readonly #update: (row: ClockRow) => boolean;
   readonly #countAccept: StatementSync;
-  readonly #insertAccept: StatementSync;
+  readonly #insertAccept: (accepted: AcceptedClock) => void;
   /** The last record of this process. */
   #recorded = { offsetMs: Number.NaN, atMs: Number.NEGATIVE_INFINITY, isTrusted: true };
   /** Number of the last known acceptance. */
@@ -82,12 +81,11 @@ export class SqliteClock {
     this.#db = db;
     this.#machine = machineOf(shared);
     this.#offset = shared.offset;
-    this.#row = new Query(db, clockTable, "where id = 1");
     this.#lastAccept = new Query(db, clockAcceptTable, "order by number desc limit 1");
-    this.#update = db.prepare(update(clockTable, ["accepts"]));
+    this.#update = update(db, clockTable, ["accepts"]);
     this.#countAccept = db.prepare("update clock set accepts = accepts + 1");
-    this.#insertAccept = db.prepare(insertInto(clockAcceptTable));
-    const row = this.#row.get();
+    this.#insertAccept = insertInto(db, clockAcceptTable);
+    const row = new Query(db, clockTable, "where id = 1").get();
     invariant(row !== undefined, "the table clock has its row");
     const reading = this.#reading();
     const boot = bootOf(this.#machine);
@@ -165,30 +163,23 @@ export class SqliteClock {
   #writeAccept(by: string, trustedMs: EpochMs, { clockMs }: Reading): AcceptedClock {
     const number = (this.#lastAccept.get()?.number ?? 0) + 1;
     const accepted = { number, by, trustedMs, clockMs };
-    this.#insertAccept.run(...valuesOf(clockAcceptTable, accepted));
+    this.#insertAccept(accepted);
     this.#countAccept.run();
-    this.#update.run(...this.#values({ trustedMs: clockMs, clockMs, isTrusted: true }, number));
+    this.#write({ trustedMs: clockMs, clockMs, isTrusted: true }, number);
     return accepted;
   }
 
   #record(): void {
     const state = this.#state();
-    this.#update.run(...this.#values(state, this.#accepts));
+    this.#write(state, this.#accepts);
     const { isTrusted } = state;
     this.#recorded = { offsetMs: this.#clock.offsetMs, atMs: this.#machine.monotonicMs(), isTrusted };
   }
 
-  #values({ trustedMs, clockMs, isTrusted }: Omit<ClockState, "distrusted">, accepts: number) {
+  #write({ trustedMs, clockMs, isTrusted }: Omit<ClockState, "distrusted">, accepts: number): void {
     const boot = bootOf(this.#machine);
-    const row = {
-      trustedMs,
-      clockMs,
-      isTrusted,
-      bootId: boot?.id ?? null,
-      bootMs: boot?.ms ?? null,
-      accepts,
-    };
-    return valuesOf(clockTable, row);
+    const bootFields = { bootId: boot?.id ?? null, bootMs: boot?.ms ?? null };
+    this.#update({ trustedMs, clockMs, isTrusted, ...bootFields, accepts });
   }
 
   #state(): ClockState {

@@ -42,64 +42,51 @@ import {
 import { readContacts, writeContacts } from "./contacts.ts";
 import { sqliteError } from "./file.ts";
 import { applyPlans, readCatalog } from "./plans.ts";
-import { AccountQuery, insertInto, Query, Statements, update, valuesOf } from "./query.ts";
+import { AccountQuery, insertInto, Query, Statements, update } from "./query.ts";
+
+/** The statements of a commit. */
+function statementsOf(db: DatabaseSync) {
+  return {
+    account: new AccountQuery(db),
+    hold: new Query(db, holdTable, "where account = ? and id = ?"),
+    openHolds: new Query(db, holdTable, "where account = ?"),
+    isOverdue: db.prepare("select 1 from hold where expires_ms <= ? limit 1"),
+    overdue: db.prepare(
+      "select id, expires_ms from hold where account = ? and expires_ms <= ? order by expires_ms, id limit ?",
+    ),
+    entry: new Query(db, journalTable, "where op = ? and account = ?"),
+    charges: new Query(db, chargeTable, "where id = ? and account = ? order by late"),
+    others: new Statements(db),
+    key: new Query(db, keyTable, "where account = ? and id = ?"),
+    keysAhead: new Query(db, keyTable, "where account = ? and budget_starts_ms > ?"),
+    insertAccount: insertInto(db, accountTable),
+    updateAccount: update(db, accountTable, ["id"]),
+    updateAccountState: update(db, accountStateTable, ["id"]),
+    insertHold: insertInto(db, holdTable),
+    updateHold: update(db, holdTable, ["account", "id"]),
+    deleteHold: db.prepare("delete from hold where account = ? and id = ?"),
+    insertEntry: insertInto(db, journalTable),
+    insertGrant: insertInto(db, grantTable),
+    insertCharge: insertInto(db, chargeTable),
+    updateKey: update(db, keyStateTable, ["account", "id"]),
+    setKey: update(db, keyTable, ["account", "id"]),
+  };
+}
 
 export class SqliteLedger {
   readonly #db: DatabaseSync;
   readonly #now: () => EpochMs;
-  readonly #cache: RowCache;
-  readonly #account: AccountQuery;
-  readonly #hold: Query<HoldRow>;
-  readonly #openHolds: Query<HoldRow>;
-  readonly #isOverdue: StatementSync;
-  readonly #overdue: StatementSync;
   readonly #overdueMax: number;
-  readonly #entry: Query<JournalRow>;
-  readonly #charges: Query<ChargeRow>;
-  readonly #statements: Statements;
-  readonly #key: Query<KeyRow>;
-  readonly #keysAhead: Query<KeyRow>;
-  readonly #insertAccount: StatementSync;
-  readonly #updateAccount: StatementSync;
-  readonly #updateAccountState: StatementSync;
-  readonly #insertHold: StatementSync;
-  readonly #updateHold: StatementSync;
-  readonly #deleteHold: StatementSync;
-  readonly #insertEntry: StatementSync;
-  readonly #insertGrant: StatementSync;
-  readonly #insertCharge: StatementSync;
-  readonly #updateKey: StatementSync;
-  readonly #setKey: StatementSync;
+  readonly #cache: RowCache;
+  readonly #sql: ReturnType<typeof statementsOf>;
 
   /** For tests: `overdueHoldsMax`. */
   constructor(db: DatabaseSync, now: () => EpochMs, overdueHoldsMax = overdueMax) {
     this.#db = db;
-    this.#overdueMax = overdueHoldsMax;
     this.#now = now;
+    this.#overdueMax = overdueHoldsMax;
     this.#cache = new RowCache(db);
-    this.#account = new AccountQuery(db);
-    this.#hold = new Query(db, holdTable, "where account = ? and id = ?");
-    this.#openHolds = new Query(db, holdTable, "where account = ?");
-    this.#isOverdue = db.prepare("select 1 from hold where expires_ms <= ? limit 1");
-    this.#overdue = db.prepare(
-      "select id, expires_ms from hold where account = ? and expires_ms <= ? order by expires_ms, id limit ?",
-    );
-    this.#entry = new Query(db, journalTable, "where op = ? and account = ?");
-    this.#charges = new Query(db, chargeTable, "where id = ? and account = ? order by late");
-    this.#statements = new Statements(db);
-    this.#key = new Query(db, keyTable, "where account = ? and id = ?");
-    this.#keysAhead = new Query(db, keyTable, "where account = ? and budget_starts_ms > ?");
-    this.#insertAccount = db.prepare(insertInto(accountTable));
-    this.#updateAccount = db.prepare(update(accountTable, ["id"]));
-    this.#updateAccountState = db.prepare(update(accountStateTable, ["id"]));
-    this.#insertHold = db.prepare(insertInto(holdTable));
-    this.#updateHold = db.prepare(update(holdTable, ["account", "id"]));
-    this.#deleteHold = db.prepare("delete from hold where account = ? and id = ?");
-    this.#insertEntry = db.prepare(insertInto(journalTable));
-    this.#insertGrant = db.prepare(insertInto(grantTable));
-    this.#insertCharge = db.prepare(insertInto(chargeTable));
-    this.#updateKey = db.prepare(update(keyStateTable, ["account", "id"]));
-    this.#setKey = db.prepare(update(keyTable, ["account", "id"]));
+    this.#sql = statementsOf(db);
   }
 
   commit(operations: readonly Operation[]): Decision[] {
@@ -179,13 +166,13 @@ export class SqliteLedger {
 
     const readKey = (account: string, id: string) => {
       if (keys.has(id)) return;
-      const key = known(this.#cache.keys, rowKey(account, id), () => this.#key.get(account, id));
+      const key = known(this.#cache.keys, rowKey(account, id), () => this.#sql.key.get(account, id));
       if (key !== undefined) keys.set(id, key);
     };
     const readHold = (account: string, id: string) => {
       const name = rowKey(account, id);
       if (holds.has(name)) return true;
-      const hold = known(this.#cache.holds, name, () => this.#hold.get(account, id));
+      const hold = known(this.#cache.holds, name, () => this.#sql.hold.get(account, id));
       if (hold === undefined) return false;
       holds.set(name, hold);
       readKey(account, hold.key);
@@ -193,13 +180,13 @@ export class SqliteLedger {
     };
 
     const readEntry = (account: string, op: string) => {
-      const entry = this.#entry.get(op, account);
+      const entry = this.#sql.entry.get(op, account);
       if (entry !== undefined) journal.set(rowKey(account, op), entry);
       return entry !== undefined;
     };
 
     for (const id of new Set(operations.map((operation) => operation.account))) {
-      const row = known(this.#cache.accounts, id, () => this.#account.get(id));
+      const row = known(this.#cache.accounts, id, () => this.#sql.account.get(id));
       if (row !== undefined) accounts.set(id, row);
     }
     const overdue = this.#overdueOf(
@@ -213,12 +200,12 @@ export class SqliteLedger {
       // Payments and refunds count in the installation, also for an account that this batch opens.
       if ("payment" in operation) {
         const statement = { name: "payment", text: payments("?1"), values: [operation.payment] };
-        const [cells] = this.#statements.rows(statement);
+        const [cells] = this.#sql.others.rows(statement);
         if (cells !== undefined) paid.set(operation.payment, paymentOf(cells));
       }
       if ("refund" in operation) {
         const statement = { name: "refund", text: refunds("?1"), values: [operation.refund] };
-        const [cells] = this.#statements.rows(statement);
+        const [cells] = this.#sql.others.rows(statement);
         if (cells !== undefined) refunded.set(operation.refund, String(cells[1]));
       }
       if (!accounts.has(account)) continue;
@@ -227,20 +214,20 @@ export class SqliteLedger {
       if (operation.kind === "reverse") {
         const values = [account, nowMs];
         const text = readPastWindows((n) => `?${n}`);
-        const found = this.#statements.rows({ name: "past windows", text, values });
-        const budgets = this.#keysAhead.all(account, nowMs).flatMap((key) => {
+        const found = this.#sql.others.rows({ name: "past windows", text, values });
+        const budgets = this.#sql.keysAhead.all(account, nowMs).flatMap((key) => {
           const window = windowBefore(key, nowMs);
           if (window === null) return [];
           readKey(account, key.id);
           const values = [account, key.id, window.startsMs];
-          const [cells] = this.#statements.rows({
+          const [cells] = this.#sql.others.rows({
             name: "charged",
             text: readCharged((n) => `?${n}`),
             values,
           });
           return [pastBudgetOf(key.id, window, cells)];
         });
-        past.set(account, pastWindowsOf(found, this.#openHolds.all(account), budgets));
+        past.set(account, pastWindowsOf(found, this.#sql.openHolds.all(account), budgets));
       }
       if (operation.kind === "key") readKey(account, operation.key);
       if (operation.kind === "hold") {
@@ -250,7 +237,7 @@ export class SqliteLedger {
       }
       if ("hold" in operation && !readHold(account, operation.hold) && operation.kind === "settle") {
         // An open hold has no charges, and only a settlement needs them.
-        const found = this.#charges.all(operation.hold, account);
+        const found = this.#sql.charges.all(operation.hold, account);
         charges.set(rowKey(account, operation.hold), found);
         for (const { key } of found) readKey(account, key);
       }
@@ -277,10 +264,10 @@ export class SqliteLedger {
    */
   #overdueOf(accounts: readonly AccountRow[], nowMs: EpochMs): Overdue[] {
     // Usually no hold is overdue.
-    if (this.#isOverdue.get(nowMs) === undefined) return [];
+    if (this.#sql.isOverdue.get(nowMs) === undefined) return [];
     const overdue: Overdue[] = [];
     for (const account of new Set(accounts.filter(({ holds }) => holds > 0).map(({ id }) => id))) {
-      for (const row of this.#overdue.all(account, nowMs, this.#overdueMax + 1)) {
+      for (const row of this.#sql.overdue.all(account, nowMs, this.#overdueMax + 1)) {
         const { id, expires_ms: expiresMs } = row;
         invariant(typeof id === "string" && typeof expiresMs === "number", "a hold has an id and a time");
         overdue.push({ account, id, expiresMs });
@@ -290,24 +277,25 @@ export class SqliteLedger {
   }
 
   #write(snapshot: Snapshot, changes: Changes): void {
+    const sql = this.#sql;
     for (const row of changes.accounts) {
       const read = snapshot.accounts.get(row.id);
-      if (read === undefined) this.#insertAccount.run(...valuesOf(accountTable, row));
-      else if (isSameButState(row, read))
-        one(this.#updateAccountState.run(...valuesOf(accountStateTable, row)), "account");
-      else one(this.#updateAccount.run(...valuesOf(accountTable, row)), "account");
+      if (read === undefined) sql.insertAccount(row);
+      else if (isSameButState(row, read)) found(sql.updateAccountState(row), "account");
+      else found(sql.updateAccount(row), "account");
     }
     for (const row of changes.holdsPut) {
-      const values = valuesOf(holdTable, row);
-      if (!snapshot.holds.has(rowKey(row.account, row.id))) this.#insertHold.run(...values);
-      else one(this.#updateHold.run(...values), "hold");
+      if (!snapshot.holds.has(rowKey(row.account, row.id))) sql.insertHold(row);
+      else found(sql.updateHold(row), "hold");
     }
-    for (const { account, id } of changes.holdsEnded) one(this.#deleteHold.run(account, id), "hold");
-    for (const row of changes.journal) this.#insertEntry.run(...valuesOf(journalTable, row));
-    for (const row of changes.grants) this.#insertGrant.run(...valuesOf(grantTable, row));
-    for (const row of changes.charges) this.#insertCharge.run(...valuesOf(chargeTable, row));
-    for (const row of changes.keys) one(this.#updateKey.run(...valuesOf(keyStateTable, row)), "api_key");
-    for (const row of changes.keysSet) one(this.#setKey.run(...valuesOf(keyTable, row)), "api_key");
+    for (const { account, id } of changes.holdsEnded) {
+      found(sql.deleteHold.run(account, id).changes === 1, "hold");
+    }
+    for (const row of changes.journal) sql.insertEntry(row);
+    for (const row of changes.grants) sql.insertGrant(row);
+    for (const row of changes.charges) sql.insertCharge(row);
+    for (const row of changes.keys) found(sql.updateKey(row), "api_key");
+    for (const row of changes.keysSet) found(sql.setKey(row), "api_key");
   }
 }
 
@@ -330,8 +318,8 @@ function soonestFirst(a: Overdue, b: Overdue): number {
   return a.id < b.id ? -1 : 1;
 }
 
-function one(result: { changes: number | bigint }, table: string): void {
-  invariant(result.changes === 1, `a row of ${table} that was read under the lock can be written`);
+function found(isFound: boolean, table: string): void {
+  invariant(isFound, `a row of ${table} that was read under the lock can be written`);
 }
 
 /** About 10 MB. All rows are dropped above it. */

@@ -2,7 +2,7 @@
 import type { DatabaseSync } from "node:sqlite";
 import { type AccountDraft, type ContactRow, contactsNamedBy, type DraftChanges } from "../contacts.ts";
 import { contactTable, keyTable } from "../tables.ts";
-import { insertInto, Query, valuesOf } from "./query.ts";
+import { insertInto, Query } from "./query.ts";
 
 export function readContacts(db: DatabaseSync, drafts: readonly AccountDraft[]): ContactRow[] {
   const { accounts, externalIds } = contactsNamedBy(drafts);
@@ -15,8 +15,8 @@ export function writeContacts(db: DatabaseSync, { contacts, keys }: DraftChanges
   // Two accounts may exchange their external ids.
   const remove = db.prepare("delete from account_contact where account = ?");
   for (const { account } of contacts) remove.run(account);
-  const insert = db.prepare(insertInto(contactTable));
-  for (const row of contacts) insert.run(...valuesOf(contactTable, row));
-  const insertKey = db.prepare(insertInto(keyTable));
-  for (const key of keys) insertKey.run(...valuesOf(keyTable, key));
+  const insert = insertInto(db, contactTable);
+  for (const row of contacts) insert(row);
+  const insertKey = insertInto(db, keyTable);
+  for (const key of keys) insertKey(key);
 }

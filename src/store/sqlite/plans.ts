@@ -7,7 +7,7 @@ import type { PlanCatalog, PlanChanges, Plans } from "../../ledger/plan.ts";
 import type { EpochMs } from "../../units.ts";
 import { catalogOf, plansToApply, readFiles, readVersions } from "../plans.ts";
 import { planFileTable, planVersionTable } from "../tables.ts";
-import { type Cells, insertInto, Statements, valuesOf } from "./query.ts";
+import { type Cells, insertInto, Statements } from "./query.ts";
 
 function read(db: DatabaseSync, text: string): Cells[] {
   return new Statements(db).rows({ text, values: [] });
@@ -25,8 +25,8 @@ export function applyPlans(
 ): PlanChanges {
   const rows = { versions: read(db, readVersions), files: read(db, readFiles) };
   const { changes, versions, file } = plansToApply(rows, section, options);
-  const insertVersion = db.prepare(insertInto(planVersionTable));
-  for (const version of versions) insertVersion.run(...valuesOf(planVersionTable, version));
-  if (file !== null) db.prepare(insertInto(planFileTable)).run(...valuesOf(planFileTable, file));
+  const insertVersion = insertInto(db, planVersionTable);
+  for (const version of versions) insertVersion(version);
+  if (file !== null) insertInto(db, planFileTable)(file);
   return changes;
 }

@@ -85,26 +85,27 @@ export class AccountQuery {
   }
 }
 
-/** Returns the parameters of `insertInto` and `update`. */
-export function valuesOf<R>(table: Table<R>, row: R): Value[] {
-  return table.valuesOf(row, JSON.stringify);
-}
-
-export function insertInto<R>({ name, columns }: Table<R>): string {
-  const names = columns.map((column) => column.name).join(", ");
-  return `insert into ${name} (${names}) values (${columns.map(() => "?").join(", ")})`;
+/** Returns a function that inserts a row. */
+export function insertInto<R>(db: DatabaseSync, table: Table<R>): (row: R) => void {
+  const names = table.columns.map((column) => column.name).join(", ");
+  const marks = table.columns.map(() => "?").join(", ");
+  const statement = db.prepare(`insert into ${table.name} (${names}) values (${marks})`);
+  return (row) => void statement.run(...valuesOf(table, row));
 }
 
 /**
- * Takes the same values as `insertInto`. The key is not set, not even to its own value: SQLite
- * would search all rows that refer to it, which for an account is its whole journal.
+ * Returns a function that updates a row, and returns whether it exists. The key is not set, not
+ * even to its own value: SQLite would search all rows that refer to it, which for an account is
+ * its whole journal.
  */
-export function update<R>({ name, columns }: Table<R>, key: readonly string[]): string {
-  const marked = columns.map((column, index) => ({
-    name: column.name,
-    equals: `${column.name} = ?${index + 1}`,
-  }));
-  const set = marked.filter((column) => !key.includes(column.name)).map(({ equals }) => equals);
-  const where = marked.filter((column) => key.includes(column.name)).map(({ equals }) => equals);
-  return `update ${name} set ${set.join(", ")} where ${where.join(" and ")}`;
+export function update<R>(db: DatabaseSync, table: Table<R>, key: readonly string[]): (row: R) => boolean {
+  const marked = table.columns.map(({ name }, index) => ({ name, equals: `${name} = ?${index + 1}` }));
+  const set = marked.filter(({ name }) => !key.includes(name)).map(({ equals }) => equals);
+  const where = marked.filter(({ name }) => key.includes(name)).map(({ equals }) => equals);
+  const statement = db.prepare(`update ${table.name} set ${set.join(", ")} where ${where.join(" and ")}`);
+  return (row) => statement.run(...valuesOf(table, row)).changes === 1;
+}
+
+function valuesOf<R>(table: Table<R>, row: R): Value[] {
+  return table.valuesOf(row, JSON.stringify);
 }
