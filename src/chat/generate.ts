@@ -20,7 +20,7 @@
  * | this process died                    | expired                 | the last checkpoint         |
  */
 
-import type { Caller } from "../accounts/authentication.ts";
+import type { Caller } from "../accounts/keys.ts";
 import { Refusal, StoreUnavailableError } from "../errors.ts";
 import { given } from "../given.ts";
 import type { Ledger } from "../ledger/batcher.ts";

@@ -6,8 +6,7 @@
 
 import type { RequestDefaults } from "../chat/catalog.ts";
 import type { ThinkTags } from "../engines/text/thinking.ts";
-import { dialectOf, dialects } from "../engines/upstream/dialects.ts";
-import { templateTokensDefault } from "../engines/upstream/prompt-bound.ts";
+import { dialectOf, dialects, templateTokensDefault } from "../engines/upstream/dialects.ts";
 import { OperatorError } from "../errors.ts";
 import { given } from "../given.ts";
 import type { Price } from "../ledger/pricing.ts";

@@ -1,8 +1,8 @@
 /**
- * Sends error responses, to clients that are still sending a body too. Errors leave all listeners
- * through here.
+ * Sends error responses, to clients that are still sending a body too: whether one is still
+ * coming, and dropping the rest. Errors leave all listeners through here.
  */
-import type { OutgoingHttpHeaders } from "node:http";
+import type { IncomingMessage, OutgoingHttpHeaders } from "node:http";
 import type { Socket } from "node:net";
 import type { FastifyReply, FastifyRequest } from "fastify";
 import { Refusal } from "../errors.ts";
@@ -13,7 +13,6 @@ import {
   rawResponse,
   unparsableBody,
 } from "./openai-format/error-body.ts";
-import { dropBody, isUploading } from "./request-body.ts";
 
 const jsonType = "application/json; charset=utf-8";
 
@@ -89,4 +88,72 @@ export function notJson(): Refusal {
     "unsupported_media_type",
     "Send the body as JSON, with the header content-type: application/json.",
   );
+}
+
+/** Limits of dropping a body: the sender has this time and these bytes to read its answer. */
+const dropMs = 5_000;
+const dropBytesMax = 16 * 1024 * 1024;
+/** Cost of reading a chunk, in addition to its bytes. */
+const dropBytesPerChunk = 4096;
+/**
+ * Bytes between two pauses. Limits the rate to some MB a second, so that an attack cannot keep the
+ * thread busy.
+ */
+const dropStepBytes = 64 * 1024;
+const dropPauseMs = 10;
+
+/** Smaller chunks are left to the garbage collector, because freeing one takes a microsecond. */
+const chunkFreedBytes = 4096;
+
+/** Returns whether the request has a body of which a part is still to come. */
+export function isUploading({ complete, headers }: IncomingMessage): boolean {
+  if (complete) return false;
+  return headers["transfer-encoding"] !== undefined || Number(headers["content-length"] ?? 0) > 0;
+}
+
+/**
+ * Frees a chunk of a body. Node gives each chunk its own memory, which only garbage collections
+ * free otherwise: tens of megabytes wait for them, and the allocator returns little of that to the
+ * system. Shared memory is left alone.
+ */
+export function freeChunk(chunk: Buffer): void {
+  const { buffer } = chunk;
+  if (chunk.length < chunkFreedBytes) return;
+  if (buffer instanceof ArrayBuffer && buffer.byteLength === chunk.length && !buffer.detached)
+    buffer.transfer(0);
+}
+
+/**
+ * Reads and drops the rest of a body. Calls `close` at its end or at the first limit, and stops
+ * reading.
+ */
+function dropBody(request: IncomingMessage, close: () => void): void {
+  let left = dropBytesMax;
+  let stepLeft = dropStepBytes;
+  let pause: NodeJS.Timeout | undefined;
+  const stop = () => {
+    clearTimeout(timer);
+    clearTimeout(pause);
+    request.off("data", drop);
+    // Node would go on reading and parsing until the connection is closed.
+    request.socket.pause();
+    close();
+  };
+  const drop = (chunk: Buffer) => {
+    left -= chunk.length + dropBytesPerChunk;
+    stepLeft -= chunk.length;
+    freeChunk(chunk);
+    if (left < 0) {
+      stop();
+    } else if (stepLeft <= 0) {
+      stepLeft = dropStepBytes;
+      request.pause();
+      pause = setTimeout(() => request.resume(), dropPauseMs);
+    }
+  };
+  const timer = setTimeout(stop, dropMs);
+  request.on("data", drop);
+  request.once("end", stop);
+  request.once("close", stop);
+  request.resume();
 }

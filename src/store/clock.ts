@@ -1,5 +1,6 @@
 /**
- * The clocks of this machine, and the row in which a ledger records its clock.
+ * The clocks of this machine, the trusted time that the threads of an SQLite store share, and the
+ * row in which a ledger records its clock.
  *
  * Monotonic time is that of `process.hrtime`, which all threads share. On Linux it stops while the
  * machine sleeps. `os.uptime` includes sleep there, and on macOS and Windows.
@@ -39,6 +40,39 @@ function bootIdOfLinux(): string | null {
     // Some sandboxes hide it. Processes then cannot compare their clocks.
     return null;
   }
+}
+
+/** Shared by the threads of a store. */
+export interface SharedClock {
+  /** One cell: trusted time minus monotonic time. */
+  offset: BigInt64Array<SharedArrayBuffer>;
+  /**
+   * For tests: the clock, monotonic time and the time slept, in place of the machine's. Monotonic
+   * time follows the clock if there is only one cell.
+   */
+  readings: BigInt64Array<SharedArrayBuffer> | null;
+}
+
+export function sharedClock(readings: SharedClock["readings"]): SharedClock {
+  return { offset: new BigInt64Array(new SharedArrayBuffer(8)), readings };
+}
+
+export function machineOf({ readings }: SharedClock): MachineClock {
+  if (readings === null) return machineClock;
+  const cell = (n: number) => Number(Atomics.load(readings, n));
+  const followsClock = readings.length === 1;
+  return {
+    clockMs: () => cell(0),
+    monotonicMs: () => cell(followsClock ? 0 : 1),
+    sleptMs: () => (followsClock ? 0 : cell(2)),
+    bootId: followsClock ? null : "test",
+  };
+}
+
+/** Returns trusted time without a reading of the clock, on any thread. */
+export function trustedTimeOf(clock: SharedClock): () => EpochMs {
+  const machine = machineOf(clock);
+  return () => machine.monotonicMs() + Number(Atomics.load(clock.offset, 0));
 }
 
 export function bootOf(machine: MachineClock): Boot | null {

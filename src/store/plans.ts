@@ -127,30 +127,12 @@ export function plansInUseOf(versions: Cells, files: Cells, counted: Cells): Pla
 }
 
 /** Finds the rows of one of the statements above. */
-type Find = (text: string) => Promise<Cells>;
+export type Find = (text: string) => Promise<Cells>;
 
 export async function readCatalog(find: Find): Promise<PlanCatalog> {
   // In this order the versions of the section are among those that are read.
   const files = await find(readFiles);
   return catalogOf(await find(readVersions), files);
-}
-
-/** Reads all plans, and keeps them for as long as they are current. */
-export class KeptPlans {
-  readonly #find: Find;
-  #kept: PlanCatalog | null = null;
-
-  constructor(find: Find) {
-    this.#find = find;
-  }
-
-  /** Returns the plans of this section or of a newer one. */
-  async at(epoch: number): Promise<PlanCatalog> {
-    if (this.#kept !== null && this.#kept.epoch >= epoch) return this.#kept;
-    const read = await readCatalog(this.#find);
-    if (this.#kept === null || this.#kept.epoch < read.epoch) this.#kept = read;
-    return this.#kept;
-  }
 }
 
 /** The rows that make a section current. */

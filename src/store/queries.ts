@@ -5,11 +5,11 @@
  * Guarantees that lists have at most `pageRowsMax` rows and a fixed order. The stores differ in
  * how they connect (`SqlConnections`) and in a few words of SQL (`SqlDialect`).
  */
-import { newestVersion } from "../ledger/plan.ts";
+import { newestVersion, type PlanCatalog } from "../ledger/plan.ts";
 import { keyAuthority, type PaymentRow } from "../ledger/rows.ts";
 import { accountsSql, contactIn, isPlainList, listedAccountOf } from "./account-lists.ts";
 import { Conditions } from "./conditions.ts";
-import { accountsOnPlansOf, countAccounts, type KeptPlans, readEpoch } from "./plans.ts";
+import { accountsOnPlansOf, countAccounts, type Find, readCatalog, readEpoch } from "./plans.ts";
 import type { SqlDialect, SqlStatement } from "./sql.ts";
 import type { FoundKey, Store, UsageQuery } from "./store.ts";
 import type { Value } from "./table.ts";
@@ -264,4 +264,22 @@ function usageConditions(conditions: Conditions, inOrder: string, query: UsageQu
   if (after?.account === account) conditions.and(`${inOrder}.seq ${beyond} ?`, after?.seq);
   else conditions.and(`(${inOrder}.account, ${inOrder}.seq) ${beyond} (?, ?)`, after?.account, after?.seq);
   return conditions.page(`${inOrder}.account ${direction}, ${inOrder}.seq ${direction}`, query.limit);
+}
+
+/** Reads all plans, and keeps them for as long as they are current. */
+export class KeptPlans {
+  readonly #find: Find;
+  #kept: PlanCatalog | null = null;
+
+  constructor(find: Find) {
+    this.#find = find;
+  }
+
+  /** Returns the plans of this section or of a newer one. */
+  async at(epoch: number): Promise<PlanCatalog> {
+    if (this.#kept !== null && this.#kept.epoch >= epoch) return this.#kept;
+    const read = await readCatalog(this.#find);
+    if (this.#kept === null || this.#kept.epoch < read.epoch) this.#kept = read;
+    return this.#kept;
+  }
 }

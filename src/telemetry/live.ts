@@ -1,9 +1,12 @@
-/** Recent events that this process keeps in memory for its operators. A restart forgets them. */
+/**
+ * Recent events that this process keeps in memory for its operators: sums of the last day by
+ * model, refusals by account, warnings and errors. A restart forgets them.
+ */
 import type { Charge } from "../chat/generate.ts";
-import { RecentActivity } from "./activity.ts";
+import type { ErrorCode } from "../errors.ts";
+import type { EpochMs, MicroCredits } from "../units.ts";
 import { RecentErrors } from "./recent-errors.ts";
-import { RecentRefusals } from "./recent-refusals.ts";
-import type { RequestObserver, RequestRecord } from "./request-record.ts";
+import { isFailure, type RequestObserver, type RequestRecord } from "./request-record.ts";
 
 export class LiveTelemetry implements RequestObserver {
   readonly activity = new RecentActivity();
@@ -18,5 +21,207 @@ export class LiveTelemetry implements RequestObserver {
 
   chargedLate(record: RequestRecord, charge: Charge): void {
     this.activity.chargedLate(record, charge);
+  }
+}
+
+const slotMs = 300_000;
+const slotsKept = 288;
+export const hourMs = 3_600_000;
+export const dayMs = slotMs * slotsKept;
+
+/** Shorter answers say little about the speed. */
+const speedTokensMin = 8;
+
+export interface Percentiles {
+  median: number;
+  /** The value that 5 % of the answers were worse than. */
+  worst5: number;
+}
+
+/** Sums over a time. */
+export interface Activity {
+  requests: number;
+  /** Requests that the service failed on. */
+  errors: number;
+  /** Requests that were refused for another reason. */
+  refused: number;
+  promptTokens: number;
+  completionTokens: number;
+  cost: MicroCredits;
+  /** Of streamed answers. Null without one. */
+  firstTokenMs: Percentiles | null;
+  /** After the first token, of streamed answers of at least 8 tokens. */
+  tokensPerSecond: Percentiles | null;
+}
+
+type Sums = Omit<Activity, "firstTokenMs" | "tokensPerSecond">;
+
+interface Slot extends Sums {
+  firstTokenMs: Uint32Array | null;
+  tokensPerSecond: Uint32Array | null;
+}
+
+const noSums: Sums = {
+  ...{ requests: 0, errors: 0, refused: 0, promptTokens: 0, completionTokens: 0, cost: 0 },
+};
+
+const classesPerE = 1 / Math.log(1.1);
+const classMin = 0.1;
+/** Up to about 3 million: tokens per second, or milliseconds. */
+const classes = 180;
+
+/**
+ * Activity of the models of this process within the last 24 hours: requests, errors, tokens, cost
+ * and speed. Counts are kept for 5 minutes each, so the memory has a limit for each model. Times
+ * and speeds are counted in classes of 10 %, so a percentile is at most 5 % off.
+ */
+export class RecentActivity implements RequestObserver {
+  readonly #now: () => number;
+  /** Slots by their number, by model. "" is for requests without a known model. */
+  readonly #models = new Map<string, Map<number, Slot>>();
+
+  /** `now`: a monotonic time in milliseconds. */
+  constructor(now: () => number = () => performance.now()) {
+    this.#now = now;
+  }
+
+  finished(record: RequestRecord): void {
+    if (!record.isChat) return;
+    const slot = this.#slot(record.model);
+    slot.requests += 1;
+    if (isFailure(record)) slot.errors += 1;
+    else if (record.code !== null) slot.refused += 1;
+    const { charge, firstTokenMs } = record;
+    if (charge !== null) addCharge(slot, charge);
+    if (firstTokenMs === null) return;
+    slot.firstTokenMs ??= new Uint32Array(classes);
+    count(slot.firstTokenMs, firstTokenMs);
+    const tokens = charge?.usage.completionTokens ?? 0;
+    if (charge === null || tokens < speedTokensMin) return;
+    const generatingMs = charge.times.generatedMs - record.startedMs - firstTokenMs;
+    if (generatingMs <= 0) return;
+    slot.tokensPerSecond ??= new Uint32Array(classes);
+    count(slot.tokensPerSecond, ((tokens - 1) * 1000) / generatingMs);
+  }
+
+  chargedLate(record: RequestRecord, charge: Charge): void {
+    addCharge(this.#slot(record.model), charge);
+  }
+
+  /** Sums of one model, or of all requests if `model` is null, over the last `withinMs`. */
+  over(model: string | null, withinMs: number): Activity {
+    const oldest = Math.floor((this.#now() - withinMs) / slotMs) + 1;
+    const series = model === null ? [...this.#models.values()] : [this.#models.get(model) ?? new Map()];
+    const slots = series.flatMap((each) =>
+      [...each].filter(([number]) => number >= oldest).map(([, slot]) => slot),
+    );
+    const sums = { ...noSums };
+    for (const slot of slots) {
+      sums.requests += slot.requests;
+      sums.errors += slot.errors;
+      sums.refused += slot.refused;
+      sums.promptTokens += slot.promptTokens;
+      sums.completionTokens += slot.completionTokens;
+      sums.cost += slot.cost;
+    }
+    return {
+      ...sums,
+      firstTokenMs: percentiles(
+        slots.map((slot) => slot.firstTokenMs),
+        0.95,
+      ),
+      tokensPerSecond: percentiles(
+        slots.map((slot) => slot.tokensPerSecond),
+        0.05,
+      ),
+    };
+  }
+
+  #slot(model: string | null): Slot {
+    const slots = this.#models.get(model ?? "") ?? new Map<number, Slot>();
+    this.#models.set(model ?? "", slots);
+    const number = Math.floor(this.#now() / slotMs);
+    const known = slots.get(number);
+    if (known !== undefined) return known;
+    for (const old of slots.keys()) if (old <= number - slotsKept) slots.delete(old);
+    const slot: Slot = { ...noSums, firstTokenMs: null, tokensPerSecond: null };
+    slots.set(number, slot);
+    return slot;
+  }
+}
+
+function addCharge(slot: Slot, { usage, cost }: Charge): void {
+  slot.promptTokens += usage.promptTokens;
+  slot.completionTokens += usage.completionTokens;
+  slot.cost += cost;
+}
+
+function count(counts: Uint32Array, value: number): void {
+  const found = Math.floor(Math.log(Math.max(value, classMin) / classMin) * classesPerE);
+  const index = Math.min(found, classes - 1);
+  counts[index] = (counts[index] ?? 0) + 1;
+}
+
+function percentiles(all: readonly (Uint32Array | null)[], worst: number): Percentiles | null {
+  const counts = new Array<number>(classes).fill(0);
+  for (const each of all)
+    each?.forEach((found, index) => {
+      counts[index] = (counts[index] ?? 0) + found;
+    });
+  const total = counts.reduce((sum, found) => sum + found, 0);
+  if (total === 0) return null;
+  return { median: percentile(counts, total, 0.5), worst5: percentile(counts, total, worst) };
+}
+
+/** Returns the middle of the class in which the value is. */
+function percentile(counts: readonly number[], total: number, part: number): number {
+  let left = Math.max(1, Math.ceil(total * part));
+  const index = counts.findIndex((found) => {
+    left -= found;
+    return left <= 0;
+  });
+  return classMin * Math.exp((index + 0.5) / classesPerE);
+}
+
+const perAccountMax = 50;
+const accountsMax = 1000;
+
+export interface RecentRefusal {
+  /** Id of the request. */
+  id: string;
+  atMs: EpochMs;
+  code: ErrorCode;
+  /** Null if the request named no known model. */
+  model: string | null;
+  /** Id of the key. */
+  key: string;
+}
+
+/**
+ * The last chat requests of each account that ended with an error.
+ *
+ * Guarantees at most `perAccountMax` of an account, and at most `accountsMax` accounts: the
+ * account whose last refusal is oldest is forgotten first. No text of a request is kept.
+ */
+export class RecentRefusals implements RequestObserver {
+  /** Newest last. */
+  readonly #accounts = new Map<string, RecentRefusal[]>();
+
+  finished({ isChat, caller, code, requestId: id, model }: RequestRecord): void {
+    if (!isChat || caller === null || code === null) return;
+    const { accountId, keyId: key } = caller;
+    const refusals = this.#accounts.get(accountId) ?? [];
+    refusals.push({ id, atMs: Date.now(), code, model, key });
+    if (refusals.length > perAccountMax) refusals.shift();
+    this.#accounts.delete(accountId);
+    this.#accounts.set(accountId, refusals);
+    if (this.#accounts.size <= accountsMax) return;
+    const [oldest] = this.#accounts.keys();
+    if (oldest !== undefined) this.#accounts.delete(oldest);
+  }
+
+  /** Newest first. */
+  of(account: string): RecentRefusal[] {
+    return this.#accounts.get(account)?.toReversed() ?? [];
   }
 }

@@ -6,7 +6,7 @@
  */
 
 import { randomUUID } from "node:crypto";
-import type { Caller } from "../accounts/authentication.ts";
+import type { Caller } from "../accounts/keys.ts";
 import type { ChatRequest } from "../chat/catalog.ts";
 import type { Sampling } from "../chat/engine.ts";
 import type { Charge, ChatRecord, ChatWork } from "../chat/generate.ts";

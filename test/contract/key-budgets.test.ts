@@ -1,8 +1,7 @@
 /** Budgets of keys under concurrent requests on two nodes, on every store. */
 import assert from "node:assert/strict";
 import { afterEach, beforeEach, describe, test } from "node:test";
-import { authenticate } from "../../src/accounts/authentication.ts";
-import { hashKey, mintKey } from "../../src/accounts/keys.ts";
+import { authenticate, hashKey, mintKey } from "../../src/accounts/keys.ts";
 import { Ledger } from "../../src/ledger/batcher.ts";
 import type { KeySettings } from "../../src/ledger/operations.ts";
 import type { Store } from "../../src/store/store.ts";

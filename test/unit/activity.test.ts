@@ -2,10 +2,9 @@
 import assert from "node:assert/strict";
 import { Writable } from "node:stream";
 import { test } from "node:test";
-import { dayMs, hourMs, RecentActivity } from "../../src/telemetry/activity.ts";
+import { dayMs, hourMs, RecentActivity, RecentRefusals } from "../../src/telemetry/live.ts";
 import { createLogger } from "../../src/telemetry/logger.ts";
 import { RecentErrors } from "../../src/telemetry/recent-errors.ts";
-import { RecentRefusals } from "../../src/telemetry/recent-refusals.ts";
 import { chargeOf, recordOf } from "../fixtures/request-record.ts";
 
 const minuteMs = 60_000;

@@ -3,7 +3,7 @@ import assert from "node:assert/strict";
 import { test } from "node:test";
 import { setImmediate as nextTurn } from "node:timers/promises";
 import { Refusal } from "../../src/errors.ts";
-import { BodyTurns } from "../../src/http/request-body.ts";
+import { BodyTurns } from "../../src/http/public/uploads.ts";
 
 /** Longer than the limit of one turn. */
 function work(): void {

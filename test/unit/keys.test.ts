@@ -2,8 +2,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import fc from "fast-check";
-import { authenticate } from "../../src/accounts/authentication.ts";
-import { hashKey, mintKey, parseKey } from "../../src/accounts/keys.ts";
+import { authenticate, hashKey, mintKey, parseKey } from "../../src/accounts/keys.ts";
 import { type ErrorCode, Refusal } from "../../src/errors.ts";
 import type { PlanVersion } from "../../src/ledger/plan.ts";
 import type { KeyRow } from "../../src/ledger/rows.ts";

@@ -9,7 +9,7 @@ import type { Message, Reasoning, Sampling } from "../../src/chat/engine.ts";
 import { AnswerText } from "../../src/engines/upstream/answer.ts";
 import { type DialectName, dialectOf, dialects, requestBody } from "../../src/engines/upstream/dialects.ts";
 import { failureOfStatus, loggable } from "../../src/engines/upstream/failure.ts";
-import { PromptEstimator, sizeOf } from "../../src/engines/upstream/prompt-estimate.ts";
+import { PromptEstimator, sizeOf } from "../../src/engines/upstream/prompt-count.ts";
 import { Circuit, coolDownMs, coolDownMsMax, failuresMax } from "../../src/engines/upstream/server.ts";
 
 function bodyOf(

@@ -14,6 +14,12 @@ export type DialectName = (typeof dialects)[number];
 
 export type Fields = Record<string, unknown>;
 
+/**
+ * Tokens that a template adds to a prompt as a whole. Some templates have a default system prompt
+ * of several hundred tokens.
+ */
+export const templateTokensDefault = 512;
+
 export interface Dialect {
   maxTokens: "max_tokens" | "max_completion_tokens";
   /** Value that turns `top_k` off, or null if the server does not support `top_k`. */

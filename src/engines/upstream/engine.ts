@@ -25,9 +25,14 @@ import type {
 } from "../../chat/engine.ts";
 import type { ThinkTags } from "../text/thinking.ts";
 import { AnswerText } from "./answer.ts";
-import { type Dialect, type DialectName, dialectOf, reasoningFields } from "./dialects.ts";
+import {
+  type Dialect,
+  type DialectName,
+  dialectOf,
+  reasoningFields,
+  templateTokensDefault,
+} from "./dialects.ts";
 import { type CompletedAnswer, UpstreamGeneration } from "./generation.ts";
-import { templateTokensDefault } from "./prompt-bound.ts";
 import { type CountedPrompt, PromptCounter } from "./prompt-count.ts";
 import type { UpstreamServer } from "./server.ts";
 import { ServerPool, type ServerPoolOptions } from "./server-pool.ts";

@@ -1,17 +1,17 @@
 /**
  * Counts the tokens of a prompt before anything is held or sent: with the model's tokenizer if one
- * is configured, or by the server if it can, otherwise by arithmetic.
+ * is configured, or by the server if it can, otherwise by arithmetic (`promptBound`).
  *
  * Guarantees: counting never fails. A hold for `max` tokens covers the prompt. If an upstream
  * reports more than a count, later prompts are held for the arithmetic bound for a while.
+ * Arithmetic is linear in the text, without a call to `normalize` on it: Unicode normalisation of
+ * a text takes minutes if a caller sends a million combining marks.
  */
 import type { Message } from "../../chat/engine.ts";
 import type { EngineLog } from "../engine-log.ts";
 import { ConversationForms } from "../text/message-normalisation.ts";
 import type { Dialect, Fields } from "./dialects.ts";
 import type { TokenizedPrompt } from "./loaded-tokenizer.ts";
-import { messageTokens, promptBound } from "./prompt-bound.ts";
-import { PromptEstimator, sizeOf } from "./prompt-estimate.ts";
 import type { ServerPool } from "./server-pool.ts";
 import { ServerTokenizer } from "./server-tokenizer.ts";
 import type { Tokenizer } from "./tokenizer.ts";
@@ -57,7 +57,7 @@ interface PromptToCount {
  * beginning.
  */
 const renderedMarginTokens = 16;
-/** Usual marks around a message. */
+/** Tokens that a template usually adds to each message: marks, the role and line ends. */
 const usualMessageTokens = 8;
 /** Pause in which counts are not trusted. */
 const distrustMs = 600_000;
@@ -125,7 +125,7 @@ export class PromptCounter {
     messages: readonly Message[],
   ): PromptTokens {
     if (isRendered) return this.#counted(tokens, tokens + specialTokens + renderedMarginTokens, messages);
-    const around = messageTokens * messages.length + this.#options.templateTokens;
+    const around = messageTokensMax * messages.length + this.#options.templateTokens;
     const usual = tokens + usualMessageTokens * messages.length;
     return this.#counted(usual, tokens + specialTokens + around, messages);
   }
@@ -153,4 +153,151 @@ export class PromptCounter {
     const { contextWindow, templateTokens } = this.#options;
     return Math.min(contextWindow, promptBound(messages, templateTokens));
   }
+}
+
+/** Marks of the template around a message, its role and line ends. Measured: 5 to 10. */
+const messageTokensMax = 16;
+
+/**
+ * Returns the most tokens that a prompt can have. No tokenizer with a byte or character fallback
+ * makes more of the texts, in any of the four normal forms
+ * (docs/decisions/0042-prompts-are-held-for-in-full.md). `templateTokens`: the most that the
+ * template adds to a prompt as a whole.
+ */
+export function promptBound(messages: readonly Message[], templateTokens: number): number {
+  let tokens = templateTokens;
+  for (const { content } of messages) tokens += messageTokensMax + textBound(content);
+  return tokens;
+}
+
+/**
+ * Returns the most tokens of a text: its UTF-8 bytes in its longest normal form. A token of a
+ * byte-level or character-level vocabulary covers at least one byte.
+ */
+export function textBound(text: string): number {
+  const bytes = Buffer.byteLength(text);
+  if (bytes === text.length) return bytes;
+  let bound = 0;
+  for (let at = 0; at < text.length; at += 1) {
+    const unit = text.charCodeAt(at);
+    if (unit < 0x80) bound += 1;
+    else {
+      const point = text.codePointAt(at) ?? unit;
+      if (point > 0xffff) at += 1;
+      bound += longest[point] || learnLongest(point);
+    }
+  }
+  return bound;
+}
+
+/** UTF-8 bytes of the longest normal form of each code point; 0 if it is not known yet. */
+const longest = new Uint8Array(0x11_0000);
+
+/**
+ * A composed form is never longer than the decomposed one. Composition may fail (a mark between
+ * two others), so the decomposed form counts. Hangul always composes.
+ */
+function learnLongest(point: number): number {
+  // Half a character is sent as U+FFFD.
+  const isHalf = point >= 0xd800 && point <= 0xdfff;
+  const text = isHalf ? "\ufffd" : String.fromCodePoint(point);
+  const forms = isPlain(point) ? [text] : [text, text.normalize("NFD"), text.normalize("NFKD")];
+  const bytes = Math.max(...forms.map((form) => Buffer.byteLength(form)));
+  longest[point] = bytes;
+  return bytes;
+}
+
+/** Hangul, Han, and planes without decompositions: most of all code points, which saves time. */
+function isPlain(point: number): boolean {
+  return (
+    (point >= 0x3400 && point <= 0x9fff) ||
+    (point >= 0xac00 && point <= 0xd7a3) ||
+    (point >= 0x2_0000 && point <= 0x2_f7ff) ||
+    point >= 0x3_0000
+  );
+}
+
+interface PromptSize {
+  bytes: number;
+  messages: number;
+}
+
+interface PromptEstimate {
+  /** At least the tokens of each earlier prompt of this size. */
+  atMost: number;
+  /** Charged if the upstream reports no count. */
+  likely: number;
+}
+
+interface Sample extends PromptSize {
+  tokens: number;
+}
+
+/** Initial rates: at most one token per two bytes, and likely one per four bytes. */
+const firstRate = 0.5;
+const firstShare = 0.5;
+const firstExtraTokens = 32;
+const samplesMax = 64;
+/** Tokens of shorter prompts come mostly from the template. */
+const rateBytesMin = 512;
+/** Allowance for a text that is denser than all before it. */
+const margin = 1.1;
+
+/**
+ * Estimates the tokens of a prompt from its bytes, for upstreams that do not count prompts. An
+ * estimate decides whether a prompt fits the window, and what is charged if the upstream reports
+ * no usage. Credits are held for the bound instead.
+ *
+ * Learns from the usage of the last answers. The highest rate of tokens per byte is used for all
+ * prompts, and the largest remainder (for example a system prompt of the template) is added. The
+ * upper estimate is therefore at least as high as each of these prompts.
+ */
+export class PromptEstimator {
+  readonly #samples: Sample[] = [];
+  #next = 0;
+  #rate = firstRate;
+  #extraTokens = firstExtraTokens;
+  #share = firstShare;
+
+  estimate(size: PromptSize): PromptEstimate {
+    const atMost = this.#atMost(size);
+    return { atMost, likely: Math.max(1, Math.min(atMost, Math.round(atMost * this.#share))) };
+  }
+
+  /**
+   * Records the actual tokens of a prompt, at least 1. Runs for every answer, so it allocates no
+   * lists.
+   */
+  learn(size: PromptSize, tokens: number): void {
+    this.#samples[this.#next] = { ...size, tokens };
+    this.#next = (this.#next + 1) % samplesMax;
+    let densest = 0;
+    for (const sample of this.#samples) {
+      if (sample.bytes >= rateBytesMin) densest = Math.max(densest, sample.tokens / sample.bytes);
+    }
+    // No tokenizer needs more than a token for a byte.
+    this.#rate = densest === 0 ? firstRate : Math.min(1, margin * densest);
+    this.#extraTokens = 0;
+    let missing = 0;
+    let made = 0;
+    let estimated = 0;
+    for (const sample of this.#samples) {
+      const atMost = this.#atMost(sample);
+      missing = Math.max(missing, sample.tokens - atMost);
+      made += sample.tokens;
+      estimated += atMost;
+    }
+    this.#extraTokens = missing;
+    this.#share = made / (estimated + missing * this.#samples.length);
+  }
+
+  #atMost({ bytes, messages }: PromptSize): number {
+    return Math.ceil(bytes * this.#rate) + messages * usualMessageTokens + this.#extraTokens;
+  }
+}
+
+export function sizeOf(messages: readonly Message[]): PromptSize {
+  let bytes = 0;
+  for (const { content } of messages) bytes += Buffer.byteLength(content);
+  return { bytes, messages: messages.length };
 }

@@ -16,7 +16,7 @@ import { isoHour } from "../../accounts/usage-hours.ts";
 import type { HoldRow } from "../../ledger/rows.ts";
 import type { NodeView } from "../../store/nodes.ts";
 import { type Hour, hourMs, type UsageHour } from "../../store/usage-hours.ts";
-import type { Activity } from "../../telemetry/activity.ts";
+import type { Activity } from "../../telemetry/live.ts";
 import type { RecentError } from "../../telemetry/recent-errors.ts";
 import type { RequestRecord } from "../../telemetry/request-record.ts";
 import { creditsIn } from "../../units.ts";

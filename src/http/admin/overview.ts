@@ -7,7 +7,7 @@
  */
 import type { ServerResponse } from "node:http";
 import type { OperatorActions } from "../../accounts/operator-actions.ts";
-import { dayMs, hourMs } from "../../telemetry/activity.ts";
+import { dayMs, hourMs } from "../../telemetry/live.ts";
 import { type ApiApp, operation } from "../api/app.ts";
 import { writeHead } from "../error-response.ts";
 import type { AdminDependencies } from "./dependencies.ts";

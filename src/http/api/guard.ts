@@ -9,9 +9,8 @@ import { isIP } from "node:net";
 import type { FastifyInstance, FastifyReply, FastifyRequest } from "fastify";
 import type { Logger } from "pino";
 import { Refusal } from "../../errors.ts";
-import { sendError } from "../error-response.ts";
+import { isUploading, sendError } from "../error-response.ts";
 import type { ErrorResponse } from "../openai-format/error-body.ts";
-import { isUploading } from "../request-body.ts";
 import { type AllowedHosts, loggable } from "./allowed-hosts.ts";
 import { methodsOf } from "./openapi.ts";
 

@@ -3,8 +3,8 @@
  * (public/chat-service.ts), and the answer shows what it cost.
  */
 import Type from "typebox";
-import { callerOf } from "../../accounts/authentication.ts";
 import { closed, count, micro, orNull, text } from "../../accounts/json-objects.ts";
+import { callerOf } from "../../accounts/keys.ts";
 import { type ApiApp, operation } from "../api/app.ts";
 import type { PortalDependencies } from "./dependencies.ts";
 import { sessionOf } from "./sign-in.ts";

@@ -5,7 +5,7 @@
  */
 import type { FastifyInstance, FastifyReply, FastifyRequest, FastifySchema } from "fastify";
 import type { Logger } from "pino";
-import type { Caller } from "../../accounts/authentication.ts";
+import type { Caller } from "../../accounts/keys.ts";
 import type { Catalog } from "../../chat/catalog.ts";
 import { Refusal } from "../../errors.ts";
 import type { Ledger } from "../../ledger/batcher.ts";
@@ -14,8 +14,14 @@ import { notJson } from "../error-response.ts";
 import { type AnswerStyle, ChatEndpoint, type ChatOptions } from "./chat.ts";
 import { errorHandler } from "./error-handler.ts";
 import { RefusalAllowance, type RefusalLimits } from "./refusal-allowance.ts";
-import { callerOf, contextDecorator, contextOf, hasContext, RequestContext } from "./request-context.ts";
-import { RunningRequests } from "./running-requests.ts";
+import {
+  callerOf,
+  contextDecorator,
+  contextOf,
+  hasContext,
+  RequestContext,
+  RunningRequests,
+} from "./running-requests.ts";
 import { tooLarge, type UploadLimits, Uploads, type UploadTimes } from "./uploads.ts";
 
 export type ChatLimits = UploadLimits & RefusalLimits & ChatOptions;

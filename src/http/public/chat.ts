@@ -24,10 +24,15 @@ import {
   rateHeaders,
   type WholeAnswer,
 } from "../openai-format/response.ts";
-import { BodyTurns } from "../request-body.ts";
 import { logRefusal, publicRefusalOf } from "./error-handler.ts";
-import { callerOf, contextOf, type RequestContext } from "./request-context.ts";
-import type { RunningRequest, RunningRequests } from "./running-requests.ts";
+import {
+  callerOf,
+  contextOf,
+  type RequestContext,
+  type RunningRequest,
+  type RunningRequests,
+} from "./running-requests.ts";
+import { BodyTurns } from "./uploads.ts";
 
 export interface ChatOptions extends StreamTimes, RequestLimits {}
 

@@ -7,7 +7,8 @@
  * small invalid requests are cheap. The levels are in memory, for this process only, and are
  * forgotten when they reach zero.
  */
-import type { Caller } from "../../accounts/authentication.ts";
+
+import type { Caller } from "../../accounts/keys.ts";
 import { Refusal } from "../../errors.ts";
 import type { Work } from "../../telemetry/request-record.ts";
 

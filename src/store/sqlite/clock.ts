@@ -15,45 +15,13 @@ import {
   type ClockRow,
   clockFrom,
   type MachineClock,
-  machineClock,
+  machineOf,
   recordEveryMs,
+  type SharedClock,
 } from "../clock.ts";
 import { clockAcceptTable, clockTable } from "../tables.ts";
 import { sqliteError } from "./file.ts";
 import { insertInto, Query, update } from "./query.ts";
-
-/** Shared by the threads of a store. */
-export interface SharedClock {
-  /** One cell: trusted time minus monotonic time. */
-  offset: BigInt64Array<SharedArrayBuffer>;
-  /**
-   * For tests: the clock, monotonic time and the time slept, in place of the machine's. Monotonic
-   * time follows the clock if there is only one cell.
-   */
-  readings: BigInt64Array<SharedArrayBuffer> | null;
-}
-
-export function sharedClock(readings: SharedClock["readings"]): SharedClock {
-  return { offset: new BigInt64Array(new SharedArrayBuffer(8)), readings };
-}
-
-export function machineOf({ readings }: SharedClock): MachineClock {
-  if (readings === null) return machineClock;
-  const cell = (n: number) => Number(Atomics.load(readings, n));
-  const followsClock = readings.length === 1;
-  return {
-    clockMs: () => cell(0),
-    monotonicMs: () => cell(followsClock ? 0 : 1),
-    sleptMs: () => (followsClock ? 0 : cell(2)),
-    bootId: followsClock ? null : "test",
-  };
-}
-
-/** Returns trusted time without a reading of the clock, on any thread. */
-export function trustedTimeOf(clock: SharedClock): () => EpochMs {
-  const machine = machineOf(clock);
-  return () => machine.monotonicMs() + Number(Atomics.load(clock.offset, 0));
-}
 
 /** The clock is recorded without a commit if trusted time has moved by more against the record. */
 const movedMsMax = 1000;

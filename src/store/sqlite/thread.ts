@@ -1,5 +1,5 @@
 /**
- * The protocol between the SQLite store and its threads: remote.ts sends calls, worker.ts answers
+ * The protocol between the SQLite store and its threads: store.ts sends calls, worker.ts answers
  * them.
  */
 import type { AcceptedClock, ClockState } from "../../ledger/clock.ts";
@@ -7,9 +7,9 @@ import type { Decision, Operation } from "../../ledger/operations.ts";
 import type { PlanChanges, Plans } from "../../ledger/plan.ts";
 import type { EpochMs } from "../../units.ts";
 import type { AuditReport } from "../audit.ts";
+import type { SharedClock } from "../clock.ts";
 import type { AccountDraft, DraftOptions, DraftOutcome } from "../contacts.ts";
 import type { SqlStatement } from "../sql.ts";
-import type { SharedClock } from "./clock.ts";
 import type { SqliteFile } from "./file.ts";
 import type { Cells } from "./query.ts";
 

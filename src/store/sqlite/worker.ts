@@ -2,13 +2,14 @@
  * A thread with its own connection to the SQLite file. The writer waits for the disk, so that the
  * main thread never does. Readers walk through long lists, so that commits do not wait for them.
  *
- * Calls are answered one after another, in the order in which they were sent. Only remote.ts
+ * Calls are answered one after another, in the order in which they were sent. Only store.ts
  * starts this module.
  */
 import { parentPort, workerData } from "node:worker_threads";
 import { invariant, OperatorError, StoreUnavailableError } from "../../errors.ts";
+import { machineOf } from "../clock.ts";
 import { auditFile } from "./audit.ts";
-import { machineOf, SqliteClock } from "./clock.ts";
+import { SqliteClock } from "./clock.ts";
 import { SqliteLedger } from "./commit.ts";
 import { openToRead, openToWrite, sqliteError } from "./file.ts";
 import { Statements } from "./query.ts";
