@@ -2,7 +2,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { Refusal } from "../../src/errors.ts";
-import { RefusalAllowance } from "../../src/http/public/refusal-allowance.ts";
+import { RefusalAllowance } from "../../src/http/public/chat-service.ts";
 import { planOf } from "../fixtures/ledger-rows.ts";
 
 const limits = { refusedBytesPerMinute: 60_000, refusedMsPerMinute: 1_200 };

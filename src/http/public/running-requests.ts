@@ -13,8 +13,7 @@ import type { Socket } from "node:net";
 import type { FastifyReply, FastifyRequest } from "fastify";
 import type { Caller } from "../../accounts/keys.ts";
 import { type ErrorCode, invariant, Refusal } from "../../errors.ts";
-import type { RequestRecord } from "../../telemetry/request-record.ts";
-import type { RefusalAllowance } from "./refusal-allowance.ts";
+import type { RequestRecord, Work } from "../../telemetry/request-record.ts";
 import type { Upload } from "./uploads.ts";
 
 /** Requests that were still in progress when they were given up. */
@@ -253,6 +252,9 @@ const decorator = "requestContext";
 
 export { decorator as contextDecorator };
 
+/** Counts the work on a refused request against the allowance of its key. */
+type ChargeRefused = (caller: Caller, work: Work) => void;
+
 export class RequestContext {
   readonly record: RequestRecord;
   /** The client sends its body only after it has been asked for it (`expect: 100-continue`). */
@@ -260,12 +262,12 @@ export class RequestContext {
   /** The body of a chat request. */
   upload: Upload | null = null;
   #workMs = 0;
-  readonly #allowance: RefusalAllowance;
+  readonly #chargeRefused: ChargeRefused;
 
-  constructor(record: RequestRecord, allowance: RefusalAllowance, holdsBody: boolean) {
+  constructor(record: RequestRecord, chargeRefused: ChargeRefused, holdsBody: boolean) {
     this.record = record;
     this.holdsBody = holdsBody;
-    this.#allowance = allowance;
+    this.#chargeRefused = chargeRefused;
   }
 
   /**
@@ -297,7 +299,7 @@ export class RequestContext {
     upload?.release();
     const isRefused = upload !== null && !record.isAccepted;
     const refused = isRefused ? { bytes: upload.receivedBytes, ms: this.#workMs } : null;
-    if (refused !== null && record.caller !== null) this.#allowance.charge(record.caller, refused);
+    if (refused !== null && record.caller !== null) this.#chargeRefused(record.caller, refused);
     record.finish(status, code, refused);
   }
 
