@@ -268,17 +268,13 @@ function nothingToChange(): Refusal {
 }
 
 function requireForm(secret: string): void {
-  switch (parseKey(secret)) {
-    case "ok":
-      return;
-    case "mistyped":
-      throw invalidValue(
-        "key",
-        `The key is mistyped or incomplete: its check characters do not match. ${keyFormat}`,
-      );
-    case "foreign":
-      throw invalidValue("key", `This is not a key of Inkwell. ${keyFormat}`);
-  }
+  const form = parseKey(secret);
+  if (form === "ok") return;
+  const fault =
+    form === "mistyped"
+      ? "The key is mistyped or incomplete: its check characters do not match."
+      : "This is not a key of Inkwell.";
+  throw invalidValue("key", `${fault} ${keyFormat}`);
 }
 
 function requireRefillPeriod(every: string): void {

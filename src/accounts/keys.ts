@@ -236,16 +236,13 @@ function keyIn(header: string | undefined): string {
 }
 
 function requireForm(key: string): void {
-  switch (parseKey(key)) {
-    case "ok":
-      return;
-    case "mistyped":
-      throw invalidKey(
-        `This API key is mistyped or incomplete: its check characters do not match. ${keyFormat} Copy the whole key again.`,
-      );
-    case "foreign":
-      throw invalidKey(`This is not an API key of this service. ${keyFormat}`);
-  }
+  const form = parseKey(key);
+  if (form === "ok") return;
+  throw invalidKey(
+    form === "mistyped"
+      ? `This API key is mistyped or incomplete: its check characters do not match. ${keyFormat} Copy the whole key again.`
+      : `This is not an API key of this service. ${keyFormat}`,
+  );
 }
 
 export function invalidKey(message: string): Refusal {

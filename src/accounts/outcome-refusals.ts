@@ -26,10 +26,8 @@ export function planChangeRefusal(
     case "unknown_plan":
     case "retired_plan":
       return planRefusal(plan, outcome);
-    case "closed":
-      return accountClosed(account);
     default:
-      return accountRefusal(account, outcome);
+      return otherRefusal(account, outcome);
   }
 }
 
@@ -44,10 +42,8 @@ export function stateRefusal(
         `Operation "${op}" made another change of ${account} before: ${outcome.note}. ${newIdNeeded}`,
         "operation_id",
       );
-    case "closed":
-      return accountClosed(account);
     default:
-      return accountRefusal(account, outcome);
+      return otherRefusal(account, outcome);
   }
 }
 
@@ -68,12 +64,8 @@ export function topupRefusal(
         `Payment "${payment}" was credited to account ${outcome.account} before. A payment counts once. ${newIdNeeded}`,
         "payment_id",
       );
-    case "closed":
-      return accountClosed(account);
-    case "too_much":
-      return tooManyCredits(account);
     default:
-      return accountRefusal(account, outcome);
+      return otherRefusal(account, outcome);
   }
 }
 
@@ -94,12 +86,8 @@ export function adjustmentRefusal(
         `Account ${account} has ${exactCredits(outcome.additional)} additional credits. An adjustment cannot take away more. Nothing has changed.`,
         "credits",
       );
-    case "too_much":
-      return tooManyCredits(account);
-    case "closed":
-      return accountClosed(account);
     default:
-      return accountRefusal(account, outcome);
+      return otherRefusal(account, outcome);
   }
 }
 
@@ -137,10 +125,21 @@ export function refundRefusal(
   }
 }
 
-function tooManyCredits(account: string): OperatorRefusal {
-  return new OperatorRefusal(
-    "too_many_credits",
-    `Account ${account} cannot hold that many credits. Nothing has changed.`,
-    "credits",
-  );
+/** Returns the refusal of an outcome that several operations have. */
+function otherRefusal(
+  account: string,
+  outcome: { kind: "closed" } | { kind: "too_much" } | AccountError,
+): Error {
+  switch (outcome.kind) {
+    case "closed":
+      return accountClosed(account);
+    case "too_much":
+      return new OperatorRefusal(
+        "too_many_credits",
+        `Account ${account} cannot hold that many credits. Nothing has changed.`,
+        "credits",
+      );
+    default:
+      return accountRefusal(account, outcome);
+  }
 }

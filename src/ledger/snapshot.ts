@@ -111,16 +111,13 @@ export function opOf(operation: Operation): string | null {
       return `${operation.hold}/${operation.n}`;
     case "topup":
       return `payment:${operation.payment}`;
-    case "adjust":
-      return `adjust:${operation.op}`;
     case "refund":
       return `refund:${operation.refund}`;
+    case "adjust":
     case "plan":
-      return `plan:${operation.op}`;
     case "state":
-      return `state:${operation.op}`;
     case "key":
-      return `key:${operation.op}`;
+      return `${operation.kind}:${operation.op}`;
     case "reverse":
     case "open":
     case "settle":

@@ -234,9 +234,7 @@ interface Sample extends PromptSize {
 }
 
 /** Initial rates: at most one token per two bytes, and likely one per four bytes. */
-const firstRate = 0.5;
-const firstShare = 0.5;
-const firstExtraTokens = 32;
+const first = { rate: 0.5, share: 0.5, extraTokens: 32 };
 const samplesMax = 64;
 /** Tokens of shorter prompts come mostly from the template. */
 const rateBytesMin = 512;
@@ -255,9 +253,9 @@ const margin = 1.1;
 export class PromptEstimator {
   readonly #samples: Sample[] = [];
   #next = 0;
-  #rate = firstRate;
-  #extraTokens = firstExtraTokens;
-  #share = firstShare;
+  #rate = first.rate;
+  #extraTokens = first.extraTokens;
+  #share = first.share;
 
   estimate(size: PromptSize): PromptEstimate {
     const atMost = this.#atMost(size);
@@ -276,7 +274,7 @@ export class PromptEstimator {
       if (sample.bytes >= rateBytesMin) densest = Math.max(densest, sample.tokens / sample.bytes);
     }
     // No tokenizer needs more than a token for a byte.
-    this.#rate = densest === 0 ? firstRate : Math.min(1, margin * densest);
+    this.#rate = densest === 0 ? first.rate : Math.min(1, margin * densest);
     this.#extraTokens = 0;
     let missing = 0;
     let made = 0;

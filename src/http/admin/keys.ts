@@ -7,13 +7,7 @@ import { closed } from "../../accounts/json-objects.ts";
 import type { OperatorActions } from "../../accounts/operator-actions.ts";
 import { keyObject, keyOfSecretObject, newKeyObject } from "../../accounts/operator-objects.ts";
 import { type ApiApp, operation } from "../api/app.ts";
-import {
-  changedSettings,
-  changedSettingsIn,
-  newSettings,
-  newSettingsIn,
-  rotationBody,
-} from "../api/key-settings.ts";
+import { changedSettings, newSettings, rotationBody } from "../api/key-settings.ts";
 import { pageIn } from "../api/paging.ts";
 import * as schema from "../api/schemas.ts";
 
@@ -25,7 +19,7 @@ const makeKey = operation("makeKey", {
   description:
     "Only the response that creates the key (201) contains it. A repetition with the same operation id returns 200 with `key: null`. If you lost the first response, revoke the key and issue another.",
   params: accountParams,
-  body: closed({ ...newSettings, portal: Type.Optional(schema.portal) }),
+  body: closed({ ...newSettings.fields, portal: Type.Optional(schema.portal) }),
   response: { 200: newKeyObject.schema, 201: newKeyObject.schema },
   refusals: ["account_not_found", "operation_differs"],
 });
@@ -59,7 +53,7 @@ const changeKey = operation("changeKey", {
   description:
     "Takes effect with the next request of the key. Absent fields stay, and null removes a setting. Another amount of the budget keeps its window; another period starts an empty one. Each operation id takes effect once.",
   params: keyParams,
-  body: closed({ ...changedSettings, portal: Type.Optional(schema.portal) }),
+  body: closed({ ...changedSettings.fields, portal: Type.Optional(schema.portal) }),
   response: { 200: keyObject.schema },
   refusals: ["key_not_found", "key_revoked", "operation_differs"],
 });
@@ -88,7 +82,7 @@ export function keyRoutes(app: ApiApp, actions: OperatorActions): void {
     "/admin/accounts/:account/keys",
     { schema: makeKey },
     async ({ params: { account }, body }, reply) => {
-      const options = { ...newSettingsIn(body), portal: body.portal };
+      const options = { ...newSettings.of(body), portal: body.portal };
       const { key, row } = await actions.keys.issueOnce(account, body.operation_id, options);
       return reply.code(key === null ? 200 : 201).send(newKeyObject.of({ key, ...row }));
     },
@@ -107,7 +101,7 @@ export function keyRoutes(app: ApiApp, actions: OperatorActions): void {
   );
 
   app.patch("/admin/keys/:key", { schema: changeKey }, async ({ params: { key }, body }) => {
-    const change = { ...changedSettingsIn(body), portal: body.portal };
+    const change = { ...changedSettings.of(body), portal: body.portal };
     return keyObject.of(await actions.keys.change(key, body.operation_id, change));
   });
 

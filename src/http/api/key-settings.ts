@@ -6,7 +6,7 @@ import { momentNamed } from "./paging.ts";
 import * as schema from "./schemas.ts";
 
 /** Settings of a new key. */
-export const newSettings = {
+const newFields = {
   operation_id: schema.operationId,
   name: Type.Optional(schema.label),
   models: Type.Optional(schema.modelIds),
@@ -18,7 +18,7 @@ export const newSettings = {
 };
 
 /** Settings that a change can have. */
-export const changedSettings = {
+const changedFields = {
   operation_id: schema.operationId,
   name: Type.Optional(orNull(schema.label)),
   models: Type.Optional(schema.modelIds),
@@ -40,27 +40,40 @@ export const rotationBody = closed({
   ),
 });
 
-const newBody = closed(newSettings);
-const changedBody = closed(changedSettings);
+const newBody = closed(newFields);
+const changedBody = closed(changedFields);
 
-export function newSettingsIn(body: Static<typeof newBody>) {
-  const { name, models, concurrent, budget } = body;
-  return {
-    ...{ name, concurrent, budget },
-    models: models === undefined ? undefined : [...new Set(models)],
-    expiresMs: momentNamed("expires_at", body.expires_at),
-    requestsPerMinute: body.requests_per_minute,
-    tokensPerMinute: body.tokens_per_minute,
-  };
-}
+/** `of` returns the options of a body. */
+export const newSettings = {
+  fields: newFields,
+  of(body: Static<typeof newBody>) {
+    return { ...optionsIn(body), expiresMs: momentNamed("expires_at", body.expires_at) };
+  },
+};
 
-export function changedSettingsIn(body: Static<typeof changedBody>) {
-  const { name, models, concurrent, budget, expires_at } = body;
-  return {
-    ...{ name, concurrent, budget },
-    models: models === undefined ? undefined : [...new Set(models)],
-    expiresMs: expires_at === null ? null : momentNamed("expires_at", expires_at),
-    requestsPerMinute: body.requests_per_minute,
-    tokensPerMinute: body.tokens_per_minute,
-  };
+export const changedSettings = {
+  fields: changedFields,
+  of(body: Static<typeof changedBody>) {
+    const { expires_at: expiry } = body;
+    return { ...optionsIn(body), expiresMs: expiry === null ? null : momentNamed("expires_at", expiry) };
+  },
+};
+
+function optionsIn<Name, Limit, Budget>({
+  name,
+  models,
+  concurrent,
+  budget,
+  requests_per_minute: requestsPerMinute,
+  tokens_per_minute: tokensPerMinute,
+}: {
+  name?: Name;
+  models?: readonly string[];
+  concurrent?: Limit;
+  budget?: Budget;
+  requests_per_minute?: Limit;
+  tokens_per_minute?: Limit;
+}) {
+  const distinct = models === undefined ? undefined : [...new Set(models)];
+  return { name, concurrent, budget, models: distinct, requestsPerMinute, tokensPerMinute };
 }

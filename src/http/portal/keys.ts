@@ -3,13 +3,7 @@ import { closed } from "../../accounts/json-objects.ts";
 import { keyObject, newKeyObject } from "../../accounts/operator-objects.ts";
 import { accountKeysMax } from "../../accounts/portal-actions.ts";
 import { type ApiApp, operation } from "../api/app.ts";
-import {
-  changedSettings,
-  changedSettingsIn,
-  newSettings,
-  newSettingsIn,
-  rotationBody,
-} from "../api/key-settings.ts";
+import { changedSettings, newSettings, rotationBody } from "../api/key-settings.ts";
 import { pageIn } from "../api/paging.ts";
 import * as schema from "../api/schemas.ts";
 import type { PortalDependencies } from "./dependencies.ts";
@@ -25,7 +19,7 @@ const listKeys = operation("listKeys", {
 const makeKey = operation("makeKey", {
   summary: "Create a key of the account",
   description: `For keys with the right \`account\` and without a budget. The new key has the right \`own\`. Settings that are missing are those of the session's key, and none may exceed them. An account has at most ${accountKeysMax} keys. Only the response that creates the key (201) contains it. A repetition with the same operation id returns 200 with \`key: null\`.`,
-  body: closed(newSettings),
+  body: closed(newSettings.fields),
   response: { 200: newKeyObject.schema, 201: newKeyObject.schema },
   refusals: ["not_permitted", "operation_differs", "key_changed", "too_many_keys", "too_many_changes"],
 });
@@ -35,7 +29,7 @@ const changeKey = operation("changeKey", {
   description:
     "For keys with the right `account`. No setting may exceed those of the session's key. A session whose key has a budget changes names only. Absent fields stay, and null removes a setting. Each operation id takes effect once.",
   params,
-  body: closed(changedSettings),
+  body: closed(changedSettings.fields),
   response: { 200: keyObject.schema },
   refusals: [
     ...(["key_not_found", "not_permitted", "key_revoked"] as const),
@@ -76,13 +70,13 @@ export function keyRoutes(app: ApiApp, { actions, signIn, logger }: PortalDepend
 
   app.post("/api/keys", { schema: makeKey }, async (request, reply) => {
     const { body } = request;
-    const { key, row } = await actions.createKey(sessionOf(request), body.operation_id, newSettingsIn(body));
+    const { key, row } = await actions.createKey(sessionOf(request), body.operation_id, newSettings.of(body));
     return reply.code(key === null ? 200 : 201).send(newKeyObject.of({ key, ...row }));
   });
 
   app.patch("/api/keys/:key", { schema: changeKey }, async (request) => {
     const { params, body } = request;
-    const change = changedSettingsIn(body);
+    const change = changedSettings.of(body);
     return keyObject.of(await actions.changeKey(sessionOf(request), params.key, body.operation_id, change));
   });
 

@@ -8,15 +8,13 @@
  */
 import { ApiError, events, get } from "./api.ts";
 
-const retryMsMin = 1_000;
-const retryMsMax = 30_000;
+const retryMs = { min: 1_000, max: 30_000 };
 /** The service sends a comment every 15 s. */
 const silentMsMax = 40_000;
 /** A stream whose first event takes longer counts as lost until the event arrives. */
 const firstEventMsMax = 2_000;
-const pollEveryMs = 5_000;
-/** After this number of polls, a stream is tried again. */
-const pollsMax = 6;
+/** After `max` polls, a stream is tried again. */
+const polls = { everyMs: 5_000, max: 6 };
 
 interface Followed {
   /** Path of the stream. */
@@ -83,7 +81,7 @@ export function follow(followed: Followed): () => void {
       return;
     }
     if (open !== mine) return;
-    retry = setTimeout(pollsLeft > 1 ? () => void poll(mine, path, pollsLeft - 1) : start, pollEveryMs);
+    retry = setTimeout(pollsLeft > 1 ? () => void poll(mine, path, pollsLeft - 1) : start, polls.everyMs);
   }
 
   function lost(error: unknown): void {
@@ -91,7 +89,7 @@ export function follow(followed: Followed): () => void {
     if (error instanceof ApiError) {
       if (error.code === "concurrency_limit_exceeded" && once !== null) {
         open = new AbortController();
-        void poll(open, once, pollsMax);
+        void poll(open, once, polls.max);
         return;
       }
     }
@@ -99,7 +97,7 @@ export function follow(followed: Followed): () => void {
     // Without a session, or without what the page is about.
     if (error instanceof ApiError && error.status >= 400 && error.status < 500 && error.status !== 429)
       return;
-    const waitMs = Math.min(retryMsMax, retryMsMin * 2 ** failures);
+    const waitMs = Math.min(retryMs.max, retryMs.min * 2 ** failures);
     failures += 1;
     retry = setTimeout(start, waitMs * (0.5 + Math.random() / 2));
   }

@@ -17,13 +17,10 @@
 const lossMax = 6;
 /** Loss at the start of a new trial. Its first slow decode ends it. */
 const trialLoss = 4.5;
-const cooldownMinMs = 1000;
-const cooldownMaxMs = 60_000;
-/** Cooldown for each millisecond of the failed decode, so that trials stay cheap. */
-const cooldownPerDecode = 30;
-/** Baseline times of a kind of batch that are needed before a comparison. */
-const baselineTimesMin = 2;
-const baselineTimesMax = 5;
+/** `perDecode`: for each millisecond of the failed decode, so that trials stay cheap. */
+const cooldown = { msMin: 1000, msMax: 60_000, perDecode: 30 };
+/** Baseline times of a kind of batch: needed before a comparison, and kept. */
+const baselineTimes = { min: 2, max: 5 };
 /** After so many boosted decodes one runs at the baseline, because texts and their times grow. */
 const recheckEvery = 32;
 
@@ -33,7 +30,7 @@ export class ThreadGovernor {
   /** By the kind of batch. */
   readonly #known = new Map<number, { baselineMs: number[]; boostedSince: number }>();
   #loss = 0;
-  #cooldownMs = cooldownMinMs;
+  #cooldownMs = cooldown.msMin;
   #cooldownUntilMs = 0;
   /** Time of boosted decodes since the last cooldown. */
   #trialMs = 0;
@@ -48,7 +45,7 @@ export class ThreadGovernor {
     // Attention of a single token is summed in one part per thread, so its result varies.
     if (repeatable && tokens === 1) return this.#baseline;
     const known = this.#known.get(kindOf(tokens));
-    if (known === undefined || known.baselineMs.length < baselineTimesMin) return this.#baseline;
+    if (known === undefined || known.baselineMs.length < baselineTimes.min) return this.#baseline;
     if (nowMs < this.#cooldownUntilMs) return this.#baseline;
     if (known.boostedSince >= recheckEvery) return this.#baseline;
     return this.#boosted;
@@ -58,7 +55,7 @@ export class ThreadGovernor {
     const known = this.#known.get(kindOf(tokens)) ?? { baselineMs: [], boostedSince: 0 };
     this.#known.set(kindOf(tokens), known);
     if (threads === this.#baseline) {
-      known.baselineMs = [...known.baselineMs, tookMs].slice(-baselineTimesMax);
+      known.baselineMs = [...known.baselineMs, tookMs].slice(-baselineTimes.max);
       known.boostedSince = 0;
       return;
     }
@@ -67,9 +64,9 @@ export class ThreadGovernor {
     this.#loss = Math.max(0, this.#loss + tookMs / medianOf(known.baselineMs) - 1);
     if (this.#loss < lossMax) return;
     // A trial that lasted longer than its cooldown was worth it: the disturbance is new.
-    if (this.#trialMs > this.#cooldownMs) this.#cooldownMs = cooldownMinMs;
-    this.#cooldownUntilMs = nowMs + Math.max(this.#cooldownMs, cooldownPerDecode * tookMs);
-    this.#cooldownMs = Math.min(2 * this.#cooldownMs, cooldownMaxMs);
+    if (this.#trialMs > this.#cooldownMs) this.#cooldownMs = cooldown.msMin;
+    this.#cooldownUntilMs = nowMs + Math.max(this.#cooldownMs, cooldown.perDecode * tookMs);
+    this.#cooldownMs = Math.min(2 * this.#cooldownMs, cooldown.msMax);
     this.#loss = trialLoss;
     this.#trialMs = 0;
   }
