@@ -57,8 +57,8 @@ interface PromptToCount {
  * beginning.
  */
 const renderedMarginTokens = 16;
-/** Tokens that a template usually adds to each message: marks, the role and line ends. */
-const usualMessageTokens = 8;
+/** Tokens that a template adds to each message: marks, role and line ends. Measured: 5 to 10. */
+const messageTokens = { usual: 8, max: 16 };
 /** Pause in which counts are not trusted. */
 const distrustMs = 600_000;
 
@@ -125,8 +125,8 @@ export class PromptCounter {
     messages: readonly Message[],
   ): PromptTokens {
     if (isRendered) return this.#counted(tokens, tokens + specialTokens + renderedMarginTokens, messages);
-    const around = messageTokensMax * messages.length + this.#options.templateTokens;
-    const usual = tokens + usualMessageTokens * messages.length;
+    const around = messageTokens.max * messages.length + this.#options.templateTokens;
+    const usual = tokens + messageTokens.usual * messages.length;
     return this.#counted(usual, tokens + specialTokens + around, messages);
   }
 
@@ -155,9 +155,6 @@ export class PromptCounter {
   }
 }
 
-/** Marks of the template around a message, its role and line ends. Measured: 5 to 10. */
-const messageTokensMax = 16;
-
 /**
  * Returns the most tokens that a prompt can have. No tokenizer with a byte or character fallback
  * makes more of the texts, in any of the four normal forms
@@ -166,7 +163,7 @@ const messageTokensMax = 16;
  */
 export function promptBound(messages: readonly Message[], templateTokens: number): number {
   let tokens = templateTokens;
-  for (const { content } of messages) tokens += messageTokensMax + textBound(content);
+  for (const { content } of messages) tokens += messageTokens.max + textBound(content);
   return tokens;
 }
 
@@ -290,7 +287,7 @@ export class PromptEstimator {
   }
 
   #atMost({ bytes, messages }: PromptSize): number {
-    return Math.ceil(bytes * this.#rate) + messages * usualMessageTokens + this.#extraTokens;
+    return Math.ceil(bytes * this.#rate) + messages * messageTokens.usual + this.#extraTokens;
   }
 }
 

@@ -28,14 +28,14 @@ interface CountRequest {
   fields: TemplateFields;
 }
 
-/** A request for a count waits this long. Then the bound of the prompt is held. */
-const waitMs = 1000;
-const jobMsMaxDefault = 5000;
+/**
+ * A request for a count waits for `waitMs`; then the bound of the prompt is held. A thread that
+ * ended is replaced after `restartMs`.
+ */
+const times = { waitMs: 1000, jobMsMax: 5000, restartMs: 1000 };
 /** Larger prompts take longer than `waitMs`. */
 const charactersMax = 262_144;
 const queueMax = 256;
-/** Pause before a thread that ended is replaced. */
-const restartMs = 1000;
 
 interface Job {
   call: CountCall;
@@ -79,7 +79,7 @@ export class Tokenizer {
         this.#queue.remove(accountId, job);
         done(null);
       };
-      const timer = setTimeout(giveUp, waitMs);
+      const timer = setTimeout(giveUp, times.waitMs);
       signal.addEventListener("abort", giveUp, { once: true });
       if (this.#queue.push(accountId, job)) this.#next();
       else done(null);
@@ -100,7 +100,7 @@ export class Tokenizer {
     this.#worker.postMessage(job.call);
     this.#jobTimer = setTimeout(
       () => this.#lose("a prompt took too long to count"),
-      this.#options.jobMsMax ?? jobMsMaxDefault,
+      this.#options.jobMsMax ?? times.jobMsMax,
     );
   }
 
@@ -137,7 +137,7 @@ export class Tokenizer {
           if (!this.#isClosed) this.#restartLater();
         },
       );
-    }, restartMs);
+    }, times.restartMs);
   }
 
   async #drop(): Promise<void> {

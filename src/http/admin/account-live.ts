@@ -7,7 +7,7 @@
  */
 import Type from "typebox";
 import { balanceObject } from "../../accounts/balance-object.ts";
-import { closed, count, micro, objectFor } from "../../accounts/json-objects.ts";
+import { count, micro, objectFor } from "../../accounts/json-objects.ts";
 import { LiveAccounts } from "../../accounts/live-accounts.ts";
 import type { OperatorActions } from "../../accounts/operator-actions.ts";
 import { balance } from "../../accounts/operator-objects.ts";
@@ -41,25 +41,20 @@ export const accountLiveObject = objectFor<AccountNow>("AccountLive")({
   ],
 });
 
-const about = {
-  params: closed({ account: schema.accountName }),
-  response: { 200: accountLiveObject.schema },
-};
-
 const showAccountLive = operation("showAccountLive", {
   summary: "Show the balance of an account and its running requests",
   description: "Does not prolong a session.",
-  ...about,
-  refusals: ["account_not_found"],
+  response: { 200: accountLiveObject.schema },
+  ...schema.ofAccount(),
 });
 
 const streamAccountLive = operation("streamAccountLive", {
   summary: "Stream the balance of an account and its running requests as server-sent events",
   description:
     "The `data` of each event `message` is the object of `GET /admin/accounts/{account}/live`: first as it is, then after each change, at most once a second. A session has four streams at most.",
-  ...about,
+  response: { 200: accountLiveObject.schema },
   events: true,
-  refusals: ["account_not_found", "concurrency_limit_exceeded"],
+  ...schema.ofAccount("concurrency_limit_exceeded"),
 });
 
 export function accountLiveRoutes(

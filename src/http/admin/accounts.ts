@@ -22,7 +22,6 @@ import { type ApiApp, operation } from "../api/app.ts";
 import { momentNamed, pageOf, placeCursor, placeIn, seqIn } from "../api/paging.ts";
 import * as schema from "../api/schemas.ts";
 
-const params = closed({ account: schema.accountName });
 const changeTime = Type.Optional(Type.Enum(["now", "refresh"], { description: '"now" or "refresh"' }));
 /** 10,000 accounts with ordinary texts have about 2 MiB. */
 const importBodyBytesMax = 4 * 1024 * 1024;
@@ -71,10 +70,9 @@ const listAccounts = operation("listAccounts", {
 const setContact = operation("setContact", {
   summary: "Set the owner, e-mail, note or external id of an account",
   description: "Fields that are missing stay. null removes a field. A repetition changes nothing.",
-  params,
   body: closed(contactFields),
   response: { 200: accountObject.schema },
-  refusals: ["account_not_found", "external_id_used"],
+  ...schema.ofAccount("external_id_used"),
 });
 
 const importAccounts = operation("importAccounts", {
@@ -97,51 +95,46 @@ const importAccounts = operation("importAccounts", {
 
 const showAccount = operation("showAccount", {
   summary: "Show one account",
-  params,
   response: { 200: accountObject.schema },
-  refusals: ["account_not_found"],
+  ...schema.ofAccount(),
 });
 
 const changePlan = operation("changePlan", {
   summary: "Change the plan of an account",
   description:
     "`at` is `now` (the default) or `refresh`: at the end of the base window, shown as `next_plan`. A change to the present plan cancels a scheduled change. Each operation id takes effect once.",
-  params,
   body: closed({ operation_id: schema.operationId, plan: schema.planName, at: changeTime }),
   response: { 200: accountObject.schema },
-  refusals: ["account_not_found", "account_closed", "operation_differs"],
+  ...schema.ofAccount("account_closed", "operation_differs"),
 });
 
 const previewPlan = operation("previewPlan", {
   summary: "Show what a change of the plan would do",
   description:
     "Changes nothing. `after` is the balance at `effective_at`, if nothing is spent until then. For `refresh` that is the end of the base window.",
-  params,
   body: closed({ plan: schema.planName, at: changeTime }),
   response: { 200: previewObject.schema },
-  refusals: ["account_not_found", "account_closed"],
+  ...schema.ofAccount("account_closed"),
 });
 
 const changeState = operation("changeState", {
   summary: "Suspend, resume or close an account",
   description:
     "A `suspended` account gets no new requests answered; running requests finish, and windows go on. `active` ends that. `closed` is final: base and overage credits lapse, additional credits stay and can be refunded. Each operation id takes effect once.",
-  params,
   body: closed({
     operation_id: schema.operationId,
     state: Type.Enum([...accountStates], { description: '"active", "suspended" or "closed"' }),
   }),
   response: { 200: accountObject.schema },
-  refusals: ["account_not_found", "account_closed", "operation_differs"],
+  ...schema.ofAccount("account_closed", "operation_differs"),
 });
 
 const setEnd = operation("setEnd", {
   summary: "Set the time at which an account closes, or remove it",
   description: "A time that has passed closes the account now. Each operation id takes effect once.",
-  params,
   body: closed({ operation_id: schema.operationId, ends_at: orNull(schema.moment) }),
   response: { 200: accountObject.schema },
-  refusals: ["account_not_found", "account_closed", "operation_differs"],
+  ...schema.ofAccount("account_closed", "operation_differs"),
 });
 
 export function accountRoutes(app: ApiApp, actions: OperatorActions): void {

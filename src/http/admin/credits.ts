@@ -15,60 +15,47 @@ import { type ApiApp, operation } from "../api/app.ts";
 import { pageOf, seqIn } from "../api/paging.ts";
 import * as schema from "../api/schemas.ts";
 
-const params = closed({ account: schema.accountName });
-
 const addCredits = operation("addCredits", {
   summary: "Add credits that were paid for",
   description:
     "Each payment id takes effect once. A repetition changes nothing and has `again: true`; with another amount it is refused.",
-  params,
   body: closed({ payment_id: schema.note, credits: schema.credits }),
   response: { 200: topupObject.schema },
-  refusals: ["account_not_found", "account_closed", "payment_differs", "payment_used", "too_many_credits"],
+  ...schema.ofAccount("account_closed", "payment_differs", "payment_used", "too_many_credits"),
 });
 
 const adjustCredits = operation("adjustCredits", {
   summary: "Correct the additional credits, up or down",
   description:
     "Each operation id takes effect once. A repetition changes nothing and has `again: true`; with another amount or reason it is refused.",
-  params,
   body: closed({
     operation_id: schema.operationId,
     credits: schema.signedCredits,
     reason: schema.note,
   }),
   response: { 200: adjustmentObject.schema },
-  refusals: [
-    "account_not_found",
-    "account_closed",
-    "operation_differs",
-    "too_few_credits",
-    "too_many_credits",
-  ],
+  ...schema.ofAccount("account_closed", "operation_differs", "too_few_credits", "too_many_credits"),
 });
 
 const refundCredits = operation("refundCredits", {
   summary: "Take back the credits of a payment that was returned",
   description:
     "Takes what the additional credits have free, at most what is left of the payment. `rest_micro` was spent or is held, and is not taken. Each refund id takes effect once, also if it could take nothing.",
-  params,
   body: closed({ refund_id: schema.note, payment_id: schema.note, credits: schema.credits }),
   response: { 200: refundObject.schema },
-  refusals: ["account_not_found", "payment_not_found", "refund_differs", "refund_used", "refund_too_large"],
+  ...schema.ofAccount("payment_not_found", "refund_differs", "refund_used", "refund_too_large"),
 });
 
 const showBalance = operation("showBalance", {
   summary: "Show the balance of an account, as GET /v1/balance does",
-  params,
   response: { 200: balance },
-  refusals: ["account_not_found"],
+  ...schema.ofAccount(),
 });
 
 const listJournal = operation("listJournal", {
   summary: "List all changes of an account's buckets, oldest first",
-  params,
   ...schema.listOf(journalObject.schema),
-  refusals: ["account_not_found", "list_too_slow"],
+  ...schema.ofAccount("list_too_slow"),
 });
 
 export function creditRoutes(app: ApiApp, actions: OperatorActions): void {

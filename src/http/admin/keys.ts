@@ -11,31 +11,25 @@ import { changedSettings, newSettings, rotationBody } from "../api/key-settings.
 import { pageIn } from "../api/paging.ts";
 import * as schema from "../api/schemas.ts";
 
-const accountParams = closed({ account: schema.accountName });
-const keyParams = closed({ key: schema.note });
-
 const makeKey = operation("makeKey", {
   summary: "Issue a key",
   description:
     "Only the response that creates the key (201) contains it. A repetition with the same operation id returns 200 with `key: null`. If you lost the first response, revoke the key and issue another.",
-  params: accountParams,
   body: closed({ ...newSettings.fields, portal: Type.Optional(schema.portal) }),
   response: { 200: newKeyObject.schema, 201: newKeyObject.schema },
-  refusals: ["account_not_found", "operation_differs"],
+  ...schema.ofAccount("operation_differs"),
 });
 
 const listKeys = operation("listKeys", {
   summary: "List the keys of an account, with revoked and expired ones, in the order of their creation",
-  params: accountParams,
   ...schema.listOf(keyObject.schema),
-  refusals: ["account_not_found"],
+  ...schema.ofAccount(),
 });
 
 const showKey = operation("showKey", {
   summary: "Show one key, without its secret",
-  params: keyParams,
   response: { 200: keyObject.schema },
-  refusals: ["key_not_found"],
+  ...schema.ofKey(),
 });
 
 const lookUpKey = operation("lookUpKey", {
@@ -52,29 +46,26 @@ const changeKey = operation("changeKey", {
   summary: "Change settings of a key",
   description:
     "Takes effect with the next request of the key. Absent fields stay, and null removes a setting. Another amount of the budget keeps its window; another period starts an empty one. Each operation id takes effect once.",
-  params: keyParams,
   body: closed({ ...changedSettings.fields, portal: Type.Optional(schema.portal) }),
   response: { 200: keyObject.schema },
-  refusals: ["key_not_found", "key_revoked", "operation_differs"],
+  ...schema.ofKey("key_revoked", "operation_differs"),
 });
 
 const rotateKey = operation("rotateKey", {
   summary: "Give a key a new secret",
   description:
     "The present secret stays valid for the period `overlap`, and an older one ends at once. Id, budget, limits and receipts of the key stay. Each operation id takes effect once: a repetition returns the key with `key` null.",
-  params: keyParams,
   body: rotationBody,
   response: { 200: newKeyObject.schema },
-  refusals: ["key_not_found", "key_revoked", "key_expired", "operation_differs"],
+  ...schema.ofKey("key_revoked", "key_expired", "operation_differs"),
 });
 
 const revokeKey = operation("revokeKey", {
   summary: "Revoke a key, at once and for good",
   description:
     "Ends both secrets of a rotated key. Running requests may finish. A repetition changes nothing: `revoked_at` stays.",
-  params: keyParams,
   response: { 200: keyObject.schema },
-  refusals: ["key_not_found"],
+  ...schema.ofKey(),
 });
 
 export function keyRoutes(app: ApiApp, actions: OperatorActions): void {

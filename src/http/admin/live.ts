@@ -130,9 +130,8 @@ const listErrors = operation("listErrors", {
 const listRefusals = operation("listRefusals", {
   summary: "List the last chat requests of an account that ended with an error, newest first",
   description: "At most 50, of this process since its start.",
-  params: closed({ account: schema.accountName }),
   ...schema.listOf(refusalObject.schema),
-  refusals: ["account_not_found"],
+  ...schema.ofAccount(),
 });
 
 export function liveRoutes(

@@ -19,6 +19,8 @@ import {
   topupField,
 } from "../../accounts/fields.ts";
 import { closed, orNull } from "../../accounts/json-objects.ts";
+import type { OperatorCode } from "../../accounts/refusals.ts";
+import type { ErrorCode } from "../../errors.ts";
 import { portalRights } from "../../ledger/rows.ts";
 import { momentRule } from "../../units.ts";
 
@@ -29,6 +31,22 @@ export const note = textOf(noteField);
 export function noteThatIs(what: string) {
   return textOf(noteField, `${what}, ${noteField.rule}`);
 }
+
+const accountPath = closed({ account: accountName });
+const keyPath = closed({ key: note });
+
+/** Returns what routes of an account share: its name in the path, and that it may be unknown. */
+export function ofAccount(...refusals: (OperatorCode | ErrorCode)[]) {
+  const all: (OperatorCode | ErrorCode)[] = ["account_not_found", ...refusals];
+  return { params: accountPath, refusals: all };
+}
+
+/** Returns what routes of a key share: its id in the path, and that it may be unknown. */
+export function ofKey(...refusals: OperatorCode[]) {
+  const all: OperatorCode[] = ["key_not_found", ...refusals];
+  return { params: keyPath, refusals: all };
+}
+
 export const label = textOf(labelField);
 export const contactText = textOf(contactField);
 export const email = textOf(emailField);

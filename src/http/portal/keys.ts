@@ -9,8 +9,6 @@ import * as schema from "../api/schemas.ts";
 import type { PortalDependencies } from "./dependencies.ts";
 import { sessionOf } from "./sign-in.ts";
 
-const params = closed({ key: schema.note });
-
 const listKeys = operation("listKeys", {
   summary: "List the keys that the session may see, with ended ones, in the order of their creation",
   ...schema.listOf(keyObject.schema),
@@ -28,34 +26,28 @@ const changeKey = operation("changeKey", {
   summary: "Change settings of a key",
   description:
     "For keys with the right `account`. No setting may exceed those of the session's key. A session whose key has a budget changes names only. Absent fields stay, and null removes a setting. Each operation id takes effect once.",
-  params,
   body: closed(changedSettings.fields),
   response: { 200: keyObject.schema },
-  refusals: [
-    ...(["key_not_found", "not_permitted", "key_revoked"] as const),
-    ...(["operation_differs", "key_changed", "too_many_changes"] as const),
-  ],
+  ...schema.ofKey("not_permitted", "key_revoked", "operation_differs", "key_changed", "too_many_changes"),
 });
 
 const rotateKey = operation("rotateKey", {
   summary: "Give a key a new secret",
   description:
     "The key of the session, or with the right `account` a key that may do no more. The present secret stays valid for requests for the period `overlap`, and never beyond the expiry of the key. If the session rotates its own key, the response has a cookie for a new session, and all other sessions of the key end. Each operation id takes effect once: a repetition returns the key with `key` null.",
-  params,
   body: rotationBody,
   response: { 200: newKeyObject.schema },
-  refusals: [
-    ...(["key_not_found", "not_permitted", "key_revoked", "key_expired"] as const),
+  ...schema.ofKey(
+    ...(["not_permitted", "key_revoked", "key_expired"] as const),
     ...(["operation_differs", "key_changed", "too_many_changes"] as const),
-  ],
+  ),
 });
 
 const revokeKey = operation("revokeKey", {
   summary: "Revoke a key of the account, at once and for good",
   description: "For keys with the right `account`. Running requests of the key may finish.",
-  params,
   response: { 200: keyObject.schema },
-  refusals: ["key_not_found", "not_permitted", "too_many_changes"],
+  ...schema.ofKey("not_permitted", "too_many_changes"),
 });
 
 /** The answer arrives even if the change ends the session: it has the only copy of a secret. */
