@@ -16,9 +16,18 @@ for (const backend of backends) {
   describe(`the audit job on ${backend.name}`, { skip: backend.skip ?? false }, () => {
     test("runs once at a time on a database, and its result is there after a restart", async () => {
       await using at = await opened(backend);
+      await using started = new AsyncDisposableStack();
       const results: number[] = [];
-      const runners = at.stores.map((store) => runnerOn(store, results));
+      // The first audit must not end before the second runner has asked.
+      const asked = Promise.withResolvers<void>();
+      const runners = at.stores.map((store) => {
+        const audit = () => asked.promise.then(() => store.audit());
+        const runner = runnerOn({ ...store, audit }, results);
+        started.defer(() => runner.stop());
+        return runner;
+      });
       const jobs = await Promise.all(runners.map((runner) => runner.start()));
+      asked.resolve();
       assert.equal(new Set(jobs.map(({ running }) => running?.startedMs)).size, 1);
       await until("both know the result", () => results.length === 2);
       const [one, two] = await Promise.all(runners.map((runner) => runner.job()));
