@@ -14,6 +14,7 @@ import { Readable } from "node:stream";
 import { pipeline } from "node:stream/promises";
 import { run } from "node:test";
 import { spec, type TestEvent } from "node:test/reporters";
+import { bundleLibraries, librariesVariable } from "./fixtures/bundled-libraries.ts";
 import { noChromium, sharedChromiumVariable, unpackChromium } from "./fixtures/chromium.ts";
 import { noPostgres, sharedServerVariable, start } from "./fixtures/postgres.ts";
 
@@ -45,6 +46,8 @@ if (files.length === 0) throw new Error(`There are no tests in ${wanted.join(", 
 
 // Modules are parsed and stripped of their types once, not in each of the processes.
 process.env.NODE_COMPILE_CACHE ??= join(root, "node_modules", ".cache", "node");
+const libraries = await bundleLibraries();
+process.env[librariesVariable] = libraries;
 process.env.INKWELL_TEST_FILE_MS_MAX ??= String(fileMsMax);
 if (noPostgres === null) process.env[sharedServerVariable] = (await start()).folder;
 const inBrowser = files.filter((file) => file.startsWith("test/browser/"));
@@ -83,7 +86,7 @@ async function* report(): AsyncGenerator<TestEvent> {
     const events: AsyncIterable<TestEvent> = run({
       ...part,
       cwd: root,
-      execArgv: [`--test-timeout=${testMsMax}`, `--import=${deadline}`],
+      execArgv: [`--test-timeout=${testMsMax}`, `--require=${libraries}`, `--import=${deadline}`],
     });
     for await (const event of events) {
       // Totals of this part: the report has those of all parts.
