@@ -1,6 +1,12 @@
-/** The JSON of a balance, as `GET /v1/balance`, the operator API and the command line show it. */
+/**
+ * The JSON of a balance, as `GET /v1/balance`, the operator API and the command line show it, and
+ * of the refills to come, which pages show beside it.
+ */
+import Type, { type Static } from "typebox";
 import type { BalanceView, BucketView } from "../ledger/balance.ts";
+import { windowBuckets } from "../ledger/rows.ts";
 import { creditsIn, type MicroCredits } from "../units.ts";
+import { closed, isoTime, time } from "./json-objects.ts";
 
 export function balanceObject(view: BalanceView) {
   const { base, overage, additionalMicro } = view;
@@ -50,4 +56,29 @@ function percentOf(micro: MicroCredits, capMicro: MicroCredits): number {
   // 10,000 times micro-credits can exceed 53 bits.
   const share = Number((BigInt(micro) * 10_000n) / BigInt(capMicro));
   return Math.min(share, 10_000) / 100;
+}
+
+const refill = closed({
+  bucket: Type.Enum([...windowBuckets]),
+  credits: Type.Integer({ minimum: 1 }),
+  at: time,
+});
+
+/** Refills that are due at the ends of the present windows. */
+export const refills = Type.Array(refill, {
+  description:
+    "the buckets that refill, soonest first: from the scheduled plan if there is one, and not after the end of the account",
+});
+
+export function refillsOf({ base, overage }: BalanceView): Static<typeof refills> {
+  const windows = [
+    { bucket: "base" as const, ...base },
+    { bucket: "overage" as const, ...overage },
+  ];
+  return windows
+    .filter(({ refillMicro }) => refillMicro > 0)
+    .toSorted((one, other) => one.endsMs - other.endsMs)
+    .map(({ bucket, refillMicro, endsMs }) => ({
+      ...{ bucket, credits: creditsIn(refillMicro), at: isoTime(endsMs) },
+    }));
 }

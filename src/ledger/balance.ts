@@ -6,6 +6,7 @@
 import { invariant, Refusal } from "../errors.ts";
 import { type EpochMs, type MicroCredits, microPerCredit } from "../units.ts";
 import { expireOverdue } from "./ending.ts";
+import { refillOf } from "./entitlement.ts";
 import type { AccountError } from "./operations.ts";
 import type { PlanCatalog } from "./plan.ts";
 import type { AccountRow, AccountState, HoldRow } from "./rows.ts";
@@ -34,6 +35,8 @@ export interface BucketView {
   /** The window that contains the moment of the snapshot. */
   startsMs: EpochMs;
   endsMs: EpochMs;
+  /** The credits of the next window; 0 if nothing refills the bucket. */
+  refillMicro: MicroCredits;
 }
 
 export interface BalanceView {
@@ -77,12 +80,14 @@ export function readBalance(snapshot: AccountSnapshot): BalanceView | { problem:
       capMicro: account.baseCap,
       startsMs: account.baseStartsMs,
       endsMs: account.baseEndsMs,
+      refillMicro: refillOf(account, snapshot.plans, "base"),
     },
     overage: {
       micro: Math.max(0, account.overage + account.overageHeld),
       capMicro: account.overageCap,
       startsMs: account.overageStartsMs,
       endsMs: account.overageEndsMs,
+      refillMicro: refillOf(account, snapshot.plans, "overage"),
     },
     additionalMicro: account.additional + account.additionalHeld,
     heldMicro: account.baseHeld + account.overageHeld + account.additionalHeld,

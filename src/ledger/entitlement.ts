@@ -8,7 +8,7 @@
  * plan change closed before its planned end is kept, and resumes if the account returns to its
  * period. So nobody gains credits by a plan change and the change back. Pure.
  */
-import type { EpochMs, MicroCredits } from "../units.ts";
+import { type EpochMs, type MicroCredits, microOf } from "../units.ts";
 import { AccountWindows, type WindowsChange } from "./account-windows.ts";
 import { newestVersion, type PlanCatalog, type PlanVersion } from "./plan.ts";
 import {
@@ -82,6 +82,18 @@ function passBoundaries(account: AccountRow, windows: AccountWindows, atMs: Epoc
   windows.refresh("base", atMs);
   windows.refresh("overage", atMs);
   return plan;
+}
+
+/**
+ * Returns the credits that a bucket has when its present window ends; 0 if nothing refills it. A
+ * scheduled plan takes effect at the end of the base window.
+ */
+export function refillOf(account: AccountRow, catalog: PlanCatalog, bucket: WindowBucket): MicroCredits {
+  const { state, plan, nextPlan, baseEndsMs, endsMs: accountEndsMs } = account;
+  const endsMs = account[fieldOf[bucket].endsMs];
+  if (state === "closed" || (accountEndsMs !== null && accountEndsMs <= endsMs)) return 0;
+  const next = baseEndsMs <= endsMs ? (nextPlan ?? plan) : plan;
+  return microOf(newestVersion(catalog, next)?.[bucket].credits ?? 0);
 }
 
 /** Opens both windows of a new account. Its plan has a version. */

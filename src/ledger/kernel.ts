@@ -20,7 +20,7 @@ import type { EpochMs, MicroCredits } from "../units.ts";
 import { changePlan, changeState, open, reverse } from "./account.ts";
 import { adjust, refund, topup } from "./additional.ts";
 import { expire, expireOverdue, settle } from "./ending.ts";
-import { countHeld, isCurrent, spendable } from "./entitlement.ts";
+import { countHeld, isCurrent, refillOf, spendable } from "./entitlement.ts";
 import { budgetAt } from "./key-budget.ts";
 import { changeKey } from "./key-changes.ts";
 import type {
@@ -34,7 +34,6 @@ import type {
   PutOffOutcome,
   Rates,
 } from "./operations.ts";
-import { newestVersion } from "./plan.ts";
 import { allocate, costOf, negated, priceOf, sumOf } from "./pricing.ts";
 import { countRequest, followClock, rateRefusalOf, ratesOf, scopesOf } from "./rates.ts";
 import {
@@ -42,6 +41,7 @@ import {
   assertTokens,
   type BucketAmounts,
   countsOf,
+  fieldOf,
   type HoldRow,
   heldBy,
   type KeyRow,
@@ -204,16 +204,14 @@ function reserved(scope: "account" | "key", rates: Rates): HoldOutcome {
 
 function creditRefusal(
   work: UnitOfWork,
-  { account, plan }: FoundAccount,
+  { account }: FoundAccount,
   minMicro: MicroCredits,
   rates: Rates,
 ): HoldOutcome {
   if (sumOf(ifAllReturns(account)) >= minMicro) return reserved("account", rates);
-  // The next refresh gives the credits of the next plan, and not those of the present grant.
-  const next = account.nextPlan === null ? plan : (newestVersion(work.plans, account.nextPlan) ?? plan);
-  const refills: EpochMs[] = [];
-  if (next !== null && next.base.credits > 0) refills.push(account.baseEndsMs);
-  if (next !== null && next.overage.credits > 0) refills.push(account.overageEndsMs);
+  const refills = windowBuckets.flatMap((bucket) =>
+    refillOf(account, work.plans, bucket) > 0 ? account[fieldOf[bucket].endsMs] : [],
+  );
   const refreshesAtMs = refills.length === 0 ? null : Math.min(...refills);
   return { kind: "refused", reason: "insufficient_credits", refreshesAtMs, rates };
 }

@@ -1,36 +1,28 @@
 /** The portal as the holder of a key uses it: balance, requests, usage, keys, first request. */
 import assert from "node:assert/strict";
-import { readFileSync } from "node:fs";
+import { readFileSync, writeFileSync } from "node:fs";
+import path from "node:path";
 import { browserTests, type ConsoleService, type Visit } from "../fixtures/browser.ts";
-import {
-  assertAccessible,
-  assertFits,
-  assertRefused,
-  confirmed,
-  dialogClosed,
-  loaded,
-  setHidden,
-  submit,
-} from "../fixtures/console.ts";
-import { ask } from "../fixtures/http-stream.ts";
+import { assertAccessible, assertFits, dialogClosed, loaded, setHidden } from "../fixtures/console.ts";
 import { change } from "../fixtures/ledger-file.ts";
-import { endPortalSession, keyOf, openPortal } from "../fixtures/portal-pages.ts";
+import { askApi, keyOf, openPortal } from "../fixtures/portal-pages.ts";
 
-const test = browserTests({ pages: "portal" });
+const plans = `plans:
+  starter: { base: { credits: 1000, every: P1D }, overage: { credits: 1000, every: P1M } }
+  prepaid: { base: { credits: 0, every: P1D }, overage: { credits: 0, every: P1D } }
+  late: { base: { credits: 0, every: P1D }, overage: { credits: 70, every: P1D } }
+`;
+
+const test = browserTests({
+  pages: "portal",
+  fill: async (folder) => writeFileSync(path.join(folder, "inkwell.yaml"), plans),
+});
 const model = "smollm2-135m-instruct";
 const hostile = "<img src=x onerror=alert(1)>";
 const pages = ["", "requests", "usage", "keys", "start", "chat"];
 
-/** Sends a request to the public API. Returns its status. */
-async function askApi({ apiUrl }: ConsoleService, key: string): Promise<number> {
-  const response = await ask({ url: apiUrl, key, model, content: "Hi", max_tokens: 5 });
-  await response.text();
-  return response.status;
-}
-
-/** Opens an account on the plan of the first one. Returns the secret of a key of it. */
-async function openAccount(service: ConsoleService, id: string): Promise<string> {
-  const { plan } = await service.call("GET", "/admin/accounts/default");
+/** Opens an account. Returns the secret of a key of it. */
+async function openAccount(service: ConsoleService, id: string, plan = "starter"): Promise<string> {
   await service.call("POST", "/admin/accounts", { id, plan });
   return (await keyOf(service, id, { name: "only", portal: "account" })).secret;
 }
@@ -130,76 +122,6 @@ test("explains the cost of a request: tokens times price, and the bucket that pa
   await rows.nth(1).waitFor();
 });
 
-test("creates a key within the limits of the own one, rotates and revokes it", async (visit) => {
-  const { page, service, expects } = visit;
-  const settings = { name: "manager", portal: "account", requests_per_minute: 50 };
-  const { secret } = await keyOf(service, "default", settings);
-  await openPortal(visit, "/keys", secret);
-  await page.getByRole("button", { name: "Create a key" }).click();
-  const dialog = page.getByRole("dialog");
-  await dialog.getByText("At most 50, as your key allows").waitFor();
-  await dialog.getByLabel("Name").fill("<b>lab</b>");
-  await dialog.getByLabel("Requests per minute").fill("51");
-  expects("400 POST /api/keys");
-  await submit(page);
-  await assertRefused(dialog.getByLabel("Requests per minute"), /at most 50/, { Name: "<b>lab</b>" });
-  await dialog.getByLabel("Requests per minute").fill("");
-  await submit(page);
-  await dialog.getByRole("button", { name: "Copy" }).click();
-  await dialog.getByText("Copied.").waitFor();
-  const made: string = await page.evaluate("navigator.clipboard.readText()");
-  assert.equal(await askApi(service, made), 200);
-  await dialog.getByRole("button", { name: "Done" }).click();
-  // The new key has the limit of the key that made it.
-  await page.getByRole("row").filter({ hasText: "<b>lab</b>" }).getByText("50 requests/min").waitFor();
-  await page.getByRole("button", { name: "Rotate the key <b>lab</b>" }).click();
-  await dialog.getByLabel("The present secret stays valid for").selectOption("none");
-  await submit(page);
-  await dialog.getByRole("button", { name: "Done" }).click();
-  assert.equal(await askApi(service, made), 401);
-  await page.getByRole("button", { name: "Revoke the key <b>lab</b>" }).click();
-  await submit(page);
-  await dialog.getByText("In the last 24 hours it made 1 request.").waitFor();
-  await submit(page);
-  await confirmed(page, "The key is revoked.");
-  await page.getByRole("row").filter({ hasText: "<b>lab</b>" }).getByText("revoked").waitFor();
-  // Rotating the key of the session keeps the session.
-  await page.getByRole("button", { name: "Rotate the key manager" }).click();
-  await submit(page);
-  await dialog.getByRole("button", { name: "Done" }).click();
-  await page.reload();
-  await page.getByRole("button", { name: "Rotate the key manager" }).waitFor();
-});
-
-test("a key with the right own sees and rotates only itself, and why", async (visit) => {
-  const { page, service } = visit;
-  const { secret } = await keyOf(service, "default", { name: "alone" });
-  await openPortal(visit, "/keys", secret);
-  await page.getByText("This key manages only itself").waitFor();
-  assert.equal(await page.getByRole("region", { name: "Keys" }).getByRole("row").count(), 2);
-  assert.deepEqual(await page.getByRole("main").getByRole("button").allInnerTexts(), ["Rotate"]);
-});
-
-test("a session that ends while a form is filled loses nothing that was typed", async (visit) => {
-  const { page, service, expects } = visit;
-  const { secret } = await keyOf(service, "default", { name: "typing", portal: "account" });
-  await openPortal(visit, "/keys", secret);
-  await page.getByRole("button", { name: "Create a key" }).click();
-  await page.getByRole("dialog").getByLabel("Name").fill("kept");
-  await endPortalSession(visit);
-  expects("401 POST /api/keys");
-  await submit(page);
-  await page.getByRole("heading", { name: "Your session has ended" }).waitFor();
-  await page.getByLabel("API key").fill(secret);
-  await page.keyboard.press("Enter");
-  const name = page.getByRole("dialog").getByLabel("Name");
-  await page.getByRole("heading", { name: "Your session has ended" }).waitFor({ state: "detached" });
-  assert.equal(await name.inputValue(), "kept");
-  await submit(page);
-  await page.getByRole("button", { name: "Done" }).click();
-  await page.getByRole("row").filter({ hasText: "kept" }).waitFor();
-});
-
 test("gives a first request to copy, without the key", async (visit) => {
   const { page, service } = visit;
   await openPortal(visit, "/start");
@@ -209,15 +131,37 @@ test("gives a first request to copy, without the key", async (visit) => {
   assert.ok(!(await page.content()).includes(service.key));
 });
 
-test("says that the account is suspended, and shows it all the same", async (visit) => {
-  const { page, service } = visit;
+test("says that the account is suspended or closes for as long as it is so", async (visit) => {
+  const { page, service, expects } = visit;
   const secret = await openAccount(service, "suspended");
-  const suspension = { operation_id: "s", state: "suspended" };
-  await service.call("POST", "/admin/accounts/suspended/state", suspension);
+  const change = (state: object) =>
+    service.call("POST", "/admin/accounts/suspended/state", { operation_id: crypto.randomUUID(), ...state });
   await openPortal(visit, "/", secret);
-  await page.getByText("This account is suspended.").waitFor();
   await page.getByText("No request has finished yet").waitFor();
+  const notice = (text: string | RegExp) => page.locator(".notice").filter({ hasText: text });
+  await change({ state: "suspended" });
+  await notice("This account is suspended.").waitFor();
   assert.equal(await askApi(service, secret), 403);
+  await page.getByRole("link", { name: "Keys" }).click();
+  await page.getByText("The account is suspended.").waitFor();
+  assert.equal(await page.getByRole("button", { name: "Create a key" }).count(), 0);
+  await page.getByRole("link", { name: "Home" }).click();
+  await change({ state: "active" });
+  await notice("This account is suspended.").waitFor({ state: "detached" });
+  await page.getByRole("link", { name: "Keys" }).click();
+  await page.getByRole("button", { name: "Create a key" }).waitFor();
+  await page.getByRole("link", { name: "Home" }).click();
+  await change({ ends_at: new Date(Date.now() + 86_400_000).toISOString() });
+  await notice(/This account closes in 2[34] hours/).waitFor();
+  await page
+    .getByText(/ends without a refill/)
+    .first()
+    .waitFor();
+  await change({ ends_at: null });
+  await notice("This account closes").waitFor({ state: "detached" });
+  expects(/^401 GET/);
+  await change({ state: "closed" });
+  await page.getByLabel("API key").waitFor();
 });
 
 test("says that the credits are used up as soon as they are, and when they refill", async (visit) => {
@@ -232,6 +176,19 @@ test("says that the credits are used up as soon as they are, and when they refil
   assert.equal(await askApi(service, secret), 402);
 });
 
+test("promises a refill only if one comes", async (visit) => {
+  const { page, service } = visit;
+  const secret = await openAccount(service, "bought", "prepaid");
+  await openPortal(visit, "/", secret);
+  const notice = page.locator(".notice").filter({ hasText: "The credits are used up." });
+  await notice.getByText("They do not refill").waitFor();
+  await page.getByText("Base: the plan grants none.").waitFor();
+  assert.equal(await page.getByText(/refills? to/).count(), 0);
+  const change = { operation_id: "up", plan: "late", at: "refresh" };
+  await service.call("POST", "/admin/accounts/bought/plan", change);
+  await notice.getByText(/The overage credits refill to 70/).waitFor();
+});
+
 test("says that the budget of the key is used up, and when it refills", async (visit) => {
   const { page, service } = visit;
   const budget = { credits: 100, every: "P1D" };
@@ -243,19 +200,6 @@ test("says that the budget of the key is used up, and when it refills", async (v
   const notice = page.locator(".notice").filter({ hasText: "The budget of this key is used up." });
   await notice.getByText(/It refills/).waitFor();
   await page.getByRole("img", { name: "0 % of the budget are left" }).waitFor();
-});
-
-test("revoking the key of the session is announced, and ends the session", async (visit) => {
-  const { page, service, expects } = visit;
-  const { secret } = await keyOf(service, "default", { name: "leaving", portal: "account" });
-  await openPortal(visit, "/keys", secret);
-  await page.getByRole("button", { name: "Revoke the key leaving" }).click();
-  await submit(page);
-  await page.getByText("You are signed in with this key: this session ends too.").waitFor();
-  expects(/^401 GET/);
-  await submit(page);
-  await page.getByLabel("API key").waitFor();
-  assert.equal(await askApi(service, secret), 401);
 });
 
 test("exports the usage that it shows, and of no other account", async (visit) => {

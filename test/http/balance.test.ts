@@ -16,6 +16,7 @@ function bucket(credits: number, cap: number): BucketView {
     capMicro: cap * 1e6,
     startsMs: at,
     endsMs: at + 86_400_000,
+    refillMicro: cap * 1e6,
   };
 }
 

@@ -1,6 +1,8 @@
 /** The live state of the portal: what it shows to whom, what it costs, and when it ends. */
 import assert from "node:assert/strict";
 import { test } from "node:test";
+import { isDeepStrictEqual } from "node:util";
+import type { Operation } from "../../src/ledger/operations.ts";
 import { fieldsOf, listOf, refused } from "../fixtures/operator.ts";
 import { portalTests, startPortal, type TestPortal } from "../fixtures/portal.ts";
 import { babble, startService, type TestService } from "../fixtures/service.ts";
@@ -123,6 +125,25 @@ liveTest("a request that begins and ends between two looks is an event", async (
   assert.equal(listOf(body.data)[0]?.journal_seq, stream.last("requests")?.journal_seq);
 });
 
+liveTest("a suspension and an end date of the account are events", async (portal, service) => {
+  await using stream = await follow(portal, await portal.signIn(service.key));
+  await until("the first state", () => stream.last("account") !== undefined);
+  const before = stream.last("account");
+  const { body } = await portal.as(await portal.signIn(service.key), "GET", "/api/account");
+  assert.deepEqual(before, { state: "active", ends_at: null, refills: body.refills });
+  const change = (op: string, to: Extract<Operation, { kind: "state" }>["to"]) =>
+    service.ledger.apply({ kind: "state", account: "test", op, to });
+  await change("pause", { kind: "suspend" });
+  await until("the suspension", () => stream.last("account")?.state === "suspended");
+  const endsMs = Date.now() + 60_000;
+  await change("end", { kind: "end", endsMs });
+  await until("the end", () => stream.last("account")?.ends_at === new Date(endsMs).toISOString());
+  assert.deepEqual(stream.last("account")?.refills, [], "no refill comes before the end");
+  await change("keep", { kind: "end", endsMs: null });
+  await change("go on", { kind: "resume" });
+  await until("the state before", () => isDeepStrictEqual(stream.last("account"), before));
+});
+
 liveTest(
   "shows a key its own requests, and all of the account only with the right to",
   async (portal, service) => {
@@ -207,7 +228,7 @@ liveTest("reads nothing for an account that does not change", async (portal, ser
     service.log.filter(({ level }) => Number(level) >= 40),
     [],
   );
-  assert.equal(stream.events.length, 2);
+  assert.equal(stream.events.length, 3);
   store.snapshot = snapshot;
 });
 

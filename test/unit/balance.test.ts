@@ -28,8 +28,12 @@ test("a new account has full buckets and windows that start with it", async () =
     nextPlan: null,
     state: "active",
     endsMs: null,
-    base: { micro: credits(10), capMicro: credits(10), startsMs: start, endsMs: start + day },
+    base: {
+      ...{ micro: credits(10), capMicro: credits(10), refillMicro: credits(10) },
+      ...{ startsMs: start, endsMs: start + day },
+    },
     overage: {
+      refillMicro: credits(5),
       micro: credits(5),
       capMicro: credits(5),
       startsMs: start,
@@ -128,6 +132,34 @@ test("shows the credits of the current grant after the plan was edited", async (
   assert.equal((await viewOf(made)).base.capMicro, credits(10));
   made.clock.nowMs += day;
   assert.equal((await viewOf(made)).base.capMicro, credits(4));
+});
+
+test("promises the refills that will come, and no others", async () => {
+  const refills = async (made: Bench) => {
+    const { base, overage } = await viewOf(made);
+    return [base.refillMicro, overage.refillMicro];
+  };
+  const bought = await bench(planOf("bought", 0, 0), planOf("large", 30, 5));
+  assert.deepEqual(await refills(bought), [0, 0]);
+  const toLarge = { kind: "plan", account: "ada", op: "up", plan: "large", at: "refresh" } as const;
+  await bought.apply(toLarge);
+  assert.deepEqual(await refills(bought), [credits(30), credits(5)]);
+
+  const made = await bench(small);
+  made.clock.nowMs += 1;
+  await made.store.applyPlans(plansOf(planOf("small", 4, 5)), false);
+  assert.deepEqual(await refills(made), [credits(4), credits(5)]);
+  const end = (op: string, endsMs: number | null) =>
+    made.apply({ kind: "state", account: "ada", op, to: { kind: "end", endsMs } });
+  await end("between", start + 2 * day);
+  assert.deepEqual(await refills(made), [credits(4), 0]);
+  await end("with the window", start + day);
+  assert.deepEqual(await refills(made), [0, 0]);
+  await end("never", null);
+  await made.apply({ kind: "state", account: "ada", op: "pause", to: { kind: "suspend" } });
+  assert.deepEqual(await refills(made), [credits(4), credits(5)]);
+  await made.apply({ kind: "state", account: "ada", op: "close", to: { kind: "close" } });
+  assert.deepEqual(await refills(made), [0, 0]);
 });
 
 test("shows an empty bucket with a cap of 0", async () => {

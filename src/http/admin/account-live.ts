@@ -6,7 +6,7 @@
  * (accounts/live-accounts.ts). Tokens of requests that this process answers come from memory.
  */
 import Type from "typebox";
-import { balanceObject } from "../../accounts/balance-object.ts";
+import { balanceObject, refills, refillsOf } from "../../accounts/balance-object.ts";
 import { count, micro, objectFor } from "../../accounts/json-objects.ts";
 import { LiveAccounts } from "../../accounts/live-accounts.ts";
 import type { OperatorActions } from "../../accounts/operator-actions.ts";
@@ -33,6 +33,7 @@ interface AccountNow {
 
 export const accountLiveObject = objectFor<AccountNow>("AccountLive")({
   balance: [balance, (now) => balanceObject(now.balance)],
+  refills: [refills, (now) => refillsOf(now.balance)],
   held_micro: [micro, (now) => now.balance.heldMicro],
   running: [count, (now) => now.records.length + now.elsewhere.length],
   requests: [

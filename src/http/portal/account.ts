@@ -1,7 +1,7 @@
 /** `/api/account`: the account, the key of the session, its rights and the balance. */
 import Type from "typebox";
-import { balanceObject } from "../../accounts/balance-object.ts";
-import { closed, objectFor, orNull, text } from "../../accounts/json-objects.ts";
+import { balanceObject, refills, refillsOf } from "../../accounts/balance-object.ts";
+import { closed, fieldsFor, isoTimeOrNull, objectFor, orNull, text } from "../../accounts/json-objects.ts";
 import type { KeySession } from "../../accounts/key-sessions.ts";
 import { balance, keyObject } from "../../accounts/operator-objects.ts";
 import { whyNoNewKeys } from "../../accounts/portal-rights.ts";
@@ -27,9 +27,23 @@ const rights = closed({
   why_not: orNull(Type.String({ description: "why the key cannot create keys" })),
 });
 
+/** The state of an account, and what it gets by itself. */
+const accountState = fieldsFor<BalanceView>()({
+  state: [Type.Enum([...accountStates]), ({ state }) => state],
+  ends_at: [
+    orNull(Type.String({ format: "date-time", description: "the time at which the account closes" })),
+    ({ endsMs }) => isoTimeOrNull(endsMs),
+  ],
+  refills: [refills, refillsOf],
+});
+
+export const accountStateObject = objectFor<BalanceView>("AccountState")(accountState);
+
 export const ownAccountObject = objectFor<ShownAccount>("OwnAccount")({
   account: [text, ({ session }) => session.key.account],
-  state: [Type.Enum([...accountStates]), ({ balance }) => balance.state],
+  state: [accountState.state[0], ({ balance }) => balance.state],
+  ends_at: [accountState.ends_at[0], ({ balance }) => isoTimeOrNull(balance.endsMs)],
+  refills: [refills, ({ balance }) => refillsOf(balance)],
   key: [keyObject.schema, ({ session }) => keyObject.of(session.key)],
   rights: [
     rights,

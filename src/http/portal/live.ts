@@ -9,6 +9,7 @@ import { sumOf } from "../../ledger/pricing.ts";
 import { type HoldRow, heldBy } from "../../ledger/rows.ts";
 import { type ApiApp, operation } from "../api/app.ts";
 import { EventStream } from "../api/event-stream.ts";
+import { accountStateObject } from "./account.ts";
 import type { PortalDependencies } from "./dependencies.ts";
 import { sessionOf } from "./sign-in.ts";
 
@@ -42,8 +43,8 @@ export const runningRequests = closed({
 const showLive = operation("showLive", {
   summary: "Follow the balance and the running requests of the session, as server-sent events",
   description:
-    "Event `balance` has the balance, event `requests` the running requests: first as they are, then after each change, at most once a second. The stream does not prolong the session, and ends with it.",
-  response: { 200: Type.Union([balance, runningRequests]) },
+    "Event `balance` has the balance, event `account` the state of the account and its refills, event `requests` the running requests: first as they are, then after each change, at most once a second. The stream does not prolong the session, and ends with it.",
+  response: { 200: Type.Union([balance, accountStateObject.schema, runningRequests]) },
   events: true,
   refusals: ["concurrency_limit_exceeded"],
 });
@@ -66,6 +67,7 @@ export function liveRoutes(app: ApiApp, { store, logger }: PortalDependencies): 
     const stream = new EventStream(reply);
     const end = accounts.watch(session, (live) => {
       stream.send("balance", balanceObject(live.balance));
+      stream.send("account", accountStateObject.of(live.balance));
       stream.send("requests", requestsObject(live));
     });
     stream.onEnd(end);

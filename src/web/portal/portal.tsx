@@ -1,4 +1,5 @@
 /** The pages of the portal, and what its sign-in says. */
+import { useEffect, useRef } from "preact/hooks";
 import { apiPath, get } from "../shared/api.ts";
 import { PageHead } from "../shared/layout.tsx";
 import { Link, type Place, pathTo } from "../shared/router.tsx";
@@ -44,6 +45,13 @@ export function Portal() {
 
 function CurrentPage({ place }: { place: Place }) {
   const account = useLoaded("account", (signal) => get<OwnAccount>(apiPath("account"), {}, signal));
+  // Another page of the portal begins with the present state of the account and its rights.
+  const [section] = place.parts;
+  const before = useRef(section);
+  useEffect(() => {
+    if (before.current !== section) account.reload();
+    before.current = section;
+  }, [section]);
   return (
     <>
       {account.value === null && <PageHead title="Inkwell" />}

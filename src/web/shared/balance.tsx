@@ -2,11 +2,13 @@
 import { Figure } from "./layout.tsx";
 import { wholeNumber } from "./numbers.ts";
 import { passedShare } from "./times.ts";
-import type { Balance } from "./types.ts";
+import type { Balance, Refills } from "./types.ts";
 import { ShortAmount, Time } from "./values.tsx";
 
-export function BalancePicture({ balance, heldMicro }: { balance: Balance; heldMicro: number }) {
+export function BalancePicture(props: { balance: Balance; refills: Refills; heldMicro: number }) {
+  const { balance, refills, heldMicro } = props;
   const { balances, caps, baseWindow, overageWindow } = balance;
+  const refillOf = (name: Refills[number]["bucket"]) => refills.find(({ bucket }) => bucket === name);
   return (
     <>
       <div class="figures">
@@ -20,8 +22,14 @@ export function BalancePicture({ balance, heldMicro }: { balance: Balance; heldM
           <ShortAmount micro={heldMicro} />
         </Figure>
       </div>
-      <Bucket name="Base" {...balances.base} cap={caps.base.credits} window={baseWindow} />
-      <Bucket name="Overage" {...balances.overage} cap={caps.overage.credits} window={overageWindow} />
+      <Bucket
+        {...{ name: "Base", ...balances.base, cap: caps.base.credits, window: baseWindow }}
+        refill={refillOf("base")}
+      />
+      <Bucket
+        {...{ name: "Overage", ...balances.overage, cap: caps.overage.credits, window: overageWindow }}
+        refill={refillOf("overage")}
+      />
     </>
   );
 }
@@ -32,9 +40,22 @@ function Bucket(props: {
   percent: number;
   cap: number;
   window: { startedAt: string; refreshesAt: string };
+  refill: Refills[number] | undefined;
 }) {
-  const { name, credits, percent, cap, window } = props;
-  if (cap === 0) return <p class="bucket quiet">{name}: the plan grants none.</p>;
+  const { name, credits, percent, cap, window, refill } = props;
+  if (cap === 0) {
+    return (
+      <p class="bucket quiet">
+        {name}: the plan grants none.
+        {refill && (
+          <>
+            {" "}
+            From <Time at={refill.at} /> on, it grants {wholeNumber(refill.credits)}.
+          </>
+        )}
+      </p>
+    );
+  }
   const passed = passedShare(Date.parse(window.startedAt), Date.parse(window.refreshesAt), Date.now());
   return (
     <div class={`bucket ${name.toLowerCase()}`}>
@@ -56,7 +77,8 @@ function Bucket(props: {
           started <Time at={window.startedAt} />
         </span>
         <span>
-          refills to {wholeNumber(cap)} <Time at={window.refreshesAt} />
+          {refill ? `refills to ${wholeNumber(refill.credits)}` : "ends without a refill"}{" "}
+          <Time at={window.refreshesAt} />
         </span>
       </p>
     </div>

@@ -1,5 +1,6 @@
 /** Objects that both APIs have, as their schemas describe them: types, nothing is bundled. */
 import type { Static } from "typebox";
+import type { refills } from "../../accounts/balance-object.ts";
 import type * as objects from "../../accounts/operator-objects.ts";
 import type { usageReportSchema } from "../../accounts/usage-sums.ts";
 
@@ -10,6 +11,7 @@ export interface Page<Row> {
 }
 
 export type Balance = Static<typeof objects.balance>;
+export type Refills = Static<typeof refills>;
 export type Key = Static<typeof objects.keyObject.schema>;
 export type NewKey = Static<typeof objects.newKeyObject.schema>;
 export type Receipt = Static<typeof objects.usageObject.schema>;

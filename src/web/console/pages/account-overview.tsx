@@ -21,7 +21,9 @@ export function AccountOverview({ account }: AccountTabProps) {
     <>
       <Card title="Balance" actions={<LiveMark of={live} />}>
         <ShownLive of={live} event="message">
-          {({ balance, held_micro }) => <BalancePicture balance={balance} heldMicro={held_micro} />}
+          {({ balance, refills, held_micro }) => (
+            <BalancePicture balance={balance} refills={refills} heldMicro={held_micro} />
+          )}
         </ShownLive>
       </Card>
       <Card title="Account">

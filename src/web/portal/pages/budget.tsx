@@ -1,20 +1,12 @@
 /** The key of the session: its budget as a picture, and its limits. */
 import { exactCredits, microPerCredit } from "../../../units.ts";
-import { apiPath, getUnattended } from "../../shared/api.ts";
 import { Card } from "../../shared/layout.tsx";
 import { wholeNumber } from "../../shared/numbers.ts";
 import type { Key } from "../../shared/types.ts";
-import { useLoaded } from "../../shared/use-loaded.ts";
 import { Facts, Time } from "../../shared/values.tsx";
 import { keyTitle } from "../key-names.ts";
-import type { OwnAccount } from "../types.ts";
-import { useFollowed } from "../use-followed.ts";
 
-/** Loaded again after a `change`, because running requests spend the budget. */
-export function Budget({ of, change }: { of: Key; change: unknown }) {
-  const account = useLoaded("budget", (signal) => getUnattended<OwnAccount>(apiPath("account"), {}, signal));
-  useFollowed(account, change);
-  const key = account.value?.key ?? of;
+export function Budget({ of: key }: { of: Key }) {
   const { budget, limits } = key;
   const perMinute = (limit: number | null) =>
     limit === null ? "no limit" : `${wholeNumber(limit)} a minute`;

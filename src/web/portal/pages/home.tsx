@@ -8,12 +8,12 @@ import { wholeNumber } from "../../shared/numbers.ts";
 import { Link, pathTo } from "../../shared/router.tsx";
 import { Empty, Shown } from "../../shared/states.tsx";
 import { Table } from "../../shared/table.tsx";
-import type { Balance, Page, Receipt } from "../../shared/types.ts";
+import type { Balance, Key, Page, Receipt } from "../../shared/types.ts";
 import { useLoaded } from "../../shared/use-loaded.ts";
 import { Amount, Time } from "../../shared/values.tsx";
 import { useKeyNames } from "../key-names.ts";
 import { RequestState } from "../request-state.tsx";
-import type { LiveEvents, OwnAccount } from "../types.ts";
+import type { AccountState, LiveEvents, OwnAccount } from "../types.ts";
 import { useFollowed } from "../use-followed.ts";
 import { Budget } from "./budget.tsx";
 
@@ -24,26 +24,31 @@ const nearPercent = 10;
 export function HomePage({ own }: { own: OwnAccount }) {
   const live = useLive<LiveEvents>(apiPath("live"));
   const balance = live.value.balance ?? own.balance;
+  const state = live.value.account ?? own;
   const running = live.value.requests;
   const heldMicro = running?.data.reduce((sum, { held_micro }) => sum + held_micro, 0) ?? 0;
   const change = running && [running.journal_seq, ...running.data.map(({ id }) => id)].join(" ");
   const nameOfKey = useKeyNames();
+  // Running requests spend the budget of the key.
+  const account = useLoaded("own", (signal) => getUnattended<OwnAccount>(apiPath("account"), {}, signal));
+  useFollowed(account, change);
+  const key = account.value?.key ?? own.key;
   return (
     <>
       <PageHead title="Balance">
         <LiveMark of={live} />
       </PageHead>
-      <Warnings own={own} balance={balance} />
+      <Warnings state={state} balance={balance} ownKey={key} />
       <div class="cards">
         <Card title={own.rights.keys === "own" ? "Credits of the account" : "Credits"}>
-          <BalancePicture balance={balance} heldMicro={heldMicro} />
+          <BalancePicture balance={balance} refills={state.refills} heldMicro={heldMicro} />
           {heldMicro > 0 && (
             <p class="quiet">
               Running requests pay what they use of the credits that they hold, and give the rest back.
             </p>
           )}
         </Card>
-        <Budget of={own.key} change={change} />
+        <Budget of={key} />
       </div>
       <Card title="Running requests">
         <ShownLive of={live} event="requests">
@@ -81,40 +86,52 @@ export function HomePage({ own }: { own: OwnAccount }) {
 }
 
 /** What stops requests, or soon will, and what to do then. */
-function Warnings({ own: { state, key }, balance }: { own: OwnAccount; balance: Balance }) {
-  const { balances, caps, baseWindow } = balance;
+function Warnings(props: { state: AccountState; balance: Balance; ownKey: Key }) {
+  const { state, balance, ownKey } = props;
+  const { balances, caps } = balance;
   const left = balances.total.credits;
-  const refill = (
+  const [refill] = state.refills;
+  const whatNext = refill ? (
     <>
-      The base credits refill to {wholeNumber(caps.base.credits)} <Time at={baseWindow.refreshesAt} />.
+      The {refill.bucket} credits refill to {wholeNumber(refill.credits)} <Time at={refill.at} />. If you need
+      more before then, ask the operator for a top-up.
     </>
+  ) : (
+    "They do not refill: ask the operator for a top-up or another plan."
   );
-  const topUp = "If you need more before then, ask the operator for a top-up.";
   return (
-    <>
-      {state !== "active" && (
+    <div role="status">
+      {state.state !== "active" && (
         <p class="notice bad">
-          <strong>This account is {state}.</strong> Requests are refused. You can look at everything; ask the
-          operator to activate the account.
+          <strong>This account is {state.state}.</strong> Requests are refused. You can look at everything;
+          ask the operator to activate the account.
+        </p>
+      )}
+      {state.ends_at !== null && (
+        <p class="notice warn">
+          <strong>
+            This account closes <Time at={state.ends_at} />.
+          </strong>{" "}
+          Requests are refused from then on, and these pages end. Ask the operator if it should stay open.
         </p>
       )}
       {left === 0 ? (
         <p class="notice bad">
-          <strong>The credits are used up.</strong> Requests that cost credits are refused. {refill} {topUp}
+          <strong>The credits are used up.</strong> Requests that cost credits are refused. {whatNext}
         </p>
       ) : (
         left * 100 < caps.total.credits * nearPercent && (
           <p class="notice warn">
-            <strong>Less than {nearPercent} % of the credits are left.</strong> {refill} {topUp}
+            <strong>Less than {nearPercent} % of the credits are left.</strong> {whatNext}
           </p>
         )
       )}
-      {key.budget !== null && <BudgetWarning budget={key.budget} />}
-    </>
+      {ownKey.budget !== null && <BudgetWarning budget={ownKey.budget} />}
+    </div>
   );
 }
 
-function BudgetWarning({ budget }: { budget: NonNullable<OwnAccount["key"]["budget"]> }) {
+function BudgetWarning({ budget }: { budget: NonNullable<Key["budget"]> }) {
   const micro = Math.max(0, budget.left_micro);
   if (micro * 100 >= budget.credits * 1_000_000 * nearPercent) return null;
   return (

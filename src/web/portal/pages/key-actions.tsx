@@ -1,12 +1,10 @@
 /** Dialogs for keys. A new secret is shown once, and limits of the session's key stand at the fields. */
 import { ActionDialog } from "../../shared/action.tsx";
 import { apiPath, get, send } from "../../shared/api.ts";
-import { type FieldOf, momentIn, type Values } from "../../shared/field.tsx";
+import { KeyForm, keyFields, NewKeyForm } from "../../shared/key-form.tsx";
 import { RotateDialog } from "../../shared/key-values.tsx";
-import { counted, wholeNumber, wholeNumberIn } from "../../shared/numbers.ts";
-import { Secret } from "../../shared/secret.tsx";
-import { exactTime } from "../../shared/times.ts";
-import type { Key, NewKey, Page, Receipt } from "../../shared/types.ts";
+import { counted } from "../../shared/numbers.ts";
+import type { Key, Page, Receipt } from "../../shared/types.ts";
 import { Time } from "../../shared/values.tsx";
 import { keyTitle } from "../key-names.ts";
 
@@ -17,110 +15,44 @@ interface Props {
   close(isDone: boolean): void;
 }
 
-const limits = [
-  ["requests_per_minute", "Requests per minute"],
-  ["tokens_per_minute", "Tokens per minute"],
-  ["concurrent", "Requests at once"],
-] as const;
-
-/** Hints say what the key of the session allows, which is also the default. */
-function fieldsFor(creator: Key): FieldOf[] {
-  const { expires_at, models } = creator;
-  return [
-    { name: "name", label: "Name", isRequired: true, hint: "For whom or what the key is." },
-    { name: "budget.credits", label: "Budget in credits", kind: "number", min: 1 },
-    {
-      ...{ name: "budget.every", label: "Budget period", kind: "select" },
-      hint: "The budget is full again after each period.",
-      options: [
-        ["", "no budget"],
-        ["PT5H", "5 hours"],
-        ["P1D", "day"],
-        ["P1W", "week"],
-        ["P1M", "month"],
-      ],
-    },
-    {
-      ...{ name: "models", label: "Models", initial: models.join(", ") },
-      hint: models.includes("*")
-        ? "Ids separated by commas, or * for all models of the plan."
-        : `Ids separated by commas. Your key allows: ${models.join(", ")}.`,
-    },
-    {
-      ...{ name: "expires_at", label: "Expires at (UTC)", kind: "moment" },
-      ...(expires_at === null
-        ? {}
-        : {
-            hint: `At the latest when your key expires, which is also the default: ${exactTime(Date.parse(expires_at))}.`,
-          }),
-    },
-    ...limits.map(([name, label]): FieldOf => {
-      const max = creator.limits[name];
-      return {
-        ...{ name, label, kind: "number", min: 1 },
-        ...(max === null
-          ? {}
-          : { hint: `At most ${wholeNumber(max)}, as your key allows, which is also the default.` }),
-      };
-    }),
-  ];
-}
-
-/** The settings as the API takes them. Empty fields are left out. */
-function settingsIn(values: Values): object {
-  const numberAt = (name: string) => wholeNumberIn(values[name] ?? "");
-  const models = (values.models ?? "").split(",").map((id) => id.trim());
-  const budget = given({ credits: numberAt("budget.credits"), every: values["budget.every"] || null });
-  return given({
-    name: values.name?.trim() || null,
-    models: models.some((id) => id !== "") ? models.filter((id) => id !== "") : null,
-    expires_at: momentIn(values.expires_at ?? ""),
-    ...Object.fromEntries(limits.map(([name]) => [name, numberAt(name)])),
-    budget: Object.keys(budget).length === 0 ? null : budget,
-  });
-}
-
-function given(fields: object): object {
-  return Object.fromEntries(Object.entries(fields).filter(([, value]) => value !== null));
-}
-
 export function CreateKey({ creator, close }: { creator: Key; close(isDone: boolean): void }) {
   return (
-    <ActionDialog
+    <NewKeyForm
       title="Create a key"
-      kind="key"
-      submit="Create the key"
       intro={<p>The key uses the credits of your account. In these pages it sees and rotates only itself.</p>}
-      fields={fieldsFor(creator)}
-      send={async (values, operationId) => {
-        const body = { operation_id: operationId, ...settingsIn(values) };
-        const { key } = await send<NewKey>("POST", apiPath("keys"), body);
-        return {
-          done: "The key is created.",
-          result: <Secret secret={key} lost="Revoke this key in the list, and create another one." />,
-        };
-      }}
+      path={apiPath("keys")}
+      fields={keyFields({ creator })}
       close={close}
     />
   );
 }
 
-export function RenameKey({ of: key, close }: Omit<Props, "isOwn">) {
+/** `creator` is the key of the session. If it has a budget, only names can be changed. */
+export function ChangeKey({ of: key, creator, close }: Omit<Props, "isOwn"> & { creator: Key }) {
+  const isOwn = key.id === creator.id;
+  const isOfName = creator.budget !== null;
+  const fields = keyFields({ key, creator }).filter(({ name }) => !isOfName || name === "name");
   return (
-    <ActionDialog
-      title={`Rename the key ${keyTitle(key)}`}
-      kind="rename"
-      submit="Save the name"
-      fields={[
-        { name: "name", label: "Name", initial: key.name ?? "", hint: "For whom or what the key is." },
-      ]}
-      send={async ({ name = "" }, operationId) => {
-        await send("PATCH", apiPath("keys", key.id), {
-          operation_id: operationId,
-          name: name.trim() || null,
-        });
-        return { done: "The name is saved." };
-      }}
+    <KeyForm
+      title={`Edit the key ${keyTitle(key)}`}
+      intro={
+        isOfName ? (
+          <p>Your key has a budget, so it can change the names of keys only.</p>
+        ) : (
+          <>
+            <p>The next request of the key uses the new settings. Empty fields remove a setting.</p>
+            {isOwn && (
+              <p>
+                <strong>You are signed in with this key.</strong> It can give itself less, and only the
+                operator can give it more again. With a budget it can no longer create keys or change their
+                settings.
+              </p>
+            )}
+          </>
+        )
+      }
+      path={apiPath("keys", key.id)}
+      fields={fields}
       close={close}
     />
   );

@@ -11,7 +11,7 @@ import type { Key } from "../../shared/types.ts";
 import { Time } from "../../shared/values.tsx";
 import { keyTitle, useKeys } from "../key-names.ts";
 import type { OwnAccount } from "../types.ts";
-import { CreateKey, RenameKey, RevokeKey, RotateKey } from "./key-actions.tsx";
+import { ChangeKey, CreateKey, RevokeKey, RotateKey } from "./key-actions.tsx";
 
 export function KeysPage({ own, changed }: { own: OwnAccount; changed(): void }) {
   const { open, show, hide } = useAction<string>();
@@ -25,7 +25,7 @@ export function KeysPage({ own, changed }: { own: OwnAccount; changed(): void })
   };
   const [action, id] = open?.split(" ") ?? [];
   const chosen = keys.value?.data.find((key) => key.id === id);
-  const actions = rights.keys === "own" ? ["Rotate"] : ["Rename", "Rotate", "Revoke"];
+  const actions = rights.keys === "own" ? ["Rotate"] : ["Edit", "Rotate", "Revoke"];
   return (
     <>
       <PageHead title={rights.keys === "own" ? "Your key" : "Keys"}>
@@ -83,7 +83,7 @@ export function KeysPage({ own, changed }: { own: OwnAccount; changed(): void })
         )}
       </Shown>
       {action === "create" && <CreateKey creator={own.key} close={close} />}
-      {chosen && action === "rename" && <RenameKey of={chosen} close={close} />}
+      {chosen && action === "edit" && <ChangeKey of={chosen} creator={own.key} close={close} />}
       {chosen && action === "rotate" && (
         <RotateKey of={chosen} isOwn={chosen.id === own.key.id} close={close} />
       )}
