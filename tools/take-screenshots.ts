@@ -153,7 +153,7 @@ async function take(
   const viewport = { width, height: width < 500 ? 740 : width < 1500 ? 860 : 1080 };
   await using visited = await visit(
     browser,
-    new URL(shot.holder === undefined ? service.url : service.portalUrl).origin,
+    [new URL(shot.holder === undefined ? service.url : service.portalUrl).origin],
     { viewport, colorScheme },
   );
   const { page, context } = visited;

@@ -61,7 +61,7 @@ const faults: [string, ...RegExp[]][] = [
 
 for (const [path, ...problems] of faults) {
   test(`a page reports the fault of ${path}`, { skip }, async () => {
-    await using watched = await visit(browser, origin);
+    await using watched = await visit(browser, [origin]);
     await watched.page.goto(origin + path);
     await until(`problems like ${problems.join(", ")}`, () =>
       problems.every((pattern) => watched.problems().some((problem) => pattern.test(problem))),
@@ -73,7 +73,7 @@ for (const [path, ...problems] of faults) {
 }
 
 test("a page without faults passes, with the fonts of the package", { skip }, async () => {
-  await using good = await visit(browser, origin);
+  await using good = await visit(browser, [origin]);
   await good.page.goto(`${origin}/good`);
   good.assertExpected();
   const size = await good.page.evaluate("document.querySelector('p').getClientRects()[0].height");

@@ -31,7 +31,7 @@ const words: SignInWords = {
   missing: "Enter an API key.",
   hint: (
     <>
-      A key begins with <code>sk-</code>. You get one from the operator of this service, or from a colleague
+      A key begins with <code>ink_</code>. You get one from the operator of this service, or from a colleague
       who can create keys. The key signs you in, and this browser does not keep it.
     </>
   ),

@@ -38,11 +38,17 @@ export function get<T>(path: string, query: Query = {}, signal?: AbortSignal): P
 }
 
 /** As `get`, for what a page reads without its user. It does not prolong the session. */
-export async function getUnattended<T>(path: string, query: Query, signal: AbortSignal): Promise<T> {
-  const response = await respond("GET", withQuery(path, query), undefined, signal, {
-    "x-inkwell-unattended": "1",
-  });
-  return response.json();
+export function getUnattended<T>(path: string, query: Query, signal: AbortSignal): Promise<T> {
+  markUnattended(signal);
+  return get<T>(path, query, signal);
+}
+
+/** Signals of requests that a page sends without its user. */
+const unattended = new WeakSet<AbortSignal>();
+
+/** No request with this signal prolongs the session. */
+export function markUnattended(signal: AbortSignal): void {
+  unattended.add(signal);
 }
 
 /** Sends a change. Requests with the same operation id are applied once. */
@@ -131,15 +137,12 @@ async function request<T>(method: string, path: string, body?: object, signal?: 
   return JSON.parse(text || "null");
 }
 
-async function respond(
-  method: string,
-  path: string,
-  body?: object,
-  signal?: AbortSignal,
-  more: Readonly<Record<string, string>> = {},
-): Promise<Response> {
-  const type = body ? { "content-type": "application/json" } : {};
-  const headers = { "x-inkwell-request": "1", ...type, ...more };
+async function respond(method: string, path: string, body?: object, signal?: AbortSignal): Promise<Response> {
+  const headers = {
+    "x-inkwell-request": "1",
+    ...(body && { "content-type": "application/json" }),
+    ...(signal && unattended.has(signal) && { "x-inkwell-unattended": "1" }),
+  };
   const response = await fetch(path, {
     ...{ method, headers, credentials: "same-origin" },
     ...(body ? { body: JSON.stringify(body) } : {}),

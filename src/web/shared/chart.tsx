@@ -1,125 +1,140 @@
 /**
- * A chart of amounts by day, drawn by uPlot. A click on a name in the legend hides its series, and
- * the scale follows those that are shown. The table beside a chart has the exact amounts.
+ * A chart of amounts over time. Several series have a legend of buttons that show and hide them,
+ * and can be drawn apart, each on its own scale, so that a large series does not flatten the
+ * others. All values are in a table below, which needs no pointer.
  */
-import { useEffect, useRef } from "preact/hooks";
-import "./language.ts";
-import uPlot from "uplot";
-import { microPerCredit } from "../../units.ts";
+import { useId, useState } from "preact/hooks";
 import { shortCredits } from "./numbers.ts";
-import { themeChanged } from "./theme.tsx";
+import { type Drawn, Plot } from "./plot.tsx";
+import { Table } from "./table.tsx";
+import { Amount } from "./values.tsx";
 
 export interface Series {
+  /** Differs from the names of other series. */
   name: string;
-  /** One amount for each day. */
+  /** One amount for each time. */
   micro: readonly number[];
 }
 
-const heightPx = 220;
-const legendMax = 8;
+/** How somebody looks at a chart: kept by the page, which loads other data into the chart. */
+interface ChartView {
+  hidden: ReadonlySet<string>;
+  isApart: boolean;
+  change(view: Partial<Pick<ChartView, "hidden" | "isApart">>): void;
+}
 
-interface Content {
+/** Colours in the style. Further series are quiet. */
+const colorsMax = 6;
+
+export function useChartView(): ChartView {
+  const [view, setView] = useState<Pick<ChartView, "hidden" | "isApart">>({
+    ...{ hidden: new Set<string>(), isApart: false },
+  });
+  return { ...view, change: (changes) => setView((before) => ({ ...before, ...changes })) };
+}
+
+interface ChartProps {
   /** Days, or times of hours: `2027-01-31` or `2027-01-31 18:00`. */
   times: readonly string[];
   series: readonly Series[];
+  label: string;
+  view: ChartView;
 }
 
-/** Further values of the same series change the bars and lines in place. */
-export function Chart({ times, series, label }: Content & { label: string }) {
-  const place = useRef<HTMLElement>(null);
-  const shown = useRef<Content>({ times, series });
-  shown.current = { times, series };
-  const plotted = useRef<uPlot | null>(null);
-  const names = JSON.stringify(series.map(({ name }) => name));
-  useEffect(() => {
-    const element = place.current;
-    if (element === null) return;
-    let plot = draw(element, shown);
-    plotted.current = plot;
-    const redraw = () => {
-      plot.destroy();
-      plot = draw(element, shown);
-      plotted.current = plot;
-    };
-    const system = matchMedia("(prefers-color-scheme: dark)");
-    const resized = new ResizeObserver(() => plot.setSize({ width: element.clientWidth, height: heightPx }));
-    resized.observe(element);
-    addEventListener(themeChanged, redraw);
-    system.addEventListener("change", redraw);
-    return () => {
-      resized.disconnect();
-      removeEventListener(themeChanged, redraw);
-      system.removeEventListener("change", redraw);
-      plot.destroy();
-      plotted.current = null;
-    };
-  }, [names]);
-  const content = JSON.stringify([times, series]);
-  useEffect(() => plotted.current?.setData(dataOf(shown.current)), [content]);
-  return <figure class="chart" ref={place} aria-label={label} />;
+export function Chart({ times, series, label, view }: ChartProps) {
+  const [at, setAt] = useState<number | null>(null);
+  const [isOpen, setOpen] = useState(false);
+  const group = useId();
+  const drawn = series.map(({ name, micro }, number) => ({
+    ...{ name, micro, isShown: !view.hidden.has(name) },
+    color: number < colorsMax ? `series-${number + 1}` : "quiet",
+  }));
+  const plot = { times, group, onPoint: setAt };
+  const isApart = series.length > 1 && view.isApart;
+  return (
+    <figure class="chart" aria-label={label}>
+      {isApart ? (
+        <div class="cards">
+          {drawn
+            .filter(({ isShown }) => isShown)
+            .map((one) => (
+              <div key={one.name}>
+                <h3>{one.name}</h3>
+                <Plot {...plot} series={[one]} heightPx={140} />
+              </div>
+            ))}
+        </div>
+      ) : (
+        <Plot {...plot} series={drawn} heightPx={220} />
+      )}
+      <Legend {...{ drawn, view }} at={at !== null && at < times.length ? at : null} times={times} />
+      <details onToggle={({ currentTarget }) => setOpen(currentTarget.open)}>
+        <summary>Values as a table</summary>
+        {isOpen && <ValueTable times={times} series={series} label={label} />}
+      </details>
+    </figure>
+  );
 }
 
-function dataOf({ times, series }: Content): uPlot.AlignedData {
-  const rows = series.map(({ micro }) => micro.map((amount) => amount / microPerCredit));
-  return [times.map((_time, index) => index), ...rows];
-}
-
-function draw(element: HTMLElement, shown: { readonly current: Content }): uPlot {
-  const { series } = shown.current;
-  const color = (name: string) => getComputedStyle(element).getPropertyValue(`--${name}`).trim();
-  const axis = { stroke: resolved(color("quiet")), grid: { stroke: resolved(color("line")), width: 1 } };
-  const bars = uPlot.paths.bars?.({ size: [0.7, 40] });
-  const options: uPlot.Options = {
-    width: element.clientWidth,
-    height: heightPx,
-    legend: { show: series.length > 1 && series.length <= legendMax, live: true },
-    cursor: { drag: { x: false, y: false } },
-    scales: {
-      // Half a day more at both ends, so that the first and the last bar are whole.
-      x: { time: false, range: (_plot, min, max) => [min - 0.5, max + 0.5] },
-      y: { range: (_plot, _min, max) => [0, max > 0 ? max * 1.1 : 1] },
-    },
-    axes: [
-      {
-        ...axis,
-        values: (_plot, splits) => splits.map((split) => shortTime(shown.current.times[split] ?? "")),
-        space: 60,
-        incrs: [1, 2, 5, 7, 14, 30, 60, 90],
-      },
-      { ...axis, size: 70, values: (_plot, splits) => splits.map((credits) => compact(credits)) },
-    ],
-    series: [
-      { value: (_plot, index) => shown.current.times[index] ?? "" },
-      ...series.map(({ name }, number) => ({
-        label: name,
-        stroke: resolved(color(`series-${(number % 6) + 1}`)),
-        width: 2,
-        value: (_plot: uPlot, _credits: number, _series: number, index: number | null) =>
-          index === null ? "–" : shortCredits(shown.current.series[number]?.micro[index] ?? 0),
-        ...(series.length === 1 && bars
-          ? { fill: resolved(color("series-1")), paths: bars, width: 0, points: { show: false } }
-          : {}),
-      })),
-    ],
+/** The values of the time that the pointer is at, or of the whole period. */
+function Legend(props: {
+  drawn: readonly Drawn[];
+  view: ChartView;
+  at: number | null;
+  times: ChartProps["times"];
+}) {
+  const { drawn, view, at, times } = props;
+  const shownValue = ({ micro }: Drawn) =>
+    shortCredits(at === null ? micro.reduce((sum, amount) => sum + amount, 0) : (micro[at] ?? 0));
+  const toggle = ({ name, isShown }: Drawn) => {
+    const hidden = new Set(view.hidden);
+    if (isShown) hidden.add(name);
+    else hidden.delete(name);
+    view.change({ hidden });
   };
-  return new uPlot(options, dataOf(shown.current), element);
-
-  /** A canvas does not know `light-dark()`, but an element computes it. */
-  function resolved(value: string): string {
-    const probe = document.createElement("i");
-    probe.style.color = value;
-    element.append(probe);
-    const computed = getComputedStyle(probe).color;
-    probe.remove();
-    return computed;
-  }
+  const [first] = drawn;
+  return (
+    <div class="filters">
+      <span class="quiet nowrap">{at === null ? "In the whole period" : times[at]}:</span>
+      {drawn.length === 1 && first ? (
+        <span class="number">{shownValue(first)}</span>
+      ) : (
+        <>
+          {drawn.map((one) => (
+            <button key={one.name} type="button" aria-pressed={one.isShown} onClick={() => toggle(one)}>
+              <span aria-hidden style={{ color: `var(--${one.color})` }}>
+                {one.isShown ? "●" : "○"}
+              </span>{" "}
+              {one.name} <span class="number">{shownValue(one)}</span>
+            </button>
+          ))}
+          <button
+            type="button"
+            aria-pressed={view.isApart}
+            onClick={() => view.change({ isApart: !view.isApart })}
+          >
+            Each on its own scale
+          </button>
+        </>
+      )}
+    </div>
+  );
 }
 
-/** Returns `18:00` of an hour, and `01-31` of a day. */
-function shortTime(time: string): string {
-  return time.slice(time.length > 10 ? 11 : 5);
-}
-
-function compact(credits: number): string {
-  return new Intl.NumberFormat("en-US", { notation: "compact", maximumSignificantDigits: 3 }).format(credits);
+function ValueTable({ times, series, label }: Pick<ChartProps, "times" | "series" | "label">) {
+  return (
+    <Table
+      caption={label}
+      rows={times.map((time, index) => ({ time, index }))}
+      keyOf={({ time }) => time}
+      columns={[
+        { title: "Time (UTC)", cell: ({ time }) => <span class="nowrap">{time}</span> },
+        ...series.map(({ name, micro }) => ({
+          title: name,
+          isNumber: true,
+          cell: ({ index }: { time: string; index: number }) => <Amount micro={micro[index] ?? 0} />,
+        })),
+      ]}
+    />
+  );
 }

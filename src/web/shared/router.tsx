@@ -42,7 +42,8 @@ export function usePlace(): Place {
 
 /** Returns the path of a page: `pathTo("accounts", id)`. */
 export function pathTo(...parts: string[]): string {
-  return [paths.pages, ...parts.map(encodeURIComponent)].join("/");
+  // An empty path would be the present one.
+  return [paths.pages, ...parts.map(encodeURIComponent)].join("/") || "/";
 }
 
 export function go(path: string, replace = false): void {

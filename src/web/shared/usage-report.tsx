@@ -1,7 +1,7 @@
 /** Usage of a period: a chart by day, the total, and a table by day, model, key or account. */
 import { useState } from "preact/hooks";
 import { download, get } from "./api.ts";
-import { Chart, type Series } from "./chart.tsx";
+import { Chart, useChartView } from "./chart.tsx";
 import { Card, Figure } from "./layout.tsx";
 import { counted, wholeNumber } from "./numbers.ts";
 import { PeriodPicker } from "./period.tsx";
@@ -11,19 +11,17 @@ import { Pager, Table } from "./table.tsx";
 import { dayOf, daysBetween } from "./times.ts";
 import { toast } from "./toasts.tsx";
 import type { UsageReport, UsageSum } from "./types.ts";
+import { nameOf, renamed, type UsageGroup, usageSeries } from "./usage-series.ts";
 import { useLoaded } from "./use-loaded.ts";
 import { Amount, ShortAmount } from "./values.tsx";
 
 const daysDefault = 30;
-/** Series in one chart; the table has all of them. */
-const seriesMax = 6;
-type Group = "day" | "model" | "key" | "account";
 
 interface UsageProps {
   place: Place;
   /** Path of the sums in the API. */
   path: string;
-  groups: readonly Group[];
+  groups: readonly UsageGroup[];
   account?: string;
   /** Returns the name of a key. Default: its id. */
   nameOfKey?(id: string): string;
@@ -35,7 +33,8 @@ export function UsageOfPeriod({ place, path, groups, account, nameOfKey = (id) =
   const after = place.query.get("after");
   const filter = { from, to, account, model: place.query.get("model"), key: place.query.get("key") };
   const name = JSON.stringify(filter);
-  const chart = useLoaded(`chart ${by} ${name}`, (signal) => seriesOf(path, by, filter, nameOfKey, signal));
+  const view = useChartView();
+  const chart = useLoaded(`chart ${by} ${name}`, (signal) => usageSeries(path, by, filter, signal));
   const table = useLoaded(`sums ${by} ${name} ${after}`, (signal) =>
     get<UsageReport>(path, { ...filter, by, after, limit: 100 }, signal),
   );
@@ -78,8 +77,9 @@ export function UsageOfPeriod({ place, path, groups, account, nameOfKey = (id) =
           {(series) => (
             <Chart
               times={daysBetween(from, to)}
-              series={series}
-              label="Cost in credits by day; the table has the amounts"
+              series={renamed(series, by === "key" ? nameOfKey : (id) => id)}
+              view={view}
+              label="Cost in credits by day"
             />
           )}
         </Shown>
@@ -108,7 +108,12 @@ export function UsageOfPeriod({ place, path, groups, account, nameOfKey = (id) =
   );
 }
 
-function Sums(props: { by: Group; report: UsageReport; isFirst: boolean; nameOfKey(id: string): string }) {
+function Sums(props: {
+  by: UsageGroup;
+  report: UsageReport;
+  isFirst: boolean;
+  nameOfKey(id: string): string;
+}) {
   const { by, report, isFirst, nameOfKey } = props;
   if (report.data.length === 0) {
     return <Empty>No request has finished in this period. Choose another one, or send a request.</Empty>;
@@ -160,11 +165,7 @@ function Sums(props: { by: Group; report: UsageReport; isFirst: boolean; nameOfK
   );
 }
 
-function nameOf(row: UsageSum): string {
-  return row.day ?? row.model ?? row.key ?? row.account ?? "";
-}
-
-function Name({ row, by, nameOfKey }: { row: UsageSum; by: Group; nameOfKey(id: string): string }) {
+function Name({ row, by, nameOfKey }: { row: UsageSum; by: UsageGroup; nameOfKey(id: string): string }) {
   const name = nameOf(row);
   if (by === "account") return <Link to={pathTo("accounts", name, "usage")}>{name}</Link>;
   if (by === "day") return <>{name}</>;
@@ -172,33 +173,6 @@ function Name({ row, by, nameOfKey }: { row: UsageSum; by: Group; nameOfKey(id: 
     <Link to={withParameters({ [by]: name, by: "day", after: null })}>
       {by === "key" ? nameOfKey(name) : name}
     </Link>
-  );
-}
-
-type Filter = Record<"from" | "to", string> & Record<string, string | null | undefined>;
-
-/** One series by day, or one for each of the groups with the highest cost. */
-async function seriesOf(
-  path: string,
-  by: Group,
-  filter: Filter,
-  nameOfKey: (id: string) => string,
-  signal: AbortSignal,
-): Promise<Series[]> {
-  const days = daysBetween(filter.from, filter.to);
-  const daily = async (name: string, changes: object): Promise<Series> => {
-    const query = { ...filter, ...changes, by: "day", limit: 500 };
-    const { data } = await get<UsageReport>(path, query, signal);
-    const costs = new Map(data.map(({ day, cost_micro }) => [day, cost_micro]));
-    return { name, micro: days.map((day) => costs.get(day) ?? 0) };
-  };
-  if (by === "day") return [await daily("cost", {})];
-  const top = await get<UsageReport>(path, { ...filter, by, order: "cost", limit: seriesMax }, signal);
-  return Promise.all(
-    top.data.map((row) => {
-      const name = nameOf(row);
-      return daily(by === "key" ? nameOfKey(name) : name, { [by]: name });
-    }),
   );
 }
 

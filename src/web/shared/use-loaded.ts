@@ -1,6 +1,10 @@
-/** Data of a page: loaded when its key changes, kept while it is loaded again. */
+/**
+ * Data of a page: loaded when its key changes, kept while it is loaded again. While the service is
+ * away, it is tried again by itself.
+ */
 import { createContext } from "preact";
-import { useCallback, useContext, useEffect, useState } from "preact/hooks";
+import { useCallback, useContext, useEffect, useRef, useState } from "preact/hooks";
+import { ApiError, markUnattended } from "./api.ts";
 
 /** Changes with each sign-in, after which everything is loaded again. */
 export const Session = createContext(0);
@@ -12,17 +16,25 @@ export interface Loaded<T> {
   reload(): void;
 }
 
+const retryMs = 3_000;
+
 /** `key` names what is loaded: the same key, the same request. */
 export function useLoaded<T>(key: string, load: (signal: AbortSignal) => Promise<T>): Loaded<T> {
   const session = useContext(Session);
   const [turn, setTurn] = useState(0);
+  const isRetry = useRef(false);
   const [{ of: _of, ...state }, setState] = useState<Omit<Loaded<T>, "reload"> & { of: string }>({
     ...{ of: key, value: null, error: null, isLoading: true },
   });
   // The key stands for what `load` closes over.
   useEffect(() => {
     const aborter = new AbortController();
-    setState((before) => ({ ...before, error: null, isLoading: true }));
+    let retry: ReturnType<typeof setTimeout> | undefined;
+    const isQuiet = isRetry.current;
+    isRetry.current = false;
+    // The message of a service that is away stays until it is back.
+    if (isQuiet) markUnattended(aborter.signal);
+    else setState((before) => ({ ...before, error: null, isLoading: true }));
     const settle = (change: (before: T | null) => { value: T | null; error: Error | null }) => {
       if (aborter.signal.aborted) return;
       setState((before) => ({
@@ -33,9 +45,19 @@ export function useLoaded<T>(key: string, load: (signal: AbortSignal) => Promise
     load(aborter.signal).then(
       (value) => settle(() => ({ value, error: null })),
       // Data of the same key stays, and with it a form that somebody fills in.
-      (error: Error) => settle((value) => ({ value, error })),
+      (error: Error) => {
+        settle((value) => ({ value, error }));
+        if (aborter.signal.aborted || !(error instanceof ApiError) || error.status > 0) return;
+        retry = setTimeout(() => {
+          isRetry.current = true;
+          setTurn((count) => count + 1);
+        }, retryMs);
+      },
     );
-    return () => aborter.abort();
+    return () => {
+      clearTimeout(retry);
+      aborter.abort();
+    };
   }, [key, turn, session]);
   const reload = useCallback(() => setTurn((count) => count + 1), []);
   return { ...state, reload };

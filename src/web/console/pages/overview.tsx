@@ -1,6 +1,7 @@
 /** The first page: is it healthy, what runs now, what was used. It updates by itself. */
+import { useState } from "preact/hooks";
 import { get } from "../../shared/api.ts";
-import { Chart } from "../../shared/chart.tsx";
+import { Chart, useChartView } from "../../shared/chart.tsx";
 import { Card, Figure, PageHead } from "../../shared/layout.tsx";
 import { LiveMark, ShownLive, useLive } from "../../shared/live.tsx";
 import { counted, wholeNumber } from "../../shared/numbers.ts";
@@ -9,6 +10,7 @@ import { Empty, Shown } from "../../shared/states.tsx";
 import { Table } from "../../shared/table.tsx";
 import { dayOf, daysBetween, hourOf, hoursUntil } from "../../shared/times.ts";
 import type { UsageReport } from "../../shared/types.ts";
+import { usageSeries } from "../../shared/usage-series.ts";
 import { type Loaded, useLoaded } from "../../shared/use-loaded.ts";
 import { Amount, Badge, ShortAmount } from "../../shared/values.tsx";
 import type { Overview } from "../types.ts";
@@ -36,19 +38,7 @@ export function OverviewPage() {
         {(now) => <Now now={now} daily={daily} />}
       </ShownLive>
       <div class="cards">
-        <Card title="Cost by day">
-          <Shown of={daily}>
-            {(report) => (
-              <Chart
-                times={daysBetween(from, to)}
-                series={[
-                  { name: "cost", micro: microByDay(report, daysBetween(from, to), live.value.message) },
-                ]}
-                label={`Cost in credits on each of the last ${chartDays} days`}
-              />
-            )}
-          </Shown>
-        </Card>
+        <CostByDay days={daysBetween(from, to)} daily={daily} now={live.value.message} />
         <Card title={`Accounts with the highest cost in ${chartDays} days`}>
           <Shown of={top}>{({ data }) => <HighestCost rows={data} />}</Shown>
         </Card>
@@ -57,9 +47,55 @@ export function OverviewPage() {
   );
 }
 
+/** All together, live, or the models or accounts with the highest cost beside each other. */
+function CostByDay(props: {
+  days: readonly string[];
+  daily: Loaded<UsageReport>;
+  now: Overview | undefined;
+}) {
+  const { days, daily, now } = props;
+  const [by, setBy] = useState<"day" | "model" | "account">("day");
+  const view = useChartView();
+  const period = { from: days[0] ?? "", to: dayOf(Date.now(), 1) };
+  const groups = useLoaded(`series ${by} ${period.from}`, async (signal) =>
+    by === "day" ? [] : await usageSeries("/admin/usage/sums", by, period, signal),
+  );
+  const label = `Cost in credits on each of the last ${chartDays} days`;
+  const groupNames = { day: "all together", model: "by model", account: "by account" };
+  return (
+    <Card
+      title="Cost by day"
+      actions={Object.entries(groupNames).map(([group, title]) => (
+        <button
+          key={group}
+          type="button"
+          aria-pressed={group === by}
+          onClick={() => setBy(group === "model" || group === "account" ? group : "day")}
+        >
+          {title}
+        </button>
+      ))}
+    >
+      {by === "day" ? (
+        <Shown of={daily}>
+          {(report) => {
+            const series = [{ name: "cost", micro: microByDay(report, days, now) }];
+            return <Chart times={days} series={series} label={label} view={view} />;
+          }}
+        </Shown>
+      ) : (
+        <Shown of={groups}>
+          {(series) => <Chart times={days} series={series} label={label} view={view} />}
+        </Shown>
+      )}
+    </Card>
+  );
+}
+
 /** What the stream brings. */
 function Now({ now, daily }: { now: Overview; daily: Loaded<UsageReport> }) {
   const { health, running, usage, near_exhaustion: near, models } = now;
+  const view = useChartView();
   const hours = hoursUntil(usage === null ? Date.now() : Date.parse(usage.hour), chartHours);
   return (
     <>
@@ -79,6 +115,7 @@ function Now({ now, daily }: { now: Overview; daily: Loaded<UsageReport> }) {
         <Chart
           times={hours}
           series={[{ name: "cost", micro: microByHour(usage, hours) }]}
+          view={view}
           label={`Cost in credits in each of the last ${chartHours} hours`}
         />
       </Card>

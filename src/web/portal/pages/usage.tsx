@@ -1,11 +1,12 @@
 /** What the requests of the key, or of the account, cost by day, model and key. */
 import { apiPath, get } from "../../shared/api.ts";
-import { Chart } from "../../shared/chart.tsx";
+import { Chart, type Series, useChartView } from "../../shared/chart.tsx";
 import { Card, PageHead } from "../../shared/layout.tsx";
 import type { Place } from "../../shared/router.tsx";
 import { Shown } from "../../shared/states.tsx";
 import { hourOf, hoursUntil } from "../../shared/times.ts";
 import { UsageOfPeriod } from "../../shared/usage-report.tsx";
+import { highest } from "../../shared/usage-series.ts";
 import { useLoaded } from "../../shared/use-loaded.ts";
 import { ShortAmount } from "../../shared/values.tsx";
 import { useKeyNames } from "../key-names.ts";
@@ -31,25 +32,25 @@ export function UsagePage({ place }: { place: Place }) {
 
 function LastDay() {
   const usage = useLoaded("hours", (signal) =>
-    get<UsageHours>(apiPath("usage", "hours"), { hours: hoursShown }, signal),
+    get<UsageHours>(apiPath("usage", "hours"), { hours: hoursShown, by: "model" }, signal),
   );
+  const view = useChartView();
   return (
     <Card title={`The last ${hoursShown} hours`}>
       <Shown of={usage}>
         {({ to, data }) => {
           // `to` is the end of the last hour.
           const times = hoursUntil(Date.parse(to) - 1, hoursShown);
-          const costs = new Map(data.map(({ hour, cost_micro }) => [hourOf(Date.parse(hour)), cost_micro]));
-          const micro = times.map((time) => costs.get(time) ?? 0);
           return (
             <>
               <p>
-                <ShortAmount micro={micro.reduce((sum, cost) => sum + cost, 0)} />{" "}
+                <ShortAmount micro={data.reduce((sum, { cost_micro }) => sum + cost_micro, 0)} />{" "}
                 <span class="quiet">credits; hours in UTC</span>
               </p>
               <Chart
                 times={times}
-                series={[{ name: "cost", micro }]}
+                series={byModel(data, times)}
+                view={view}
                 label={`Cost in credits in each of the last ${hoursShown} hours`}
               />
             </>
@@ -58,4 +59,17 @@ function LastDay() {
       </Shown>
     </Card>
   );
+}
+
+function byModel(data: UsageHours["data"], times: readonly string[]): Series[] {
+  const models = new Map<string, Map<string, number>>();
+  for (const { hour, model, cost_micro } of data) {
+    const name = model ?? "";
+    const costs = models.get(name) ?? new Map<string, number>();
+    models.set(name, costs.set(hourOf(Date.parse(hour)), cost_micro));
+  }
+  const all = [...models].map(([name, costs]) => ({
+    ...{ name, micro: times.map((time) => costs.get(time) ?? 0) },
+  }));
+  return all.length === 0 ? [{ name: "cost", micro: times.map(() => 0) }] : highest(all, times.length);
 }
