@@ -54,6 +54,7 @@ export async function run(args: readonly string[]): Promise<void> {
     const cookie = await signIn(service.portalUrl, secret);
     for (const path of pathsOf(rights, days)) {
       const tookMs: number[] = [];
+      let rows = 0;
       for (let round = 0; round <= rounds; round += 1) {
         const beganMs = performance.now();
         const response = await fetch(service.portalUrl + path, {
@@ -61,20 +62,22 @@ export async function run(args: readonly string[]): Promise<void> {
         });
         const body = await response.text();
         tookMs.push(performance.now() - beganMs);
+        rows = path.includes("format=csv") ? body.split("\n").length : rowsIn(body);
         if (response.status !== 200) throw new Error(`${path}: ${response.status} ${body.slice(0, 300)}`);
       }
       const [first = 0, ...others] = tookMs;
       const median = others.toSorted((a, b) => a - b)[Math.floor(others.length / 2)] ?? first;
-      table.push({
-        rights,
-        path: `GET ${path}`,
-        "first ms": first.toFixed(1),
-        "median ms": median.toFixed(1),
-      });
+      const times = { "first ms": first.toFixed(1), "median ms": median.toFixed(1) };
+      table.push({ rights, path: `GET ${path}`, rows, ...times });
     }
   }
   console.log(`An account with half of ${charges} charges of ${days} days`);
   console.table(table);
+}
+
+function rowsIn(body: string): number {
+  const { data } = JSON.parse(body);
+  return Array.isArray(data) ? data.length : 1;
 }
 
 function pathsOf(rights: "own" | "account", days: number): string[] {

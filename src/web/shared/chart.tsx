@@ -69,7 +69,7 @@ export function Chart({ times, series, label, view }: ChartProps) {
       )}
       <Legend {...{ drawn, view }} at={at !== null && at < times.length ? at : null} times={times} />
       <details onToggle={({ currentTarget }) => setOpen(currentTarget.open)}>
-        <summary>Values as a table</summary>
+        <summary style={{ width: "fit-content" }}>Values as a table</summary>
         {isOpen && <ValueTable times={times} series={series} label={label} />}
       </details>
     </figure>
@@ -102,9 +102,7 @@ function Legend(props: {
         <>
           {drawn.map((one) => (
             <button key={one.name} type="button" aria-pressed={one.isShown} onClick={() => toggle(one)}>
-              <span aria-hidden style={{ color: `var(--${one.color})` }}>
-                {one.isShown ? "●" : "○"}
-              </span>{" "}
+              <Swatch color={one.color} isShown={one.isShown} />
               {one.name} <span class="number">{shownValue(one)}</span>
             </button>
           ))}
@@ -119,6 +117,13 @@ function Legend(props: {
       )}
     </div>
   );
+}
+
+function Swatch({ color, isShown }: Pick<Drawn, "color" | "isShown">) {
+  const size = { display: "inline-block", width: "10px", height: "10px", marginRight: "8px" };
+  const border = `2px solid var(--${color})`;
+  const background = isShown ? `var(--${color})` : "none";
+  return <i style={{ ...size, borderRadius: "50%", border, background }} />;
 }
 
 function ValueTable({ times, series, label }: Pick<ChartProps, "times" | "series" | "label">) {

@@ -155,7 +155,7 @@ function Sums(props: {
           </tfoot>
         }
       />
-      <p class="quiet">
+      <p class="quiet above">
         {report.final
           ? "These amounts are final."
           : "Today’s amounts still grow; a day is final five minutes after its end (UTC)."}
