@@ -5,7 +5,7 @@ import { daysBetween } from "./times.ts";
 import type { UsageReport, UsageSum } from "./types.ts";
 
 export type UsageGroup = "day" | "model" | "key" | "account";
-export type UsageFilter = Record<"from" | "to", string> & Record<string, string | null | undefined>;
+type UsageFilter = Record<"from" | "to", string> & Record<string, string | null | undefined>;
 
 /** Series with a colour of their own. */
 const seriesMax = 6;
