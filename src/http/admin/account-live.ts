@@ -42,20 +42,21 @@ export const accountLiveObject = objectFor<AccountNow>("AccountLive")({
   ],
 });
 
+const about = { ...schema.ofAccount(), response: { 200: accountLiveObject.schema } };
+
 const showAccountLive = operation("showAccountLive", {
   summary: "Show the balance of an account and its running requests",
   description: "Does not prolong a session.",
-  response: { 200: accountLiveObject.schema },
-  ...schema.ofAccount(),
+  ...about,
 });
 
 const streamAccountLive = operation("streamAccountLive", {
   summary: "Stream the balance of an account and its running requests as server-sent events",
   description:
     "The `data` of each event `message` is the object of `GET /admin/accounts/{account}/live`: first as it is, then after each change, at most once a second. A session has four streams at most.",
-  response: { 200: accountLiveObject.schema },
+  ...about,
   events: true,
-  ...schema.ofAccount("concurrency_limit_exceeded"),
+  refusals: [...about.refusals, "concurrency_limit_exceeded"],
 });
 
 export function accountLiveRoutes(
