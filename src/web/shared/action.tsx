@@ -35,8 +35,6 @@ interface Problem {
 
 export function ActionDialog(props: ActionProps) {
   const { title, intro, fields = [], submit, isDangerous = false, kind, preview, send, close } = props;
-  const dialog = useRef<HTMLDialogElement>(null);
-  const heading = useId();
   const [operationId] = useState(() => newOperationId(kind));
   const [values, setValues] = useState<Values>(() =>
     Object.fromEntries(fields.map(({ name, initial = "" }) => [name, initial])),
@@ -45,8 +43,6 @@ export function ActionDialog(props: ActionProps) {
   const [isBusy, setBusy] = useState(false);
   const [previewed, setPreviewed] = useState<ComponentChildren>(null);
   const [result, setResult] = useState<ComponentChildren>(null);
-  // Before the next key press, which belongs to the dialog.
-  useLayoutEffect(() => showModal(dialog.current), []);
   const latest = useRef(values);
   latest.current = values;
 
@@ -57,9 +53,9 @@ export function ActionDialog(props: ActionProps) {
     setProblems((all) => all.filter(({ param }) => param !== name));
     setPreviewed(null);
   };
-  const run = async () => {
+  const run = async (form: HTMLFormElement) => {
     const found = fields.flatMap((field) => {
-      const message = problemOf(field, values[field.name] ?? "", isHalfTyped(dialog.current, field.name));
+      const message = problemOf(field, values[field.name] ?? "", isHalfTyped(form, field.name));
       return message === null ? [] : [{ param: field.name, message }];
     });
     setProblems(found);
@@ -88,16 +84,8 @@ export function ActionDialog(props: ActionProps) {
     }
   };
   return (
-    <dialog
-      ref={dialog}
-      aria-labelledby={heading}
-      onCancel={(event) => {
-        // Escape would lose a secret, or the answer of a change that is on its way.
-        event.preventDefault();
-        if (!isBusy && result === null) close(false);
-      }}
-    >
-      <h2 id={heading}>{title}</h2>
+    // Escape would lose a secret, or the answer of a change that is on its way.
+    <Dialog title={title} cancel={() => !isBusy && result === null && close(false)}>
       {result !== null ? (
         <>
           {result}
@@ -112,7 +100,7 @@ export function ActionDialog(props: ActionProps) {
           noValidate
           onSubmit={(event) => {
             event.preventDefault();
-            void run();
+            void run(event.currentTarget);
           }}
         >
           {intro && <div class="intro">{intro}</div>}
@@ -139,14 +127,29 @@ export function ActionDialog(props: ActionProps) {
           </div>
         </form>
       )}
-    </dialog>
+    </Dialog>
   );
 }
 
 /** Stands for a dialog whose choices cannot be loaded. */
 export function FailedDialog(props: { title: string; error: Error; retry(): void; close(): void }) {
+  return (
+    <Dialog title={props.title} cancel={props.close}>
+      <Failure error={props.error} retry={props.retry} />
+      <div class="buttons">
+        <button type="button" onClick={props.close}>
+          Cancel
+        </button>
+      </div>
+    </Dialog>
+  );
+}
+
+/** A modal dialog. `cancel` is called for the Escape key, and the dialog stays until it is removed. */
+export function Dialog(props: { title: string; cancel(): void; children: ComponentChildren }) {
   const dialog = useRef<HTMLDialogElement>(null);
   const heading = useId();
+  // Before the next key press, which belongs to the dialog.
   useLayoutEffect(() => showModal(dialog.current), []);
   return (
     <dialog
@@ -154,16 +157,11 @@ export function FailedDialog(props: { title: string; error: Error; retry(): void
       aria-labelledby={heading}
       onCancel={(event) => {
         event.preventDefault();
-        props.close();
+        props.cancel();
       }}
     >
       <h2 id={heading}>{props.title}</h2>
-      <Failure error={props.error} retry={props.retry} />
-      <div class="buttons">
-        <button type="button" onClick={props.close}>
-          Cancel
-        </button>
-      </div>
+      {props.children}
     </dialog>
   );
 }
@@ -179,8 +177,8 @@ export function showModal(dialog: HTMLDialogElement | null): () => void {
 }
 
 /** Browsers report a date without its time, or half a year, as an empty field. */
-function isHalfTyped(form: HTMLElement | null, name: string): boolean {
-  const input = form?.querySelector(`[name="${name}"]`);
+function isHalfTyped(form: HTMLFormElement, name: string): boolean {
+  const input = form.querySelector(`[name="${name}"]`);
   return input instanceof HTMLInputElement && input.validity.badInput;
 }
 

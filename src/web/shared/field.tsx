@@ -1,6 +1,8 @@
 /** A field of a form, with its label, its hint and its error. */
+
 import { useId } from "preact/hooks";
 import { wholeNumberIn } from "./numbers.ts";
+import { Options } from "./options.tsx";
 
 /** What was typed, by the name of the field. */
 export type Values = Readonly<Record<string, string>>;
@@ -71,11 +73,7 @@ export function Field(props: {
       </label>
       {kind === "select" ? (
         <select {...shared} onChange={({ currentTarget }) => change(currentTarget.value)}>
-          {options.map(([option, title]) => (
-            <option key={option} value={option}>
-              {title}
-            </option>
-          ))}
+          <Options of={options} />
         </select>
       ) : kind === "moment" ? (
         <input

@@ -1,5 +1,7 @@
 /** Light, dark or as the system has it. The choice is kept in this browser. */
+
 import { useState } from "preact/hooks";
+import { Options } from "./options.tsx";
 
 const themes = ["system", "light", "dark"] as const;
 type Theme = (typeof themes)[number];
@@ -44,11 +46,7 @@ export function ThemeSwitch() {
           applyTheme(next);
         }}
       >
-        {themes.map((each) => (
-          <option key={each} value={each}>
-            {each}
-          </option>
-        ))}
+        <Options of={themes} />
       </select>
     </label>
   );

@@ -1,9 +1,11 @@
 /** Usage of a period: a chart by day, the total, and a table by day, model, key or account. */
+
 import { useState } from "preact/hooks";
 import { download, get } from "./api.ts";
 import { Chart, useChartView } from "./chart.tsx";
 import { Card, Figure } from "./layout.tsx";
 import { counted, wholeNumber } from "./numbers.ts";
+import { Options } from "./options.tsx";
 import { PeriodPicker } from "./period.tsx";
 import { go, Link, type Place, pathTo, usePeriod, withParameters } from "./router.tsx";
 import { Empty, Shown } from "./states.tsx";
@@ -49,11 +51,7 @@ export function UsageOfPeriod({ place, path, groups, account, nameOfKey = (id) =
             value={by}
             onChange={({ currentTarget }) => go(withParameters({ by: currentTarget.value, after: null }))}
           >
-            {groups.map((group) => (
-              <option key={group} value={group}>
-                {group}
-              </option>
-            ))}
+            <Options of={groups} />
           </select>
         </label>
         {(["model", "key"] as const).map((each) => {

@@ -1,9 +1,11 @@
 /** The list of accounts: search, filters and pages are in the path, so a list can be shared. */
+
 import { useRef, useState } from "preact/hooks";
 import { ActionDialog, FailedDialog, useAction } from "../../shared/action.tsx";
 import { ApiError, apiPath, create, get } from "../../shared/api.ts";
 import { PageHead } from "../../shared/layout.tsx";
 import { wholeNumber } from "../../shared/numbers.ts";
+import { Options } from "../../shared/options.tsx";
 import { go, Link, type Place, pathTo, withParameters } from "../../shared/router.tsx";
 import { Empty, Shown } from "../../shared/states.tsx";
 import { Pager, Table } from "../../shared/table.tsx";
@@ -146,11 +148,7 @@ function Filters({ query }: { query: URLSearchParams }) {
             value={query.get(name) ?? ""}
             onChange={({ currentTarget }) => set(name, currentTarget.value)}
           >
-            {options.map(([value, title]) => (
-              <option key={value} value={value}>
-                {title}
-              </option>
-            ))}
+            <Options of={options} />
           </select>
         </label>
       ))}

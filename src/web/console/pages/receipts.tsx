@@ -1,13 +1,14 @@
 /** Receipts of finished requests, with tokens, prices and the buckets that paid. */
 import { apiPath, get } from "../../shared/api.ts";
 import { wholeNumber } from "../../shared/numbers.ts";
+import { paymentsOf, ReceiptTable } from "../../shared/receipts.tsx";
 import { go, type Place, withParameters } from "../../shared/router.tsx";
 import { Empty, Shown } from "../../shared/states.tsx";
-import { Pager, Table } from "../../shared/table.tsx";
+import { Pager } from "../../shared/table.tsx";
 import { dayOf } from "../../shared/times.ts";
 import type { Key, Page, Receipt } from "../../shared/types.ts";
 import { useLoaded } from "../../shared/use-loaded.ts";
-import { Amount, Badge, Time } from "../../shared/values.tsx";
+import { Amount, Badge } from "../../shared/values.tsx";
 
 const filters = [
   ["from", "From", "date"],
@@ -69,12 +70,10 @@ export function Receipts({ place, account }: { place: Place; account: string }) 
           ) : (
             <>
               <p class="quiet">Newest first. Costs are credits; point at tokens for their price.</p>
-              <Table
+              <ReceiptTable
                 caption="Receipts"
                 rows={data}
-                keyOf={(row) => `${row.request_id} ${row.journal_seq}`}
                 columns={[
-                  { title: "Finished", cell: (row) => <Time at={row.finished_at} /> },
                   { title: "Model", cell: (row) => row.model },
                   {
                     title: "Ending",
@@ -120,12 +119,8 @@ function tokens(count: number, price: number) {
 }
 
 function paidBy(row: Receipt) {
-  const parts = [
-    ["base", row.base_micro],
-    ["overage", row.overage_micro],
-    ["additional", row.additional_micro],
-    ["not paid", row.shortfall_micro],
-  ] as const;
-  const names = parts.filter(([, micro]) => micro > 0).map(([name]) => name);
+  const names = paymentsOf(row)
+    .filter(([, micro]) => micro > 0)
+    .map(([name]) => name);
   return names.length === 0 ? <span class="quiet">–</span> : names.join(", ");
 }

@@ -1,7 +1,7 @@
 /** Why a request cost what it cost: tokens x price = credits, and the buckets that paid. */
-import { useLayoutEffect, useRef } from "preact/hooks";
-import { showModal } from "../../shared/action.tsx";
+import { Dialog } from "../../shared/action.tsx";
 import { wholeNumber } from "../../shared/numbers.ts";
+import { paymentsOf } from "../../shared/receipts.tsx";
 import { Table } from "../../shared/table.tsx";
 import { exactTime } from "../../shared/times.ts";
 import type { Receipt } from "../../shared/types.ts";
@@ -15,6 +15,13 @@ interface Line {
   price: number;
 }
 
+const paying = {
+  base: "Base credits",
+  overage: "Overage credits",
+  additional: "Additional credits",
+  "not paid": "Not paid: the account had no more credits",
+};
+
 interface ChargeProps {
   of: Receipt;
   keyName: string;
@@ -22,17 +29,8 @@ interface ChargeProps {
 }
 
 export function Charge({ of: receipt, keyName, close }: ChargeProps) {
-  const dialog = useRef<HTMLDialogElement>(null);
-  useLayoutEffect(() => showModal(dialog.current), []);
-  const payments = [
-    ["Base credits", receipt.base_micro],
-    ["Overage credits", receipt.overage_micro],
-    ["Additional credits", receipt.additional_micro],
-    ["Not paid: the account had no more credits", receipt.shortfall_micro],
-  ] as const;
   return (
-    <dialog ref={dialog} aria-labelledby="charge" onCancel={close}>
-      <h2 id="charge">Cost of a request</h2>
+    <Dialog title="Cost of a request" cancel={close}>
       <div class="intro">
         <RequestState of={receipt} /> {meaningOf(receipt)}
         {receipt.estimated && " The token counts are estimated, because the server reported none."}
@@ -65,9 +63,9 @@ export function Charge({ of: receipt, keyName, close }: ChargeProps) {
       />
       <h3>Paid by</h3>
       <Facts
-        rows={payments
+        rows={paymentsOf(receipt)
           .filter(([, micro]) => micro !== 0)
-          .map(([name, micro]) => [name, <Amount key={name} micro={micro} />] as const)}
+          .map(([name, micro]) => [paying[name], <Amount key={name} micro={micro} />] as const)}
       />
       {receipt.cost_micro === 0 && <p class="quiet">The request cost nothing.</p>}
       <h3>Request</h3>
@@ -84,7 +82,7 @@ export function Charge({ of: receipt, keyName, close }: ChargeProps) {
           Close
         </button>
       </div>
-    </dialog>
+    </Dialog>
   );
 }
 

@@ -182,6 +182,11 @@ function TurnCost({ turn, isRunning }: { turn: Turn | null; isRunning: boolean }
   );
 }
 
+const limits = [
+  { name: "temperature", id: "temperature", label: "Temperature", inputMode: "decimal" },
+  { name: "maxTokens", id: "max-tokens", label: "Longest answer (tokens)", inputMode: "numeric" },
+] as const;
+
 function SettingsForm(props: {
   models: readonly UsableModel[];
   settings: Settings;
@@ -225,30 +230,16 @@ function SettingsForm(props: {
         />
       </label>
       <div class="filters">
-        <label for="temperature">
-          Temperature
-          <input
-            id="temperature"
-            type="text"
-            inputMode="decimal"
-            size={6}
-            placeholder="default"
-            value={settings.temperature}
-            onInput={({ currentTarget }) => change({ temperature: currentTarget.value })}
-          />
-        </label>
-        <label for="max-tokens">
-          Longest answer (tokens)
-          <input
-            id="max-tokens"
-            type="text"
-            inputMode="numeric"
-            size={6}
-            placeholder="default"
-            value={settings.maxTokens}
-            onInput={({ currentTarget }) => change({ maxTokens: currentTarget.value })}
-          />
-        </label>
+        {limits.map(({ name, id, label, inputMode }) => (
+          <label key={id} for={id}>
+            {label}
+            <input
+              {...{ id, inputMode, size: 6, placeholder: "default", value: settings[name] }}
+              type="text"
+              onInput={({ currentTarget }) => change({ [name]: currentTarget.value })}
+            />
+          </label>
+        ))}
       </div>
     </details>
   );

@@ -5,6 +5,7 @@ import { BalancePicture } from "../../shared/balance.tsx";
 import { Card, PageHead } from "../../shared/layout.tsx";
 import { LiveMark, ShownLive, useLive } from "../../shared/live.tsx";
 import { wholeNumber } from "../../shared/numbers.ts";
+import { ReceiptTable } from "../../shared/receipts.tsx";
 import { Link, pathTo } from "../../shared/router.tsx";
 import { Empty, Shown } from "../../shared/states.tsx";
 import { Table } from "../../shared/table.tsx";
@@ -162,12 +163,10 @@ function Latest({ change, nameOfKey }: { change: unknown; nameOfKey(id: string):
               <Link to={pathTo("chat")}>try a model in the chat</Link>.
             </Empty>
           ) : (
-            <Table
+            <ReceiptTable
               caption="Latest finished requests"
               rows={data}
-              keyOf={(row) => `${row.request_id} ${row.journal_seq}`}
               columns={[
-                { title: "Finished", cell: (row) => <Time at={row.finished_at} /> },
                 {
                   title: "Cost in credits",
                   isNumber: true,

@@ -1,16 +1,19 @@
 /** Finished requests, newest first, with what each one cost and why. */
+
 import { useState } from "preact/hooks";
 import { exactCredits } from "../../../units.ts";
 import { apiPath, get } from "../../shared/api.ts";
 import { PageHead } from "../../shared/layout.tsx";
 import { wholeNumber } from "../../shared/numbers.ts";
+import { Options } from "../../shared/options.tsx";
+import { ReceiptTable } from "../../shared/receipts.tsx";
 import { go, Link, type Place, pathTo, withParameters } from "../../shared/router.tsx";
 import { Empty, Shown } from "../../shared/states.tsx";
-import { Pager, Table } from "../../shared/table.tsx";
+import { Pager } from "../../shared/table.tsx";
 import { dayOf } from "../../shared/times.ts";
 import type { Page, Receipt } from "../../shared/types.ts";
 import { useLoaded } from "../../shared/use-loaded.ts";
-import { Amount, Time } from "../../shared/values.tsx";
+import { Amount } from "../../shared/values.tsx";
 import { keyTitle, useKeys } from "../key-names.ts";
 import { RequestState } from "../request-state.tsx";
 import type { UsableModel } from "../types.ts";
@@ -69,12 +72,10 @@ export function RequestsPage({ place: { query } }: { place: Place }) {
           ) : (
             <>
               <p class="quiet">Newest first. Open the cost of a request to see how it was calculated.</p>
-              <Table
+              <ReceiptTable
                 caption="Finished requests"
                 rows={data}
-                keyOf={(row) => `${row.request_id} ${row.journal_seq}`}
                 columns={[
-                  { title: "Finished", cell: (row) => <Time at={row.finished_at} /> },
                   { title: "Model", cell: (row) => row.model },
                   { title: "Key", cell: (row) => names.get(row.key) ?? <code>{row.key}</code> },
                   { title: "State", cell: (row) => <RequestState of={row} /> },
@@ -128,11 +129,7 @@ function Choice(props: {
       {name}
       <select id={id} value={value ?? ""} onChange={({ currentTarget }) => set(currentTarget.value)}>
         <option value="">all</option>
-        {options.map(([option, title]) => (
-          <option key={option} value={option}>
-            {title}
-          </option>
-        ))}
+        <Options of={options} />
       </select>
     </label>
   );

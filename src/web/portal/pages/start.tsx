@@ -1,7 +1,9 @@
 /** A first request for curl, Python and TypeScript. The key is never shown. */
+
 import { apiPath, get } from "../../shared/api.ts";
 import { CopyButton } from "../../shared/copy.tsx";
 import { Card, PageHead } from "../../shared/layout.tsx";
+import { Options } from "../../shared/options.tsx";
 import { go, Link, pathTo, usePlace, withParameters } from "../../shared/router.tsx";
 import { Empty, Shown } from "../../shared/states.tsx";
 import { useLoaded } from "../../shared/use-loaded.ts";
@@ -43,11 +45,7 @@ export function StartPage({ own }: { own: OwnAccount }) {
                     value={model}
                     onChange={({ currentTarget }) => go(withParameters({ model: currentTarget.value }), true)}
                   >
-                    {ids.map((id) => (
-                      <option key={id} value={id}>
-                        {id}
-                      </option>
-                    ))}
+                    <Options of={ids} />
                   </select>
                 </label>
               </div>
