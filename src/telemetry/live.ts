@@ -183,8 +183,8 @@ function percentile(counts: readonly number[], total: number, part: number): num
   return classMin * Math.exp((index + 0.5) / classesPerE);
 }
 
-const perAccountMax = 50;
-const accountsMax = 1000;
+/** Refusals of an account, and accounts with refusals. */
+const kept = { perAccountMax: 50, accountsMax: 1000 };
 
 export interface RecentRefusal {
   /** Id of the request. */
@@ -212,10 +212,10 @@ export class RecentRefusals implements RequestObserver {
     const { accountId, keyId: key } = caller;
     const refusals = this.#accounts.get(accountId) ?? [];
     refusals.push({ id, atMs: Date.now(), code, model, key });
-    if (refusals.length > perAccountMax) refusals.shift();
+    if (refusals.length > kept.perAccountMax) refusals.shift();
     this.#accounts.delete(accountId);
     this.#accounts.set(accountId, refusals);
-    if (this.#accounts.size <= accountsMax) return;
+    if (this.#accounts.size <= kept.accountsMax) return;
     const [oldest] = this.#accounts.keys();
     if (oldest !== undefined) this.#accounts.delete(oldest);
   }

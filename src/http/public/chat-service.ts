@@ -163,11 +163,11 @@ const accountFactor = 4;
 
 const minuteMs = 60_000;
 
-/** Most keys, and most accounts, with a level. A level takes about 200 bytes. */
-const levelsMax = 50_000;
-
-/** Number of levels at which levels of zero are removed for the first time. */
-const sweepFrom = 1_000;
+/**
+ * Most keys, and most accounts, with a level, which takes about 200 bytes; and the number at which
+ * levels of zero are removed for the first time.
+ */
+const levels = { max: 50_000, sweepFrom: 1_000 };
 
 /**
  * Limits the work on chat requests that end in a refusal: bytes of their bodies and processor
@@ -229,7 +229,7 @@ class Levels {
   readonly #nowMs: () => number;
   /** In the order in which they were added. */
   readonly #levels = new Map<string, Level>();
-  #sweepAt = sweepFrom;
+  #sweepAt = levels.sweepFrom;
 
   constructor(whose: string, limit: Work, nowMs: () => number) {
     this.#whose = whose;
@@ -285,10 +285,10 @@ class Levels {
   #sweep(): void {
     for (const [id, level] of this.#levels) this.#lower(id, level);
     for (const id of this.#levels.keys()) {
-      if (this.#levels.size <= levelsMax / 2) break;
+      if (this.#levels.size <= levels.max / 2) break;
       this.#levels.delete(id);
     }
-    this.#sweepAt = Math.max(sweepFrom, 2 * this.#levels.size);
+    this.#sweepAt = Math.max(levels.sweepFrom, 2 * this.#levels.size);
   }
 }
 
