@@ -1,5 +1,5 @@
 /**
- * Takes screenshots of all pages into docs/screenshots/, in both themes and three widths: with a
+ * Takes screenshots of all pages into docs/screenshots/, in both themes and four widths: with a
  * month of data and 10,000 accounts, empty, and with errors. Git keeps two of each page. `npm run
  * look`, or `npm run look -- accounts` for the pages whose names contain a text.
  *
@@ -82,6 +82,14 @@ const shots: readonly Shot[] = [
   { name: "plans", path: "/plans", service: "month" },
   { name: "usage", path: "/usage", service: "month" },
   {
+    ...{ name: "health", path: "/health", service: "month" },
+    // A node is named after its host.
+    act: (page) =>
+      page.getByRole("cell", { name: "(this one)" }).evaluate((cell) => {
+        cell.textContent = "server-1-4f0c2a9e (this one)";
+      }),
+  },
+  {
     ...{ name: "portal-sign-in", path: "", holder: "ada", service: "month", isSignedOut: true },
     expects: /^401 GET \/api\/session$/,
   },
@@ -105,7 +113,7 @@ const shots: readonly Shot[] = [
 ];
 
 const themes = ["light", "dark"] as const;
-const widths = [360, 1280, 1920];
+const widths = [360, 768, 1280, 1920];
 const folder = path.join(import.meta.dirname, "..", "docs", "screenshots");
 
 if (noChromium !== null) throw new Error(noChromium);

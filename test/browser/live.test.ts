@@ -56,7 +56,10 @@ test("the overview counts running and finished requests without a click, and mov
   await shows(page, "Running now", "0");
   await shows(page, "Requests today", "1");
   const [charge] = query(service.folder, "select cost from charge");
-  const credits = await figure(page, "Credits today").locator("span").getAttribute("title");
+  const credits = await page
+    .locator(".figure", { hasText: "Requests today" })
+    .locator("[title]")
+    .getAttribute("title");
   assert.equal(Number(credits?.replace(/,| credits/g, "")) * 1_000_000, Number(charge?.cost));
   assert.deepEqual(await heading.boundingBox(), before, "the page moved");
   assert.equal(await page.evaluate("document.activeElement.innerText"), "All of them");

@@ -6,7 +6,7 @@ const endings: Readonly<Record<string, readonly [state: string, tone: string, me
   stop: ["finished", "good", "The model finished its answer."],
   length: ["finished", "good", "The answer ended at the limit of tokens or of the context."],
   credits: ["credits used up", "warn", "The answer ended because the credits or the budget were used up."],
-  client_gone: ["aborted", "plain", "The client ended the request. It paid for the tokens until then."],
+  client_gone: ["aborted", "neutral", "The client ended the request. It paid for the tokens until then."],
   engine_failed: ["failed", "bad", "The model failed. The tokens that were delivered are paid."],
   refused: ["failed", "bad", "The model refused the request."],
   shutdown: ["failed", "bad", "The service stopped during the answer. The tokens until then are paid."],
@@ -18,10 +18,10 @@ export function meaningOf({ ending }: Receipt): string {
 }
 
 export function RequestState({ of: receipt }: { of: Receipt }) {
-  const [state, tone] = endings[receipt.ending] ?? [receipt.ending, "plain"];
+  const [state, tone] = endings[receipt.ending] ?? [receipt.ending, "neutral"];
   return (
     <span title={meaningOf(receipt)}>
-      <Badge text={receipt.late ? "corrected" : state} tone={receipt.late ? "plain" : tone} />
+      <Badge text={receipt.late ? "corrected" : state} tone={receipt.late ? "neutral" : tone} />
     </span>
   );
 }

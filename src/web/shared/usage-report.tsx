@@ -18,6 +18,7 @@ import { useLoaded } from "./use-loaded.ts";
 import { Amount, ShortAmount } from "./values.tsx";
 
 const daysDefault = 30;
+const titles = { day: "Day", model: "Model", key: "Key", account: "Account" };
 
 interface UsageProps {
   place: Place;
@@ -124,10 +125,10 @@ function Sums(props: {
         rows={report.data}
         keyOf={(row) => nameOf(row)}
         columns={[
-          { title: by, cell: (row) => <Name row={row} by={by} nameOfKey={nameOfKey} /> },
+          { title: titles[by], cell: (row) => <Name row={row} by={by} nameOfKey={nameOfKey} /> },
           { title: "Requests", isNumber: true, cell: (row) => wholeNumber(row.requests) },
           { title: "Prompt tokens", isNumber: true, cell: (row) => wholeNumber(row.prompt_tokens) },
-          { title: "of them cached", isNumber: true, cell: (row) => wholeNumber(row.cached_tokens) },
+          { title: "Of them cached", isNumber: true, cell: (row) => wholeNumber(row.cached_tokens) },
           { title: "Answer tokens", isNumber: true, cell: (row) => wholeNumber(row.completion_tokens) },
           { title: "Cost in credits", isNumber: true, cell: (row) => <Amount micro={row.cost_micro} /> },
           { title: "Base", isNumber: true, cell: (row) => <Amount micro={row.base_micro} /> },
@@ -166,7 +167,7 @@ function Sums(props: {
 function Name({ row, by, nameOfKey }: { row: UsageSum; by: UsageGroup; nameOfKey(id: string): string }) {
   const name = nameOf(row);
   if (by === "account") return <Link to={pathTo("accounts", name, "usage")}>{name}</Link>;
-  if (by === "day") return <>{name}</>;
+  if (by === "day") return <span class="nowrap">{name}</span>;
   return (
     <Link to={withParameters({ [by]: name, by: "day", after: null })}>
       {by === "key" ? nameOfKey(name) : name}

@@ -45,7 +45,7 @@ const tones: Readonly<Record<string, string>> = {
   failed: "bad",
 };
 
-export function Badge({ text, tone = tones[text] ?? "plain" }: { text: string; tone?: string }) {
+export function Badge({ text, tone = tones[text] ?? "neutral" }: { text: string; tone?: string }) {
   return <span class={`badge ${tone}`}>{text}</span>;
 }
 

@@ -99,8 +99,9 @@ function Accounts({ rows }: { rows: readonly ListedAccount[] }) {
       rows={rows}
       keyOf={({ id }) => id}
       columns={[
-        { title: "Account", cell: ({ id }) => <AccountLink id={id} /> },
-        { title: "Owner", cell: ownerOf },
+        { title: "Account", cell: AccountCell },
+        { title: "Credits left", isNumber: true, cell: (row) => credits(row, "total") },
+        { title: "Additional", isNumber: true, cell: (row) => credits(row, "additional") },
         { title: "Plan", cell: ({ plan }) => plan },
         {
           title: "State",
@@ -110,28 +111,19 @@ function Accounts({ rows }: { rows: readonly ListedAccount[] }) {
             </>
           ),
         },
-        { title: "Credits left", isNumber: true, cell: (row) => credits(row, "total") },
-        { title: "Additional", isNumber: true, cell: (row) => credits(row, "additional") },
         { title: "Opened", cell: ({ created_at }) => <Time at={created_at} /> },
       ]}
     />
   );
 }
 
-function AccountLink({ id }: { id: string }) {
-  return (
-    <span class="id" title={id}>
-      <Link to={pathTo("accounts", id)}>{id}</Link>
-    </span>
-  );
-}
-
-function ownerOf({ owner, email }: ListedAccount) {
-  if (owner === null) return email ?? <span class="quiet">–</span>;
+function AccountCell({ id, owner, email }: ListedAccount) {
   return (
     <>
-      {owner}
-      {email !== null && <div class="quiet">{email}</div>}
+      <span class="id" title={id}>
+        <Link to={pathTo("accounts", id)}>{id}</Link>
+      </span>
+      {owner} <span class="quiet">{email}</span>
     </>
   );
 }

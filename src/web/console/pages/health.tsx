@@ -9,13 +9,14 @@ import { exactTime } from "../../shared/times.ts";
 import type { Page } from "../../shared/types.ts";
 import { useLoaded } from "../../shared/use-loaded.ts";
 import { Badge, Facts, Time } from "../../shared/values.tsx";
-import type { Clock, Node, Readiness } from "../types.ts";
+import type { Clock, Model, Node, Readiness } from "../types.ts";
 import { AuditCard } from "./audit.tsx";
 import { RecentErrors } from "./errors.tsx";
-import { Models } from "./models.tsx";
+import { ModelTable, PriceTable } from "./models.tsx";
 
 export function HealthPage() {
   const readiness = useLoaded("readiness", (signal) => get<Readiness>("/readyz", {}, signal));
+  const models = useLoaded("models", (signal) => get<Page<Model>>("/admin/models", { limit: 500 }, signal));
   const nodes = useLoaded("nodes", (signal) => get<Page<Node>>("/admin/nodes", { limit: 500 }, signal));
   return (
     <>
@@ -24,6 +25,7 @@ export function HealthPage() {
           type="button"
           onClick={() => {
             readiness.reload();
+            models.reload();
             nodes.reload();
           }}
         >
@@ -34,7 +36,10 @@ export function HealthPage() {
         <Shown of={readiness}>{(now) => <NodeFacts now={now} />}</Shown>
       </Card>
       <Card title="Models">
-        <Models />
+        <Shown of={models}>{({ data }) => <ModelTable models={data} />}</Shown>
+      </Card>
+      <Card title="Context and prices">
+        <Shown of={models}>{({ data }) => <PriceTable models={data} />}</Shown>
       </Card>
       <Card title="Nodes">
         <Shown of={nodes}>

@@ -1,10 +1,6 @@
 /** Models with state, load, their last 24 hours on this node, and prices. */
-import { get } from "../../shared/api.ts";
 import { counted, wholeNumber } from "../../shared/numbers.ts";
-import { Shown } from "../../shared/states.tsx";
 import { type Column, Table } from "../../shared/table.tsx";
-import type { Page } from "../../shared/types.ts";
-import { useLoaded } from "../../shared/use-loaded.ts";
 import { Badge, Time } from "../../shared/values.tsx";
 import type { Model } from "../types.ts";
 
@@ -16,55 +12,49 @@ const prices: Column<Model>[] = [
   { title: "Answer", isNumber: true, cell: ({ pricing }) => price(pricing.completion) },
 ];
 
-/** Models as they are when the page is opened. */
-export function Models() {
-  const models = useLoaded("models", (signal) => get<Page<Model>>("/admin/models", { limit: 500 }, signal));
-  return <Shown of={models}>{({ data }) => <ModelTable models={data} hasPrices />}</Shown>;
+/** State, load, and the last 24 hours on the node that the page asks. */
+export function ModelTable({ models }: { models: readonly Model[] }) {
+  return (
+    <Table
+      caption="Models with state, load and speed"
+      rows={models}
+      keyOf={({ id }) => id}
+      columns={[
+        { title: "Model", cell: ({ id }) => id },
+        { title: "State", cell: ({ state }) => <Badge text={state} /> },
+        { title: "Running", isNumber: true, cell: ({ load }) => wholeNumber(load?.running ?? null) },
+        { title: "Waiting", isNumber: true, cell: ({ load }) => wholeNumber(load?.waiting ?? null) },
+        { title: "Paused", isNumber: true, cell: ({ load }) => wholeNumber(load?.paused ?? null) },
+        {
+          title: "Requests in 24 h",
+          isNumber: true,
+          cell: (model) => wholeNumber(model.last_day.requests),
+        },
+        { title: "Failed", isNumber: true, cell: (model) => wholeNumber(model.last_day.errors) },
+        {
+          ...{ title: "Tokens/s", isNumber: true },
+          cell: ({ last_day: { tokens_per_second: speed } }) => speed?.median ?? "–",
+        },
+        {
+          ...{ title: "First token", isNumber: true },
+          cell: ({ last_day: { first_token_ms: first } }) => (first === null ? "–" : `${first.median} ms`),
+        },
+        { title: "Servers", cell: serversOf },
+      ]}
+    />
+  );
 }
 
-/** `hasPrices` adds prices and limits. */
-export function ModelTable({ models, hasPrices }: { models: readonly Model[]; hasPrices: boolean }) {
+export function PriceTable({ models }: { models: readonly Model[] }) {
   return (
     <>
+      <p class="quiet">Prices are credits for a million tokens.</p>
       <Table
-        caption="Models with state, load and speed"
+        caption="Context and prices of the models"
         rows={models}
         keyOf={({ id }) => id}
-        columns={[
-          { title: "Model", cell: ({ id }) => id },
-          { title: "State", cell: ({ state }) => <Badge text={state} /> },
-          { title: "Running", isNumber: true, cell: ({ load }) => wholeNumber(load?.running ?? null) },
-          { title: "Waiting", isNumber: true, cell: ({ load }) => wholeNumber(load?.waiting ?? null) },
-          { title: "Paused", isNumber: true, cell: ({ load }) => wholeNumber(load?.paused ?? null) },
-          {
-            title: "Requests in 24 h",
-            isNumber: true,
-            cell: (model) => wholeNumber(model.last_day.requests),
-          },
-          { title: "Failed", isNumber: true, cell: (model) => wholeNumber(model.last_day.errors) },
-          {
-            ...{ title: "Tokens/s", isNumber: true },
-            cell: ({ last_day: { tokens_per_second: speed } }) => speed?.median ?? "–",
-          },
-          {
-            ...{ title: "First token", isNumber: true },
-            cell: ({ last_day: { first_token_ms: first } }) => (first === null ? "–" : `${first.median} ms`),
-          },
-          { title: "Servers", cell: serversOf },
-        ]}
+        columns={prices}
       />
-      {hasPrices && (
-        <>
-          <h3>Context and prices</h3>
-          <p class="quiet">Prices are credits for a million tokens.</p>
-          <Table
-            caption="Context and prices of the models"
-            rows={models}
-            keyOf={({ id }) => id}
-            columns={prices}
-          />
-        </>
-      )}
     </>
   );
 }

@@ -104,10 +104,10 @@ function Now({ now, daily }: { now: Overview; daily: Loaded<UsageReport> }) {
         <Figure name="Running now" note={`${counted(running.waiting, "request")} waiting`}>
           {wholeNumber(running.running + running.elsewhere)}
         </Figure>
-        <SumFigures title="this hour" sums={usage?.this_hour ?? null} />
-        <SumFigures title="today" sums={usage?.today ?? null} />
-        <SumFigures
-          title={`in ${chartDays} days`}
+        <SumFigure period="this hour" sums={usage?.this_hour ?? null} />
+        <SumFigure period="today" sums={usage?.today ?? null} />
+        <SumFigure
+          period={`in ${chartDays} days`}
           sums={daily.value && usage && inDays(daily.value, usage.today, dayOf(Date.parse(usage.hour)))}
         />
       </div>
@@ -126,7 +126,7 @@ function Now({ now, daily }: { now: Overview; daily: Loaded<UsageReport> }) {
             of this page are of all {wholeNumber(health.nodes)} <Link to={pathTo("health")}>nodes</Link>.
           </p>
         )}
-        <ModelTable models={models} hasPrices={false} />
+        <ModelTable models={models} />
       </Card>
       <div class="cards">
         <RunningRequests
@@ -205,17 +205,18 @@ function HealthLine({ health }: { health: Overview["health"] }) {
 
 type Sums = NonNullable<Overview["usage"]>["today"];
 
-function SumFigures({ title, sums }: { title: string; sums: Sums | null }) {
-  return (
+function SumFigure({ period, sums }: { period: string; sums: Sums | null }) {
+  const note = sums && (
     <>
-      <Figure name={`Requests ${title}`}>{wholeNumber(sums?.requests ?? null)}</Figure>
-      <Figure name={`Tokens ${title}`}>
-        {wholeNumber(sums && sums.prompt_tokens + sums.completion_tokens)}
-      </Figure>
-      <Figure name={`Credits ${title}`}>
-        {sums === null ? "–" : <ShortAmount micro={sums.cost_micro} />}
-      </Figure>
+      {counted(sums.prompt_tokens + sums.completion_tokens, "token")}
+      <br />
+      <ShortAmount micro={sums.cost_micro} /> credits
     </>
+  );
+  return (
+    <Figure name={`Requests ${period}`} note={note ?? "not read yet"}>
+      {wholeNumber(sums?.requests ?? null)}
+    </Figure>
   );
 }
 
