@@ -90,12 +90,12 @@ export function usageCommand(cli: Cli): Command {
 }
 
 async function hours(cli: Cli, account: string | undefined, options: Options, command: Command) {
-  const { hours = 1, by, model, ...others } = options;
+  const { hours = 1, by, model, key, ...others } = options;
   if (Object.keys(others).length > 0 || (by !== undefined && by !== "model")) {
-    command.error("error: --hours takes an account, --model and --by model, and no other option");
+    command.error("error: --hours takes an account, --model, --key and --by model, and no other option");
   }
   await cli.withActions(cli.config(), async (actions) => {
-    printHours(cli, await actions.usageHours({ account, model, byModel: by === "model" }, hours));
+    printHours(cli, await actions.usageHours({ account, model, key, byModel: by === "model" }, hours));
   });
 }
 

@@ -1,7 +1,9 @@
 /**
- * The rule of the audit about sums of usage. It adds up all charges that were summed, each on the
- * day on which it counts by the records of when days became final.
+ * The rules of the audit about sums of usage. They add up all charges that were summed: each on
+ * the day on which it counts by the records of when days became final, and in the hour of its
+ * time.
  */
+import { hoursAddedUp } from "./usage-hours.ts";
 import { addedUp, dayOfCharge } from "./usage-sums.ts";
 
 /** An expression: the last day that was final when charge `c` was written. */
@@ -14,4 +16,5 @@ export const usageRules: Readonly<Record<string, string>> = {
     dayOfCharge(finalBefore),
     "c.rowid <= (select through from usage_summed)",
   ),
+  "hours are what their charges add up to": hoursAddedUp(),
 };

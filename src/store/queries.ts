@@ -216,7 +216,7 @@ export function queriesOn(
     },
 
     async usageHours(query) {
-      return (await findPage("history", usageHoursSql(query, dialect))).map(usageHourOf);
+      return (await findPage("history", usageHoursSql(query, p))).map(usageHourOf);
     },
 
     async holds({ account, after, limit }) {

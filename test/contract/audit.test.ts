@@ -468,6 +468,24 @@ const corruptions: Record<string, readonly Corruption[]> = {
     ],
     [{ account: "bob", requests_too_many: 2, late_too_many: 1 }, "update usage_summed set through = 0"],
   ],
+  "hours are what their charges add up to": [
+    [
+      { account: "ada", key: "key", cost_too_many: 1 },
+      "update usage_hour set cost = cost + 1 where account = 'ada' and key = 'key'",
+    ],
+    [
+      { account: "bob", key: "", requests_too_many: -2, late_too_many: -1 },
+      "delete from usage_hour where account = 'bob' and key = ''",
+    ],
+    [
+      { account: "", key: "", prompt_tokens_too_many: 7 },
+      "update usage_hour set prompt_tokens = prompt_tokens + 7 where account = ''",
+    ],
+    [
+      { account: "bob", key: "", requests_too_many: 2, late_too_many: 1 },
+      "update usage_summed set through = 0",
+    ],
+  ],
   "every plan of an account has a version": [
     [{ account: "ada", plan: "gone" }, "update account set plan = 'gone'"],
     [{ account: "bob", next_plan: "gone" }, "update account set next_plan = 'gone' where id = 'bob'"],

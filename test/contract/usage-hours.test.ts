@@ -26,16 +26,17 @@ for (const backend of backends) {
         await store.commit([{ kind: "open", account, plan: "daily" }]);
         await store.addKey(keyOf(`key-${account}`, account, { hash: account.padEnd(64, "0") }));
       }
+      await store.addKey(keyOf("key-second", "ada", { hash: "1".repeat(64) }));
     });
     afterEach(async () => {
       await assertSound(database);
       await database.remove();
     });
 
-    async function request(account: string, model: string, tokens: number) {
+    async function request(account: string, model: string, tokens: number, key = `key-${account}`) {
       requests += 1;
       const id = `hold-${requests}`;
-      await store.commit([hold(id, tokens, { account, key: `key-${account}`, model })]);
+      await store.commit([hold(id, tokens, { account, key, model })]);
       await store.commit([settle(id, tokens, { account })]);
     }
 
@@ -47,6 +48,7 @@ for (const backend of backends) {
         await request("ada", "small", 10 + at);
         database.clock.advance(5 * minute);
         await request("ada", "large", 100 + at);
+        await request("ada", "small", 10_000 + at, "key-second");
         await request("bob", "small", 1000 + at);
       }
     }
@@ -66,6 +68,12 @@ for (const backend of backends) {
         { model: "small" },
         { account: "bob", model: "small" },
         { account: "bob", model: "large" },
+        { account: "ada", key: "key-ada" },
+        { account: "ada", key: "key-second" },
+        { key: "key-second" },
+        { key: "key-ada", model: "large" },
+        { account: "bob", key: "key-ada" },
+        { key: "key-unknown" },
         { from: to - 2, to: to - 1 },
         { from: to, to: to + 5 },
       ];
@@ -83,15 +91,15 @@ for (const backend of backends) {
       const all = { from: 0, to: present(), byModel: false };
       const costs = (await store.usageHours(all)).map((row) => [row.hour - start / hour, row.cost]);
       assert.deepEqual(costs, [
-        [0, 1110],
-        [1, 1113],
-        [3, 1119],
-        [4, 1122],
+        [0, 11_110],
+        [1, 11_114],
+        [3, 11_122],
+        [4, 11_126],
       ]);
       database.clock.advance(day);
       await sumAll();
       const [{ n } = {}] = await database.sql("select sum(requests) as n from usage_hour where account = ''");
-      assert.equal(Number(n), 12);
+      assert.equal(Number(n), 16);
       await assertHours();
       await someHours();
       await assertHours();
@@ -113,10 +121,41 @@ for (const backend of backends) {
       database.clock.advance(3 * day);
       await sumAll();
       await assertHours();
-      assert.equal(await count(), 2, "the hour of ada, and that of all accounts");
+      assert.equal(await count(), 3, "the hour of the key, of ada, and of all accounts");
       database.clock.advance(9 * day);
       await sumAll();
       assert.equal(await count(), 0);
+    });
+
+    test("counts every hour after a clock that was days ahead, and the audit knows which are complete", async () => {
+      await someHours();
+      database.clock.advance(day);
+      await sumAll();
+      const right = database.clock.get();
+      database.clock.advance(20 * day);
+      // Its windows are those of the wrong time from now on, and date its charges.
+      await request("bob", "small", 7);
+      await sumAll();
+      assert.deepEqual((await store.audit()).broken, []);
+      const wrong = database.clock.get();
+      database.clock.set(right);
+      await database.sql(
+        `insert into clock_accept (number, by, trusted_ms, clock_ms) values (1, 'root', ${wrong}, ${right})`,
+      );
+      await request("ada", "large", 8);
+      await sumAll();
+      database.clock.advance(day);
+      await sumAll();
+      const to = present();
+      const now = await store.usageHours({ from: to - 48, to, key: "key-ada", byModel: false });
+      assert.deepEqual(
+        now.map(({ completionTokens, promptTokens }) => completionTokens + promptTokens),
+        [8],
+        "hours from before were deleted by the wrong clock",
+      );
+      const [{ n } = {}] = await database.sql("select count(*) as n from usage_hour where key = 'key-ada'");
+      assert.equal(Number(n), 1, "the charge is summed");
+      assert.deepEqual((await store.audit()).broken, []);
     });
 
     test("of charges that were summed by an earlier version is added by the migration", async () => {
@@ -124,16 +163,17 @@ for (const backend of backends) {
       database.clock.advance(day);
       await sumAll();
       await store.close();
-      const before = await database.sql("select * from usage_hour order by account, hour, model");
-      await database.sql("drop table usage_hour");
-      // Migrations are applied in order, so those after it are undone too.
-      await database.sql("alter table api_key drop column portal");
-      await database.sql(
-        "delete from migration where name like '%usage-hours%' or name like '%portal-rights%'",
-      );
+      const rows = "select * from usage_hour order by account, key, hour, model";
+      const before = await database.sql(rows);
+      assert.equal(before.length, 36, "nine rows of each of four hours");
+      // The state before the migration. What the table had does not matter.
+      await database.sql("alter table usage_summed drop column hours_from");
+      await database.sql("update usage_hour set cost = cost + 1");
+      await database.sql("delete from migration where name like '%usage-hours-of-keys%'");
       store = await database.open();
-      assert.deepEqual(await database.sql("select * from usage_hour order by account, hour, model"), before);
+      assert.deepEqual(await database.sql(rows), before);
       await assertHours();
+      assert.deepEqual((await store.audit()).broken, []);
     });
   });
 }

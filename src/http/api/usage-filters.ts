@@ -43,13 +43,14 @@ export const hoursFilters = {
     }),
   ),
   model: usageFilters.model,
+  key: usageFilters.key,
   by: Type.Optional(Type.Enum(["hour", "model"], { description: '"hour" (default) or "model"' })),
 };
 
 const hoursQuery = closed(hoursFilters);
 
-export function hoursIn({ hours = hoursDefault, model, by }: Static<typeof hoursQuery>) {
-  return { hours, query: { model, byModel: by === "model" } };
+export function hoursIn({ hours = hoursDefault, model, key, by }: Static<typeof hoursQuery>) {
+  return { hours, query: { model, key, byModel: by === "model" } };
 }
 
 /** Reads the period of a list. */

@@ -46,7 +46,7 @@ const showUsageHours = operation("showUsageHours", {
   summary: "Sum the usage of the last hours, by hour",
   description:
     "The last row can be the present hour, which is not over. Hours without a finished request have no row. With `by=model`, each model of an hour has a row of its own.",
-  querystring: closed({ ...hoursFilters, key: usageFilters.key }),
+  querystring: closed(hoursFilters),
   response: { 200: usageHoursSchema },
   refusals: ["key_not_found", "list_too_slow"],
 });
@@ -76,8 +76,7 @@ export function usageRoutes(app: ApiApp, { actions }: PortalDependencies): void 
   });
 
   app.get("/api/usage/hours", { schema: showUsageHours }, async (request) => {
-    const { key, ...rest } = request.query;
-    const { hours, query } = hoursIn(rest);
-    return usageHoursObject(await actions.usageHours(sessionOf(request), { ...query, key }, hours));
+    const { hours, query } = hoursIn(request.query);
+    return usageHoursObject(await actions.usageHours(sessionOf(request), query, hours));
   });
 }

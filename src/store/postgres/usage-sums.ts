@@ -6,7 +6,7 @@
  * number, the table of charges is locked for a moment, which waits for the commits under way.
  */
 import type { EpochMs } from "../../units.ts";
-import { addHours, firstKeptHour } from "../usage-hours.ts";
+import { addHours, firstKeptHour, raiseHoursFrom } from "../usage-hours.ts";
 import { addSums, isSummingDue, lastEndedDay, readUsageState, usageStateOf } from "../usage-sums.ts";
 import { type Connection, type ConnectionPool, inTransaction } from "./connection.ts";
 import { isLockTimeout } from "./errors.ts";
@@ -22,6 +22,7 @@ const lockMs = limits.commitLockMs / 2;
 const lastNumber = "select case when is_called then last_value else 0 end from charge_rowid_seq";
 const addCharges = addSums((n) => `$${n}::bigint`);
 const addChargesByHour = addHours((n) => `$${n}::bigint`);
+const raiseHours = raiseHoursFrom("$1::bigint");
 const addClose =
   "insert into usage_close (number, through, day, accepts) select count(*) + 1, $1, $2, $3 from usage_close";
 
@@ -90,9 +91,11 @@ async function sum(connection: Connection, settled: Settled): Promise<boolean> {
     for (const text of addChargesByHour) {
       await connection.query({ text, values: [before, through, firstHour] });
     }
+    await connection.query({ text: raiseHours, values: [firstHour] });
     await connection.query({ text: "update usage_summed set through = $1", values: [through] });
   }
   if (through < settled.number) return false;
+  await connection.query({ text: raiseHours, values: [firstHour] });
   await connection.query({ text: "delete from usage_hour where hour < $1", values: [firstHour] });
   const endedDay = lastEndedDay(settled.atMs);
   // If a clock was accepted meanwhile, that time may have been wrong.

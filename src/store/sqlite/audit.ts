@@ -15,8 +15,8 @@ import { openAsItIs, type SqliteFile, sqliteError, versionOf } from "./file.ts";
 /** An invariant of SQLite alone: its own check of the file, the indexes and the constraints. */
 const fileIsWhole = "the file is whole, and its indexes and checks agree with its tables";
 
-/** The oldest schema with all columns that the queries use: migration 0008 made sums of usage. */
-const auditedVersionMin = 8;
+/** The oldest schema with all columns that the queries use: 0015 made sums of hours complete. */
+const auditedVersionMin = 15;
 
 interface AuditTask {
   file: SqliteFile;

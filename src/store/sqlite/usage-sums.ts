@@ -6,7 +6,7 @@
  */
 import type { DatabaseSync, StatementSync } from "node:sqlite";
 import type { EpochMs } from "../../units.ts";
-import { addHours, firstKeptHour } from "../usage-hours.ts";
+import { addHours, firstKeptHour, raiseHoursFrom } from "../usage-hours.ts";
 import { addSums, isSummingDue, lastEndedDay, readUsageState, usageStateOf } from "../usage-sums.ts";
 import { sqliteError } from "./file.ts";
 import { Statements } from "./query.ts";
@@ -15,8 +15,9 @@ import { Statements } from "./query.ts";
 const addClose =
   "insert into usage_close (number, through, day, accepts) select count(*) + 1, ?, ?, ? from usage_close";
 
-/** Deletes the oldest hour if it is before this one. An hour has as many rows as a step adds. */
-const deleteHour = `delete from usage_hour where hour = (select min(hour) from usage_hour) and hour < ?`;
+/** Deletes hours before the first one, as many rows as fit into a step. */
+const deleteHours = `delete from usage_hour where (account, key, hour, model) in (
+  select account, key, hour, model from usage_hour indexed by usage_hour_by_hour where hour < ? limit 2000)`;
 
 /** Charges of one step: 12 ms, with their sums by hour. */
 const chargesMax = 500;
@@ -28,7 +29,8 @@ export class SqliteUsageSums {
   readonly #add: StatementSync;
   readonly #setThrough: StatementSync;
   readonly #addHours: readonly StatementSync[];
-  readonly #deleteHour: StatementSync;
+  readonly #deleteHours: StatementSync;
+  readonly #raiseHoursFrom: StatementSync;
   readonly #close: StatementSync;
 
   constructor(db: DatabaseSync, now: () => EpochMs) {
@@ -38,7 +40,8 @@ export class SqliteUsageSums {
     this.#add = db.prepare(addSums((n) => `?${n}`));
     this.#setThrough = db.prepare("update usage_summed set through = ?");
     this.#addHours = addHours((n) => `?${n}`).map((text) => db.prepare(text));
-    this.#deleteHour = db.prepare(deleteHour);
+    this.#deleteHours = db.prepare(deleteHours);
+    this.#raiseHoursFrom = db.prepare(raiseHoursFrom("?1"));
     this.#close = db.prepare(addClose);
   }
 
@@ -57,7 +60,10 @@ export class SqliteUsageSums {
 
   #step(nowMs: EpochMs): boolean {
     const firstHour = firstKeptHour(nowMs);
-    if (this.#deleteHour.run(firstHour).changes > 0) return true;
+    if (this.#deleteHours.run(firstHour).changes > 0) {
+      this.#raiseHoursFrom.run(firstHour);
+      return true;
+    }
     const state = usageStateOf(this.#row(readUsageState));
     const last = Number(this.#row("select coalesce(max(rowid), 0) from charge")?.[0]);
     if (!isSummingDue(state, last, nowMs)) return false;
@@ -67,6 +73,7 @@ export class SqliteUsageSums {
     if (through > state.through) {
       this.#add.run(state.through, through, finalDay);
       for (const add of this.#addHours) add.run(state.through, through, firstHour);
+      this.#raiseHoursFrom.run(firstHour);
       this.#setThrough.run(through);
     }
     if (through < last) return true;
