@@ -50,6 +50,7 @@ import {
   OperatorRefusal,
   planRefusal,
 } from "./refusals.ts";
+import { type StoppedRequest, stopElsewhere } from "./request-stops.ts";
 import { type UsageReport, usageReport } from "./usage-sums.ts";
 
 /** Accounts that `accountStates` reads at a time. */
@@ -302,6 +303,11 @@ export class OperatorActions {
   async holds(query: HoldsQuery): Promise<HoldRow[]> {
     await this.#requireAccount(query.account);
     return await this.#deps.store.holds(query);
+  }
+
+  /** Stops a request that a service on this database answers, and waits for its end. */
+  async stopRequest(requestId: string): Promise<StoppedRequest> {
+    return await stopElsewhere(this.#deps.store, requestId);
   }
 
   /** Returns the plans of the current section in its order, then retired plans by name. */

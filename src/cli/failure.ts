@@ -22,6 +22,7 @@ const advice: Partial<Record<OperatorCode, string>> = {
   account_not_found: '"inkwell account list" lists the accounts; "inkwell account create" opens one.',
   account_exists: '"inkwell account set" changes its plan.',
   key_not_found: '"inkwell key list" lists the ids.',
+  request_not_found: '"inkwell requests list" lists what runs.',
 };
 
 /** `complaint` is everything that Commander wrote to stderr. */

@@ -20,6 +20,7 @@ import { keyCommand } from "./key.ts";
 import { modelsCommand } from "./models.ts";
 import { plansCommand } from "./plans.ts";
 import { reloadCommand } from "./reload.ts";
+import { requestsCommand } from "./requests.ts";
 import { serveCommand } from "./serve.ts";
 import { usageCommand } from "./usage.ts";
 
@@ -31,7 +32,10 @@ export async function run(argv: readonly string[], host: Host): Promise<number> 
   const program = rootCommand(host.services.version);
   const cli = new Cli(host, () => program.opts<GlobalOptions>());
   const groups = {
-    "The service:": [serveCommand, reloadCommand, consoleCommand, chatCommand, modelsCommand, configCommand],
+    "The service:": [
+      ...[serveCommand, reloadCommand, consoleCommand, chatCommand],
+      ...[requestsCommand, modelsCommand, configCommand],
+    ],
     "Accounts and credits:": [
       accountCommand,
       keyCommand,

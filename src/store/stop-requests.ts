@@ -11,6 +11,7 @@ export function stopRequestsOn({ find, write }: SqlConnections, { parameter: p }
   const add = `insert into stop_request (id, at_ms) select id, ${p(2)} from hold where id = ${p(1)}
     on conflict (id) do update set at_ms = excluded.at_ms returning id`;
   const since = `select id from stop_request where at_ms >= ${p(1)}`;
+  const openUntil = `select expires_ms from hold where id = ${p(1)}`;
   return {
     async add(requestId, nowMs) {
       await write({ text: remove, values: [nowMs - keptMs] });
@@ -18,6 +19,10 @@ export function stopRequestsOn({ find, write }: SqlConnections, { parameter: p }
     },
     async since(sinceMs) {
       return (await find("service", { text: since, values: [sinceMs] })).map(([id]) => String(id));
+    },
+    async openUntil(requestId) {
+      const [cells] = await find("service", { text: openUntil, values: [requestId] });
+      return cells === undefined ? null : Number(cells[0]);
     },
   };
 }

@@ -126,6 +126,8 @@ export interface StopRequests {
   add(requestId: string, nowMs: EpochMs): Promise<boolean>;
   /** Lists the ids that were added since `sinceMs`. */
   since(sinceMs: EpochMs): Promise<string[]>;
+  /** Returns when the open hold of a request expires, or null if the request has none. */
+  openUntil(requestId: string): Promise<EpochMs | null>;
 }
 
 export interface Store extends LedgerStore, SessionStore {

@@ -4,7 +4,7 @@ import { afterEach, beforeEach, describe, test } from "node:test";
 import { RequestStops } from "../../src/accounts/request-stops.ts";
 import type { Store } from "../../src/store/store.ts";
 import { backends, type Database } from "../fixtures/backends.ts";
-import { hold } from "../fixtures/ledger-operations.ts";
+import { hold, settle } from "../fixtures/ledger-operations.ts";
 import { keyOf, planOf, plansOf } from "../fixtures/ledger-rows.ts";
 import { minute } from "../fixtures/times.ts";
 
@@ -50,6 +50,14 @@ for (const backend of backends) {
       assert.equal(await one.stopRequests.add("r1", nowMs), true);
       assert.equal(await two.stopRequests.add("r1", nowMs + 1), true);
       assert.deepEqual(await two.stopRequests.since(nowMs), ["r1"]);
+    });
+
+    test("show until when a request is open, and when it has ended", async () => {
+      const [held] = await one.holds({ account: "ada", limit: 1 });
+      assert.deepEqual([held?.id, await two.stopRequests.openUntil("r1")], ["r1", held?.expiresMs]);
+      await one.commit([settle("r1", 1)]);
+      for (const id of ["r1", "r3", "ada", "\0"])
+        assert.equal(await two.stopRequests.openUntil(id), null, id);
     });
 
     test("are forgotten after ten minutes", async () => {

@@ -57,6 +57,7 @@ describe("the command line", () => {
       "reload",
       "console",
       "chat",
+      "requests",
       "models",
       "config",
       "account",
@@ -104,11 +105,11 @@ describe("the command line", () => {
         if (name !== "help") await look(...path, name);
     };
     for (const name of named((await ledger.inkwell("--help")).stdout)) if (name !== "help") await look(name);
-    assert.equal(seen.length, 40);
+    assert.equal(seen.length, 43);
     const documented = readFileSync(path.join(import.meta.dirname, "../../docs/cli.md"), "utf8");
     // A group prints no document by itself.
     for (const name of seen.filter(
-      (each) => !["account", "key", "credits", "config", "clock", "plans"].includes(each),
+      (each) => !["account", "key", "credits", "config", "clock", "plans", "requests"].includes(each),
     ))
       assert.ok(documented.includes(`\`${name}\``), `docs/cli.md has no document for inkwell ${name}`);
   });

@@ -1,0 +1,120 @@
+/**
+ * `inkwell requests`: lists the running requests of all nodes, and stops one.
+ *
+ * Both work through the database. A request is listed with the tokens of its last checkpoint, and
+ * as soon as it holds credits. The node that answers it carries out the stop, and the command
+ * waits for that.
+ */
+import { Command } from "commander";
+import { holdObject, usageObject } from "../accounts/operator-objects.ts";
+import type { StoppedRequest } from "../accounts/request-stops.ts";
+import type { Config } from "../config/load.ts";
+import { OperatorError } from "../errors.ts";
+import { sumOf } from "../ledger/pricing.ts";
+import { type HoldRow, heldBy } from "../ledger/rows.ts";
+import { pageRowsMax } from "../store/store.ts";
+import { type EpochMs, exactCredits, grouped } from "../units.ts";
+import type { Cli } from "./cli.ts";
+import { type Column, count, shortTime, table } from "./format.ts";
+import { examples } from "./help.ts";
+import { silentUrl } from "./operator-client.ts";
+
+export function requestsCommand(cli: Cli): Command {
+  const requests = new Command("requests").description("list the running requests of all nodes, or stop one");
+
+  requests
+    .command("list")
+    .description("list running requests with the tokens of their last checkpoint and their held credits")
+    .argument("[account]", "as account list shows it (default: all)")
+    .addHelpText("after", examples("inkwell requests list", "inkwell requests list ada"))
+    .action((account?: string) => list(cli, account));
+
+  requests
+    .command("stop")
+    .description("stop a running request on any node; its caller pays for the tokens so far")
+    .argument("<id>", "as requests list shows it, or the x-request-id of the answer")
+    .addHelpText("after", examples("inkwell requests stop 019a0c3e-5d1f-7a52-9c3e-8d1f5a529c3e"))
+    .action((id: string) => stop(cli, id));
+
+  return requests;
+}
+
+const columns: readonly Column<HoldRow>[] = [
+  { head: "STARTED", cell: (row) => shortTime(row.createdMs) },
+  { head: "ACCOUNT", cell: (row) => row.account },
+  { head: "KEY", cell: (row) => row.key },
+  { head: "MODEL", cell: (row) => row.model },
+  { head: "PROMPT", right: true, cell: (row) => grouped(row.promptTokens) },
+  { head: "COMPLETION", right: true, cell: (row) => grouped(row.completionTokens) },
+  { head: "HELD", right: true, cell: (row) => exactCredits(heldMicro(row)) },
+  { head: "REQUEST", cell: (row) => row.id },
+];
+
+function heldMicro(row: HoldRow): number {
+  return sumOf(heldBy(row));
+}
+
+async function list(cli: Cli, account: string | undefined): Promise<void> {
+  await cli.withActions(cli.config(), async (actions) => {
+    const rows: HoldRow[] = [];
+    for (let page: HoldRow[] | null = null; page === null || page.length === pageRowsMax; ) {
+      page = await actions.holds({ account, after: rows.at(-1), limit: pageRowsMax });
+      rows.push(...page);
+    }
+    rows.sort((one, other) => one.createdMs - other.createdMs);
+    cli.print(rows.map(holdObject.of), rows.length === 0 ? "" : table(rows, columns));
+    if (rows.length === 0) return cli.remark("No request is running.");
+    const credits = exactCredits(rows.reduce((sum, row) => sum + heldMicro(row), 0));
+    cli.remark(
+      `${count(rows.length, "request")}, ${credits} credits held. Tokens are those of the last checkpoint.`,
+    );
+    const { trustedMs } = await actions.clock();
+    const overdue = rows.filter(({ expiresMs }) => expiresMs <= trustedMs).length;
+    if (overdue > 0) cli.remark(`Requests whose process has died: ${overdue}. ${afterExpiry}`);
+  });
+}
+
+const afterExpiry = "A running service charges the last checkpoint and returns the rest of the hold.";
+
+async function stop(cli: Cli, id: string): Promise<void> {
+  const config = cli.config();
+  await cli.withActions(config, async (actions) => {
+    const stopped = await actions.stopRequest(id);
+    if (stopped.outcome === "unanswered") throw await unanswered(config, id, stopped.expiresMs);
+    const { outcome, receipt } = stopped;
+    cli.print(
+      {
+        request_id: id,
+        stopped: outcome === "stopped",
+        receipt: receipt && usageObject.of(receipt),
+      },
+      "",
+    );
+    cli.remark(endedText(stopped));
+  });
+}
+
+function endedText({
+  requestId,
+  outcome,
+  receipt,
+}: Exclude<StoppedRequest, { outcome: "unanswered" }>): string {
+  const end =
+    outcome === "stopped" ? "is stopped" : `ended by itself (${receipt?.ending}) before it was stopped`;
+  if (receipt === null) return `Request ${requestId} ${end}. Nothing was charged.`;
+  const { promptTokens, completionTokens, cost, shortfall } = receipt;
+  const tokens = `${grouped(promptTokens)} + ${count(completionTokens, "token")}`;
+  return `Request ${requestId} ${end}. It is charged ${exactCredits(cost - shortfall)} credits for ${tokens}.`;
+}
+
+/** Explains why no process has stopped the request. */
+async function unanswered(config: Config, id: string, expiresMs: EpochMs): Promise<OperatorError> {
+  const url = await silentUrl(config);
+  const reason =
+    url === null
+      ? "Its node may be frozen, or cannot reach the database; it stops the request if it recovers within a minute."
+      : `No service responds at ${url}, so the process of the request may have ended.`;
+  return new OperatorError(
+    `Request ${id} has not been stopped within 10 s. ${reason} Otherwise its hold expires at ${shortTime(expiresMs)}, and is extended while its node works. ${afterExpiry}`,
+  );
+}
