@@ -42,6 +42,7 @@ import {
   topupRefusal,
 } from "./outcome-refusals.ts";
 import type { PlanState } from "./plan-objects.ts";
+import { receiptsOf } from "./receipts.ts";
 import {
   accountExists,
   accountNotFound,
@@ -274,7 +275,7 @@ export class OperatorActions {
 
   async usage(query: UsageQuery): Promise<ChargeRow[]> {
     await this.#requireAccount(query.account);
-    return await this.#deps.store.usage(query);
+    return await receiptsOf(this.#deps.store, query);
   }
 
   /** Returns all receipts that the query finds, a page at a time. */

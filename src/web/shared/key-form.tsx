@@ -81,16 +81,22 @@ function portalRights(key: Key | undefined): FieldOf {
   };
 }
 
+const periods = [
+  ["PT5H", "5 hours"],
+  ["P1D", "day"],
+  ["P1W", "week"],
+  ["P1M", "month"],
+] as const;
+
+/** Returns `week` for `P1W`. Unusual periods stay as they are. */
+export function periodTitle(every: string): string {
+  return periods.find(([period]) => period === every)?.[1] ?? every;
+}
+
 function periodsWith(present: string | undefined): [string, string][] {
-  const periods: [string, string][] = [
-    ["", "no budget"],
-    ["PT5H", "5 hours (PT5H)"],
-    ["P1D", "day (P1D)"],
-    ["P1W", "week (P1W)"],
-    ["P1M", "month (P1M)"],
-  ];
-  if (present === undefined || periods.some(([period]) => period === present)) return periods;
-  return [...periods, [present, present]];
+  const options = periods.map(([period, title]): [string, string] => [period, `${title} (${period})`]);
+  const isOther = present !== undefined && !periods.some(([period]) => period === present);
+  return [["", "no budget"], ...options, ...(isOther ? [[present, present] satisfies [string, string]] : [])];
 }
 
 /** The settings as the API takes them. An empty field is null. */

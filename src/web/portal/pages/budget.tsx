@@ -1,5 +1,6 @@
 /** The key of the session: its budget as a picture, and its limits. */
 import { exactCredits, microPerCredit } from "../../../units.ts";
+import { periodTitle } from "../../shared/key-form.tsx";
 import { Card } from "../../shared/layout.tsx";
 import { wholeNumber } from "../../shared/numbers.ts";
 import type { Key } from "../../shared/types.ts";
@@ -17,7 +18,9 @@ export function Budget({ of: key }: { of: Key }) {
         rows={[
           [
             "Budget",
-            budget === null ? "none: the key can use the whole balance" : `refills every ${budget.every}`,
+            budget === null
+              ? "none: the key can use the whole balance"
+              : `refills every ${periodTitle(budget.every)}`,
           ],
           ["Models", key.models.includes("*") ? "all models of the plan" : key.models.join(", ")],
           ["Requests", perMinute(limits.requests_per_minute)],

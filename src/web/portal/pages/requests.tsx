@@ -71,20 +71,13 @@ export function RequestsPage({ place: { query } }: { place: Place }) {
             </Empty>
           ) : (
             <>
-              <p class="quiet">Newest first. Open the cost of a request to see how it was calculated.</p>
+              <p class="quiet above">
+                Newest first. Open the cost of a request to see how it was calculated.
+              </p>
               <ReceiptTable
                 caption="Finished requests"
                 rows={data}
                 columns={[
-                  { title: "Model", cell: (row) => row.model },
-                  { title: "Key", cell: (row) => names.get(row.key) ?? <code>{row.key}</code> },
-                  { title: "State", cell: (row) => <RequestState of={row} /> },
-                  { title: "Prompt tokens", isNumber: true, cell: (row) => wholeNumber(row.prompt_tokens) },
-                  {
-                    title: "Answer tokens",
-                    isNumber: true,
-                    cell: (row) => wholeNumber(row.completion_tokens),
-                  },
                   {
                     title: "Cost in credits",
                     isNumber: true,
@@ -101,6 +94,15 @@ export function RequestsPage({ place: { query } }: { place: Place }) {
                         Why?
                       </button>
                     ),
+                  },
+                  { title: "Model", cell: (row) => row.model },
+                  { title: "Key", cell: (row) => names.get(row.key) ?? <code>{row.key}</code> },
+                  { title: "State", cell: (row) => <RequestState of={row} /> },
+                  { title: "Prompt tokens", isNumber: true, cell: (row) => wholeNumber(row.prompt_tokens) },
+                  {
+                    title: "Answer tokens",
+                    isNumber: true,
+                    cell: (row) => wholeNumber(row.completion_tokens),
                   },
                 ]}
               />
