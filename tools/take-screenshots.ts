@@ -104,8 +104,22 @@ const shots: readonly Shot[] = [
       await page.getByRole("dialog").waitFor();
     },
   },
-  { name: "portal-usage", path: "/usage", holder: "ada", service: "month" },
+  { name: "portal-usage", path: "/usage?by=model", holder: "ada", service: "month" },
+  {
+    ...{ name: "portal-usage-scales", path: "/usage?by=model", holder: "ada", service: "month" },
+    act: (page) => page.getByRole("button", { name: "Each on its own scale" }).first().click(),
+  },
+  { name: "portal-home-html", path: "/", holder: "hostile", service: "month" },
+  { name: "portal-keys-html", path: "/keys", holder: "hostile", service: "month" },
+  {
+    ...{ name: "portal-home-long-name", path: "/", service: "month" },
+    holder: "a-department-with-a-very-long-identifier-and-no-spaces",
+  },
   { name: "portal-keys", path: "/keys", holder: "ada", service: "month" },
+  {
+    ...{ name: "portal-key-edit", path: "/keys", holder: "ada", service: "month" },
+    act: press("Edit the key notebook"),
+  },
   { name: "portal-key-new", path: "/keys", holder: "ada", service: "month", act: press("Create a key") },
   { name: "portal-start", path: "/start", holder: "ada", service: "month" },
   { name: "portal-chat", path: "/chat", holder: "default", service: "empty" },
