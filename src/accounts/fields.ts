@@ -3,6 +3,7 @@
  * in the journal, limits and credits. The command line, the operator API and the configuration
  * share them.
  */
+import { type JournalKind, journalKinds } from "../ledger/rows.ts";
 import { creditsMax } from "../units.ts";
 
 export interface TextField {
@@ -36,6 +37,18 @@ export const emailField: TextField = {
   pattern: /^(?=.{3,254}$)[^\s@\p{Cc}\p{Cs}]+@[^\s@\p{Cc}\p{Cs}]+$/u,
   rule: "an e-mail address such as ada@example.com, of up to 254 characters",
 };
+
+/** For filters of the journal. */
+export const journalKindsField: TextField = {
+  pattern: new RegExp(`^(?:${journalKinds.join("|")})(?:,(?:${journalKinds.join("|")}))*$`),
+  rule: `one or more kinds of entries with commas between them: ${journalKinds.join(", ")}`,
+};
+
+/** Returns the kinds that a text of `journalKindsField` names. */
+export function journalKindsIn(text: string): JournalKind[] {
+  const names = text.split(",");
+  return journalKinds.filter((kind) => names.includes(kind));
+}
 
 /** For labels of keys. */
 export const labelField = plainText(64);

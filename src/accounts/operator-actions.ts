@@ -27,7 +27,15 @@ import {
   type ListedAccount,
   noContact,
 } from "../store/contacts.ts";
-import type { AccountsQuery, HoldsQuery, JournalQuery, Store, UsageQuery } from "../store/store.ts";
+import type {
+  AccountsQuery,
+  HoldsQuery,
+  JournalQuery,
+  ListedPayment,
+  PaymentsQuery,
+  Store,
+  UsageQuery,
+} from "../store/store.ts";
 import { type Hour, hourMs, type UsageHour, type UsageHoursQuery } from "../store/usage-hours.ts";
 import { usagePages } from "../store/usage-pages.ts";
 import type { UsageSumsQuery } from "../store/usage-sums.ts";
@@ -271,6 +279,12 @@ export class OperatorActions {
   async journal(account: string, query: JournalQuery): Promise<JournalRow[]> {
     await this.#requireAccount(account);
     return await this.#deps.store.journal(account, query);
+  }
+
+  /** Lists the payments of an account with what was refunded of them, newest first. */
+  async payments(account: string, query: PaymentsQuery): Promise<ListedPayment[]> {
+    await this.#requireAccount(account);
+    return await this.#deps.store.payments(account, query);
   }
 
   async usage(query: UsageQuery): Promise<ChargeRow[]> {

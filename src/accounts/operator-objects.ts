@@ -25,6 +25,7 @@ import type { AuditReport } from "../store/audit.ts";
 import type { AuditJob, StoredAudit } from "../store/audit-job.ts";
 import type { ListedAccount } from "../store/contacts.ts";
 import type { NodeView } from "../store/nodes.ts";
+import type { ListedPayment } from "../store/store.ts";
 import { type Credits, creditsIn } from "../units.ts";
 import type { ImportResult } from "./account-import.ts";
 import { balanceObject } from "./balance-object.ts";
@@ -268,6 +269,14 @@ export const journalObject = objectFor<JournalRow>("JournalEntry")({
   base_after_micro: [microDelta, (row) => row.baseAfter],
   overage_after_micro: [microDelta, (row) => row.overageAfter],
   additional_after_micro: [micro, (row) => row.additionalAfter],
+});
+
+export const paymentObject = objectFor<ListedPayment>("Payment")({
+  payment_id: [text, (row) => row.id],
+  at: [time, (row) => isoTime(row.atMs)],
+  amount_micro: [micro, (row) => row.amount],
+  refunded_micro: [micro, (row) => row.refunded],
+  journal_seq: [count, (row) => row.seq],
 });
 
 const tokenAndPriceFields = fieldsFor<TokenCounts & RowPrice>()({

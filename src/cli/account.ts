@@ -22,6 +22,7 @@ import type { Cli } from "./cli.ts";
 import { repairAdvice } from "./failure.ts";
 import { type Column, count, shortTime, table } from "./format.ts";
 import { examples } from "./help.ts";
+import { journalCommand } from "./journal.ts";
 import { keyTable } from "./key-text.ts";
 
 interface ListOptions {
@@ -124,6 +125,7 @@ export function accountCommand(cli: Cli): Command {
     )
     .action((name: string, options: SetOptions, command: Command) => set(cli, name, options, command));
 
+  journalCommand(cli, account);
   stateCommands(cli, account);
   return account;
 }

@@ -3,6 +3,7 @@ import { InvalidArgumentError } from "commander";
 import {
   adjustmentField,
   budgetField,
+  journalKindsField,
   labelField,
   limitField,
   type NumberField,
@@ -19,6 +20,7 @@ import { type EpochMs, momentOf, momentRule } from "../units.ts";
 export const accountName = text(nameField, "The name of an account is");
 /** For payment ids, operation ids and reasons. */
 export const note = text(noteField, "It is");
+export const journalKinds = text(journalKindsField, "It is");
 export const label = text(labelField, "A name is");
 
 export const limit = wholeNumber(limitField, "A limit is a whole number");

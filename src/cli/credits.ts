@@ -4,12 +4,15 @@
  */
 import { Command } from "commander";
 import type { CreditsRefund, OperatorActions } from "../accounts/operator-actions.ts";
-import { adjustmentObject, refundObject, topupObject } from "../accounts/operator-objects.ts";
+import { adjustmentObject, paymentObject, refundObject, topupObject } from "../accounts/operator-objects.ts";
+import type { ListedPayment } from "../store/store.ts";
 import { exactCredits } from "../units.ts";
-import { creditsToAdd, creditsToAdjust, note } from "./arguments.ts";
+import { creditsToAdd, creditsToAdjust, limit, note } from "./arguments.ts";
 import type { Cli } from "./cli.ts";
-import { count } from "./format.ts";
+import { type Column, count, shortTime, table } from "./format.ts";
 import { examples } from "./help.ts";
+
+const pageRows = 500;
 
 type Change<Ids> = (actions: OperatorActions, account: string, amount: number, ids: Ids) => Promise<void>;
 
@@ -79,8 +82,43 @@ export function creditsCommand(cli: Cli): Command {
     .requiredOption("--id <id>", "your id of this correction; a repetition changes nothing", note)
     .addHelpText("after", examples('inkwell credits adjust ada -2000 --reason "counted twice" --id fix-17'));
 
+  credits
+    .command("payments")
+    .description("list the payments of an account and what was refunded of each, the newest first")
+    .argument("<account>", "as account list shows it")
+    .option("--limit <rows>", "only the first rows", limit, 100)
+    .addHelpText("after", examples("inkwell credits payments ada"))
+    .action((account: string, { limit }: { limit: number }) =>
+      cli.withActions(cli.config(), async (actions) => {
+        const rows = await paymentsOf(actions, account, limit);
+        cli.print(rows.map(paymentObject.of), rows.length === 0 ? "" : table(rows, paymentColumns));
+        if (rows.length === 0) cli.remark(`${account} has no payment.`);
+      }),
+    );
+
   return credits;
 }
+
+async function paymentsOf(
+  actions: OperatorActions,
+  account: string,
+  limit: number,
+): Promise<ListedPayment[]> {
+  const rows: ListedPayment[] = [];
+  for (;;) {
+    const wanted = Math.min(pageRows, limit - rows.length);
+    const page = await actions.payments(account, { afterSeq: rows.at(-1)?.seq, limit: wanted });
+    rows.push(...page);
+    if (page.length < wanted || rows.length === limit) return rows;
+  }
+}
+
+const paymentColumns: readonly Column<ListedPayment>[] = [
+  { head: "TIME", cell: ({ atMs }) => shortTime(atMs) },
+  { head: "CREDITS", right: true, cell: ({ amount }) => exactCredits(amount) },
+  { head: "REFUNDED", right: true, cell: ({ refunded }) => exactCredits(refunded) },
+  { head: "PAYMENT", cell: ({ id }) => id },
+];
 
 function refundRemark(
   account: string,

@@ -43,12 +43,17 @@ export class Conditions {
   }
 
   page(order: string, limit: number): this {
-    invariant(
-      Number.isInteger(limit) && limit >= 1 && limit <= pageRowsMax,
-      `a page has 1 to ${pageRowsMax} rows`,
-    );
-    this.values.push(limit);
+    this.values.push(pageSize(limit));
     this.#sql += ` order by ${order} limit ${this.#parameter(this.values.length)}`;
     return this;
   }
+}
+
+/** Returns the limit of a page, which is at most `pageRowsMax`. */
+export function pageSize(limit: number): number {
+  invariant(
+    Number.isInteger(limit) && limit >= 1 && limit <= pageRowsMax,
+    `a page has 1 to ${pageRowsMax} rows`,
+  );
+  return limit;
 }

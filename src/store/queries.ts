@@ -9,6 +9,7 @@ import { newestVersion, type PlanCatalog } from "../ledger/plan.ts";
 import { keyAuthority, type PaymentRow } from "../ledger/rows.ts";
 import { accountsSql, contactIn, isPlainList, listedAccountOf } from "./account-lists.ts";
 import { Conditions } from "./conditions.ts";
+import { journalEntryOf, journalSql, listedPaymentOf, paymentsSql } from "./journal.ts";
 import { accountsOnPlansOf, countAccounts, type Find, readCatalog, readEpoch } from "./plans.ts";
 import type { SqlDialect, SqlStatement } from "./sql.ts";
 import type { FoundKey, Store, UsageQuery } from "./store.ts";
@@ -19,7 +20,6 @@ import {
   chargeTable,
   contactTable,
   holdTable,
-  journalTable,
   keyTable,
 } from "./tables.ts";
 import { usageHourOf, usageHoursSql } from "./usage-hours.ts";
@@ -73,6 +73,7 @@ type Queries = Pick<
   | "contact"
   | "accountsAhead"
   | "journal"
+  | "payments"
   | "usage"
   | "usageSums"
   | "usageHours"
@@ -190,13 +191,12 @@ export function queriesOn(
       return (await findPage("service", { text, values })).map(([id]) => String(id));
     },
 
-    async journal(account, { afterSeq, limit }) {
-      const { sql, values } = conditions()
-        .and("account = ?", account)
-        .and("seq > ?", afterSeq ?? 0)
-        .page("seq", limit);
-      const text = `select ${journalTable.list()} from journal${sql}`;
-      return (await findPage("history", { text, values })).map((cells) => journalTable.rowOf(cells));
+    async journal(account, query) {
+      return (await findPage("history", journalSql(account, query, p))).map(journalEntryOf);
+    },
+
+    async payments(account, query) {
+      return (await findPage("history", paymentsSql(account, query, p))).map(listedPaymentOf);
     },
 
     async usage(query) {

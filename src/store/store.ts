@@ -8,7 +8,15 @@ import type { AccountSnapshot } from "../ledger/balance.ts";
 import type { LedgerStore } from "../ledger/batcher.ts";
 import type { AcceptedClock, ClockState } from "../ledger/clock.ts";
 import type { PlanCatalog, PlanChanges, Plans, PlanVersion } from "../ledger/plan.ts";
-import type { AccountState, ChargeRow, HoldRow, JournalRow, KeyRow } from "../ledger/rows.ts";
+import type {
+  AccountState,
+  ChargeRow,
+  HoldRow,
+  JournalKind,
+  JournalRow,
+  KeyRow,
+  PaymentRow,
+} from "../ledger/rows.ts";
 import type { EpochMs, MicroCredits } from "../units.ts";
 import type { AuditReport } from "./audit.ts";
 import type { AuditJobs } from "./audit-job.ts";
@@ -63,9 +71,26 @@ export interface AccountsQuery {
 }
 
 export interface JournalQuery {
+  /** Only entries of these kinds. Default: all. */
+  kinds?: readonly JournalKind[] | undefined;
+  newestFirst?: boolean | undefined;
+  /** Entries after this number, in the order. */
   afterSeq?: number | undefined;
   /** 1 to `pageRowsMax`. */
   limit: number;
+}
+
+export interface PaymentsQuery {
+  /** Payments after the one with this journal number, newest first. */
+  afterSeq?: number | undefined;
+  /** 1 to `pageRowsMax`. */
+  limit: number;
+}
+
+/** A payment with its time and its journal number. */
+export interface ListedPayment extends PaymentRow {
+  seq: number;
+  atMs: number;
 }
 
 export interface UsageQuery {
@@ -193,6 +218,8 @@ export interface Store extends LedgerStore, SessionStore {
    */
   sumUsage(): Promise<boolean>;
   journal(account: string, query: JournalQuery): Promise<JournalRow[]>;
+  /** Lists payments with what was refunded of them, newest first. */
+  payments(account: string, query: PaymentsQuery): Promise<ListedPayment[]>;
   /** Lists open holds, including overdue holds that have not ended yet. */
   holds(query: HoldsQuery): Promise<HoldRow[]>;
   holdTotals(): Promise<HoldTotals>;

@@ -130,6 +130,52 @@ operatorTest(
   },
 );
 
+operatorTest("filters the journal by kind, in both orders, in pages", async (operator, service) => {
+  for (const id of ["p1", "p2", "p3"]) await operator.post(topups, { payment_id: id, credits: 10 });
+  await operator.post(adjustments, { operation_id: "a", credits: -5, reason: "why" });
+  await (await service.chat()).text();
+  const path = "/admin/accounts/test/journal";
+  const shown = async (query: string, limit: number) =>
+    (await operator.all(`${path}?${query}`, limit)).map(({ seq, kind }) => `${seq} ${kind}`);
+  for (const limit of [1, 2, 100]) {
+    const purchased = ["2 topup", "3 topup", "4 topup", "5 adjust"];
+    assert.deepEqual(await shown("kind=adjust,topup", limit), purchased);
+    assert.deepEqual(await shown("kind=topup,adjust&order=newest", limit), purchased.toReversed());
+    assert.deepEqual(await shown("kind=settle,open&order=newest", limit), ["7 settle", "1 open"]);
+    assert.deepEqual(await shown("kind=refund", limit), []);
+  }
+});
+
+operatorTest("refuses an unknown kind of entry and lists the kinds", async (operator) => {
+  for (const kind of ["gift", "topup,gift", "", "topup,", " topup"]) {
+    const answer = await operator.get(`/admin/accounts/test/journal?kind=${kind}`);
+    assert.match(refused(answer, 400, "invalid_value"), /kind must be .*: open, refresh, .*, reverse/);
+  }
+});
+
+operatorTest("lists payments newest first, with what was refunded of each", async (operator) => {
+  for (const id of ["p1", "p2", "p3"]) await operator.post(topups, { payment_id: id, credits: 10 });
+  for (const [refund_id, credits] of [
+    ["r1", 3],
+    ["r2", 4],
+  ] as const) {
+    await operator.post("/admin/accounts/test/refunds", { refund_id, payment_id: "p2", credits });
+  }
+  for (const limit of [1, 2, 100]) {
+    const rows = await operator.all("/admin/accounts/test/payments", limit);
+    assert.deepEqual(
+      rows.map(({ at: _at, ...row }) => row),
+      [
+        { payment_id: "p3", amount_micro: 10_000_000, refunded_micro: 0, journal_seq: 4 },
+        { payment_id: "p2", amount_micro: 10_000_000, refunded_micro: 7_000_000, journal_seq: 3 },
+        { payment_id: "p1", amount_micro: 10_000_000, refunded_micro: 0, journal_seq: 2 },
+      ],
+    );
+  }
+  refused(await operator.get("/admin/accounts/test/payments?after=x"), 400, "invalid_value");
+  refused(await operator.get("/admin/accounts/nobody/payments"), 404, "account_not_found");
+});
+
 operatorTest("refunds what is free of a payment, once per refund id", async (operator) => {
   const refunds = "/admin/accounts/test/refunds";
   await operator.post(topups, { payment_id: "p", credits: 50 });

@@ -283,6 +283,7 @@ operatorTest("the OpenAPI document describes every route and its parts", async (
     "get /admin/accounts/{account}/keys",
     "get /admin/accounts/{account}/live",
     "get /admin/accounts/{account}/live/stream",
+    "get /admin/accounts/{account}/payments",
     "get /admin/accounts/{account}/refusals",
     "get /admin/audit",
     "get /admin/clock",

@@ -1,12 +1,15 @@
 /** `/admin/accounts/{account}/...`: top-ups, refunds, adjustments, the balance and the journal. */
 
+import Type from "typebox";
 import { balanceObject } from "../../accounts/balance-object.ts";
+import { journalKindsIn } from "../../accounts/fields.ts";
 import { closed } from "../../accounts/json-objects.ts";
 import type { OperatorActions } from "../../accounts/operator-actions.ts";
 import {
   adjustmentObject,
   balance,
   journalObject,
+  paymentObject,
   refundObject,
   topupObject,
 } from "../../accounts/operator-objects.ts";
@@ -53,8 +56,21 @@ const showBalance = operation("showBalance", {
 });
 
 const listJournal = operation("listJournal", {
-  summary: "List all changes of an account's buckets, oldest first",
-  ...schema.listOf(journalObject.schema),
+  summary: "List the changes of an account's buckets",
+  description:
+    "All of them, oldest first, unless `kind` and `order` say otherwise. `kind=topup,refund,adjust` lists the changes of purchased credits.",
+  querystring: closed({
+    ...schema.pageQuery,
+    kind: Type.Optional(schema.journalKinds),
+    order: Type.Optional(Type.Enum(["oldest", "newest"], { description: '"oldest" (default) or "newest"' })),
+  }),
+  response: { 200: schema.pageOf(journalObject.schema) },
+  ...schema.ofAccount("list_too_slow"),
+});
+
+const listPayments = operation("listPayments", {
+  summary: "List the payments of an account, newest first, with what was refunded of each",
+  ...schema.listOf(paymentObject.schema),
   ...schema.ofAccount("list_too_slow"),
 });
 
@@ -94,12 +110,27 @@ export function creditRoutes(app: ApiApp, actions: OperatorActions): void {
   app.get(
     "/admin/accounts/:account/journal",
     { schema: listJournal },
-    async ({ params: { account }, query: { limit, after } }) => {
-      const afterSeq = after === undefined ? 0 : seqIn(after);
+    async ({ params: { account }, query: { limit, after, kind, order } }) => {
+      const afterSeq = after === undefined ? undefined : seqIn(after);
+      const kinds = kind === undefined ? undefined : journalKindsIn(kind);
       return pageOf(
         limit,
-        (rows) => actions.journal(account, { afterSeq, limit: rows }),
+        (rows) => actions.journal(account, { kinds, newestFirst: order === "newest", afterSeq, limit: rows }),
         journalObject.of,
+        ({ seq }) => String(seq),
+      );
+    },
+  );
+
+  app.get(
+    "/admin/accounts/:account/payments",
+    { schema: listPayments },
+    async ({ params: { account }, query: { limit, after } }) => {
+      const afterSeq = after === undefined ? undefined : seqIn(after);
+      return pageOf(
+        limit,
+        (rows) => actions.payments(account, { afterSeq, limit: rows }),
+        paymentObject.of,
         ({ seq }) => String(seq),
       );
     },

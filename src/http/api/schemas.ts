@@ -9,6 +9,7 @@ import {
   budgetField,
   contactField,
   emailField,
+  journalKindsField,
   labelField,
   limitField,
   type NumberField,
@@ -46,7 +47,7 @@ export function ofKey(...refusals: OperatorCode[]) {
   const all: OperatorCode[] = ["key_not_found", ...refusals];
   return { params: keyPath, refusals: all };
 }
-
+export const journalKinds = textOf(journalKindsField);
 export const label = textOf(labelField);
 export const contactText = textOf(contactField);
 export const email = textOf(emailField);

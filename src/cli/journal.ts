@@ -1,0 +1,85 @@
+/**
+ * `inkwell account journal`: prints the changes of an account's credits, as many as `--limit`
+ * allows. It reads a page at a time.
+ */
+import type { Command } from "commander";
+import { journalKindsIn } from "../accounts/fields.ts";
+import type { OperatorActions } from "../accounts/operator-actions.ts";
+import { journalObject } from "../accounts/operator-objects.ts";
+import type { JournalRow } from "../ledger/rows.ts";
+import { exactCredits } from "../units.ts";
+import { journalKinds, limit } from "./arguments.ts";
+import type { Cli } from "./cli.ts";
+import { type Column, shortTime, table } from "./format.ts";
+import { examples } from "./help.ts";
+
+interface Options {
+  kind?: string;
+  oldest?: boolean;
+  limit: number;
+}
+
+const pageRows = 500;
+
+export function journalCommand(cli: Cli, account: Command): void {
+  account
+    .command("journal")
+    .description("list the changes of an account's credits, the newest first")
+    .argument("<name>", "as account list shows it")
+    .option("--kind <kinds>", "only these kinds of entries, with commas between them", journalKinds)
+    .option("--oldest", "the oldest first")
+    .option("--limit <rows>", "only the first rows", limit, 100)
+    .addHelpText(
+      "after",
+      examples(
+        "inkwell account journal ada --kind topup,refund,adjust",
+        "inkwell account journal ada --oldest --limit 1000000 --json > journal.json",
+      ),
+    )
+    .action((name: string, options: Options) =>
+      cli.withActions(cli.config(), async (actions) => {
+        const { rows, isCut } = await entries(actions, name, options);
+        cli.print(rows.map(journalObject.of), rows.length === 0 ? "" : table(rows, columns));
+        if (rows.length === 0) cli.remark("No entry of the journal matches.");
+        if (isCut) cli.remark("There are more entries. Raise --limit to see them.");
+      }),
+    );
+}
+
+/** Returns the entries up to the limit, and whether the limit leaves some out. */
+async function entries(
+  actions: OperatorActions,
+  account: string,
+  { kind, oldest = false, limit }: Options,
+): Promise<{ rows: JournalRow[]; isCut: boolean }> {
+  const kinds = kind === undefined ? undefined : journalKindsIn(kind);
+  const rows: JournalRow[] = [];
+  for (let afterSeq: number | undefined; ; afterSeq = rows.at(-1)?.seq) {
+    // One more than is shown, to know whether another one follows.
+    const wanted = Math.min(pageRows, limit + 1 - rows.length);
+    const page = await actions.journal(account, { kinds, newestFirst: !oldest, afterSeq, limit: wanted });
+    rows.push(...page);
+    if (rows.length > limit) return { rows: rows.slice(0, limit), isCut: true };
+    if (page.length < wanted) return { rows, isCut: false };
+  }
+}
+
+const columns: readonly Column<JournalRow>[] = [
+  { head: "NUMBER", right: true, cell: ({ seq }) => String(seq) },
+  { head: "TIME", cell: ({ atMs }) => shortTime(atMs) },
+  { head: "KIND", cell: ({ kind }) => kind },
+  { head: "BASE", right: true, cell: (row) => change(row.baseDelta) },
+  { head: "OVERAGE", right: true, cell: (row) => change(row.overageDelta) },
+  { head: "ADDITIONAL", right: true, cell: (row) => change(row.additionalDelta) },
+  {
+    ...{ head: "LEFT", right: true },
+    cell: (row) => exactCredits(row.baseAfter + row.overageAfter + row.additionalAfter),
+  },
+  { head: "ID", cell: ({ op }) => op },
+  { head: "NOTE", cell: ({ note }) => note ?? "-" },
+];
+
+function change(micro: number): string {
+  if (micro === 0) return "-";
+  return `${micro > 0 ? "+" : ""}${exactCredits(micro)}`;
+}

@@ -1,0 +1,141 @@
+/**
+ * Journals filtered by kind, in both orders and in pages, and the payments of an account, on every
+ * store. A store in memory takes the same operations; every list must be equal.
+ */
+import assert from "node:assert/strict";
+import { after, before, describe, test } from "node:test";
+import type { Operation } from "../../src/ledger/operations.ts";
+import { type JournalKind, type JournalRow, journalKinds } from "../../src/ledger/rows.ts";
+import { journalSql } from "../../src/store/journal.ts";
+import type { SqlStatement } from "../../src/store/sql.ts";
+import type { JournalQuery, ListedPayment, Store } from "../../src/store/store.ts";
+import { journalTable } from "../../src/store/tables.ts";
+import { backends, type Database } from "../fixtures/backends.ts";
+import { extend, hold, settle } from "../fixtures/ledger-operations.ts";
+import { credits, keyOf, planOf, plansOf } from "../fixtures/ledger-rows.ts";
+import { MemoryStore } from "../fixtures/memory-store.ts";
+import { day, minute } from "../fixtures/times.ts";
+
+const plans = plansOf(planOf("starter", 100, 20), planOf("big", 5000, 0));
+const filters: readonly (readonly JournalKind[])[] = [
+  ...journalKinds.map((kind) => [kind]),
+  ["topup", "refund", "adjust"],
+  ["hold", "topup"],
+  journalKinds.filter((kind) => kind !== "hold" && kind !== "settle"),
+  journalKinds,
+];
+
+for (const backend of backends) {
+  describe(`journals on ${backend.name}`, { skip: backend.skip ?? false }, () => {
+    let database: Database;
+    let store: Store;
+    let memory: MemoryStore;
+
+    async function apply(...operations: Operation[]): Promise<void> {
+      for (const each of [store, memory]) await each.commit(operations);
+    }
+
+    before(async () => {
+      database = backend.create(plans);
+      store = await database.open();
+      memory = new MemoryStore(plans, () => database.clock.get());
+      for (const account of ["ada", "bob"]) {
+        await apply({ kind: "open", account, plan: "starter" });
+        for (const each of [store, memory]) {
+          await each.addKey(keyOf(`key-${account}`, account, { hash: account.padEnd(64, "0") }));
+        }
+      }
+      for (let n = 0; n < 12; n++) {
+        const [payment, name] = [`pay-${n}`, { account: "ada", key: "key-ada" }];
+        await apply({ kind: "topup", account: "ada", payment, amount: credits(n + 1) });
+        await apply({ kind: "topup", account: "bob", payment: `of-bob-${n}`, amount: credits(1) });
+        if (n % 3 === 0) {
+          const refunds = ["a", "b"].map((part) => ({
+            refund: `${payment}${part}`,
+            amount: credits(n / 4 + 0.1),
+          }));
+          for (const each of refunds) await apply({ kind: "refund", account: "ada", payment, ...each });
+        }
+        await apply({ kind: "adjust", account: "ada", op: `adjust-${n}`, amount: 5, reason: "why" });
+        await apply(hold(`h-${n}`, 40, name), extend(`h-${n}`, 1, 20, { account: "ada" }));
+        if (n % 4 !== 0) await apply(settle(`h-${n}`, 30, { account: "ada" }));
+        database.clock.advance(n % 5 === 0 ? day : minute);
+      }
+      await apply({ kind: "plan", account: "ada", op: "up", plan: "big", at: "now" });
+      await apply({ kind: "state", account: "ada", op: "stop", to: { kind: "suspend" } });
+    });
+    after(() => database.remove());
+
+    async function pagesOf(from: Store, query: Omit<JournalQuery, "limit">, limit: number) {
+      const rows: JournalRow[] = [];
+      for (;;) {
+        const afterSeq = rows.at(-1)?.seq;
+        const page = await from.journal("ada", { ...query, afterSeq, limit });
+        rows.push(...page);
+        if (page.length < limit) return rows;
+      }
+    }
+
+    test("have the entries of the wanted kinds only, in each order, and exact pages", async () => {
+      const found = new Set<string>();
+      const all = await pagesOf(store, {}, 1000);
+      for (const newestFirst of [false, true]) {
+        for (const kinds of [undefined, ...filters]) {
+          const query = { kinds, newestFirst };
+          const wanted = all.filter(({ kind }) => kinds?.includes(kind) ?? true);
+          const expected = newestFirst ? wanted.toReversed() : wanted;
+          assert.deepEqual(await pagesOf(store, query, 1000), expected, JSON.stringify(query));
+          assert.deepEqual(await pagesOf(store, query, 3), expected, `pages of ${JSON.stringify(query)}`);
+          assert.deepEqual(await pagesOf(memory, query, 3), expected, `memory: ${JSON.stringify(query)}`);
+          for (const { kind } of wanted) found.add(kind);
+        }
+      }
+      assert.ok(found.size >= 10, `only ${[...found].join(", ")}`);
+    });
+
+    test("list payments with what was refunded of each, newest first", async () => {
+      for (const limit of [1, 5, 12, 100]) {
+        const rows: ListedPayment[] = [];
+        for (let length = limit; length === limit; ) {
+          const query = { afterSeq: rows.at(-1)?.seq, limit };
+          const page = await store.payments("ada", query);
+          assert.deepEqual(page, await memory.payments("ada", query));
+          rows.push(...page);
+          length = page.length;
+        }
+        assert.deepEqual(
+          rows.map(({ id, amount, refunded }) => [id, amount, refunded]),
+          Array.from({ length: 12 }, (_, n) => [
+            `pay-${n}`,
+            credits(n + 1),
+            n % 3 === 0 ? 2 * credits(n / 4 + 0.1) : 0,
+          ]).toReversed(),
+        );
+      }
+      assert.deepEqual(await store.payments("nobody", { limit: 10 }), []);
+    });
+
+    test("are read by an index that holds and settlements are not in", async () => {
+      await database.sql(`insert into journal (${journalTable.list()})
+        with recursive n(n) as (select 1000 union all select n + 1 from n where n < 20000)
+        select 'bob', n, 0, case when n % 2 = 0 then 'hold' else 'settle' end, 'op-' || n, null, 0, 0, 0, 0, 0, 0 from n`);
+      await database.sql("analyze journal");
+      const planOfStatement = async ({ text, values }: SqlStatement) => {
+        const literal = (n: string) => {
+          const value = values[Number(n) - 1];
+          return typeof value === "string" ? `'${value}'` : String(value);
+        };
+        const explain = backend.name === "SQLite" ? "explain query plan" : "explain";
+        const statement = text.replaceAll(/\?(\d+)/g, (_, n: string) => literal(n));
+        return JSON.stringify(await database.sql(`${explain} ${statement}`));
+      };
+      const p = (n: number) => `?${n}`;
+      for (const kinds of filters) {
+        if (kinds.includes("hold") || kinds.includes("settle")) continue;
+        const query = { kinds, newestFirst: true, afterSeq: 15_000, limit: 100 };
+        const plan = await planOfStatement(journalSql("bob", query, p));
+        assert.equal(plan.match(/journal_by_kind/g)?.length, kinds.length, plan);
+      }
+    });
+  });
+}

@@ -1,0 +1,84 @@
+/** `inkwell account journal` and `inkwell credits payments`: their rows and order. */
+import assert from "node:assert/strict";
+import { test } from "node:test";
+import { cliLedger, refused, wrongUsage } from "../fixtures/cli-ledger.ts";
+
+const ledger = cliLedger();
+
+async function fill(): Promise<void> {
+  await ledger.openAccount();
+  await ledger.inkwell("credits", "add", "alice", "50", "--payment", "p1");
+  await ledger.inkwell("credits", "add", "alice", "30", "--payment", "p2");
+  await ledger.inkwell("credits", "refund", "alice", "20", "--payment", "p1", "--id", "r1");
+}
+
+/** The cells of the lines below the head. */
+function cellsOf(stdout: string): string[][] {
+  return stdout
+    .trim()
+    .split("\n")
+    .slice(1)
+    .map((line) => line.trim().split(/ {2,}/));
+}
+
+test("the journal has the newest entries first, with signs and the credits that are left", async () => {
+  await fill();
+  const { stdout, stderr } = await ledger.inkwell("account", "journal", "alice", "--kind", "refund,topup");
+  assert.equal(stderr, "");
+  assert.deepEqual(cellsOf(stdout), [
+    ["4", "2027-01-15 12:00Z", "refund", "-", "-", "-20", "1,260", "refund:r1", "p1 20000000"],
+    ["3", "2027-01-15 12:00Z", "topup", "-", "-", "+30", "1,280", "payment:p2", "p2"],
+    ["2", "2027-01-15 12:00Z", "topup", "-", "-", "+50", "1,250", "payment:p1", "p1"],
+  ]);
+});
+
+test("the journal reports that the limit leaves entries out", async () => {
+  await fill();
+  const list = ["account", "journal", "alice", "--oldest", "--limit"];
+  const cut = await ledger.inkwell(...list, "3");
+  assert.match(cut.stderr, /There are more entries\. Raise --limit/);
+  assert.deepEqual(
+    cellsOf(cut.stdout).map(([seq]) => seq),
+    ["1", "2", "3"],
+  );
+  assert.equal((await ledger.inkwell(...list, "4")).stderr, "");
+});
+
+test("the journal reads as many pages as it needs", async () => {
+  await ledger.openAccount();
+  for (let n = 0; n < 501; n++) {
+    const topup = { kind: "topup", account: "alice", payment: `p${n}`, amount: 1 } as const;
+    await ledger.store.commit([topup]);
+  }
+  const document = await ledger.documentOf("account", "journal", "alice", "--limit", "600");
+  assert.ok(Array.isArray(document));
+  assert.deepEqual(
+    document.map(({ seq }) => seq),
+    Array.from({ length: 502 }, (_, n) => 502 - n),
+  );
+  const payments = await ledger.documentOf("credits", "payments", "alice", "--limit", "600");
+  assert.ok(Array.isArray(payments));
+  assert.equal(payments.length, 501);
+});
+
+test("the journal refuses an unknown kind and lists the kinds", async () => {
+  await ledger.openAccount();
+  for (const kind of ["gift", "topup,gift", ""]) {
+    const ran = await ledger.inkwell("account", "journal", "alice", "--kind", kind);
+    wrongUsage(ran, /open, refresh, plan, topup, hold, .*reverse/);
+  }
+  refused(await ledger.inkwell("account", "journal", "bob"), /no account bob/);
+});
+
+test("payments have what was refunded of each, the newest first", async () => {
+  await ledger.openAccount();
+  const none = await ledger.inkwell("credits", "payments", "alice");
+  assert.deepEqual([none.stdout, none.stderr], ["", "alice has no payment.\n"]);
+  await ledger.begin();
+  await fill();
+  const { stdout } = await ledger.inkwell("credits", "payments", "alice");
+  assert.deepEqual(cellsOf(stdout), [
+    ["2027-01-15 12:00Z", "30", "0", "p2"],
+    ["2027-01-15 12:00Z", "50", "20", "p1"],
+  ]);
+});
