@@ -112,12 +112,13 @@ async function brokenOnPostgres(...statements: string[]): Promise<Broken[]> {
   soundDatabase ??= (async () => {
     const name = await server.create();
     await fill(await openPostgresStore({ url: server.url(name), plans }));
+    await server.sql(withoutRules, name);
     return name;
   })();
   const name = `${await soundDatabase}_broken`;
   await server.sql(`create database ${name} template ${await soundDatabase} strategy file_copy`);
   try {
-    for (const statement of [withoutRules, ...statements]) await server.sql(statement, name);
+    for (const statement of statements) await server.sql(statement, name);
     return (await auditDatabase(server.url(name), null, new AbortController().signal)).broken;
   } finally {
     await server.drop(name);
