@@ -83,7 +83,7 @@ async function recordStop(store: StopStore, requestId: string): Promise<void> {
   const receipt = await receiptOf(store, requestId);
   const message =
     receipt === null
-      ? `No request "${requestId}" is running. It may have ended without a charge.`
+      ? `No request "${requestId}" is running. It may have ended without a charge, or holds no credits yet.`
       : `Request "${requestId}" ended at ${isoTime(receipt.atMs)} (${receipt.ending}).`;
   throw new OperatorRefusal("request_not_found", `${message} Nothing has changed.`);
 }

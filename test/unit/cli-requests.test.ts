@@ -117,7 +117,7 @@ describe("requests stop", () => {
     await startRequests();
     refused(
       await ledger.inkwell("requests", "stop", "nothing"),
-      /No request "nothing" is running\. It may have ended without a charge\. Nothing has changed\. .*requests list/,
+      /No request "nothing" is running\. It may have ended without a charge, or holds no credits yet\. Nothing has changed\. .*requests list/,
     );
     await ledger.store.commit([settle("bob-1", 30, { account: "bob", ending: "stop" })]);
     refused(
