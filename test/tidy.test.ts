@@ -122,6 +122,18 @@ test("every import names a file that exists", () => {
   }
 });
 
+test("migrations are numbered without gaps or pairs", () => {
+  for (const store of ["sqlite", "postgres"]) {
+    const names = readdirSync(`src/store/migrations/${store}`).sort();
+    const numbers = names.map((_, index) => String(index + 1).padStart(4, "0"));
+    assert.deepEqual(
+      names.map((name) => name.slice(0, 4)),
+      numbers,
+      `${store}: ${names.slice(-3).join(", ")}`,
+    );
+  }
+});
+
 test("names of files in src that are read at run time work in src and in dist", () => {
   for (const file of sources) {
     assert.doesNotMatch(
