@@ -124,7 +124,7 @@ test("every import names a file that exists", () => {
 
 test("migrations are numbered without gaps or pairs", () => {
   for (const store of ["sqlite", "postgres"]) {
-    const names = readdirSync(`src/store/migrations/${store}`).sort();
+    const names = readdirSync(join(root, `src/store/migrations/${store}`)).sort();
     const numbers = names.map((_, index) => String(index + 1).padStart(4, "0"));
     assert.deepEqual(
       names.map((name) => name.slice(0, 4)),
