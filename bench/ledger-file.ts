@@ -3,7 +3,7 @@
  * written at once. They are sound: `inkwell audit` finds nothing.
  */
 import type { Plan, Plans } from "../src/ledger/plan.ts";
-import { openToWrite } from "../src/store/sqlite/file.ts";
+import { openToWrite } from "../src/store/sqlite/open-to-write.ts";
 import { accountTable } from "../src/store/tables.ts";
 
 /** Enough credits for every benchmark. */

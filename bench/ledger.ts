@@ -15,7 +15,7 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { Ledger } from "../src/ledger/batcher.ts";
 import type { Operation } from "../src/ledger/operations.ts";
-import { openToWrite } from "../src/store/sqlite/file.ts";
+import { openToWrite } from "../src/store/sqlite/open-to-write.ts";
 import { openSqliteStore } from "../src/store/sqlite/store.ts";
 import { makeLedgerFile, nextAccount, plans } from "./ledger-file.ts";
 import { numbersOf, optionsOf } from "./options.ts";

@@ -8,7 +8,7 @@ import { join } from "node:path";
 import { DatabaseSync } from "node:sqlite";
 import { after, afterEach, beforeEach, test } from "node:test";
 import { RowCache, SqliteLedger } from "../../src/store/sqlite/commit.ts";
-import { openToWrite } from "../../src/store/sqlite/file.ts";
+import { openToWrite } from "../../src/store/sqlite/open-to-write.ts";
 import { openSqliteStore } from "../../src/store/sqlite/store.ts";
 import type { Store } from "../../src/store/store.ts";
 import { hold, settle } from "../fixtures/ledger-operations.ts";

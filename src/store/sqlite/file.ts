@@ -1,22 +1,17 @@
 /**
- * Opens an SQLite file for Inkwell: creates it if necessary, recognises it, migrates it, and makes
- * it durable.
+ * Opens an SQLite file for reading, recognises it, and explains its errors. open-to-write.ts
+ * creates and migrates it.
  *
- * Guarantees that the result is an Inkwell database of this version. Any problem with the file or
- * its folder is an OperatorError with the cause, the place and the remedy. The databases of other
- * programs are never changed.
+ * Any problem with the file or its folder is an OperatorError with the cause, the place and the
+ * remedy. The databases of other programs are never changed.
  */
-import { closeSync, openSync, statfsSync, statSync } from "node:fs";
+import { statfsSync, statSync } from "node:fs";
 import { dirname } from "node:path";
 import { DatabaseSync } from "node:sqlite";
 import { messageOf, OperatorError } from "../../errors.ts";
-import type { Plans } from "../../ledger/plan.ts";
-import { makeFolder } from "../../make-folder.ts";
-import type { EpochMs } from "../../units.ts";
 import { storeError } from "../errors.ts";
 import type { AppliedMigration } from "../migrations.ts";
-import { accountsWithoutPlan, appliedMigration, pendingMigrations, requirePlans } from "../migrations.ts";
-import { applyPlans } from "./plans.ts";
+import { appliedMigration, pendingMigrations } from "../migrations.ts";
 
 /** A file, and how long a statement waits while another process writes to it. */
 export interface SqliteFile {
@@ -25,9 +20,9 @@ export interface SqliteFile {
 }
 
 /** "Inkw" in ASCII. In the file's header it marks an Inkwell database. */
-const applicationId = 0x496e6b77;
+export const applicationId = 0x496e6b77;
 
-const migrationsFolder = new URL("../migrations/sqlite/", import.meta.url);
+export const migrationsFolder = new URL("../migrations/sqlite/", import.meta.url);
 
 /** Primary result codes of SQLite. */
 const code = {
@@ -69,37 +64,6 @@ function codeOf(error: unknown): number | null {
  */
 export function sqliteError(error: unknown): Error {
   return storeError(error, transient.has(codeOf(error)));
-}
-
-/**
- * Opens the connection that writes. Creates the file and its folder, and applies missing
- * migrations.
- */
-export function openToWrite(file: SqliteFile, options: Migrating): DatabaseSync {
-  const { path, busyMs } = file;
-  makeFile(path);
-  return explained(file, () => {
-    const db = new DatabaseSync(path, { timeout: busyMs });
-    try {
-      recognise(db, path);
-      // In this mode readers and the writer do not wait for each other.
-      db.exec("pragma journal_mode = wal");
-      // Each commit is on disk before it is answered. macOS needs fullfsync for that.
-      db.exec("pragma synchronous = full; pragma fullfsync = on; pragma checkpoint_fullfsync = on");
-      db.exec("pragma recursive_triggers = on; pragma temp_store = memory");
-      // 64 MiB of pages in memory. A checkpoint every 16 MiB of log copies pages that are written
-      // often only once.
-      db.exec("pragma cache_size = -65536; pragma wal_autocheckpoint = 4000");
-      // Off, because migrations make tables anew that others refer to.
-      db.exec("pragma foreign_keys = off");
-      migrate(db, path, options);
-      db.exec("pragma foreign_keys = on");
-      return db;
-    } catch (error) {
-      db.close();
-      throw error;
-    }
-  });
 }
 
 /** Opens a read-only connection to a file that `openToWrite` has opened before. */
@@ -155,25 +119,8 @@ export function needsUpgrade(file: SqliteFile): boolean {
   }
 }
 
-function makeFile(path: string): void {
-  try {
-    makeFolder(dirname(path));
-    // Only for the owner: the file contains the hashes of keys and all usage. SQLite gives its log
-    // the same mode.
-    closeSync(openSync(path, "a", 0o600));
-  } catch (error) {
-    const why = messageOf(error);
-    const isFolder = statSync(path, { throwIfNoEntry: false })?.isDirectory() === true;
-    throw new OperatorError(
-      isFolder
-        ? `The database ${path} is a folder. Set the path of a file: database: sqlite:${path}/inkwell.db`
-        : `The database ${path} cannot be written (${why}). Make its folder writable for the user that runs Inkwell, or set another path: database: sqlite:PATH`,
-      error,
-    );
-  }
-}
-
-function recognise(db: DatabaseSync, path: string): void {
+/** Throws an OperatorError if the file is a database of another program. */
+export function recognise(db: DatabaseSync, path: string): void {
   // One statement, because another process may create the database meanwhile.
   const found = db
     .prepare(
@@ -188,56 +135,14 @@ function recognise(db: DatabaseSync, path: string): void {
   }
 }
 
-/** A ledger without grants is carried over with the plans of the configuration. */
-interface Migrating {
-  nowMs: EpochMs;
-  plans: Plans;
-  /** If false, a file with an older schema is refused. Default: true. */
-  upgrade?: boolean;
-}
-
-function migrate(db: DatabaseSync, path: string, { nowMs, plans, upgrade }: Migrating): void {
-  // Under the lock: if two processes start at once, one migrates and the other finds the
-  // migrations applied.
-  db.exec("begin immediate");
-  try {
-    recognise(db, path);
-    db.exec(`pragma application_id = ${applicationId}`);
-    db.exec(
-      "create table if not exists migration (version integer primary key, name text not null, checksum text not null, applied_ms integer not null) strict",
-    );
-    const applied = appliedMigrations(db);
-    const record = db.prepare(
-      "insert into migration (version, name, checksum, applied_ms) values (?, ?, ?, ?)",
-    );
-    for (const migration of pendingMigrations(migrationsFolder, { where: path, applied, upgrade })) {
-      if (migration.needsPlans) carryPlansOver(db, path, { nowMs, plans });
-      db.exec(migration.sql);
-      record.run(migration.version, migration.name, migration.checksum, nowMs);
-    }
-    db.exec("commit");
-  } catch (error) {
-    if (db.isTransaction) db.exec("rollback");
-    throw error;
-  }
-}
-
-/** Throws an OperatorError if an account has a plan that the configuration does not have. */
-function carryPlansOver(db: DatabaseSync, path: string, { nowMs, plans }: Migrating): void {
-  applyPlans(db, plans, { force: false, nowMs });
-  const rows = db.prepare(accountsWithoutPlan).all();
-  requirePlans(
-    rows.map(({ plan, accounts }) => [String(plan), Number(accounts)]),
-    path,
-  );
-}
-
-function appliedMigrations(db: DatabaseSync): AppliedMigration[] {
+/** Returns the migrations that were applied, in order. */
+export function appliedMigrations(db: DatabaseSync): AppliedMigration[] {
   const rows = db.prepare("select version, name, checksum from migration order by version").all();
   return rows.map(({ version, name, checksum }) => appliedMigration(version, name, checksum));
 }
 
-function explained<T>({ path, busyMs }: SqliteFile, open: () => T): T {
+/** Runs `open`, and explains its errors to the operator. */
+export function explained<T>({ path, busyMs }: SqliteFile, open: () => T): T {
   try {
     return open();
   } catch (error) {

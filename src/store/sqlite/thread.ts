@@ -38,6 +38,9 @@ export interface Calls {
   close(): void;
 }
 
+/** A role implements some of the calls. */
+export type Handlers = { [M in keyof Calls]?: (...args: Parameters<Calls[M]>) => ReturnType<Calls[M]> };
+
 export type Call<M extends keyof Calls = keyof Calls> = {
   [P in M]: { id: number; method: P; args: Parameters<Calls[P]> };
 }[M];

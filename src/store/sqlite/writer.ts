@@ -1,0 +1,35 @@
+/**
+ * The calls of the thread that writes (worker.ts). It waits for the disk, so that the main thread
+ * never does.
+ */
+import { machineOf } from "../clock.ts";
+import { SqliteClock } from "./clock.ts";
+import { SqliteLedger } from "./commit.ts";
+import { openToWrite } from "./open-to-write.ts";
+import { Statements } from "./query.ts";
+import type { Handlers, SqliteThreadData } from "./thread.ts";
+import { SqliteUsageSums } from "./usage-sums.ts";
+
+export function openWriter({ file, plans, upgrade, clock }: SqliteThreadData): Handlers {
+  const db = openToWrite(file, { nowMs: machineOf(clock).clockMs(), plans, upgrade });
+  const time = new SqliteClock(db, clock);
+  const ledger = new SqliteLedger(db, () => time.read());
+  const sums = new SqliteUsageSums(db, () => time.read());
+  const statements = new Statements(db);
+  return {
+    commit(operations) {
+      time.recordIfOld();
+      return ledger.commit(operations);
+    },
+    putAccounts(drafts, options) {
+      time.recordIfOld();
+      return ledger.putAccounts(drafts, options);
+    },
+    applyPlans: (section, force) => ledger.applyPlans(section, force),
+    clock: () => time.look(),
+    acceptClock: (by) => time.accept(by),
+    rows: (statement) => statements.rows(statement),
+    sumUsage: () => sums.step(),
+    close: () => db.close(),
+  };
+}
