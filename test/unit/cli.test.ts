@@ -105,7 +105,7 @@ describe("the command line", () => {
         if (name !== "help") await look(...path, name);
     };
     for (const name of named((await ledger.inkwell("--help")).stdout)) if (name !== "help") await look(name);
-    assert.equal(seen.length, 43);
+    assert.equal(seen.length, 45);
     const documented = readFileSync(path.join(import.meta.dirname, "../../docs/cli.md"), "utf8");
     // A group prints no document by itself.
     for (const name of seen.filter(
