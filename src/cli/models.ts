@@ -8,10 +8,8 @@ import { longestAnswer } from "../chat/catalog.ts";
 import type { ModelConfig, UpstreamModelConfig } from "../config/model.ts";
 import { OperatorError } from "../errors.ts";
 import { defaultsObject, pricingObject } from "../http/openai-format/response.ts";
-import { findModelFile } from "../model-files/model-files.ts";
 import { megabytes } from "../model-files/progress.ts";
 import { withoutLogin } from "../model-files/source.ts";
-import { findTokenizerFiles } from "../model-files/tokenizer-files.ts";
 import { nearest, unknownName } from "../spelling.ts";
 import { grouped } from "../units.ts";
 import type { Cli } from "./cli.ts";
@@ -86,6 +84,8 @@ interface ModelFile {
 export async function fileOf(model: ModelConfig, modelsDir: string): Promise<ModelFile | null> {
   try {
     if (model.engine === "upstream") return await tokenizerOf(model, modelsDir);
+    // With the module comes an HTTP client, which most commands do not need.
+    const { findModelFile } = await import("../model-files/model-files.ts");
     const found = await findModelFile(model.source, modelsDir);
     return { path: found?.path ?? null, bytes: found?.sizeBytes ?? null, problem: null };
   } catch (error) {
@@ -96,6 +96,7 @@ export async function fileOf(model: ModelConfig, modelsDir: string): Promise<Mod
 
 async function tokenizerOf({ tokenizer }: UpstreamModelConfig, modelsDir: string): Promise<ModelFile | null> {
   if (tokenizer === null) return null;
+  const { findTokenizerFiles } = await import("../model-files/tokenizer-files.ts");
   const path = (await findTokenizerFiles(tokenizer, modelsDir))?.tokenizer ?? null;
   return { path, bytes: path === null ? null : (await stat(path)).size, problem: null };
 }

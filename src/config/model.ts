@@ -10,8 +10,7 @@ import { dialectOf, dialects, templateTokensDefault } from "../engines/upstream/
 import { OperatorError } from "../errors.ts";
 import { given } from "../given.ts";
 import type { Price } from "../ledger/pricing.ts";
-import { parseSource } from "../model-files/source.ts";
-import { parseTokenizerSource } from "../model-files/tokenizer-files.ts";
+import { parseSource, parseTokenizerSource } from "../model-files/source.ts";
 import { readEngineEnvironment } from "./engine-environment.ts";
 import * as kind from "./kinds.ts";
 import type { Section } from "./section.ts";

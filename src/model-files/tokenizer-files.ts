@@ -6,7 +6,6 @@
  * network failure is returned, so that the caller can continue without the tokenizer. A fault of
  * this machine or of the configuration throws an `OperatorError`.
  */
-import { createHash } from "node:crypto";
 import { readFile, stat } from "node:fs/promises";
 import { dirname, join, resolve } from "node:path";
 import { codeOf, messageOf, OperatorError } from "../errors.ts";
@@ -16,7 +15,7 @@ import type { ModelFileOptions } from "./model-files.ts";
 import { prepareFolder } from "./part-file.ts";
 import { proxiesOf } from "./proxies.ts";
 import type { FetchTools } from "./retry.ts";
-import { withoutLogin } from "./source.ts";
+import { parseTokenizerSource, type TokenizerSource, withoutLogin } from "./source.ts";
 import { Transport, TransportFailure } from "./transport.ts";
 
 /** Absolute paths. */
@@ -29,33 +28,12 @@ export interface TokenizerFiles {
   template: string | null;
 }
 
-type TokenizerSource =
-  | { kind: "path"; path: string }
-  | { kind: "hub"; repository: string; revision: string; folder: string };
-
 const names = {
   tokenizer: "tokenizer.json",
   config: "tokenizer_config.json",
   template: "chat_template.jinja",
 };
 const sizeBytesMax = 256 * 1024 * 1024;
-const shapes =
-  "write the path of a tokenizer.json, of a folder that contains it, hf:owner/repository or hf:owner/repository@revision";
-
-/** Throws an `OperatorError` that names the valid forms. */
-export function parseTokenizerSource(text: string): TokenizerSource {
-  if (/^[a-z][a-z0-9+.-]+:\/\//i.test(text)) {
-    throw new OperatorError(`tokenizer ${withoutLogin(text)} is not understood: ${shapes}`);
-  }
-  if (!text.startsWith("hf:")) return { kind: "path", path: text };
-  const [, owner, name, revision = "main"] = /^hf:([\w.-]+)\/([\w.-]+)(?:@([\w.-]+))?$/.exec(text) ?? [];
-  if (owner === undefined || name === undefined || [owner, name].some((part) => /^\.+$/.test(part))) {
-    throw new OperatorError(`tokenizer ${withoutLogin(text)} is not understood: ${shapes}`);
-  }
-  const repository = `${owner}/${name}`;
-  const mark = createHash("sha256").update(`${repository}@${revision}`).digest("hex").slice(0, 8);
-  return { kind: "hub", repository, revision, folder: join("tokenizers", `${owner}--${name}-${mark}`) };
-}
 
 export type ObtainedTokenizer = { found: true; files: TokenizerFiles } | { found: false; reason: string };
 

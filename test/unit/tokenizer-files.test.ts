@@ -4,11 +4,8 @@ import { mkdir, mkdtemp, readdir, readFile, rm, writeFile } from "node:fs/promis
 import { tmpdir } from "node:os";
 import path from "node:path";
 import { after, test } from "node:test";
-import {
-  findTokenizerFiles,
-  obtainTokenizerFiles,
-  parseTokenizerSource,
-} from "../../src/model-files/tokenizer-files.ts";
+import { parseTokenizerSource } from "../../src/model-files/source.ts";
+import { findTokenizerFiles, obtainTokenizerFiles } from "../../src/model-files/tokenizer-files.ts";
 import { type Handler, startServer } from "../fixtures/file-server.ts";
 
 const root = await mkdtemp(path.join(tmpdir(), "inkwell-tokenizer-files-"));
