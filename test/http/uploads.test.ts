@@ -55,6 +55,22 @@ async function leave(uploads: readonly Begun[]): Promise<void> {
   await Promise.all(uploads.map(({ answer }) => answer));
 }
 
+/** Their answers take 15 s, in which the other tests run. */
+const unfinished = unfinishedHeads();
+// The test that awaits it reports its failure.
+unfinished.catch(() => {});
+
+async function unfinishedHeads(): Promise<{ answers: string[]; ms: number }> {
+  await using service = await startService();
+  const startMs = performance.now();
+  const opened = ["", "GET /v1/models HTTP/1.1\r\nhost: x\r\n"].map(async (bytes) => {
+    const socket = connect({ port: service.port, host: "127.0.0.1" });
+    socket.write(bytes);
+    return await readAll(socket);
+  });
+  return { answers: await Promise.all(opened), ms: performance.now() - startMs };
+}
+
 describe("bytes of bodies in flight", () => {
   test("150 unfinished uploads of a key with one concurrent request reserve only a few places", async () => {
     await using service = await startService({ key: { concurrent: 1 } });
@@ -280,15 +296,9 @@ describe("headers that do not end", () => {
   test("are answered 408 within seconds, and so is a connection that sends nothing", {
     timeout: 60_000,
   }, async () => {
-    await using service = await startService();
-    const startMs = performance.now();
-    const opened = ["", "GET /v1/models HTTP/1.1\r\nhost: x\r\n"].map(async (bytes) => {
-      const socket = connect({ port: service.port, host: "127.0.0.1" });
-      socket.write(bytes);
-      return await readAll(socket);
-    });
-    for (const received of await Promise.all(opened)) assert.match(received, /^HTTP\/1\.1 408 /);
-    assert.ok(performance.now() - startMs < 40_000);
+    const { answers, ms } = await unfinished;
+    for (const received of answers) assert.match(received, /^HTTP\/1\.1 408 /);
+    assert.ok(ms < 40_000, `${ms} ms`);
   });
 });
 
