@@ -74,6 +74,21 @@ const shots: readonly Shot[] = [
   },
   { name: "account-close", path: "/accounts/ada", service: "month", act: choose("Close for good") },
   { name: "account-keys", path: "/accounts/ada/keys", service: "month" },
+  {
+    ...{ name: "account-key-new", path: "/accounts/ada/keys", service: "month" },
+    async act(page) {
+      await press("Create a key")(page);
+      await page.getByText("More settings").click();
+    },
+  },
+  {
+    ...{ name: "account-key-rotate", path: "/accounts/ada/keys", service: "month" },
+    act: press("Rotate the key notebook"),
+  },
+  {
+    ...{ name: "account-refund", path: "/accounts/ada", service: "month" },
+    act: choose("Refund a payment"),
+  },
   { name: "account-usage", path: "/accounts/ada/usage", service: "month" },
   { name: "account-receipts", path: "/accounts/ada/receipts", service: "month" },
   { name: "account-receipts-empty", path: "/accounts/default/receipts", service: "empty" },

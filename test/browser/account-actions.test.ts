@@ -3,7 +3,16 @@ import assert from "node:assert/strict";
 import { writeFileSync } from "node:fs";
 import path from "node:path";
 import { browserTests, type ConsoleService } from "../fixtures/browser.ts";
-import { assertRefused, choose, confirmed, dialogClosed, open, submit } from "../fixtures/console.ts";
+import {
+  assertAccessible,
+  assertRefused,
+  choose,
+  confirmed,
+  dialogClosed,
+  open,
+  submit,
+  typePayment,
+} from "../fixtures/console.ts";
 import { ask } from "../fixtures/http-stream.ts";
 import { miniature, noDefaultModel } from "../fixtures/program.ts";
 
@@ -96,6 +105,7 @@ test("refunds a payment as far as its credits are left, once", async (visit) => 
   await service.call("POST", "/admin/accounts/refunded/adjustments", correction);
   await open(visit, "/accounts/refunded");
   await choose(page, "Refund a payment");
+  await typePayment(page);
   await page.getByRole("dialog").getByLabel("Payment id").fill("invoice-9");
   await page.getByRole("dialog").getByLabel("Credits").fill("400");
   await submit(page);
@@ -108,6 +118,81 @@ test("refunds a payment as far as its credits are left, once", async (visit) => 
   const entries = await journal(service, "refunded", "refund");
   assert.equal(entries.length, 1);
   assert.equal(await additional(service, "refunded"), 0);
+});
+
+test("offers the payments with what was refunded, and takes back the rest of one", async (visit) => {
+  const { page, service } = visit;
+  await openAccount(service, "paid");
+  for (const [payment_id, credits] of [
+    ["invoice-1", 100],
+    ["invoice-2", 400],
+    ["invoice-3", 50],
+  ] as const) {
+    await service.call("POST", "/admin/accounts/paid/topups", { payment_id, credits });
+  }
+  for (const [payment_id, credits] of [
+    ["invoice-1", 100],
+    ["invoice-2", 150],
+  ] as const) {
+    const refund = { refund_id: `of-${payment_id}`, payment_id, credits };
+    await service.call("POST", "/admin/accounts/paid/refunds", refund);
+  }
+  await open(visit, "/accounts/paid");
+  await choose(page, "Refund a payment");
+  const dialog = page.getByRole("dialog");
+  const payment = dialog.getByLabel("Payment", { exact: true });
+  const today = new Date().toISOString().slice(0, 10);
+  assert.deepEqual(await payment.locator("option").allTextContents(), [
+    "Choose a payment",
+    `invoice-3: 50 credits, ${today}`,
+    `invoice-2: 400 credits, ${today}, 150 refunded`,
+    "Another payment, by its id",
+  ]);
+  await assertAccessible(page);
+  assert.equal(await dialog.getByLabel("Payment id").count(), 0);
+  await submit(page);
+  await assertRefused(payment, /Payment is missing/, {});
+  await payment.selectOption("id:invoice-2");
+  // The rest of the payment is proposed, and can be changed.
+  assert.equal(await dialog.getByLabel("Credits").inputValue(), "250");
+  await submit(page);
+  await dialog.getByText("250 credits of invoice-2 are taken back").waitFor();
+  await submit(page);
+  await page.getByText("250 credits were taken back.").waitFor();
+  assert.equal(await additional(service, "paid"), 50);
+});
+
+test("filters the journal by kind, keeps the choice in the path, and reads newest first", async (visit) => {
+  const { page, service } = visit;
+  const key = await openAccount(service, "listed");
+  await service.call("POST", "/admin/accounts/listed/topups", { payment_id: "listed-1", credits: 30 });
+  const correction = { operation_id: "a1", credits: -5, reason: "why" };
+  await service.call("POST", "/admin/accounts/listed/adjustments", correction);
+  assert.equal(await askStatus(service, key), 200);
+  await open(visit, "/accounts/listed/journal");
+  const kinds = async () => {
+    await page.locator("[aria-busy=true]").waitFor({ state: "detached" });
+    return await page.locator("tbody td:nth-child(3)").allTextContents();
+  };
+  assert.deepEqual(await kinds(), ["adjust", "topup", "open"]);
+  const show = page.getByLabel("Show");
+  await show.selectOption("all");
+  await page.waitForURL(/kind=all/);
+  await page.getByRole("cell", { name: "settle", exact: true }).waitFor();
+  assert.deepEqual(await kinds(), ["settle", "hold", "adjust", "topup", "open"]);
+  await page.getByLabel("Order").selectOption("oldest");
+  await page.getByRole("row", { name: /^1 / }).first().waitFor();
+  await page.reload();
+  await page.getByRole("cell", { name: "settle", exact: true }).waitFor();
+  assert.deepEqual(await kinds(), ["open", "topup", "adjust", "hold", "settle"]);
+  await show.selectOption("requests");
+  await page.getByRole("cell", { name: "topup", exact: true }).waitFor({ state: "detached" });
+  assert.deepEqual(await kinds(), ["hold", "settle"]);
+  await show.selectOption("states");
+  await page.getByText("The journal has no entries of this kind.").waitFor();
+  await assertAccessible(page);
+  await page.getByRole("link", { name: "Show all entries" }).click();
+  await page.getByRole("cell", { name: "settle", exact: true }).waitFor();
 });
 
 test("refuses the refund of an unknown payment at the field of its id", async (visit) => {

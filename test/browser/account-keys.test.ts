@@ -3,7 +3,7 @@ import assert from "node:assert/strict";
 import { writeFileSync } from "node:fs";
 import path from "node:path";
 import { type Answer, browserTests, type ConsoleService } from "../fixtures/browser.ts";
-import { assertRefused, choose, dialogClosed, open, submit } from "../fixtures/console.ts";
+import { assertAccessible, assertRefused, choose, dialogClosed, open, submit } from "../fixtures/console.ts";
 import { ask } from "../fixtures/http-stream.ts";
 import { miniature, noDefaultModel } from "../fixtures/program.ts";
 
@@ -131,10 +131,15 @@ test("replaces a leaked key at once, or with a day for its users", async (visit)
   const { page, service } = visit;
   const { id, secret: first } = await openKey(service, "leaked");
   await open(visit, "/accounts/leaked/keys");
-  const rotate = async (stays: string): Promise<string> => {
+  const rotate = async (stays: string | null): Promise<string> => {
     await page.getByRole("button", { name: "Rotate the key notebook" }).click();
     const dialog = page.getByRole("dialog");
-    await dialog.getByLabel("The present secret stays valid for").selectOption({ label: stays });
+    const overlap = dialog.getByLabel("The present secret stays valid for");
+    if (stays === null) {
+      await dialog.getByLabel("The secret leaked: end it now").check();
+      assert.equal(await overlap.count(), 0);
+      await assertAccessible(page);
+    } else await overlap.selectOption({ label: stays });
     await submit(page);
     // A key press does not lose the secret, which is shown once.
     await page.getByRole("button", { name: "Copy" }).waitFor();
@@ -148,13 +153,41 @@ test("replaces a leaked key at once, or with a day for its users", async (visit)
   };
   const second = await rotate("a day");
   assert.deepEqual([await askWith(service, first), await askWith(service, second)], ["200", "200"]);
-  const third = await rotate("no time: it ends now");
+  const third = await rotate(null);
   assert.deepEqual(
     [await askWith(service, first), await askWith(service, second), await askWith(service, third)],
     ["401 invalid_api_key", "401 invalid_api_key", "200"],
   );
   await page.getByText(`…${third.slice(-4)}`).waitFor();
   assert.equal((await service.call("GET", `/admin/keys/${id}`)).name, "notebook");
+});
+
+test("a new key needs its name only; other settings open with the keyboard, or with their error", async (visit) => {
+  const { page, service } = visit;
+  await openKey(service, "quick");
+  await open(visit, "/accounts/quick/keys");
+  const dialog = page.getByRole("dialog");
+  const budget = dialog.getByLabel("Budget in credits");
+  await page.getByRole("button", { name: "Create a key" }).click();
+  await dialog.getByLabel("Name").fill("second");
+  assert.equal(await budget.isVisible(), false);
+  await page.keyboard.press("Tab");
+  await page.keyboard.press("Enter");
+  await budget.waitFor();
+  await assertAccessible(page);
+  await budget.fill("a lot");
+  await dialog.locator("summary").focus();
+  await page.keyboard.press("Enter");
+  await budget.waitFor({ state: "hidden" });
+  await submit(page);
+  await budget.waitFor();
+  await assertRefused(budget, /whole number/, { Name: "second", "Budget in credits": "a lot" });
+  await budget.fill("");
+  await submit(page);
+  await page.getByRole("button", { name: "Copy" }).waitFor();
+  const { data } = await service.call("GET", "/admin/accounts/quick/keys");
+  const made = Object(data).find(({ name }: { name: string }) => name === "second");
+  assert.deepEqual([made.budget, made.models, made.expires_at, made.portal], [null, ["*"], null, "own"]);
 });
 
 test("revokes a key for good, and offers nothing more for it", async (visit) => {

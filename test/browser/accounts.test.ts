@@ -2,7 +2,7 @@
 import assert from "node:assert/strict";
 import { readFileSync } from "node:fs";
 import { browserTests } from "../fixtures/browser.ts";
-import { assertAccessible, assertFits, choose, loaded, open } from "../fixtures/console.ts";
+import { assertAccessible, assertFits, choose, loaded, open, openMore } from "../fixtures/console.ts";
 import { noDefaultModel } from "../fixtures/program.ts";
 import { fillRealistic, hostileText } from "../fixtures/realistic-ledger.ts";
 import { until } from "../fixtures/until.ts";
@@ -116,6 +116,7 @@ test("creates a key with a budget, copies its secret, rotates and revokes it", a
   await page.getByRole("button", { name: "Create a key" }).click();
   const dialog = page.getByRole("dialog");
   await dialog.getByLabel("Name").fill(hostileText);
+  await openMore(page);
   await dialog.getByLabel("Budget in credits").fill("250");
   await dialog.getByLabel("Budget period").selectOption("P1W");
   await dialog.locator("button[type=submit]").click();
@@ -178,6 +179,37 @@ test("text that is HTML is shown as text", async (visit) => {
   assert.equal(await page.getByRole("dialog").getByLabel("Note").inputValue(), hostileText);
   assert.equal(await page.locator("img, b:has-text('Söhne')").count(), 0);
   assert.notEqual(await page.title(), "broken");
+});
+
+test("receipts show the last 30 days, the whole of time if asked, and find any request", async (visit) => {
+  const { page, service } = visit;
+  const query = "account=ada&order=newest&limit=500";
+  const { data } = await service.call("GET", `/admin/usage?${query}`);
+  const receipts: { request_id: string; finished_at: string }[] = Object(data);
+  const old = receipts.at(-1);
+  assert.ok(old !== undefined);
+  await open(visit, "/accounts/ada/receipts");
+  await page.getByRole("button", { name: "30 days", pressed: true }).waitFor();
+  const first = new Date(Date.now() - 29 * 86_400_000).toISOString().slice(0, 10);
+  assert.equal(await page.getByLabel("From").inputValue(), first);
+  const rows = page.locator("tbody tr");
+  const recent = receipts.filter(({ finished_at }) => finished_at >= first);
+  await rows.first().waitFor();
+  assert.equal(await rows.count(), Math.min(100, recent.length));
+  await page.getByRole("button", { name: "All", exact: true }).click();
+  await page.waitForURL(/from=all/);
+  await page.getByRole("button", { name: "All", exact: true, pressed: true }).waitFor();
+  assert.equal(await page.getByLabel("From").inputValue(), "");
+  // Nothing is in this period, and the page says how to go on.
+  await open(visit, "/accounts/ada/receipts?from=2020-01-01&to=2020-02-01");
+  await page.getByText("No request has finished in this selection.").waitFor();
+  await page.getByLabel("Request id").fill(old.request_id);
+  await page.getByRole("button", { name: "Show", exact: true }).click();
+  await page.getByRole("cell", { name: old.request_id }).first().waitFor();
+  assert.match(page.url(), /from=all/);
+  await open(visit, "/accounts/ada/receipts?from=2020-01-01&to=2020-02-01");
+  await page.getByRole("link", { name: "Show all requests" }).click();
+  await rows.first().waitFor();
 });
 
 test("why was I charged yesterday: receipts of a day, with tokens, cost and key", async (visit) => {

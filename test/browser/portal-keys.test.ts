@@ -1,7 +1,7 @@
 /** Keys in the portal: creating, changing, rotating and revoking them within the own rights. */
 import assert from "node:assert/strict";
 import { browserTests } from "../fixtures/browser.ts";
-import { assertRefused, confirmed, submit } from "../fixtures/console.ts";
+import { assertRefused, confirmed, openMore, submit } from "../fixtures/console.ts";
 import { askApi, endPortalSession, keyOf, openPortal } from "../fixtures/portal-pages.ts";
 
 const test = browserTests({ pages: "portal" });
@@ -14,8 +14,9 @@ test("creates a key within the limits of the own one, changes, rotates and revok
   await openPortal(visit, "/keys", secret);
   await page.getByRole("button", { name: "Create a key" }).click();
   const dialog = page.getByRole("dialog");
-  await dialog.getByText("At most 50, as your key allows").waitFor();
   await dialog.getByLabel("Name").fill("<b>lab</b>");
+  await openMore(page);
+  await dialog.getByText("At most 50, as your key allows").waitFor();
   await dialog.getByLabel("Requests per minute").fill("51");
   expects("400 POST /api/keys");
   await submit(page);
@@ -54,7 +55,7 @@ test("creates a key within the limits of the own one, changes, rotates and revok
     limits: { requests_per_minute: 20, tokens_per_minute: null, concurrent: null },
   });
   await page.getByRole("button", { name: "Rotate the key lab" }).click();
-  await dialog.getByLabel("The present secret stays valid for").selectOption("none");
+  await dialog.getByLabel("The secret leaked: end it now").check();
   await submit(page);
   await dialog.getByRole("button", { name: "Done" }).click();
   assert.equal(await askApi(service, made), 401);

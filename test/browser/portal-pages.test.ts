@@ -116,9 +116,11 @@ test("explains the cost of a request: tokens times price, and the bucket that pa
   assert.equal(receipt.base_micro, receipt.cost_micro);
   await page.keyboard.press("Escape");
   await dialogClosed(page);
-  await page.getByLabel("Day (UTC)").fill("2020-01-31");
+  await page.getByRole("button", { name: "30 days", pressed: true }).waitFor();
+  await page.getByRole("button", { name: "Last month" }).click();
   await page.getByText("No request has finished in this selection").waitFor();
   await page.getByRole("link", { name: "Show all requests" }).click();
+  await page.getByRole("button", { name: "All", exact: true, pressed: true }).waitFor();
   await rows.nth(1).waitFor();
 });
 

@@ -16,6 +16,7 @@ export type ListedAccount = Static<typeof objects.listedAccountObject.schema>;
 export type PlanPreview = Static<typeof objects.previewObject.schema>;
 export type KeyOfSecret = Static<typeof objects.keyOfSecretObject.schema>;
 export type Refund = Static<typeof objects.refundObject.schema>;
+export type Payment = Static<typeof objects.paymentObject.schema>;
 export type JournalEntry = Static<typeof objects.journalObject.schema>;
 export type RunningRequest = Static<typeof requestObject.schema>;
 export type AccountLive = Static<typeof accountLiveObject.schema>;

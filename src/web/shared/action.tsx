@@ -43,37 +43,45 @@ export function ActionDialog(props: ActionProps) {
   const [isBusy, setBusy] = useState(false);
   const [previewed, setPreviewed] = useState<ComponentChildren>(null);
   const [result, setResult] = useState<ComponentChildren>(null);
+  const [isMoreOpen, setMoreOpen] = useState(false);
   const latest = useRef(values);
   latest.current = values;
 
+  const shown = fields.filter(({ isShown }) => isShown?.(values) ?? true);
+  const more = shown.filter(({ isMore = false }) => isMore);
   const problemAt = (name: string) => problems.find(({ param }) => param === name)?.message ?? null;
-  const general = problems.filter(({ param }) => !fields.some(({ name }) => name === param));
+  const general = problems.filter(({ param }) => !shown.some(({ name }) => name === param));
   const change = (name: string, value: string) => {
-    setValues((all) => ({ ...all, [name]: value }));
+    const filled = fields.find((field) => field.name === name)?.fills?.(value) ?? {};
+    setValues((all) => ({ ...all, ...filled, [name]: value }));
     setProblems((all) => all.filter(({ param }) => param !== name));
     setPreviewed(null);
   };
+  const report = (found: readonly Problem[]) => {
+    setProblems(found);
+    if (more.some(({ name }) => found.some(({ param }) => param === name))) setMoreOpen(true);
+  };
   const run = async (form: HTMLFormElement) => {
-    const found = fields.flatMap((field) => {
+    const found = shown.flatMap((field) => {
       const message = problemOf(field, values[field.name] ?? "", isHalfTyped(form, field.name));
       return message === null ? [] : [{ param: field.name, message }];
     });
-    setProblems(found);
+    report(found);
     if (found.length > 0 || isBusy) return;
     setBusy(true);
     try {
       if (preview !== undefined && previewed === null) {
-        const shown = await preview(values);
+        const changes = await preview(values);
         // Fields may have changed meanwhile: the preview is of other values then.
-        if (latest.current === values) setPreviewed(shown);
+        if (latest.current === values) setPreviewed(changes);
       } else {
-        const { done, result: shown } = await send(values, operationId);
+        const { done, result: outcome } = await send(values, operationId);
         toast(done);
-        if (shown === undefined) close(true);
-        else setResult(shown);
+        if (outcome === undefined) close(true);
+        else setResult(outcome);
       }
     } catch (error) {
-      setProblems([
+      report([
         {
           param: fieldAt(fault(error), fields, values),
           message: withLabels(error instanceof Error ? error.message : String(error), fields),
@@ -83,6 +91,13 @@ export function ActionDialog(props: ActionProps) {
       setBusy(false);
     }
   };
+  const fieldIn = (field: FieldOf) => (
+    <Field
+      key={field.name}
+      {...{ field, value: values[field.name] ?? "", problem: problemAt(field.name) }}
+      change={(value) => change(field.name, value)}
+    />
+  );
   return (
     // Escape would lose a secret, or the answer of a change that is on its way.
     <Dialog title={title} cancel={() => !isBusy && result === null && close(false)}>
@@ -104,13 +119,13 @@ export function ActionDialog(props: ActionProps) {
           }}
         >
           {intro && <div class="intro">{intro}</div>}
-          {fields.map((field) => (
-            <Field
-              key={field.name}
-              {...{ field, value: values[field.name] ?? "", problem: problemAt(field.name) }}
-              change={(value) => change(field.name, value)}
-            />
-          ))}
+          {shown.filter((field) => !more.includes(field)).map(fieldIn)}
+          {more.length > 0 && (
+            <details open={isMoreOpen} onToggle={({ currentTarget }) => setMoreOpen(currentTarget.open)}>
+              <summary>More settings</summary>
+              {more.map(fieldIn)}
+            </details>
+          )}
           {previewed !== null && <div class="preview">{previewed}</div>}
           {general.map(({ message }) => (
             <p key={message} class="error" role="alert">

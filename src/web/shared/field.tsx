@@ -11,13 +11,20 @@ export interface FieldOf {
   /** As in the API, where it names a refused field: `budget.credits`. */
   name: string;
   label: string;
-  kind?: "text" | "number" | "moment" | "select" | "email" | "secret";
+  kind?: "text" | "number" | "moment" | "select" | "choice" | "email" | "secret";
   hint?: string;
   initial?: string;
   isRequired?: boolean;
   /** Smallest number that the field takes. */
   min?: number;
+  /** Of a select, and of a choice between radio buttons. */
   options?: readonly (readonly [value: string, title: string])[];
+  /** Default: always. A hidden field is not checked. */
+  isShown?(values: Values): boolean;
+  /** Stands with the other settings that few people need, behind "More settings". */
+  isMore?: boolean;
+  /** Returns values of other fields that follow from the choice of an option. */
+  fills?(value: string): Values;
 }
 
 /** Returns what is wrong with a value before it is sent. The API checks the rest. */
@@ -65,6 +72,30 @@ export function Field(props: {
     "aria-describedby": `${id}-hint ${id}-error`,
     "aria-required": isRequired,
   };
+  if (kind === "choice") {
+    return (
+      <div class="field" role="radiogroup" aria-labelledby={id}>
+        <span id={id}>{label}</span>
+        {options.map(([option, title]) => (
+          <div key={option} class="filters">
+            <label>
+              <input
+                type="radio"
+                name={name}
+                value={option}
+                checked={option === value}
+                onChange={() => change(option)}
+              />
+              {title}
+            </label>
+          </div>
+        ))}
+        <p class="error" role="alert">
+          {problem}
+        </p>
+      </div>
+    );
+  }
   return (
     <div class="field">
       <label for={id}>

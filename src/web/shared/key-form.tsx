@@ -127,10 +127,12 @@ interface FormProps {
   close(isDone: boolean): void;
 }
 
-export function NewKeyForm({ path, ...rest }: FormProps) {
+/** Its name is enough for a new key, so the other settings stand apart. */
+export function NewKeyForm({ path, fields, ...rest }: FormProps) {
   return (
     <ActionDialog
       {...rest}
+      fields={fields.map((field) => ({ ...field, isMore: field.name !== "name" }))}
       kind="key"
       submit="Create the key"
       send={async (values, operationId) => {

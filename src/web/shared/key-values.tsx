@@ -56,10 +56,18 @@ export function RotateDialog(props: {
       }
       fields={[
         {
-          ...{ name: "overlap", label: "The present secret stays valid for", kind: "select", initial: "P1D" },
+          ...{ name: "reason", label: "The present secret", kind: "choice", initial: "planned" },
           isRequired: true,
           options: [
-            ["none", "no time: it ends now"],
+            ["planned", "Clients change to the new secret first: it ends later"],
+            ["leaked", "The secret leaked: end it now"],
+          ],
+        },
+        {
+          ...{ name: "overlap", label: "The present secret stays valid for", kind: "select", initial: "P1D" },
+          isRequired: true,
+          isShown: ({ reason }) => reason === "planned",
+          options: [
             ["PT1H", "an hour"],
             ["P1D", "a day"],
             ["P1W", "a week"],
@@ -67,10 +75,13 @@ export function RotateDialog(props: {
           ],
         },
       ]}
-      send={async ({ overlap }, operationId) => {
-        const body = { operation_id: operationId, overlap };
+      send={async ({ reason, overlap }, operationId) => {
+        const body = { operation_id: operationId, overlap: reason === "leaked" ? "none" : overlap };
         const rotated = await send<NewKey>("POST", path, body);
-        const lost = "The old secret is valid for the overlap. Create another key, and then revoke this one.";
+        const lost =
+          reason === "leaked"
+            ? "The old secret has ended. Rotate the key again."
+            : "The old secret is valid for the overlap. Create another key, and then revoke this one.";
         return { done: "The key has a new secret.", result: <Secret secret={rotated.key} lost={lost} /> };
       }}
       close={close}

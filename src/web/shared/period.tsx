@@ -5,40 +5,48 @@ import { dayOf, monthBefore } from "./times.ts";
 
 const spans = [1, 7, 30, 90] as const;
 
-/** `to` is exclusive. */
-export function PeriodPicker({ from, to }: { from: string; to: string }) {
+/** `to` is exclusive. Null is no bound, which `hasAll` offers. */
+export function PeriodPicker(props: { from: string | null; to: string | null; hasAll?: boolean }) {
+  const { from, to, hasAll = false } = props;
   const set = (changes: Record<string, string | null>) => go(withParameters({ ...changes, after: null }));
   const tomorrow = dayOf(Date.now(), 1);
-  const month = monthBefore(Date.now());
+  const lastDay = to === null ? undefined : dayOf(Date.parse(to), -1);
+  const ranges = [
+    ...spans.map((days) => ({
+      ...{ title: days === 1 ? "Today" : `${days} days`, to: tomorrow },
+      from: dayOf(Date.now(), 1 - days),
+    })),
+    { title: "Last month", ...monthBefore(Date.now()) },
+  ];
+  ranges.splice(1, 0, { title: "Yesterday", from: dayOf(Date.now(), -1), to: dayOf(Date.now()) });
   return (
     <div class="filters">
-      {spans.map((days) => {
-        const start = dayOf(Date.now(), 1 - days);
-        return (
-          <button
-            key={days}
-            type="button"
-            aria-pressed={from === start && to === tomorrow}
-            onClick={() => set({ from: start, to: tomorrow })}
-          >
-            {days === 1 ? "Today" : `${days} days`}
-          </button>
-        );
-      })}
-      <button
-        type="button"
-        aria-pressed={from === month.from && to === month.to}
-        onClick={() => set({ ...month })}
-      >
-        Last month
-      </button>
+      {ranges.map(({ title, ...range }) => (
+        <button
+          key={title}
+          type="button"
+          aria-pressed={from === range.from && to === range.to}
+          onClick={() => set(range)}
+        >
+          {title}
+        </button>
+      ))}
+      {hasAll && (
+        <button
+          type="button"
+          aria-pressed={from === null && to === null}
+          onClick={() => set({ from: "all", to: null })}
+        >
+          All
+        </button>
+      )}
       <label for="from">
         From
         <input
           id="from"
           type="date"
-          value={from}
-          max={dayOf(Date.parse(to), -1)}
+          value={from ?? ""}
+          max={lastDay}
           onChange={({ currentTarget }) => currentTarget.value && set({ from: currentTarget.value })}
         />
       </label>
@@ -47,8 +55,8 @@ export function PeriodPicker({ from, to }: { from: string; to: string }) {
         <input
           id="to"
           type="date"
-          value={dayOf(Date.parse(to), -1)}
-          min={from}
+          value={lastDay ?? ""}
+          min={from ?? undefined}
           onChange={({ currentTarget }) =>
             currentTarget.value && set({ to: dayOf(Date.parse(currentTarget.value), 1) })
           }

@@ -86,13 +86,21 @@ export function Link(props: {
   );
 }
 
-/** The period of a page: days in UTC, `to` exclusive. A day that does not exist is ignored. */
+/** A day in the path of a page; null if it is missing or does not exist. */
+function dayAt(place: Place, name: string): string | null {
+  const ms = Date.parse(place.query.get(name) ?? "");
+  return Number.isNaN(ms) ? null : dayOf(ms);
+}
+
+/** The period of a page: days in UTC, `to` exclusive. */
 export function usePeriod(place: Place, daysBefore: number): { from: string; to: string } {
-  const dayAt = (name: string) => {
-    const day = place.query.get(name) ?? "";
-    return Number.isNaN(Date.parse(day)) ? null : dayOf(Date.parse(day));
-  };
-  const from = dayAt("from") ?? dayOf(Date.now(), 1 - daysBefore);
-  const to = dayAt("to") ?? dayOf(Date.now(), 1);
+  const from = dayAt(place, "from") ?? dayOf(Date.now(), 1 - daysBefore);
+  const to = dayAt(place, "to") ?? dayOf(Date.now(), 1);
   return { from, to };
+}
+
+/** As `usePeriod`. With `from=all` in the path, `from` is null, and so is `to` if it is missing. */
+export function useOpenPeriod(place: Place, daysBefore: number): { from: string | null; to: string | null } {
+  const period = usePeriod(place, daysBefore);
+  return place.query.get("from") === "all" ? { from: null, to: dayAt(place, "to") } : period;
 }

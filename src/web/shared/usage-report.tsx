@@ -166,7 +166,13 @@ function Sums(props: {
 
 function Name({ row, by, nameOfKey }: { row: UsageSum; by: UsageGroup; nameOfKey(id: string): string }) {
   const name = nameOf(row);
-  if (by === "account") return <Link to={pathTo("accounts", name, "usage")}>{name}</Link>;
+  if (by === "account") {
+    return (
+      <span class="id" title={name}>
+        <Link to={pathTo("accounts", name, "usage")}>{name}</Link>
+      </span>
+    );
+  }
   if (by === "day") return <span class="nowrap">{name}</span>;
   return (
     <Link to={withParameters({ [by]: name, by: "day", after: null })}>

@@ -1,13 +1,16 @@
 /** Changes of additional credits: top-up, adjustment and refund. */
 import { useState } from "preact/hooks";
-import { ActionDialog } from "../../shared/action.tsx";
+import { creditsIn, exactCredits } from "../../../units.ts";
+import { ActionDialog, FailedDialog } from "../../shared/action.tsx";
 import { apiPath, get, send } from "../../shared/api.ts";
 import type { Values } from "../../shared/field.tsx";
 import { wholeNumber, wholeNumberIn } from "../../shared/numbers.ts";
 import { newOperationId } from "../../shared/operation-id.ts";
-import type { Balance } from "../../shared/types.ts";
+import { dayOf } from "../../shared/times.ts";
+import type { Balance, Page } from "../../shared/types.ts";
+import { useLoaded } from "../../shared/use-loaded.ts";
 import { ShortAmount } from "../../shared/values.tsx";
-import type { Account, Refund } from "../types.ts";
+import type { Account, Payment, Refund } from "../types.ts";
 
 interface Props {
   account: Account;
@@ -29,7 +32,7 @@ export function TopUp({ account: { id }, close }: Props) {
         },
       ]}
       send={async (values) => {
-        const body = { payment_id: values.payment_id?.trim(), credits: creditsIn(values) };
+        const body = { payment_id: values.payment_id?.trim(), credits: typedCredits(values) };
         const { again } = await send<{ again: boolean }>("POST", apiPath("accounts", id, "topups"), body);
         return {
           done: again
@@ -59,7 +62,7 @@ export function AdjustCredits({ account: { id }, close }: Props) {
       preview={async (values) => {
         const { balances } = await get<Balance>(apiPath("accounts", id, "balance"));
         const before = balances.additional.credits;
-        const change = creditsIn(values);
+        const change = typedCredits(values);
         return (
           <p>
             Additional credits change from {wholeNumber(before)} to {wholeNumber(before + change)} (whole
@@ -69,7 +72,11 @@ export function AdjustCredits({ account: { id }, close }: Props) {
         );
       }}
       send={async (values, operationId) => {
-        const body = { operation_id: operationId, credits: creditsIn(values), reason: values.reason?.trim() };
+        const body = {
+          operation_id: operationId,
+          credits: typedCredits(values),
+          reason: values.reason?.trim(),
+        };
         await send("POST", apiPath("accounts", id, "adjustments"), body);
         return { done: `The credits of ${id} were adjusted by ${wholeNumber(body.credits)}.` };
       }}
@@ -78,28 +85,63 @@ export function AdjustCredits({ account: { id }, close }: Props) {
   );
 }
 
+/** Stands for an id that is typed. Other values of the field begin with `id:`. */
+const typed = "typed";
+/** Offered in the form. The id of an older payment can be typed. */
+const paymentsMax = 200;
+
 export function RefundCredits({ account: { id }, close }: Props) {
+  const title = `Refund a payment of ${id}`;
+  const payments = useLoaded(`payments of ${id}`, (signal) =>
+    get<Page<Payment>>(apiPath("accounts", id, "payments"), { limit: paymentsMax }, signal),
+  );
+  if (payments.value === null) {
+    const failed = { title, retry: payments.reload, close: () => close(false) };
+    return payments.error && <FailedDialog {...failed} error={payments.error} />;
+  }
+  const offered = payments.value.data.filter((payment) => creditsLeftOf(payment) > 0);
+  const chosenIn = (values: Values) =>
+    offered.find(({ payment_id }) => values.payment === `id:${payment_id}`)?.payment_id ??
+    values.payment_id?.trim();
   return (
     <ActionDialog
-      title={`Refund a payment of ${id}`}
+      title={title}
       kind="refund"
       submit="Take the credits back"
       isDangerous
       intro={
         <p>
           Takes back credits of a payment that you have returned. Credits that were spent, or that running
-          requests hold, are not taken. The payment ids are in the journal.
+          requests hold, are not taken.
+          {offered.length === 0 && " No payment of this account has credits left to refund."}
         </p>
       }
       fields={[
-        { name: "payment_id", label: "Payment id", isRequired: true },
+        {
+          ...{ name: "payment", label: "Payment", kind: "select", isRequired: true },
+          ...(offered.length === 0 && { initial: typed }),
+          isShown: () => offered.length > 0,
+          options: [
+            ["", "Choose a payment"],
+            ...offered.map((each) => [`id:${each.payment_id}`, paymentText(each)] as const),
+            [typed, "Another payment, by its id"],
+          ],
+          fills: (value) => {
+            const payment = offered.find(({ payment_id }) => value === `id:${payment_id}`);
+            return payment === undefined ? {} : { credits: String(creditsLeftOf(payment)) };
+          },
+        },
+        {
+          ...{ name: "payment_id", label: "Payment id", isRequired: true },
+          isShown: ({ payment }) => payment === typed,
+        },
         { name: "credits", label: "Credits", kind: "number", isRequired: true, min: 1 },
       ]}
       preview={async (values) => {
         const { balances } = await get<Balance>(apiPath("accounts", id, "balance"));
         return (
           <p>
-            {wholeNumber(creditsIn(values))} credits of {values.payment_id} are taken back, at most the{" "}
+            {wholeNumber(typedCredits(values))} credits of {chosenIn(values)} are taken back, at most the{" "}
             {wholeNumber(balances.additional.credits)} additional credits that are left.
           </p>
         );
@@ -107,8 +149,8 @@ export function RefundCredits({ account: { id }, close }: Props) {
       send={async (values, operationId) => {
         const refund = await send<Refund>("POST", apiPath("accounts", id, "refunds"), {
           refund_id: operationId,
-          payment_id: values.payment_id?.trim(),
-          credits: creditsIn(values),
+          payment_id: chosenIn(values),
+          credits: typedCredits(values),
         });
         return {
           done: "The refund is recorded.",
@@ -130,6 +172,16 @@ export function RefundCredits({ account: { id }, close }: Props) {
   );
 }
 
-function creditsIn(values: Values): number {
+/** Returns the whole credits that were not refunded yet. */
+function creditsLeftOf({ amount_micro, refunded_micro }: Payment): number {
+  return creditsIn(amount_micro - refunded_micro);
+}
+
+function paymentText({ payment_id, at, amount_micro, refunded_micro }: Payment): string {
+  const refunded = refunded_micro === 0 ? "" : `, ${exactCredits(refunded_micro)} refunded`;
+  return `${payment_id}: ${exactCredits(amount_micro)} credits, ${dayOf(Date.parse(at))}${refunded}`;
+}
+
+function typedCredits(values: Values): number {
   return wholeNumberIn(values.credits ?? "") ?? 0;
 }

@@ -12,6 +12,7 @@ import { Pager, Table } from "../../shared/table.tsx";
 import type { Page } from "../../shared/types.ts";
 import { useLoaded } from "../../shared/use-loaded.ts";
 import { Badge, Time } from "../../shared/values.tsx";
+import { AccountLink } from "../account-link.tsx";
 import type { Account, ListedAccount, Plan } from "../types.ts";
 import { LookUpKey } from "./key-lookup.tsx";
 
@@ -120,9 +121,7 @@ function Accounts({ rows }: { rows: readonly ListedAccount[] }) {
 function AccountCell({ id, owner, email }: ListedAccount) {
   return (
     <>
-      <span class="id" title={id}>
-        <Link to={pathTo("accounts", id)}>{id}</Link>
-      </span>
+      <AccountLink id={id} />
       {owner} <span class="quiet">{email}</span>
     </>
   );

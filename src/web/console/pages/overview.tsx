@@ -13,6 +13,7 @@ import type { UsageReport } from "../../shared/types.ts";
 import { usageSeries } from "../../shared/usage-series.ts";
 import { type Loaded, useLoaded } from "../../shared/use-loaded.ts";
 import { Amount, Badge, ShortAmount } from "../../shared/values.tsx";
+import { AccountLink } from "../account-link.tsx";
 import type { Overview } from "../types.ts";
 import { ModelTable } from "./models.tsx";
 import { RunningRequests } from "./running-requests.tsx";
@@ -164,7 +165,7 @@ function HighestCost({ rows }: { rows: UsageReport["data"] }) {
       columns={[
         {
           title: "Account",
-          cell: ({ account }) => <Link to={pathTo("accounts", account ?? "")}>{account}</Link>,
+          cell: ({ account }) => <AccountLink id={account ?? ""} />,
         },
         { title: "Requests", isNumber: true, cell: ({ requests }) => wholeNumber(requests) },
         { title: "Cost", isNumber: true, cell: ({ cost_micro }) => <Amount micro={cost_micro} /> },
@@ -181,7 +182,7 @@ function NearExhaustion({ rows }: { rows: NonNullable<Overview["near_exhaustion"
       rows={rows}
       keyOf={({ id }) => id}
       columns={[
-        { title: "Account", cell: ({ id }) => <Link to={pathTo("accounts", id)}>{id}</Link> },
+        { title: "Account", cell: ({ id }) => <AccountLink id={id} /> },
         { title: "Plan", cell: ({ plan }) => plan },
         { title: "Credits left", isNumber: true, cell: ({ credits }) => wholeNumber(credits) },
       ]}

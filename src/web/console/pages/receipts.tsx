@@ -1,36 +1,41 @@
 /** Receipts of finished requests, with tokens, prices and the buckets that paid. */
 import { apiPath, get } from "../../shared/api.ts";
 import { wholeNumber } from "../../shared/numbers.ts";
+import { PeriodPicker } from "../../shared/period.tsx";
 import { paymentsOf, ReceiptTable } from "../../shared/receipts.tsx";
-import { go, type Place, withParameters } from "../../shared/router.tsx";
+import { go, Link, type Place, pathTo, useOpenPeriod, withParameters } from "../../shared/router.tsx";
 import { Empty, Shown } from "../../shared/states.tsx";
 import { Pager } from "../../shared/table.tsx";
-import { dayOf } from "../../shared/times.ts";
 import type { Key, Page, Receipt } from "../../shared/types.ts";
 import { useLoaded } from "../../shared/use-loaded.ts";
 import { Amount, Badge } from "../../shared/values.tsx";
 
 const filters = [
-  ["from", "From", "date"],
-  ["to", "Before", "date"],
-  ["model", "Model", "text"],
-  ["key", "Key id", "text"],
-  ["request_id", "Request id", "text"],
+  ["model", "Model"],
+  ["key", "Key id"],
+  ["request_id", "Request id"],
 ] as const;
 
 /** Keys whose names are shown. Others are shown by their ids. */
 const keysMax = 500;
 
-/** The day before today, in UTC. */
-function yesterday(): { from: string; to: string } {
-  return { from: dayOf(Date.now(), -1), to: dayOf(Date.now()) };
-}
+/** The period of a page that names none. */
+const daysDefault = 30;
 
 export function Receipts({ place, account }: { place: Place; account: string }) {
   const query = Object.fromEntries(filters.map(([name]) => [name, place.query.get(name)]));
+  // A request is found whenever it finished, unless the path names a period too.
+  const isLookup = query.request_id && !place.query.has("from");
+  const period = useOpenPeriod(place, daysDefault);
+  const { from, to } = isLookup ? { from: null, to: null } : period;
   const after = place.query.get("after");
-  const receipts = useLoaded(`receipts ${account} ${place.query}`, (signal) =>
-    get<Page<Receipt>>("/admin/usage", { account, ...query, order: "newest", after, limit: 100 }, signal),
+  const isFiltered = filters.some(([name]) => query[name]);
+  const receipts = useLoaded(`receipts ${account} ${from} ${to} ${place.query}`, (signal) =>
+    get<Page<Receipt>>(
+      "/admin/usage",
+      { account, ...query, from, to, order: "newest", after, limit: 100 },
+      signal,
+    ),
   );
   const keys = useLoaded(`keys of ${account}`, (signal) =>
     get<Page<Key>>(apiPath("accounts", account, "keys"), { limit: keysMax }, signal),
@@ -38,35 +43,44 @@ export function Receipts({ place, account }: { place: Place; account: string }) 
   const nameOf = (id: string) => keys.value?.data.find((key) => key.id === id)?.name ?? null;
   return (
     <>
+      <PeriodPicker from={from} to={to} hasAll />
       <form
-        key={place.query.toString()}
+        key={JSON.stringify(query)}
         class="filters"
         onSubmit={(event) => {
           event.preventDefault();
           const typed = new FormData(event.currentTarget);
           const entries = filters.map(([name]) => [name, String(typed.get(name) ?? "").trim()]);
-          go(withParameters({ ...Object.fromEntries(entries), after: null }));
+          const texts = Object.fromEntries(entries);
+          // Another id is looked up in all receipts.
+          const isNew = texts.request_id !== "" && texts.request_id !== query.request_id;
+          go(withParameters({ ...texts, after: null, ...(isNew ? { from: "all", to: null } : {}) }));
         }}
       >
-        {filters.map(([name, title, type]) => (
+        {filters.map(([name, title]) => (
           <label key={name} for={`filter-${name}`}>
             {title}
-            {type === "date" ? (
-              <input id={`filter-${name}`} name={name} type="date" defaultValue={query[name] ?? ""} />
-            ) : (
-              <input id={`filter-${name}`} name={name} type="text" defaultValue={query[name] ?? ""} />
-            )}
+            <input id={`filter-${name}`} name={name} type="text" defaultValue={query[name] ?? ""} />
           </label>
         ))}
         <button type="submit">Show</button>
-        <button type="button" onClick={() => go(withParameters({ ...yesterday(), after: null }))}>
-          Yesterday
-        </button>
       </form>
       <Shown of={receipts}>
         {({ data, next }) =>
           data.length === 0 ? (
-            <Empty>No request has finished in this selection. Change the filters, or send a request.</Empty>
+            <Empty>
+              {from === null && to === null && !isFiltered ? (
+                <>
+                  No request of this account has finished yet. Its first one needs a{" "}
+                  <Link to={pathTo("accounts", account, "keys")}>key</Link>.
+                </>
+              ) : (
+                <>
+                  No request has finished in this selection.{" "}
+                  <Link to={`${location.pathname}?from=all`}>Show all requests</Link>
+                </>
+              )}
+            </Empty>
           ) : (
             <>
               <p class="quiet">Newest first. Costs are credits; point at tokens for their price.</p>

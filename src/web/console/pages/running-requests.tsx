@@ -4,9 +4,9 @@ import { ActionDialog } from "../../shared/action.tsx";
 import { apiPath, send } from "../../shared/api.ts";
 import { Card } from "../../shared/layout.tsx";
 import { wholeNumber } from "../../shared/numbers.ts";
-import { Link, pathTo } from "../../shared/router.tsx";
 import { type Column, Table } from "../../shared/table.tsx";
 import { Amount, Badge, Time } from "../../shared/values.tsx";
+import { AccountLink } from "../account-link.tsx";
 import type { RunningRequest } from "../types.ts";
 
 /** The list has this height, so that nothing below it moves when requests begin and end. */
@@ -97,5 +97,5 @@ export function RunningRequests(props: {
 
 const accountColumn: Column<RunningRequest> = {
   title: "Account",
-  cell: ({ account }) => account !== null && <Link to={pathTo("accounts", account)}>{account}</Link>,
+  cell: ({ account }) => account !== null && <AccountLink id={account} />,
 };

@@ -6,11 +6,11 @@ import { apiPath, get } from "../../shared/api.ts";
 import { PageHead } from "../../shared/layout.tsx";
 import { wholeNumber } from "../../shared/numbers.ts";
 import { Options } from "../../shared/options.tsx";
+import { PeriodPicker } from "../../shared/period.tsx";
 import { ReceiptTable } from "../../shared/receipts.tsx";
-import { go, Link, type Place, pathTo, withParameters } from "../../shared/router.tsx";
+import { go, Link, type Place, pathTo, useOpenPeriod, withParameters } from "../../shared/router.tsx";
 import { Empty, Shown } from "../../shared/states.tsx";
 import { Pager } from "../../shared/table.tsx";
-import { dayOf } from "../../shared/times.ts";
 import type { Page, Receipt } from "../../shared/types.ts";
 import { useLoaded } from "../../shared/use-loaded.ts";
 import { Amount } from "../../shared/values.tsx";
@@ -20,33 +20,28 @@ import type { UsableModel } from "../types.ts";
 import { Charge } from "./charge.tsx";
 
 const rowsMax = 50;
+/** The period of a page that names none. */
+const daysDefault = 30;
 
-export function RequestsPage({ place: { query } }: { place: Place }) {
+export function RequestsPage({ place }: { place: Place }) {
+  const { query } = place;
   const [opened, setOpened] = useState<Receipt | null>(null);
-  const [day, model, key, after] = ["day", "model", "key", "after"].map((name) => query.get(name));
+  const [model, key, after] = ["model", "key", "after"].map((name) => query.get(name));
+  const period = useOpenPeriod(place, daysDefault);
   const keys = useKeys();
   const names = new Map(keys.value?.data.map((each) => [each.id, keyTitle(each)]));
   const models = useLoaded("models", (signal) => get<{ data: UsableModel[] }>(apiPath("models"), {}, signal));
-  const dayMs = Date.parse(day ?? "");
-  const period = Number.isNaN(dayMs) ? {} : { from: dayOf(dayMs), to: dayOf(dayMs, 1) };
-  const receipts = useLoaded(`requests ${query}`, (signal) =>
+  const receipts = useLoaded(`requests ${period.from} ${period.to} ${query}`, (signal) =>
     get<Page<Receipt>>(apiPath("requests"), { ...period, model, key, after, limit: rowsMax }, signal),
   );
+  const isAll = period.from === null && period.to === null && !model && !key;
   const set = (name: string) => (value: string) => go(withParameters({ [name]: value, after: null }));
   const modelIds = new Set([...(models.value?.data.map(({ id }) => id) ?? []), ...(model ? [model] : [])]);
   return (
     <>
       <PageHead title="Requests" />
+      <PeriodPicker {...period} hasAll />
       <div class="filters">
-        <label for="day">
-          Day (UTC)
-          <input
-            id="day"
-            type="date"
-            value={day ?? ""}
-            onChange={({ currentTarget }) => set("day")(currentTarget.value)}
-          />
-        </label>
         <Choice name="Model" value={model} options={[...modelIds].map((id) => [id, id])} set={set("model")} />
         <Choice name="Key" value={key} options={[...names]} set={set("key")} />
         <button type="button" onClick={receipts.reload}>
@@ -57,14 +52,11 @@ export function RequestsPage({ place: { query } }: { place: Place }) {
         {({ data, next }) =>
           data.length === 0 ? (
             <Empty>
-              {day || model || key ? (
+              {isAll ? "No request has finished yet." : "No request has finished in this selection."}{" "}
+              {!isAll && <Link to={`${location.pathname}?from=all`}>Show all requests</Link>}
+              {isAll && (
                 <>
-                  No request has finished in this selection.{" "}
-                  <Link to={location.pathname}>Show all requests</Link>
-                </>
-              ) : (
-                <>
-                  No request has finished yet. <Link to={pathTo("chat")}>Try a model</Link>, or{" "}
+                  <Link to={pathTo("chat")}>Try a model</Link>, or{" "}
                   <Link to={pathTo("start")}>send the first request from your program</Link>.
                 </>
               )}
