@@ -1,9 +1,11 @@
 /** What both apps show of a key, and the dialog that gives it a new secret. */
-import type { ComponentChildren } from "preact";
+import { type ComponentChildren, Fragment } from "preact";
+import { exactCredits } from "../../units.ts";
 import { ActionDialog } from "./action.tsx";
 import { send } from "./api.ts";
 import { wholeNumber } from "./numbers.ts";
 import { Secret } from "./secret.tsx";
+import type { Column } from "./table.tsx";
 import type { Key, NewKey } from "./types.ts";
 import { Badge, Time } from "./values.tsx";
 
@@ -32,6 +34,53 @@ export function limitsOf({ limits }: Key) {
     limits.concurrent !== null && `${wholeNumber(limits.concurrent)} at once`,
   ].filter((part) => part !== false);
   return parts.length === 0 ? <span class="quiet">none</span> : parts.join(", ");
+}
+
+/** What is left of the budget of a key. `period` follows it, and its refill follows that. */
+export function KeyBudget({ of: { budget }, period }: { of: Key; period(every: string): string }) {
+  if (budget === null) return <span class="quiet">none</span>;
+  return (
+    <span title={`spent ${exactCredits(budget.spent_micro)}, held ${exactCredits(budget.held_micro)}`}>
+      {exactCredits(budget.left_micro)} of {wholeNumber(budget.credits)} left{period(budget.every)}{" "}
+      <Time at={budget.refreshes_at} />
+    </span>
+  );
+}
+
+interface KeyActions {
+  /** Titles of the buttons. */
+  actions: readonly string[];
+  /** Names a key for screen readers. */
+  nameOf(key: Key): string;
+  /** Called with the title in lower case and the id of the key. */
+  show(action: string): void;
+}
+
+/** Returns the last columns of a table of keys; keys that are not revoked have buttons. */
+export function lastKeyColumns({ actions, nameOf, show }: KeyActions): Column<Key>[] {
+  return [
+    { title: "Expires", cell: (key) => <Time at={key.expires_at} /> },
+    { title: "Last used", cell: (key) => <Time at={key.last_used_at} /> },
+    {
+      title: "Change",
+      cell: (key) =>
+        key.revoked_at === null && (
+          <span class="nowrap">
+            {actions.map((title) => (
+              <Fragment key={title}>
+                <button
+                  type="button"
+                  aria-label={`${title} the key ${nameOf(key)}`}
+                  onClick={() => show(`${title.toLowerCase()} ${key.id}`)}
+                >
+                  {title}
+                </button>{" "}
+              </Fragment>
+            ))}
+          </span>
+        ),
+    },
+  ];
 }
 
 /** `note` is said before the change. */

@@ -1,16 +1,12 @@
 /** The keys of an account with their limits and budgets. */
 
-import { Fragment } from "preact";
-import { exactCredits } from "../../../units.ts";
 import { useAction } from "../../shared/action.tsx";
 import { apiPath, get } from "../../shared/api.ts";
-import { KeyState, limitsOf } from "../../shared/key-values.tsx";
-import { wholeNumber } from "../../shared/numbers.ts";
+import { KeyBudget, KeyState, lastKeyColumns, limitsOf } from "../../shared/key-values.tsx";
 import { Empty, Shown } from "../../shared/states.tsx";
 import { Table } from "../../shared/table.tsx";
 import type { Key, Page } from "../../shared/types.ts";
 import { useLoaded } from "../../shared/use-loaded.ts";
-import { Time } from "../../shared/values.tsx";
 import type { AccountTabProps } from "./account-tab.ts";
 import { ChangeKey, CreateKey, RevokeKey, RotateKey } from "./key-actions.tsx";
 
@@ -54,30 +50,17 @@ export function AccountKeys({ account }: AccountTabProps) {
                     title: "In the portal",
                     cell: ({ portal }) => (portal === "own" ? "sees itself" : "manages all keys"),
                   },
-                  { title: "Budget", cell: budgetOf },
+                  {
+                    title: "Budget",
+                    cell: (key) => <KeyBudget of={key} period={(every) => ` (${every}), refreshes`} />,
+                  },
                   { title: "Limits", cell: limitsOf },
                   { title: "Models", cell: (key) => key.models.join(", ") },
-                  { title: "Expires", cell: (key) => <Time at={key.expires_at} /> },
-                  { title: "Last used", cell: (key) => <Time at={key.last_used_at} /> },
-                  {
-                    title: "Change",
-                    cell: (key) =>
-                      key.revoked_at === null && (
-                        <span class="nowrap">
-                          {["Edit", "Rotate", "Revoke"].map((title) => (
-                            <Fragment key={title}>
-                              <button
-                                type="button"
-                                aria-label={`${title} the key ${key.name ?? key.last_four}`}
-                                onClick={() => show(`${title.toLowerCase()} ${key.id}`)}
-                              >
-                                {title}
-                              </button>{" "}
-                            </Fragment>
-                          ))}
-                        </span>
-                      ),
-                  },
+                  ...lastKeyColumns({
+                    actions: ["Edit", "Rotate", "Revoke"],
+                    nameOf: (key) => key.name ?? key.last_four,
+                    show,
+                  }),
                 ]}
               />
               {next !== null && (
@@ -92,15 +75,5 @@ export function AccountKeys({ account }: AccountTabProps) {
       {chosen && action === "rotate" && <RotateKey of={chosen} close={close} />}
       {chosen && action === "revoke" && <RevokeKey of={chosen} close={close} />}
     </>
-  );
-}
-
-function budgetOf({ budget }: Key) {
-  if (budget === null) return <span class="quiet">none</span>;
-  return (
-    <span title={`spent ${exactCredits(budget.spent_micro)}, held ${exactCredits(budget.held_micro)}`}>
-      {exactCredits(budget.left_micro)} of {wholeNumber(budget.credits)} left ({budget.every}), refreshes{" "}
-      <Time at={budget.refreshes_at} />
-    </span>
   );
 }

@@ -1,14 +1,9 @@
 /** The keys that the session may see: creating, changing, rotating and revoking them. */
-import { Fragment } from "preact";
-import { exactCredits } from "../../../units.ts";
 import { useAction } from "../../shared/action.tsx";
-import { KeyState, limitsOf } from "../../shared/key-values.tsx";
+import { KeyBudget, KeyState, lastKeyColumns, limitsOf } from "../../shared/key-values.tsx";
 import { PageHead } from "../../shared/layout.tsx";
-import { wholeNumber } from "../../shared/numbers.ts";
 import { Shown } from "../../shared/states.tsx";
 import { Table } from "../../shared/table.tsx";
-import type { Key } from "../../shared/types.ts";
-import { Time } from "../../shared/values.tsx";
 import { keyTitle, useKeys } from "../key-names.ts";
 import type { OwnAccount } from "../types.ts";
 import { ChangeKey, CreateKey, RevokeKey, RotateKey } from "./key-actions.tsx";
@@ -54,30 +49,10 @@ export function KeysPage({ own, changed }: { own: OwnAccount; changed(): void })
               },
               { title: "Secret", cell: (key) => <code title={`id ${key.id}`}>…{key.last_four}</code> },
               { title: "State", cell: (key) => <KeyState of={key} /> },
-              { title: "Budget", cell: budgetOf },
+              { title: "Budget", cell: (key) => <KeyBudget of={key} period={() => ", refills"} /> },
               { title: "Limits", cell: limitsOf },
               { title: "Models", cell: (key) => (key.models.includes("*") ? "all" : key.models.join(", ")) },
-              { title: "Expires", cell: (key) => <Time at={key.expires_at} /> },
-              { title: "Last used", cell: (key) => <Time at={key.last_used_at} /> },
-              {
-                title: "Change",
-                cell: (key) =>
-                  key.revoked_at === null && (
-                    <span class="nowrap">
-                      {actions.map((title) => (
-                        <Fragment key={title}>
-                          <button
-                            type="button"
-                            aria-label={`${title} the key ${keyTitle(key)}`}
-                            onClick={() => show(`${title.toLowerCase()} ${key.id}`)}
-                          >
-                            {title}
-                          </button>{" "}
-                        </Fragment>
-                      ))}
-                    </span>
-                  ),
-              },
+              ...lastKeyColumns({ actions, nameOf: keyTitle, show }),
             ]}
           />
         )}
@@ -91,15 +66,5 @@ export function KeysPage({ own, changed }: { own: OwnAccount; changed(): void })
         <RevokeKey of={chosen} isOwn={chosen.id === own.key.id} close={close} />
       )}
     </>
-  );
-}
-
-function budgetOf({ budget }: Key) {
-  if (budget === null) return <span class="quiet">none</span>;
-  return (
-    <span title={`spent ${exactCredits(budget.spent_micro)}, held ${exactCredits(budget.held_micro)}`}>
-      {exactCredits(budget.left_micro)} of {wholeNumber(budget.credits)} left, refills{" "}
-      <Time at={budget.refreshes_at} />
-    </span>
   );
 }
