@@ -79,8 +79,7 @@ const listRequests = operation("listRequests", {
   summary: "List the chat requests that this process answers now, oldest first",
   description:
     "`GET /admin/holds` lists the requests of all processes with their held credits, as of their last checkpoint.",
-  querystring: closed({ ...schema.pageQuery, account: Type.Optional(schema.accountName) }),
-  response: { 200: schema.pageOf(requestObject.schema) },
+  ...schema.listByAccount(requestObject.schema),
 });
 
 const stopRequest = operation("stopRequest", {

@@ -35,8 +35,7 @@ const listHolds = operation("listHolds", {
   summary: "List running requests and the credits that they hold, in the order of account and request id",
   description:
     "A hold whose `expires_at` has passed belongs to a process that died. It is charged by its last checkpoint within seconds.",
-  querystring: closed({ ...schema.pageQuery, account: Type.Optional(schema.accountName) }),
-  response: { 200: schema.pageOf(holdObject.schema) },
+  ...schema.listByAccount(holdObject.schema),
   refusals: ["account_not_found", "list_too_slow"],
 });
 

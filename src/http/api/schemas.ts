@@ -97,6 +97,12 @@ export function pageOf<S extends TSchema>(item: S) {
   return closed({ data: Type.Array(item), next: orNull(Type.String({ description: "a cursor" })) });
 }
 
+/** Returns the query and the response of a list of all accounts, or of one. */
+export function listByAccount<S extends TSchema>(item: S) {
+  const query = closed({ ...pageQuery, account: Type.Optional(accountName) });
+  return { querystring: query, response: { 200: pageOf(item) } };
+}
+
 /** Returns the query and the response of a list without filters. */
 export function listOf<S extends TSchema>(item: S) {
   return { querystring: closed(pageQuery), response: { 200: pageOf(item) } };
