@@ -8,14 +8,15 @@ export interface Column<Row> {
   isNumber?: boolean;
 }
 
-export function Table<Row>(props: {
+/** A row without `keyOf` is known by its `id`, or else by its place. */
+export function Table<Row extends object>(props: {
   caption: string;
   columns: readonly Column<Row>[];
   rows: readonly Row[];
-  keyOf(row: Row): string;
+  keyOf?(row: Row): string;
   foot?: ComponentChildren;
 }) {
-  const { caption, columns, rows, keyOf, foot } = props;
+  const { caption, columns, rows, keyOf = idOf, foot } = props;
   return (
     // biome-ignore lint/a11y/noNoninteractiveTabindex: a region that scrolls needs the keyboard
     <section class="table" aria-label={caption} tabIndex={0}>
@@ -31,8 +32,8 @@ export function Table<Row>(props: {
           </tr>
         </thead>
         <tbody>
-          {rows.map((row) => (
-            <tr key={keyOf(row)}>
+          {rows.map((row, index) => (
+            <tr key={keyOf(row) ?? index}>
               {columns.map(({ title, cell, isNumber }) => (
                 <td key={title} class={isNumber ? "number" : ""}>
                   {cell(row)}
@@ -45,6 +46,10 @@ export function Table<Row>(props: {
       </table>
     </section>
   );
+}
+
+function idOf(row: object): string | null {
+  return "id" in row ? String(row.id) : null;
 }
 
 /** Links to the next page and back to the first one. The cursor is in the path. */

@@ -41,7 +41,6 @@ export function AccountKeys({ account }: AccountTabProps) {
               <Table
                 caption="Keys of the account"
                 rows={data}
-                keyOf={(key) => key.id}
                 columns={[
                   { title: "Name", cell: (key) => key.name ?? <span class="quiet">unnamed</span> },
                   { title: "Secret", cell: (key) => <code title={`id ${key.id}`}>…{key.last_four}</code> },

@@ -98,7 +98,6 @@ function Accounts({ rows }: { rows: readonly ListedAccount[] }) {
     <Table
       caption="Accounts"
       rows={rows}
-      keyOf={({ id }) => id}
       columns={[
         { title: "Account", cell: AccountCell },
         { title: "Credits left", isNumber: true, cell: (row) => credits(row, "total") },

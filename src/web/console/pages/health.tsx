@@ -47,7 +47,6 @@ export function HealthPage() {
             <Table
               caption="Nodes on this database"
               rows={data}
-              keyOf={({ id }) => id}
               columns={[
                 { title: "Node", cell: ({ id, self }) => (self ? `${id} (this one)` : id) },
                 { title: "Version", cell: ({ version }) => version },

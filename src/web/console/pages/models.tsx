@@ -18,7 +18,6 @@ export function ModelTable({ models }: { models: readonly Model[] }) {
     <Table
       caption="Models with state, load and speed"
       rows={models}
-      keyOf={({ id }) => id}
       columns={[
         { title: "Model", cell: ({ id }) => id },
         { title: "State", cell: ({ state }) => <Badge text={state} /> },
@@ -49,12 +48,7 @@ export function PriceTable({ models }: { models: readonly Model[] }) {
   return (
     <>
       <p class="quiet">Prices are credits for a million tokens.</p>
-      <Table
-        caption="Context and prices of the models"
-        rows={models}
-        keyOf={({ id }) => id}
-        columns={prices}
-      />
+      <Table caption="Context and prices of the models" rows={models} columns={prices} />
     </>
   );
 }

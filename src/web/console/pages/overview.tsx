@@ -180,7 +180,6 @@ function NearExhaustion({ rows }: { rows: NonNullable<Overview["near_exhaustion"
     <Table
       caption="Accounts with almost no credits left"
       rows={rows}
-      keyOf={({ id }) => id}
       columns={[
         { title: "Account", cell: ({ id }) => <AccountLink id={id} /> },
         { title: "Plan", cell: ({ plan }) => plan },

@@ -61,7 +61,6 @@ export function HomePage({ own }: { own: OwnAccount }) {
                 <Table
                   caption="Running requests and the credits that they hold"
                   rows={data}
-                  keyOf={({ id }) => id}
                   columns={[
                     { title: "Started", cell: (row) => <Time at={row.started_at} /> },
                     { title: "Model", cell: (row) => row.model },

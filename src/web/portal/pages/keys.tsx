@@ -36,7 +36,6 @@ export function KeysPage({ own, changed }: { own: OwnAccount; changed(): void })
           <Table
             caption="Keys"
             rows={data}
-            keyOf={(key) => key.id}
             columns={[
               {
                 title: "Name",
