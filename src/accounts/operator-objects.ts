@@ -279,6 +279,13 @@ export const paymentObject = objectFor<ListedPayment>("Payment")({
   journal_seq: [count, (row) => row.seq],
 });
 
+const requestFields = fieldsFor<Pick<HoldRow, "id" | "account" | "key" | "model">>()({
+  request_id: [text, (row) => row.id],
+  account: [text, (row) => row.account],
+  key: [text, (row) => row.key],
+  model: [text, (row) => row.model],
+});
+
 const tokenAndPriceFields = fieldsFor<TokenCounts & RowPrice>()({
   prompt_tokens: [count, (row) => row.promptTokens],
   cached_tokens: [count, (row) => row.cachedTokens],
@@ -290,10 +297,7 @@ const tokenAndPriceFields = fieldsFor<TokenCounts & RowPrice>()({
 });
 
 export const usageObject = objectFor<ChargeRow>("UsageRecord")({
-  request_id: [text, (row) => row.id],
-  account: [text, (row) => row.account],
-  key: [text, (row) => row.key],
-  model: [text, (row) => row.model],
+  ...requestFields,
   finished_at: [time, (row) => isoTime(row.atMs)],
   ending: [text, (row) => row.ending],
   estimated: [Type.Boolean(), (row) => row.estimated],
@@ -315,10 +319,7 @@ export const usageObject = objectFor<ChargeRow>("UsageRecord")({
 });
 
 export const holdObject = objectFor<HoldRow>("Hold")({
-  request_id: [text, (row) => row.id],
-  account: [text, (row) => row.account],
-  key: [text, (row) => row.key],
-  model: [text, (row) => row.model],
+  ...requestFields,
   created_at: [time, (row) => isoTime(row.createdMs)],
   expires_at: [time, (row) => isoTime(row.expiresMs)],
   held_micro: [micro, (row) => sumOf(heldBy(row))],

@@ -93,24 +93,12 @@ export class PostgresLedger {
   }
 
   async commit(operations: readonly Operation[]): Promise<Decision[]> {
-    for (let attempt = 1; ; attempt += 1) {
-      try {
-        return await this.#withoutLocked(operations);
-      } catch (error) {
-        if (attempt === doubledAttemptsMax || !sharedIndexes.has(doubledIn(error))) throw error;
-      }
-    }
+    return await againIfDoubled(() => this.#withoutLocked(operations));
   }
 
   /** Opens accounts, with their first keys, and sets contacts: all of them or none. */
   async putAccounts(drafts: readonly AccountDraft[], options: DraftOptions): Promise<DraftOutcome[]> {
-    for (let attempt = 1; ; attempt += 1) {
-      try {
-        return await this.#putOnce(drafts, options);
-      } catch (error) {
-        if (attempt === doubledAttemptsMax || !sharedIndexes.has(doubledIn(error))) throw error;
-      }
-    }
+    return await againIfDoubled(() => this.#putOnce(drafts, options));
   }
 
   async #putOnce(drafts: readonly AccountDraft[], options: DraftOptions): Promise<DraftOutcome[]> {
@@ -213,6 +201,17 @@ export class PostgresLedger {
     const read = await readCatalog(async (text) => (await connection.query({ text })).rows);
     if (this.#plans === null || this.#plans.epoch < read.epoch) this.#plans = read;
     return this.#plans;
+  }
+}
+
+/** Repeats an attempt that met a row that another node has just written. */
+async function againIfDoubled<T>(attempt: () => Promise<T>): Promise<T> {
+  for (let n = 1; ; n += 1) {
+    try {
+      return await attempt();
+    } catch (error) {
+      if (n === doubledAttemptsMax || !sharedIndexes.has(doubledIn(error))) throw error;
+    }
   }
 }
 

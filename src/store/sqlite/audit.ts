@@ -10,7 +10,7 @@ import type { DatabaseSync } from "node:sqlite";
 import { OperatorError } from "../../errors.ts";
 import type { EpochMs } from "../../units.ts";
 import { type AuditReport, auditQueries, type FaultyRow, faultyCell, faultyRowsMax } from "../audit.ts";
-import { openAsItIs, type SqliteFile, sqliteError, versionOf } from "./file.ts";
+import { readAsItIs, type SqliteFile, versionOf } from "./file.ts";
 
 /** An invariant of SQLite alone: its own check of the file, the indexes and the constraints. */
 const fileIsWhole = "the file is whole, and its indexes and checks agree with its tables";
@@ -29,8 +29,7 @@ interface AuditTask {
  * present.
  */
 export function auditFile({ file, nowMs }: AuditTask): AuditReport {
-  const db = openAsItIs(file, "check");
-  try {
+  return readAsItIs(file, (db) => {
     requireAudited(versionOf(db, file).version, file);
     // Memory-mapped pages are not copied, which halves the time on a large file. 4 GiB, or the
     // limit of the build.
@@ -40,11 +39,7 @@ export function auditFile({ file, nowMs }: AuditTask): AuditReport {
     const problems = rows.filter((row) => row.integrity_check !== "ok");
     if (problems.length > 0) report.broken.push({ invariant: fileIsWhole, rows: problems });
     return report;
-  } catch (error) {
-    throw sqliteError(error);
-  } finally {
-    db.close();
-  }
+  });
 }
 
 function requireAudited(version: number, { path }: SqliteFile): void {

@@ -20,7 +20,7 @@ import {
   type SharedClock,
 } from "../clock.ts";
 import { clockAcceptTable, clockTable } from "../tables.ts";
-import { sqliteError } from "./file.ts";
+import { inTransaction } from "./file.ts";
 import { insertInto, Query, update } from "./query.ts";
 
 /** The clock is recorded without a commit if trusted time has moved by more against the record. */
@@ -110,22 +110,17 @@ export class SqliteClock {
 
   /** Believes the present reading of the clock. Returns null if it is trusted already. */
   accept(by: string): AcceptedClock | null {
-    this.#db.exec("begin immediate");
-    try {
+    const { reading, accepted } = inTransaction(this.#db, () => {
       const reading = this.#reading();
       const trustedMs = this.#clock.read(reading);
-      const accepted = this.#clock.isTrusted ? null : this.#writeAccept(by, trustedMs, reading);
-      this.#db.exec("commit");
-      if (accepted !== null) {
-        this.#clock.accept(reading);
-        this.#accepts = accepted.number;
-      }
-      this.#share();
-      return accepted;
-    } catch (error) {
-      if (this.#db.isTransaction) this.#db.exec("rollback");
-      throw sqliteError(error);
+      return { reading, accepted: this.#clock.isTrusted ? null : this.#writeAccept(by, trustedMs, reading) };
+    });
+    if (accepted !== null) {
+      this.#clock.accept(reading);
+      this.#accepts = accepted.number;
     }
+    this.#share();
+    return accepted;
   }
 
   #writeAccept(by: string, trustedMs: EpochMs, { clockMs }: Reading): AcceptedClock {

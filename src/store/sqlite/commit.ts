@@ -40,7 +40,7 @@ import {
   keyTable,
 } from "../tables.ts";
 import { readContacts, writeContacts } from "./contacts.ts";
-import { sqliteError } from "./file.ts";
+import { inTransaction, sqliteError } from "./file.ts";
 import { applyPlans, readCatalog } from "./plans.ts";
 import { AccountQuery, insertInto, Query, Statements, update } from "./query.ts";
 
@@ -111,8 +111,7 @@ export class SqliteLedger {
 
   /** Opens accounts, with their first keys, and sets contacts: all of them or none. */
   putAccounts(drafts: readonly AccountDraft[], options: DraftOptions): DraftOutcome[] {
-    try {
-      this.#db.exec("begin immediate");
+    const { planned, changes } = inTransaction(this.#db, () => {
       this.#cache.begin();
       const operations = operationsOf(drafts);
       const snapshot = this.#read(operations);
@@ -122,26 +121,15 @@ export class SqliteLedger {
         this.#write(snapshot, changes);
         writeContacts(this.#db, planned);
       }
-      this.#db.exec("commit");
-      if (planned.isWritten) this.#cache.end(changes);
-      return planned.outcomes;
-    } catch (error) {
-      if (this.#db.isTransaction) this.#db.exec("rollback");
-      throw sqliteError(error);
-    }
+      return { planned, changes };
+    });
+    if (planned.isWritten) this.#cache.end(changes);
+    return planned.outcomes;
   }
 
   /** Applies a plans section of the configuration. */
   applyPlans(section: Plans, force: boolean): PlanChanges {
-    try {
-      this.#db.exec("begin immediate");
-      const changes = applyPlans(this.#db, section, { force, nowMs: this.#now() });
-      this.#db.exec("commit");
-      return changes;
-    } catch (error) {
-      if (this.#db.isTransaction) this.#db.exec("rollback");
-      throw sqliteError(error);
-    }
+    return inTransaction(this.#db, () => applyPlans(this.#db, section, { force, nowMs: this.#now() }));
   }
 
   /** Returns the plans of the database. They are kept as long as the rows of the cache. */

@@ -66,6 +66,20 @@ export function sqliteError(error: unknown): Error {
   return storeError(error, transient.has(codeOf(error)));
 }
 
+/** Runs the work under the lock that writers need. If it fails, nothing is written. */
+export function inTransaction<T>(db: DatabaseSync, work: () => T): T {
+  try {
+    db.exec("begin immediate");
+    const result = work();
+    db.exec("commit");
+    return result;
+  } catch (error) {
+    // Some errors, such as a full disk, have rolled back already.
+    if (db.isTransaction) db.exec("rollback");
+    throw sqliteError(error);
+  }
+}
+
 /** Opens a read-only connection to a file that `openToWrite` has opened before. */
 export function openToRead(file: SqliteFile): DatabaseSync {
   return explained(file, () => new DatabaseSync(file.path, { readOnly: true, timeout: file.busyMs }));
@@ -90,6 +104,18 @@ export function openAsItIs(file: SqliteFile, purpose: "copy" | "check"): Databas
   } catch (error) {
     db.close();
     throw error;
+  }
+}
+
+/** Opens a file of any version, without creating it, for the work. */
+export function readAsItIs<T>(file: SqliteFile, work: (db: DatabaseSync) => T): T {
+  const db = openAsItIs(file, "check");
+  try {
+    return work(db);
+  } catch (error) {
+    throw sqliteError(error);
+  } finally {
+    db.close();
   }
 }
 

@@ -6,7 +6,7 @@
  */
 import { OperatorError } from "../../errors.ts";
 import { countAccounts, type PlansInUse, plansInUseOf, readFiles, readVersions } from "../plans.ts";
-import { openAsItIs, type SqliteFile, sqliteError, versionOf } from "./file.ts";
+import { readAsItIs, type SqliteFile, versionOf } from "./file.ts";
 import { Statements } from "./query.ts";
 
 /** The oldest schema with plans: migration 0006 made them. */
@@ -14,17 +14,12 @@ const versionMin = 6;
 
 /** Throws an OperatorError if the file has no ledger, or one without plans. */
 export function plansInUseIn(file: SqliteFile): PlansInUse {
-  const db = openAsItIs(file, "check");
-  try {
+  return readAsItIs(file, (db) => {
     if (versionOf(db, file).version < versionMin)
       throw new OperatorError(`${file.path} was made by an older version, which kept no plans in it`);
     db.exec("begin");
     const statements = new Statements(db);
     const rows = (text: string) => statements.rows({ text, values: [] });
     return plansInUseOf(rows(readVersions), rows(readFiles), rows(countAccounts));
-  } catch (error) {
-    throw sqliteError(error);
-  } finally {
-    db.close();
-  }
+  });
 }

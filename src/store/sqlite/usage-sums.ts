@@ -8,7 +8,7 @@ import type { DatabaseSync, StatementSync } from "node:sqlite";
 import type { EpochMs } from "../../units.ts";
 import { addHours, firstKeptHour, raiseHoursFrom } from "../usage-hours.ts";
 import { addSums, isSummingDue, lastEndedDay, readUsageState, usageStateOf } from "../usage-sums.ts";
-import { sqliteError } from "./file.ts";
+import { inTransaction } from "./file.ts";
 import { Statements } from "./query.ts";
 
 /** Parameters: the last summed charge, the last final day, the last accepted clock. */
@@ -47,15 +47,7 @@ export class SqliteUsageSums {
 
   /** Sums the next charges, and makes days final. Returns whether there is more to do. */
   step(): boolean {
-    try {
-      this.#db.exec("begin immediate");
-      const hasMore = this.#step(this.#now());
-      this.#db.exec("commit");
-      return hasMore;
-    } catch (error) {
-      if (this.#db.isTransaction) this.#db.exec("rollback");
-      throw sqliteError(error);
-    }
+    return inTransaction(this.#db, () => this.#step(this.#now()));
   }
 
   #step(nowMs: EpochMs): boolean {
