@@ -31,13 +31,16 @@ export function budgetAt(key: KeyRow, nowMs: EpochMs, seq: number): BudgetState 
   if (budget === null) return null;
   invariant(budgetEvery !== null && budgetAnchorMs !== null, "a budget has a period and an anchor");
   if (key.budgetEndsMs === null || key.budgetEndsMs <= nowMs) {
-    const { startsMs, endsMs } = windowAt(budgetAnchorMs, budgetEvery, nowMs);
-    key.budgetStartsMs = startsMs;
-    key.budgetEndsMs = endsMs;
-    key.budgetSpent = 0;
-    key.budgetSince = seq;
+    startWindow(key, windowAt(budgetAnchorMs, budgetEvery, nowMs), seq);
   }
   return budgetOf(key);
+}
+
+function startWindow(key: KeyRow, window: { startsMs: EpochMs; endsMs: EpochMs }, seq: number): void {
+  key.budgetStartsMs = window.startsMs;
+  key.budgetEndsMs = window.endsMs;
+  key.budgetSpent = 0;
+  key.budgetSince = seq;
 }
 
 /** Returns the state of the budget in the window that the key has, or null if it has none. */
@@ -115,12 +118,8 @@ export function setBudget(
   const isSame = key.budgetEvery !== null && isSamePeriod(key.budgetEvery, budget.every);
   key.budgetEvery = budget.every;
   if (isSame) return;
-  const { startsMs, endsMs } = windowAt(nowMs, budget.every, nowMs);
   key.budgetAnchorMs = nowMs;
-  key.budgetStartsMs = startsMs;
-  key.budgetEndsMs = endsMs;
-  key.budgetSpent = 0;
-  key.budgetSince = seq;
+  startWindow(key, windowAt(nowMs, budget.every, nowMs), seq);
 }
 
 const noBudget = {
