@@ -5,21 +5,17 @@
  * reader. A stream is one write for each change. It neither prolongs its session nor delays a
  * stop, and a client that does not read is dropped.
  */
-import type { ServerResponse } from "node:http";
+import type { FastifyReply } from "fastify";
 import type { OperatorActions } from "../../accounts/operator-actions.ts";
 import { dayMs, hourMs } from "../../telemetry/live.ts";
 import { type ApiApp, operation } from "../api/app.ts";
-import { writeHead } from "../error-response.ts";
+import { EventStream } from "../api/event-stream.ts";
 import type { AdminDependencies } from "./dependencies.ts";
 import { OverviewDatabase } from "./overview-database.ts";
 import { errorsMax, type Overview, overviewObject, type Snapshot } from "./overview-object.ts";
 
 /** At most one snapshot in this time. */
 const snapshotMs = 1000;
-/** A comment follows after this number of snapshots without a change. */
-const quietTicksMax = 15;
-/** A client that does not read is dropped after this number of snapshots. */
-const unreadTicksMax = 30;
 
 const showOverview = operation("showOverview", {
   summary: "Show what runs now and what was used lately",
@@ -49,24 +45,15 @@ export function overviewRoutes(app: ApiApp, actions: OperatorActions, dependenci
     { schema: streamOverview, config, exposeHeadRoute: false },
     (request, reply) => {
       dependencies.streams.take(request, reply);
-      writeHead(reply, 200, { "content-type": "text/event-stream", "x-accel-buffering": "no" });
-      overview.add(reply.raw);
+      overview.add(reply);
     },
   );
-}
-
-interface Reader {
-  response: ServerResponse;
-  /** The last snapshot that was written to it. */
-  sent: string;
-  quietTicks: number;
-  unreadTicks: number;
 }
 
 class OverviewFeed {
   readonly #deps: AdminDependencies;
   readonly #database: OverviewDatabase;
-  readonly #readers = new Set<Reader>();
+  readonly #streams = new Set<EventStream>();
   #timer: NodeJS.Timeout | null = null;
   #last: Overview | null = null;
   #taking: Promise<Overview> | null = null;
@@ -90,22 +77,22 @@ class OverviewFeed {
     return await this.#taking;
   }
 
-  add(response: ServerResponse): void {
-    if (this.#isClosed || response.destroyed) return void response.end();
-    const reader: Reader = { response, sent: "", quietTicks: 0, unreadTicks: 0 };
-    this.#readers.add(reader);
-    response.once("close", () => {
-      this.#readers.delete(reader);
-      if (this.#readers.size === 0) this.#stop();
+  add(reply: FastifyReply): void {
+    const stream = new EventStream(reply);
+    if (this.#isClosed || reply.raw.destroyed) return stream.end();
+    this.#streams.add(stream);
+    stream.onEnd(() => {
+      this.#streams.delete(stream);
+      if (this.#streams.size === 0) this.#stop();
     });
-    this.#timer ??= setInterval(() => this.#show([...this.#readers], snapshotMs / 2), snapshotMs);
-    this.#show([reader], snapshotMs);
+    this.#timer ??= setInterval(() => this.#show([...this.#streams], snapshotMs / 2), snapshotMs);
+    this.#show([stream], snapshotMs);
   }
 
   /** Ends all streams. */
   close(): void {
     this.#isClosed = true;
-    for (const { response } of this.#readers) response.end();
+    for (const stream of this.#streams) stream.end();
   }
 
   #stop(): void {
@@ -113,15 +100,15 @@ class OverviewFeed {
     this.#timer = null;
   }
 
-  #show(readers: readonly Reader[], ageMsMax: number): void {
+  #show(streams: readonly EventStream[], ageMsMax: number): void {
     this.now(ageMsMax).then(
       (overview) => {
-        const event = eventOf(overview);
-        for (const reader of readers) send(reader, event);
+        const text = JSON.stringify(overview);
+        for (const stream of streams) stream.sendJson("", text);
       },
       (err: unknown) => {
         this.#deps.logger.warn({ err }, "the overview could not be shown; its streams end");
-        for (const { response } of readers) response.destroy();
+        for (const stream of streams) stream.end(true);
       },
     );
   }
@@ -151,30 +138,4 @@ class OverviewFeed {
       errors: errors.list().slice(0, errorsMax),
     };
   }
-}
-
-function eventOf(overview: Overview): string {
-  return `data: ${JSON.stringify(overview)}\n\n`;
-}
-
-/** Writes nothing while the client does not read, so that no client can fill the memory. */
-function send(reader: Reader, event: string): void {
-  const { response } = reader;
-  if (response.destroyed || response.writableEnded) return;
-  if (response.writableNeedDrain) {
-    reader.unreadTicks += 1;
-    if (reader.unreadTicks > unreadTicksMax) response.destroy();
-    return;
-  }
-  reader.unreadTicks = 0;
-  if (event !== reader.sent) {
-    response.write(event);
-    reader.sent = event;
-    reader.quietTicks = 0;
-    return;
-  }
-  reader.quietTicks += 1;
-  if (reader.quietTicks < quietTicksMax) return;
-  response.write(":\n\n");
-  reader.quietTicks = 0;
 }

@@ -38,8 +38,18 @@ export class EventStream {
     else this.#response.once("close", listener);
   }
 
+  /** Ends the stream. A failed one breaks off. */
+  end(isFailed = false): void {
+    if (isFailed) this.#response.destroy();
+    else this.#response.end();
+  }
+
   send(event: string, data: unknown): void {
-    const text = JSON.stringify(data);
+    this.sendJson(event, JSON.stringify(data));
+  }
+
+  /** Sends data that is JSON already. The event "" has no name. */
+  sendJson(event: string, text: string): void {
     if (this.#last.get(event) === text) return;
     this.#last.set(event, text);
     this.#unwritten.add(event);
@@ -48,14 +58,16 @@ export class EventStream {
 
   #write(): void {
     for (const event of this.#unwritten) {
-      if (this.#response.destroyed || this.#response.writableNeedDrain) return;
+      const { destroyed, writableEnded, writableNeedDrain } = this.#response;
+      if (destroyed || writableEnded || writableNeedDrain) return;
       this.#unwritten.delete(event);
-      this.#response.write(`event: ${event}\ndata: ${this.#last.get(event)}\n\n`);
+      const name = event === "" ? "" : `event: ${event}\n`;
+      this.#response.write(`${name}data: ${this.#last.get(event)}\n\n`);
     }
   }
 
   #keepAlive(): void {
-    if (this.#response.destroyed) return;
+    if (this.#response.destroyed || this.#response.writableEnded) return;
     const isStuck = this.#response.writableNeedDrain;
     if (!isStuck) this.#response.write(":\n\n");
     else if (this.#wasStuck) this.#response.destroy();
