@@ -79,7 +79,7 @@ class OverviewFeed {
 
   add(reply: FastifyReply): void {
     const stream = new EventStream(reply);
-    if (this.#isClosed || reply.raw.destroyed) return stream.end();
+    if (this.#isClosed || reply.raw.destroyed) return void stream.end();
     this.#streams.add(stream);
     stream.onEnd(() => {
       this.#streams.delete(stream);
