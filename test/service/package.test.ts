@@ -33,7 +33,9 @@ function shell(): Record<string, string> {
     .filter((each) => !each.startsWith(root))
     .join(path.delimiter);
   const { HOME = "" } = process.env;
-  return { ...environment(folder), PATH, HOME };
+  // Libraries as they are installed.
+  const { NODE_OPTIONS: _, ...own } = environment(folder);
+  return { ...own, PATH, HOME };
 }
 
 before(
