@@ -76,9 +76,9 @@ export function Field(props: {
     return (
       <div class="field" role="radiogroup" aria-labelledby={id}>
         <span id={id}>{label}</span>
-        {options.map(([option, title]) => (
-          <div key={option} class="filters">
-            <label>
+        <div class="filters">
+          {options.map(([option, title]) => (
+            <label key={option}>
               <input
                 type="radio"
                 name={name}
@@ -88,8 +88,8 @@ export function Field(props: {
               />
               {title}
             </label>
-          </div>
-        ))}
+          ))}
+        </div>
         <p class="error" role="alert">
           {problem}
         </p>

@@ -108,7 +108,7 @@ export function RotateDialog(props: {
           ...{ name: "reason", label: "The present secret", kind: "choice", initial: "planned" },
           isRequired: true,
           options: [
-            ["planned", "Clients change to the new secret first: it ends later"],
+            ["planned", "Planned: it ends later"],
             ["leaked", "The secret leaked: end it now"],
           ],
         },
