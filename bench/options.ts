@@ -2,15 +2,11 @@
  * Options of the benches: `--name value`, each with a default. An unknown option throws and is
  * named in the message.
  */
-import { existsSync } from "node:fs";
-import { join } from "node:path";
 import { parseArgs } from "node:util";
-
-const root = join(import.meta.dirname, "..");
-const downloaded = join(root, "data", "models", "SmolLM2-135M-Instruct.Q4_1.gguf");
+import { downloadedModel, miniature } from "../test/fixtures/program.ts";
 
 /** Path of the default model if it has been downloaded, otherwise of the miniature. */
-export const defaultModel = existsSync(downloaded) ? downloaded : join(root, "models", "miniature.gguf");
+export const defaultModel = downloadedModel ?? miniature;
 
 /**
  * Returns the value of each option. Without a default, an option is undefined unless it is given.

@@ -3,11 +3,12 @@
  * folder or file.
  *
  * Test files run in parallel. They share one PostgreSQL, on which each creates its own databases,
- * and nothing else. Files with a browser follow, two at a time: they share the unpacked Chromium.
- * Files that measure latency, the event loop or memory run one by one at the end. All results form
- * one report, with totals and failures at its end. The exit status is 1 if a test fails.
+ * and nothing else. Files with a browser follow: they share the unpacked Chromium, and those that
+ * a file in test/browser/together imports share a process, a browser and a service. Files that
+ * measure latency, the event loop or memory run one by one at the end. All results form one
+ * report, with totals and failures at its end. The exit status is 1 if a test fails.
  */
-import { existsSync, globSync, statfsSync, statSync } from "node:fs";
+import { existsSync, globSync, readFileSync, statfsSync, statSync } from "node:fs";
 import { availableParallelism, tmpdir } from "node:os";
 import { join, relative, sep } from "node:path";
 import { Readable } from "node:stream";
@@ -55,7 +56,7 @@ process.env.NODE_COMPILE_CACHE ??= join(root, "node_modules", ".cache", "node");
 const libraries = await bundleLibraries();
 process.env[librariesVariable] = libraries;
 process.env.INKWELL_TEST_FILE_MS_MAX ??= String(fileMsMax);
-const inBrowser = files.filter((file) => file.startsWith("test/browser/"));
+const inBrowser = together(files.filter((file) => file.startsWith("test/browser/")));
 await using opened = new AsyncDisposableStack();
 if (inBrowser.length > 0 && noChromium === null) {
   process.env[sharedChromiumVariable] = opened.use(await unpackChromium()).folder;
@@ -82,6 +83,17 @@ function rankOf(file: string): number {
   return folders.indexOf(file.split("/")[1] ?? "");
 }
 
+/** Replaces test files by the files that import them, if all that these import are among them. */
+function together(given: readonly string[]): string[] {
+  const groups = globSync("test/browser/together/*.ts", { cwd: root }).map((file) => {
+    const imports = readFileSync(join(root, file), "utf8").matchAll(/^import "\.\.\/(.+)";$/gm);
+    return { file, members: [...imports].map(([, name]) => `test/browser/${name}`) };
+  });
+  const whole = groups.filter(({ members }) => members.every((member) => given.includes(member)));
+  const grouped = new Set(whole.flatMap(({ members }) => members));
+  return [...whole.map(({ file }) => file), ...given.filter((file) => !grouped.has(file))];
+}
+
 /** Events of all test files, followed by the totals. */
 async function* report(): AsyncGenerator<TestEvent> {
   const startedMs = performance.now();
@@ -91,10 +103,10 @@ async function* report(): AsyncGenerator<TestEvent> {
     // Tests wait as often as they compute: one file more than there are processors keeps these
     // busy.
     {
-      files: files.filter((file) => !alone.includes(file) && !inBrowser.includes(file)),
+      files: files.filter((file) => !alone.includes(file) && !file.startsWith("test/browser/")),
       concurrency: availableParallelism() + 1,
     },
-    { files: inBrowser, concurrency: 2 },
+    { files: inBrowser, concurrency: availableParallelism() + 1 },
     { files: files.filter((file) => alone.includes(file)), concurrency: 1 },
   ];
   for (const part of parts.filter(({ files }) => files.length > 0)) {

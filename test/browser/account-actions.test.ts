@@ -1,7 +1,5 @@
 /** What an operator changes about an account: credits, plan, state, end date and contact. */
 import assert from "node:assert/strict";
-import { writeFileSync } from "node:fs";
-import path from "node:path";
 import { browserTests, type ConsoleService } from "../fixtures/browser.ts";
 import {
   assertAccessible,
@@ -11,24 +9,12 @@ import {
   dialogClosed,
   open,
   submit,
+  twoPlans,
   typePayment,
 } from "../fixtures/console.ts";
 import { ask } from "../fixtures/http-stream.ts";
-import { miniature, noDefaultModel } from "../fixtures/program.ts";
 
-const configuration = `plans:
-  student: { base: { credits: 500, every: P1M }, overage: { credits: 50, every: P1M } }
-  team: { base: { credits: 20000, every: P1M }, overage: { credits: 0, every: P1M } }
-models:
-  tutor: { engine: llama, source: ${JSON.stringify(miniature)}, context_window: 4096, threads: 1, gpu: off, price: { prompt: 1000000, completion: 1000000 } }
-`;
-
-const test = browserTests({
-  env: noDefaultModel,
-  async fill(folder) {
-    writeFileSync(path.join(folder, "inkwell.yaml"), configuration);
-  },
-});
+const test = browserTests(twoPlans);
 
 /** Opens an account on the plan "student". Returns a key of it. */
 async function openAccount(service: ConsoleService, id: string): Promise<string> {

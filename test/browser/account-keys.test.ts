@@ -1,26 +1,18 @@
 /** What an operator changes about the keys of an account, and what their callers notice. */
 import assert from "node:assert/strict";
-import { writeFileSync } from "node:fs";
-import path from "node:path";
 import { type Answer, browserTests, type ConsoleService } from "../fixtures/browser.ts";
-import { assertAccessible, assertRefused, choose, dialogClosed, open, submit } from "../fixtures/console.ts";
+import {
+  assertAccessible,
+  assertRefused,
+  choose,
+  dialogClosed,
+  open,
+  submit,
+  twoPlans,
+} from "../fixtures/console.ts";
 import { ask } from "../fixtures/http-stream.ts";
-import { miniature, noDefaultModel } from "../fixtures/program.ts";
 
-const model = `{ engine: llama, source: ${JSON.stringify(miniature)}, context_window: 4096, threads: 1, gpu: off, price: { prompt: 1000, completion: 1000 } }`;
-const configuration = `plans:
-  team: { base: { credits: 20000, every: P1M }, overage: { credits: 0, every: P1M } }
-models:
-  tutor: ${model}
-  writer: ${model}
-`;
-
-const test = browserTests({
-  env: noDefaultModel,
-  async fill(folder) {
-    writeFileSync(path.join(folder, "inkwell.yaml"), configuration);
-  },
-});
+const test = browserTests(twoPlans);
 
 /** Opens an account with a key of these settings. Returns its id and its secret. */
 async function openKey(

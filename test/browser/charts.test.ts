@@ -4,10 +4,9 @@ import type { Page } from "playwright-core";
 import { browserTests } from "../fixtures/browser.ts";
 import { assertAccessible, loaded, open } from "../fixtures/console.ts";
 import { keyOf, openPortal } from "../fixtures/portal-pages.ts";
-import { noDefaultModel } from "../fixtures/program.ts";
-import { fillRealistic } from "../fixtures/realistic-ledger.ts";
+import { monthOfData } from "../fixtures/realistic-ledger.ts";
 
-const test = browserTests({ pages: "both", env: noDefaultModel, fill: (folder) => fillRealistic(folder) });
+const test = browserTests(monthOfData);
 
 const legend = (page: Page) => page.locator("figure").first().getByRole("button");
 const canvases = (page: Page) => page.locator("figure").first().locator("canvas");
@@ -23,7 +22,7 @@ test("models of an account are series that can be hidden and drawn on their own 
   const { data } = await service.call("GET", "/admin/usage/sums?account=ada&by=model&order=cost");
   const models: string[] = Object(data).map(({ model }: { model: string }) => model);
   assert.equal(models.length, 3);
-  const names = (await legend(page).allInnerTexts()).map((text) => text.split(/\s+/)[1]);
+  const names = (await legend(page).allInnerTexts()).map((text) => text.trim().split(/\s+/)[0]);
   assert.deepEqual(names.slice(0, 3), models, "the largest first");
   // By keyboard: the largest series is hidden, and the scale is that of the others.
   const before = await drawingOf(page);

@@ -3,25 +3,13 @@ import assert from "node:assert/strict";
 import { readFileSync, writeFileSync } from "node:fs";
 import path from "node:path";
 import { browserTests, type ConsoleService, type Visit } from "../fixtures/browser.ts";
-import { assertAccessible, dialogClosed, loaded, open, submit } from "../fixtures/console.ts";
-import { miniature, noDefaultModel } from "../fixtures/program.ts";
+import { assertAccessible, dialogClosed, loaded, open, submit, twoPlans } from "../fixtures/console.ts";
 import { until } from "../fixtures/until.ts";
 
-const model = `{ engine: llama, source: ${JSON.stringify(miniature)}, context_window: 4096, threads: 1, gpu: off, price: { prompt: 1000, completion: 1000 } }`;
-const configuration = `plans:
-  student: { base: { credits: 500, every: P1M }, overage: { credits: 50, every: P1M } }
-models:
-  tutor: ${model}
-`;
-
+const { configuration } = twoPlans;
 const fileOf = ({ folder }: ConsoleService) => path.join(folder, "inkwell.yaml");
 
-const test = browserTests({
-  env: noDefaultModel,
-  async fill(folder) {
-    writeFileSync(path.join(folder, "inkwell.yaml"), configuration);
-  },
-});
+const test = browserTests(twoPlans);
 
 /** Opens the dialog of the reload, and confirms it. */
 async function reload({ page }: Visit): Promise<void> {
@@ -63,15 +51,15 @@ test("a reload applies a changed plan and a new one, and shows what has changed"
     .replace("credits: 500", "credits: 700")
     .replace(
       "models:",
-      "  team: { base: { credits: 9000, every: P1W }, overage: { credits: 0, every: P1M } }\nmodels:",
+      "  lab: { base: { credits: 9000, every: P1W }, overage: { credits: 0, every: P1M } }\nmodels:",
     );
   writeFileSync(fileOf(service), changed);
   await reload(visit);
-  await page.getByText("Plans added: team").waitFor();
+  await page.getByText("Plans added: lab").waitFor();
   await page.getByText("Plans changed: student").waitFor();
   await page.getByRole("button", { name: "Done" }).click();
   await dialogClosed(page);
-  await page.getByRole("heading", { name: "team" }).waitFor();
+  await page.getByRole("heading", { name: "lab" }).waitFor();
   const versions = page.getByRole("region", { name: "Versions of student, newest first" });
   assert.match(await versions.getByRole("row").nth(1).innerText(), /^2\s.*700/s);
   assert.match(await versions.getByRole("row").nth(2).innerText(), /^1\s.*500/s);

@@ -5,11 +5,10 @@ import { browserTests, type ConsoleService } from "../fixtures/browser.ts";
 import { assertAccessible, endSession, open, setHidden } from "../fixtures/console.ts";
 import { ask, openStream } from "../fixtures/http-stream.ts";
 import { query } from "../fixtures/ledger-file.ts";
-import { miniature } from "../fixtures/program.ts";
 import { endless } from "../fixtures/running-requests.ts";
 import { until } from "../fixtures/until.ts";
 
-const test = browserTests({ env: { INKWELL_MODELS__SMOLLM2_135M_INSTRUCT__SOURCE: miniature } });
+const test = browserTests();
 
 /** The number with this name on the overview. */
 function figure(page: Page, name: string) {

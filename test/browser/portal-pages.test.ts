@@ -1,8 +1,7 @@
 /** The portal as the holder of a key uses it: balance, requests, usage, keys, first request. */
 import assert from "node:assert/strict";
-import { readFileSync, writeFileSync } from "node:fs";
-import path from "node:path";
-import { browserTests, type ConsoleService, type Visit } from "../fixtures/browser.ts";
+import { readFileSync } from "node:fs";
+import { browserTests, type ConsoleService } from "../fixtures/browser.ts";
 import { assertAccessible, assertFits, dialogClosed, loaded, setHidden } from "../fixtures/console.ts";
 import { change } from "../fixtures/ledger-file.ts";
 import { askApi, keyOf, openPortal } from "../fixtures/portal-pages.ts";
@@ -13,10 +12,7 @@ const plans = `plans:
   late: { base: { credits: 0, every: P1D }, overage: { credits: 70, every: P1D } }
 `;
 
-const test = browserTests({
-  pages: "portal",
-  fill: async (folder) => writeFileSync(path.join(folder, "inkwell.yaml"), plans),
-});
+const test = browserTests({ pages: "portal", configuration: plans });
 const model = "smollm2-135m-instruct";
 const hostile = "<img src=x onerror=alert(1)>";
 const pages = ["", "requests", "usage", "keys", "start", "chat"];
@@ -242,16 +238,20 @@ test("the focus goes to the heading of the next page", async (visit) => {
   await page.getByText(/credits; hours in UTC/).waitFor();
 });
 
-for (const colorScheme of ["light", "dark"] as const) {
-  const viewport = { width: 360, height: 740 };
-  const look = async (visit: Visit) => {
+test(
+  "every page fits 360 pixels and is accessible in both themes",
+  async (visit) => {
+    const { page, service } = visit;
     await openPortal(visit, "/");
     for (const name of pages) {
-      await visit.page.goto(`${visit.service.portalUrl}/${name}`);
-      await loaded(visit.page);
-      await assertFits(visit.page);
-      await assertAccessible(visit.page);
+      await page.emulateMedia({ colorScheme: "light" });
+      await page.goto(`${service.portalUrl}/${name}`);
+      await loaded(page);
+      await assertFits(page);
+      await assertAccessible(page);
+      await page.emulateMedia({ colorScheme: "dark" });
+      await assertAccessible(page, "colours");
     }
-  };
-  test(`every page is accessible and fits 360 pixels, ${colorScheme}`, look, { colorScheme, viewport });
-}
+  },
+  { viewport: { width: 360, height: 740 } },
+);
