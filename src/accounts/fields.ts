@@ -65,12 +65,14 @@ export const budgetField: NumberField = { min: 0, max: creditsMax };
 export const adjustmentField: NumberField = { min: -creditsMax, max: creditsMax };
 
 /**
- * Not blank, without control characters, and without lone surrogates, which no database returns
- * unchanged.
+ * With a visible character, without control characters and line separators, and without lone
+ * surrogates, which no database returns unchanged. Characters that reverse the direction of text
+ * are refused: a holder of a key could make its name read as another one on the operator's pages.
  */
 function plainText(charactersMax: number): TextField {
+  const refused = "\\p{Cc}\\p{Cs}\\p{Zl}\\p{Zp}\\u202A-\\u202E\\u2066-\\u2069";
   return {
-    pattern: new RegExp(`^(?=.*\\S)[^\\p{Cc}\\p{Cs}]{1,${charactersMax}}$`, "u"),
-    rule: `a text of 1 to ${charactersMax} characters on one line`,
+    pattern: new RegExp(`^(?=.*[^\\s\\p{DI}])[^${refused}]{1,${charactersMax}}$`, "u"),
+    rule: `a text of 1 to ${charactersMax} characters on one line, without control characters`,
   };
 }

@@ -238,6 +238,14 @@ test("the focus goes to the heading of the next page", async (visit) => {
   await page.getByText(/credits; hours in UTC/).waitFor();
 });
 
+test("an address with two slashes at its beginning leads to no other host", async (visit) => {
+  const { page, service } = visit;
+  await openPortal(visit, "//usage?by=key");
+  assert.equal(new URL(page.url()).pathname, "//usage");
+  await page.getByRole("button", { name: "7 days" }).click();
+  await page.waitForURL(`${service.portalUrl}/usage?by=key&*`);
+});
+
 test(
   "every page fits 360 pixels and is accessible in both themes",
   async (visit) => {

@@ -44,6 +44,7 @@ async function signIn(
   });
   assert.equal(answer.status, 200, answer.text);
   assert.equal(answer.headers.get("cache-control"), "no-store");
+  assert.equal(answer.headers.get("x-content-type-options"), "nosniff");
   const [cookie = ""] = (answer.headers.get("set-cookie") ?? "").split(";");
   return {
     cookie,

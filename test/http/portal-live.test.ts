@@ -27,6 +27,7 @@ async function follow(portal: TestPortal, cookie: string): Promise<Stream> {
   assert.equal(response.status, 200, `${response.status}`);
   assert.equal(response.headers.get("content-type"), "text/event-stream");
   assert.equal(response.headers.get("cache-control"), "no-store");
+  assert.equal(response.headers.get("x-content-type-options"), "nosniff");
   const { body } = response;
   assert.ok(body !== null);
   const events: Stream["events"] = [];

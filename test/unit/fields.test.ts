@@ -16,6 +16,18 @@ test("a note is one line of text", () => {
     assert.doesNotMatch(text, noteField.pattern);
 });
 
+test("refuses characters that reverse the direction of text or separate lines, and invisible texts", () => {
+  for (const code of [0x202a, 0x202e, 0x2066, 0x2069, 0x2028, 0x2029]) {
+    assert.doesNotMatch(`key${String.fromCodePoint(code)}lin`, labelField.pattern, code.toString(16));
+  }
+  for (const code of [0x200b, 0xad, 0xfeff, 0x3164]) {
+    const invisible = String.fromCodePoint(code);
+    assert.doesNotMatch(invisible.repeat(3), labelField.pattern, code.toString(16));
+  }
+  // Joiners in emoji and in Persian, and names that are written from right to left.
+  for (const text of ["👩\u200d💻 laptop", "می\u200cخواهم", "מפתח"]) assert.match(text, labelField.pattern);
+});
+
 test("refuses lone surrogates, which would make different payment ids equal", () => {
   for (const half of ["\ud800", "\udfff", "payment \ud83d", "\udd8b\ud83d"]) {
     assert.doesNotMatch(half, noteField.pattern);

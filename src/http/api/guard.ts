@@ -57,7 +57,7 @@ export function guard(app: FastifyInstance, options: GuardOptions): void {
 
   app.addHook("onRequest", async (request, reply) => {
     const route = request.routeOptions.url ?? null;
-    reply.header("x-request-id", request.id);
+    reply.headers({ "x-request-id": request.id, "x-content-type-options": "nosniff" });
     const page = options.pageInstead?.(request) ?? null;
     const isOpen = openPaths.has(route) || page !== null;
     const startedMs = performance.now();

@@ -59,7 +59,9 @@ export function withParameters(changes: Readonly<Record<string, string | null>>)
     if (value === null || value === "") query.delete(name);
     else query.set(name, value);
   }
-  return query.size === 0 ? location.pathname : `${location.pathname}?${query}`;
+  // A path that begins with two slashes would be another host.
+  const path = location.pathname.replace(/^\/+/, "/");
+  return query.size === 0 ? path : `${path}?${query}`;
 }
 
 export function Link(props: {
