@@ -122,7 +122,10 @@ const shots: readonly Shot[] = [
   { name: "portal-usage", path: "/usage?by=model", holder: "ada", service: "month" },
   {
     ...{ name: "portal-usage-scales", path: "/usage?by=model", holder: "ada", service: "month" },
-    act: (page) => page.getByRole("button", { name: "Each on its own scale" }).first().click(),
+    async act(page) {
+      await page.getByRole("button", { name: "Each on its own scale" }).first().click();
+      await page.locator("figure").first().locator("canvas").nth(2).waitFor();
+    },
   },
   { name: "portal-home-html", path: "/", holder: "hostile", service: "month" },
   { name: "portal-keys-html", path: "/keys", holder: "hostile", service: "month" },

@@ -50,7 +50,6 @@ import {
   topupRefusal,
 } from "./outcome-refusals.ts";
 import type { PlanState } from "./plan-objects.ts";
-import { receiptsOf } from "./receipts.ts";
 import {
   accountExists,
   accountNotFound,
@@ -289,7 +288,7 @@ export class OperatorActions {
 
   async usage(query: UsageQuery): Promise<ChargeRow[]> {
     await this.#requireAccount(query.account);
-    return await receiptsOf(this.#deps.store, query);
+    return await this.#deps.store.usage(query);
   }
 
   /** Returns all receipts that the query finds, a page at a time. */

@@ -1,8 +1,9 @@
 /**
  * The rules of the audit about sums of usage. They add up all charges that were summed: each on
  * the day on which it counts by the records of when days became final, and in the hour of its
- * time.
+ * time. Spans of receipts are checked, too.
  */
+import { receiptsOutsideSpans } from "./receipt-spans.ts";
 import { hoursAddedUp } from "./usage-hours.ts";
 import { addedUp, dayOfCharge } from "./usage-sums.ts";
 
@@ -17,4 +18,5 @@ export const usageRules: Readonly<Record<string, string>> = {
     "c.rowid <= (select through from usage_summed)",
   ),
   "hours are what their charges add up to": hoursAddedUp(),
+  "receipts are in the spans of their days": receiptsOutsideSpans,
 };

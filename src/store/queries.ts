@@ -6,11 +6,12 @@
  * how they connect (`SqlConnections`) and in a few words of SQL (`SqlDialect`).
  */
 import { newestVersion, type PlanCatalog } from "../ledger/plan.ts";
-import { keyAuthority, type PaymentRow } from "../ledger/rows.ts";
+import { type ChargeRow, keyAuthority, type PaymentRow } from "../ledger/rows.ts";
 import { accountsSql, contactIn, isPlainList, listedAccountOf } from "./account-lists.ts";
 import { Conditions } from "./conditions.ts";
 import { journalEntryOf, journalSql, listedPaymentOf, paymentsSql } from "./journal.ts";
 import { accountsOnPlansOf, countAccounts, type Find, readCatalog, readEpoch } from "./plans.ts";
+import { hasSpans, type Span, spansSql, spansToRead } from "./receipt-spans.ts";
 import type { SqlDialect, SqlStatement } from "./sql.ts";
 import type { FoundKey, Store, UsageQuery } from "./store.ts";
 import type { Value } from "./table.ts";
@@ -98,6 +99,15 @@ export function queriesOn(
     return { key: keyTable.rowOf(cells), account, plan };
   }
   const conditions = () => new Conditions(p);
+
+  async function receipts(query: UsageQuery, span?: Span): Promise<ChargeRow[]> {
+    // A receipt's id leads to its row in the table itself.
+    const { from, inOrder } =
+      query.id === undefined ? dialect.receipts : { from: "charge as u", inOrder: "u" };
+    const { sql, values } = usageConditions(conditions(), inOrder, { ...query, span });
+    const text = `select ${chargeTable.list("u")} from ${from}${sql}`;
+    return (await findPage("history", { text, values })).map((cells) => chargeTable.rowOf(cells));
+  }
 
   return {
     /** The lookup that every request begins with. */
@@ -200,12 +210,15 @@ export function queriesOn(
     },
 
     async usage(query) {
-      // A receipt's id leads to its row in the table itself.
-      const { from, inOrder } =
-        query.id === undefined ? dialect.receipts : { from: "charge as u", inOrder: "u" };
-      const { sql, values } = usageConditions(conditions(), inOrder, query);
-      const text = `select ${chargeTable.list("u")} from ${from}${sql}`;
-      return (await findPage("history", { text, values })).map((cells) => chargeTable.rowOf(cells));
+      if (!hasSpans(query)) return await receipts(query);
+      const found = await findPage("history", spansSql(query, p));
+      const spans = found.map(([first, last]) => ({ first: Number(first), last: Number(last) }));
+      const rows: ChargeRow[] = [];
+      for (const span of spansToRead(spans, query)) {
+        rows.push(...(await receipts({ ...query, limit: query.limit - rows.length }, span)));
+        if (rows.length === query.limit) break;
+      }
+      return rows;
     },
 
     async usageSums(query) {
@@ -246,8 +259,12 @@ export function queriesOn(
   };
 }
 
-function usageConditions(conditions: Conditions, inOrder: string, query: UsageQuery): Conditions {
-  const { account, id, key, model, fromMs, toMs, newestFirst = false, after } = query;
+function usageConditions(
+  conditions: Conditions,
+  inOrder: string,
+  query: UsageQuery & { span: Span | undefined },
+): Conditions {
+  const { account, id, key, model, fromMs, toMs, newestFirst = false, after, span } = query;
   conditions
     .and(`${inOrder}.account = ?`, account)
     .and("u.id = ?", id)
@@ -257,7 +274,9 @@ function usageConditions(conditions: Conditions, inOrder: string, query: UsageQu
     .and("u.model = ?", model)
     // A receipt and its journal entry have the same time.
     .and(`${inOrder}.at_ms >= ?`, fromMs)
-    .and(`${inOrder}.at_ms < ?`, toMs);
+    .and(`${inOrder}.at_ms < ?`, toMs)
+    .and(`${inOrder}.seq >= ?`, span?.first)
+    .and(`${inOrder}.seq <= ?`, span?.last);
   const [beyond, direction] = newestFirst ? ["<", "desc"] : [">", "asc"];
   // With a given account, a comparison of both columns would read the index from the account's
   // first receipt on.

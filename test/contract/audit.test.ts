@@ -487,6 +487,10 @@ const corruptions: Record<string, readonly Corruption[]> = {
       "update usage_summed set through = 0",
     ],
   ],
+  "receipts are in the spans of their days": [
+    [{ account: "ada", key: "key" }, "delete from receipt_span where account = 'ada'"],
+    [{ account: "bob" }, "update receipt_span set first_seq = last_seq where account = 'bob'"],
+  ],
   "every plan of an account has a version": [
     [{ account: "ada", plan: "gone" }, "update account set plan = 'gone'"],
     [{ account: "bob", next_plan: "gone" }, "update account set next_plan = 'gone' where id = 'bob'"],

@@ -169,11 +169,12 @@ for (const backend of backends) {
       // The state before the migration. What the table had does not matter.
       await database.sql("alter table usage_summed drop column hours_from");
       await database.sql("update usage_hour set cost = cost + 1");
-      // Migrations are applied in order, so the one after it is undone too.
+      // Migrations are applied in order, so those after it are undone too.
       await database.sql("drop index journal_by_kind");
-      await database.sql(
-        "delete from migration where name like '%usage-hours-of-keys%' or name like '%journal-by-kind%'",
-      );
+      await database.sql("drop table receipt_span");
+      await database.sql("alter table usage_summed drop column spanned");
+      for (const name of ["usage-hours-of-keys", "journal-by-kind", "receipt-spans"])
+        await database.sql(`delete from migration where name like '%${name}%'`);
       store = await database.open();
       assert.deepEqual(await database.sql(rows), before);
       await assertHours();

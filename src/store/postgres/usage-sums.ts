@@ -6,6 +6,7 @@
  * number, the table of charges is locked for a moment, which waits for the commits under way.
  */
 import type { EpochMs } from "../../units.ts";
+import { addSpans } from "../receipt-spans.ts";
 import { addHours, firstKeptHour, raiseHoursFrom } from "../usage-hours.ts";
 import { addSums, isSummingDue, lastEndedDay, readUsageState, usageStateOf } from "../usage-sums.ts";
 import { type Connection, type ConnectionPool, inTransaction } from "./connection.ts";
@@ -21,6 +22,7 @@ const lockMs = limits.commitLockMs / 2;
 
 const lastNumber = "select case when is_called then last_value else 0 end from charge_rowid_seq";
 const addCharges = addSums((n) => `$${n}::bigint`);
+const addChargeSpans = addSpans((n) => `$${n}::bigint`);
 const addChargesByHour = addHours((n) => `$${n}::bigint`);
 const raiseHours = raiseHoursFrom("$1::bigint");
 const addClose =
@@ -88,6 +90,7 @@ async function sum(connection: Connection, settled: Settled): Promise<boolean> {
   const firstHour = firstKeptHour(settled.atMs);
   if (through > before) {
     await connection.query({ text: addCharges, values: [before, through, finalDay] });
+    for (const text of addChargeSpans) await connection.query({ text, values: [through] });
     for (const text of addChargesByHour) {
       await connection.query({ text, values: [before, through, firstHour] });
     }

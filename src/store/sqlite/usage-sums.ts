@@ -6,6 +6,7 @@
  */
 import type { DatabaseSync, StatementSync } from "node:sqlite";
 import type { EpochMs } from "../../units.ts";
+import { addSpans } from "../receipt-spans.ts";
 import { addHours, firstKeptHour, raiseHoursFrom } from "../usage-hours.ts";
 import { addSums, isSummingDue, lastEndedDay, readUsageState, usageStateOf } from "../usage-sums.ts";
 import { inTransaction } from "./file.ts";
@@ -28,6 +29,7 @@ export class SqliteUsageSums {
   readonly #statements: Statements;
   readonly #add: StatementSync;
   readonly #setThrough: StatementSync;
+  readonly #addSpans: readonly StatementSync[];
   readonly #addHours: readonly StatementSync[];
   readonly #deleteHours: StatementSync;
   readonly #raiseHoursFrom: StatementSync;
@@ -39,6 +41,7 @@ export class SqliteUsageSums {
     this.#statements = new Statements(db);
     this.#add = db.prepare(addSums((n) => `?${n}`));
     this.#setThrough = db.prepare("update usage_summed set through = ?");
+    this.#addSpans = addSpans((n) => `?${n}`).map((text) => db.prepare(text));
     this.#addHours = addHours((n) => `?${n}`).map((text) => db.prepare(text));
     this.#deleteHours = db.prepare(deleteHours);
     this.#raiseHoursFrom = db.prepare(raiseHoursFrom("?1"));
@@ -64,6 +67,7 @@ export class SqliteUsageSums {
     if (state.isReopened) this.#close.run(state.through, finalDay, accepts);
     if (through > state.through) {
       this.#add.run(state.through, through, finalDay);
+      for (const add of this.#addSpans) add.run(through);
       for (const add of this.#addHours) add.run(state.through, through, firstHour);
       this.#raiseHoursFrom.run(firstHour);
       this.#setThrough.run(through);

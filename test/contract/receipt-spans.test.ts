@@ -1,0 +1,167 @@
+/**
+ * Lists of receipts with a filter on every store: they have the receipts of the whole list that
+ * fit, before and after charges are summed, page by page and in both orders.
+ */
+import assert from "node:assert/strict";
+import { afterEach, beforeEach, describe, test } from "node:test";
+import type { ChargeRow } from "../../src/ledger/rows.ts";
+import type { Store, UsageQuery } from "../../src/store/store.ts";
+import { assertSound, backends, type Database } from "../fixtures/backends.ts";
+import { hold, settle } from "../fixtures/ledger-operations.ts";
+import { keyOf, planOf, plansOf } from "../fixtures/ledger-rows.ts";
+import { day, hour } from "../fixtures/times.ts";
+
+const plans = plansOf(planOf("daily", 1000, 1000));
+const days = 4;
+/** More journal entries than spans that are read as one. */
+const others = Array.from({ length: 120 }, (_, n) => `other-${n}`);
+
+for (const backend of backends) {
+  describe(`filtered receipts on ${backend.name}`, { skip: backend.skip ?? false }, () => {
+    let database: Database;
+    let store: Store;
+    beforeEach(async () => {
+      database = backend.create(plans);
+      store = await database.open();
+      for (const account of ["ada", "bob"]) {
+        await store.commit([{ kind: "open", account, plan: "daily" }]);
+        for (const key of ["often", "rare"]) {
+          const hash = `${account}${key}`.padEnd(64, "0");
+          await store.addKey(keyOf(`${account}-${key}`, account, { hash }));
+        }
+      }
+    });
+    afterEach(async () => {
+      await assertSound(database);
+      await database.remove();
+    });
+
+    async function sumAll() {
+      while (await store.sumUsage());
+    }
+
+    /** Each day has many requests of one key, and every second day one of another key. */
+    async function someDays(from = 0, to = days) {
+      for (let n = from; n < to; n += 1) {
+        for (const account of ["ada", "bob"]) {
+          for (let at = 0; at < 12; at += 1)
+            await request(`${n}-${at}-${account}`, account, "often", "small");
+          if (n % 2 === 0) await request(`${n}-rare-${account}`, account, "rare", "large");
+          await store.commit(
+            others.map((at) => hold(`${n}-${at}-${account}`, 1, { account, key: `${account}-often` })),
+          );
+          await store.commit(others.map((at) => settle(`${n}-${at}-${account}`, 0, { account })));
+          if (n === 0) await request(`${n}-again-${account}`, account, "rare", "small");
+        }
+        database.clock.advance(n === 1 ? hour : day);
+      }
+    }
+
+    async function request(id: string, account: string, key: string, model: string) {
+      await store.commit([hold(id, 5, { account, key: `${account}-${key}`, model })]);
+      await store.commit([settle(id, 5, { account })]);
+    }
+
+    async function allOf(query: Partial<UsageQuery>, limit: number): Promise<ChargeRow[]> {
+      const all: ChargeRow[] = [];
+      for (;;) {
+        const last = all.at(-1);
+        const after = last && { account: last.account, seq: last.seq };
+        const page = await store.usage({ ...query, after, limit });
+        all.push(...page);
+        if (page.length < limit) return all;
+      }
+    }
+
+    async function assertLists() {
+      const all = await allOf({ account: "ada" }, 1000);
+      const first = all[0]?.atMs ?? 0;
+      const filters: Partial<UsageQuery>[] = [
+        { key: "ada-rare" },
+        { key: "ada-often" },
+        { model: "large" },
+        { key: "ada-rare", model: "small" },
+        { key: "bob-rare" },
+        { model: "none" },
+        { fromMs: first + day },
+        { toMs: first + day },
+        { fromMs: first + hour, toMs: first + 3 * day },
+        { fromMs: first + 2 * day, key: "ada-rare" },
+        { fromMs: first + 100 * day },
+      ];
+      for (const filter of filters) {
+        const { key, model, fromMs = 0, toMs = Number.POSITIVE_INFINITY } = filter;
+        const fits = all.filter(
+          (row) =>
+            (key === undefined || row.key === key) &&
+            (model === undefined || row.model === model) &&
+            row.atMs >= fromMs &&
+            row.atMs < toMs,
+        );
+        for (const newestFirst of [false, true]) {
+          const expected = newestFirst ? fits.toReversed() : fits;
+          for (const limit of [2, 50]) {
+            const listed = await allOf({ account: "ada", newestFirst, ...filter }, limit);
+            assert.deepEqual(listed, expected, JSON.stringify({ filter, newestFirst, limit }));
+          }
+        }
+      }
+      const ofKey = await store.usage({ key: "ada-rare", limit: 1000 });
+      assert.deepEqual(ofKey, await store.usage({ account: "ada", key: "ada-rare", limit: 1000 }));
+      assert.ok(ofKey.length > 1);
+    }
+
+    test("are those of the whole list before and after they are summed", async () => {
+      await someDays(0, 2);
+      await assertLists();
+      await sumAll();
+      await assertLists();
+      await someDays(2, days);
+      await assertLists();
+      await sumAll();
+      await assertLists();
+      assert.deepEqual((await store.audit()).broken, []);
+    });
+
+    test("that were summed by an earlier version are found after the migration", async () => {
+      await someDays();
+      await sumAll();
+      await store.close();
+      await database.sql("drop table receipt_span");
+      await database.sql("alter table usage_summed drop column spanned");
+      await database.sql("delete from migration where name like '%receipt-spans%'");
+      store = await database.open();
+      await assertLists();
+      assert.deepEqual((await store.audit()).broken, []);
+    });
+
+    test("that another build has summed are found, and get their spans with the next ones", async () => {
+      await someDays(0, 2);
+      await sumAll();
+      await database.sql("delete from receipt_span");
+      await database.sql("update usage_summed set spanned = 0");
+      await assertLists();
+      await someDays(2, days);
+      await sumAll();
+      const left = await database.sql("select spanned <> through as is_left from usage_summed");
+      assert.ok(!left[0]?.is_left);
+      await assertLists();
+    });
+
+    test("are not searched beside their spans", async () => {
+      await someDays();
+      await sumAll();
+      const query = { account: "ada", key: "ada-rare", limit: 1000 };
+      const before = await store.usage(query);
+      await database.sql("delete from receipt_span where key = 'ada-rare' and model = 'large'");
+      const found = await store.usage(query);
+      assert.ok(found.length > 0 && found.length < before.length, `${found.length} of ${before.length}`);
+      await database.sql("drop table receipt_span");
+      await database.sql("alter table usage_summed drop column spanned");
+      await database.sql("delete from migration where name like '%receipt-spans%'");
+      await store.close();
+      store = await database.open();
+      assert.deepEqual(await store.usage(query), before);
+    });
+  });
+}
