@@ -39,15 +39,6 @@ export function addSpans(parameter: (n: number) => string): string[] {
   ];
 }
 
-/** Finds receipts that are not in their span, for the audit. */
-export const receiptsOutsideSpans = `
-  select c.account, c.key, c.model, ${dayOfReceipt} as day, c.seq, s.first_seq, s.last_seq
-  from charge c
-  left join receipt_span s
-    on s.account = c.account and s.key = c.key and s.model = c.model and s.day = ${dayOfReceipt}
-  where c.rowid <= (select spanned from usage_summed)
-    and (s.day is null or c.seq < s.first_seq or c.seq > s.last_seq)`;
-
 /** Reports whether a list has one account and a filter that spans know. */
 export function hasSpans({ account, id, key, model, fromMs, toMs, after }: UsageQuery): boolean {
   if (id !== undefined || (account === undefined && key === undefined)) return false;
