@@ -7,7 +7,7 @@ import { IsSchema } from "typebox/schema";
 import { operatorCatalogue } from "../../src/accounts/refusals.ts";
 import { catalogue } from "../../src/errors.ts";
 import { sharedCodes } from "../../src/http/admin/refusals.ts";
-import { fieldsOf, operatorTests, operatorToken, refused } from "../fixtures/operator.ts";
+import { type Fields, fieldsOf, operatorTests, operatorToken, refused } from "../fixtures/operator.ts";
 import { exchange } from "../fixtures/raw-http.ts";
 
 const operatorTest = operatorTests();
@@ -329,7 +329,7 @@ operatorTest("the OpenAPI document describes every route and its parts", async (
   }
   for (const { name, path, operation } of operations) {
     assert.ok(Array.isArray(operation.parameters));
-    const parameters = operation.parameters.map(fieldsOf);
+    const parameters = operation.parameters.map((parameter) => described(document, fieldsOf(parameter)));
     for (const { schema } of parameters) assert.ok(IsSchema(schema), name);
     assert.deepEqual(
       parameters.filter((parameter) => parameter.in === "path").map((parameter) => parameter.name),
@@ -359,3 +359,10 @@ test("operator codes differ from public codes", () => {
   for (const code of Object.keys(operatorCatalogue)) assert.ok(!(code in catalogue), code);
   for (const code of sharedCodes) assert.ok(code in catalogue, code);
 });
+
+/** Returns a parameter, which may be a reference to a component. */
+function described(document: Fields, parameter: Fields): Fields {
+  const [, name] = /^#\/components\/parameters\/(\w+)$/.exec(String(parameter.$ref)) ?? [];
+  if (name === undefined) return parameter;
+  return fieldsOf(fieldsOf(fieldsOf(document.components).parameters)[name]);
+}
