@@ -7,6 +7,7 @@ import {
   choose,
   confirmed,
   dialogClosed,
+  endSession,
   open,
   submit,
   twoPlans,
@@ -139,13 +140,55 @@ test("offers the payments with what was refunded, and takes back the rest of one
   await submit(page);
   await assertRefused(payment, /Payment is missing/, {});
   await payment.selectOption("id:invoice-2");
-  // The rest of the payment is proposed, and can be changed.
-  assert.equal(await dialog.getByLabel("Credits").inputValue(), "250");
+  // The rest of the payment is proposed. A number that was typed stays.
+  const credits = dialog.getByLabel("Credits");
+  assert.equal(await credits.inputValue(), "250");
+  await payment.selectOption("id:invoice-3");
+  assert.equal(await credits.inputValue(), "50");
+  await credits.fill("20");
+  await payment.selectOption("id:invoice-2");
+  assert.equal(await credits.inputValue(), "20");
+  await credits.fill("");
+  await payment.selectOption("typed");
+  await payment.selectOption("id:invoice-2");
+  assert.equal(await credits.inputValue(), "250");
   await submit(page);
   await dialog.getByText("250 credits of invoice-2 are taken back").waitFor();
   await submit(page);
   await page.getByText("250 credits were taken back.").waitFor();
   assert.equal(await additional(service, "paid"), 50);
+});
+
+test("a refund stays that of its payment, even if another one ends it meanwhile", async (visit) => {
+  const { page, service, expects } = visit;
+  await openAccount(service, "raced");
+  for (const payment_id of ["raced-1", "raced-2"]) {
+    await service.call("POST", "/admin/accounts/raced/topups", { payment_id, credits: 40 });
+  }
+  await open(visit, "/accounts/raced");
+  await choose(page, "Refund a payment");
+  const dialog = page.getByRole("dialog", { name: "Refund a payment" });
+  const payment = dialog.getByLabel("Payment", { exact: true });
+  await payment.selectOption("typed");
+  await dialog.getByLabel("Payment id").fill("raced-2");
+  await payment.selectOption("id:raced-1");
+  await submit(page);
+  await dialog.getByText("40 credits of raced-1 are taken back").waitFor();
+  const other = { refund_id: "raced-other", payment_id: "raced-1", credits: 40 };
+  await service.call("POST", "/admin/accounts/raced/refunds", other);
+  await endSession(visit);
+  await page.getByRole("heading", { name: "Your session has ended" }).waitFor();
+  // The list of payments is loaded again after the sign-in, without this payment.
+  const reloaded = page.waitForResponse(/\/admin\/accounts\/raced\/payments/);
+  await page.getByLabel("Operator token").fill(service.token);
+  await page.keyboard.press("Enter");
+  await reloaded;
+  await page.getByRole("heading", { name: "Your session has ended" }).waitFor({ state: "detached" });
+  expects("409 POST /admin/accounts/raced/refunds");
+  await submit(page);
+  await assertRefused(dialog.getByLabel("Credits"), /refunded/, { Payment: "id:raced-1", Credits: "40" });
+  assert.equal((await journal(service, "raced", "refund")).length, 1);
+  assert.equal(await additional(service, "raced"), 40);
 });
 
 test("filters the journal by kind, keeps the choice in the path, and reads newest first", async (visit) => {

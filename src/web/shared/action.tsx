@@ -52,8 +52,8 @@ export function ActionDialog(props: ActionProps) {
   const problemAt = (name: string) => problems.find(({ param }) => param === name)?.message ?? null;
   const general = problems.filter(({ param }) => !shown.some(({ name }) => name === param));
   const change = (name: string, value: string) => {
-    const filled = fields.find((field) => field.name === name)?.fills?.(value) ?? {};
-    setValues((all) => ({ ...all, ...filled, [name]: value }));
+    const field = fields.find((each) => each.name === name);
+    setValues((all) => ({ ...all, ...field?.fills?.(value, all), [name]: value }));
     setProblems((all) => all.filter(({ param }) => param !== name));
     setPreviewed(null);
   };

@@ -24,7 +24,7 @@ export interface FieldOf {
   /** Stands with the other settings that few people need, behind "More settings". */
   isMore?: boolean;
   /** Returns values of other fields that follow from the choice of an option. */
-  fills?(value: string): Values;
+  fills?(value: string, before: Values): Values;
 }
 
 /** Returns what is wrong with a value before it is sent. The API checks the rest. */

@@ -85,8 +85,10 @@ export function AdjustCredits({ account: { id }, close }: Props) {
   );
 }
 
-/** Stands for an id that is typed. Other values of the field begin with `id:`. */
+/** Stands for an id that is typed. */
 const typed = "typed";
+/** Begins the choice of a payment from the list, so that its id may be any text. */
+const chosenPrefix = "id:";
 /** Offered in the form. The id of an older payment can be typed. */
 const paymentsMax = 200;
 
@@ -99,10 +101,24 @@ export function RefundCredits({ account: { id }, close }: Props) {
     const failed = { title, retry: payments.reload, close: () => close(false) };
     return payments.error && <FailedDialog {...failed} error={payments.error} />;
   }
-  const offered = payments.value.data.filter((payment) => creditsLeftOf(payment) > 0);
+  return <RefundForm {...{ id, title, payments: payments.value.data, close }} />;
+}
+
+function RefundForm(props: {
+  id: string;
+  title: string;
+  payments: readonly Payment[];
+  close: Props["close"];
+}) {
+  const { id, title, payments, close } = props;
+  // The list may be loaded again while the form is open.
+  const [offered] = useState(() => payments.filter((payment) => creditsLeftOf(payment) > 0));
   const chosenIn = (values: Values) =>
-    offered.find(({ payment_id }) => values.payment === `id:${payment_id}`)?.payment_id ??
-    values.payment_id?.trim();
+    values.payment === typed ? values.payment_id?.trim() : values.payment?.slice(chosenPrefix.length);
+  const restOf = (choice: string) => {
+    const payment = offered.find(({ payment_id }) => choice === chosenPrefix + payment_id);
+    return payment === undefined ? "" : String(creditsLeftOf(payment));
+  };
   return (
     <ActionDialog
       title={title}
@@ -123,13 +139,12 @@ export function RefundCredits({ account: { id }, close }: Props) {
           isShown: () => offered.length > 0,
           options: [
             ["", "Choose a payment"],
-            ...offered.map((each) => [`id:${each.payment_id}`, paymentText(each)] as const),
+            ...offered.map((each) => [chosenPrefix + each.payment_id, paymentText(each)] as const),
             [typed, "Another payment, by its id"],
           ],
-          fills: (value) => {
-            const payment = offered.find(({ payment_id }) => value === `id:${payment_id}`);
-            return payment === undefined ? {} : { credits: String(creditsLeftOf(payment)) };
-          },
+          // A number that was typed stays.
+          fills: (choice, { payment = "", credits = "" }) =>
+            credits === "" || credits === restOf(payment) ? { credits: restOf(choice) } : {},
         },
         {
           ...{ name: "payment_id", label: "Payment id", isRequired: true },
