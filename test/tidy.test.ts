@@ -16,6 +16,7 @@ const modules = [
   "units",
   "given",
   "retry",
+  "busy-set",
   "fair-queue",
   "spelling",
   "make-folder",

@@ -7,6 +7,7 @@
  * busy server that seems alive gets the next request. A server that fails repeatedly gets no
  * requests for a while (`Circuit`).
  */
+import { BusySet } from "../../busy-set.ts";
 import {
   EngineError,
   type EngineLoad,
@@ -60,7 +61,7 @@ export class ServerPool {
   readonly #options: ServerPoolOptions;
   readonly #servers: readonly UpstreamServer[];
   readonly #line: PlaceLine;
-  readonly #applicants = new Set<Applicant>();
+  readonly #applicants = new BusySet<Applicant>();
   #isClosed = false;
   /** Index of the server that is preferred among equals. */
   #turn = 0;
@@ -266,7 +267,7 @@ export class PlaceLine {
   readonly #accounts = new Map<string, Account>();
   /** When each waiting request came, in this order. */
   readonly #arrivedMs = new Map<Applicant, number>();
-  readonly #running = new Set<Applicant>();
+  readonly #running = new BusySet<Applicant>();
 
   constructor(queueMax: QueueMax) {
     this.#queue = new FairQueue(queueMax);

@@ -12,6 +12,7 @@ import type { IncomingMessage, ServerResponse } from "node:http";
 import type { Socket } from "node:net";
 import type { FastifyReply, FastifyRequest } from "fastify";
 import type { Caller } from "../../accounts/keys.ts";
+import { BusySet } from "../../busy-set.ts";
 import { type ErrorCode, invariant, Refusal } from "../../errors.ts";
 import type { RequestRecord, Work } from "../../telemetry/request-record.ts";
 import type { Upload } from "./uploads.ts";
@@ -25,8 +26,8 @@ export interface Abandoned {
 }
 
 export class RunningRequests {
-  readonly #running = new Set<RunningRequest>();
-  readonly #waiting = new Set<Pending>();
+  readonly #running = new BusySet<RunningRequest>();
+  readonly #waiting = new BusySet<Pending>();
   readonly #bySocket = new WeakMap<Socket, Set<Pending>>();
   #retiring = false;
   #draining = false;
@@ -155,7 +156,7 @@ export class RunningRequests {
   }
 
   /** Adds a request to `all` and to its connection. Returns a function that removes it again. */
-  #add<T extends Pending>(request: T, all: Set<T>, socket: Socket): () => void {
+  #add<T extends Pending>(request: T, all: BusySet<T>, socket: Socket): () => void {
     const ofSocket = this.#ofSocket(socket);
     all.add(request);
     ofSocket.add(request);
