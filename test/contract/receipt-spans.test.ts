@@ -68,6 +68,7 @@ for (const backend of backends) {
         const last = all.at(-1);
         const after = last && { account: last.account, seq: last.seq };
         const page = await store.usage({ ...query, after, limit });
+        assert.ok(page.length <= limit, `${page.length} rows on a page of ${limit}`);
         all.push(...page);
         if (page.length < limit) return all;
       }
@@ -85,6 +86,7 @@ for (const backend of backends) {
         { model: "none" },
         { fromMs: first + day },
         { toMs: first + day },
+        { toMs: first + day + hour },
         { fromMs: first + hour, toMs: first + 3 * day },
         { fromMs: first + 2 * day, key: "ada-rare" },
         { fromMs: first + 100 * day },
