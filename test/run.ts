@@ -106,7 +106,8 @@ async function* report(): AsyncGenerator<TestEvent> {
       files: files.filter((file) => !alone.includes(file) && !file.startsWith("test/browser/")),
       concurrency: availableParallelism() + 1,
     },
-    { files: inBrowser, concurrency: availableParallelism() + 1 },
+    // A browser's own processes wait for each other.
+    { files: inBrowser, concurrency: availableParallelism() + 2 },
     { files: files.filter((file) => alone.includes(file)), concurrency: 1 },
   ];
   for (const part of parts.filter(({ files }) => files.length > 0)) {
