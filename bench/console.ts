@@ -13,6 +13,7 @@ import { setTimeout as sleep } from "node:timers/promises";
 import { type ConsoleService, startConsoleService } from "../test/fixtures/browser.ts";
 import { ask } from "../test/fixtures/http-stream.ts";
 import { optionsOf } from "./options.ts";
+import { signIn } from "./sign-in.ts";
 
 /** Of the kernel, in every Linux that runs Node. */
 const ticksPerSecond = 100;
@@ -73,22 +74,11 @@ async function openPages(
   const opened: OpenPage[] = [];
   let cookie = "";
   for (let n = 0; n < pages; n += 1) {
-    if (n % streamsPerSession === 0) cookie = await signIn(service);
+    if (n % streamsPerSession === 0)
+      cookie = await signIn(`${service.url}/admin/session`, { token: service.token });
     opened.push(await openPage(service.url + pathOf(n), cookie));
   }
   return opened;
-}
-
-async function signIn({ url, token }: ConsoleService): Promise<string> {
-  const response = await fetch(`${url}/admin/session`, {
-    method: "POST",
-    headers: { "x-inkwell-request": "1", "content-type": "application/json" },
-    body: JSON.stringify({ token }),
-  });
-  if (!response.ok) throw new Error(`signing in failed: ${response.status} ${await response.text()}`);
-  // An unread body keeps its connection.
-  await response.text();
-  return response.headers.get("set-cookie")?.split(";")[0] ?? "";
 }
 
 /** Each page has a connection of its own, as browsers give to streams. */

@@ -16,6 +16,7 @@ import { dayMs } from "../src/store/usage-sums.ts";
 import { startConsoleService } from "../test/fixtures/browser.ts";
 import { accountId, makeLedgerFile, plans, used } from "./ledger-file.ts";
 import { optionsOf } from "./options.ts";
+import { signIn } from "./sign-in.ts";
 
 const accounts = 1000;
 const account = accountId(7);
@@ -51,7 +52,7 @@ export async function run(args: readonly string[]): Promise<void> {
     ["account", keys[0]?.secret ?? ""],
     ["own", keys.at(-1)?.secret ?? ""],
   ] as const) {
-    const cookie = await signIn(service.portalUrl, secret);
+    const cookie = await signIn(`${service.portalUrl}/api/session`, { key: secret });
     for (const path of pathsOf(rights, days)) {
       const tookMs: number[] = [];
       let rows = 0;
@@ -113,17 +114,6 @@ function pathsOf(rights: "own" | "account", days: number): string[] {
     `/api/usage?by=day&key=${rare.key}&${all}`,
     `/api/usage/hours?key=${keys[1]?.id}`,
   ];
-}
-
-async function signIn(url: string, key: string): Promise<string> {
-  const response = await fetch(`${url}/api/session`, {
-    method: "POST",
-    headers: { "x-inkwell-request": "1", "content-type": "application/json" },
-    body: JSON.stringify({ key }),
-  });
-  if (!response.ok) throw new Error(`signing in failed: ${response.status} ${await response.text()}`);
-  await response.text();
-  return response.headers.get("set-cookie")?.split(";")[0] ?? "";
 }
 
 /** A file that was kept has the secrets of another run. */

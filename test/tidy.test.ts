@@ -17,6 +17,7 @@ const modules = [
   "given",
   "retry",
   "busy-set",
+  "newest",
   "fair-queue",
   "spelling",
   "make-folder",

@@ -1,6 +1,6 @@
 /**
- * What pages of the portal and the console show live: the balance of an account and its running
- * requests, at the checkpoints of the ledger, whatever process writes them.
+ * The live state of an account for pages of the portal and the console: balance and running
+ * requests at the checkpoints of the ledger. Any process may have written these.
  *
  * However many pages watch, one statement a second finds the accounts that have changed, and each
  * of these is read once. The rights of a key are read again each second.

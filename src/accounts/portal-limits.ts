@@ -5,6 +5,7 @@
  * A level falls steadily, so a burst may use the changes of a whole minute. The memory is bounded:
  * beyond `scopesMax`, the scopes that were counted longest ago are forgotten.
  */
+import { setNewest } from "../newest.ts";
 import { OperatorRefusal } from "./refusals.ts";
 
 const changesMax = 60;
@@ -41,14 +42,7 @@ export class ChangeLimit {
     const before = this.#levels.get(scope) ?? { level: 0, atMs };
     const level = Math.max(0, before.level - ((atMs - before.atMs) / minuteMs) * changesMax);
     if (level > changesMax - 1) return Math.ceil(((level - changesMax + 1) / changesMax) * 60);
-    this.#levels.delete(scope);
-    this.#levels.set(scope, { level: level + 1, atMs });
-    if (this.#levels.size > scopesMax) {
-      for (const oldest of this.#levels.keys()) {
-        this.#levels.delete(oldest);
-        break;
-      }
-    }
+    setNewest(this.#levels, scope, { level: level + 1, atMs }, scopesMax);
     return 0;
   }
 }

@@ -1,5 +1,5 @@
 /**
- * What a key may do with keys in the portal, as rules over rows.
+ * The rights of a key over keys in the portal, as rules over rows.
  *
  * Guarantees that no key gets more than it has: not by a new key, not by a change of itself or
  * another key, and not by the secret of a key that may do more.

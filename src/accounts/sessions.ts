@@ -25,7 +25,7 @@ export interface NewSession {
   /** For the cookie. It is stored nowhere. */
   secret: string;
   session: SessionRow;
-  /** Whose it is, for the log. */
+  /** The owner, for the log. */
   who?: { account: string; keyId: string };
 }
 

@@ -7,6 +7,7 @@
  * find out no more than attempts one after the other. The memory is bounded: beyond `clientsMax`,
  * the clients that tried longest ago are forgotten.
  */
+import { setNewest } from "../newest.ts";
 import { clientOf } from "./connections.ts";
 
 /** Failed attempts in any minute. */
@@ -54,14 +55,7 @@ export class SignInAttempts {
 
   #clientAt(name: string): Client {
     const client = this.#clients.get(name) ?? { failedMs: [], underWay: 0, waiting: [] };
-    this.#clients.delete(name);
-    this.#clients.set(name, client);
-    if (this.#clients.size > clientsMax) {
-      for (const oldest of this.#clients.keys()) {
-        this.#clients.delete(oldest);
-        break;
-      }
-    }
+    setNewest(this.#clients, name, client, clientsMax);
     return client;
   }
 

@@ -1,6 +1,6 @@
 /**
- * What the portal needs of every store: a key is added only while its creator has the authority
- * that was checked, a key changes only as it was seen, and hours of one key are summed.
+ * The portal relies on three things in every store. A key is added only while its creator has the
+ * checked authority. A key changes only as it was seen. Hours of one key are summed.
  */
 import assert from "node:assert/strict";
 import { afterEach, beforeEach, describe, test } from "node:test";

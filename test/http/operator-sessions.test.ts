@@ -15,9 +15,8 @@ import {
   startOperator,
   type TestOperator,
 } from "../fixtures/operator.ts";
-import { exchange, parseAnswer } from "../fixtures/raw-http.ts";
 import { startService } from "../fixtures/service.ts";
-import { attemptsAtOnce } from "../fixtures/sign-ins.ts";
+import { attemptsAtOnce, signInFrom } from "../fixtures/sign-ins.ts";
 import { until } from "../fixtures/until.ts";
 
 const sessionTest = operatorTests();
@@ -402,27 +401,12 @@ sessionTest("the token is compared as digests of one length in constant time", a
   }
 });
 
-async function signInFrom(operator: TestOperator, host: string, origin?: string): Promise<string> {
-  const body = JSON.stringify({ token: operatorToken });
-  const head = [
-    "POST /admin/session HTTP/1.1",
-    `host: ${host}`,
-    ...(origin === undefined ? [] : [`origin: ${origin}`]),
-    "x-inkwell-request: 1",
-    "content-type: application/json",
-    `content-length: ${body.length}`,
-    "connection: close",
-  ];
-  const bytes = `${head.join("\r\n")}\r\n\r\n${body}`;
-  const answer = parseAnswer(await exchange(Number(new URL(operator.url).port), bytes));
-  return answer.status === 200 ? "200" : String(JSON.parse(answer.body).error.code);
-}
-
 void test("over plain http, only loopback signs in", async () => {
   await using service = await startService();
   await using operator = await startOperator(service, ["ops.example"], {
     ownUrl: () => "http://ops.example",
   });
+  const sessionUrl = new URL("/admin/session", operator.url);
   for (const [host, origin, result] of [
     ["127.0.0.1:8081", undefined, "200"],
     ["localhost:8081", "http://localhost:8081", "200"],
@@ -434,7 +418,11 @@ void test("over plain http, only loopback signs in", async () => {
     ["127.0.0.1:8081", "https://ops.example", "insecure_sign_in"],
     ["127.0.0.1.ops.example", undefined, "host_not_allowed"],
   ] as const) {
-    assert.equal(await signInFrom(operator, host, origin), result, `${host} ${origin}`);
+    assert.equal(
+      await signInFrom(sessionUrl, { token: operatorToken }, host, origin),
+      result,
+      `${host} ${origin}`,
+    );
   }
 });
 
@@ -442,8 +430,15 @@ void test("with https in operator.url, the cookie is for https and this host alo
   await using service = await startService();
   let ownUrl: string | null = "https://ops.example";
   await using operator = await startOperator(service, ["ops.example"], { ownUrl: () => ownUrl });
-  assert.equal(await signInFrom(operator, "ops.example", "https://ops.example"), "200");
-  assert.equal(await signInFrom(operator, "ops.example", "http://ops.example"), "insecure_sign_in");
+  const sessionUrl = new URL("/admin/session", operator.url);
+  assert.equal(
+    await signInFrom(sessionUrl, { token: operatorToken }, "ops.example", "https://ops.example"),
+    "200",
+  );
+  assert.equal(
+    await signInFrom(sessionUrl, { token: operatorToken }, "ops.example", "http://ops.example"),
+    "insecure_sign_in",
+  );
   const answer = await tryToken(operator, operatorToken);
   const [cookie = ""] = (answer.headers.get("set-cookie") ?? "").split(";");
   assert.match(

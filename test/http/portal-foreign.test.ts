@@ -13,7 +13,7 @@ import { startPortal, type TestPortal } from "../fixtures/portal.ts";
 import { babble, hello, startService, type TestService } from "../fixtures/service.ts";
 import { until } from "../fixtures/until.ts";
 
-/** What an attack names: of the victim, or of nobody. Both must get the same answer. */
+/** Names in an attack: those of the victim, or made-up ones. Both must get the same answer. */
 interface Names {
   account: string;
   key: string;

@@ -16,7 +16,7 @@ import {
 import { portalTests, startPortal, type TestPortal } from "../fixtures/portal.ts";
 import { exchange, parseAnswer } from "../fixtures/raw-http.ts";
 import { startService, type TestService } from "../fixtures/service.ts";
-import { attemptsAtOnce } from "../fixtures/sign-ins.ts";
+import { attemptsAtOnce, signInFrom } from "../fixtures/sign-ins.ts";
 import { until } from "../fixtures/until.ts";
 
 const portalTest = portalTests();
@@ -361,29 +361,13 @@ for (const [trustedProxies, isShared] of [
   });
 }
 
-async function signInFrom(portal: TestPortal, key: string, host: string, origin?: string): Promise<string> {
-  const body = JSON.stringify({ key });
-  const head = [
-    "POST /api/session HTTP/1.1",
-    `host: ${host}`,
-    ...(origin === undefined ? [] : [`origin: ${origin}`]),
-    "x-inkwell-request: 1",
-    "content-type: application/json",
-    `content-length: ${body.length}`,
-    "connection: close",
-  ];
-  const answer = parseAnswer(
-    await exchange(Number(new URL(portal.url).port), `${head.join("\r\n")}\r\n\r\n${body}`),
-  );
-  return answer.status === 200 ? "200" : String(JSON.parse(answer.body).error.code);
-}
-
 void test("foreign hosts and origins are refused, and over plain http only loopback signs in", async () => {
   await using service = await startService();
   await using portal = await startPortal(service, {
     hosts: ["ai.example"],
     ownUrl: () => "http://ai.example",
   });
+  const sessionUrl = new URL("/api/session", portal.url);
   for (const [host, origin, result] of [
     ["127.0.0.1:8082", undefined, "200"],
     ["localhost:8082", "http://localhost:8082", "200"],
@@ -395,7 +379,11 @@ void test("foreign hosts and origins are refused, and over plain http only loopb
     ["127.0.0.1:8082", "null", "origin_not_allowed"],
     ["evil.example", undefined, "host_not_allowed"],
   ] as const) {
-    assert.equal(await signInFrom(portal, service.key, host, origin), result, `${host} ${origin}`);
+    assert.equal(
+      await signInFrom(sessionUrl, { key: service.key }, host, origin),
+      result,
+      `${host} ${origin}`,
+    );
   }
   const page = await exchange(
     Number(new URL(portal.url).port),
@@ -412,8 +400,12 @@ void test("with https in portal.url, the cookie is for https and this host alone
     hosts: ["ai.example"],
     ownUrl: () => "https://ai.example",
   });
-  assert.equal(await signInFrom(portal, service.key, "ai.example", "https://ai.example"), "200");
-  assert.equal(await signInFrom(portal, service.key, "ai.example", "http://ai.example"), "insecure_sign_in");
+  const sessionUrl = new URL("/api/session", portal.url);
+  assert.equal(await signInFrom(sessionUrl, { key: service.key }, "ai.example", "https://ai.example"), "200");
+  assert.equal(
+    await signInFrom(sessionUrl, { key: service.key }, "ai.example", "http://ai.example"),
+    "insecure_sign_in",
+  );
   const answer = await tryKey(portal, service.key);
   const cookie = (answer.headers.get("set-cookie") ?? "").split(";")[0] ?? "";
   assert.match(

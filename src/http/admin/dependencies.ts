@@ -1,4 +1,4 @@
-/** What the routes of the operator API depend on. */
+/** Dependencies of the routes of the operator API. */
 import type { Logger } from "pino";
 import type { RequestStops } from "../../accounts/request-stops.ts";
 import type { Catalog } from "../../chat/catalog.ts";

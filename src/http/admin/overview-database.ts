@@ -43,7 +43,7 @@ interface OverviewDatabaseDependencies {
 
 export class OverviewDatabase {
   readonly #deps: OverviewDatabaseDependencies;
-  /** What was read last. Null before the first time. */
+  /** The last reading. Null before the first one. */
   view: DatabaseView | null = null;
   near: NearExhaustion | null = null;
   state: "ok" | "unreachable" = "ok";
