@@ -15,7 +15,7 @@ import { Readable } from "node:stream";
 import { pipeline } from "node:stream/promises";
 import { run } from "node:test";
 import { spec, type TestEvent } from "node:test/reporters";
-import { bundleLibraries, librariesVariable } from "./fixtures/bundled-libraries.ts";
+import { bundlesVariable, makeBundles } from "./fixtures/bundles.ts";
 import { noChromium, sharedChromiumVariable, unpackChromium } from "./fixtures/chromium.ts";
 import { lastingFolderVariable, noPostgres, sharedServerVariable, start } from "./fixtures/postgres.ts";
 
@@ -53,8 +53,8 @@ if (files.length === 0) throw new Error(`There are no tests in ${wanted.join(", 
 
 // Modules are parsed and stripped of their types once, not in each of the processes.
 process.env.NODE_COMPILE_CACHE ??= join(root, "node_modules", ".cache", "node");
-const libraries = await bundleLibraries();
-process.env[librariesVariable] = libraries;
+const bundles = await makeBundles();
+process.env[bundlesVariable] = bundles;
 process.env.INKWELL_TEST_FILE_MS_MAX ??= String(fileMsMax);
 const inBrowser = together(files.filter((file) => file.startsWith("test/browser/")));
 await using opened = new AsyncDisposableStack();
@@ -114,7 +114,7 @@ async function* report(): AsyncGenerator<TestEvent> {
     const events: AsyncIterable<TestEvent> = run({
       ...part,
       cwd: root,
-      execArgv: [`--test-timeout=${testMsMax}`, `--require=${libraries}`, `--import=${deadline}`],
+      execArgv: [`--test-timeout=${testMsMax}`, `--require=${bundles}`, `--import=${deadline}`],
     });
     for await (const event of events) {
       // Totals of this part: the report has those of all parts.
