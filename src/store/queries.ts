@@ -83,21 +83,29 @@ type Queries = Pick<
   | "overdueHolds"
 >;
 
+const keyOfAccount = `select ${keyTable.list("k")}, ${accountEndTable.list("a")}, a.plan, (${readEpoch})
+  from api_key as k join account as a on a.id = k.account`;
+
+/** Finds keys by their present or old secret. `matches` compares a hash, such as `= ?`. */
+export function keysByHash(matches: string): string {
+  return `${keyOfAccount} where k.hash ${matches} or k.old_hash ${matches}`;
+}
+
+/** Returns the key of a row of `keysByHash`. */
+export async function foundKeyOf(cells: readonly unknown[], plans: KeptPlans): Promise<FoundKey> {
+  const account = accountEndTable.rowOf(cells, keyTable.columns.length);
+  const catalog = await plans.at(Number(cells.at(-1)));
+  const plan = newestVersion(catalog, String(cells.at(-2))) ?? null;
+  return { key: keyTable.rowOf(cells), account, plan };
+}
+
 export function queriesOn(
   { find, findPage, write }: SqlConnections,
   dialect: SqlDialect,
   plans: KeptPlans,
 ): Queries {
   const p = dialect.parameter;
-  const keyOfAccount = `select ${keyTable.list("k")}, ${accountEndTable.list("a")}, a.plan, (${readEpoch})
-    from api_key as k join account as a on a.id = k.account`;
-  const findKey = `${keyOfAccount} where k.hash = ${p(1)} or k.old_hash = ${p(1)}`;
-  async function foundKeyOf(cells: readonly unknown[]): Promise<FoundKey> {
-    const account = accountEndTable.rowOf(cells, keyTable.columns.length);
-    const catalog = await plans.at(Number(cells.at(-1)));
-    const plan = newestVersion(catalog, String(cells.at(-2))) ?? null;
-    return { key: keyTable.rowOf(cells), account, plan };
-  }
+  const findKey = keysByHash(`= ${p(1)}`);
   const conditions = () => new Conditions(p);
 
   async function receipts(query: UsageQuery, span?: Span): Promise<ChargeRow[]> {
@@ -113,14 +121,15 @@ export function queriesOn(
     /** The lookup that every request begins with. */
     async findKey(hash) {
       const [cells] = await find("lookups", { name: "find key", text: findKey, values: [hash] });
-      return cells === undefined ? null : await foundKeyOf(cells);
+      return cells === undefined ? null : await foundKeyOf(cells, plans);
     },
 
     async findKeys(hashes) {
       if (hashes.length === 0) return [];
       const list = hashes.map((_, index) => p(index + 1)).join(", ");
       const text = `${keyOfAccount} where k.hash in (${list})`;
-      return await Promise.all((await find("lookups", { text, values: hashes })).map(foundKeyOf));
+      const rows = await find("lookups", { text, values: hashes });
+      return await Promise.all(rows.map((cells) => foundKeyOf(cells, plans)));
     },
 
     async accountMarks(accounts) {

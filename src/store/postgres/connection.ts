@@ -123,6 +123,17 @@ const commitSettings: Settings = {
 };
 
 /**
+ * Lookups of requests are prepared statements that use an index. To plan each of them again would
+ * take as long as to run it.
+ */
+const lookupSettings: Settings = {
+  ...readSettings,
+  plan_cache_mode: "force_generic_plan",
+  enable_seqscan: "off",
+  jit: "off",
+};
+
+/**
  * A list leaves the other cores of the server to the commits: no parallel workers, no compilation.
  */
 function listSettings(listMs: number): Settings {
@@ -313,7 +324,12 @@ export function readPool(
   purpose: keyof typeof connectionsMax,
   listMs: number = limits.listMs,
 ): ConnectionPool {
-  const settings = purpose === "lists" ? { ...readSettings, ...listSettings(listMs) } : readSettings;
+  const settings =
+    purpose === "lists"
+      ? { ...readSettings, ...listSettings(listMs) }
+      : purpose === "lookups"
+        ? lookupSettings
+        : readSettings;
   return new ConnectionPool(url, settings, { max: connectionsMax[purpose], idleTimeoutMillis: 60_000 });
 }
 

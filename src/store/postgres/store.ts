@@ -15,7 +15,7 @@ import type { Plans } from "../../ledger/plan.ts";
 import { retry } from "../../retry.ts";
 import { auditJobsOn } from "../audit-job-queries.ts";
 import type { NodeRegistry } from "../nodes.ts";
-import { KeptPlans, queriesOn, type SqlConnections } from "../queries.ts";
+import { foundKeyOf, KeptPlans, queriesOn, type SqlConnections } from "../queries.ts";
 import { sessionQueriesOn } from "../session-queries.ts";
 import { stopRequestsOn } from "../stop-requests.ts";
 import type { Store } from "../store.ts";
@@ -23,6 +23,7 @@ import { auditDatabase } from "./audit.ts";
 import { PostgresClock, serverTime, type TestClock } from "./clock.ts";
 import { PostgresLedger } from "./commit.ts";
 import { type ConnectionPool, commitPool, readPool } from "./connection.ts";
+import { KeyLookups } from "./key-lookups.ts";
 import { postgresNodes } from "./nodes.ts";
 import { applyPlans } from "./plans.ts";
 import { connectionsOn, findSnapshot, postgresDialect } from "./reads.ts";
@@ -122,6 +123,8 @@ function postgresStoreOn(url: string, service: ConnectionPool, clock: PostgresCl
 
   const plans = new KeptPlans((text) => lookUp(() => connections.find("lookups", { text, values: [] })));
 
+  const keys = new KeyLookups((statement) => pools.lookups.find(statement));
+
   const reads: SqlConnections = {
     find: (purpose, statement) => {
       const find = () => connections.find(purpose, statement);
@@ -134,6 +137,10 @@ function postgresStoreOn(url: string, service: ConnectionPool, clock: PostgresCl
 
   return {
     ...queriesOn(reads, dialect, plans),
+    async findKey(hash) {
+      const cells = await lookUp(() => keys.find(hash));
+      return cells === undefined ? null : await foundKeyOf(cells, plans);
+    },
     auditJobs: auditJobsOn(reads, dialect),
     stopRequests: stopRequestsOn(reads, dialect),
     ...sessionQueriesOn(reads, dialect),
