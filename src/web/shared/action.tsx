@@ -209,8 +209,12 @@ function fieldAt(param: string | null, fields: readonly FieldOf[], values: Value
   return (parts.find((part) => !values[part.name]) ?? parts[0])?.name ?? name;
 }
 
-/** Opens one of several dialogs. */
-export function useAction<Name extends string>() {
+/** Opens one of several dialogs. `changed` is called after a dialog that has applied its change. */
+export function useAction<Name extends string>(changed?: () => void) {
   const [open, setOpen] = useState<Name | null>(null);
-  return { open, show: (name: Name) => setOpen(name), hide: () => setOpen(null) };
+  const close = (isDone = false) => {
+    setOpen(null);
+    if (isDone) changed?.();
+  };
+  return { open, show: (name: Name) => setOpen(name), close };
 }

@@ -1,7 +1,13 @@
 /** Receipts of finished requests in tables, and the buckets that paid for one. */
 import { type Column, Table } from "./table.tsx";
 import type { Receipt } from "./types.ts";
-import { Time } from "./values.tsx";
+import { Amount, Time } from "./values.tsx";
+
+export const costColumn: Column<Receipt> = {
+  title: "Cost in credits",
+  isNumber: true,
+  cell: (row) => <Amount micro={row.cost_micro} />,
+};
 
 /** A table of receipts. Its first column is the time at which the request finished. */
 export function ReceiptTable(props: {

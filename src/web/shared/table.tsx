@@ -1,6 +1,8 @@
 /** A table with a caption for screen readers. It scrolls by itself if the window is narrow. */
 import type { ComponentChildren } from "preact";
 import { go, Link, withParameters } from "./router.tsx";
+import { Shown, ShownList } from "./states.tsx";
+import type { Loaded } from "./use-loaded.ts";
 
 export interface Column<Row> {
   title: string;
@@ -8,14 +10,15 @@ export interface Column<Row> {
   isNumber?: boolean;
 }
 
-/** A row without `keyOf` is known by its `id`, or else by its place. */
-export function Table<Row extends object>(props: {
+interface TableProps<Row> {
   caption: string;
   columns: readonly Column<Row>[];
-  rows: readonly Row[];
   keyOf?(row: Row): string;
   foot?: ComponentChildren;
-}) {
+}
+
+/** A row without `keyOf` is known by its `id`, or else by its place. */
+export function Table<Row extends object>(props: TableProps<Row> & { rows: readonly Row[] }) {
   const { caption, columns, rows, keyOf = idOf, foot } = props;
   return (
     // biome-ignore lint/a11y/noNoninteractiveTabindex: a region that scrolls needs the keyboard
@@ -45,6 +48,20 @@ export function Table<Row extends object>(props: {
         {foot}
       </table>
     </section>
+  );
+}
+
+/** A table of a loaded list. Without `empty`, a list without rows is a table without rows. */
+export function ShownTable<Row extends object>(
+  props: TableProps<Row> & { of: Loaded<{ data: readonly Row[] }>; empty?: ComponentChildren },
+) {
+  const { of, empty, ...table } = props;
+  const tableOf = ({ data }: { data: readonly Row[] }) => <Table {...table} rows={data} />;
+  if (empty === undefined) return <Shown of={of}>{tableOf}</Shown>;
+  return (
+    <ShownList of={of} empty={empty}>
+      {tableOf}
+    </ShownList>
   );
 }
 

@@ -27,11 +27,7 @@ function namesFor({ state }: Account): Name[] {
 }
 
 export function AccountActions({ account, reload }: { account: Account; reload(): void }) {
-  const { open, show, hide } = useAction<Name>();
-  const close = (isDone: boolean) => {
-    hide();
-    if (isDone) reload();
-  };
+  const { open, show, close } = useAction<Name>(reload);
   const shared = { account, close };
   return (
     <>

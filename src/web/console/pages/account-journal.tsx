@@ -1,7 +1,7 @@
 /** The journal of an account: changes of its credits by kind, with the balance after each. */
 import { apiPath, get } from "../../shared/api.ts";
 import { go, Link, withParameters } from "../../shared/router.tsx";
-import { Empty, Shown } from "../../shared/states.tsx";
+import { Empty, ShownList } from "../../shared/states.tsx";
 import { Pager, Table } from "../../shared/table.tsx";
 import type { Page } from "../../shared/types.ts";
 import { useLoaded } from "../../shared/use-loaded.ts";
@@ -47,47 +47,48 @@ export function AccountJournal({ account: { id }, changes, place }: AccountTabPr
           </select>
         </label>
       </div>
-      <Shown of={journal}>
-        {({ data, next }) =>
-          data.length === 0 ? (
-            <Empty>
-              The journal has no {after === null ? "" : "further "}entries of this kind.{" "}
-              {group !== "all" && (
-                <Link to={withParameters({ kind: "all", after: null })}>Show all entries</Link>
-              )}
-            </Empty>
-          ) : (
-            <>
-              <p class="quiet">Amounts are credits.</p>
-              <Table
-                caption="Journal of the account"
-                rows={data}
-                keyOf={({ seq }) => String(seq)}
-                columns={[
-                  { title: "Number", isNumber: true, cell: ({ seq }) => seq },
-                  { title: "Time", cell: ({ at }) => <Time at={at} /> },
-                  { title: "Kind", cell: ({ kind }) => <Badge text={kind} /> },
-                  { title: "Base", isNumber: true, cell: (row) => signed(row.base_delta_micro) },
-                  { title: "Overage", isNumber: true, cell: (row) => signed(row.overage_delta_micro) },
-                  { title: "Additional", isNumber: true, cell: (row) => signed(row.additional_delta_micro) },
-                  {
-                    title: "Left after it",
-                    isNumber: true,
-                    cell: (row) => (
-                      <Amount
-                        micro={row.base_after_micro + row.overage_after_micro + row.additional_after_micro}
-                      />
-                    ),
-                  },
-                  { title: "Id", cell: ({ operation }) => <code>{operation}</code> },
-                  { title: "Note", cell: ({ note }) => note ?? <span class="quiet">–</span> },
-                ]}
-              />
-              <Pager next={next} isFirst={after === null} />
-            </>
-          )
+      <ShownList
+        of={journal}
+        empty={
+          <Empty>
+            The journal has no {after === null ? "" : "further "}entries of this kind.{" "}
+            {group !== "all" && (
+              <Link to={withParameters({ kind: "all", after: null })}>Show all entries</Link>
+            )}
+          </Empty>
         }
-      </Shown>
+      >
+        {({ data, next }) => (
+          <>
+            <p class="quiet">Amounts are credits.</p>
+            <Table
+              caption="Journal of the account"
+              rows={data}
+              keyOf={({ seq }) => String(seq)}
+              columns={[
+                { title: "Number", isNumber: true, cell: ({ seq }) => seq },
+                { title: "Time", cell: ({ at }) => <Time at={at} /> },
+                { title: "Kind", cell: ({ kind }) => <Badge text={kind} /> },
+                { title: "Base", isNumber: true, cell: (row) => signed(row.base_delta_micro) },
+                { title: "Overage", isNumber: true, cell: (row) => signed(row.overage_delta_micro) },
+                { title: "Additional", isNumber: true, cell: (row) => signed(row.additional_delta_micro) },
+                {
+                  title: "Left after it",
+                  isNumber: true,
+                  cell: (row) => (
+                    <Amount
+                      micro={row.base_after_micro + row.overage_after_micro + row.additional_after_micro}
+                    />
+                  ),
+                },
+                { title: "Id", cell: ({ operation }) => <code>{operation}</code> },
+                { title: "Note", cell: ({ note }) => note ?? <span class="quiet">–</span> },
+              ]}
+            />
+            <Pager next={next} isFirst={after === null} />
+          </>
+        )}
+      </ShownList>
     </>
   );
 }

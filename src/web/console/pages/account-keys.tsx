@@ -3,7 +3,7 @@
 import { useAction } from "../../shared/action.tsx";
 import { apiPath, get } from "../../shared/api.ts";
 import { KeyBudget, KeyState, lastKeyColumns, limitsOf } from "../../shared/key-values.tsx";
-import { Empty, Shown } from "../../shared/states.tsx";
+import { Empty, ShownList } from "../../shared/states.tsx";
 import { Table } from "../../shared/table.tsx";
 import type { Key, Page } from "../../shared/types.ts";
 import { useLoaded } from "../../shared/use-loaded.ts";
@@ -13,14 +13,10 @@ import { ChangeKey, CreateKey, RevokeKey, RotateKey } from "./key-actions.tsx";
 const keysMax = 500;
 
 export function AccountKeys({ account }: AccountTabProps) {
-  const { open, show, hide } = useAction<string>();
   const keys = useLoaded(`keys ${account.id}`, (signal) =>
     get<Page<Key>>(apiPath("accounts", account.id, "keys"), { limit: keysMax }, signal),
   );
-  const close = (isDone: boolean) => {
-    hide();
-    if (isDone) keys.reload();
-  };
+  const { open, show, close } = useAction<string>(keys.reload);
   const [action, id] = open?.split(" ") ?? [];
   const chosen = keys.value?.data.find((key) => key.id === id);
   return (
@@ -32,43 +28,42 @@ export function AccountKeys({ account }: AccountTabProps) {
           </button>
         </p>
       )}
-      <Shown of={keys}>
-        {({ data, next }) =>
-          data.length === 0 ? (
-            <Empty>This account has no key yet. Create one, and give its secret to the client.</Empty>
-          ) : (
-            <>
-              <Table
-                caption="Keys of the account"
-                rows={data}
-                columns={[
-                  { title: "Name", cell: (key) => key.name ?? <span class="quiet">unnamed</span> },
-                  { title: "Secret", cell: (key) => <code title={`id ${key.id}`}>…{key.last_four}</code> },
-                  { title: "State", cell: (key) => <KeyState of={key} /> },
-                  {
-                    title: "In the portal",
-                    cell: ({ portal }) => (portal === "own" ? "sees itself" : "manages all keys"),
-                  },
-                  {
-                    title: "Budget",
-                    cell: (key) => <KeyBudget of={key} period={(every) => ` (${every}), refreshes`} />,
-                  },
-                  { title: "Limits", cell: limitsOf },
-                  { title: "Models", cell: (key) => key.models.join(", ") },
-                  ...lastKeyColumns({
-                    actions: ["Edit", "Rotate", "Revoke"],
-                    nameOf: (key) => key.name ?? key.last_four,
-                    show,
-                  }),
-                ]}
-              />
-              {next !== null && (
-                <p class="quiet">The first {keysMax} keys are shown. The operator API lists all of them.</p>
-              )}
-            </>
-          )
-        }
-      </Shown>
+      <ShownList
+        of={keys}
+        empty={<Empty>This account has no key yet. Create one, and give its secret to the client.</Empty>}
+      >
+        {({ data, next }) => (
+          <>
+            <Table
+              caption="Keys of the account"
+              rows={data}
+              columns={[
+                { title: "Name", cell: (key) => key.name ?? <span class="quiet">unnamed</span> },
+                { title: "Secret", cell: (key) => <code title={`id ${key.id}`}>…{key.last_four}</code> },
+                { title: "State", cell: (key) => <KeyState of={key} /> },
+                {
+                  title: "In the portal",
+                  cell: ({ portal }) => (portal === "own" ? "sees itself" : "manages all keys"),
+                },
+                {
+                  title: "Budget",
+                  cell: (key) => <KeyBudget of={key} period={(every) => ` (${every}), refreshes`} />,
+                },
+                { title: "Limits", cell: limitsOf },
+                { title: "Models", cell: (key) => key.models.join(", ") },
+                ...lastKeyColumns({
+                  actions: ["Edit", "Rotate", "Revoke"],
+                  nameOf: (key) => key.name ?? key.last_four,
+                  show,
+                }),
+              ]}
+            />
+            {next !== null && (
+              <p class="quiet">The first {keysMax} keys are shown. The operator API lists all of them.</p>
+            )}
+          </>
+        )}
+      </ShownList>
       {action === "create" && <CreateKey account={account.id} close={close} />}
       {chosen && action === "edit" && <ChangeKey of={chosen} close={close} />}
       {chosen && action === "rotate" && <RotateKey of={chosen} close={close} />}

@@ -3,8 +3,7 @@ import { apiPath, get } from "../../shared/api.ts";
 import { BalancePicture } from "../../shared/balance.tsx";
 import { Card } from "../../shared/layout.tsx";
 import { LiveMark, ShownLive, useLive } from "../../shared/live.tsx";
-import { Shown } from "../../shared/states.tsx";
-import { Table } from "../../shared/table.tsx";
+import { ShownTable } from "../../shared/table.tsx";
 import type { Page } from "../../shared/types.ts";
 import { useLoaded } from "../../shared/use-loaded.ts";
 import { Badge, Facts, Time } from "../../shared/values.tsx";
@@ -53,26 +52,19 @@ function Refusals({ account }: { account: string }) {
   );
   return (
     <Card title="Latest refused requests">
-      <Shown of={refusals}>
-        {({ data }) =>
-          data.length === 0 ? (
-            <p class="quiet">This node has refused no request of the account since its start.</p>
-          ) : (
-            <Table
-              caption="Latest refused requests of the account on this node"
-              rows={data}
-              keyOf={(row) => row.request_id}
-              columns={[
-                { title: "Time", cell: (row) => <Time at={row.at} /> },
-                { title: "Error", cell: (row) => <Badge text={row.code} tone="warn" /> },
-                { title: "Model", cell: (row) => row.model ?? <span class="quiet">–</span> },
-                { title: "Request", cell: (row) => <code>{row.request_id}</code> },
-                { title: "Key", cell: (row) => <code>{row.key}</code> },
-              ]}
-            />
-          )
-        }
-      </Shown>
+      <ShownTable
+        of={refusals}
+        empty={<p class="quiet">This node has refused no request of the account since its start.</p>}
+        caption="Latest refused requests of the account on this node"
+        keyOf={(row) => row.request_id}
+        columns={[
+          { title: "Time", cell: (row) => <Time at={row.at} /> },
+          { title: "Error", cell: (row) => <Badge text={row.code} tone="warn" /> },
+          { title: "Model", cell: (row) => row.model ?? <span class="quiet">–</span> },
+          { title: "Request", cell: (row) => <code>{row.request_id}</code> },
+          { title: "Key", cell: (row) => <code>{row.key}</code> },
+        ]}
+      />
     </Card>
   );
 }

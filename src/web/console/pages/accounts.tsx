@@ -7,7 +7,7 @@ import { PageHead } from "../../shared/layout.tsx";
 import { wholeNumber } from "../../shared/numbers.ts";
 import { Options } from "../../shared/options.tsx";
 import { go, Link, type Place, pathTo, withParameters } from "../../shared/router.tsx";
-import { Empty, Shown } from "../../shared/states.tsx";
+import { Empty, ShownList } from "../../shared/states.tsx";
 import { Pager, Table } from "../../shared/table.tsx";
 import type { Page } from "../../shared/types.ts";
 import { useLoaded } from "../../shared/use-loaded.ts";
@@ -39,7 +39,7 @@ const filters = {
 } as const;
 
 export function AccountsPage({ place }: { place: Place }) {
-  const { open, show, hide } = useAction<"open" | "lookup">();
+  const { open, show, close } = useAction<"open" | "lookup">();
   const { query } = place;
   const after = query.get("after");
   const search = query.get("search") ?? "";
@@ -61,28 +61,29 @@ export function AccountsPage({ place }: { place: Place }) {
       </PageHead>
       <Search key={search} search={search} />
       <Filters query={query} />
-      <Shown of={accounts}>
-        {({ data, next }) =>
-          data.length === 0 ? (
-            <Empty>
-              {isFiltered ? (
-                <p>
-                  No account fits this search. <Link to={pathTo("accounts")}>Show all accounts</Link>
-                </p>
-              ) : (
-                <p>There is no account yet. Open the first one, then create a key for it.</p>
-              )}
-            </Empty>
-          ) : (
-            <>
-              <Accounts rows={data} />
-              <Pager next={next} isFirst={after === null} />
-            </>
-          )
+      <ShownList
+        of={accounts}
+        empty={
+          <Empty>
+            {isFiltered ? (
+              <p>
+                No account fits this search. <Link to={pathTo("accounts")}>Show all accounts</Link>
+              </p>
+            ) : (
+              <p>There is no account yet. Open the first one, then create a key for it.</p>
+            )}
+          </Empty>
         }
-      </Shown>
-      {open === "open" && <OpenAccount close={hide} />}
-      {open === "lookup" && <LookUpKey close={hide} />}
+      >
+        {({ data, next }) => (
+          <>
+            <Accounts rows={data} />
+            <Pager next={next} isFirst={after === null} />
+          </>
+        )}
+      </ShownList>
+      {open === "open" && <OpenAccount close={close} />}
+      {open === "lookup" && <LookUpKey close={close} />}
     </>
   );
 }

@@ -2,8 +2,7 @@
 import { get } from "../../shared/api.ts";
 import { Card } from "../../shared/layout.tsx";
 import { wholeNumber } from "../../shared/numbers.ts";
-import { Shown } from "../../shared/states.tsx";
-import { Table } from "../../shared/table.tsx";
+import { ShownTable } from "../../shared/table.tsx";
 import type { Page } from "../../shared/types.ts";
 import { useLoaded } from "../../shared/use-loaded.ts";
 import { Badge, Time } from "../../shared/values.tsx";
@@ -15,31 +14,24 @@ export function RecentErrors() {
   );
   return (
     <Card title="Last errors and warnings">
-      <Shown of={errors}>
-        {({ data }) =>
-          data.length === 0 ? (
-            <p class="quiet">This node has logged none since its start.</p>
-          ) : (
-            <Table
-              caption="Last errors and warnings of this node, newest first"
-              rows={data}
-              keyOf={(row) => `${row.first_at} ${row.message} ${row.code}`}
-              columns={[
-                { title: "Last", cell: (row) => <Time at={row.last_at} /> },
-                {
-                  title: "Level",
-                  cell: (row) => <Badge text={row.level} tone={row.level === "error" ? "bad" : "warn"} />,
-                },
-                { title: "Message", cell: (row) => row.message },
-                { title: "Times", isNumber: true, cell: (row) => wholeNumber(row.count) },
-                { title: "Code", cell: (row) => row.code ?? <span class="quiet">–</span> },
-                { title: "Model", cell: (row) => row.model ?? <span class="quiet">–</span> },
-                { title: "Request", cell: (row) => row.request_id && <code>{row.request_id}</code> },
-              ]}
-            />
-          )
-        }
-      </Shown>
+      <ShownTable
+        of={errors}
+        empty={<p class="quiet">This node has logged none since its start.</p>}
+        caption="Last errors and warnings of this node, newest first"
+        keyOf={(row) => `${row.first_at} ${row.message} ${row.code}`}
+        columns={[
+          { title: "Last", cell: (row) => <Time at={row.last_at} /> },
+          {
+            title: "Level",
+            cell: (row) => <Badge text={row.level} tone={row.level === "error" ? "bad" : "warn"} />,
+          },
+          { title: "Message", cell: (row) => row.message },
+          { title: "Times", isNumber: true, cell: (row) => wholeNumber(row.count) },
+          { title: "Code", cell: (row) => row.code ?? <span class="quiet">–</span> },
+          { title: "Model", cell: (row) => row.model ?? <span class="quiet">–</span> },
+          { title: "Request", cell: (row) => row.request_id && <code>{row.request_id}</code> },
+        ]}
+      />
     </Card>
   );
 }

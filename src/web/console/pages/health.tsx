@@ -4,7 +4,7 @@ import { ActionDialog, useAction } from "../../shared/action.tsx";
 import { get, send } from "../../shared/api.ts";
 import { Card, PageHead } from "../../shared/layout.tsx";
 import { Shown } from "../../shared/states.tsx";
-import { Table } from "../../shared/table.tsx";
+import { ShownTable } from "../../shared/table.tsx";
 import { exactTime } from "../../shared/times.ts";
 import type { Page } from "../../shared/types.ts";
 import { useLoaded } from "../../shared/use-loaded.ts";
@@ -42,29 +42,25 @@ export function HealthPage() {
         <Shown of={models}>{({ data }) => <PriceTable models={data} />}</Shown>
       </Card>
       <Card title="Nodes">
-        <Shown of={nodes}>
-          {({ data }) => (
-            <Table
-              caption="Nodes on this database"
-              rows={data}
-              columns={[
-                { title: "Node", cell: ({ id, self }) => (self ? `${id} (this one)` : id) },
-                { title: "Version", cell: ({ version }) => version },
-                { title: "Started", cell: ({ started_at }) => <Time at={started_at} /> },
-                { title: "Seen", cell: ({ seen_at }) => <Time at={seen_at} /> },
-                {
-                  title: "Differs in",
-                  cell: ({ differs }) =>
-                    differs.length === 0 ? (
-                      <span class="quiet">nothing</span>
-                    ) : (
-                      <Badge tone="warn" text={differs.join(", ")} />
-                    ),
-                },
-              ]}
-            />
-          )}
-        </Shown>
+        <ShownTable
+          of={nodes}
+          caption="Nodes on this database"
+          columns={[
+            { title: "Node", cell: ({ id, self }) => (self ? `${id} (this one)` : id) },
+            { title: "Version", cell: ({ version }) => version },
+            { title: "Started", cell: ({ started_at }) => <Time at={started_at} /> },
+            { title: "Seen", cell: ({ seen_at }) => <Time at={seen_at} /> },
+            {
+              title: "Differs in",
+              cell: ({ differs }) =>
+                differs.length === 0 ? (
+                  <span class="quiet">nothing</span>
+                ) : (
+                  <Badge tone="warn" text={differs.join(", ")} />
+                ),
+            },
+          ]}
+        />
       </Card>
       <ClockCard />
       <AuditCard />
@@ -107,8 +103,8 @@ function NodeFacts({ now }: { now: Readiness }) {
 }
 
 function ClockCard() {
-  const { open, show, hide } = useAction<"accept">();
   const clock = useLoaded("clock", (signal) => get<Clock>("/admin/clock", {}, signal));
+  const { open, show, close } = useAction<"accept">(clock.reload);
   return (
     <Card title="Clock">
       <Shown of={clock}>
@@ -152,10 +148,7 @@ function ClockCard() {
             await send("POST", "/admin/clock/accept", { by });
             return { done: "The clock is accepted." };
           }}
-          close={(isDone) => {
-            hide();
-            if (isDone) clock.reload();
-          }}
+          close={close}
         />
       )}
     </Card>

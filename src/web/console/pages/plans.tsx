@@ -12,12 +12,8 @@ import { Badge, Time } from "../../shared/values.tsx";
 import type { Plan, PlanList, Reload } from "../types.ts";
 
 export function PlansPage() {
-  const { open, show, hide } = useAction<"reload" | "apply">();
   const plans = useLoaded("plan list", (signal) => get<PlanList>("/admin/plans", { limit: 500 }, signal));
-  const close = (isDone: boolean) => {
-    hide();
-    if (isDone) plans.reload();
-  };
+  const { open, show, close } = useAction<"reload" | "apply">(plans.reload);
   return (
     <>
       <PageHead title="Plans">

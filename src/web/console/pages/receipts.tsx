@@ -4,7 +4,7 @@ import { wholeNumber } from "../../shared/numbers.ts";
 import { PeriodPicker } from "../../shared/period.tsx";
 import { paymentsOf, ReceiptTable } from "../../shared/receipts.tsx";
 import { go, Link, type Place, pathTo, useOpenPeriod, withParameters } from "../../shared/router.tsx";
-import { Empty, Shown } from "../../shared/states.tsx";
+import { Empty, ShownList } from "../../shared/states.tsx";
 import { Pager } from "../../shared/table.tsx";
 import type { Key, Page, Receipt } from "../../shared/types.ts";
 import { useLoaded } from "../../shared/use-loaded.ts";
@@ -65,65 +65,66 @@ export function Receipts({ place, account }: { place: Place; account: string }) 
         ))}
         <button type="submit">Show</button>
       </form>
-      <Shown of={receipts}>
-        {({ data, next }) =>
-          data.length === 0 ? (
-            <Empty>
-              {from === null && to === null && !isFiltered ? (
-                <>
-                  No request of this account has finished yet. Its first one needs a{" "}
-                  <Link to={pathTo("accounts", account, "keys")}>key</Link>.
-                </>
-              ) : (
-                <>
-                  No request has finished in this selection.{" "}
-                  <Link to={`${location.pathname}?from=all`}>Show all requests</Link>
-                </>
-              )}
-            </Empty>
-          ) : (
-            <>
-              <p class="quiet">Newest first. Costs are credits; point at tokens for their price.</p>
-              <ReceiptTable
-                caption="Receipts"
-                rows={data}
-                columns={[
-                  { title: "Model", cell: (row) => row.model },
-                  {
-                    title: "Ending",
-                    cell: (row) => (
-                      <Badge
-                        text={`${row.ending}${row.estimated ? " (estimated)" : ""}${row.late ? " (late)" : ""}`}
-                      />
-                    ),
-                  },
-                  {
-                    title: "Prompt",
-                    isNumber: true,
-                    cell: (row) => tokens(row.prompt_tokens, row.price_prompt),
-                  },
-                  {
-                    ...{ title: "Cached", isNumber: true },
-                    cell: (row) => tokens(row.cached_tokens, row.price_cached_prompt),
-                  },
-                  {
-                    ...{ title: "Answer", isNumber: true },
-                    cell: (row) => tokens(row.completion_tokens, row.price_completion),
-                  },
-                  { title: "Cost", isNumber: true, cell: (row) => <Amount micro={row.cost_micro} /> },
-                  { title: "Paid by", cell: paidBy },
-                  { title: "Request", cell: (row) => <code>{row.request_id}</code> },
-                  {
-                    title: "Key",
-                    cell: (row) => <span title={row.key}>{nameOf(row.key) ?? <code>{row.key}</code>}</span>,
-                  },
-                ]}
-              />
-              <Pager next={next} isFirst={after === null} />
-            </>
-          )
+      <ShownList
+        of={receipts}
+        empty={
+          <Empty>
+            {from === null && to === null && !isFiltered ? (
+              <>
+                No request of this account has finished yet. Its first one needs a{" "}
+                <Link to={pathTo("accounts", account, "keys")}>key</Link>.
+              </>
+            ) : (
+              <>
+                No request has finished in this selection.{" "}
+                <Link to={`${location.pathname}?from=all`}>Show all requests</Link>
+              </>
+            )}
+          </Empty>
         }
-      </Shown>
+      >
+        {({ data, next }) => (
+          <>
+            <p class="quiet">Newest first. Costs are credits; point at tokens for their price.</p>
+            <ReceiptTable
+              caption="Receipts"
+              rows={data}
+              columns={[
+                { title: "Model", cell: (row) => row.model },
+                {
+                  title: "Ending",
+                  cell: (row) => (
+                    <Badge
+                      text={`${row.ending}${row.estimated ? " (estimated)" : ""}${row.late ? " (late)" : ""}`}
+                    />
+                  ),
+                },
+                {
+                  title: "Prompt",
+                  isNumber: true,
+                  cell: (row) => tokens(row.prompt_tokens, row.price_prompt),
+                },
+                {
+                  ...{ title: "Cached", isNumber: true },
+                  cell: (row) => tokens(row.cached_tokens, row.price_cached_prompt),
+                },
+                {
+                  ...{ title: "Answer", isNumber: true },
+                  cell: (row) => tokens(row.completion_tokens, row.price_completion),
+                },
+                { title: "Cost", isNumber: true, cell: (row) => <Amount micro={row.cost_micro} /> },
+                { title: "Paid by", cell: paidBy },
+                { title: "Request", cell: (row) => <code>{row.request_id}</code> },
+                {
+                  title: "Key",
+                  cell: (row) => <span title={row.key}>{nameOf(row.key) ?? <code>{row.key}</code>}</span>,
+                },
+              ]}
+            />
+            <Pager next={next} isFirst={after === null} />
+          </>
+        )}
+      </ShownList>
     </>
   );
 }

@@ -5,9 +5,9 @@ import { BalancePicture } from "../../shared/balance.tsx";
 import { Card, PageHead } from "../../shared/layout.tsx";
 import { LiveMark, ShownLive, useLive } from "../../shared/live.tsx";
 import { wholeNumber } from "../../shared/numbers.ts";
-import { ReceiptTable } from "../../shared/receipts.tsx";
+import { costColumn, ReceiptTable } from "../../shared/receipts.tsx";
 import { Link, pathTo } from "../../shared/router.tsx";
-import { Empty, Shown } from "../../shared/states.tsx";
+import { Empty, ShownList } from "../../shared/states.tsx";
 import { Table } from "../../shared/table.tsx";
 import type { Balance, Key, Page, Receipt } from "../../shared/types.ts";
 import { useLoaded } from "../../shared/use-loaded.ts";
@@ -154,31 +154,28 @@ function Latest({ change, nameOfKey }: { change: unknown; nameOfKey(id: string):
   useFollowed(latest, change);
   return (
     <Card title="Latest requests" actions={<Link to={pathTo("requests")}>All requests</Link>}>
-      <Shown of={latest}>
-        {({ data }) =>
-          data.length === 0 ? (
-            <Empty>
-              No request has finished yet. <Link to={pathTo("start")}>Send the first one</Link>, or{" "}
-              <Link to={pathTo("chat")}>try a model in the chat</Link>.
-            </Empty>
-          ) : (
-            <ReceiptTable
-              caption="Latest finished requests"
-              rows={data}
-              columns={[
-                {
-                  title: "Cost in credits",
-                  isNumber: true,
-                  cell: (row) => <Amount micro={row.cost_micro} />,
-                },
-                { title: "Model", cell: (row) => row.model },
-                { title: "Key", cell: (row) => nameOfKey(row.key) },
-                { title: "State", cell: (row) => <RequestState of={row} /> },
-              ]}
-            />
-          )
+      <ShownList
+        of={latest}
+        empty={
+          <Empty>
+            No request has finished yet. <Link to={pathTo("start")}>Send the first one</Link>, or{" "}
+            <Link to={pathTo("chat")}>try a model in the chat</Link>.
+          </Empty>
         }
-      </Shown>
+      >
+        {({ data }) => (
+          <ReceiptTable
+            caption="Latest finished requests"
+            rows={data}
+            columns={[
+              costColumn,
+              { title: "Model", cell: (row) => row.model },
+              { title: "Key", cell: (row) => nameOfKey(row.key) },
+              { title: "State", cell: (row) => <RequestState of={row} /> },
+            ]}
+          />
+        )}
+      </ShownList>
     </Card>
   );
 }

@@ -2,22 +2,18 @@
 import { useAction } from "../../shared/action.tsx";
 import { KeyBudget, KeyState, lastKeyColumns, limitsOf } from "../../shared/key-values.tsx";
 import { PageHead } from "../../shared/layout.tsx";
-import { Shown } from "../../shared/states.tsx";
-import { Table } from "../../shared/table.tsx";
+import { ShownTable } from "../../shared/table.tsx";
 import { keyTitle, useKeys } from "../key-names.ts";
 import type { OwnAccount } from "../types.ts";
 import { ChangeKey, CreateKey, RevokeKey, RotateKey } from "./key-actions.tsx";
 
 export function KeysPage({ own, changed }: { own: OwnAccount; changed(): void }) {
-  const { open, show, hide } = useAction<string>();
   const keys = useKeys();
-  const { rights } = own;
-  const close = (isDone: boolean) => {
-    hide();
-    if (!isDone) return;
+  const { open, show, close } = useAction<string>(() => {
     keys.reload();
     changed();
-  };
+  });
+  const { rights } = own;
   const [action, id] = open?.split(" ") ?? [];
   const chosen = keys.value?.data.find((key) => key.id === id);
   const actions = rights.keys === "own" ? ["Rotate"] : ["Edit", "Rotate", "Revoke"];
@@ -31,31 +27,27 @@ export function KeysPage({ own, changed }: { own: OwnAccount; changed(): void })
         )}
       </PageHead>
       {rights.why_not !== null && <p class="notice">{rights.why_not}</p>}
-      <Shown of={keys}>
-        {({ data }) => (
-          <Table
-            caption="Keys"
-            rows={data}
-            columns={[
-              {
-                title: "Name",
-                cell: (key) => (
-                  <>
-                    {key.name ?? <span class="quiet">unnamed</span>}
-                    {key.id === own.key.id && <span class="quiet"> (signed in)</span>}
-                  </>
-                ),
-              },
-              { title: "Secret", cell: (key) => <code title={`id ${key.id}`}>…{key.last_four}</code> },
-              { title: "State", cell: (key) => <KeyState of={key} /> },
-              { title: "Budget", cell: (key) => <KeyBudget of={key} period={() => ", refills"} /> },
-              { title: "Limits", cell: limitsOf },
-              { title: "Models", cell: (key) => (key.models.includes("*") ? "all" : key.models.join(", ")) },
-              ...lastKeyColumns({ actions, nameOf: keyTitle, show }),
-            ]}
-          />
-        )}
-      </Shown>
+      <ShownTable
+        of={keys}
+        caption="Keys"
+        columns={[
+          {
+            title: "Name",
+            cell: (key) => (
+              <>
+                {key.name ?? <span class="quiet">unnamed</span>}
+                {key.id === own.key.id && <span class="quiet"> (signed in)</span>}
+              </>
+            ),
+          },
+          { title: "Secret", cell: (key) => <code title={`id ${key.id}`}>…{key.last_four}</code> },
+          { title: "State", cell: (key) => <KeyState of={key} /> },
+          { title: "Budget", cell: (key) => <KeyBudget of={key} period={() => ", refills"} /> },
+          { title: "Limits", cell: limitsOf },
+          { title: "Models", cell: (key) => (key.models.includes("*") ? "all" : key.models.join(", ")) },
+          ...lastKeyColumns({ actions, nameOf: keyTitle, show }),
+        ]}
+      />
       {action === "create" && <CreateKey creator={own.key} close={close} />}
       {chosen && action === "edit" && <ChangeKey of={chosen} creator={own.key} close={close} />}
       {chosen && action === "rotate" && (

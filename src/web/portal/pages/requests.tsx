@@ -7,13 +7,12 @@ import { PageHead } from "../../shared/layout.tsx";
 import { wholeNumber } from "../../shared/numbers.ts";
 import { Options } from "../../shared/options.tsx";
 import { PeriodPicker } from "../../shared/period.tsx";
-import { ReceiptTable } from "../../shared/receipts.tsx";
+import { costColumn, ReceiptTable } from "../../shared/receipts.tsx";
 import { go, Link, type Place, pathTo, useOpenPeriod, withParameters } from "../../shared/router.tsx";
-import { Empty, Shown } from "../../shared/states.tsx";
+import { Empty, ShownList } from "../../shared/states.tsx";
 import { Pager } from "../../shared/table.tsx";
 import type { Page, Receipt } from "../../shared/types.ts";
 import { useLoaded } from "../../shared/use-loaded.ts";
-import { Amount } from "../../shared/values.tsx";
 import { keyTitle, useKeys } from "../key-names.ts";
 import { RequestState } from "../request-state.tsx";
 import type { UsableModel } from "../types.ts";
@@ -48,61 +47,56 @@ export function RequestsPage({ place }: { place: Place }) {
           Refresh
         </button>
       </div>
-      <Shown of={receipts}>
-        {({ data, next }) =>
-          data.length === 0 ? (
-            <Empty>
-              {isAll ? "No request has finished yet." : "No request has finished in this selection."}{" "}
-              {!isAll && <Link to={`${location.pathname}?from=all`}>Show all requests</Link>}
-              {isAll && (
-                <>
-                  <Link to={pathTo("chat")}>Try a model</Link>, or{" "}
-                  <Link to={pathTo("start")}>send the first request from your program</Link>.
-                </>
-              )}
-            </Empty>
-          ) : (
-            <>
-              <p class="quiet above">
-                Newest first. Open the cost of a request to see how it was calculated.
-              </p>
-              <ReceiptTable
-                caption="Finished requests"
-                rows={data}
-                columns={[
-                  {
-                    title: "Cost in credits",
-                    isNumber: true,
-                    cell: (row) => <Amount micro={row.cost_micro} />,
-                  },
-                  {
-                    title: "Details",
-                    cell: (row) => (
-                      <button
-                        type="button"
-                        aria-label={`Why ${exactCredits(row.cost_micro)} credits? Request ${row.request_id}`}
-                        onClick={() => setOpened(row)}
-                      >
-                        Why?
-                      </button>
-                    ),
-                  },
-                  { title: "Model", cell: (row) => row.model },
-                  { title: "Key", cell: (row) => names.get(row.key) ?? <code>{row.key}</code> },
-                  { title: "State", cell: (row) => <RequestState of={row} /> },
-                  { title: "Prompt tokens", isNumber: true, cell: (row) => wholeNumber(row.prompt_tokens) },
-                  {
-                    title: "Answer tokens",
-                    isNumber: true,
-                    cell: (row) => wholeNumber(row.completion_tokens),
-                  },
-                ]}
-              />
-              <Pager next={next} isFirst={!after} />
-            </>
-          )
+      <ShownList
+        of={receipts}
+        empty={
+          <Empty>
+            {isAll ? "No request has finished yet." : "No request has finished in this selection."}{" "}
+            {!isAll && <Link to={`${location.pathname}?from=all`}>Show all requests</Link>}
+            {isAll && (
+              <>
+                <Link to={pathTo("chat")}>Try a model</Link>, or{" "}
+                <Link to={pathTo("start")}>send the first request from your program</Link>.
+              </>
+            )}
+          </Empty>
         }
-      </Shown>
+      >
+        {({ data, next }) => (
+          <>
+            <p class="quiet above">Newest first. Open the cost of a request to see how it was calculated.</p>
+            <ReceiptTable
+              caption="Finished requests"
+              rows={data}
+              columns={[
+                costColumn,
+                {
+                  title: "Details",
+                  cell: (row) => (
+                    <button
+                      type="button"
+                      aria-label={`Why ${exactCredits(row.cost_micro)} credits? Request ${row.request_id}`}
+                      onClick={() => setOpened(row)}
+                    >
+                      Why?
+                    </button>
+                  ),
+                },
+                { title: "Model", cell: (row) => row.model },
+                { title: "Key", cell: (row) => names.get(row.key) ?? <code>{row.key}</code> },
+                { title: "State", cell: (row) => <RequestState of={row} /> },
+                { title: "Prompt tokens", isNumber: true, cell: (row) => wholeNumber(row.prompt_tokens) },
+                {
+                  title: "Answer tokens",
+                  isNumber: true,
+                  cell: (row) => wholeNumber(row.completion_tokens),
+                },
+              ]}
+            />
+            <Pager next={next} isFirst={!after} />
+          </>
+        )}
+      </ShownList>
       {opened !== null && (
         <Charge of={opened} keyName={names.get(opened.key) ?? opened.key} close={() => setOpened(null)} />
       )}
