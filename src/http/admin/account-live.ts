@@ -44,21 +44,6 @@ export const accountLiveObject = objectFor<AccountNow>("AccountLive")({
 
 const about = { ...schema.ofAccount(), response: { 200: accountLiveObject.schema } };
 
-const showAccountLive = operation("showAccountLive", {
-  summary: "Show the balance of an account and its running requests",
-  description: "Does not prolong a session.",
-  ...about,
-});
-
-const streamAccountLive = operation("streamAccountLive", {
-  summary: "Stream the balance of an account and its running requests as server-sent events",
-  description:
-    "The `data` of each event `message` is the object of `GET /admin/accounts/{account}/live`: first as it is, then after each change, at most once a second. A session has four streams at most.",
-  ...about,
-  events: true,
-  refusals: [...about.refusals, "concurrency_limit_exceeded"],
-});
-
 export function accountLiveRoutes(
   app: ApiApp,
   actions: OperatorActions,
@@ -85,13 +70,34 @@ export function accountLiveRoutes(
     return objectOf(account, view, holds);
   }
 
-  app.get("/admin/accounts/:account/live", { schema: showAccountLive, config }, ({ params }) =>
-    objectNow(params.account),
+  app.get(
+    "/admin/accounts/:account/live",
+    operation(
+      "showAccountLive",
+      {
+        summary: "Show the balance of an account and its running requests",
+        description: "Does not prolong a session.",
+        ...about,
+      },
+      { config },
+    ),
+    ({ params }) => objectNow(params.account),
   );
 
   app.get(
     "/admin/accounts/:account/live/stream",
-    { schema: streamAccountLive, config, exposeHeadRoute: false },
+    operation(
+      "streamAccountLive",
+      {
+        summary: "Stream the balance of an account and its running requests as server-sent events",
+        description:
+          "The `data` of each event `message` is the object of `GET /admin/accounts/{account}/live`: first as it is, then after each change, at most once a second. A session has four streams at most.",
+        ...about,
+        events: true,
+        refusals: [...about.refusals, "concurrency_limit_exceeded"],
+      },
+      { config, exposeHeadRoute: false },
+    ),
     async (request, reply) => {
       const { account } = request.params;
       // An account that is missing or invalid is refused before the first byte.

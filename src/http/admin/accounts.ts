@@ -34,152 +34,127 @@ const contactFields = {
   external_id: Type.Optional(orNull(schema.contactText)),
 };
 
-const openAccount = operation("openAccount", {
-  summary: "Open an account",
-  description:
-    "A repetition with the same plan returns 200 and the present account unchanged, even if its plan has changed since.",
-  body: closed({ id: schema.accountName, plan: schema.planName, ...contactFields }),
-  response: { 200: accountObject.schema, 201: accountObject.schema },
-  refusals: ["account_exists", "external_id_used"],
-});
-
-const listAccounts = operation("listAccounts", {
-  summary: "List accounts with their balances",
-  description:
-    "`search` finds accounts whose id, e-mail or external id begins with the text, or whose owner contains it, in either case of a to z. `external_id` finds one account. " +
-    "`near_exhaustion` finds accounts with less than one credit, or less than a tenth of the credits of both windows, purchased credits included. " +
-    "`order=remaining` compares the credits of all buckets. A window that has ended counts as full.",
-  querystring: closed({
-    ...schema.pageQuery,
-    external_id: Type.Optional(schema.contactText),
-    search: Type.Optional(schema.contactText),
-    plan: Type.Optional(schema.accountName),
-    state: Type.Optional(Type.Enum([...accountStates], { description: '"active", "suspended" or "closed"' })),
-    near_exhaustion: Type.Optional(Type.Enum(["true"], { description: '"true"' })),
-    order: Type.Optional(
-      Type.Enum([...accountOrders], {
-        description: '"id" (default), "created", "plan", "additional" or "remaining"',
-      }),
-    ),
-    direction: Type.Optional(Type.Enum(["asc", "desc"], { description: '"asc" (default) or "desc"' })),
-  }),
-  response: { 200: schema.pageOf(listedAccountObject.schema) },
-  refusals: ["list_too_slow"],
-});
-
-const setContact = operation("setContact", {
-  summary: "Set the owner, e-mail, note or external id of an account",
-  description: "Fields that are missing stay. null removes a field. A repetition changes nothing.",
-  body: closed(contactFields),
-  response: { 200: accountObject.schema },
-  ...schema.ofAccount("external_id_used"),
-});
-
-const importAccounts = operation("importAccounts", {
-  summary: "Open accounts and set contacts, all of them or none",
-  description:
-    "An account that exists gets the contact fields that are given; its plan stays, and `plan_differs` reports another plan. Without `plan` the account must exist. With `dry_run` nothing is written. A repetition changes nothing. No keys are issued.",
-  body: closed({
-    accounts: Type.Array(
-      closed({ id: schema.accountName, plan: Type.Optional(schema.planName), ...contactFields }),
-      {
-        minItems: 1,
-        maxItems: importedAccountsMax,
-        description: `a list of 1 to ${importedAccountsMax} accounts`,
-      },
-    ),
-    dry_run: Type.Optional(Type.Boolean()),
-  }),
-  response: { 200: importObject.schema },
-});
-
-const showAccount = operation("showAccount", {
-  summary: "Show one account",
-  response: { 200: accountObject.schema },
-  ...schema.ofAccount(),
-});
-
-const changePlan = operation("changePlan", {
-  summary: "Change the plan of an account",
-  description:
-    "`at` is `now` (the default) or `refresh`: at the end of the base window, shown as `next_plan`. A change to the present plan cancels a scheduled change. Each operation id takes effect once.",
-  body: closed({ operation_id: schema.operationId, plan: schema.planName, at: changeTime }),
-  response: { 200: accountObject.schema },
-  ...schema.ofAccount("account_closed", "operation_differs"),
-});
-
-const previewPlan = operation("previewPlan", {
-  summary: "Show what a change of the plan would do",
-  description:
-    "Changes nothing. `after` is the balance at `effective_at`, if nothing is spent until then. For `refresh` that is the end of the base window.",
-  body: closed({ plan: schema.planName, at: changeTime }),
-  response: { 200: previewObject.schema },
-  ...schema.ofAccount("account_closed"),
-});
-
-const changeState = operation("changeState", {
-  summary: "Suspend, resume or close an account",
-  description:
-    "A `suspended` account gets no new requests answered; running requests finish, and windows go on. `active` ends that. `closed` is final: base and overage credits lapse, additional credits stay and can be refunded. Each operation id takes effect once.",
-  body: closed({
-    operation_id: schema.operationId,
-    state: Type.Enum([...accountStates], { description: '"active", "suspended" or "closed"' }),
-  }),
-  response: { 200: accountObject.schema },
-  ...schema.ofAccount("account_closed", "operation_differs"),
-});
-
-const setEnd = operation("setEnd", {
-  summary: "Set the time at which an account closes, or remove it",
-  description: "A time that has passed closes the account now. Each operation id takes effect once.",
-  body: closed({ operation_id: schema.operationId, ends_at: orNull(schema.moment) }),
-  response: { 200: accountObject.schema },
-  ...schema.ofAccount("account_closed", "operation_differs"),
-});
-
 export function accountRoutes(app: ApiApp, actions: OperatorActions): void {
-  app.post("/admin/accounts", { schema: openAccount }, async ({ body }, reply) => {
-    const { id, plan } = body;
-    const { account, isNew } = await actions.openAccount(id, plan, contactIn(body));
-    return reply.code(isNew ? 201 : 200).send(accountObject.of(account));
-  });
+  app.post(
+    "/admin/accounts",
+    operation("openAccount", {
+      summary: "Open an account",
+      description:
+        "A repetition with the same plan returns 200 and the present account unchanged, even if its plan has changed since.",
+      body: closed({ id: schema.accountName, plan: schema.planName, ...contactFields }),
+      response: { 200: accountObject.schema, 201: accountObject.schema },
+      refusals: ["account_exists", "external_id_used"],
+    }),
+    async ({ body }, reply) => {
+      const { id, plan } = body;
+      const { account, isNew } = await actions.openAccount(id, plan, contactIn(body));
+      return reply.code(isNew ? 201 : 200).send(accountObject.of(account));
+    },
+  );
 
-  app.get("/admin/accounts", { schema: listAccounts }, async ({ query }) => {
-    const { limit, search, external_id: externalId, plan, state, order = "id", direction } = query;
-    const isNearExhaustion = query.near_exhaustion === "true" || undefined;
-    const filters = { search, externalId, plan, state, isNearExhaustion };
-    const descending = direction === "desc" || undefined;
-    const place = accountPlaceIn(query.after, order);
-    const inOrder = order === "id" ? { descending } : { order, descending };
-    return pageOf(
-      limit,
-      (rows) => actions.accounts({ ...filters, ...inOrder, ...place, limit: rows }),
-      listedAccountObject.of,
-      (row) => (order === "id" ? row.id : placeCursor(row.id, row.orderValue)),
-    );
-  });
+  app.get(
+    "/admin/accounts",
+    operation("listAccounts", {
+      summary: "List accounts with their balances",
+      description:
+        "`search` finds accounts whose id, e-mail or external id begins with the text, or whose owner contains it, in either case of a to z. `external_id` finds one account. " +
+        "`near_exhaustion` finds accounts with less than one credit, or less than a tenth of the credits of both windows, purchased credits included. " +
+        "`order=remaining` compares the credits of all buckets. A window that has ended counts as full.",
+      querystring: closed({
+        ...schema.pageQuery,
+        external_id: Type.Optional(schema.contactText),
+        search: Type.Optional(schema.contactText),
+        plan: Type.Optional(schema.accountName),
+        state: Type.Optional(
+          Type.Enum([...accountStates], { description: '"active", "suspended" or "closed"' }),
+        ),
+        near_exhaustion: Type.Optional(Type.Enum(["true"], { description: '"true"' })),
+        order: Type.Optional(
+          Type.Enum([...accountOrders], {
+            description: '"id" (default), "created", "plan", "additional" or "remaining"',
+          }),
+        ),
+        direction: Type.Optional(Type.Enum(["asc", "desc"], { description: '"asc" (default) or "desc"' })),
+      }),
+      response: { 200: schema.pageOf(listedAccountObject.schema) },
+      refusals: ["list_too_slow"],
+    }),
+    async ({ query }) => {
+      const { limit, search, external_id: externalId, plan, state, order = "id", direction } = query;
+      const isNearExhaustion = query.near_exhaustion === "true" || undefined;
+      const filters = { search, externalId, plan, state, isNearExhaustion };
+      const descending = direction === "desc" || undefined;
+      const place = accountPlaceIn(query.after, order);
+      const inOrder = order === "id" ? { descending } : { order, descending };
+      return pageOf(
+        limit,
+        (rows) => actions.accounts({ ...filters, ...inOrder, ...place, limit: rows }),
+        listedAccountObject.of,
+        (row) => (order === "id" ? row.id : placeCursor(row.id, row.orderValue)),
+      );
+    },
+  );
 
-  app.get("/admin/accounts/:account", { schema: showAccount }, async ({ params: { account } }) =>
-    accountObject.of(await actions.account(account)),
+  app.get(
+    "/admin/accounts/:account",
+    operation("showAccount", {
+      summary: "Show one account",
+      response: { 200: accountObject.schema },
+      ...schema.ofAccount(),
+    }),
+    async ({ params: { account } }) => accountObject.of(await actions.account(account)),
   );
 
   app.patch(
     "/admin/accounts/:account",
-    { schema: changePlan },
+    operation("changePlan", {
+      summary: "Change the plan of an account",
+      description:
+        "`at` is `now` (the default) or `refresh`: at the end of the base window, shown as `next_plan`. A change to the present plan cancels a scheduled change. Each operation id takes effect once.",
+      body: closed({ operation_id: schema.operationId, plan: schema.planName, at: changeTime }),
+      response: { 200: accountObject.schema },
+      ...schema.ofAccount("account_closed", "operation_differs"),
+    }),
     async ({ params: { account }, body: { operation_id, plan, at } }) =>
       accountObject.of(await actions.changePlan(account, operation_id, plan, at)),
   );
 
   app.patch(
     "/admin/accounts/:account/contact",
-    { schema: setContact },
+    operation("setContact", {
+      summary: "Set the owner, e-mail, note or external id of an account",
+      description: "Fields that are missing stay. null removes a field. A repetition changes nothing.",
+      body: closed(contactFields),
+      response: { 200: accountObject.schema },
+      ...schema.ofAccount("external_id_used"),
+    }),
     async ({ params: { account }, body }) =>
       accountObject.of(await actions.setContact(account, contactIn(body))),
   );
 
   app.post(
     "/admin/accounts/import",
-    { schema: importAccounts, bodyLimit: importBodyBytesMax },
+    operation(
+      "importAccounts",
+      {
+        summary: "Open accounts and set contacts, all of them or none",
+        description:
+          "An account that exists gets the contact fields that are given; its plan stays, and `plan_differs` reports another plan. Without `plan` the account must exist. With `dry_run` nothing is written. A repetition changes nothing. No keys are issued.",
+        body: closed({
+          accounts: Type.Array(
+            closed({ id: schema.accountName, plan: Type.Optional(schema.planName), ...contactFields }),
+            {
+              minItems: 1,
+              maxItems: importedAccountsMax,
+              description: `a list of 1 to ${importedAccountsMax} accounts`,
+            },
+          ),
+          dry_run: Type.Optional(Type.Boolean()),
+        }),
+        response: { 200: importObject.schema },
+      },
+      { bodyLimit: importBodyBytesMax },
+    ),
     async ({ body: { accounts, dry_run = false } }) => {
       const drafts = accounts.map((each) => ({
         ...{ id: each.id, plan: each.plan ?? null, key: null },
@@ -196,21 +171,44 @@ export function accountRoutes(app: ApiApp, actions: OperatorActions): void {
 
   app.post(
     "/admin/accounts/:account/plan-preview",
-    { schema: previewPlan },
+    operation("previewPlan", {
+      summary: "Show what a change of the plan would do",
+      description:
+        "Changes nothing. `after` is the balance at `effective_at`, if nothing is spent until then. For `refresh` that is the end of the base window.",
+      body: closed({ plan: schema.planName, at: changeTime }),
+      response: { 200: previewObject.schema },
+      ...schema.ofAccount("account_closed"),
+    }),
     async ({ params: { account }, body: { plan, at } }) =>
       previewObject.of(await actions.previewPlan(account, plan, at)),
   );
 
   app.post(
     "/admin/accounts/:account/state",
-    { schema: changeState },
+    operation("changeState", {
+      summary: "Suspend, resume or close an account",
+      description:
+        "A `suspended` account gets no new requests answered; running requests finish, and windows go on. `active` ends that. `closed` is final: base and overage credits lapse, additional credits stay and can be refunded. Each operation id takes effect once.",
+      body: closed({
+        operation_id: schema.operationId,
+        state: Type.Enum([...accountStates], { description: '"active", "suspended" or "closed"' }),
+      }),
+      response: { 200: accountObject.schema },
+      ...schema.ofAccount("account_closed", "operation_differs"),
+    }),
     async ({ params: { account }, body: { operation_id, state } }) =>
       accountObject.of(await actions.changeState(account, operation_id, { kind: toState[state] })),
   );
 
   app.post(
     "/admin/accounts/:account/end",
-    { schema: setEnd },
+    operation("setEnd", {
+      summary: "Set the time at which an account closes, or remove it",
+      description: "A time that has passed closes the account now. Each operation id takes effect once.",
+      body: closed({ operation_id: schema.operationId, ends_at: orNull(schema.moment) }),
+      response: { 200: accountObject.schema },
+      ...schema.ofAccount("account_closed", "operation_differs"),
+    }),
     async ({ params: { account }, body: { operation_id, ends_at } }) => {
       const endsMs = ends_at === null ? null : momentNamed("ends_at", ends_at);
       invariant(endsMs !== undefined, "the time is required");

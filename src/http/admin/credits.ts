@@ -18,66 +18,17 @@ import { type ApiApp, operation } from "../api/app.ts";
 import { pageOf, seqIn } from "../api/paging.ts";
 import * as schema from "../api/schemas.ts";
 
-const addCredits = operation("addCredits", {
-  summary: "Add credits that were paid for",
-  description:
-    "Each payment id takes effect once. A repetition changes nothing and has `again: true`; with another amount it is refused.",
-  body: closed({ payment_id: schema.note, credits: schema.credits }),
-  response: { 200: topupObject.schema },
-  ...schema.ofAccount("account_closed", "payment_differs", "payment_used", "too_many_credits"),
-});
-
-const adjustCredits = operation("adjustCredits", {
-  summary: "Correct the additional credits, up or down",
-  description:
-    "Each operation id takes effect once. A repetition changes nothing and has `again: true`; with another amount or reason it is refused.",
-  body: closed({
-    operation_id: schema.operationId,
-    credits: schema.signedCredits,
-    reason: schema.note,
-  }),
-  response: { 200: adjustmentObject.schema },
-  ...schema.ofAccount("account_closed", "operation_differs", "too_few_credits", "too_many_credits"),
-});
-
-const refundCredits = operation("refundCredits", {
-  summary: "Take back the credits of a payment that was returned",
-  description:
-    "Takes what the additional credits have free, at most what is left of the payment. `rest_micro` was spent or is held, and is not taken. Each refund id takes effect once, also if it could take nothing.",
-  body: closed({ refund_id: schema.note, payment_id: schema.note, credits: schema.credits }),
-  response: { 200: refundObject.schema },
-  ...schema.ofAccount("payment_not_found", "refund_differs", "refund_used", "refund_too_large"),
-});
-
-const showBalance = operation("showBalance", {
-  summary: "Show the balance of an account, as GET /v1/balance does",
-  response: { 200: balance },
-  ...schema.ofAccount(),
-});
-
-const listJournal = operation("listJournal", {
-  summary: "List the changes of an account's buckets",
-  description:
-    "All of them, oldest first, unless `kind` and `order` say otherwise. `kind=topup,refund,adjust` lists the changes of purchased credits.",
-  querystring: closed({
-    ...schema.pageQuery,
-    kind: Type.Optional(schema.journalKinds),
-    order: Type.Optional(Type.Enum(["oldest", "newest"], { description: '"oldest" (default) or "newest"' })),
-  }),
-  response: { 200: schema.pageOf(journalObject.schema) },
-  ...schema.ofAccount("list_too_slow"),
-});
-
-const listPayments = operation("listPayments", {
-  summary: "List the payments of an account, newest first, with what was refunded of each",
-  ...schema.listOf(paymentObject.schema),
-  ...schema.ofAccount("list_too_slow"),
-});
-
 export function creditRoutes(app: ApiApp, actions: OperatorActions): void {
   app.post(
     "/admin/accounts/:account/topups",
-    { schema: addCredits },
+    operation("addCredits", {
+      summary: "Add credits that were paid for",
+      description:
+        "Each payment id takes effect once. A repetition changes nothing and has `again: true`; with another amount it is refused.",
+      body: closed({ payment_id: schema.note, credits: schema.credits }),
+      response: { 200: topupObject.schema },
+      ...schema.ofAccount("account_closed", "payment_differs", "payment_used", "too_many_credits"),
+    }),
     async ({ params: { account }, body: { payment_id: payment, credits } }) => {
       const change = await actions.addCredits(account, payment, credits);
       return topupObject.of({ account, id: payment, credits, change });
@@ -86,7 +37,18 @@ export function creditRoutes(app: ApiApp, actions: OperatorActions): void {
 
   app.post(
     "/admin/accounts/:account/adjustments",
-    { schema: adjustCredits },
+    operation("adjustCredits", {
+      summary: "Correct the additional credits, up or down",
+      description:
+        "Each operation id takes effect once. A repetition changes nothing and has `again: true`; with another amount or reason it is refused.",
+      body: closed({
+        operation_id: schema.operationId,
+        credits: schema.signedCredits,
+        reason: schema.note,
+      }),
+      response: { 200: adjustmentObject.schema },
+      ...schema.ofAccount("account_closed", "operation_differs", "too_few_credits", "too_many_credits"),
+    }),
     async ({ params: { account }, body: { operation_id: operation, credits, reason } }) => {
       if (credits === 0) throw invalidValue("credits", "credits must not be 0, which changes nothing.");
       const change = await actions.adjustCredits(account, operation, credits, reason);
@@ -96,20 +58,46 @@ export function creditRoutes(app: ApiApp, actions: OperatorActions): void {
 
   app.post(
     "/admin/accounts/:account/refunds",
-    { schema: refundCredits },
+    operation("refundCredits", {
+      summary: "Take back the credits of a payment that was returned",
+      description:
+        "Takes what the additional credits have free, at most what is left of the payment. `rest_micro` was spent or is held, and is not taken. Each refund id takes effect once, also if it could take nothing.",
+      body: closed({ refund_id: schema.note, payment_id: schema.note, credits: schema.credits }),
+      response: { 200: refundObject.schema },
+      ...schema.ofAccount("payment_not_found", "refund_differs", "refund_used", "refund_too_large"),
+    }),
     async ({ params: { account }, body: { refund_id: refund, payment_id: payment, credits } }) => {
       const change = await actions.refundCredits(account, { refund, payment, credits });
       return refundObject.of({ account, id: refund, payment, credits, change });
     },
   );
 
-  app.get("/admin/accounts/:account/balance", { schema: showBalance }, async ({ params: { account } }) =>
-    balanceObject(await actions.balance(account)),
+  app.get(
+    "/admin/accounts/:account/balance",
+    operation("showBalance", {
+      summary: "Show the balance of an account, as GET /v1/balance does",
+      response: { 200: balance },
+      ...schema.ofAccount(),
+    }),
+    async ({ params: { account } }) => balanceObject(await actions.balance(account)),
   );
 
   app.get(
     "/admin/accounts/:account/journal",
-    { schema: listJournal },
+    operation("listJournal", {
+      summary: "List the changes of an account's buckets",
+      description:
+        "All of them, oldest first, unless `kind` and `order` say otherwise. `kind=topup,refund,adjust` lists the changes of purchased credits.",
+      querystring: closed({
+        ...schema.pageQuery,
+        kind: Type.Optional(schema.journalKinds),
+        order: Type.Optional(
+          Type.Enum(["oldest", "newest"], { description: '"oldest" (default) or "newest"' }),
+        ),
+      }),
+      response: { 200: schema.pageOf(journalObject.schema) },
+      ...schema.ofAccount("list_too_slow"),
+    }),
     async ({ params: { account }, query: { limit, after, kind, order } }) => {
       const afterSeq = after === undefined ? undefined : seqIn(after);
       const kinds = kind === undefined ? undefined : journalKindsIn(kind);
@@ -124,7 +112,11 @@ export function creditRoutes(app: ApiApp, actions: OperatorActions): void {
 
   app.get(
     "/admin/accounts/:account/payments",
-    { schema: listPayments },
+    operation("listPayments", {
+      summary: "List the payments of an account, newest first, with what was refunded of each",
+      ...schema.listOf(paymentObject.schema),
+      ...schema.ofAccount("list_too_slow"),
+    }),
     async ({ params: { account }, query: { limit, after } }) => {
       const afterSeq = after === undefined ? undefined : seqIn(after);
       return pageOf(

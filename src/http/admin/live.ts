@@ -113,44 +113,47 @@ export const refusalObject = objectFor<RecentRefusal>("RecentRefusal")({
   key: [text, (refusal) => refusal.key],
 });
 
-const listModels = operation("listModels", {
-  summary: "List models with their state, price, load, servers and speed",
-  description:
-    "`last_day` counts the requests of this process since its start, at most of 24 hours. `servers` is null for models of the embedded engine.",
-  ...schema.listOf(modelObject.schema),
-});
-
-const listErrors = operation("listErrors", {
-  summary: "List the last warnings and errors of this process, newest first",
-  description:
-    "Lines that repeat are one row with their number. A restart begins anew; the log has all of them.",
-  ...schema.listOf(errorObject.schema),
-});
-
-const listRefusals = operation("listRefusals", {
-  summary: "List the last chat requests of an account that ended with an error, newest first",
-  description: "At most 50, of this process since its start.",
-  ...schema.listOf(refusalObject.schema),
-  ...schema.ofAccount(),
-});
-
 export function liveRoutes(
   app: ApiApp,
   actions: OperatorActions,
   { catalog, live }: AdminDependencies,
 ): void {
-  app.get("/admin/models", { schema: listModels }, async ({ query }) =>
-    pageIn(catalog.all(), query, (model) =>
-      modelObject.of({ model, lastDay: live.activity.over(model.id, dayMs) }),
-    ),
+  app.get(
+    "/admin/models",
+    operation("listModels", {
+      summary: "List models with their state, price, load, servers and speed",
+      description:
+        "`last_day` counts the requests of this process since its start, at most of 24 hours. `servers` is null for models of the embedded engine.",
+      ...schema.listOf(modelObject.schema),
+    }),
+    async ({ query }) =>
+      pageIn(catalog.all(), query, (model) =>
+        modelObject.of({ model, lastDay: live.activity.over(model.id, dayMs) }),
+      ),
   );
 
-  app.get("/admin/errors", { schema: listErrors }, async ({ query }) =>
-    pageIn(live.errors.list(), query, errorObject.of),
+  app.get(
+    "/admin/errors",
+    operation("listErrors", {
+      summary: "List the last warnings and errors of this process, newest first",
+      description:
+        "Lines that repeat are one row with their number. A restart begins anew; the log has all of them.",
+      ...schema.listOf(errorObject.schema),
+    }),
+    async ({ query }) => pageIn(live.errors.list(), query, errorObject.of),
   );
 
-  app.get("/admin/accounts/:account/refusals", { schema: listRefusals }, async ({ params, query }) => {
-    const { id } = await actions.account(params.account);
-    return await pageIn(live.refusals.of(id), query, refusalObject.of);
-  });
+  app.get(
+    "/admin/accounts/:account/refusals",
+    operation("listRefusals", {
+      summary: "List the last chat requests of an account that ended with an error, newest first",
+      description: "At most 50, of this process since its start.",
+      ...schema.listOf(refusalObject.schema),
+      ...schema.ofAccount(),
+    }),
+    async ({ params, query }) => {
+      const { id } = await actions.account(params.account);
+      return await pageIn(live.refusals.of(id), query, refusalObject.of);
+    },
+  );
 }

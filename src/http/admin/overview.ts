@@ -17,32 +17,40 @@ import { errorsMax, type Overview, overviewObject, type Snapshot } from "./overv
 /** At most one snapshot in this time. */
 const snapshotMs = 1000;
 
-const showOverview = operation("showOverview", {
-  summary: "Show what runs now and what was used lately",
-  description:
-    "`usage`, `near_exhaustion` (up to a minute old) and `running.requests` are of all processes; null before the database was read. Health, models with load and speed, `last_hour`, `last_day` and `errors` are of this process. All clients share one snapshot a second. Does not prolong a session.",
-  response: { 200: overviewObject.schema },
-});
-
-const streamOverview = operation("streamOverview", {
-  summary: "Stream the overview as server-sent events",
-  description:
-    "The `data` of each event is the object of `GET /admin/overview`. An event is sent at once and after each change, at most one a second. The stream ends with the session and with the process. A session has four streams at most.",
-  response: { 200: overviewObject.schema },
-  events: true,
-  refusals: ["concurrency_limit_exceeded"],
-});
-
 export function overviewRoutes(app: ApiApp, actions: OperatorActions, dependencies: AdminDependencies): void {
   const overview = new OverviewFeed(actions, dependencies);
   app.addHook("preClose", async () => overview.close());
   const config = { prolongsSession: false };
 
-  app.get("/admin/overview", { schema: showOverview, config }, () => overview.now());
+  app.get(
+    "/admin/overview",
+    operation(
+      "showOverview",
+      {
+        summary: "Show what runs now and what was used lately",
+        description:
+          "`usage`, `near_exhaustion` (up to a minute old) and `running.requests` are of all processes; null before the database was read. Health, models with load and speed, `last_hour`, `last_day` and `errors` are of this process. All clients share one snapshot a second. Does not prolong a session.",
+        response: { 200: overviewObject.schema },
+      },
+      { config },
+    ),
+    () => overview.now(),
+  );
 
   app.get(
     "/admin/overview/stream",
-    { schema: streamOverview, config, exposeHeadRoute: false },
+    operation(
+      "streamOverview",
+      {
+        summary: "Stream the overview as server-sent events",
+        description:
+          "The `data` of each event is the object of `GET /admin/overview`. An event is sent at once and after each change, at most one a second. The stream ends with the session and with the process. A session has four streams at most.",
+        response: { 200: overviewObject.schema },
+        events: true,
+        refusals: ["concurrency_limit_exceeded"],
+      },
+      { config, exposeHeadRoute: false },
+    ),
     (request, reply) => {
       dependencies.streams.take(request, reply);
       overview.add(reply);

@@ -19,41 +19,43 @@ const appliedObject = objectFor<AppliedPlansReport>("AppliedPlans")({
   warnings: [names, ({ warnings }) => warnings],
 });
 
-const listPlans = operation("listPlans", {
-  summary: "List the plans of the database with their versions and numbers of accounts",
-  description:
-    "Plans of the current section in its order, then retired plans by name. Accounts keep a retired plan, and no other account can be put on it. `configuration` compares the plans of this node's configuration, as the node last read it, with the database.",
-  querystring: closed(schema.pageQuery),
-  response: {
-    200: closed({
-      data: Type.Array(planObject.schema),
-      next: orNull(Type.String({ description: "a cursor" })),
-      configuration: comparedPlansObject.schema,
-    }),
-  },
-});
-
-const applyPlans = operation("applyPlans", {
-  summary: "Make the plans of this node's configuration current",
-  description:
-    "Also applies plans that newer ones have replaced, as a way back. The plans are those of the configuration when the node last read it; reload it first if the file has changed.",
-  response: { 200: appliedObject.schema },
-  refusals: ["cannot_reload_now"],
-});
-
 export function planRoutes(
   app: ApiApp,
   actions: OperatorActions,
   { applyPlans: applyConfigured, configuredPlans }: AdminDependencies,
 ): void {
-  app.get("/admin/plans", { schema: listPlans }, async ({ query }) => {
-    const section = configuredPlans();
-    const changes = await actions.previewPlans(section);
-    const page = await pageIn(await actions.plans(), query, planObject.of);
-    return { ...page, configuration: comparedPlansObject.of({ section, changes }) };
-  });
+  app.get(
+    "/admin/plans",
+    operation("listPlans", {
+      summary: "List the plans of the database with their versions and numbers of accounts",
+      description:
+        "Plans of the current section in its order, then retired plans by name. Accounts keep a retired plan, and no other account can be put on it. `configuration` compares the plans of this node's configuration, as the node last read it, with the database.",
+      querystring: closed(schema.pageQuery),
+      response: {
+        200: closed({
+          data: Type.Array(planObject.schema),
+          next: orNull(Type.String({ description: "a cursor" })),
+          configuration: comparedPlansObject.schema,
+        }),
+      },
+    }),
+    async ({ query }) => {
+      const section = configuredPlans();
+      const changes = await actions.previewPlans(section);
+      const page = await pageIn(await actions.plans(), query, planObject.of);
+      return { ...page, configuration: comparedPlansObject.of({ section, changes }) };
+    },
+  );
 
-  app.post("/admin/plans/apply", { schema: applyPlans }, async () =>
-    appliedObject.of(await applyConfigured()),
+  app.post(
+    "/admin/plans/apply",
+    operation("applyPlans", {
+      summary: "Make the plans of this node's configuration current",
+      description:
+        "Also applies plans that newer ones have replaced, as a way back. The plans are those of the configuration when the node last read it; reload it first if the file has changed.",
+      response: { 200: appliedObject.schema },
+      refusals: ["cannot_reload_now"],
+    }),
+    async () => appliedObject.of(await applyConfigured()),
   );
 }

@@ -75,43 +75,45 @@ const stopObject = objectFor<RequestStop>("RequestStop")({
   ],
 });
 
-const listRequests = operation("listRequests", {
-  summary: "List the chat requests that this process answers now, oldest first",
-  description:
-    "`GET /admin/holds` lists the requests of all processes with their held credits, as of their last checkpoint.",
-  ...schema.listByAccount(requestObject.schema),
-});
-
-const stopRequest = operation("stopRequest", {
-  summary: "Stop a running request",
-  description:
-    "At once if this process answers it, otherwise through the database. Its client gets `request_stopped`, and pays for the tokens so far, as if it had left. A repetition is safe: after the end it is refused with `request_not_found`.",
-  params: closed({ request: schema.noteThatIs("the id of a request") }),
-  response: { 202: stopObject.schema },
-  refusals: ["request_not_found"],
-});
-
 export function requestRoutes(
   app: ApiApp,
   _actions: OperatorActions,
   { requests, stops }: AdminDependencies,
 ): void {
-  app.get("/admin/requests", { schema: listRequests }, async ({ query: { limit, after = "", account } }) => {
-    const found = requests
-      .list()
-      .filter(
-        ({ requestId, caller }) => requestId > after && [undefined, caller?.accountId].includes(account),
-      )
-      .toSorted((a, b) => (a.requestId < b.requestId ? -1 : 1));
-    return pageOf(
-      limit,
-      async (rows) => found.slice(0, rows),
-      requestObject.of,
-      ({ requestId }) => requestId,
-    );
-  });
+  app.get(
+    "/admin/requests",
+    operation("listRequests", {
+      summary: "List the chat requests that this process answers now, oldest first",
+      description:
+        "`GET /admin/holds` lists the requests of all processes with their held credits, as of their last checkpoint.",
+      ...schema.listByAccount(requestObject.schema),
+    }),
+    async ({ query: { limit, after = "", account } }) => {
+      const found = requests
+        .list()
+        .filter(
+          ({ requestId, caller }) => requestId > after && [undefined, caller?.accountId].includes(account),
+        )
+        .toSorted((a, b) => (a.requestId < b.requestId ? -1 : 1));
+      return pageOf(
+        limit,
+        async (rows) => found.slice(0, rows),
+        requestObject.of,
+        ({ requestId }) => requestId,
+      );
+    },
+  );
 
-  app.post("/admin/requests/:request/stop", { schema: stopRequest }, async ({ params }, reply) =>
-    reply.code(202).send(stopObject.of(await stops.stopRequest(params.request))),
+  app.post(
+    "/admin/requests/:request/stop",
+    operation("stopRequest", {
+      summary: "Stop a running request",
+      description:
+        "At once if this process answers it, otherwise through the database. Its client gets `request_stopped`, and pays for the tokens so far, as if it had left. A repetition is safe: after the end it is refused with `request_not_found`.",
+      params: closed({ request: schema.noteThatIs("the id of a request") }),
+      response: { 202: stopObject.schema },
+      refusals: ["request_not_found"],
+    }),
+    async ({ params }, reply) => reply.code(202).send(stopObject.of(await stops.stopRequest(params.request))),
   );
 }

@@ -24,51 +24,6 @@ function named(description: string) {
   return Type.Array(text, { description });
 }
 
-const listNodes = operation("listNodes", {
-  summary: "List the live processes on this database, in the order of their start",
-  description:
-    "As this process last saw them, a few seconds ago. `differs` lists the settings that affect credits and differ from this process.",
-  ...schema.listOf(nodeObject.schema),
-});
-
-const listHolds = operation("listHolds", {
-  summary: "List running requests and the credits that they hold, in the order of account and request id",
-  description:
-    "A hold whose `expires_at` has passed belongs to a process that died. It is charged by its last checkpoint within seconds.",
-  ...schema.listByAccount(holdObject.schema),
-  refusals: ["account_not_found", "list_too_slow"],
-});
-
-const startAudit = operation("startAudit", {
-  summary: "Start an audit of all rows of the ledger",
-  description:
-    "Responds at once. The audit runs in the background and takes minutes on a large ledger. If an audit already runs in any process on this database, no second one starts, so a repetition is safe. Requests do not wait for the audit. On PostgreSQL, requests of a busy account become slower while it runs.",
-  response: { 202: auditJobObject.schema },
-});
-
-const showAudit = operation("showAudit", {
-  summary: "Show the running audit and the last result",
-  description:
-    "The result is stored in the database: every process shows the same, after a restart too. `failed` is set if a later audit could not read all rows.",
-  response: { 200: auditJobObject.schema },
-});
-
-const showClock = operation("showClock", {
-  summary: "Show whether the clock of the ledger is trusted",
-  description:
-    "`clock_at` is the clock, `trusted_at` the time that the ledger uses. They differ if the clock has stepped by more than 5 s.",
-  response: { 200: clockObject.schema },
-});
-
-const acceptClock = operation("acceptClock", {
-  summary: "Accept the present reading of the clock",
-  description:
-    "Ends the time in which the ledger does not believe its clock. `by` names the operator in the record. Other processes follow within 5 s.",
-  body: closed({ by: schema.note }),
-  response: { 200: acceptedClockObject.schema },
-  refusals: ["clock_trusted"],
-});
-
 export const reloadObject = objectFor<ReloadReport>("Reload")({
   reloaded_at: [time, (report) => isoTime(report.atMs)],
   models: [
@@ -88,43 +43,98 @@ export const reloadObject = objectFor<ReloadReport>("Reload")({
   ],
 });
 
-const reload = operation("reloadConfiguration", {
-  summary: "Read the configuration again and apply it",
-  description:
-    "Checks everything first, and loads models that are new or changed, which can take minutes. If a part of the configuration cannot be used, nothing changes. Running answers keep their model and price.",
-  response: { 200: reloadObject.schema },
-  refusals: ["cannot_reload_now", "configuration_invalid"],
-});
-
 export function serviceRoutes(
   app: ApiApp,
   actions: OperatorActions,
   { audits, nodes, reload: reloadConfiguration }: AdminDependencies,
 ): void {
-  app.post("/admin/reload", { schema: reload }, async () => reloadObject.of(await reloadConfiguration()));
-
-  app.get("/admin/nodes", { schema: listNodes }, async ({ query }) => pageIn(nodes(), query, nodeObject.of));
-
-  app.get("/admin/holds", { schema: listHolds }, async ({ query: { limit, after, account } }) => {
-    const place = placeIn(after);
-    const from = place && { account: place.account, id: place.rest };
-    return pageOf(
-      limit,
-      (rows) => actions.holds({ account, after: from, limit: rows }),
-      holdObject.of,
-      (row) => placeCursor(row.account, row.id),
-    );
-  });
-
-  app.get("/admin/clock", { schema: showClock }, async () => clockObject.of(await actions.clock()));
-
-  app.post("/admin/clock/accept", { schema: acceptClock }, async ({ body: { by } }) =>
-    acceptedClockObject.of(await actions.acceptClock(by)),
+  app.post(
+    "/admin/reload",
+    operation("reloadConfiguration", {
+      summary: "Read the configuration again and apply it",
+      description:
+        "Checks everything first, and loads models that are new or changed, which can take minutes. If a part of the configuration cannot be used, nothing changes. Running answers keep their model and price.",
+      response: { 200: reloadObject.schema },
+      refusals: ["cannot_reload_now", "configuration_invalid"],
+    }),
+    async () => reloadObject.of(await reloadConfiguration()),
   );
 
-  app.post("/admin/audit", { schema: startAudit }, async (_request, reply) =>
-    reply.code(202).send(auditJobObject.of(await audits.start())),
+  app.get(
+    "/admin/nodes",
+    operation("listNodes", {
+      summary: "List the live processes on this database, in the order of their start",
+      description:
+        "As this process last saw them, a few seconds ago. `differs` lists the settings that affect credits and differ from this process.",
+      ...schema.listOf(nodeObject.schema),
+    }),
+    async ({ query }) => pageIn(nodes(), query, nodeObject.of),
   );
 
-  app.get("/admin/audit", { schema: showAudit }, async () => auditJobObject.of(await audits.job()));
+  app.get(
+    "/admin/holds",
+    operation("listHolds", {
+      summary: "List running requests and the credits that they hold, in the order of account and request id",
+      description:
+        "A hold whose `expires_at` has passed belongs to a process that died. It is charged by its last checkpoint within seconds.",
+      ...schema.listByAccount(holdObject.schema),
+      refusals: ["account_not_found", "list_too_slow"],
+    }),
+    async ({ query: { limit, after, account } }) => {
+      const place = placeIn(after);
+      const from = place && { account: place.account, id: place.rest };
+      return pageOf(
+        limit,
+        (rows) => actions.holds({ account, after: from, limit: rows }),
+        holdObject.of,
+        (row) => placeCursor(row.account, row.id),
+      );
+    },
+  );
+
+  app.get(
+    "/admin/clock",
+    operation("showClock", {
+      summary: "Show whether the clock of the ledger is trusted",
+      description:
+        "`clock_at` is the clock, `trusted_at` the time that the ledger uses. They differ if the clock has stepped by more than 5 s.",
+      response: { 200: clockObject.schema },
+    }),
+    async () => clockObject.of(await actions.clock()),
+  );
+
+  app.post(
+    "/admin/clock/accept",
+    operation("acceptClock", {
+      summary: "Accept the present reading of the clock",
+      description:
+        "Ends the time in which the ledger does not believe its clock. `by` names the operator in the record. Other processes follow within 5 s.",
+      body: closed({ by: schema.note }),
+      response: { 200: acceptedClockObject.schema },
+      refusals: ["clock_trusted"],
+    }),
+    async ({ body: { by } }) => acceptedClockObject.of(await actions.acceptClock(by)),
+  );
+
+  app.post(
+    "/admin/audit",
+    operation("startAudit", {
+      summary: "Start an audit of all rows of the ledger",
+      description:
+        "Responds at once. The audit runs in the background and takes minutes on a large ledger. If an audit already runs in any process on this database, no second one starts, so a repetition is safe. Requests do not wait for the audit. On PostgreSQL, requests of a busy account become slower while it runs.",
+      response: { 202: auditJobObject.schema },
+    }),
+    async (_request, reply) => reply.code(202).send(auditJobObject.of(await audits.start())),
+  );
+
+  app.get(
+    "/admin/audit",
+    operation("showAudit", {
+      summary: "Show the running audit and the last result",
+      description:
+        "The result is stored in the database: every process shows the same, after a restart too. `failed` is set if a later audit could not read all rows.",
+      response: { 200: auditJobObject.schema },
+    }),
+    async () => auditJobObject.of(await audits.job()),
+  );
 }

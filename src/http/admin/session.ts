@@ -14,45 +14,53 @@ export const codeObject = objectFor<NewCode & { url: string | null }>("SignInCod
   operator_url: [orNull(Type.String({ description: "`operator.url`" })), ({ url }) => url],
 });
 
-const signIn = operation("signIn", {
-  summary: "Sign in: exchange the operator token, or the code of a sign-in link, for a session",
-  description:
-    "Sets a cookie. `idle_expires_at` is the end of the session unless it is used before. A session that the request has ends. Ten failed attempts a minute from one address are answered; further ones get 429.",
-  security: [header],
-  body: closed({
-    token: Type.Optional(Type.String({ description: "the operator token" })),
-    code: Type.Optional(Type.String({ description: "the code of a sign-in link" })),
-  }),
-  response: { 200: sessionObject.schema },
-  refusals: ["invalid_code", "insecure_sign_in", "too_many_sign_ins"],
-});
-
-const makeCode = operation("makeSignInCode", {
-  summary: "Make a code for a sign-in link",
-  description:
-    "The link is /console#code=... below the URL of the operator listener. It works once, for five minutes. A session cannot make codes.",
-  security: [{ operatorToken: [] }],
-  response: { 201: codeObject.schema },
-  refusals: ["token_required"],
-});
-
 export function sessionRoutes(
   app: ApiApp,
   _actions: OperatorActions,
   { signIn: access }: AdminDependencies,
 ): void {
-  app.post("/admin/session", { schema: signIn, bodyLimit: signInBytesMax }, async (request, reply) => {
-    const signedIn = await access.signIn(request, credentialsIn(request.body));
-    reply.header("set-cookie", signedIn.setCookie);
-    return sessionObject.of(signedIn.session);
-  });
+  app.post(
+    "/admin/session",
+    operation(
+      "signIn",
+      {
+        summary: "Sign in: exchange the operator token, or the code of a sign-in link, for a session",
+        description:
+          "Sets a cookie. `idle_expires_at` is the end of the session unless it is used before. A session that the request has ends. Ten failed attempts a minute from one address are answered; further ones get 429.",
+        security: [header],
+        body: closed({
+          token: Type.Optional(Type.String({ description: "the operator token" })),
+          code: Type.Optional(Type.String({ description: "the code of a sign-in link" })),
+        }),
+        response: { 200: sessionObject.schema },
+        refusals: ["invalid_code", "insecure_sign_in", "too_many_sign_ins"],
+      },
+      { bodyLimit: signInBytesMax },
+    ),
+    async (request, reply) => {
+      const signedIn = await access.signIn(request, credentialsIn(request.body));
+      reply.header("set-cookie", signedIn.setCookie);
+      return sessionObject.of(signedIn.session);
+    },
+  );
 
   presentSessionRoutes(app, "/admin/session", access);
 
-  app.post("/admin/session/codes", { schema: makeCode }, async (request, reply) => {
-    reply.code(201);
-    return codeObject.of(await access.newCode(request));
-  });
+  app.post(
+    "/admin/session/codes",
+    operation("makeSignInCode", {
+      summary: "Make a code for a sign-in link",
+      description:
+        "The link is /console#code=... below the URL of the operator listener. It works once, for five minutes. A session cannot make codes.",
+      security: [{ operatorToken: [] }],
+      response: { 201: codeObject.schema },
+      refusals: ["token_required"],
+    }),
+    async (request, reply) => {
+      reply.code(201);
+      return codeObject.of(await access.newCode(request));
+    },
+  );
 }
 
 function credentialsIn({ token, code }: { token?: string; code?: string }) {

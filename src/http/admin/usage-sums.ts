@@ -10,26 +10,28 @@ import { type ApiApp, operation } from "../api/app.ts";
 import * as schema from "../api/schemas.ts";
 import { sumsDescription, sumsFilters, sumsResponse } from "../api/usage-filters.ts";
 
-const sumUsage = operation("sumUsage", {
-  summary: "Sum usage by day, model, key or account",
-  description: sumsDescription,
-  querystring: closed({
-    by: Type.Optional(
-      Type.Enum([...usageGroups], { description: `"day" (default), "model", "key" or "account"` }),
-    ),
-    account: Type.Optional(schema.accountName),
-    ...sumsFilters,
-  }),
-  response: { 200: Type.Unsafe<Static<typeof usageReportSchema> | string>(usageReportSchema) },
-  refusals: ["account_not_found", "list_too_slow"],
-  csv: true,
-});
-
 export function usageSumsRoutes(app: ApiApp, actions: OperatorActions): void {
-  app.get("/admin/usage/sums", { schema: sumUsage }, async ({ query, headers: { accept } }, reply) => {
-    const { by = "day", account, ...rest } = query;
-    return await sumsResponse(by, rest, { accept, reply }, (wanted) =>
-      actions.usageReport({ ...wanted, account }),
-    );
-  });
+  app.get(
+    "/admin/usage/sums",
+    operation("sumUsage", {
+      summary: "Sum usage by day, model, key or account",
+      description: sumsDescription,
+      querystring: closed({
+        by: Type.Optional(
+          Type.Enum([...usageGroups], { description: `"day" (default), "model", "key" or "account"` }),
+        ),
+        account: Type.Optional(schema.accountName),
+        ...sumsFilters,
+      }),
+      response: { 200: Type.Unsafe<Static<typeof usageReportSchema> | string>(usageReportSchema) },
+      refusals: ["account_not_found", "list_too_slow"],
+      csv: true,
+    }),
+    async ({ query, headers: { accept } }, reply) => {
+      const { by = "day", account, ...rest } = query;
+      return await sumsResponse(by, rest, { accept, reply }, (wanted) =>
+        actions.usageReport({ ...wanted, account }),
+      );
+    },
+  );
 }

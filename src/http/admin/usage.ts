@@ -23,33 +23,35 @@ const filters = closed({
 
 const page = schema.pageOf(usageObject.schema);
 
-const listUsage = operation("listUsage", {
-  summary: "List receipts of finished requests, in the order of account and journal",
-  description:
-    "With `order=newest` the newest receipt of an account comes first; the list must name an account or a key then. `from` is inclusive, `to` exclusive. With `format=csv` or `accept: text/csv`, all receipts come as one CSV; `limit` is not accepted then.",
-  querystring: filters,
-  response: { 200: Type.Unsafe<Static<typeof page> | Readable>(page) },
-  refusals: ["account_not_found", "list_too_slow"],
-  csv: true,
-});
-
 export function usageRoutes(app: ApiApp, actions: OperatorActions): void {
-  app.get("/admin/usage", { schema: listUsage }, async ({ query, headers }, reply) => {
-    const wanted = queryOf(query);
-    const { limit, format = acceptsCsv(headers.accept) ? "csv" : "json" } = query;
-    if (format === "json") {
-      return pageOf(
-        limit,
-        (rows) => actions.usage({ ...wanted, limit: rows }),
-        usageObject.of,
-        ({ account, seq }) => placeCursor(account, seq),
-      );
-    }
-    const pages = await actions.usagePages(wanted);
-    if (limit !== undefined) throw invalidValue("limit", "limit is for JSON: a CSV has every row.");
-    reply.header("content-type", "text/csv; charset=utf-8; header=present");
-    return Readable.from(usageCsv(pages));
-  });
+  app.get(
+    "/admin/usage",
+    operation("listUsage", {
+      summary: "List receipts of finished requests, in the order of account and journal",
+      description:
+        "With `order=newest` the newest receipt of an account comes first; the list must name an account or a key then. `from` is inclusive, `to` exclusive. With `format=csv` or `accept: text/csv`, all receipts come as one CSV; `limit` is not accepted then.",
+      querystring: filters,
+      response: { 200: Type.Unsafe<Static<typeof page> | Readable>(page) },
+      refusals: ["account_not_found", "list_too_slow"],
+      csv: true,
+    }),
+    async ({ query, headers }, reply) => {
+      const wanted = queryOf(query);
+      const { limit, format = acceptsCsv(headers.accept) ? "csv" : "json" } = query;
+      if (format === "json") {
+        return pageOf(
+          limit,
+          (rows) => actions.usage({ ...wanted, limit: rows }),
+          usageObject.of,
+          ({ account, seq }) => placeCursor(account, seq),
+        );
+      }
+      const pages = await actions.usagePages(wanted);
+      if (limit !== undefined) throw invalidValue("limit", "limit is for JSON: a CSV has every row.");
+      reply.header("content-type", "text/csv; charset=utf-8; header=present");
+      return Readable.from(usageCsv(pages));
+    },
+  );
 }
 
 function queryOf(query: Static<typeof filters>): Omit<UsageQuery, "limit"> {

@@ -14,6 +14,7 @@ import type {
   FastifySchema,
   FastifySchemaCompiler,
   FastifyTypeProvider,
+  RouteShorthandOptions,
 } from "fastify";
 import { fastify } from "fastify";
 import Type, { type Static, type TSchema } from "typebox";
@@ -42,9 +43,16 @@ interface TypeBoxProvider extends FastifyTypeProvider {
   serializer: this["schema"] extends TSchema ? Static<this["schema"]> : unknown;
 }
 
-/** Describes an operation: its schemas, and its texts in the OpenAPI document. */
-export function operation<const S extends FastifySchema>(operationId: string, schema: S) {
-  return { operationId, ...schema };
+/**
+ * Returns the options of a route: the schemas of its operation, the texts for the OpenAPI document,
+ * and settings of Fastify.
+ */
+export function operation<const S extends FastifySchema>(
+  operationId: string,
+  schema: S,
+  settings: Pick<RouteShorthandOptions, "bodyLimit" | "config" | "exposeHeadRoute"> = {},
+) {
+  return { ...settings, schema: { operationId, ...schema } };
 }
 
 export type ApiApp = ReturnType<typeof createApiApp>;

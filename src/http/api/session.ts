@@ -18,19 +18,6 @@ export const sessionObject = objectFor<SessionRow>("Session")({
 export const header = { requestHeader: [] };
 const bySession = [{ session: [], ...header }];
 
-const showSession = operation("showSession", {
-  summary: "Show the present session",
-  description: "Does not prolong the session.",
-  security: bySession,
-  response: { 200: sessionObject.schema },
-});
-
-const signOut = operation("signOut", {
-  summary: "Sign out: end the present session on all nodes, and the responses to it",
-  security: bySession,
-  response: { 204: Type.Unsafe<undefined>(Type.Null()) },
-});
-
 interface PresentSession {
   sessionOf(request: FastifyRequest): SessionRow;
   /** Ends the session of the request. Returns `Set-Cookie`, which removes it. */
@@ -39,12 +26,31 @@ interface PresentSession {
 
 /** Adds the routes that show and end the present session. */
 export function presentSessionRoutes(app: ApiApp, path: string, present: PresentSession): void {
-  app.get(path, { schema: showSession, config: { prolongsSession: false } }, async (request) =>
-    sessionObject.of(present.sessionOf(request)),
+  app.get(
+    path,
+    operation(
+      "showSession",
+      {
+        summary: "Show the present session",
+        description: "Does not prolong the session.",
+        security: bySession,
+        response: { 200: sessionObject.schema },
+      },
+      { config: { prolongsSession: false } },
+    ),
+    async (request) => sessionObject.of(present.sessionOf(request)),
   );
 
-  app.delete(path, { schema: signOut }, async (request, reply) => {
-    reply.header("set-cookie", await present.signOut(request, reply));
-    reply.code(204);
-  });
+  app.delete(
+    path,
+    operation("signOut", {
+      summary: "Sign out: end the present session on all nodes, and the responses to it",
+      security: bySession,
+      response: { 204: Type.Unsafe<undefined>(Type.Null()) },
+    }),
+    async (request, reply) => {
+      reply.header("set-cookie", await present.signOut(request, reply));
+      reply.code(204);
+    },
+  );
 }

@@ -59,21 +59,23 @@ export const ownAccountObject = objectFor<ShownAccount>("OwnAccount")({
   ],
 });
 
-const showAccount = operation("showAccount", {
-  summary: "Show the account, the key of the session, its rights and the balance",
-  description: "`balance` is that of `GET /v1/balance`. A suspended account can be seen, but not used.",
-  response: { 200: ownAccountObject.schema },
-});
-
 export function accountRoutes(app: ApiApp, { store, publicUrl, localUrl }: PortalDependencies): void {
-  app.get("/api/account", { schema: showAccount }, async (request) => {
-    const session = sessionOf(request);
-    const snapshot = await store.snapshot(session.key.account);
-    return ownAccountObject.of({
-      session: { ...session, key: keyAt(session.key, store.nowMs()) },
-      balance: balanceOf(snapshot),
-      // Somebody on this machine can use the local URL, and nobody else.
-      publicUrl: publicUrl() ?? (isOnLoopback(`http://${request.raw.headers.host}`) ? localUrl : null),
-    });
-  });
+  app.get(
+    "/api/account",
+    operation("showAccount", {
+      summary: "Show the account, the key of the session, its rights and the balance",
+      description: "`balance` is that of `GET /v1/balance`. A suspended account can be seen, but not used.",
+      response: { 200: ownAccountObject.schema },
+    }),
+    async (request) => {
+      const session = sessionOf(request);
+      const snapshot = await store.snapshot(session.key.account);
+      return ownAccountObject.of({
+        session: { ...session, key: keyAt(session.key, store.nowMs()) },
+        balance: balanceOf(snapshot),
+        // Somebody on this machine can use the local URL, and nobody else.
+        publicUrl: publicUrl() ?? (isOnLoopback(`http://${request.raw.headers.host}`) ? localUrl : null),
+      });
+    },
+  );
 }

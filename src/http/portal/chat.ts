@@ -21,26 +21,24 @@ export const lastChunk = closed({
   shortfall_micro: orNull(micro),
 });
 
-const chat = operation("chat", {
-  summary: "Send a chat request with the key of the session",
-  description:
-    "The body is that of `POST /v1/chat/completions`, with `stream: true`. Limits, credits and refusals are those of the public API, and so are the server-sent events of the answer. The last event before `[DONE]` is this object: `cost_micro` is what the ledger charged, with the part `shortfall_micro` that the account could not pay. Both are null if the charge is not recorded yet. A late error has both fields beside `error`. To abort, close the connection: the tokens so far are charged.",
-  response: { 200: lastChunk },
-  events: true,
-  refusals: [
-    ...(["invalid_json", "missing_required_parameter", "context_length_exceeded"] as const),
-    ...(["request_too_large", "request_timeout", "unsupported_media_type"] as const),
-    ...(["model_not_found", "model_not_allowed", "account_suspended", "request_stopped"] as const),
-    ...(["insufficient_credits", "credits_reserved", "key_budget_exceeded"] as const),
-    ...(["rate_limit_exceeded", "concurrency_limit_exceeded", "too_many_refusals"] as const),
-    ...(["upstream_error", "upstream_timeout", "model_unavailable", "shutting_down"] as const),
-  ],
-});
-
 export function chatRoutes(app: ApiApp, dependencies: PortalDependencies): void {
   dependencies.chat.serve(app, {
     path: "/api/chat",
-    schema: chat,
+    ...operation("chat", {
+      summary: "Send a chat request with the key of the session",
+      description:
+        "The body is that of `POST /v1/chat/completions`, with `stream: true`. Limits, credits and refusals are those of the public API, and so are the server-sent events of the answer. The last event before `[DONE]` is this object: `cost_micro` is what the ledger charged, with the part `shortfall_micro` that the account could not pay. Both are null if the charge is not recorded yet. A late error has both fields beside `error`. To abort, close the connection: the tokens so far are charged.",
+      response: { 200: lastChunk },
+      events: true,
+      refusals: [
+        ...(["invalid_json", "missing_required_parameter", "context_length_exceeded"] as const),
+        ...(["request_too_large", "request_timeout", "unsupported_media_type"] as const),
+        ...(["model_not_found", "model_not_allowed", "account_suspended", "request_stopped"] as const),
+        ...(["insufficient_credits", "credits_reserved", "key_budget_exceeded"] as const),
+        ...(["rate_limit_exceeded", "concurrency_limit_exceeded", "too_many_refusals"] as const),
+        ...(["upstream_error", "upstream_timeout", "model_unavailable", "shutting_down"] as const),
+      ],
+    }),
     callerOf: (request) => callerOf(sessionOf(request)),
   });
 }

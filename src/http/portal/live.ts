@@ -40,38 +40,44 @@ export const runningRequests = closed({
   }),
 });
 
-const showLive = operation("showLive", {
-  summary: "Follow the balance and the running requests of the session, as server-sent events",
-  description:
-    "Event `balance` has the balance, event `account` the state of the account and its refills, event `requests` the running requests: first as they are, then after each change, at most once a second. The stream does not prolong the session, and ends with it.",
-  response: { 200: Type.Union([balance, accountStateObject.schema, runningRequests]) },
-  events: true,
-  refusals: ["concurrency_limit_exceeded"],
-});
-
 export function liveRoutes(app: ApiApp, { store, logger }: PortalDependencies): void {
   const accounts = new LiveAccounts({
     store,
     onError: (err) => logger.warn({ err }, "the live state of accounts could not be read; trying again"),
   });
   const config = { prolongsSession: false };
-  app.get("/api/live", { schema: showLive, config, exposeHeadRoute: false }, async (request, reply) => {
-    const session = sessionOf(request);
-    if (accounts.count(session.key.account) >= streamsPerAccountMax) {
-      throw new Refusal(
-        "concurrency_limit_exceeded",
-        `This account has ${streamsPerAccountMax} open pages already. Close one of them.`,
-        { retryAfterSeconds: 30 },
-      );
-    }
-    const stream = new EventStream(reply);
-    const end = accounts.watch(session, (live) => {
-      stream.send("balance", balanceObject(live.balance));
-      stream.send("account", accountStateObject.of(live.balance));
-      stream.send("requests", requestsObject(live));
-    });
-    stream.onEnd(end);
-  });
+  app.get(
+    "/api/live",
+    operation(
+      "showLive",
+      {
+        summary: "Follow the balance and the running requests of the session, as server-sent events",
+        description:
+          "Event `balance` has the balance, event `account` the state of the account and its refills, event `requests` the running requests: first as they are, then after each change, at most once a second. The stream does not prolong the session, and ends with it.",
+        response: { 200: Type.Union([balance, accountStateObject.schema, runningRequests]) },
+        events: true,
+        refusals: ["concurrency_limit_exceeded"],
+      },
+      { config, exposeHeadRoute: false },
+    ),
+    async (request, reply) => {
+      const session = sessionOf(request);
+      if (accounts.count(session.key.account) >= streamsPerAccountMax) {
+        throw new Refusal(
+          "concurrency_limit_exceeded",
+          `This account has ${streamsPerAccountMax} open pages already. Close one of them.`,
+          { retryAfterSeconds: 30 },
+        );
+      }
+      const stream = new EventStream(reply);
+      const end = accounts.watch(session, (live) => {
+        stream.send("balance", balanceObject(live.balance));
+        stream.send("account", accountStateObject.of(live.balance));
+        stream.send("requests", requestsObject(live));
+      });
+      stream.onEnd(end);
+    },
+  );
 }
 
 function requestsObject({ requests, seq }: LiveAccount) {

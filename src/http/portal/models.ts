@@ -21,13 +21,15 @@ export const modelObject = objectFor<Model>("UsableModel")({
   ],
 });
 
-const listModels = operation("listModels", {
-  summary: "List the models that the key may use, with their prices",
-  response: { 200: closed({ data: Type.Array(modelObject.schema) }) },
-});
-
 export function modelRoutes(app: ApiApp, { catalog }: PortalDependencies): void {
-  app.get("/api/models", { schema: listModels }, async (request) => ({
-    data: usableModels(catalog, sessionOf(request)).map(modelObject.of),
-  }));
+  app.get(
+    "/api/models",
+    operation("listModels", {
+      summary: "List the models that the key may use, with their prices",
+      response: { 200: closed({ data: Type.Array(modelObject.schema) }) },
+    }),
+    async (request) => ({
+      data: usableModels(catalog, sessionOf(request)).map(modelObject.of),
+    }),
+  );
 }
