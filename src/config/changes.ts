@@ -74,45 +74,47 @@ const limitNames: Record<keyof ServiceLimits, string> = {
   streamIdleMs: "stream_idle_seconds",
 };
 
-type Read = (config: Config) => unknown;
+/** Settings by their names. */
+type Settings = ReadonlyMap<string, unknown>;
 
-/** Settings that a reload applies, besides `limits`, `models` and `plans`. */
-const applied: Record<string, Read> = {
-  "listen.url": ({ listen }) => listen.url,
-  "operator.hosts": ({ operator }) => operator.hosts,
-  "operator.url": ({ operator }) => operator.url,
-  "cors.origins": ({ cors }) => cors.origins,
-  "log.level": ({ log }) => log.level,
-};
+/** Returns the settings that a reload applies, besides `models` and `plans`. */
+function applied({ limits, listen, operator, cors, log }: Config): Settings {
+  const values = new Map(Object.entries(limits));
+  const { hosts, url } = operator;
+  return new Map<string, unknown>([
+    ...Object.entries(limitNames).map(([key, name]) => [`limits.${name}`, values.get(key)] as const),
+    ...named("listen", { url: listen.url }),
+    ...named("operator", { hosts, url }),
+    ...named("cors", { origins: cors.origins }),
+    ...named("log", { level: log.level }),
+  ]);
+}
 
-const atStart: Record<string, Read> = {
-  "listen.host": ({ listen }) => listen.host,
-  "listen.port": ({ listen }) => listen.port,
-  "operator.host": ({ operator }) => operator.host,
-  "operator.port": ({ operator }) => operator.port,
-  "operator.token": ({ operator }) => operator.token,
-  portal: ({ portal }) => portal,
-  data: ({ dataDir }) => dataDir,
-  models_dir: ({ modelsDir }) => modelsDir,
-  database: ({ database }) => database,
-  tracing: ({ tracing }) => tracing,
-};
+function atStart({ listen, operator, portal, dataDir, modelsDir, database, tracing }: Config): Settings {
+  const { host, port, token } = operator;
+  return new Map<string, unknown>([
+    ...named("listen", { host: listen.host, port: listen.port }),
+    ...named("operator", { host, port, token }),
+    ...Object.entries({ portal, data: dataDir, models_dir: modelsDir, database, tracing }),
+  ]);
+}
+
+function named(section: string, settings: object): [string, unknown][] {
+  return Object.entries(settings).map(([name, value]) => [`${section}.${name}`, value]);
+}
+
+function differing(running: Settings, next: Settings): string[] {
+  return [...next]
+    .filter(([name, value]) => !isDeepStrictEqual(running.get(name), value))
+    .map(([name]) => name);
+}
 
 export function changesBetween(running: Config, next: Config): SettingChanges {
-  const differing = (settings: Record<string, Read>) =>
-    Object.entries(settings)
-      .filter(([, read]) => !isDeepStrictEqual(read(running), read(next)))
-      .map(([name]) => name);
-  const models = entriesBetween(byId(running.models), byId(next.models), settingsOf);
-  const limits = Object.entries(limitNames).map(([key, name]): [string, Read] => [
-    `limits.${name}`,
-    ({ limits }) => new Map(Object.entries(limits)).get(key),
-  ]);
   return {
-    models,
+    models: entriesBetween(byId(running.models), byId(next.models), settingsOf),
     prices: entriesBetween(byId(running.models), byId(next.models), ({ price }) => price).changed,
-    settings: differing({ ...Object.fromEntries(limits), ...applied }),
-    needsRestart: differing(atStart),
+    settings: differing(applied(running), applied(next)),
+    needsRestart: differing(atStart(running), atStart(next)),
   };
 }
 

@@ -32,7 +32,7 @@ test("knows every section of the configuration", () => {
   const compared = ["listen", "operator", "portal", "dataDir", "modelsDir", "database", "plans", "models"];
   const fromEnvironment = ["sources", "client", "file", "ignoredVariables"];
   const { operator, ...sections } = read(base);
-  // Add a new setting to the tables of src/config/changes.ts, and then here.
+  // Add a new setting to src/config/changes.ts, and then here.
   assert.deepEqual(
     Object.keys({ operator, ...sections }).toSorted(),
     [...compared, "limits", "cors", "log", "tracing", ...fromEnvironment].toSorted(),
