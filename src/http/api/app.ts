@@ -44,8 +44,8 @@ interface TypeBoxProvider extends FastifyTypeProvider {
 }
 
 /**
- * Returns the options of a route: the schemas of its operation, the texts for the OpenAPI document,
- * and settings of Fastify.
+ * Returns the options of a route: the schemas of its operation, the texts for the OpenAPI
+ * document, and settings of Fastify.
  */
 export function operation<const S extends FastifySchema>(
   operationId: string,
