@@ -94,7 +94,8 @@ export function keysByHash(matches: string): string {
 /** Returns the key of a row of `keysByHash`. */
 export async function foundKeyOf(cells: readonly unknown[], plans: KeptPlans): Promise<FoundKey> {
   const account = accountEndTable.rowOf(cells, keyTable.columns.length);
-  const catalog = await plans.at(Number(cells.at(-1)));
+  const epoch = Number(cells.at(-1));
+  const catalog = plans.known(epoch) ?? (await plans.at(epoch));
   const plan = newestVersion(catalog, String(cells.at(-2))) ?? null;
   return { key: keyTable.rowOf(cells), account, plan };
 }
@@ -303,9 +304,15 @@ export class KeptPlans {
     this.#find = find;
   }
 
+  /** Returns the plans of this section or of a newer one, or null if they have not been read. */
+  known(epoch: number): PlanCatalog | null {
+    return this.#kept !== null && this.#kept.epoch >= epoch ? this.#kept : null;
+  }
+
   /** Returns the plans of this section or of a newer one. */
   async at(epoch: number): Promise<PlanCatalog> {
-    if (this.#kept !== null && this.#kept.epoch >= epoch) return this.#kept;
+    const known = this.known(epoch);
+    if (known !== null) return known;
     const read = await readCatalog(this.#find);
     if (this.#kept === null || this.#kept.epoch < read.epoch) this.#kept = read;
     return this.#kept;

@@ -58,15 +58,20 @@ function mergeNeighbours(turns: readonly Turn[]): Turn[] {
  * A form is made when it is needed, because templates accept nearly every conversation as it is.
  */
 export class ConversationForms {
-  readonly #forms: Generator<Turn[], void>;
+  readonly #messages: readonly Message[];
   /** Characters of all messages in their first form. */
   readonly characters: number;
-  #turns: readonly Turn[];
-  #current: readonly Message[] | null = null;
+  /** Null until the first form is not enough. */
+  #forms: Generator<Turn[], void> | null = null;
+  #turns: readonly Turn[] = [];
+  #current: readonly Message[] | null;
 
   constructor(messages: readonly Message[]) {
-    this.#forms = normalForms(messages, false);
-    this.#turns = this.#forms.next().value ?? [];
+    this.#messages = messages;
+    this.#current = messages.map(({ role, content }) => ({
+      role: role === "developer" ? "system" : role,
+      content,
+    }));
     this.characters = messages.reduce((sum, { content }) => sum + content.length, 0);
   }
 
@@ -78,6 +83,10 @@ export class ConversationForms {
 
   /** Changes to the next form that differs. Returns false if no form is left. */
   normaliseFurther(): boolean {
+    if (this.#forms === null) {
+      this.#forms = normalForms(this.#messages, false);
+      this.#turns = this.#forms.next().value ?? [];
+    }
     // A loop over the generator itself would close it.
     for (let next = this.#forms.next(); next.done !== true; next = this.#forms.next()) {
       const turns = next.value;

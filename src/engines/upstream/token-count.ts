@@ -58,7 +58,8 @@ export class TokenCount {
     const events = this.#events + Math.max(1, chunk.logprobs?.length ?? 0);
     const characters = this.#characters + chunk.text.length;
     this.#nextEvents = events;
-    const running = this.#runningOf(chunk.usage, { askedTokens, events, characters });
+    const running =
+      chunk.usage === null ? null : this.#runningOf(chunk.usage, { askedTokens, events, characters });
     this.#nextRunning = running ?? this.#running;
     const least = Math.min(askedTokens, Math.floor(characters / charactersPerToken));
     this.#nextTokens = running?.completionTokens ?? Math.max(this.#completionTokens, events, least);
@@ -118,7 +119,6 @@ export class TokenCount {
    * than before.
    */
   #runningOf(usage: unknown, { askedTokens, events, characters }: Counted): TokenCounts | null {
-    if (usage === null) return null;
     const counts = saneUsage(usage, {
       contextWindow: this.#contextWindow,
       completionTokensMax: askedTokens,

@@ -102,8 +102,8 @@ export class ChatService {
   }
 
   /** Reads the body, generates the answer, and sends it. */
-  async handle(request: FastifyRequest, reply: FastifyReply, style: AnswerStyle): Promise<void> {
-    await this.#endpoint.handle(request, reply, style);
+  handle(request: FastifyRequest, reply: FastifyReply, style: AnswerStyle): Promise<void> {
+    return this.#endpoint.handle(request, reply, style);
   }
 
   /**

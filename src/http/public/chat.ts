@@ -32,7 +32,7 @@ import {
   type RunningRequest,
   type RunningRequests,
 } from "./running-requests.ts";
-import { BodyTurns } from "./uploads.ts";
+import { BodyTurns, type Upload } from "./uploads.ts";
 
 export interface ChatOptions extends StreamTimes, RequestLimits {}
 
@@ -76,9 +76,9 @@ export class ChatEndpoint {
   async handle(request: FastifyRequest, reply: FastifyReply, style: AnswerStyle): Promise<void> {
     const context = contextOf(request);
     const created = Math.floor(Date.now() / 1000);
-    const parsed = await this.#running.need(request.raw, reply.raw, () =>
-      this.#readAndParse(request, context, style),
-    );
+    const parsed =
+      this.#parseArrived(request, context, style) ??
+      (await this.#running.need(request.raw, reply.raw, () => this.#readAndParse(request, context, style)));
     if (parsed === null) return context.finishUnanswered(reply);
     const { chat } = parsed;
     const run = this.#running.start(request.raw, reply.raw, context.record);
@@ -95,16 +95,25 @@ export class ChatEndpoint {
     }
   }
 
+  /** Parses a body that has arrived with its headers. Returns null if it must be awaited. */
+  #parseArrived({ raw }: FastifyRequest, context: RequestContext, style: AnswerStyle): ParsedRequest | null {
+    if (!this.#turns.isFree || this.#running.draining || raw.socket.destroyed) return null;
+    const body = uploadOf(context).arrived(raw);
+    return body === null ? null : this.#turns.run(() => this.#parse(body, context, style));
+  }
+
+  #parse(body: Uint8Array, context: RequestContext, style: AnswerStyle): ParsedRequest {
+    return context.measure(() => inStyle(style, parseRequest(body, this.#options)));
+  }
+
   /** Returns null if the client left before its turn. */
   async #readAndParse(
     request: FastifyRequest,
     context: RequestContext,
     style: AnswerStyle,
   ): Promise<ParsedRequest | null> {
-    const { upload } = context;
-    invariant(upload !== null, "a body is admitted before it is read");
-    const body = await upload.read(request.raw);
-    const parse = () => context.measure(() => inStyle(style, parseRequest(body, this.#options)));
+    const body = await uploadOf(context).read(request.raw);
+    const parse = () => this.#parse(body, context, style);
     if (this.#turns.isFree) return this.#turns.run(parse);
     const { accountId } = callerOf(request);
     return await this.#turns.wait(accountId, () => (request.raw.socket.destroyed ? null : parse()));
@@ -182,7 +191,7 @@ export class ChatEndpoint {
           rates = event.rates;
         } else if (event.type === "text") {
           text += event.text;
-          for (const logprob of event.logprobs ?? []) logprobs.push(logprobJson(logprob));
+          if (event.logprobs !== undefined) logprobs.push(...event.logprobs.map(logprobJson));
         } else {
           const { finishReason, usage } = event;
           whole = { text, finishReason, usage, ...(hasLogprobs ? { logprobs } : {}) };
@@ -196,6 +205,11 @@ export class ChatEndpoint {
     reply.send(completionJson(head, whole));
     dropIfIdle(reply.raw, this.#options.streamIdleMs);
   }
+}
+
+function uploadOf({ upload }: RequestContext): Upload {
+  invariant(upload !== null, "a body is admitted before it is read");
+  return upload;
 }
 
 function inStyle(style: AnswerStyle, parsed: ParsedRequest): ParsedRequest {

@@ -90,11 +90,19 @@ export class RunningRequests {
       },
     };
     const remove = this.#add(waiting, this.#waiting, socket);
-    ask()
-      .finally(() => {
-        if (!isRefused) remove();
-      })
-      .then(resolve, reject);
+    const answered = () => {
+      if (!isRefused) remove();
+    };
+    ask().then(
+      (answer) => {
+        answered();
+        resolve(answer);
+      },
+      (error: unknown) => {
+        answered();
+        reject(error);
+      },
+    );
     return await promise;
   }
 

@@ -172,10 +172,11 @@ export class PublicServer {
     }
     readBodiesInHandlers(app);
     app.addHook("onRequest", (request, reply) => this.#receive(request, reply));
-    app.addHook("onSend", async (request, reply) => {
+    app.addHook("onSend", (request, reply, _payload, done) => {
       reply.headers(this.requests.connectionHeaders());
       // Otherwise Node would wait for the rest of the body before it takes the next request.
       if (isUploading(request.raw)) reply.header("connection", "close");
+      done();
     });
     app.setErrorHandler(errorHandler(this.#dependencies.logger));
     return app;

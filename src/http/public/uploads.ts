@@ -182,7 +182,7 @@ export class Upload {
   /** Content-length of the body, or null if it comes in chunks. */
   readonly #declaredBytes: number | null;
   readonly #reservation: Reservation;
-  #bytes: Buffer<ArrayBuffer> | null = null;
+  #bytes: Buffer | null = null;
   #receivedBytes = 0;
   #chunks = 0;
   #isReleased = false;
@@ -205,18 +205,30 @@ export class Upload {
   }
 
   /**
+   * Returns the whole body if Node has received it with the headers, which is the common case;
+   * otherwise null: `read` it. Throws like `read`.
+   */
+  arrived(request: IncomingMessage): Uint8Array | null {
+    invariant(!this.#isReleased && this.#bytes === null, "a body is read once, before it is released");
+    if (!request.complete) return null;
+    const whole: Buffer | null = request.read();
+    if (whole !== null && hasOwnMemory(whole)) {
+      this.#requireSize(whole.length);
+      this.#reservation.growTo(whole.length);
+      this.#bytes = whole;
+      this.#receivedBytes = whole.length;
+    } else if (whole !== null) this.#add(whole);
+    return this.#whole();
+  }
+
+  /**
    * Resolves with the whole body. Throws `request_too_large`, `request_timeout`, or `overloaded`
    * if a body without a content-length outgrows the free bytes. Stays pending if the client
    * leaves; `release` ends the reading.
    */
   async read(request: IncomingMessage): Promise<Uint8Array> {
-    invariant(!this.#isReleased && this.#bytes === null, "a body is read once, before it is released");
-    if (request.complete) {
-      // The common case: Node has received the whole body with the headers.
-      const whole: Buffer | null = request.read();
-      if (whole !== null) this.#add(whole);
-      return this.#whole();
-    }
+    const arrived = this.arrived(request);
+    if (arrived !== null) return arrived;
     const startMs = performance.now();
     const { promise, resolve, reject } = Promise.withResolvers<Uint8Array>();
     const stop = () => {
@@ -282,10 +294,15 @@ export class Upload {
     );
   }
 
+  #requireSize(length: number): void {
+    const { bodyBytesMax } = this.#limits;
+    if (length > bodyBytesMax) throw tooLarge(bodyBytesMax);
+  }
+
   #add(chunk: Buffer): void {
     const { bodyBytesMax } = this.#limits;
     const length = this.#receivedBytes + chunk.length;
-    if (length > bodyBytesMax) throw tooLarge(bodyBytesMax);
+    this.#requireSize(length);
     this.#chunks += 1;
     if (this.#chunks > chunksFree + length / bytesPerChunkMin) throw inTooManyChunks();
     if (this.#bytes === null || this.#bytes.length < length) {
@@ -310,12 +327,17 @@ export class Upload {
   }
 }
 
+/** False for a part of Node's shared pool, which must not be freed. */
+function hasOwnMemory({ buffer, length }: Buffer): boolean {
+  return buffer.byteLength === length;
+}
+
 /**
  * Frees memory now. With the garbage collector, bodies would outlive their reservations by far.
  */
-function free({ buffer }: Buffer<ArrayBuffer>): void {
+function free({ buffer }: Buffer): void {
   // The memory may have been transferred to a worker.
-  if (!buffer.detached) buffer.transfer(0);
+  if (buffer instanceof ArrayBuffer && !buffer.detached) buffer.transfer(0);
 }
 
 function inTooManyChunks(): Refusal {
