@@ -3,6 +3,7 @@
  * schemas with a name become components of the OpenAPI document.
  */
 import Type, { type Static, type TObject, type TProperties, type TSchema } from "typebox";
+import { invariant } from "../errors.ts";
 import type { EpochMs } from "../units.ts";
 
 export const time = Type.String({ format: "date-time", description: "a time" });
@@ -27,10 +28,12 @@ export function fieldsFor<Row>() {
   return <P extends TProperties>(fields: Fields<Row, P>) => fields;
 }
 
-/** Schemas that the OpenAPI document contains once, under these names. */
+/** Schemas that the OpenAPI documents contain once, under these names. */
 export const components = new Map<object, string>();
 
+/** Throws if another schema has the name, because a document would describe one of them only. */
 export function component<P extends TProperties>(name: string, properties: P) {
+  invariant(![...components.values()].includes(name), `two components are called ${name}`);
   const schema = closed(properties);
   components.set(schema, name);
   return schema;

@@ -17,7 +17,7 @@ import { sessionOf } from "./sign-in.ts";
 const streamsPerAccountMax = 32;
 const shownRequestsMax = 100;
 
-const runningRequestObject = objectFor<HoldRow>("RunningRequest")({
+const runningRequestObject = objectFor<HoldRow>("OwnRunningRequest")({
   id: [text, (hold) => hold.id],
   key: [text, (hold) => hold.key],
   model: [text, (hold) => hold.model],
