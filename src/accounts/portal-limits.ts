@@ -5,7 +5,7 @@
  * A level falls steadily, so a burst may use the changes of a whole minute. The memory is bounded:
  * beyond `scopesMax`, the scopes that were counted longest ago are forgotten.
  */
-import { setNewest } from "../newest.ts";
+import { setNewest } from "../collections.ts";
 import { OperatorRefusal } from "./refusals.ts";
 
 const changesMax = 60;

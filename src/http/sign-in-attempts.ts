@@ -7,7 +7,7 @@
  * find out no more than attempts one after the other. The memory is bounded: beyond `clientsMax`,
  * the clients that tried longest ago are forgotten.
  */
-import { setNewest } from "../newest.ts";
+import { setNewest } from "../collections.ts";
 import { clientOf } from "./connections.ts";
 
 /** Failed attempts in any minute. */

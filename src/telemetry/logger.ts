@@ -15,7 +15,7 @@ import type { Charge } from "../chat/generate.ts";
 import type { LogLevel } from "../config/load.ts";
 import { given } from "../given.ts";
 import { microPerCredit } from "../units.ts";
-import type { RecentErrors } from "./recent-errors.ts";
+import type { RecentErrors } from "./live.ts";
 import { isFailure, type RequestObserver, type RequestRecord } from "./request-record.ts";
 
 /**

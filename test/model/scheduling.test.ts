@@ -1,9 +1,9 @@
 /** Turns of accounts, choice of sequences, sampling parameters. No model. */
 import assert from "node:assert/strict";
 import { test } from "node:test";
+import { FairQueue } from "../../src/collections.ts";
 import { isRepeatable, samplerConfig, seedOf } from "../../src/engines/llama/decode/sampling.ts";
 import { chooseSequence, newSequence, type Sequence } from "../../src/engines/llama/decode/sequences.ts";
-import { FairQueue } from "../../src/fair-queue.ts";
 
 function drain(queue: FairQueue<string>): string[] {
   const items: string[] = [];

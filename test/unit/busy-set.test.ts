@@ -6,7 +6,7 @@ import assert from "node:assert/strict";
 import { describe, it } from "node:test";
 import { getHeapSpaceStatistics, setFlagsFromString } from "node:v8";
 import { runInNewContext } from "node:vm";
-import { BusySet } from "../../src/busy-set.ts";
+import { BusySet } from "../../src/collections.ts";
 
 setFlagsFromString("--expose-gc");
 const collect: (options?: { type: "minor" }) => void = runInNewContext("gc");

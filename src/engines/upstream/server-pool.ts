@@ -7,7 +7,7 @@
  * busy server that seems alive gets the next request. A server that fails repeatedly gets no
  * requests for a while (`Circuit`).
  */
-import { BusySet } from "../../busy-set.ts";
+
 import {
   EngineError,
   type EngineLoad,
@@ -15,7 +15,7 @@ import {
   type EngineState,
   type Message,
 } from "../../chat/engine.ts";
-import { FairQueue, type QueueMax } from "../../fair-queue.ts";
+import { BusySet, FairQueue, type QueueMax } from "../../collections.ts";
 import type { EngineLog } from "../engine-log.ts";
 import { loggable, type UpstreamFailure } from "./failure.ts";
 import { type Attempt, LargeTurns, UpstreamServer, type UpstreamTimes } from "./server.ts";

@@ -7,8 +7,8 @@
 import { extname } from "node:path";
 import type { Worker } from "node:worker_threads";
 import type { Message } from "../../chat/engine.ts";
+import { FairQueue } from "../../collections.ts";
 import { messageOf, OperatorError } from "../../errors.ts";
-import { FairQueue } from "../../fair-queue.ts";
 import type { TokenizerFiles } from "../../model-files/tokenizer-files.ts";
 import { startThread } from "../../threads/start.ts";
 import type { EngineLog } from "../engine-log.ts";

@@ -7,8 +7,13 @@ import { closed, count, isoTime, micro, objectFor, orNull, text, time } from "..
 import type { OperatorActions } from "../../accounts/operator-actions.ts";
 import { longestAnswer, type Model } from "../../chat/catalog.ts";
 import type { EngineServer } from "../../chat/engine.ts";
-import { type Activity, dayMs, type Percentiles, type RecentRefusal } from "../../telemetry/live.ts";
-import type { RecentError } from "../../telemetry/recent-errors.ts";
+import {
+  type Activity,
+  dayMs,
+  type Percentiles,
+  type RecentError,
+  type RecentRefusal,
+} from "../../telemetry/live.ts";
 import { type ApiApp, operation } from "../api/app.ts";
 import { pageIn } from "../api/paging.ts";
 import * as schema from "../api/schemas.ts";

@@ -12,7 +12,7 @@ import type { IncomingMessage, ServerResponse } from "node:http";
 import type { Socket } from "node:net";
 import type { FastifyReply, FastifyRequest } from "fastify";
 import type { Caller } from "../../accounts/keys.ts";
-import { BusySet } from "../../busy-set.ts";
+import { BusySet } from "../../collections.ts";
 import { type ErrorCode, invariant, Refusal } from "../../errors.ts";
 import type { RequestRecord, Work } from "../../telemetry/request-record.ts";
 import type { Upload } from "./uploads.ts";

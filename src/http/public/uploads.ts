@@ -9,8 +9,8 @@
  */
 import type { IncomingMessage } from "node:http";
 import type { Caller } from "../../accounts/keys.ts";
+import { FairQueue } from "../../collections.ts";
 import { invariant, Refusal } from "../../errors.ts";
-import { FairQueue } from "../../fair-queue.ts";
 import { freeChunk } from "../error-response.ts";
 
 export interface UploadLimits {

@@ -4,7 +4,7 @@
  * Guarantees:
  * - Accounts share the `parallel` places. An account above its fair share gives places up within a
  *   few tokens, and its answers there are paused (places.ts). The queue is bounded
- *   (fair-queue.ts).
+ *   (collections.ts).
  * - A slow reader delays no other answer. While answers wait for a place, the running ones are
  *   decoded ahead of their readers, up to `aheadItemsMax` for all of them. While none waits, they
  *   stop a window ahead of their readers.
@@ -26,8 +26,8 @@ import {
   type PreparedPrompt,
   type Prompt,
 } from "../../../chat/engine.ts";
+import type { QueueMax } from "../../../collections.ts";
 import { invariant } from "../../../errors.ts";
-import type { QueueMax } from "../../../fair-queue.ts";
 import { checkModel } from "../../../model-files/gguf.ts";
 import type { EngineLog } from "../../engine-log.ts";
 import type { ThinkTags } from "../../text/thinking.ts";

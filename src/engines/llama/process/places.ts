@@ -23,8 +23,8 @@
  * is evaluated again. Pure: the caller passes the time and carries out the moves.
  */
 import type { EngineLoad } from "../../../chat/engine.ts";
+import { FairQueue, type QueueMax } from "../../../collections.ts";
 import { invariant } from "../../../errors.ts";
-import { FairQueue, type QueueMax } from "../../../fair-queue.ts";
 
 export interface PlacesLimits {
   /** Shortest run before a pause. */

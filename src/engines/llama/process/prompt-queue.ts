@@ -12,7 +12,7 @@
  * gone. A child that does not return a prompt within `stallMs` is reported.
  */
 import { EngineError, type Prompt } from "../../../chat/engine.ts";
-import { FairQueue } from "../../../fair-queue.ts";
+import { FairQueue } from "../../../collections.ts";
 import type { FromChild, Prepared, ToChild } from "../protocol.ts";
 import { ProgressWatch } from "./progress-watch.ts";
 import { PromptBudget } from "./prompt-budget.ts";

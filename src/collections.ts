@@ -1,14 +1,18 @@
 /**
- * A queue in which accounts take turns.
- *
- * Pure. Guarantees: the next item comes from the account that has waited longest since its last
- * turn. The items of one account keep their order. The queue holds `max` items. Accounts without a
- * waiting item may add as many again, so that one account's flood leaves room for others.
+ * Collections for what comes and goes all the time: a queue that is fair between accounts, a set,
+ * and maps with a bound. Pure.
  */
 
 /** Limit of a queue. A function if it can change while the queue is used. */
 export type QueueMax = number | (() => number);
 
+/**
+ * A queue in which accounts take turns.
+ *
+ * Guarantees: the next item comes from the account that has waited longest since its last turn.
+ * The items of one account keep their order. The queue holds `max` items. Accounts without a
+ * waiting item may add as many again, so that one account's flood leaves room for others.
+ */
 export class FairQueue<Item> {
   readonly #max: () => number;
   /** Accounts in the order of their turns. No list is empty. */
@@ -87,4 +91,52 @@ export class FairQueue<Item> {
     this.#size = 0;
     return items;
   }
+}
+
+/** Deletions after which a small set is copied. */
+const deletionsMin = 16;
+
+/**
+ * A set of things that come and go all the time, such as running requests. Has the order of a Set.
+ * Members may be deleted during an iteration, but not added.
+ *
+ * A Set of V8 keeps what has left it. When its table is full it gets another one, and the old
+ * table points to the new one. Once an old table lies in the old generation, all later tables
+ * survive the collections of the young generation, with all members that they ever had
+ * (docs/decisions/0059). Here the chain ends with every copy.
+ */
+export class BusySet<T> {
+  #members = new Set<T>();
+  #deletions = 0;
+
+  get size(): number {
+    return this.#members.size;
+  }
+
+  add(member: T): void {
+    if (this.#deletions > deletionsMin + this.#members.size) {
+      this.#members = new Set(this.#members);
+      this.#deletions = 0;
+    }
+    this.#members.add(member);
+  }
+
+  /** Returns whether it was a member. */
+  delete(member: T): boolean {
+    this.#deletions += 1;
+    return this.#members.delete(member);
+  }
+
+  [Symbol.iterator](): SetIterator<T> {
+    return this.#members.values();
+  }
+}
+
+/** Sets an entry as the newest of its map. Beyond `sizeMax`, the oldest entry is forgotten. */
+export function setNewest<K, V>(map: Map<K, V>, key: K, value: V, sizeMax: number): void {
+  map.delete(key);
+  map.set(key, value);
+  if (map.size <= sizeMax) return;
+  const oldest = map.keys().next();
+  if (oldest.done !== true) map.delete(oldest.value);
 }
