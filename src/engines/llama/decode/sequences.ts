@@ -9,8 +9,9 @@
  * 3. The longest prefix, if it is at least a quarter of the prompt, and of the tokens that would
  *    be lost.
  * 4. The sequence that was used longest ago.
- * So conversations that share only a template or a system prompt do not take each other's memory
- * while there is room.
+ * Among equals, an older one beside busy sequences goes first: neighbours are evaluated together
+ * (backend.ts). So conversations that share only a template or a system prompt do not take each
+ * other's memory while there is room.
  *
  * Pure. Guarantees: tokens of one account's requests are reused for that account only. A
  * repeatable job reuses only tokens that it would compute in the same way: in whole chunks on the
@@ -74,13 +75,32 @@ export function chooseSequence(
 ): { sequence: Sequence; keep: number } | null {
   const lastUse = sequences.reduce((latest, sequence) => Math.max(latest, sequence.lastUse), 0);
   const spareUntil = lastUse - usesPerRequest * spareAfterRequests * sequences.length;
-  let best: Candidate | null = null;
-  for (const sequence of sequences) {
-    if (sequence.busy) continue;
-    const candidate = candidateOf(sequence, wanted, chunkTokens, spareUntil);
-    if (best === null || isBetter(candidate, best)) best = candidate;
-  }
-  return best;
+  const candidates = sequences
+    .filter((sequence) => !sequence.busy)
+    .map((sequence) => candidateOf(sequence, wanted, chunkTokens, spareUntil))
+    .sort(byPreference);
+  const [best] = candidates;
+  if (best === undefined) return null;
+  const equals = candidates.filter(({ rank, worth }) => rank === best.rank && worth === best.worth);
+  return besideBusy(sequences, olderOf(equals));
+}
+
+/**
+ * Returns the empty ones, or else the half that was used longest ago. The others keep their
+ * prefixes.
+ */
+function olderOf(candidates: readonly Candidate[]): readonly Candidate[] {
+  const empty = candidates.filter(({ sequence }) => sequence.tokens.length === 0);
+  return empty.length > 0 ? empty : candidates.slice(0, Math.ceil(candidates.length / 2));
+}
+
+/** Returns the first candidate of those with the most busy neighbours. */
+function besideBusy(sequences: readonly Sequence[], candidates: readonly Candidate[]): Candidate | null {
+  const isBusy = (index: number) => sequences[index]?.busy === true;
+  const neighboursOf = ({ sequence: { index } }: Candidate) =>
+    Number(isBusy(index - 1)) + Number(isBusy(index + 1));
+  const most = Math.max(...candidates.map(neighboursOf));
+  return candidates.find((candidate) => neighboursOf(candidate) === most) ?? null;
 }
 
 function candidateOf(sequence: Sequence, wanted: Wanted, chunkTokens: number, spareUntil: number): Candidate {
@@ -102,15 +122,9 @@ function isSameConversation(sequence: Sequence, common: number): boolean {
   return common >= keptPerLost * (held - common);
 }
 
-function isBetter(left: Candidate, right: Candidate): boolean {
-  if (left.rank !== right.rank) return left.rank < right.rank;
-  if (left.worth !== right.worth) return left.worth > right.worth;
-  return idleLonger(left.sequence, right.sequence);
-}
-
-function idleLonger(left: Sequence, right: Sequence): boolean {
-  if (left.tokens.length === 0 || right.tokens.length === 0) return right.tokens.length > 0;
-  return left.lastUse < right.lastUse;
+/** The preferred candidate comes first. */
+function byPreference(left: Candidate, right: Candidate): number {
+  return left.rank - right.rank || right.worth - left.worth || left.sequence.lastUse - right.sequence.lastUse;
 }
 
 /** Leaves out the last token of the prompt: the answer's first token needs its logits. */
