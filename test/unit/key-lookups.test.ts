@@ -3,7 +3,7 @@ import assert from "node:assert/strict";
 import test from "node:test";
 import timers from "node:timers/promises";
 import { StoreUnavailableError } from "../../src/errors.ts";
-import type { Statement } from "../../src/store/postgres/connection.ts";
+import type { Statement } from "../../src/store/postgres/exchange.ts";
 import { KeyLookups } from "../../src/store/postgres/key-lookups.ts";
 import type { Cell } from "../../src/store/postgres/rows.ts";
 import { keyTable } from "../../src/store/tables.ts";

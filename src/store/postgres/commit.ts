@@ -46,9 +46,10 @@ import {
   keyTable,
 } from "../tables.ts";
 import type { CommitClock } from "./clock.ts";
-import { type Connection, type Connections, rollBack, type Statement } from "./connection.ts";
+import { type Connection, type Connections, rollBack } from "./connection.ts";
 import { contactStatements, readContacts } from "./contacts.ts";
 import { doubledIn, isLockTimeout, isRefused } from "./errors.ts";
+import type { Statement } from "./exchange.ts";
 import { readUnderLock, type Skips, together } from "./read-under-lock.ts";
 import { deletion, insertInto, update } from "./writing.ts";
 
@@ -258,7 +259,7 @@ async function write(
     keys: updateKeys(changes.keys),
     keysSet: setKeys(changes.keysSet),
     ...further,
-    commit: { text: "commit" },
+    commit: { name: "commit", text: "commit" },
   });
 }
 

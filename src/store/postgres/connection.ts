@@ -11,32 +11,27 @@ import { OperatorError } from "../../errors.ts";
 import { given } from "../../given.ts";
 import { causeOf, unavailable } from "../errors.ts";
 import { type Place, postgresError } from "./errors.ts";
+import { exchange, type Statement, types } from "./exchange.ts";
 import { connectionsMax, limits } from "./limits.ts";
 import type { Cell } from "./rows.ts";
 
 /** The schema of the tables, apart from the tables of other programs. */
 export const schemaName = "inkwell";
 
-export interface PostgresResult {
+interface PostgresResult {
   rows: Cell[][];
   /** The names of the columns. */
   columns: string[];
-  rowCount: number | null;
 }
 
-export interface Statement {
-  text: string;
-  /** Prepared under this name, once on each connection. */
-  name?: string;
-  values?: readonly unknown[];
-}
-
-/**
- * A connection for commits and reads. Statements are sent at once, and the server runs them one
- * after another.
- */
+/** A connection for commits and reads. The server runs statements one after another. */
 export interface Connection {
   query(statement: Statement): Promise<PostgresResult>;
+  /**
+   * Sends all statements with one write, and returns the rows of each. After an error the server
+   * skips the rest.
+   */
+  exchange(statements: readonly Statement[]): Promise<Cell[][][]>;
   /** Returns the connection to the pool, or closes it if it is broken. */
   release(broken?: boolean): void;
 }
@@ -74,22 +69,6 @@ export async function inTransaction<T>(
   } finally {
     connection.release(broken);
   }
-}
-
-/**
- * Reads whole numbers as numbers up to 2^53, and as bigints beyond. The driver reads all other
- * types.
- */
-const types: pg.CustomTypesConfig = {
-  getTypeParser(oid: number, format?: "text" | "binary") {
-    if (oid === pg.types.builtins.INT8 || oid === pg.types.builtins.NUMERIC) return wholeNumber;
-    return pg.types.getTypeParser(oid, format);
-  },
-};
-
-function wholeNumber(text: string): number | bigint {
-  const number = Number(text);
-  return Number.isSafeInteger(number) ? number : BigInt(text);
 }
 
 type Settings = Readonly<Record<string, string | number>>;
@@ -253,16 +232,21 @@ export class ConnectionPool implements Connections {
     }
     return {
       query: (statement) => send(client, statement),
+      exchange: (statements) => exchange(client, statements).catch(throwPostgresError),
       release: (broken = false) => client.release(broken),
     };
   }
 
   /** Runs one statement on any connection. */
-  async query(statement: Statement): Promise<PostgresResult> {
+  query(statement: Statement): Promise<PostgresResult> {
+    return this.#on((connection) => connection.query(statement));
+  }
+
+  async #on<T>(run: (connection: Connection) => Promise<T>): Promise<T> {
     const connection = await this.connect();
     let broken = true;
     try {
-      const result = await connection.query(statement);
+      const result = await run(connection);
       broken = false;
       return result;
     } finally {
@@ -277,7 +261,8 @@ export class ConnectionPool implements Connections {
   async find(statement: Statement): Promise<Cell[][]> {
     const { values = [] } = statement;
     if (values.some((value) => typeof value === "string" && value.includes("\0"))) return [];
-    return (await this.query(statement)).rows;
+    const [rows = []] = await this.#on((connection) => connection.exchange([statement]));
+    return rows;
   }
 
   /**
@@ -310,12 +295,16 @@ async function send(client: pg.ClientBase, { text, name, values }: Statement): P
       ...given({ name, values: values && [...values] }),
     });
     // A migration of several statements has several results, and none is used.
-    if (Array.isArray(result)) return { rows: [], columns: [], rowCount: null };
-    const { rows, fields, rowCount } = result;
-    return { rows, columns: fields.map((field) => field.name), rowCount };
+    if (Array.isArray(result)) return { rows: [], columns: [] };
+    const { rows, fields } = result;
+    return { rows, columns: fields.map((field) => field.name) };
   } catch (error) {
     throw postgresError(error);
   }
+}
+
+function throwPostgresError(error: unknown): never {
+  throw postgresError(error);
 }
 
 /** For tests: `listMs`. */
@@ -334,8 +323,8 @@ export function readPool(
 }
 
 /**
- * Connections for commits. A statement is sent without waiting for the result of the statement
- * before.
+ * Connections for commits. In the driver's mode for pipelines, a statement that gets no answer
+ * breaks its connection, so that `rollback` does not wait for it.
  */
 export function commitPool(url: string, connectionsMax: number): ConnectionPool {
   return new ConnectionPool(url, commitSettings, {

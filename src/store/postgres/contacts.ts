@@ -1,7 +1,8 @@
 /** Reads and writes contacts and first keys, in the transaction of `putAccounts`. */
 import { type AccountDraft, type ContactRow, contactsNamedBy, type DraftChanges } from "../contacts.ts";
 import { contactTable, keyTable } from "../tables.ts";
-import type { Connection, Statement } from "./connection.ts";
+import type { Connection } from "./connection.ts";
+import type { Statement } from "./exchange.ts";
 import { arrayLiteral } from "./rows.ts";
 import { insertInto } from "./writing.ts";
 

@@ -7,7 +7,7 @@
 import { StoreUnavailableError } from "../../errors.ts";
 import { keysByHash } from "../queries.ts";
 import { keyTable } from "../tables.ts";
-import type { Statement } from "./connection.ts";
+import type { Statement } from "./exchange.ts";
 import { arrayLiteral, type Cell } from "./rows.ts";
 
 const findKeys = keysByHash("= any($1::text[])");

@@ -18,7 +18,8 @@ import { readEpoch } from "../plans.ts";
 import { paymentOf, payments, refunds } from "../queries.ts";
 import { accountOf, accountTable, chargeTable, holdTable, journalTable, keyTable } from "../tables.ts";
 import { reading, type TimeParameter, trustedMs } from "./clock.ts";
-import type { Connection, PostgresResult, Statement } from "./connection.ts";
+import type { Connection } from "./connection.ts";
+import type { Statement } from "./exchange.ts";
 import { arrayLiteral, type Cell } from "./rows.ts";
 
 const readAccounts = `
@@ -122,7 +123,7 @@ const unfinishedAt = 3;
 const placeAt = 4;
 const holdFrom = 5;
 
-type Rows = PostgresResult["rows"];
+type Rows = Cell[][];
 
 /**
  * The locked rows that a commit skips: none, rows of accounts, or all rows that it may write. To
@@ -162,7 +163,7 @@ export async function readUnderLock(
   const locking = (name: string, text: string, values: readonly Cell[]) =>
     skips === "rows" ? { name, text, values } : null;
   const rows = await together(connection, {
-    begin: { text: "begin" },
+    begin: { name: "begin", text: "begin" },
     accounts:
       skips !== "nothing"
         ? { name: "free accounts", text: readFreeAccounts, values: [accountIds] }
@@ -349,25 +350,25 @@ class Pairs {
 }
 
 /**
- * Sends all statements at once. The server runs them in the order of their fields, and the first
- * error is the cause of the others. Returns the rows of each statement in the field of its name.
+ * Sends all statements at once. The server runs them in the order of their fields, up to the first
+ * error. Returns the rows of each statement in the field of its name.
  */
 export async function together<Name extends string>(
   connection: Connection,
   statements: Readonly<Record<Name, Statement | null>>,
 ): Promise<Partial<Record<Name, Rows>>> {
-  const sent: Promise<void>[] = [];
-  const rows: Partial<Record<Name, Rows>> = {};
+  const names: Name[] = [];
+  const sent: Statement[] = [];
   for (const name in statements) {
     const statement = statements[name];
     if (statement === null) continue;
-    sent.push(
-      connection.query(statement).then((result) => {
-        rows[name] = result.rows;
-      }),
-    );
+    names.push(name);
+    sent.push(statement);
   }
-  const failed = (await Promise.allSettled(sent)).find(({ status }) => status === "rejected");
-  if (failed?.status === "rejected") throw failed.reason;
+  const rows: Partial<Record<Name, Rows>> = {};
+  for (const [n, found] of (await connection.exchange(sent)).entries()) {
+    const name = names[n];
+    if (name !== undefined) rows[name] = found;
+  }
   return rows;
 }

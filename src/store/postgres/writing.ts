@@ -4,7 +4,7 @@
  * Guarantees that an update or a deletion fails unless it finds every row.
  */
 import type { Table } from "../table.ts";
-import type { Statement } from "./connection.ts";
+import type { Statement } from "./exchange.ts";
 import { arraysOf, onlyRow, readFrom, unnest } from "./rows.ts";
 
 /** Writes all rows with one statement. Null if the list is empty. */
