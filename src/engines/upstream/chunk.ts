@@ -1,10 +1,11 @@
 /**
- * Reads the events of one upstream's stream. Only the fields of `Chunk` are read, and each is
- * checked.
+ * Reads the events of one upstream's stream, and the counts in its usage. Only the fields of
+ * `Chunk` and of the counts are read, and each is checked.
  *
  * Pure. Throws an `UpstreamFailure` if an event is not a JSON object or contains an error.
  */
 import type { TokenLogprob } from "../../chat/engine.ts";
+import type { TokenCounts } from "../../ledger/rows.ts";
 import { brokenAnswer, UpstreamFailure } from "./failure.ts";
 
 export interface Chunk {
@@ -217,8 +218,55 @@ function usageOfTimings(timings: unknown): object | null {
   };
 }
 
+/** What the counts of a usage are compared with. */
+interface UsageBounds {
+  /** Context window of the model, in tokens. */
+  contextWindow: number;
+  /** Limit of completion tokens in the request. */
+  completionTokensMax: number;
+  /** Events with text or thinking. Each has at least a part of a token. */
+  events: number;
+  /** Characters of these events. */
+  characters: number;
+}
+
+/**
+ * Characters per token above this are impossible in an answer that is longer than two of the
+ * longest tokens (128 spaces).
+ */
+const charactersPerTokenMax = 32;
+const fewCharacters = 256;
+
+/**
+ * Returns the counts of an upstream's usage, or null if they are impossible. Impossible counts are
+ * never charged: negative counts would credit the account (lingyuins/octopus#243), and zeros under
+ * a visible answer would make it free (BerriAI/litellm#37992).
+ */
+export function saneUsage(given: unknown, bounds: UsageBounds): TokenCounts | null {
+  const promptTokens = wholeIn(given, "prompt_tokens");
+  const completionTokens = wholeIn(given, "completion_tokens");
+  if (promptTokens === null || promptTokens < 1 || promptTokens > bounds.contextWindow) return null;
+  if (completionTokens === null || completionTokens > bounds.completionTokensMax) return null;
+  // Fewer tokens than events are possible: some servers stream letter by letter.
+  if (completionTokens === 0 && bounds.events > 0) return null;
+  // For example, some servers report the tokens of the last event only.
+  if (bounds.characters > fewCharacters + charactersPerTokenMax * completionTokens) return null;
+  const cached = wholeIn(fieldOf(given, "prompt_tokens_details"), "cached_tokens") ?? 0;
+  const reasoning =
+    wholeIn(fieldOf(given, "completion_tokens_details"), "reasoning_tokens") ??
+    // SGLang's field.
+    wholeIn(given, "reasoning_tokens") ??
+    0;
+  return {
+    promptTokens,
+    cachedTokens: cached <= promptTokens ? cached : 0,
+    completionTokens,
+    reasoningTokens: reasoning <= completionTokens ? reasoning : 0,
+  };
+}
+
 /** Returns the value of a field that is a whole number, or null. */
-export function wholeIn(object: unknown, name: string): number | null {
+function wholeIn(object: unknown, name: string): number | null {
   const value = fieldOf(object, name);
   return typeof value === "number" && Number.isSafeInteger(value) && value >= 0 ? value : null;
 }

@@ -10,7 +10,7 @@
  * - a request is sent to another server at most once, and only before its answer starts
  *   (generation.ts).
  *
- * If an upstream reports no usage, tokens are counted here (token-count.ts, prompt-count.ts).
+ * If an upstream reports no usage, tokens are counted here (answer.ts, prompt-count.ts).
  */
 import type {
   Engine,
