@@ -14,7 +14,7 @@ const root = join(import.meta.dirname, "..");
 const modules = [
   "errors",
   "units",
-  "given",
+  "objects",
   "retry",
   "collections",
   "spelling",

@@ -8,12 +8,12 @@
 import { hash } from "node:crypto";
 import { isDeepStrictEqual } from "node:util";
 import { Refusal } from "../errors.ts";
-import { defined } from "../given.ts";
 import type { Ledger } from "../ledger/batcher.ts";
 import { keyAt } from "../ledger/key-budget.ts";
 import type { KeyOperation, KeySettings } from "../ledger/operations.ts";
 import type { KeyAuthority, KeyRow, PortalRights } from "../ledger/rows.ts";
 import { isRefillPeriod, refillPeriodRule, windowAt } from "../ledger/windows.ts";
+import { defined } from "../objects.ts";
 import type { AddKeyConditions, Store } from "../store/store.ts";
 import { type Credits, type EpochMs, microOf } from "../units.ts";
 import {

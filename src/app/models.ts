@@ -10,11 +10,11 @@ import { startLlamaEngine } from "../engines/llama/process/engine.ts";
 import { UpstreamEngine } from "../engines/upstream/engine.ts";
 import { Tokenizer } from "../engines/upstream/tokenizer.ts";
 import { OperatorError } from "../errors.ts";
-import { given } from "../given.ts";
 import { type Obtained, obtainModelFile } from "../model-files/model-files.ts";
 import { packageIndexUrlOf } from "../model-files/pip-configuration.ts";
 import { createProgressRenderer, type ProgressStream } from "../model-files/progress.ts";
 import { type ObtainedTokenizer, obtainTokenizerFiles } from "../model-files/tokenizer-files.ts";
+import { given } from "../objects.ts";
 import type { Metrics } from "../telemetry/metrics.ts";
 
 /** A model of a few hundred words in the repository, made by tools/make-miniature.ts. */

@@ -2,8 +2,9 @@
  * The models of this service: their names, engines and prices, and the chat requests that they
  * take. The slot of a model holds the place of an engine that starts later.
  */
-import { given } from "../given.ts";
+
 import type { Price } from "../ledger/pricing.ts";
+import { given } from "../objects.ts";
 import {
   type Engine,
   EngineError,

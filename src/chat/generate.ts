@@ -22,11 +22,11 @@
 
 import type { Caller } from "../accounts/keys.ts";
 import { Refusal, StoreUnavailableError } from "../errors.ts";
-import { given } from "../given.ts";
 import type { Ledger } from "../ledger/batcher.ts";
 import type { OutcomeOf, Rates, SettleOperation } from "../ledger/operations.ts";
 import { costAtMost } from "../ledger/pricing.ts";
 import type { BucketAmounts, Ending } from "../ledger/rows.ts";
+import { given } from "../objects.ts";
 import type { MicroCredits } from "../units.ts";
 import { allows, type Catalog, type ChatRequest, type Model, withDefaults } from "./catalog.ts";
 import {

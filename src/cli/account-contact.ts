@@ -1,7 +1,7 @@
 /** Options for the contact of an account, and its lines in `account show`. */
 import { type Command, InvalidArgumentError } from "commander";
 import { contactField, emailField, remarkField, type TextField } from "../accounts/fields.ts";
-import { defined } from "../given.ts";
+import { defined } from "../objects.ts";
 import type { Contact } from "../store/contacts.ts";
 
 /** An empty text removes the field. */

@@ -9,7 +9,7 @@ import { CsvError, parse } from "csv-parse/sync";
 import { importedAccountsMax } from "../accounts/account-import.ts";
 import { contactField, emailField, nameField, remarkField, type TextField } from "../accounts/fields.ts";
 import { messageOf, OperatorError } from "../errors.ts";
-import { defined } from "../given.ts";
+import { defined } from "../objects.ts";
 import { unknownName } from "../spelling.ts";
 import type { AccountDraft } from "../store/contacts.ts";
 

@@ -6,10 +6,10 @@ import type { AccountState, OperatorActions, PlanPreviewOf } from "../accounts/o
 import { accountObject, keyObject, previewObject } from "../accounts/operator-objects.ts";
 import { accountExists, requirePlan } from "../accounts/refusals.ts";
 import { OperatorError } from "../errors.ts";
-import { defined } from "../given.ts";
 import { nearExhaustionPercent } from "../ledger/balance.ts";
 import type { PlanOperation } from "../ledger/operations.ts";
 import { type AccountRow, accountStates } from "../ledger/rows.ts";
+import { defined } from "../objects.ts";
 import type { Contact } from "../store/contacts.ts";
 import { type AccountOrder, accountOrders } from "../store/store.ts";
 import { creditsIn, type EpochMs, grouped, type MicroCredits } from "../units.ts";

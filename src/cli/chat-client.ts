@@ -5,8 +5,8 @@
  */
 
 import { messageOf } from "../errors.ts";
-import { given } from "../given.ts";
 import { costOf, type Price } from "../ledger/pricing.ts";
+import { given } from "../objects.ts";
 import type { MicroCredits } from "../units.ts";
 import { eventsOf } from "./event-stream.ts";
 

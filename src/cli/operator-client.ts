@@ -13,7 +13,7 @@ import type { Config } from "../config/load.ts";
 import { tokenFileName } from "../config/operator.ts";
 import { codeOf, messageOf, OperatorError } from "../errors.ts";
 import { dialled, urlOf } from "../http/listening.ts";
-import { isRecord } from "../http/openai-format/json.ts";
+import { isRecord } from "../objects.ts";
 import { serviceUrl } from "./arguments.ts";
 import type { Cli } from "./cli.ts";
 import { examples } from "./help.ts";

@@ -3,8 +3,8 @@
  * exist.
  */
 import { limitField, nameField } from "../accounts/fields.ts";
-import { given } from "../given.ts";
 import type { BucketPlan, Limits, Plan } from "../ledger/plan.ts";
+import { given } from "../objects.ts";
 import { nearest } from "../spelling.ts";
 import * as kind from "./kinds.ts";
 import type { Section } from "./section.ts";

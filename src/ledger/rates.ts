@@ -11,7 +11,7 @@
  * or a clock that was set back. The timestamp of requests distinguishes them. It is never before
  * the last count, and at most a minute after it, because further requests are refused.
  */
-import { given } from "../given.ts";
+import { given } from "../objects.ts";
 import type { EpochMs } from "../units.ts";
 import type { HoldOutcome, RateState, Rates } from "./operations.ts";
 import type { Limits } from "./plan.ts";

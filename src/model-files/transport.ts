@@ -10,7 +10,7 @@
 import { getCACertificates } from "node:tls";
 import { type Dispatcher, EnvHttpProxyAgent, errors, Pool, request } from "undici";
 import { codeOf, messageOf } from "../errors.ts";
-import { given } from "../given.ts";
+import { given } from "../objects.ts";
 import type { Proxies } from "./proxies.ts";
 import type { Credential } from "./url-credentials.ts";
 

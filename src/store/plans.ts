@@ -4,7 +4,7 @@
  * Guarantees that a section is applied completely or not at all, under one lock, and that every
  * reader sees the plans of one moment. Rows are only added.
  */
-import { given } from "../given.ts";
+
 import {
   type AppliedPlans,
   fingerprintOf,
@@ -14,6 +14,7 @@ import {
   type PlanVersion,
   planChanges,
 } from "../ledger/plan.ts";
+import { given } from "../objects.ts";
 import type { EpochMs } from "../units.ts";
 import { type PlanVersionRow, planFileTable, planVersionTable } from "./tables.ts";
 

@@ -13,7 +13,7 @@ import { type Logger, type LoggerOptions, pino, symbols } from "pino";
 import { prettyFactory } from "pino-pretty";
 import type { Charge } from "../chat/generate.ts";
 import type { LogLevel } from "../config/load.ts";
-import { given } from "../given.ts";
+import { given } from "../objects.ts";
 import { microPerCredit } from "../units.ts";
 import type { RecentErrors } from "./live.ts";
 import { isFailure, type RequestObserver, type RequestRecord } from "./request-record.ts";

@@ -11,7 +11,7 @@ import type { ChatRequest } from "../chat/catalog.ts";
 import type { Sampling } from "../chat/engine.ts";
 import type { Charge, ChatRecord, ChatWork } from "../chat/generate.ts";
 import type { ErrorCode } from "../errors.ts";
-import { given } from "../given.ts";
+import { given } from "../objects.ts";
 import type { EpochMs } from "../units.ts";
 
 /**

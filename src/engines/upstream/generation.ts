@@ -14,7 +14,7 @@
 
 import { setImmediate as nextTurn } from "node:timers/promises";
 import { EngineError, type EngineEvent, type Generation, type Usage } from "../../chat/engine.ts";
-import { given } from "../../given.ts";
+import { given } from "../../objects.ts";
 import type { ConversationForms } from "../text/message-normalisation.ts";
 import { type AnswerOptions, UpstreamAnswer } from "./answer.ts";
 import { type Dialect, requestBody, type UpstreamRequest } from "./dialects.ts";

@@ -14,8 +14,8 @@ import {
 } from "../../accounts/operator-objects.ts";
 import { invalidValue } from "../../accounts/refusals.ts";
 import { invariant } from "../../errors.ts";
-import { defined } from "../../given.ts";
 import { accountStates } from "../../ledger/rows.ts";
+import { defined } from "../../objects.ts";
 import type { Contact } from "../../store/contacts.ts";
 import { type AccountOrder, accountOrders } from "../../store/store.ts";
 import { type ApiApp, operation } from "../api/app.ts";

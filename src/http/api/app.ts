@@ -22,10 +22,11 @@ import { Compile } from "typebox/compile";
 import { closed } from "../../accounts/json-objects.ts";
 import type { OperatorCode } from "../../accounts/refusals.ts";
 import { type ErrorCode, invariant, Refusal } from "../../errors.ts";
+import { isRecord } from "../../objects.ts";
 import { newRequestId } from "../../telemetry/request-record.ts";
 import { refuseUnparsable } from "../error-response.ts";
 import { explain } from "../openai-format/explain.ts";
-import { isRecord, parseJson } from "../openai-format/json.ts";
+import { parseJson } from "../openai-format/request.ts";
 
 declare module "fastify" {
   interface FastifySchema {

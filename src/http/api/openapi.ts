@@ -9,7 +9,7 @@ import Type from "typebox";
 import { closed, component, components, orNull } from "../../accounts/json-objects.ts";
 import { type OperatorCode, operatorCatalogue } from "../../accounts/refusals.ts";
 import { invariant, catalogue as publicCatalogue } from "../../errors.ts";
-import { isRecord } from "../openai-format/json.ts";
+import { isRecord } from "../../objects.ts";
 import { refusedEverywhere, refusedWithBody } from "./refusals.ts";
 
 type Code = OperatorCode | keyof typeof publicCatalogue;

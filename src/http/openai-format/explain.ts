@@ -11,7 +11,7 @@
 import Type, { type TProperties, type TSchema } from "typebox";
 import { Compile, type Validator } from "typebox/compile";
 import { type ErrorCode, Refusal } from "../../errors.ts";
-import { isRecord } from "./json.ts";
+import { isRecord } from "../../objects.ts";
 
 /** Longest text of the caller that a message or `param` repeats. */
 const quotedCharactersMax = 64;

@@ -1,5 +1,6 @@
 /**
- * Parses the body of `POST /v1/chat/completions` into a `ChatRequest`. Throws a `Refusal` that
+ * Parses the body of `POST /v1/chat/completions` into a `ChatRequest`. Measures its JSON first, so
+ * that a body of a million tiny values is refused before it is parsed. Throws a `Refusal` that
  * names the invalid field.
  *
  * A value with the wrong JSON type is refused, never converted. An explicit null for an optional
@@ -12,9 +13,9 @@ import Type, { type Static, type TSchema } from "typebox";
 import { Compile } from "typebox/compile";
 import type { ChatRequest } from "../../chat/catalog.ts";
 import type { Reasoning, Sampling } from "../../chat/engine.ts";
-import { Refusal } from "../../errors.ts";
+import { messageOf, Refusal } from "../../errors.ts";
+import { isRecord } from "../../objects.ts";
 import { explain } from "./explain.ts";
-import { exceededSize, isRecord, parseJson, valuesPerKey } from "./json.ts";
 
 function orNull<S extends TSchema>(schema: S, description: string) {
   return Type.Optional(Type.Union([schema, Type.Null()], { description }));
@@ -236,4 +237,87 @@ function reasoningOf(body: ChatBody): Reasoning {
   const maxTokens = body.reasoning?.max_tokens;
   if (typeof maxTokens === "number") reasoning.maxTokens = Math.min(maxTokens, Number.MAX_SAFE_INTEGER);
   return reasoning;
+}
+
+/** A value without a key costs JSON.parse less than a fourth of a value with a key. */
+export const valuesPerKey = 4;
+
+const quote = 0x22;
+const backslash = 0x5c;
+const colon = 0x3a;
+const comma = 0x2c;
+const openBracket = 0x5b;
+const openBrace = 0x7b;
+
+/**
+ * Returns which limit the text exceeds: `keysMax` keys, or `valuesPerKey` times as many values.
+ * Values are objects, arrays, strings, numbers and literals; an empty object or array counts
+ * twice. Returns null if the text is within both limits. Invalid JSON is measured too.
+ *
+ * Linear in the bytes. The cost of JSON.parse depends on the number of keys and values instead.
+ * One string of 4 MiB takes 2 ms, 380,000 distinct keys take 0.2 s, and two million nested arrays
+ * take 0.2 to 0.5 s.
+ */
+export function exceededSize(bytes: Uint8Array, keysMax: number): "keys" | "values" | null {
+  // Each key or value takes at least one byte.
+  if (bytes.length <= keysMax) return null;
+  const valuesMax = valuesPerKey * keysMax;
+  let keys = 0;
+  let values = 1;
+  for (let at = 0; at < bytes.length; at += 1) {
+    const byte = bytes[at];
+    if (byte === quote) {
+      at = endOfString(bytes, at + 1);
+    } else if (byte === colon) {
+      keys += 1;
+      if (keys > keysMax) return "keys";
+    } else if (byte === comma || byte === openBracket || byte === openBrace) {
+      values += 1;
+      if (values > valuesMax) return "values";
+    }
+  }
+  return null;
+}
+
+/**
+ * In longer strings, a native search for the next quotation mark is faster than a loop over the
+ * bytes.
+ */
+const shortString = 32;
+
+/** Returns the position of the closing quotation mark, or the end of the bytes. */
+function endOfString(bytes: Uint8Array, start: number): number {
+  for (let at = start; ; ) {
+    for (const until = Math.min(at + shortString, bytes.length); at < until; at += 1) {
+      const byte = bytes[at];
+      if (byte === quote) return at;
+      if (byte === backslash) at += 1;
+    }
+    const found = bytes.indexOf(quote, at);
+    if (found < 0) return bytes.length;
+    let escapes = found;
+    while (escapes > at && bytes[escapes - 1] === backslash) escapes -= 1;
+    if ((found - escapes) % 2 === 0) return found;
+    at = found + 1;
+  }
+}
+
+/** Skips a byte order mark at the start. Throws on bytes that are not UTF-8. */
+const decoder = new TextDecoder("utf-8", { fatal: true });
+
+/** Throws `invalid_json` if the bytes are not one JSON value in UTF-8. */
+export function parseJson(bytes: Uint8Array): unknown {
+  let text: string;
+  try {
+    text = decoder.decode(bytes);
+  } catch (cause) {
+    throw new Refusal("invalid_json", "The body is not valid UTF-8; send JSON encoded as UTF-8.", { cause });
+  }
+  if (text === "") throw new Refusal("invalid_json", "The body is empty; send a JSON object.");
+  try {
+    return JSON.parse(text);
+  } catch (cause) {
+    const problem = messageOf(cause);
+    throw new Refusal("invalid_json", `The body is not valid JSON: ${problem.toWellFormed()}.`, { cause });
+  }
 }

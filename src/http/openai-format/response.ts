@@ -6,9 +6,9 @@
 import { randomBytes } from "node:crypto";
 import type { Model, RequestDefaults } from "../../chat/catalog.ts";
 import type { FinishReason, TokenLogprob, Usage } from "../../chat/engine.ts";
-import { given } from "../../given.ts";
 import type { RateState, Rates } from "../../ledger/operations.ts";
 import type { Price } from "../../ledger/pricing.ts";
+import { given } from "../../objects.ts";
 
 /** Fields that a completion and every chunk of a stream share. */
 export interface AnswerHead {

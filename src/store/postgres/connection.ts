@@ -8,7 +8,7 @@
 import { Socket } from "node:net";
 import pg from "pg";
 import { OperatorError } from "../../errors.ts";
-import { given } from "../../given.ts";
+import { given } from "../../objects.ts";
 import { causeOf, unavailable } from "../errors.ts";
 import { type Place, postgresError } from "./errors.ts";
 import { exchange, type Statement, types } from "./exchange.ts";

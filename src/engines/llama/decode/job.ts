@@ -7,7 +7,7 @@
  * equal places.
  */
 import type { TokenLogprob } from "../../../chat/engine.ts";
-import { given } from "../../../given.ts";
+import { given } from "../../../objects.ts";
 import type { ThinkTags } from "../../text/thinking.ts";
 import type { Vocabulary } from "../prompt/vocabulary.ts";
 import type { JobEnding, JobProgress, JobSpec, TextEvent } from "../protocol.ts";

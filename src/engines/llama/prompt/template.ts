@@ -13,7 +13,7 @@ import { randomBytes } from "node:crypto";
 import { Template } from "@huggingface/jinja";
 import type { Message } from "../../../chat/engine.ts";
 import { messageOf } from "../../../errors.ts";
-import { given } from "../../../given.ts";
+import { given } from "../../../objects.ts";
 import { normalForms, type Turn } from "../../text/message-normalisation.ts";
 import { withTimeLimit } from "./time-limit.ts";
 

@@ -1,6 +1,6 @@
 /**
- * Optional properties: leaves out those without a value, as `exactOptionalPropertyTypes`
- * requires.
+ * Plain objects: without the optional properties that have no value, as
+ * `exactOptionalPropertyTypes` requires, and as values of unknown origin.
  */
 
 /** Returns the properties whose value is neither null nor undefined. */
@@ -25,4 +25,9 @@ export function defined<T extends object>(values: T): { [K in keyof T]?: Exclude
 
 function isDefined<T>(value: T): value is Exclude<T, undefined> {
   return value !== undefined;
+}
+
+/** Returns whether a parsed value is an object with properties. */
+export function isRecord(value: unknown): value is Record<string, unknown> {
+  return typeof value === "object" && value !== null && !Array.isArray(value);
 }
