@@ -3,10 +3,10 @@
  * folder or file.
  *
  * Test files run in parallel. They share one PostgreSQL, on which each creates its own databases,
- * and nothing else. Files with a browser follow: they share the unpacked Chromium, and those that
- * a file in test/browser/together imports share a process, a browser and a service. Files that
- * measure latency, the event loop or memory run one by one at the end. All results form one
- * report, with totals and failures at its end. The exit status is 1 if a test fails.
+ * and the unpacked Chromium. Browser tests that a file in test/browser/together imports also share
+ * a process, a browser and a service. Files that measure latency, the event loop or memory run one
+ * by one at the end. All results form one report, with totals and failures at its end. The exit
+ * status is 1 if a test fails.
  */
 import { existsSync, globSync, readFileSync, statfsSync, statSync } from "node:fs";
 import { availableParallelism, tmpdir } from "node:os";
@@ -27,7 +27,7 @@ const alone = [
   "test/unit/event-loop.test.ts",
 ];
 /** Long files come first, so that none of them is left over when the others have ended. */
-const folders = ["service", "model", "contract", "http", "unit", "browser"];
+const folders = ["service", "browser", "model", "contract", "http", "unit"];
 
 /** A test that hangs fails after this time. */
 const testMsMax = 240_000;
@@ -56,9 +56,8 @@ process.env.NODE_COMPILE_CACHE ??= join(root, "node_modules", ".cache", "node");
 const bundles = await makeBundles();
 process.env[bundlesVariable] = bundles;
 process.env.INKWELL_TEST_FILE_MS_MAX ??= String(fileMsMax);
-const inBrowser = together(files.filter((file) => file.startsWith("test/browser/")));
 await using opened = new AsyncDisposableStack();
-if (inBrowser.length > 0 && noChromium === null) {
+if (files.some((file) => file.startsWith("test/browser/")) && noChromium === null) {
   process.env[sharedChromiumVariable] = opened.use(await unpackChromium()).folder;
 }
 process.env[lastingFolderVariable] = tmpdir();
@@ -100,14 +99,11 @@ async function* report(): AsyncGenerator<TestEvent> {
   const totals = new Map<string, number>();
   let summary: TestEvent | null = null;
   const parts = [
-    // Tests wait as often as they compute: one file more than there are processors keeps these
-    // busy.
+    // Tests wait as often as they compute.
     {
-      files: files.filter((file) => !alone.includes(file) && !file.startsWith("test/browser/")),
-      concurrency: availableParallelism() + 1,
+      files: together(files.filter((file) => !alone.includes(file))),
+      concurrency: availableParallelism() + 3,
     },
-    // A browser's own processes wait for each other.
-    { files: inBrowser, concurrency: availableParallelism() + 2 },
     { files: files.filter((file) => alone.includes(file)), concurrency: 1 },
   ];
   for (const part of parts.filter(({ files }) => files.length > 0)) {
