@@ -9,12 +9,11 @@ import Type, { type Static } from "typebox";
 import { type BalanceView, isNearExhaustion, nearExhaustionPercent } from "../ledger/balance.ts";
 import type { AcceptedClock, ClockState } from "../ledger/clock.ts";
 import { budgetOf } from "../ledger/key-budget.ts";
-import { sumOf } from "../ledger/pricing.ts";
+import { heldBy, sumOf } from "../ledger/pricing.ts";
 import {
   accountStates,
   type ChargeRow,
   type HoldRow,
-  heldBy,
   type JournalRow,
   type KeyRow,
   portalRights,

@@ -10,18 +10,26 @@ import type { EpochMs, MicroCredits } from "../units.ts";
 import { countSpent, endTaking, isCurrent, spendable } from "./entitlement.ts";
 import { chargeBudget } from "./key-budget.ts";
 import type { ExpireOutcome, SettleOperation, SettleOutcome } from "./operations.ts";
-import { allocate, costOf, minus, negated, plus, priceOf, sumOf } from "./pricing.ts";
+import {
+  allocate,
+  assertTokens,
+  costOf,
+  heldBy,
+  minus,
+  negated,
+  plus,
+  priceOf,
+  sumOf,
+  takingsOf,
+} from "./pricing.ts";
 import { countTokens, scopesOf } from "./rates.ts";
 import {
-  assertTokens,
   type BucketAmounts,
   type ChargeRow,
   type Ending,
   type HoldRow,
-  heldBy,
   noTokens,
   type TokenCounts,
-  takingsOf,
   windowBuckets,
 } from "./rows.ts";
 import { lateOp } from "./snapshot.ts";

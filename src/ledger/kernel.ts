@@ -34,19 +34,16 @@ import type {
   PutOffOutcome,
   Rates,
 } from "./operations.ts";
-import { allocate, costOf, negated, priceOf, sumOf } from "./pricing.ts";
+import { allocate, assertTokens, costOf, heldBy, negated, priceOf, sumOf, takingsOf } from "./pricing.ts";
 import { countRequest, followClock, rateRefusalOf, ratesOf, scopesOf } from "./rates.ts";
 import {
   type AccountRow,
-  assertTokens,
   type BucketAmounts,
   countsOf,
   fieldOf,
   type HoldRow,
-  heldBy,
   type KeyRow,
   type TokenCounts,
-  takingsOf,
   windowBuckets,
 } from "./rows.ts";
 import { type Changes, opOf, type Snapshot } from "./snapshot.ts";

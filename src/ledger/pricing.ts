@@ -1,10 +1,10 @@
 /**
- * Arithmetic of credits: the cost of tokens, and amounts in the three buckets. Pure, in whole
- * micro-credits, and nothing is rounded.
+ * Arithmetic of credits: the cost of tokens, what a hold holds, and amounts in the three buckets.
+ * Pure, in whole micro-credits, and nothing is rounded.
  */
 import { invariant } from "../errors.ts";
 import type { MicroCredits } from "../units.ts";
-import type { BucketAmounts, RowPrice } from "./rows.ts";
+import type { BucketAmounts, HoldRow, RowPrice, Taking, TokenCounts } from "./rows.ts";
 
 /** Credits per million tokens, which is micro-credits per token. Whole numbers. */
 export interface Price {
@@ -53,6 +53,19 @@ export function completionTokensFor(price: Price, promptTokens: number, held: Mi
   return price.completion === 0 ? Number.POSITIVE_INFINITY : Math.floor(rest / price.completion);
 }
 
+/** Throws an `InvariantError` for counts that no request can have. */
+export function assertTokens(used: TokenCounts): void {
+  const { promptTokens, cachedTokens, completionTokens, reasoningTokens } = used;
+  for (const count of [promptTokens, cachedTokens, completionTokens, reasoningTokens]) {
+    invariant(
+      Number.isSafeInteger(count) && count >= 0,
+      () => `token counts are whole: ${JSON.stringify(used)}`,
+    );
+  }
+  invariant(cachedTokens <= promptTokens, "cached tokens are part of the prompt's");
+  invariant(reasoningTokens <= completionTokens, "reasoning tokens are part of the completion's");
+}
+
 /** Returns the prices of a hold or a charge. */
 export function priceOf(row: RowPrice): Price {
   return { prompt: row.pricePrompt, completion: row.priceCompletion, cachedPrompt: row.priceCachedPrompt };
@@ -78,6 +91,21 @@ export function minus(a: BucketAmounts, b: BucketAmounts): BucketAmounts {
 
 export function additionalOnly(amount: number): BucketAmounts {
   return { base: 0, overage: 0, additional: amount };
+}
+
+/** Returns all takings of a hold, oldest first. */
+export function takingsOf({ earlier, takenSeq: seq, base, overage }: HoldRow): readonly Taking[] {
+  return [...earlier, { seq, base, overage }];
+}
+
+/** Returns everything that a hold holds, in windows that are closed too. */
+export function heldBy(row: HoldRow): BucketAmounts {
+  const held = { base: 0, overage: 0, additional: row.additional };
+  for (const { base, overage } of takingsOf(row)) {
+    held.base += base;
+    held.overage += overage;
+  }
+  return held;
 }
 
 /**

@@ -3,7 +3,6 @@
  * are whole micro-credits. Times are milliseconds since the epoch. The key of every table starts
  * with the account.
  */
-import { invariant } from "../errors.ts";
 import type { EpochMs, MicroCredits } from "../units.ts";
 
 /** The buckets that refill in windows. */
@@ -166,19 +165,6 @@ export function countsOf(used: TokenCounts): TokenCounts {
   return { promptTokens, cachedTokens, completionTokens, reasoningTokens };
 }
 
-/** Throws an `InvariantError` for counts that no request can have. */
-export function assertTokens(used: TokenCounts): void {
-  const { promptTokens, cachedTokens, completionTokens, reasoningTokens } = used;
-  for (const count of [promptTokens, cachedTokens, completionTokens, reasoningTokens]) {
-    invariant(
-      Number.isSafeInteger(count) && count >= 0,
-      () => `token counts are whole: ${JSON.stringify(used)}`,
-    );
-  }
-  invariant(cachedTokens <= promptTokens, "cached tokens are part of the prompt's");
-  invariant(reasoningTokens <= completionTokens, "reasoning tokens are part of the completion's");
-}
-
 /** Prices at the time of the hold. A later change of the configuration does not affect them. */
 export interface RowPrice {
   pricePrompt: number;
@@ -214,21 +200,6 @@ export interface HoldRow extends TokenCounts, RowPrice {
   earlier: readonly Taking[];
   /** Prompt tokens that the hold counted against tokens per minute. */
   meteredTokens: number;
-}
-
-/** Returns all takings of a hold, oldest first. */
-export function takingsOf({ earlier, takenSeq: seq, base, overage }: HoldRow): readonly Taking[] {
-  return [...earlier, { seq, base, overage }];
-}
-
-/** Returns everything that a hold holds, in windows that are closed too. */
-export function heldBy(row: HoldRow): BucketAmounts {
-  const held = { base: 0, overage: 0, additional: row.additional };
-  for (const { base, overage } of takingsOf(row)) {
-    held.base += base;
-    held.overage += overage;
-  }
-  return held;
 }
 
 export const journalKinds = [

@@ -5,8 +5,8 @@
  *
  * Read only for that purpose, so it may walk over the journal entries since that window.
  */
+import { takingsOf } from "../ledger/pricing.ts";
 import type { HoldRow, PastBudget, PastWindow, PastWindows, WindowBucket } from "../ledger/rows.ts";
-import { takingsOf } from "../ledger/rows.ts";
 import type { EpochMs } from "../units.ts";
 
 /** Charges have no index by account, so they are found by the journal entries that ended holds. */

@@ -5,8 +5,8 @@ import { closed, count, isoTime, micro, objectFor, text, time } from "../../acco
 import { type LiveAccount, LiveAccounts } from "../../accounts/live-accounts.ts";
 import { balance } from "../../accounts/operator-objects.ts";
 import { Refusal } from "../../errors.ts";
-import { sumOf } from "../../ledger/pricing.ts";
-import { type HoldRow, heldBy } from "../../ledger/rows.ts";
+import { heldBy, sumOf } from "../../ledger/pricing.ts";
+import type { HoldRow } from "../../ledger/rows.ts";
 import { type ApiApp, operation } from "../api/app.ts";
 import { EventStream } from "../api/event-stream.ts";
 import { accountStateObject } from "./account.ts";
