@@ -11,7 +11,7 @@ import { promisify } from "node:util";
 import { parse, stringify } from "yaml";
 import { loadConfig } from "../../src/config/load.ts";
 import { noPostgres, start } from "../fixtures/postgres.ts";
-import { entry, newFolder, startProgram } from "../fixtures/program.ts";
+import { entry, environment, newFolder, startProgram } from "../fixtures/program.ts";
 
 const run = promisify(execFile);
 const root = path.join(import.meta.dirname, "../..");
@@ -78,7 +78,8 @@ test("the commands succeed", {
       .replaceAll("2027-01-15", "$(date +%F)")
       .replaceAll("curl ", "curl --fail-with-body --silent --show-error ");
     const script = `set -euo pipefail\ninkwell() { "${process.execPath}" "${entry}" "$@"; }\n${here}`;
-    const env = { PATH: process.env.PATH ?? "", HOME: folder.path };
+    const { PATH = "", HOME = "", NODE_OPTIONS, NODE_COMPILE_CACHE } = environment(folder.path);
+    const env = { PATH, HOME, NODE_OPTIONS, NODE_COMPILE_CACHE };
     await assert.doesNotReject(
       run("bash", ["-c", script], { cwd: folder.path, env }),
       `${document}:\n${text}`,
