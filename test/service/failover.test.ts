@@ -25,7 +25,7 @@ test("loses no request during a restart of PostgreSQL, neither running nor new",
   await using service = startProgram(folder.path, { env: { INKWELL_DATABASE: database } });
   const { url, operatorUrl, key } = await service.up();
   assert.ok(key !== null);
-  const stream = await openStream({ url, key, ...endless, max_tokens: 3000 });
+  const stream = await openStream({ url, key, ...endless, max_tokens: 1000 });
 
   await server.kill();
   const headers = { authorization: `Bearer ${key}` };

@@ -16,11 +16,8 @@ import { until } from "../fixtures/until.ts";
 
 const skip = process.platform === "win32" ? "Windows has no signals" : false;
 
-/**
- * With the most log-probabilities, an unread answer fills its connection and cannot be over too
- * soon.
- */
-const long = { content: "An endless story, please.", logprobs: true, top_logprobs: 20, max_tokens: 3000 };
+/** The most log-probabilities make it slow. */
+const long = { content: "An endless story, please.", logprobs: true, top_logprobs: 20, max_tokens: 1000 };
 
 /** How often the configuration has been reloaded. */
 function reloads({ stderr }: Program): number {

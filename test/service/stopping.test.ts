@@ -54,7 +54,7 @@ for (const signal of ["SIGTERM", "SIGINT"] as const) {
     await using service = startProgram(folder.path);
     const { url, operatorUrl, key } = await service.up();
     assert.ok(key !== null);
-    const limits = { max_tokens: 3000, stream_options: { include_usage: true } };
+    const limits = { max_tokens: 1000, stream_options: { include_usage: true } };
     const stream = await openStream({ url, key, ...endless, ...limits });
     const engine = service.enginePid();
     process.kill(engine, "SIGSTOP");
@@ -77,7 +77,7 @@ for (const signal of ["SIGTERM", "SIGINT"] as const) {
     );
     assert.deepEqual(await service.ended, { code: 0, signal: null });
     const { ending, completion } = receipt(folder.path, stream);
-    assert.deepEqual({ ending, completion }, { ending: "length", completion: 3000 });
+    assert.deepEqual({ ending, completion }, { ending: "length", completion: 1000 });
     assertSoundLedger(folder.path);
     await assertGone(service, engine, url);
   });
