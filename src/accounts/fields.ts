@@ -19,50 +19,50 @@ export interface NumberField {
 }
 
 /** For accounts and plans. Names are plain because paths, files and shells use them. */
-export const nameField: TextField = {
+export const name: TextField = {
   pattern: /^[a-z0-9][a-z0-9._-]{0,63}$/,
   rule: "1 to 64 characters: lower-case letters, digits, dots, dashes and underscores, the first a letter or a digit",
 };
 
 /** For payment ids, operation ids and reasons, which the journal keeps. */
-export const noteField = plainText(200);
+export const note = plainText(200);
 
 /** For the owner and the external id of an account. */
-export const contactField = plainText(200);
+export const contact = plainText(200);
 
 /** For the note of an account. */
-export const remarkField = plainText(1000);
+export const remark = plainText(1000);
 
-export const emailField: TextField = {
+export const email: TextField = {
   pattern: /^(?=.{3,254}$)[^\s@\p{Cc}\p{Cs}]+@[^\s@\p{Cc}\p{Cs}]+$/u,
   rule: "an e-mail address such as ada@example.com, of up to 254 characters",
 };
 
 /** For filters of the journal. */
-export const journalKindsField: TextField = {
+export const kinds: TextField = {
   pattern: new RegExp(`^(?:${journalKinds.join("|")})(?:,(?:${journalKinds.join("|")}))*$`),
   rule: `one or more kinds of entries with commas between them: ${journalKinds.join(", ")}`,
 };
 
-/** Returns the kinds that a text of `journalKindsField` names. */
+/** Returns the kinds that a text of `kinds` names. */
 export function journalKindsIn(text: string): JournalKind[] {
   const names = text.split(",");
   return journalKinds.filter((kind) => names.includes(kind));
 }
 
 /** For labels of keys. */
-export const labelField = plainText(64);
+export const label = plainText(64);
 
 /** For each limit of a plan or a key. */
-export const limitField: NumberField = { min: 1, max: 1_000_000_000 };
+export const limit: NumberField = { min: 1, max: 1_000_000_000 };
 
-export const topupField: NumberField = { min: 1, max: creditsMax };
+export const topup: NumberField = { min: 1, max: creditsMax };
 
 /** Of a key. 0 lets it spend nothing. */
-export const budgetField: NumberField = { min: 0, max: creditsMax };
+export const budget: NumberField = { min: 0, max: creditsMax };
 
 /** 0 is refused separately. */
-export const adjustmentField: NumberField = { min: -creditsMax, max: creditsMax };
+export const adjustment: NumberField = { min: -creditsMax, max: creditsMax };
 
 /**
  * With a visible character, without control characters and line separators, and without lone

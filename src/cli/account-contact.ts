@@ -1,6 +1,6 @@
 /** Options for the contact of an account, and its lines in `account show`. */
 import { type Command, InvalidArgumentError } from "commander";
-import { contactField, emailField, remarkField, type TextField } from "../accounts/fields.ts";
+import * as fields from "../accounts/fields.ts";
 import { defined } from "../objects.ts";
 import type { Contact } from "../store/contacts.ts";
 
@@ -20,19 +20,19 @@ export function withContact(command: Command): Command {
     .option("--external-id <id>", 'the id of the account in another system, unique; "" removes it', owner);
 }
 
-export const contactText = textOf(contactField);
-const owner = orEmpty(contactField);
-const email = orEmpty(emailField);
-const remark = orEmpty(remarkField);
+export const contactText = textOf(fields.contact);
+const owner = orEmpty(fields.contact);
+const email = orEmpty(fields.email);
+const remark = orEmpty(fields.remark);
 
-function textOf({ pattern, rule }: TextField): (value: string) => string {
+function textOf({ pattern, rule }: fields.TextField): (value: string) => string {
   return (value) => {
     if (pattern.test(value)) return value;
     throw new InvalidArgumentError(`It is ${rule}.`);
   };
 }
 
-function orEmpty(field: TextField): (value: string) => string {
+function orEmpty(field: fields.TextField): (value: string) => string {
   const read = textOf(field);
   return (value) => (value === "" ? value : read(value));
 }

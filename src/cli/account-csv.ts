@@ -7,7 +7,7 @@
 import { readFileSync } from "node:fs";
 import { CsvError, parse } from "csv-parse/sync";
 import { importedAccountsMax } from "../accounts/account-import.ts";
-import { contactField, emailField, nameField, remarkField, type TextField } from "../accounts/fields.ts";
+import * as fields from "../accounts/fields.ts";
 import { messageOf, OperatorError } from "../errors.ts";
 import { defined } from "../objects.ts";
 import { unknownName } from "../spelling.ts";
@@ -20,13 +20,13 @@ export interface AccountsFile {
 }
 
 const columns = {
-  account: nameField,
-  plan: nameField,
-  owner: contactField,
-  email: emailField,
-  note: remarkField,
-  external_id: contactField,
-} as const satisfies Record<string, TextField>;
+  account: fields.name,
+  plan: fields.name,
+  owner: fields.contact,
+  email: fields.email,
+  note: fields.remark,
+  external_id: fields.contact,
+} as const satisfies Record<string, fields.TextField>;
 type ColumnName = keyof typeof columns;
 
 const columnNames = Object.keys(columns);

@@ -1,34 +1,23 @@
 /** Parsers of arguments and options. A value that cannot be parsed is wrong usage: exit code 2. */
 import { InvalidArgumentError } from "commander";
-import {
-  adjustmentField,
-  budgetField,
-  journalKindsField,
-  labelField,
-  limitField,
-  type NumberField,
-  nameField,
-  noteField,
-  type TextField,
-  topupField,
-} from "../accounts/fields.ts";
+import * as fields from "../accounts/fields.ts";
 import { httpUrl } from "../config/kinds.ts";
 import { isRefillPeriod, parsePeriod, refillPeriodRule } from "../ledger/windows.ts";
 import { graphHoursMax } from "../store/usage-hours.ts";
 import { type EpochMs, momentOf, momentRule } from "../units.ts";
 
-export const accountName = text(nameField, "The name of an account is");
+export const accountName = text(fields.name, "The name of an account is");
 /** For payment ids, operation ids and reasons. */
-export const note = text(noteField, "It is");
-export const journalKinds = text(journalKindsField, "It is");
-export const label = text(labelField, "A name is");
+export const note = text(fields.note, "It is");
+export const journalKinds = text(fields.kinds, "It is");
+export const label = text(fields.label, "A name is");
 
-export const limit = wholeNumber(limitField, "A limit is a whole number");
-export const budgetCredits = wholeNumber(budgetField, "Credits are a whole number");
+export const limit = wholeNumber(fields.limit, "A limit is a whole number");
+export const budgetCredits = wholeNumber(fields.budget, "Credits are a whole number");
 export const tokenLimit = wholeNumber({ min: 1, max: 1_000_000_000 }, "It is a whole number of tokens");
 export const graphHours = wholeNumber({ min: 1, max: graphHoursMax }, "It is a whole number of hours");
-export const creditsToAdd = wholeNumber(topupField, "Credits are a whole number");
-const signedCredits = wholeNumber(adjustmentField, "Credits are a whole number, negative to take away,");
+export const creditsToAdd = wholeNumber(fields.topup, "Credits are a whole number");
+const signedCredits = wholeNumber(fields.adjustment, "Credits are a whole number, negative to take away,");
 
 export function creditsToAdjust(value: string): number {
   const credits = signedCredits(value);
@@ -69,14 +58,14 @@ export function moment(value: string): EpochMs {
   throw new InvalidArgumentError(`A time is ${momentRule}.`);
 }
 
-function text({ pattern, rule }: TextField, subject: string): (value: string) => string {
+function text({ pattern, rule }: fields.TextField, subject: string): (value: string) => string {
   return (value) => {
     if (pattern.test(value)) return value;
     throw new InvalidArgumentError(`${subject} ${rule}.`);
   };
 }
 
-function wholeNumber({ min, max }: NumberField, kind: string): (value: string) => number {
+function wholeNumber({ min, max }: fields.NumberField, kind: string): (value: string) => number {
   return (value) => {
     const number = /^[+-]?\d{1,15}$/.test(value) ? Number(value) : Number.NaN;
     if (number >= min && number <= max) return number;

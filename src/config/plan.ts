@@ -2,7 +2,7 @@
  * The `plans` section: credits, limits and models of accounts. A plan may only name models that
  * exist.
  */
-import { limitField, nameField } from "../accounts/fields.ts";
+import * as fields from "../accounts/fields.ts";
 import type { BucketPlan, Limits, Plan } from "../ledger/plan.ts";
 import { given } from "../objects.ts";
 import { nearest } from "../spelling.ts";
@@ -11,7 +11,7 @@ import type { Section } from "./section.ts";
 
 /** Returns at least one plan, in the order of the configuration. */
 export function readPlans(root: Section, modelIds: readonly string[]): Plan[] {
-  const rule = { what: "plan", pattern: nameField.pattern, says: nameField.rule };
+  const rule = { what: "plan", pattern: fields.name.pattern, says: fields.name.rule };
   return root.entries("plans", rule, (id, section) => readPlan(id, section, modelIds));
 }
 
@@ -45,7 +45,7 @@ function readPlan(id: string, section: Section, modelIds: readonly string[]): Pl
 }
 
 function readPlanLimits(section: Section): Limits {
-  const count = kind.whole(limitField.min, limitField.max);
+  const count = kind.whole(fields.limit.min, fields.limit.max);
   return given({
     requestsPerMinute: section.optional("requests_per_minute", count),
     tokensPerMinute: section.optional("tokens_per_minute", count),

@@ -4,33 +4,19 @@
  * field in the OpenAPI document.
  */
 import Type, { type TSchema } from "typebox";
-import {
-  adjustmentField,
-  budgetField,
-  contactField,
-  emailField,
-  journalKindsField,
-  labelField,
-  limitField,
-  type NumberField,
-  nameField,
-  noteField,
-  remarkField,
-  type TextField,
-  topupField,
-} from "../../accounts/fields.ts";
+import * as fields from "../../accounts/fields.ts";
 import { closed, orNull } from "../../accounts/json-objects.ts";
 import type { OperatorCode } from "../../accounts/refusals.ts";
 import type { ErrorCode } from "../../errors.ts";
 import { portalRights } from "../../ledger/rows.ts";
 import { momentRule } from "../../units.ts";
 
-export const accountName = textOf(nameField);
+export const accountName = textOf(fields.name);
 export const planName = Type.String({ minLength: 1, description: "the name of a plan of the configuration" });
-export const note = textOf(noteField);
+export const note = textOf(fields.note);
 /** For filters. The pattern excludes NUL, which PostgreSQL refuses in a query. */
 export function noteThatIs(what: string) {
-  return textOf(noteField, `${what}, ${noteField.rule}`);
+  return textOf(fields.note, `${what}, ${fields.note.rule}`);
 }
 
 const accountPath = closed({ account: accountName });
@@ -47,31 +33,35 @@ export function ofKey(...refusals: OperatorCode[]) {
   const all: OperatorCode[] = ["key_not_found", ...refusals];
   return { params: keyPath, refusals: all };
 }
-export const journalKinds = textOf(journalKindsField);
-export const label = textOf(labelField);
-export const contactText = textOf(contactField);
-export const email = textOf(emailField);
-export const remark = textOf(remarkField);
+export const journalKinds = textOf(fields.kinds);
+export const label = textOf(fields.label);
+export const contactText = textOf(fields.contact);
+export const email = textOf(fields.email);
+export const remark = textOf(fields.remark);
 export const operationId = textOf(
-  noteField,
-  `an id of your own for this change, ${noteField.rule}; a repetition changes nothing`,
+  fields.note,
+  `an id of your own for this change, ${fields.note.rule}; a repetition changes nothing`,
 );
 export const moment = Type.String({ description: momentRule });
 export const period = Type.String({ description: "an ISO 8601 period such as PT5H, P1D or P1M" });
-export const budgetCredits = wholeNumber(budgetField, "whole credits");
-export const limit = wholeNumber(limitField, "a whole number");
-export const credits = wholeNumber(topupField, "whole credits");
-export const signedCredits = wholeNumber(adjustmentField, "whole credits", ", negative to take away, not 0");
+export const budgetCredits = wholeNumber(fields.budget, "whole credits");
+export const limit = wholeNumber(fields.limit, "a whole number");
+export const credits = wholeNumber(fields.topup, "whole credits");
+export const signedCredits = wholeNumber(
+  fields.adjustment,
+  "whole credits",
+  ", negative to take away, not 0",
+);
 
-function textOf({ pattern, rule }: TextField, description = rule) {
+function textOf({ pattern, rule }: fields.TextField, description = rule) {
   return Type.String({ pattern: pattern.source, description });
 }
 
-function wholeNumber({ min: minimum, max: maximum }: NumberField, kind: string, note = "") {
+function wholeNumber({ min: minimum, max: maximum }: fields.NumberField, kind: string, note = "") {
   return Type.Integer({ minimum, maximum, description: `${kind} from ${minimum} to ${maximum}${note}` });
 }
 
-export const modelIds = Type.Array(textOf(noteField, "the id of a model, or *"), {
+export const modelIds = Type.Array(textOf(fields.note, "the id of a model, or *"), {
   minItems: 1,
   maxItems: 100,
   description: "a list of 1 to 100 model ids, or of *",
