@@ -9,9 +9,9 @@
  * 3. The longest prefix, if it is at least a quarter of the prompt, and of the tokens that would
  *    be lost.
  * 4. The sequence that was used longest ago.
- * Among equals, an older one beside busy sequences goes first: neighbours are evaluated together
- * (backend.ts). So conversations that share only a template or a system prompt do not take each
- * other's memory while there is room.
+ * So conversations that share only a template or a system prompt do not take each other's memory
+ * while there is room. Among equals, an older one beside busy sequences goes first, because
+ * neighbours are evaluated together (backend.ts).
  *
  * Pure. Guarantees: tokens of one account's requests are reused for that account only. A
  * repeatable job reuses only tokens that it would compute in the same way: in whole chunks on the
