@@ -102,7 +102,8 @@ for (const backend of backends) {
         );
         for (const newestFirst of [false, true]) {
           const expected = newestFirst ? fits.toReversed() : fits;
-          for (const limit of [2, 50]) {
+          // Pages of two rows end at each border of spans; of hundreds of rows they take seconds.
+          for (const limit of [fits.length < 100 ? 2 : 17, 50]) {
             const listed = await allOf({ account: "ada", newestFirst, ...filter }, limit);
             assert.deepEqual(listed, expected, JSON.stringify({ filter, newestFirst, limit }));
           }
