@@ -22,6 +22,8 @@ import {
   quickEntry,
   startProgram,
 } from "../fixtures/program.ts";
+import { startUpstream } from "../fixtures/upstream.ts";
+import { upstreamModel } from "../fixtures/upstream-program.ts";
 
 const source = "INKWELL_MODELS__SMOLLM2_135M_INSTRUCT__SOURCE";
 
@@ -242,14 +244,16 @@ test("does not change a file that is no database, that of another program or of 
 });
 
 test("refuses a database of a newer version, which still works with that version", async () => {
+  await using upstream = await startUpstream();
   await using folder = await newFolder();
-  await assertStartsAfterAll(folder.path);
+  const env = upstreamModel(folder.path, upstream);
+  await assertStartsAfterAll(folder.path, { env });
   const db = new DatabaseSync(path.join(folder.path, "data", "inkwell.db"));
   db.exec("insert into migration values (99, '0099-later.sql', 'x', 0)");
-  assertOneMessage(await refusedStart(folder.path), "inkwell.db", /newer/);
+  assertOneMessage(await refusedStart(folder.path, { env }), "inkwell.db", /newer/);
   db.exec("delete from migration where version = 99");
   db.close();
-  await using service = startProgram(folder.path);
+  await using service = startProgram(folder.path, { env });
   assert.equal((await service.up()).key, null);
 });
 

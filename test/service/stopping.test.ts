@@ -20,6 +20,8 @@ import { isRunning, processEnded } from "../fixtures/processes.ts";
 import { defaultPrice, newFolder, type Program, quickEntry, startProgram } from "../fixtures/program.ts";
 import { endless, startTwoAnswers } from "../fixtures/running-requests.ts";
 import { until } from "../fixtures/until.ts";
+import { startUpstream } from "../fixtures/upstream.ts";
+import { upstreamModel } from "../fixtures/upstream-program.ts";
 
 const skip = process.platform === "win32" ? "Windows has no signals" : false;
 
@@ -163,8 +165,9 @@ for (const [signal, code] of [
 }
 
 test("stops despite a client that only keeps its connection open", { skip }, async () => {
+  await using upstream = await startUpstream();
   await using folder = await newFolder();
-  await using service = startProgram(folder.path);
+  await using service = startProgram(folder.path, { env: upstreamModel(folder.path, upstream) });
   const { url, key } = await service.up();
   const { hostname, port } = new URL(url);
   const silent = connect(Number(port), hostname);
@@ -244,8 +247,10 @@ test("includes a charge that is recorded at the last moment in its trace", { ski
 test("closes kept connections of clients before it refuses requests", {
   skip,
 }, async () => {
+  await using upstream = await startUpstream();
   await using folder = await newFolder();
-  await using service = startProgram(folder.path, { env: { INKWELL_LIMITS__UNREADY_SECONDS: "2" } });
+  const env = { ...upstreamModel(folder.path, upstream), INKWELL_LIMITS__UNREADY_SECONDS: "2" };
+  await using service = startProgram(folder.path, { env });
   const { url, operatorUrl, key } = await service.up();
   assert.ok(key !== null);
   const before = await ask({ url, key, max_tokens: 1 });

@@ -11,6 +11,8 @@ import { startCollector } from "../fixtures/collector.ts";
 import { ask } from "../fixtures/http-stream.ts";
 import { defaultPrice, freePort, newFolder, startProgram } from "../fixtures/program.ts";
 import { until } from "../fixtures/until.ts";
+import { startUpstream } from "../fixtures/upstream.ts";
+import { upstreamModel } from "../fixtures/upstream-program.ts";
 
 const callersTrace = "0af7651916cd43dd8448eb211c80319c";
 const callersSpan = "b7ad6b7169203331";
@@ -140,10 +142,12 @@ test("creates a span in the caller's trace, with one for each stage and without 
 
 test("records the code of a refusal but not the name of an unknown model", async () => {
   await using collector = await startCollector();
+  await using upstream = await startUpstream();
   await using folder = await newFolder();
+  const model = upstreamModel(folder.path, upstream);
   // Without a setting the standard variable applies. Queued spans are sent before the end.
   await using service = startProgram(folder.path, {
-    env: { OTEL_EXPORTER_OTLP_ENDPOINT: `${collector.endpoint}/`, OTEL_SERVICE_NAME: "ink-north" },
+    env: { ...model, OTEL_EXPORTER_OTLP_ENDPOINT: `${collector.endpoint}/`, OTEL_SERVICE_NAME: "ink-north" },
   });
   const { url, key } = await service.up();
   assert.ok(key !== null);
@@ -180,7 +184,9 @@ test("records the code of a refusal but not the name of an unknown model", async
 });
 
 test("loads no OpenTelemetry without a collector", async () => {
+  await using upstream = await startUpstream();
   await using folder = await newFolder();
+  const model = upstreamModel(folder.path, upstream);
   // The bare API, which does nothing by itself, is loaded by prom-client.
   const watch = path.join(folder.path, "watch.mjs");
   await writeFile(
@@ -196,7 +202,7 @@ test("loads no OpenTelemetry without a collector", async () => {
     [{}, false],
     [{ INKWELL_TRACING__ENDPOINT: "http://127.0.0.1:9" }, true],
   ] as const) {
-    await using service = startProgram(folder.path, { env: { NODE_OPTIONS, ...env } });
+    await using service = startProgram(folder.path, { env: { ...model, NODE_OPTIONS, ...env } });
     const { url, key } = await service.up();
     if (key !== null) await (await ask({ url, key, max_tokens: 3 })).text();
     await service.stop();
@@ -205,9 +211,11 @@ test("loads no OpenTelemetry without a collector", async () => {
 });
 
 test("counts lost spans if the collector is unavailable, and logs one line", async () => {
+  await using upstream = await startUpstream();
   await using folder = await newFolder();
+  const model = upstreamModel(folder.path, upstream);
   await using service = startProgram(folder.path, {
-    env: { INKWELL_TRACING__ENDPOINT: `http://127.0.0.1:${await freePort()}` },
+    env: { ...model, INKWELL_TRACING__ENDPOINT: `http://127.0.0.1:${await freePort()}` },
   });
   const { url, operatorUrl, key } = await service.up();
   assert.ok(key !== null);
@@ -225,8 +233,12 @@ test("counts lost spans if the collector is unavailable, and logs one line", asy
 
 test("delays neither requests nor the stop if the collector never responds", async () => {
   await using collector = await startCollector(null);
+  await using upstream = await startUpstream();
   await using folder = await newFolder();
-  await using service = startProgram(folder.path, { env: { INKWELL_TRACING__ENDPOINT: collector.endpoint } });
+  const model = upstreamModel(folder.path, upstream);
+  await using service = startProgram(folder.path, {
+    env: { ...model, INKWELL_TRACING__ENDPOINT: collector.endpoint },
+  });
   const { url, key } = await service.up();
   assert.ok(key !== null);
   assert.equal((await ask({ url, key, max_tokens: 3 })).status, 200);
