@@ -17,7 +17,7 @@ import { UpstreamEngine } from "../src/engines/upstream/engine.ts";
 import { ChunkEncoder, completionJson, doneEvent } from "../src/http/openai-format/response.ts";
 import { PublicServer } from "../src/http/public/server.ts";
 import { Ledger } from "../src/ledger/batcher.ts";
-import { commitQueues, openPostgresStore } from "../src/store/postgres/store.ts";
+import { openPostgresStore } from "../src/store/postgres/store.ts";
 import { openSqliteStore } from "../src/store/sqlite/store.ts";
 import { createLogger } from "../src/telemetry/logger.ts";
 import { Metrics } from "../src/telemetry/metrics.ts";
@@ -70,8 +70,7 @@ async function startInkwell(task: ServerTask): Promise<Started> {
   const metrics = new Metrics();
   // Standard error is a file here, as under a service manager.
   const logger = createLogger("info", process.stderr);
-  const queues = database === undefined ? {} : { commitQueues };
-  const ledger = new Ledger(store, { ...queues, onCommit: (commit) => metrics.committed(commit) });
+  const ledger = new Ledger(store, { onCommit: (commit) => metrics.committed(commit) });
   const keys: string[] = [];
   for (let n = 0; n < clients; n += 1) {
     const key = mintKey();

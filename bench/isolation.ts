@@ -22,12 +22,7 @@ import { join } from "node:path";
 import { setTimeout as sleep } from "node:timers/promises";
 import pg from "pg";
 import { Ledger } from "../src/ledger/batcher.ts";
-import {
-  commitGiveUpMs,
-  commitQueues,
-  commitRetriesMs,
-  openPostgresStore,
-} from "../src/store/postgres/store.ts";
+import { commitGiveUpMs, commitRetriesMs, openPostgresStore } from "../src/store/postgres/store.ts";
 import { openSqliteStore } from "../src/store/sqlite/store.ts";
 import type { Store } from "../src/store/store.ts";
 import { startSweeper } from "../src/store/sweeper.ts";
@@ -132,7 +127,6 @@ async function filled(count = accounts): Promise<Database> {
   const url = server.url(name);
   const store = await openPostgresStore({ url, plans });
   const ledger = new Ledger(store, {
-    commitQueues: commitQueues,
     retriesMs: commitRetriesMs,
     giveUpMs: commitGiveUpMs,
   });

@@ -7,7 +7,7 @@
  */
 import pg from "pg";
 import { Ledger } from "../src/ledger/batcher.ts";
-import { commitQueues, openPostgresStore } from "../src/store/postgres/store.ts";
+import { openPostgresStore } from "../src/store/postgres/store.ts";
 import { accountId, nextAccount, plans } from "./ledger-file.ts";
 import { holdAndSettle } from "./pair.ts";
 
@@ -28,7 +28,7 @@ type Pair = (account: number) => Promise<void>;
 
 async function ledgerPairs({ url }: NodeTask): Promise<{ pair: Pair; close(): Promise<void> }> {
   const store = await openPostgresStore({ url, plans });
-  const ledger = new Ledger(store, { commitQueues: commitQueues });
+  const ledger = new Ledger(store);
   return {
     pair: (n) => holdAndSettle(ledger, n),
     async close() {

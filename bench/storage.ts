@@ -12,8 +12,8 @@ import { mkdtemp, readFile, rm, stat } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { DatabaseSync } from "node:sqlite";
-import { Ledger, type LedgerOptions } from "../src/ledger/batcher.ts";
-import { commitQueues, openPostgresStore } from "../src/store/postgres/store.ts";
+import { Ledger } from "../src/ledger/batcher.ts";
+import { openPostgresStore } from "../src/store/postgres/store.ts";
 import { openSqliteStore } from "../src/store/sqlite/store.ts";
 import type { Store } from "../src/store/store.ts";
 import { start } from "../test/fixtures/postgres.ts";
@@ -75,10 +75,9 @@ export async function run(args: readonly string[]): Promise<void> {
 async function makeRequests(
   store: Store,
   { requests, callers, accounts, extensions }: Wanted,
-  options: LedgerOptions,
 ): Promise<number> {
   let commits = 0;
-  const ledger = new Ledger(store, { ...options, onCommit: () => (commits += 1) });
+  const ledger = new Ledger(store, { onCommit: () => (commits += 1) });
   let turn = 0;
   const caller = async () => {
     while (turn < requests) await holdAndSettle(ledger, nextAccount(turn++, accounts), { extensions });
@@ -100,7 +99,7 @@ async function onSqlite(wanted: Wanted): Promise<Stored> {
     const store = await openSqliteStore({ path, plans });
     await openAccounts(store, wanted.accounts);
     const before = await writtenBytes();
-    const commits = await makeRequests(store, wanted, {});
+    const commits = await makeRequests(store, wanted);
     const written = (await writtenBytes()) - before;
     await store.close();
     const db = new DatabaseSync(path, { readOnly: true });
@@ -136,7 +135,7 @@ async function onPostgres(wanted: Wanted): Promise<Stored> {
     return Number(row?.bytes);
   };
   const before = await logged();
-  const commits = await makeRequests(store, wanted, { commitQueues: commitQueues });
+  const commits = await makeRequests(store, wanted);
   const written = (await logged()) - before;
   await store.close();
   await server.sql("vacuum", database);

@@ -9,7 +9,7 @@ import { auditDatabase } from "../store/postgres/audit.ts";
 import { pgDumpInstead } from "../store/postgres/connection.ts";
 import { plansInUseAt } from "../store/postgres/plans.ts";
 import { requireSchema } from "../store/postgres/schema.ts";
-import { commitGiveUpMs, commitQueues, commitRetriesMs, openPostgresStore } from "../store/postgres/store.ts";
+import { commitGiveUpMs, commitRetriesMs, openPostgresStore } from "../store/postgres/store.ts";
 import { auditFile } from "../store/sqlite/audit.ts";
 import { type Backup, backUpSqlite } from "../store/sqlite/backup.ts";
 import { needsUpgrade } from "../store/sqlite/file.ts";
@@ -89,7 +89,6 @@ export async function openStore(
   return {
     store,
     ledger: new Ledger(store, {
-      commitQueues,
       retriesMs: commitRetriesMs,
       giveUpMs: commitGiveUpMs,
       ...options,

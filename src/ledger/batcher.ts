@@ -21,13 +21,12 @@ export interface LedgerStore {
    * be sent again after any rejection.
    */
   commit(operations: readonly Operation[]): Promise<Decision[]>;
+  /** Number of commits at the same time, on different accounts, for the store. Default: 1. */
+  readonly commitQueues?: number;
 }
 
 export interface LedgerOptions {
-  /**
-   * Number of commits at the same time, on different accounts. A store across a network needs more
-   * than 1, the default.
-   */
+  /** For tests and benches: replaces the number of the store. */
   commitQueues?: number;
   /** For tests: maximum number of operations in a commit. */
   batchMax?: number;
@@ -124,7 +123,10 @@ export class Ledger {
     this.#batchDelayMs = options.batchDelayMs ?? defaultBatchDelayMs;
     this.#onCommit = options.onCommit;
     this.#onHoldLeft = options.onHoldLeft;
-    this.#queues = Array.from({ length: options.commitQueues ?? 1 }, () => ({ waiting: [], pump: null }));
+    this.#queues = Array.from({ length: options.commitQueues ?? store.commitQueues ?? 1 }, () => ({
+      waiting: [],
+      pump: null,
+    }));
     this.#accountQueues = new AccountQueues({
       batchMax: this.#batchMax,
       giveUpMs: this.#giveUpMs,

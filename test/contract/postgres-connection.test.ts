@@ -11,7 +11,7 @@ import { OperatorError, StoreUnavailableError } from "../../src/errors.ts";
 import { auditDatabase } from "../../src/store/postgres/audit.ts";
 import { PostgresLedger } from "../../src/store/postgres/commit.ts";
 import { type Connections, commitPool, placeOf, readPool } from "../../src/store/postgres/connection.ts";
-import { openPostgresStore } from "../../src/store/postgres/store.ts";
+import { commitQueuesFor, openPostgresStore } from "../../src/store/postgres/store.ts";
 import type { Store } from "../../src/store/store.ts";
 import { serverClock } from "../fixtures/clocks.ts";
 import { hold } from "../fixtures/ledger-operations.ts";
@@ -238,6 +238,26 @@ describe("connections to PostgreSQL", { skip: noPostgres ?? false }, () => {
     await server.sql("drop function inkwell.clock_timestamp; drop sequence inkwell.looks", database);
     assert.equal((await opened[0]?.usage({ id: "h1", limit: 1 }))?.[0]?.ending, "expired");
     assert.equal((await opened[0]?.keyById("key"))?.holds, 0);
+  });
+
+  test("a node makes one commit at a time if the database is near, and two if it is far", async (t) => {
+    const sockets: Socket[] = [];
+    const longWay = createServer((node) => {
+      const socket = connect(path.join(server.folder, ".s.PGSQL.5432"));
+      for (const each of [node, socket]) each.on("error", () => {});
+      sockets.push(node, socket);
+      node.on("data", (bytes) => setTimeout(() => socket.write(bytes), 2));
+      socket.on("data", (bytes) => setTimeout(() => node.write(bytes), 2));
+    });
+    t.after(() => {
+      longWay.close();
+      for (const socket of sockets) socket.destroy();
+    });
+    const far = await openPostgresStore({ url: await at(longWay, database), plans });
+    assert.equal(far.commitQueues, 2);
+    await far.close();
+    assert.equal(commitQueuesFor(0.3), 1);
+    assert.equal(commitQueuesFor(1.5), 2);
   });
 
   test("a process ends even if the server does not close its connections", { timeout: 10_000 }, async (t) => {

@@ -9,7 +9,7 @@ import { auditDatabase } from "../../src/store/postgres/audit.ts";
 import { PostgresLedger } from "../../src/store/postgres/commit.ts";
 import { commitPool } from "../../src/store/postgres/connection.ts";
 import { limits } from "../../src/store/postgres/limits.ts";
-import { commitQueues, openPostgresStore } from "../../src/store/postgres/store.ts";
+import { commitQueuesMax, openPostgresStore } from "../../src/store/postgres/store.ts";
 import type { Store } from "../../src/store/store.ts";
 import { accountTable } from "../../src/store/tables.ts";
 import { serverClock } from "../fixtures/clocks.ts";
@@ -53,7 +53,7 @@ describe("rows that another session has locked", { skip: noPostgres ?? false, ti
   }
 
   function ledger(options: LedgerOptions = {}): Ledger {
-    return new Ledger(store, { commitQueues: commitQueues, ...options });
+    return new Ledger(store, { commitQueues: commitQueuesMax, ...options });
   }
 
   /**

@@ -110,6 +110,7 @@ test("accounts in different commit queues do not wait for each other, and each k
   ]);
   const committed: string[] = [];
   const store: LedgerStore = {
+    commitQueues: 2,
     async commit(operations) {
       for (const account of new Set(operations.map((operation) => operation.account)))
         await gates.get(account)?.promise;
@@ -117,7 +118,7 @@ test("accounts in different commit queues do not wait for each other, and each k
       return operations.map(() => ({ kind: "added", additional: 1, replayed: false }));
     },
   };
-  const ledger = new Ledger(store, { commitQueues: 2, batchMax: 2 });
+  const ledger = new Ledger(store, { batchMax: 2 });
   const adas = ["1", "2", "3"].map((payment) => ledger.apply(topup(payment, "ada")));
   const bobs = ["1", "2", "3"].map((payment) => ledger.apply(topup(payment, "bob")));
   gates.get("bob")?.resolve();

@@ -30,13 +30,13 @@ import { connectionsOn, findSnapshot, postgresDialect } from "./reads.ts";
 import { prepareSchema } from "./schema.ts";
 import { PostgresUsageSums } from "./usage-sums.ts";
 
-/**
- * Commits of one node at the same time. Two hide the network; more make smaller commits
- * (docs/decisions/0008).
- */
-export const commitQueues = 2;
+/** Commits of one node at the same time. More make smaller commits (docs/decisions/0062). */
+export const commitQueuesMax = 2;
 /** One more for the accounts that are committed on their own. */
-const commitConnectionsMax = commitQueues + 1;
+const commitConnectionsMax = commitQueuesMax + 1;
+/** A database on the same machine or in the same data centre answers sooner. */
+const farMs = 1;
+const roundTripsMeasured = 5;
 
 /**
  * Pauses between attempts of a commit, or of a read of a key or balance: a restart or failover
@@ -63,6 +63,7 @@ interface PostgresStoreOptions {
 interface PostgresStore extends Store {
   /** The processes on this database. */
   readonly nodes: NodeRegistry;
+  readonly commitQueues: number;
 }
 
 /** Creates missing tables. Throws an OperatorError if the database cannot be used. */
@@ -71,14 +72,39 @@ export async function openPostgresStore(options: PostgresStoreOptions): Promise<
   await prepareSchema(url, { plans, upgrade, time: serverTime(clock) });
   const service = readPool(url, "service");
   try {
-    return postgresStoreOn(url, service, await PostgresClock.open(service, clock));
+    const opened = await PostgresClock.open(service, clock);
+    const commitQueues = commitQueuesFor(await roundTripMs(service));
+    return { ...postgresStoreOn(url, service, opened), commitQueues };
   } catch (error) {
     await service.end();
     throw error;
   }
 }
 
-function postgresStoreOn(url: string, service: ConnectionPool, clock: PostgresClock): PostgresStore {
+/** Returns the time of the fastest of some round trips. Others may wait for this machine. */
+async function roundTripMs(pool: ConnectionPool): Promise<number> {
+  const times: number[] = [];
+  for (let n = 0; n < roundTripsMeasured; n += 1) {
+    const beganMs = performance.now();
+    await pool.find({ name: "round trip", text: "select" });
+    times.push(performance.now() - beganMs);
+  }
+  return Math.min(...times);
+}
+
+/**
+ * Returns how many commits a node makes at the same time. Two hide the network of a database that
+ * is far. If it is near, one has less work: its commits have twice as many operations.
+ */
+export function commitQueuesFor(roundTripMs: number): number {
+  return roundTripMs < farMs ? 1 : commitQueuesMax;
+}
+
+function postgresStoreOn(
+  url: string,
+  service: ConnectionPool,
+  clock: PostgresClock,
+): Omit<PostgresStore, "commitQueues"> {
   const lists = readPool(url, "lists");
   const pools = {
     lookups: readPool(url, "lookups"),
