@@ -14,6 +14,7 @@ import { hashKey, mintKey } from "../src/accounts/keys.ts";
 import { Catalog, type Model } from "../src/chat/catalog.ts";
 import type { EngineLog } from "../src/engines/engine-log.ts";
 import { UpstreamEngine } from "../src/engines/upstream/engine.ts";
+import { keepNewObjectsYoung } from "../src/heap.ts";
 import { ChunkEncoder, completionJson, doneEvent } from "../src/http/openai-format/response.ts";
 import { PublicServer } from "../src/http/public/server.ts";
 import { Ledger } from "../src/ledger/batcher.ts";
@@ -63,6 +64,8 @@ const answer = "Hello";
 
 async function startInkwell(task: ServerTask): Promise<Started> {
   const { clients, folder, database } = task;
+  // As the program does.
+  keepNewObjectsYoung();
   const store =
     database === undefined
       ? await openSqliteStore({ path: join(folder, "inkwell.db"), plans })

@@ -17,6 +17,7 @@ const modules = [
   "objects",
   "retry",
   "collections",
+  "heap",
   "spelling",
   "make-folder",
   "version",
