@@ -37,11 +37,9 @@ export class SessionResponses {
     this.#schedule();
   }
 
-  /** Ends all responses of a session but one: the answer to signing out. */
-  end(session: string, except: ServerResponse | null = null): void {
-    for (const response of this.#bySession.get(session) ?? []) {
-      if (response !== except) response.destroy();
-    }
+  /** Ends all responses of a session. */
+  end(session: string): void {
+    for (const response of this.#bySession.get(session) ?? []) response.destroy();
   }
 
   #schedule(): void {

@@ -451,6 +451,24 @@ void test("with https in operator.url, the cookie is for https and this host alo
   refused(await as(operator, cookie), 401, "missing_operator_token");
 });
 
+void test("signing out is answered, however long it takes", async () => {
+  await using service = await startService();
+  await using operator = await startOperator(service);
+  const { cookie } = await signIn(operator);
+  const stream = await fetch(`${operator.url}/admin/overview/stream`, {
+    headers: { cookie, "x-inkwell-request": "1" },
+  });
+  const { store } = service;
+  const end = store.endSession.bind(store);
+  store.endSession = async (...session) => {
+    const hasEnded = await end(...session);
+    // The listener notices by itself that the session has ended.
+    await assert.rejects(stream.text());
+    return hasEnded;
+  };
+  assert.equal((await as(operator, cookie, "/admin/session", "DELETE")).status, 204);
+});
+
 for (const [where, signOut] of [
   [
     "here",

@@ -63,8 +63,8 @@ export class SignIn {
   }
 
   /** Ends the session of the request, on all nodes. Returns `Set-Cookie`, which removes it. */
-  async signOut(request: FastifyRequest, reply: FastifyReply): Promise<string> {
-    return await this.#browsers.signOut(request, this.sessionOf(request), reply);
+  async signOut(request: FastifyRequest): Promise<string> {
+    return await this.#browsers.signOut(request, this.sessionOf(request));
   }
 
   /** Returns the session of the request. Throws a refusal if it has the operator token. */

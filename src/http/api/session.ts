@@ -1,5 +1,5 @@
 /** What `/admin/session` and the portal's `/api/session` have in common. */
-import type { FastifyReply, FastifyRequest } from "fastify";
+import type { FastifyRequest } from "fastify";
 import Type from "typebox";
 import { isoTime, objectFor, time } from "../../accounts/json-objects.ts";
 import { idleEndMs } from "../../accounts/sessions.ts";
@@ -21,7 +21,7 @@ const bySession = [{ session: [], ...header }];
 interface PresentSession {
   sessionOf(request: FastifyRequest): SessionRow;
   /** Ends the session of the request. Returns `Set-Cookie`, which removes it. */
-  signOut(request: FastifyRequest, reply: FastifyReply): Promise<string>;
+  signOut(request: FastifyRequest): Promise<string>;
 }
 
 /** Adds the routes that show and end the present session. */
@@ -43,13 +43,17 @@ export function presentSessionRoutes(app: ApiApp, path: string, present: Present
 
   app.delete(
     path,
-    operation("signOut", {
-      summary: "Sign out: end the present session on all nodes, and the responses to it",
-      security: bySession,
-      response: { 204: Type.Unsafe<undefined>(Type.Null()) },
-    }),
+    operation(
+      "signOut",
+      {
+        summary: "Sign out: end the present session on all nodes, and the responses to it",
+        security: bySession,
+        response: { 204: Type.Unsafe<undefined>(Type.Null()) },
+      },
+      { config: { outlivesSession: true } },
+    ),
     async (request, reply) => {
-      reply.header("set-cookie", await present.signOut(request, reply));
+      reply.header("set-cookie", await present.signOut(request));
       reply.code(204);
     },
   );

@@ -131,7 +131,7 @@ export class BrowserSignIn<Found extends SessionRow> {
       this.#requireSafeCookie(request);
       const started = await this.#attempt(client, start);
       const before = secretIn(request.headers, this.#cookie);
-      if (before.kind === "secret") await this.#end(await sessions.find(before.secret), null);
+      if (before.kind === "secret") await this.#end(await sessions.find(before.secret));
       metrics.signedIn(section, "signed_in");
       logger.info({ requestId: request.id, client, by, ...started.who }, `${person} has signed in`);
       return { session: started.session, setCookie: this.cookieOf(started) };
@@ -151,9 +151,9 @@ export class BrowserSignIn<Found extends SessionRow> {
   }
 
   /** Ends the session of the request, on all nodes. Returns `Set-Cookie`, which removes it. */
-  async signOut(request: FastifyRequest, session: SessionRow, reply: FastifyReply): Promise<string> {
+  async signOut(request: FastifyRequest, session: SessionRow): Promise<string> {
     const { person, logger } = this.#options;
-    await this.#end(session, reply);
+    await this.#end(session);
     logger.info({ requestId: request.id, client: clientOf(request) }, `${person} has signed out`);
     return setCookie(this.#cookie, "", 0);
   }
@@ -177,11 +177,11 @@ export class BrowserSignIn<Found extends SessionRow> {
     }
   }
 
-  /** Ends a session. Its responses end at once on this node, but not the given one. */
-  async #end(session: SessionRow | null, reply: FastifyReply | null): Promise<void> {
+  /** Ends a session. Its responses end at once on this node. */
+  async #end(session: SessionRow | null): Promise<void> {
     if (session === null) return;
     await this.#options.sessions.end(session);
-    this.#responses.end(session.hash, reply?.raw ?? null);
+    this.#responses.end(session.hash);
   }
 
   #tooManyAttempts({ kind, waitMs }: { kind: "failed" | "full"; waitMs: number }): OperatorRefusal {

@@ -65,8 +65,8 @@ export class PortalSignIn {
   }
 
   /** Ends the session of the request, on all nodes. Returns `Set-Cookie`, which removes it. */
-  async signOut(request: FastifyRequest, reply: FastifyReply): Promise<string> {
-    return await this.#browsers.signOut(request, this.sessionOf(request), reply);
+  async signOut(request: FastifyRequest): Promise<string> {
+    return await this.#browsers.signOut(request, this.sessionOf(request));
   }
 
   readonly sessionOf = sessionOf;
