@@ -132,7 +132,7 @@ export class BusySet<T> {
   }
 }
 
-/** Sets an entry as the newest of its map. Beyond `sizeMax`, the oldest entry is forgotten. */
+/** Sets an entry as the newest of its map. A map with more than `sizeMax` forgets its oldest. */
 export function setNewest<K, V>(map: Map<K, V>, key: K, value: V, sizeMax: number): void {
   map.delete(key);
   map.set(key, value);

@@ -58,7 +58,7 @@ export const limit: NumberField = { min: 1, max: 1_000_000_000 };
 
 export const topup: NumberField = { min: 1, max: creditsMax };
 
-/** Of a key. 0 lets it spend nothing. */
+/** Budget of a key. 0 lets it spend nothing. */
 export const budget: NumberField = { min: 0, max: creditsMax };
 
 /** 0 is refused separately. */

@@ -1,4 +1,4 @@
-/** What a process remembers: activity of models, refusals of accounts, lines of the log. */
+/** The memory of a process: activity of models, refusals of accounts, lines of the log. */
 import assert from "node:assert/strict";
 import { Writable } from "node:stream";
 import { test } from "node:test";

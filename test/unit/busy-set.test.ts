@@ -1,6 +1,6 @@
 /**
- * A set of things that come and go: it has the members and the order of a Set. What has left it
- * does not survive the collections of the young generation.
+ * A set of things that come and go: it has the members and the order of a Set. Members that
+ * have left it do not survive the collections of the young generation.
  */
 import assert from "node:assert/strict";
 import { describe, it } from "node:test";

@@ -218,7 +218,7 @@ function usageOfTimings(timings: unknown): object | null {
   };
 }
 
-/** What the counts of a usage are compared with. */
+/** Limits that the counts of a usage are compared with. */
 interface UsageBounds {
   /** Context window of the model, in tokens. */
   contextWindow: number;

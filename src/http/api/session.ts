@@ -1,4 +1,4 @@
-/** What `/admin/session` and the portal's `/api/session` have in common. */
+/** Routes that `/admin/session` and the portal's `/api/session` share. */
 import type { FastifyRequest } from "fastify";
 import Type from "typebox";
 import { isoTime, objectFor, time } from "../../accounts/json-objects.ts";
