@@ -191,7 +191,7 @@ export class ChatEndpoint {
           rates = event.rates;
         } else if (event.type === "text") {
           text += event.text;
-          if (event.logprobs !== undefined) logprobs.push(...event.logprobs.map(logprobJson));
+          for (const logprob of event.logprobs ?? []) logprobs.push(logprobJson(logprob));
         } else {
           const { finishReason, usage } = event;
           whole = { text, finishReason, usage, ...(hasLogprobs ? { logprobs } : {}) };
