@@ -42,7 +42,10 @@ const memoryFolder = "/dev/shm";
 const memoryBytesMin = 8 * 1024 ** 3;
 
 const root = join(import.meta.dirname, "..");
-const deadline = new URL("./fixtures/file-deadline.ts", import.meta.url);
+/** Modules that are loaded before a test file. */
+const preloaded = ["file-deadline", "kept-threads"].map(
+  (name) => new URL(`./fixtures/${name}.ts`, import.meta.url),
+);
 for (const file of alone) {
   if (!existsSync(join(root, file))) throw new Error(`${file} is missing: update the list in test/run.ts.`);
 }
@@ -110,7 +113,11 @@ async function* report(): AsyncGenerator<TestEvent> {
     const events: AsyncIterable<TestEvent> = run({
       ...part,
       cwd: root,
-      execArgv: [`--test-timeout=${testMsMax}`, `--require=${bundles}`, `--import=${deadline}`],
+      execArgv: [
+        `--test-timeout=${testMsMax}`,
+        `--require=${bundles}`,
+        ...preloaded.map((url) => `--import=${url}`),
+      ],
     });
     for await (const event of events) {
       // Totals of this part: the report has those of all parts.

@@ -1,7 +1,8 @@
 /** The thread of a tokenizer: loads it, and counts one prompt after the other. */
-import { parentPort, workerData } from "node:worker_threads";
+import type { MessagePort } from "node:worker_threads";
 import type { Message } from "../../chat/engine.ts";
 import { messageOf, OperatorError } from "../../errors.ts";
+import type { TokenizerFiles } from "../../model-files/tokenizer-files.ts";
 import { LoadedTokenizer, type TemplateFields, type TokenizedPrompt } from "./loaded-tokenizer.ts";
 
 export interface CountCall {
@@ -16,21 +17,20 @@ export type TokenizerReply =
   | { kind: "counted"; prompt: TokenizedPrompt | null }
   | { kind: "failed"; message: string };
 
-function reply(message: TokenizerReply): void {
-  parentPort?.postMessage(message);
-}
-
-try {
-  const tokenizer = new LoadedTokenizer(workerData);
-  parentPort?.on("message", ({ messages, fields }: CountCall) => {
-    try {
-      reply({ kind: "counted", prompt: tokenizer.count(messages, fields) });
-    } catch (error) {
-      reply({ kind: "failed", message: messageOf(error) });
-    }
-  });
-  reply({ kind: "loaded" });
-} catch (error) {
-  if (!(error instanceof OperatorError)) throw error;
-  reply({ kind: "refused", message: error.message });
+export function serve(port: MessagePort, files: TokenizerFiles): void {
+  const reply = (message: TokenizerReply) => port.postMessage(message);
+  try {
+    const tokenizer = new LoadedTokenizer(files);
+    port.on("message", ({ messages, fields }: CountCall) => {
+      try {
+        reply({ kind: "counted", prompt: tokenizer.count(messages, fields) });
+      } catch (error) {
+        reply({ kind: "failed", message: messageOf(error) });
+      }
+    });
+    reply({ kind: "loaded" });
+  } catch (error) {
+    if (!(error instanceof OperatorError)) throw error;
+    reply({ kind: "refused", message: error.message });
+  }
 }

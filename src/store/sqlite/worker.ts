@@ -5,7 +5,7 @@
  * Calls are answered one after another, in the order in which they were sent. Only store.ts
  * starts this module.
  */
-import { parentPort, workerData } from "node:worker_threads";
+import type { MessagePort } from "node:worker_threads";
 import { invariant, OperatorError, StoreUnavailableError } from "../../errors.ts";
 import { openToRead, sqliteError } from "./file.ts";
 import { Statements } from "./query.ts";
@@ -43,26 +43,29 @@ function faultOf(id: number, thrown: unknown): ThreadReply {
   return { id, error: { kind, message, stack, mayBeDone: isUnavailable && error.mayBeDone } };
 }
 
-async function serveCalls(port: NonNullable<typeof parentPort>, data: SqliteThreadData): Promise<void> {
-  const handlers = await open[data.role](data);
-
-  function answer<M extends keyof Calls>({ id, method, args }: Call<M>): void {
-    try {
-      const handler = handlers[method];
-      invariant(handler !== undefined, `the ${data.role} of the database has no method ${method}`);
-      port.postMessage({ id, value: handler(...args) } satisfies ThreadReply);
-    } catch (error) {
-      port.postMessage(faultOf(id, error));
-    }
-    if (method === "close") port.close();
+/** Opens the file in the role of this thread, and answers calls. */
+export async function serve(port: MessagePort, data: SqliteThreadData): Promise<void> {
+  try {
+    const handlers = await open[data.role](data);
+    port.on("message", (call) => answer(port, data.role, handlers, call));
+    port.postMessage({ id: openedId, value: null } satisfies ThreadReply);
+  } catch (error) {
+    port.postMessage(faultOf(openedId, error));
   }
-  port.on("message", answer);
-  port.postMessage({ id: openedId, value: null } satisfies ThreadReply);
 }
 
-invariant(parentPort !== null, "this module is started as a worker thread");
-try {
-  await serveCalls(parentPort, workerData);
-} catch (error) {
-  parentPort.postMessage(faultOf(openedId, error));
+function answer<M extends keyof Calls>(
+  port: MessagePort,
+  role: SqliteThreadData["role"],
+  handlers: Handlers,
+  { id, method, args }: Call<M>,
+): void {
+  try {
+    const handler = handlers[method];
+    invariant(handler !== undefined, `the ${role} of the database has no method ${method}`);
+    port.postMessage({ id, value: handler(...args) } satisfies ThreadReply);
+  } catch (error) {
+    port.postMessage(faultOf(id, error));
+  }
+  if (method === "close") port.close();
 }
