@@ -24,6 +24,7 @@ import { Readable } from "node:stream";
 import { pipeline } from "node:stream/promises";
 import { run } from "node:test";
 import { spec, type TestEvent } from "node:test/reporters";
+import { pathToFileURL } from "node:url";
 import { bundlesVariable, makeBundles } from "./fixtures/bundles.ts";
 import { noChromium, sharedChromiumVariable, unpackChromium } from "./fixtures/chromium.ts";
 import { lastingFolderVariable, noPostgres, sharedServerVariable, start } from "./fixtures/postgres.ts";
@@ -33,6 +34,7 @@ const alone = [
   "test/service/attack-memory.test.ts",
   "test/service/blocking.test.ts",
   "test/service/stop-attack.test.ts",
+  "test/unit/busy-set.test.ts",
   "test/unit/event-loop.test.ts",
 ];
 /** Long files come first, so that none of them is left over when the others have ended. */
@@ -125,24 +127,20 @@ function inProcesses(given: readonly string[]): string[] {
   const groups = Map.groupBy(given, (file) => {
     const [, folder = ""] = file.split("/");
     const count = sharing.get(folder);
-    if (count === undefined || awaits(file)) return file;
+    if (count === undefined) return file;
     return `${folder}-${given.indexOf(file) % count}`;
   });
   return [...groups].map(([name, files]) => {
     if (files.length === 1) return String(files[0]);
-    const module = join(modules, `${name}.cjs`);
+    const module = join(modules, `${name}.mjs`);
     const suites = files.map((file) => {
-      const [title, path] = [file, join(root, file)].map((text) => JSON.stringify(text));
-      return `describe(${title}, () => void require(${path}));\n`;
+      const [title, url] = [file, pathToFileURL(join(root, file)).href].map((text) => JSON.stringify(text));
+      // Tests and hooks of the file belong to this suite.
+      return `describe(${title}, async () => void (await import(${url})));\n`;
     });
-    writeFileSync(module, `const { describe } = require("node:test");\n${suites.join("")}`);
+    writeFileSync(module, `import { describe } from "node:test";\n${suites.join("")}`);
     return module;
   });
-}
-
-/** Whether a module awaits something before its tests: such a module cannot be a part of another. */
-function awaits(file: string): boolean {
-  return /^\S.*\bawait\b/m.test(readFileSync(join(root, file), "utf8").replaceAll(/^.*=>.*$/gm, ""));
 }
 
 /** Events of all test files, followed by the totals. */

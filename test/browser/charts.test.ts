@@ -11,8 +11,7 @@ const test = browserTests(monthOfData);
 const legend = (page: Page) => page.locator("figure").first().getByRole("button");
 const canvases = (page: Page) => page.locator("figure").first().locator("canvas");
 /** The first chart as a picture. */
-const drawingOf = (page: Page): Promise<string> =>
-  page.evaluate("document.querySelector('figure canvas').toDataURL()");
+const drawing = "document.querySelector('figure canvas').toDataURL()";
 
 test("models of an account are series that can be hidden and drawn on their own scales", async (visit) => {
   const { page, service } = visit;
@@ -25,11 +24,12 @@ test("models of an account are series that can be hidden and drawn on their own 
   const names = (await legend(page).allInnerTexts()).map((text) => text.trim().split(/\s+/)[0]);
   assert.deepEqual(names.slice(0, 3), models, "the largest first");
   // By keyboard: the largest series is hidden, and the scale is that of the others.
-  const before = await drawingOf(page);
+  const before = await page.evaluate(drawing);
   await legend(page).first().focus();
   await page.keyboard.press("Enter");
   await page.locator("figure button[aria-pressed=false]").getByText(String(models[0])).waitFor();
-  assert.notEqual(await drawingOf(page), before);
+  // The chart is drawn again with the next frame.
+  await page.waitForFunction(`${drawing} !== ${JSON.stringify(before)}`);
   await page.getByRole("button", { name: "7 days" }).click();
   await loaded(page);
   // The choice stays with another period.
