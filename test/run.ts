@@ -3,10 +3,10 @@
  * folder or file.
  *
  * Test files run in parallel. They share one PostgreSQL, on which each creates its own databases,
- * and the unpacked Chromium. Browser tests that a file in test/browser/together imports also share
- * a process, a browser and a service. Files that measure latency, the event loop or memory run one
- * by one at the end. All results form one report, with totals and failures at its end. The exit
- * status is 1 if a test fails.
+ * and the unpacked Chromium. Files of some folders also share processes, each as a suite. Browser
+ * tests that a file in test/browser/together imports share a process, a browser and a service.
+ * Files that measure latency, the event loop or memory run one by one at the end. All results form
+ * one report, with totals and failures at its end. The exit status is 1 if a test fails.
  */
 import {
   existsSync,
@@ -41,8 +41,8 @@ const alone = [
 const folders = ["service", "browser", "model", "contract", "http", "unit"];
 
 /**
- * Folders whose files share this many processes, each file as a suite. A process of its own costs
- * a file 0.3 CPU-s before its first test.
+ * Folders whose files share this many processes. What a file would do before its first test in a
+ * process of its own takes 0.3 CPU-s, and code that runs for the first time is slow.
  */
 const sharing = new Map([
   ["contract", 3],
@@ -64,7 +64,7 @@ const memoryBytesMin = 8 * 1024 ** 3;
 
 const root = join(import.meta.dirname, "..");
 /** Modules that are loaded before a test file. */
-const preloaded = ["file-deadline", "kept-threads"].map(
+const preloaded = ["file-end", "kept-threads"].map(
   (name) => new URL(`./fixtures/${name}.ts`, import.meta.url),
 );
 for (const file of alone) {

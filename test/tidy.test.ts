@@ -162,12 +162,25 @@ test("every export of src is imported by another file", () => {
         from,
       );
     }
+    // The modules of threads.
+    for (const [, module] of text.matchAll(/new URL\(`(\.[^`$]+)\$\{extname/g))
+      add(["serve"], `${module}.ts`);
   }
   const exported = /^export (?:abstract |async )*(?:function\*?|class|const|interface|type) (\w+)/gm;
   for (const file of sources) {
     for (const [, name] of textOf(file).matchAll(exported)) {
       assert.ok(imported.has(`${file} ${name}`), `${file}: no other file imports ${name}; do not export it`);
     }
+  }
+});
+
+test("fixtures have no hooks of a whole file, because files that share a process share their modules", () => {
+  for (const file of filesBelow("test/fixtures", ".ts")) {
+    assert.doesNotMatch(
+      textOf(file),
+      /^(?:before|after)(?:Each)?\(/m,
+      `${file}: call the hook in a function`,
+    );
   }
 });
 

@@ -5,6 +5,7 @@ import { browserTests } from "../fixtures/browser.ts";
 import { assertAccessible, loaded, open } from "../fixtures/console.ts";
 import { keyOf, openPortal } from "../fixtures/portal-pages.ts";
 import { monthOfData } from "../fixtures/realistic-ledger.ts";
+import { until } from "../fixtures/until.ts";
 
 const test = browserTests(monthOfData);
 
@@ -29,7 +30,7 @@ test("models of an account are series that can be hidden and drawn on their own 
   await page.keyboard.press("Enter");
   await page.locator("figure button[aria-pressed=false]").getByText(String(models[0])).waitFor();
   // The chart is drawn again with the next frame.
-  await page.waitForFunction(`${drawing} !== ${JSON.stringify(before)}`);
+  await until("another drawing", async () => (await page.evaluate(drawing)) !== before);
   await page.getByRole("button", { name: "7 days" }).click();
   await loaded(page);
   // The choice stays with another period.

@@ -23,7 +23,7 @@ export function useLoaded<T>(key: string, load: (signal: AbortSignal) => Promise
   const session = useContext(Session);
   const [turn, setTurn] = useState(0);
   const isRetry = useRef(false);
-  const [{ of: _of, ...state }, setState] = useState<Omit<Loaded<T>, "reload"> & { of: string }>({
+  const [{ of, ...state }, setState] = useState<Omit<Loaded<T>, "reload"> & { of: string }>({
     ...{ of: key, value: null, error: null, isLoading: true },
   });
   // The key stands for what `load` closes over.
@@ -60,5 +60,6 @@ export function useLoaded<T>(key: string, load: (signal: AbortSignal) => Promise
     };
   }, [key, turn, session]);
   const reload = useCallback(() => setTurn((count) => count + 1), []);
-  return { ...state, reload };
+  // Between a change of the key and the effect above, the value is that of the former key.
+  return { ...state, isLoading: state.isLoading || of !== key, reload };
 }
