@@ -68,6 +68,26 @@ describe("exchanges with PostgreSQL", { skip: noPostgres ?? false }, () => {
       assert.deepEqual(await connection.exchange([entries, entries]), [[[1]], [[1]]]);
     }));
 
+  test("statements that the server has dropped, or that a migration changed, are prepared again", () =>
+    onConnection(async (connection) => {
+      const kinds = { name: "kinds", text: "select * from kind" };
+      await connection.query({ text: "create temporary table kind as select 1::bigint as id" });
+      assert.deepEqual(await connection.exchange([kinds]), [[[1]]]);
+      await connection.query({ text: "alter table kind alter id type text" });
+      await assert.rejects(connection.exchange([kinds]), /cached plan must not change result type/);
+      assert.deepEqual(await connection.exchange([kinds]), [[["1"]]]);
+      await connection.query({ text: "deallocate all" });
+      await assert.rejects(connection.exchange([kinds]), (error) => sqlState(error) === "26000");
+      assert.deepEqual(await connection.exchange([kinds]), [[["1"]]]);
+    }));
+
+  test("a cell that cannot be read fails its exchange, and the connection stays usable", () =>
+    onConnection(async (connection) => {
+      const half = { text: "select 1, 0.5::numeric" };
+      await assert.rejects(connection.exchange([half, entries]), SyntaxError);
+      assert.deepEqual(await connection.exchange([entries]), [[[1]]]);
+    }));
+
   test("a parameter that is a list is refused before anything is sent", () =>
     onConnection(async (connection) => {
       await assert.rejects(connection.exchange([insert(2), insert([3])]), /a list is a literal/);

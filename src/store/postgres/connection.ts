@@ -232,7 +232,7 @@ export class ConnectionPool implements Connections {
     }
     return {
       query: (statement) => send(client, statement),
-      exchange: (statements) => exchange(client, statements).catch(throwPostgresError),
+      exchange: (statements) => exchange(client, statements),
       release: (broken = false) => client.release(broken),
     };
   }
@@ -301,10 +301,6 @@ async function send(client: pg.ClientBase, { text, name, values }: Statement): P
   } catch (error) {
     throw postgresError(error);
   }
-}
-
-function throwPostgresError(error: unknown): never {
-  throw postgresError(error);
 }
 
 /** For tests: `listMs`. */

@@ -8,6 +8,7 @@
  */
 import pg from "pg";
 import { invariant } from "../../errors.ts";
+import { postgresError } from "./errors.ts";
 import type { Cell } from "./rows.ts";
 
 export interface Statement {
@@ -38,16 +39,14 @@ type ParseCell = (text: string) => Cell;
 /** The named statements that a connection has prepared, with the parsers of their columns. */
 const preparedOn = new WeakMap<pg.ClientBase, Map<string, ParseCell[]>>();
 
-/** Returns the rows of each statement. Throws the error of the driver. */
-export function exchange(client: pg.ClientBase, statements: readonly Statement[]): Promise<Cell[][][]> {
-  return new Promise((resolve, reject) => {
-    client.query(
-      new Exchange(client, statements, (error, rows) => {
-        if (rows === undefined) reject(error);
-        else resolve(rows);
-      }),
-    );
+/** Returns the rows of each statement. Throws converted errors (errors.ts). */
+export async function exchange(client: pg.ClientBase, statements: readonly Statement[]): Promise<Cell[][][]> {
+  const sent = new Exchange(client, statements);
+  await new Promise<void>((resolve, reject) => {
+    sent.callback = (error) => (error === null ? resolve() : reject(postgresError(error)));
+    client.query(sent);
   });
+  return sent.cells();
 }
 
 /** A parameter as the server parses it. */
@@ -62,31 +61,39 @@ function parameterOf(value: unknown): string | null {
  * arrive. It replaces `callback` for its time limit.
  */
 class Exchange extends pg.Query {
-  callback: (error: unknown, rows?: Cell[][][]) => void;
+  /** `error` is null when the server has answered all statements. */
+  callback: (error: unknown) => void = () => {};
   readonly #prepared: Map<string, ParseCell[]>;
   readonly #statements: readonly (Statement & { parameters: (string | null)[] })[];
-  readonly #rows: Cell[][][];
+  readonly #received: (readonly (string | null)[])[][];
   readonly #parsers: ParseCell[][] = [];
-  /** Statements that this exchange prepares. If it fails, they may be prepared or not. */
-  readonly #preparing: string[] = [];
   /** The statement that the next message is about. */
   #at = 0;
-  #misread: unknown = null;
 
-  constructor(
-    client: pg.ClientBase,
-    statements: readonly Statement[],
-    callback: (error: unknown, rows?: Cell[][][]) => void,
-  ) {
+  constructor(client: pg.ClientBase, statements: readonly Statement[]) {
     super({ text: "" });
-    this.callback = callback;
     this.#prepared = preparedOn.get(client) ?? new Map();
     preparedOn.set(client, this.#prepared);
     this.#statements = statements.map((statement) => ({
       ...statement,
       parameters: (statement.values ?? []).map(parameterOf),
     }));
-    this.#rows = statements.map(() => []);
+    this.#received = statements.map(() => []);
+  }
+
+  /** Parses the rows. The driver would end the process if one of its methods threw an error. */
+  cells(): Cell[][][] {
+    return this.#received.map((rows, at) => {
+      const parsers = this.#parsers[at] ?? [];
+      return rows.map((fields) =>
+        fields.map((text, n) => {
+          if (text === null) return null;
+          const parse = parsers[n];
+          invariant(parse !== undefined, "each column has been described");
+          return parse(text);
+        }),
+      );
+    });
   }
 
   override submit = (connection: pg.Connection): void => {
@@ -95,14 +102,13 @@ class Exchange extends pg.Query {
       let parsers = this.#prepared.get(name);
       if (parsers === undefined) {
         parsers = [];
-        // A failed exchange may have prepared it.
-        if (name !== "") connection.close({ type: "S", name }, true);
+        if (name !== "") {
+          // A failed exchange may have prepared it.
+          connection.close({ type: "S", name }, true);
+          this.#prepared.set(name, parsers);
+        }
         connection.parse({ name, text, types: [] }, true);
         connection.describe({ type: "S", name }, true);
-        if (name !== "") {
-          this.#prepared.set(name, parsers);
-          this.#preparing.push(name);
-        }
       }
       this.#parsers.push(parsers);
       connection.bind({ statement: name, values: parameters }, true);
@@ -117,20 +123,7 @@ class Exchange extends pg.Query {
   }
 
   handleDataRow({ fields }: { fields: readonly (string | null)[] }): void {
-    const parsers = this.#parsers[this.#at] ?? [];
-    try {
-      this.#rows[this.#at]?.push(
-        fields.map((text, n) => {
-          if (text === null) return null;
-          const parse = parsers[n];
-          invariant(parse !== undefined, "each column has been described");
-          return parse(text);
-        }),
-      );
-    } catch (error) {
-      // Thrown from here, it would end the process.
-      this.#misread ??= error;
-    }
+    this.#received[this.#at]?.push(fields);
   }
 
   handleCommandComplete(): void {
@@ -141,13 +134,16 @@ class Exchange extends pg.Query {
     this.#at += 1;
   }
 
+  /**
+   * Forgets its statements: the error may have come before they were prepared, or because the
+   * server no longer has them as described.
+   */
   handleError(error: unknown): void {
-    for (const name of this.#preparing) this.#prepared.delete(name);
+    for (const { name = "" } of this.#statements) this.#prepared.delete(name);
     this.callback(error);
   }
 
   handleReadyForQuery(): void {
-    if (this.#misread !== null) this.handleError(this.#misread);
-    else this.callback(null, this.#rows);
+    this.callback(null);
   }
 }

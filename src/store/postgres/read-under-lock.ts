@@ -101,15 +101,13 @@ const lockHolds = `
   select h.account, h.id from found f join hold h on h.account = f.account and h.id = f.id
   for no key update of h skip locked`;
 
-/** Finds the keys that operations name, and the keys of the named or overdue holds. */
+/** Finds the named keys, and the keys of the named holds. */
 const readKeys = `
   with named as (
     select n.account, n.key from unnest($1::text[], $2::text[]) as n(account, key)
     union
     select h.account, h.key from unnest($3::text[], $4::text[]) as n(account, id)
     join hold h on h.account = n.account and h.id = n.id
-    union
-    select o.account, o.key from (${overdueOf("$5", "$6", clockOfCommit)}) o
   )
   select ${keyTable.list("k")} from named join api_key k on k.account = named.account and k.id = named.key`;
 
@@ -159,9 +157,15 @@ export async function readUnderLock(
     overdueMax,
   ];
   const accountIds = arrayLiteral(ids);
-  const keysValues = [...keysNamed.arrays(), ...named.arrays(), ...ending];
   const locking = (name: string, text: string, values: readonly Cell[]) =>
     skips === "rows" ? { name, text, values } : null;
+  const keysNamedBy = (keys: Pairs, holds = new Pairs()) => {
+    const values = [...keys.arrays(), ...holds.arrays()];
+    return {
+      keys: { name: "keys", text: readKeys, values },
+      freeKeys: locking("free keys", lockKeys, values),
+    };
+  };
   const rows = await together(connection, {
     begin: { name: "begin", text: "begin" },
     accounts:
@@ -178,8 +182,7 @@ export async function readUnderLock(
       refunded.size === 0
         ? null
         : { name: "refunds", text: readRefunds, values: [arrayLiteral([...refunded])] },
-    keys: { name: "keys", text: readKeys, values: keysValues },
-    freeKeys: locking("free keys", lockKeys, keysValues),
+    ...keysNamedBy(keysNamed, named),
   });
   const [first] = rows.holds ?? [];
   const now = first?.[0];
@@ -206,12 +209,14 @@ export async function readUnderLock(
           keys: { name: "keys of charges", text: readKeysOfCharges, values: settled.arrays() },
           freeKeys: locking("free keys of charges", lockKeysOfCharges, settled.arrays()),
         });
+  const due = overdue.length === 0 ? {} : await together(connection, keysNamedBy(keysOf(overdue)));
   const charges = Map.groupBy(
     (ended.charges ?? []).map((cells) => chargeTable.rowOf(cells)),
     (row: ChargeRow) => rowKey(row.account, row.id),
   );
-  const keys = [...(rows.keys ?? []), ...(ended.keys ?? [])].map((cells) => keyTable.rowOf(cells));
-  const freeKeys = [...(rows.freeKeys ?? []), ...(ended.freeKeys ?? [])];
+  const read = [rows, ended, due];
+  const keys = read.flatMap(({ keys = [] }) => keys).map((cells) => keyTable.rowOf(cells));
+  const freeKeys = read.flatMap(({ freeKeys = [] }) => freeKeys);
   const reversed = operations.filter(({ kind }) => kind === "reverse").map(({ account }) => account);
   const past = new Map<string, PastWindows>();
   for (const account of new Set(reversed)) {
@@ -325,6 +330,12 @@ function namedBy(operations: readonly Operation[]) {
   }
   const ids = [...new Set(operations.map((operation) => operation.account))];
   return { ids, named, settled, ops, keys, payments, refunded };
+}
+
+function keysOf(holds: readonly HoldRow[]): Pairs {
+  const pairs = new Pairs();
+  for (const { account, key } of holds) pairs.add(account, key);
+  return pairs;
 }
 
 /** Two columns of parameters, with each pair once. */
