@@ -46,8 +46,8 @@ const clockOfCommit = "current_setting('inkwell.now_ms')::bigint";
 /**
  * Reads the named holds, and the soonest overdue holds with their place in that order. The result
  * always has a row, for the clock and for the accounts that have more overdue holds. The
- * statements that lock holds and read keys use the same time, because a clock can be set back
- * between two reads.
+ * statement that locks holds uses the same time, because a clock can be set back between two
+ * reads.
  */
 const readHolds = `
   with reading as materialized (${reading}),
