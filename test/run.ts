@@ -38,7 +38,7 @@ const alone = [
   "test/unit/event-loop.test.ts",
 ];
 /** Long files come first, so that none of them is left over when the others have ended. */
-const folders = ["service", "browser", "model", "contract", "http", "unit"];
+const folders = ["contract", "http", "unit", "browser", "model", "service"];
 
 /**
  * Folders whose files share this many processes. What a file would do before its first test in a
@@ -49,6 +49,9 @@ const sharing = new Map([
   ["http", 4],
   ["unit", 4],
 ]);
+
+/** They have all been started by half of the run, so that short files are left for its end. */
+const othersPerShared = 3;
 
 /** A test that hangs fails after this time. */
 const testMsMax = 240_000;
@@ -120,8 +123,9 @@ function together(given: readonly string[]): string[] {
 }
 
 /**
- * Replaces test files that share processes by the modules of these processes, in the order of the
- * folders.
+ * Replaces test files that share processes by the modules of these processes. Each comes before
+ * some files with a process of their own: if all of them ran side by side, they would often wait
+ * at the same time.
  */
 function inProcesses(given: readonly string[]): string[] {
   const groups = Map.groupBy(given, (file) => {
@@ -130,17 +134,28 @@ function inProcesses(given: readonly string[]): string[] {
     if (count === undefined) return file;
     return `${folder}-${given.indexOf(file) % count}`;
   });
-  return [...groups].map(([name, files]) => {
-    if (files.length === 1) return String(files[0]);
-    const module = join(modules, `${name}.mjs`);
-    const suites = files.map((file) => {
-      const [title, url] = [file, pathToFileURL(join(root, file)).href].map((text) => JSON.stringify(text));
-      // Tests and hooks of the file belong to this suite.
-      return `describe(${title}, async () => void (await import(${url})));\n`;
-    });
-    writeFileSync(module, `import { describe } from "node:test";\n${suites.join("")}`);
-    return module;
+  const shared: string[] = [];
+  const others: string[] = [];
+  for (const [name, files] of groups) {
+    if (files.length === 1) others.push(...files);
+    else shared.push(moduleOf(name, files));
+  }
+  const mixed = others.flatMap((file, n) =>
+    n % othersPerShared === 0 ? [...shared.splice(0, 1), file] : [file],
+  );
+  return [...mixed, ...shared];
+}
+
+/** Writes a module that imports these test files, and returns its path. */
+function moduleOf(name: string, files: readonly string[]): string {
+  const module = join(modules, `${name}.mjs`);
+  const suites = files.map((file) => {
+    const [title, url] = [file, pathToFileURL(join(root, file)).href].map((text) => JSON.stringify(text));
+    // Tests and hooks of the file belong to this suite.
+    return `describe(${title}, async () => void (await import(${url})));\n`;
   });
+  writeFileSync(module, `import { describe } from "node:test";\n${suites.join("")}`);
+  return module;
 }
 
 /** Events of all test files, followed by the totals. */

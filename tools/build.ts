@@ -3,6 +3,8 @@
  * and bundles the pages of the console and the portal.
  * Node does not strip types below node_modules, so packages need JavaScript.
  *
+ * `npm run check` checks types, and a build does not.
+ *
  * Guarantees that dist/ has nothing from an earlier build. A failed build leaves no dist/.
  */
 import { execFileSync } from "node:child_process";
