@@ -39,7 +39,7 @@ test("models of an account are series that can be hidden and drawn on their own 
   await page.getByRole("button", { name: "Each on its own scale" }).first().press("Space");
   await page.locator("figure h3").nth(2).waitFor();
   assert.deepEqual(await page.locator("figure").first().locator("h3").allInnerTexts(), models);
-  assert.equal(await canvases(page).count(), 3);
+  await until("three charts are drawn", async () => (await canvases(page).count()) === 3);
   await assertAccessible(page);
 });
 

@@ -328,18 +328,15 @@ describe("threads", () => {
     assert.deepEqual((await store.audit()).broken, []);
   });
 
-  test("readiness and metrics do not wait for lists of receipts", async () => {
+  test("readiness and metrics do not wait for lists of receipts, which have a thread of their own", async () => {
     await make(path);
+    using started = startedThreads();
+    const { threads } = started;
     await using store = await opened(path);
-    await store.holdTotals();
-    const answered: string[] = [];
-    await Promise.all([
-      store.usage({ limit: 10 }).then(() => answered.push("usage")),
-      store.journal("ada", { limit: 10 }).then(() => answered.push("journal")),
-      store.holdTotals().then(() => answered.push("totals")),
-      store.accounts({ limit: 1 }).then(() => answered.push("accounts")),
-    ]);
-    assert.deepEqual(answered, ["totals", "accounts", "usage", "journal"]);
+    await Promise.all([store.holdTotals(), store.accounts({ limit: 1 })]);
+    const before = threads.length;
+    await Promise.all([store.usage({ limit: 10 }), store.journal("ada", { limit: 10 })]);
+    assert.equal(threads.length, before + 1);
   });
 
   test("unanswered calls of a thread that dies are rejected with a transient error", async () => {
