@@ -27,6 +27,17 @@ test("moves the focus to the heading of a page that opens, and not when a tab op
   await page.locator("a:focus", { hasText: /^Journal$/ }).waitFor();
 });
 
+test("a page that opens takes the focus before anything can be typed into it", async (visit) => {
+  const { page } = visit;
+  await open(visit, "/accounts");
+  const focused: string = await page.evaluate(`(async () => {
+    document.querySelector("nav a[href$=plans]").click();
+    for (let turn = 0; turn < 100; turn += 1) await null;
+    return document.activeElement.outerHTML;
+  })()`);
+  assert.match(focused, /^<h1.*>Plans</);
+});
+
 test("the page of a missing account says so, and leads to the search", async (visit) => {
   const { page, expects } = visit;
   expects("404 GET /admin/accounts/defalt");

@@ -5,7 +5,7 @@
  * typed is lost, and the data is loaded again afterwards.
  */
 import type { ComponentChildren } from "preact";
-import { useEffect, useRef, useState } from "preact/hooks";
+import { useEffect, useLayoutEffect, useRef, useState } from "preact/hooks";
 import { isSignedIn, signOut, whenSignedOut } from "./api.ts";
 import { PageHead } from "./layout.tsx";
 import { Link, type Place, pathTo, usePlace } from "./router.tsx";
@@ -71,8 +71,9 @@ function Frame({ sections, page, leave }: Pick<AppProps, "sections" | "page"> & 
   // The tabs of an account are one page.
   const opened = place.parts.slice(0, 2).join("/");
   const before = useRef(opened);
-  // Keyboards and screen readers go on at the new page.
-  useEffect(() => {
+  // Keyboards and screen readers go on at the new page. Later, this would take the focus from a
+  // field in which somebody types already.
+  useLayoutEffect(() => {
     if (before.current === opened) return;
     before.current = opened;
     document.querySelector<HTMLElement>("main h1")?.focus({ preventScroll: true });
