@@ -309,7 +309,8 @@ export class Ledger {
       try {
         return await this.#store.commit(operations);
       } catch (error) {
-        if (error instanceof StoreUnavailableError && error.mayBeDone) {
+        // A defect may come after the write.
+        if (!(error instanceof StoreUnavailableError) || error.mayBeDone) {
           for (const entry of batch) entry.mayBeDone = true;
         }
         throw error;

@@ -1,7 +1,7 @@
 /** Statements that are sent to PostgreSQL with one write. */
 import assert from "node:assert/strict";
 import { after, before, describe, test } from "node:test";
-import { type Connection, commitPool } from "../../src/store/postgres/connection.ts";
+import { type Connection, commitPool, inTransaction } from "../../src/store/postgres/connection.ts";
 import { sqlState } from "../../src/store/postgres/errors.ts";
 import { noPostgres, type Postgres, postgres } from "../fixtures/postgres.ts";
 
@@ -80,6 +80,37 @@ describe("exchanges with PostgreSQL", { skip: noPostgres ?? false }, () => {
       await assert.rejects(connection.exchange([kinds]), (error) => sqlState(error) === "26000");
       assert.deepEqual(await connection.exchange([kinds]), [[["1"]]]);
     }));
+
+  test("a commit that the server answers with a rollback fails", () =>
+    onConnection(async (connection) => {
+      const commit = { name: "commit", text: "commit" };
+      await connection.exchange([{ text: "begin" }]);
+      await assert.rejects(connection.exchange([{ text: "select 1 / 0" }]));
+      await assert.rejects(connection.exchange([commit]), /rolled back in place of a commit/);
+      await assert.rejects(
+        inTransaction({ connect: async () => ({ ...connection, release() {} }) }, async () => {
+          await connection.exchange([{ text: "select 1 / 0" }]).catch(() => {});
+        }),
+        /rolled back in place of a commit/,
+      );
+    }));
+
+  test("a connection with an open transaction is not used again", async () => {
+    const pool = commitPool(server.url(database), 1);
+    const idOf = async (connection: Connection) =>
+      (await connection.exchange([{ text: "select pg_backend_pid()" }]))[0];
+    const first = await pool.connect();
+    const before = await idOf(first);
+    await first.exchange([{ text: "begin" }, insert(7)]);
+    first.release();
+    const second = await pool.connect();
+    assert.notDeepEqual(await idOf(second), before);
+    second.release();
+    const third = await pool.connect();
+    assert.deepEqual(await third.exchange([entries]), [[[1]]]);
+    third.release();
+    await pool.end();
+  });
 
   test("a cell that cannot be read fails its exchange, and the connection stays usable", () =>
     onConnection(async (connection) => {

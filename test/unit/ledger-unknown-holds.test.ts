@@ -43,6 +43,21 @@ async function benchWithRejectedHold(before: () => Promise<never>) {
   return { made, ledger };
 }
 
+test("voids a hold that was written before a defect", async () => {
+  const made = await bench(small);
+  const ledger = ledgerOf(made);
+  made.store.hooks = {
+    after: () => {
+      made.store.hooks = {};
+      return Promise.reject(new Error("a cell cannot be read"));
+    },
+  };
+  await assert.rejects(ledger.apply(hold("h1", credits(12))), /a cell cannot be read/);
+  await ledger.close(5_000);
+  assert.deepEqual(made.store.openHolds("ada"), []);
+  assert.deepEqual(made.buckets(), whole);
+});
+
 test("voids a hold with a lost answer when the store is available again, once", async () => {
   const made = await bench(small);
   const ledger = ledgerOf(made);

@@ -48,7 +48,7 @@ import {
 import type { CommitClock } from "./clock.ts";
 import { type Connection, type Connections, rollBack } from "./connection.ts";
 import { contactStatements, readContacts } from "./contacts.ts";
-import { doubledIn, isLockTimeout, isRefused } from "./errors.ts";
+import { doubledIn, isLockTimeout } from "./errors.ts";
 import type { Statement } from "./exchange.ts";
 import { readUnderLock, type Skips, together } from "./read-under-lock.ts";
 import { deletion, insertInto, update } from "./writing.ts";
@@ -188,7 +188,9 @@ export class PostgresLedger {
       });
     } catch (error) {
       broken = await rollBack(connection);
-      throw isWriting && !isRefused(error) ? error : withNothingDone(error);
+      // A server that still answers has rolled back. One that fails during a commit, for example
+      // because its disk is full, may have written it.
+      throw isWriting && broken ? error : withNothingDone(error);
     } finally {
       connection.release(broken);
     }

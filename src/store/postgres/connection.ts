@@ -60,7 +60,7 @@ export async function inTransaction<T>(
   try {
     await connection.query({ text: "begin" });
     const result = await work(connection);
-    await connection.query({ text: "commit" });
+    await connection.exchange([{ text: "commit" }]);
     broken = false;
     return result;
   } catch (error) {
@@ -233,7 +233,8 @@ export class ConnectionPool implements Connections {
     return {
       query: (statement) => send(client, statement),
       exchange: (statements) => exchange(client, statements),
-      release: (broken = false) => client.release(broken),
+      // A transaction that is open would go on with the next user.
+      release: (broken = false) => client.release(broken || client.getTransactionStatus() !== "I"),
     };
   }
 

@@ -35,15 +35,6 @@ export function isLockTimeout(error: unknown): boolean {
   return sqlState(error) === "55P03";
 }
 
-/**
- * Returns whether the server has rolled back. If the server stops or the connection fails, the
- * commit may still have been done.
- */
-export function isRefused(error: unknown): boolean {
-  const state = sqlState(error);
-  return state !== null && !/^(08|57P)/.test(state);
-}
-
 /** Returns whether the server stopped a statement at its time limit. */
 export function isStatementTimeout(error: unknown): boolean {
   return sqlState(error) === "57014";
@@ -58,9 +49,10 @@ export function doubledIn(error: unknown): string | null {
 /**
  * Transient errors. The connection is lost, or a time limit passed. The server rolled back, is out
  * of resources, starts or stops, has a failing disk, or is read-only because it was the primary
- * until now.
+ * until now. A prepared statement is gone (26000), or a migration changed its columns (0A000): the
+ * next attempt prepares it.
  */
-const transient = /^(08|40|53|57|58)|^(55P03|25006|25P03|25P04)$/;
+const transient = /^(08|40|53|57|58)|^(55P03|25006|25P03|25P04|26000|0A000)$/;
 
 /**
  * Converts an error of the driver. If a retry can succeed, the result is a

@@ -69,6 +69,7 @@ class Exchange extends pg.Query {
   readonly #parsers: ParseCell[][] = [];
   /** The statement that the next message is about. */
   #at = 0;
+  #isRolledBack = false;
 
   constructor(client: pg.ClientBase, statements: readonly Statement[]) {
     super({ text: "" });
@@ -126,7 +127,8 @@ class Exchange extends pg.Query {
     this.#received[this.#at]?.push(fields);
   }
 
-  handleCommandComplete(): void {
+  handleCommandComplete({ text }: { text: string }): void {
+    if (text === "ROLLBACK") this.#isRolledBack = true;
     this.#at += 1;
   }
 
@@ -135,15 +137,17 @@ class Exchange extends pg.Query {
   }
 
   /**
-   * Forgets its statements: the error may have come before they were prepared, or because the
-   * server no longer has them as described.
+   * Forgets all statements: this one's may not be prepared, and the server may no longer have any
+   * of them as described.
    */
   handleError(error: unknown): void {
-    for (const { name = "" } of this.#statements) this.#prepared.delete(name);
+    this.#prepared.clear();
     this.callback(error);
   }
 
   handleReadyForQuery(): void {
-    this.callback(null);
+    // The server answers so to the commit of a transaction that has failed.
+    if (this.#isRolledBack) this.handleError(new Error("PostgreSQL rolled back in place of a commit"));
+    else this.callback(null);
   }
 }
