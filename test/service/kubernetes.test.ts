@@ -19,6 +19,7 @@ test("starts beside Services named inkwell and inkwell-operator, and logs which 
     },
   });
   const { operatorUrl } = await service.up();
+  await service.shows("Kubernetes");
   const lines = service.stderr.split("\n").filter((line) => line.includes("Kubernetes"));
   assert.equal(lines.length, 1, service.stderr);
   const { level, variables } = JSON.parse(lines[0] ?? "");
