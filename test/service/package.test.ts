@@ -38,6 +38,15 @@ function shell(): Record<string, string> {
   return { ...own, PATH, HOME };
 }
 
+/** How this machine reaches the registry. A library may be newer than the one in the cache. */
+function network(): Record<string, string> {
+  const names =
+    /^(?:(?:https?_|no_)proxy|node_extra_ca_certs|npm_config_(?:registry|cafile|noproxy|(?:https_)?proxy))$/i;
+  return Object.fromEntries(
+    Object.entries(process.env).flatMap(([name, value = ""]) => (names.test(name) ? [[name, value]] : [])),
+  );
+}
+
 before(
   async () => {
     mkdirSync(folder);
@@ -45,7 +54,7 @@ before(
     const [tarball = ""] = globSync("*.tgz", { cwd: scratch.path });
     assert.equal(tarball, `inkwell-${manifest.version}.tgz`);
     const args = ["install", "--prefer-offline", "--no-audit", "--no-fund", `../${tarball}`];
-    await run("npm", args, { cwd: folder, env: shell(), timeout: installMsMax });
+    await run("npm", args, { cwd: folder, env: { ...shell(), ...network() }, timeout: installMsMax });
   },
   { timeout },
 );
