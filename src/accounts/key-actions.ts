@@ -165,7 +165,8 @@ export class KeyActions {
   /** Returns the keys of one account, or of all accounts, in the order of their creation. */
   async list(account?: string): Promise<KeyRow[]> {
     const { store } = this.#deps;
-    if (account !== undefined && (await store.snapshot(account)) === null) throw accountNotFound(account);
+    if (account !== undefined && (await store.accountSnapshot(account)) === null)
+      throw accountNotFound(account);
     return (await store.keys(account)).map((row) => this.#present(row));
   }
 

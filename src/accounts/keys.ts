@@ -81,7 +81,7 @@ export function newKey(account: string, options: KeyOptions, nowMs: EpochMs): Is
     ...unusedKey,
   };
   if (budget !== null && budgetEvery !== null)
-    setBudget(row, { micro: budget, every: budgetEvery }, { nowMs, seq: 0 });
+    setBudget(row, { micro: budget, every: budgetEvery }, { atMs: nowMs, seq: 0 });
   return { key, row };
 }
 

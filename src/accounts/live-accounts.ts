@@ -49,7 +49,7 @@ interface Watched {
 }
 
 interface LiveAccountsOptions {
-  store: Pick<Store, "accountMarks" | "findKeys" | "snapshot" | "holds" | "nowMs">;
+  store: Pick<Store, "accountMarks" | "findKeys" | "accountSnapshot" | "holds" | "nowMs">;
   /** Called once for each time in which the database cannot be read. */
   onError(error: unknown): void;
   everyMs?: number;
@@ -156,7 +156,7 @@ export class LiveAccounts {
   async #read(account: string): Promise<Reading> {
     const { store } = this.#options;
     const [snapshot, holds] = await Promise.all([
-      store.snapshot(account),
+      store.accountSnapshot(account),
       store.holds({ account, limit: pageRowsMax }),
     ]);
     return { balance: balanceOf(snapshot), seq: snapshot?.account.seq ?? 0, holds };

@@ -61,7 +61,7 @@ import {
 import { type StoppedRequest, stopElsewhere } from "./request-stops.ts";
 import { type UsageReport, usageReport } from "./usage-sums.ts";
 
-/** Accounts that `accountStates` reads at a time. */
+/** Accounts that `accountsWithBalance` reads at a time. */
 const pageRows = 100;
 
 interface ActionDependencies {
@@ -72,7 +72,7 @@ interface ActionDependencies {
 }
 
 /** An account with its balance. If the balance cannot be read, `problem` is the reason. */
-export type AccountState = { account: ListedAccount; nowMs: EpochMs } & (
+export type AccountWithBalance = { account: ListedAccount; nowMs: EpochMs } & (
   | { balance: BalanceView; problem: null }
   | { balance: null; problem: string }
 );
@@ -175,7 +175,7 @@ export class OperatorActions {
     });
   }
 
-  async accountState(id: string): Promise<AccountState> {
+  async accountWithBalance(id: string): Promise<AccountWithBalance> {
     const snapshot = await this.#snapshot(id);
     const { nowMs } = snapshot;
     const account = await this.#listed(snapshot);
@@ -185,16 +185,16 @@ export class OperatorActions {
   }
 
   /** Lists the accounts that the query finds, in its order. */
-  async accountStates(
+  async accountsWithBalance(
     query: Omit<AccountsQuery, "after" | "limit"> = {},
     rowsMax = Number.POSITIVE_INFINITY,
-  ): Promise<AccountState[]> {
-    const states: AccountState[] = [];
+  ): Promise<AccountWithBalance[]> {
+    const states: AccountWithBalance[] = [];
     for (let last: AccountInOrder | undefined; ; ) {
       const place = { after: last?.id, afterValue: last?.orderValue };
       const limit = Math.min(pageRows, rowsMax - states.length);
       const page = await this.#deps.store.accounts({ ...query, ...place, limit });
-      for (const { id } of page) states.push(await this.accountState(id));
+      for (const { id } of page) states.push(await this.accountWithBalance(id));
       last = page.at(-1);
       if (page.length < pageRows || states.length >= rowsMax) return states;
     }
@@ -363,18 +363,24 @@ export class OperatorActions {
    */
   async acceptClock(by: string): Promise<AcceptedClock> {
     const accepted = await this.#deps.store.acceptClock(by);
-    await this.#reverseWindows();
+    // An earlier acceptance may have been cut off before all windows were taken back.
+    const reversed = await this.#reverseWindows();
     if (accepted !== null) return accepted;
-    throw new OperatorRefusal("clock_trusted", "The clock is trusted already. Nothing has changed.");
+    const done =
+      reversed === 0 ? "Nothing has changed." : `Accounts whose future windows were taken back: ${reversed}.`;
+    throw new OperatorRefusal("clock_trusted", `The clock is trusted already. ${done}`);
   }
 
-  async #reverseWindows(): Promise<void> {
+  /** Returns the number of accounts whose windows were taken back. */
+  async #reverseWindows(): Promise<number> {
     const { store, ledger } = this.#deps;
+    let reversed = 0;
     for (let after: string | undefined; ; ) {
       const ids = await store.accountsAhead({ after, limit: pageRows });
-      await Promise.all(ids.map((account) => ledger.apply({ kind: "reverse", account })));
+      const outcomes = await Promise.all(ids.map((account) => ledger.apply({ kind: "reverse", account })));
+      reversed += outcomes.filter(({ kind }) => kind === "reversed").length;
       after = ids.at(-1);
-      if (ids.length < pageRows) return;
+      if (ids.length < pageRows) return reversed;
     }
   }
 
@@ -388,7 +394,7 @@ export class OperatorActions {
   }
 
   async #snapshot(id: string) {
-    const snapshot = await this.#deps.store.snapshot(id);
+    const snapshot = await this.#deps.store.accountSnapshot(id);
     if (snapshot === null) throw accountNotFound(id);
     return snapshot;
   }

@@ -131,7 +131,10 @@ export interface Generation extends AsyncIterable<readonly EngineEvent[]> {
    * further extension, so the generation ends there with "length". Has no effect after the end.
    */
   extendBudget(paidTokens: number, isLast: boolean): void;
-  /** True once the engine works on the prompt. From then on the prompt is charged. */
+  /**
+   * True while an engine works on the prompt or has worked on it, so that the prompt is charged.
+   * False again if the request is sent to another server.
+   */
   readonly started: boolean;
   /**
    * Stops the generation within one token, ends the iteration and frees its place in the engine.

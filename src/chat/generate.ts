@@ -14,6 +14,7 @@
  * | client left before the first token   | client_gone             | prompt                      |
  * | client left during a stream          | client_gone             | prompt and generated tokens |
  * | operator stopped the request         | client_gone             | as if the client had left   |
+ * | hold may have expired: store away    | engine_failed           | as if the engine had failed |
  * | engine failed during a stream        | engine_failed           | prompt and generated tokens |
  * | service stopped during a stream      | shutdown                | prompt and generated tokens |
  * | complete, or end of the credits      | stop, length, credits   | exact usage                 |

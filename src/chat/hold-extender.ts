@@ -61,12 +61,14 @@ export class HoldExtender {
   #paidTokens: number;
   /** Known completion tokens. Some may not be paid for yet. */
   #madeTokens = 0;
+  /** No more credits can come: `#paidTokens` is the limit of the answer. */
   #isLast: boolean;
   #generation: Generation | null = null;
   #failure: Refusal | null = null;
   #underWay: Promise<void> | null = null;
   /** The wait for credits that other requests hold. Null: no wait. */
   #waiting: { sinceMs: number; limitMs: number; attempts: number } | null = null;
+  /** Number of the last extension that was answered. */
   #n = 0;
   #deadline: NodeJS.Timeout | undefined;
   #lastError: unknown = "the store has not answered";
@@ -118,15 +120,18 @@ export class HoldExtender {
 
   /**
    * Extends the hold until it pays for the whole answer, for an engine that cannot be extended
-   * while it generates. Resolves as soon as no more credits can come.
+   * while it generates. Resolves as soon as no more credits can come, or with a `failure` if the
+   * hold may have expired.
    */
   async payInFull(signal: AbortSignal): Promise<void> {
     const stop = () => this.#end();
     signal.addEventListener("abort", stop, { once: true });
+    this.#deadline = this.#deadlineIn(null, this.#request.holdTtlMs);
     while (!this.#isLast && !signal.aborted && this.#failure === null) {
       await this.#extendOnce(this.#request.wantTokens);
       await this.#pause();
     }
+    clearTimeout(this.#deadline);
     signal.removeEventListener("abort", stop);
   }
 
@@ -155,6 +160,7 @@ export class HoldExtender {
     clearTimeout(this.#deadline);
   }
 
+  /** No further extension is requested. */
   #end(): void {
     this.#isStopped = true;
     this.#endPause?.();
@@ -192,7 +198,7 @@ export class HoldExtender {
       const outcome = await this.#ask(Math.max(0, moreMicro), used);
       if (outcome.kind !== "extended") return await this.#lose(generation, outcome.kind);
       clearTimeout(this.#deadline);
-      if (!this.#isStopped && generation !== null)
+      if (!this.#isStopped)
         this.#deadline = this.#deadlineIn(generation, askedMs + holdTtlMs - performance.now());
       if (moreMicro <= 0) return;
       this.#paidTokens = this.#paidBy(this.#heldMicro);
@@ -201,7 +207,7 @@ export class HoldExtender {
       if (!waits) this.#waiting = null;
       this.#isLast = (isShort && !waits) || this.#paidTokens >= wantTokens;
     } catch (error) {
-      // An absent store stops the generation only if the hold may have expired.
+      // An absent store ends the request only if the hold may have expired.
       this.#lastError = error;
       await new Promise((resolve) => setTimeout(resolve, retryMs));
     }
@@ -288,7 +294,7 @@ export class HoldExtender {
   }
 
   /** Stops the generation when the hold may have expired, even if the store does not respond. */
-  #deadlineIn(generation: Generation, ms: number): NodeJS.Timeout {
+  #deadlineIn(generation: Generation | null, ms: number): NodeJS.Timeout {
     return setTimeout(() => void this.#lose(generation, String(this.#lastError)), ms);
   }
 

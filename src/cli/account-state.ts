@@ -50,7 +50,7 @@ async function change(cli: Cli, name: string, kind: "suspend" | "resume", remark
 
 async function close(cli: Cli, name: string, yes: boolean): Promise<void> {
   await cli.withActions(cli.config(), async (actions) => {
-    const { balance } = await actions.accountState(name);
+    const { balance } = await actions.accountWithBalance(name);
     const lapsing = balance === null ? 0 : balance.base.micro + balance.overage.micro;
     const effect = `Closing ${name} is final. ${exactCredits(lapsing)} base and overage credits lapse.`;
     if (!yes && !(await isConfirmed(cli, effect))) throw new OperatorError("Nothing has changed.");

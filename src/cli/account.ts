@@ -2,7 +2,7 @@
 import { randomUUID } from "node:crypto";
 import { Command, Option } from "commander";
 import { balanceObject } from "../accounts/balance-object.ts";
-import type { AccountState, OperatorActions, PlanPreviewOf } from "../accounts/operator-actions.ts";
+import type { AccountWithBalance, OperatorActions, PlanPreviewOf } from "../accounts/operator-actions.ts";
 import { accountObject, keyObject, previewObject } from "../accounts/operator-objects.ts";
 import { accountExists, requirePlan } from "../accounts/refusals.ts";
 import { OperatorError } from "../errors.ts";
@@ -150,9 +150,9 @@ async function list(cli: Cli, options: ListOptions): Promise<void> {
   const { limit: rowsMax, order, descending, nearExhaustion: isNearExhaustion, ...others } = options;
   const filters = defined({ ...others, isNearExhaustion });
   await cli.withActions(cli.config(), async (actions) => {
-    const states = await actions.accountStates({ ...filters, order, descending }, rowsMax);
+    const states = await actions.accountsWithBalance({ ...filters, order, descending }, rowsMax);
     const invalid = states.filter(({ problem }) => problem !== null).length;
-    const columns: Column<AccountState>[] = [
+    const columns: Column<AccountWithBalance>[] = [
       { head: "ACCOUNT", cell: ({ account }) => account.id },
       { head: "PLAN", cell: ({ account }) => account.plan },
       { head: "BASE", right: true, cell: ({ balance }) => creditsText(balance?.base.micro) },
@@ -176,7 +176,7 @@ async function list(cli: Cli, options: ListOptions): Promise<void> {
   });
 }
 
-function stateObject({ account, balance, problem }: AccountState) {
+function stateObject({ account, balance, problem }: AccountWithBalance) {
   return { ...accountObject.of(account), balance: balance && balanceObject(balance), problem };
 }
 
@@ -186,7 +186,7 @@ function creditsText(micro: MicroCredits | undefined): string {
 
 async function show(cli: Cli, name: string): Promise<void> {
   await cli.withActions(cli.config(), async (actions) => {
-    const state = await actions.accountState(name);
+    const state = await actions.accountWithBalance(name);
     const { account, nowMs, balance, problem } = state;
     const keys = await actions.keys.list(name);
     cli.print(
@@ -242,7 +242,7 @@ async function set(
       cli.print(previewObject.of(preview), previewTable(preview));
       cli.remark("Nothing has changed. Without --dry-run, the plan is changed.");
     } else if (plan !== undefined) {
-      const before = await actions.accountState(name);
+      const before = await actions.accountWithBalance(name);
       const account = await actions.changePlan(name, `plan-${randomUUID()}`, plan, at);
       cli.print(accountObject.of(account), "");
       cli.remark(planRemark(before, account));
@@ -250,7 +250,7 @@ async function set(
   });
 }
 
-function planRemark({ account: before, problem }: AccountState, after: AccountRow): string {
+function planRemark({ account: before, problem }: AccountWithBalance, after: AccountRow): string {
   const { id, plan, nextPlan, baseEndsMs } = after;
   if (nextPlan !== null) {
     return `Account ${id} stays on plan ${plan} until ${shortTime(baseEndsMs)}, and is on plan ${nextPlan} from then on.`;
@@ -265,7 +265,7 @@ function planRemark({ account: before, problem }: AccountState, after: AccountRo
 
 /** Throws if the end has passed: it would close the account for good, without a confirmation. */
 async function refusePastEnd(actions: OperatorActions, name: string, { endsMs }: End): Promise<void> {
-  const { nowMs } = await actions.accountState(name);
+  const { nowMs } = await actions.accountWithBalance(name);
   if (endsMs === null || endsMs > nowMs) return;
   throw new OperatorError(
     `The end ${shortTime(endsMs)} has passed. Nothing has changed. Name a later time. To close the account now: inkwell account close ${name}`,

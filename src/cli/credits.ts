@@ -35,7 +35,7 @@ export function creditsCommand(cli: Cli): Command {
 
   command<{ payment: string }>(
     "add",
-    "add credits that were paid for; each payment of an account counts once",
+    "add credits that were paid for; each payment id counts once, for all accounts",
     { about: "whole credits", parse: creditsToAdd },
     async (actions, account, amount, { payment }) => {
       const change = await actions.addCredits(account, payment, amount);

@@ -14,7 +14,7 @@ import { pause } from "../retry.ts";
 import type { Operation, Outcome } from "./operations.ts";
 
 /** An operation and its caller. */
-export interface Entry {
+export interface QueuedOperation {
   readonly operation: Operation;
   /** Time of `performance.now()` since the account is locked or the store is unavailable. */
   waitingSinceMs?: number;
@@ -34,19 +34,19 @@ interface AccountQueuesOptions {
    * Makes one attempt. Answers the entries and returns the entries that the store put off, in
    * order.
    */
-  commit(batch: readonly Entry[]): Promise<PutOff>;
+  commit(batch: readonly QueuedOperation[]): Promise<PutOff>;
   /** Receives the remaining entries of an ended account queue, in order. */
-  returnToCommitQueue(entries: readonly Entry[]): void;
+  returnToCommitQueue(entries: readonly QueuedOperation[]): void;
 }
 
 export interface PutOff {
-  entries: readonly Entry[];
+  entries: readonly QueuedOperation[];
   /** True if the commit made progress for these entries. */
   isFurther: boolean;
 }
 
 interface Queue {
-  entries: Entry[];
+  entries: QueuedOperation[];
   /** Consecutive attempts without progress. */
   failures: number;
   dueMs: number;
@@ -80,7 +80,7 @@ export class AccountQueues {
     return this.#queues.has(account);
   }
 
-  add(entry: Entry): void {
+  add(entry: QueuedOperation): void {
     const { account } = entry.operation;
     const known = this.#queues.get(account);
     if (known !== undefined) {
@@ -139,7 +139,7 @@ export class AccountQueues {
     return false;
   }
 
-  #returnToCommitQueue(entries: readonly Entry[]): void {
+  #returnToCommitQueue(entries: readonly QueuedOperation[]): void {
     if (entries.length === 0) return;
     for (const entry of entries) delete entry.waitingSinceMs;
     this.#options.returnToCommitQueue(entries);
@@ -155,7 +155,7 @@ export class AccountQueues {
   }
 
   /** All entries of the account wait for the same row, so their time runs together. */
-  #wait(queue: Queue, reasonOf: (entry: Entry) => Error): void {
+  #wait(queue: Queue, reasonOf: (entry: QueuedOperation) => Error): void {
     const nowMs = performance.now();
     const { giveUpMs, signal } = this.#options;
     queue.entries = queue.entries.filter((entry) => {
@@ -170,7 +170,7 @@ export class AccountQueues {
   }
 }
 
-function lockedAccount({ operation: { account } }: Entry): StoreUnavailableError {
+function lockedAccount({ operation: { account } }: QueuedOperation): StoreUnavailableError {
   return new StoreUnavailableError(
     `another session of the database has locked a row of account ${account} (pg_locks and pg_stat_activity show which session)`,
     { mayBeDone: false },

@@ -9,7 +9,7 @@
 import timers from "node:timers/promises";
 import { invariant, StoreUnavailableError } from "../errors.ts";
 import { retry } from "../retry.ts";
-import { AccountQueues, type Entry, type PutOff } from "./account-queues.ts";
+import { AccountQueues, type PutOff, type QueuedOperation } from "./account-queues.ts";
 import type { Decision, HoldOperation, Operation, Outcome, OutcomeOf, PutOffOutcome } from "./operations.ts";
 import { type ChargeRow, noTokens } from "./rows.ts";
 
@@ -62,7 +62,7 @@ export interface Committed {
 
 /** The operations of some of the accounts. They are committed one batch after another. */
 interface CommitQueue {
-  waiting: Entry[];
+  waiting: QueuedOperation[];
   pump: Promise<void> | null;
 }
 
@@ -145,7 +145,7 @@ export class Ledger {
    */
   apply<O extends Operation>(operation: O): Promise<OutcomeOf<O>> {
     const { promise, resolve, reject } = Promise.withResolvers<Outcome>();
-    const entry: Entry = { operation, resolve, reject };
+    const entry: QueuedOperation = { operation, resolve, reject };
     this.#add(entry);
     if (operation.kind === "hold") {
       promise.catch(() => {
@@ -226,7 +226,7 @@ export class Ledger {
     while (pumps().some((pump) => pump !== null)) await Promise.all(pumps());
   }
 
-  #add(entry: Entry): void {
+  #add(entry: QueuedOperation): void {
     const { account } = entry.operation;
     if (this.#accountQueues.has(account)) {
       this.#accountQueues.add(entry);
@@ -241,7 +241,7 @@ export class Ledger {
    * Moves these entries to the account queues, with the waiting operations of the same accounts,
    * in order.
    */
-  #moveToAccountQueues(queue: CommitQueue, entries: readonly Entry[]): void {
+  #moveToAccountQueues(queue: CommitQueue, entries: readonly QueuedOperation[]): void {
     if (entries.length === 0) return;
     for (const entry of entries) this.#accountQueues.add(entry);
     const waiting = queue.waiting.splice(0);
@@ -278,7 +278,7 @@ export class Ledger {
     queue.pump = null;
   }
 
-  async #commitEach(queue: CommitQueue, batch: readonly Entry[]): Promise<void> {
+  async #commitEach(queue: CommitQueue, batch: readonly QueuedOperation[]): Promise<void> {
     let rest = batch;
     while (true) {
       const [entry, ...others] = rest;
@@ -288,7 +288,7 @@ export class Ledger {
         const { entries } = await this.#commit([entry], this.#retriesMs);
         if (entries.length === 0) continue;
         // These come before the operations that wait in the queue.
-        const isOfAccount = ({ operation }: Entry) => operation.account === entry.operation.account;
+        const isOfAccount = ({ operation }: QueuedOperation) => operation.account === entry.operation.account;
         this.#moveToAccountQueues(queue, [...entries, ...rest.filter(isOfAccount)]);
         rest = rest.filter((other) => !isOfAccount(other));
       } catch (error) {
@@ -301,7 +301,7 @@ export class Ledger {
   }
 
   /** Answers the entries. Returns the entries that the store has put off, in order. */
-  async #commit(batch: readonly Entry[], retriesMs: readonly number[]): Promise<PutOff> {
+  async #commit(batch: readonly QueuedOperation[], retriesMs: readonly number[]): Promise<PutOff> {
     const operations = batch.map((entry) => entry.operation);
     const beganMs = performance.now();
     const policy = { retriesMs, giveUpMs: this.#giveUpMs };

@@ -127,7 +127,7 @@ function end(
     key.holds -= 1;
     key.held -= sumOf(held);
     key.used -= checkpoint;
-    atMs = chargeBudget(key, sumOf(paid), { nowMs: atMs, seq: account.seq + 1 });
+    atMs = chargeBudget(key, sumOf(paid), { atMs, seq: account.seq + 1 });
   }
   const made = used.promptTokens + used.completionTokens;
   countTokens(scopesOf(account, found.plan, key), made - row.meteredTokens, nowMs);
@@ -161,7 +161,7 @@ function settleLate(
   const paid = payExtra(found, cost);
   const key = work.key(expired.key);
   const atMs =
-    key === null ? found.atMs : chargeBudget(key, sumOf(paid), { nowMs: found.atMs, seq: account.seq + 1 });
+    key === null ? found.atMs : chargeBudget(key, sumOf(paid), { atMs: found.atMs, seq: account.seq + 1 });
   const scopes = scopesOf(account, found.plan, key);
   countTokens(scopes, difference.promptTokens + difference.completionTokens, nowMs);
   work.post(account, { kind: "settle", op: lateOp(expired.id), note: ending, deltas: negated(paid), atMs });

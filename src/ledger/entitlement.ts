@@ -1,6 +1,6 @@
 /**
- * Limits on base and overage spending of an account: its windows, and their changes by time and
- * plans.
+ * What an account may spend from base and overage: its windows, and how time, plans and the end of
+ * the account change them.
  *
  * The state is always as if every boundary, plan version and scheduled change had been applied at
  * its own moment, in order, whether or not anyone looked. Nothing is clipped: a bucket counts

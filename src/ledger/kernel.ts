@@ -21,7 +21,7 @@ import { changePlan, changeState, open, reverse } from "./account.ts";
 import { adjust, refund, topup } from "./additional.ts";
 import { expire, expireOverdue, settle } from "./ending.ts";
 import { countHeld, isCurrent, refillOf, spendable } from "./entitlement.ts";
-import { budgetAt } from "./key-budget.ts";
+import { rollBudget } from "./key-budget.ts";
 import { changeKey } from "./key-changes.ts";
 import type {
   AccountError,
@@ -142,7 +142,7 @@ function hold(
   followClock(scopes, nowMs);
   const limited = rateRefusalOf(scopes, operation.promptTokens, nowMs);
   if (limited !== null) return limited;
-  const budget = budgetAt(key, found.atMs, account.seq + 1);
+  const budget = rollBudget(key, found.atMs, account.seq + 1);
   const left = budget?.left ?? Number.POSITIVE_INFINITY;
   if (budget !== null && left < minMicro) {
     const rates = ratesOf(scopes, nowMs);
@@ -261,7 +261,7 @@ function extend(
   }
   // The new expiry and the checkpoint are still written.
   if (moreMicro > 0 && ended === "some") return { kind: "unfinished" };
-  const budget = key === null ? null : budgetAt(key, found.atMs, account.seq + 1);
+  const budget = key === null ? null : rollBudget(key, found.atMs, account.seq + 1);
   const amounts = allocate(spendable(found), Math.min(moreMicro, budget?.left ?? moreMicro));
   const amount = sumOf(amounts);
   if (amount > 0) {
@@ -282,7 +282,7 @@ function othersHold(work: UnitOfWork, found: FoundAccount, row: HoldRow): boolea
   const { account } = found;
   const used = costOf(priceOf(row), row);
   const key = work.key(row.key);
-  const budget = key === null ? null : budgetAt(key, found.atMs, account.seq + 1);
+  const budget = key === null ? null : rollBudget(key, found.atMs, account.seq + 1);
   const enough = Math.max(1, row.priceCompletion);
   if (key !== null && budget !== null && budget.left < enough) {
     const own = sumOf(heldBy(row));

@@ -23,15 +23,15 @@ interface BudgetState {
 export type BudgetChange = { micro: MicroCredits; every: string } | null | undefined;
 
 /**
- * Moves the budget to the window of `nowMs`. Returns its state, or null if the key has none. `seq`
- * is the number of the account's next journal entry.
+ * Moves the budget to the window of `atMs`, where nothing is spent yet. Returns its state, or null
+ * if the key has none. `seq` is the number of the account's next journal entry.
  */
-export function budgetAt(key: KeyRow, nowMs: EpochMs, seq: number): BudgetState | null {
+export function rollBudget(key: KeyRow, atMs: EpochMs, seq: number): BudgetState | null {
   const { budget, budgetEvery, budgetAnchorMs } = key;
   if (budget === null) return null;
   invariant(budgetEvery !== null && budgetAnchorMs !== null, "a budget has a period and an anchor");
-  if (key.budgetEndsMs === null || key.budgetEndsMs <= nowMs) {
-    startWindow(key, windowAt(budgetAnchorMs, budgetEvery, nowMs), seq);
+  if (key.budgetEndsMs === null || key.budgetEndsMs <= atMs) {
+    startWindow(key, windowAt(budgetAnchorMs, budgetEvery, atMs), seq);
   }
   return budgetOf(key);
 }
@@ -57,7 +57,7 @@ export function budgetOf(key: KeyRow): BudgetState | null {
  */
 export function keyAt(read: KeyRow, nowMs: EpochMs): KeyRow {
   const key = { ...read };
-  budgetAt(key, nowMs, key.budgetSince);
+  rollBudget(key, nowMs, key.budgetSince);
   const hasEnded = key.revokedMs !== null || (key.oldUntilMs !== null && key.oldUntilMs <= nowMs);
   if (hasEnded) {
     key.oldHash = null;
@@ -67,18 +67,18 @@ export function keyAt(read: KeyRow, nowMs: EpochMs): KeyRow {
 }
 
 /**
- * Counts a charge in the window of `nowMs`. Returns the time of the charge, which is in that
+ * Counts a charge in the window of `atMs`. Returns the time of the charge, which is in that
  * window even if the clock was set back. `seq` is the number of its journal entry.
  */
 export function chargeBudget(
   key: KeyRow,
   paid: MicroCredits,
-  { nowMs, seq }: { nowMs: EpochMs; seq: number },
+  { atMs, seq }: { atMs: EpochMs; seq: number },
 ): EpochMs {
-  const budget = budgetAt(key, nowMs, seq);
-  if (budget === null) return nowMs;
+  const budget = rollBudget(key, atMs, seq);
+  if (budget === null) return atMs;
   key.budgetSpent = (key.budgetSpent ?? 0) + paid;
-  return Math.max(nowMs, budget.startsMs);
+  return Math.max(atMs, budget.startsMs);
 }
 
 /**
@@ -106,20 +106,20 @@ export function restoreBudget(key: KeyRow, past: PastBudget, seq: number): void 
 export function setBudget(
   key: KeyRow,
   budget: BudgetChange,
-  { nowMs, seq }: { nowMs: EpochMs; seq: number },
+  { atMs, seq }: { atMs: EpochMs; seq: number },
 ): void {
   if (budget === undefined) return;
   if (budget === null) {
     Object.assign(key, noBudget);
     return;
   }
-  budgetAt(key, nowMs, seq);
+  rollBudget(key, atMs, seq);
   key.budget = budget.micro;
   const isSame = key.budgetEvery !== null && isSamePeriod(key.budgetEvery, budget.every);
   key.budgetEvery = budget.every;
   if (isSame) return;
-  key.budgetAnchorMs = nowMs;
-  startWindow(key, windowAt(nowMs, budget.every, nowMs), seq);
+  key.budgetAnchorMs = atMs;
+  startWindow(key, windowAt(atMs, budget.every, atMs), seq);
 }
 
 const noBudget = {

@@ -40,7 +40,7 @@ export function changeKey(work: UnitOfWork, found: FoundAccount, operation: KeyO
   followClock(scopesOf(account, null, key), nowMs);
   Object.assign(key, set);
   followClock(scopesOf(account, null, key), nowMs);
-  setBudget(key, next, { nowMs: atMs, seq: account.seq + 1 });
+  setBudget(key, next, { atMs, seq: account.seq + 1 });
   if (rotation !== undefined) rotate(key, rotation, nowMs);
   work.post(account, { kind: "key", op, note, deltas: noAmounts });
   // A copy, because later operations of the batch change the row.

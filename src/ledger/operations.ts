@@ -1,7 +1,8 @@
 /**
  * Operations of the ledger and their outcomes. Every operation changes one account and may be
- * repeated: its id (or the id of its hold) finds the first execution, and the first outcome is
- * returned again.
+ * repeated: its id (or the id of its hold) finds the first execution, and nothing changes again.
+ * The outcome is then that of the first execution, with the present credits and without rates. A
+ * refused hold is decided anew.
  */
 import type { EpochMs, MicroCredits } from "../units.ts";
 import type { Price } from "./pricing.ts";

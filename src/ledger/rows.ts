@@ -1,7 +1,6 @@
 /**
  * The rows of the ledger. Every store has tables with these columns (store/migrations). Amounts
- * are whole micro-credits. Times are milliseconds since the epoch. The key of every table starts
- * with the account.
+ * are whole micro-credits. Times are milliseconds since the epoch. Every row is of one account.
  */
 import type { EpochMs, MicroCredits } from "../units.ts";
 

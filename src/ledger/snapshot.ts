@@ -45,7 +45,7 @@ export interface Snapshot {
   /** By `rowKey(account, id)`: open holds that an operation names, and those of `overdue`. */
   holds: ReadonlyMap<string, HoldRow>;
   /**
-   * Keys of the overdue holds to end, ordered by time, account and id. These are the first
+   * `rowKey`s of the overdue holds to end, ordered by time, account and id. These are the first
    * `overdueMax` of all accounts on which an operation takes or extends a hold.
    */
   overdue: readonly string[];

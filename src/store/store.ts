@@ -1,6 +1,7 @@
 /**
- * The port to the database. The ledger's operations go through `commit`. All other methods read,
- * or write keys and sessions, which are rows without credits.
+ * The port to the database. Credits change only through `commit` and `putAccounts`, and the kernel
+ * decides about both. All other methods read, or write rows without credits: plans, keys,
+ * sessions, the clock, sums of usage.
  */
 
 import { OperatorError } from "../errors.ts";
@@ -191,7 +192,7 @@ export interface Store extends LedgerStore, SessionStore {
   revokeKey(id: string, atMs: EpochMs): Promise<KeyRow | null>;
 
   /** Reads an account and its overdue holds in one state. Null if the account does not exist. */
-  snapshot(account: string): Promise<AccountSnapshot | null>;
+  accountSnapshot(account: string): Promise<AccountSnapshot | null>;
   /**
    * Returns a text for each of the accounts that exist. It is another one after each change of the
    * account's credits, and after each checkpoint.

@@ -96,7 +96,7 @@ function carriedOverOn(backend: Backend, old: OldLedger | undefined): void {
         used: 1100,
       });
       assert.equal((await store.holdTotals()).micro, credits(23 + 30 + 79 + 4 + 1));
-      assert.partialDeepStrictEqual((await store.snapshot("ada"))?.account, {
+      assert.partialDeepStrictEqual((await store.accountSnapshot("ada"))?.account, {
         baseHeld: credits(100),
         overageHeld: credits(10),
         additionalHeld: credits(2),
@@ -175,9 +175,9 @@ function carriedOverOn(backend: Backend, old: OldLedger | undefined): void {
       const store = await database.open();
       const nothing = { used: tokens(0, 0) };
       await store.commit([settle("past", 0, nothing), settle("extended", 0, nothing)]);
-      assert.equal((await store.snapshot("ada"))?.account.base, credits(3));
+      assert.equal((await store.accountSnapshot("ada"))?.account.base, credits(3));
       await store.commit([settle("now", 0, nothing), settle("mixed", 0, nothing)]);
-      assert.equal((await store.snapshot("ada"))?.account.base, credits(100));
+      assert.equal((await store.accountSnapshot("ada"))?.account.base, credits(100));
       await assertCarriedOver(database);
     });
 
@@ -204,7 +204,7 @@ function carriedOverOn(backend: Backend, old: OldLedger | undefined): void {
       const store = await database.open();
       database.clock.set(start + 2 * day);
       await store.commit([{ kind: "topup", account: "ada", payment: "p3", amount: 1 }]);
-      const { account } = (await store.snapshot("ada")) ?? {};
+      const { account } = (await store.accountSnapshot("ada")) ?? {};
       assert.deepEqual([account?.base, account?.baseStartsMs], [credits(100), start + 2 * day]);
       assert.equal(account?.overage, 0);
       database.clock.set(start + 31 * day);
@@ -212,7 +212,7 @@ function carriedOverOn(backend: Backend, old: OldLedger | undefined): void {
         { kind: "topup", account: "bob", payment: "p4", amount: 1 },
         hold("h1", credits(1), { account: "bob", key: "bob-1" }),
       ]);
-      const bob = (await store.snapshot("bob"))?.account;
+      const bob = (await store.accountSnapshot("bob"))?.account;
       assert.deepEqual([bob?.base, bob?.overage, bob?.overageCap], [credits(29), credits(5), credits(5)]);
       await assertCarriedOver(database);
     });

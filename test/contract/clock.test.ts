@@ -123,7 +123,7 @@ async function spend(store: Store, id: string): Promise<void> {
 }
 
 async function baseCredits(store: Store): Promise<number> {
-  const snapshot = await store.snapshot("ada");
+  const snapshot = await store.accountSnapshot("ada");
   assert.ok(snapshot !== null);
   return balanceOf(snapshot).base.micro / credits(1);
 }

@@ -86,7 +86,7 @@ for (const backend of backends) {
       );
       assert.ok(sum > 149_000 && sum <= 150_000, spent.join());
       assert.ok(outcomes.includes("insufficient_credits"));
-      assert.equal((await stores[0]?.snapshot("ada"))?.account.base, 150_000 - sum);
+      assert.equal((await stores[0]?.accountSnapshot("ada"))?.account.base, 150_000 - sum);
       await assertSound(database);
     });
 

@@ -76,7 +76,7 @@ for (const backend of backends) {
             rates: {},
           });
         }
-        assert.equal((await store.snapshot("ada"))?.account.base, 0);
+        assert.equal((await store.accountSnapshot("ada"))?.account.base, 0);
         await assertSound(database);
 
         const settled = await Promise.all(held.map((id, n) => apply(settle(id, each), n)));
@@ -114,7 +114,7 @@ for (const backend of backends) {
             assert.deepEqual(await store.commit(batch), await memory.commit(batch));
           }
           for (const account of accounts) {
-            assert.deepEqual(await store.snapshot(account), await memory.snapshot(account));
+            assert.deepEqual(await store.accountSnapshot(account), await memory.accountSnapshot(account));
             assert.deepEqual(await store.journal(account, page), await memory.journal(account, page));
           }
           assert.deepEqual(await store.usage(page), await memory.usage(page));

@@ -122,13 +122,13 @@ for (const backend of backends) {
         outcomes.map((outcome) => ("reason" in outcome ? outcome.reason : outcome.kind)),
         ["opened", "retired_plan", "held", "concurrency_limit_exceeded"],
       );
-      assert.equal((await two.snapshot("cy"))?.account.base, credits(200));
-      assert.equal((await two.snapshot("ada"))?.account.baseCap, credits(100));
+      assert.equal((await two.accountSnapshot("cy"))?.account.base, credits(200));
+      assert.equal((await two.accountSnapshot("ada"))?.account.baseCap, credits(100));
       assert.equal((await two.findKey("1".repeat(64)))?.plan?.version, 2);
       // The version of a window's start is what the window gets.
       database.clock.advance(day);
       await two.commit([settle("h1", 0)]);
-      assert.equal((await two.snapshot("ada"))?.account.baseCap, credits(200));
+      assert.equal((await two.accountSnapshot("ada"))?.account.baseCap, credits(200));
 
       assert.equal((await two.applyPlans(plans, false)).kind, "superseded");
       assert.equal((await one.plans()).epoch, 2);
@@ -160,7 +160,7 @@ for (const backend of backends) {
         at: "now",
       });
       await one.commit([change("1", "monthly"), extend("h1", 1, credits(5), { ttlMs: 3 * day })]);
-      const { account } = (await two.snapshot("ada")) ?? {};
+      const { account } = (await two.accountSnapshot("ada")) ?? {};
       assert.equal(account?.kept.length, 1);
       assert.partialDeepStrictEqual(account?.kept[0], {
         bucket: "base",
@@ -178,7 +178,7 @@ for (const backend of backends) {
         [credits(7), [credits(40), credits(5)]],
       );
       await one.commit([settle("h1", credits(50))]);
-      assert.equal((await two.snapshot("ada"))?.account.base, credits(300 - 5));
+      assert.equal((await two.accountSnapshot("ada"))?.account.base, credits(300 - 5));
     });
 
     test("see every change of a key in the next commit", async () => {

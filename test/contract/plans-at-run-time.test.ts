@@ -60,7 +60,7 @@ for (const backend of backends) {
         [credits(2), 0, "stop"],
         [credits(8), 0, "stop"],
       ]);
-      const { account } = (await one.snapshot("ada")) ?? {};
+      const { account } = (await one.accountSnapshot("ada")) ?? {};
       assert.deepEqual(
         [account?.plan, account?.baseCap, account?.base],
         ["trial", credits(100), credits(100)],

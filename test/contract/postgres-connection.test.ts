@@ -9,7 +9,7 @@ import { afterEach, before, beforeEach, describe, test } from "node:test";
 import { setImmediate as nextTurn } from "node:timers/promises";
 import { OperatorError, StoreUnavailableError } from "../../src/errors.ts";
 import { auditDatabase } from "../../src/store/postgres/audit.ts";
-import { PostgresLedger } from "../../src/store/postgres/commit.ts";
+import { PostgresCommits } from "../../src/store/postgres/commit.ts";
 import { type Connections, commitPool, placeOf, readPool } from "../../src/store/postgres/connection.ts";
 import { commitQueuesFor, openPostgresStore } from "../../src/store/postgres/store.ts";
 import type { Store } from "../../src/store/store.ts";
@@ -157,7 +157,7 @@ describe("connections to PostgreSQL", { skip: noPostgres ?? false }, () => {
     await assert.rejects(store.accounts({ limit: 1 }), StoreUnavailableError);
     await server.sql(`alter role ${role} login`);
     assert.equal((await store.commit([topup("p1")]))[0]?.kind, "added");
-    assert.equal((await store.snapshot("ada"))?.account.additional, 1);
+    assert.equal((await store.accountSnapshot("ada"))?.account.additional, 1);
   });
 
   test("closes connections to a read-only server, for writes and for reads, because it may be a late standby", async () => {
@@ -172,7 +172,7 @@ describe("connections to PostgreSQL", { skip: noPostgres ?? false }, () => {
     // The URL leads to the primary again.
     await server.sql(`alter database ${database} reset default_transaction_read_only`);
     assert.equal((await store.commit([topup("p1")]))[0]?.kind, "added");
-    assert.equal((await store.snapshot("ada"))?.account.additional, 1);
+    assert.equal((await store.accountSnapshot("ada"))?.account.additional, 1);
   });
 
   test("default settings of the database do not affect commits", async () => {
@@ -227,7 +227,7 @@ describe("connections to PostgreSQL", { skip: noPostgres ?? false }, () => {
         return connection;
       },
     };
-    const ledger = new PostgresLedger(slipping, serverClock);
+    const ledger = new PostgresCommits(slipping, serverClock);
     await ledger.commit([hold("h1", credits(1), { ttlMs: 0 })]);
     await opened[0]?.addKey(keyOf("other", "ada", { hash: "1".repeat(64) }));
     // The hold is overdue at the first read of the clock in the next commit, but not at the

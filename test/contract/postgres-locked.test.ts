@@ -6,7 +6,7 @@ import pg from "pg";
 import { StoreUnavailableError } from "../../src/errors.ts";
 import { Ledger, type LedgerOptions } from "../../src/ledger/batcher.ts";
 import { auditDatabase } from "../../src/store/postgres/audit.ts";
-import { PostgresLedger } from "../../src/store/postgres/commit.ts";
+import { PostgresCommits } from "../../src/store/postgres/commit.ts";
 import { commitPool } from "../../src/store/postgres/connection.ts";
 import { limits } from "../../src/store/postgres/limits.ts";
 import { commitQueuesMax, openPostgresStore } from "../../src/store/postgres/store.ts";
@@ -112,7 +112,7 @@ describe("rows that another session has locked", { skip: noPostgres ?? false, ti
       await release();
       await adas;
       assert.deepEqual(answered, ["settle h2", "settle h1", "hold h3"]);
-      assert.equal((await store.snapshot("ada"))?.account.base, credits(98) - 1500);
+      assert.equal((await store.accountSnapshot("ada"))?.account.base, credits(98) - 1500);
     });
   }
 
@@ -171,7 +171,7 @@ describe("rows that another session has locked", { skip: noPostgres ?? false, ti
     const pool = commitPool(url, 1);
     t.after(() => pool.end());
     const skipsForMs = 2000;
-    const commits = new PostgresLedger(pool, serverClock, { skipsForMs });
+    const commits = new PostgresCommits(pool, serverClock, { skipsForMs });
     const timed = async (account: string) => {
       const beganMs = performance.now();
       const [outcome] = await commits.commit([{ kind: "topup", account, payment: "1", amount: 1 }]);
@@ -198,7 +198,7 @@ describe("rows that another session has locked", { skip: noPostgres ?? false, ti
       return true;
     });
     await release();
-    assert.equal((await store.snapshot("ada"))?.account.seq, 1);
+    assert.equal((await store.accountSnapshot("ada"))?.account.seq, 1);
     assert.equal((await by.apply(hold("h1", credits(1)))).kind, "held");
   });
 
@@ -231,7 +231,7 @@ describe("rows that another session has locked", { skip: noPostgres ?? false, ti
       }),
     );
     assert.equal((await store.findKey("1".padStart(64, "0")))?.key.account, "other-0");
-    assert.equal((await store.snapshot("other-0"))?.account.id, "other-0");
+    assert.equal((await store.accountSnapshot("other-0"))?.account.id, "other-0");
     assert.equal((await store.accounts({ limit: 1 })).length, 1);
     assert.equal(isRevoked, false);
     await release();

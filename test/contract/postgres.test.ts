@@ -216,7 +216,7 @@ describe("on PostgreSQL", { skip: noPostgres ?? false }, () => {
         await make(server.url(database));
         store = await open(proxy.url(database));
         const ledger = new Ledger(store, { retriesMs: [], latePauseMs: 1 });
-        const before = (await store.snapshot("ada"))?.account;
+        const before = (await store.accountSnapshot("ada"))?.account;
         proxy.cut = cut;
         await assert.rejects(ledger.apply(hold("h1", credits(3))), (error) => {
           assert.ok(error instanceof StoreUnavailableError);
@@ -224,7 +224,7 @@ describe("on PostgreSQL", { skip: noPostgres ?? false }, () => {
           return true;
         });
         await ledger.close(10_000);
-        const after = (await store.snapshot("ada"))?.account;
+        const after = (await store.accountSnapshot("ada"))?.account;
         assert.deepEqual([after?.base, after?.holds], [before?.base, before?.holds]);
         const receipts = await store.usage({ id: "h1", limit: 1 });
         // The server may have taken the hold. Then the receipt shows that it cost nothing.
@@ -276,7 +276,7 @@ describe("on PostgreSQL", { skip: noPostgres ?? false }, () => {
       // The first attempt has done it, and the retry has waited and found it done.
       assert.deepEqual(answers, [true, "exists", "held", "settled"]);
       assert.equal((await store.journal("ada", { afterSeq: 5, limit: 10 })).length, 3);
-      assert.equal((await store.snapshot("ada"))?.account.additional, credits(12));
+      assert.equal((await store.accountSnapshot("ada"))?.account.additional, credits(12));
       await server.sql("drop trigger slow on journal", database);
       await store.close();
       await assertSoundAt(server.url(database));
@@ -310,7 +310,7 @@ describe("on PostgreSQL", { skip: noPostgres ?? false }, () => {
       const own = await startProxy(server);
       const url = own.url(database);
       store = await open(url);
-      assert.notEqual(await store.snapshot("ada"), null);
+      assert.notEqual(await store.accountSnapshot("ada"), null);
       await server.sql(
         `select pg_terminate_backend(pid) from pg_stat_activity where datname = '${database}' and pid <> pg_backend_pid()`,
       );
@@ -319,7 +319,7 @@ describe("on PostgreSQL", { skip: noPostgres ?? false }, () => {
         const found = await store.keys("ada").catch((error: unknown) => error);
         assert.ok(found instanceof StoreUnavailableError || Array.isArray(found));
       }
-      assert.equal((await store.snapshot("ada"))?.account.id, "ada");
+      assert.equal((await store.accountSnapshot("ada"))?.account.id, "ada");
       own.close();
       await assert.rejects(store.keys("ada"), StoreUnavailableError);
       await assert.rejects(store.commit([settle("running", 1)]), StoreUnavailableError);
@@ -387,7 +387,7 @@ describe("on PostgreSQL", { skip: noPostgres ?? false }, () => {
         }
       }),
     );
-    assert.equal((await stores[0]?.snapshot("ada"))?.account.additional, credits(5) + 3 * 40);
+    assert.equal((await stores[0]?.accountSnapshot("ada"))?.account.additional, credits(5) + 3 * 40);
   });
 
   test("nodes that open the same accounts at once open each account once", async () => {

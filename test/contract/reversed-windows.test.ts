@@ -37,7 +37,7 @@ for (const backend of backends) {
     }
 
     async function base(): Promise<{ credits: number; startsMs: number; held: number }> {
-      const snapshot = await store.snapshot("ada");
+      const snapshot = await store.accountSnapshot("ada");
       assert.ok(snapshot !== null);
       const { base, heldMicro } = balanceOf(snapshot);
       return { credits: base.micro / credits(1), startsMs: base.startsMs, held: heldMicro / credits(1) };

@@ -7,7 +7,7 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { DatabaseSync } from "node:sqlite";
 import { after, afterEach, beforeEach, test } from "node:test";
-import { RowCache, SqliteLedger } from "../../src/store/sqlite/commit.ts";
+import { RowCache, SqliteCommits } from "../../src/store/sqlite/commit.ts";
 import { openToWrite } from "../../src/store/sqlite/open-to-write.ts";
 import { openSqliteStore } from "../../src/store/sqlite/store.ts";
 import type { Store } from "../../src/store/store.ts";
@@ -64,7 +64,7 @@ test("a commit sees that another process has ended a hold, and charges it once",
   const other = await open();
   const first = await other.commit([settle("h1", credits(4))]);
   assert.deepEqual(await store.commit([settle("h1", credits(9))]), first);
-  assert.deepEqual((await store.snapshot("ada"))?.account.base, credits(96));
+  assert.deepEqual((await store.accountSnapshot("ada"))?.account.base, credits(96));
   await isSound(store);
 });
 
@@ -100,7 +100,7 @@ test("a commit that was rolled back leaves no trace in the next", async () => {
   const store = await warmStore();
   await store.close();
   const db = openToWrite({ path, busyMs: 500 }, { nowMs: Date.now(), plans });
-  const ledger = new SqliteLedger(db, Date.now);
+  const ledger = new SqliteCommits(db, Date.now);
   assert.equal(ledger.commit([hold("h2", credits(20))])[0]?.kind, "held");
   db.exec("create temp trigger fail before insert on charge begin select raise(abort, 'a test'); end");
   assert.throws(() => ledger.commit([hold("h3", credits(30)), settle("h2", credits(1))]), /a test/);
@@ -116,7 +116,7 @@ test("a commit that was rolled back leaves no trace in the next", async () => {
 
 test("rows are dropped above the limit, and not by commits of the ledger", async () => {
   const store = await warmStore();
-  const snapshot = await store.snapshot("ada");
+  const snapshot = await store.accountSnapshot("ada");
   assert.ok(snapshot !== null);
   await store.close();
   const db = new DatabaseSync(path);

@@ -323,7 +323,7 @@ describe("threads", () => {
       for (const answer of await Promise.all(answers)) assert.equal(answer.kind, "added");
     }
     assert.equal(threads.length, 6, "one at the start and one after each death");
-    const account = await store.snapshot("ada");
+    const account = await store.accountSnapshot("ada");
     assert.equal(account?.account.additional, credits(5) + 5 * 40 * 10);
     assert.deepEqual((await store.audit()).broken, []);
   });

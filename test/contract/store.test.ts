@@ -57,7 +57,7 @@ for (const backend of backends) {
         settledBy({ base: 58 }),
       ]);
 
-      const snapshot = await store.snapshot("ada");
+      const snapshot = await store.accountSnapshot("ada");
       assert.deepEqual(snapshot, {
         account: {
           id: "ada",
@@ -164,14 +164,17 @@ for (const backend of backends) {
       ];
       const [, , held, settled] = await store.commit(operations);
       assert.equal(held?.kind, "held");
-      const before = [await store.snapshot("ada"), await store.journal("ada", { limit: 100 })];
+      const before = [await store.accountSnapshot("ada"), await store.journal("ada", { limit: 100 })];
       assert.deepEqual(await store.commit(operations), [
         { kind: "exists", plan: "bought" },
         { kind: "added", additional: credits(5), replayed: true },
         { kind: "refused", reason: "hold_ended" },
         settled,
       ]);
-      assert.deepEqual([await store.snapshot("ada"), await store.journal("ada", { limit: 100 })], before);
+      assert.deepEqual(
+        [await store.accountSnapshot("ada"), await store.journal("ada", { limit: 100 })],
+        before,
+      );
     });
 
     test("an operation sent twice in one batch is done once (aws-samples/sample-agentic-ai-acceleration-kr#79)", async () => {
@@ -181,7 +184,7 @@ for (const backend of backends) {
         { kind: "added", additional: credits(5), replayed: false },
         { kind: "added", additional: credits(5), replayed: true },
       ]);
-      assert.equal((await store.snapshot("ada"))?.account.base, credits(97));
+      assert.equal((await store.accountSnapshot("ada"))?.account.base, credits(97));
     });
 
     test("rejects a payment id with another amount, also after a restart (getlago/lago-api#3618)", async () => {
@@ -195,13 +198,13 @@ for (const backend of backends) {
     });
 
     test("a batch with one defective operation writes nothing, and the store continues to work", async () => {
-      const before = await store.snapshot("ada");
+      const before = await store.accountSnapshot("ada");
       const broken = settle("h1", 0, {
         used: { promptTokens: 0, cachedTokens: 0, completionTokens: 0.5, reasoningTokens: 0 },
       });
       const topup = { kind: "topup", account: "ada", payment: "p1", amount: credits(5) } as const;
       await assert.rejects(store.commit([topup, hold("h1", credits(3)), broken]), /whole/);
-      assert.deepEqual(await store.snapshot("ada"), before);
+      assert.deepEqual(await store.accountSnapshot("ada"), before);
       assert.deepEqual(await store.journal("ada", { afterSeq: 1, limit: 10 }), []);
       assert.deepEqual(await store.commit([topup]), [
         { kind: "added", additional: credits(5), replayed: false },
@@ -211,9 +214,9 @@ for (const backend of backends) {
     test("a write that the database rejects rolls back the whole batch", async () => {
       // The kernel never writes a bad row, so the database rejects a good one.
       const allow = await database.refuseReceipts("not today");
-      const before = await store.snapshot("ada");
+      const before = await store.accountSnapshot("ada");
       await assert.rejects(store.commit([hold("h1", credits(3)), settle("h1", 10)]), /not today/);
-      assert.deepEqual(await store.snapshot("ada"), before);
+      assert.deepEqual(await store.accountSnapshot("ada"), before);
       await allow();
       const [, settled] = await store.commit([hold("h1", credits(3)), settle("h1", 10)]);
       assert.deepEqual(settled, settledBy({ base: 10 }));
@@ -272,12 +275,12 @@ for (const backend of backends) {
       ]);
       database.clock.advance(minute);
       assert.deepEqual(
-        (await store.snapshot("ada"))?.overdue.map((row) => row.id),
+        (await store.accountSnapshot("ada"))?.overdue.map((row) => row.id),
         ["h1"],
       );
       const [outcome] = await store.commit([hold("h2", credits(110))]);
       assert.equal(outcome?.kind, "held");
-      assert.deepEqual((await store.snapshot("ada"))?.overdue, []);
+      assert.deepEqual((await store.accountSnapshot("ada"))?.overdue, []);
       assert.deepEqual(
         (await store.overdueHolds(database.clock.get(), 10)).map((row) => row.id),
         ["b1"],
@@ -306,7 +309,7 @@ for (const backend of backends) {
       );
       assert.equal(bobs?.kind, "held");
       assert.deepEqual(put, { kind: "unfinished" }, "operations on an account keep their order");
-      assert.equal((await store.snapshot("ada"))?.account.holds, 5);
+      assert.equal((await store.accountSnapshot("ada"))?.account.holds, 5);
       const [held, , added] = await store.commit(asked);
       assert.equal(held?.kind, "held");
       assert.equal(held.expired?.length, 5);
@@ -336,7 +339,7 @@ for (const backend of backends) {
         hold(`left-${n}`, credits(1), { ttlMs: 0 }),
       );
       await store.commit(left);
-      assert.equal((await store.snapshot("ada"))?.overdue.length, overdueMax);
+      assert.equal((await store.accountSnapshot("ada"))?.overdue.length, overdueMax);
     });
 
     test("a settlement after the expiry of its hold adds a charge, once", async () => {
@@ -515,7 +518,7 @@ for (const backend of backends) {
       assert.deepEqual(await ids({ limit: 2 }), ["ada", "bob"]);
       assert.deepEqual(await ids({ after: "bob", limit: 2 }), ["cy", "dan"]);
       assert.deepEqual(await ids({ after: "dan", limit: 2 }), []);
-      assert.equal(await store.snapshot("nobody"), null);
+      assert.equal(await store.accountSnapshot("nobody"), null);
     });
 
     test("lists usage by page, account, request, key, model and time", async () => {
@@ -619,7 +622,7 @@ for (const backend of backends) {
       assert.equal(await store.findKey(odd), null);
       assert.equal(await store.keyById(odd), null);
       assert.equal(await store.revokeKey(odd, start), null);
-      assert.equal(await store.snapshot(odd), null);
+      assert.equal(await store.accountSnapshot(odd), null);
     });
 
     test("keeps the largest amounts exactly", async () => {
@@ -630,7 +633,7 @@ for (const backend of backends) {
       assert.deepEqual(await store.commit([{ kind: "topup", account: "ada", payment: "p2", amount: 1 }]), [
         { kind: "too_much" },
       ]);
-      assert.equal((await store.snapshot("ada"))?.account.additional, most);
+      assert.equal((await store.accountSnapshot("ada"))?.account.additional, most);
     });
 
     test("throws if a page is longer than allowed", async () => {
@@ -651,10 +654,10 @@ for (const backend of backends) {
 
     test("has all rows after the store is opened again", async () => {
       await store.commit([hold("h1", credits(3)), hold("h2", credits(4)), settle("h2", 70)]);
-      const before = await store.snapshot("ada");
+      const before = await store.accountSnapshot("ada");
       await store.close();
       store = await database.open();
-      assert.deepEqual(await store.snapshot("ada"), before);
+      assert.deepEqual(await store.accountSnapshot("ada"), before);
       assert.deepEqual(await store.commit([settle("h1", 5)]), [settledBy({ base: 5 })]);
     });
   });

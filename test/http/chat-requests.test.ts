@@ -424,7 +424,7 @@ test("refuses a deeply nested message in one sentence", async () => {
 });
 
 async function journalLength(): Promise<number | undefined> {
-  return (await service.store.snapshot(service.account))?.account.seq;
+  return (await service.store.accountSnapshot(service.account))?.account.seq;
 }
 
 test("generates, holds and charges nothing for refused requests", async () => {

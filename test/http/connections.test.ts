@@ -199,12 +199,12 @@ describe("a client that leaves while its key is looked up", () => {
 
   test("or while its balance is read", async () => {
     await using service = await startService();
-    const { snapshot } = service.store;
+    const { accountSnapshot } = service.store;
     const { promise: back, resolve: comesBack } = Promise.withResolvers<void>();
     let isAsked = false;
-    service.store.snapshot = (account) => {
+    service.store.accountSnapshot = (account) => {
       isAsked = true;
-      return back.then(() => snapshot.call(service.store, account));
+      return back.then(() => accountSnapshot.call(service.store, account));
     };
     const client = new AbortController();
     const answer = service.request("GET", "/v1/balance", { signal: client.signal });
@@ -349,12 +349,12 @@ describe("a service that stops", () => {
 
   test("refuses requests that wait for a key or a balance, and reads no more of them", async () => {
     const service = await startService();
-    const { snapshot } = service.store;
+    const { accountSnapshot } = service.store;
     const { promise: back, resolve: comesBack } = Promise.withResolvers<void>();
     let balances = 0;
-    service.store.snapshot = (account) => {
+    service.store.accountSnapshot = (account) => {
       balances += 1;
-      return back.then(() => snapshot.call(service.store, account));
+      return back.then(() => accountSnapshot.call(service.store, account));
     };
     const balance = service.request("GET", "/v1/balance");
     await until(() => balances === 1, "a balance is read");

@@ -1,5 +1,6 @@
 /** The clock in the operator API. test/contract/clock.test.ts tests what the stores do. */
 import assert from "node:assert/strict";
+import { DatabaseSync } from "node:sqlite";
 import { operatorTests, refused } from "../fixtures/operator.ts";
 import { start } from "../fixtures/times.ts";
 
@@ -13,6 +14,20 @@ operatorTest("shows the clock, and refuses to accept a clock that is trusted", a
     refused(await operator.post("/admin/clock/accept", { by: "ada" }), 409, "clock_trusted"),
     /Nothing has changed/,
   );
+});
+
+operatorTest("takes back the windows that an acceptance left, and reports it", async (operator, service) => {
+  using db = new DatabaseSync(service.databaseFile);
+  const year = 365 * 86_400_000;
+  db.exec(
+    `update account set base_starts_ms = base_starts_ms + ${year}, base_ends_ms = base_ends_ms + ${year}`,
+  );
+  const accept = () => operator.post("/admin/clock/accept", { by: "ada" });
+  assert.match(
+    refused(await accept(), 409, "clock_trusted"),
+    /trusted already\. Accounts whose future windows were taken back: 1\./,
+  );
+  assert.match(refused(await accept(), 409, "clock_trusted"), /Nothing has changed/);
 });
 
 operatorTest(

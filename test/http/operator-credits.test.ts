@@ -100,14 +100,14 @@ operatorTest("returns the balance that clients see", async (operator, service) =
 test("reports why a balance cannot be read", async () => {
   await using service = await startService();
   await using operator = await startOperator(service);
-  const { snapshot } = service.store;
-  service.store.snapshot = async (account) => {
-    const found = await snapshot.call(service.store, account);
+  const { accountSnapshot } = service.store;
+  service.store.accountSnapshot = async (account) => {
+    const found = await accountSnapshot.call(service.store, account);
     return found === null ? null : { ...found, account: { ...found.account, additional: -5 } };
   };
   const answer = await operator.get("/admin/accounts/test/balance");
   assert.match(refused(answer, 500, "balance_unavailable"), /account test: a bucket is negative/);
-  service.store.snapshot = snapshot;
+  service.store.accountSnapshot = accountSnapshot;
 });
 
 operatorTest(

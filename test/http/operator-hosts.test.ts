@@ -137,7 +137,7 @@ hostTest("refuses a wrong host before it looks at the token", async ({ ask }) =>
 
 hostTest("changes nothing for a wrong host, whatever the method", async ({ ask, service }) => {
   assert.deepEqual(await ask("POST /admin/accounts HTTP/1.1", "Host: evil.example"), hostRefused);
-  assert.equal(await service.store.snapshot("ada"), null);
+  assert.equal(await service.store.accountSnapshot("ada"), null);
   assert.deepEqual(await ask("POST /admin/accounts HTTP/1.1", "Host: localhost"), [201, undefined]);
   for (const method of ["HEAD", "PUT", "DELETE", "OPTIONS", "PATCH"]) {
     assert.equal((await ask(`${method} /metrics HTTP/1.1`, "Host: evil.example"))[0], 403, method);

@@ -556,15 +556,15 @@ test("answers 503 on every path if the database is away", async () => {
   await using service = await startService();
   const { StoreUnavailableError } = await import("../../src/errors.ts");
   const away = () => Promise.reject(new StoreUnavailableError("the disk at /secret is full"));
-  const { commit, snapshot } = service.store;
-  Object.assign(service.store, { commit: away, snapshot: away });
+  const { commit, accountSnapshot } = service.store;
+  Object.assign(service.store, { commit: away, accountSnapshot: away });
   for (const response of [await service.chat(), await service.request("GET", "/v1/balance")]) {
     assert.match(response.headers.get("retry-after") ?? "", /^\d+$/);
     assert.doesNotMatch(await response.clone().text(), /secret/);
     assert.equal(await refusal(response), "store_unavailable");
   }
   assert.match(JSON.stringify(service.log), /secret/);
-  Object.assign(service.store, { commit, snapshot });
+  Object.assign(service.store, { commit, accountSnapshot });
 });
 
 test("caps retry-after at a minute, because official SDKs ignore longer waits", async () => {

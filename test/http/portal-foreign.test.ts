@@ -265,7 +265,7 @@ async function startWaiting(
   const response = await service.chat({ stream: true }, { headers: { authorization: `Bearer ${key}` } });
   await response.body?.getReader().read();
   engine.script = script;
-  const holds = async () => (await store.snapshot("victim"))?.account.holds;
+  const holds = async () => (await store.accountSnapshot("victim"))?.account.holds;
   assert.equal(await holds(), 1);
   opened.defer(async () => {
     goOn();

@@ -182,11 +182,11 @@ liveTest(
 
 liveTest("many pages of an account share one reading a second", async (portal, service) => {
   const { store } = service;
-  const { snapshot, holds } = store;
+  const { accountSnapshot, holds } = store;
   let reads = 0;
-  store.snapshot = (account) => {
+  store.accountSnapshot = (account) => {
     reads += 1;
-    return snapshot.call(store, account);
+    return accountSnapshot.call(store, account);
   };
   store.holds = (query) => {
     reads += 1;
@@ -216,8 +216,8 @@ liveTest("reads nothing for an account that does not change", async (portal, ser
   await using stream = await follow(portal, await portal.signIn(service.key));
   await until("the first state", () => stream.last("requests") !== undefined);
   const { store } = service;
-  const { snapshot } = store;
-  store.snapshot = () => Promise.reject(new Error("read without a change"));
+  const { accountSnapshot } = store;
+  store.accountSnapshot = () => Promise.reject(new Error("read without a change"));
   const { accountMarks } = store;
   let looks = 0;
   store.accountMarks = (accounts) => {
@@ -230,7 +230,7 @@ liveTest("reads nothing for an account that does not change", async (portal, ser
     [],
   );
   assert.equal(stream.events.length, 3);
-  store.snapshot = snapshot;
+  store.accountSnapshot = accountSnapshot;
 });
 
 liveTest("a stream does not prolong the session", async (portal, service) => {
@@ -282,9 +282,9 @@ liveTest(
 liveTest("a damaged account keeps no other from being shown", async (portal, service) => {
   await service.ledger.apply({ kind: "open", account: "eve", plan: "test" });
   const { store } = service;
-  const { snapshot } = store;
-  store.snapshot = async (account) => {
-    const found = await snapshot.call(store, account);
+  const { accountSnapshot } = store;
+  store.accountSnapshot = async (account) => {
+    const found = await accountSnapshot.call(store, account);
     return account === "eve" && found !== null
       ? { ...found, account: { ...found.account, base: Number.NaN } }
       : found;

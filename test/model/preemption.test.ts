@@ -307,7 +307,7 @@ test("a paused request counts as running, keeps its hold and connection, and is 
   assert.equal((await errorOf(refused)).code, "concurrency_limit_exceeded");
   await sleep(3 * holdTtlMs);
   assert.equal(engine.load().paused, 1, "still paused");
-  assert.equal((await service.store.snapshot(service.account))?.account.holds, 1);
+  assert.equal((await service.store.accountSnapshot(service.account))?.account.holds, 1);
   boris.abort();
   const received = await text;
   assert.match(received, /^: keep-alive$/m);

@@ -12,7 +12,7 @@ const small = planOf("small", 10, 5);
 
 async function viewOf({ store }: Bench): Promise<BalanceView> {
   const before = store.account("ada");
-  const view = balanceOf(await store.snapshot("ada"));
+  const view = balanceOf(await store.accountSnapshot("ada"));
   assert.equal(store.account("ada"), before, "reading writes nothing");
   return view;
 }
@@ -181,12 +181,12 @@ test("missing or invalid rows are refused with balance_unavailable, and only the
   };
   assert.throws(() => balanceOf(null), isUnavailable(/no row/));
   made.store.losePlans();
-  const snapshot = await made.store.snapshot("ada");
+  const snapshot = await made.store.accountSnapshot("ada");
   assert.throws(() => balanceOf(snapshot), isUnavailable(/ada.*no version of its plan "small"/));
   for (const change of [{ base: 0.5 }, { base: credits(11) }, { baseHeld: -1 }, { baseEndsMs: Number.NaN }]) {
     const damaged = await bench(small);
     damaged.store.damage("ada", change);
-    const read = await damaged.store.snapshot("ada");
+    const read = await damaged.store.accountSnapshot("ada");
     assert.throws(() => balanceOf(read), isUnavailable(/account ada: /));
   }
 });

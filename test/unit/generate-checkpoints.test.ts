@@ -3,7 +3,18 @@ import assert from "node:assert/strict";
 import type { TestContext } from "node:test";
 import { StoreUnavailableError } from "../../src/errors.ts";
 import { audit } from "../fixtures/ledger-audit.ts";
-import { begun, holdTtlMs, promptCost, queued, type Setup, test, turn } from "../fixtures/pipeline.ts";
+import { planOf } from "../fixtures/ledger-rows.ts";
+import {
+  accepted,
+  begun,
+  holdTtlMs,
+  promptCost,
+  queued,
+  type Setup,
+  setup,
+  test,
+  turn,
+} from "../fixtures/pipeline.ts";
 import { assertEnded, assertRefusal, rest } from "../fixtures/pipeline-results.ts";
 
 /** A third of the hold's life passes, for timers and ledger alike. */
@@ -115,6 +126,33 @@ test("stops an answer whose hold may have expired, even if the store does not re
   assert.deepEqual(types, ["text"]);
   assertRefusal(error, "internal_error");
   await assertEnded(made, "engine_failed", 130);
+});
+
+test("ends the wait for credits of other requests when the hold may have expired", async (t) => {
+  t.mock.timers.enable({ apis: ["setInterval", "setTimeout"] });
+  const made = await setup(planOf("broke", 0, 0));
+  await made.apply({ kind: "topup", account: "ada", payment: "p", amount: 10_000 });
+  made.engine.contextWindow = 5000;
+  await accepted(made.run());
+  made.engine.reportsUsageLate = true;
+  const events = made.run();
+  const end = rest(events);
+  await turn();
+  assert.equal(made.store.openHolds("ada").length, 2, "it waits with a part of its credits");
+  made.store.hooks = { before: () => Promise.reject(new StoreUnavailableError("busy")) };
+  for (let ms = 0; ms < holdTtlMs; ms += 100) {
+    t.mock.timers.tick(100);
+    await turn();
+  }
+  made.store.hooks = {};
+  t.mock.timers.tick(1000);
+  assertRefusal((await end).error, "internal_error");
+  assert.equal(made.engine.generations.length, 1);
+  await turn();
+  assert.deepEqual(
+    made.store.openHolds("ada").map(({ id }) => id),
+    ["r1"],
+  );
 });
 
 test("counts the lifetime of a hold from the request for the extension", async (t) => {

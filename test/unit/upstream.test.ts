@@ -10,7 +10,7 @@ import { AnswerText } from "../../src/engines/upstream/answer.ts";
 import { type DialectName, dialectOf, dialects, requestBody } from "../../src/engines/upstream/dialects.ts";
 import { failureOfStatus, loggable } from "../../src/engines/upstream/failure.ts";
 import { PromptEstimator, sizeOf } from "../../src/engines/upstream/prompt-count.ts";
-import { Circuit, coolDownMs, coolDownMsMax, failuresMax } from "../../src/engines/upstream/server.ts";
+import { Circuit, failuresMax, openMs, openMsMax } from "../../src/engines/upstream/server.ts";
 
 function bodyOf(
   dialect: DialectName,
@@ -266,8 +266,8 @@ describe("a circuit", () => {
     assert.ok(circuit.admits(0), "a success in between begins anew");
     assert.ok(fail(circuit, 0));
     let nowMs = 0;
-    for (let rest = coolDownMs; rest < 2 * coolDownMsMax; rest = 2 * rest) {
-      const atMost = Math.min(rest, coolDownMsMax);
+    for (let rest = openMs; rest < 2 * openMsMax; rest = 2 * rest) {
+      const atMost = Math.min(rest, openMsMax);
       assert.ok(circuit.isOpen(nowMs + atMost - 1) && !circuit.admits(nowMs + atMost - 1));
       nowMs += atMost;
       assert.ok(circuit.admits(nowMs) && !circuit.isOpen(nowMs));
@@ -275,7 +275,7 @@ describe("a circuit", () => {
       assert.ok(!circuit.admits(nowMs), "one at a time");
       assert.ok(circuit.failed(nowMs, trial, false));
     }
-    nowMs += coolDownMsMax;
+    nowMs += openMsMax;
     circuit.ended(circuit.begin(nowMs, null));
     assert.ok(circuit.admits(nowMs), "a trial that told nothing makes room for another");
     circuit.begin(nowMs, null);
@@ -289,33 +289,32 @@ describe("a circuit", () => {
     const circuit = new Circuit();
     const early = Array.from({ length: 2 * failuresMax }, () => circuit.begin(0, null));
     for (let n = 0; n < failuresMax; n += 1) fail(circuit, 0);
-    for (const attempt of early.slice(0, 2))
-      assert.equal(circuit.failed(coolDownMs - 1, attempt, false), false);
-    assert.ok(circuit.admits(coolDownMs));
-    const trial = circuit.begin(coolDownMs, null);
+    for (const attempt of early.slice(0, 2)) assert.equal(circuit.failed(openMs - 1, attempt, false), false);
+    assert.ok(circuit.admits(openMs));
+    const trial = circuit.begin(openMs, null);
     for (const attempt of early.slice(2, 4)) {
-      assert.equal(circuit.failed(coolDownMs, attempt, true), false);
+      assert.equal(circuit.failed(openMs, attempt, true), false);
       circuit.ended(attempt);
     }
-    assert.ok(!circuit.admits(coolDownMs), "the trial goes on");
+    assert.ok(!circuit.admits(openMs), "the trial goes on");
     circuit.answered();
-    for (const attempt of early.slice(4)) assert.equal(circuit.failed(coolDownMs, attempt, true), false);
-    assert.ok(circuit.admits(coolDownMs));
+    for (const attempt of early.slice(4)) assert.equal(circuit.failed(openMs, attempt, true), false);
+    assert.ok(circuit.admits(openMs));
     circuit.ended(trial);
   });
 
   test("keeps the trial for a request that is sent again, and for no other request", () => {
     const circuit = new Circuit();
     for (let n = 0; n < failuresMax; n += 1) fail(circuit, 0);
-    const early = circuit.begin(coolDownMs - 1, null);
-    const trial = circuit.begin(coolDownMs, null);
-    const again = circuit.begin(coolDownMs, trial);
+    const early = circuit.begin(openMs - 1, null);
+    const trial = circuit.begin(openMs, null);
+    const again = circuit.begin(openMs, trial);
     circuit.ended(trial);
-    assert.ok(!circuit.admits(coolDownMs), "its first connection ends, it does not");
-    const stranger = circuit.begin(coolDownMs, early);
-    assert.equal(circuit.failed(coolDownMs, stranger, false), false);
-    assert.ok(circuit.failed(coolDownMs, again, false));
-    assert.ok(circuit.isOpen(coolDownMs + 2 * coolDownMs - 1));
+    assert.ok(!circuit.admits(openMs), "its first connection ends, it does not");
+    const stranger = circuit.begin(openMs, early);
+    assert.equal(circuit.failed(openMs, stranger, false), false);
+    assert.ok(circuit.failed(openMs, again, false));
+    assert.ok(circuit.isOpen(openMs + 2 * openMs - 1));
   });
 
   test("opens after several broken answers, longer each time until an answer is whole", () => {
@@ -325,14 +324,14 @@ describe("a circuit", () => {
     for (let n = 1; n < failuresMax; n += 1) assert.equal(breakOff(circuit, 0), false);
     assert.equal(fail(circuit, 0), false, "counted apart");
     assert.ok(breakOff(circuit, 0));
-    assert.equal(circuit.openUntilMs, coolDownMs);
-    assert.ok(breakOff(circuit, coolDownMs), "a trial that breaks off is enough");
-    assert.equal(circuit.openUntilMs, 3 * coolDownMs);
+    assert.equal(circuit.openUntilMs, openMs);
+    assert.ok(breakOff(circuit, openMs), "a trial that breaks off is enough");
+    assert.equal(circuit.openUntilMs, 3 * openMs);
     circuit.answered();
     circuit.completed();
     for (let n = 1; n < failuresMax; n += 1) assert.equal(breakOff(circuit, 0), false);
     assert.ok(breakOff(circuit, 0));
-    assert.equal(circuit.openUntilMs, coolDownMs);
+    assert.equal(circuit.openUntilMs, openMs);
   });
 });
 

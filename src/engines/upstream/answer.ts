@@ -14,8 +14,8 @@ import { doneData } from "./exchange.ts";
 import { brokenAnswer } from "./failure.ts";
 
 export interface AnswerOptions {
-  /** Tokens of the prompt, for an upstream that reports none. */
-  promptTokens: number;
+  /** Tokens of the prompt that are charged if the upstream reports no count. */
+  promptTokensIfUnreported: number;
   contextWindow: number;
   rules: ChunkRules;
   text: AnswerText;
@@ -42,11 +42,11 @@ export class UpstreamAnswer {
   #final: Usage | null = null;
 
   constructor(given: AnswerOptions) {
-    const { promptTokens, contextWindow, rules, text, options } = given;
+    const { promptTokensIfUnreported, contextWindow, rules, text, options } = given;
     this.#given = given;
     this.#text = text;
     this.#chunks = new ChunkReader(rules);
-    this.#count = new TokenCount(promptTokens, contextWindow);
+    this.#count = new TokenCount(promptTokensIfUnreported, contextWindow);
     this.#maxTokens = options.maxTokens;
     this.#paidTokens = options.paidTokens;
     this.#askedTokens = options.maxTokens;
@@ -79,9 +79,9 @@ export class UpstreamAnswer {
    * are forgotten.
    */
   restart(): number {
-    const { promptTokens, contextWindow } = this.#given;
+    const { promptTokensIfUnreported, contextWindow } = this.#given;
     this.#askedTokens = this.#maxTokens;
-    this.#count = new TokenCount(promptTokens, contextWindow);
+    this.#count = new TokenCount(promptTokensIfUnreported, contextWindow);
     return this.#askedTokens;
   }
 

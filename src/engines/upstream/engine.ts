@@ -33,7 +33,7 @@ import {
   templateTokensDefault,
 } from "./dialects.ts";
 import { type CompletedAnswer, UpstreamGeneration } from "./generation.ts";
-import { type CountedPrompt, PromptCounter } from "./prompt-count.ts";
+import { type PreparedConversation, PromptCounter } from "./prompt-count.ts";
 import type { UpstreamServer } from "./server.ts";
 import { ServerPool, type ServerPoolOptions } from "./server-pool.ts";
 import type { Tokenizer } from "./tokenizer.ts";
@@ -137,7 +137,7 @@ export class UpstreamEngine implements Engine {
     await Promise.all([this.#pool.close(), this.#options.tokenizer?.close()]);
   }
 
-  #generate(prompt: Prompt, counted: CountedPrompt, options: GenerateOptions): Generation {
+  #generate(prompt: Prompt, counted: PreparedConversation, options: GenerateOptions): Generation {
     this.#pool.assertReady();
     const { contextWindow, model, reasoning, sendStop = this.#dialect.sendsStop, finishMs } = this.#options;
     const { stop, topLogprobs } = options.sampling;
@@ -153,7 +153,7 @@ export class UpstreamEngine implements Engine {
           sendStop,
         },
         forms: counted.forms,
-        promptTokens: counted.tokens.likely,
+        promptTokensIfUnreported: counted.tokens.likely,
         options,
         rules: { reasoningFields: this.#reasoningFields, topLogprobs: topLogprobs ?? null },
         text: new AnswerText({ stop, tags: reasoning?.tags ?? null, opened: reasoning?.opened ?? false }),
@@ -172,7 +172,7 @@ export class UpstreamEngine implements Engine {
     return this.#options.reasoning === null ? null : reasoning;
   }
 
-  #learn(server: UpstreamServer, counted: CountedPrompt, answer: CompletedAnswer): void {
+  #learn(server: UpstreamServer, counted: PreparedConversation, answer: CompletedAnswer): void {
     const { usage, promptTokens, paidTokens } = answer;
     const surprise = usage.completionTokens - paidTokens;
     if (surprise >= surpriseMin && !this.#reportsUsageLate) {

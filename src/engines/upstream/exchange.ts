@@ -1,5 +1,6 @@
 /**
- * One HTTP request to one upstream. Its owner takes the events that have arrived, all at once.
+ * Receives the answer to one HTTP request. Its owner takes the events that have arrived, all at
+ * once.
  *
  * Guarantees: events are whole, wherever the network cut them, and none is larger than
  * `eventCharactersMax`. At most a window and one read of the connection wait to be taken. The

@@ -8,6 +8,10 @@
  * a kept one was stale, and once to another server. If the chat template refuses the order of the
  * messages, they are sent in the next normal form.
  *
+ * An answer ends with the upstream's end (`#streamEnded`, `#complete`), here at a limit or a stop
+ * sequence (`#cutOff`), with a failure that no further attempt helps (`#retryOrFail`, `#fail`), or
+ * from outside (`stop`, `breakOff`). All of them come to `#over`.
+ *
  * An upstream generates tokens until the buffers of the connection are full. Unpaid tokens are
  * never yielded and never charged.
  */
@@ -157,7 +161,7 @@ export class UpstreamGeneration implements Generation, Applicant {
       this.#drainExchange(exchange, batch);
     } catch (error) {
       if (!(error instanceof UpstreamFailure)) throw error;
-      this.#failed(error, batch);
+      this.#retryOrFail(error, batch);
     }
     if (!this.#isOver) exchange.releasePlace();
   }
@@ -168,7 +172,7 @@ export class UpstreamGeneration implements Generation, Applicant {
     this.#next = 0;
     if (!this.#readEvents(batch)) return;
     const { ending } = exchange;
-    if (ending === "ended") this.#close("ended", batch);
+    if (ending === "ended") this.#streamEnded("ended", batch);
     else if (ending !== null) throw ending;
     else if (this.#finishByMs !== null && performance.now() >= this.#finishByMs) this.#complete(batch);
   }
@@ -186,9 +190,9 @@ export class UpstreamGeneration implements Generation, Applicant {
         break;
       }
       this.#next += 1;
-      if (taken === "done") this.#close("done", batch);
+      if (taken === "done") this.#streamEnded("done", batch);
       else if (answer.hasText) this.#answered();
-      if (taken === "endedHere") this.#endHere();
+      if (taken === "endedHere") this.#cutOff();
       if (this.#isOver) return false;
     }
     if (answer.hasText) answer.report();
@@ -268,7 +272,7 @@ export class UpstreamGeneration implements Generation, Applicant {
   }
 
   /** Handles the end of the stream. */
-  #close(how: "done" | "ended", batch: EngineEvent[]): void {
+  #streamEnded(how: "done" | "ended", batch: EngineEvent[]): void {
     const isEnd = this.#answer.finish !== null || (how === "done" && this.#answer.hasText);
     if (!isEnd) throw brokenAnswer("its answer ended without a finish reason");
     this.#complete(batch);
@@ -285,7 +289,7 @@ export class UpstreamGeneration implements Generation, Applicant {
   }
 
   /** Handles an answer that was ended here, although the upstream would continue. */
-  #endHere(): void {
+  #cutOff(): void {
     this.#recordSuccess();
     this.#end(null);
   }
@@ -297,7 +301,7 @@ export class UpstreamGeneration implements Generation, Applicant {
   }
 
   /** Sends the request again if that may help; otherwise ends the answer. */
-  #failed(failure: UpstreamFailure, batch: EngineEvent[]): void {
+  #retryOrFail(failure: UpstreamFailure, batch: EngineEvent[]): void {
     // The answer is whole. Only the usage is missing.
     if (this.#answer.finish !== null) this.#complete(batch);
     else if (this.#answer.hasText || !this.#sendAgain(failure)) this.#fail(failure);

@@ -16,7 +16,8 @@ import type { ServerPool } from "./server-pool.ts";
 import { ServerTokenizer } from "./server-tokenizer.ts";
 import type { Tokenizer } from "./tokenizer.ts";
 
-export interface CountedPrompt {
+/** The messages as they are sent, and what they cost. */
+export interface PreparedConversation {
   /** The conversation in the first form that the chat template accepts, as far as is known. */
   forms: ConversationForms;
   tokens: PromptTokens;
@@ -78,7 +79,7 @@ export class PromptCounter {
     });
   }
 
-  async count(prompt: PromptToCount, signal: AbortSignal): Promise<CountedPrompt> {
+  async count(prompt: PromptToCount, signal: AbortSignal): Promise<PreparedConversation> {
     const { tokenizer } = this.#options;
     const counted =
       tokenizer === null
@@ -96,7 +97,7 @@ export class PromptCounter {
   }
 
   /** Records the tokens of a prompt that the upstream reports. */
-  learn({ forms, tokens }: CountedPrompt, promptTokens: number, upstream: string): void {
+  learn({ forms, tokens }: PreparedConversation, promptTokens: number, upstream: string): void {
     this.#estimator.learn(sizeOf(forms.current), promptTokens);
     if (!tokens.isCounted || promptTokens <= tokens.max) return;
     if (performance.now() >= this.#distrustedUntilMs) {
@@ -112,7 +113,7 @@ export class PromptCounter {
     tokenizer: Tokenizer,
     { accountId, messages, template }: PromptToCount,
     signal: AbortSignal,
-  ): Promise<CountedPrompt | null> {
+  ): Promise<PreparedConversation | null> {
     const counted = await tokenizer.count({ accountId, messages, fields: template }, signal);
     if (counted === null) return null;
     const forms = new ConversationForms(messages);
@@ -133,7 +134,7 @@ export class PromptCounter {
   async #countAtServer(
     { messages, template }: PromptToCount,
     signal: AbortSignal,
-  ): Promise<CountedPrompt | null> {
+  ): Promise<PreparedConversation | null> {
     const { pool, kind, model } = this.#options;
     const server = kind === null ? null : pool.toAsk((each) => !this.#server.isPaused(each));
     if (kind === null || server === null) return null;

@@ -65,8 +65,8 @@ export class ServerPool {
   #isClosed = false;
   /** Index of the server that is preferred among equals. */
   #turn = 0;
-  /** Set while requests wait and a server is cooling down. */
-  #restOver: NodeJS.Timeout | undefined;
+  /** Set while requests wait and a circuit is open. */
+  #trialTimer: NodeJS.Timeout | undefined;
 
   constructor(options: ServerPoolOptions) {
     const { urls, key, parallel, times, queueMax } = options;
@@ -117,7 +117,7 @@ export class ServerPool {
     this.#applicants.delete(applicant);
     this.#line.remove(applicant, performance.now());
     // A waiting request may now be entitled to a free place.
-    if (this.#line.size === 0) clearTimeout(this.#restOver);
+    if (this.#line.size === 0) clearTimeout(this.#trialTimer);
     else this.pump();
   }
 
@@ -134,12 +134,12 @@ export class ServerPool {
     if (this.state === "unavailable") {
       for (const applicant of this.#line.takeAll(nowMs)) applicant.breakOff(this.#unavailable());
     }
-    this.#pumpAfterRest(nowMs);
+    this.#pumpAtTrial(nowMs);
   };
 
   /**
    * Returns a server with a free place, or null. Prefers the least busy server, takes equals in
-   * turn, and uses servers that are cooling down last.
+   * turn, and uses servers last that asked for a pause.
    */
   another(tried: ReadonlySet<UpstreamServer>, nowMs = performance.now()): UpstreamServer | null {
     const count = this.#servers.length;
@@ -193,7 +193,7 @@ export class ServerPool {
   async close(): Promise<void> {
     this.#isClosed = true;
     this.#line.takeAll(performance.now());
-    clearTimeout(this.#restOver);
+    clearTimeout(this.#trialTimer);
     for (const applicant of this.#applicants) applicant.breakOff(this.#unavailable());
     await Promise.all(this.#servers.map((server) => server.close()));
   }
@@ -207,15 +207,15 @@ export class ServerPool {
   }
 
   /**
-   * Pumps again when a server has cooled down: no request ends at that moment. `nowMs` is the time
-   * of the last search for a server, so that a pause that ended since then counts.
+   * Pumps again when an open circuit admits a trial, because no request ends then. `nowMs` is the
+   * time of the last search for a server: circuits that admit one since then count.
    */
-  #pumpAfterRest(nowMs: number): void {
-    clearTimeout(this.#restOver);
+  #pumpAtTrial(nowMs: number): void {
+    clearTimeout(this.#trialTimer);
     if (this.#line.size === 0) return;
-    const rests = this.#servers.map(({ openUntilMs }) => (openUntilMs ?? nowMs) - nowMs);
-    const nextMs = Math.min(...rests.filter((coolMs) => coolMs > 0));
-    if (nextMs < Infinity) this.#restOver = setTimeout(this.pump, Math.ceil(nextMs));
+    const waitsMs = this.#servers.map(({ openUntilMs }) => (openUntilMs ?? nowMs) - nowMs);
+    const nextMs = Math.min(...waitsMs.filter((ms) => ms > 0));
+    if (nextMs < Infinity) this.#trialTimer = setTimeout(this.pump, Math.ceil(nextMs));
   }
 
   #unavailable(): EngineError {

@@ -71,8 +71,8 @@ export class UpstreamServer {
   readonly #transport: { connect: { timeout: number }; headersTimeout: number; bodyTimeout: number };
   #busy = 0;
   /**
-   * End of the pause that the server asked for. Without another server it gets requests all the
-   * same.
+   * End of the pause that the server asked for by `retry-after`. Without another server it gets
+   * requests all the same.
    */
   #coolsDownUntilMs = 0;
 
@@ -278,8 +278,11 @@ export class LargeTurns {
 
 /** Failures in a row that open the circuit. One or two may be an accident. */
 export const failuresMax = 5;
-export const coolDownMs = 5_000;
-export const coolDownMsMax = 60_000;
+/** First time for which the circuit is open. Each opening in a row doubles it. */
+export const openMs = 5_000;
+export const openMsMax = 60_000;
+/** Most of the pause that a server may ask for by `retry-after`. */
+const coolDownMsMax = 60_000;
 
 /** One request that was sent. */
 export interface Attempt {
@@ -294,16 +297,16 @@ export interface Attempt {
  * Pure: callers pass the time. After several failures in a row the circuit opens, and nothing is
  * sent for a while. Then one trial request decides. A first token resets the count of failures
  * before the first token. Only a whole answer resets the count of answers that broke off. Each
- * opening doubles the pause, up to a minute, until an answer is whole.
+ * opening doubles the time, up to a minute, until an answer is whole.
  */
 export class Circuit {
   /** Failures before the first token. */
   #failures = 0;
   /** Failures in the middle of an answer. */
   #breaks = 0;
-  /** Length of the next pause. */
-  #coolDownMs = coolDownMs;
-  /** End of the pause. */
+  /** Time for which the next opening lasts. */
+  #openMs = openMs;
+  /** The circuit admits a trial from then on. Null: it is closed. */
   #openUntilMs: number | null = null;
   #openings = 0;
   /** The trial request that is under way. */
@@ -313,7 +316,7 @@ export class Circuit {
     return this.#openUntilMs !== null && nowMs < this.#openUntilMs;
   }
 
-  /** End of the pause, or null if the circuit is closed. */
+  /** Time from which the circuit admits a trial, or null if it is closed. */
   get openUntilMs(): number | null {
     return this.#openUntilMs;
   }
@@ -324,8 +327,7 @@ export class Circuit {
   }
 
   /**
-   * Records that a request is sent. The caller calls `ended` when the request has
-   * ended.
+   * Records that a request is sent. The caller calls `ended` when the request has ended.
    * `insteadOf` is the earlier attempt of the same request: if that attempt was the trial, this
    * one becomes the trial.
    */
@@ -348,7 +350,7 @@ export class Circuit {
   /** Records an answer that arrived as far as it was wanted. */
   completed(): void {
     this.#breaks = 0;
-    this.#coolDownMs = coolDownMs;
+    this.#openMs = openMs;
   }
 
   /**
@@ -370,8 +372,8 @@ export class Circuit {
       if (attempt !== this.#trial) return false;
     } else if (this.#count(inAnswer) < failuresMax) return false;
     this.#openings += 1;
-    this.#openUntilMs = nowMs + this.#coolDownMs;
-    this.#coolDownMs = Math.min(coolDownMsMax, 2 * this.#coolDownMs);
+    this.#openUntilMs = nowMs + this.#openMs;
+    this.#openMs = Math.min(openMsMax, 2 * this.#openMs);
     this.#trial = null;
     return true;
   }

@@ -15,7 +15,7 @@ import type { BalanceView } from "../../ledger/balance.ts";
 import type { HoldRow } from "../../ledger/rows.ts";
 import { pageRowsMax } from "../../store/store.ts";
 import type { RequestRecord } from "../../telemetry/request-record.ts";
-import { type ApiApp, operation } from "../api/app.ts";
+import { type ApiApp, route } from "../api/app.ts";
 import { EventStream } from "../api/event-stream.ts";
 import * as schema from "../api/schemas.ts";
 import type { AdminDependencies } from "./dependencies.ts";
@@ -72,7 +72,7 @@ export function accountLiveRoutes(
 
   app.get(
     "/admin/accounts/:account/live",
-    operation(
+    route(
       "showAccountLive",
       {
         summary: "Show the balance of an account and its running requests",
@@ -86,7 +86,7 @@ export function accountLiveRoutes(
 
   app.get(
     "/admin/accounts/:account/live/stream",
-    operation(
+    route(
       "streamAccountLive",
       {
         summary: "Stream the balance of an account and its running requests as server-sent events",

@@ -18,7 +18,7 @@ import { accountStates } from "../../ledger/rows.ts";
 import { defined } from "../../objects.ts";
 import type { Contact } from "../../store/contacts.ts";
 import { type AccountOrder, accountOrders } from "../../store/store.ts";
-import { type ApiApp, operation } from "../api/app.ts";
+import { type ApiApp, route } from "../api/app.ts";
 import { momentNamed, pageOf, placeCursor, placeIn, seqIn } from "../api/paging.ts";
 import * as schema from "../api/schemas.ts";
 
@@ -37,7 +37,7 @@ const contactFields = {
 export function accountRoutes(app: ApiApp, actions: OperatorActions): void {
   app.post(
     "/admin/accounts",
-    operation("openAccount", {
+    route("openAccount", {
       summary: "Open an account",
       description:
         "A repetition with the same plan returns 200 and the present account unchanged, even if its plan has changed since.",
@@ -54,7 +54,7 @@ export function accountRoutes(app: ApiApp, actions: OperatorActions): void {
 
   app.get(
     "/admin/accounts",
-    operation("listAccounts", {
+    route("listAccounts", {
       summary: "List accounts with their balances",
       description:
         "`search` finds accounts whose id, e-mail or external id begins with the text, or whose owner contains it, in either case of a to z. `external_id` finds one account. " +
@@ -97,7 +97,7 @@ export function accountRoutes(app: ApiApp, actions: OperatorActions): void {
 
   app.get(
     "/admin/accounts/:account",
-    operation("showAccount", {
+    route("showAccount", {
       summary: "Show one account",
       response: { 200: accountObject.schema },
       ...schema.ofAccount(),
@@ -107,7 +107,7 @@ export function accountRoutes(app: ApiApp, actions: OperatorActions): void {
 
   app.patch(
     "/admin/accounts/:account",
-    operation("changePlan", {
+    route("changePlan", {
       summary: "Change the plan of an account",
       description:
         "`at` is `now` (the default) or `refresh`: at the end of the base window, shown as `next_plan`. A change to the present plan cancels a scheduled change. Each operation id takes effect once.",
@@ -121,7 +121,7 @@ export function accountRoutes(app: ApiApp, actions: OperatorActions): void {
 
   app.patch(
     "/admin/accounts/:account/contact",
-    operation("setContact", {
+    route("setContact", {
       summary: "Set the owner, e-mail, note or external id of an account",
       description: "Fields that are missing stay. null removes a field. A repetition changes nothing.",
       body: closed(contactFields),
@@ -134,7 +134,7 @@ export function accountRoutes(app: ApiApp, actions: OperatorActions): void {
 
   app.post(
     "/admin/accounts/import",
-    operation(
+    route(
       "importAccounts",
       {
         summary: "Open accounts and set contacts, all of them or none",
@@ -171,7 +171,7 @@ export function accountRoutes(app: ApiApp, actions: OperatorActions): void {
 
   app.post(
     "/admin/accounts/:account/plan-preview",
-    operation("previewPlan", {
+    route("previewPlan", {
       summary: "Show what a change of the plan would do",
       description:
         "Changes nothing. `after` is the balance at `effective_at`, if nothing is spent until then. For `refresh` that is the end of the base window.",
@@ -185,7 +185,7 @@ export function accountRoutes(app: ApiApp, actions: OperatorActions): void {
 
   app.post(
     "/admin/accounts/:account/state",
-    operation("changeState", {
+    route("changeState", {
       summary: "Suspend, resume or close an account",
       description:
         "A `suspended` account gets no new requests answered; running requests finish, and windows go on. `active` ends that. `closed` is final: base and overage credits lapse, additional credits stay and can be refunded. Each operation id takes effect once.",
@@ -202,7 +202,7 @@ export function accountRoutes(app: ApiApp, actions: OperatorActions): void {
 
   app.post(
     "/admin/accounts/:account/end",
-    operation("setEnd", {
+    route("setEnd", {
       summary: "Set the time at which an account closes, or remove it",
       description: "A time that has passed closes the account now. Each operation id takes effect once.",
       body: closed({ operation_id: schema.operationId, ends_at: orNull(schema.moment) }),

@@ -14,14 +14,14 @@ import {
   topupObject,
 } from "../../accounts/operator-objects.ts";
 import { invalidValue } from "../../accounts/refusals.ts";
-import { type ApiApp, operation } from "../api/app.ts";
+import { type ApiApp, route } from "../api/app.ts";
 import { pageOf, seqIn } from "../api/paging.ts";
 import * as schema from "../api/schemas.ts";
 
 export function creditRoutes(app: ApiApp, actions: OperatorActions): void {
   app.post(
     "/admin/accounts/:account/topups",
-    operation("addCredits", {
+    route("addCredits", {
       summary: "Add credits that were paid for",
       description:
         "Each payment id takes effect once. A repetition changes nothing and has `again: true`; with another amount it is refused.",
@@ -37,7 +37,7 @@ export function creditRoutes(app: ApiApp, actions: OperatorActions): void {
 
   app.post(
     "/admin/accounts/:account/adjustments",
-    operation("adjustCredits", {
+    route("adjustCredits", {
       summary: "Correct the additional credits, up or down",
       description:
         "Each operation id takes effect once. A repetition changes nothing and has `again: true`; with another amount or reason it is refused.",
@@ -58,7 +58,7 @@ export function creditRoutes(app: ApiApp, actions: OperatorActions): void {
 
   app.post(
     "/admin/accounts/:account/refunds",
-    operation("refundCredits", {
+    route("refundCredits", {
       summary: "Take back the credits of a payment that was returned",
       description:
         "Takes what the additional credits have free, at most what is left of the payment. `rest_micro` was spent or is held, and is not taken. Each refund id takes effect once, also if it could take nothing.",
@@ -74,7 +74,7 @@ export function creditRoutes(app: ApiApp, actions: OperatorActions): void {
 
   app.get(
     "/admin/accounts/:account/balance",
-    operation("showBalance", {
+    route("showBalance", {
       summary: "Show the balance of an account, as GET /v1/balance does",
       response: { 200: balance },
       ...schema.ofAccount(),
@@ -84,7 +84,7 @@ export function creditRoutes(app: ApiApp, actions: OperatorActions): void {
 
   app.get(
     "/admin/accounts/:account/journal",
-    operation("listJournal", {
+    route("listJournal", {
       summary: "List the changes of an account's buckets",
       description:
         "All of them, oldest first, unless `kind` and `order` say otherwise. `kind=topup,refund,adjust` lists the changes of purchased credits.",
@@ -112,7 +112,7 @@ export function creditRoutes(app: ApiApp, actions: OperatorActions): void {
 
   app.get(
     "/admin/accounts/:account/payments",
-    operation("listPayments", {
+    route("listPayments", {
       summary: "List the payments of an account, newest first, with what was refunded of each",
       ...schema.listOf(paymentObject.schema),
       ...schema.ofAccount("list_too_slow"),

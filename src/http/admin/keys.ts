@@ -6,7 +6,7 @@ import Type from "typebox";
 import { closed } from "../../accounts/json-objects.ts";
 import type { OperatorActions } from "../../accounts/operator-actions.ts";
 import { keyObject, keyOfSecretObject, newKeyObject } from "../../accounts/operator-objects.ts";
-import { type ApiApp, operation } from "../api/app.ts";
+import { type ApiApp, route } from "../api/app.ts";
 import { changedSettings, newSettings, rotationBody } from "../api/key-settings.ts";
 import { pageIn } from "../api/paging.ts";
 import * as schema from "../api/schemas.ts";
@@ -14,7 +14,7 @@ import * as schema from "../api/schemas.ts";
 export function keyRoutes(app: ApiApp, actions: OperatorActions): void {
   app.post(
     "/admin/accounts/:account/keys",
-    operation("makeKey", {
+    route("makeKey", {
       summary: "Issue a key",
       description:
         "Only the response that creates the key (201) contains it. A repetition with the same operation id returns 200 with `key: null`. If you lost the first response, revoke the key and issue another.",
@@ -31,7 +31,7 @@ export function keyRoutes(app: ApiApp, actions: OperatorActions): void {
 
   app.get(
     "/admin/accounts/:account/keys",
-    operation("listKeys", {
+    route("listKeys", {
       summary: "List the keys of an account, with revoked and expired ones, in the order of their creation",
       ...schema.listOf(keyObject.schema),
       ...schema.ofAccount(),
@@ -41,7 +41,7 @@ export function keyRoutes(app: ApiApp, actions: OperatorActions): void {
 
   app.get(
     "/admin/keys/:key",
-    operation("showKey", {
+    route("showKey", {
       summary: "Show one key, without its secret",
       response: { 200: keyObject.schema },
       ...schema.ofKey(),
@@ -51,7 +51,7 @@ export function keyRoutes(app: ApiApp, actions: OperatorActions): void {
 
   app.post(
     "/admin/keys/lookup",
-    operation("lookUpKey", {
+    route("lookUpKey", {
       summary: "Find the key and the account of a secret",
       description:
         "Finds revoked and expired keys too, and the secret before the last rotation. The secret is not logged, and no answer repeats it.",
@@ -65,7 +65,7 @@ export function keyRoutes(app: ApiApp, actions: OperatorActions): void {
 
   app.patch(
     "/admin/keys/:key",
-    operation("changeKey", {
+    route("changeKey", {
       summary: "Change settings of a key",
       description:
         "Takes effect with the next request of the key. Absent fields stay, and null removes a setting. Another amount of the budget keeps its window; another period starts an empty one. Each operation id takes effect once.",
@@ -81,7 +81,7 @@ export function keyRoutes(app: ApiApp, actions: OperatorActions): void {
 
   app.post(
     "/admin/keys/:key/rotate",
-    operation("rotateKey", {
+    route("rotateKey", {
       summary: "Give a key a new secret",
       description:
         "The present secret stays valid for the period `overlap`, and an older one ends at once. Id, budget, limits and receipts of the key stay. Each operation id takes effect once: a repetition returns the key with `key` null.",
@@ -97,7 +97,7 @@ export function keyRoutes(app: ApiApp, actions: OperatorActions): void {
 
   app.delete(
     "/admin/keys/:key",
-    operation("revokeKey", {
+    route("revokeKey", {
       summary: "Revoke a key, at once and for good",
       description:
         "Ends both secrets of a rotated key. Running requests may finish. A repetition changes nothing: `revoked_at` stays.",

@@ -14,7 +14,7 @@ import {
   type RecentError,
   type RecentRefusal,
 } from "../../telemetry/live.ts";
-import { type ApiApp, operation } from "../api/app.ts";
+import { type ApiApp, route } from "../api/app.ts";
 import { pageIn } from "../api/paging.ts";
 import * as schema from "../api/schemas.ts";
 import { pricingObject } from "../openai-format/response.ts";
@@ -125,7 +125,7 @@ export function liveRoutes(
 ): void {
   app.get(
     "/admin/models",
-    operation("listModels", {
+    route("listModels", {
       summary: "List models with their state, price, load, servers and speed",
       description:
         "`last_day` counts the requests of this process since its start, at most of 24 hours. `servers` is null for models of the embedded engine.",
@@ -139,7 +139,7 @@ export function liveRoutes(
 
   app.get(
     "/admin/errors",
-    operation("listErrors", {
+    route("listErrors", {
       summary: "List the last warnings and errors of this process, newest first",
       description:
         "Lines that repeat are one row with their number. A restart begins anew; the log has all of them.",
@@ -150,7 +150,7 @@ export function liveRoutes(
 
   app.get(
     "/admin/accounts/:account/refusals",
-    operation("listRefusals", {
+    route("listRefusals", {
       summary: "List the last chat requests of an account that ended with an error, newest first",
       description: "At most 50, of this process since its start.",
       ...schema.listOf(refusalObject.schema),

@@ -8,7 +8,7 @@
 import type { FastifyReply } from "fastify";
 import type { OperatorActions } from "../../accounts/operator-actions.ts";
 import { dayMs, hourMs } from "../../telemetry/live.ts";
-import { type ApiApp, operation } from "../api/app.ts";
+import { type ApiApp, route } from "../api/app.ts";
 import { EventStream } from "../api/event-stream.ts";
 import type { AdminDependencies } from "./dependencies.ts";
 import { OverviewDatabase } from "./overview-database.ts";
@@ -24,7 +24,7 @@ export function overviewRoutes(app: ApiApp, actions: OperatorActions, dependenci
 
   app.get(
     "/admin/overview",
-    operation(
+    route(
       "showOverview",
       {
         summary: "Show what runs now and what was used lately",
@@ -39,7 +39,7 @@ export function overviewRoutes(app: ApiApp, actions: OperatorActions, dependenci
 
   app.get(
     "/admin/overview/stream",
-    operation(
+    route(
       "streamOverview",
       {
         summary: "Stream the overview as server-sent events",

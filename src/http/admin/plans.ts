@@ -4,7 +4,7 @@ import { closed, objectFor, orNull, text } from "../../accounts/json-objects.ts"
 import type { OperatorActions } from "../../accounts/operator-actions.ts";
 import { comparedPlansObject, planObject } from "../../accounts/plan-objects.ts";
 import type { AppliedPlansReport } from "../../config/changes.ts";
-import { type ApiApp, operation } from "../api/app.ts";
+import { type ApiApp, route } from "../api/app.ts";
 import { pageIn } from "../api/paging.ts";
 import * as schema from "../api/schemas.ts";
 import type { AdminDependencies } from "./dependencies.ts";
@@ -26,7 +26,7 @@ export function planRoutes(
 ): void {
   app.get(
     "/admin/plans",
-    operation("listPlans", {
+    route("listPlans", {
       summary: "List the plans of the database with their versions and numbers of accounts",
       description:
         "Plans of the current section in its order, then retired plans by name. Accounts keep a retired plan, and no other account can be put on it. `configuration` compares the plans of this node's configuration, as the node last read it, with the database.",
@@ -49,7 +49,7 @@ export function planRoutes(
 
   app.post(
     "/admin/plans/apply",
-    operation("applyPlans", {
+    route("applyPlans", {
       summary: "Make the plans of this node's configuration current",
       description:
         "Also applies plans that newer ones have replaced, as a way back. The plans are those of the configuration when the node last read it; reload it first if the file has changed.",

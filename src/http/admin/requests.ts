@@ -6,7 +6,7 @@ import type { RequestStop } from "../../accounts/request-stops.ts";
 import { heldBy, sumOf } from "../../ledger/pricing.ts";
 import type { HoldRow } from "../../ledger/rows.ts";
 import type { RequestRecord } from "../../telemetry/request-record.ts";
-import { type ApiApp, operation } from "../api/app.ts";
+import { type ApiApp, route } from "../api/app.ts";
 import { pageOf } from "../api/paging.ts";
 import * as schema from "../api/schemas.ts";
 import type { AdminDependencies } from "./dependencies.ts";
@@ -82,7 +82,7 @@ export function requestRoutes(
 ): void {
   app.get(
     "/admin/requests",
-    operation("listRequests", {
+    route("listRequests", {
       summary: "List the chat requests that this process answers now, oldest first",
       description:
         "`GET /admin/holds` lists the requests of all processes with their held credits, as of their last checkpoint.",
@@ -106,7 +106,7 @@ export function requestRoutes(
 
   app.post(
     "/admin/requests/:request/stop",
-    operation("stopRequest", {
+    route("stopRequest", {
       summary: "Stop a running request",
       description:
         "At once if this process answers it, otherwise through the database. Its client gets `request_stopped`, and pays for the tokens so far, as if it had left. A repetition is safe: after the end it is refused with `request_not_found`.",

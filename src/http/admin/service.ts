@@ -13,7 +13,7 @@ import {
   nodeObject,
 } from "../../accounts/operator-objects.ts";
 import type { ReloadReport } from "../../config/changes.ts";
-import { type ApiApp, operation } from "../api/app.ts";
+import { type ApiApp, route } from "../api/app.ts";
 import { pageIn, pageOf, placeCursor, placeIn } from "../api/paging.ts";
 import * as schema from "../api/schemas.ts";
 import type { AdminDependencies } from "./dependencies.ts";
@@ -50,7 +50,7 @@ export function serviceRoutes(
 ): void {
   app.post(
     "/admin/reload",
-    operation("reloadConfiguration", {
+    route("reloadConfiguration", {
       summary: "Read the configuration again and apply it",
       description:
         "Checks everything first, and loads models that are new or changed, which can take minutes. If a part of the configuration cannot be used, nothing changes. Running answers keep their model and price.",
@@ -62,7 +62,7 @@ export function serviceRoutes(
 
   app.get(
     "/admin/nodes",
-    operation("listNodes", {
+    route("listNodes", {
       summary: "List the live processes on this database, in the order of their start",
       description:
         "As this process last saw them, a few seconds ago. `differs` lists the settings that affect credits and differ from this process.",
@@ -73,7 +73,7 @@ export function serviceRoutes(
 
   app.get(
     "/admin/holds",
-    operation("listHolds", {
+    route("listHolds", {
       summary: "List running requests and the credits that they hold, in the order of account and request id",
       description:
         "A hold whose `expires_at` has passed belongs to a process that died. It is charged by its last checkpoint within seconds.",
@@ -94,7 +94,7 @@ export function serviceRoutes(
 
   app.get(
     "/admin/clock",
-    operation("showClock", {
+    route("showClock", {
       summary: "Show whether the clock of the ledger is trusted",
       description:
         "`clock_at` is the clock, `trusted_at` the time that the ledger uses. They differ if the clock has stepped by more than 5 s.",
@@ -105,7 +105,7 @@ export function serviceRoutes(
 
   app.post(
     "/admin/clock/accept",
-    operation("acceptClock", {
+    route("acceptClock", {
       summary: "Accept the present reading of the clock",
       description:
         "Ends the time in which the ledger does not believe its clock. `by` names the operator in the record. Other processes follow within 5 s.",
@@ -118,7 +118,7 @@ export function serviceRoutes(
 
   app.post(
     "/admin/audit",
-    operation("startAudit", {
+    route("startAudit", {
       summary: "Start an audit of all rows of the ledger",
       description:
         "Responds at once. The audit runs in the background and takes minutes on a large ledger. If an audit already runs in any process on this database, no second one starts, so a repetition is safe. Requests do not wait for the audit. On PostgreSQL, requests of a busy account become slower while it runs.",
@@ -129,7 +129,7 @@ export function serviceRoutes(
 
   app.get(
     "/admin/audit",
-    operation("showAudit", {
+    route("showAudit", {
       summary: "Show the running audit and the last result",
       description:
         "The result is stored in the database: every process shows the same, after a restart too. `failed` is set if a later audit could not read all rows.",

@@ -4,7 +4,7 @@ import { closed, isoTime, objectFor, orNull, text, time } from "../../accounts/j
 import type { OperatorActions } from "../../accounts/operator-actions.ts";
 import type { NewCode } from "../../accounts/operator-sessions.ts";
 import { Refusal } from "../../errors.ts";
-import { type ApiApp, operation } from "../api/app.ts";
+import { type ApiApp, route } from "../api/app.ts";
 import { header, presentSessionRoutes, sessionObject, signInBytesMax } from "../api/session.ts";
 import type { AdminDependencies } from "./dependencies.ts";
 
@@ -21,7 +21,7 @@ export function sessionRoutes(
 ): void {
   app.post(
     "/admin/session",
-    operation(
+    route(
       "signIn",
       {
         summary: "Sign in: exchange the operator token, or the code of a sign-in link, for a session",
@@ -48,7 +48,7 @@ export function sessionRoutes(
 
   app.post(
     "/admin/session/codes",
-    operation("makeSignInCode", {
+    route("makeSignInCode", {
       summary: "Make a code for a sign-in link",
       description:
         "The link is /console#code=... below the URL of the operator listener. It works once, for five minutes. A session cannot make codes.",

@@ -6,14 +6,14 @@ import { closed } from "../../accounts/json-objects.ts";
 import type { OperatorActions } from "../../accounts/operator-actions.ts";
 import { usageReportSchema } from "../../accounts/usage-sums.ts";
 import { usageGroups } from "../../store/usage-sums.ts";
-import { type ApiApp, operation } from "../api/app.ts";
+import { type ApiApp, route } from "../api/app.ts";
 import * as schema from "../api/schemas.ts";
 import { sumsDescription, sumsFilters, sumsResponse } from "../api/usage-filters.ts";
 
 export function usageSumsRoutes(app: ApiApp, actions: OperatorActions): void {
   app.get(
     "/admin/usage/sums",
-    operation("sumUsage", {
+    route("sumUsage", {
       summary: "Sum usage by day, model, key or account",
       description: sumsDescription,
       querystring: closed({

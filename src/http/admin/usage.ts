@@ -7,7 +7,7 @@ import { usageObject } from "../../accounts/operator-objects.ts";
 import { invalidValue } from "../../accounts/refusals.ts";
 import { usageCsv } from "../../accounts/usage-csv.ts";
 import type { UsageQuery } from "../../store/store.ts";
-import { type ApiApp, operation } from "../api/app.ts";
+import { type ApiApp, route } from "../api/app.ts";
 import { acceptsCsv, pageOf, placeCursor, placeIn, seqIn } from "../api/paging.ts";
 import * as schema from "../api/schemas.ts";
 import { formatFilter, periodIn, usageFilters } from "../api/usage-filters.ts";
@@ -26,7 +26,7 @@ const page = schema.pageOf(usageObject.schema);
 export function usageRoutes(app: ApiApp, actions: OperatorActions): void {
   app.get(
     "/admin/usage",
-    operation("listUsage", {
+    route("listUsage", {
       summary: "List receipts of finished requests, in the order of account and journal",
       description:
         "With `order=newest` the newest receipt of an account comes first; the list must name an account or a key then. `from` is inclusive, `to` exclusive. With `format=csv` or `accept: text/csv`, all receipts come as one CSV; `limit` is not accepted then.",

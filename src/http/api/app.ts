@@ -48,7 +48,7 @@ interface TypeBoxProvider extends FastifyTypeProvider {
  * Returns the options of a route: the schemas of its operation, the texts for the OpenAPI
  * document, and settings of Fastify.
  */
-export function operation<const S extends FastifySchema>(
+export function route<const S extends FastifySchema>(
   operationId: string,
   schema: S,
   settings: Pick<RouteShorthandOptions, "bodyLimit" | "config" | "exposeHeadRoute"> = {},

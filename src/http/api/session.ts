@@ -4,7 +4,7 @@ import Type from "typebox";
 import { isoTime, objectFor, time } from "../../accounts/json-objects.ts";
 import { idleEndMs } from "../../accounts/sessions.ts";
 import type { SessionRow } from "../../store/sessions.ts";
-import { type ApiApp, operation } from "./app.ts";
+import { type ApiApp, route } from "./app.ts";
 
 /** Largest body of a sign-in. A token has at most 512 characters. */
 export const signInBytesMax = 4096;
@@ -28,7 +28,7 @@ interface PresentSession {
 export function presentSessionRoutes(app: ApiApp, path: string, present: PresentSession): void {
   app.get(
     path,
-    operation(
+    route(
       "showSession",
       {
         summary: "Show the present session",
@@ -43,7 +43,7 @@ export function presentSessionRoutes(app: ApiApp, path: string, present: Present
 
   app.delete(
     path,
-    operation(
+    route(
       "signOut",
       {
         summary: "Sign out: end the present session on all nodes, and the responses to it",

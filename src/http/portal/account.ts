@@ -8,7 +8,7 @@ import { whyNoNewKeys } from "../../accounts/portal-rights.ts";
 import { type BalanceView, balanceOf } from "../../ledger/balance.ts";
 import { keyAt } from "../../ledger/key-budget.ts";
 import { accountStates, portalRights } from "../../ledger/rows.ts";
-import { type ApiApp, operation } from "../api/app.ts";
+import { type ApiApp, route } from "../api/app.ts";
 import { isOnLoopback } from "../api/sign-in.ts";
 import type { PortalDependencies } from "./dependencies.ts";
 import { sessionOf } from "./sign-in.ts";
@@ -62,14 +62,14 @@ export const ownAccountObject = objectFor<ShownAccount>("OwnAccount")({
 export function accountRoutes(app: ApiApp, { store, publicUrl, localUrl }: PortalDependencies): void {
   app.get(
     "/api/account",
-    operation("showAccount", {
+    route("showAccount", {
       summary: "Show the account, the key of the session, its rights and the balance",
       description: "`balance` is that of `GET /v1/balance`. A suspended account can be seen, but not used.",
       response: { 200: ownAccountObject.schema },
     }),
     async (request) => {
       const session = sessionOf(request);
-      const snapshot = await store.snapshot(session.key.account);
+      const snapshot = await store.accountSnapshot(session.key.account);
       return ownAccountObject.of({
         session: { ...session, key: keyAt(session.key, store.nowMs()) },
         balance: balanceOf(snapshot),

@@ -5,7 +5,7 @@
 import Type from "typebox";
 import { closed, count, micro, orNull, text } from "../../accounts/json-objects.ts";
 import { callerOf } from "../../accounts/keys.ts";
-import { type ApiApp, operation } from "../api/app.ts";
+import { type ApiApp, route } from "../api/app.ts";
 import type { PortalDependencies } from "./dependencies.ts";
 import { sessionOf } from "./sign-in.ts";
 
@@ -24,7 +24,7 @@ export const lastChunk = closed({
 export function chatRoutes(app: ApiApp, dependencies: PortalDependencies): void {
   dependencies.chat.serve(app, {
     path: "/api/chat",
-    ...operation("chat", {
+    ...route("chat", {
       summary: "Send a chat request with the key of the session",
       description:
         "The body is that of `POST /v1/chat/completions`, with `stream: true`. Limits, credits and refusals are those of the public API, and so are the server-sent events of the answer. The last event before `[DONE]` is this object: `cost_micro` is what the ledger charged, with the part `shortfall_micro` that the account could not pay. Both are null if the charge is not recorded yet. A late error has both fields beside `error`. To abort, close the connection: the tokens so far are charged.",

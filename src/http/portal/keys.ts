@@ -2,7 +2,7 @@
 import { closed } from "../../accounts/json-objects.ts";
 import { keyObject, newKeyObject } from "../../accounts/operator-objects.ts";
 import { accountKeysMax } from "../../accounts/portal-actions.ts";
-import { type ApiApp, operation } from "../api/app.ts";
+import { type ApiApp, route } from "../api/app.ts";
 import { changedSettings, newSettings, rotationBody } from "../api/key-settings.ts";
 import { pageIn } from "../api/paging.ts";
 import * as schema from "../api/schemas.ts";
@@ -17,7 +17,7 @@ export function keyRoutes(app: ApiApp, { actions, signIn, logger }: PortalDepend
 
   app.get(
     "/api/keys",
-    operation("listKeys", {
+    route("listKeys", {
       summary: "List the keys that the session may see, with ended ones, in the order of their creation",
       ...schema.listOf(keyObject.schema),
     }),
@@ -26,7 +26,7 @@ export function keyRoutes(app: ApiApp, { actions, signIn, logger }: PortalDepend
 
   app.post(
     "/api/keys",
-    operation("makeKey", {
+    route("makeKey", {
       summary: "Create a key of the account",
       description: `For keys with the right \`account\` and without a budget. The new key has the right \`own\`. Settings that are missing are those of the session's key, and none may exceed them. An account has at most ${accountKeysMax} keys. Only the response that creates the key (201) contains it. A repetition with the same operation id returns 200 with \`key: null\`.`,
       body: closed(newSettings.fields),
@@ -46,7 +46,7 @@ export function keyRoutes(app: ApiApp, { actions, signIn, logger }: PortalDepend
 
   app.patch(
     "/api/keys/:key",
-    operation("changeKey", {
+    route("changeKey", {
       summary: "Change settings of a key",
       description:
         "For keys with the right `account`. No setting may exceed those of the session's key. A session whose key has a budget changes names only. Absent fields stay, and null removes a setting. Each operation id takes effect once.",
@@ -63,7 +63,7 @@ export function keyRoutes(app: ApiApp, { actions, signIn, logger }: PortalDepend
 
   app.post(
     "/api/keys/:key/rotate",
-    operation(
+    route(
       "rotateKey",
       {
         summary: "Give a key a new secret",
@@ -96,7 +96,7 @@ export function keyRoutes(app: ApiApp, { actions, signIn, logger }: PortalDepend
 
   app.delete(
     "/api/keys/:key",
-    operation(
+    route(
       "revokeKey",
       {
         summary: "Revoke a key of the account, at once and for good",

@@ -7,7 +7,7 @@ import { balance } from "../../accounts/operator-objects.ts";
 import { Refusal } from "../../errors.ts";
 import { heldBy, sumOf } from "../../ledger/pricing.ts";
 import type { HoldRow } from "../../ledger/rows.ts";
-import { type ApiApp, operation } from "../api/app.ts";
+import { type ApiApp, route } from "../api/app.ts";
 import { EventStream } from "../api/event-stream.ts";
 import { accountStateObject } from "./account.ts";
 import type { PortalDependencies } from "./dependencies.ts";
@@ -48,7 +48,7 @@ export function liveRoutes(app: ApiApp, { store, logger }: PortalDependencies): 
   const config = { prolongsSession: false };
   app.get(
     "/api/live",
-    operation(
+    route(
       "showLive",
       {
         summary: "Follow the balance and the running requests of the session, as server-sent events",

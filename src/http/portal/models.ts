@@ -2,7 +2,7 @@
 import Type from "typebox";
 import { closed, count, objectFor, text } from "../../accounts/json-objects.ts";
 import { longestAnswer, type Model } from "../../chat/catalog.ts";
-import { type ApiApp, operation } from "../api/app.ts";
+import { type ApiApp, route } from "../api/app.ts";
 import { pricingObject } from "../openai-format/response.ts";
 import { type PortalDependencies, usableModels } from "./dependencies.ts";
 import { sessionOf } from "./sign-in.ts";
@@ -24,7 +24,7 @@ export const modelObject = objectFor<Model>("UsableModel")({
 export function modelRoutes(app: ApiApp, { catalog }: PortalDependencies): void {
   app.get(
     "/api/models",
-    operation("listModels", {
+    route("listModels", {
       summary: "List the models that the key may use, with their prices",
       response: { 200: closed({ data: Type.Array(modelObject.schema) }) },
     }),

@@ -1,14 +1,14 @@
 /** `/api/session`: signing in and out, and the present session. */
 import Type from "typebox";
 import { closed } from "../../accounts/json-objects.ts";
-import { type ApiApp, operation } from "../api/app.ts";
+import { type ApiApp, route } from "../api/app.ts";
 import { header, presentSessionRoutes, sessionObject, signInBytesMax } from "../api/session.ts";
 import type { PortalDependencies } from "./dependencies.ts";
 
 export function sessionRoutes(app: ApiApp, { signIn: access }: PortalDependencies): void {
   app.post(
     "/api/session",
-    operation(
+    route(
       "signIn",
       {
         summary: "Sign in: exchange an API key for a session",

@@ -4,7 +4,7 @@ import { closed } from "../../accounts/json-objects.ts";
 import { usageObject } from "../../accounts/operator-objects.ts";
 import { usageHoursObject, usageHoursSchema } from "../../accounts/usage-hours.ts";
 import { usageReportSchema } from "../../accounts/usage-sums.ts";
-import { type ApiApp, operation } from "../api/app.ts";
+import { type ApiApp, route } from "../api/app.ts";
 import { pageOf, seqIn } from "../api/paging.ts";
 import * as schema from "../api/schemas.ts";
 import {
@@ -22,7 +22,7 @@ import { sessionOf } from "./sign-in.ts";
 export function usageRoutes(app: ApiApp, { actions }: PortalDependencies): void {
   app.get(
     "/api/requests",
-    operation("listRequests", {
+    route("listRequests", {
       summary: "List the receipts of finished requests, newest first",
       description:
         "`from` is inclusive, `to` exclusive. A key with the right `own` gets its own receipts, a key with the right `account` those of the account.",
@@ -48,7 +48,7 @@ export function usageRoutes(app: ApiApp, { actions }: PortalDependencies): void 
 
   app.get(
     "/api/usage",
-    operation("sumUsage", {
+    route("sumUsage", {
       summary: "Sum usage by day, model or key",
       description: sumsDescription,
       querystring: closed({
@@ -72,7 +72,7 @@ export function usageRoutes(app: ApiApp, { actions }: PortalDependencies): void 
 
   app.get(
     "/api/usage/hours",
-    operation("showUsageHours", {
+    route("showUsageHours", {
       summary: "Sum the usage of the last hours, by hour",
       description:
         "The last row can be the present hour, which is not over. Hours without a finished request have no row. With `by=model`, each model of an hour has a row of its own.",

@@ -54,14 +54,19 @@ interface AnswerToSend {
 }
 
 export class ChatEndpoint {
-  readonly #service: GenerateDependencies;
+  readonly #dependencies: GenerateDependencies;
   readonly #running: RunningRequests;
   readonly #logger: Logger;
   #options: ChatOptions;
   readonly #turns = new BodyTurns();
 
-  constructor(service: GenerateDependencies, running: RunningRequests, logger: Logger, options: ChatOptions) {
-    this.#service = service;
+  constructor(
+    dependencies: GenerateDependencies,
+    running: RunningRequests,
+    logger: Logger,
+    options: ChatOptions,
+  ) {
+    this.#dependencies = dependencies;
     this.#running = running;
     this.#logger = logger;
     this.#options = options;
@@ -78,14 +83,16 @@ export class ChatEndpoint {
     const created = Math.floor(Date.now() / 1000);
     const parsed =
       this.#parseArrived(request, context, style) ??
-      (await this.#running.need(request.raw, reply.raw, () => this.#readAndParse(request, context, style)));
+      (await this.#running.waitUnlessGone(request.raw, reply.raw, () =>
+        this.#readAndParse(request, context, style),
+      ));
     if (parsed === null) return context.finishUnanswered(reply);
     const { chat } = parsed;
     const run = this.#running.start(request.raw, reply.raw, context.record);
     const head = { id: `chatcmpl-${request.id}`, created, model: chat.model };
     try {
       context.record.parsed(chat);
-      const batches = generate(this.#service, callerOf(request), chat, context.record, run.signal);
+      const batches = generate(this.#dependencies, callerOf(request), chat, context.record, run.signal);
       const answer = { parsed, style, reply, context, head, batches, run };
       if (chat.stream) await this.#sendStream(answer);
       else await this.#sendWhole(answer);

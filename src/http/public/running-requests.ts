@@ -68,7 +68,7 @@ export class RunningRequests {
    * leaves, and throws `shutting_down` as soon as the service drains: neither waits for a slow
    * store.
    */
-  async need<T>(
+  async waitUnlessGone<T>(
     { socket }: IncomingMessage,
     response: ServerResponse,
     ask: () => Promise<T>,

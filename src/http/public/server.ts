@@ -193,7 +193,7 @@ export class PublicServer {
     reply.headers(this.#cors.headers(headers));
     if (path === null) throw unknownPath(request.originalUrl);
     if (request.is404) return this.#refuseMethod(request, reply, path);
-    const caller = await this.requests.need(request.raw, reply.raw, () =>
+    const caller = await this.requests.waitUnlessGone(request.raw, reply.raw, () =>
       authenticate(this.#dependencies.store, headers.authorization, this.#dependencies.store.nowMs()),
     );
     if (caller === null) {
@@ -221,8 +221,8 @@ export class PublicServer {
   async #sendBalance(request: FastifyRequest, reply: FastifyReply): Promise<void> {
     const { store } = this.#dependencies;
     const { accountId } = callerOf(request);
-    const balance = await this.requests.need(request.raw, reply.raw, async () =>
-      balanceOf(await store.snapshot(accountId)),
+    const balance = await this.requests.waitUnlessGone(request.raw, reply.raw, async () =>
+      balanceOf(await store.accountSnapshot(accountId)),
     );
     if (balance === null) contextOf(request).finishUnanswered(reply);
     else sendJson(request, reply, balanceObject(balance));

@@ -10,16 +10,17 @@
  * `StoreUnavailableError`. If the answer to `commit` is lost, a retry finds the finished
  * operations by their ids.
  *
- * A commit takes two round trips: lock and read are sent together, and so are write and commit.
+ * A commit usually takes two round trips: lock and read are sent together, and so are write and
+ * commit. Late settlements, overdue holds and changed plans need a further read.
  * The server runs one statement after another, each with its own snapshot (read committed), so
  * reads see the rows that the locks waited for. After an error it skips the rest and rolls back.
  * Only the kernel decides about credits.
  *
  * | attempts are repeated by | because of | at most |
  * |---|---|---|
- * | `Ledger` (ledger/batcher.ts) | a `StoreUnavailableError` | 5 times in 4 s |
- * | `AccountQueues` (ledger/) | the answer `locked` | for 4 s |
- * | `PostgresLedger.commit` | an account or payment that another node has just written | 2 times |
+ * | `Ledger` (ledger/batcher.ts) | a `StoreUnavailableError` | 7 times in 15 s |
+ * | `AccountQueues` (ledger/) | the answer `locked` | for 15 s |
+ * | `PostgresCommits.commit` | an account or payment that another node just wrote | 2 times |
  * | `#withoutLocked` | a lock timeout; it then skips locked rows | 2 times |
  *
  * `CommitOrder` (store.ts) repeats nothing. It keeps commits of the same account in order.
@@ -75,7 +76,7 @@ interface PostgresLedgerLimits {
   skipsForMs?: number;
 }
 
-export class PostgresLedger {
+export class PostgresCommits {
   readonly #connections: Connections;
   readonly #clock: CommitClock;
   readonly #overdueMax: number;

@@ -21,7 +21,7 @@ import { stopRequestsOn } from "../stop-requests.ts";
 import type { Store } from "../store.ts";
 import { auditDatabase } from "./audit.ts";
 import { PostgresClock, serverTime, type TestClock } from "./clock.ts";
-import { PostgresLedger } from "./commit.ts";
+import { PostgresCommits } from "./commit.ts";
 import { type ConnectionPool, commitPool, readPool } from "./connection.ts";
 import { KeyLookups } from "./key-lookups.ts";
 import { postgresNodes } from "./nodes.ts";
@@ -114,7 +114,7 @@ function postgresStoreOn(
     keyChanges: readPool(url, "keyChanges"),
   };
   const commits = commitPool(url, commitConnectionsMax);
-  const ledger = new PostgresLedger(commits, clock);
+  const ledger = new PostgresCommits(commits, clock);
   const inTurn = new CommitOrder(async (operations) => {
     await clock.prepareCommit(commits);
     return await ledger.commit(operations);
@@ -183,7 +183,7 @@ function postgresStoreOn(
       }),
     applyPlans: (section, force) =>
       during(() => applyPlans(pools.keyChanges, section, { force, time: clock.ask().parameter })),
-    async snapshot(account) {
+    async accountSnapshot(account) {
       const found = await lookUp(() => findSnapshot(pools.lookups, account, clock.ask().parameter));
       if (found === null) return null;
       const { epoch, ...snapshot } = found;

@@ -73,7 +73,7 @@ function statementsOf(db: DatabaseSync) {
   };
 }
 
-export class SqliteLedger {
+export class SqliteCommits {
   readonly #db: DatabaseSync;
   readonly #now: () => EpochMs;
   readonly #overdueMax: number;
@@ -269,21 +269,21 @@ export class SqliteLedger {
     for (const row of changes.accounts) {
       const read = snapshot.accounts.get(row.id);
       if (read === undefined) sql.insertAccount(row);
-      else if (isSameButState(row, read)) found(sql.updateAccountState(row), "account");
-      else found(sql.updateAccount(row), "account");
+      else if (isSameButState(row, read)) requireWritten(sql.updateAccountState(row), "account");
+      else requireWritten(sql.updateAccount(row), "account");
     }
     for (const row of changes.holdsPut) {
       if (!snapshot.holds.has(rowKey(row.account, row.id))) sql.insertHold(row);
-      else found(sql.updateHold(row), "hold");
+      else requireWritten(sql.updateHold(row), "hold");
     }
     for (const { account, id } of changes.holdsEnded) {
-      found(sql.deleteHold.run(account, id).changes === 1, "hold");
+      requireWritten(sql.deleteHold.run(account, id).changes === 1, "hold");
     }
     for (const row of changes.journal) sql.insertEntry(row);
     for (const row of changes.grants) sql.insertGrant(row);
     for (const row of changes.charges) sql.insertCharge(row);
-    for (const row of changes.keys) found(sql.updateKey(row), "api_key");
-    for (const row of changes.keysSet) found(sql.setKey(row), "api_key");
+    for (const row of changes.keys) requireWritten(sql.updateKey(row), "api_key");
+    for (const row of changes.keysSet) requireWritten(sql.setKey(row), "api_key");
   }
 }
 
@@ -306,8 +306,9 @@ function soonestFirst(a: Overdue, b: Overdue): number {
   return a.id < b.id ? -1 : 1;
 }
 
-function found(isFound: boolean, table: string): void {
-  invariant(isFound, `a row of ${table} that was read under the lock can be written`);
+/** Throws unless the statement has written its row. */
+function requireWritten(isWritten: boolean, table: string): void {
+  invariant(isWritten, `a row of ${table} that was read under the lock can be written`);
 }
 
 /** About 10 MB. All rows are dropped above it. */

@@ -4,8 +4,9 @@
  * Guarantees that an answered write is on disk (WAL, synchronous = full), and that every read sees
  * every write answered before it. One thread writes, one reads lists, and one reads receipts and
  * journals, which may take seconds if a filter matches few rows (worker.ts). An audit has its own
- * thread. Only the two lookups that requests wait for, key and balance, run here, on a read-only
- * connection: they take 7 us, and a message to a thread and back takes 40 us.
+ * thread. Only the lookups that requests wait for run here, on a read-only connection: keys,
+ * sessions, and a balance with its plans. They take 7 us, and a message to a thread and back takes
+ * 40 us.
  *
  * Several processes may use one file: the lock of each commit covers the whole file, so the ledger
  * stays exact. Two servers on one file are safe for the same reason, but each counts its own
@@ -118,7 +119,7 @@ function sqliteStoreOn(
 
     applyPlans: (section, force) => writer.call("applyPlans", section, force),
 
-    async snapshot(account) {
+    async accountSnapshot(account) {
       const found = lookUp(() => snapshots.of(account));
       if (found === null) return null;
       const { epoch, ...snapshot } = found;

@@ -4,7 +4,7 @@
  */
 import { machineOf } from "../clock.ts";
 import { SqliteClock } from "./clock.ts";
-import { SqliteLedger } from "./commit.ts";
+import { SqliteCommits } from "./commit.ts";
 import { openToWrite } from "./open-to-write.ts";
 import { Statements } from "./query.ts";
 import type { Handlers, SqliteThreadData } from "./thread.ts";
@@ -13,7 +13,7 @@ import { SqliteUsageSums } from "./usage-sums.ts";
 export function openWriter({ file, plans, upgrade, clock }: SqliteThreadData): Handlers {
   const db = openToWrite(file, { nowMs: machineOf(clock).clockMs(), plans, upgrade });
   const time = new SqliteClock(db, clock);
-  const ledger = new SqliteLedger(db, () => time.read());
+  const ledger = new SqliteCommits(db, () => time.read());
   const sums = new SqliteUsageSums(db, () => time.read());
   const statements = new Statements(db);
   return {
