@@ -1,6 +1,6 @@
 /**
  * Limits the changes that sessions make in the portal, and the sign-ins of a key, on this node.
- * Each is a commit, and journal entries and keys are never deleted.
+ * Each change is a commit, and journal entries and keys are never deleted.
  *
  * A level falls steadily, so a burst may use the changes of a whole minute. The memory is bounded:
  * beyond `scopesMax`, the scopes that were counted longest ago are forgotten.

@@ -105,7 +105,7 @@ function excessOf(own: KeyAuthority, settings: LimitedSettings): Excess | null {
     if (isMore(settings[field], own[field])) {
       return {
         param,
-        message: `${param} must be at most ${own[field]}, as of the key that you signed in with.`,
+        message: `${param} must be at most ${own[field]}, the limit of the key that you signed in with.`,
       };
     }
   }

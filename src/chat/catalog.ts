@@ -1,6 +1,6 @@
 /**
  * The models of this service: their names, engines and prices, and the chat requests that they
- * take. The slot of a model holds the place of an engine that starts later.
+ * take. The slot of a model stands for an engine that starts later.
  */
 
 import type { Price } from "../ledger/pricing.ts";

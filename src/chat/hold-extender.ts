@@ -2,7 +2,7 @@
  * Extends the hold of a running generation slice by slice, keeps it alive, and records the usage
  * so far.
  *
- * A hold pays for one slice of some hundred tokens. The next slice is requested when half of the
+ * A hold pays for one slice of 256 tokens. The next slice is requested when half of the
  * current one is left, in parallel with the generation, so that the engine does not wait for a
  * disk. If it cannot be paid, the answer ends there. If other requests hold the credits and may
  * give some back, the answer waits for them for a while. Each extension is also a checkpoint: if

@@ -33,7 +33,7 @@ export function refusalOfHold(
       const why =
         boundTokens === null
           ? ""
-          : ` Its tokens are counted only after it has run, so the balance must pay for up to ${boundTokens} tokens: one for each byte, and those of the chat template. Unused credits return. Send a shorter prompt.`;
+          : ` The tokens of the prompt are counted only after the request has run, so the balance must pay for up to ${boundTokens} tokens: one for each byte, and those of the chat template. Unused credits return. Send a shorter prompt.`;
       return new Refusal(
         "insufficient_credits",
         `The balance cannot pay this prompt and one token of "${model}".${why} ${refresh}`,

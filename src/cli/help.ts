@@ -24,7 +24,7 @@ A first tour, in the folder of the service:
 
 In a checkout, use "npm run -s inkwell --" instead of "inkwell".
 
-Every command works on the ledger itself, with a running service or without one.
+Commands work on the ledger itself. Only chat, reload, console and requests stop need a running service.
 Exit codes: 0 done, 1 refused (stderr has the reason), 2 wrong usage. Results go to stdout, remarks to stderr.
 With --json, an error is one line on stdout: {"error":{"code","message"}}. docs/cli.md describes every document.
 Settings and their variables: inkwell.example.yaml. Operation: docs/operating/README.md.`,

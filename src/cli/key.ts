@@ -121,7 +121,11 @@ export function keyCommand(cli: Cli): Command {
     .option("--concurrent <number>", "requests at a time", limit)
     .option("--no-concurrent", "remove the limit of requests at a time")
     .option("--budget <credits>", "another amount of the budget keeps its window", budgetCredits)
-    .option("--every <period>", "another period of the budget starts an empty window", refillPeriod)
+    .option(
+      "--every <period>",
+      "another period of the budget starts a window with nothing spent",
+      refillPeriod,
+    )
     .option("--no-budget", "remove the budget")
     .addOption(portalOption())
     .addHelpText(

@@ -142,8 +142,8 @@ export interface KeySettings {
   expiresMs?: EpochMs | null;
   portal?: PortalRights;
   /**
-   * Another period starts an empty window. Another amount keeps the window. An absent part stays,
-   * and both are needed if the key has no budget.
+   * Another period starts a window with nothing spent. Another amount keeps the window. An absent
+   * part stays, and both are needed if the key has no budget.
    */
   budget?: { micro?: MicroCredits; every?: string } | null;
   /**

@@ -1,7 +1,7 @@
 /**
  * The processes (nodes) that share one database. Each node sends heartbeats with the fingerprint
  * of its configuration, and compares the fingerprints of the other nodes. Nodes with different
- * plans or prices would charge and refill accounts in two ways.
+ * models or prices would charge in two ways.
  *
  * Guarantees that a reported difference existed at the last heartbeat, to a node that was alive
  * then. Differences are only reported: a rolling change of the configuration differs for as long

@@ -61,11 +61,11 @@ test("uploads of a known account follow changed limits", () => {
   const uploads = new Uploads(limits);
   const admit = () => uploads.admit(caller, { "content-length": "60" });
   const running = admit();
-  assert.throws(admit, /may have 100 bytes in total/);
+  assert.throws(admit, /limit is 100 bytes in total/);
   uploads.configure({ ...limits, uploadBytesMax: 4000 });
   const second = admit();
   uploads.configure({ ...limits, uploadBytesMax: 100 });
-  assert.throws(admit, /may have 100 bytes in total/);
+  assert.throws(admit, /limit is 100 bytes in total/);
   running.release();
   second.release();
   assert.deepEqual([uploads.count, uploads.bytes], [0, 0]);

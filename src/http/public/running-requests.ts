@@ -253,7 +253,7 @@ function shuttingDown(): Refusal {
 function stoppedByOperator(): Refusal {
   return new Refusal(
     "request_stopped",
-    "An operator stopped this request. The tokens of the prompt and of the answer so far are charged.",
+    "An operator stopped this request. The tokens so far are charged. If it still waited, it costs nothing.",
   );
 }
 

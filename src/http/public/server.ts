@@ -261,7 +261,7 @@ const shownCharactersMax = 100;
 function unknownPath(target: string): Refusal {
   return new Refusal(
     "unknown_path",
-    `There is nothing at ${target.slice(0, shownCharactersMax)}. There is POST ${chatPath}, GET ${balancePath} and GET ${modelsPath}.`,
+    `Unknown path ${target.slice(0, shownCharactersMax)}. The paths are POST ${chatPath}, GET ${balancePath} and GET ${modelsPath}.`,
   );
 }
 

@@ -159,7 +159,7 @@ class Reservation {
     if (full !== undefined) {
       throw new Refusal(
         "overloaded",
-        `The request bodies of ${full.whose} that are being received or checked may have ${full.bytesMax} bytes in total. Send the request again in ${retryAfterSeconds} s.`,
+        `Too many bytes of request bodies of ${full.whose} are being received or checked. The limit is ${full.bytesMax} bytes in total. Send the request again in ${retryAfterSeconds} s.`,
         { retryAfterSeconds },
       );
     }
@@ -343,7 +343,7 @@ function free({ buffer }: Buffer): void {
 function inTooManyChunks(): Refusal {
   return new Refusal(
     "request_too_large",
-    `The body has too many small chunks: more than ${chunksFree}, and more than one per ${bytesPerChunkMin} bytes. Send larger chunks, or send a content-length.`,
+    `The body has too many small chunks: more than ${chunksFree} plus one per ${bytesPerChunkMin} bytes. Send larger chunks, or send a content-length.`,
   );
 }
 
