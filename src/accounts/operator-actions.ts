@@ -189,14 +189,14 @@ export class OperatorActions {
     query: Omit<AccountsQuery, "after" | "limit"> = {},
     rowsMax = Number.POSITIVE_INFINITY,
   ): Promise<AccountWithBalance[]> {
-    const states: AccountWithBalance[] = [];
+    const accounts: AccountWithBalance[] = [];
     for (let last: AccountInOrder | undefined; ; ) {
       const place = { after: last?.id, afterValue: last?.orderValue };
-      const limit = Math.min(pageRows, rowsMax - states.length);
+      const limit = Math.min(pageRows, rowsMax - accounts.length);
       const page = await this.#deps.store.accounts({ ...query, ...place, limit });
-      for (const { id } of page) states.push(await this.accountWithBalance(id));
+      for (const { id } of page) accounts.push(await this.accountWithBalance(id));
       last = page.at(-1);
-      if (page.length < pageRows || states.length >= rowsMax) return states;
+      if (page.length < pageRows || accounts.length >= rowsMax) return accounts;
     }
   }
 

@@ -127,8 +127,8 @@ export interface Generation extends AsyncIterable<readonly EngineEvent[]> {
    */
   readonly usage: Usage;
   /**
-   * Extends the budget to `paidTokens` completion tokens in all. `isLast`: there will be no
-   * further extension, so the generation ends there with "length". Has no effect after the end.
+   * Extends the budget to `paidTokens` completion tokens in all. With `isLast`, no further
+   * extension follows, and the generation ends there with "length". Has no effect after the end.
    */
   extendBudget(paidTokens: number, isLast: boolean): void;
   /**

@@ -2,11 +2,11 @@
  * Extends the hold of a running generation slice by slice, keeps it alive, and records the usage
  * so far.
  *
- * A hold pays for one slice of 256 tokens. The next slice is requested when half of the
- * current one is left, in parallel with the generation, so that the engine does not wait for a
- * disk. If it cannot be paid, the answer ends there. If other requests hold the credits and may
- * give some back, the answer waits for them for a while. Each extension is also a checkpoint: if
- * this process dies, only the tokens since the last one are not charged.
+ * A hold pays for one slice of 256 tokens. The next slice is requested when half of the current
+ * one is left, in parallel with the generation, so that the engine does not wait for a disk. If it
+ * cannot be paid, the answer ends there. If other requests hold the credits and may give some
+ * back, the answer waits for them for a while. Each extension is also a checkpoint: if this
+ * process dies, only the tokens since the last one are not charged.
  */
 
 import { randomInt } from "node:crypto";
@@ -70,13 +70,14 @@ export class HoldExtender {
   #waiting: { sinceMs: number; limitMs: number; attempts: number } | null = null;
   /** Number of the last extension that was answered. */
   #n = 0;
-  #deadline: NodeJS.Timeout | undefined;
+  /** Fires when the hold may have expired, even if the store does not respond. */
+  #deadline: NodeJS.Timeout;
   #lastError: unknown = "the store has not answered";
   /** No extensions are requested any more but the last. */
   #isStopped = false;
   #endPause: (() => void) | null = null;
 
-  /** `held`: the open hold. */
+  /** `held`: the open hold. It has just been taken. */
   constructor(ledger: Ledger, request: ExtendedRequest, held: { amount: MicroCredits; reserved: boolean }) {
     this.#ledger = ledger;
     this.#request = request;
@@ -86,6 +87,7 @@ export class HoldExtender {
     // The hold got less than it requested, and no other request will give credits back.
     const isSpent = held.amount < wantMicro && !held.reserved;
     this.#isLast = isSpent || this.#paidTokens === wantTokens;
+    this.#deadline = this.#deadlineIn(request.holdTtlMs);
   }
 
   /** Amount that the hold has now. */
@@ -126,21 +128,17 @@ export class HoldExtender {
   async payInFull(signal: AbortSignal): Promise<void> {
     const stop = () => this.#end();
     signal.addEventListener("abort", stop, { once: true });
-    this.#deadline = this.#deadlineIn(null, this.#request.holdTtlMs);
     while (!this.#isLast && !signal.aborted && this.#failure === null) {
       await this.#extendOnce(this.#request.wantTokens);
       await this.#pause();
     }
-    clearTimeout(this.#deadline);
     signal.removeEventListener("abort", stop);
   }
 
   /** Starts to extend the hold for `generation`, which has just been started. */
   watch(generation: Generation): void {
     this.#generation = generation;
-    const { holdTtlMs } = this.#request;
-    this.#timer = setInterval(() => this.#extend(), holdTtlMs / 3);
-    this.#deadline = this.#deadlineIn(generation, holdTtlMs);
+    this.#timer = setInterval(() => this.#extend(), this.#request.holdTtlMs / 3);
   }
 
   /** Reports generated tokens. Requests the next slice in time. */
@@ -196,10 +194,9 @@ export class HoldExtender {
     const moreMicro = isMore ? costAtMost(price, promptTokensMax, nextTokens) - this.#heldMicro : 0;
     try {
       const outcome = await this.#ask(Math.max(0, moreMicro), used);
-      if (outcome.kind !== "extended") return await this.#lose(generation, outcome.kind);
+      if (outcome.kind !== "extended") return await this.#lose(outcome.kind);
       clearTimeout(this.#deadline);
-      if (!this.#isStopped)
-        this.#deadline = this.#deadlineIn(generation, askedMs + holdTtlMs - performance.now());
+      if (!this.#isStopped) this.#deadline = this.#deadlineIn(askedMs + holdTtlMs - performance.now());
       if (moreMicro <= 0) return;
       this.#paidTokens = this.#paidBy(this.#heldMicro);
       const isShort = outcome.amount < moreMicro;
@@ -293,20 +290,19 @@ export class HoldExtender {
     return { ...usage, promptTokens, cachedTokens: Math.min(usage.cachedTokens, promptTokens) };
   }
 
-  /** Stops the generation when the hold may have expired, even if the store does not respond. */
-  #deadlineIn(generation: Generation | null, ms: number): NodeJS.Timeout {
-    return setTimeout(() => void this.#lose(generation, String(this.#lastError)), ms);
+  #deadlineIn(ms: number): NodeJS.Timeout {
+    return setTimeout(() => void this.#lose(String(this.#lastError)), ms);
   }
 
   /** Stops the generation: no engine works without an open hold. */
-  async #lose(generation: Generation | null, detail: string): Promise<void> {
+  async #lose(detail: string): Promise<void> {
     const { accountId, requestId } = this.#request;
     this.#failure = new Refusal(
       "internal_error",
       "The usage could not be recorded in time, so the request was stopped.",
       { detail: `hold ${requestId} of account ${accountId}: ${detail}` },
     );
-    await generation?.stop();
+    await this.#generation?.stop();
   }
 
   /** Returns whether the paid tokens will soon be used up. */

@@ -150,8 +150,8 @@ async function list(cli: Cli, options: ListOptions): Promise<void> {
   const { limit: rowsMax, order, descending, nearExhaustion: isNearExhaustion, ...others } = options;
   const filters = defined({ ...others, isNearExhaustion });
   await cli.withActions(cli.config(), async (actions) => {
-    const states = await actions.accountsWithBalance({ ...filters, order, descending }, rowsMax);
-    const invalid = states.filter(({ problem }) => problem !== null).length;
+    const accounts = await actions.accountsWithBalance({ ...filters, order, descending }, rowsMax);
+    const invalid = accounts.filter(({ problem }) => problem !== null).length;
     const columns: Column<AccountWithBalance>[] = [
       { head: "ACCOUNT", cell: ({ account }) => account.id },
       { head: "PLAN", cell: ({ account }) => account.plan },
@@ -161,22 +161,22 @@ async function list(cli: Cli, options: ListOptions): Promise<void> {
       { head: "CREATED", cell: ({ account }) => shortTime(account.createdMs) },
     ];
     // Most accounts are active and have no change ahead.
-    if (states.some(({ account }) => account.state !== "active" || account.endsMs !== null))
+    if (accounts.some(({ account }) => account.state !== "active" || account.endsMs !== null))
       columns.push({ head: "STATE", cell: ({ account }) => stateText(account) });
-    if (states.some(({ account }) => account.contact.owner !== null))
+    if (accounts.some(({ account }) => account.contact.owner !== null))
       columns.push({ head: "OWNER", cell: ({ account }) => account.contact.owner ?? "" });
-    if (states.some(({ account }) => account.nextPlan !== null))
+    if (accounts.some(({ account }) => account.nextPlan !== null))
       columns.push({ head: "NEXT PLAN", cell: ({ account }) => account.nextPlan ?? "" });
     if (invalid > 0) columns.push({ head: "PROBLEM", cell: ({ problem }) => problem ?? "" });
-    cli.print(states.map(stateObject), table(states, columns));
+    cli.print(accounts.map(accountDocument), table(accounts, columns));
     if (invalid > 0) cli.remark(`${count(invalid, "account")} must be repaired. ${repairAdvice}`);
-    if (states.length === 0 && Object.keys(filters).length > 0) cli.remark("No account matches.");
-    else if (states.length === 0)
+    if (accounts.length === 0 && Object.keys(filters).length > 0) cli.remark("No account matches.");
+    else if (accounts.length === 0)
       cli.remark("There are no accounts yet. To open one: inkwell account create NAME --plan PLAN");
   });
 }
 
-function stateObject({ account, balance, problem }: AccountWithBalance) {
+function accountDocument({ account, balance, problem }: AccountWithBalance) {
   return { ...accountObject.of(account), balance: balance && balanceObject(balance), problem };
 }
 
@@ -186,11 +186,11 @@ function creditsText(micro: MicroCredits | undefined): string {
 
 async function show(cli: Cli, name: string): Promise<void> {
   await cli.withActions(cli.config(), async (actions) => {
-    const state = await actions.accountWithBalance(name);
-    const { account, nowMs, balance, problem } = state;
+    const shown = await actions.accountWithBalance(name);
+    const { account, nowMs, balance, problem } = shown;
     const keys = await actions.keys.list(name);
     cli.print(
-      { ...stateObject(state), keys: keys.map(keyObject.of) },
+      { ...accountDocument(shown), keys: keys.map(keyObject.of) },
       [
         [headOf(account), ...contactLines(account.contact)].join("\n"),
         balance === null ? `The balance cannot be read: ${problem}.` : balanceTable(balance),

@@ -1,6 +1,6 @@
 /**
- * What an account may spend from base and overage: its windows, and how time, plans and the end of
- * the account change them.
+ * Decides what an account may spend from base and overage: its windows, and how they change with
+ * time, with plans and at the end of the account.
  *
  * The state is always as if every boundary, plan version and scheduled change had been applied at
  * its own moment, in order, whether or not anyone looked. Nothing is clipped: a bucket counts

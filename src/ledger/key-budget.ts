@@ -23,8 +23,9 @@ interface BudgetState {
 export type BudgetChange = { micro: MicroCredits; every: string } | null | undefined;
 
 /**
- * Moves the budget to the window of `atMs`, where nothing is spent yet. Returns its state, or null
- * if the key has none. `seq` is the number of the account's next journal entry.
+ * Moves the budget to the window of `atMs`. Nothing is spent yet in a new window. Returns the
+ * state of the budget, or null for a key without a budget. `seq` is the number of the account's
+ * next journal entry.
  */
 export function rollBudget(key: KeyRow, atMs: EpochMs, seq: number): BudgetState | null {
   const { budget, budgetEvery, budgetAnchorMs } = key;

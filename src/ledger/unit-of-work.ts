@@ -175,8 +175,8 @@ export class UnitOfWork {
   }
 
   /**
-   * Returns the account with everything applied that is due, or why it cannot be used. A change of
-   * the returned row is written, if it is one of `isMoved`.
+   * Returns the account with everything applied that is due, or why it cannot be used. The row is
+   * changed in place, and is written if `isMoved` finds a change.
    */
   account(id: string): FoundAccount | AccountError {
     let account = this.#accounts.get(id);

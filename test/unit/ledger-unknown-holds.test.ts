@@ -19,14 +19,19 @@ function test(name: string, run: () => Promise<void>): void {
 const gone = () => Promise.reject(new StoreUnavailableError("the server is gone"));
 const refused = () => Promise.reject(new StoreUnavailableError("the disk is full", { mayBeDone: false }));
 
-/** The next commit is written and its answer is lost; from then on the store is away. */
-function loseAnswer({ store }: Bench): void {
+/** The next commit is written and then fails. From then on the store has these hooks. */
+function failAfterCommit({ store }: Bench, fail: () => Promise<never>, hooks: Bench["store"]["hooks"] = {}) {
   store.hooks = {
     after: () => {
-      store.hooks = { before: refused };
-      return gone();
+      store.hooks = hooks;
+      return fail();
     },
   };
+}
+
+/** The next commit is written and its answer is lost. From then on the store is away. */
+function loseAnswer(made: Bench): void {
+  failAfterCommit(made, gone, { before: refused });
 }
 
 function ledgerOf({ store }: Bench, options: LedgerOptions = {}): Ledger {
@@ -46,12 +51,7 @@ async function benchWithRejectedHold(before: () => Promise<never>) {
 test("voids a hold that was written before a defect", async () => {
   const made = await bench(small);
   const ledger = ledgerOf(made);
-  made.store.hooks = {
-    after: () => {
-      made.store.hooks = {};
-      return Promise.reject(new Error("a cell cannot be read"));
-    },
-  };
+  failAfterCommit(made, () => Promise.reject(new Error("a cell cannot be read")));
   await assert.rejects(ledger.apply(hold("h1", credits(12))), /a cell cannot be read/);
   await ledger.close(5_000);
   assert.deepEqual(made.store.openHolds("ada"), []);
@@ -118,12 +118,7 @@ test("sends no void if the hold was certainly not taken", async () => {
 test("keeps a hold that a later attempt answered", async () => {
   const made = await bench(small);
   const ledger = ledgerOf(made);
-  made.store.hooks = {
-    after: () => {
-      made.store.hooks = {};
-      return gone();
-    },
-  };
+  failAfterCommit(made, gone);
   assert.equal((await ledger.apply(hold("h1", credits(12)))).kind, "held");
   await ledger.close(5_000);
   assert.deepEqual(
