@@ -6,6 +6,7 @@
  */
 import { connect } from "node:net";
 import { text } from "node:stream/consumers";
+import { invariant } from "../src/errors.ts";
 
 export interface LoadTask {
   port: number;
@@ -90,6 +91,7 @@ function client(port: number, request: Buffer, untilMs: number): Promise<void> {
     socket.on("error", reject);
     socket.on("close", () => reject(new Error("the server closed a connection")));
     socket.on("data", (bytes) => {
+      invariant(typeof bytes !== "string", "bytes arrive without an encoding");
       const nowMs = performance.now();
       if (heardMs > 0) silenceMs = Math.max(silenceMs, nowMs - heardMs);
       heardMs = nowMs;

@@ -81,7 +81,7 @@ process.on("message", async (seconds: number) => {
   if (seconds > 0) process.send?.(await callFor(seconds * 1000));
   else {
     await close();
-    process.disconnect();
+    process.disconnect?.();
   }
 });
 process.send?.("ready");

@@ -6,7 +6,7 @@
 import { createRequire } from "node:module";
 
 /** Oldest major version that runs Inkwell, as in `engines` of package.json. */
-const nodeMajorMin = 24;
+const nodeMajorMin = 26;
 
 /**
  * Returns the error message for this version of Node, or null if it is new enough. `program` is

@@ -4,7 +4,6 @@
  * Guarantees that exactly one window contains any moment. Month steps start at the anchor, so a
  * grid that starts on the 31st returns to the 31st after February. Pure.
  */
-import { Temporal } from "temporal-polyfill";
 import { invariant } from "../errors.ts";
 import type { EpochMs } from "../units.ts";
 

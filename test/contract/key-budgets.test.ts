@@ -3,7 +3,7 @@ import assert from "node:assert/strict";
 import { afterEach, beforeEach, describe, test } from "node:test";
 import { authenticate, hashKey, mintKey } from "../../src/accounts/keys.ts";
 import { Ledger } from "../../src/ledger/batcher.ts";
-import type { KeySettings } from "../../src/ledger/operations.ts";
+import type { HoldOperation, KeySettings, OutcomeOf } from "../../src/ledger/operations.ts";
 import type { Store } from "../../src/store/store.ts";
 import { assertSound, backends, type Database } from "../fixtures/backends.ts";
 import { hold, settle } from "../fixtures/ledger-operations.ts";
@@ -45,7 +45,9 @@ for (const backend of backends) {
       const ledger = ledgers[node];
       assert.ok(ledger !== undefined);
       for (let attempt = 0; ; attempt += 1) {
-        const held = await ledger.apply(hold(`${id}-${attempt}`, 7000, { key, minMicro: 1000 }));
+        const held: OutcomeOf<HoldOperation> = await ledger.apply(
+          hold(`${id}-${attempt}`, 7000, { key, minMicro: 1000 }),
+        );
         if (held.kind === "held") {
           await ledger.apply(settle(`${id}-${attempt}`, Math.min(6000, held.amount)));
           return "held";

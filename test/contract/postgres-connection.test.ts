@@ -42,6 +42,7 @@ async function serverThatSays(...says: Buffer[]): Promise<{ server: Server; url:
   const server = createServer((socket: Socket) => {
     socket.on("error", () => {});
     socket.once("data", (bytes) => {
+      assert.ok(typeof bytes !== "string");
       heard.push(bytes);
       socket.end(Buffer.concat(says));
     });
@@ -268,7 +269,7 @@ describe("connections to PostgreSQL", { skip: noPostgres ?? false }, () => {
       const socket = connect(path.join(server.folder, ".s.PGSQL.5432"));
       for (const each of [node, socket]) each.on("error", () => {});
       sockets.push(node, socket);
-      node.on("data", (bytes) => bytes.equals(goodbye) || socket.write(bytes));
+      node.on("data", (bytes) => goodbye.equals(Buffer.from(bytes)) || socket.write(bytes));
       socket.on("data", (bytes) => node.write(bytes));
     });
     const child = startStoreChild(await at(way, database), "child", 1);

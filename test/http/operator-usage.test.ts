@@ -297,7 +297,7 @@ operatorTest("sums usage by group, in pages with the same total, and as CSV", as
     ["by=day&after=x", "after"],
     ["by=model&order=cost&after=x", "after"],
     ["by=model&format=csv&limit=3", "limit"],
-  ]) {
+  ] as const) {
     const answer = await operator.get(`/admin/usage/sums?${query}`);
     assert.deepEqual([answer.status, fieldsOf(answer.body.error).param], [400, param], query);
   }

@@ -153,15 +153,15 @@ test("an older Node gets an error that names the installed one", () => {
   const node = path.join(folder, "node_modules/node/bin/node");
   assert.equal(
     message,
-    `Inkwell needs Node 24 or newer, and /usr/bin/node is Node 20.20.2. Start it with "npx inkwell" in the folder in which it is installed, or with the Node that was installed with it:\n  ${node} ${program}\n`,
+    `Inkwell needs Node 26 or newer, and /usr/bin/node is Node 20.20.2. Start it with "npx inkwell" in the folder in which it is installed, or with the Node that was installed with it:\n  ${node} ${program}\n`,
   );
   assert.ok((statSync(program).mode & 0o100) !== 0);
   const [, command = ""] = message.split("\n  ");
   assert.equal(String(execFileSync("sh", ["-c", `${command.trim()} --version`])).trim(), manifest.version);
-  assert.equal(nodeTooOld("24.0.0", "node", program), null);
-  const elsewhere = nodeTooOld("22.23.1", "node", "/nowhere/dist/cli/inkwell.js");
-  assert.match(String(elsewhere), /Install Node 24, and start Inkwell with it\.\n$/);
-  assert.equal(manifest.engines.node, ">=24");
+  assert.equal(nodeTooOld("26.0.0", "node", program), null);
+  const elsewhere = nodeTooOld("24.21.0", "node", "/nowhere/dist/cli/inkwell.js");
+  assert.match(String(elsewhere), /Install Node 26, and start Inkwell with it\.\n$/);
+  assert.equal(manifest.engines.node, ">=26");
 });
 
 test.after(() => scratch[Symbol.asyncDispose]());

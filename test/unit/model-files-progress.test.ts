@@ -63,7 +63,8 @@ test("shows long waits in minutes and hours", () => {
 test("fits a narrow terminal and leaves its last column free", () => {
   const { texts, renderer } = recorder({ isTTY: true, columns: 40 });
   renderer.received({ fileName: "SmolLM2-135M-Instruct.Q4_1.gguf", receivedBytes: mb, totalBytes: 98 * mb });
-  assert.ok((texts[0] ?? "").length - "\r\x1b[K".length <= 39, texts[0]);
+  const [text = ""] = texts;
+  assert.ok(text.length - "\r\x1b[K".length <= 39, text);
 });
 
 test("writes a note on its own line", () => {

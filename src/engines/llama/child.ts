@@ -40,11 +40,8 @@ function endNow(): void {
 
 /** Drops the permissions that only loading needs (process/confinement.ts). */
 function dropPermissions(): void {
-  // Missing in @types/node.
-  const drop: unknown =
-    process.permission === undefined ? undefined : Reflect.get(process.permission, "drop");
-  if (typeof drop !== "function") return;
-  for (const scope of ["child", "addon", "fs.read"]) drop.call(process.permission, scope);
+  // Undefined on systems whose processes are not confined.
+  for (const scope of ["child", "addon", "fs.read"]) process.permission?.drop(scope);
 }
 
 class Child {

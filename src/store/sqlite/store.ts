@@ -328,7 +328,7 @@ class Thread {
     else pending?.reject(errorOf(answer.error));
   }
 
-  #end(cause?: Error): void {
+  #end(cause?: unknown): void {
     this.#isEnded = true;
     const error = new StoreUnavailableError(`the ${this.#role} of the database has stopped`, { cause });
     for (const pending of this.#pending.values()) pending.reject(error);

@@ -2,10 +2,9 @@
  * Node's permission model for the JavaScript of the engine's process (Linux). docs/security.md
  * describes the whole.
  *
- * Guarantees: the process writes no file and starts no thread. It reads only the model, the
- * program, its packages and the system's libraries. After loading, child.ts also drops processes,
- * addons and the remaining read access. Native code is not confined. Node 24 has no permission
- * scope for the network.
+ * Guarantees: the process writes no file, starts no thread and uses no network. It reads only the
+ * model, the program, its packages and the system's libraries. After loading, child.ts also drops
+ * processes, addons and the remaining read access. Native code is not confined.
  */
 import { existsSync, realpathSync } from "node:fs";
 import { dirname, join, resolve, sep } from "node:path";
