@@ -4,6 +4,7 @@
  * Guarantees that a row has exactly the fields of its type. A cell of another type is a defect and
  * throws.
  */
+import { invariant } from "../errors.ts";
 import { type KeptWindow, type Taking, windowBuckets } from "../ledger/rows.ts";
 
 /**
@@ -62,7 +63,7 @@ export function tableOf<R extends object>(
   const reads = columns.map(
     ({ field, type }, n) => `${field}: read["${decoderOf(type)}"](cells[from + ${n}], columns[${n}])`,
   );
-  const writes = columns.map(({ field, type }) => {
+  const writes = columns.map(({ field, type }, n) => {
     switch (type) {
       case "boolean":
         return `row.${field} ? 1 : 0`;
@@ -71,6 +72,9 @@ export function tableOf<R extends object>(
       case "takings":
       case "windows":
         return `row.${field}.length === 0 ? null : JSON.stringify(row.${field})`;
+      case "text?":
+      case "integer?":
+        return `row.${field} ?? nullOf(row.${field}, columns[${n}])`;
       default:
         return `row.${field}`;
     }
@@ -84,7 +88,10 @@ export function tableOf<R extends object>(
       decoders,
       columns,
     ),
-    valuesOf: new Function(`return (row, listOf) => [${writes.join(", ")}]`)(),
+    valuesOf: new Function("nullOf", "columns", `return (row, listOf) => [${writes.join(", ")}]`)(
+      nullOf,
+      columns,
+    ),
   };
 }
 
@@ -131,6 +138,15 @@ const decoders = {
     return cell;
   },
 };
+
+/**
+ * Both drivers bind undefined as null, so they would write a row without one of its fields. The
+ * database refuses null in the other columns.
+ */
+function nullOf(value: unknown, { table, field }: Column): null {
+  invariant(value === null, () => `a row of ${table} has no ${field}`);
+  return null;
+}
 
 const nothing: readonly never[] = [];
 

@@ -84,6 +84,16 @@ test("reads back the values that it writes", () => {
   assert.deepEqual(keyTable.rowOf(keyTable.valuesOf(key, JSON.stringify)), key);
 });
 
+test("refuses to write a row without one of its nullable fields", () => {
+  for (const field of ["name", "expiresMs"]) {
+    const key = keyOf("key", "ada");
+    Reflect.deleteProperty(key, field);
+    assert.throws(() => keyTable.valuesOf(key, JSON.stringify), {
+      message: `invariant broken: a row of api_key has no ${field}`,
+    });
+  }
+});
+
 test("reads the booleans and lists of a database that has these types", () => {
   const cells: unknown[] = chargeTable.valuesOf(receipt, JSON.stringify).with(7, 0);
   assert.deepEqual(chargeTable.rowOf(cells.with(7, false)), chargeTable.rowOf(cells));
