@@ -313,7 +313,7 @@ task(
     await steps.fill("Message", "What is ink made of?");
     await steps.click("Send");
     const cost = page.getByText(/^This turn cost/);
-    await cost.waitFor({ timeout: 60_000 });
+    await cost.waitFor();
     assert.notEqual(await page.locator(".card .plain").last().innerText(), "");
     const { data } = await service.call("GET", "/admin/usage?account=noor&order=newest&limit=1");
     const [receipt] = Object(data);

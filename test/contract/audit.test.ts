@@ -24,6 +24,7 @@ import { credits, keyOf, planOf, plansOf } from "../fixtures/ledger-rows.ts";
 import { MemoryStore } from "../fixtures/memory-store.ts";
 import { noPostgres, postgres } from "../fixtures/postgres.ts";
 import { day, minute } from "../fixtures/times.ts";
+import { until } from "../fixtures/until.ts";
 
 const monthly = { base: { credits: 300, every: "P1M" }, overage: { credits: 20, every: "P7D" } };
 const plans = plansOf(planOf("starter", 100, 10), planOf("pro", 300, 20, monthly));
@@ -655,10 +656,16 @@ for (const [name, openBusy, skip] of [
         during += 1;
       }
     })();
-    for (let n = 0; n < 3; n += 1) assert.deepEqual((await store.audit()).broken, []);
+    // An audit may be short. Commits that waited for it would all end before or after it.
+    let most = 0;
+    for (let audits = 0; audits < 3 || (most < 5 && audits < 200); audits += 1) {
+      const before = during;
+      assert.deepEqual((await store.audit()).broken, []);
+      most = Math.max(most, during - before);
+    }
     auditing = false;
     await busy;
-    assert.ok(during > 10, `${during} commits went through`);
+    assert.ok(most >= 5, `${most} commits went through during an audit`);
     assert.equal((await store.audit()).journalRows, during + 1);
     const cut = store.audit();
     await Promise.all([assert.rejects(cut, /ended before it was through/), store.close()]);
@@ -678,7 +685,7 @@ test("each invariant is checked in its own snapshot on PostgreSQL, with all rows
   await other.query("begin; lock table inkwell.hold in access exclusive mode");
   const audit = auditDatabase(url, null, new AbortController().signal);
   const waiting = `select from pg_stat_activity where datname = '${name}' and wait_event_type = 'Lock'`;
-  while ((await server.sql(waiting, name)).length === 0);
+  await until("the audit waits", async () => (await server.sql(waiting, name)).length > 0);
   // No invariant of the keys has been checked yet.
   await server.sql("update api_key set holds = 7", name);
   await other.query("rollback");

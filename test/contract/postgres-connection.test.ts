@@ -79,9 +79,7 @@ test("sends no connection option that a pooling proxy would reject", async () =>
   assert.doesNotMatch(String(heard[0]), /options|timeout/);
 });
 
-test("closes an unauthenticated connection with its pool", {
-  timeout: 10_000,
-}, async () => {
+test("closes an unauthenticated connection with its pool", async () => {
   const { promise, resolve: hungUp } = Promise.withResolvers<void>();
   const server = createServer((socket: Socket) => {
     socket.on("error", () => {});
@@ -261,7 +259,7 @@ describe("connections to PostgreSQL", { skip: noPostgres ?? false }, () => {
     assert.equal(commitQueuesFor(1.5), 2);
   });
 
-  test("a process ends even if the server does not close its connections", { timeout: 10_000 }, async (t) => {
+  test("a process ends even if the server does not close its connections", async (t) => {
     // The server never sees the end of the connection.
     const goodbye = message("X");
     const sockets: Socket[] = [];

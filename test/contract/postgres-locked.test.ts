@@ -2,7 +2,6 @@
 import assert from "node:assert/strict";
 import { after, afterEach, before, beforeEach, describe, test } from "node:test";
 import { setTimeout as sleep } from "node:timers/promises";
-import pg from "pg";
 import { StoreUnavailableError } from "../../src/errors.ts";
 import { Ledger, type LedgerOptions } from "../../src/ledger/batcher.ts";
 import { auditDatabase } from "../../src/store/postgres/audit.ts";
@@ -15,19 +14,22 @@ import { accountTable } from "../../src/store/tables.ts";
 import { serverClock } from "../fixtures/clocks.ts";
 import { hold, settle } from "../fixtures/ledger-operations.ts";
 import { credits, keyOf, planOf } from "../fixtures/ledger-rows.ts";
+import { patience } from "../fixtures/patience.ts";
 import { noPostgres, type Postgres, postgres } from "../fixtures/postgres.ts";
+import { type OpenTransaction, openTransaction } from "../fixtures/postgres-session.ts";
 import { childPlans as plans, startStoreChild } from "../fixtures/store-child.ts";
+import { until } from "../fixtures/until.ts";
 
 const newPlan = planOf("new", 1, 1);
 /** Accounts of both commit queues. */
 const others = Array.from({ length: 8 }, (_, n) => `other-${n}`);
 
-describe("rows that another session has locked", { skip: noPostgres ?? false, timeout: 60_000 }, () => {
+describe("rows that another session has locked", { skip: noPostgres ?? false }, () => {
   let server: Postgres;
   let database = "";
   let url = "";
   let store: Store;
-  const sessions: pg.Client[] = [];
+  const sessions: OpenTransaction[] = [];
 
   before(async () => {
     server = await postgres();
@@ -42,7 +44,7 @@ describe("rows that another session has locked", { skip: noPostgres ?? false, ti
     }
   });
   afterEach(async () => {
-    await Promise.all(sessions.splice(0).map((session) => session.end()));
+    await Promise.all(sessions.splice(0).map((session) => session[Symbol.asyncDispose]()));
     await store.close();
     assert.deepEqual((await auditDatabase(url, null, new AbortController().signal)).broken, []);
     await server.drop(database);
@@ -52,21 +54,18 @@ describe("rows that another session has locked", { skip: noPostgres ?? false, ti
     return account === "ada" ? "key" : `key-of-${account}`;
   }
 
+  /** Operations on a locked account wait for as long as a busy machine takes for the others. */
   function ledger(options: LedgerOptions = {}): Ledger {
-    return new Ledger(store, { commitQueues: commitQueuesMax, ...options });
+    return new Ledger(store, { commitQueues: commitQueuesMax, ...patience, ...options });
   }
 
   /**
    * Runs the statements in a transaction that stays open until the function it returns is called.
    */
   async function lock(statements: string): Promise<() => Promise<void>> {
-    const session = new pg.Client({ connectionString: url, options: "-c search_path=inkwell" });
+    const session = await openTransaction(url, statements);
     sessions.push(session);
-    await session.connect();
-    await session.query(`begin; ${statements}`);
-    return async () => {
-      await session.query("rollback");
-    };
+    return () => session.rollback();
   }
 
   async function isWaiting(): Promise<boolean> {
@@ -129,7 +128,7 @@ describe("rows that another session has locked", { skip: noPostgres ?? false, ti
         isOpen = true;
         return kind;
       });
-      while (isAlone && !(await isWaiting())) await sleep(5);
+      if (isAlone) await until("it waits for the other session", isWaiting);
       for (let round = 0; round < 5; round += 1) await useOthers(by, round);
       assert.equal(isOpen, false);
       await release();
@@ -161,9 +160,8 @@ describe("rows that another session has locked", { skip: noPostgres ?? false, ti
     assert.equal(await kind(), "applied");
     await reader();
     const writer = await lock("lock table plan_file in exclusive mode");
-    const beganMs = performance.now();
+    // If commits waited, none would be answered.
     await useOthers(ledger(), 0);
-    assert.ok(performance.now() - beganMs < limits.lockMs, "commits waited");
     await writer();
   });
 
@@ -206,8 +204,9 @@ describe("rows that another session has locked", { skip: noPostgres ?? false, ti
     const release = await lock("select from account where id = 'ada' for update");
     const by = ledger({ giveUpMs: 300 });
     await assert.rejects(by.apply({ kind: "topup", account: "ada", payment: "1", amount: 1 }));
-    const beganMs = performance.now();
+    const tookMs: number[] = [];
     for (let n = 0; n < 20; n += 1) {
+      const beganMs = performance.now();
       const outcomes = await store.commit([
         { kind: "topup", account: "ada", payment: "2", amount: 1 },
         { kind: "topup", account: "other-0", payment: `${n}`, amount: 1 },
@@ -216,9 +215,10 @@ describe("rows that another session has locked", { skip: noPostgres ?? false, ti
         outcomes.map(({ kind }) => kind),
         ["locked", "added"],
       );
+      tookMs.push(performance.now() - beganMs);
     }
-    // Each commit would have waited for the whole limit.
-    assert.ok(performance.now() - beganMs < (20 * limits.commitLockMs) / 2);
+    // Otherwise each commit waits for the whole limit, and the fastest one as well.
+    assert.ok(Math.min(...tookMs) < limits.commitLockMs, tookMs.join());
     await release();
   });
 
@@ -239,7 +239,8 @@ describe("rows that another session has locked", { skip: noPostgres ?? false, ti
   });
 
   test("a node frozen inside a transaction stops only its accounts, until the time limit", async (t) => {
-    const child = startStoreChild(url, "child", 20);
+    const rounds = 40;
+    const child = startStoreChild(url, "child", rounds);
     t.after(() => child.kill());
     await child.printed(8);
     const isInside = async () => {
@@ -252,31 +253,40 @@ describe("rows that another session has locked", { skip: noPostgres ?? false, ti
       const free = await server.sql("select from account where id = 'ada' for update skip locked", database);
       return free.length === 0;
     };
-    do {
-      child.thaw();
-      await sleep(5);
-      child.freeze();
-      // The server has finished the last statement of the node.
-      await sleep(50);
-    } while (!(await isInside()) || !(await hasLocked()));
-    const by = ledger({ giveUpMs: 20_000 });
-    let isAnswered = false;
-    const adas = by.apply({ kind: "topup", account: "ada", payment: "1", amount: 1 }).then(() => {
-      isAnswered = true;
-    });
-    for (let round = 0; round < 5; round += 1) await useOthers(by, round);
-    assert.equal(isAnswered, false);
-    assert.equal(await isInside(), true);
-    await adas;
-    assert.equal(await isInside(), false);
+    const by = ledger();
+    let attempts = 0;
+    /**
+     * Returns whether all others were answered while the node stood inside. On a busy machine its
+     * time may be over before, or the server may still have had a statement of it to run.
+     */
+    const othersWereAnswered = async () => {
+      attempts += 1;
+      do {
+        child.thaw();
+        await sleep(5);
+        child.freeze();
+        await sleep(50);
+      } while (!(await isInside()) || !(await hasLocked()));
+      let isAnswered = false;
+      const payment = `${attempts}`;
+      const adas = by.apply({ kind: "topup", account: "ada", payment, amount: 1 }).then(() => {
+        isAnswered = true;
+      });
+      for (let round = 0; round < 3; round += 1) await useOthers(by, 10 * attempts + round);
+      const wereFirst = !isAnswered && (await isInside());
+      await adas;
+      assert.equal(await isInside(), false);
+      return wereFirst;
+    };
+    while (!(await othersWereAnswered())) assert.ok(attempts < 5, "the others waited for the frozen node");
     child.thaw();
     assert.deepEqual(await child.ended, { code: 0, stderr: "" });
-    assert.equal(child.acknowledged.length, 4 * 20 * 2);
+    assert.equal(child.acknowledged.length, 4 * rounds * 2);
     const [count] = await server.sql(
       "select count(*) as payments from journal where kind = 'topup'",
       database,
     );
-    assert.equal(count?.payments, 4 * 20 + 1);
+    assert.equal(count?.payments, 4 * rounds + attempts);
   });
 
   after(async () => {

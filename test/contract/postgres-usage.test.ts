@@ -12,6 +12,7 @@ import type { SqlRow } from "../fixtures/backends.ts";
 import { hold } from "../fixtures/ledger-operations.ts";
 import { keyOf, planOf, plansOf } from "../fixtures/ledger-rows.ts";
 import { noPostgres, postgres } from "../fixtures/postgres.ts";
+import { type OpenTransaction, openTransaction } from "../fixtures/postgres-session.ts";
 
 const receipts = 50_000;
 /** The receipts of the account fill some 200 pages of the index. */
@@ -103,6 +104,8 @@ test("a commit finds the overdue holds of its accounts without reading those of 
 describe("lists that take long on PostgreSQL", { skip: noPostgres ?? false }, () => {
   let url = "";
   let store: Store;
+  /** Until it ends, no list does. */
+  let busy: OpenTransaction;
   beforeEach(async () => {
     const server = await postgres();
     const name = await server.create();
@@ -112,11 +115,15 @@ describe("lists that take long on PostgreSQL", { skip: noPostgres ?? false }, ()
     await store.addKey(keyOf("key", "ada", { hash: "1".repeat(64) }));
     await server.sql(
       `alter table charge rename to quick;
-       create view charge as select * from quick where (select pg_sleep(1)) is not null`,
+       create view charge as select * from quick where (select pg_advisory_xact_lock_shared(1)) is not null`,
       name,
     );
+    busy = await openTransaction(url, "select pg_advisory_xact_lock(1)");
   });
-  afterEach(() => store.close());
+  afterEach(async () => {
+    await busy[Symbol.asyncDispose]();
+    await store.close();
+  });
 
   test("do not delay keys, balances, the sweeper, readiness or revocations", async () => {
     let isListed = false;
@@ -131,6 +138,7 @@ describe("lists that take long on PostgreSQL", { skip: noPostgres ?? false }, ()
     assert.equal((await store.accounts({ limit: 1 })).length, 1);
     assert.equal((await store.revokeKey("key", 5))?.revokedMs, 5);
     assert.equal(isListed, false);
+    await busy.rollback();
     await Promise.all(lists);
   });
 

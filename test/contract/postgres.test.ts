@@ -9,13 +9,16 @@ import { Ledger } from "../../src/ledger/batcher.ts";
 import { auditDatabase } from "../../src/store/postgres/audit.ts";
 import { pgDumpInstead } from "../../src/store/postgres/connection.ts";
 import { requireVersion } from "../../src/store/postgres/schema.ts";
-import { commitRetriesMs, openPostgresStore } from "../../src/store/postgres/store.ts";
+import { openPostgresStore } from "../../src/store/postgres/store.ts";
 import type { Store } from "../../src/store/store.ts";
 import { hold, settle } from "../fixtures/ledger-operations.ts";
 import { credits, planOf, plansOf } from "../fixtures/ledger-rows.ts";
+import { patience } from "../fixtures/patience.ts";
 import { noPostgres, type Postgres, postgres, start } from "../fixtures/postgres.ts";
 import { cuts, type ProxiedServer, startProxy } from "../fixtures/postgres-proxy.ts";
+import { openTransaction } from "../fixtures/postgres-session.ts";
 import { type RejectedWrite, writesRejectedBy } from "../fixtures/rejected-writes.ts";
+import { until } from "../fixtures/until.ts";
 import { fillUsed } from "../fixtures/used-account.ts";
 
 const plans = plansOf(planOf("starter", 1000, 10));
@@ -23,11 +26,17 @@ const secret = "open sesame";
 let server: Postgres;
 let database = "";
 
+/**
+ * For commits that wait for each other. A node whose machine is busy holds its locks for longer
+ * than others usually wait.
+ */
+const patient = { commitLockMs: 200_000 };
+
 /** Stores to close after each test, also if it fails. */
 const opened: Store[] = [];
 
-async function open(url: string): Promise<Store> {
-  const store = await openPostgresStore({ url, plans });
+async function open(url: string, options: { commitLockMs?: number } = {}): Promise<Store> {
+  const store = await openPostgresStore({ url, plans, ...options });
   opened.push(store);
   return store;
 }
@@ -330,55 +339,48 @@ describe("on PostgreSQL", { skip: noPostgres ?? false }, () => {
   test("a commit waits for an account that another node has locked, and its timeout is a transient error", async () => {
     const url = server.url(database);
     await make(url);
-    const store = await open(url);
-    const other = await open(url);
-    const locker = server.sql(
-      "begin; select from account for update; select pg_sleep(0.4); commit",
-      database,
-    );
-    await waitsFor("PgSleep", "Timeout");
+    const store = await open(url, patient);
+    const other = await open(url, patient);
+    await using locker = await openTransaction(url, "select from account for update");
     const topup = { kind: "topup", account: "ada", payment: "p2", amount: 1 } as const;
-    const waiting = store.commit([topup]);
-    const stopped = assert.rejects(waiting, StoreUnavailableError);
-    await waitsFor("transactionid", "Lock");
+    const stopped = assert.rejects(store.commit([topup]), StoreUnavailableError);
+    await isWaiting();
     const [row] = await server.sql(
       `select pg_cancel_backend(pid) as done from pg_stat_activity where datname = '${database}' and wait_event_type = 'Lock'`,
     );
     assert.equal(row?.done, true);
     await stopped;
     const again = new Ledger(other).apply(topup);
-    await locker;
+    await isWaiting();
+    await locker.rollback();
     assert.deepEqual(await again, { kind: "added", additional: credits(5) + 1, replayed: false });
     await store.close();
     await other.close();
   });
 
-  async function waitsFor(event: string, type: string): Promise<void> {
-    const sql = `select 1 from pg_stat_activity where datname = '${database}' and wait_event = '${event}' and wait_event_type = '${type}'`;
-    while ((await server.sql(sql)).length === 0);
+  /** Resolves when a session waits for a lock of another one. */
+  async function isWaiting(): Promise<void> {
+    const sql = `select 1 from pg_stat_activity where datname = '${database}' and wait_event_type = 'Lock'`;
+    await until("a session waits for a lock", async () => (await server.sql(sql)).length > 0);
   }
 
   test("every commit that is decided after the answer to a revocation sees the key revoked", async () => {
     const url = server.url(database);
     await make(url);
     const store = await open(url);
-    const locker = server.sql(
-      "begin; select from account for update; select pg_sleep(0.3); commit",
-      database,
-    );
-    await waitsFor("PgSleep", "Timeout");
+    await using locker = await openTransaction(url, "select from account for update");
     const revoked = store.revokeKey("key", 5);
-    await waitsFor("transactionid", "Lock");
+    await isWaiting();
+    await locker.rollback();
     assert.equal((await revoked)?.revokedMs, 5);
     const [outcome] = await store.commit([hold("late", 1)]);
     assert.deepEqual(outcome, { kind: "refused", reason: "key_revoked" });
-    await locker;
   });
 
   test("nodes that commit on one account at once wait for each other, and no commit fails", async () => {
     const url = server.url(database);
     await make(url);
-    const stores = await Promise.all([0, 1, 2].map(() => open(url)));
+    const stores = await Promise.all([0, 1, 2].map(() => open(url, patient)));
     await Promise.all(
       stores.map(async (store, node) => {
         for (let n = 0; n < 40; n += 1) {
@@ -422,7 +424,7 @@ describe("on PostgreSQL", { skip: noPostgres ?? false }, () => {
          create trigger slow before insert on ${table} for each row execute function slow()`,
         database,
       );
-      stores = await Promise.all([open(url), open(url)]);
+      stores = await Promise.all([open(url, patient), open(url, patient)]);
     }
 
     test("credit a payment to one account, and do not wait for each other in a circle", async () => {
@@ -461,7 +463,7 @@ describe("on PostgreSQL", { skip: noPostgres ?? false }, () => {
     const url = own.url(name);
     await make(url);
     const stores = await Promise.all([0, 1].map(() => open(url)));
-    const ledgers = stores.map((store) => new Ledger(store, { retriesMs: commitRetriesMs, commitQueues: 2 }));
+    const ledgers = stores.map((store) => new Ledger(store, { ...patience, commitQueues: 2 }));
     let acknowledged = 0;
     let stopped = false;
     const callers = Array.from({ length: 16 }, async (_, caller) => {

@@ -25,6 +25,7 @@ import { openSqliteStore, SqliteSnapshots } from "../../src/store/sqlite/store.t
 import type { Store } from "../../src/store/store.ts";
 import { hold } from "../fixtures/ledger-operations.ts";
 import { credits, planOf, plansOf } from "../fixtures/ledger-rows.ts";
+import { patience } from "../fixtures/patience.ts";
 import { type RejectedWrite, writesRejectedBy } from "../fixtures/rejected-writes.ts";
 import { minute } from "../fixtures/times.ts";
 import { fillUsed } from "../fixtures/used-account.ts";
@@ -312,7 +313,7 @@ describe("threads", () => {
     using started = startedThreads();
     const { threads } = started;
     await using store = await opened(path);
-    const ledger = new Ledger(store);
+    const ledger = new Ledger(store, patience);
     for (let round = 0; round < 5; round += 1) {
       const answers = Array.from({ length: 40 }, (_, n) =>
         ledger.apply({ kind: "topup", account: "ada", payment: `r${round}-${n}`, amount: 10 }),

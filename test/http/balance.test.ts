@@ -7,6 +7,7 @@ import { test } from "node:test";
 import { balanceObject } from "../../src/accounts/balance-object.ts";
 import type { BalanceView, BucketView } from "../../src/ledger/balance.ts";
 import { babble, errorOf, jsonOf, startService } from "../fixtures/service.ts";
+import { until } from "../fixtures/until.ts";
 
 const at = Date.UTC(2026, 1, 28, 23, 59, 59, 999);
 
@@ -112,7 +113,7 @@ test("the balance shows a charge at once, and includes the credits of open holds
   await (await service.chat({ max_tokens: 10 })).text();
   const { cost = 0 } = service.settled.find((receipt) => receipt.ending === "length") ?? {};
   assert.equal(cost, 23_000_000, "three tokens of prompt, ten of answer");
-  while (service.settled.length < 2) await new Promise((resolve) => setTimeout(resolve, 2));
+  await until("both are settled", () => service.settled.length === 2);
   const spent = service.settled.reduce((sum, receipt) => sum + receipt.cost, 0) / 1e6;
   const after = await balance();
   assert.equal(after.balances.total.credits, 1200 - spent);

@@ -123,7 +123,7 @@ const lastBody = () =>
   JSON.parse(requests.findLast(({ path: each }) => each === "/v1/chat/completions")?.body ?? "{}");
 const lastMessages = (): unknown => lastBody().messages;
 
-describe("inkwell chat, piped", { timeout: 20_000 }, () => {
+describe("inkwell chat, piped", () => {
   test("writes the answer to stdout and its cost to stderr", async () => {
     const ran = await chat("hello\n");
     assert.equal(ran.stdout, "Good [2Jmorning\n");
@@ -395,7 +395,7 @@ describe("inkwell chat, piped", { timeout: 20_000 }, () => {
   });
 });
 
-describe("inkwell chat, at a terminal", { timeout: 20_000 }, () => {
+describe("inkwell chat, at a terminal", () => {
   const open = () => openTerminal(["chat", "--url", url, "--key", key], { cwd });
 
   test("prompts, streams, shows the cost, and exits on Ctrl-D", async () => {
@@ -495,7 +495,7 @@ function keptOpen(store: Store): Store {
   });
 }
 
-describe("inkwell chat and the service", { timeout: 20_000 }, () => {
+describe("inkwell chat and the service", () => {
   /** The command finds the service by its port, and makes its key in the service's own store. */
   const beside = ({ port, store, ledger }: TestService) => ({
     cwd,

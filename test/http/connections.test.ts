@@ -4,17 +4,11 @@ import { once } from "node:events";
 import { connect, type Socket } from "node:net";
 import { describe, test } from "node:test";
 import { readEvents } from "../fixtures/events.ts";
+import { holdBack } from "../fixtures/held-back.ts";
+import { startOwnTime } from "../fixtures/own-time.ts";
 import { readAll } from "../fixtures/raw-http.ts";
 import { babble, errorOf, hello, say, startService, type TestService } from "../fixtures/service.ts";
-
-/** Resolves when `condition` is true. Fails after ten seconds. */
-async function until(condition: () => boolean, what: string): Promise<void> {
-  const deadline = performance.now() + 10_000;
-  while (!condition()) {
-    assert.ok(performance.now() < deadline, `in ten seconds: ${what}`);
-    await new Promise((resolve) => setTimeout(resolve, 2));
-  }
-}
+import { until } from "../fixtures/until.ts";
 
 /** Sends a chat request over a new socket, and reads nothing of the answer. */
 function open(service: TestService, body: object): Socket {
@@ -25,6 +19,17 @@ function open(service: TestService, body: object): Socket {
     `POST /v1/chat/completions HTTP/1.1\r\nhost: x\r\nauthorization: Bearer ${service.key}\r\ncontent-type: application/json\r\ncontent-length: ${Buffer.byteLength(text)}\r\n\r\n${text}`,
   );
   return socket;
+}
+
+/** Reads the answer: the text so far, and all of it. */
+function reading({ body }: Response): { received(): string; rest: Promise<string> } {
+  assert.ok(body !== null);
+  let text = "";
+  const read = async () => {
+    for await (const chunk of body.pipeThrough(new TextDecoderStream())) text += chunk;
+    return text;
+  };
+  return { received: () => text, rest: read() };
 }
 
 /** Returns whether no token has been made since the last call. */
@@ -66,24 +71,24 @@ describe("a client that leaves", () => {
     test(`before the first token is noticed at once, ${stream ? "streamed" : "in one piece"} (BerriAI/litellm#31499)`, async () => {
       await using service = await startService({ script: { tokens: tokensByHand().tokens } });
       const socket = open(service, { stream });
-      await until(() => service.engine.working === 1, "the engine is at work");
-      const leftAt = performance.now();
+      await until("the engine is at work", () => service.engine.working === 1);
+      const passedMs = startOwnTime();
       socket.destroy();
-      await until(() => service.engine.open === 0, "the engine is stopped");
-      assert.ok(performance.now() - leftAt < 5_000);
-      await until(() => service.settled.length === 1, "the request is settled");
+      await until("the engine is stopped", () => service.engine.open === 0);
+      assert.ok(passedMs() < 5_000);
+      await until("the request is settled", () => service.settled.length === 1);
       assert.equal(service.settled[0]?.ending, "client_gone");
       assert.equal(service.settled[0]?.usage.promptTokens, 3, "the engine was at work on the prompt");
-      await until(() => service.finished.length === 1, "the request is reported");
+      await until("the request is reported", () => service.finished.length === 1);
       assert.equal(service.finished[0]?.status, null);
     });
 
     test(`in the middle stops the engine, ${stream ? "streamed" : "in one piece"} (BerriAI/litellm#30244)`, async () => {
       await using service = await startService({ script: babble("word ", { tokenDelayMs: 1 }) });
       const socket = open(service, { stream });
-      await until(() => service.engine.tokensMade > 5, "tokens are made");
+      await until("tokens are made", () => service.engine.tokensMade > 5);
       socket.destroy();
-      await until(() => service.settled.length === 1, "the request is settled");
+      await until("the request is settled", () => service.settled.length === 1);
       const made = service.engine.tokensMade;
       assert.equal(service.settled[0]?.ending, "client_gone");
       assert.equal(service.settled[0]?.usage.completionTokens, made, "every token that was made is paid");
@@ -95,12 +100,12 @@ describe("a client that leaves", () => {
   test("by closing its half of the connection has left too", async () => {
     await using service = await startService({ script: babble("word ", { tokenDelayMs: 1 }) });
     const socket = open(service, { stream: true });
-    await until(() => service.engine.tokensMade > 5, "tokens are made");
+    await until("tokens are made", () => service.engine.tokensMade > 5);
     const received = readAll(socket);
     // The client sends nothing more but still reads. The server ends the request and the
     // connection.
     socket.end();
-    await until(() => service.settled.length === 1, "the request is settled");
+    await until("the request is settled", () => service.settled.length === 1);
     assert.doesNotMatch(await received, /\[DONE\]/);
     assert.equal(service.settled[0]?.ending, "client_gone");
     assert.equal(service.settled[0]?.usage.completionTokens, service.engine.tokensMade);
@@ -114,9 +119,9 @@ describe("a client that leaves", () => {
     const socket = connect({ port: service.port, host: "127.0.0.1" });
     socket.on("error", () => {});
     socket.write(one + one + one);
-    await until(() => service.engine.working === 3, "the engine is at work on three");
+    await until("the engine is at work on three", () => service.engine.working === 3);
     socket.destroy();
-    await until(() => service.settled.length === 3, "all three are settled");
+    await until("all three are settled", () => service.settled.length === 3);
     assert.equal(service.engine.open, 0);
   });
 
@@ -126,14 +131,14 @@ describe("a client that leaves", () => {
       engine: { parallel: 1, queue: 1 },
     });
     const first = open(service, { stream: true });
-    await until(() => service.engine.working === 1, "the engine is at work");
+    await until("the engine is at work", () => service.engine.working === 1);
     const second = open(service, { stream: true });
-    await until(() => service.engine.open === 2, "another one waits");
+    await until("another one waits", () => service.engine.open === 2);
     const third = await service.chat();
     assert.equal((await errorOf(third)).code, "overloaded");
     second.destroy();
-    await until(() => service.engine.open === 1, "the one that waits is gone");
-    await until(() => service.settled.some((receipt) => receipt.ending === "client_gone"), "it is settled");
+    await until("the one that waits is gone", () => service.engine.open === 1);
+    await until("it is settled", () => service.settled.some((receipt) => receipt.ending === "client_gone"));
     assert.equal(service.settled.find((receipt) => receipt.ending === "client_gone")?.cost, 0);
     first.destroy();
   });
@@ -144,23 +149,11 @@ function chunked(service: TestService): string {
   return `POST /v1/chat/completions HTTP/1.1\r\nhost: x\r\nauthorization: Bearer ${service.key}\r\ncontent-type: application/json\r\ntransfer-encoding: chunked\r\n\r\n`;
 }
 
-/** Makes every key lookup wait until `comesBack` is called. */
-function storeAway({ store }: TestService): { asked(): number; comesBack(): void } {
-  const { findKey } = store;
-  const { promise: back, resolve: comesBack } = Promise.withResolvers<void>();
-  let asked = 0;
-  store.findKey = (hash) => {
-    asked += 1;
-    return back.then(() => findKey.call(store, hash));
-  };
-  return { asked: () => asked, comesBack };
-}
-
 describe("a client that leaves while its key is looked up", () => {
   for (const goes of ["destroy", "end"] as const) {
     test(`is reported at once, even if the store is away (${goes})`, async () => {
       await using service = await startService();
-      const { asked, comesBack } = storeAway(service);
+      using away = holdBack(service.store, "findKey");
       // A client with half a body, and a client that has sent a second request ahead.
       const socket = connect({ port: service.port, host: "127.0.0.1" });
       socket.on("error", () => {}).resume();
@@ -168,9 +161,9 @@ describe("a client that leaves while its key is looked up", () => {
       socket.write(
         `GET /v1/models HTTP/1.1\r\n${headers}\r\nPOST /v1/chat/completions HTTP/1.1\r\n${headers}content-type: application/json\r\ncontent-length: 100\r\n\r\n{`,
       );
-      await until(() => asked() === 2, "both keys are looked up");
+      await until("both keys are looked up", () => away.asked === 2);
       socket[goes]();
-      await until(() => service.finished.length === 2, "both are reported");
+      await until("both are reported", () => service.finished.length === 2);
       assert.deepEqual(
         service.finished.map(({ path, status, code }) => [path, status, code]),
         [
@@ -178,7 +171,7 @@ describe("a client that leaves while its key is looked up", () => {
           ["/v1/chat/completions", null, null],
         ],
       );
-      comesBack();
+      away.release();
       assert.equal((await service.request("GET", "/v1/models")).status, 200);
       assert.equal(service.finished.length, 3, "each is reported once");
     });
@@ -186,34 +179,28 @@ describe("a client that leaves while its key is looked up", () => {
 
   test("or continues with invalid HTTP gets a 400 at once", async () => {
     await using service = await startService();
-    const { asked, comesBack } = storeAway(service);
+    using away = holdBack(service.store, "findKey");
     const socket = connect({ port: service.port, host: "127.0.0.1" });
     socket.on("error", () => {});
     socket.write(chunked(service));
-    await until(() => asked() === 1, "its key is looked up");
+    await until("its key is looked up", () => away.asked === 1);
     socket.write("no length at all\r\n");
     assert.match(await readAll(socket), /^HTTP\/1\.1 400 /);
-    await until(() => service.finished.length === 1, "it is reported");
-    comesBack();
+    await until("it is reported", () => service.finished.length === 1);
+    away.release();
   });
 
   test("or while its balance is read", async () => {
     await using service = await startService();
-    const { accountSnapshot } = service.store;
-    const { promise: back, resolve: comesBack } = Promise.withResolvers<void>();
-    let isAsked = false;
-    service.store.accountSnapshot = (account) => {
-      isAsked = true;
-      return back.then(() => accountSnapshot.call(service.store, account));
-    };
+    using away = holdBack(service.store, "accountSnapshot");
     const client = new AbortController();
     const answer = service.request("GET", "/v1/balance", { signal: client.signal });
-    await until(() => isAsked, "its balance is read");
+    await until("its balance is read", () => away.asked === 1);
     client.abort();
     await assert.rejects(answer);
-    await until(() => service.finished.length === 1, "it is reported");
+    await until("it is reported", () => service.finished.length === 1);
     assert.equal(service.finished[0]?.status, null);
-    comesBack();
+    away.release();
   });
 });
 
@@ -228,7 +215,7 @@ describe("a client that reads slowly", () => {
     await using service = await startService(longAnswers);
     const slow = open(service, { stream: true });
     slow.pause();
-    await until(standsStill(service), "the generation stands still");
+    await until("the generation stands still", standsStill(service));
     // More than the kernel buffers for both ends of a connection, and far less than the whole
     // answer.
     assert.ok(service.engine.tokensMade < 50_000, `${service.engine.tokensMade} kB were made ahead`);
@@ -236,7 +223,7 @@ describe("a client that reads slowly", () => {
     assert.equal(readEvents(await other.text()).texts.length, 100, "another client is served meanwhile");
     slow.resume();
     const made = service.engine.tokensMade;
-    await until(() => service.engine.tokensMade > made + 2_000, "it goes on when the client reads on");
+    await until("it goes on when the client reads on", () => service.engine.tokensMade > made + 2_000);
     slow.destroy();
   });
 
@@ -244,7 +231,7 @@ describe("a client that reads slowly", () => {
     await using service = await startService({ ...longAnswers, streamIdleMs: 100 });
     const stuck = open(service, { stream: true });
     stuck.pause();
-    await until(() => service.settled.length === 1, "the generation is stopped");
+    await until("the generation is stopped", () => service.settled.length === 1);
     assert.equal(service.settled[0]?.ending, "client_gone");
     stuck.destroy();
   });
@@ -254,8 +241,8 @@ describe("a client that reads slowly", () => {
     await using service = await startService({ script: say(long), streamIdleMs: 100 });
     const stuck = open(service, { stream: false });
     stuck.pause();
-    await until(() => service.server.requests.count === 1, "the request runs");
-    await until(() => service.server.requests.count === 0, "the request is given up");
+    await until("the request runs", () => service.server.requests.count === 1);
+    await until("the request is given up", () => service.server.requests.count === 0);
     stuck.resume();
     assert.ok((await readAll(stuck)).length < long.length, "the rest was never sent");
     assert.equal(service.settled[0]?.ending, "stop");
@@ -269,10 +256,11 @@ describe("a silent stream", () => {
     const response = await service.chat({ stream: true, max_tokens: 2 });
     assert.equal(response.status, 200, "the headers come before the first token");
     hand.give("one");
-    await until(() => service.engine.tokensMade === 1, "the first token is made");
-    await new Promise((resolve) => setTimeout(resolve, 60));
+    await until("the first token is made", () => service.engine.tokensMade === 1);
+    const { received, rest } = reading(response);
+    await until("two comments", () => received().split("\n: keep-alive\n").length > 2);
     hand.give("two");
-    const { comments, texts, done } = readEvents(await response.text());
+    const { comments, texts, done } = readEvents(await rest);
     assert.deepEqual(texts, ["one", "two"]);
     assert.ok(done);
     assert.ok(comments.length >= 2);
@@ -303,10 +291,10 @@ describe("a silent stream", () => {
 describe("a service that stops", () => {
   test("finishes running requests, refuses new ones, and closes every connection", async () => {
     const hand = tokensByHand();
-    const service = await startService({ script: { tokens: hand.tokens } });
+    await using service = await startService({ script: { tokens: hand.tokens } });
     const streamed = service.chat({ stream: true, max_tokens: 2 });
     const whole = service.chat({ max_tokens: 2 });
-    await until(() => service.engine.working === 2, "two are running");
+    await until("two are running", () => service.engine.working === 2);
     const drained = service.server.requests.drain();
     const refused = await service.chat();
     assert.equal(refused.status, 503);
@@ -323,14 +311,14 @@ describe("a service that stops", () => {
 
   test("ends requests that do not finish in time with shutting_down (Menci/Floway#447)", async () => {
     const hand = tokensByHand();
-    const service = await startService({ script: { tokens: hand.tokens } });
+    await using service = await startService({ script: { tokens: hand.tokens } });
     const streamed = service.chat({ stream: true });
-    await until(() => service.engine.working === 1, "one is running");
+    await until("one is running", () => service.engine.working === 1);
     hand.give("word");
     const response = await streamed;
     const waiting = service.chat({ stream: true });
     const whole = service.chat();
-    await until(() => service.engine.working === 3, "three are running");
+    await until("three are running", () => service.engine.working === 3);
     const closed = service.server.close();
     service.server.requests.stop();
     const { texts, error, done } = readEvents(await response.text());
@@ -348,19 +336,13 @@ describe("a service that stops", () => {
   });
 
   test("refuses requests that wait for a key or a balance, and reads no more of them", async () => {
-    const service = await startService();
-    const { accountSnapshot } = service.store;
-    const { promise: back, resolve: comesBack } = Promise.withResolvers<void>();
-    let balances = 0;
-    service.store.accountSnapshot = (account) => {
-      balances += 1;
-      return back.then(() => accountSnapshot.call(service.store, account));
-    };
+    await using service = await startService();
+    using balances = holdBack(service.store, "accountSnapshot");
     const balance = service.request("GET", "/v1/balance");
-    await until(() => balances === 1, "a balance is read");
-    const away = storeAway(service);
+    await until("a balance is read", () => balances.asked === 1);
+    using away = holdBack(service.store, "findKey");
     const waiting = [service.request("GET", "/v1/models"), service.chat(), service.chat({ stream: true })];
-    await until(() => away.asked() === 3, "three keys are looked up");
+    await until("three keys are looked up", () => away.asked === 3);
 
     const closed = service.server.close();
     for (const answer of [await balance, ...(await Promise.all(waiting))]) {
@@ -370,17 +352,17 @@ describe("a service that stops", () => {
     }
     await closed;
     assert.equal(service.finished.length, 4);
-    away.comesBack();
-    comesBack();
+    away.release();
+    balances.release();
     await service[Symbol.asyncDispose]();
   });
 
   test("lets clients that waited read their refusal", async () => {
-    const service = await startService();
-    const away = storeAway(service);
+    await using service = await startService();
+    using away = holdBack(service.store, "findKey");
     const socket = connect({ port: service.port, host: "127.0.0.1" });
     socket.write(`${chunked(service)}1\r\n{\r\n`);
-    await until(() => away.asked() === 1, "its key is looked up");
+    await until("its key is looked up", () => away.asked === 1);
     let isClosed = false;
     const closed = service.server.close().then(() => {
       isClosed = true;
@@ -389,20 +371,20 @@ describe("a service that stops", () => {
     socket.setEncoding("utf8").on("data", (text: string) => {
       heard += text;
     });
-    await until(() => heard.includes("shutting_down"), "it is told, in the middle of its body");
+    await until("it is told, in the middle of its body", () => heard.includes("shutting_down"));
     assert.equal(isClosed, false, "a connection closed over unread data would lose the answer");
     socket.write("0\r\n\r\n");
     await closed;
-    away.comesBack();
+    away.release();
     await service[Symbol.asyncDispose]();
   });
 
   test("refuses requests before looking up their key, but after checking their path", async () => {
     const hand = tokensByHand();
-    const service = await startService({ script: { tokens: hand.tokens } });
+    await using service = await startService({ script: { tokens: hand.tokens } });
     const running = service.chat({ max_tokens: 1 });
-    await until(() => service.engine.working === 1, "one is running");
-    const away = storeAway(service);
+    await until("one is running", () => service.engine.working === 1);
+    using away = holdBack(service.store, "findKey");
     const drained = service.server.requests.drain();
     for (const answer of [
       await service.chat(),
@@ -413,24 +395,22 @@ describe("a service that stops", () => {
     }
     assert.equal((await service.request("GET", "/v1/nothing")).status, 404);
     assert.equal((await service.request("PUT", "/v1/models")).status, 405);
-    assert.equal(away.asked(), 0);
+    assert.equal(away.asked, 0);
     hand.give("a");
     assert.equal((await running).status, 200);
     await drained;
-    away.comesBack();
+    away.release();
     await service[Symbol.asyncDispose]();
   });
 
   test("abandons running requests, and counts unread and unsettled ones separately", async () => {
-    const service = await startService({ script: say("x".repeat(20_000_000)) });
+    await using service = await startService({ script: say("x".repeat(20_000_000)) });
     const unread = open(service, { stream: false });
     unread.pause();
-    await until(() => service.settled.length === 1, "its answer is whole and settled");
-    const { commit } = service.store;
-    const { promise: back, resolve: comesBack } = Promise.withResolvers<void>();
-    service.store.commit = (operations) => back.then(() => commit.call(service.store, operations));
+    await until("its answer is whole and settled", () => service.settled.length === 1);
+    using away = holdBack(service.store, "commit");
     const heard = readAll(open(service, { stream: true }));
-    await until(() => service.server.requests.count === 2, "another one waits for the store");
+    await until("another one waits for the store", () => service.server.requests.count === 2);
 
     const drained = service.server.requests.drain();
     service.server.requests.stop();
@@ -440,8 +420,8 @@ describe("a service that stops", () => {
     unread.resume();
     assert.ok((await readAll(unread)).length < 20_000_000, "the rest was never sent");
     assert.equal(await heard, "");
-    comesBack();
-    await until(() => service.settled.length === 2, "the ledger was not cut off");
+    away.release();
+    await until("the ledger was not cut off", () => service.settled.length === 2);
     await service[Symbol.asyncDispose]();
   });
 
@@ -452,10 +432,10 @@ describe("a service that stops", () => {
     assert.equal(connectionOf(await service.request("GET", "/v1/models")), "keep-alive");
     // Started before `retire`, answered after it.
     const whole = service.chat({ max_tokens: 1 });
-    await until(() => service.engine.working === 1, "one is running");
+    await until("one is running", () => service.engine.working === 1);
     service.server.requests.retire();
     const streamed = service.chat({ stream: true, max_tokens: 1 });
-    await until(() => service.engine.working === 2, "another one is running, though it came late");
+    await until("another one is running, though it came late", () => service.engine.working === 2);
     hand.give("a");
     hand.give("b");
     for (const answer of [
@@ -472,9 +452,9 @@ describe("a service that stops", () => {
 
   test("closes the connections of answers that were already running", async () => {
     const hand = tokensByHand();
-    const service = await startService({ script: { tokens: hand.tokens } });
+    await using service = await startService({ script: { tokens: hand.tokens } });
     const answers = [service.chat({ max_tokens: 1 }), service.chat({ stream: true, max_tokens: 1 })];
-    await until(() => service.engine.working === 2, "two are running");
+    await until("two are running", () => service.engine.working === 2);
     const drained = service.server.requests.drain();
     hand.give("a");
     hand.give("b");
@@ -488,7 +468,7 @@ describe("a service that stops", () => {
   });
 
   test("does not wait for idle connections", async () => {
-    const service = await startService();
+    await using service = await startService();
     const idle = connect({ port: service.port, host: "127.0.0.1" });
     await once(idle, "connect");
     await (await service.chat()).text();

@@ -5,18 +5,14 @@
  */
 import assert from "node:assert/strict";
 import { DatabaseSync } from "node:sqlite";
-import { type TestContext, test as testOf } from "node:test";
+import { test } from "node:test";
 import { StoreUnavailableError } from "../../src/errors.ts";
 import type { BucketAmounts } from "../../src/ledger/rows.ts";
 import { hold, settle, tokens } from "../fixtures/ledger-operations.ts";
 import { PuppetEngine } from "../fixtures/puppet-engine.ts";
 import { samplesOf } from "../fixtures/samples.ts";
 import { type ServiceOptions, startService, type TestService } from "../fixtures/service.ts";
-
-/** A broken implementation would wait forever. */
-function test(name: string, run: (t: TestContext) => Promise<void>): void {
-  testOf(name, { timeout: 30_000 }, run);
-}
+import { until } from "../fixtures/until.ts";
 
 /** A service whose model `puppet` does what the test says. */
 async function startPuppet(
@@ -29,14 +25,6 @@ async function startPuppet(
 
 async function sampleOf({ metrics }: TestService, name: string): Promise<number> {
   return samplesOf(await metrics.text()).get(name) ?? Number.NaN;
-}
-
-async function until(what: string, isSo: () => boolean | Promise<boolean>): Promise<void> {
-  const beganMs = performance.now();
-  while (!(await isSo())) {
-    assert.ok(performance.now() - beganMs < 20_000, `waited for too long: ${what}`);
-    await new Promise(setImmediate);
-  }
 }
 
 /** Checks that the counters of each ending match the ledger to the micro-credit. */

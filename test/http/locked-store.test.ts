@@ -8,17 +8,16 @@ import { setImmediate as nextTurn } from "node:timers/promises";
 import { readEvents } from "../fixtures/events.ts";
 import { PuppetEngine } from "../fixtures/puppet-engine.ts";
 import { errorOf, startService } from "../fixtures/service.ts";
+import { until } from "../fixtures/until.ts";
 
 // One attempt waits 5 s for the lock. An answer waits for a checkpoint and its charge, a request
 // for one attempt.
-test("neither running nor new requests wait long for a locked database, and the charge follows", {
-  timeout: 25_000,
-}, async () => {
+test("neither running nor new requests wait long for a locked database, and the charge follows", async () => {
   const engine = new PuppetEngine();
   engine.contextWindow = 100_000;
   await using service = await startService({ otherEngines: { puppet: engine } });
   const asked = service.chat({ model: "puppet", stream: true });
-  while (engine.generations.length === 0) await nextTurn();
+  await until("the engine is asked", () => engine.generations.length > 0);
   engine.last.begin();
   engine.last.token("x");
   const answer = await asked;
@@ -35,7 +34,7 @@ test("neither running nor new requests wait long for a locked database, and the 
   assert.equal(refused.status, 503);
   assert.equal((await errorOf(refused)).code, "store_unavailable");
   db.exec("rollback");
-  while (service.ledger.late > 0) await nextTurn();
+  await until("the charge is recorded", () => service.ledger.late === 0);
   const [receipt] = await service.store.usage({ limit: 1 });
   assert.deepEqual([receipt?.ending, receipt?.cost], ["stop", 100 + 128 * 30]);
 });

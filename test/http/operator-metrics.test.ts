@@ -4,6 +4,7 @@ import { test } from "node:test";
 import { operatorTests, startOperator, type TestOperator } from "../fixtures/operator.ts";
 import { samplesOf } from "../fixtures/samples.ts";
 import { babble, say, startService, type TestService } from "../fixtures/service.ts";
+import { until } from "../fixtures/until.ts";
 
 const operatorTest = operatorTests();
 
@@ -18,7 +19,7 @@ async function gone(service: TestService): Promise<void> {
   await reader?.read();
   const before = service.finished.length;
   going.abort();
-  while (service.finished.length === before) await new Promise(setImmediate);
+  await until("it is reported", () => service.finished.length > before);
 }
 
 operatorTest("counts requests by endpoint, status and code", async (operator, service) => {
@@ -119,7 +120,7 @@ operatorTest(
     assert.equal(found.get('inkwell_model_ready{model="small"}'), 1);
     going.abort();
     await reader?.cancel().catch(() => {});
-    while (service.finished.length === 0) await new Promise(setImmediate);
+    await until("it is reported", () => service.finished.length > 0);
     assert.equal((await samples(operator)).get("inkwell_open_holds"), 0);
   },
   { script: babble("word ", { tokenDelayMs: 1 }) },

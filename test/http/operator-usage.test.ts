@@ -10,6 +10,7 @@ import {
   type TestOperator,
 } from "../fixtures/operator.ts";
 import { babble, type TestService } from "../fixtures/service.ts";
+import { until } from "../fixtures/until.ts";
 
 const operatorTest = operatorTests({ otherModels: ["other"] });
 
@@ -236,7 +237,7 @@ operatorTest(
     assert.deepEqual(load, { running: 1, waiting: 0, paused: 0 });
     going.abort();
     await reader?.cancel().catch(() => {});
-    while ((await operator.all("/admin/holds", 10)).length > 0) await new Promise(setImmediate);
+    await until("no hold is open", async () => (await operator.all("/admin/holds", 10)).length === 0);
   },
   { script: babble("word ", { tokenDelayMs: 50 }) },
 );

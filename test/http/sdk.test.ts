@@ -4,6 +4,7 @@ import { after, before, describe, test } from "node:test";
 import OpenAI from "openai";
 import { clientOf } from "../fixtures/sdk.ts";
 import { babble, say, startService, type TestService } from "../fixtures/service.ts";
+import { until } from "../fixtures/until.ts";
 
 let service: TestService;
 before(async () => {
@@ -205,7 +206,7 @@ test("stops the engine on an abort", async () => {
     read += 1;
     if (read === 4) break;
   }
-  while (service.settled.length === 0) await new Promise((resolve) => setTimeout(resolve, 2));
+  await until("it is settled", () => service.settled.length > 0);
   assert.equal(service.settled[0]?.ending, "client_gone");
   assert.equal(service.engine.open, 0);
 });

@@ -3,6 +3,7 @@ import assert from "node:assert/strict";
 import { describe, test } from "node:test";
 import { sliceTokens } from "../../src/chat/hold-extender.ts";
 import { eventsOf } from "../fixtures/batches.ts";
+import { startOwnTime } from "../fixtures/own-time.ts";
 import { jsonOf } from "../fixtures/service.ts";
 import { until } from "../fixtures/until.ts";
 import { type Call, charged, startFront, startUpstream } from "../fixtures/upstream.ts";
@@ -228,7 +229,7 @@ test("cuts off a tokenizer answer that never ends, and answers the request", asy
   assert.ok(sent < 200, `${sent} MiB were taken`);
 });
 
-test("answers the request if the tokenizer never responds", { timeout: 60_000 }, async () => {
+test("answers the request if the tokenizer never responds", async () => {
   const patient = { connectMs: 5000, headersMs: 600_000, idleMs: 600_000 };
   await using front = await startFront({ dialect: "vllm", times: patient });
   front.upstream.playOther = () => {};
@@ -404,12 +405,12 @@ describe("keeps the usage if the reader pauses longer than it may take", () => {
 
 test("does not wait for a missing usage once the reader has caught up", async () => {
   await using front = await startFront({ finishMs: 100 });
-  const startedMs = performance.now();
+  const passedMs = startOwnTime();
   const words = Array.from({ length: 100 }, () => text("x"));
   front.upstream.play = (call) => call.send([...words, finish()].join(""));
   const events = await front.events();
   assert.ok(events.done);
-  assert.ok(performance.now() - startedMs < 30_000, "before the connection is taken for dead");
+  assert.ok(passedMs() < 30_000, "before the connection is taken for dead");
   assert.equal(charged(await front.settled()).estimated, true);
 });
 

@@ -14,7 +14,6 @@ const openFiles = 528;
 const connectionsMax = (openFiles - 384) / 2;
 
 test("keeps files for health checks, the operator and the database during a flood of connections", {
-  timeout: 120_000,
   skip: process.platform !== "linux" && "open files are counted in /proc",
 }, async () => {
   await using folder = await newFolder();

@@ -96,7 +96,7 @@ test("reports a file system without folders at once, in every command that needs
   const refusal = (data: string, ...args: string[]) => {
     const env = { ...environment(folder.path), INKWELL_DATA: data };
     // A hanging process reacts to no other signal.
-    const options = { cwd: folder.path, env, timeout: 30_000, killSignal: "SIGKILL" } as const;
+    const options = { cwd: folder.path, env, timeout: 200_000, killSignal: "SIGKILL" } as const;
     const ran = spawnSync(process.execPath, [entry, ...args], options);
     assert.equal(ran.status, 1, `${ran.error}`);
     return String(ran.stderr);

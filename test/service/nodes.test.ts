@@ -279,7 +279,7 @@ describe("three nodes on one PostgreSQL", { skip: noPostgres ?? false }, () => {
     assert.deepEqual([await priceOn(first), await priceOn(second)], [31, 31]);
   });
 
-  test("stop cleanly with a sound ledger", { timeout: 60_000 }, async () => {
+  test("stop cleanly with a sound ledger", async () => {
     for (const n of [0, 1]) assert.deepEqual(await node(n).program.stop(), { code: 0, signal: null });
     const { broken } = await auditDatabase(server.url(database), null, new AbortController().signal);
     assert.deepEqual(broken, []);

@@ -28,7 +28,6 @@ function limited(perMinute: number): string {
 
 test("a rollout of plans on three nodes under load", {
   skip: noPostgres ?? false,
-  timeout: 120_000,
 }, async () => {
   await using stack = new AsyncDisposableStack();
   const upstream = stack.use(await startUpstream());

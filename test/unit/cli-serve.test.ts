@@ -7,9 +7,7 @@ import { refused } from "../fixtures/cli-ledger.ts";
 
 const newSignInCode = async () => "a-code";
 
-test("stops a service if the signal comes at the end of its start", {
-  timeout: 20_000,
-}, async () => {
+test("stops a service if the signal comes at the end of its start", async () => {
   let stops = 0;
   const serve = async () => {
     process.emit("SIGTERM", "SIGTERM");

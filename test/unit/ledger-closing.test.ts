@@ -18,7 +18,7 @@ class AwayStore implements LedgerStore {
   }
 }
 
-test("close does not wait for a pause between attempts", { timeout: 10_000 }, async () => {
+test("close does not wait for a pause between attempts", async () => {
   const store = new AwayStore();
   const ledger = new Ledger(store, { retriesMs: [hour, hour], giveUpMs: hour });
   const refused = assert.rejects(ledger.apply(topup), StoreUnavailableError);
@@ -28,7 +28,7 @@ test("close does not wait for a pause between attempts", { timeout: 10_000 }, as
   assert.equal(store.asked, 1);
 });
 
-test("close gives up operations that become late during it", { timeout: 10_000 }, async () => {
+test("close gives up operations that become late during it", async () => {
   const store = new AwayStore();
   const ledger = new Ledger(store, { retriesMs: [hour], giveUpMs: hour });
   const told: unknown[] = [];

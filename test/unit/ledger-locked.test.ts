@@ -9,8 +9,6 @@ import { StoreUnavailableError } from "../../src/errors.ts";
 import { Ledger, type LedgerOptions, type LedgerStore } from "../../src/ledger/batcher.ts";
 import type { Decision, Operation, TopupOperation } from "../../src/ledger/operations.ts";
 
-const within = { timeout: 10_000 };
-
 function topup(account: string, payment: number): TopupOperation {
   return { kind: "topup", account, payment: `${payment}`, amount: 1 };
 }
@@ -61,7 +59,7 @@ async function until(isSo: () => boolean): Promise<void> {
   while (!isSo()) await nextTurn();
 }
 
-test("answers the other accounts of a batch while one account is locked", within, async () => {
+test("answers the other accounts of a batch while one account is locked", async () => {
   const { store, ledger } = ledgerWithLock();
   const adas = [1, 2].map((n) => ledger.apply(topup("ada", n)));
   const bobs = [1, 2].map((n) => ledger.apply(topup("bob", n)));
@@ -73,34 +71,30 @@ test("answers the other accounts of a batch while one account is locked", within
   assert.deepEqual(store.decided.slice(-2), ["ada 1", "ada 2"]);
 });
 
-test(
-  "keeps the order of a locked account's operations, whether they came before or after the lock was found",
-  within,
-  async () => {
-    const store = new LockedStore();
-    store.locked.add("ada");
-    const gate = Promise.withResolvers<void>();
-    store.gate = gate.promise;
-    const ledger = new Ledger(store, { batchMax: 2 });
-    const answers = [1, 2, 3, 4, 5].map((n) => ledger.apply(topup("ada", n)));
-    await until(() => store.commits.length === 1);
-    // Waits in the commit queue when the first two are found locked.
-    answers.push(ledger.apply(topup("ada", 6)));
-    gate.resolve();
-    await until(() => store.attemptsOn("ada") > 3);
-    answers.push(ledger.apply(topup("ada", 7)));
-    store.locked.clear();
-    await Promise.all(answers);
-    answers.push(ledger.apply(topup("ada", 8)));
-    await Promise.all(answers);
-    assert.deepEqual(
-      store.decided,
-      [1, 2, 3, 4, 5, 6, 7, 8].map((n) => `ada ${n}`),
-    );
-  },
-);
+test("keeps the order of a locked account's operations, whether they came before or after the lock was found", async () => {
+  const store = new LockedStore();
+  store.locked.add("ada");
+  const gate = Promise.withResolvers<void>();
+  store.gate = gate.promise;
+  const ledger = new Ledger(store, { batchMax: 2 });
+  const answers = [1, 2, 3, 4, 5].map((n) => ledger.apply(topup("ada", n)));
+  await until(() => store.commits.length === 1);
+  // Waits in the commit queue when the first two are found locked.
+  answers.push(ledger.apply(topup("ada", 6)));
+  gate.resolve();
+  await until(() => store.attemptsOn("ada") > 3);
+  answers.push(ledger.apply(topup("ada", 7)));
+  store.locked.clear();
+  await Promise.all(answers);
+  answers.push(ledger.apply(topup("ada", 8)));
+  await Promise.all(answers);
+  assert.deepEqual(
+    store.decided,
+    [1, 2, 3, 4, 5, 6, 7, 8].map((n) => `ada ${n}`),
+  );
+});
 
-test("keeps the order of a locked account's operations if it is unlocked at once", within, async () => {
+test("keeps the order of a locked account's operations if it is unlocked at once", async () => {
   const { store, ledger } = ledgerWithLock({ batchMax: 2 });
   const answers = [1, 2, 3, 4, 5].map((n) => ledger.apply(topup("ada", n)));
   await until(() => store.commits.length === 1);
@@ -113,7 +107,7 @@ test("keeps the order of a locked account's operations if it is unlocked at once
   );
 });
 
-test("commits an account with others again after a separate commit", within, async () => {
+test("commits an account with others again after a separate commit", async () => {
   const { store, ledger } = ledgerWithLock();
   const first = ledger.apply(topup("ada", 1));
   await until(() => store.attemptsOn("ada") > 1);
@@ -124,23 +118,19 @@ test("commits an account with others again after a separate commit", within, asy
   assert.deepEqual(store.commits.at(-1), ["ada", "bob"]);
 });
 
-test(
-  "rejects the operations of an account that stays locked, and answers later ones after the unlock",
-  within,
-  async () => {
-    const { store, ledger } = ledgerWithLock({ giveUpMs: 30 });
-    const answers = await Promise.allSettled([1, 2].map((n) => ledger.apply(topup("ada", n))));
-    for (const answer of answers) {
-      assert.ok(answer.status === "rejected" && answer.reason instanceof StoreUnavailableError);
-      assert.match(answer.reason.message, /locked a row of account ada/);
-    }
-    store.locked.clear();
-    await ledger.apply(topup("ada", 3));
-    assert.deepEqual(store.decided, ["ada 3"]);
-  },
-);
+test("rejects the operations of an account that stays locked, and answers later ones after the unlock", async () => {
+  const { store, ledger } = ledgerWithLock({ giveUpMs: 30 });
+  const answers = await Promise.allSettled([1, 2].map((n) => ledger.apply(topup("ada", n))));
+  for (const answer of answers) {
+    assert.ok(answer.status === "rejected" && answer.reason instanceof StoreUnavailableError);
+    assert.match(answer.reason.message, /locked a row of account ada/);
+  }
+  store.locked.clear();
+  await ledger.apply(topup("ada", 3));
+  assert.deepEqual(store.decided, ["ada 3"]);
+});
 
-test("keeps the order of a locked account's operations after a defect in another one", within, async () => {
+test("keeps the order of a locked account's operations after a defect in another one", async () => {
   const store = new LockedStore();
   store.locked.add("ada");
   store.bad.add("13");
@@ -163,7 +153,7 @@ test("keeps the order of a locked account's operations after a defect in another
   );
 });
 
-test("rejects all waiting operations of a locked account in time", within, async () => {
+test("rejects all waiting operations of a locked account in time", async () => {
   const { ledger } = ledgerWithLock({ batchMax: 2, giveUpMs: 200 });
   const began = performance.now();
   const rejectedAfterMs: number[] = [];
@@ -178,36 +168,32 @@ test("rejects all waiting operations of a locked account in time", within, async
   assert.ok(longestMs < 2000, `the last one was rejected after ${longestMs} ms`);
 });
 
-test(
-  "rejects the operations of many locked accounts in time if the store stops answering",
-  within,
-  async () => {
-    const store = new LockedStore();
-    const ledger = new Ledger(store, { giveUpMs: 200 });
-    const accounts = Array.from({ length: 40 }, (_, n) => `account-${n}`);
-    for (const account of accounts) store.locked.add(account);
-    const answers = accounts.map((account) =>
-      assert.rejects(ledger.apply(topup(account, 1)), StoreUnavailableError),
-    );
-    await until(() => store.commits.length > accounts.length);
-    store.attemptMs = 100;
-    store.error = new StoreUnavailableError("the server is gone");
-    const began = performance.now();
-    await Promise.all(answers);
-    // An attempt for each of the accounts would take 4 s, and 8 s for all to be rejected.
-    const tookMs = performance.now() - began;
-    assert.ok(tookMs < 2000, `the last one was rejected after ${tookMs} ms`);
-  },
-);
+test("rejects the operations of many locked accounts in time if the store stops answering", async () => {
+  const store = new LockedStore();
+  const ledger = new Ledger(store, { giveUpMs: 200 });
+  const accounts = Array.from({ length: 40 }, (_, n) => `account-${n}`);
+  for (const account of accounts) store.locked.add(account);
+  const answers = accounts.map((account) =>
+    assert.rejects(ledger.apply(topup(account, 1)), StoreUnavailableError),
+  );
+  await until(() => store.commits.length > accounts.length);
+  store.attemptMs = 100;
+  store.error = new StoreUnavailableError("the server is gone");
+  const began = performance.now();
+  await Promise.all(answers);
+  // An attempt for each of the accounts would take 4 s, and 8 s for all to be rejected.
+  const tookMs = performance.now() - began;
+  assert.ok(tookMs < 2000, `the last one was rejected after ${tookMs} ms`);
+});
 
-test("pauses between attempts on a locked account", within, async () => {
+test("pauses between attempts on a locked account", async () => {
   const { store, ledger } = ledgerWithLock({ giveUpMs: 300 });
   await assert.rejects(ledger.apply(topup("ada", 1)), StoreUnavailableError);
   // 10 ms, and twice as long each time.
   assert.ok(store.commits.length <= 10, `${store.commits.length} attempts in 300 ms`);
 });
 
-test("rejects only the operation with a defect, of all operations of a locked account", within, async () => {
+test("rejects only the operation with a defect, of all operations of a locked account", async () => {
   const { store, ledger } = ledgerWithLock();
   const answers = [1, 2, 3].map((n) => ledger.apply(topup("ada", n)));
   await until(() => store.attemptsOn("ada") > 1);
@@ -220,7 +206,7 @@ test("rejects only the operation with a defect, of all operations of a locked ac
   );
 });
 
-test("repeats a locked account's operations after the store was unavailable", within, async () => {
+test("repeats a locked account's operations after the store was unavailable", async () => {
   const { store, ledger } = ledgerWithLock();
   const answer = ledger.apply(topup("ada", 1));
   await until(() => store.attemptsOn("ada") > 1);
@@ -232,7 +218,7 @@ test("repeats a locked account's operations after the store was unavailable", wi
   assert.equal((await answer).kind, "added");
 });
 
-test("close rejects the waiting operations of a locked account", within, async () => {
+test("close rejects the waiting operations of a locked account", async () => {
   const { store, ledger } = ledgerWithLock({ giveUpMs: 3_600_000 });
   const refused = assert.rejects(ledger.apply(topup("ada", 1)), StoreUnavailableError);
   await until(() => store.attemptsOn("ada") > 1);

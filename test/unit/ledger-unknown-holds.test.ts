@@ -1,6 +1,6 @@
 /** Holds with an unknown outcome are voided when the store answers, and no other holds are. */
 import assert from "node:assert/strict";
-import { test as testOf } from "node:test";
+import { test } from "node:test";
 import { setImmediate as nextTurn } from "node:timers/promises";
 import { StoreUnavailableError } from "../../src/errors.ts";
 import { Ledger, type LedgerOptions } from "../../src/ledger/batcher.ts";
@@ -11,10 +11,6 @@ import { credits, planOf } from "../fixtures/ledger-rows.ts";
 
 const small = planOf("small", 10, 5);
 const whole = [credits(10), credits(5), 0];
-
-function test(name: string, run: () => Promise<void>): void {
-  testOf(name, { timeout: 10_000 }, run);
-}
 
 const gone = () => Promise.reject(new StoreUnavailableError("the server is gone"));
 const refused = () => Promise.reject(new StoreUnavailableError("the disk is full", { mayBeDone: false }));

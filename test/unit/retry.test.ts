@@ -42,7 +42,7 @@ test("throws a defect at once", async () => {
   assert.equal(made, 1);
 });
 
-test("stops retrying when the store is closed", { timeout: 10_000 }, async () => {
+test("stops retrying when the store is closed", async () => {
   const closing = new AbortController();
   const { attempt, made } = away(9);
   const answer = retry(attempt, { retriesMs: [600_000, 600_000], giveUpMs: 600_000 }, closing.signal);
@@ -52,16 +52,14 @@ test("stops retrying when the store is closed", { timeout: 10_000 }, async () =>
   assert.equal(made(), 1);
 });
 
-test("tries once if the store is closed already", { timeout: 10_000 }, async () => {
+test("tries once if the store is closed already", async () => {
   const { attempt, made } = away(9);
   const policy = { retriesMs: [600_000], giveUpMs: 600_000 };
   await assert.rejects(retry(attempt, policy, AbortSignal.abort()), /attempt 1/);
   assert.equal(made(), 1);
 });
 
-test("any number of waiting reads share one listener on a signal, and all end with it", {
-  timeout: 10_000,
-}, async () => {
+test("any number of waiting reads share one listener on a signal, and all end with it", async () => {
   const closing = new AbortController();
   const policy = { retriesMs: [1, 600_000], giveUpMs: 600_000 };
   const waiting = Array.from({ length: 100 }, () => away(9));

@@ -1,6 +1,6 @@
 /** Slices: a long answer holds only the credits that it needs next, and does not wait for them. */
 import assert from "node:assert/strict";
-import { test as testOf } from "node:test";
+import { test } from "node:test";
 import { Catalog } from "../../src/chat/catalog.ts";
 import { type AnswerEvent, type Charge, generate } from "../../src/chat/generate.ts";
 import { StoreUnavailableError } from "../../src/errors.ts";
@@ -17,10 +17,6 @@ const price = { prompt: 10, completion: 30 };
 const promptCost = 100;
 const sliceTokens = 256;
 const broke = planOf("broke", 0, 0);
-
-function test(name: string, run: () => Promise<void>): void {
-  testOf(name, { timeout: 20_000 }, run);
-}
 
 interface Setup extends Bench {
   engine: PuppetEngine;

@@ -93,7 +93,6 @@ const readSettings: Settings = {
  */
 const commitSettings: Settings = {
   ...readSettings,
-  lock_timeout: limits.commitLockMs,
   plan_cache_mode: "force_generic_plan",
   enable_seqscan: "off",
   enable_hashjoin: "off",
@@ -321,14 +320,22 @@ export function readPool(
 
 /**
  * Connections for commits. In the driver's mode for pipelines, a statement that gets no answer
- * breaks its connection, so that `rollback` does not wait for it.
+ * breaks its connection, so that `rollback` does not wait for it. For tests: `lockMs`.
  */
-export function commitPool(url: string, connectionsMax: number): ConnectionPool {
-  return new ConnectionPool(url, commitSettings, {
-    pipeline: true,
-    max: connectionsMax,
-    idleTimeoutMillis: 0,
-  });
+export function commitPool(
+  url: string,
+  connectionsMax: number,
+  lockMs: number = limits.commitLockMs,
+): ConnectionPool {
+  return new ConnectionPool(
+    url,
+    { ...commitSettings, lock_timeout: lockMs },
+    {
+      pipeline: true,
+      max: connectionsMax,
+      idleTimeoutMillis: 0,
+    },
+  );
 }
 
 /** Runs `use` with its own connection, which is closed afterwards or when the signal aborts. */

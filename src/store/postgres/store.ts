@@ -58,6 +58,8 @@ interface PostgresStoreOptions {
   upgrade?: boolean;
   /** For tests: replaces the clock of the database and the monotonic time of this node. */
   clock?: TestClock;
+  /** For tests: replaces `limits.commitLockMs`. */
+  commitLockMs?: number;
 }
 
 interface PostgresStore extends Store {
@@ -68,13 +70,13 @@ interface PostgresStore extends Store {
 
 /** Creates missing tables. Throws an OperatorError if the database cannot be used. */
 export async function openPostgresStore(options: PostgresStoreOptions): Promise<PostgresStore> {
-  const { url, plans, upgrade = true, clock = null } = options;
+  const { url, plans, upgrade = true, clock = null, commitLockMs } = options;
   await prepareSchema(url, { plans, upgrade, time: serverTime(clock) });
   const service = readPool(url, "service");
   try {
     const opened = await PostgresClock.open(service, clock);
     const commitQueues = commitQueuesFor(await roundTripMs(service));
-    return { ...postgresStoreOn(url, service, opened), commitQueues };
+    return { ...postgresStoreOn({ url, service, clock: opened, commitLockMs }), commitQueues };
   } catch (error) {
     await service.end();
     throw error;
@@ -100,11 +102,17 @@ export function commitQueuesFor(roundTripMs: number): number {
   return roundTripMs < farMs ? 1 : commitQueuesMax;
 }
 
-function postgresStoreOn(
-  url: string,
-  service: ConnectionPool,
-  clock: PostgresClock,
-): Omit<PostgresStore, "commitQueues"> {
+function postgresStoreOn({
+  url,
+  service,
+  clock,
+  commitLockMs,
+}: {
+  url: string;
+  service: ConnectionPool;
+  clock: PostgresClock;
+  commitLockMs: number | undefined;
+}): Omit<PostgresStore, "commitQueues"> {
   const lists = readPool(url, "lists");
   const pools = {
     lookups: readPool(url, "lookups"),
@@ -113,7 +121,7 @@ function postgresStoreOn(
     history: lists,
     keyChanges: readPool(url, "keyChanges"),
   };
-  const commits = commitPool(url, commitConnectionsMax);
+  const commits = commitPool(url, commitConnectionsMax, commitLockMs);
   const ledger = new PostgresCommits(commits, clock);
   const inTurn = new CommitOrder(async (operations) => {
     await clock.prepareCommit(commits);
