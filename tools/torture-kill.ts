@@ -12,9 +12,9 @@ import assert from "node:assert/strict";
 import { setTimeout as sleep } from "node:timers/promises";
 import { sliceTokens } from "../src/chat/hold-extender.ts";
 import { ask } from "../test/fixtures/http-stream.ts";
-import { assertSoundLedger, query } from "../test/fixtures/ledger-file.ts";
 import { defaultPrice, freePort, newFolder, type Program, startProgram } from "../test/fixtures/program.ts";
 import { until } from "../test/fixtures/until.ts";
+import { ledgers, type TorturedLedger } from "./torture-ledger.ts";
 import { Operator, operatorToken } from "./torture-operator.ts";
 
 const clients = 4;
@@ -54,18 +54,26 @@ interface Payments {
 }
 
 export async function tortureByKilling(options: {
+  store: string;
   seed: number;
   cycles: number;
   upMsMax: number;
 }): Promise<void> {
-  const { seed, cycles, upMsMax } = options;
-  console.log(`${cycles} kills, seed ${seed}`);
+  const { store, seed, cycles, upMsMax } = options;
+  console.log(`${store}: ${cycles} kills, seed ${seed}`);
   const startedMs = performance.now();
   const random = randomFrom(seed);
   await using folder = await newFolder();
-  const operator = new Operator(folder.path, random);
+  const open = ledgers[store];
+  assert.ok(open !== undefined);
+  const ledger = await open(folder.path);
+  const operator = new Operator(folder.path, ledger, random);
   await operator.writeConfiguration();
-  const env = { INKWELL_PORT: String(await freePort()), INKWELL_OPERATOR_TOKEN: operatorToken };
+  const env = {
+    ...ledger.env,
+    INKWELL_PORT: String(await freePort()),
+    INKWELL_OPERATOR_TOKEN: operatorToken,
+  };
   const seen: Seen[] = [];
   /** Requests that broke before an answer began. The client does not know their id. */
   let unanswered = 0;
@@ -91,10 +99,12 @@ export async function tortureByKilling(options: {
         }
       }),
     ]);
-    const payers = Array.from({ length: paymentsPerCycle }, (_, n) => `payment-${cycle}-${n}`).map((id) => {
+    const payers: { id: string; program: Program }[] = [];
+    for (let n = 0; n < paymentsPerCycle; n += 1) {
+      const id = `payment-${cycle}-${n}`;
       payments.sent.add(id);
-      return { id, program: pay(folder.path, id) };
-    });
+      payers.push({ id, program: await pay(folder.path, ledger, id) });
+    }
     // Ends early if a check of a client or of the operator fails.
     await Promise.race([work, sleep(upMsMin + random() * Math.max(0, upMsMax - upMsMin))]);
     server.process.kill("SIGKILL");
@@ -107,14 +117,15 @@ export async function tortureByKilling(options: {
       operator.acknowledged(id, paymentMicro);
     }
     await work;
+    await ledger.settled();
 
-    const holds = query(folder.path, "select id, prompt_tokens, completion_tokens from hold");
+    const holds = await ledger.query("select id, prompt_tokens, completion_tokens from hold");
     for (const { id, prompt_tokens: prompt, completion_tokens: completion } of holds) {
       checkpoints.set(String(id), { prompt: Number(prompt), completion: Number(completion) });
     }
-    assertSoundLedger(folder.path, { holds: holds.length });
-    assertPayments(folder.path, payments.acknowledged);
-    operator.assertChanges();
+    await ledger.assertSound({ holds: holds.length });
+    await assertPayments(ledger, payments.acknowledged);
+    await operator.assertChanges();
     console.log(
       `kill ${cycle}: ${seen.length} requests so far, ${holds.length} holds open, the ledger is sound`,
     );
@@ -126,17 +137,17 @@ export async function tortureByKilling(options: {
     await operator.meet(server, await server.up());
     await operator.repeatAll();
     for (const id of payments.sent) {
-      await using program = pay(folder.path, id);
+      await using program = await pay(folder.path, ledger, id);
       assert.equal((await program.ended).code, 0, program.stderr);
       payments.acknowledged.add(id);
     }
-    await until("every hold has ended", () => query(folder.path, "select id from hold").length === 0);
+    await until("every hold has ended", async () => (await ledger.query("select id from hold")).length === 0);
     assert.equal((await server.stop()).code, 0);
   }
-  assertSoundLedger(folder.path);
-  assertPayments(folder.path, payments.sent);
-  operator.assertChanges();
-  report(folder.path, seen, unanswered, checkpoints);
+  await ledger.assertSound();
+  await assertPayments(ledger, payments.sent);
+  await operator.assertChanges();
+  await report(ledger, seen, unanswered, checkpoints);
   console.log(operator.summary());
   console.log(
     `${payments.sent.size} payments, each counted once. ${((performance.now() - startedMs) / 1000).toFixed(0)} s.`,
@@ -205,15 +216,15 @@ function read(line: string, one: Seen): void {
   }
 }
 
-function pay(folder: string, id: string): Program {
-  const [account] = query(folder, "select id from account");
+async function pay(folder: string, ledger: TorturedLedger, id: string): Promise<Program> {
+  const [account] = await ledger.query("select id from account");
   const args = ["credits", "add", String(account?.id), String(paymentCredits), "--payment", id];
-  return startProgram(folder, { args });
+  return startProgram(folder, { args, env: ledger.env });
 }
 
 /** Checks that every acknowledged payment exists and none exists twice. */
-function assertPayments(folder: string, acknowledged: ReadonlySet<string>): void {
-  const rows = query(folder, "select ref, amount from credit_grant where cause = 'payment'");
+async function assertPayments(ledger: TorturedLedger, acknowledged: ReadonlySet<string>): Promise<void> {
+  const rows = await ledger.query("select ref, amount from credit_grant where cause = 'payment'");
   const counted = rows.map(({ ref }) => String(ref));
   assert.equal(new Set(counted).size, counted.length, "a payment was counted twice");
   for (const id of acknowledged) assert.ok(counted.includes(id), `${id} was acknowledged and is not there`);
@@ -221,10 +232,10 @@ function assertPayments(folder: string, acknowledged: ReadonlySet<string>): void
 }
 
 /** Returns what each request was charged: the sum of its lines. The first line has the ending. */
-function receiptsOf(folder: string) {
-  const rows = query(
-    folder,
-    `select id, max(case late when 0 then ending end) as ending, max(late) as late, sum(cost) as cost,
+async function receiptsOf(ledger: TorturedLedger) {
+  const rows = await ledger.query(
+    `select id, max(case when not late then ending end) as ending,
+       max(case when late then 1 else 0 end) as late, sum(cost) as cost,
        sum(prompt_tokens) as prompt_tokens, sum(completion_tokens) as completion_tokens
      from charge group by id`,
   );
@@ -232,15 +243,15 @@ function receiptsOf(folder: string) {
 }
 
 /** Throws if a charge does not match what the client received, and prints both. */
-function report(
-  folder: string,
+async function report(
+  ledger: TorturedLedger,
   seen: readonly Seen[],
   unanswered: number,
   checkpoints: ReadonlyMap<string, { prompt: number; completion: number }>,
-): void {
+): Promise<void> {
   const promptTokens = new Map<string, number>();
   for (const { prompt, usage } of seen) if (usage !== null) promptTokens.set(prompt, usage.prompt_tokens);
-  const receipts = receiptsOf(folder);
+  const receipts = await receiptsOf(ledger);
   const rows = new Map<
     Ended,
     { requests: number; seen: number; charged: number; over: number; free: number }

@@ -7,12 +7,13 @@ import { messageOf } from "../src/errors.ts";
 import { torture } from "../test/fixtures/torture.ts";
 import { subjects } from "../test/fixtures/torture-subjects.ts";
 import { tortureByKilling } from "./torture-kill.ts";
+import { ledgers } from "./torture-ledger.ts";
 
 const usage = `Usage: npm run torture -- [options]
   --ops N       at least so many operations on each store (default 1000000)
   --seed S      the seed to begin with
   --store NAME  ${Object.keys(subjects).join(", ")}; default: one after the other
-  --kill        instead: the real server with clients, killed again and again
+  --kill        instead: the real server with clients, killed again and again, on ${Object.keys(ledgers).join(" and ")}
   --cycles N    with --kill: how often (default 20)
   --up MS       with --kill: the longest time between two kills (default 6000)`;
 
@@ -56,10 +57,16 @@ function isStore(name: string, given: string): boolean {
   return given !== "" && name.toLowerCase().startsWith(given.toLowerCase());
 }
 
+/** The stores of these that `--store` names. */
+function chosen(names: readonly string[]): readonly string[] {
+  const { store } = values;
+  const found = store === undefined ? names : names.filter((name) => isStore(name, store)).slice(0, 1);
+  return found.length === 0 ? refuse(`There is no store "${store}".`) : found;
+}
+
 async function byOperations(): Promise<void> {
-  const names = values.store === undefined ? Object.keys(subjects) : [values.store];
-  for (const name of names) {
-    const subject = Object.entries(subjects).find(([each]) => isStore(each, name))?.[1];
+  for (const name of chosen(Object.keys(subjects))) {
+    const subject = subjects[name];
     if (subject === undefined) refuse(`There is no store "${name}".`);
     console.log(`${name}, seed ${values.seed}`);
     const startedMs = performance.now();
@@ -83,6 +90,10 @@ async function byOperations(): Promise<void> {
   }
 }
 
-await (values.kill
-  ? tortureByKilling({ seed: whole("seed"), cycles: whole("cycles"), upMsMax: whole("up") })
-  : byOperations());
+async function byKills(): Promise<void> {
+  for (const store of chosen(Object.keys(ledgers))) {
+    await tortureByKilling({ store, seed: whole("seed"), cycles: whole("cycles"), upMsMax: whole("up") });
+  }
+}
+
+await (values.kill ? byKills() : byOperations());

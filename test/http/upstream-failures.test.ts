@@ -17,7 +17,7 @@ import {
 } from "../fixtures/upstream.ts";
 import { done, event, finish, first, text, usage } from "../fixtures/upstream-events.ts";
 
-const quick = { connectMs: 500, headersMs: 300, idleMs: 300 };
+const quick = { connectMs: 1000, headersMs: 1000, idleMs: 1000 };
 const secretText = `invalid key ${secretKey} at vendor-host.internal, contact sales@vendor.example`;
 
 interface Failing {

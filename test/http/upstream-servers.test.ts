@@ -15,7 +15,7 @@ import {
 } from "../fixtures/upstream.ts";
 import { done, finish, first, text, usage } from "../fixtures/upstream-events.ts";
 
-const quick = { connectMs: 500, headersMs: 300, idleMs: 300 };
+const quick = { connectMs: 1000, headersMs: 1000, idleMs: 1000 };
 
 /** Checks that every request is settled once, for the tokens of its answer. */
 async function assertChargedOnce(front: Front, requests: number): Promise<void> {

@@ -7,14 +7,7 @@ import { availableParallelism, tmpdir } from "node:os";
 import { join } from "node:path";
 import { createInterface } from "node:readline";
 import { test } from "node:test";
-import { setTimeout as pause } from "node:timers/promises";
-import {
-  type Engine,
-  EngineError,
-  type EngineFailure,
-  type EngineState,
-  type Generation,
-} from "../../src/chat/engine.ts";
+import { type Engine, EngineError, type EngineFailure, type Generation } from "../../src/chat/engine.ts";
 import {
   ask,
   begin,
@@ -24,26 +17,13 @@ import {
   RecordedLog,
   startMiniature,
 } from "../fixtures/llama-engine.ts";
+import { isRunning, processEnded } from "../fixtures/processes.ts";
+import { until } from "../fixtures/until.ts";
 
 const endless = "Something endless, please.";
 
 function failsWith(failure: EngineFailure): (error: unknown) => boolean {
   return (error) => error instanceof EngineError && error.failure === failure;
-}
-
-function isAlive(pid: number): boolean {
-  try {
-    process.kill(pid, 0);
-    return true;
-  } catch {
-    return false;
-  }
-}
-
-/** Polls, because only a parent process is notified of an end. */
-async function gone(pid: number): Promise<void> {
-  for (let tries = 0; tries < 200 && isAlive(pid); tries++) await pause(25);
-  assert.ok(!isAlive(pid), `process ${pid} is still there`);
 }
 
 /** Reads a few events, so that the generation has begun for sure. */
@@ -53,9 +33,15 @@ async function readSome(generation: Generation): Promise<AsyncIterator<unknown>>
   return events;
 }
 
-async function reaches(engine: Engine, state: EngineState): Promise<void> {
-  for (let tries = 0; tries < 1000 && engine.state !== state; tries++) await pause(10);
-  assert.equal(engine.state, state);
+async function isReady(engine: Engine): Promise<void> {
+  await until("the engine is ready", () => engine.state === "ready");
+}
+
+/** Kills the child. Resolves when the engine has seen it. It starts another one at once. */
+async function killChild(engine: { pid: number | undefined }): Promise<void> {
+  const killed = childOf(engine);
+  process.kill(killed, "SIGKILL");
+  await until("the end of the child is seen", () => engine.pid !== killed);
 }
 
 function childOf(engine: { pid: number | undefined }): number {
@@ -88,8 +74,7 @@ test("when the child is killed, running answers fail with their usage, and waiti
 test("answers requests that arrive during a restart of the child", async () => {
   const engine = await startMiniature({ parallel: 2 });
   for (let round = 0; round < 3; round++) {
-    process.kill(childOf(engine), "SIGKILL");
-    await reaches(engine, "starting");
+    await killChild(engine);
     assert.equal((await ask(engine, "Hi", { maxTokens: 2 })).usage.completionTokens, 2);
   }
   await engine.close();
@@ -118,7 +103,7 @@ test("requests wait a limited time for a child that cannot be started, then fail
   assert.equal(engine.state, "unavailable");
   await assert.rejects(prepare(engine, "Hi"), failsWith("unavailable"));
   await copyFile(miniaturePath, modelPath);
-  await reaches(engine, "ready");
+  await isReady(engine);
   assert.equal((await ask(engine, "Hi", { maxTokens: 2 })).usage.completionTokens, 2);
   await engine.close();
   await rm(folder, { recursive: true });
@@ -126,27 +111,27 @@ test("requests wait a limited time for a child that cannot be started, then fail
 
 test("kills a child that hangs during a prompt, and the next child answers", async (t) => {
   const log = new RecordedLog();
-  const engine = await startMiniature({ parallel: 1, restartWaitMs: 500, stallMs: 1000, log });
+  const engine = await startMiniature({ parallel: 1, restartWaitMs: 1000, stallMs: 2500, log });
   t.after(() => engine.close());
   const hung = childOf(engine);
   process.kill(hung, "SIGSTOP");
   await assert.rejects(prepare(engine, "Hi"), failsWith("timeout"));
-  await gone(hung);
-  await reaches(engine, "ready");
+  await processEnded(hung);
+  await isReady(engine);
   assert.equal((await ask(engine, "Hi", { maxTokens: 2 })).usage.completionTokens, 2);
   assert.ok(log.lines.some((line) => line.includes("has not counted a prompt for too long")));
 });
 
 test("kills a child that hangs during a stop, ends the stop, and answers the next request", async (t) => {
   const log = new RecordedLog();
-  const engine = await startMiniature({ parallel: 1, stallMs: 1000, log });
+  const engine = await startMiniature({ parallel: 1, stallMs: 2500, log });
   t.after(() => engine.close());
   const running = await begin(engine, endless, { maxTokens: 900 });
   await readSome(running);
   const hung = childOf(engine);
   process.kill(hung, "SIGSTOP");
   await running.stop();
-  await gone(hung);
+  await processEnded(hung);
   assert.ok(running.usage.completionTokens >= 3);
   assert.ok(log.lines.some((line) => line.includes("has made no progress for too long")));
   assert.equal((await ask(engine, "Hi", { maxTokens: 2 })).usage.completionTokens, 2);
@@ -154,12 +139,11 @@ test("kills a child that hangs during a stop, ends the stop, and answers the nex
 
 test("leaves no process behind when it is closed during a restart", async () => {
   const engine = await startMiniature({ parallel: 1 });
-  process.kill(childOf(engine), "SIGKILL");
-  await reaches(engine, "starting");
-  for (let tries = 0; tries < 400 && engine.pid === undefined; tries++) await pause(5);
+  await killChild(engine);
+  await until("another child is there", () => engine.pid !== undefined);
   const restarted = childOf(engine);
   await engine.close();
-  await gone(restarted);
+  await processEnded(restarted);
   assert.equal(engine.state, "closed");
 });
 
@@ -172,7 +156,7 @@ test("the child survives Ctrl-C and a stop of its process group until its parent
   assert.equal((await answer).usage.completionTokens, 200);
   assert.equal(engine.pid, pid);
   await engine.close();
-  await gone(pid);
+  await processEnded(pid);
 });
 
 test("the child ends when the service is killed during a generation", async () => {
@@ -182,9 +166,9 @@ test("the child ends when the service is killed during a generation", async () =
   assert.ok(host.stdout !== null);
   const [line] = await once(createInterface({ input: host.stdout }), "line");
   const child = Number(line);
-  assert.ok(isAlive(child));
+  assert.ok(isRunning(child));
   host.kill("SIGKILL");
-  await gone(child);
+  await processEnded(child);
 });
 
 test("lowers threads to the number of cores and logs it", async () => {

@@ -31,7 +31,7 @@ const long = "word ".repeat(7000);
  * Longer than a machine with much else to do holds up a step of the miniature; a test that waits
  * for it lasts a little longer.
  */
-const stallMs = 1000;
+const stallMs = 2500;
 
 interface Halted {
   engine: LlamaEngine;
