@@ -10,15 +10,19 @@ import path from "node:path";
 import { test } from "node:test";
 import { auditDatabase } from "../../src/store/postgres/audit.ts";
 import { ask, openStream } from "../fixtures/http-stream.ts";
+import { startOwnTime } from "../fixtures/own-time.ts";
 import { noPostgres, start } from "../fixtures/postgres.ts";
 import { freePort, newFolder, quickEntry, startProgram } from "../fixtures/program.ts";
 import { until } from "../fixtures/until.ts";
+
+/** Requests wait for the database for 15 s. */
+const waitedMs = 12_000;
 
 const endless = { content: "An endless story, please.", logprobs: true, top_logprobs: 20 };
 
 test("loses no request during a restart of PostgreSQL, neither running nor new", {
   skip: noPostgres ?? false,
-}, async () => {
+}, async (t) => {
   const server = await start();
   const database = server.url(await server.create());
   await using folder = await newFolder();
@@ -27,6 +31,7 @@ test("loses no request during a restart of PostgreSQL, neither running nor new",
   assert.ok(key !== null);
   const stream = await openStream({ url, key, ...endless, max_tokens: 1000 });
 
+  const killedMs = performance.now();
   await server.kill();
   const headers = { authorization: `Bearer ${key}` };
   const arrived = [
@@ -37,7 +42,10 @@ test("loses no request during a restart of PostgreSQL, neither running nor new",
   ];
   await until("it is seen to be away", async () => (await fetch(`${operatorUrl}/readyz`)).status === 503);
   await server.restart();
+  const awayMs = performance.now() - killedMs;
   for (const answer of await Promise.all(arrived)) {
+    // A machine that takes so long to start the server cannot show it.
+    if (awayMs > waitedMs) return t.skip(`PostgreSQL was away for ${Math.round(awayMs)} ms`);
     const text = await answer.text();
     assert.equal(answer.status, 200, text);
   }
@@ -62,9 +70,9 @@ test("stops in time while PostgreSQL is unavailable, and logs the missing charge
   assert.ok(key !== null);
   const stream = await openStream({ url, key, ...endless });
   await server.kill();
-  const askedMs = performance.now();
+  const passedMs = startOwnTime();
   assert.deepEqual(await service.stop(), { code: 0, signal: null });
-  const tookMs = performance.now() - askedMs;
+  const tookMs = passedMs();
   // 2 s for what has ended to be settled; a commit alone is tried for 15.
   assert.ok(tookMs < 10_000, `it took ${tookMs} ms`);
   await assert.rejects(stream.rest());
@@ -154,12 +162,11 @@ test("refuses no request in HAProxy while no node is ready", {
   );
 
   let over = false;
-  let asked = 0;
+  const codes: string[] = [];
   const answered = async () => {
-    asked += 1;
     const answer = await ask({ ...at, max_tokens: 2 });
     const text = await answer.text();
-    assert.equal(answer.status, 200, text);
+    codes.push(`${answer.status} ${text}`);
   };
   const clients = Array.from({ length: 4 }, async () => {
     while (!over) await answered();
@@ -176,5 +183,10 @@ test("refuses no request in HAProxy while no node is ready", {
   await until("the balancer has noticed", () => balancer.log.includes("Server nodes/node-a is UP"));
   over = true;
   await Promise.all(clients);
-  t.diagnostic(`away for ${Math.round(awayMs)} ms, ${asked} requests, all answered`);
+  if (awayMs > waitedMs) return t.skip(`PostgreSQL was away for ${Math.round(awayMs)} ms`);
+  assert.deepEqual(
+    codes.filter((code) => !code.startsWith("200 ")),
+    [],
+  );
+  t.diagnostic(`away for ${Math.round(awayMs)} ms, ${codes.length} requests, all answered`);
 });

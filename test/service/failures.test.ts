@@ -190,7 +190,7 @@ test("names the model whose chat template never ends", async () => {
   );
   assertOneMessage(
     await refusedStart(folder.path, { entry: quickEntry, env: { [source]: file } }),
-    `models.smollm2-135m-instruct: The model file ${file} cannot be used: its chat template takes longer than 1 s`,
+    `models.smollm2-135m-instruct: The model file ${file} cannot be used: its chat template takes longer than 2 s`,
   );
 });
 

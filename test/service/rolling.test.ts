@@ -116,7 +116,7 @@ test("fails no request while two services restart in turn under load", { skip },
       env: {
         INKWELL_PORT: `${port}`,
         INKWELL_OPERATOR_PORT: `${operatorPort}`,
-        INKWELL_LIMITS__UNREADY_SECONDS: "1",
+        INKWELL_LIMITS__UNREADY_SECONDS: "3",
       },
     });
   await using programs = new AsyncDisposableStack();

@@ -249,7 +249,7 @@ test("closes kept connections of clients before it refuses requests", {
 }, async () => {
   await using upstream = await startUpstream();
   await using folder = await newFolder();
-  const env = { ...upstreamModel(folder.path, upstream), INKWELL_LIMITS__UNREADY_SECONDS: "2" };
+  const env = { ...upstreamModel(folder.path, upstream), INKWELL_LIMITS__UNREADY_SECONDS: "4" };
   await using service = startProgram(folder.path, { env });
   const { url, operatorUrl, key } = await service.up();
   assert.ok(key !== null);
