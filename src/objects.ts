@@ -27,6 +27,11 @@ function isDefined<T>(value: T): value is Exclude<T, undefined> {
   return value !== undefined;
 }
 
+/** Returns the value of a field, or undefined. No name of `Object.prototype` is looked for. */
+export function fieldOf(value: unknown, name: string): unknown {
+  return isRecord(value) ? value[name] : undefined;
+}
+
 /** Returns whether a parsed value is an object with properties. */
 export function isRecord(value: unknown): value is Record<string, unknown> {
   return typeof value === "object" && value !== null && !Array.isArray(value);

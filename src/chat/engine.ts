@@ -22,14 +22,16 @@ export interface Sampling {
   topP?: number;
   /** 0 is off. */
   topK?: number;
-  /** Any integer. Engines reduce it to 32 bits. */
+  /** Any integer. An engine that takes fewer bits folds it. */
   seed?: number;
-  /** Any number; engines clamp to their range. */
+  /** Any number. The embedded engine clamps to its range; an upstream gets it as it is. */
   presencePenalty?: number;
   frequencyPenalty?: number;
   /** Up to four stop sequences. They are never part of the answer. */
   stop: readonly string[];
-  /** Number of alternatives for each token, 0 to 20. Absent: no log-probabilities. */
+  /** Report the log-probability of each token. */
+  logprobs?: boolean;
+  /** Number of alternatives for each token, 0 to 20, if `logprobs` is true. Default: 0. */
   topLogprobs?: number;
 }
 
@@ -85,7 +87,8 @@ export const nothingMade: Usage = {
   estimated: false,
 };
 
-export type FinishReason = "stop" | "length";
+/** "content_filter": an upstream withheld the rest of its answer. */
+export type FinishReason = "stop" | "length" | "content_filter";
 
 /**
  * Event of a generation. A generation yields text events, then one `end`, in batches. A batch has
@@ -214,22 +217,43 @@ export interface Engine {
   close(): Promise<void>;
 }
 
-/** "too_long": the upstream rejected the prompt as too long. */
-export type EngineFailure = "overloaded" | "unavailable" | "failed" | "timeout" | "too_long";
+/**
+ * "too_long": the upstream rejected the prompt as too long. "rejected": it rejected the request
+ * for another reason. In both cases the caller can correct it, and no token was generated.
+ */
+export type EngineFailure = "overloaded" | "unavailable" | "failed" | "timeout" | "too_long" | "rejected";
+
+/** Why an upstream rejected a request. */
+export interface RejectionReason {
+  /** For the caller: one line without data of the upstream. Null if it gave none. */
+  sentence: string | null;
+  /** Path of the parameter at fault in the caller's request, or null. */
+  param: string | null;
+}
+
+interface EngineErrorOptions {
+  retryAfterSeconds?: number;
+  /** Given with "rejected". */
+  reason?: RejectionReason;
+  cause?: unknown;
+}
 
 /** Failure of an engine. `message` is for the operator's log and never reaches a caller. */
 export class EngineError extends Error {
   override readonly name = "EngineError";
   readonly failure: EngineFailure;
   readonly retryAfterSeconds: number | undefined;
+  readonly reason: RejectionReason | undefined;
 
-  constructor(
-    failure: EngineFailure,
-    message: string,
-    options: { retryAfterSeconds?: number; cause?: unknown } = {},
-  ) {
+  constructor(failure: EngineFailure, message: string, options: EngineErrorOptions = {}) {
     super(message, options.cause === undefined ? undefined : { cause: options.cause });
     this.failure = failure;
     this.retryAfterSeconds = options.retryAfterSeconds;
+    this.reason = options.reason;
+  }
+
+  /** The request is at fault, not the engine. */
+  get isCallers(): boolean {
+    return this.failure === "too_long" || this.failure === "rejected";
   }
 }

@@ -7,6 +7,7 @@
  * | ending                               | recorded as             | charged                     |
  * |--------------------------------------|-------------------------|-----------------------------|
  * | refused before an engine saw it      | refused, or no row      | nothing                     |
+ * | rejected by the engine               | refused                 | nothing                     |
  * | store did not confirm the hold       | refused, or no row      | nothing: it is voided       |
  * | engine failed before the first token | engine_failed           | nothing                     |
  * | failure or shutdown, not streamed    | engine_failed, shutdown | nothing                     |
@@ -183,7 +184,7 @@ export async function* generate(
   // A hold is open from here on. Every path below ends in the `finally`.
   let generation: Generation | null = null;
   let finishReason: FinishReason | null = null;
-  let completedBy: FinishReason | "credits" | null = null;
+  let completedBy: Ended["completedBy"] = null;
   let failure: unknown = null;
   let charged = nothingMade;
   let isCharged = false;
@@ -221,7 +222,8 @@ export async function* generate(
       return endOfAborted(signal);
     }
     const boughtOut = finishReason === "length" && holdExtender.maxTokens < wantTokens;
-    completedBy = boughtOut ? "credits" : finishReason;
+    // Receipts have no ending of their own for an answer that was filtered.
+    completedBy = boughtOut ? "credits" : finishReason === "content_filter" ? "stop" : finishReason;
   } catch (error) {
     failure = error;
     throw refusalOf(error, model.id);
@@ -253,6 +255,7 @@ export async function* generate(
 function endingOf({ generation, completedBy, failure, signal }: Ended): Ending {
   if (generation === null) return "refused";
   if (completedBy !== null) return completedBy;
+  if (failure instanceof EngineError && failure.isCallers) return "refused";
   if (failure !== null && failure !== signal.reason) return "engine_failed";
   // A request that an operator stops costs what it would cost if its client had left.
   const isShutdown = signal.reason instanceof Refusal && signal.reason.code !== "request_stopped";
@@ -262,7 +265,7 @@ function endingOf({ generation, completedBy, failure, signal }: Ended): Ending {
 interface Ended {
   generation: Generation | null;
   /** Null if the answer is not complete. */
-  completedBy: FinishReason | "credits" | null;
+  completedBy: "stop" | "length" | "credits" | null;
   /** The error of the engine or of the hold, the reason of the abort, or null. */
   failure: unknown;
   signal: AbortSignal;

@@ -6,6 +6,7 @@
 import { Refusal } from "../errors.ts";
 import { balanceUnavailable } from "../ledger/balance.ts";
 import type { AccountError, HoldOutcome } from "../ledger/operations.ts";
+import { given } from "../objects.ts";
 import type { EngineError } from "./engine.ts";
 
 /** Names of a request that was refused, and the bound of its prompt. */
@@ -130,6 +131,14 @@ export function refusalOfEngine(error: EngineError, model: string): Refusal {
         `The messages do not fit the context window of "${model}". Send fewer or shorter messages, or ask for fewer max_tokens.`,
         { ...options, param: "messages" },
       );
+    case "rejected": {
+      const sentence = error.reason?.sentence ?? "It gave no reason. Check parameters and messages.";
+      const param = error.reason?.param ?? null;
+      return new Refusal("invalid_value", `The model rejected the request. ${sentence}`, {
+        ...options,
+        ...given({ param }),
+      });
+    }
     case "timeout":
       return new Refusal(
         "upstream_timeout",

@@ -16,6 +16,11 @@ export function isGreedy({ temperature, topP }: Sampling): boolean {
   return (temperature !== undefined && temperature < temperatureMin) || topP === 0;
 }
 
+/** Number of alternatives for each token, or null if the request wants no log-probabilities. */
+export function alternativesOf({ logprobs, topLogprobs = 0 }: Sampling): number | null {
+  return logprobs === true ? topLogprobs : null;
+}
+
 export function clampPenalty(penalty: number): number {
   return Math.min(2, Math.max(-2, penalty));
 }

@@ -10,7 +10,7 @@ import type { Caller } from "../accounts/keys.ts";
 import type { ChatRequest } from "../chat/catalog.ts";
 import type { Sampling } from "../chat/engine.ts";
 import type { Charge, ChatRecord, ChatWork } from "../chat/generate.ts";
-import type { ErrorCode } from "../errors.ts";
+import { catalogue, type ErrorCode } from "../errors.ts";
 import { given } from "../objects.ts";
 import type { EpochMs } from "../units.ts";
 
@@ -134,9 +134,9 @@ export class RequestRecord implements ChatRecord {
 
 /**
  * Returns whether the service failed on the request. A stream that broke off has already sent its
- * 200. A stream that an operator stopped did not fail.
+ * 200, so its code decides.
  */
 export function isFailure({ status, code }: RequestRecord): boolean {
-  if (code === "request_stopped") return false;
-  return (status !== null && status >= 500) || (status === 200 && code !== null);
+  const { status: wouldBe } = code === null ? { status } : catalogue[code];
+  return status !== null && wouldBe !== null && wouldBe >= 500;
 }

@@ -37,13 +37,17 @@ const mapped: [rule: string, body: object, sampling: object][] = [
     { presence_penalty: -7, frequency_penalty: 1e9 },
     { stop: [], presencePenalty: -7, frequencyPenalty: 1e9 },
   ],
-  ["logprobs without a number asks for no alternatives", { logprobs: true }, { stop: [], topLogprobs: 0 }],
+  ["logprobs without a number are passed on without one", { logprobs: true }, { stop: [], logprobs: true }],
   [
-    "logprobs with a number asks for as many",
+    "logprobs and their number are passed on as they are",
     { logprobs: true, top_logprobs: 3 },
-    { stop: [], topLogprobs: 3 },
+    { stop: [], logprobs: true, topLogprobs: 3 },
   ],
-  ["logprobs false asks for none, whatever the number", { logprobs: false, top_logprobs: 3 }, { stop: [] }],
+  [
+    "logprobs false is passed on with its number",
+    { logprobs: false, top_logprobs: 3 },
+    { stop: [], logprobs: false, topLogprobs: 3 },
+  ],
 ];
 
 for (const [rule, body, sampling] of mapped) {

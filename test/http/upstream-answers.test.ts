@@ -1,6 +1,7 @@
 /** Answers of a correct upstream, in chunks of any size, and the requests that it gets. */
 import assert from "node:assert/strict";
-import { test } from "node:test";
+import { describe, test } from "node:test";
+import type { Events } from "../fixtures/events.ts";
 import { errorOf, jsonOf } from "../fixtures/service.ts";
 import { charged, secretKey, startFront } from "../fixtures/upstream.ts";
 import { delta, done, event, finish, first, text, usage } from "../fixtures/upstream-events.ts";
@@ -294,8 +295,8 @@ test("accepts the upstream's counts of thinking and cached tokens if they are pl
   }
 });
 
-test("asks for at least one alternative with log-probabilities, and removes extra ones", async () => {
-  await using front = await startFront();
+test("asks llama-server for at least one alternative with log-probabilities, and removes extra ones", async () => {
+  await using front = await startFront({ dialect: "llama-server" });
   const entry = (token: string) => ({ token, logprob: -0.5, bytes: null });
   const logprobs = { content: [{ ...entry("Hi"), top_logprobs: [entry("Hi"), entry("Ho")] }] };
   front.upstream.play = (call) =>
@@ -344,6 +345,57 @@ test("normalises a conversation until the chat template accepts it", async () =>
   assert.equal(front.service.settled.length, 1);
 });
 
+test("passes the parameters of a request on as they are", async () => {
+  await using front = await startFront();
+  const parameters = {
+    top_k: 40,
+    presence_penalty: 5,
+    frequency_penalty: -7.5,
+    seed: 2 ** 40,
+    logprobs: true,
+    top_logprobs: 0,
+    user: "a name of more than the sixty-four characters that OpenAI's API takes",
+  };
+  assert.equal((await front.chat(parameters)).status, 200);
+  const { body } = front.upstream.last();
+  assert.deepEqual(Object.fromEntries(Object.keys(parameters).map((name) => [name, body[name]])), parameters);
+});
+
+test("sends reasoning_effort also if reasoning has a number of tokens only", async () => {
+  await using front = await startFront({
+    reasoning: { field: null, tags: null, opened: false, hidden: false },
+  });
+  await front.chat({ reasoning: { max_tokens: 5 }, reasoning_effort: "high" });
+  assert.equal(front.upstream.last().body.reasoning_effort, "high");
+  await front.chat({ reasoning: { max_tokens: 5 } });
+  assert.equal(front.upstream.last().body.reasoning_effort, "low");
+});
+
+describe("an answer that the upstream's content filter ends", () => {
+  const reasonOf = ({ chunks }: Events) => chunks.at(-1)?.choices[0]?.finish_reason;
+  const filtered = [first, text("one"), finish("content_filter"), usage(5, 1), done];
+
+  test("ends with its reason, streamed or not, and is charged like a whole one", async () => {
+    await using front = await startFront();
+    front.upstream.play = (call) => call.stream(...filtered);
+    const events = await front.events();
+    assert.equal(reasonOf(events), "content_filter");
+    assert.ok(events.done);
+    const response = await front.chat();
+    const answer = await jsonOf<Completion>(response.clone());
+    assert.equal(answer.choices[0]?.finish_reason, "content_filter");
+    const row = charged(await front.receipt(response));
+    assert.deepEqual([row.ending, row.completionTokens, row.estimated], ["stop", 1, false]);
+  });
+
+  test("ends without text if the filter withheld all of it", async () => {
+    await using front = await startFront();
+    front.upstream.play = (call) => call.stream(first, finish("content_filter"), usage(5, 0), done);
+    const events = await front.events();
+    assert.deepEqual([events.texts, reasonOf(events), events.done], [[], "content_filter", true]);
+  });
+});
+
 test("refuses a prompt that is too long for the upstream, in our words", async () => {
   await using front = await startFront();
   const said = "This model's maximum context length is 4096 tokens at secret-host";
@@ -353,7 +405,8 @@ test("refuses a prompt that is too long for the upstream, in our words", async (
   const error = await errorOf(response);
   assert.deepEqual([error.code, error.param], ["context_length_exceeded", "messages"]);
   assert.ok(!error.message.includes("secret-host"));
-  assert.equal(charged(await front.receipt(response)).completionTokens, 0);
+  const row = await front.receipt(response);
+  assert.deepEqual([row?.ending, row?.cost], ["refused", 0]);
 });
 
 test("ignores empty and unknown events", async () => {

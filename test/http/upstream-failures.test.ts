@@ -35,7 +35,7 @@ describe("a failure before the first token is an HTTP status and costs nothing (
   const timeout = { status: 504, code: "upstream_timeout" };
   const overloaded = { status: 503, code: "overloaded" };
   const failing: Failing[] = [
-    { name: "400", play: (call) => call.answer(400, errorBody), ...upstreamError },
+    { name: "400 about the key", play: (call) => call.answer(400, errorBody), ...upstreamError },
     { name: "401", play: (call) => call.answer(401, errorBody), ...upstreamError },
     { name: "403", play: (call) => call.answer(403, errorBody), ...upstreamError },
     { name: "404", play: (call) => call.answer(404, errorBody), ...upstreamError },

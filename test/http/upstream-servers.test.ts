@@ -75,7 +75,7 @@ test("does not send a refused request to another upstream", async () => {
   const other = await startUpstream(refuse);
   await using front = await startFront({ others: [other] });
   front.upstream.play = refuse;
-  assert.equal((await front.chat()).status, 502);
+  assert.equal((await front.chat()).status, 400);
   assert.equal(front.upstream.calls.length + other.calls.length, 1);
 });
 

@@ -87,7 +87,7 @@ test("a message cannot forge a role", async () => {
 test("a character of several tokens is one event with all of them", async () => {
   for (let seed = 0; seed < 50; seed++) {
     const answer = await ask(engine, "Tell me about the café.", {
-      sampling: { seed, topLogprobs: 0 },
+      sampling: { seed, logprobs: true, topLogprobs: 0 },
       maxTokens: 200,
     });
     if (!answer.text.includes("é")) continue;
@@ -163,7 +163,7 @@ test("log-probabilities ignore temperature, penalties and top_k", async () => {
   const first = async (sampling: object) => {
     const answer = await ask(engine, "Hi", {
       maxTokens: 1,
-      sampling: { seed: 1, topLogprobs: 5, ...sampling },
+      sampling: { seed: 1, logprobs: true, topLogprobs: 5, ...sampling },
     });
     return answer.logprobs[0];
   };
@@ -190,7 +190,10 @@ test("log-probabilities ignore temperature, penalties and top_k", async () => {
 });
 
 test("probabilities of all tokens add up to 1, and each event has its own", async () => {
-  const answer = await ask(engine, "Hi", { maxTokens: 5, sampling: { seed: 1, topLogprobs: 256 } });
+  const answer = await ask(engine, "Hi", {
+    maxTokens: 5,
+    sampling: { seed: 1, logprobs: true, topLogprobs: 256 },
+  });
   assert.equal(answer.logprobs.length, answer.usage.completionTokens);
   for (const token of answer.logprobs) {
     const sum = token.topLogprobs.reduce((total, { logprob }) => total + Math.exp(logprob), 0);
@@ -199,7 +202,10 @@ test("probabilities of all tokens add up to 1, and each event has its own", asyn
     assert.equal(listed?.logprob, token.logprob);
     assert.equal(Buffer.from(token.bytes).toString(), token.token);
   }
-  const none = await ask(engine, "Hi", { maxTokens: 5, sampling: { seed: 1, topLogprobs: 0 } });
+  const none = await ask(engine, "Hi", {
+    maxTokens: 5,
+    sampling: { seed: 1, logprobs: true, topLogprobs: 0 },
+  });
   assert.equal(none.logprobs.length, 5);
   assert.deepEqual(none.logprobs[0]?.topLogprobs, []);
 });
@@ -234,7 +240,7 @@ test("two conversations of one account keep their prefixes while there are two s
 test("counts thinking and does not send it", async () => {
   const answer = await ask(engine, "What is ink?", {
     reasoning: { effort: "low" },
-    sampling: { seed: 4, topLogprobs: 0 },
+    sampling: { seed: 4, logprobs: true, topLogprobs: 0 },
     maxTokens: 300,
   });
   assert.ok(answer.usage.reasoningTokens > 2);
@@ -245,7 +251,7 @@ test("counts thinking and does not send it", async () => {
 
 test("closes thinking at its limit and continues with the answer", async () => {
   for (let seed = 0; seed < 20; seed++) {
-    const question = { sampling: { seed, topLogprobs: 0 }, maxTokens: 100 };
+    const question = { sampling: { seed, logprobs: true, topLogprobs: 0 }, maxTokens: 100 };
     const free = await ask(engine, "What is ink?", { ...question, reasoning: { effort: "low" } });
     if (free.usage.reasoningTokens < 8) continue;
     const short = await ask(engine, "What is ink?", { ...question, reasoning: { maxTokens: 4 } });

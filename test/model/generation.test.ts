@@ -17,7 +17,7 @@ function begin(left = 1_000_000, topLogprobs?: number) {
       prompt: { tokens: new Uint32Array(5), thinking: false },
       maxTokens: 10_000,
       paidTokens: 10_000,
-      sampling: { stop: [], ...(topLogprobs === undefined ? {} : { topLogprobs }) },
+      sampling: { stop: [], ...(topLogprobs === undefined ? {} : { logprobs: true, topLogprobs }) },
     },
     {
       send: (message) => {

@@ -51,11 +51,11 @@ describe("request fields by dialect", () => {
   });
 
   test("sends top_k if the server supports it, and turns it off for 0", () => {
-    const knowing = ["vllm", "sglang", "llama-server"];
+    const knowing = ["compatible", "vllm", "sglang", "llama-server"];
     for (const dialect of dialects) {
       const isKnown = knowing.includes(dialect);
       assert.equal(bodyOf(dialect, { topK: 5 }).top_k, isKnown ? 5 : undefined, dialect);
-      const off = dialect === "llama-server" ? 0 : -1;
+      const off = dialect === "vllm" || dialect === "sglang" ? -1 : 0;
       assert.equal(bodyOf(dialect, { topK: 0 }).top_k, isKnown ? off : undefined, dialect);
     }
   });
@@ -80,29 +80,57 @@ describe("request fields by dialect", () => {
     assert.deepEqual([body.presence_penalty, body.frequency_penalty], [0, 0]);
   });
 
-  test("sends the user, or its digest if it is too long for OpenAI (maximhq/bifrost#1000)", () => {
+  test("sends what the caller sent, although the server may refuse it", () => {
+    const user = "u".repeat(65);
     for (const dialect of dialects) {
-      assert.equal(bodyOf(dialect, {}, null, "u".repeat(64)).user, "u".repeat(64));
-      const { user } = bodyOf(dialect, {}, null, "u".repeat(65));
-      assert.ok(typeof user === "string" && user.length <= 64 && !user.includes("uuu"));
-      assert.equal(bodyOf(dialect, {}, null, "u".repeat(65)).user, user, "the same one each time");
-      assert.notEqual(bodyOf(dialect, {}, null, "u".repeat(66)).user, user, "another for each");
+      const sampling = { presencePenalty: 5, frequencyPenalty: -1e300, logprobs: true, topLogprobs: 20 };
+      const body = bodyOf(dialect, sampling, null, user);
+      assert.deepEqual([body.presence_penalty, body.frequency_penalty], [5, -1e300], dialect);
+      assert.deepEqual([body.logprobs, body.top_logprobs, body.user], [true, 20, user], dialect);
+      const refused = bodyOf(dialect, { logprobs: false, topLogprobs: 3 });
+      assert.deepEqual([refused.logprobs, refused.top_logprobs], [false, 3], dialect);
     }
   });
 
-  test("clamps valid values that a server would refuse", () => {
-    const body = bodyOf("vllm", {
-      topP: 0,
-      topK: Number.MAX_SAFE_INTEGER,
-      seed: -1e300,
-      presencePenalty: 1e300,
-      frequencyPenalty: -9,
-    });
-    assert.equal(body.temperature, 0);
-    assert.ok(!("top_p" in body) && !("top_k" in body));
-    assert.ok(typeof body.seed === "number" && body.seed >= 0 && body.seed < 2 ** 31);
-    assert.deepEqual([body.presence_penalty, body.frequency_penalty], [2, -2]);
-    assert.equal(bodyOf("vllm", { topK: 1e15 }).top_k, 2 ** 31 - 1);
+  test("sends no number of alternatives if there is none, except to llama-server, which sends 20", () => {
+    for (const dialect of dialects) {
+      const least = dialect === "llama-server" ? 1 : undefined;
+      assert.equal(bodyOf(dialect, { logprobs: true }).top_logprobs, least, dialect);
+      const none = bodyOf(dialect, { logprobs: true, topLogprobs: 0 }).top_logprobs;
+      assert.equal(none, least ?? 0, dialect);
+      assert.ok(!("top_logprobs" in bodyOf(dialect)));
+    }
+  });
+
+  test("sends a seed as it is, and folds it only if the server takes fewer bits", () => {
+    const seed = (dialect: DialectName, value: number) => bodyOf(dialect, { seed: value }).seed;
+    for (const dialect of dialects) {
+      for (const small of [0, 7, 2 ** 31 - 1]) assert.equal(seed(dialect, small), small, dialect);
+    }
+    for (const dialect of ["compatible", "openai", "vllm", "ollama"] as const) {
+      for (const whole of [-1, 2 ** 40, -(2 ** 53), 2 ** 63 - 1024])
+        assert.equal(seed(dialect, whole), whole, dialect);
+    }
+    assert.equal(seed("llama-server", 2 ** 32 - 2), 2 ** 32 - 2);
+    assert.equal(seed("sglang", -(2 ** 31)), -(2 ** 31));
+    const ranges = { "llama-server": [0, 2 ** 32 - 2], sglang: [-(2 ** 31), 2 ** 31 - 1] } as const;
+    const tooLarge = [2 ** 63, -(2 ** 63), 1e300, -1e300, Number.MAX_VALUE];
+    for (const dialect of dialects) {
+      const isNarrow = dialect === "llama-server" || dialect === "sglang";
+      const [min, max] = isNarrow ? ranges[dialect] : [-(2 ** 63) + 1024, 2 ** 63 - 1024];
+      for (const value of isNarrow ? [2 ** 32 - 1, 2 ** 40, -(2 ** 40), ...tooLarge] : tooLarge) {
+        const folded = seed(dialect, value);
+        assert.ok(typeof folded === "number" && folded >= min && folded <= max, `${dialect}: ${folded}`);
+        assert.equal(seed(dialect, value), folded, "the same one each time");
+      }
+    }
+    assert.notEqual(seed("llama-server", -1), seed("llama-server", -2));
+  });
+
+  test("sends greedy sampling as temperature 0, and the other values beside it", () => {
+    const body = bodyOf("vllm", { topP: 0, temperature: 0.5, topK: 40 });
+    assert.deepEqual([body.temperature, body.top_p, body.top_k], [0, undefined, 40]);
+    assert.equal(bodyOf("vllm", { topK: 1e15 }).top_k, 2 ** 31 - 1, "more than any vocabulary has");
   });
 
   test("leaves unset values to the server", () => {
@@ -129,6 +157,9 @@ describe("request fields by dialect", () => {
     assert.deepEqual(of("openai", { effort: "high" }), { effort: "high" });
     assert.deepEqual(of("openai", { maxTokens: 0 }), { effort: "low" });
     assert.deepEqual(of("openai", { maxTokens: 2048 }), { effort: "medium" });
+    assert.deepEqual(of("openai", { effort: "high", maxTokens: 5 }), { effort: "high" });
+    assert.deepEqual(of("openai", { effort: "immense", maxTokens: 5 }), { effort: "low" });
+    assert.deepEqual(of("openai", { effort: "high", maxTokens: 0 }), { effort: "low" });
     assert.deepEqual(of("ollama", { maxTokens: 0 }), { effort: "none" });
     assert.deepEqual(of("vllm", { maxTokens: 0 }), { template: { enable_thinking: false, thinking: false } });
     assert.deepEqual(of("sglang", { maxTokens: 512 }), { effort: "low" });

@@ -116,7 +116,8 @@ export class UpstreamAnswer {
       if (finishReason === "error" || finishReason === "abort") {
         throw brokenAnswer(`it ended the answer with the reason ${finishReason}`);
       }
-      this.#finish = finishReason === "length" ? "length" : "stop";
+      const isPassedOn = finishReason === "length" || finishReason === "content_filter";
+      this.#finish = isPassedOn ? finishReason : "stop";
     }
     return "taken";
   }

@@ -6,7 +6,8 @@
  */
 import type { TokenLogprob } from "../../chat/engine.ts";
 import type { TokenCounts } from "../../ledger/rows.ts";
-import { brokenAnswer, UpstreamFailure } from "./failure.ts";
+import { fieldOf } from "../../objects.ts";
+import { brokenAnswer, failureOfErrorEvent, UpstreamFailure } from "./failure.ts";
 
 export interface Chunk {
   text: string;
@@ -120,8 +121,8 @@ function isPlain({ text, thinks, logprobs, finishReason, usage }: Chunk): boolea
 
 function readChunk(data: string, rules: ChunkRules): Chunk {
   const event = parsed(data);
-  const error = fieldOf(event, "error") ?? (fieldOf(event, "object") === "error" ? event : undefined);
-  if (error !== undefined && error !== null) throw brokenAnswer(`it reported an error: ${errorText(error)}`);
+  const isError = (fieldOf(event, "error") ?? null) !== null || fieldOf(event, "object") === "error";
+  if (isError) throw failureOfErrorEvent(event);
   const choices = fieldOf(event, "choices");
   const choice: unknown = Array.isArray(choices) ? choices[0] : undefined;
   const delta = fieldOf(choice, "delta");
@@ -166,12 +167,6 @@ function readContent(content: unknown): { text: string; thinks: boolean } {
 function hasThoughts(part: unknown): boolean {
   const thinking = fieldOf(part, "thinking");
   return isText(thinking) || (Array.isArray(thinking) && thinking.length > 0);
-}
-
-function errorText(error: unknown): string {
-  const message = typeof error === "string" ? error : fieldOf(error, "message");
-  const code = fieldOf(error, "code") ?? fieldOf(error, "type");
-  return [code, message].filter((part) => part !== undefined && part !== null).join(" ");
 }
 
 /** Log-probability that some servers report for an impossible token. */
@@ -269,13 +264,4 @@ export function saneUsage(given: unknown, bounds: UsageBounds): TokenCounts | nu
 function wholeIn(object: unknown, name: string): number | null {
   const value = fieldOf(object, name);
   return typeof value === "number" && Number.isSafeInteger(value) && value >= 0 ? value : null;
-}
-
-/** Returns the value of a field, or undefined. No name of `Object.prototype` is looked for. */
-export function fieldOf(object: unknown, name: string): unknown {
-  return isRecord(object) ? object[name] : undefined;
-}
-
-function isRecord(value: unknown): value is Record<string, unknown> {
-  return typeof value === "object" && value !== null;
 }

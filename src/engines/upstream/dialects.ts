@@ -2,12 +2,13 @@
  * Differences between the servers' request formats, in one table (docs/upstreams.md describes
  * them).
  *
- * Pure. Requests are always streamed and always ask for usage. Values that a server would refuse
- * are left out or clamped, so that no valid request causes an error at the upstream.
+ * Pure. Requests are always streamed and always ask for usage. The values of the caller are sent
+ * as they are. A field that a server does not know is left out, and a value is changed only if the
+ * server would read another value.
  */
 import { hash } from "node:crypto";
 import type { Message, Reasoning, Sampling } from "../../chat/engine.ts";
-import { clampPenalty, isGreedy, topKMax } from "../sampling-limits.ts";
+import { isGreedy, topKMax } from "../sampling-limits.ts";
 
 export const dialects = ["compatible", "openai", "vllm", "sglang", "llama-server", "ollama"] as const;
 export type DialectName = (typeof dialects)[number];
@@ -24,6 +25,10 @@ export interface Dialect {
   maxTokens: "max_tokens" | "max_completion_tokens";
   /** Value that turns `top_k` off, or null if the server does not support `top_k`. */
   topKOff: -1 | 0 | null;
+  /** Range of a seed. A seed outside it is folded into it. */
+  seeds: Seeds;
+  /** Least number of alternatives with which the server sends log-probabilities. */
+  topLogprobsMin: 0 | 1;
   /** Options besides `include_usage`. */
   streamOptions: Fields;
   /** Fields of every request. They make the server report its token count with each event. */
@@ -39,6 +44,14 @@ export interface Dialect {
    */
   sendsStop: boolean;
 }
+
+interface Seeds {
+  min: bigint;
+  max: bigint;
+}
+
+/** OpenAI, vLLM and Ollama read 64 bits with a sign. */
+const seedsOf64Bits: Seeds = { min: 1n - 2n ** 63n, max: 2n ** 63n - 1n };
 
 interface WantedReasoning {
   effort: "low" | "medium" | "high" | null;
@@ -58,6 +71,8 @@ const templateSwitch = ({ effort, none }: WantedReasoning): Fields => {
 };
 
 const plain = {
+  seeds: seedsOf64Bits,
+  topLogprobsMin: 0,
   streamOptions: {},
   extra: {},
   accountSalt: null,
@@ -70,7 +85,7 @@ const modelServer: Dialect = {
   ...plain,
   streamOptions: { continuous_usage_stats: true },
   maxTokens: "max_tokens",
-  // SGLang refuses 0.
+  // SGLang refuses 0, and so do older versions of vLLM.
   topKOff: -1,
   reasoning: templateSwitch,
   accountSalt: "cache_salt",
@@ -78,21 +93,26 @@ const modelServer: Dialect = {
 };
 
 const table: Readonly<Record<DialectName, Dialect>> = {
-  compatible: { ...plain, maxTokens: "max_tokens", topKOff: null, reasoning: effortOnly },
+  compatible: { ...plain, maxTokens: "max_tokens", topKOff: 0, reasoning: effortOnly },
   openai: {
     ...plain,
     maxTokens: "max_completion_tokens",
+    // It refuses requests with `top_k`.
     topKOff: null,
     reasoning: effortOnly,
     // It continues and charges after the connection is closed.
     sendsStop: true,
   },
   vllm: modelServer,
-  sglang: modelServer,
+  // Older versions keep a seed in 32 bits with a sign, and crash on a larger one.
+  sglang: { ...modelServer, seeds: { min: -(2n ** 31n), max: 2n ** 31n - 1n } },
   "llama-server": {
     ...plain,
     maxTokens: "max_tokens",
     topKOff: 0,
+    // 32 bits. The last value means a random seed.
+    seeds: { min: 0n, max: 2n ** 32n - 2n },
+    topLogprobsMin: 1,
     extra: { timings_per_token: true },
     reasoning: ({ effort, none }) => {
       if (none) return { chat_template_kwargs: { enable_thinking: false } };
@@ -103,6 +123,7 @@ const table: Readonly<Record<DialectName, Dialect>> = {
   ollama: {
     ...plain,
     maxTokens: "max_tokens",
+    // Its OpenAI-compatible API ignores `top_k`.
     topKOff: null,
     // It sends the withheld text if the answer ends by length.
     sendsStop: true,
@@ -130,9 +151,6 @@ export interface UpstreamRequest {
   sendStop: boolean;
 }
 
-/** OpenAI refuses a longer one (maximhq/bifrost#1000). */
-const userLengthMax = 64;
-
 /** The JSON of a chat request. */
 export function requestBody(dialect: Dialect, request: UpstreamRequest): string {
   const { model, messages, maxTokens, sampling, user, reasoning, sendStop } = request;
@@ -147,23 +165,18 @@ export function requestBody(dialect: Dialect, request: UpstreamRequest): string 
   };
   // Unset values are left to the upstream's defaults: some models accept no value at all.
   if (isGreedy(sampling)) body.temperature = 0;
-  else {
-    if (sampling.temperature !== undefined) body.temperature = sampling.temperature;
-    if (sampling.topP !== undefined) body.top_p = sampling.topP;
-    if (sampling.topK !== undefined && dialect.topKOff !== null)
-      body.top_k = sampling.topK === 0 ? dialect.topKOff : Math.min(sampling.topK, topKMax);
-  }
-  if (sampling.seed !== undefined) body.seed = seedOf(sampling.seed);
-  if (sampling.presencePenalty !== undefined) body.presence_penalty = clampPenalty(sampling.presencePenalty);
-  if (sampling.frequencyPenalty !== undefined)
-    body.frequency_penalty = clampPenalty(sampling.frequencyPenalty);
+  else if (sampling.temperature !== undefined) body.temperature = sampling.temperature;
+  if (sampling.topP !== undefined && sampling.topP > 0) body.top_p = sampling.topP;
+  if (sampling.topK !== undefined && dialect.topKOff !== null)
+    body.top_k = sampling.topK === 0 ? dialect.topKOff : Math.min(sampling.topK, topKMax);
+  if (sampling.seed !== undefined) body.seed = seedOf(sampling.seed, dialect.seeds);
+  if (sampling.presencePenalty !== undefined) body.presence_penalty = sampling.presencePenalty;
+  if (sampling.frequencyPenalty !== undefined) body.frequency_penalty = sampling.frequencyPenalty;
   if (sendStop && sampling.stop.length > 0) body.stop = sampling.stop;
-  if (sampling.topLogprobs !== undefined) {
-    body.logprobs = true;
-    // llama-server sends no log-probabilities for 0. Surplus alternatives are cut on arrival.
-    body.top_logprobs = Math.max(1, sampling.topLogprobs);
-  }
-  if (user !== null) body.user = user.length > userLengthMax ? hash("sha256", user, "base64url") : user;
+  if (sampling.logprobs !== undefined) body.logprobs = sampling.logprobs;
+  const topLogprobs = topLogprobsOf(sampling, dialect);
+  if (topLogprobs !== undefined) body.top_logprobs = topLogprobs;
+  if (user !== null) body.user = user;
   if (dialect.accountSalt !== null) body[dialect.accountSalt] = saltOf(request.accountId);
   return JSON.stringify(body);
 }
@@ -177,14 +190,23 @@ function wantedOf({ effort, maxTokens }: Reasoning): WantedReasoning {
   if (maxTokens === 0) return { effort: null, none: true };
   if (effort === "none") return { effort: null, none: true };
   const word = effort === "low" || effort === "medium" || effort === "high" ? effort : null;
-  if (maxTokens === undefined) return { effort: word, none: false };
+  if (word !== null || maxTokens === undefined) return { effort: word, none: false };
   // No server accepts a number of tokens. These limits are those of docs/models.md.
   return { effort: maxTokens <= 512 ? "low" : maxTokens <= 2048 ? "medium" : "high", none: false };
 }
 
-/** Returns 31 bits, the largest range that every server accepts. */
-function seedOf(seed: number): number {
-  return Number(BigInt.asUintN(31, BigInt(seed)));
+/** Surplus alternatives are cut on arrival. */
+function topLogprobsOf({ logprobs, topLogprobs }: Sampling, { topLogprobsMin }: Dialect): number | undefined {
+  if (logprobs !== true || topLogprobsMin === 0) return topLogprobs;
+  return Math.max(topLogprobsMin, topLogprobs ?? 0);
+}
+
+/** Returns a seed in the range as it is, and one value of the range for each other seed. */
+function seedOf(seed: number, { min, max }: Seeds): number {
+  const whole = BigInt(seed);
+  if (whole >= min && whole <= max) return seed;
+  const count = max + 1n;
+  return Number(((whole % count) + count) % count);
 }
 
 /** Returns a hash, so that the upstream does not learn the account's name. */

@@ -2,8 +2,8 @@
  * Engine that forwards requests to servers with an OpenAI-compatible API.
  *
  * Guarantees:
- * - callers never see an upstream's messages, names or keys. The log gets cleaned messages
- *   (failure.ts).
+ * - callers never see an upstream's names or keys. They see its messages only if it rejects their
+ *   request, and cleaned (caller-sentence.ts). The log gets cleaned messages too (failure.ts).
  * - each server gets at most `parallel` requests at once (server-pool.ts).
  * - the service makes no requests of its own: a circuit breaker learns from real requests
  *   (server.ts).
@@ -23,8 +23,10 @@ import type {
   Prompt,
   Reasoning,
 } from "../../chat/engine.ts";
+import { alternativesOf } from "../sampling-limits.ts";
 import type { ThinkTags } from "../text/thinking.ts";
 import { AnswerText } from "./answer.ts";
+import { type SentenceCleaner, sentenceCleaner } from "./caller-sentence.ts";
 import {
   type Dialect,
   type DialectName,
@@ -81,6 +83,7 @@ export class UpstreamEngine implements Engine {
   readonly #pool: ServerPool;
   readonly #prompts: PromptCounter;
   readonly #reasoningFields: readonly string[];
+  readonly #cleanSentence: SentenceCleaner;
   #reportsUsageLate: boolean;
 
   constructor(options: UpstreamOptions) {
@@ -90,6 +93,7 @@ export class UpstreamEngine implements Engine {
     this.#reportsUsageLate = reasoning?.hidden ?? false;
     this.#dialect = dialectOf(options.dialect);
     this.#pool = new ServerPool(options);
+    this.#cleanSentence = sentenceCleaner(options);
     const { model, contextWindow, templateTokens = templateTokensDefault, tokenizer = null } = options;
     this.#prompts = new PromptCounter({
       pool: this.#pool,
@@ -140,7 +144,7 @@ export class UpstreamEngine implements Engine {
   #generate(prompt: Prompt, counted: PreparedConversation, options: GenerateOptions): Generation {
     this.#pool.assertReady();
     const { contextWindow, model, reasoning, sendStop = this.#dialect.sendsStop, finishMs } = this.#options;
-    const { stop, topLogprobs } = options.sampling;
+    const { stop } = options.sampling;
     const generation = new UpstreamGeneration(
       {
         dialect: this.#dialect,
@@ -153,9 +157,10 @@ export class UpstreamEngine implements Engine {
           sendStop,
         },
         forms: counted.forms,
+        cleanSentence: this.#cleanSentence,
         promptTokensIfUnreported: counted.tokens.likely,
         options,
-        rules: { reasoningFields: this.#reasoningFields, topLogprobs: topLogprobs ?? null },
+        rules: { reasoningFields: this.#reasoningFields, topLogprobs: alternativesOf(options.sampling) },
         text: new AnswerText({ stop, tags: reasoning?.tags ?? null, opened: reasoning?.opened ?? false }),
         contextWindow,
         finishMs,

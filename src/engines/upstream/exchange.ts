@@ -18,7 +18,13 @@
 import { StringDecoder } from "node:string_decoder";
 import { createParser } from "eventsource-parser";
 import type { Dispatcher } from "undici";
-import { brokenAnswer, failureOfConnection, failureOfStatus, type UpstreamFailure } from "./failure.ts";
+import {
+  brokenAnswer,
+  failureOfConnection,
+  failureOfNamedError,
+  failureOfStatus,
+  type UpstreamFailure,
+} from "./failure.ts";
 
 /** An event with the log-probabilities of a burst of tokens has tens of thousands. */
 export const eventCharactersMax = 1024 * 1024;
@@ -187,7 +193,7 @@ export class Exchange implements Dispatcher.DispatchHandler {
 
   #receive(data: string, name: string | undefined): void {
     if (this.#isReleased || this.#isBroken) return;
-    if (name === "error" && data !== doneData) this.#break(brokenAnswer(`it reported an error: ${data}`));
+    if (name === "error" && data !== doneData) this.#break(failureOfNamedError(data));
     else this.#events.push(data);
   }
 

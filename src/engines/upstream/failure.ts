@@ -2,11 +2,13 @@
  * Failures of requests to upstreams: the error for the caller, the message for the operator's log,
  * and whether another upstream may answer.
  *
- * Pure. An upstream's own messages go to the log only. They are shortened, and the key, the
- * caller's name for its user and quotes from the conversation are removed.
+ * Pure. An upstream's own messages go to the log. They are shortened, and the key, the caller's
+ * name for its user and quotes from the conversation are removed. Only the sentence of a rejection
+ * goes to the caller (caller-sentence.ts).
  */
-import type { EngineFailure, Message } from "../../chat/engine.ts";
+import type { EngineFailure, Message, RejectionReason } from "../../chat/engine.ts";
 import { codeOf } from "../../errors.ts";
+import { errorIn, errorInBody, type UpstreamError } from "./error-body.ts";
 
 interface FailureOptions {
   /** Another upstream may answer. */
@@ -18,6 +20,8 @@ interface FailureOptions {
   /** The chat template may accept the conversation in another form. */
   isRefused?: boolean;
   retryAfterSeconds?: number | undefined;
+  /** Why the server rejected the request. The sentence is not cleaned. */
+  reason?: RejectionReason;
 }
 
 export class UpstreamFailure extends Error {
@@ -28,6 +32,7 @@ export class UpstreamFailure extends Error {
   readonly isStale: boolean;
   readonly isRefused: boolean;
   readonly retryAfterSeconds: number | undefined;
+  readonly reason: RejectionReason | undefined;
 
   /** `message` is for the operator's log. */
   constructor(failure: EngineFailure, message: string, options: FailureOptions = {}) {
@@ -38,12 +43,26 @@ export class UpstreamFailure extends Error {
     this.isStale = options.isStale ?? false;
     this.isRefused = options.isRefused ?? false;
     this.retryAfterSeconds = options.retryAfterSeconds;
+    this.reason = options.reason;
+  }
+
+  /** The caller can correct the request. The server is not at fault. */
+  get isCallers(): boolean {
+    return this.failure === "rejected" || this.failure === "too_long";
   }
 }
 
 /** Returns the failure of an upstream whose answer is malformed or incomplete. */
 export function brokenAnswer(message: string): UpstreamFailure {
   return new UpstreamFailure("failed", message, { elsewhere: true, isFault: true });
+}
+
+/**
+ * Returns the failure for an answer that had begun. A server that has generated text has accepted
+ * the request, whatever its error says.
+ */
+export function inMidAnswer(failure: UpstreamFailure): UpstreamFailure {
+  return failure.isCallers ? brokenAnswer(failure.message) : failure;
 }
 
 /** Errors before the request was sent: connection refused, unknown host name, no route. */
@@ -118,9 +137,8 @@ export function failureOfStatus(
     return new UpstreamFailure("failed", answered(", so url or model of this model is wrong"), fault);
   }
   if (status === 408 || status === 504) return new UpstreamFailure("timeout", answered(""), fault);
-  if (isTooLong(status, body)) return new UpstreamFailure("too_long", answered(""));
-  if (status === 400 || status === 413 || status === 422) {
-    return new UpstreamFailure("failed", answered(""), { isRefused: true });
+  if (isRejection(status)) {
+    return failureOfRejection(status, errorInBody(body), answered);
   }
   // llama-server reports an error in the template with a 500.
   const isRefused = status === 500 && /template|jinja|\broles?\b/i.test(body);
@@ -129,13 +147,59 @@ export function failureOfStatus(
   return new UpstreamFailure("failed", answered(hint), fault);
 }
 
+/** Returns the failure for an error in an event of the answer. `event`: its parsed data. */
+export function failureOfErrorEvent(event: unknown): UpstreamFailure {
+  return failureOfStreamedError(errorIn(event));
+}
+
+/** Returns the failure for an event that is named an error. `data`: its data. */
+export function failureOfNamedError(data: string): UpstreamFailure {
+  return failureOfStreamedError(errorInBody(data));
+}
+
+/** Some servers validate a request after the head of the answer. */
+function failureOfStreamedError(error: UpstreamError): UpstreamFailure {
+  const said = [error.codes, error.sentence].filter((part) => part !== null && part !== "").join(" ");
+  const reported = (hint: string) => `it reported an error${hint}: ${said}`;
+  const { status } = error;
+  return status !== null && isRejection(status)
+    ? failureOfRejection(status, error, reported)
+    : brokenAnswer(reported(""));
+}
+
+function isRejection(status: number): boolean {
+  return status === 400 || status === 413 || status === 422;
+}
+
+/** `message` returns the message for the log, with a hint. */
+function failureOfRejection(
+  status: number,
+  error: UpstreamError,
+  message: (hint: string) => string,
+): UpstreamFailure {
+  const said = `${error.codes} ${error.sentence ?? message("")}`;
+  if (isTooLong(said)) return new UpstreamFailure("too_long", message(""));
+  if (error.isAboutConfiguration || (error.isPage && status !== 413)) {
+    return new UpstreamFailure("failed", message(", so the configuration of this model may be wrong"));
+  }
+  const { param } = error;
+  const sentence = error.sentence ?? (status === 413 ? "It is too large." : null);
+  return new UpstreamFailure("rejected", message(""), {
+    isRefused: (param === null || param.startsWith("messages")) && !aboutParameter.test(sentence ?? ""),
+    reason: { sentence, param },
+  });
+}
+
+/** Another form of the conversation does not help. */
+const aboutParameter =
+  /temperature|top_[pk]\b|max_(?:completion_)?tokens|penalty|logprobs|\bseed\b|\bstop\b|reasoning_effort|content (?:filter|management|policy)/i;
+
 /**
  * Recognises OpenAI's and vLLM's code, llama-server's type and the messages of SGLang and others.
  */
-function isTooLong(status: number, body: string): boolean {
-  if (status !== 400 && status !== 413 && status !== 422) return false;
+function isTooLong(said: string): boolean {
   return /context_length_exceeded|exceed_context_size|maximum context length|context (length|size|window)|longer than the model/i.test(
-    body,
+    said,
   );
 }
 
@@ -171,7 +235,7 @@ export function loggable(said: string, { key, user, messages }: Unlogged): strin
     if (key !== null && key !== "") text = text.replaceAll(key, "[key]");
     if (user !== null && user.length >= userLengthMin) text = text.replaceAll(user, "[user]");
     readings.push(spaced(text));
-    const next = text.replace(jsonEscape, unescaped);
+    const next = withoutEscapes(text);
     if (next === text) break;
     text = next;
   }
@@ -228,10 +292,15 @@ function windowsOf(text: string, length: number): string[] {
 }
 
 /** Messages may be JSON in JSON in JSON. */
-const escapesMax = 4;
+export const escapesMax = 4;
 const jsonEscape = /\\(?:u([0-9a-fA-F]{4})|(["\\/])|[bfnrt])/g;
 /** `\u0041` */
 const escapeLengthMax = 6;
+
+/** Decodes one level of escapes. */
+export function withoutEscapes(text: string): string {
+  return text.replace(jsonEscape, unescaped);
+}
 
 function unescaped(_: string, code: string | undefined, itself: string | undefined): string {
   return code === undefined ? (itself ?? " ") : String.fromCharCode(Number.parseInt(code, 16));

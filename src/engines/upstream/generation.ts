@@ -21,9 +21,10 @@ import { EngineError, type EngineEvent, type Generation, type Usage } from "../.
 import { given } from "../../objects.ts";
 import type { ConversationForms } from "../text/message-normalisation.ts";
 import { type AnswerOptions, UpstreamAnswer } from "./answer.ts";
+import type { SentenceCleaner } from "./caller-sentence.ts";
 import { type Dialect, requestBody, type UpstreamRequest } from "./dialects.ts";
 import type { Exchange } from "./exchange.ts";
-import { brokenAnswer, UpstreamFailure } from "./failure.ts";
+import { brokenAnswer, inMidAnswer, UpstreamFailure } from "./failure.ts";
 import type { Attempt, UpstreamServer } from "./server.ts";
 import type { Applicant, ServerPool } from "./server-pool.ts";
 
@@ -45,6 +46,8 @@ interface UpstreamJob extends AnswerOptions {
   request: Omit<UpstreamRequest, "maxTokens" | "messages">;
   /** The conversation, with the forms for stricter chat templates. */
   forms: ConversationForms;
+  /** Cleans the sentence of a rejection for the caller. */
+  cleanSentence: SentenceCleaner;
   finishMs?: number | undefined;
   /** Called if the upstream ended the answer. */
   onCompleted(server: UpstreamServer, answer: CompletedAnswer): void;
@@ -304,13 +307,15 @@ export class UpstreamGeneration implements Generation, Applicant {
   #retryOrFail(failure: UpstreamFailure, batch: EngineEvent[]): void {
     // The answer is whole. Only the usage is missing.
     if (this.#answer.finish !== null) this.#complete(batch);
-    else if (this.#answer.hasText || !this.#sendAgain(failure)) this.#fail(failure);
+    else if (this.#answer.hasText) this.#fail(inMidAnswer(failure));
+    else if (!this.#sendAgain(failure)) this.#fail(failure);
   }
 
   #fail(failure: UpstreamFailure): void {
-    const reason = this.#reportFailure(failure, false);
-    const { retryAfterSeconds } = failure;
-    this.#end(new EngineError(failure.failure, reason, given({ retryAfterSeconds })));
+    const message = this.#reportFailure(failure, false);
+    const { retryAfterSeconds, reason: said } = failure;
+    const reason = said && { ...said, sentence: this.job.cleanSentence(said.sentence) };
+    this.#end(new EngineError(failure.failure, message, given({ retryAfterSeconds, reason })));
   }
 
   /** Reports the failure to the circuit breaker. Returns the message for the log. */

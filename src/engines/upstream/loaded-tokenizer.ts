@@ -10,8 +10,8 @@ import { Tokenizer } from "@huggingface/tokenizers";
 import type { Message } from "../../chat/engine.ts";
 import { messageOf, OperatorError } from "../../errors.ts";
 import type { TokenizerFiles } from "../../model-files/tokenizer-files.ts";
+import { fieldOf } from "../../objects.ts";
 import { ConversationForms } from "../text/message-normalisation.ts";
-import { fieldOf } from "./chunk.ts";
 
 export interface TokenizedPrompt {
   tokens: number;

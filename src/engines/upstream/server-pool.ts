@@ -171,7 +171,7 @@ export class ServerPool {
     const { key, log } = this.#options;
     const { attempt, inAnswer, isAgain, user, messages } = request;
     const reason = `${server.name}: ${loggable(failure.message, { key, user, messages })}`;
-    server.lastError = { atMs: Date.now(), message: reason };
+    if (!failure.isCallers) server.lastError = { atMs: Date.now(), message: reason };
     if (isAgain) log.warn({ reason }, "an upstream failed; the request goes to another one");
     if (server.failed(failure, attempt, inAnswer)) {
       const openMs = (server.openUntilMs ?? 0) - performance.now();

@@ -7,8 +7,8 @@
  */
 import type { Message } from "../../chat/engine.ts";
 import { messageOf } from "../../errors.ts";
+import { fieldOf } from "../../objects.ts";
 import type { ConversationForms } from "../text/message-normalisation.ts";
-import { fieldOf } from "./chunk.ts";
 import type { Dialect, Fields } from "./dialects.ts";
 import type { Body, UpstreamServer } from "./server.ts";
 

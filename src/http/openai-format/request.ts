@@ -221,7 +221,8 @@ function samplingOf(body: ChatBody): Sampling {
   if (typeof body.seed === "number") sampling.seed = body.seed;
   if (typeof body.presence_penalty === "number") sampling.presencePenalty = body.presence_penalty;
   if (typeof body.frequency_penalty === "number") sampling.frequencyPenalty = body.frequency_penalty;
-  if (body.logprobs === true) sampling.topLogprobs = body.top_logprobs ?? 0;
+  if (typeof body.logprobs === "boolean") sampling.logprobs = body.logprobs;
+  if (typeof body.top_logprobs === "number") sampling.topLogprobs = body.top_logprobs;
   return sampling;
 }
 

@@ -186,7 +186,7 @@ export class ChatEndpoint {
   }
 
   async #sendWhole({ parsed, reply, context, head, batches, run }: AnswerToSend): Promise<void> {
-    const hasLogprobs = parsed.chat.sampling.topLogprobs !== undefined;
+    const hasLogprobs = parsed.chat.sampling.logprobs === true;
     let rates: Rates = {};
     let text = "";
     const logprobs: string[] = [];

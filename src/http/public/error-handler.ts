@@ -28,11 +28,15 @@ export function publicRefusalOf(error: unknown): Refusal {
 }
 
 export function logRefusal(logger: Logger, refusal: Refusal, requestId: string): void {
-  if (refusal.status < 500) return;
-  const { code, detail, cause } = refusal;
+  const { status, code, detail, cause } = refusal;
+  if (status < 500) {
+    // The words of an engine that rejected the request.
+    if (detail !== undefined) logger.info({ requestId, code, detail }, "a request was refused");
+    return;
+  }
   // A refusal with a detail is explained and needs no stack. A refusal without one is a defect.
   const fields = { requestId, code, ...(detail === undefined ? { err: cause } : { detail }) };
-  if (refusal.status === 503) logger.warn(fields, "a request was refused");
+  if (status === 503) logger.warn(fields, "a request was refused");
   else logger.error(fields, "a request failed");
 }
 

@@ -13,7 +13,7 @@ import type { Socket } from "node:net";
 import type { FastifyReply, FastifyRequest } from "fastify";
 import type { Caller } from "../../accounts/keys.ts";
 import { BusySet } from "../../collections.ts";
-import { type ErrorCode, invariant, Refusal } from "../../errors.ts";
+import { catalogue, type ErrorCode, invariant, Refusal } from "../../errors.ts";
 import type { RequestRecord, Work } from "../../telemetry/request-record.ts";
 import type { Upload } from "./uploads.ts";
 
@@ -306,7 +306,9 @@ export class RequestContext {
     const { record, upload } = this;
     if (record.isFinished) return;
     upload?.release();
-    const isRefused = upload !== null && !record.isAccepted;
+    // An engine may refuse a request that it had accepted.
+    const isAtFault = code !== null && catalogue[code].status === 400;
+    const isRefused = upload !== null && (!record.isAccepted || isAtFault);
     const refused = isRefused ? { bytes: upload.receivedBytes, ms: this.#workMs } : null;
     if (refused !== null && record.caller !== null) this.#chargeRefused(record.caller, refused);
     record.finish(status, code, refused);

@@ -20,6 +20,7 @@
  */
 import type { TokenLogprob } from "../../../chat/engine.ts";
 import { invariant, messageOf } from "../../../errors.ts";
+import { alternativesOf } from "../../sampling-limits.ts";
 import type { JobProgress, JobSpec, ToChild } from "../protocol.ts";
 import { Job, type JobContext, type Output } from "./job.ts";
 import { Outbox } from "./outbox.ts";
@@ -259,9 +260,9 @@ export class Decoder {
   /** Undefined if none is asked for, and for tokens that are not part of the answer. */
   async #logprob(job: Job, logits: number, token: number): Promise<TokenLogprob | undefined> {
     const { backend, isEndOfTurn } = this.#options;
-    const { topLogprobs } = job.spec.sampling;
-    if (topLogprobs === undefined || job.isThinking || isEndOfTurn(token)) return undefined;
-    const { logprob, top } = await backend.candidates(logits, token, topLogprobs);
+    const alternatives = alternativesOf(job.spec.sampling);
+    if (alternatives === null || job.isThinking || isEndOfTurn(token)) return undefined;
+    const { logprob, top } = await backend.candidates(logits, token, alternatives);
     return {
       ...this.#spelled(token),
       logprob,

@@ -6,6 +6,7 @@
  * output in and carries out the stop.
  */
 import type { EngineError, EngineEvent, Generation, Usage } from "../../../chat/engine.ts";
+import { alternativesOf } from "../../sampling-limits.ts";
 import type { JobProgress, JobSpec, ToChild } from "../protocol.ts";
 import { EventQueue } from "./event-queue.ts";
 
@@ -47,8 +48,8 @@ export class LlamaGeneration implements Generation {
     onTokens: (completionTokens: number) => void,
   ) {
     this.#job = { ...job, window: windowEvents };
-    const { topLogprobs } = job.sampling;
-    this.#itemsPerEvent = topLogprobs === undefined ? 1 : 2 + topLogprobs;
+    const alternatives = alternativesOf(job.sampling);
+    this.#itemsPerEvent = alternatives === null ? 1 : 2 + alternatives;
     this.#owner = owner;
     this.#onTokens = onTokens;
     this.#usage = {

@@ -1,0 +1,129 @@
+/**
+ * Reads the error that an upstream sends: its sentence, the parameter that it names, its codes, and
+ * whether the caller or the configuration of the model is at fault.
+ *
+ * Pure. Servers send about ten shapes: `{error: {...}}`, the error alone, a list, `detail` of FastAPI,
+ * text. Nothing here is cleaned; see caller-sentence.ts and failure.ts.
+ */
+import { fieldOf } from "../../objects.ts";
+
+export interface UpstreamError {
+  /** Null if there is none, or only a page of HTML. */
+  sentence: string | null;
+  /** Path of a parameter that callers know (`messages[0].role`), or null. */
+  param: string | null;
+  /** The codes and types that the error has. */
+  codes: string;
+  /** Status in the error itself, as in an event of a stream; null if there is none. */
+  status: number | null;
+  /** A page of HTML. Model servers send none, so it comes from a proxy. */
+  isPage: boolean;
+  /**
+   * The configuration of the model is at fault, although the status is that of a faulty request: a
+   * wrong key, no credits, an unknown model, or a field that Inkwell adds.
+   */
+  isAboutConfiguration: boolean;
+}
+
+/** Reads the body of an error response, which may be cut. */
+export function errorInBody(body: string): UpstreamError {
+  const text = body.trim();
+  let value: unknown;
+  try {
+    value = JSON.parse(text);
+  } catch {
+    const isPage = text.startsWith("<");
+    return { ...errorIn(isPage ? null : /^[[{]/.test(text) ? cutSentence(text) : text), isPage };
+  }
+  return errorIn(value);
+}
+
+/** Finds the message in JSON whose end is missing. */
+function cutSentence(json: string): string | null {
+  const escaped = /"(?:message|msg|detail)"\s*:\s*"((?:[^"\\]|\\.)*)/.exec(json)?.[1];
+  return escaped?.replace(/\\(["\\/])/g, "$1") ?? null;
+}
+
+/** Reads a parsed error. */
+export function errorIn(value: unknown): UpstreamError {
+  const outer: unknown = Array.isArray(value) ? value[0] : value;
+  const inner = fieldOf(outer, "error") ?? outer;
+  const place = placeIn(inner);
+  const codes = [
+    ...["code", "type", "status"].map((name) => fieldOf(inner, name)),
+    ...["error_type", "http_status_code"].map((name) => fieldOf(outer, name) ?? fieldOf(inner, name)),
+  ].filter((code) => typeof code === "string" || typeof code === "number");
+  const named = fieldOf(inner, "param");
+  const param = typeof named === "string" ? named : place.param;
+  const said = `${codes.join(" ")} ${place.sentence ?? ""}`.slice(0, searchedCharactersMax);
+  return {
+    sentence: place.sentence,
+    param: callersParam(param),
+    codes: codes.join(" "),
+    status: statusOf(codes),
+    isPage: false,
+    isAboutConfiguration: param === "model" || configuration.some((words) => words.test(said)),
+  };
+}
+
+interface Place {
+  sentence: string | null;
+  param: string | null;
+}
+
+/** Nested messages deeper than this are not read. */
+const depthMax = 4;
+
+function placeIn(value: unknown, depth = 0): Place {
+  if (typeof value === "string") return placeInPython(value);
+  if (Array.isArray(value) && depth < depthMax) return placeIn(value[0], depth + 1);
+  const name = ["message", "msg", "detail", "error"].find((key) => (fieldOf(value, key) ?? null) !== null);
+  if (name === undefined || depth >= depthMax) return { sentence: null, param: null };
+  const { sentence, param } = placeIn(fieldOf(value, name), depth + 1);
+  const location = fieldOf(value, "loc");
+  return Array.isArray(location) ? placeAt(location.map(String), sentence) : { sentence, param };
+}
+
+/**
+ * vLLM and SGLang write the errors of pydantic as Python does, with the values and with paths of
+ * their host: `1 validation error: {'type': ..., 'loc': ('body', 'seed'), 'msg': '...'`.
+ */
+function placeInPython(text: string): Place {
+  const found = /'loc': \(([^)]{1,200})\), 'msg': (?:'([^']*)|"([^"]*))/.exec(text);
+  if (found === null) return { sentence: text.trim() === "" ? null : text, param: null };
+  const [, location = "", single, double] = found;
+  const parts = location.split(",").map((part) => part.trim().replace(/^'|'$/g, ""));
+  return placeAt(parts, single ?? double ?? null);
+}
+
+function placeAt(location: readonly string[], sentence: string | null): Place {
+  const path = location.filter((part, index) => part !== "" && !(index === 0 && part === "body"));
+  const param = path.join(".");
+  return { sentence: sentence === null || param === "" ? sentence : `${param}: ${sentence}`, param };
+}
+
+/** Parameters of a chat request that reach an upstream under these names. */
+const callersParams =
+  /^(?:temperature|top_[pk]|max_tokens|max_completion_tokens|reasoning_effort|stop|seed|presence_penalty|frequency_penalty|logprobs|top_logprobs|user|messages(?:\[\d{1,6}\])?(?:\.(?:role|content))?)$/;
+
+function callersParam(param: string | null): string | null {
+  const path = param?.replace(/\.?\[?(\d+)\]?/g, "[$1]") ?? "";
+  return callersParams.test(path) ? path : null;
+}
+
+function statusOf(codes: readonly (string | number)[]): number | null {
+  const numbers = codes.map(Number).filter((code) => Number.isInteger(code) && code >= 400 && code < 600);
+  const [number] = numbers;
+  if (number !== undefined) return number;
+  return codes.some((code) => /^(bad_?request|invalid_request|validation)/i.test(String(code))) ? 400 : null;
+}
+
+const searchedCharactersMax = 2000;
+const configuration = [
+  // Fields that Inkwell adds to a request.
+  /\b(?:stream_options|include_usage|continuous_usage_stats|timings_per_token|cache_salt|chat_template_kwargs)\b/,
+  /api[ _-]?key|credentials?\b|authenticat|unauthori[sz]ed|permission/i,
+  /billing|quota|credit balance|usage limits?\b|insufficient (?:balance|funds|credits)/i,
+  /\b(?:invalid|unknown|unsupported|unrecogni[sz]ed|no such) model\b|model_not_found/i,
+  /\bmodel\b.{0,80}\b(?:not found|not (?:be )?loaded|not exist|n't exist|not available|deprecated|decommissioned)\b/i,
+];
