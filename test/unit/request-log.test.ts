@@ -74,6 +74,13 @@ test("logs a failure as a warning, even if the stream had begun", () => {
   }
 });
 
+test("logs a stream that ended with an error of the caller like any refusal", () => {
+  for (const code of ["invalid_value", "request_stopped"] as const) {
+    const [line = {}] = recorded((log) => log.finished(recordOf({ ...answered, status: 200, code })));
+    assert.equal(line.level, 30, code);
+  }
+});
+
 test("logs clients that left, unknown paths and unknown callers as such", () => {
   const gone = { ...answered, status: null, firstTokenMs: null };
   const stranger = {

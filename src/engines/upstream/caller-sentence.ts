@@ -69,7 +69,7 @@ export function sentenceCleaner(names: UpstreamNames): SentenceCleaner {
   const ofKey = key === null || key === "" ? [] : [[literal(key), "[key]"] as const];
   const replacements = [...ofKey, ...anywhere, ...namesOf(names)];
   return (said) => {
-    let text = (said ?? "").slice(0, saidMax).replace(invisible, "").trim().replace(exceptions, "");
+    let text = (said ?? "").slice(0, saidMax).trim().replace(exceptions, "");
     for (let depth = 0; depth <= escapesMax; depth += 1) {
       for (const [pattern, mark] of replacements) text = text.replace(pattern, mark);
       const next = withoutEscapes(text).replace(invisible, "");
