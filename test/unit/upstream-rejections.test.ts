@@ -1,4 +1,4 @@
-/** The errors of upstreams about a request: which are the caller's, and what the caller may read. */
+/** Errors of upstreams about a request: which are the caller's, and what the caller may read. */
 import assert from "node:assert/strict";
 import { describe, test } from "node:test";
 import fc from "fast-check";

@@ -2,8 +2,9 @@
  * Cleans the sentence with which an upstream rejects a request, so that the caller may read it.
  *
  * Pure. Guarantees: one line of at most `charactersMax` characters, without control characters,
- * invisible characters and changes of the direction of text. It contains no key, no URL, no host, no
- * path of a host, and no name of the server or its model. JSON escapes are decoded before each check.
+ * invisible characters and changes of the direction of text. It contains no key, no URL, no host,
+ * no path of a host, and no name of the server or its model. JSON escapes are decoded before each
+ * check.
  */
 import { escapesMax, withoutEscapes } from "./failure.ts";
 
@@ -57,11 +58,11 @@ const anywhere: readonly Replacement[] = [
 
 /** Characters that are not seen, or change the direction of text. Removed without a trace. */
 const invisible = /[\p{Cf}\p{DI}\u2800]/gu;
-/** Everything else that is no character of a line. */
+/** White space, line breaks and characters without a glyph. */
 const blank = /[\s\p{Cc}\p{Cn}\p{Co}\p{Cs}]+/gu;
 /** Names of exceptions, with which some servers begin. */
 const exceptions = /^(?:[\w.]{0,80}(?:Error|Exception)(?!\w)[\s:.-]*)+/;
-/** What follows are lines of the server's code. */
+/** Start of lines of the server's code. */
 const trace = /\bTraceback \(most recent|\bFile "/;
 
 export function sentenceCleaner(names: UpstreamNames): SentenceCleaner {
@@ -107,7 +108,7 @@ function literal(text: string): RegExp {
   return new RegExp(escaped(text), "gi");
 }
 
-/** A name that could be a word is replaced only where it is one. */
+/** A name that could be an ordinary word is replaced only if it stands alone. */
 function nameIn(text: string): RegExp {
   const isTelling = text.length >= 6 && /[^a-z]/i.test(text);
   return isTelling ? literal(text) : new RegExp(`(?<![\\w-])${escaped(text)}(?![\\w-])`, "gi");

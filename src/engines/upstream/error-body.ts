@@ -1,20 +1,20 @@
 /**
- * Reads the error that an upstream sends: its sentence, the parameter that it names, its codes, and
- * whether the caller or the configuration of the model is at fault.
+ * Reads the error that an upstream sends: its sentence, the parameter that it names, its codes,
+ * and whether the caller or the configuration of the model is at fault.
  *
- * Pure. Servers send about ten shapes: `{error: {...}}`, the error alone, a list, `detail` of FastAPI,
- * text. Nothing here is cleaned; see caller-sentence.ts and failure.ts.
+ * Pure. Servers send about ten shapes: `{error: {...}}`, the error alone, a list, `detail` of
+ * FastAPI, text. Nothing here is cleaned (caller-sentence.ts and failure.ts do that).
  */
 import { fieldOf } from "../../objects.ts";
 
 export interface UpstreamError {
-  /** Null if there is none, or only a page of HTML. */
+  /** Null if the error has no sentence, or is a page of HTML. */
   sentence: string | null;
   /** Path of a parameter that callers know (`messages[0].role`), or null. */
   param: string | null;
   /** The codes and types that the error has. */
   codes: string;
-  /** Status in the error itself, as in an event of a stream; null if there is none. */
+  /** Status in the error itself, as in an event of a stream, or null. */
   status: number | null;
   /** A page of HTML. Model servers send none, so it comes from a proxy. */
   isPage: boolean;
@@ -122,7 +122,7 @@ const searchedCharactersMax = 2000;
 const configuration = [
   // Fields that Inkwell adds to a request.
   /\b(?:stream_options|include_usage|continuous_usage_stats|timings_per_token|cache_salt|chat_template_kwargs)\b/,
-  /api[ _-]?key|credentials?\b|authenticat|unauthori[sz]ed|permission/i,
+  /api[ _-]?key|\b(?:invalid|incorrect|wrong|expired) (?:access )?key\b|credentials?\b|authenticat|unauthori[sz]ed|permission/i,
   /billing|quota|credit balance|usage limits?\b|insufficient (?:balance|funds|credits)/i,
   /\b(?:invalid|unknown|unsupported|unrecogni[sz]ed|no such) model\b|model_not_found/i,
   /\bmodel\b.{0,80}\b(?:not found|not (?:be )?loaded|not exist|n't exist|not available|deprecated|decommissioned)\b/i,
