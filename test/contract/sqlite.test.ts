@@ -205,6 +205,20 @@ describe("opening an SQLite file", () => {
     await make(path);
   });
 
+  test("waits if SQLite does not wait for the lock that write-ahead logging needs", (t) => {
+    const { exec } = DatabaseSync.prototype;
+    let refusals = 0;
+    t.mock.method(DatabaseSync.prototype, "exec", function (this: DatabaseSync, sql: string) {
+      if (sql.includes("journal_mode") && refusals < 3) {
+        refusals += 1;
+        throw Object.assign(new Error("database is locked"), { code: "ERR_SQLITE_ERROR", errcode: 5 });
+      }
+      exec.call(this, sql);
+    });
+    openToWrite({ path, busyMs: 60_000 }, { nowMs: minute, plans }).close();
+    assert.equal(refusals, 3);
+  });
+
   test("recognises a database that another process creates meanwhile", (t) => {
     const prepared: string[] = [];
     const { prepare } = DatabaseSync.prototype;

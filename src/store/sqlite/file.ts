@@ -58,6 +58,11 @@ function codeOf(error: unknown): number | null {
   return error.errcode & 0xff;
 }
 
+/** Reports whether another connection has the lock that the statement needs. */
+export function isBusy(error: unknown): boolean {
+  return codeOf(error) === code.busy;
+}
+
 /**
  * Converts an error of a statement. If a retry can succeed, the result is a
  * `StoreUnavailableError`.

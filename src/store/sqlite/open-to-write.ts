@@ -17,6 +17,7 @@ import {
   applicationId,
   appliedMigrations,
   explained,
+  isBusy,
   migrationsFolder,
   recognise,
   type SqliteFile,
@@ -35,7 +36,7 @@ export function openToWrite(file: SqliteFile, options: Migrating): DatabaseSync 
     try {
       recognise(db, path);
       // In this mode readers and the writer do not wait for each other.
-      db.exec("pragma journal_mode = wal");
+      whenUnlocked(busyMs, () => db.exec("pragma journal_mode = wal"));
       // Each commit is on disk before it is answered. macOS needs fullfsync for that.
       db.exec("pragma synchronous = full; pragma fullfsync = on; pragma checkpoint_fullfsync = on");
       db.exec("pragma recursive_triggers = on; pragma temp_store = memory");
@@ -52,6 +53,24 @@ export function openToWrite(file: SqliteFile, options: Migrating): DatabaseSync 
       throw error;
     }
   });
+}
+
+/**
+ * Repeats the work until the database is not locked, for `busyMs` at most. SQLite does not wait if
+ * two connections change the journal mode of a new file at once, since they could wait for each
+ * other.
+ */
+function whenUnlocked(busyMs: number, work: () => void): void {
+  const deadlineMs = performance.now() + busyMs;
+  for (;;) {
+    try {
+      work();
+      return;
+    } catch (error) {
+      if (!isBusy(error) || performance.now() >= deadlineMs) throw error;
+    }
+    Atomics.wait(new Int32Array(new SharedArrayBuffer(4)), 0, 0, 10);
+  }
 }
 
 function makeFile(path: string): void {
