@@ -20,6 +20,7 @@ const modules = [
   "heap",
   "spelling",
   "make-folder",
+  "invocation",
   "version",
   "threads",
   "ledger",

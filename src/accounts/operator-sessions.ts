@@ -3,6 +3,7 @@
  * of links that become a session.
  */
 import { hash, randomBytes, timingSafeEqual } from "node:crypto";
+import { inkwell } from "../invocation.ts";
 import type { SessionRow } from "../store/sessions.ts";
 import type { EpochMs } from "../units.ts";
 import { OperatorRefusal } from "./refusals.ts";
@@ -49,7 +50,7 @@ export class OperatorSessions {
       return await this.#sessions.start("operator", owner);
     throw new OperatorRefusal(
       "invalid_code",
-      "This sign-in link is unknown, was used before, or is older than 5 minutes. The command inkwell console prints a new one.",
+      `This sign-in link is unknown, was used before, or is older than 5 minutes. Enter the operator token, or print another link with: ${inkwell("console")}`,
     );
   }
 

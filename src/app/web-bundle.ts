@@ -9,6 +9,7 @@ import { promisify } from "node:util";
 import { gzip } from "node:zlib";
 import { messageOf, Refusal } from "../errors.ts";
 import type { PageFile, ReadWebFiles, WebFiles } from "../http/web-files.ts";
+import { inkwell } from "../invocation.ts";
 
 const contentTypes: Readonly<Record<string, string>> = {
   ".css": "text/css; charset=utf-8",
@@ -26,6 +27,8 @@ interface WebApp {
   pages: string;
   api: string;
   withoutScripts: string;
+  /** The pages name commands for operators. */
+  hasCommands: boolean;
 }
 
 const webApps = {
@@ -34,13 +37,15 @@ const webApps = {
     pages: "/console",
     api: "/admin",
     withoutScripts:
-      "The console needs JavaScript. The command line (inkwell --help) and the operator API do the same without it.",
+      "The console needs JavaScript. The command line and the operator API do the same without it.",
+    hasCommands: true,
   },
   portal: {
     title: "Inkwell",
     pages: "",
     api: "/api",
     withoutScripts: "These pages need JavaScript. The API does the same without it.",
+    hasCommands: false,
   },
 } as const satisfies Record<string, WebApp>;
 
@@ -48,6 +53,8 @@ type WebAppName = keyof typeof webApps;
 export const webAppNames = ["console", "portal"] as const satisfies WebAppName[];
 
 const indexName = "index.html";
+/** Filled when the file is read. */
+const emptyCommand = 'data-command=""';
 const compress = promisify(gzip);
 
 /** A file of the bundle: `index.html`, or a name that contains the hash of the content. */
@@ -95,7 +102,7 @@ async function readFiles(app: WebAppName, folder: string): Promise<WebFiles> {
     : await bundleWeb(app, folder);
   const pages = new Map<string, PageFile>();
   for (const { name, content } of files) {
-    const body = Buffer.from(content);
+    const body = name === indexName ? withCommand(content) : Buffer.from(content);
     const contentType = contentTypes[extname(name)] ?? "application/octet-stream";
     pages.set(name, { contentType, body, gzip: await compress(body, { level: 9 }) });
   }
@@ -142,11 +149,18 @@ function indexOf(app: WebApp, script: string, style: string, icon: string): stri
 <script type="module" src="${script}"></script>
 </head>
 <body>
-<div id="root" data-pages="${app.pages}" data-api="${app.api}"></div>
+<div id="root" data-pages="${app.pages}" data-api="${app.api}"${app.hasCommands ? ` ${emptyCommand}` : ""}></div>
 <noscript>${app.withoutScripts}</noscript>
 </body>
 </html>
 `;
+}
+
+/** Writes into the page how a person calls this program, which a build does not know. */
+function withCommand(index: Uint8Array): Buffer {
+  const command = inkwell().replace(/["&<>]/g, (character) => `&#${character.charCodeAt(0)};`);
+  const text = Buffer.from(index).toString();
+  return Buffer.from(text.replace(emptyCommand, () => `data-command="${command}"`));
 }
 
 function missing(app: WebAppName, cause: string): Refusal {

@@ -7,6 +7,7 @@ import { createInterface } from "node:readline/promises";
 import type { Command } from "commander";
 import { accountObject } from "../accounts/operator-objects.ts";
 import { OperatorError } from "../errors.ts";
+import { inkwell } from "../invocation.ts";
 import { exactCredits } from "../units.ts";
 import type { Cli } from "./cli.ts";
 import { examples } from "./help.ts";
@@ -21,7 +22,7 @@ export function stateCommands(cli: Cli, account: Command): void {
         cli,
         name,
         "suspend",
-        `Account ${name} is suspended. To end that: inkwell account resume ${name}`,
+        `Account ${name} is suspended. To end that: ${inkwell(`account resume ${name}`)}`,
       ),
     );
 
@@ -36,7 +37,7 @@ export function stateCommands(cli: Cli, account: Command): void {
     .description("close the account for good; base and overage credits lapse, additional credits stay")
     .argument("<name>", "as account list shows it")
     .option("--yes", "do not ask")
-    .addHelpText("after", examples("inkwell account close ada --yes"))
+    .addHelpText("after", examples(inkwell("account close ada --yes")))
     .action((name: string, { yes = false }: { yes?: boolean }) => close(cli, name, yes));
 }
 

@@ -6,6 +6,7 @@ import type { AccountWithBalance, OperatorActions, PlanPreviewOf } from "../acco
 import { accountObject, keyObject, previewObject } from "../accounts/operator-objects.ts";
 import { accountExists, requirePlan } from "../accounts/refusals.ts";
 import { OperatorError } from "../errors.ts";
+import { inkwell } from "../invocation.ts";
 import { nearExhaustionPercent } from "../ledger/balance.ts";
 import type { PlanOperation } from "../ledger/operations.ts";
 import { type AccountRow, accountStates } from "../ledger/rows.ts";
@@ -57,8 +58,8 @@ export function accountCommand(cli: Cli): Command {
     .addHelpText(
       "after",
       examples(
-        "inkwell account create ada --plan starter",
-        'inkwell account create ada --plan starter --owner "Ada Lovelace" --email ada@example.com',
+        inkwell("account create ada --plan starter"),
+        inkwell('account create ada --plan starter --owner "Ada Lovelace" --email ada@example.com'),
       ),
     )
     .action((name: string, { plan, ...contact }: { plan: string } & ContactOptions) =>
@@ -88,9 +89,9 @@ export function accountCommand(cli: Cli): Command {
     .addHelpText(
       "after",
       examples(
-        "inkwell account list --search ada",
-        "inkwell account list --near-exhaustion --order remaining",
-        "inkwell account list --plan starter --order created --descending --limit 20",
+        inkwell("account list --search ada"),
+        inkwell("account list --near-exhaustion --order remaining"),
+        inkwell("account list --plan starter --order created --descending --limit 20"),
       ),
     )
     .action((options: ListOptions) => list(cli, options));
@@ -117,10 +118,10 @@ export function accountCommand(cli: Cli): Command {
     .addHelpText(
       "after",
       examples(
-        "inkwell account set ada --plan pro",
-        "inkwell account set ada --plan starter --at refresh --dry-run",
-        "inkwell account set ada --ends 2027-12-31",
-        'inkwell account set ada --external-id crm-17 --note ""',
+        inkwell("account set ada --plan pro"),
+        inkwell("account set ada --plan starter --at refresh --dry-run"),
+        inkwell("account set ada --ends 2027-12-31"),
+        inkwell('account set ada --external-id crm-17 --note ""'),
       ),
     )
     .action((name: string, options: SetOptions, command: Command) => set(cli, name, options, command));
@@ -140,7 +141,9 @@ async function create(cli: Cli, name: string, plan: string, contact: Partial<Con
       const { account, isNew } = await actions.openAccount(name, plan, contact);
       if (!isNew) throw accountExists(name, plan);
       cli.print(accountObject.of(account), "");
-      cli.remark(`Account ${name} is open, on plan ${plan}. To issue a key: inkwell key create ${name}`);
+      cli.remark(
+        `Account ${name} is open, on plan ${plan}. To issue a key: ${inkwell(`key create ${name}`)}`,
+      );
     },
     { create: true },
   );
@@ -172,7 +175,7 @@ async function list(cli: Cli, options: ListOptions): Promise<void> {
     if (invalid > 0) cli.remark(`${count(invalid, "account")} must be repaired. ${repairAdvice}`);
     if (accounts.length === 0 && Object.keys(filters).length > 0) cli.remark("No account matches.");
     else if (accounts.length === 0)
-      cli.remark("There are no accounts yet. To open one: inkwell account create NAME --plan PLAN");
+      cli.remark(`There are no accounts yet. To open one: ${inkwell("account create NAME --plan PLAN")}`);
   });
 }
 
@@ -194,7 +197,7 @@ async function show(cli: Cli, name: string): Promise<void> {
       [
         [headOf(account), ...contactLines(account.contact)].join("\n"),
         balance === null ? `The balance cannot be read: ${problem}.` : balanceTable(balance),
-        keys.length === 0 ? `No keys. To issue one: inkwell key create ${name}` : keyTable(keys, nowMs),
+        keys.length === 0 ? `No keys. To issue one: ${inkwell(`key create ${name}`)}` : keyTable(keys, nowMs),
       ].join("\n\n"),
     );
     if (balance === null) cli.remark(repairAdvice);
@@ -268,7 +271,7 @@ async function refusePastEnd(actions: OperatorActions, name: string, { endsMs }:
   const { nowMs } = await actions.accountWithBalance(name);
   if (endsMs === null || endsMs > nowMs) return;
   throw new OperatorError(
-    `The end ${shortTime(endsMs)} has passed. Nothing has changed. Name a later time. To close the account now: inkwell account close ${name}`,
+    `The end ${shortTime(endsMs)} has passed. Nothing has changed. Name a later time. To close the account now: ${inkwell(`account close ${name}`)}`,
   );
 }
 

@@ -4,6 +4,7 @@
 import path from "node:path";
 import { Command } from "commander";
 import { auditObject } from "../accounts/operator-objects.ts";
+import { inkwell, shipped } from "../invocation.ts";
 import { type AuditReport, type Broken, faultyRowsMax } from "../store/audit.ts";
 import { grouped } from "../units.ts";
 import type { Cli } from "./cli.ts";
@@ -27,14 +28,14 @@ export function backupCommand(cli: Cli): Command {
   return new Command("backup")
     .description("copy the ledger into a new file, also while the service runs")
     .argument("<file>", "a file that does not exist yet; only its owner can read it")
-    .addHelpText("after", examples("inkwell backup /backups/inkwell-$(date +%F).db"))
+    .addHelpText("after", examples(inkwell("backup /backups/inkwell-$(date +%F).db")))
     .action(async (name: string) => {
       const { cwd, services } = cli.host;
       const file = path.resolve(cwd, name);
       const { bytes } = await services.backup(cli.config(), file);
       cli.print({ file, bytes }, "");
       cli.remark(
-        `The ledger is copied to ${file} (${grouped(bytes)} bytes). To restore it: docs/operating/backup.md.`,
+        `The ledger is copied to ${file} (${grouped(bytes)} bytes). To restore it: ${shipped("docs/operating/backup.md")}.`,
       );
     });
 }
@@ -45,7 +46,7 @@ function verdict({ broken, journalRows }: AuditReport): string {
   if (broken.length === 0) return `The ledger is sound: ${checked} checked.`;
   return (
     `The ledger is not sound: ${count(broken.length, "rule is", "rules are")} broken, ${checked} checked. ` +
-    "See docs/operating/incidents.md."
+    `See ${shipped("docs/operating/incidents.md")}.`
   );
 }
 

@@ -5,6 +5,7 @@
  */
 
 import { messageOf } from "../errors.ts";
+import { inkwell } from "../invocation.ts";
 import { costOf, type Price } from "../ledger/pricing.ts";
 import { given } from "../objects.ts";
 import type { MicroCredits } from "../units.ts";
@@ -160,7 +161,7 @@ export class ChatClient {
     } catch (error) {
       if (init.signal?.aborted) return null;
       throw new ClientError(
-        `no service responds at ${this.#baseUrl} (${reasonOf(error)}); "inkwell serve" starts one`,
+        `no service responds at ${this.#baseUrl} (${reasonOf(error)}); "${inkwell("serve")}" starts one`,
       );
     }
     throw serviceError(parse(await response.text()), `the service responded with status ${response.status}`);

@@ -10,6 +10,7 @@ import { Command } from "commander";
 import type { Config } from "../config/load.ts";
 import { OperatorError } from "../errors.ts";
 import { dialled, urlOf } from "../http/listening.ts";
+import { inkwell, shipped } from "../invocation.ts";
 import { unknownName } from "../spelling.ts";
 import { accountName, serviceUrl, tokenLimit } from "./arguments.ts";
 import { ChatClient, ClientError, type OfferedModel } from "./chat-client.ts";
@@ -44,12 +45,12 @@ export function chatCommand(cli: Cli): Command {
     .addHelpText(
       "after",
       examples(
-        "inkwell chat",
-        "inkwell chat smollm2-135m-instruct --account ada --max-tokens 100",
-        "inkwell chat --url https://llm.example --key ink_...",
-        'echo "What is an inkwell?" | inkwell chat --json',
+        inkwell("chat"),
+        inkwell("chat smollm2-135m-instruct --account ada --max-tokens 100"),
+        inkwell("chat --url https://llm.example --key ink_..."),
+        `echo "What is an inkwell?" | ${inkwell("chat --json")}`,
       ) +
-        "\n\nIn a conversation: /help, /balance, /model [id], /clear, /quit. Ctrl-C stops an answer. docs/cli.md has more.",
+        `\n\nIn a conversation: /help, /balance, /model [id], /clear, /quit. Ctrl-C stops an answer. ${shipped("docs/cli.md")} has more.`,
     )
     .action((model: string | undefined, options: ChatOptions) => chat(cli, model, options));
 }

@@ -12,6 +12,7 @@ import type { Streams } from "../app.ts";
 import type { Environment } from "../config/document.ts";
 import { type Config, loadConfig } from "../config/load.ts";
 import { OperatorError, Refusal } from "../errors.ts";
+import { inkwell } from "../invocation.ts";
 import type { Store } from "../store/store.ts";
 import type { Services } from "./services.ts";
 
@@ -76,7 +77,7 @@ export class Cli {
     const { isTrusted, clockMs, trustedMs } = await store.clock();
     if (isTrusted) return;
     this.remark(
-      `The clock shows ${isoTime(clockMs)} and is not trusted. The ledger continues at ${isoTime(trustedMs)}. See: inkwell clock --help`,
+      `The clock shows ${isoTime(clockMs)} and is not trusted. The ledger continues at ${isoTime(trustedMs)}. See: ${inkwell("clock --help")}`,
     );
   }
 
@@ -99,7 +100,7 @@ async function withUnappliedPlans(error: unknown, store: Store, { plans }: Confi
   const unapplied = [...plans.keys()].filter((id) => !offered.includes(id));
   if (unapplied.length === 0) return error;
   return new OperatorError(
-    `${error.message} The configuration has ${unapplied.join(", ")}, which the current plans do not offer. To make the plans of the configuration current: inkwell plans apply`,
+    `${error.message} The configuration has ${unapplied.join(", ")}, which the current plans do not offer. To make the plans of the configuration current: ${inkwell("plans apply")}`,
     error,
   );
 }

@@ -3,6 +3,7 @@ import { userInfo } from "node:os";
 import { Command } from "commander";
 import { isoTime } from "../accounts/json-objects.ts";
 import { acceptedClockObject, clockObject } from "../accounts/operator-objects.ts";
+import { inkwell } from "../invocation.ts";
 import { note } from "./arguments.ts";
 import type { Cli } from "./cli.ts";
 import { examples } from "./help.ts";
@@ -23,7 +24,7 @@ export function clockCommand(cli: Cli): Command {
           cli.remark(
             state.isTrusted
               ? "The clock is trusted."
-              : "The clock is not trusted. Correct it, or accept it: inkwell clock accept",
+              : `The clock is not trusted. Correct it, or accept it: ${inkwell("clock accept")}`,
           );
         },
         { warnsOfClock: false },
@@ -34,7 +35,7 @@ export function clockCommand(cli: Cli): Command {
     .command("accept")
     .description("make the present reading of the clock the time of the ledger; check the clock first")
     .option("--by <name>", "your name, for the record (default: the user of this process)", note)
-    .addHelpText("after", examples("inkwell clock accept --by ada"))
+    .addHelpText("after", examples(inkwell("clock accept --by ada")))
     .action(({ by = userName() }: { by?: string }) =>
       cli.withActions(
         cli.config(),

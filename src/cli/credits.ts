@@ -5,6 +5,7 @@
 import { Command } from "commander";
 import type { CreditsRefund, OperatorActions } from "../accounts/operator-actions.ts";
 import { adjustmentObject, paymentObject, refundObject, topupObject } from "../accounts/operator-objects.ts";
+import { inkwell } from "../invocation.ts";
 import type { ListedPayment } from "../store/store.ts";
 import { exactCredits } from "../units.ts";
 import { creditsToAdd, creditsToAdjust, limit, note } from "./arguments.ts";
@@ -48,7 +49,7 @@ export function creditsCommand(cli: Cli): Command {
     },
   )
     .requiredOption("--payment <id>", "your id of the payment; a repetition changes nothing", note)
-    .addHelpText("after", examples("inkwell credits add ada 50000 --payment inv-2041"));
+    .addHelpText("after", examples(inkwell("credits add ada 50000 --payment inv-2041")));
 
   command<{ payment: string; id: string }>(
     "refund",
@@ -62,7 +63,7 @@ export function creditsCommand(cli: Cli): Command {
   )
     .requiredOption("--payment <id>", "the id of the payment", note)
     .requiredOption("--id <id>", "your id of this refund; a repetition changes nothing", note)
-    .addHelpText("after", examples("inkwell credits refund ada 50000 --payment inv-2041 --id refund-17"));
+    .addHelpText("after", examples(inkwell("credits refund ada 50000 --payment inv-2041 --id refund-17")));
 
   command<{ reason: string; id: string }>(
     "adjust",
@@ -80,14 +81,14 @@ export function creditsCommand(cli: Cli): Command {
   )
     .requiredOption("--reason <text>", "the reason, for the journal", note)
     .requiredOption("--id <id>", "your id of this correction; a repetition changes nothing", note)
-    .addHelpText("after", examples('inkwell credits adjust ada -2000 --reason "counted twice" --id fix-17'));
+    .addHelpText("after", examples(inkwell('credits adjust ada -2000 --reason "counted twice" --id fix-17')));
 
   credits
     .command("payments")
     .description("list the payments of an account and what was refunded of each, the newest first")
     .argument("<account>", "as account list shows it")
     .option("--limit <rows>", "only the first rows", limit, 100)
-    .addHelpText("after", examples("inkwell credits payments ada"))
+    .addHelpText("after", examples(inkwell("credits payments ada")))
     .action((account: string, { limit }: { limit: number }) =>
       cli.withActions(cli.config(), async (actions) => {
         const rows = await paymentsOf(actions, account, limit);

@@ -5,6 +5,7 @@
 import { CommanderError } from "commander";
 import { type OperatorCode, OperatorRefusal } from "../accounts/refusals.ts";
 import { OperatorError, Refusal, StoreUnavailableError } from "../errors.ts";
+import { inkwell, shipped } from "../invocation.ts";
 
 interface Failure {
   code: "wrong_usage" | "refused" | "store_unavailable" | "internal_error";
@@ -14,15 +15,15 @@ interface Failure {
 
 /** For an account whose balance cannot be read. */
 export const repairAdvice =
-  'If the plan of an account is missing, choose another with "inkwell account set NAME --plan PLAN". For other problems ' +
-  "see docs/operating/incidents.md.";
+  `If the plan of an account is missing, choose another with "${inkwell("account set NAME --plan PLAN")}". For other problems ` +
+  `see ${shipped("docs/operating/incidents.md")}.`;
 
 /** Appended to the messages of operator actions. */
 const advice: Partial<Record<OperatorCode, string>> = {
-  account_not_found: '"inkwell account list" lists the accounts; "inkwell account create" opens one.',
-  account_exists: '"inkwell account set" changes its plan.',
-  key_not_found: '"inkwell key list" lists the ids.',
-  request_not_found: '"inkwell requests list" lists what runs.',
+  account_not_found: `"${inkwell("account list")}" lists the accounts; "${inkwell("account create")}" opens one.`,
+  account_exists: `"${inkwell("account set")}" changes its plan.`,
+  key_not_found: `"${inkwell("key list")}" lists the ids.`,
+  request_not_found: `"${inkwell("requests list")}" lists what runs.`,
 };
 
 /** `complaint` is everything that Commander wrote to stderr. */
@@ -53,7 +54,7 @@ function refused(...sentences: (string | undefined)[]): Failure {
 export function failureLine({ code, text }: Failure): string {
   // If the command is missing, Commander writes the whole help.
   const message = text.startsWith("Usage:")
-    ? 'The command is incomplete. "inkwell --help" lists the commands.'
+    ? `The command is incomplete. "${inkwell("--help")}" lists the commands.`
     : text.replace(/^error: /, "").trimEnd();
   return JSON.stringify({ error: { code, message } });
 }

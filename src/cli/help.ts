@@ -1,11 +1,22 @@
 /** The text of `--help`, and the line that follows an error of usage. */
 import { Command, Help } from "commander";
+import { inkwell, shipped } from "../invocation.ts";
+
+const tour = [
+  ["serve", "start it; the first start makes a key"],
+  ["chat", "talk to it, from another terminal"],
+  ["account create ada --plan starter", "open an account,"],
+  ["key create ada", "issue a key for it,"],
+  ["credits add ada 50000 --payment inv-2041", "add what was paid for,"],
+  ["usage ada", "and see its usage"],
+] as const;
+const tourWidth = Math.max(...tour.map(([args]) => inkwell(args).length));
 
 const plain = Object.assign(new Help(), { showGlobalOptions: true });
 
-/** Returns the command `inkwell` without its subcommands. */
+/** Returns the program without its subcommands. */
 export function rootCommand(version: string): Command {
-  return new Command("inkwell")
+  return new Command(inkwell())
     .description("A self-hosted, OpenAI-compatible text-generation server with an exact credit ledger.")
     .version(version, "-V, --version", "print the version")
     .option("--config <file>", "the configuration to read (default: INKWELL_CONFIG, or inkwell.yaml here)")
@@ -15,19 +26,12 @@ export function rootCommand(version: string): Command {
       "after",
       `
 A first tour, in the folder of the service:
-  inkwell serve                                     start it; the first start prints a key
-  inkwell chat                                      talk to it, from another terminal
-  inkwell account create ada --plan starter         open an account,
-  inkwell key create ada                            issue a key for it,
-  inkwell credits add ada 50000 --payment inv-2041  add what was paid for,
-  inkwell usage ada                                 and see its usage
-
-In a checkout, use "npm run -s inkwell --" instead of "inkwell".
+${tour.map(([args, purpose]) => `  ${inkwell(args).padEnd(tourWidth)}  ${purpose}`).join("\n")}
 
 Commands work on the ledger itself. Only chat, reload, console and requests stop need a running service.
 Exit codes: 0 done, 1 refused (stderr has the reason), 2 wrong usage. Results go to stdout, remarks to stderr.
-With --json, an error is one line on stdout: {"error":{"code","message"}}. docs/cli.md describes every document.
-Settings and their variables: inkwell.example.yaml. Operation: docs/operating/README.md.`,
+With --json, an error is one line on stdout: {"error":{"code","message"}}. ${shipped("docs/cli.md")} describes every document.
+Settings and their variables: ${shipped("inkwell.example.yaml")}. Operation: ${shipped("docs/operating/README.md")}.`,
     );
 }
 

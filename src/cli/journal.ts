@@ -6,6 +6,7 @@ import type { Command } from "commander";
 import { journalKindsIn } from "../accounts/fields.ts";
 import type { OperatorActions } from "../accounts/operator-actions.ts";
 import { journalObject } from "../accounts/operator-objects.ts";
+import { inkwell } from "../invocation.ts";
 import type { JournalRow } from "../ledger/rows.ts";
 import { exactCredits } from "../units.ts";
 import { journalKinds, limit } from "./arguments.ts";
@@ -32,8 +33,8 @@ export function journalCommand(cli: Cli, account: Command): void {
     .addHelpText(
       "after",
       examples(
-        "inkwell account journal ada --kind topup,refund,adjust",
-        "inkwell account journal ada --oldest --limit 1000000 --json > journal.json",
+        inkwell("account journal ada --kind topup,refund,adjust"),
+        inkwell("account journal ada --oldest --limit 1000000 --json > journal.json"),
       ),
     )
     .action((name: string, options: Options) =>

@@ -7,6 +7,7 @@ import { Command, InvalidArgumentError, Option } from "commander";
 import { defaultOverlap, type KeyChange, noOverlap } from "../accounts/key-actions.ts";
 import type { KeyOptions } from "../accounts/keys.ts";
 import { keyObject, keyOfSecretObject, newKeyObject } from "../accounts/operator-objects.ts";
+import { inkwell } from "../invocation.ts";
 import { type PortalRights, portalRights } from "../ledger/rows.ts";
 import type { EpochMs } from "../units.ts";
 import { budgetCredits, label, limit, modelIds, moment, period, refillPeriod } from "./arguments.ts";
@@ -71,10 +72,10 @@ export function keyCommand(cli: Cli): Command {
     .addHelpText(
       "after",
       examples(
-        "inkwell key create ada --name laptop",
-        "inkwell key create ada --name trial --expires 2027-01-31 --rpm 20 --models smollm2-135m-instruct",
-        "inkwell key create ada --name research --budget 500 --every P1M",
-        "KEY=$(inkwell key create ada)",
+        inkwell("key create ada --name laptop"),
+        inkwell("key create ada --name trial --expires 2027-01-31 --rpm 20 --models smollm2-135m-instruct"),
+        inkwell("key create ada --name research --budget 500 --every P1M"),
+        `KEY=$(${inkwell("key create ada")})`,
       ),
     )
     .action(
@@ -103,7 +104,7 @@ export function keyCommand(cli: Cli): Command {
   key
     .command("lookup")
     .description("show which key and account a secret belongs to; reads the secret from stdin")
-    .addHelpText("after", examples("inkwell key lookup < secret.txt"))
+    .addHelpText("after", examples(inkwell("key lookup < secret.txt")))
     .action(() => lookUp(cli));
 
   const setting = key
@@ -131,9 +132,9 @@ export function keyCommand(cli: Cli): Command {
     .addHelpText(
       "after",
       examples(
-        "inkwell key set key_1f2e3d4c5b6a7988 --budget 500 --every P1M",
-        "inkwell key set key_1f2e3d4c5b6a7988 --budget 800",
-        "inkwell key set key_1f2e3d4c5b6a7988 --models smollm2-135m-instruct --no-tpm --expires never",
+        inkwell("key set key_1f2e3d4c5b6a7988 --budget 500 --every P1M"),
+        inkwell("key set key_1f2e3d4c5b6a7988 --budget 800"),
+        inkwell("key set key_1f2e3d4c5b6a7988 --models smollm2-135m-instruct --no-tpm --expires never"),
       ),
     )
     .action(async (id: string, options: SetOptions) => {
@@ -157,9 +158,9 @@ export function keyCommand(cli: Cli): Command {
     .addHelpText(
       "after",
       examples(
-        "KEY=$(inkwell key rotate key_1f2e3d4c5b6a7988)",
-        "inkwell key rotate key_1f2e3d4c5b6a7988 --overlap PT1H",
-        `inkwell key rotate key_1f2e3d4c5b6a7988 --overlap ${noOverlap}`,
+        `KEY=$(${inkwell("key rotate key_1f2e3d4c5b6a7988")})`,
+        inkwell("key rotate key_1f2e3d4c5b6a7988 --overlap PT1H"),
+        inkwell(`key rotate key_1f2e3d4c5b6a7988 --overlap ${noOverlap}`),
       ),
     )
     .action((id: string, options: { overlap: string }) => rotate(cli, id, options.overlap));
@@ -224,7 +225,7 @@ async function create(cli: Cli, account: string, options: KeyOptions): Promise<v
     const { key, row } = await actions.keys.issue(account, options);
     cli.print(newKeyObject.of({ key, ...row }), key);
     cli.remark(
-      `The key of ${account} is shown only now. Keep it safe. To revoke it: inkwell key revoke ${row.id}`,
+      `The key of ${account} is shown only now. Keep it safe. To revoke it: ${inkwell(`key revoke ${row.id}`)}`,
     );
   });
 }
@@ -236,10 +237,10 @@ async function list(cli: Cli, account: string | undefined, all: boolean): Promis
     const shown = all ? keys : keys.filter((row) => stateOf(row, nowMs) === "active");
     cli.print(shown.map(keyObject.of), keyTable(shown, nowMs));
     const hidden = keys.length - shown.length;
-    const command = ["inkwell key list", ...(account === undefined ? [] : [account]), "--all"].join(" ");
+    const command = [inkwell("key list"), ...(account === undefined ? [] : [account]), "--all"].join(" ");
     if (hidden > 0) cli.remark(`${hidden} more, revoked or expired: ${command}`);
     if (keys.length === 0)
-      cli.remark(`There are no keys yet. To issue one: inkwell key create ${account ?? "ACCOUNT"}`);
+      cli.remark(`There are no keys yet. To issue one: ${inkwell(`key create ${account ?? "ACCOUNT"}`)}`);
   });
 }
 

@@ -8,6 +8,7 @@ import { longestAnswer } from "../chat/catalog.ts";
 import type { ModelConfig, UpstreamModelConfig } from "../config/model.ts";
 import { OperatorError } from "../errors.ts";
 import { defaultsObject, pricingObject } from "../http/openai-format/response.ts";
+import { inkwell } from "../invocation.ts";
 import { megabytes } from "../model-files/progress.ts";
 import { withoutLogin } from "../model-files/source.ts";
 import { nearest, unknownName } from "../spelling.ts";
@@ -36,7 +37,7 @@ export function modelsCommand(cli: Cli): Command {
     .command("pull")
     .description("download the file of a model, so that no start has to wait for it")
     .argument("<id>", "as in the configuration")
-    .addHelpText("after", examples("inkwell models pull smollm2-135m-instruct"))
+    .addHelpText("after", examples(inkwell("models pull smollm2-135m-instruct")))
     .action(async (id: string) => {
       const config = cli.config();
       const ids = config.models.map((model) => model.id);

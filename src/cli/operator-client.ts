@@ -13,6 +13,7 @@ import type { Config } from "../config/load.ts";
 import { tokenFileName } from "../config/operator.ts";
 import { codeOf, messageOf, OperatorError } from "../errors.ts";
 import { dialled, urlOf } from "../http/listening.ts";
+import { inkwell } from "../invocation.ts";
 import { isRecord } from "../objects.ts";
 import { serviceUrl } from "./arguments.ts";
 import type { Cli } from "./cli.ts";
@@ -34,7 +35,7 @@ export function listenerCommand(
   return new Command(name)
     .description(about)
     .option("--url <url>", "URL of the operator listener (default: from the configuration)", serviceUrl)
-    .addHelpText("after", examples(`inkwell ${name}`, `inkwell ${name} --url http://127.0.0.1:8081`))
+    .addHelpText("after", examples(inkwell(name), inkwell(`${name} --url http://127.0.0.1:8081`)))
     .action(({ url }: { url?: string }) => {
       const config = cli.config();
       return action({ config, url: url ?? operatorUrl(config), token: () => tokenOf(config) });

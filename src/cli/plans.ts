@@ -3,6 +3,7 @@
  */
 import { Command } from "commander";
 import { type PlanState, planObject } from "../accounts/plan-objects.ts";
+import { inkwell } from "../invocation.ts";
 import type { Plan, PlanChanges, PlanVersion } from "../ledger/plan.ts";
 import { grouped } from "../units.ts";
 import type { Cli } from "./cli.ts";
@@ -18,14 +19,14 @@ export function plansCommand(cli: Cli): Command {
     .command("list")
     .description("list all plans with their newest version and number of accounts")
     .option("--versions", "earlier versions too")
-    .addHelpText("after", examples("inkwell plans list", "inkwell plans list --versions"))
+    .addHelpText("after", examples(inkwell("plans list"), inkwell("plans list --versions")))
     .action(({ versions = false }: { versions?: boolean }) => list(cli, versions));
 
   plans
     .command("apply")
     .description("make the plans of the configuration current, even if newer ones replaced them before")
     .option("--dry-run", "show what would change, and change nothing")
-    .addHelpText("after", examples("inkwell plans apply --dry-run", "inkwell plans apply"))
+    .addHelpText("after", examples(inkwell("plans apply --dry-run"), inkwell("plans apply")))
     .action(({ dryRun = false }: { dryRun?: boolean }) => apply(cli, dryRun));
 
   return plans;
@@ -61,7 +62,7 @@ async function list(cli: Cli, withEarlier: boolean): Promise<void> {
     cli.print(plans.map(planObject.of), table(rows, columns));
     const { kind } = await actions.previewPlans(config.plans);
     if (kind === "unchanged") return;
-    cli.remark("The plans of the configuration differ. To compare them: inkwell plans apply --dry-run");
+    cli.remark(`The plans of the configuration differ. To compare them: ${inkwell("plans apply --dry-run")}`);
   });
 }
 
@@ -74,7 +75,8 @@ async function apply(cli: Cli, isDryRun: boolean): Promise<void> {
     const document = { applied: kind === "applied" && !isDryRun, added, changed, retired };
     cli.print(document, kind === "unchanged" ? "" : planChangesText((id) => before.get(id), changes));
     if (kind === "unchanged") cli.remark("The plans of the configuration are current. Nothing has changed.");
-    else if (isDryRun) cli.remark("Nothing has changed. To make these plans current: inkwell plans apply");
+    else if (isDryRun)
+      cli.remark(`Nothing has changed. To make these plans current: ${inkwell("plans apply")}`);
     else
       cli.remark(
         "The plans of the configuration are current. Limits and models count from the next request on, credits from the next refresh of each account.",

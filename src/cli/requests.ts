@@ -10,6 +10,7 @@ import { holdObject, usageObject } from "../accounts/operator-objects.ts";
 import type { StoppedRequest } from "../accounts/request-stops.ts";
 import type { Config } from "../config/load.ts";
 import { OperatorError } from "../errors.ts";
+import { inkwell } from "../invocation.ts";
 import { heldBy, sumOf } from "../ledger/pricing.ts";
 import type { HoldRow } from "../ledger/rows.ts";
 import { pageRowsMax } from "../store/store.ts";
@@ -26,14 +27,14 @@ export function requestsCommand(cli: Cli): Command {
     .command("list")
     .description("list running requests with the tokens of their last checkpoint and their held credits")
     .argument("[account]", "as account list shows it (default: all)")
-    .addHelpText("after", examples("inkwell requests list", "inkwell requests list ada"))
+    .addHelpText("after", examples(inkwell("requests list"), inkwell("requests list ada")))
     .action((account?: string) => list(cli, account));
 
   requests
     .command("stop")
     .description("stop a running request on any node; its caller pays for the tokens so far")
     .argument("<id>", "as requests list shows it, or the x-request-id of the answer")
-    .addHelpText("after", examples("inkwell requests stop 019a0c3e-5d1f-7a52-9c3e-8d1f5a529c3e"))
+    .addHelpText("after", examples(inkwell("requests stop 019a0c3e-5d1f-7a52-9c3e-8d1f5a529c3e")))
     .action((id: string) => stop(cli, id));
 
   return requests;

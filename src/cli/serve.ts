@@ -5,6 +5,7 @@
  */
 import { Command } from "commander";
 import { bannerObject, bannerText } from "../app/startup-banner.ts";
+import { inkwell } from "../invocation.ts";
 import { createLogger } from "../telemetry/logger.ts";
 import type { Cli } from "./cli.ts";
 import { examples } from "./help.ts";
@@ -15,7 +16,7 @@ export function serveCommand(cli: Cli): Command {
     .description("run the service; with --json, one line on stdout reports that it is up, and where")
     .addHelpText(
       "after",
-      `${examples("inkwell serve", "INKWELL_PORT=8000 inkwell serve", "inkwell serve --config /etc/inkwell/inkwell.yaml")}
+      `${examples(inkwell("serve"), `INKWELL_PORT=8000 ${inkwell("serve")}`, inkwell("serve --config /etc/inkwell/inkwell.yaml"))}
 
 Ctrl-C or SIGTERM lets running answers finish; a second one stops at once. SIGHUP reloads the configuration.`,
     )

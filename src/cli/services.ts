@@ -10,6 +10,7 @@ import type { pullModel } from "../app/models.ts";
 import type { startService } from "../app.ts";
 import type { Config } from "../config/load.ts";
 import { OperatorError } from "../errors.ts";
+import { inkwell } from "../invocation.ts";
 import type { AuditReport } from "../store/audit.ts";
 import type { PlansInUse } from "../store/plans.ts";
 import { version } from "../version.ts";
@@ -59,7 +60,7 @@ export const services = {
 function requireLedger({ database }: Config): void {
   if (database.kind === "postgres" || existsSync(database.path)) return;
   throw new OperatorError(
-    `There is no ledger at ${database.path}. The first "inkwell serve" or "inkwell account create" makes one; if it ` +
+    `There is no ledger at ${database.path}. The first "${inkwell("serve")}" or "${inkwell("account create")}" makes one; if it ` +
       "exists elsewhere, run the command in the folder of its inkwell.yaml, or name that file with --config or " +
       "INKWELL_CONFIG, or the database with INKWELL_DATABASE.",
   );

@@ -7,6 +7,7 @@ import { Command, Option } from "commander";
 import { usageObject } from "../accounts/operator-objects.ts";
 import { usageCsv } from "../accounts/usage-csv.ts";
 import { dayAt } from "../accounts/usage-sums.ts";
+import { inkwell } from "../invocation.ts";
 import type { ChargeRow } from "../ledger/rows.ts";
 import { graphHoursMax } from "../store/usage-hours.ts";
 import { type UsageGroup, usageGroups } from "../store/usage-sums.ts";
@@ -48,11 +49,11 @@ export function usageCommand(cli: Cli): Command {
     .addHelpText(
       "after",
       examples(
-        "inkwell usage ada",
-        "inkwell usage --by account --from 2027-01-01 --to 2027-02-01 --csv > january.csv",
-        "inkwell usage ada --by day",
-        "inkwell usage --hours 24 --by model",
-        "inkwell usage ada --json | jq 'map(.cost_micro - .shortfall_micro) | add / 1e6'",
+        inkwell("usage ada"),
+        inkwell("usage --by account --from 2027-01-01 --to 2027-02-01 --csv > january.csv"),
+        inkwell("usage ada --by day"),
+        inkwell("usage --hours 24 --by model"),
+        inkwell("usage ada --json | jq 'map(.cost_micro - .shortfall_micro) | add / 1e6'"),
       ),
     )
     .action(async (account: string | undefined, options: Options, command: Command) => {

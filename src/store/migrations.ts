@@ -7,6 +7,7 @@
 import { createHash } from "node:crypto";
 import { readdirSync, readFileSync } from "node:fs";
 import { invariant, OperatorError } from "../errors.ts";
+import { inkwell, shipped } from "../invocation.ts";
 
 interface Migration {
   /** 1, 2, 3 ... */
@@ -68,7 +69,7 @@ export function pendingMigrations(folder: URL, { where, applied, upgrade = true 
   // Only `inkwell serve` upgrades a ledger. A new database gets its schema from any command.
   if (upgrade || pending.length === 0 || applied.length === 0) return pending;
   throw new OperatorError(
-    `The ledger ${where} was made by an older version of Inkwell. Nothing was changed. Start "inkwell serve" of this version first, which upgrades the ledger (docs/operating/upgrading.md), or use that version's program.`,
+    `The ledger ${where} was made by an older version of Inkwell. Nothing was changed. Start "${inkwell("serve")}" of this version first, which upgrades the ledger (${shipped("docs/operating/upgrading.md")}), or use that version's program.`,
   );
 }
 

@@ -72,7 +72,9 @@ test("signs in with a link once, and removes its code from the address bar", asy
   await context.clearCookies();
   const second = await context.newPage();
   await second.goto(`${service.url}/console#code=${String(code)}`);
-  await second.getByText("This sign-in link was used or is older than five minutes.").waitFor();
+  await second
+    .getByText("This sign-in link is unknown, was used before, or is older than 5 minutes.")
+    .waitFor();
   assert.ok(!second.url().includes("code"), second.url());
 });
 

@@ -390,7 +390,7 @@ describe("inkwell chat, piped", () => {
     assert.equal(ran.code, 1);
     assert.match(
       ran.stderr,
-      /^No service responds at http:\/\/127\.0\.0\.1:\d+ \(.*ECONNREFUSED.*\); "inkwell serve" starts one\.\n$/,
+      /^No service responds at http:\/\/127\.0\.0\.1:\d+ \(.*ECONNREFUSED.*\); "npm run -s inkwell -- serve" starts one\.\n$/,
     );
   });
 });

@@ -42,6 +42,14 @@ test("every path below /console is the same page, without a token, under the str
   }
 });
 
+test("the page of the console has the command of this installation, and the portal's has none", async () => {
+  const [ofConsole, ofPortal] = await Promise.all(
+    webAppNames.map(async (app) => (await webFiles(app)()).index.body.toString()),
+  );
+  assert.match(ofConsole ?? "", /<div id="root" .* data-command="npm run -s inkwell --"><\/div>/);
+  assert.doesNotMatch(ofPortal ?? "", /data-command/);
+});
+
 test("assets that do not exist are refused, and no path leads out of the bundle", async () => {
   await using service = await startService();
   await using operator = await startOperator(service);

@@ -125,7 +125,7 @@ describe("suggestions for misspelled words", () => {
     const ran = await ledger.inkwell("credits", "add", "ada", "5", "--json");
     assert.equal(
       errorIn(ran).message,
-      "required option '--payment <id>' not specified\nFor help: inkwell credits add --help",
+      "required option '--payment <id>' not specified\nFor help: npm run -s inkwell -- credits add --help",
     );
   });
 });

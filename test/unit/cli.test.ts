@@ -17,17 +17,23 @@ function named(help: string): string[] {
 
 describe("the command line", () => {
   const wrong: [argv: string[], message: RegExp][] = [
-    [[], /Usage: inkwell/],
+    [[], /Usage: npm run -s inkwell --/],
     [["acount"], /unknown command 'acount'[\s\S]*Did you mean account\?/],
-    [["account"], /Usage: inkwell account/],
+    [["account"], /Usage: npm run -s inkwell -- account/],
     [["account", "show"], /missing required argument 'name'/],
     [["account", "create", "alice"], /required option '--plan <plan>'/],
     [["account", "list", "more"], /too many arguments/],
     [["balance", "alice", "--verbose"], /unknown option '--verbose'/],
-    [["models", "pul"], /unknown command 'pul'\n\(Did you mean pull\?\)\nFor help: inkwell models --help/],
+    [
+      ["models", "pul"],
+      /unknown command 'pul'\n\(Did you mean pull\?\)\nFor help: npm run -s inkwell -- models --help/,
+    ],
     [["models", "nothing"], /unknown command 'nothing'\nFor/],
     [["chat", "--url", "localhost:8080"], /'localhost:8080' is invalid\. It is a URL such as http:/],
-    [["key", "create"], /missing required argument 'account'\nFor help: inkwell key create --help/],
+    [
+      ["key", "create"],
+      /missing required argument 'account'\nFor help: npm run -s inkwell -- key create --help/,
+    ],
   ];
   for (const [argv, message] of wrong) {
     test(`is wrong usage: inkwell ${argv.join(" ")}`, async () =>
@@ -37,15 +43,18 @@ describe("the command line", () => {
   test("prints requested help to stdout", async () => {
     const ran = await ledger.inkwell("key", "create", "--help");
     assert.equal(ran.code, 0);
-    assert.match(ran.stdout, /Usage: inkwell key create[\s\S]*--json/);
+    assert.match(ran.stdout, /Usage: npm run -s inkwell -- key create[\s\S]*--json/);
     assert.equal(ran.stderr, "");
   });
 
   test("help shows required options, other options and an example, without options of the program", async () => {
     const { stdout } = await ledger.inkwell("credits", "adjust", "--help");
-    assert.match(stdout, /^Usage: inkwell credits adjust <account> <credits> --reason <text> --id <id>\n/);
+    assert.match(
+      stdout,
+      /^Usage: npm run -s inkwell -- credits adjust <account> <credits> --reason <text> --id <id>\n/,
+    );
     assert.match(stdout, /^ {2}--reason <text> .*\(required\)$/m);
-    assert.match(stdout, /^ {2}inkwell credits adjust ada -2000 --reason /m);
+    assert.match(stdout, /^ {2}npm run -s inkwell -- credits adjust ada -2000 --reason /m);
     assert.match(stdout, /--config <file>/);
     assert.doesNotMatch(stdout, /--version/);
   });
@@ -74,11 +83,12 @@ describe("the command line", () => {
 
   test("every term in help has a text, and every example is valid usage", async () => {
     const seen: string[] = [];
+    let examples = 0;
     const look = async (...path: string[]): Promise<void> => {
       const { stdout } = await ledger.inkwell(...path, "--help");
       seen.push(path.join(" "));
       // Commander leaves the arguments out where none of them has a text.
-      const takes = /^Usage: inkwell [a-z ]+ [<[](?!options|command)/.test(stdout);
+      const takes = /^Usage: npm run -s inkwell -- [a-z ]+ [<[](?!options|command)/.test(stdout);
       assert.equal(
         /^Arguments:$/m.test(stdout),
         takes,
@@ -93,12 +103,13 @@ describe("the command line", () => {
         );
       }
       for (const line of parts.find((each) => /^Examples?:/.test(each))?.split("\n") ?? []) {
-        const [, words] = /^ {2}inkwell ([^|<>$]+)/.exec(line) ?? [];
+        const [, words] = /^ {2}npm run -s inkwell -- ([^|<>$]+)/.exec(line) ?? [];
         // That one would look for the host.
         if (words === undefined || words.includes("--url")) continue;
         const argv = [...words.matchAll(/"([^"]*)"|\S+/g)].map(([word, quoted]) => quoted ?? word);
         const { code, stderr } = await ledger.inkwell(...argv);
         assert.notEqual(code, 2, `${line}: ${stderr}`);
+        examples += 1;
       }
       const commands = parts.find((each) => each.startsWith("Commands:")) ?? "";
       for (const [, name = ""] of commands.matchAll(/^ {2}(\w+)/gm))
@@ -106,6 +117,7 @@ describe("the command line", () => {
     };
     for (const name of named((await ledger.inkwell("--help")).stdout)) if (name !== "help") await look(name);
     assert.equal(seen.length, 45);
+    assert.ok(examples > 30, `${examples} examples`);
     const documented = readFileSync(path.join(import.meta.dirname, "../../docs/cli.md"), "utf8");
     // A group prints no document by itself.
     for (const name of seen.filter(
@@ -127,7 +139,7 @@ describe("the command line", () => {
     test(`reports a missing ledger and does not create one: inkwell ${argv.join(" ")}`, async () => {
       refused(
         await ledger.run(argv, { services: { openStore: services.openStore, audit: services.audit } }),
-        /^There is no ledger at \S+inkwell\.db\. The first "inkwell serve" or "inkwell account create" makes one; .* --config or INKWELL_CONFIG/,
+        /^There is no ledger at \S+inkwell\.db\. The first "npm run -s inkwell -- serve" or "npm run -s inkwell -- account create" makes one; .* --config or INKWELL_CONFIG/,
       );
       assert.ok(!existsSync(path.join(ledger.cwd, "data")));
     });

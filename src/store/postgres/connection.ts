@@ -8,6 +8,7 @@
 import { Socket } from "node:net";
 import pg from "pg";
 import { OperatorError } from "../../errors.ts";
+import { shipped } from "../../invocation.ts";
 import { given } from "../../objects.ts";
 import { causeOf, unavailable } from "../errors.ts";
 import { type Place, postgresError } from "./errors.ts";
@@ -158,7 +159,7 @@ export function pgDumpInstead(url: string, file: string): OperatorError {
   withoutPassword.password = "";
   withoutPassword.searchParams.delete("password");
   return new OperatorError(
-    `The ledger is in PostgreSQL. Copy it with PostgreSQL's own tools, also while the service runs: pg_dump --format=custom --schema=${schemaName} --file="${file}" "${withoutPassword.href}" (docs/operating/postgresql-backup.md)`,
+    `The ledger is in PostgreSQL. Copy it with PostgreSQL's own tools, also while the service runs: pg_dump --format=custom --schema=${schemaName} --file="${file}" "${withoutPassword.href}" (${shipped("docs/operating/postgresql-backup.md")})`,
   );
 }
 

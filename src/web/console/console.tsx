@@ -1,4 +1,5 @@
 /** The pages of the console, and what its sign-in says. */
+import { commandLine } from "../shared/paths.ts";
 import { Link, type Place, pathTo } from "../shared/router.tsx";
 import type { SignInWords } from "../shared/sign-in.tsx";
 import { MissingPage, WebApp } from "../shared/web-app.tsx";
@@ -25,11 +26,9 @@ const words: SignInWords = {
   hint: (
     <>
       The token is <code>INKWELL_OPERATOR_TOKEN</code>, or the content of the file <code>operator-token</code>{" "}
-      in the data folder. <code>inkwell console</code> prints a link that signs you in.
+      in the data folder. <code>{commandLine} console</code> prints a link that signs you in.
     </>
   ),
-  usedLink:
-    "This sign-in link was used or is older than five minutes. Enter the operator token, or print another link with: inkwell console",
 };
 
 export function Console({ code }: { code: string | null }) {

@@ -1,7 +1,10 @@
-/** Paths of the present pages and of their API, as their HTML file gives them. */
+/** Paths of the present pages and of their API, and other facts, as their HTML file gives them. */
 export const rootElement = document.getElementById("root") ?? document.body;
 
-const { pages = "", api = "" } = rootElement.dataset;
+const { pages = "", api = "", command = "" } = rootElement.dataset;
+
+/** How an operator calls the command line of this service. */
+export const commandLine = command;
 
 /** `/console` and `/admin`; or nothing and `/api`. */
 export const paths = { pages, api };

@@ -12,7 +12,6 @@ export interface SignInWords {
   label: string;
   missing: string;
   hint: ComponentChildren;
-  usedLink?: string;
 }
 
 interface SignInProps {
@@ -41,7 +40,7 @@ function OverPage({ children }: { children: ComponentChildren }) {
 }
 
 function SignInForm({ words, code, isOverPage, done }: Required<SignInProps>) {
-  const { title, secret, label, missing, hint, usedLink } = words;
+  const { title, secret, label, missing, hint } = words;
   const [typed, setTyped] = useState("");
   const [error, setError] = useState<string | null>(null);
   const [isBusy, setBusy] = useState(false);
@@ -58,8 +57,8 @@ function SignInForm({ words, code, isOverPage, done }: Required<SignInProps>) {
           done();
           return;
         }
-        setError(usedLink ?? failure.message);
-      } else setError(failure instanceof Error ? failure.message : String(failure));
+      }
+      setError(failure instanceof Error ? failure.message : String(failure));
       setBusy(false);
     }
   };
