@@ -17,7 +17,7 @@ import { startAudits, startChores, startRequestStops } from "./app/chores.ts";
 import { fingerprintOf } from "./app/config-fingerprint.ts";
 import { type OpenDatabase, openUpgradedStore } from "./app/database.ts";
 import { connectionLimits } from "./app/open-files.ts";
-import { ServicePlans, supersededWarning } from "./app/plans.ts";
+import { ServicePlans } from "./app/plans.ts";
 import { Portal } from "./app/portal.ts";
 import { type ReloadedParts, Reloader } from "./app/reload.ts";
 import { RunningModels } from "./app/running-models.ts";
@@ -338,7 +338,7 @@ class Service {
 
   async #applyPlans(store: Store): Promise<ServicePlans> {
     const plans = new ServicePlans(store, this.#logger);
-    await plans.apply(this.#config.plans);
+    await plans.apply(this.#config.plans, { models: this.#config.models });
     plans.watch(this.#times.heartbeatEveryMs);
     this.#started.defer(() => plans.stop());
     return plans;
@@ -441,7 +441,7 @@ class Service {
       nodes: () => watch.nodes(),
       clock: () => clock.state(),
       draining: () => this.#isLeaving || server.requests.draining,
-      warnings: () => (plans.superseded ? [supersededWarning] : []),
+      warnings: () => plans.warnings,
       reload: () => reloader.reload(),
       configuredPlans: () => this.#config.plans,
       applyPlans: () => reloader.applyPlans(),

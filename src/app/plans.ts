@@ -7,12 +7,16 @@
  */
 import type { Logger } from "pino";
 import type { AppliedPlansReport } from "../config/changes.ts";
-import { isCurrent, type Plans } from "../ledger/plan.ts";
+import type { ModelConfig } from "../config/model.ts";
+import { unpayableModels } from "../config/unpayable.ts";
+import { inkwell } from "../invocation.ts";
+import { isCurrent, offeredPlans, type PlanCatalog, type Plans } from "../ledger/plan.ts";
 import { inUseWarning, retiredInUse } from "../store/plans.ts";
 import type { Store } from "../store/store.ts";
 
-export const supersededWarning =
-  "The plans of the configuration are not in use, because newer ones replaced them. To make them current: inkwell plans apply";
+function supersededWarning(): string {
+  return `The plans of the configuration are not in use, because newer ones replaced them. To make them current: ${inkwell("plans apply")}`;
+}
 
 type PlanStore = Pick<Store, "applyPlans" | "plans" | "accountsOnPlans">;
 
@@ -20,7 +24,9 @@ export class ServicePlans {
   readonly #store: PlanStore;
   readonly #logger: Logger;
   #section: Plans = new Map();
+  #models: readonly ModelConfig[] = [];
   #superseded = false;
+  #unpayable: ReturnType<typeof unpayableModels> = [];
   #applications = 0;
   #timer: NodeJS.Timeout | null = null;
   #looking: Promise<void> | null = null;
@@ -35,17 +41,30 @@ export class ServicePlans {
     return this.#superseded;
   }
 
-  /** Applies the section, unless it was superseded and `force` is false. Logs every warning. */
-  async apply(section: Plans, { force = false } = {}): Promise<AppliedPlansReport> {
+  /** Sentences for the operator about the plans that are current now. */
+  get warnings(): string[] {
+    const superseded = this.#superseded ? [supersededWarning()] : [];
+    return [...superseded, ...this.#unpayable.map(({ warning }) => warning)];
+  }
+
+  /**
+   * Applies the section, unless it was superseded and `force` is false. Logs every warning.
+   * `models` are those that the plans pay for. Default: the last ones.
+   */
+  async apply(
+    section: Plans,
+    { force = false, models = this.#models }: { force?: boolean; models?: readonly ModelConfig[] } = {},
+  ): Promise<AppliedPlansReport> {
     const changes = await this.#store.applyPlans(section, force);
     this.#applications += 1;
     this.#section = section;
+    this.#models = models;
     this.#superseded = changes.kind === "superseded";
     const { added, changed, retired } = changes;
     if (changes.kind === "applied") this.#logger.info({ added, changed, retired }, "the plans are applied");
     if (this.#superseded) this.#warnSuperseded();
-    const superseded = this.#superseded ? [supersededWarning] : [];
-    return { ...changes, warnings: [...superseded, ...(await this.#inUse())] };
+    const inUse = await this.#inUse();
+    return { ...changes, warnings: [...this.warnings, ...inUse] };
   }
 
   /** Looks every `everyMs` whether the section is still the current one. */
@@ -67,9 +86,12 @@ export class ServicePlans {
 
   async #look(): Promise<void> {
     const before = this.#applications;
-    const superseded = !isCurrent(await this.#store.plans(), this.#section);
+    const catalog = await this.#store.plans();
     // The service has applied a section meanwhile, which may be newer than the read plans.
-    if (before !== this.#applications || superseded === this.#superseded) return;
+    if (before !== this.#applications) return;
+    this.#compare(catalog);
+    const superseded = !isCurrent(catalog, this.#section);
+    if (superseded === this.#superseded) return;
     this.#superseded = superseded;
     if (superseded) this.#warnSuperseded();
     else this.#logger.info("the plans of the configuration are current again");
@@ -77,15 +99,26 @@ export class ServicePlans {
 
   #warnSuperseded(): void {
     this.#logger.warn(
-      "the plans of the configuration are not in use, because newer ones replaced them; to make them current: inkwell plans apply",
+      `the plans of the configuration are not in use, because newer ones replaced them; to make them current: ${inkwell("plans apply")}`,
     );
   }
 
-  /** Names retired plans that accounts still have. They are not needed to apply a section. */
+  #compare(catalog: PlanCatalog): void {
+    this.#unpayable = unpayableModels(offeredPlans(catalog).values(), this.#models);
+  }
+
+  /**
+   * Compares the current plans with the models, and names retired plans that accounts still have.
+   * A section can be applied without them.
+   */
   async #inUse(): Promise<string[]> {
     try {
-      const { offered } = await this.#store.plans();
-      const inUse = retiredInUse(offered, await this.#store.accountsOnPlans());
+      const catalog = await this.#store.plans();
+      this.#compare(catalog);
+      for (const { model, smallest, plans } of this.#unpayable) {
+        this.#logger.warn({ model, smallest, plans }, "these plans can never pay for a request to the model");
+      }
+      const inUse = retiredInUse(catalog.offered, await this.#store.accountsOnPlans());
       if (inUse.length === 0) return [];
       this.#logger.warn({ retired: inUse }, "accounts have retired plans, and keep them");
       return [inUseWarning(inUse)];

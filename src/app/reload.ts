@@ -146,7 +146,9 @@ export class Reloader {
     const next = applicable(this.#running, read);
     const settings = settingsOf(next);
     const engines = await models.prepare(next.models, this.#closing.signal);
-    const plans = await models.orClose(engines, () => this.#parts.plans.apply(next.plans));
+    const plans = await models.orClose(engines, () =>
+      this.#parts.plans.apply(next.plans, { models: next.models }),
+    );
     const { kind, added, changed, retired, warnings } = plans;
     const superseded = kind === "superseded";
     const changes = { ...between, plans: { added, changed, retired, superseded }, warnings };

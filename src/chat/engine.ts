@@ -157,6 +157,8 @@ export interface PreparedPrompt {
    * `promptTokens`.
    */
   readonly promptTokensMax?: number;
+  /** `promptTokensMax` of the shortest prompt. Absent: unknown. */
+  readonly shortestTokens?: number;
   /**
    * Queues the generation. Throws an `EngineError` "overloaded" if the engine's queue is full, or
    * "unavailable" if the engine cannot run now. The iteration throws later failures.

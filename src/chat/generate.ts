@@ -35,6 +35,7 @@ import {
   EngineError,
   type FinishReason,
   type Generation,
+  type Message,
   nothingMade,
   type TokenLogprob,
   type Usage,
@@ -176,8 +177,13 @@ export async function* generate(
     ttlMs: dependencies.holdTtlMs,
   });
   if (held.kind !== "held") {
-    const boundTokens = promptTokensMax > promptTokens ? promptTokensMax : null;
-    throw refusalOfHold(held, { model: model.id, accountId: caller.accountId, boundTokens });
+    throw refusalOfHold(held, caller.accountId, {
+      model: model.id,
+      price,
+      promptTokens: promptTokensMax,
+      shortestTokens: prepared.shortestTokens ?? shortestOf(promptTokensMax, messages),
+      isBound: promptTokensMax !== promptTokens,
+    });
   }
   const heldMs = performance.now();
 
@@ -326,6 +332,16 @@ function contextLengthExceeded(model: Model): Refusal {
 /** Throws the reason if the service ended the request. A client that has left gets no answer. */
 function endOfAborted(signal: AbortSignal): void {
   if (signal.reason instanceof Refusal) throw signal.reason;
+}
+
+/**
+ * Returns the tokens of a counted prompt that its text cannot explain, because a token covers at
+ * least one byte. Fewer messages need less of the template.
+ */
+function shortestOf(promptTokens: number, messages: readonly Message[]): number {
+  const [only, ...others] = messages;
+  if (only === undefined || others.length > 0) return 1;
+  return Math.max(1, promptTokens - Buffer.byteLength(only.content));
 }
 
 function refusalOf(error: unknown, model: string): unknown {

@@ -7,46 +7,22 @@ import { Refusal } from "../errors.ts";
 import { balanceUnavailable } from "../ledger/balance.ts";
 import type { AccountError, HoldOutcome } from "../ledger/operations.ts";
 import { given } from "../objects.ts";
+import { creditMessage, type UnpaidRequest } from "./credit-refusals.ts";
 import type { EngineError } from "./engine.ts";
-
-/** Names of a request that was refused, and the bound of its prompt. */
-interface RefusedRequest {
-  model: string;
-  accountId: string;
-  /** Tokens that had to be paid because the prompt was not counted, or null. */
-  boundTokens: number | null;
-}
 
 export function refusalOfHold(
   outcome: Extract<HoldOutcome, { kind: "refused" }> | AccountError,
-  { model, accountId, boundTokens }: RefusedRequest,
+  accountId: string,
+  request: UnpaidRequest,
 ): Refusal {
   if (outcome.kind === "no_account") return balanceUnavailable(`account ${accountId}: it has no row`);
   if (outcome.kind === "balance_invalid") {
     return balanceUnavailable(`account ${accountId}: ${outcome.problem}`);
   }
   switch (outcome.reason) {
-    case "insufficient_credits": {
-      const refresh =
-        outcome.refreshesAtMs === null
-          ? "This plan refills no credits; the operator of this service can add some."
-          : `Credits refresh at ${new Date(outcome.refreshesAtMs).toISOString()}.`;
-      const why =
-        boundTokens === null
-          ? ""
-          : ` The tokens of the prompt are counted only after the request has run, so the balance must pay for up to ${boundTokens} tokens: one for each byte, and those of the chat template. Unused credits return. Send a shorter prompt.`;
-      return new Refusal(
-        "insufficient_credits",
-        `The balance cannot pay this prompt and one token of "${model}".${why} ${refresh}`,
-        { rates: outcome.rates },
-      );
-    }
+    case "insufficient_credits":
     case "key_budget_exceeded":
-      return new Refusal(
-        "key_budget_exceeded",
-        `The budget of this key cannot pay this prompt and one token of "${model}". It refreshes at ${new Date(outcome.refreshesAtMs).toISOString()}.`,
-        { rates: outcome.rates },
-      );
+      return new Refusal(outcome.reason, creditMessage(outcome, request), { rates: outcome.rates });
     case "account_suspended":
     case "account_closed": {
       const what = outcome.reason === "account_closed" ? "closed" : "suspended";

@@ -9,8 +9,10 @@ import type { Config } from "../config/load.ts";
 import type { ModelConfig } from "../config/model.ts";
 import { operatorNames, tokenFileName } from "../config/operator.ts";
 import type { TracingConfig } from "../config/tracing.ts";
+import { unpayableModels } from "../config/unpayable.ts";
 import { OperatorError, StoreUnavailableError } from "../errors.ts";
 import { defaultsObject } from "../http/openai-format/response.ts";
+import { inkwell } from "../invocation.ts";
 import { newestVersion, type Plan, planChanges } from "../ledger/plan.ts";
 import { inUseWarning, type PlansInUse, retiredInUse } from "../store/plans.ts";
 import { grouped } from "../units.ts";
@@ -75,6 +77,7 @@ async function check(cli: Cli): Promise<void> {
   cli.print(effective(config), table(rows, columns));
   const { plans, models } = config;
   cli.remark(`The configuration is valid: ${count(plans.size, "plan")}, ${count(models.length, "model")}.`);
+  for (const { warning } of unpayableModels(plans.values(), models)) cli.remark(warning);
   await remarkPlans(cli, config);
 }
 
@@ -96,7 +99,7 @@ async function remarkPlans(cli: Cli, config: Config): Promise<void> {
   const changes = planChanges(catalog, config.plans, { fingerprints, force: false, nowMs: 0 });
   if (changes.kind === "superseded") {
     cli.remark(
-      "Newer plans have replaced those of the configuration, so a start or a reload does not apply them. To make them current: inkwell plans apply",
+      `Newer plans have replaced those of the configuration, so a start or a reload does not apply them. To make them current: ${inkwell("plans apply")}`,
     );
   }
   if (changes.kind === "applied") {

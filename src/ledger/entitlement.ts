@@ -84,6 +84,17 @@ function passBoundaries(account: AccountRow, windows: AccountWindows, atMs: Epoc
   return plan;
 }
 
+/** Returns the account as time changes it until `atMs`, if nothing else happens until then. */
+export function accountAt(account: AccountRow, catalog: PlanCatalog, atMs: EpochMs): AccountRow {
+  const later = { ...account };
+  for (;;) {
+    const due = applyDue(later, catalog, atMs);
+    if (due === null) return later;
+    later.base += due.deltas.base;
+    later.overage += due.deltas.overage;
+  }
+}
+
 /**
  * Returns the credits that a bucket has when its present window ends; 0 if nothing refills it. A
  * scheduled plan takes effect at the end of the base window.

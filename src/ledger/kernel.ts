@@ -20,7 +20,7 @@ import type { EpochMs, MicroCredits } from "../units.ts";
 import { changePlan, changeState, open, reverse } from "./account.ts";
 import { adjust, refund, topup } from "./additional.ts";
 import { expire, expireOverdue, settle } from "./ending.ts";
-import { countHeld, isCurrent, refillOf, spendable } from "./entitlement.ts";
+import { accountAt, countHeld, isCurrent, spendable } from "./entitlement.ts";
 import { rollBudget } from "./key-budget.ts";
 import { changeKey } from "./key-changes.ts";
 import type {
@@ -33,14 +33,15 @@ import type {
   Operation,
   PutOffOutcome,
   Rates,
+  Refresh,
 } from "./operations.ts";
+import type { PlanCatalog } from "./plan.ts";
 import { allocate, assertTokens, costOf, heldBy, negated, priceOf, sumOf, takingsOf } from "./pricing.ts";
 import { countRequest, followClock, rateRefusalOf, ratesOf, scopesOf } from "./rates.ts";
 import {
   type AccountRow,
   type BucketAmounts,
   countsOf,
-  fieldOf,
   type HoldRow,
   type KeyRow,
   type TokenCounts,
@@ -147,10 +148,18 @@ function hold(
   if (budget !== null && left < minMicro) {
     const rates = ratesOf(scopes, nowMs);
     if (budget.unspent >= minMicro) return reserved("key", rates);
-    return { kind: "refused", reason: "key_budget_exceeded", refreshesAtMs: budget.endsMs, rates };
+    const full = key.budget ?? 0;
+    const refreshes = full > left ? [{ atMs: budget.endsMs, micro: full }] : [];
+    return { kind: "refused", reason: "key_budget_exceeded", leftMicro: left, refreshes, rates };
   }
   const free = spendable(found);
-  if (sumOf(free) < minMicro) return creditRefusal(work, found, minMicro, ratesOf(scopes, nowMs));
+  const leftMicro = sumOf(free);
+  if (leftMicro < minMicro) {
+    const rates = ratesOf(scopes, nowMs);
+    if (sumOf(ifAllReturns(account)) >= minMicro) return reserved("account", rates);
+    const refreshes = refreshesOf(account, work.plans, leftMicro);
+    return { kind: "refused", reason: "insufficient_credits", leftMicro, refreshes, rates };
+  }
 
   const amounts = allocate(free, Math.min(wantMicro, left));
   countRequest(scopes, operation.promptTokens, nowMs);
@@ -199,18 +208,21 @@ function reserved(scope: "account" | "key", rates: Rates): HoldOutcome {
   return { kind: "refused", reason: "credits_reserved", scope, retryAfterMs: reservedRetryMs, rates };
 }
 
-function creditRefusal(
-  work: UnitOfWork,
-  { account }: FoundAccount,
-  minMicro: MicroCredits,
-  rates: Rates,
-): HoldOutcome {
-  if (sumOf(ifAllReturns(account)) >= minMicro) return reserved("account", rates);
-  const refills = windowBuckets.flatMap((bucket) =>
-    refillOf(account, work.plans, bucket) > 0 ? account[fieldOf[bucket].endsMs] : [],
-  );
-  const refreshesAtMs = refills.length === 0 ? null : Math.min(...refills);
-  return { kind: "refused", reason: "insufficient_credits", refreshesAtMs, rates };
+/** Returns the refreshes after which more can be spent than before, soonest first. */
+function refreshesOf(account: AccountRow, plans: PlanCatalog, leftMicro: MicroCredits): Refresh[] {
+  const { baseEndsMs, overageEndsMs } = account;
+  // A scheduled plan begins then. It can continue windows in which credits were spent.
+  const next = accountAt(account, plans, baseEndsMs);
+  let most = leftMicro;
+  return [baseEndsMs, overageEndsMs, next.baseEndsMs, next.overageEndsMs]
+    .toSorted((one, other) => one - other)
+    .flatMap((atMs) => {
+      const then = accountAt(account, plans, atMs);
+      const micro = then.state === "closed" ? 0 : sumOf(ifAllReturns(then));
+      if (micro <= most) return [];
+      most = micro;
+      return [{ atMs, micro }];
+    });
 }
 
 /** Returns what could be spent if all running requests ended and used nothing. */

@@ -180,6 +180,13 @@ export interface Rates {
   tokens?: RateState;
 }
 
+/** A refresh of base, overage or a budget. */
+export interface Refresh {
+  atMs: EpochMs;
+  /** Credits that can be spent then, if nothing is spent until then. */
+  micro: MicroCredits;
+}
+
 export type HoldOutcome =
   | {
       kind: "held";
@@ -190,9 +197,12 @@ export type HoldOutcome =
     }
   | {
       kind: "refused";
-      reason: "insufficient_credits";
-      /** Time of the next refresh, or null if the plan never refills a bucket. */
-      refreshesAtMs: EpochMs | null;
+      /** Too few credits in the account, or too little left of the budget of the key. */
+      reason: "insufficient_credits" | "key_budget_exceeded";
+      /** Credits that a hold can take now. */
+      leftMicro: MicroCredits;
+      /** Refreshes after which more can be spent than before, soonest first. */
+      refreshes: readonly Refresh[];
       rates: Rates;
     }
   | {
@@ -201,13 +211,6 @@ export type HoldOutcome =
       /** The holder of the rest: requests of the account, or those of the key's budget. */
       scope: "account" | "key";
       retryAfterMs: number;
-      rates: Rates;
-    }
-  | {
-      kind: "refused";
-      reason: "key_budget_exceeded";
-      /** End of the window of the budget. */
-      refreshesAtMs: EpochMs;
       rates: Rates;
     }
   | {

@@ -82,7 +82,7 @@ export function versionAt(versions: readonly PlanVersion[], startsMs: EpochMs): 
 }
 
 /** Returns the newest versions of the plans that accounts can be put on. */
-function offeredPlans({ offered, versions }: PlanCatalog): Plans {
+export function offeredPlans({ offered, versions }: PlanCatalog): Plans {
   return new Map(
     offered.flatMap((id) => {
       const plan = versions.get(id)?.at(-1);

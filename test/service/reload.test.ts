@@ -379,13 +379,15 @@ test("does not apply superseded plans, until an operator makes them current", as
   const { status, body } = await service.reload();
   assert.deepEqual([status, body.plans], [200, { ...nothing.plans, superseded: true }]);
   assert.deepEqual(body.settings, ["cors.origins"], "the rest of the file is applied");
-  assert.match(JSON.stringify(body.warnings), /inkwell plans apply/);
+  assert.match(JSON.stringify(body.warnings), /npm run -s inkwell -- plans apply/);
   const { ready, warnings } = await service.readiness();
   assert.deepEqual([ready, warnings], [true, body.warnings]);
-  await service.program.shows(/not in use, because newer ones replaced them.*inkwell plans apply/);
+  await service.program.shows(
+    /not in use, because newer ones replaced them.*npm run -s inkwell -- plans apply/,
+  );
 
   await service.restart();
-  assert.match(JSON.stringify((await service.readiness()).warnings), /inkwell plans apply/);
+  assert.match(JSON.stringify((await service.readiness()).warnings), /npm run -s inkwell -- plans apply/);
   const applied = await post("/admin/plans/apply");
   assert.deepEqual(applied, { applied: true, added: [], changed: [], retired: ["pro"], warnings: [] });
   assert.deepEqual((await service.readiness()).warnings, []);

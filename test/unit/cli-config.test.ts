@@ -26,6 +26,40 @@ describe("config check", () => {
     assert.match(ran.stdout, /^plan +big: 5,000 credits every P1D, overage 0 every P1M$/m);
   });
 
+  test("warns of models that a plan can never pay for", async () => {
+    const plan = (credits: number, more = "") =>
+      `{ base: { credits: ${credits}, every: P1D }, overage: { credits: 0, every: P1D }${more} }`;
+    const model = (price: string, more = "") =>
+      `{ engine: upstream, url: "http://a:1/v1", model: m, price: { prompt: ${price}, completion: ${price} }${more} }`;
+    writeFileSync(
+      path.join(cwd, "poor.yaml"),
+      `plans:
+  bought: ${plan(0)}
+  poor: ${plan(30)}
+  rich: ${plan(529)}
+  narrow: ${plan(30, ", models: [small-template]")}
+models:
+  big: ${model("1000000")}
+  small-template: ${model("1000000", ", template_tokens: 13")}
+  counted: ${model("1000000", ", dialect: vllm")}
+  dear: { engine: llama, source: ${miniature}, price: { prompt: 9000000, completion: 22000000 } }
+`,
+    );
+    const { code, stderr } = await ledger.inkwell("config", "check", "--config", "poor.yaml");
+    assert.equal(code, 0, stderr);
+    const warnings = stderr.split("\n").filter((line) => line.startsWith("The smallest request to"));
+    assert.equal(warnings.length, 2, stderr);
+    assert.match(
+      warnings[0] ?? "",
+      /^The smallest request to big takes 529 credits\. .* that many: poor \(30\)\./,
+    );
+    assert.match(warnings[0] ?? "", /held for 528 tokens\. .*docs\/upstreams\.md/);
+    assert.match(
+      warnings[1] ?? "",
+      /^The smallest request to dear takes 31 credits\. .*poor \(30\)\. [^.]*\.$/,
+    );
+  });
+
   test("prints a document that is the same configuration", async () => {
     writeFileSync(
       path.join(cwd, "full.yaml"),

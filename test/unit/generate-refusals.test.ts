@@ -5,6 +5,7 @@
 import assert from "node:assert/strict";
 import { EngineError } from "../../src/chat/engine.ts";
 import { StoreUnavailableError } from "../../src/errors.ts";
+import { hold, settle } from "../fixtures/ledger-operations.ts";
 import { planOf } from "../fixtures/ledger-rows.ts";
 import { accepted, queued, setup, test } from "../fixtures/pipeline.ts";
 import { assertRefusal, assertUntouched, rest } from "../fixtures/pipeline-results.ts";
@@ -68,11 +69,13 @@ test("converts a failure to count the prompt to a refusal, and holds nothing", a
 });
 
 test("responds 402 with the time of the refresh if the balance cannot pay the prompt and one token", async () => {
-  const made = await setup(planOf("poor", 1, 0), { price: { prompt: 100_000, completion: 1 } });
+  const made = await setup(planOf("poor", 3, 0), { price: { prompt: 100_000, completion: 1 } });
+  await made.ledger.apply(hold("spent", 2_500_000));
+  await made.ledger.apply(settle("spent", 2_500_000));
   const { error } = await rest(made.run());
   assertRefusal(error, "insufficient_credits");
   assert.match(error.message, new RegExp(new Date(start + day).toISOString().replaceAll(".", "\\.")));
-  await assertUntouched(made);
+  assert.equal(made.engine.generations.length, 0);
 });
 
 test("accepts a balance that pays exactly the prompt and one token", async () => {

@@ -33,7 +33,8 @@ example("a hold below its minimum is refused and takes nothing", small, async (m
   assert.deepEqual(outcome, {
     kind: "refused",
     reason: "insufficient_credits",
-    refreshesAtMs: start + day,
+    leftMicro: credits(15),
+    refreshes: [],
     rates: {},
   });
   assert.deepEqual(made.buckets(), [credits(10), credits(5), 0]);
@@ -82,7 +83,7 @@ example(
 example("a refusal names no refresh if the plan never refills", planOf("bought", 0, 0), async (made) => {
   const outcome = await made.apply(hold("h", 1));
   assert.ok(outcome.kind === "refused" && outcome.reason === "insufficient_credits");
-  assert.equal(outcome.refreshesAtMs, null);
+  assert.deepEqual(outcome.refreshes, []);
 });
 
 example(
@@ -93,7 +94,8 @@ example(
     await made.apply(settle("h", credits(5)));
     const outcome = await made.apply(hold("h2", 1));
     assert.ok(outcome.kind === "refused" && outcome.reason === "insufficient_credits");
-    assert.equal(outcome.refreshesAtMs, Date.UTC(2026, 1, 15, 12));
+    const atMs = Date.UTC(2026, 1, 15, 12);
+    assert.deepEqual(outcome.refreshes, [{ atMs, micro: credits(5) }]);
   },
 );
 
@@ -104,7 +106,7 @@ example(
     await made.apply(planTo("bought", "down"));
     const down = await made.apply(hold("h", credits(11)));
     assert.ok(down.kind === "refused" && down.reason === "insufficient_credits");
-    assert.equal(down.refreshesAtMs, null);
+    assert.deepEqual(down.refreshes, []);
     made.clock.nowMs += day;
     await made.apply(settle("none", 0));
     assert.deepEqual(made.buckets(), [0, 0, 0]);
@@ -112,11 +114,65 @@ example(
     await made.store.applyPlans(plansOf(planOf("bought", 20, 0)), false);
     const raised = await made.apply(hold("h", credits(11)));
     assert.ok(raised.kind === "refused" && raised.reason === "insufficient_credits");
-    assert.equal(raised.refreshesAtMs, start + 2 * day);
+    assert.deepEqual(raised.refreshes, [{ atMs: start + 2 * day, micro: credits(20) }]);
     made.clock.nowMs += day;
     assert.equal((await made.apply(hold("h", credits(11)))).kind, "held");
   },
   planOf("bought", 0, 0),
+);
+
+example("names each refresh with what can be spent after it", small, async (made) => {
+  await made.apply(topup("p", credits(7)));
+  await made.apply(hold("spent", credits(15)));
+  await made.apply(settle("spent", credits(15)));
+  await made.apply(hold("running", credits(3)));
+  const outcome = await made.apply(hold("h", credits(100)));
+  assert.ok(outcome.kind === "refused" && outcome.reason === "insufficient_credits");
+  assert.equal(outcome.leftMicro, credits(4));
+  assert.deepEqual(outcome.refreshes, [
+    { atMs: start + day, micro: credits(17) },
+    { atMs: Date.UTC(2026, 1, 15, 12), micro: credits(22) },
+  ]);
+});
+
+example(
+  "a scheduled plan counts from the end of the base window, and no refresh after the end of the account",
+  small,
+  async (made) => {
+    await made.apply(hold("spent", credits(15)));
+    await made.apply(settle("spent", credits(15)));
+    await made.apply(planTo("large", "up", "refresh"));
+    const scheduled = await made.apply(hold("h", credits(100)));
+    assert.ok(scheduled.kind === "refused" && scheduled.reason === "insufficient_credits");
+    assert.deepEqual(scheduled.refreshes, [
+      { atMs: start + day, micro: credits(40 + 50 - 5) },
+      { atMs: start + 2 * day, micro: credits(40 + 50) },
+    ]);
+    const to = { kind: "end", endsMs: start + 2 * day } as const;
+    await made.apply({ kind: "state", account: "ada", op: "end", to });
+    const ending = await made.apply(hold("h", credits(100)));
+    assert.ok(ending.kind === "refused" && ending.reason === "insufficient_credits");
+    assert.deepEqual(ending.refreshes, [{ atMs: start + day, micro: credits(40 + 50 - 5) }]);
+  },
+  planOf("large", 40, 50, { overage: { credits: 50, every: "P1D" } }),
+);
+
+const yearly = { credits: 0, every: "P1Y" };
+
+example(
+  "a scheduled return to a plan names the refresh of the window that it continues",
+  planOf("monthly", 10, 0, { base: { credits: 10, every: "P1M" }, overage: yearly }),
+  async (made) => {
+    await made.apply(hold("spent", credits(10)));
+    await made.apply(settle("spent", credits(10)));
+    await made.apply(planTo("daily", "down"));
+    await made.apply(planTo("monthly", "back", "refresh"));
+    const outcome = await made.apply(hold("h", credits(8)));
+    assert.ok(outcome.kind === "refused" && outcome.reason === "insufficient_credits");
+    const atMs = Date.UTC(2026, 1, 15, 12);
+    assert.deepEqual(outcome.refreshes, [{ atMs, micro: credits(10) }]);
+  },
+  planOf("daily", 5, 0, { overage: yearly }),
 );
 
 example(

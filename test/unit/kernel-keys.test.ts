@@ -129,7 +129,8 @@ example("the refusal names the key if its own requests hold the rest of its budg
   });
   assert.partialDeepStrictEqual(await made.apply(hold("h2", 101)), {
     reason: "key_budget_exceeded",
-    refreshesAtMs: start + 31 * day,
+    leftMicro: 20,
+    refreshes: [{ atMs: start + 31 * day, micro: 100 }],
   });
 });
 

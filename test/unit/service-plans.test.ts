@@ -3,6 +3,7 @@ import assert from "node:assert/strict";
 import { test } from "node:test";
 import { fingerprintOf } from "../../src/app/config-fingerprint.ts";
 import { ServicePlans } from "../../src/app/plans.ts";
+import { loadConfig } from "../../src/config/load.ts";
 import { isCurrent, type PlanCatalog, type Plans } from "../../src/ledger/plan.ts";
 import { planOf, plansOf } from "../fixtures/ledger-rows.ts";
 import { MemoryStore } from "../fixtures/memory-store.ts";
@@ -44,12 +45,35 @@ test("does not apply a superseded section, unless an operator asks for it", asyn
   await plans.apply(two);
   const refused = await plans.apply(one);
   assert.equal(refused.kind, "superseded");
-  assert.match(refused.warnings.join(), /inkwell plans apply/);
+  assert.match(refused.warnings.join(), /npm run -s inkwell -- plans apply/);
   assert.equal(plans.superseded, true);
-  assert.match(messages().at(-1) ?? "", /inkwell plans apply/);
+  assert.match(messages().at(-1) ?? "", /npm run -s inkwell -- plans apply/);
   assert.deepEqual((await store.plans()).offered, ["b", "c"]);
   assert.equal((await plans.apply(one, { force: true })).kind, "applied");
   assert.deepEqual([plans.superseded, (await store.plans()).offered], [false, ["a", "b"]]);
+});
+
+test("warns of models that the current plans can never pay for, also after another node has changed the plans", async () => {
+  const { store, plans, log } = begin();
+  const { models } = loadConfig({
+    cwd: "/nowhere",
+    env: {
+      INKWELL_MODELS__BIG__ENGINE: "upstream",
+      INKWELL_MODELS__BIG__URL: "http://a:1/v1",
+      INKWELL_MODELS__BIG__MODEL: "m",
+      INKWELL_MODELS__BIG__PRICE__PROMPT: "10000",
+      INKWELL_MODELS__BIG__PRICE__COMPLETION: "20000",
+    },
+  });
+  const { warnings } = await plans.apply(two, { models });
+  assert.equal(warnings.length, 1);
+  assert.match(warnings[0] ?? "", /to big takes 5\.3 credits.* never have that many: b \(3\), c \(2\)\./);
+  assert.deepEqual(plans.warnings, warnings);
+  assert.partialDeepStrictEqual(log.at(-1), { level: 40, model: "big", smallest: "5.3", plans: ["b", "c"] });
+  plans.watch(1);
+  await store.applyPlans(plansOf(planOf("b", 5, 0), planOf("c", 5, 1), planOf("bought", 0, 0)), false);
+  await until("only b is too small", () => plans.warnings.join().includes("many: b (5)."));
+  await plans.stop();
 });
 
 test("applies the section even if the accounts cannot be counted, and reports that", async () => {

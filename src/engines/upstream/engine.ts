@@ -23,6 +23,7 @@ import type {
   Prompt,
   Reasoning,
 } from "../../chat/engine.ts";
+import { given } from "../../objects.ts";
 import { alternativesOf } from "../sampling-limits.ts";
 import type { ThinkTags } from "../text/thinking.ts";
 import { AnswerText } from "./answer.ts";
@@ -133,6 +134,7 @@ export class UpstreamEngine implements Engine {
     return {
       promptTokens: counted.tokens.expected,
       promptTokensMax: counted.tokens.max,
+      ...given({ shortestTokens: counted.tokens.shortest }),
       generate: (options) => this.#generate(prompt, counted, options),
     };
   }

@@ -30,6 +30,8 @@ interface PromptTokens {
   expected: number;
   /** Charged if the upstream reports no count. */
   likely: number;
+  /** `max` of the shortest prompt, or null if it is unknown. */
+  shortest: number | null;
   isCounted: boolean;
 }
 
@@ -92,7 +94,8 @@ export class PromptCounter {
     const forms = new ConversationForms(messages);
     const { atMost, likely } = this.#estimator.estimate(sizeOf(forms.current));
     const max = this.#bound(messages);
-    const tokens = { max, expected: atMost, likely: Math.min(max, likely), isCounted: false };
+    const shortest = shortestBound(this.#options);
+    const tokens = { max, expected: atMost, likely: Math.min(max, likely), shortest, isCounted: false };
     return { forms, tokens };
   }
 
@@ -146,7 +149,8 @@ export class PromptCounter {
   #counted(count: number, countMax: number, messages: readonly Message[]): PromptTokens {
     const isTrusted = performance.now() >= this.#distrustedUntilMs;
     const max = isTrusted ? countMax : Math.max(countMax, this.#bound(messages));
-    return { max, expected: count, likely: count, isCounted: true };
+    const shortest = isTrusted ? null : shortestBound(this.#options);
+    return { max, expected: count, likely: count, shortest, isCounted: true };
   }
 
   /** A report of more tokens than the window is impossible, and is not charged. */
@@ -166,6 +170,14 @@ export function promptBound(messages: readonly Message[], templateTokens: number
   let tokens = templateTokens;
   for (const { content } of messages) tokens += messageTokens.max + textBound(content);
   return tokens;
+}
+
+/** Returns the bound of the shortest prompt, which is one empty message. */
+export function shortestBound({
+  contextWindow,
+  templateTokens,
+}: Pick<PromptCounterOptions, "contextWindow" | "templateTokens">): number {
+  return Math.min(contextWindow, promptBound([{ role: "user", content: "" }], templateTokens));
 }
 
 /**

@@ -93,9 +93,7 @@ function fieldsOf({ id, choices, usage, cost_micro, error }: Chunk, turn: Turn):
 
 /** Messages of the service say what is wrong; some codes have a remedy in the portal. */
 const remedies: Readonly<Record<string, string>> = {
-  insufficient_credits: "Home shows when the credits refill. A smaller “Longest answer” costs less.",
   credits_reserved: "Wait until other requests have finished, or use a smaller “Longest answer”.",
-  key_budget_exceeded: "Home shows when the budget of this key refills.",
   rate_limit_exceeded: "Wait a minute, then send the message again.",
   concurrency_limit_exceeded: "Wait until another request has finished, then send the message again.",
   context_length_exceeded: "Begin a new conversation, or shorten the message.",

@@ -1,0 +1,78 @@
+/**
+ * The message of a request that credits or the budget of its key cannot pay: its cost, what is
+ * left, and the remedies. Guarantees that each named remedy helps: a shorter prompt only if its
+ * texts make the difference, a refresh only if it brings enough.
+ */
+import type { HoldOutcome } from "../ledger/operations.ts";
+import { costAtMost, type Price } from "../ledger/pricing.ts";
+import { exactCredits, grouped, type MicroCredits } from "../units.ts";
+
+/** What a hold must pay at least. */
+export interface UnpaidRequest {
+  model: string;
+  price: Price;
+  /** Tokens of the prompt that the hold pays for. */
+  promptTokens: number;
+  /** Tokens of the shortest prompt: those of the chat template. */
+  shortestTokens: number;
+  /** The tokens are counted only after the request has run. */
+  isBound: boolean;
+}
+
+type Shortage = Extract<HoldOutcome, { reason: "insufficient_credits" | "key_budget_exceeded" }>;
+
+const words = {
+  insufficient_credits: {
+    payer: "The balance",
+    refresh: "Credits refresh",
+    thenPays: "then pay",
+    neverEnough: "this plan ever refills",
+    ask: "Ask the operator of this service for another plan or for more credits.",
+  },
+  key_budget_exceeded: {
+    payer: "The budget of this key",
+    refresh: "It refreshes",
+    thenPays: "then pays",
+    neverEnough: "this budget ever has",
+    ask: "Ask for a larger budget, or use another key.",
+  },
+} as const;
+
+export function creditMessage(shortage: Shortage, request: UnpaidRequest): string {
+  const { model, price, promptTokens, shortestTokens, isBound } = request;
+  const { payer } = words[shortage.reason];
+  const needed = exactCredits(costAtMost(price, promptTokens, 1));
+  const left = exactCredits(shortage.leftMicro);
+  const counted = isBound
+    ? ` Until the request has run, its prompt counts as up to ${grouped(promptTokens)} tokens, and the shortest prompt as ${grouped(shortestTokens)}. Unused credits return.`
+    : "";
+  return `${payer} cannot pay this prompt and one token of "${model}": they take ${needed} credits, and ${left} are left.${counted} ${adviceOf(shortage, request)}`;
+}
+
+function adviceOf({ reason, leftMicro, refreshes }: Shortage, request: UnpaidRequest): string {
+  const { price, promptTokens, shortestTokens } = request;
+  const { refresh, thenPays, neverEnough, ask } = words[reason];
+  const leastMicro = costAtMost(price, shortestTokens, 1);
+  const at = (atMs: number) => `${refresh} at ${new Date(atMs).toISOString()}`;
+  const isShorterPaid = leastMicro <= leftMicro;
+  const shorter = isShorterPaid
+    ? [`Send a shorter prompt: what is left pays for ${promptFor(price, leftMicro)}.`]
+    : [];
+  const enough = refreshes.find(({ micro }) => micro >= costAtMost(price, promptTokens, 1));
+  if (enough !== undefined) return [...shorter, `${at(enough.atMs)}.`].join(" ");
+  const forShorter = refreshes.find(({ micro }) => micro >= leastMicro);
+  if (!isShorterPaid && forShorter === undefined) {
+    return `No refresh helps: even the shortest prompt and one token take ${exactCredits(leastMicro)} credits, which is more than ${neverEnough}. ${ask}`;
+  }
+  const later =
+    isShorterPaid || forShorter === undefined
+      ? []
+      : [`${at(forShorter.atMs)}, and ${thenPays} for ${promptFor(price, forShorter.micro)}.`];
+  return [...shorter, ...later, `No refresh pays for this one. ${ask}`].join(" ");
+}
+
+/** Called only if the length of the prompt matters, so prompt tokens have a price. */
+function promptFor(price: Price, micro: MicroCredits): string {
+  const tokens = Math.floor((micro - costAtMost(price, 0, 1)) / costAtMost(price, 1, 0));
+  return `a prompt of up to ${grouped(tokens)} tokens, with those of the chat template`;
+}

@@ -1,0 +1,54 @@
+/**
+ * Models that a plan allows and can never pay for: its full credits are less than the smallest
+ * request takes. Only purchased credits pay for them, so the operator is warned.
+ */
+import { allows } from "../chat/catalog.ts";
+import { dialectOf } from "../engines/upstream/dialects.ts";
+import { shortestBound } from "../engines/upstream/prompt-count.ts";
+import { shipped } from "../invocation.ts";
+import type { Plan } from "../ledger/plan.ts";
+import { costAtMost } from "../ledger/pricing.ts";
+import { exactCredits, grouped, microOf } from "../units.ts";
+import type { ModelConfig } from "./model.ts";
+
+interface UnpayableModel {
+  model: string;
+  /** Credits of the shortest prompt and one token. */
+  smallest: string;
+  plans: string[];
+  /** Sentences for the operator. */
+  warning: string;
+}
+
+/** A plan without credits is for purchased ones, and is left out. */
+export function unpayableModels(
+  plans: Iterable<Plan>,
+  models: readonly ModelConfig[],
+): readonly UnpayableModel[] {
+  const granting = [...plans]
+    .map((plan) => ({ ...plan, credits: plan.base.credits + plan.overage.credits }))
+    .filter(({ credits }) => credits > 0);
+  return models.flatMap((model) => {
+    const { shortest, isCounted } = shortestPrompt(model);
+    const smallestMicro = costAtMost(model.price, shortest, 1);
+    const poor = granting.filter(
+      (plan) => allows(plan.models, model.id) && microOf(plan.credits) < smallestMicro,
+    );
+    if (poor.length === 0) return [];
+    const smallest = exactCredits(smallestMicro);
+    const named = poor.map(({ id, credits }) => `${id} (${grouped(credits)})`).join(", ");
+    const remedies = `Raise the credits of the plans, lower the price of the model, or leave it out of the models of the plans.`;
+    const bound = isCounted
+      ? ""
+      : ` Its prompts are not counted, so the shortest is held for ${grouped(shortest)} tokens. A tokenizer, a dialect that counts, or a smaller template_tokens lowers that (${shipped("docs/upstreams.md")}).`;
+    const warning = `The smallest request to ${model.id} takes ${smallest} credits. These plans never have that many: ${named}. ${remedies}${bound}`;
+    return [{ model: model.id, smallest, plans: poor.map(({ id }) => id), warning }];
+  });
+}
+
+/** The embedded engine, a tokenizer and some servers count a prompt: at least one token. */
+function shortestPrompt(model: ModelConfig): { shortest: number; isCounted: boolean } {
+  const isCounted =
+    model.engine === "llama" || model.tokenizer !== null || dialectOf(model.dialect).tokenizer !== null;
+  return { shortest: isCounted ? 1 : shortestBound(model), isCounted };
+}

@@ -1,0 +1,181 @@
+/**
+ * The messages of `402`: each names what the request takes and what is left, and only remedies
+ * that help. One credit for each token, so a remedy can be checked by counting.
+ */
+import assert from "node:assert/strict";
+import { test } from "node:test";
+import type { Plan } from "../../src/ledger/plan.ts";
+import { credits } from "../fixtures/ledger-rows.ts";
+import { errorOf, type TestService } from "../fixtures/service.ts";
+import { type Front, type FrontOptions, startFront } from "../fixtures/upstream.ts";
+
+const price = { prompt: 1_000_000, completion: 1_000_000 };
+
+interface Case {
+  what: string;
+  /** Credits of each window, and additional ones. */
+  base: number;
+  overage?: number;
+  additional?: number;
+  /** Budget of the key. */
+  budget?: number;
+  /** Credits that an earlier request has cost. */
+  spent?: number;
+  /** Tokens that the server counts. Absent: it counts none, and the template has 512 tokens. */
+  counted?: number;
+  /** Characters of the prompt. */
+  length?: number;
+  code?: "insufficient_credits" | "key_budget_exceeded";
+  /** Tokens of the prompt that the hold pays for, and credits that are left. */
+  needs: [tokens: number, left: number];
+  /** Most tokens of a shorter prompt that what is left pays for. Absent: none. */
+  shorter?: number;
+  /** The window whose refresh pays for this prompt. Absent: none. */
+  refresh?: "base" | "overage" | "budget";
+  /** The window whose refresh pays for a shorter prompt alone, and the most tokens of it. */
+  refreshForShorter?: ["base" | "overage" | "budget", tokens: number];
+  /** Another plan, more credits or a larger budget are needed. */
+  asks?: boolean;
+  /** Not even the shortest prompt can ever be paid. */
+  isNever?: boolean;
+}
+
+const cases: Case[] = [
+  {
+    what: "all credits of the plan are left, and do not pay for the template",
+    ...{ base: 30, needs: [529, 30], asks: true, isNever: true },
+  },
+  {
+    what: "the credits of the plan are spent, and never pay for the template",
+    ...{ base: 30, spent: 30, needs: [529, 0], asks: true, isNever: true },
+  },
+  {
+    what: "both windows together do not pay for the template",
+    ...{ base: 300, overage: 228, needs: [529, 528], asks: true, isNever: true },
+  },
+  {
+    what: "the plan refills nothing, and what was bought does not pay for the template",
+    ...{ base: 0, additional: 100, needs: [529, 100], asks: true, isNever: true },
+  },
+  {
+    what: "all credits are left, and pay for a shorter prompt",
+    ...{ base: 600, length: 200, needs: [728, 600], shorter: 599, asks: true },
+  },
+  {
+    what: "a refresh pays for the prompt, and a shorter one has the same template",
+    ...{ base: 600, spent: 300, needs: [529, 300], refresh: "base" },
+  },
+  {
+    what: "a refresh or a shorter prompt helps",
+    ...{ base: 1000, spent: 400, length: 200, needs: [728, 600], shorter: 599, refresh: "base" },
+  },
+  {
+    what: "a refresh pays for a shorter prompt alone",
+    ...{
+      base: 600,
+      spent: 500,
+      length: 200,
+      needs: [728, 100],
+      refreshForShorter: ["base", 599],
+      asks: true,
+    },
+  },
+  {
+    what: "the next refresh brings too little, and the one after it enough",
+    ...{ base: 100, overage: 700, spent: 800, needs: [529, 0], refresh: "overage" },
+  },
+  {
+    what: "a refresh pays together with what was bought",
+    ...{ base: 500, additional: 100, spent: 500, needs: [529, 100], refresh: "base" },
+  },
+  {
+    what: "a counted prompt is too long for the plan",
+    ...{ base: 30, counted: 50, length: 200, needs: [50, 30], shorter: 29, asks: true },
+  },
+  {
+    what: "a counted prompt has hardly any text",
+    ...{ base: 30, counted: 50, needs: [50, 30], asks: true, isNever: true },
+  },
+  {
+    what: "a full budget never pays for the template",
+    ...{ base: 9000, budget: 30, needs: [529, 30], asks: true, isNever: true, code: "key_budget_exceeded" },
+  },
+  {
+    what: "the refresh of the budget pays for the prompt",
+    ...{ base: 9000, budget: 600, spent: 300, needs: [529, 300], refresh: "budget" },
+    code: "key_budget_exceeded",
+  },
+  {
+    what: "a full budget pays for a shorter prompt alone",
+    ...{ base: 9000, budget: 600, spent: 500, length: 200, needs: [728, 100], asks: true },
+    ...{ refreshForShorter: ["budget", 599], code: "key_budget_exceeded" },
+  },
+  {
+    what: "the rest of the budget pays for a shorter prompt",
+    ...{ base: 9000, budget: 600, length: 200, needs: [728, 600], shorter: 599, asks: true },
+    code: "key_budget_exceeded",
+  },
+];
+
+function optionsOf({ base, overage = 0, counted }: Case): FrontOptions {
+  const plan: Partial<Plan> = {
+    base: { credits: base, every: "P1D" },
+    overage: { credits: overage, every: "P1M" },
+  };
+  return { dialect: counted === undefined ? "compatible" : "vllm", service: { price, plan } };
+}
+
+async function prepare({ service, upstream }: Front, each: Case): Promise<void> {
+  const { ledger, account } = service;
+  const { additional, budget, spent = 0, counted } = each;
+  upstream.playOther = (call) => call.answer(200, JSON.stringify({ count: counted }));
+  if (budget !== undefined) {
+    const set = { budget: { micro: credits(budget), every: "PT5H" } };
+    await ledger.apply({ kind: "key", account, key: "key1", op: "budget", set });
+  }
+  if (spent > 0) {
+    const held = { account, hold: "earlier", key: "key1", model: "small", ttlMs: 60_000 };
+    const amount = { price, promptTokens: spent, minMicro: credits(spent), wantMicro: credits(spent) };
+    assert.equal((await ledger.apply({ kind: "hold", ...held, ...amount })).kind, "held");
+    const used = { promptTokens: spent, cachedTokens: 0, completionTokens: 0, reasoningTokens: 0 };
+    await ledger.apply({
+      ...{ kind: "settle", account, hold: "earlier", used, ending: "stop", estimated: false },
+    });
+  }
+  if (additional !== undefined) {
+    await ledger.apply({ kind: "topup", account, payment: "p", amount: credits(additional) });
+  }
+}
+
+async function endOf(window: "base" | "overage" | "budget", service: TestService): Promise<string> {
+  const balance = await service.balance();
+  const key = await service.store.keyById("key1");
+  const endsMs = window === "budget" ? key?.budgetEndsMs : balance[window].endsMs;
+  assert.ok(endsMs != null);
+  return new Date(endsMs).toISOString();
+}
+
+for (const each of cases) {
+  test(`402 names only remedies that help: ${each.what}`, async () => {
+    await using front = await startFront(optionsOf(each));
+    await prepare(front, each);
+    const messages = [{ role: "user", content: "x".repeat(each.length ?? 1) }];
+    const response = await front.chat({ messages, max_tokens: 1 });
+    assert.deepEqual([response.status, response.headers.get("x-should-retry")], [402, "false"]);
+    const { code, type, message } = await errorOf(response);
+    assert.deepEqual([type, code], ["insufficient_quota", each.code ?? "insufficient_credits"]);
+    const [tokens, left] = each.needs;
+    assert.ok(message.includes(`they take ${tokens + 1} credits, and ${left} are left.`), message);
+    const shorter = /what is left pays for a prompt of up to (\d+) tokens/.exec(message)?.[1];
+    assert.equal(shorter, each.shorter?.toString(), message);
+    assert.equal(/shorter prompt:/.test(message), each.shorter !== undefined, message);
+    const [, at, most] =
+      /refresh(?:es)? at (\S+Z)(?:, and then pays? for a prompt of up to (\d+))?/.exec(message) ?? [];
+    const [window, mostTokens] = each.refreshForShorter ?? [each.refresh];
+    assert.equal(at, window && (await endOf(window, front.service)), message);
+    assert.equal(most, mostTokens?.toString(), message);
+    assert.equal(/(?:A|a)sk (?:the operator|for a larger budget)/.test(message), each.asks ?? false, message);
+    assert.equal(/No refresh helps: even the shortest prompt/.test(message), each.isNever ?? false, message);
+    assert.equal(front.upstream.calls.length, 0);
+  });
+}
