@@ -3,6 +3,7 @@
  * each of some accounts.
  */
 import { spawn } from "node:child_process";
+import { readFileSync } from "node:fs";
 import { mkdtemp, rm, writeFile } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
@@ -59,8 +60,9 @@ export async function startLlamaService(options: LlamaServiceOptions): Promise<L
       output += chunk;
       const url = /API +(http:\S+)\/v1/.exec(output)?.[1];
       const operator = /Operator +(http:\/\/[^\s/]+)/.exec(output)?.[1];
-      const key = /ink_\w{40}/.exec(output)?.[0];
-      if (url !== undefined && operator !== undefined && key !== undefined) resolve({ url, operator, key });
+      const file = /^ +(\S*first-key)$/m.exec(output)?.[1];
+      if (url === undefined || operator === undefined || file === undefined) return;
+      resolve({ url, operator, key: readFileSync(join(folder, file), "utf8").trim() });
     });
   });
   const keys = [first.key];

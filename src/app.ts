@@ -7,10 +7,11 @@
  */
 import { randomBytes } from "node:crypto";
 import { hostname } from "node:os";
+import { join } from "node:path";
 import type { Readable, Writable } from "node:stream";
 import { setTimeout as sleep } from "node:timers/promises";
 import type { Logger } from "pino";
-import { openFirstAccount } from "./accounts/first-account.ts";
+import { firstKeyFileName, openFirstAccount } from "./accounts/first-account.ts";
 import { OperatorSessions } from "./accounts/operator-sessions.ts";
 import type { RequestStops } from "./accounts/request-stops.ts";
 import { startAudits, startChores, startRequestStops } from "./app/chores.ts";
@@ -21,7 +22,7 @@ import { ServicePlans } from "./app/plans.ts";
 import { Portal } from "./app/portal.ts";
 import { type ReloadedParts, Reloader } from "./app/reload.ts";
 import { RunningModels } from "./app/running-models.ts";
-import { logAbandoned, logClock, logDiffering, logIgnoredVariables } from "./app/service-log.ts";
+import { logAbandoned, logClock, logDiffering, logIgnoredVariables, logKeyFile } from "./app/service-log.ts";
 import { type ServiceTimes, serviceTimes } from "./app/service-times.ts";
 import { consoleUrl, type StartupBanner } from "./app/startup-banner.ts";
 import { webFiles } from "./app/web-bundle.ts";
@@ -56,7 +57,7 @@ interface ServiceHost extends Streams {
 }
 
 interface RunningService {
-  /** Shown to the operator. The key of a first account appears nowhere else. */
+  /** Shown to the operator. A key in it appears nowhere else. */
   readonly banner: StartupBanner;
   /**
    * Refuses new requests, lets running ones finish within the drain time and closes everything.
@@ -118,6 +119,8 @@ class Service {
   #config: Config;
   readonly #reread: () => Config;
   readonly #stderr: Streams["stderr"];
+  /** A terminal may show secrets. Other output ends in files and logs. */
+  readonly #isAtTerminal: boolean;
   readonly #times: ServiceTimes;
   readonly #logger: Logger;
   readonly #metrics = new Metrics();
@@ -133,10 +136,11 @@ class Service {
   #sessions: OperatorSessions | null = null;
   readonly #stopped = Promise.withResolvers<void>();
 
-  constructor(config: Config, { stderr, reread }: ServiceHost, times: ServiceTimes) {
+  constructor(config: Config, { stdout, stderr, reread }: ServiceHost, times: ServiceTimes) {
     this.#config = config;
     this.#reread = reread;
     this.#stderr = stderr;
+    this.#isAtTerminal = stdout.isTTY === true;
     this.#times = times;
     this.#logger = createLogger(config.log.level, stderr, this.#live.errors);
   }
@@ -191,7 +195,9 @@ class Service {
 
     const loaded = await loading;
     signal.throwIfAborted();
-    const first = await openFirstAccount(store, ledger);
+    const keyFile = join(config.dataDir, firstKeyFileName);
+    const first = await openFirstAccount(store, ledger, this.#isAtTerminal ? null : keyFile);
+    if (first === null) await logKeyFile(this.#logger, store, keyFile);
     reloader.open();
     return {
       ...addresses,

@@ -20,6 +20,7 @@ const modules = [
   "heap",
   "spelling",
   "make-folder",
+  "secret-file",
   "invocation",
   "version",
   "threads",

@@ -1,58 +1,112 @@
 /**
- * Opens the first account of a new installation, so that the first start prints a key that works.
+ * Opens the first account of a new installation, so that the first start has a key that works.
+ *
+ * Without a terminal, the key is in a file of the data folder. The file is on disk before the key
+ * is in the ledger, so a start that ends in between loses no key: the next start issues the key of
+ * the file. Nothing but the operator removes the file of a key that works.
  */
-import { invariant } from "../errors.ts";
+import { rm } from "node:fs/promises";
+import { invariant, messageOf, OperatorError, Refusal } from "../errors.ts";
 import type { Ledger } from "../ledger/batcher.ts";
+import { createSecretFile, readSecretFile } from "../secret-file.ts";
 import type { Store } from "../store/store.ts";
-import { type IssuedKey, issueKey } from "./keys.ts";
+import { findUsableKey, hashKey, issueKey, mintKey, parseKey } from "./keys.ts";
 
 const account = "default";
 /** The same id on every node: if several nodes start together, one of them issues the key. */
 const firstKeyId = "key_0000000000000001";
 
-interface FirstAccount {
+/** Name of the file in the data folder. */
+export const firstKeyFileName = "first-key";
+
+export interface FirstAccount {
   account: string;
   plan: string;
-  key: string;
+  /** To be shown at a terminal. Null: it is in the file. */
+  key: string | null;
+  keyFile: string | null;
 }
 
 /**
  * Opens the account `default` on the first plan of the database and issues a key. Returns
  * null if the store has other accounts or any key. A start that ended between the two steps is
- * completed by the next start.
+ * completed by the next start. `keyFile` null: a terminal shows the key. Throws an `OperatorError`
+ * if the file cannot be written; nothing is opened then.
  */
-export async function openFirstAccount(store: Store, ledger: Ledger): Promise<FirstAccount | null> {
+export async function openFirstAccount(
+  store: Store,
+  ledger: Ledger,
+  keyFile: string | null,
+): Promise<FirstAccount | null> {
   const [only, ...others] = await store.accounts({ limit: 2 });
   if (others.length > 0 || (only !== undefined && only.id !== account)) return null;
   if ((await store.keys()).length > 0) return null;
+  const key = keyFile === null ? mintKey() : await keyInNewFile(keyFile);
   const plan = only?.plan ?? (await openOnFirstPlan(store, ledger));
-  // Another node has just opened the account, and issues the key.
-  if (plan === null) return null;
-  const issued = await issueFirstKey(store);
-  return issued === null ? null : { account, plan, key: issued.key };
+  if (await issueFirstKey(store, key)) {
+    return { account, plan, key: keyFile === null ? key : null, keyFile };
+  }
+  // Another node has just issued another key.
+  if (keyFile !== null) await rm(keyFile, { force: true });
+  return null;
 }
 
-/** Returns the plan, or null if another node has just opened the account. */
-async function openOnFirstPlan(store: Store, ledger: Ledger): Promise<string | null> {
+/** Writes a new key to the file, or returns the key of a start that did not get further. */
+async function keyInNewFile(file: string): Promise<string> {
+  try {
+    await createSecretFile(file, mintKey());
+    const key = (await readSecretFile(file)) ?? "";
+    if (parseKey(key) === "ok") return key;
+  } catch (error) {
+    throw new OperatorError(
+      `The first key cannot be written to ${file}: ${messageOf(error)}. No account was opened.`,
+      error,
+    );
+  }
+  throw new OperatorError(
+    `The first key cannot be written to ${file}: that file exists and has no key. No account was opened. Move the file away; the next start writes it.`,
+  );
+}
+
+/**
+ * Reports whether the key in the file of an earlier first start works. Null if there is no file.
+ * Throws if the file cannot be read, or is not as Inkwell writes it.
+ */
+export async function keyFileLeft(store: Store, file: string): Promise<{ works: boolean } | null> {
+  const key = await readSecretFile(file);
+  if (key === null) return null;
+  try {
+    await findUsableKey(store, key, store.nowMs());
+    return { works: true };
+  } catch (error) {
+    if (error instanceof Refusal && error.code === "invalid_api_key") return { works: false };
+    throw error;
+  }
+}
+
+async function openOnFirstPlan(store: Store, ledger: Ledger): Promise<string> {
   for (;;) {
     const [plan] = (await store.plans()).offered;
     invariant(plan !== undefined, "a plans section has at least one plan");
     const opened = await ledger.apply({ kind: "open", account, plan });
-    if (opened.kind === "exists") return null;
-    // Otherwise another node has just replaced the plans.
     if (opened.kind === "opened") return plan;
+    // Another node has just opened the account. One of the two issues the key.
+    if (opened.kind === "exists") return opened.plan;
+    // Otherwise another node has just replaced the plans.
     invariant(opened.kind === "retired_plan", "a plan of the database can be opened");
   }
 }
 
-/** Returns null if another node has just issued the key. */
-async function issueFirstKey(store: Store): Promise<IssuedKey | null> {
+/** Returns false if another node has just issued another key. */
+async function issueFirstKey(store: Store, secret: string): Promise<boolean> {
   try {
-    const issued = await issueKey(store, account, { id: firstKeyId, name: "first" }, store.nowMs());
+    const options = { id: firstKeyId, name: "first", secret };
+    const issued = await issueKey(store, account, options, store.nowMs());
     invariant(issued !== null, "the account has just been opened");
-    return issued;
+    return true;
   } catch (error) {
-    if ((await store.keyById(firstKeyId)) === null) throw error;
-    return null;
+    const present = await store.keyById(firstKeyId);
+    if (present === null) throw error;
+    return present.hash === hashKey(secret);
   }
 }

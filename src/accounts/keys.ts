@@ -45,6 +45,8 @@ export interface KeyOptions {
   concurrent?: number | undefined;
   budget?: { credits: Credits; every: string } | undefined;
   portal?: PortalRights | undefined;
+  /** The key itself. Absent: a new one. */
+  secret?: string | undefined;
 }
 
 export interface IssuedKey {
@@ -70,7 +72,7 @@ export async function issueKey(
 
 /** Returns a key that is not stored yet. */
 export function newKey(account: string, options: KeyOptions, nowMs: EpochMs): IssuedKey {
-  const key = mintKey();
+  const key = options.secret ?? mintKey();
   const { budget, budgetEvery, ...properties } = keyProperties(account, options);
   const row: KeyRow = {
     id: options.id ?? `key_${randomBytes(8).toString("hex")}`,

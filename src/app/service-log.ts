@@ -1,10 +1,14 @@
 /** Log lines of the service about its environment, its clock, the other nodes and its end. */
 import type { Logger } from "pino";
+import { keyFileLeft } from "../accounts/first-account.ts";
 import { isoTime } from "../accounts/json-objects.ts";
 import type { Config } from "../config/load.ts";
+import { messageOf } from "../errors.ts";
 import type { Abandoned } from "../http/public/running-requests.ts";
+import { inkwell } from "../invocation.ts";
 import type { ClockState } from "../ledger/clock.ts";
 import type { NodeView } from "../store/nodes.ts";
+import type { Store } from "../store/store.ts";
 
 export function logIgnoredVariables(logger: Logger, { ignoredVariables: variables }: Config): void {
   if (variables.length === 0) return;
@@ -12,6 +16,19 @@ export function logIgnoredVariables(logger: Logger, { ignoredVariables: variable
     { variables },
     "variables that Kubernetes sets for Services are ignored; enableServiceLinks: false in the pod removes them",
   );
+}
+
+/** Reminds of the file of the first key, as long as it is there. */
+export async function logKeyFile(logger: Logger, store: Store, file: string): Promise<void> {
+  try {
+    const left = await keyFileLeft(store, file);
+    if (left === null) return;
+    if (left.works)
+      logger.warn({ file }, "the first key is still in this file; store it safely and delete the file");
+    else logger.warn({ file }, "the key in this file does not work; delete the file");
+  } catch (error) {
+    logger.warn({ file, reason: messageOf(error) }, "the file of the first key cannot be checked");
+  }
 }
 
 export function logClock(
@@ -23,7 +40,7 @@ export function logClock(
   if (!isTrusted) {
     logger.error(
       { clock, trusted: isoTime(trustedMs) },
-      "the clock is wrong or has stepped; the ledger continues at the trusted time. Correct the clock, or run: inkwell clock accept",
+      `the clock is wrong or has stepped; the ledger continues at the trusted time. Correct the clock, or run: ${inkwell("clock accept")}`,
     );
   } else if (readings > 0) {
     logger.warn({ clock, readings }, "readings of the clock were not believed; it is right again");

@@ -1,5 +1,6 @@
 /** The output of `inkwell serve` after the start: URLs, the first key and examples. */
-import { extname, relative, sep } from "node:path";
+import type { FirstAccount } from "../accounts/first-account.ts";
+import { inkwell, quoted, shownPath } from "../invocation.ts";
 
 export interface StartupBanner {
   /**
@@ -15,8 +16,8 @@ export interface StartupBanner {
   /** Absolute path of the file with the operator token. Null if the token is configured. */
   tokenFile: string | null;
   models: readonly { id: string; onMiniature: boolean }[];
-  /** The first account and its key, on the first start only. */
-  first: { account: string; plan: string; key: string } | null;
+  /** The first account and its key or file, on the first start only. */
+  first: FirstAccount | null;
   /** The configuration has port 0, so other commands do not know the URL. */
   onAnyPort: boolean;
 }
@@ -28,12 +29,13 @@ export interface StartupBanner {
 export function bannerText(banner: StartupBanner, cwd: string, signInCode: string | null = null): string {
   const { publicUrl, onEveryAddress, operatorUrl, consoleUrl, portalUrl } = banner;
   const { tokenFile, models, first, onAnyPort } = banner;
-  const token = tokenFile === null ? "" : `   (token: ${relative(cwd, tokenFile)})`;
+  const token = tokenFile === null ? "" : `   (token: ${shownPath(cwd, tokenFile)})`;
+  const shownKey = keyText(first, cwd);
   const lines = [
     "",
     `  API        ${publicUrl}/v1${onEveryAddress ? "   (and on every other address of this machine)" : ""}`,
     `  Operator   ${operatorUrl}${token}`,
-    `  Console    ${consoleUrl}   (sign in: ${commandOf(import.meta.filename)} console${onAnyPort ? ` --url ${operatorUrl}` : ""})`,
+    `  Console    ${consoleUrl}   (sign in: ${inkwell(`console${onAnyPort ? ` --url ${operatorUrl}` : ""}`)})`,
     ...(portalUrl === null ? [] : [`  Portal     ${portalUrl}   (sign in with an API key)`]),
     `  Models     ${models.map(({ id, onMiniature }) => (onMiniature ? `${id} (on the miniature)` : id)).join(", ")}`,
     "",
@@ -47,36 +49,35 @@ export function bannerText(banner: StartupBanner, cwd: string, signInCode: strin
     );
   }
   if (first !== null) {
+    const { account, plan, key, keyFile } = first;
+    const file = keyFile === null ? "" : shownPath(cwd, keyFile);
     lines.push(
-      `  Account "${first.account}" is new, on plan "${first.plan}". This is its key; it is shown only once:`,
+      `  Account "${account}" is new, on plan "${plan}". ${key === null ? "Its key is in this file, which only its owner can read:" : "This is its key; it is shown only once:"}`,
       "",
-      `    ${first.key}`,
+      `    ${key ?? file}`,
       "",
+      ...(key === null ? ["  Store the key safely and delete the file.", ""] : []),
       "  Ask it something:",
       "",
       `    curl -N ${publicUrl}/v1/chat/completions \\`,
-      `      -H "Authorization: Bearer ${first.key}" -H "Content-Type: application/json" \\`,
+      `      -H "Authorization: Bearer ${shownKey}" -H "Content-Type: application/json" \\`,
       `      -d '{"model":"${models[0]?.id ?? ""}","stream":true,"messages":[{"role":"user","content":"What is an inkwell?"}]}'`,
       "",
       "  See the cost:",
       "",
-      `    curl ${publicUrl}/v1/balance -H "Authorization: Bearer ${first.key}"`,
+      `    curl ${publicUrl}/v1/balance -H "Authorization: Bearer ${shownKey}"`,
       "",
     );
   }
-  const address = onAnyPort ? ` --url ${publicUrl} --key ${first?.key ?? "KEY"}` : "";
-  lines.push(
-    `  In another terminal: ${commandOf(import.meta.filename)} chat${address}`,
-    "  Ctrl-C stops the service.",
-    "",
-  );
+  const address = onAnyPort ? ` --url ${publicUrl} --key ${shownKey}` : "";
+  lines.push(`  In another terminal: ${inkwell(`chat${address}`)}`, "  Ctrl-C stops the service.", "");
   return lines.join("\n");
 }
 
-/** Returns how a person calls the program that `module` is part of. */
-export function commandOf(module: string): string {
-  if (extname(module) === ".ts") return "npm run -s inkwell --";
-  return module.split(sep).includes("node_modules") ? "npx inkwell" : "inkwell";
+/** Returns the key as a command of a shell has it. */
+function keyText(first: FirstAccount | null, cwd: string): string {
+  if (first === null) return "KEY";
+  return first.keyFile === null ? (first.key ?? "KEY") : `$(cat ${quoted(shownPath(cwd, first.keyFile))})`;
 }
 
 /** Returns the URL of the console on a listener. */
@@ -97,6 +98,11 @@ export function bannerObject({ publicUrl, operatorUrl, portalUrl, tokenFile, mod
     portal: portalUrl,
     operator_token_file: tokenFile,
     models: models.map(({ id, onMiniature }) => ({ id, on_miniature: onMiniature })),
-    first_account: first,
+    first_account: first && {
+      account: first.account,
+      plan: first.plan,
+      key: first.key,
+      key_file: first.keyFile,
+    },
   };
 }

@@ -1,11 +1,12 @@
 /** The `operator` section: address, token and host names of the operator listener. */
 import { randomBytes } from "node:crypto";
 import { existsSync } from "node:fs";
-import { link, readFile, rm, writeFile } from "node:fs/promises";
+import { readFile } from "node:fs/promises";
 import path from "node:path";
 import { domainToASCII } from "node:url";
-import { codeOf, messageOf, OperatorError } from "../errors.ts";
+import { messageOf, OperatorError } from "../errors.ts";
 import { makeFolder } from "../make-folder.ts";
+import { createSecretFile } from "../secret-file.ts";
 import * as kind from "./kinds.ts";
 import { type ListenerAddress, namesAmong, requireOwnPort } from "./listeners.ts";
 import type { Section } from "./section.ts";
@@ -65,7 +66,8 @@ export async function operatorToken(config: {
   const file = path.join(dataDir, tokenFileName);
   try {
     makeFolder(dataDir);
-    if (!existsSync(file)) await writeToken(file);
+    // If two processes start together, one creates the file and both read the same token.
+    if (!existsSync(file)) await createSecretFile(file, randomBytes(32).toString("base64url"));
     const token = kind.operatorToken.read((await readFile(file, "utf8")).trim(), true);
     if (token !== undefined) return { token, file };
   } catch (error) {
@@ -77,18 +79,4 @@ export async function operatorToken(config: {
   throw new OperatorError(
     `The operator token in ${file} must be ${kind.operatorToken.expects}. Delete the file: the next start creates a new one.`,
   );
-}
-
-/** If two processes start together, one creates the file and both read the same token. */
-async function writeToken(file: string): Promise<void> {
-  const draft = `${file}.${randomBytes(6).toString("hex")}`;
-  try {
-    await writeFile(draft, `${randomBytes(32).toString("base64url")}\n`, { flag: "wx", mode: 0o600 });
-    // A link to a complete file: no process reads half a token.
-    await link(draft, file);
-  } catch (error) {
-    if (codeOf(error) !== "EEXIST") throw error;
-  } finally {
-    await rm(draft, { force: true });
-  }
 }

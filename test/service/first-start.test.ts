@@ -41,17 +41,24 @@ test("prints a key and working examples at the first start, and no key at the se
     await using service = startProgram(folder.path, { env });
     const { url, operatorUrl, key } = await service.up();
     assert.equal(url, `http://127.0.0.1:${env.INKWELL_PORT}`);
-    assert.ok(key !== null, "a key is printed");
+    assert.ok(key !== null, "the file with the key is named");
+    assert.doesNotMatch(
+      service.stdout + service.stderr,
+      /ink_\w/,
+      "without a terminal, the key is in no log",
+    );
+    const keyFile = path.join(folder.path, "data", "first-key");
+    if (process.platform !== "win32") assert.equal(statSync(keyFile).mode & 0o777, 0o600);
     [firstUrl, firstKey] = [url, key];
     firstModels = await modelList(url, key);
 
     const [question = "", balance = ""] = printedCommands(service.stdout);
     let left = defaultBaseCredits;
     for (const answer of ["first", "second"]) {
-      const answered = await run("sh", ["-c", question]);
+      const answered = await run("sh", ["-c", question], { cwd: folder.path });
       assert.match(answered.stdout, /^data: \{.*"content":"\w/m);
       assert.match(answered.stdout, /^data: \[DONE\]$/m);
-      const shown = await run("sh", ["-c", balance]);
+      const shown = await run("sh", ["-c", balance], { cwd: folder.path });
       const { credits } = JSON.parse(shown.stdout).balances.base;
       const [sum] = query(folder.path, "select sum(cost) as cost from charge");
       assert.ok(credits < left, `the ${answer} answer changes the whole credits: ${shown.stdout}`);
@@ -72,6 +79,8 @@ test("prints a key and working examples at the first start, and no key at the se
     assert.equal(url, firstUrl);
     assert.equal(key, null);
     assert.doesNotMatch(service.stdout, /Bearer|curl/);
+    assert.match(service.stderr, /the first key is still in this file; store it safely and delete the file/);
+    assert.doesNotMatch(service.stderr, /ink_\w/);
     const again = await ask({ url, key: firstKey, max_tokens: 1 });
     assert.equal(again.status, 200, "the first key still works");
     assert.equal(await modelList(url, firstKey), firstModels, "also their times are the same");

@@ -1,7 +1,7 @@
 /** `inkwell serve` and the signals that stop it, with a service that does nothing. */
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { commandOf, type StartupBanner } from "../../src/app/startup-banner.ts";
+import type { StartupBanner } from "../../src/app/startup-banner.ts";
 import { banner, openPipe, openTerminal, type Ran, runCli, signal } from "../fixtures/cli-host.ts";
 import { refused } from "../fixtures/cli-ledger.ts";
 
@@ -34,7 +34,7 @@ async function started(argv: readonly string[], said: StartupBanner): Promise<Ra
 }
 
 test("prints one line with --json: URLs, models and the first key", async () => {
-  const first = { account: "default", plan: "starter", key: "ink_x" };
+  const first = { account: "default", plan: "starter", key: "ink_x", keyFile: null };
   const ran = await started(["serve", "--json"], { ...banner, tokenFile: "/srv/data/token", first });
   assert.deepEqual([ran.code, ran.stderr, ran.stdout.split("\n").length], [0, "", 2]);
   assert.deepEqual(JSON.parse(ran.stdout), {
@@ -44,7 +44,7 @@ test("prints one line with --json: URLs, models and the first key", async () => 
     portal: null,
     operator_token_file: "/srv/data/token",
     models: [{ id: "small", on_miniature: false }],
-    first_account: first,
+    first_account: { account: "default", plan: "starter", key: "ink_x", key_file: null },
   });
 });
 
@@ -78,7 +78,7 @@ async function startedAt(
 }
 
 test("shows a sign-in link to the console on the first start at a terminal, and nowhere else", async () => {
-  const first = { account: "default", plan: "starter", key: "ink_x" };
+  const first = { account: "default", plan: "starter", key: "ink_x", keyFile: null };
   const { shown, codes } = await startedAt(openTerminal, ["serve"], first);
   assert.match(shown, /^ {4}http:\/\/127\.0\.0\.1:8081\/console#code=a-code$/m);
   assert.equal(codes, 1);
@@ -94,7 +94,7 @@ test("shows a sign-in link to the console on the first start at a terminal, and 
 });
 
 test("shows a URL that clients can use if it listens on all addresses", async () => {
-  const first = { account: "default", plan: "starter", key: "ink_x" };
+  const first = { account: "default", plan: "starter", key: "ink_x", keyFile: null };
   const { stdout } = await started(["serve"], { ...banner, onEveryAddress: true, first });
   assert.match(
     stdout,
@@ -107,14 +107,25 @@ test("suggests a chat command with the URL if the port was chosen by the system"
   const anywhere = { ...banner, publicUrl: "http://127.0.0.1:43210", onAnyPort: true };
   const chat = "In another terminal: npm run -s inkwell -- chat --url http://127.0.0.1:43210 --key";
   assert.ok((await started(["serve"], anywhere)).stdout.includes(`${chat} KEY\n`));
-  const first = { account: "default", plan: "starter", key: "ink_x" };
+  const first = { account: "default", plan: "starter", key: "ink_x", keyFile: null };
   assert.ok((await started(["serve"], { ...anywhere, first })).stdout.includes(`${chat} ink_x\n`));
 });
 
-test("names the command as it is called in a checkout, a package and elsewhere", () => {
-  assert.equal(commandOf("/home/ada/inkwell/src/app/startup-banner.ts"), "npm run -s inkwell --");
-  assert.equal(commandOf("/srv/node_modules/inkwell/dist/app/startup-banner.js"), "npx inkwell");
-  assert.equal(commandOf("/app/dist/app/startup-banner.js"), "inkwell");
+test("names the file of the first key in place of the key, also in the examples", async () => {
+  const first = { account: "default", plan: "starter", key: null, keyFile: "/srv/my data/first-key" };
+  const { stdout } = await started(["serve"], { ...banner, first, onAnyPort: true });
+  assert.match(stdout, /Its key is in this file, which only its owner can read:\n\n {4}my data\/first-key\n/);
+  assert.match(stdout, /Bearer \$\(cat 'my data\/first-key'\)" -H/);
+  assert.match(stdout, / chat --url \S+ --key \$\(cat 'my data\/first-key'\)\n/);
+  const { stdout: elsewhere } = await started(["serve"], {
+    ...banner,
+    first: { ...first, keyFile: "/data/first-key" },
+  });
+  assert.match(elsewhere, /^ {4}\/data\/first-key$/m);
+  const { stdout: line } = await started(["serve", "--json"], { ...banner, first });
+  assert.deepEqual(JSON.parse(line).first_account, {
+    ...{ account: "default", plan: "starter", key: null, key_file: "/srv/my data/first-key" },
+  });
 });
 
 test("runs until the service has stopped", async () => {
