@@ -1,13 +1,18 @@
 /**
  * The CSV files of `inkwell account import`: a line of column names, and a line for each account.
  *
- * Guarantees that every value is in the form that the operator API requires. All faults of a file
- * are reported at once, each with its line and column.
+ * Guarantees that a file that can be read at all is read completely: the faults of its form are
+ * reported together with those of its values.
  */
 import { readFileSync } from "node:fs";
 import { CsvError, parse } from "csv-parse/sync";
-import { importedAccountsMax } from "../accounts/account-import.ts";
-import * as fields from "../accounts/fields.ts";
+import {
+  type ImportField,
+  type ImportProblem,
+  importedAccountsMax,
+  importProblemsShown,
+  shortened,
+} from "../accounts/account-import.ts";
 import { messageOf, OperatorError } from "../errors.ts";
 import { defined } from "../objects.ts";
 import { unknownName } from "../spelling.ts";
@@ -15,66 +20,99 @@ import type { AccountDraft } from "../store/contacts.ts";
 
 /** The accounts of a file, and the line of each. */
 export interface AccountsFile {
+  path: string;
   drafts: AccountDraft[];
   lines: number[];
+  /** Faults of the form, such as an unknown column. */
+  faults: FileFault[];
+  /** Columns that are missing, and that an unknown column may have been meant for. */
+  mayBeMisspelled: ReadonlySet<string>;
 }
 
-const columns = {
-  account: fields.name,
-  plan: fields.name,
-  owner: fields.contact,
-  email: fields.email,
-  note: fields.remark,
-  external_id: fields.contact,
-} as const satisfies Record<string, fields.TextField>;
-type ColumnName = keyof typeof columns;
+interface FileFault {
+  line: number;
+  /** Null: the line as a whole. */
+  column: string | null;
+  message: string;
+}
 
-const columnNames = Object.keys(columns);
-
-/** Faults shown of one file. */
-const faultsMax = 20;
+const columnNames = ["account", "plan", "owner", "email", "note", "external_id"] as const;
+type ColumnName = (typeof columnNames)[number];
 
 interface Line {
   cells: string[];
   number: number;
 }
 
-/** Throws an OperatorError with the faults of the file. */
+/** Throws an OperatorError if the file cannot be read or has no accounts. */
 export function readAccounts(path: string): AccountsFile {
   const [head, ...rows] = linesIn(path);
   if (head === undefined) throw new OperatorError(`${path} is empty. ${headRule}`);
-  const names = head.cells.map((name) => columnOf(name, path));
-  const doubled = names.find((name, index) => names.indexOf(name) !== index);
-  if (doubled !== undefined) throw new OperatorError(`${path} has the column ${doubled} twice.`);
-  if (!names.includes("account")) throw new OperatorError(`${path} has no column account. ${headRule}`);
-  if (rows.length === 0) throw new OperatorError(`${path} has no accounts below its first line.`);
   if (rows.length > importedAccountsMax) {
     throw new OperatorError(`${path} has more than ${importedAccountsMax} accounts. Import it in parts.`);
   }
-  const faults: string[] = [];
-  const drafts = rows.map((row) => draftOf(row, names, faults));
-  refuseFaults(path, faults);
-  return { drafts, lines: rows.map(({ number }) => number) };
+  const missing = columnNames.filter((name) => !head.cells.includes(name));
+  const file: AccountsFile = {
+    ...{ path, drafts: [], lines: [], faults: headFaults(head, rows.length) },
+    mayBeMisspelled: new Set(head.cells.every(isColumn) ? [] : missing),
+  };
+  if (!head.cells.includes("account")) return file;
+  for (const { cells, number } of rows) {
+    if (cells.length === head.cells.length) {
+      file.drafts.push(draftOf(head.cells, cells));
+      file.lines.push(number);
+    } else {
+      const message = `it has ${cells.length} columns, and the first line has ${head.cells.length}`;
+      file.faults.push({ line: number, column: null, message });
+    }
+  }
+  return file;
 }
 
-/** Throws an OperatorError if there are faults. */
-export function refuseFaults(path: string, faults: readonly string[]): void {
-  if (faults.length === 0) return;
-  const more = faults.length > faultsMax ? [`and ${faults.length - faultsMax} more`] : [];
-  const shown = [...faults.slice(0, faultsMax), ...more].map((fault) => `  ${fault}`);
-  throw new OperatorError(`Nothing was imported from ${path}:\n${shown.join("\n")}`);
+/** Throws an OperatorError with the faults of the file and the problems of its accounts. */
+export function refuseFaults(
+  { path, lines, faults, mayBeMisspelled }: AccountsFile,
+  problems: readonly ImportProblem[],
+): void {
+  const columnOf = (field: ImportField) => (field === "id" ? "account" : field);
+  const ofAccounts = problems.map(({ index, field, message }) => ({
+    line: lines[index] ?? 0,
+    column: columnOf(field),
+    message,
+  }));
+  const all = [...faults, ...ofAccounts.filter(({ column }) => !mayBeMisspelled.has(column))].toSorted(
+    (one, other) => one.line - other.line,
+  );
+  if (all.length === 0) return;
+  const shown = all
+    .slice(0, importProblemsShown)
+    .map(
+      ({ line, column, message }) =>
+        `  line ${line}${column === null ? "" : `, column ${column}`}: ${message}`,
+    );
+  const more = all.length > shown.length ? [`  and ${all.length - shown.length} more`] : [];
+  throw new OperatorError([`Nothing was imported from ${path}:`, ...shown, ...more].join("\n"));
 }
 
 const headRule = `The first line names the columns: account, and any of ${columnNames.slice(1).join(", ")}.`;
 
-function columnOf(name: string, path: string): ColumnName {
-  for (const known in columns) if (known === name && isColumn(known)) return known;
-  const hint = /[;\t]/.test(name) ? " Separate columns with commas." : "";
-  throw new OperatorError(`${path}: ${unknownName("column", shortened(name), columnNames)}${hint}`);
+function headFaults({ cells, number: line }: Line, rows: number): FileFault[] {
+  const unknown = cells.filter((name) => !isColumn(name));
+  const doubled = columnNames.filter((name) => cells.indexOf(name) !== cells.lastIndexOf(name));
+  const messages = [
+    ...unknown.map((name) => {
+      const hint = /[;\t]/.test(name) ? " Separate columns with commas." : "";
+      return `${unknownName("column", shortened(name), columnNames)}${hint}`;
+    }),
+    ...doubled.map((name) => `The column ${name} occurs twice.`),
+    ...(cells.includes("account") ? [] : [`There is no column account. ${headRule}`]),
+    ...(rows > 0 ? [] : ["There are no accounts below this line."]),
+  ];
+  return messages.map((message) => ({ line, column: null, message }));
 }
 
 function isColumn(name: string): name is ColumnName {
-  return columnNames.includes(name);
+  return columnNames.some((known) => known === name);
 }
 
 function linesIn(path: string): Line[] {
@@ -101,25 +139,13 @@ function linesIn(path: string): Line[] {
   }
 }
 
-/** Adds the faults of the line to `faults`. An empty cell leaves its field as it is. */
-function draftOf({ cells, number }: Line, names: readonly ColumnName[], faults: string[]): AccountDraft {
+/** An empty cell leaves its field as it is. */
+function draftOf(names: readonly string[], cells: readonly string[]): AccountDraft {
   const found: Partial<Record<ColumnName, string>> = {};
-  if (cells.length !== names.length) {
-    faults.push(`line ${number}: it has ${cells.length} columns, and the first line has ${names.length}`);
-  }
   for (const [index, name] of names.entries()) {
     const cell = cells[index] ?? "";
-    if (cell === "" && name !== "account") continue;
-    const { pattern, rule } = columns[name];
-    if (pattern.test(cell)) found[name] = cell;
-    else faults.push(`line ${number}, column ${name}: ${JSON.stringify(shortened(cell))} must be ${rule}`);
+    if (isColumn(name) && cell !== "") found[name] = cell;
   }
   const { account: id = "", plan = null, owner, email, note, external_id: externalId } = found;
   return { id, plan, contact: defined({ owner, email, note, externalId }), key: null };
-}
-
-/** A missing quote can make one cell of a whole file. */
-function shortened(text: string): string {
-  const characters = 80;
-  return text.length > characters ? `${text.slice(0, characters)}…` : text;
 }

@@ -6,11 +6,12 @@
 import { rmSync, writeFileSync } from "node:fs";
 import { resolve } from "node:path";
 import type { Command } from "commander";
-import type { ImportLine, ImportProblem } from "../accounts/account-import.ts";
+import type { ImportLine } from "../accounts/account-import.ts";
 import { type IssuedKey, newKey } from "../accounts/keys.ts";
 import type { OperatorActions } from "../accounts/operator-actions.ts";
 import { importObject } from "../accounts/operator-objects.ts";
-import { codeOf, messageOf, OperatorError, StoreUnavailableError } from "../errors.ts";
+import { codeOf, invariant, messageOf, OperatorError, StoreUnavailableError } from "../errors.ts";
+import { inkwell } from "../invocation.ts";
 import type { AccountDraft } from "../store/contacts.ts";
 import { grouped } from "../units.ts";
 import { type AccountsFile, readAccounts, refuseFaults } from "./account-csv.ts";
@@ -33,8 +34,8 @@ export function importCommand(cli: Cli, account: Command): void {
     .addHelpText(
       "after",
       examples(
-        "inkwell account import accounts.csv --dry-run",
-        "inkwell account import accounts.csv --keys keys.csv",
+        inkwell("account import accounts.csv --dry-run"),
+        inkwell("account import accounts.csv --keys keys.csv"),
       ),
     )
     .action((path: string, options: ImportOptions) => importFile(cli, path, options));
@@ -49,12 +50,12 @@ async function importFile(
   const file = readAccounts(resolve(cli.host.cwd, path));
   await cli.withActions(config, async (actions) => {
     if (dryRun || keysPath === undefined) {
-      report(cli, await run(actions, path, file, dryRun), dryRun);
+      report(cli, await run(actions, file, dryRun), dryRun);
       return;
     }
     const { trustedMs } = await actions.clock();
-    const keys = keysFor(await run(actions, path, file, true), trustedMs);
-    const importing = () => run(actions, path, withKeys(file, keys), false);
+    const keys = keysFor(await run(actions, file, true), trustedMs);
+    const importing = () => run(actions, withKeys(file, keys), false);
     if (keys.length === 0) {
       report(cli, await importing(), dryRun);
       cli.remark("No account is new, so there are no keys.");
@@ -67,21 +68,13 @@ async function importFile(
   });
 }
 
-/** Throws an OperatorError that names the lines at fault. */
-async function run(
-  actions: OperatorActions,
-  path: string,
-  { drafts, lines }: AccountsFile,
-  dryRun: boolean,
-): Promise<ImportLine[]> {
-  const result = await actions.importAccounts(drafts, dryRun);
-  if (result.kind === "done") return result.lines;
-  const column = ({ field }: ImportProblem) => (field === "id" ? "account" : field);
-  refuseFaults(
-    path,
-    result.problems.map((each) => `line ${lines[each.index]}, column ${column(each)}: ${each.message}`),
-  );
-  return [];
+/** Throws an OperatorError that names all lines at fault. */
+async function run(actions: OperatorActions, file: AccountsFile, dryRun: boolean): Promise<ImportLine[]> {
+  // A file with faults is tried, too: the database finds the other ones.
+  const result = await actions.importAccounts(file.drafts, dryRun || file.faults.length > 0);
+  refuseFaults(file, result.kind === "refused" ? result.problems : []);
+  invariant(result.kind === "done", "a refused import has problems");
+  return result.lines;
 }
 
 function keysFor(lines: readonly ImportLine[], nowMs: number): IssuedKey[] {
@@ -90,10 +83,10 @@ function keysFor(lines: readonly ImportLine[], nowMs: number): IssuedKey[] {
     .map(({ id }) => newKey(id, { name: "first" }, nowMs));
 }
 
-function withKeys({ drafts, lines }: AccountsFile, keys: readonly IssuedKey[]): AccountsFile {
+function withKeys(file: AccountsFile, keys: readonly IssuedKey[]): AccountsFile {
   const byAccount = new Map(keys.map(({ row }) => [row.account, row]));
   const withKey = (draft: AccountDraft) => ({ ...draft, key: byAccount.get(draft.id) ?? null });
-  return { drafts: drafts.map(withKey), lines };
+  return { ...file, drafts: file.drafts.map(withKey) };
 }
 
 /** Writes the keys, imports, and keeps only the keys of accounts that were opened. */

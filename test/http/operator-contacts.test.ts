@@ -88,6 +88,19 @@ operatorTest("imports accounts, all of them or none", async (operator, service) 
   await bad([{ id: "x" }], "accounts[1].plan", /There is no account x yet/);
   await bad([{ id: "new", plan: "big" }], "accounts[1].id", /"new" occurs twice/);
   await bad([{ id: "x", plan: "big", email: "x" }], "accounts[1].email", /e-mail address/);
+  await bad(
+    [
+      { id: "x", plan: "bigg", email: "nobody" },
+      { id: "y", plan: "big", external_id: "crm-1" },
+      { id: "z", plan: "big", external_id: "crm-1" },
+      { id: "x", plan: "big" },
+      { id: "Bad", plan: "big", owner: "\u0000" },
+    ],
+    "accounts[1].email",
+    /^Nothing has changed\.\naccounts\[1\]\.email: .*\naccounts\[1\]\.plan: There is no plan .*\naccounts\[3\]\.external_id: .*\naccounts\[4\]\.id: .*\naccounts\[5\]\.id: .*\naccounts\[5\]\.owner: [^\n]*$/,
+  );
+  const many = Array.from({ length: 30 }, (_, n) => ({ id: `m${n}`, plan: "bigg" }));
+  await bad(many, "accounts[1].plan", /(?:\n.*){20}\nAnd 10 more\.$/);
   refused(await load([]), 400, "invalid_value");
 });
 

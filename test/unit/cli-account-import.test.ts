@@ -152,9 +152,9 @@ for (const [what, text, message] of [
     /line 3: it has 1 columns, and the first line has 2/,
   ],
   ["an unknown column", "account,plans\nada,big\n", /There is no column "plans"\. Did you mean plan\?/],
-  ["a column twice", "account,plan,plan\nada,big,big\n", /has the column plan twice/],
-  ["no column account", "plan\nbig\n", /has no column account/],
-  ["no accounts", "account,plan\n", /has no accounts/],
+  ["a column twice", "account,plan,plan\nada,big,big\n", /line 1: The column plan occurs twice/],
+  ["no column account", "plan\nbig\n", /line 1: There is no column account/],
+  ["no accounts", "account,plan\n", /line 1: There are no accounts/],
   ["nothing", "", /is empty/],
   ["semicolons", "account;plan\nada;big\n", /Separate columns with commas/],
   ["an open quote", 'account,plan\n"ada,big\n', /is not CSV: Quote Not Closed/],
@@ -165,6 +165,58 @@ for (const [what, text, message] of [
     assert.deepEqual(await ids(), []);
   });
 }
+
+test("reports all faults of a file at once: of its form, of its values and of the database", async () => {
+  await load(three);
+  const text = `account,plan,email,external_id,owner,owners
+new,startr,nobody,crm-9,Eve,
+other,starter,,crm-1,,
+new,starter,,,,
+Bad,startr,,,,
+short,starter
+fifth,,,crm-9,,
+sixth,starter,,,"",
+`;
+  const before = await ids();
+  const { code, stderr } = await load(text, "--keys", "keys.csv");
+  assert.equal(code, 1);
+  assert.deepEqual(
+    stderr
+      .trimEnd()
+      .split("\n")
+      .slice(1)
+      .map((line) => /^ {2}line (\d+)(?:, column (\w+))?: (.*)$/.exec(line)?.slice(1, 3)),
+    [
+      ["1", undefined],
+      ["2", "email"],
+      ["2", "plan"],
+      ["3", "external_id"],
+      ["4", "account"],
+      ["5", "account"],
+      ["6", undefined],
+      ["7", "external_id"],
+      ["7", "plan"],
+      ["8", "owner"],
+    ],
+    stderr,
+  );
+  assert.match(
+    stderr,
+    /^Nothing was imported from \S+accounts\.csv:\n {2}line 1: There is no column "owners"/,
+  );
+  assert.match(stderr, /line 2, column plan: There is no plan "startr"\. Did you mean starter\?/);
+  assert.deepEqual([await ids(), existsSync(keysFile)], [before, false]);
+});
+
+test("an unknown column that may be the plan does not make every plan missing", async () => {
+  const { stderr } = await load("account,pln\nada,big\nBob,big\n");
+  assert.deepEqual(
+    stderr.split("\n").map((line) => line.replace(/:.*/, "")),
+    ["Nothing was imported from", "  line 1", "  line 3, column account", ""].map((line, n) =>
+      n === 0 ? `${line} ${file}` : line,
+    ),
+  );
+});
 
 test("names the lines of a file with line breaks in cells and a byte order mark", async () => {
   const text = '\ufeffaccount,plan\r\n\r\n"ada",starter\r\nbob,none\r\n';

@@ -3,7 +3,12 @@
  * states and contacts.
  */
 import Type from "typebox";
-import { importedAccountsMax } from "../../accounts/account-import.ts";
+import {
+  type ImportProblem,
+  importedAccountsMax,
+  importProblemsShown,
+} from "../../accounts/account-import.ts";
+import * as fields from "../../accounts/fields.ts";
 import { closed, orNull } from "../../accounts/json-objects.ts";
 import type { OperatorActions } from "../../accounts/operator-actions.ts";
 import {
@@ -13,7 +18,7 @@ import {
   previewObject,
 } from "../../accounts/operator-objects.ts";
 import { invalidValue } from "../../accounts/refusals.ts";
-import { invariant } from "../../errors.ts";
+import { invariant, type Refusal } from "../../errors.ts";
 import { accountStates } from "../../ledger/rows.ts";
 import { defined } from "../../objects.ts";
 import type { Contact } from "../../store/contacts.ts";
@@ -33,6 +38,20 @@ const contactFields = {
   note: Type.Optional(orNull(schema.remark)),
   external_id: Type.Optional(orNull(schema.contactText)),
 };
+
+/** The import checks the values, so that one answer has all faults. */
+const importedAccount = closed({
+  id: ofImport(fields.name),
+  plan: Type.Optional(ofImport(fields.name)),
+  owner: Type.Optional(orNull(ofImport(fields.contact))),
+  email: Type.Optional(orNull(ofImport(fields.email))),
+  note: Type.Optional(orNull(ofImport(fields.remark))),
+  external_id: Type.Optional(orNull(ofImport(fields.contact))),
+});
+
+function ofImport({ rule }: fields.TextField) {
+  return Type.String({ description: rule });
+}
 
 export function accountRoutes(app: ApiApp, actions: OperatorActions): void {
   app.post(
@@ -141,14 +160,11 @@ export function accountRoutes(app: ApiApp, actions: OperatorActions): void {
         description:
           "An account that exists gets the contact fields that are given; its plan stays, and `plan_differs` reports another plan. Without `plan` the account must exist. With `dry_run` nothing is written. A repetition changes nothing. No keys are issued.",
         body: closed({
-          accounts: Type.Array(
-            closed({ id: schema.accountName, plan: Type.Optional(schema.planName), ...contactFields }),
-            {
-              minItems: 1,
-              maxItems: importedAccountsMax,
-              description: `a list of 1 to ${importedAccountsMax} accounts`,
-            },
-          ),
+          accounts: Type.Array(importedAccount, {
+            minItems: 1,
+            maxItems: importedAccountsMax,
+            description: `a list of 1 to ${importedAccountsMax} accounts`,
+          }),
           dry_run: Type.Optional(Type.Boolean()),
         }),
         response: { 200: importObject.schema },
@@ -162,10 +178,7 @@ export function accountRoutes(app: ApiApp, actions: OperatorActions): void {
       }));
       const result = await actions.importAccounts(drafts, dry_run);
       if (result.kind === "done") return importObject.of(result);
-      const [problem] = result.problems;
-      invariant(problem !== undefined, "an import is refused for a reason");
-      const { index, field, message } = problem;
-      throw invalidValue(`accounts[${index}].${field}`, `${message} Nothing has changed.`);
+      throw refusalOfImport(result.problems);
     },
   );
 
@@ -215,6 +228,16 @@ export function accountRoutes(app: ApiApp, actions: OperatorActions): void {
       return accountObject.of(await actions.changeState(account, operation_id, { kind: "end", endsMs }));
     },
   );
+}
+
+/** `param` names the first fault, and the message lists them all. */
+function refusalOfImport(problems: readonly ImportProblem[]): Refusal {
+  const [first] = problems;
+  invariant(first !== undefined, "an import is refused for a reason");
+  const place = ({ index, field }: ImportProblem) => `accounts[${index}].${field}`;
+  const shown = problems.slice(0, importProblemsShown).map((each) => `${place(each)}: ${each.message}`);
+  const more = problems.length > shown.length ? [`And ${problems.length - shown.length} more.`] : [];
+  return invalidValue(place(first), ["Nothing has changed.", ...shown, ...more].join("\n"));
 }
 
 /** Reads the cursor of a list of accounts. */

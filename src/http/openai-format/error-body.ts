@@ -21,8 +21,8 @@ export interface ErrorResponse {
  */
 const retryAfterSecondsMax = 60;
 
-/** Longest message. Messages may repeat long text of the caller. */
-const messageCharactersMax = 1_000;
+/** Longest message: 20 faults of an import. Messages may repeat long text of the caller. */
+const messageCharactersMax = 6_000;
 
 export function errorBody(refusal: ErrorResponse): string {
   const { message, type, param, code } = refusal;
