@@ -274,6 +274,38 @@ test("the environment is read in config alone", () => {
   }
 });
 
+/** Returns the lines that are no comments. */
+function codeOf(file: string): string[] {
+  return textOf(file)
+    .split("\n")
+    .filter((line) => !/^\s*(?:\/?\*|\/\/|--)/.test(line));
+}
+
+test("messages name commands and documents as the reader can use them", () => {
+  const exempt = new Set([
+    "src/invocation.ts",
+    // Old versions of Node load it, so it imports nothing.
+    "src/cli/node-version.ts",
+    // The document is the same for all installations.
+    "src/http/api/openapi.ts",
+  ]);
+  for (const file of sources.filter((each) => !exempt.has(each))) {
+    for (const line of codeOf(file)) {
+      assert.doesNotMatch(
+        line,
+        /(?<![\w./-])(?:npx |npm run -s )?inkwell (?:--|[a-z])/,
+        `${file}: write \${inkwell("...")} of src/invocation.ts`,
+      );
+      for (const [, path = ""] of line.matchAll(/(?<!shipped\("|from ")\b((?:docs|deploy)\/[\w./-]+\w)/g)) {
+        assert.fail(`${file}: write \${shipped("${path}")} of src/invocation.ts`);
+      }
+      for (const [, path = ""] of line.matchAll(/shipped\("([^"]+)"\)/g)) {
+        assert.ok(existsSync(join(root, path)), `${file} names ${path}, which does not exist`);
+      }
+    }
+  }
+});
+
 test("no file is too long to hold in the head", () => {
   for (const file of [...sources, ...filesBelow("bench", ".ts")]) {
     const lines = textOf(file).split("\n").length;

@@ -65,16 +65,16 @@ test("contains the compiled program and what it reads, and nothing else", () => 
     .filter((each) => each.isFile())
     .map((each) => path.relative(installed, path.join(each.parentPath, each.name)));
   const others = files.filter((file) => !/^dist\/.*\.(?:js|sql)$/.test(file) && !/^dist\/web\//.test(file));
-  const units = globSync("deploy/systemd/*", { cwd: root });
+  const documents = ["deploy/**", "docs/*.md", "docs/{api,decisions,operating}/**"].flatMap((pattern) =>
+    globSync(pattern, { cwd: root }).filter((file) => statSync(path.join(root, file)).isFile()),
+  );
   assert.deepEqual(
     others.toSorted(),
     [
-      "LICENSE",
-      "README.md",
-      "inkwell.example.yaml",
-      "models/miniature.gguf",
+      ...["ARCHITECTURE.md", "CHANGELOG.md", "CONTRIBUTING.md", "LICENSE", "README.md"],
+      ...["docs/screenshots/overview-1280-light.png", "inkwell.example.yaml", "models/miniature.gguf"],
       "package.json",
-      ...units,
+      ...documents,
     ].toSorted(),
   );
   const sources = globSync("src/**/*.{ts,sql}", { cwd: root, exclude: ["src/web/**"] });
@@ -91,6 +91,27 @@ test("contains the compiled program and what it reads, and nothing else", () => 
       ),
     ),
   );
+});
+
+test("contains every file of docs and deploy that its messages and documents name", () => {
+  const files = readdirSync(installed, { recursive: true, encoding: "utf8" }).filter(
+    (file) => !file.startsWith("node_modules") && /\.(?:js|sql|md|ya?ml|conf|cfg|service|timer)$/.test(file),
+  );
+  assert.ok(files.length > 300, `${files.length} files`);
+  let named = 0;
+  for (const file of files) {
+    const text = readFileSync(path.join(installed, file), "utf8");
+    const paths = [...text.matchAll(/(?<![\w/.-])(?:docs|deploy)\/[\w./-]*\w/g)].map(([name]) => name);
+    const linked = file.endsWith(".md") ? [...text.matchAll(/\]\((?!https?:|#)([^)#]+)/g)] : [];
+    for (const [, target = ""] of linked) paths.push(path.join(path.dirname(file), target));
+    // Sources, tests and measurements are in the repository alone.
+    for (const name of paths.filter((each) => !/^(?:bench|src|test|tools)\//.test(each))) {
+      named += 1;
+      // A comment may name a decision by its number alone.
+      assert.ok(globSync(`${name}{,-*.md}`, { cwd: installed }).length > 0, `${file} names ${name}`);
+    }
+  }
+  assert.ok(named > 300, `${named} names`);
 });
 
 test("fetches no CUDA, and brings its Node", () => {
@@ -119,7 +140,7 @@ test("npx inkwell serve generates text, and the commands use its ledger", { time
     });
     assert.match(shown, /In another terminal: npx inkwell chat/);
     const [url = ""] = /http:\S+\/v1(?= *\n)/.exec(shown) ?? [];
-    const [key = ""] = /ink_\w+/.exec(shown) ?? [];
+    const key = readFileSync(path.join(folder, "data/first-key"), "utf8").trim();
     const answer = await fetch(`${url}/chat/completions`, {
       method: "POST",
       headers: { authorization: `Bearer ${key}`, "content-type": "application/json" },
