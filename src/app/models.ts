@@ -66,8 +66,8 @@ export async function pullModel(
 }
 
 export function catalogued(model: ModelConfig, engine: Engine): Model {
-  const { id, price, outputTokensMax, defaults } = model;
-  return { id, engine, price, outputTokensMax, defaults, created: unknownCreated };
+  const { id, price, outputTokensMax, defaults, systemPrompt } = model;
+  return { id, engine, price, outputTokensMax, defaults, systemPrompt, created: unknownCreated };
 }
 
 /** Resolves when the model is loaded. An upstream has only its tokenizer to load. */

@@ -27,6 +27,8 @@ export interface Model {
   outputTokensMax: number | null;
   /** Values for requests that do not set them. */
   defaults?: RequestDefaults;
+  /** The operator's system message for requests without one. Callers do not see it. */
+  systemPrompt?: string | null;
   /** Seconds since the epoch, or 0 if unknown. Shown in the list of models. */
   created: number;
 }
@@ -125,12 +127,22 @@ export interface RequestDefaults {
   maxTokens?: number;
 }
 
-/** Returns the request with the model's defaults filled in. A value of the request always wins. */
-export function withDefaults(request: ChatRequest, defaults: RequestDefaults): ChatRequest {
+/**
+ * Returns the request with the model's defaults and system prompt filled in. The request's own
+ * values and system messages always win.
+ */
+export function withDefaults(
+  request: ChatRequest,
+  { defaults = {}, systemPrompt = null }: Pick<Model, "defaults" | "systemPrompt">,
+): ChatRequest {
   const { maxTokens, ...sampling } = defaults;
+  const isInstructed = request.messages.some(({ role }) => role === "system" || role === "developer");
+  const added: Message[] =
+    systemPrompt === null || isInstructed ? [] : [{ role: "system", content: systemPrompt }];
   return {
     ...given({ maxTokens }),
     ...request,
+    messages: [...added, ...request.messages],
     sampling: { ...sampling, ...request.sampling },
   };
 }

@@ -137,7 +137,7 @@ export async function* generate(
   const { model } = use;
   record.model = model.id;
   requireAllowed(caller, model.id);
-  const request = withDefaults(asked, model.defaults ?? {});
+  const request = withDefaults(asked, model);
 
   const { messages, reasoning, user } = request;
   const prompt = {

@@ -215,13 +215,14 @@ function planSettings({ base, overage, limits, models }: Plan) {
 }
 
 function modelSettings(model: ModelConfig) {
-  const { engine, defaults } = model;
+  const { engine, defaults, systemPrompt } = model;
   const { prompt, completion, cachedPrompt } = model.price;
   const common = {
     context_window: model.contextWindow,
     max_output_tokens: model.outputTokensMax ?? undefined,
     parallel: model.parallel,
     defaults: Object.keys(defaults).length === 0 ? undefined : defaultsObject(defaults),
+    system_prompt: systemPrompt ?? undefined,
     price: { prompt, completion, cached_prompt: cachedPrompt },
   };
   if (model.engine === "llama") {

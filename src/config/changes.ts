@@ -135,13 +135,14 @@ export function applicable(running: Config, next: Config): Config {
   };
 }
 
-/** Whether the model can keep its engine: only its price or limits of requests differ. */
+/** Whether the model can keep its engine: only its price or what it adds to requests differs. */
 export function keepsEngine(running: ModelConfig, next: ModelConfig): boolean {
   return isDeepStrictEqual(engineOf(running), engineOf(next));
 }
 
 function engineOf(model: ModelConfig) {
-  const { price: _price, outputTokensMax: _max, defaults: _defaults, where: _where, ...engine } = model;
+  const { price: _price, outputTokensMax: _max, defaults: _defaults, ...settings } = model;
+  const { systemPrompt: _systemPrompt, where: _where, ...engine } = settings;
   return engine;
 }
 

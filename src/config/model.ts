@@ -18,6 +18,8 @@ import type { Section } from "./section.ts";
 const windowMax = 16_777_216;
 /** Upper bound for concurrent requests to one upstream server. */
 const parallelMost = 65_536;
+/** About 4,000 tokens of English, half of the default window. */
+const systemPromptCharactersMax = 16_384;
 /** One tebibyte. */
 const pausedBytesMost = 2 ** 40;
 
@@ -59,6 +61,8 @@ function readCommon(id: string, section: Section) {
     outputTokensMax: section.optional("max_output_tokens", kind.whole(1, windowMax)),
     /** Used if a request does not set these values. */
     defaults: section.section("defaults", readDefaults),
+    /** Stands before messages without a system message. Null: nothing is added. */
+    systemPrompt: section.optional("system_prompt", systemPromptKind),
   };
 }
 
@@ -112,6 +116,11 @@ function readDefaults(section: Section): RequestDefaults {
     maxTokens: section.optional("max_tokens", kind.whole(1, windowMax)),
   });
 }
+
+const systemPromptKind = kind.text(
+  `a text of 1 to ${systemPromptCharactersMax} characters that is not blank (leave the key out for no system prompt)`,
+  (value) => value.trim() !== "" && value.length <= systemPromptCharactersMax && value.isWellFormed(),
+);
 
 const sourceKind = kind.text(
   "default, the path of a .gguf file, hf:owner/repository/file.gguf, or https://...",

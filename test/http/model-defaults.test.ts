@@ -1,11 +1,11 @@
 /**
- * Default values of a model: when they apply, when the request overrides them, and how clients see
- * them.
+ * Default values and the system prompt of a model: when they apply, when the request overrides
+ * them, and how clients see them.
  */
 import assert from "node:assert/strict";
 import { after, before, test } from "node:test";
 import type { GenerateOptions } from "../../src/chat/engine.ts";
-import { jsonOf, startService, type TestService } from "../fixtures/service.ts";
+import { errorOf, jsonOf, startService, type TestService } from "../fixtures/service.ts";
 
 let service: TestService;
 before(async () => {
@@ -83,4 +83,57 @@ test("GET /v1/models shows the defaults under the names that requests use", asyn
       ["plain", {}],
     ],
   );
+});
+
+const systemPrompt = "You answer in one sentence.";
+const question = { role: "user", content: "Why is the sky blue?" };
+
+test("a model's system prompt stands before the messages, and its tokens are counted and charged", async () => {
+  await using plain = await startService();
+  await using instructed = await startService({ systemPrompt });
+  const [without, within] = await Promise.all(
+    [plain, instructed].map(async (each) => {
+      const answer = await each.chat({ messages: [question] });
+      const { usage } = await jsonOf<{ usage: { prompt_tokens: number; completion_tokens: number } }>(answer);
+      return usage;
+    }),
+  );
+  assert.deepEqual(instructed.engine.prompts[0]?.messages, [
+    { role: "system", content: systemPrompt },
+    question,
+  ]);
+  assert.ok(without !== undefined && within !== undefined);
+  // The scripted engine counts each word, and one token for each message.
+  assert.equal(within.prompt_tokens, without.prompt_tokens + 6);
+  const { cost } = instructed.settled[0] ?? {};
+  assert.equal(cost, within.prompt_tokens * 10 + within.completion_tokens * 30);
+});
+
+for (const role of ["system", "developer"]) {
+  test(`a ${role} message of the request replaces the system prompt, even at the end`, async () => {
+    await using instructed = await startService({ systemPrompt });
+    const own = { role, content: "Answer at length." };
+    for (const messages of [
+      [own, question],
+      [question, own],
+      [question, { ...own, content: "" }],
+    ]) {
+      assert.equal((await instructed.chat({ messages })).status, 200);
+      assert.deepEqual(instructed.engine.prompts.at(-1)?.messages, messages);
+    }
+  });
+}
+
+test("the system prompt counts in the context window", async () => {
+  await using narrow = await startService({ systemPrompt: "word ".repeat(10), engine: { contextWindow: 20 } });
+  assert.equal((await narrow.chat({ messages: [{ role: "user", content: "word ".repeat(7) }] })).status, 200);
+  const refused = await narrow.chat({ messages: [{ role: "user", content: "word ".repeat(8) }] });
+  assert.equal(refused.status, 400);
+  assert.equal((await errorOf(refused)).code, "context_length_exceeded");
+});
+
+test("GET /v1/models does not show the system prompt", async () => {
+  await using instructed = await startService({ systemPrompt });
+  const list = await (await instructed.request("GET", "/v1/models")).text();
+  assert.doesNotMatch(list, /system|one sentence/);
 });

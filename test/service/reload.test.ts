@@ -305,6 +305,25 @@ test("charges a running answer at the price of its hold, and the next one at the
   assert.equal(receiptOf(service, next.requestId).cost, 5 * 1000 + 2 * 3000);
 });
 
+test("sends the new system prompt with the next request, and keeps the engine", async () => {
+  await using upstream = await startUpstream();
+  const models = (more = "") => ({ models: { far: remote(upstream, undefined, more) } });
+  await using service = await start(models());
+  const sent = async () => {
+    assert.equal((await ask({ url: service.url, key: service.key, model: "far", content: "Hi" })).status, 200);
+    return upstream.last().body.messages;
+  };
+  const question = { role: "user", content: "Hi" };
+  assert.deepEqual(await sent(), [question]);
+  service.write(models(", system_prompt: Answer briefly."));
+  const { status, body } = await service.reload();
+  assert.deepEqual([status, body.models], [200, { added: [], removed: [], changed: ["far"] }]);
+  assert.deepEqual(await sent(), [{ role: "system", content: "Answer briefly." }, question]);
+  service.write(models());
+  assert.equal((await service.reload()).status, 200);
+  assert.deepEqual(await sent(), [question]);
+});
+
 test("applies plans: new ones can be used, changed limits count at once, a removed one is retired", async () => {
   await using upstream = await startUpstream();
   const models = { small: remote(upstream) };

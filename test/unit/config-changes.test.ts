@@ -62,6 +62,7 @@ describe("the engine of a model", () => {
     ["price: { prompt: 9, completion: 2 }", true],
     ["price: { prompt: 1, completion: 2 }, defaults: { max_tokens: 9 }", true],
     ["price: { prompt: 1, completion: 2 }, max_output_tokens: 9", true],
+    ["price: { prompt: 1, completion: 2 }, system_prompt: Answer briefly.", true],
     ["price: { prompt: 1, completion: 2 }, context_window: 512", false],
     ["price: { prompt: 1, completion: 2 }, parallel: 2", false],
     ["price: { prompt: 1, completion: 2 }, threads: 2", false],

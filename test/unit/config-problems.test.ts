@@ -520,6 +520,29 @@ limits:
     });
   }
 
+  const systemPrompts: [written: string, shown: string][] = [
+    ["5", "5"],
+    ["true", "true"],
+    ['""', '""'],
+    ['" \\n "', '" \\n "'],
+    ['"half \\ud83d"', '"half \\ud83d"'],
+    ["[a]", "a list"],
+    ["{ a: b }", "a map of keys"],
+    [`"${"x".repeat(16_385)}"`, `"${"x".repeat(80)}..."`],
+  ];
+  for (const [written, shown] of systemPrompts) {
+    test(`refuses the system prompt ${written.slice(0, 20)}`, () => {
+      const [llama, upstream] = ["engine: llama, source: default", 'engine: upstream, url: "http://a", model: x'];
+      for (const engine of [llama, upstream]) {
+        const yaml = `models: { m: { ${engine}, ${price}, system_prompt: ${written} } }`;
+        assert.deepEqual(problemsOf(yaml), [
+          `inkwell.yaml:1: models.m.system_prompt: found ${shown}, expected a text of 1 to 16384 characters that is ` +
+            "not blank (leave the key out for no system prompt)",
+        ]);
+      }
+    });
+  }
+
   test("with one mistake has one message", () => {
     for (const [sentence, yaml, env] of cases) {
       const several = /without its base bucket|no plan at all|plain|own mistakes|alias/;

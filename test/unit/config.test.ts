@@ -71,6 +71,7 @@ test("uses the defaults without a file and without variables", () => {
       loadMs: null,
       environment: {},
       defaults: { temperature: 0.2, topP: 0.9, maxTokens: 512 },
+      systemPrompt: null,
       price: { prompt: 20_000, completion: 100_000 },
       reasoning: null,
     },
@@ -390,6 +391,7 @@ describe("the file", () => {
     max_output_tokens: 16384
     parallel: 200
     defaults: { temperature: 0, top_p: 1, top_k: 0, max_tokens: 4096 }
+    system_prompt: Answer in French.
     connect_seconds: 2
     headers_seconds: 600
     idle_seconds: 30
@@ -414,6 +416,7 @@ describe("the file", () => {
       outputTokensMax: null,
       parallel: 64,
       defaults: {},
+      systemPrompt: null,
       price: { prompt: 1, completion: 2 },
       connectMs: 5000,
       headersMs: 120_000,
@@ -436,6 +439,7 @@ describe("the file", () => {
       outputTokensMax: 16_384,
       parallel: 200,
       defaults: { temperature: 0, topP: 1, topK: 0, maxTokens: 4096 },
+      systemPrompt: "Answer in French.",
       connectMs: 2000,
       headersMs: 600_000,
       idleMs: 30_000,
@@ -488,6 +492,17 @@ describe("the file", () => {
       INKWELL_MODELS__SMALL__DEFAULTS__MAX_TOKENS: "300",
     });
     assert.deepEqual(config.models[0]?.defaults, { temperature: 0.7, maxTokens: 300 });
+  });
+
+  test("accepts a system prompt of several lines, and from a variable", () => {
+    const lines = load(
+      "models:\n  m:\n    engine: llama\n    source: default\n    system_prompt: |\n      One.\n      Two.\n" +
+        `    ${price}`,
+    );
+    assert.equal(lines.models[0]?.systemPrompt, "One.\nTwo.\n");
+    const longest = "x".repeat(16_384);
+    const config = load(oneModel, { INKWELL_MODELS__SMALL__SYSTEM_PROMPT: longest });
+    assert.equal(config.models[0]?.systemPrompt, longest);
   });
 
   test("may be replaced by variables alone, for an upstream", () => {
