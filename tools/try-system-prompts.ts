@@ -46,7 +46,7 @@ const questions = [
     "Last week it closed, because its owners retired.",
 ];
 
-const tokensMax = 160;
+const tokensMax = 120;
 
 const [baseURL, model] = process.argv.slice(2);
 if (baseURL === undefined || model === undefined) throw new Error("usage: try-system-prompts.ts URL MODEL");

@@ -254,11 +254,18 @@ describe("characters and stop sequences that span tokens", () => {
       4,
     ],
     [
-      "a character that is never completed becomes a replacement character",
-      ["a", bytes(0xe2, 0x82)],
+      "a character that is never completed is left out, and its tokens count",
+      ["a", bytes(0xe2), bytes(0x82)],
       {},
-      ["a", "\ufffd"],
-      2,
+      ["a"],
+      3,
+    ],
+    [
+      "a character that the token limit cuts is left out, and its tokens count",
+      ["a", bytes(0xf0), bytes(0x9f), bytes(0x96), bytes(0x8b)],
+      { max_tokens: 3 },
+      ["a"],
+      3,
     ],
     [
       "a stop sequence is never sent, nor what follows it",

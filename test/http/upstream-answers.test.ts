@@ -142,6 +142,34 @@ test("joins surrogates from two events, and replaces a lone one", async () => {
   assert.equal(events.texts.join(""), "a\u{1f600}b\ufffdc");
 });
 
+for (const [rule, end, shown] of [
+  ["leaves out U+FFFD at the end of an answer that a server cut inside a character", finish("length"), "grü"],
+  ["leaves out U+FFFD at the end of an answer without a reason that has all its tokens", "", "grü"],
+  ["passes on U+FFFD with which a model ends its answer", finish("stop"), "grü\ufffd"],
+] as const) {
+  test(rule, async () => {
+    await using front = await startFront();
+    front.upstream.play = (call) =>
+      call.stream(first, text("gr"), text("ü"), text("\ufffd"), end, usage(5, 3), done);
+    const events = await front.events({ max_tokens: 3 });
+    assert.equal(events.texts.join(""), shown);
+    const streamed = charged(await front.settled());
+    assert.equal(streamed.completionTokens, 3, "the tokens of the character are charged");
+    const response = await front.chat({ max_tokens: 3 });
+    const answer = await jsonOf<Completion>(response);
+    assert.equal(answer.choices[0]?.message.content, shown);
+    assert.deepEqual(charged(await front.receipt(response)), streamed);
+  });
+}
+
+test("leaves out U+FFFD at the end of an answer that the credits cut, and keeps it elsewhere", async () => {
+  await using front = await startFront();
+  front.upstream.play = (call) =>
+    call.stream(first, text("\ufffd"), text("a"), text("\ufffd"), text("b"), finish(), usage(5, 4), done);
+  assert.equal((await front.events()).texts.join(""), "\ufffda\ufffdb");
+  assert.equal((await front.events({ max_tokens: 3 })).texts.join(""), "\ufffda");
+});
+
 test("accepts a finish reason without [DONE] as complete", async () => {
   await using front = await startFront();
   front.upstream.play = (call) => call.stream(text("Hello"), finish(), usage(5, 1));

@@ -70,9 +70,83 @@ test("a token that completes one character and begins the next is sent at once",
   assert.deepEqual(run([[a], [b, c], [d]]).steps, [[], ["é"], ["ü"]]);
 });
 
+/** The first and the last characters of each length in UTF-8, and some between. */
+const characters = ["\u0080", "é", "\u07ff", "\u0800", "€", "\ud7ff", "\ue000", "\ufffd", "\uffff"]
+  .concat(["\u{10000}", "🌊", "\u{40000}", "\u{10ffff}"])
+  .map((character) => [...Buffer.from(character)]);
+
+/** All ways to cut bytes into tokens. */
+function* cuts(bytes: number[]): Generator<number[][]> {
+  if (bytes.length === 0) yield [];
+  for (let length = 1; length <= bytes.length; length++) {
+    for (const rest of cuts(bytes.slice(length))) yield [bytes.slice(0, length), ...rest];
+  }
+}
+
+test("leaves out every part of every kind of character at the end, however it is cut", () => {
+  let ends = 0;
+  for (const character of characters) {
+    for (let length = 1; length < character.length; length++) {
+      const part = character.slice(0, length);
+      for (const [before, shown] of [
+        ["", ""],
+        ["a", "a"],
+        ["é", "é"],
+        ["\ufffd", "\ufffd"],
+      ] as const) {
+        for (const tokens of cuts([...Buffer.from(before), ...part])) {
+          const { all, end } = run(tokens);
+          assert.equal(all.join(""), shown, JSON.stringify(tokens));
+          assert.ok(!all.includes("") && !end.includes(""), "no event without text");
+          const whole = run([...tokens, character.slice(length)]);
+          assert.equal(whole.all.join(""), before + Buffer.from(character).toString());
+          ends += 1;
+        }
+      }
+    }
+  }
+  assert.ok(ends > 500, `${ends} ends`);
+});
+
 test("replaces invalid bytes by U+FFFD, in the text and at its end", () => {
   assert.deepEqual(run([[0xff], "a"]).all, ["\ufffd", "a"]);
-  assert.deepEqual(run(["a", [0xf0, 0x9f]]).end, ["\ufffd"]);
+  assert.deepEqual(run([[0xe2, 0x82], "a"]).all, ["\ufffda"], "a part of a character before other text");
+  assert.deepEqual(run([[0xe2, 0x82], "a", [0xf0, 0x9f]]).all, ["\ufffda"]);
+  // No character begins with these bytes.
+  for (const bytes of [[0xff], [0xc0], [0x80], [0xe0, 0x80], [0xed, 0xa0], [0xf0, 0x80], [0xf4, 0x90]]) {
+    const text = run(["a", bytes]).all.join("");
+    assert.equal(text, `a${"\ufffd".repeat(bytes.length)}`, JSON.stringify(bytes));
+  }
+});
+
+test("property: invalid bytes become U+FFFD, and only a part of a character at the end is left out", () => {
+  const lead = fc.constantFrom(0x41, 0x80, 0x9f, 0xa0, 0xbf, 0xc2, 0xe0, 0xe2, 0xed, 0xf0, 0xf4, 0xff);
+  const tokens = fc.array(fc.array(lead, { maxLength: 5 }), { maxLength: 12 });
+  fc.assert(
+    fc.property(tokens, (cut) => {
+      // A decoder that expects more bytes keeps a part of a character, and nothing else.
+      const expected = new TextDecoder().decode(Uint8Array.from(cut.flat()), { stream: true });
+      assert.equal(run(cut).all.join(""), expected);
+    }),
+    { numRuns: 2000 },
+  );
+});
+
+test("counts the tokens of an unfinished character in the thinking as reasoning", () => {
+  const cut = run(["<think>", "a", [0xf0], [0x9f]], { thinkTags: tags });
+  assert.deepEqual([cut.all, cut.reasoning], [[], 4]);
+});
+
+test("keeps the exact bytes of a token that completes text and begins a character", () => {
+  const text = completion();
+  const logprob = (bytes: number[]): TokenLogprob => ({ token: "", logprob: -1, bytes, topLogprobs: [] });
+  assert.deepEqual(text.push(Uint8Array.of(0x61, 0xe2), logprob([0x61, 0xe2])), []);
+  assert.deepEqual(text.end(), [{ type: "text", text: "a", logprobs: [logprob([0x61, 0xe2])] }]);
+});
+
+test("finds a stop sequence before an unfinished character", () => {
+  const { all, stopped } = run(["one", [...Buffer.from("END"), 0xe2]], { stop: ["END"] });
+  assert.deepEqual([all, stopped], [["one"], true]);
 });
 
 test("property: events join to the text, however its bytes are cut into tokens", () => {

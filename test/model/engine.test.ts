@@ -84,6 +84,30 @@ test("a message cannot forge a role", async () => {
   );
 });
 
+test("an answer that its limit cuts inside a character ends before the character", async () => {
+  const question = "Tell me about the café.";
+  for (let seed = 0; seed < 50; seed++) {
+    const sampling = { seed };
+    const answer = await ask(engine, question, { sampling, maxTokens: 200 });
+    const before = answer.text.indexOf("é");
+    if (before === -1) continue;
+    const shown = new Set<string>();
+    for (let maxTokens = 1; maxTokens < answer.usage.completionTokens; maxTokens++) {
+      const cut = await ask(engine, question, { sampling, maxTokens });
+      assert.ok(!cut.text.includes("\ufffd") && !cut.events.includes(""), cut.text);
+      assert.ok(answer.text.startsWith(cut.text));
+      assert.deepEqual([cut.usage.completionTokens, cut.finishReason], [maxTokens, "length"]);
+      const isCut = shown.has(cut.text);
+      shown.add(cut.text);
+      if (isCut) {
+        assert.ok("é".startsWith(answer.text.slice(cut.text.length, cut.text.length + 1)), cut.text);
+        return;
+      }
+    }
+  }
+  assert.fail("no answer spoke of the café");
+});
+
 test("a character of several tokens is one event with all of them", async () => {
   for (let seed = 0; seed < 50; seed++) {
     const answer = await ask(engine, "Tell me about the café.", {

@@ -380,25 +380,59 @@ test("reads retry-after as seconds or as a date, in whole seconds, at least one"
   assert.ok(inAMinute !== undefined && inAMinute > 20 && inAMinute <= 30);
 });
 
+/** The text that is passed on of an answer with these events. */
+function passedOn(
+  events: readonly string[],
+  reason: "stop" | "length",
+  { stop = [], tags = null }: { stop?: string[]; tags?: [string, string] | null } = {},
+): string[] {
+  const text = new AnswerText({ stop, tags, opened: false });
+  const segments = [...events.flatMap((event) => text.push(event, 1, [])), ...text.end(reason)];
+  return segments.map((segment) => segment.text).filter((each) => each !== "");
+}
+
 test("passes text on unchanged wherever characters and tags are cut", () => {
-  const pieces = fc.array(
-    fc.constantFrom("a", "<", "think>", "</", "\ud83d", "\ude00", "\u{1f600}", "ST", "OP", " "),
-    {
-      maxLength: 30,
-    },
-  );
+  const piece = fc.constantFrom("a", "<", "think>", "</", "\ud83d", "\ude00", "\u{1f600}", "ST", "OP", "\ufffd");
   fc.assert(
-    fc.property(pieces, (texts) => {
-      const plain = new AnswerText({ stop: [], tags: null, opened: false });
-      const passed = [...texts.flatMap((text) => plain.push(text, 1, [])), ...plain.end()];
-      assert.equal(passed.map(({ text }) => text).join(""), texts.join("").toWellFormed());
-      const strict = new AnswerText({ stop: ["STOP"], tags: ["<think>", "</think>"], opened: false });
-      const visible = [...texts.flatMap((text) => strict.push(text, 1, [])), ...strict.end()]
-        .map(({ text }) => text)
-        .join("");
+    fc.property(fc.array(piece, { maxLength: 30 }), (texts) => {
+      const whole = texts.join("").replace(/[\ud800-\udbff]$/, "").toWellFormed();
+      assert.equal(passedOn(texts, "stop").join(""), whole);
+      const cut = passedOn(texts, "length").join("");
+      assert.equal(cut.replace(/\ufffd+$/, ""), whole.replace(/\ufffd+$/, ""));
+      const visible = passedOn(texts, "stop", { stop: ["STOP"], tags: ["<think>", "</think>"] }).join("");
       assert.ok(visible.isWellFormed() && !visible.includes("STOP") && !visible.includes("<think>"));
     }),
   );
+});
+
+test("leaves out U+FFFD at the end of an answer that was cut, and no other", () => {
+  for (const events of [
+    ["a\ufffd"],
+    ["a", "\ufffd"],
+    ["a", "\ufffd", "\ufffd", "\ufffd"],
+    ["a", "\ufffd\ud83d"],
+  ]) {
+    assert.deepEqual(passedOn(events, "length"), ["a"], JSON.stringify(events));
+    assert.deepEqual(passedOn(events, "length", { stop: ["x"], tags: ["<t>", "</t>"] }), ["a"]);
+  }
+  assert.deepEqual(passedOn(["a", "\ufffd", "b", "\ufffd"], "length"), ["a", "\ufffdb"]);
+  assert.deepEqual(passedOn(["a", "\ufffd"], "stop"), ["a", "\ufffd"], "the model ended its answer with it");
+  assert.deepEqual(passedOn(["a", "\ufffd\ufffd\ufffd\ufffd"], "length"), ["a", "\ufffd"]);
+  assert.deepEqual(passedOn(["a", "\ud83d"], "stop"), ["a"], "half a character is never passed on");
+});
+
+test("keeps the tokens and log-probabilities of held text", () => {
+  const logprob = (token: string) => ({ token, logprob: -1, bytes: [...Buffer.from(token)], topLogprobs: [] });
+  const text = new AnswerText({ stop: [], tags: null, opened: false });
+  assert.deepEqual(text.push("\ufffd", 1, [logprob("1")]), []);
+  assert.deepEqual(text.push("b", 1, [logprob("2")]), [
+    { text: "\ufffdb", tokens: 2, logprobs: [logprob("1"), logprob("2")] },
+  ]);
+  const thinking = new AnswerText({ stop: [], tags: ["<t>", "</t>"], opened: true });
+  thinking.push("a", 1, []);
+  thinking.push("\ufffd", 1, []);
+  thinking.end("length");
+  assert.equal(thinking.thinkingTokens, 2, "held text was thinking");
 });
 
 test("passes on a long answer that nearly matches a stop sequence", () => {

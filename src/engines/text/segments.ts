@@ -2,8 +2,9 @@
  * Joins the bytes of tokens to segments of text, and holds text that may be part of a tag or a
  * stop sequence.
  *
- * Pure. A segment is the text of one token, or of several tokens that share a character. No byte
- * is lost: bytes that never become a character become U+FFFD.
+ * Pure. A segment is the text of one token, or of several tokens that share a character. Invalid
+ * bytes become U+FFFD. A text never ends inside a character: the bytes of an unfinished character
+ * at its end are left out, and their tokens count.
  */
 import type { TokenLogprob } from "../../chat/engine.ts";
 
@@ -43,16 +44,15 @@ export class Utf8Joiner {
     return whole === 0 ? null : this.#take(decoder.decode(all.subarray(0, whole)));
   }
 
-  /** Returns the rest at the end of the text. An unfinished character becomes U+FFFD. */
+  /**
+   * Returns the rest at the end of the text, without an unfinished character. Its text is empty if
+   * the tokens have only a part of one.
+   */
   flush(): Segment | null {
+    if (this.#tokens === 0) return null;
     const rest = this.#bytes;
     this.#bytes = noBytes;
-    if (rest.length === 0) {
-      this.#tokens = 0;
-      this.#logprobs = [];
-      return null;
-    }
-    return this.#take(decoder.decode(rest));
+    return this.#take(decoder.decode(rest.subarray(0, rest.length - incompleteTail(rest))));
   }
 
   #take(text: string): Segment {
@@ -63,16 +63,26 @@ export class Utf8Joiner {
   }
 }
 
-/** Returns the number of bytes at the end that start an incomplete character. */
+/** Returns the number of bytes at the end that start a character without completing it. */
 function incompleteTail(bytes: Uint8Array): number {
   for (let back = 1; back <= 3 && back <= bytes.length; back++) {
     const byte = bytes[bytes.length - back] ?? 0;
     if (byte < 0x80) return 0;
     if (byte < 0xc0) continue;
     const length = byte >= 0xf5 || byte < 0xc2 ? 1 : byte >= 0xf0 ? 4 : byte >= 0xe0 ? 3 : 2;
-    return length > back ? back : 0;
+    const isStart = back === 1 || maySecond(byte, bytes[bytes.length - back + 1] ?? 0);
+    return isStart && length > back ? back : 0;
   }
   return 0;
+}
+
+/** Whether a character that begins with `first` may continue with this continuation byte. */
+function maySecond(first: number, second: number): boolean {
+  if (first === 0xe0) return second >= 0xa0;
+  if (first === 0xed) return second < 0xa0;
+  if (first === 0xf0) return second >= 0x90;
+  if (first === 0xf4) return second < 0x90;
+  return true;
 }
 
 function concat(left: Uint8Array, right: Uint8Array): Uint8Array {

@@ -137,7 +137,7 @@ export class UpstreamAnswer {
    * is missing or impossible.
    */
   complete(reason: FinishReason, batch: EngineEvent[]): number | null {
-    this.#add(this.#text.end(), batch);
+    this.#add(this.#text.end(reason), batch);
     const { usage, promptTokens } = this.#count.final(this.#askedTokens, this.#text.thinkingTokens);
     this.#final = usage;
     // The usage may include tokens without text. They are charged too.
@@ -153,7 +153,7 @@ export class UpstreamAnswer {
 
   /** Ends the answer here, although the upstream would continue. */
   #endHere(finishReason: FinishReason, batch: EngineEvent[]): "endedHere" {
-    if (finishReason === "length") this.#add(this.#text.end(), batch);
+    if (finishReason === "length") this.#add(this.#text.end(finishReason), batch);
     const usage = this.#count.soFar(this.#text.thinkingTokens);
     this.#final = finishReason === "stop" ? { ...usage, endedHere: true } : usage;
     batch.push({ type: "end", finishReason });
@@ -311,6 +311,23 @@ interface AnswerTextOptions {
 }
 
 /**
+ * Returns where the end of the text begins that may be a part of a character: the first half of a
+ * surrogate pair, because servers that write `\u` escapes may cut characters, or U+FFFD, which some
+ * servers send for the bytes of an unfinished character. A character has at most three such bytes.
+ */
+function partOf(text: string): number {
+  let start = text.length;
+  if (isFirstHalf(text.charCodeAt(start - 1))) start -= 1;
+  const least = start - 3;
+  while (start > least && text[start - 1] === "\ufffd") start -= 1;
+  return start;
+}
+
+function isFirstHalf(unit: number): boolean {
+  return unit >= 0xd800 && unit <= 0xdbff;
+}
+
+/**
  * The visible text of one upstream's answer. Characters are whole, thinking between tags is
  * removed, and a stop sequence ends the text.
  *
@@ -319,8 +336,8 @@ interface AnswerTextOptions {
 export class AnswerText {
   readonly #thinking: ThinkingFilter | null;
   readonly #stops: StopFinder | null;
-  /** First half of a character. Servers that write `\u` escapes may cut characters. */
-  #half = "";
+  /** What may be a part of a character, with its tokens, until more text or the end arrives. */
+  #part: Segment | null = null;
   #stopped = false;
 
   constructor({ stop, tags, opened }: AnswerTextOptions) {
@@ -340,19 +357,42 @@ export class AnswerText {
 
   /** True if `push` would return the text as it is, as one segment. */
   passes(text: string): boolean {
-    return this.#thinking === null && this.#stops === null && this.#half === "" && text.isWellFormed();
+    return (
+      this.#thinking === null &&
+      this.#stops === null &&
+      this.#part === null &&
+      !text.endsWith("\ufffd") &&
+      text.isWellFormed()
+    );
   }
 
   push(text: string, tokens: number, logprobs: readonly TokenLogprob[]): Segment[] {
-    const whole = this.#whole(text);
-    if (whole === "" && tokens === 0) return [];
-    return this.#filtered({ text: whole, tokens, logprobs: [...logprobs] });
+    const part = this.#part ?? { text: "", tokens: 0, logprobs: [] };
+    const joined = part.text + text;
+    const partStart = partOf(joined);
+    const whole = {
+      text: joined.slice(0, partStart).toWellFormed(),
+      tokens: part.tokens + tokens,
+      logprobs: [...part.logprobs, ...logprobs],
+    };
+    const rest = joined.slice(partStart);
+    if (whole.text === "" && rest !== "") {
+      this.#part = { ...whole, text: rest };
+      return [];
+    }
+    this.#part = rest === "" ? null : { text: rest, tokens: 0, logprobs: [] };
+    return whole.text === "" && whole.tokens === 0 ? [] : this.#filtered(whole);
   }
 
-  /** Returns the held text at the end of the answer. */
-  end(): Segment[] {
-    const rest = this.#half === "" ? [] : this.#filtered({ text: "\ufffd", tokens: 0, logprobs: [] });
-    this.#half = "";
+  /**
+   * Returns the held text at the end of the answer. A half character is left out, and so is U+FFFD
+   * unless the model ended the answer itself: otherwise the end may be inside a character.
+   */
+  end(reason: FinishReason): Segment[] {
+    const part = this.#part;
+    this.#part = null;
+    const whole = part?.text.replace(/[\ud800-\udbff]$/, "") ?? "";
+    const rest = part === null ? [] : this.#filtered({ ...part, text: reason === "stop" ? whole : "" });
     if (this.#stopped) return [];
     const decided = this.#thinking === null ? [] : this.#stop(this.#thinking.flush());
     return [...rest, ...decided, ...(this.#stopped || this.#stops === null ? [] : this.#stops.flush())];
@@ -376,14 +416,5 @@ export class AnswerText {
       }
     }
     return passed;
-  }
-
-  #whole(text: string): string {
-    if (this.#half === "" && text.isWellFormed()) return text;
-    const joined = this.#half + text;
-    const last = joined.charCodeAt(joined.length - 1);
-    const isCut = last >= 0xd800 && last <= 0xdbff;
-    this.#half = isCut ? joined.slice(-1) : "";
-    return (isCut ? joined.slice(0, -1) : joined).toWellFormed();
   }
 }
